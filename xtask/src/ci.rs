@@ -9,7 +9,7 @@ use crate::{
     deny, features, fuzz, interop, loom, miri, msrv, readme, root, sanitize, shuttle, tidy,
 };
 
-/// Libraries whose tests take eight minutes to build optimised: the nightly run has them.
+/// Libraries whose tests take eight minutes to build with optimisation. The nightly run tests them.
 const SLOW_TO_BUILD: [&str; 3] = ["tidegate", "tidegate-isolate", "tidegate-net"];
 
 /// A step by name; the function gets the workspace root.
@@ -58,14 +58,14 @@ fn clippy(root: &Path) -> step::Result {
     step::run(cargo(root).args(args))
 }
 
-/// Unit, integration and doc tests, by the command that the README gives its readers.
+/// Runs unit, integration and doc tests with the command that the README gives.
 fn test(root: &Path) -> step::Result {
     let words = readme::test_command(root)?;
     step::run(cargo(root).args(&words[1..]))
 }
 
-/// The tests of every library, optimised: races hide in debug builds.
-/// The tests of the libraries again, optimised: races hide in debug builds.
+/// Runs the tests of the libraries again, with optimisation, except for `SLOW_TO_BUILD`: debug
+/// builds hide races.
 fn test_release(root: &Path) -> step::Result {
     let mut command = cargo(root);
     command

@@ -1,8 +1,8 @@
-//! `cargo xtask cost`: instructions per task and per promise, counted by callgrind; `cargo xtask cost
-//! echo`: the same per message of an echo server.
+//! `cargo xtask cost`: instructions per task and per promise, counted by callgrind. `cargo xtask
+//! cost echo`: instructions per message of an echo server.
 //!
-//! Counts do not depend on how busy the machine is. Each kind runs twice, with different numbers of
-//! things, so that what a program costs anyway falls out of the difference.
+//! Instruction counts do not depend on the load of the machine. Each kind runs twice with different
+//! amounts, so that the fixed cost of the program cancels out in the difference.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +10,7 @@ use std::process::Command;
 use crate::root;
 use crate::step::{self, Outcome};
 
-/// The kinds that `examples/cost.rs` of the loop crate knows, and what they are.
+/// The kinds that `examples/cost.rs` of the loop crate supports, with descriptions.
 const KINDS: [(&str, &str); 5] = [
     ("execute", "empty task"),
     ("execute-timed", "empty task, with `time_tasks`"),
@@ -18,11 +18,11 @@ const KINDS: [(&str, &str); 5] = [
     ("submit", "empty task with a completion"),
     ("promise", "promise with one listener"),
 ];
-/// How many of them in the two runs.
+/// The amounts in the two runs.
 const FEW: u64 = 100_000;
 const MANY: u64 = 1_100_000;
 
-/// Servers of the suite `echo`, and what they are.
+/// The servers of the suite `echo`, with descriptions.
 const SERVERS: [(&str, &str); 7] = [
     ("ours", "ours, 1 handler"),
     ("ours-5", "ours, 1 handler and 5 that pass on"),
@@ -32,7 +32,7 @@ const SERVERS: [(&str, &str); 7] = [
     ("tokio", "tokio, current_thread"),
     ("smol", "smol"),
 ];
-/// Messages on each connection in the two runs, and connections.
+/// Messages per connection in the two runs, and the number of connections.
 const FEW_ROUNDS: u64 = 100;
 const MANY_ROUNDS: u64 = 500;
 const CONNECTIONS: u64 = 50;
@@ -41,7 +41,7 @@ const CONNECTIONS: u64 = 50;
 ///
 /// # Errors
 ///
-/// When the program does not build or run.
+/// Returns an error if the program does not build or run.
 pub fn run(root: &Path) -> step::Result {
     if !step::works(Command::new("valgrind").arg("--version")) {
         return Ok(Outcome::Skipped("no valgrind".to_string()));
@@ -58,11 +58,12 @@ pub fn run(root: &Path) -> step::Result {
     Ok(Outcome::Passed)
 }
 
-/// The same for a message of an echo server.
+/// Counts the instructions per message of each echo server and prints a table. Skips where there is
+/// no valgrind.
 ///
 /// # Errors
 ///
-/// As for [`run`].
+/// The same as for [`run`].
 pub fn echo(root: &Path) -> step::Result {
     if !step::works(Command::new("valgrind").arg("--version")) {
         return Ok(Outcome::Skipped("no valgrind".to_string()));
@@ -78,9 +79,9 @@ pub fn echo(root: &Path) -> step::Result {
     Ok(Outcome::Passed)
 }
 
-/// Builds `what` as it is released; answers where.
+/// Builds `what` in release mode and returns the output folder.
 fn build(root: &Path, what: &[&str]) -> Result<PathBuf, String> {
-    // The usual folder: the flags are the usual ones.
+    // The default target folder, because the compiler flags are the default ones.
     let target = root::target_dir(root, "");
     let mut command = Command::new("cargo");
     command
@@ -92,7 +93,7 @@ fn build(root: &Path, what: &[&str]) -> Result<PathBuf, String> {
     Ok(target.join("release"))
 }
 
-/// The instructions of one run.
+/// Returns the number of instructions of one run.
 fn count(program: &Path, arguments: &[&str]) -> Result<u64, String> {
     let mut command = Command::new("valgrind");
     command
@@ -108,7 +109,7 @@ fn count(program: &Path, arguments: &[&str]) -> Result<u64, String> {
     collected(&said).ok_or_else(|| format!("callgrind did not say what it counted:\n{said}"))
 }
 
-/// The figure in callgrind's line `==1== Collected : 123`.
+/// Returns the number in callgrind's line `==1== Collected : 123`.
 fn collected(said: &str) -> Option<u64> {
     let line = said.lines().find(|line| line.contains("Collected :"))?;
     line.rsplit(':').next()?.trim().parse().ok()

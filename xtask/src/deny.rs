@@ -1,8 +1,8 @@
-//! `cargo xtask deny`: what may enter the dependency graph, by `cargo deny` and `deny.toml`.
+//! `cargo xtask deny`: checks the dependency graph with `cargo deny` and `deny.toml`.
 //!
-//! Uses the installed cargo-deny where there is one that reads our `deny.toml`. Otherwise it
-//! installs one below the build folder, from the crates registry, with settings that favour a quick
-//! build over a quick program. Advisories are not checked: their database is not in the registry.
+//! Uses the installed cargo-deny if it can read our `deny.toml`. Otherwise it installs one below
+//! the build folder, from the crates registry, with settings that favour build time over run time.
+//! Advisories are not checked, because their database is not in the registry.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,12 +10,12 @@ use std::process::Command;
 use crate::root;
 use crate::step;
 
-/// What is installed where no cargo-deny is.
+/// The version to install where there is no suitable cargo-deny.
 const VERSION: &str = "0.20.2";
-/// Older ones do not read our `deny.toml`.
+/// Older versions cannot read our `deny.toml`.
 const OLDEST: [u32; 2] = [0, 20];
 
-/// A program that runs for a second and takes minutes to build as it is released.
+/// Settings for a quick build: the program runs for a second, but a release build takes minutes.
 const QUICK_BUILD: [(&str, &str); 4] = [
     ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0"),
     ("CARGO_PROFILE_RELEASE_LTO", "off"),
@@ -27,7 +27,7 @@ const QUICK_BUILD: [(&str, &str); 4] = [
 ///
 /// # Errors
 ///
-/// When the graph breaks a rule of `deny.toml`, or cargo-deny cannot be installed.
+/// Returns an error if the graph breaks a rule of `deny.toml`, or cargo-deny cannot be installed.
 pub fn run(root: &Path) -> step::Result {
     let tools = root::target_dir(root, "tools");
     let own = tools.join("bin/cargo-deny");
@@ -59,12 +59,12 @@ fn install(root: &Path, tools: &Path) -> step::Result {
         .arg(&build)
         .envs(QUICK_BUILD);
     let installed = step::run(&mut command);
-    // Half a gigabyte that nothing needs again; a failure to remove it changes nothing.
+    // Half a gigabyte that is not needed any more; a failure to remove it is harmless.
     let _ = std::fs::remove_dir_all(&build);
     installed
 }
 
-/// Says whether `command`, which prints its version, exists and is not too old.
+/// Returns `true` if `command`, which prints its version, exists and is new enough.
 fn is_new_enough(command: &mut Command) -> bool {
     let said = command.output().ok().filter(|said| said.status.success());
     let text = said.and_then(|said| String::from_utf8(said.stdout).ok());
@@ -72,7 +72,7 @@ fn is_new_enough(command: &mut Command) -> bool {
         .is_some_and(|version| version >= OLDEST)
 }
 
-/// The first two numbers in `cargo-deny 0.20.2`.
+/// Returns the first two numbers of `cargo-deny 0.20.2`.
 fn version(text: &str) -> Option<[u32; 2]> {
     let mut numbers = text.split_whitespace().nth(1)?.split('.');
     let mut next = || numbers.next()?.parse().ok();

@@ -1,7 +1,7 @@
 //! `cargo xtask features`: each library crate without its default features, and with each feature
 //! alone.
 //!
-//! Crates without features are left out: the other steps build them as they are.
+//! Crates without features are left out, because the other steps build them.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,7 +14,7 @@ use crate::tidy::manifest;
 ///
 /// # Errors
 ///
-/// When a crate does not compile with one of the choices.
+/// Returns an error if a crate does not compile with one of these feature sets.
 pub fn run(root: &Path) -> step::Result {
     for name in root::libraries(root)? {
         let path = root.join("crates").join(&name).join("Cargo.toml");
@@ -45,8 +45,8 @@ fn command(root: &Path, name: &str, feature: Option<&str>) -> Command {
     command
 }
 
-/// The features of a manifest but `default`: those it lists, and its optional dependencies that
-/// have no `dep:`.
+/// Returns the features of a manifest except `default`: the listed ones, and the optional
+/// dependencies that have no `dep:`.
 fn features(text: &str) -> Vec<String> {
     let entries = manifest::entries(text);
     let listed = entries

@@ -1,8 +1,9 @@
 //! `cargo xtask fuzz`: builds the fuzz targets; `cargo xtask nightly fuzz` also runs them.
 //!
-//! A target is a program with libFuzzer's `main`, so that cargo alone can build it. CI does so with
-//! the usual compiler, to know that they still compile. A run needs the nightly compiler: it adds
-//! what libFuzzer steers by, and AddressSanitizer. `cargo fuzz run` does the same by hand.
+//! A target is a program with libFuzzer's `main`, so cargo alone can build it. CI builds the
+//! targets with the stable compiler, to check that they still compile. A run needs the nightly
+//! compiler, which adds the coverage instrumentation for libFuzzer and AddressSanitizer. `cargo
+//! fuzz run` does the same by hand.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,8 +13,8 @@ use crate::step::{self, Outcome};
 
 const MANIFEST: &str = "fuzz/Cargo.toml";
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// Counters at every branch, a table of places, and the operands of comparisons: what cargo-fuzz
-/// gives the compiler.
+/// The flags that cargo-fuzz passes to the compiler: counters at every branch, a table of program
+/// counters, and the operands of comparisons.
 const FLAGS: &str = "-Zsanitizer=address -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
@@ -21,13 +22,14 @@ const FLAGS: &str = "-Zsanitizer=address -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-trace-compares \
     -Cdebug-assertions --cfg fuzzing";
 
-/// Builds every target with the usual compiler.
+/// Builds every target with the default compiler.
 ///
-/// Skips where there is no C++ compiler, since libFuzzer is C++.
+/// Skips where there is no C++ compiler, because libFuzzer is C++.
 ///
 /// # Errors
 ///
-/// When a target does not build, or `fuzz/Cargo.lock` does not fit the workspace any more.
+/// Returns an error if a target does not build, or `fuzz/Cargo.lock` no longer matches the
+/// workspace.
 pub fn build(root: &Path) -> step::Result {
     if let Some(why) = missing_compiler() {
         return Ok(why);
@@ -43,14 +45,14 @@ pub fn build(root: &Path) -> step::Result {
     })
 }
 
-/// Lets every target run for `minutes`, one after the other, with a corpus that stays below the
-/// build folder.
+/// Runs every target for `minutes`, one after the other. The corpus is kept below the build folder.
 ///
 /// Skips where there is no nightly or no C++ compiler.
 ///
 /// # Errors
 ///
-/// When a target does not build or ends by itself; libFuzzer says which file holds the input.
+/// Returns an error if a target does not build, or if it stops on a failing input; libFuzzer prints
+/// the file with the input.
 pub fn run(root: &Path, minutes: u64) -> step::Result {
     if let Some(why) = missing_compiler() {
         return Ok(why);
@@ -85,13 +87,13 @@ pub fn run(root: &Path, minutes: u64) -> step::Result {
     Ok(Outcome::Passed)
 }
 
-/// Says why nothing can be built, where that is so.
+/// Returns the reason for skipping if there is no C++ compiler.
 fn missing_compiler() -> Option<Outcome> {
     let there = step::works(Command::new("c++").arg("--version"));
     (!there).then(|| Outcome::Skipped("no C++ compiler for libFuzzer".to_string()))
 }
 
-/// The names of the targets, in alphabetical order.
+/// Returns the names of the targets, in alphabetical order.
 fn targets(root: &Path) -> Result<Vec<String>, String> {
     let entries = std::fs::read_dir(root.join("fuzz/fuzz_targets"))
         .map_err(|e| format!("cannot list the fuzz targets: {e}"))?;

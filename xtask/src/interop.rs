@@ -1,8 +1,8 @@
-//! `cargo xtask interop`: our servers, and programs that nobody here wrote as their clients.
+//! `cargo xtask interop`: tests our servers with third-party programs as clients.
 //!
-//! `.ci/peers` installs them. The checks of one that is missing are skipped, and said to be. All
-//! is on the loopback, at ports that the operating system chose; every program has a time limit,
-//! and is ended by its id.
+//! `.ci/peers` installs the programs. The checks of a missing program are skipped, with a message.
+//! All traffic is on the loopback interface, at ports that the operating system chose. Every
+//! program has a time limit and is ended by its process id.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -13,10 +13,10 @@ use std::time::Duration;
 use crate::root;
 use crate::step::{self, Outcome};
 
-/// Seconds that one program may take.
+/// Time limit for one program, in seconds.
 const LIMIT: &str = "15";
 
-/// A check: its name, the program that it needs, and what it does.
+/// A check: its name, the program that it needs, and the function that runs it.
 type Check = (&'static str, &'static str, fn(&Servers) -> Said);
 type Said = Result<(), String>;
 
@@ -36,13 +36,13 @@ const CHECKS: &[Check] = &[
     }),
 ];
 
-/// Builds the servers, starts them and lets every installed program at them.
+/// Builds and starts the servers, and runs every check whose program is installed.
 ///
 /// Skips where none of the programs is installed.
 ///
 /// # Errors
 ///
-/// When a server does not start, or a program does not get the answer that it should.
+/// Returns an error if a server does not start, or if a program does not get the expected reply.
 pub fn run(root: &Path) -> step::Result {
     let installed =
         |program: &str| step::works(Command::new("which").arg(program).env("PATH", path()));
@@ -63,23 +63,23 @@ pub fn run(root: &Path) -> step::Result {
     Ok(Outcome::Passed)
 }
 
-/// Where programs are, those of the administrator too.
+/// Returns the search path for programs, including the folders for administrators.
 fn path() -> String {
     step::appended("PATH", ":", "/usr/sbin:/sbin")
 }
 
-/// A program that is ended with its handle.
+/// A running program, killed on drop.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended by itself, which is as good.
+        // An error means that the program has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Our servers, and where they listen.
+/// Our running servers and their addresses.
 struct Servers {
     _running: [Running; 2],
     addresses: Vec<(String, String)>,
@@ -106,7 +106,7 @@ impl Servers {
         })
     }
 
-    /// Where the server `name` listens; `listening` is the one of the Redis protocol.
+    /// Returns the address of the server `name`; `listening` is the server of the Redis protocol.
     fn address(&self, name: &str) -> Result<&str, String> {
         let mut all = self.addresses.iter();
         let found = all.find(|(own, _)| own == name);
@@ -168,7 +168,7 @@ fn start(
     Err(format!("a server ended without saying `{last}`"))
 }
 
-/// Runs `program` with `input`, within the limit; answers what it said, and whether it was content.
+/// Runs `program` with `input`, within the time limit. Returns its output and whether it succeeded.
 fn ask(program: &str, args: &[&str], input: &str) -> Result<(String, bool), String> {
     let mut command = Command::new("timeout");
     command
@@ -183,7 +183,7 @@ fn ask(program: &str, args: &[&str], input: &str) -> Result<(String, bool), Stri
         .spawn()
         .map_err(|e| format!("cannot start {program}: {e}"))?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A program that has ended says so below.
+        // If the program has already ended, its exit status below tells.
         let _ = stdin.write_all(input.as_bytes());
     }
     let ended = child
@@ -200,7 +200,7 @@ fn ask(program: &str, args: &[&str], input: &str) -> Result<(String, bool), Stri
     Ok((said, true))
 }
 
-/// As [`ask`]; anything but `answer` is an error.
+/// Like [`ask`], but returns an error unless the program succeeds with the output `answer`.
 fn expect(program: &str, args: &[&str], input: &str, answer: &str) -> Said {
     match ask(program, args, input)? {
         (said, true) if said == answer => Ok(()),
@@ -302,7 +302,7 @@ fn redis_benchmark(servers: &Servers) -> Said {
     let tests = ["-t", "ping,set,get,incr"];
     let (said, content) = ask("redis-benchmark", &[&args[..], &tests].concat(), "")?;
     let done = said.matches("requests per second").count();
-    // PING is tried in two ways.
+    // PING is measured in two variants.
     if content && done == 5 {
         Ok(())
     } else {
@@ -347,13 +347,13 @@ fn haproxy(servers: &Servers, how: &str) -> Said {
     }
 }
 
-/// A port that was free a moment ago.
+/// Returns a port that was free at the time of the call.
 fn free_port() -> Result<u16, String> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|e| e.to_string())?;
     Ok(listener.local_addr().map_err(|e| e.to_string())?.port())
 }
 
-/// Connects to a program that is still starting.
+/// Connects to a program that may still be starting.
 fn connect(port: u16) -> Result<TcpStream, String> {
     let mut last = String::new();
     for _ in 0..200 {

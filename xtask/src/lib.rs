@@ -1,7 +1,7 @@
-//! What CI runs, as Rust: `cargo xtask ci` on a laptop is the same run.
+//! The tasks of CI, written in Rust: `cargo xtask ci` on a laptop runs the same steps.
 //!
-//! Each task is one module with a `run` function. The house needs nothing but a Rust toolchain,
-//! so this package has no dependencies.
+//! Each task is one module with a `run` function. Building needs nothing but a Rust toolchain, so
+//! this package has no dependencies.
 #![forbid(unsafe_code)]
 
 pub mod ci;

@@ -1,7 +1,8 @@
 //! `cargo xtask loom`: the model checks of every crate that has `tests/loom*.rs`.
 //!
-//! Loom runs a small concurrent program under every interleaving that the memory model allows,
-//! up to a number of preemptions. The cfg is our own, so that dependencies are not switched.
+//! Loom runs a small concurrent program under every interleaving that the memory model allows, up
+//! to a number of preemptions. The cfg has a name of our own, so that it does not affect
+//! dependencies.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,17 +10,17 @@ use std::process::Command;
 use crate::root;
 use crate::step::{self, Outcome};
 
-/// Preemptions per execution: two find nearly every known bug, three take an evening.
+/// Preemptions per execution: two find nearly every known bug; three take an evening.
 const PREEMPTIONS: &str = "2";
 const PREEMPTIONS_LONG: &str = "3";
 
-/// Runs the models, each crate by itself; `args` go to the test program.
+/// Runs the models, one crate at a time; `args` go to the test program.
 ///
-/// A bound that is already in the environment (`LOOM_MAX_PREEMPTIONS`) wins.
+/// A bound that is set in the environment (`LOOM_MAX_PREEMPTIONS`) takes precedence.
 ///
 /// # Errors
 ///
-/// When a model fails. Loom prints how to replay the interleaving.
+/// Returns an error if a model fails. Loom prints how to replay the interleaving.
 pub fn run(root: &Path, long: bool, args: &[String]) -> step::Result {
     let crates = with_tests(root, "loom")?;
     if crates.is_empty() {
@@ -55,8 +56,8 @@ fn command(root: &Path, name: &str, tests: &[String], long: bool, args: &[String
     command
 }
 
-/// Names the crates with test programs whose names begin with `prefix`, and those programs, in
-/// alphabetical order.
+/// Returns the crates that have test programs whose names begin with `prefix`, with the names of
+/// these programs, in alphabetical order.
 pub(crate) fn with_tests(root: &Path, prefix: &str) -> Result<Vec<(String, Vec<String>)>, String> {
     let entries =
         std::fs::read_dir(root.join("crates")).map_err(|e| format!("cannot list crates: {e}"))?;

@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::root;
 use crate::step::{self, Outcome};
 
-/// The crate with the unsafe code, and those that are safe code over it.
+/// Crates with unsafe code whose unit tests run under Miri.
 const CRATES: [&str; 3] = ["tidegate-core", "tidegate-promise", "tidegate-timer"];
 
 /// Runs the unit tests with strict provenance; `args` go to the test programs.
@@ -15,7 +15,7 @@ const CRATES: [&str; 3] = ["tidegate-core", "tidegate-promise", "tidegate-timer"
 ///
 /// # Errors
 ///
-/// When a test fails or Miri finds undefined behaviour.
+/// Returns an error if a test fails or Miri finds undefined behaviour.
 pub fn run(root: &Path, args: &[String]) -> step::Result {
     if !step::works(Command::new("cargo").args(["+nightly", "miri", "--version"])) {
         return Ok(Outcome::Skipped("this toolchain has no Miri".to_string()));

@@ -1,7 +1,7 @@
-//! `cargo xtask msrv`: the workspace by the oldest compiler that it promises to build with.
+//! `cargo xtask msrv`: checks the workspace with the oldest supported compiler.
 //!
-//! Clippy finds most of what is too new (`incompatible_msrv`), on every machine; this finds the
-//! rest, where that compiler is installed.
+//! Clippy finds most uses of newer APIs (`incompatible_msrv`) on every machine. This task finds the
+//! rest where that compiler is installed.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,13 +10,13 @@ use crate::root;
 use crate::step::{self, Outcome};
 use crate::tidy::manifest;
 
-/// Checks all but the benchmarks, whose peers may need a newer compiler.
+/// Checks all packages except the benchmarks, whose dependencies may need a newer compiler.
 ///
 /// Skips where the toolchain is not installed.
 ///
 /// # Errors
 ///
-/// When something does not compile, or the workspace does not state its version.
+/// Returns an error if something does not compile, or the workspace does not state its version.
 pub fn run(root: &Path) -> step::Result {
     let text = std::fs::read_to_string(root.join("Cargo.toml"))
         .map_err(|e| format!("cannot read Cargo.toml: {e}"))?;
@@ -34,7 +34,7 @@ pub fn run(root: &Path) -> step::Result {
     step::run(&mut command)
 }
 
-/// The `rust-version` of the workspace.
+/// Returns the `rust-version` of the workspace.
 fn stated(text: &str) -> Option<String> {
     let entries = manifest::entries(text);
     let mut package = entries.iter().filter(|e| e.section == "workspace.package");
@@ -42,12 +42,12 @@ fn stated(text: &str) -> Option<String> {
     Some(entry.value.trim_matches('"').to_string())
 }
 
-/// The toolchain of `version` as cargo takes it, by either of the names that it may have.
+/// Returns the cargo argument for the toolchain `version`, under either of its two possible names.
 fn installed(version: &str) -> Option<String> {
     let names = [format!("+{version}"), format!("+{version}.0")];
     names.into_iter().find(|name| {
         let mut command = Command::new("cargo");
-        // To ask is not to install.
+        // Prevents rustup from installing the toolchain.
         command
             .args([name, "--version"])
             .env("RUSTUP_AUTO_INSTALL", "0");

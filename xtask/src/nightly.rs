@@ -1,7 +1,7 @@
-//! `cargo xtask nightly`: what takes too long for every push.
+//! `cargo xtask nightly`: the checks that take too long for every push.
 //!
-//! The parts run in order, each alone where it is named. A failure does not keep the later ones
-//! from running: the table at the end has a line for each.
+//! The parts run in order; a part can also be run alone by name. Later parts run even if one fails:
+//! the table at the end has a line for each.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,10 +9,10 @@ use std::process::Command;
 use crate::summary::{self, AfterFailure};
 use crate::{cost, fuzz, loom, miri, root, sanitize, shuttle, step};
 
-/// How long each fuzz target runs where `--minutes` does not say.
+/// Minutes per fuzz target without `--minutes`.
 const FUZZ_MINUTES: u64 = 5;
 
-/// A part by name; the function gets the workspace root and the minutes of each fuzz target.
+/// A part: its name, and a function of the workspace root and the minutes per fuzz target.
 type Part = (&'static str, fn(&Path, u64) -> step::Result);
 
 const PARTS: &[Part] = &[
@@ -33,7 +33,7 @@ const PARTS: &[Part] = &[
 ///
 /// # Errors
 ///
-/// When an argument is none of those, or a part fails.
+/// Returns an error if an argument is invalid, or if a part fails.
 pub fn run(root: &Path, args: &[&str]) -> step::Result {
     let (parts, minutes) = parse(args)?;
     let steps = parts.into_iter().map(|(name, part)| {
@@ -50,7 +50,7 @@ fn parse(args: &[&str]) -> Result<(Vec<Part>, u64), String> {
     while let Some(arg) = args.next() {
         if *arg == "--minutes" {
             let number = args.next().and_then(|number| number.parse().ok());
-            // To libFuzzer, zero means for ever.
+            // For libFuzzer, zero means forever.
             let number = number.filter(|minutes| *minutes > 0);
             minutes = number.ok_or("--minutes takes a number from one on")?;
         } else if PARTS.iter().any(|(name, _)| name == arg) {
@@ -66,7 +66,7 @@ fn parse(args: &[&str]) -> Result<(Vec<Part>, u64), String> {
     Ok((parts.copied().collect(), minutes))
 }
 
-/// The tests of the libraries with many more seeds, optimised.
+/// Runs the tests of the libraries with many more seeds, with optimisation.
 fn seeds(root: &Path) -> step::Result {
     let mut command = Command::new("cargo");
     command
@@ -79,7 +79,7 @@ fn seeds(root: &Path) -> step::Result {
     step::run(&mut command)
 }
 
-/// Every table of the benchmarks, with all rounds.
+/// Runs all benchmark tables with all rounds.
 fn bench(root: &Path) -> step::Result {
     let mut command = Command::new("cargo");
     command

@@ -1,18 +1,19 @@
-//! The README's test command, so that what it promises is what CI runs.
+//! Reads the test command from the README, so that CI runs what the README promises.
 
 use std::path::Path;
 
 /// The line in the README above the fenced block that holds the command.
 const MARKER: &str = "<!-- test-command -->";
 
-/// Arguments that would leave the doc tests out.
+/// Arguments that would exclude the doc tests.
 const NARROWING: [&str; 5] = ["--all-targets", "--lib", "--bins", "--tests", "--no-run"];
 
 /// Reads the test command of the README under `root`, split into words.
 ///
 /// # Errors
 ///
-/// When the README has no marked command, or one that would not run every kind of test.
+/// Returns an error if the README has no marked command, or if its command would not run every kind
+/// of test.
 pub fn test_command(root: &Path) -> Result<Vec<String>, String> {
     let path = root.join("README.md");
     let text = std::fs::read_to_string(&path).map_err(|e| format!("cannot read README.md: {e}"))?;

@@ -1,4 +1,4 @@
-//! Where the workspace is, which libraries it has, and where its builds go.
+//! The workspace root, the list of libraries, and the build folders.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 ///
 /// # Errors
 ///
-/// When no such folder exists, which means the task was started outside the workspace.
+/// Returns an error if no such folder exists, which means the task was started outside the
+/// workspace.
 pub fn find() -> Result<PathBuf, String> {
     let here = std::env::current_dir().map_err(|e| format!("no current folder: {e}"))?;
     here.ancestors()
@@ -15,11 +16,12 @@ pub fn find() -> Result<PathBuf, String> {
         .ok_or_else(|| format!("{} is not inside the workspace", here.display()))
 }
 
-/// Names the library crates, in alphabetical order: the folders of `crates` with a `src/lib.rs`.
+/// Returns the names of the library crates, in alphabetical order: the folders of `crates` with a
+/// `src/lib.rs`.
 ///
 /// # Errors
 ///
-/// When the folder cannot be read.
+/// Returns an error if the folder cannot be read.
 pub fn libraries(root: &Path) -> Result<Vec<String>, String> {
     let entries =
         std::fs::read_dir(root.join("crates")).map_err(|e| format!("cannot list crates: {e}"))?;
@@ -32,9 +34,9 @@ pub fn libraries(root: &Path) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// Returns a build folder of its own for builds with other compiler flags.
+/// Returns a separate build folder for builds with other compiler flags.
 ///
-/// Sharing one would rebuild everything each time the flags change.
+/// A shared folder would be rebuilt each time the flags change.
 #[must_use]
 pub fn target_dir(root: &Path, name: &str) -> PathBuf {
     match std::env::var_os("CARGO_TARGET_DIR") {

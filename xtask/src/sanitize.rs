@@ -1,9 +1,10 @@
 //! `cargo xtask sanitize`: tests under AddressSanitizer with leak detection, or under
 //! ThreadSanitizer.
 //!
-//! Both are flags of the nightly compiler. Giving the target explicitly keeps them away from build
-//! scripts and macros. The first works with the standard library as it is; the second needs one that
-//! is built with the flag, from the component `rust-src`.
+//! Both are flags of the nightly compiler. The target is given explicitly, so that the flags do not
+//! apply to build scripts and macros. AddressSanitizer works with the precompiled standard library;
+//! ThreadSanitizer needs a standard library that is built with the flag, from the component
+//! `rust-src`.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,7 +16,7 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 const FLAGS: &str = "-Zsanitizer=address --cfg tidegate_sanitize";
 const THREAD_FLAGS: &str = "-Zsanitizer=thread --cfg tidegate_sanitize";
 
-/// The crates with unsafe code, and those whose tests drive it.
+/// The crates with unsafe code, and the crates whose tests exercise it.
 const CRATES: [&str; 6] = [
     "tidegate-core",
     "tidegate-promise",
@@ -25,13 +26,14 @@ const CRATES: [&str; 6] = [
     "tidegate-net",
 ];
 
-/// Runs the tests of the crates above; with `long`, of the whole workspace.
+/// Runs the tests of `CRATES` under AddressSanitizer; with `long`, the tests of the whole
+/// workspace.
 ///
 /// Skips where there is no nightly toolchain. `args` go to the test programs.
 ///
 /// # Errors
 ///
-/// When a test fails, or the sanitizer reports an access or a leak.
+/// Returns an error if a test fails, or the sanitizer reports an access or a leak.
 pub fn run(root: &Path, long: bool, args: &[String]) -> step::Result {
     if !step::works(Command::new("cargo").args(["+nightly", "--version"])) {
         return Ok(Outcome::Skipped("no nightly toolchain".to_string()));
@@ -39,14 +41,14 @@ pub fn run(root: &Path, long: bool, args: &[String]) -> step::Result {
     step::run(&mut command(root, long, args))
 }
 
-/// Runs the tests of the crates above under ThreadSanitizer.
+/// Runs the tests of `CRATES` under ThreadSanitizer.
 ///
-/// Skips where the nightly toolchain lacks the sources of the standard library. `args` go to the
-/// test programs.
+/// Skips where the nightly toolchain has no sources of the standard library. `args` go to the test
+/// programs.
 ///
 /// # Errors
 ///
-/// When a test fails, or the sanitizer reports a data race.
+/// Returns an error if a test fails, or the sanitizer reports a data race.
 pub fn thread(root: &Path, args: &[String]) -> step::Result {
     if !has_sources() {
         let why = "nightly lacks the sources of the standard library, `rust-src`";
@@ -69,7 +71,7 @@ pub fn thread(root: &Path, args: &[String]) -> step::Result {
     step::run(&mut command)
 }
 
-/// Says whether the nightly toolchain can build its standard library.
+/// Returns `true` if the nightly toolchain can build its standard library.
 fn has_sources() -> bool {
     let mut command = Command::new("rustc");
     command.args(["+nightly", "--print", "sysroot"]);

@@ -1,8 +1,9 @@
-//! `cargo xtask shuttle`: whole loops under chosen schedules, in every crate that has
-//! `tests/shuttle*.rs`.
+//! `cargo xtask shuttle`: runs whole event loops under controlled schedules, in every crate that
+//! has `tests/shuttle*.rs`.
 //!
-//! Where loom looks at every interleaving of a few words, shuttle looks at many of a whole program,
-//! each known by its seed. The cfg is our own, so that dependencies are not switched.
+//! Loom checks every interleaving of a few words; shuttle checks many schedules of a whole program,
+//! each identified by its seed. The cfg has a name of our own, so that it does not affect
+//! dependencies.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,11 +11,11 @@ use std::process::Command;
 use crate::step::{self, Outcome};
 use crate::{loom, root};
 
-/// Runs the schedules, each crate by itself; `args` go to the test program.
+/// Runs the schedules, one crate at a time; `args` go to the test program.
 ///
 /// # Errors
 ///
-/// When a schedule fails. Shuttle prints it, to be replayed.
+/// Returns an error if a schedule fails. Shuttle prints the schedule for a replay.
 pub fn run(root: &Path, long: bool, args: &[String]) -> step::Result {
     let crates = loom::with_tests(root, "shuttle")?;
     if crates.is_empty() {

@@ -1,25 +1,25 @@
-//! Running one step: print the exact command, run it, turn a bad exit into a sentence.
+//! Runs one step: prints the exact command, runs it, and turns a failure into an error message.
 
 use std::process::{Command, Stdio};
 
-/// How a step ended when it did not fail.
+/// The outcome of a step that did not fail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// It ran and found nothing wrong.
+    /// The step ran and found nothing wrong.
     Passed,
-    /// It did not run, for the reason given; never a failure.
+    /// The step did not run, for the given reason. This is not a failure.
     Skipped(String),
 }
 
-/// What every task returns; the error is a sentence for the person who ran it.
+/// The result of a task; the error is a message for the user.
 pub type Result = std::result::Result<Outcome, String>;
 
 /// Runs `command` with the terminal as its output.
 ///
 /// # Errors
 ///
-/// When the program cannot be started or exits with anything but success. The sentence contains
-/// the command as one could type it.
+/// Returns an error if the program cannot be started or does not exit successfully. The message
+/// contains the command in a form that can be typed.
 pub fn run(command: &mut Command) -> Result {
     let line = shown(command);
     println!("$ {line}");
@@ -30,14 +30,14 @@ pub fn run(command: &mut Command) -> Result {
     }
 }
 
-/// Says whether `command` exists and succeeds, without showing its output.
+/// Returns `true` if `command` exists and succeeds. Its output is not shown.
 #[must_use]
 pub fn works(command: &mut Command) -> bool {
     let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
     quiet.status().is_ok_and(|status| status.success())
 }
 
-/// Appends `flags` to what the caller's environment already has in `name`.
+/// Returns the value of the environment variable `name` with `flags` appended.
 #[must_use]
 pub fn appended(name: &str, separator: &str, flags: &str) -> String {
     match std::env::var(name) {
@@ -46,7 +46,7 @@ pub fn appended(name: &str, separator: &str, flags: &str) -> String {
     }
 }
 
-/// Returns the command as a line for a shell, with the variables set for it in front.
+/// Returns the command as a shell command line, preceded by the variables that are set for it.
 fn shown(command: &Command) -> String {
     let variables = command.get_envs().filter_map(|(name, value)| {
         let value = value?.to_string_lossy();

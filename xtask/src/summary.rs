@@ -1,25 +1,25 @@
-//! Named steps in order, and a table of how long each took.
+//! Runs named steps in order and prints a table of their durations.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::step::{self, Outcome};
 
-/// What happens to the steps after one that failed.
+/// What to do with the remaining steps after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterFailure {
-    /// They do not run.
+    /// The remaining steps do not run.
     Stop,
-    /// They run, and the failure is reported at the end.
+    /// The remaining steps run, and the failure is reported at the end.
     Continue,
 }
 
-/// Runs `steps` in order with the workspace root and prints how long each took; `title` names the
+/// Runs `steps` in order with the workspace root and prints the duration of each; `title` names the
 /// whole run.
 ///
 /// # Errors
 ///
-/// When a step fails; the sentence names each that did.
+/// Returns an error if a step fails; the message names each failed step.
 pub fn run<'a, F>(
     title: &str,
     root: &Path,
@@ -85,7 +85,7 @@ mod tests {
 
     use super::*;
 
-    /// Runs `one`, which fails, and `two`; returns which of them ran, and how the run ended.
+    /// Runs `one`, which fails, and `two`; returns the steps that ran and the result of the run.
     fn with_a_failure(after: AfterFailure) -> (Vec<&'static str>, step::Result) {
         let ran = RefCell::new(Vec::new());
         let steps = ["one", "two"].map(|name| {

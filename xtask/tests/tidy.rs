@@ -1,4 +1,4 @@
-//! The rules of the house hold for the workspace as it is.
+//! The workspace passes the tidy checks.
 
 use xtask::tidy::{self, Tree};
 

@@ -1,4 +1,4 @@
-//! ARCHITECTURE.md names things that exist.
+//! Checks that the names in ARCHITECTURE.md exist.
 //!
 //! In its code spans, CamelCase names and `snake_case()` calls must be defined somewhere below
 //! `crates/`; every path that begins with `crates/`, `bench/` or `xtask/` must exist. The table "To
@@ -9,12 +9,12 @@ use std::collections::HashSet;
 use super::{Finding, Tree, markdown, syntax};
 
 const PATH: &str = "ARCHITECTURE.md";
-/// The heading of the table that says where a change begins.
+/// The heading of the table that names the starting point of each change.
 const START_HERE: &str = "## To change something, start here";
-/// How many changes that table names at least.
+/// The minimum number of rows of that table.
 const FEWEST_CHANGES: usize = 20;
 
-/// Names of the standard library that the text may use freely.
+/// Names of the standard library, which the text may use.
 const STD: [&str; 19] = [
     "Arc", "Box", "Clone", "Copy", "Drop", "Duration", "Err", "Fn", "FnMut", "FnOnce", "Future",
     "Instant", "Mutex", "Ok", "Option", "Result", "Send", "Sync", "Vec",
@@ -47,7 +47,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Checks that the table of changes is there, is long enough, and names a file in each row.
+/// Checks that the table of changes exists, is long enough, and names a file in each row.
 fn check_start_here(text: &str) -> Vec<Finding> {
     let section = text.lines().enumerate();
     let section = section.skip_while(|(_, line)| *line != START_HERE).skip(1);
@@ -73,24 +73,25 @@ fn check_start_here(text: &str) -> Vec<Finding> {
     findings
 }
 
-/// The names in a code span that claim a definition: `EventLoop::schedule()` has two.
+/// Returns the names in a code span that must be defined: `EventLoop::schedule()` has two.
 fn names(span: &str) -> impl Iterator<Item = &str> {
     let is_part = |c: char| c == '_' || c.is_alphanumeric();
     let words = span
         .split(move |c: char| !is_part(c))
         .filter(|word| !word.is_empty());
-    // A path or a file name claims no definition; `paths` looks after it.
+    // A path or a file name needs no definition; `paths` checks it.
     let claims = !span.contains(['/', ' ']) || span.contains(['<', '(']);
     words.filter(move |word| claims && (is_camel_case(word) || span.contains(&format!("{word}()"))))
 }
 
-/// An upper-case letter first and a lower-case one later; a type parameter `T` is not a name.
+/// Returns `true` if a word starts with an upper-case letter and has a lower-case one; a type
+/// parameter `T` is not a name.
 fn is_camel_case(word: &str) -> bool {
     word.starts_with(|c: char| c.is_ascii_uppercase())
         && word.contains(|c: char| c.is_ascii_lowercase())
 }
 
-/// The paths below `crates/`, `bench/` and `xtask/` that a line mentions, patterns left out.
+/// Returns the paths below `crates/`, `bench/` and `xtask/` in a line, without patterns.
 fn paths(line: &str) -> impl Iterator<Item = &str> {
     const ROOTS: [&str; 3] = ["crates/", "bench/", "xtask/"];
     let is_end = |c: char| c.is_whitespace() || "`()[],;:\"'".contains(c);
@@ -105,7 +106,7 @@ fn paths(line: &str) -> impl Iterator<Item = &str> {
 mod tests {
     use super::*;
 
-    /// What is found in a map that says of twenty changes where they begin.
+    /// Returns the findings for a text with a valid table of twenty changes.
     fn findings(text: &str) -> Vec<String> {
         of(&format!("{text}\n{START_HERE}\n{}", table(20)))
     }

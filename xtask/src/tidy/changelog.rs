@@ -1,11 +1,12 @@
-//! The shape of CHANGELOG.md: unreleased on top, four kinds of change, always in this order.
+//! Checks the structure of CHANGELOG.md: unreleased changes first, then four kinds of change in a
+//! fixed order.
 
 use super::{Finding, Tree};
 
 const PATH: &str = "CHANGELOG.md";
 const KINDS: [&str; 4] = ["Added", "Changed", "Fixed", "Performance"];
 
-/// Checks the headings; what stands below them is for people.
+/// Checks the headings; the text below them is free.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     match tree.get(PATH) {
         Some(file) => headings(&file.text),
@@ -20,7 +21,7 @@ fn headings(text: &str) -> Vec<Finding> {
         find(1, "the first line is `# Changelog`".to_string());
     }
     let mut releases = 0;
-    // The kinds that may still come in the present release.
+    // The kinds that may still follow in the current release.
     let mut left: &[&str] = &[];
     for (i, line) in text.lines().enumerate().skip(1) {
         if let Some(kind) = line.strip_prefix("### ") {

@@ -1,9 +1,9 @@
-//! Files of a library crate that import each other in a circle.
+//! Finds files of a library crate that import each other in a circle.
 //!
-//! A file depends on the file that defines the item it names: paths that begin with `crate`, `self`,
-//! `super` or a module of the file's own are followed through re-exports. A `pub use` that the file itself does not need is
-//! no dependency, and neither is anything in tests. A circle is a set of files each of which reaches every
-//! other one; none of them can be understood or moved alone.
+//! A file depends on the file that defines an item it uses. Paths that begin with `crate`, `self`,
+//! `super` or a submodule of the file are followed through re-exports. A `pub use` of an item that
+//! the file itself does not use is not a dependency; tests do not count either. A circle is a set
+//! of files each of which reaches every other one; none of them can be understood or moved alone.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -12,10 +12,10 @@ use super::ratchet::Sizes;
 use super::tree::File;
 use super::{Tree, syntax};
 
-/// The most files of one circle.
+/// The maximum number of files in a circle.
 const MOST_FILES: usize = 4;
 
-/// Measures the largest circle of each library crate, where it is larger than the limit.
+/// Returns the size of the largest circle of each library crate that exceeds the limit.
 pub(super) fn too_large(tree: &Tree) -> Sizes {
     let roots = tree
         .manifests()
@@ -29,7 +29,7 @@ pub(super) fn too_large(tree: &Tree) -> Sizes {
         .collect()
 }
 
-/// Names the files of the circles below `root` that are too large.
+/// Returns a message with the files of the circles below `root` that are too large.
 pub(super) fn explain(tree: &Tree, root: &str) -> String {
     let circles = circles(tree, root);
     let named = circles
@@ -43,7 +43,7 @@ pub(super) fn explain(tree: &Tree, root: &str) -> String {
     )
 }
 
-/// Lists the circles of two files or more, each in alphabetical order.
+/// Returns the circles of at least two files, each in alphabetical order.
 fn circles(tree: &Tree, root: &str) -> Vec<Vec<String>> {
     let graph = Crate::read(tree, root).graph();
     let reach: BTreeMap<&str, BTreeSet<&str>> = graph
@@ -66,7 +66,8 @@ fn circles(tree: &Tree, root: &str) -> Vec<Vec<String>> {
     found
 }
 
-/// The files that `from` depends on, directly or not; `from` itself only if it is in a circle.
+/// Returns the files that `from` depends on, directly or indirectly; `from` itself only if it is in
+/// a circle.
 fn reachable<'a>(graph: &'a BTreeMap<String, BTreeSet<String>>, from: &str) -> BTreeSet<&'a str> {
     let mut found = BTreeSet::new();
     let mut next: Vec<&str> = vec![from];
@@ -80,19 +81,19 @@ fn reachable<'a>(graph: &'a BTreeMap<String, BTreeSet<String>>, from: &str) -> B
     found
 }
 
-/// A path in the source, as module segments from the root of the crate.
+/// A path as module segments from the crate root.
 type Segments = Vec<String>;
 
-/// The modules of a crate that are files, by their segments joined with `::`; the root is empty.
+/// The file modules of a crate, by their segments joined with `::`; the root is empty.
 struct Crate {
     modules: BTreeMap<String, Module>,
 }
 
 #[derive(Default)]
 struct Module {
-    /// Names that `use` brings in, with where they come from.
+    /// Names imported by `use`, with the full path of each.
     imports: HashMap<String, Segments>,
-    /// What the code depends on.
+    /// The paths that the code depends on.
     needs: Vec<Segments>,
 }
 
@@ -114,7 +115,8 @@ impl Crate {
         Self { modules }
     }
 
-    /// Which module depends on which; the root, which only lists what there is, on none.
+    /// Returns the dependencies of each module. The crate root is left out: it only lists the
+    /// modules.
     fn graph(&self) -> BTreeMap<String, BTreeSet<String>> {
         let edges = self.modules.iter().filter(|(name, _)| !name.is_empty());
         edges
@@ -126,7 +128,7 @@ impl Crate {
             .collect()
     }
 
-    /// Finds the file that defines the item at `path`, through at most eight re-exports.
+    /// Returns the file that defines the item at `path`, following at most eight re-exports.
     fn defines(&self, path: &[String], depth: usize) -> Option<String> {
         let modules = (0..=path.len()).rev();
         let (name, module, rest) = modules
@@ -174,7 +176,7 @@ impl Module {
                 }
                 at = end;
             } else if code[at].is_word("pub") && code.get(at + 1).is_some_and(|t| t.is_mark('(')) {
-                // `pub(super)` says who may see the item, and names nothing.
+                // `pub(super)` is a visibility, not a path.
                 at = (at..code.len())
                     .find(|&i| code[i].is_mark(')'))
                     .unwrap_or(code.len());
@@ -194,7 +196,8 @@ impl Module {
     }
 }
 
-/// `channel/mod.rs` is the module `channel`, `channel/core.rs` is `channel::core`.
+/// Returns the module of a file: `channel` for `channel/mod.rs`, `channel::core` for
+/// `channel/core.rs`.
 fn module_name(path: &str) -> String {
     let path = path.trim_end_matches(".rs");
     let path = path
@@ -206,7 +209,7 @@ fn module_name(path: &str) -> String {
     }
 }
 
-/// The path that begins at the first token, a word: `a::b::c`.
+/// Returns the path that begins at the first token, a word: `a::b::c`.
 fn path_at(code: &[&Token]) -> Segments {
     let mut path = vec![code[0].text.clone()];
     let mut rest = &code[1..];
@@ -221,7 +224,7 @@ fn path_at(code: &[&Token]) -> Segments {
     path
 }
 
-/// The path from the root of the crate; none if it begins elsewhere.
+/// Returns the path from the crate root, or `None` if it is not a path of this crate.
 fn absolute(path: &[String], module: &str, modules: &BTreeSet<String>) -> Option<Segments> {
     let mut here: Segments = module.split("::").map(String::from).collect();
     here.retain(|part| !part.is_empty());
@@ -246,7 +249,7 @@ fn absolute(path: &[String], module: &str, modules: &BTreeSet<String>) -> Option
     Some(here)
 }
 
-/// The leaves of a use tree, each with the name that it gets.
+/// Returns the leaves of a use tree, each with its imported name.
 fn leaves(code: &[&Token]) -> Vec<(Segments, String)> {
     let mut found = Vec::new();
     let mut stack: Vec<Segments> = Vec::new();

@@ -1,7 +1,9 @@
-//! Conformance tables: every rule of a specification names its tests, or says why not.
+//! Checks the conformance tables: every rule of a specification names its tests, or a reason why
+//! not.
 //!
 //! A row of a table in `docs/conformance/*.md` is `| spec:RULE | sentence | answer |`. The sentence
-//! states the rule in 3 to 20 words, ends with a period, and belongs to one rule only. The answer is
+//! states the rule in 3 to 20 words, ends with a period, and belongs to only one rule. The answer
+//! is
 //!
 //! * one or more tests, each in backticks, separated by commas:
 //!   `crate_name::any::path::test_name`, or `doc:Type::method` for an example in the docs;
@@ -19,10 +21,10 @@ use super::{Finding, Tree, markdown, syntax};
 const FOLDER: &str = "docs/conformance/";
 const SPECS: [&str; 3] = ["loops", "strategies", "isolation"];
 const REASONS: [&str; 3] = ["differs:", "later:", "n/a:"];
-/// How many words a sentence has.
+/// The allowed number of words in a sentence.
 const WORDS: RangeInclusive<usize> = 3..=20;
 
-/// Checks every row, that no rule has two, and that no two rules share a sentence.
+/// Checks every row, that each rule has only one row, and that no two rules share a sentence.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let code = Code::of(tree);
     let mut findings = Vec::new();
@@ -81,7 +83,7 @@ fn is_table(file: &File) -> bool {
     name.is_some_and(|name| name.ends_with(".md") && name != "README.md")
 }
 
-/// The rows of every table in a file, headers and rulers left out.
+/// Returns the rows of every table in a file, without headers and rulers.
 fn rows(file: &File) -> Vec<(&File, usize, Vec<String>)> {
     let rows = markdown::prose(&file.text).filter_map(|(line, text)| {
         let cells = markdown::cells(text)?;
@@ -92,7 +94,7 @@ fn rows(file: &File) -> Vec<(&File, usize, Vec<String>)> {
     rows.collect()
 }
 
-/// `spec:LETTERSn`, the spec being one of ours.
+/// Returns `true` for `spec:LETTERSn` with a known spec.
 fn is_rule(text: &str) -> bool {
     let Some((spec, rule)) = text.split_once(':') else {
         return false;
@@ -104,7 +106,7 @@ fn is_rule(text: &str) -> bool {
         && digits.chars().all(|c| c.is_ascii_digit())
 }
 
-/// What the crates contain, by name.
+/// The names that the crates define.
 struct Code {
     /// Tests by crate folder.
     tests: HashMap<String, HashSet<String>>,
@@ -147,8 +149,8 @@ impl Code {
         Ok(())
     }
 
-    /// Checks that the functions named in a reason exist: whatever is in backticks, in lower case
-    /// and has an underscore.
+    /// Checks that the functions named in a reason exist: every code span in lower case with an
+    /// underscore.
     fn check_functions(&self, reason: &str) -> Result<(), String> {
         let is_function = |name: &&str| {
             let mut chars = name.chars();
@@ -180,7 +182,7 @@ impl Code {
     }
 }
 
-/// The folder of a crate, given as it is written in code or in a manifest.
+/// Returns the folder of a crate, given its name in code or in a manifest.
 fn folder(krate: &str) -> String {
     krate.replace('_', "-")
 }
@@ -193,7 +195,7 @@ mod tests {
         fn helper() {}
         #[test] fn waits() {} #[test] fn cancels() {}";
 
-    /// What is found in rows of all three cells.
+    /// Returns the findings for rows of three cells.
     fn findings(rows: &str) -> Vec<String> {
         let table =
             format!("# Loops\n\n| rule | what it says | test or reason |\n|---|---|---|\n{rows}\n");
@@ -205,7 +207,7 @@ mod tests {
         check(&tree).into_iter().map(|f| f.message).collect()
     }
 
-    /// What is found in a sound row with this answer.
+    /// Returns the findings for a valid row with this answer.
     fn answered(answer: &str) -> Vec<String> {
         findings(&format!("| loops:FU1 | A wait ends. | {answer} |"))
     }

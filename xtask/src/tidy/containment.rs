@@ -1,16 +1,16 @@
-//! Panics of user code are caught in one place: `tidegate_core::contain`.
+//! Checks that panics of user code are caught in one place only: `tidegate_core::contain`.
 //!
-//! A bare `catch_unwind` hands out the payload of the panic, whose `Drop` may panic in turn and
-//! then ends the thread that only wanted to forget it.
+//! A bare `catch_unwind` returns the payload of the panic, whose `Drop` may panic in turn and end
+//! the thread that drops it.
 
 use super::{Finding, Tree, syntax};
 
-/// The module that may catch a panic.
+/// The module that may call `catch_unwind`.
 const HOME: &str = "crates/tidegate-core/src/contain.rs";
-/// A crate of tests, where a panic is an assertion.
+/// The test-support crate, where a panic is an assertion.
 const TESTS: &str = "crates/tidegate-testkit/";
 
-/// Looks for `catch_unwind` in the code of the library that is not a test.
+/// Finds `catch_unwind` in library code, tests excluded.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     let files = tree

@@ -1,7 +1,8 @@
-//! Level order: a crate names only crates of a lower level.
+//! Checks the level order: a crate depends only on crates of a lower level.
 //!
-//! A manifest states the level as `[package.metadata.tidegate] level = N`, or `"dev"` for what
-//! only tests may use. What a dev-dependency names is not restricted: a test may look upward.
+//! A manifest states the level as `[package.metadata.tidegate] level = N`, or `"dev"` for crates
+//! that only tests may use. Dev-dependencies are not restricted: a test may use crates of a higher
+//! level.
 
 use std::collections::HashMap;
 
@@ -16,7 +17,7 @@ enum Level {
     Dev,
 }
 
-/// Every crate has a level, and its dependencies have smaller ones.
+/// Checks that every crate has a level and that its dependencies have lower ones.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut levels = HashMap::new();

@@ -1,11 +1,11 @@
-//! Rust source as tokens: enough to tell code from comments and strings.
+//! Splits Rust source into tokens, in enough detail to tell code from comments and strings.
 //!
-//! Not a compiler's lexer. It does not reject what is not Rust; it only never takes the inside of
-//! a string or a comment for code, nor a lifetime for a character.
+//! This is not a compiler's lexer: it does not reject invalid Rust. It never treats the contents of
+//! a string or a comment as code, nor a lifetime as a character.
 
 use std::str::Chars;
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// An identifier or keyword; a raw identifier without its `r#`.
@@ -35,7 +35,8 @@ impl Token {
         self.kind == Kind::Mark && self.text.starts_with(mark)
     }
 
-    /// The lines of the token with their numbers; more than one for block comments and strings.
+    /// Returns the lines of the token with their numbers; block comments and strings may have
+    /// several.
     pub(super) fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
         let first = self.line;
         self.text
@@ -45,7 +46,7 @@ impl Token {
     }
 }
 
-/// Splits `source` into tokens; white space is dropped.
+/// Splits `source` into tokens; whitespace is dropped.
 pub(super) fn lex(source: &str) -> Vec<Token> {
     let mut tokens = Vec::new();
     let mut rest = source;
@@ -70,7 +71,7 @@ pub(super) fn lex(source: &str) -> Vec<Token> {
     tokens
 }
 
-/// The kind (none for white space) and length in bytes of what `rest` begins with.
+/// Returns the kind (`None` for whitespace) and the length in bytes of the first token of `rest`.
 fn next(rest: &str, first: char) -> (Option<Kind>, usize) {
     if first.is_whitespace() {
         (None, first.len_utf8())
@@ -104,7 +105,8 @@ fn word(rest: &str) -> usize {
         .unwrap_or(rest.len())
 }
 
-/// A number ends before a range (`0..n`) and before a method (`1.max(n)`).
+/// Returns the length of a number, which ends before a range (`0..n`) and before a method
+/// (`1.max(n)`).
 fn number(rest: &str) -> usize {
     let whole = word(rest);
     let fraction = rest[whole..]
@@ -113,7 +115,7 @@ fn number(rest: &str) -> usize {
     fraction.map_or(whole, |f| whole + 1 + word(f))
 }
 
-/// Block comments nest.
+/// Returns the length of a block comment; block comments nest.
 fn block_comment(rest: &str) -> usize {
     let mut depth = 0;
     let mut at = 0;
@@ -135,7 +137,7 @@ fn block_comment(rest: &str) -> usize {
     rest.len()
 }
 
-/// The length of a literal with a letter in front: `b'x'`, `b"x"`, `c"x"`, `r"x"`, `br#"x"#`.
+/// Returns the length of a literal with a prefix: `b'x'`, `b"x"`, `c"x"`, `r"x"`, `br#"x"#`.
 fn prefixed_literal(rest: &str) -> Option<usize> {
     let prefix = ["br", "cr", "b", "c", "r"]
         .into_iter()
@@ -153,7 +155,8 @@ fn prefixed_literal(rest: &str) -> Option<usize> {
     Some(prefix.len() + length)
 }
 
-/// The length of a raw string's body: hashes, quote, anything, quote, as many hashes.
+/// Returns the length of a raw string after its prefix: hashes, quote, anything, quote, as many
+/// hashes.
 fn raw(body: &str) -> Option<usize> {
     let hashes = body.len() - body.trim_start_matches('#').len();
     let inside = body[hashes..].strip_prefix('"')?;
@@ -164,7 +167,7 @@ fn raw(body: &str) -> Option<usize> {
     Some(hashes + 1 + end)
 }
 
-/// The length of a quoted literal, its quotes included.
+/// Returns the length of a quoted literal, including its quotes.
 fn quoted(rest: &str, quote: char) -> usize {
     let mut chars = rest.chars();
     chars.next();

@@ -1,34 +1,35 @@
-//! The little TOML that the tasks read from manifests, and one rule about them:
-//! a dependency arrives with a sentence that says why.
+//! Reads the subset of TOML that the tasks need from manifests, and checks one rule: a dependency
+//! has a comment that says why it is needed.
 
 use super::{Finding, Tree};
 
 /// A line `key = value` of a manifest.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Entry<'a> {
-    /// The header above it without brackets, for example `dev-dependencies`.
+    /// The section header without brackets, for example `dev-dependencies`.
     pub(crate) section: &'a str,
-    /// Up to the first dot or equals sign, without quotes.
+    /// The text up to the first dot or equals sign, without quotes.
     pub(crate) key: &'a str,
     pub(crate) value: &'a str,
-    /// Counted from one.
+    /// The line number, counted from one.
     pub(crate) line: usize,
-    /// Whether the line above is a comment.
+    /// `true` if the line above is a comment.
     pub(crate) commented: bool,
 }
 
 impl Entry<'_> {
-    /// Says whether this is a dependency that the built crate needs, on any platform.
+    /// Returns `true` if this is a dependency that the built crate needs, on any platform.
     pub(crate) fn is_dependency(&self) -> bool {
         self.section == "dependencies" || self.section.ends_with(".dependencies")
     }
 
-    /// Says whether this is a dependency of any kind, tests and build scripts included.
+    /// Returns `true` if this is a dependency of any kind, including those of tests and build
+    /// scripts.
     pub(crate) fn is_any_dependency(&self) -> bool {
         self.section.ends_with("dependencies")
     }
 
-    /// The package a dependency names; differs from the key when it is renamed.
+    /// Returns the package of a dependency; it differs from the key if the dependency is renamed.
     pub(crate) fn package(&self) -> &str {
         let renamed = self
             .value
@@ -38,7 +39,7 @@ impl Entry<'_> {
     }
 }
 
-/// Lists the entries of a manifest in order.
+/// Returns the entries of a manifest in order.
 ///
 /// A section for a single dependency (`[dependencies.rustix]`) counts as an entry of its parent.
 pub(crate) fn entries(text: &str) -> Vec<Entry<'_>> {
@@ -81,7 +82,7 @@ pub(crate) fn entries(text: &str) -> Vec<Entry<'_>> {
     found
 }
 
-/// Every dependency of a crate on somebody else's code has a comment directly above it.
+/// Checks that every third-party dependency of a crate has a comment directly above it.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (_, file) in tree.manifests() {

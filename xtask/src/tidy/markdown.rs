@@ -1,6 +1,6 @@
-//! The little Markdown that the checks read: prose, code spans, table rows.
+//! Reads the subset of Markdown that the checks need: prose, code spans, table rows.
 
-/// The lines outside fenced blocks, with their numbers, counted from one.
+/// Returns the lines outside fenced blocks, with their numbers, counted from one.
 pub(super) fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut fenced = false;
     text.lines().enumerate().filter_map(move |(i, line)| {
@@ -12,12 +12,12 @@ pub(super) fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// The insides of the code spans of one line.
+/// Returns the contents of the code spans of one line.
 pub(super) fn code_spans(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2)
 }
 
-/// The cells of a table row, trimmed; none when the line is no row.
+/// Returns the trimmed cells of a table row, or `None` if the line is not a row.
 pub(super) fn cells(line: &str) -> Option<Vec<String>> {
     let inside = line.trim().strip_prefix('|')?;
     let inside = inside.strip_suffix('|').unwrap_or(inside);

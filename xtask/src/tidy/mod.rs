@@ -1,7 +1,7 @@
-//! `cargo xtask tidy`: the rules of the house that no compiler checks.
+//! `cargo xtask tidy`: project rules that the compiler does not check.
 //!
-//! Each rule is a small function from the files of the workspace to findings, in a file of its
-//! own. The same set runs as a test (`xtask/tests/tidy.rs`), so `cargo test` runs it too.
+//! Each rule is a small function from the files of the workspace to findings, in a file of its own.
+//! The same checks run as a test (`xtask/tests/tidy.rs`), so `cargo test` runs them too.
 //!
 //! # Invariants
 //!
@@ -33,7 +33,7 @@ use std::path::Path;
 use crate::step::{self, Outcome};
 pub use tree::Tree;
 
-/// Where the accepted sizes are kept.
+/// The file with the accepted sizes.
 const RATCHET: &str = "xtask/tidy-ratchet.txt";
 
 /// The rules, in no particular order.
@@ -52,11 +52,11 @@ const CHECKS: &[fn(&Tree) -> Vec<Finding>] = &[
     changelog::check,
 ];
 
-/// Something that breaks a rule: where, and what to do about it.
+/// A violation of a rule: its position, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
     path: String,
-    /// Counted from one; zero means the file as a whole.
+    /// The line number, counted from one; zero means the file as a whole.
     line: usize,
     message: String,
 }
@@ -80,7 +80,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Runs every check over `tree` and returns the findings in order of place.
+/// Runs every check over `tree` and returns the findings sorted by position.
 #[must_use]
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings: Vec<Finding> = CHECKS.iter().flat_map(|check| check(tree)).collect();
@@ -89,11 +89,11 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Checks the workspace at `root` and prints what it finds.
+/// Checks the workspace at `root` and prints the findings.
 ///
 /// # Errors
 ///
-/// When anything is found or a file cannot be read.
+/// Returns an error if there is a finding or a file cannot be read.
 pub fn run(root: &Path) -> step::Result {
     let tree = Tree::read(root).map_err(|e| format!("tidy cannot read the workspace: {e}"))?;
     let findings = check(&tree);
@@ -107,11 +107,11 @@ pub fn run(root: &Path) -> step::Result {
     }
 }
 
-/// Rewrites the list of accepted sizes from what the workspace is now.
+/// Rewrites the list of accepted sizes from the current workspace.
 ///
 /// # Errors
 ///
-/// When a file cannot be read or the list cannot be written.
+/// Returns an error if a file cannot be read or the list cannot be written.
 pub fn bless(root: &Path) -> step::Result {
     let tree = Tree::read(root).map_err(|e| format!("tidy cannot read the workspace: {e}"))?;
     let list = ratchet::list(&tree);

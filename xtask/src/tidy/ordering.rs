@@ -1,14 +1,14 @@
-//! Every atomic operation stronger than relaxed names its partner in an `ORDERING:` comment, in the
-//! sources of every crate.
+//! Checks that every atomic operation stronger than relaxed names its partner in an `ORDERING:`
+//! comment, in the sources of every crate.
 
 use super::lexer::{Kind, Token};
 use super::{Finding, Tree, syntax};
 
 const STRONG: [&str; 4] = ["Acquire", "Release", "AcqRel", "SeqCst"];
-/// How far above the operation its comment may end.
+/// The maximum number of lines between the end of the comment and the operation.
 const REACH: usize = 12;
 
-/// Looks for orderings without a comment in the code that is not a test.
+/// Finds orderings without a comment in non-test code.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     let sources = tree
@@ -32,14 +32,14 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The lines that name a strong ordering, imports left out.
+/// Returns the lines that name a strong ordering, without imports.
 fn strong_lines(tokens: &[Token]) -> Vec<usize> {
     let mut importing = false;
     let mut lines = Vec::new();
     let mut code = tokens.iter().filter(|t| t.kind != Kind::Comment).peekable();
     while let Some(token) = code.next() {
         if token.is_word("use") {
-            // `use<'a>` in a signature names lifetimes and imports nothing.
+            // `use<'a>` in a signature captures lifetimes and is not an import.
             importing = !code.peek().is_some_and(|t| t.is_mark('<'));
         } else if token.is_mark(';') {
             importing = false;
@@ -52,7 +52,7 @@ fn strong_lines(tokens: &[Token]) -> Vec<usize> {
     lines
 }
 
-/// The last line of each comment that argues an ordering; line comments in a row are one.
+/// Returns the last line of each `ORDERING:` comment; consecutive line comments are one comment.
 fn comment_ends(tokens: &[Token]) -> Vec<usize> {
     let mut ends: Vec<usize> = Vec::new();
     let mut arguing = false;

@@ -1,15 +1,15 @@
-//! No path of somebody's machine in the tree.
+//! Checks that the tree contains no paths of a developer's machine.
 
 use super::{Finding, Tree};
 
-/// Folders of one machine. Spelled in two parts so that this file does not contain them.
+/// Folders that exist on one machine. Written in two parts so that this file does not contain them.
 const FOLDERS: [&str; 3] = [
     concat!("/", "work/"),
     concat!("/", "root/"),
     concat!("/", "home/"),
 ];
 
-/// Looks for absolute paths below the folders above, in every text file.
+/// Finds absolute paths below these folders, in every text file.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.files() {
@@ -23,7 +23,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Says whether `folder` occurs as the beginning of a path, not in the middle of one.
+/// Returns `true` if `folder` occurs at the beginning of a path, not in the middle.
 fn has_path(text: &str, folder: &str) -> bool {
     text.match_indices(folder).any(|(at, _)| {
         let before = text[..at].chars().next_back();

@@ -1,8 +1,8 @@
-//! What exceeds a limit, by ratchet: what is listed may shrink, nothing may grow.
+//! Limits sizes by a ratchet: a listed exception may shrink, and nothing may grow.
 //!
 //! The list is `xtask/tidy-ratchet.txt`, one line per accepted exception with its size. A new
-//! exception is a line in a diff, so a reviewer sees it. An entry that no longer exceeds its
-//! limit has to go, which `cargo xtask tidy --bless` does.
+//! exception is a line in a diff, so a reviewer sees it. An entry that no longer exceeds its limit
+//! has to be removed, which `cargo xtask tidy --bless` does.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,11 @@ const HEADER: &str = "\
 # Rewritten by `cargo xtask tidy --bless`.
 ";
 
-/// What exceeds its limit, with its size: `file <path>`, `fn <path> <name>` or `circle <path>`.
+/// The items that exceed their limits, with their sizes: `file <path>`, `fn <path> <name>` or
+/// `circle <path>`.
 pub(super) type Sizes = BTreeMap<String, usize>;
 
-/// Compares what exceeds its limit with what the list accepts.
+/// Compares the items that exceed their limits with the list.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let accepted = tree
         .get(RATCHET)
@@ -39,7 +40,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Returns the text of the list that accepts the tree as it is.
+/// Returns the text of the list that accepts the current tree.
 pub(super) fn list(tree: &Tree) -> String {
     let sizes = measure(tree);
     let lines = sizes.iter().map(|(what, size)| format!("{what} {size}\n"));

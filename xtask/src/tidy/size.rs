@@ -1,4 +1,4 @@
-//! Long functions and long files.
+//! Finds long functions and long files.
 
 use super::ratchet::Sizes;
 use super::tree::File;
@@ -8,7 +8,7 @@ const FUNCTION_LINES: usize = 70;
 const FILE_LINES: usize = 600;
 const TEST_FILE_LINES: usize = 900;
 
-/// Measures the files and functions that are longer than their limits, in lines.
+/// Returns the files and functions that exceed their limits, in lines.
 pub(super) fn too_long(tree: &Tree) -> Sizes {
     let mut sizes = Sizes::new();
     for file in tree.rust() {
@@ -28,7 +28,8 @@ pub(super) fn too_long(tree: &Tree) -> Sizes {
     sizes
 }
 
-/// Functions of one name in one file share an entry: the longest counts.
+/// Adds the long functions of a file. Functions of the same name in one file share an entry: the
+/// longest counts.
 fn long_functions(file: &File, sizes: &mut Sizes) {
     let tests = syntax::test_lines(&file.tokens);
     for function in syntax::functions(&file.tokens) {

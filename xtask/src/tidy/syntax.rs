@@ -1,6 +1,6 @@
-//! What the checks want to know about Rust source: functions, tests, definitions.
+//! Extracts what the checks need from Rust source: functions, tests, definitions.
 //!
-//! Read off the tokens, without a parser: good for code that compiles and is formatted.
+//! Works on tokens, without a parser: sufficient for code that compiles and is formatted.
 
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
@@ -17,7 +17,7 @@ pub(super) struct Function {
     pub(super) lines: usize,
 }
 
-/// Lists the functions that have a body, in order; nested ones too.
+/// Returns the functions that have a body, in order, including nested ones.
 pub(super) fn functions(tokens: &[Token]) -> Vec<Function> {
     let code = code(tokens);
     let mut found = Vec::new();
@@ -38,7 +38,7 @@ pub(super) fn functions(tokens: &[Token]) -> Vec<Function> {
     found
 }
 
-/// Names the functions marked as tests: `#[test]`, also inside a macro's braces.
+/// Returns the names of the functions marked as tests: `#[test]`, also inside a macro's braces.
 pub(super) fn test_functions(tokens: &[Token]) -> HashSet<String> {
     let code = code(tokens);
     attributes(&code)
@@ -54,7 +54,7 @@ pub(super) fn test_functions(tokens: &[Token]) -> HashSet<String> {
         .collect()
 }
 
-/// The lines that are test code inside a file: items under `#[cfg(test)]` and test functions.
+/// Returns the line ranges of test code in a file: items under `#[cfg(test)]` and test functions.
 pub(super) fn test_lines(tokens: &[Token]) -> Vec<RangeInclusive<usize>> {
     let code = code(tokens);
     attributes(&code)
@@ -67,7 +67,7 @@ pub(super) fn test_lines(tokens: &[Token]) -> Vec<RangeInclusive<usize>> {
         .collect()
 }
 
-/// Names everything that is defined: items, macros and the variants of enums.
+/// Returns all defined names: items, macros and the variants of enums.
 pub(super) fn definitions(tokens: &[Token]) -> HashSet<String> {
     const KEYWORDS: [&str; 9] = [
         "struct", "enum", "union", "trait", "fn", "type", "mod", "const", "static",
@@ -94,26 +94,27 @@ pub(super) fn definitions(tokens: &[Token]) -> HashSet<String> {
     found
 }
 
-/// Tokens without comments.
+/// Returns the tokens without comments.
 fn code(tokens: &[Token]) -> Vec<&Token> {
     tokens.iter().filter(|t| t.kind != Kind::Comment).collect()
 }
 
-/// An outer attribute: its words, and where the next thing begins.
+/// An attribute: its words, and the position after it.
 struct Attribute<'a> {
     line: usize,
     words: Vec<&'a str>,
-    /// Index of the token after its bracket.
+    /// Index of the token after the closing bracket.
     end: usize,
 }
 
 impl Attribute<'_> {
-    /// `#[test]` or `#[path::to::test]`.
+    /// Returns `true` for `#[test]` and `#[path::to::test]`.
     fn marks_test_function(&self) -> bool {
         self.words.last() == Some(&"test") && !self.words.contains(&"cfg")
     }
 
-    /// `#[cfg(test)]`, alone or in an `all` or `any`, also beside a `not` of something else.
+    /// Returns `true` for `#[cfg(test)]`, alone or in an `all` or `any`, also beside a `not` of
+    /// another condition.
     fn is_cfg_test(&self) -> bool {
         let negated = self.words.windows(2).any(|pair| pair == ["not", "test"]);
         self.words.first() == Some(&"cfg") && self.words.contains(&"test") && !negated
@@ -146,7 +147,8 @@ fn skip_attributes<'a, 'b>(mut code: &'b [&'a Token]) -> &'b [&'a Token] {
     code
 }
 
-/// The line on which the braces of the item at the start of `code` close; none if it has none.
+/// Returns the line of the closing brace of the item at the start of `code`, or `None` if the item
+/// has no braces.
 fn body_end(code: &[&Token]) -> Option<usize> {
     let mut depth = 0;
     for (i, token) in code.iter().enumerate() {
@@ -164,7 +166,7 @@ fn body_end(code: &[&Token]) -> Option<usize> {
     None
 }
 
-/// The distance from the first token, an opening mark, to the one that closes it.
+/// Returns the distance from the first token, an opening mark, to its closing mark.
 fn matching(code: &[&Token], open: char, close: char) -> Option<usize> {
     let mut depth = 0_usize;
     for (i, token) in code.iter().enumerate() {
@@ -180,7 +182,8 @@ fn matching(code: &[&Token], open: char, close: char) -> Option<usize> {
     None
 }
 
-/// The variants of the enum at the start of `code`: the words that begin an entry of its braces.
+/// Returns the variants of the enum at the start of `code`: the words that begin an entry of its
+/// braces.
 fn variants(code: &[&Token]) -> Vec<String> {
     let Some(open) = code.iter().position(|t| t.is_mark('{')) else {
         return Vec::new();

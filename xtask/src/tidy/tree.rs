@@ -5,32 +5,32 @@ use std::path::Path;
 
 use super::lexer::{self, Token};
 
-/// What holds no text of ours; in a second work tree `.git` is a file.
+/// Files and folders to skip; in a linked worktree `.git` is a file.
 const SKIPPED: [&str; 2] = [".git", "target"];
 
 /// Every text file of the workspace.
 #[derive(Debug)]
 pub struct Tree {
-    /// In order of path.
+    /// The files, sorted by path.
     files: Vec<File>,
 }
 
 /// One text file.
 #[derive(Debug)]
 pub(super) struct File {
-    /// Relative to the root, with forward slashes.
+    /// The path relative to the root, with forward slashes.
     pub(super) path: String,
     pub(super) text: String,
-    /// Empty unless this is Rust.
+    /// The tokens; empty unless this is a Rust file.
     pub(super) tokens: Vec<Token>,
 }
 
 impl Tree {
-    /// Reads every UTF-8 file below `root`, build output and history left out.
+    /// Reads every UTF-8 file below `root`, without build output and history.
     ///
     /// # Errors
     ///
-    /// When a folder or file cannot be read.
+    /// Returns an error if a folder or file cannot be read.
     pub fn read(root: &Path) -> io::Result<Tree> {
         let mut files = Vec::new();
         visit(root, "", &mut files)?;
@@ -38,7 +38,7 @@ impl Tree {
         Ok(Tree { files })
     }
 
-    /// Makes a tree of files that exist only in memory.
+    /// Creates a tree of in-memory files.
     #[cfg(test)]
     pub(super) fn of(files: &[(&str, &str)]) -> Tree {
         let files = files
@@ -56,7 +56,7 @@ impl Tree {
         self.files().filter(|file| file.path.ends_with(".rs"))
     }
 
-    /// The Rust files below a folder, given with its trailing slash.
+    /// Returns the Rust files below a folder, which is given with its trailing slash.
     pub(super) fn rust_below<'a>(&'a self, folder: &'a str) -> impl Iterator<Item = &'a File> {
         self.rust()
             .filter(move |file| file.path.starts_with(folder))
@@ -66,14 +66,14 @@ impl Tree {
         self.files().find(|file| file.path == path)
     }
 
-    /// Says whether `path` is a file or a folder with a file in it.
+    /// Returns `true` if `path` is a file, or a folder that contains a file.
     pub(super) fn has(&self, path: &str) -> bool {
         let folder = format!("{}/", path.trim_end_matches('/'));
         self.files()
             .any(|file| file.path == path || file.path.starts_with(&folder))
     }
 
-    /// The manifests of the crates, each with the name of its folder.
+    /// Returns the manifests of the crates, each with the name of its folder.
     pub(super) fn manifests(&self) -> impl Iterator<Item = (&str, &File)> {
         self.files().filter_map(|file| {
             let name = file
@@ -94,13 +94,13 @@ impl File {
         File { path, text, tokens }
     }
 
-    /// Says whether the whole file is test code, by its name.
+    /// Returns `true` if the whole file is test code, judged by its path.
     pub(super) fn is_test(&self) -> bool {
         let mut parts = self.path.split('/');
         parts.any(|part| matches!(part, "tests" | "tests.rs" | "benches"))
     }
 
-    /// The lines with their numbers, counted from one.
+    /// Returns the lines with their numbers, counted from one.
     pub(super) fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
         self.text.lines().enumerate().map(|(i, line)| (i + 1, line))
     }
@@ -118,7 +118,7 @@ fn visit(folder: &Path, prefix: &str, files: &mut Vec<File>) -> io::Result<()> {
         if kind.is_dir() {
             visit(&entry.path(), &format!("{path}/"), files)?;
         } else if kind.is_file() {
-            // What is not UTF-8 is not text.
+            // A file that is not UTF-8 is not text.
             if let Ok(text) = String::from_utf8(std::fs::read(entry.path())?) {
                 files.push(File::new(path, text));
             }

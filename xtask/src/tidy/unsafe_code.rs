@@ -1,16 +1,17 @@
-//! Unsafe code lives in modules that are named for it.
+//! Checks that unsafe code is only in modules with certain names.
 //!
-//! Every crate root forbids it, or denies it and holds modules of these names that expect it. What
-//! decides is the path, not the crate: each concept keeps its unsafe code beside itself.
+//! Every crate root forbids unsafe code, or denies it and has modules of these names that allow it.
+//! The path decides, not the crate: each concept keeps its unsafe code next to itself.
 
 use super::lexer::{Kind, Token};
 use super::tree::File;
 use super::{Finding, Tree};
 
-/// A module of one of these names, or below one, may hold unsafe code.
+/// Modules with these names, and their submodules, may contain unsafe code.
 const HOMES: [&str; 4] = ["block", "lane", "raw", "sys"];
 
-/// Crates that have no such module: isolation and all that stands on it.
+/// Crates without such modules: the isolation crate, and the crates that depend on it or only serve
+/// tests.
 const SAFE: [&str; 5] = [
     "tidegate",
     "tidegate-gateway",
@@ -19,7 +20,7 @@ const SAFE: [&str; 5] = [
     "tidegate-testkit",
 ];
 
-/// Every crate root says what holds for unsafe code, and the code keeps to it.
+/// Checks the `unsafe_code` lint of every crate root, and that the code respects it.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (name, _) in tree.manifests() {
@@ -50,7 +51,7 @@ fn first_unsafe(file: &File) -> Option<&Token> {
     file.tokens.iter().find(|t| t.is_word("unsafe"))
 }
 
-/// Whether a file is, or is below, a module that may hold unsafe code.
+/// Returns `true` if a file is, or is below, a module that may contain unsafe code.
 fn is_home(path: &str) -> bool {
     let inside = path.split("/src/").nth(1).unwrap_or_default();
     let mut parts = inside.split('/').map(|part| part.trim_end_matches(".rs"));
@@ -65,7 +66,7 @@ fn roots<'a>(tree: &'a Tree, name: &str) -> impl Iterator<Item = &'a File> {
     paths.into_iter().filter_map(|path| tree.get(&path))
 }
 
-/// Looks for `#![lint(unsafe_code)]`, alone or in a list.
+/// Returns `true` if the tokens contain `#![lint(unsafe_code)]`, alone or in a list.
 fn has_inner_attribute(tokens: &[Token], lint: &str) -> bool {
     let code: Vec<&Token> = tokens.iter().filter(|t| t.kind != Kind::Comment).collect();
     code.windows(4).enumerate().any(|(i, w)| {

@@ -1,16 +1,16 @@
-//! Tests wait with the testkit, whose waits end with a sentence when nothing comes.
+//! Checks that tests wait with the testkit, whose waits fail with a message when they time out.
 //!
-//! A test that yields or spins in a loop of its own hangs when its condition never becomes true.
-//! Models are left out: they need the yields of the scheduler that runs them.
+//! A test that yields or spins in its own loop hangs if its condition never becomes true. Models
+//! are exempt: they need the yields of the scheduler that runs them.
 
 use super::tree::File;
 use super::{Finding, Tree, syntax};
 
-/// The crate that has the waits.
+/// The crate that provides the waits.
 const KIT: &str = "crates/tidegate-testkit/";
 const WORDS: [&str; 2] = ["yield_now", "spin_loop"];
 
-/// Looks for yields and spins in the tests of the crates.
+/// Finds yields and spins in the tests of the crates.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     let files = tree
@@ -35,7 +35,7 @@ fn is_test_file(file: &File) -> bool {
     file.is_test() || file.path.ends_with("_tests.rs")
 }
 
-/// Returns `true` if the file is run by loom or shuttle, by its place: `tests/models/`,
+/// Returns `true` if loom or shuttle runs the file, judged by its path: `tests/models/`,
 /// `tests/loom*.rs` or `tests/shuttle*.rs`.
 fn is_model(file: &File) -> bool {
     let Some((_, below)) = file.path.split_once("/tests/") else {

@@ -1,10 +1,11 @@
-//! Words that do not belong in the tree: unowned to-do marks, unfinished code, sleeping.
+//! Finds words that do not belong in the tree: to-do marks without an issue, unfinished code,
+//! sleeping.
 
 use super::lexer::{Kind, Token};
 use super::tree::File;
 use super::{Finding, Tree};
 
-/// Marks of unfinished work. Spelled in two parts so that this file does not contain them.
+/// Marks of unfinished work. Written in two parts so that this file does not contain them.
 const MARKS: [&str; 3] = [
     concat!("TO", "DO"),
     concat!("FIX", "ME"),
@@ -13,7 +14,7 @@ const MARKS: [&str; 3] = [
 
 const UNFINISHED: [&str; 2] = ["todo", "unimplemented"];
 
-/// Runs the three searches over every file they concern.
+/// Runs the three searches over the files that each applies to.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.files() {
@@ -28,7 +29,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// A mark of unfinished work carries the number of its issue. In Rust, only comments count.
+/// Finds marks of unfinished work without an issue number. In Rust files, only comments count.
 fn unowned_marks(file: &File) -> Vec<Finding> {
     let lines: Vec<(usize, &str)> = match file.path.ends_with(".rs") {
         true => comments(file).flat_map(Token::lines).collect(),
@@ -60,7 +61,7 @@ fn unfinished(file: &File) -> Vec<Finding> {
         .collect()
 }
 
-/// Neither code nor doc examples wait for real time.
+/// Finds sleeps in code and doc examples: neither may wait for real time.
 fn sleeping(file: &File) -> Vec<Finding> {
     let code: Vec<&Token> = file
         .tokens
