@@ -1,4 +1,4 @@
-//! Frames of one size.
+//! Frames of a fixed size.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Frames that say how long they are, with a field that the input describes.
+//! Frames with a length field, whose layout the input chooses.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! The header of a proxy; what follows it is compared as one.
+//! The PROXY protocol header; the bytes after it are joined before the comparison.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

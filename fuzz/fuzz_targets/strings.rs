@@ -1,4 +1,4 @@
-//! Bytes as text.
+//! Decoding of bytes as UTF-8 text.
 #![no_main]
 
 use bytes::Bytes;

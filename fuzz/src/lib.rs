@@ -1,4 +1,5 @@
-//! What every target checks: the same frames whatever the cut, and no panic.
+//! The property that every target checks: a decoder returns the same frames however the input is
+//! split, and does not panic.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -6,7 +7,7 @@ use bytes::Bytes;
 use tidegate_net::{Assembly, EmbeddedChannel, Inbound, InboundContext, Nothing};
 use tidegate_promise::Failure;
 
-/// Frames, and how many errors came between them.
+/// The decoded frames in order; `None` is an error.
 type Seen = Arc<Mutex<Vec<Option<Bytes>>>>;
 
 struct Collects(Seen);
@@ -28,7 +29,7 @@ impl Inbound for Collects {
     }
 
     fn error(&mut self, why: Failure, _: &mut InboundContext<'_, Self>) {
-        // The pipeline contains panics; here one has to end the process.
+        // The pipeline catches panics; in a fuzz target a panic must end the process.
         if why.is_panic() {
             std::process::abort();
         }
@@ -36,7 +37,7 @@ impl Inbound for Collects {
     }
 }
 
-/// What the decoder makes of `data` when it comes in pieces of `size` bytes.
+/// Returns the output of the decoder for `data` in pieces of `size` bytes.
 pub fn decode(
     add: impl FnOnce(Assembly) -> Assembly,
     data: &[u8],
@@ -52,7 +53,8 @@ pub fn decode(
     std::mem::take(&mut *seen)
 }
 
-/// The first byte of `data` says in which pieces the rest comes.
+/// Checks that the output does not depend on the split. The first byte of `data` is the size of the
+/// pieces.
 pub fn check(add: impl Fn(Assembly) -> Assembly, data: &[u8]) {
     let Some((&size, data)) = data.split_first() else {
         return;
