@@ -1,4 +1,4 @@
-//! This program once more, as a child process that is spoken to in lines.
+//! Runs this program again as a child process that communicates in lines.
 
 use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -9,7 +9,7 @@ pub(crate) fn command() -> Result<Command, String> {
     Ok(Command::new(program.map_err(|why| why.to_string())?))
 }
 
-/// A child process and the two ends of the conversation with it. Dropping it ends the child.
+/// A child process and the pipes to and from it. Dropping it ends the child.
 pub(crate) struct Talking {
     child: Child,
     ask: ChildStdin,
@@ -34,18 +34,18 @@ impl Talking {
         })
     }
 
-    /// Returns the number of the process.
+    /// Returns the process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Sends a line, given without its end.
+    /// Sends a line, given without its line break.
     pub(crate) fn say(&mut self, line: &str) -> Result<(), String> {
         let said = self.ask.write_all(format!("{line}\n").as_bytes());
         said.map_err(|why| why.to_string())
     }
 
-    /// Waits for the next line, and returns it without its end.
+    /// Waits for the next line and returns it without its line break.
     pub(crate) fn hear(&mut self) -> Result<String, String> {
         let line = self.answers.next().ok_or("it has ended")?;
         line.map_err(|why| why.to_string())

@@ -3,7 +3,7 @@
 use crate::pingpong::Case;
 use crate::rounds::Settings;
 
-/// What `--help` prints.
+/// The help text.
 pub(crate) const HELP: &str = "\
 usage: tidegate-bench SUITE [--quick] [--rounds N] [--only a,b]
 
@@ -53,7 +53,7 @@ pub(crate) enum Suite {
 }
 
 impl Suite {
-    /// The suite's name on the command line.
+    /// Returns the name of the suite on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Suite::Handoff => "handoff",
@@ -79,26 +79,26 @@ impl Suite {
     ];
 }
 
-/// What the command line asks for.
+/// The parsed command line.
 #[derive(Debug)]
 pub(crate) enum Command {
     /// Print the help text.
     Help,
     /// Run these suites.
     Run(Vec<Suite>, Settings),
-    /// Run one case of the ping-pong in this process (the parent started it so).
+    /// Run one case of the ping-pong in this process, which is a child process.
     Case(Case, Settings),
-    /// Serve idle connections in this process (the parent started it so).
+    /// Serve idle connections in this process, which is a child process.
     Idle(String),
     /// Serve in this process while its instructions are counted.
     CostServer(String),
-    /// Be the client of such a server.
+    /// Run as the client of such a server.
     CostClient(String),
-    /// Send messages over sockets as this process is told to (the parent started it so).
+    /// Send messages over sockets as the parent process directs.
     Caller,
 }
 
-/// Reads the arguments, without the program's name.
+/// Parses the arguments, without the program's name.
 pub(crate) fn parse(args: impl Iterator<Item = String>) -> Result<Command, String> {
     let mut settings = Settings::default();
     let mut suites = Vec::new();
@@ -142,7 +142,7 @@ pub(crate) fn parse(args: impl Iterator<Item = String>) -> Result<Command, Strin
     }
 }
 
-/// The options again, for a child process.
+/// Returns the options as arguments for a child process.
 pub(crate) fn arguments(settings: &Settings) -> Vec<String> {
     let mut arguments = Vec::new();
     if settings.quick {

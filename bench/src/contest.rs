@@ -1,21 +1,22 @@
-//! What a contestant has to offer: the traits behind which peers and our own types stand alike.
+//! The interface of a contestant: the traits that peers and our own types implement alike.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Who keeps the number of outstanding tasks within a bound.
+/// What enforces the bound on the number of outstanding tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Limit {
     /// The contestant itself: its `submit` waits while that many tasks are outstanding.
     Own(usize),
-    /// The harness: never more than that many tasks are outstanding, so the contestant need not look.
+    /// The harness: it never has more than that many tasks outstanding, so the contestant need not
+    /// check.
     Window(usize),
-    /// Nobody: it must take whatever comes.
+    /// Nothing: the contestant must accept every task.
     Unbounded,
 }
 
 impl Limit {
-    /// The bound that the contestant has to keep itself.
+    /// Returns the bound that the contestant has to enforce itself.
     pub(crate) fn own(self) -> Option<usize> {
         match self {
             Limit::Own(bound) => Some(bound),
@@ -23,7 +24,7 @@ impl Limit {
         }
     }
 
-    /// The bound that the harness keeps.
+    /// Returns the bound that the harness enforces.
     pub(crate) fn window(self) -> Option<usize> {
         match self {
             Limit::Window(bound) => Some(bound),
@@ -32,15 +33,15 @@ impl Limit {
     }
 }
 
-/// A loop on one thread of its own that runs the tasks other threads give it, in order.
+/// A loop on one thread of its own that runs tasks from other threads in order.
 pub(crate) trait LoopContestant: Send + Sync + Sized + 'static {
     /// Starts the loop on a thread with that name.
     fn start(name: &str, limit: Limit) -> Self;
 
-    /// Gives it a task, waiting while it is full.
+    /// Submits a task, waiting while the loop is full.
     fn submit<F: FnOnce() + Send + 'static>(&self, task: F);
 
-    /// How often its thread was woken so far, when it counts that.
+    /// Returns how often the loop's thread was woken so far, if the contestant counts that.
     fn wakeups(&self) -> Option<u64> {
         None
     }
@@ -49,9 +50,9 @@ pub(crate) trait LoopContestant: Send + Sync + Sized + 'static {
     fn stop(self);
 }
 
-/// A promise of one `u64` with one listener, made and completed on one thread.
+/// A promise of one `u64` with one listener, created and completed on one thread.
 pub(crate) trait PromiseContestant: 'static {
-    /// The promise with what is needed to listen to it and to complete it.
+    /// The promise with the handles to listen to it and to complete it.
     type Pending;
 
     /// Makes one.
@@ -60,7 +61,7 @@ pub(crate) trait PromiseContestant: 'static {
     /// Adds the one listener: it must end in [`observe`].
     fn listen(pending: &mut Self::Pending);
 
-    /// Completes it with `value` and lets go of it; the listener has run when this returns.
+    /// Completes the promise with `value` and drops it; the listener has run when this returns.
     fn complete(pending: Self::Pending, value: u64);
 }
 
@@ -81,27 +82,27 @@ pub(crate) trait WaitContestant: 'static {
     fn wait(waiter: Self::Waiter) -> Instant;
 }
 
-/// A pool of threads that runs jobs and answers.
+/// A pool of threads that runs jobs and returns their results.
 pub(crate) trait PoolContestant: Sized + 'static {
-    /// An answer that is on its way.
+    /// A pending result.
     type Pending: 'static;
 
-    /// A pool of at most that many threads.
+    /// Starts a pool of at most that many threads.
     fn start(threads: usize) -> Self;
 
-    /// Gives it the job of adding one to `value`.
+    /// Submits the job of adding one to `value`.
     fn submit(&self, value: u64) -> Self::Pending;
 
-    /// Blocks until the answer is there.
+    /// Blocks until the result is available.
     fn wait(&self, pending: Self::Pending) -> u64;
 
-    /// Does the same job and waits for it, if the pool has a shorter way.
+    /// Runs the same job and waits for it; overridden if the pool has a shorter way.
     fn call(&self, value: u64) -> u64 {
         let pending = self.submit(value);
         self.wait(pending)
     }
 
-    /// Sleeping threads that were woken for jobs so far, if the pool counts them.
+    /// Returns how many sleeping threads were woken for jobs so far, if the pool counts them.
     fn wakeups(&self) -> Option<u64> {
         None
     }
@@ -112,7 +113,7 @@ pub(crate) trait PoolContestant: Sized + 'static {
 
 static SEEN: AtomicU64 = AtomicU64::new(0);
 
-/// What every listener does with the value: a plain store that the compiler has to keep.
+/// Called by every listener with the value: a plain store that the compiler has to keep.
 #[inline]
 pub(crate) fn observe(value: u64) {
     SEEN.store(value, Ordering::Relaxed);

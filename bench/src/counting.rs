@@ -1,9 +1,9 @@
-//! The system's allocator, which counts bytes while somebody asks it to.
+//! The system allocator with a counter of allocated bytes that can be switched on.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-/// Counts only while `COUNTS` is set: otherwise a load and a branch that is never taken.
+/// Counts only while `COUNTS` is set; otherwise it costs a load and a branch that is not taken.
 struct Counting;
 
 static COUNTS: AtomicBool = AtomicBool::new(false);
@@ -18,7 +18,7 @@ fn count(bytes: i64) {
     }
 }
 
-// SAFETY: every call goes to the system's allocator unchanged.
+// SAFETY: every call goes to the system allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as i64);
@@ -45,7 +45,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// How many bytes more are allocated after `work` than before it.
+/// Returns the number of bytes that `work` allocated and did not free, and its result.
 pub(crate) fn bytes_of<R>(work: impl FnOnce() -> R) -> (i64, R) {
     BYTES.store(0, Ordering::Relaxed);
     COUNTS.store(true, Ordering::Relaxed);

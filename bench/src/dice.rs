@@ -1,4 +1,4 @@
-//! Random numbers from a seed, the same in every run.
+//! Pseudo-random numbers from a seed, the same in every run.
 
 /// SplitMix64.
 pub(crate) struct Dice(pub(crate) u64);

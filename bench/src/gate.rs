@@ -1,21 +1,22 @@
-//! A gate that the measuring thread waits at until the contestants' threads have passed it often enough.
+//! A gate: the measuring thread waits at it until the contestants' threads have passed it often
+//! enough.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-/// A contestant that takes longer has lost a task.
+/// Time limit; a contestant that takes longer has lost a task.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Opens when it was passed as often as it was armed for.
+/// A counter that opens when it was passed as often as it was armed for.
 pub(crate) struct Gate {
     left: AtomicUsize,
     waiter: Mutex<Option<Thread>>,
 }
 
 impl Gate {
-    /// A gate that stands open.
+    /// Creates an open gate.
     pub(crate) const fn new() -> Self {
         Gate {
             left: AtomicUsize::new(0),
@@ -23,13 +24,14 @@ impl Gate {
         }
     }
 
-    /// Closes the gate until `times` have passed. The calling thread is the one that will wait.
+    /// Closes the gate until it was passed `times` times. The calling thread is the one that will
+    /// wait.
     pub(crate) fn arm(&self, times: usize) {
         *self.waiter() = Some(thread::current());
         self.left.store(times, Ordering::Release);
     }
 
-    /// Passes once; the last one wakes the waiter.
+    /// Passes the gate once; the last pass wakes the waiter.
     pub(crate) fn pass(&self) {
         if self.left.fetch_sub(1, Ordering::AcqRel) == 1
             && let Some(waiter) = self.waiter().as_ref()
@@ -38,7 +40,8 @@ impl Gate {
         }
     }
 
-    /// Sleeps until the gate opens. Ends the program when a contestant has lost a task: its threads cannot be stopped.
+    /// Sleeps until the gate opens. Ends the program if a contestant has lost a task, because its
+    /// threads cannot be stopped.
     pub(crate) fn wait(&self, contestant: &str) {
         let began = Instant::now();
         while self.left.load(Ordering::Acquire) != 0 {

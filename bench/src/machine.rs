@@ -1,37 +1,39 @@
-//! What the machine did meanwhile: our own CPU time, and how much of the CPUs somebody else used.
+//! CPU usage during a measurement: our own CPU time, and the CPUs that other processes used.
 //!
-//! It matters more than one would think: with another program on the second of two CPUs, producers and consumer share the
-//! first, no cache line moves any more, and a channel shows *twice* its throughput.
+//! This matters more than expected. With another program on the second of two CPUs, producers and
+//! consumer share the first one, no cache line moves between CPUs any more, and a channel shows
+//! *twice* its throughput.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Above this many CPUs used by others, figures mean nothing.
+/// If other processes used more CPUs than this, the figures are meaningless.
 pub(crate) const TOO_MUCH: f64 = 0.1;
 
-/// A child of ours that works with us; 0 if there is none.
+/// The process id of a child that takes part in the measurement; 0 if there is none.
 static CHILD: AtomicU32 = AtomicU32::new(0);
 
-/// What the child of this number uses is ours from now on, and nobody else's. 0: there is none any more.
+/// Counts the CPU time of this child process as our own from now on. 0 means that there is no
+/// child.
 pub(crate) fn count_in(child: u32) {
     CHILD.store(child, Ordering::Relaxed);
 }
 
-/// CPU time of the whole process.
+/// Returns the CPU time of the whole process.
 pub(crate) fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// CPU time of the calling thread.
+/// Returns the CPU time of the calling thread.
 pub(crate) fn thread_cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Watches the rest of the machine from its creation on.
+/// Measures the CPU usage of other processes from its creation on.
 pub(crate) struct Watch {
     began: Instant,
     own: Duration,
@@ -39,7 +41,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Starts to watch.
+    /// Starts the measurement.
     pub(crate) fn new() -> Self {
         Watch {
             began: Instant::now(),
@@ -48,7 +50,8 @@ impl Watch {
         }
     }
 
-    /// How many CPUs everybody else used since, on average; `None` where the system does not tell.
+    /// Returns how many CPUs other processes used since then, on average; `None` if the system does
+    /// not report it.
     pub(crate) fn others(&self) -> Option<f64> {
         let all = busy_time()?.saturating_sub(self.all?);
         let others = all.saturating_sub((cpu_time() + child_time()).saturating_sub(self.own));
@@ -56,7 +59,7 @@ impl Watch {
     }
 }
 
-/// CPU time of the child that works with us.
+/// Returns the CPU time of the child that takes part in the measurement.
 fn child_time() -> Duration {
     let child = CHILD.load(Ordering::Relaxed);
     if child == 0 {
@@ -67,8 +70,8 @@ fn child_time() -> Duration {
     ticks_to_time(ticks)
 }
 
-/// Ticks that a process has used. Its name, which may hold anything, ends with the last bracket; eleven fields follow before
-/// those of the user's and the system's time.
+/// Returns the ticks that a process has used. The process name, which may contain anything, ends
+/// with the last bracket. Eleven fields follow before the fields of user and system time.
 fn own_ticks(stat: &str) -> Option<u64> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_whitespace().skip(11).map(str::parse::<u64>);
@@ -86,8 +89,9 @@ fn busy_time() -> Option<Duration> {
     Some(ticks_to_time(ticks))
 }
 
-/// Ticks in which any CPU was busy, or was taken away by the hypervisor. The first line of `/proc/stat` reads
-/// `cpu user nice system idle iowait irq softirq steal guest guest_nice`; guest time is part of user time.
+/// Returns the ticks in which a CPU was busy or taken away by the hypervisor. The first line of
+/// `/proc/stat` reads `cpu user nice system idle iowait irq softirq steal guest guest_nice`; guest
+/// time is part of user time.
 fn busy_ticks(stat: &str) -> Option<u64> {
     let line = stat.lines().next()?.strip_prefix("cpu ")?;
     let fields = line.split_whitespace().map(str::parse);

@@ -1,19 +1,25 @@
-//! The benchmark program of Tidegate: our loops and promises beside their peers, in the same process and the same rounds.
+//! The benchmark program of Tidegate. It compares our event loops and promises with other libraries
+//! ("peers"), in the same process and the same rounds. A "contestant" is one implementation in a
+//! comparison.
 //!
 //! `cargo run --release -p tidegate-bench -- SUITE [--quick] [--rounds N] [--only a,b]`
 //!
-//! Progress goes to stderr. Stdout gets one table per comparison and then, for each comparison that has one of our own
-//! contestants, a line `RATIO <name> <median> <low> <high>`: by what factor ours is better than the best peer.
+//! Progress goes to stderr. Stdout gets one table per comparison. Then it gets, for each comparison
+//! that has a contestant of ours, a line `RATIO <name> <median> <low> <high>`: the factor by which
+//! ours is better than the best peer.
 //!
-//! | Folder or file | What is in it |
+//! | Folder or file | Contents |
 //! |---|---|
-//! | `cli` | the command line, and what `--help` prints |
-//! | `handoff`, `pingpong`, `promise`, `pool`, `timer`, `strategy`, `isolate`, `echo` | the suites |
-//! | `contest`, `ours`, `peers` | what a contestant offers, our own ones, and the others |
+//! | `cli` | the command line, and the help text |
+//! | `handoff`, `pingpong`, `promise`, `pool` | suites |
+//! | `timer`, `strategy`, `isolate`, `echo` | suites |
+//! | `contest`, `ours`, `peers` | the interface of a contestant, our contestants, and the others |
 //! | `rounds`, `report` | running contestants in rounds; quartiles, tables and RATIO lines |
-//! | `child`, `counting`, `cpus`, `dice`, `gate`, `machine`, `waits` | what suites share: child processes, allocated bytes, CPU affinity, random numbers, waiting for threads, CPU time, histograms |
+//! | `child`, `counting`, `cpus` | child processes, allocated bytes, CPU affinity |
+//! | `dice`, `gate` | random numbers, waiting for threads |
+//! | `machine`, `waits` | CPU time, histograms |
 //!
-//! A table is here because it has a ratio or because a page of `docs` refers to it.
+//! Every table has a ratio, or a page of `docs` refers to it.
 
 #![allow(
     clippy::disallowed_methods,

@@ -1,7 +1,7 @@
 //! Our own contestants: the event loop, the promise, the blocking wait.
 //!
-//! The first row with `Role::Ours` in a table is the one its RATIO lines are about; the other
-//! rows of ours are findings.
+//! The RATIO lines of a table compare the first row with `Role::Ours`; the other rows of ours are
+//! for information.
 
 use std::time::{Duration, Instant};
 
@@ -14,11 +14,11 @@ use crate::promise as suite;
 use crate::report::Role;
 use crate::rounds::Entry;
 
-/// An event loop with the bound that the suite asks for. A producer that finds it full backs off
-/// for a moment, as the loop's own policy does it: the loop then has the processor to itself.
+/// An event loop with the bound that the suite requests. A producer that finds it full backs off
+/// for a moment, as the loop's own policy does, so that the loop has the processor to itself.
 struct Tidegate(EventLoop);
 
-/// How long a refused producer waits before it tries again.
+/// How long a rejected producer waits before it tries again.
 const PAUSE: Duration = Duration::from_micros(50);
 
 impl LoopContestant for Tidegate {
@@ -55,7 +55,7 @@ impl LoopContestant for Tidegate {
     }
 }
 
-/// A promise that is listened to and then looked after no more: what most code does.
+/// A promise whose completion is dropped after listening, as in most code.
 struct Finally;
 
 impl PromiseContestant for Finally {
@@ -123,7 +123,7 @@ impl WaitContestant for Wait {
     }
 }
 
-/// Ours in `handoff` with at most 65,536 outstanding.
+/// Adds our contestants of `handoff` with at most 65,536 outstanding tasks.
 pub(crate) fn handoff(lineup: &mut Lineup) {
     lineup.add::<Tidegate>("tidegate", Role::Ours, Limit::Own(OUTSTANDING), true);
     lineup.add::<Tidegate>(
@@ -134,7 +134,7 @@ pub(crate) fn handoff(lineup: &mut Lineup) {
     );
 }
 
-/// Ours in `pingpong`.
+/// Adds our contestant of `pingpong`.
 pub(crate) fn pingpong(lineup: &mut Vec<Entry>) {
     lineup.push(crate::pingpong::entry::<Tidegate>(
         "tidegate",
@@ -144,13 +144,13 @@ pub(crate) fn pingpong(lineup: &mut Vec<Entry>) {
     ));
 }
 
-/// Ours in `promise`: one at a time.
+/// Adds our contestants of `promise`: one at a time.
 pub(crate) fn promise_single(lineup: &mut Vec<Entry>) {
     lineup.push(suite::single::<Finally>("tidegate", Role::Ours));
     lineup.push(suite::single::<OnComplete>("tidegate (kept)", Role::Ours));
 }
 
-/// Ours in `promise`: 100,000 alive.
+/// Adds our contestants of `promise`: 100,000 alive.
 pub(crate) fn promise_outstanding(lineup: &mut Vec<Entry>) {
     lineup.push(suite::outstanding::<Finally>("tidegate", Role::Ours));
     lineup.push(suite::outstanding::<OnComplete>(
@@ -159,7 +159,7 @@ pub(crate) fn promise_outstanding(lineup: &mut Vec<Entry>) {
     ));
 }
 
-/// Ours in `promise`: the blocking wait.
+/// Adds our contestant of `promise`: the blocking wait.
 pub(crate) fn promise_wait(lineup: &mut Vec<Entry>) {
     lineup.push(suite::wait::<Wait>("tidegate", Role::Ours));
 }

@@ -1,8 +1,9 @@
-//! Suite `pingpong`: two loops throw a task to and fro; ns per hop, and CPU time per hop.
+//! Suite `pingpong`: two loops send a task back and forth; ns per hop, and CPU time per hop.
 //!
-//! Two cases: on all CPUs, and with the whole process on one. Affinity is inherited by threads and some contestants look
-//! at the number of CPUs when they start, so each case runs in a process of its own: this program again, with the hidden
-//! option `--case`. The child runs all contestants round by round and prints one line per sample; the parent collects them.
+//! There are two cases: on all CPUs, and with the whole process on one. Threads inherit the
+//! affinity, and some contestants read the number of CPUs when they start, so each case runs in a
+//! process of its own: this program again, with the hidden option `--case`. The child runs all
+//! contestants round by round and prints one line per sample; the parent collects the lines.
 
 use std::process::{ExitCode, Stdio};
 use std::time::Instant;
@@ -28,13 +29,13 @@ const WORK: Work = Work {
     most: 10_000_000,
 };
 
-/// Opens when the last hop has run, and when both loops have come to rest.
+/// Opens when the last hop has run, and when both loops are idle.
 static FINISH: Gate = Gate::new();
 
-/// Where the process may run.
+/// The CPUs on which the process may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Case {
-    /// On every CPU the process was given.
+    /// On every CPU that is available to the process.
     Free,
     /// On CPU 0 only.
     Pinned,
@@ -48,7 +49,7 @@ impl Case {
         }
     }
 
-    /// The case with that name.
+    /// Returns the case with that name.
     pub(crate) fn parse(name: &str) -> Option<Self> {
         [Case::Free, Case::Pinned]
             .into_iter()
@@ -92,7 +93,7 @@ fn parent(case: Case, settings: &Settings) -> Result<Table, String> {
     collect(case.heading(), &text)
 }
 
-/// The child: runs one case and prints what it measured.
+/// Runs one case in the child process and prints the measurements.
 pub(crate) fn run_case(case: Case, settings: &Settings) -> ExitCode {
     if case == Case::Pinned
         && let Err(error) = try_pin(0)
@@ -105,7 +106,7 @@ pub(crate) fn run_case(case: Case, settings: &Settings) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// What the child prints: a line per sample, fields separated by tabs.
+/// Returns the output of the child: a line per sample, with fields separated by tabs.
 fn lines(table: &Table) -> String {
     let left_out = table.left_out.iter().map(|name| format!("out\t{name}\n"));
     let samples = table.rows.iter().flat_map(|row| {
@@ -119,7 +120,7 @@ fn lines(table: &Table) -> String {
     left_out.chain(others).chain(samples).collect()
 }
 
-/// The table out of the child's lines. Samples of a contestant stand in the order of the rounds.
+/// Parses the output of the child. The samples of a contestant are in the order of the rounds.
 fn collect(heading: Heading, text: &str) -> Result<Table, String> {
     let mut table = Table {
         heading,
@@ -185,21 +186,21 @@ fn lineup() -> Vec<Entry> {
     lineup
 }
 
-/// A contestant: starts two loops, plays, stops them.
+/// Creates a contestant: it starts two loops, runs the hops and stops the loops.
 pub(crate) fn entry<L: LoopContestant>(name: &str, role: Role, limit: Limit, quick: bool) -> Entry {
     let contestant = name.to_owned();
     let run = move |hops| play::<L>(&contestant, limit, hops);
     Entry::new(name, role, run).quick(quick)
 }
 
-/// The two loops of a game.
+/// The two loops of a run.
 struct Game<L> {
     even: L,
     odd: L,
 }
 
-/// A pointer to the game. A hop must not count references: that would move one more cache line per hop than the
-/// contestant itself does.
+/// A pointer to the game. A hop must not count references: that would move one more cache line per
+/// hop than the contestant itself does.
 struct Court<L>(*const Game<L>);
 
 impl<L> Clone for Court<L> {
@@ -210,7 +211,8 @@ impl<L> Clone for Court<L> {
 
 impl<L> Copy for Court<L> {}
 
-// SAFETY: a court gives shared access to the two loops, which are `Sync`; `play` keeps the game alive while hops run.
+// SAFETY: the pointer gives shared access to the two loops, which are `Sync`; `play` keeps the game
+// alive while hops run.
 unsafe impl<L: Sync> Send for Court<L> {}
 
 fn play<L: LoopContestant>(contestant: &str, limit: Limit, hops: u64) -> Outcome {
@@ -224,8 +226,8 @@ fn play<L: LoopContestant>(contestant: &str, limit: Limit, hops: u64) -> Outcome
     hop(Court(&raw const *game), hops);
     FINISH.wait(contestant);
     let (elapsed, cpu) = (began.elapsed(), cpu_time().saturating_sub(cpu));
-    // The last hop has run, but the loop that sent it may still be inside `submit`: only when both loops have run one
-    // more task does nobody look at the game any longer.
+    // The last hop has run, but the loop that sent it may still be inside `submit`. Only after both
+    // loops have run one more task is the game no longer in use.
     rest(contestant, &game);
     let Game { even, odd } = *game;
     even.stop();
@@ -233,7 +235,7 @@ fn play<L: LoopContestant>(contestant: &str, limit: Limit, hops: u64) -> Outcome
     Outcome::nanos_each(elapsed, hops).beside(Some(cpu.as_nanos() as f64 / hops as f64))
 }
 
-/// Waits until both loops run and have done what they had.
+/// Waits until both loops are running and have finished their tasks.
 fn rest<L: LoopContestant>(contestant: &str, game: &Game<L>) {
     FINISH.arm(2);
     game.even.submit(|| FINISH.pass());
@@ -241,13 +243,14 @@ fn rest<L: LoopContestant>(contestant: &str, game: &Game<L>) {
     FINISH.wait(contestant);
 }
 
-/// Throws the task on; two captured words.
+/// Sends the task to the other loop; it captures two words.
 fn hop<L: LoopContestant>(court: Court<L>, left: u64) {
     if left == 0 {
         FINISH.pass();
         return;
     }
-    // SAFETY: `play` owns the game, and moves out of it only when `rest` has shown that no hop runs any longer.
+    // SAFETY: `play` owns the game, and moves out of it only when `rest` has shown that no hop is
+    // running.
     let game = unsafe { &*court.0 };
     let next = if left.is_multiple_of(2) {
         &game.even

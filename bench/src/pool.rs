@@ -1,5 +1,6 @@
-//! Suite `pool`: what a job on a pool of threads costs from its submission to its answer, one at a time and with 64 in
-//! flight. The caller waits by blocking, as a program does that calls blocking code from plain threads.
+//! Suite `pool`: the cost of a job on a thread pool from its submission to its result, one at a
+//! time and with 64 in flight. The caller blocks, like a program that calls blocking code from
+//! plain threads.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -17,9 +18,9 @@ use crate::rounds::{self, Entry, Outcome, Settings, Work};
 
 /// Threads of every pool.
 const THREADS: usize = 4;
-/// Jobs that are in flight at once in the second table.
+/// Number of jobs in flight in the second table.
 const IN_FLIGHT: usize = 64;
-/// Round trips before the clock starts: every thread is there.
+/// Round trips before the measurement, so that every thread is running.
 const WARM_UP: u64 = 200;
 
 const BLOCKING: Role = Role::Named("spawn_blocking");
@@ -58,7 +59,7 @@ impl PoolContestant for Tidegate {
     }
 }
 
-/// What a contestant's jobs cost beside time, over all its rounds.
+/// The cost of a contestant's jobs in CPU time and wake-ups, over all its rounds.
 #[derive(Default)]
 struct Cost {
     jobs: u64,
@@ -66,10 +67,10 @@ struct Cost {
     wakeups: Option<u64>,
 }
 
-/// Collects the costs of a table's rows, by their names.
+/// The costs of a table's rows, by name.
 type Costs = Rc<RefCell<Vec<(String, Cost)>>>;
 
-/// Measures the cost of the jobs until it ends.
+/// Measures the cost of the jobs until `end` is called.
 struct Meter {
     cpu: Duration,
     wakeups: Option<u64>,
@@ -100,7 +101,7 @@ impl Meter {
     }
 }
 
-/// Runs a table and prints what its rows cost.
+/// Runs a table and prints the costs of its rows.
 fn race(
     heading: Heading,
     work: Work,
@@ -240,7 +241,7 @@ fn throughput<P: PoolContestant>(costs: &Costs, name: &str, role: Role, quick: b
     Entry::new(name, role, run).quick(quick)
 }
 
-/// A pool whose threads are all there.
+/// Starts a pool and waits until all its threads are running.
 fn warm<P: PoolContestant>() -> P {
     let pool = P::start(THREADS);
     let first: Vec<_> = (0..WARM_UP).map(|value| pool.submit(value)).collect();

@@ -1,4 +1,5 @@
-//! Suite `promise`: what a promise costs on one thread, and how fast it wakes a thread that waits for it.
+//! Suite `promise`: the cost of a promise on one thread, and the latency of waking a waiting
+//! thread.
 
 use std::sync::mpsc;
 use std::thread;
@@ -11,10 +12,11 @@ use crate::peers::oneshots::{Futures, Oneshot, Tokio};
 use crate::report::{Better, Heading, Ratio, Role, Table};
 use crate::rounds::{self, Entry, Outcome, Settings, Work};
 
-/// How many promises are alive at once in the second table.
+/// Number of promises alive at once in the second table.
 const OUTSTANDING: usize = 100_000;
 
-/// How long the helper lets the waiter sleep before it completes the promise: long enough to be parked.
+/// How long the helper lets the waiter sleep before it completes the promise: long enough for the
+/// waiter to park.
 const ASLEEP: Duration = Duration::from_micros(30);
 
 /// Runs the suite.
@@ -83,7 +85,8 @@ fn run_wait(settings: &Settings) -> Table {
     rounds::race(heading, work, lineup, settings)
 }
 
-/// A contestant of the first table. All promise contestants run with `--quick`: there are few.
+/// Creates a contestant of the first table. `--quick` runs all promise contestants, because there
+/// are few.
 pub(crate) fn single<P: PromiseContestant>(name: &str, role: Role) -> Entry {
     Entry::new(name, role, |count| {
         Outcome::timed(count, || {
@@ -96,7 +99,7 @@ pub(crate) fn single<P: PromiseContestant>(name: &str, role: Role) -> Entry {
     })
 }
 
-/// A contestant of the second table.
+/// Creates a contestant of the second table.
 pub(crate) fn outstanding<P: PromiseContestant>(name: &str, role: Role) -> Entry {
     Entry::new(name, role, |passes| {
         let mut alive = Vec::with_capacity(OUTSTANDING);
@@ -112,7 +115,7 @@ pub(crate) fn outstanding<P: PromiseContestant>(name: &str, role: Role) -> Entry
     })
 }
 
-/// A contestant of the third table.
+/// Creates a contestant of the third table.
 pub(crate) fn wait<W: WaitContestant>(name: &str, role: Role) -> Entry {
     Entry::new(name, role, |count| {
         let (sender, receiver) = mpsc::channel();
@@ -133,7 +136,7 @@ pub(crate) fn wait<W: WaitContestant>(name: &str, role: Role) -> Entry {
     })
 }
 
-/// The helper's part: lets the waiter fall asleep, then completes.
+/// Runs on the helper thread: waits until the waiter is asleep, then completes.
 fn complete_later<W: WaitContestant>(completer: W::Completer) {
     let received = Instant::now();
     while received.elapsed() < ASLEEP {

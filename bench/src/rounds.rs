@@ -1,8 +1,9 @@
-//! Rounds: every contestant of a comparison runs once per round, one after the other, so that noise hits all alike.
+//! Rounds: every contestant of a comparison runs once per round, one after the other, so that noise
+//! affects all alike.
 //!
-//! The first pass is the warm-up: it finds for each contestant how much work fills its span, and its figures are thrown
-//! away. Odd rounds run the line-up backwards, and each begins with another contestant, so that nobody always runs in the
-//! wake of the same neighbour.
+//! The first pass is the warm-up: it finds for each contestant how much work fills its time span,
+//! and its figures are discarded. Odd rounds run the line-up backwards, and the rounds begin with
+//! different contestants, so that no contestant always runs after the same neighbour.
 
 use std::io::{self, IsTerminal as _};
 use std::time::{Duration, Instant};
@@ -10,36 +11,36 @@ use std::time::{Duration, Instant};
 use crate::machine::Watch;
 use crate::report::{Heading, Role, Row, Sample, Table, quantile};
 
-/// How long one contestant should run in one round when a suite does not say.
+/// How long one contestant should run in one round, unless the suite sets it.
 const SPAN: Duration = Duration::from_millis(150);
 
-/// Rounds when `--rounds` does not say: with and without `--quick`.
+/// Default numbers of rounds: with and without `--quick`.
 const ROUNDS: (usize, usize) = (9, 15);
 
-/// Fewer rounds than this make no quartiles.
+/// The minimum number of rounds for quartiles.
 const FEWEST_QUICK: usize = 5;
 
-/// What the command line chose.
+/// The options from the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Settings {
     /// Only what the RATIO lines need.
     pub(crate) quick: bool,
     /// Measured rounds.
     pub(crate) rounds: Option<usize>,
-    /// How long one contestant should run in one round, if not for [`SPAN`].
+    /// How long one contestant should run in one round; the default is [`SPAN`].
     pub(crate) span: Option<Duration>,
     /// Parts of the names of the contestants to run; empty means all.
     pub(crate) only: Vec<String>,
     /// Parts of the titles of the tables to run; empty means all.
     pub(crate) tables: Vec<String>,
-    /// The contestant that stands in for ours.
+    /// The contestant that replaces ours.
     pub(crate) as_ours: Option<String>,
-    /// Where a suite that has a plot puts it.
+    /// The output file for a suite's plot.
     pub(crate) plot: Option<String>,
 }
 
 impl Settings {
-    /// How many rounds to measure.
+    /// Returns the number of rounds to measure.
     pub(crate) fn rounds(&self) -> usize {
         match (self.quick, self.rounds) {
             (true, rounds) => rounds.unwrap_or(ROUNDS.0).max(FEWEST_QUICK),
@@ -55,7 +56,7 @@ impl Settings {
         self.only.is_empty() || self.only.iter().any(|part| name.contains(part))
     }
 
-    /// Whether the table of this title is to be run.
+    /// Returns `true` if the table with this title is to be run.
     pub(crate) fn wants_table(&self, title: &str) -> bool {
         let fits = |parts: &String| parts.split('+').all(|part| title.contains(part));
         self.tables.is_empty() || self.tables.iter().any(fits)
@@ -70,24 +71,24 @@ impl Settings {
     }
 }
 
-/// What one run of one contestant gave.
+/// The result of one run of one contestant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome {
-    /// How long the timed part took: the warm-up goes by it.
+    /// The duration of the timed part; the warm-up uses it.
     pub(crate) elapsed: Duration,
-    /// Its figures.
+    /// The measured figures.
     pub(crate) sample: Sample,
 }
 
 impl Outcome {
-    /// Times `work`, which does `count` things.
+    /// Times `work`, which performs `count` operations.
     pub(crate) fn timed(count: u64, work: impl FnOnce()) -> Self {
         let began = Instant::now();
         work();
         Self::nanos_each(began.elapsed(), count)
     }
 
-    /// Nanoseconds for each of `count` things.
+    /// Creates an outcome in nanoseconds per operation.
     pub(crate) fn nanos_each(elapsed: Duration, count: u64) -> Self {
         let value = elapsed.as_nanos() as f64 / count as f64;
         Self {
@@ -96,7 +97,7 @@ impl Outcome {
         }
     }
 
-    /// Millions of `count` things in a second.
+    /// Creates an outcome in million operations per second.
     pub(crate) fn millions(elapsed: Duration, count: u64) -> Self {
         let value = count as f64 / elapsed.as_secs_f64() / 1e6;
         Self {
@@ -105,7 +106,8 @@ impl Outcome {
         }
     }
 
-    /// The median of `delays`, with their 99th percentile beside it.
+    /// Creates an outcome from the median of `delays`, with their 99th percentile as the second
+    /// figure.
     pub(crate) fn delays(elapsed: Duration, mut delays: Vec<f64>) -> Self {
         delays.sort_by(f64::total_cmp);
         let sample = Sample {
@@ -115,19 +117,19 @@ impl Outcome {
         Self { elapsed, sample }
     }
 
-    /// The same with a second figure beside it.
+    /// Sets the second figure.
     pub(crate) fn beside(mut self, side: Option<f64>) -> Self {
         self.sample.side = side;
         self
     }
 }
 
-/// How much work a run may be given.
+/// The range of work for a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Work {
-    /// Where the warm-up starts.
+    /// The amount of work with which the warm-up starts.
     pub(crate) first: u64,
-    /// Never more than this.
+    /// The maximum amount of work.
     pub(crate) most: u64,
 }
 
@@ -135,16 +137,16 @@ pub(crate) struct Work {
 pub(crate) struct Entry {
     /// Its name in the table.
     pub(crate) name: String,
-    /// What it is.
+    /// The role of the contestant.
     pub(crate) role: Role,
-    /// Whether `--quick` runs it.
+    /// `true` if `--quick` runs it.
     pub(crate) quick: bool,
-    /// Runs it once with that much work. Starting and stopping stays outside of what is timed.
+    /// Runs the contestant once with that much work. Starting and stopping it is not timed.
     pub(crate) run: Box<dyn FnMut(u64) -> Outcome>,
 }
 
 impl Entry {
-    /// Makes a contestant that `--quick` runs too.
+    /// Creates a contestant that `--quick` runs too.
     pub(crate) fn new(name: &str, role: Role, run: impl FnMut(u64) -> Outcome + 'static) -> Self {
         Self {
             name: name.to_owned(),
@@ -154,7 +156,7 @@ impl Entry {
         }
     }
 
-    /// The same contestant; `quick` says whether `--quick` runs it.
+    /// Sets whether `--quick` runs the contestant.
     pub(crate) fn quick(self, quick: bool) -> Self {
         Self { quick, ..self }
     }
@@ -206,8 +208,9 @@ pub(crate) fn race(heading: Heading, work: Work, lineup: Vec<Entry>, settings: &
     }
 }
 
-/// Who runs when: forwards in even rounds, backwards in odd ones, beginning with another one each time. Of three or more
-/// nobody runs twice in a row, which would find its memory near.
+/// Returns the order of contestants in a round: forwards in even rounds, backwards in odd ones,
+/// with changing starts. With three or more contestants, none runs twice in a row, when it would
+/// find its memory in the cache.
 fn order(count: usize, round: usize) -> impl Iterator<Item = usize> {
     let first = round / 2;
     (0..count).map(move |place| {
@@ -219,7 +222,7 @@ fn order(count: usize, round: usize) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Runs a contestant with growing work until the time tells how much fills the span.
+/// Runs a contestant with increasing work until the elapsed time shows how much fills the span.
 fn warm_up(entry: &mut Entry, work: Work, span: Duration) -> u64 {
     let mut amount = work.first.min(work.most);
     loop {
@@ -235,7 +238,7 @@ fn warm_up(entry: &mut Entry, work: Work, span: Duration) -> u64 {
     }
 }
 
-/// How much work fills the span when `amount` took `elapsed`.
+/// Returns how much work fills the span if `amount` took `elapsed`.
 fn scaled(amount: u64, elapsed: Duration, span: Duration) -> u64 {
     (amount as f64 * span.as_secs_f64() / elapsed.as_secs_f64().max(1e-9)) as u64
 }

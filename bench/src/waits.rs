@@ -1,12 +1,12 @@
-//! Waits by size: 32 buckets for each doubling, like an HDR histogram of five bits.
+//! A histogram of waits: 32 buckets for each doubling, like an HDR histogram of five bits.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// Buckets for each doubling of a wait.
+/// Number of buckets for each doubling of the wait.
 const FINE: usize = 32;
 
-/// How often a wait was how long.
+/// The number of waits by duration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Waits {
     counts: Vec<u64>,
@@ -32,7 +32,7 @@ impl Waits {
         }
     }
 
-    /// The wait below which the share `part` of all lies, in nanoseconds.
+    /// Returns the wait below which the share `part` of all waits lies, in nanoseconds.
     pub(crate) fn at(&self, part: f64) -> f64 {
         let all: u64 = self.counts.iter().sum();
         let mut below = (all as f64 * part) as u64;
@@ -46,7 +46,7 @@ impl Waits {
         f64::NAN
     }
 
-    /// As one word, for another process.
+    /// Returns the histogram as one word, for transfer to another process.
     pub(crate) fn to_word(&self) -> String {
         let mut word = String::from("w");
         let counts = self.counts.iter().enumerate();
@@ -56,7 +56,7 @@ impl Waits {
         word
     }
 
-    /// What [`Waits::to_word`] made; `None` for anything else.
+    /// Parses the output of [`Waits::to_word`]; returns `None` for anything else.
     pub(crate) fn from_word(word: &str) -> Option<Self> {
         let mut waits = Self::new();
         let mut parts = word.split(',');

@@ -37,7 +37,7 @@ const STEPS: &[Step] = &[
 ///
 /// # Errors
 ///
-/// When a step fails; the sentence names it, and later steps do not run.
+/// Returns an error if a step fails; the message names it, and later steps do not run.
 pub fn run(root: &Path) -> step::Result {
     summary::run("ci", root, STEPS.iter().copied(), AfterFailure::Stop)
 }

@@ -1,9 +1,10 @@
-//! What a message costs in instructions, for `cargo xtask cost echo` to count.
+//! The cost of a message in instructions, counted by `cargo xtask cost echo`.
 //!
-//! With the hidden option `--cost SERVER,ROUNDS` this program serves, and starts itself once more with `--client
-//! ADDRESS,ROUNDS`: 50 connections that all send a message and then all read the answer, so that a server always finds a
-//! batch. Callgrind counts the first process only, and the difference of two numbers of rounds is the messages alone.
-//! Of a roaming loop everything counts that its process does: the monitor of its strategy, too.
+//! With the hidden option `--cost SERVER,ROUNDS` this program serves, and starts itself again with
+//! `--client ADDRESS,ROUNDS`: 50 connections that all send a message and then all read the reply,
+//! so that the server always finds a batch. Callgrind counts only the first process. The difference
+//! between two numbers of rounds is the cost of the messages alone. For a roaming loop everything
+//! in its process counts, including the monitor of its strategy.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -40,14 +41,14 @@ pub(crate) fn serve(what: &str) -> ExitCode {
     let client = format!("{},{rounds}", running.address);
     let mut again = child::command().expect("this program runs");
     let done = again.args(["--client", &client]).status();
-    // Servers run until the process ends: at once, so that their ends are not counted.
+    // Servers run until the process ends. Exit at once, so that their shutdown is not counted.
     std::process::exit(match done {
         Ok(status) if status.success() => 0,
         _ => 1,
     })
 }
 
-/// Sends and reads.
+/// Runs the client: sends messages and reads the replies.
 pub(crate) fn client(what: &str) -> ExitCode {
     let parsed = what
         .split_once(',')

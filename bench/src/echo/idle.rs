@@ -1,13 +1,15 @@
-//! What an idle connection costs: resident memory of a server in a process of its own.
+//! The cost of an idle connection: resident memory of a server in a process of its own.
 //!
-//! The server is this program again with the hidden option `--idle SERVER`. It says its address, and then, for each line
-//! that it reads, how much memory it has resident. Another child, `--idle "hold ADDRESS FIRST COUNT"`, makes the
-//! connections and lets each echo one message, so that it is one that was used. Where the limit on descriptors does not
-//! allow as many in one process, they are spread over several servers, each with a holder of its own, and what the
-//! servers have resident above themselves when empty is summed up.
+//! The server is this program again with the hidden option `--idle SERVER`. It prints its address
+//! and then, for each line that it reads, its resident memory. Another child, `--idle "hold ADDRESS
+//! FIRST COUNT"`, opens the connections and echoes one message on each, so that each was used once.
+//! Where the limit on descriptors does not allow so many connections in one process, they are
+//! spread over several servers, each with a holder of its own. The result is then the sum of the
+//! servers' resident memory minus that of the empty servers.
 //!
-//! The same children let a tool look at a server alone, without the load beside it. What the reactor counts is compared
-//! with what the kernel saw like this (`--idle` says an address, and answers the line `calls`):
+//! The same children allow a tool to observe a server alone, without the load generator in its
+//! process. The following compares the reactor's counters with those of the kernel (`--idle` prints
+//! an address, and replies to the line `calls`):
 //!
 //! ```text
 //! strace -f -c -o calls.txt tidegate-bench --idle ours
@@ -32,11 +34,11 @@ use crate::rounds::Settings;
 
 /// Connections, with and without `--quick`, where the limit on descriptors allows as many.
 const CONNECTIONS: (usize, usize) = (10_000, 50_000);
-/// Descriptors that are needed for something else.
+/// Number of descriptors for other purposes.
 const OTHERS: usize = 200;
-/// What a holder says when it has its connections.
+/// The line that a holder prints when it has its connections.
 const HELD: &str = "held";
-/// Connections from one source address, which has some 28,000 ports.
+/// Maximum number of connections from one source address, which has some 28,000 ports.
 const FROM_ONE: usize = 10_000;
 
 /// The servers that are compared: name in the table, name on the command line.
@@ -61,7 +63,7 @@ const SERVERS: [(&str, &str, Role, Kind); 3] = [
     ),
 ];
 
-/// Measures each server in turn; says so and answers nothing where that does not work.
+/// Measures each server in turn. If that fails, prints the reason and returns `None`.
 pub(super) fn run(settings: &Settings) -> Option<Table> {
     let (few, many) = CONNECTIONS;
     let wanted = if settings.quick { few } else { many };
@@ -105,7 +107,7 @@ pub(super) fn run(settings: &Settings) -> Option<Table> {
     })
 }
 
-/// Connections and the server processes that have them.
+/// The number of connections and of the server processes that share them.
 #[derive(Debug, PartialEq, Eq)]
 struct Spread {
     connections: usize,
@@ -113,7 +115,7 @@ struct Spread {
 }
 
 impl Spread {
-    /// As few processes as `limit` descriptors in each allow.
+    /// Uses as few processes as `limit` descriptors per process allow.
     fn of(connections: usize, limit: usize) -> Self {
         let each = limit.saturating_sub(OTHERS).max(1);
         Self {
@@ -122,7 +124,7 @@ impl Spread {
         }
     }
 
-    /// Where the connections of each process begin, and how many they are.
+    /// Returns the first connection and the number of connections of each process.
     fn shares(&self) -> impl Iterator<Item = (usize, usize)> {
         let begin = |at: usize| self.connections * at / self.processes;
         (0..self.processes).map(move |at| (begin(at), begin(at + 1) - begin(at)))
@@ -139,7 +141,8 @@ impl fmt::Display for Spread {
     }
 }
 
-/// A child: serves, and answers each line with its resident memory in KiB; or holds connections.
+/// Runs as a child: serves and replies to each line with its resident memory in KiB, or holds
+/// connections, or generates load.
 pub(crate) fn child(server: &str) -> ExitCode {
     raise_limit();
     if let Some(what) = server.strip_prefix("hold ") {
@@ -170,7 +173,7 @@ pub(crate) fn child(server: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// An address and two numbers.
+/// Parses an address and two numbers.
 fn parse(what: &str) -> Option<(SocketAddr, usize, usize)> {
     let mut words = what.split(' ');
     let address = words.next()?.parse().ok()?;
@@ -178,7 +181,8 @@ fn parse(what: &str) -> Option<(SocketAddr, usize, usize)> {
     Some((address, number()?, number()?))
 }
 
-/// Sends so many messages over so many connections, one at a time on each, and says how many came back.
+/// Sends a number of messages over a number of connections, one at a time on each, and prints how
+/// many came back.
 fn load(what: &str) -> ExitCode {
     let Some((address, connections, messages)) = parse(what) else {
         eprintln!("{what:?} is not an address and two numbers");
@@ -189,7 +193,8 @@ fn load(what: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The child that has the connections: says that they are there, or what is wrong, and keeps them until its input ends.
+/// Runs the child that holds the connections: prints that they are open, or the error, and keeps
+/// them until its input ends.
 fn hold(what: &str) -> ExitCode {
     let Some((address, first, count)) = parse(what) else {
         eprintln!("{what:?} is not an address and two numbers");
@@ -206,7 +211,7 @@ fn hold(what: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Starts a server; says where it listens.
+/// Starts a server and returns its address.
 fn start_server(argument: &str) -> Result<(Talking, SocketAddr), String> {
     let mut server = Talking::start(&["--idle", argument])?;
     let address = server.hear()?;
@@ -216,7 +221,7 @@ fn start_server(argument: &str) -> Result<(Talking, SocketAddr), String> {
     Ok((server, address))
 }
 
-/// Starts a process that has `count` connections to `address`.
+/// Starts a process that holds `count` connections to `address`.
 fn start_holder(address: SocketAddr, (first, count): (usize, usize)) -> Result<Talking, String> {
     let mut holder = Talking::start(&["--idle", &format!("hold {address} {first} {count}")])?;
     match holder.hear()? {
@@ -235,11 +240,11 @@ fn resident_of(server: &mut Talking) -> Result<u64, String> {
 
 fn measure(argument: &str, spread: &Spread) -> Result<Sample, String> {
     let (mut above, mut empty) = (0, 0);
-    // All at once, as one server would have them.
+    // All processes at the same time, as one server would have all connections.
     let mut partners = Vec::new();
     for share in spread.shares() {
         let (mut server, address) = start_server(argument)?;
-        // One connection warms the server up: what it needs once is not a connection's.
+        // One connection warms the server up, so that one-time allocations do not count.
         let first = connect(address, 0)?;
         let before = resident_of(&mut server)?;
         let holder = start_holder(address, share)?;
@@ -261,7 +266,7 @@ fn connect(to: SocketAddr, at: usize) -> Result<TcpStream, String> {
         .map_err(|why| failed("no socket", &why))?;
     let from = u8::try_from(2 + at / FROM_ONE).unwrap_or(1);
     let from = SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, from), 0);
-    // Ends with a reset, so that its port is free at once for the next server's.
+    // The connection ends with a reset, so that its port is free at once for the next server's.
     rustix::net::sockopt::set_socket_linger(&socket, Some(Duration::ZERO))
         .map_err(|why| failed("no option", &why))?;
     rustix::net::bind(&socket, &from).map_err(|why| failed("no port", &why))?;
@@ -275,7 +280,7 @@ fn connect(to: SocketAddr, at: usize) -> Result<TcpStream, String> {
     Ok(stream)
 }
 
-/// Raises the limit on descriptors as far as allowed; answers how many there may be.
+/// Raises the limit on descriptors as far as allowed and returns it.
 fn raise_limit() -> usize {
     let now = getrlimit(Resource::Nofile);
     let most = CONNECTIONS.1 as u64 + 1_000;
@@ -284,7 +289,7 @@ fn raise_limit() -> usize {
         maximum: Some(maximum),
     };
     let maximum = now.maximum.unwrap_or(u64::MAX);
-    // Who may raise the upper limit too does; others go up to it.
+    // Tries to raise the hard limit too; if that is not permitted, goes up to the hard limit.
     let raised = setrlimit(
         Resource::Nofile,
         higher(most.max(maximum.min(most)), maximum.max(most)),
@@ -296,7 +301,7 @@ fn raise_limit() -> usize {
     usize::try_from(current.unwrap_or(most)).unwrap_or(usize::MAX)
 }
 
-/// Resident memory of this process in KiB, counted page by page.
+/// Returns the resident memory of this process in KiB, counted page by page.
 fn resident() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/smaps_rollup").ok()?;
     resident_kib(&text)

@@ -1,4 +1,4 @@
-//! The load generator: many connections, one message under way on each, on the thread that calls.
+//! The load generator: many connections, one message in flight on each, on the calling thread.
 
 use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
@@ -11,11 +11,11 @@ use crate::cpus::pin;
 use crate::machine::{cpu_time, thread_cpu_time};
 use crate::waits::Waits;
 
-/// What a run came to.
+/// The result of a run.
 pub(super) struct Result {
     pub(super) messages: u64,
     pub(super) elapsed: Duration,
-    /// CPU time of everything but this thread.
+    /// CPU time of all threads but this one.
     pub(super) server_cpu: Duration,
     /// Waits in nanoseconds.
     pub(super) p50: f64,
@@ -32,7 +32,7 @@ pub(super) struct Load {
 struct Connection {
     stream: TcpStream,
     sent_at: Instant,
-    /// Bytes of the message that the system has taken, and of the answer that have come.
+    /// Bytes of the message that were sent, and bytes of the reply that were received.
     sent: usize,
     got: usize,
 }
@@ -65,7 +65,7 @@ impl Load {
         }
     }
 
-    /// Sends `messages` messages, one at a time on each connection.
+    /// Sends `messages` messages, one at a time on each connection, and waits for the replies.
     pub(super) fn run(&mut self, messages: u64) -> Result {
         pin(1);
         let mut events = Events::with_capacity(1024);
@@ -117,7 +117,7 @@ impl Connection {
         self.push(message);
     }
 
-    /// Sends what is left of the message; the server's answer to the first part makes room for more.
+    /// Sends the rest of the message; the server's reply to the first part makes room for more.
     fn push(&mut self, message: &[u8]) {
         match self.stream.write(&message[self.sent..]) {
             Ok(count) => self.sent += count,
@@ -128,7 +128,7 @@ impl Connection {
         }
     }
 
-    /// True when the whole answer has come.
+    /// Receives bytes. Returns `true` if the whole reply has arrived.
     fn receive(&mut self, message: &[u8], buffer: &mut [u8]) -> bool {
         loop {
             match self.stream.read(buffer) {

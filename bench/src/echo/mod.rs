@@ -1,9 +1,11 @@
-//! Suite `echo`: messages to a server and back, over TCP on one machine; and what idle connections cost.
+//! Suite `echo`: messages to a server and back, over TCP on one machine; and the cost of idle
+//! connections.
 //!
-//! The server runs on CPU 0 and our load generator, which is as busy as the server, on CPU 1. So the figure that counts
-//! is the CPU time that the server needs for a message; messages a second are shown beside it. Closed loop: each
-//! connection waits for its answer before it sends the next message. The system calls are most of that time; what a
-//! message costs beside them, in instructions, is what `cargo xtask cost echo` counts: `docs/metrics-cost.md`.
+//! The server runs on CPU 0 and our load generator, which is as busy as the server, on CPU 1. The
+//! compared figure is therefore the server's CPU time per message; messages per second are shown
+//! beside it. The load is a closed loop: each connection waits for its reply before it sends the
+//! next message. System calls take most of that time. `cargo xtask cost echo` counts the
+//! instructions per message outside of system calls: `docs/metrics-cost.md`.
 
 mod cost;
 mod idle;
@@ -27,7 +29,8 @@ const WORK: Work = Work {
     most: 10_000_000,
 };
 
-/// How many connections are few: who switches to them has all their memory near after a moment.
+/// The maximum number of connections that count as few: their memory is in the cache shortly after
+/// a switch to another server.
 const FEW: usize = 100;
 
 /// Runs the suite.
@@ -49,7 +52,7 @@ pub(crate) fn run(settings: &Settings) -> Vec<Table> {
     tables
 }
 
-/// What travelling costs where nobody blocks.
+/// The cost of a roaming loop when no handler blocks.
 fn roaming(settings: &Settings) -> Table {
     let heading = Heading {
         title: "echo, 50 connections, a roaming loop beside a pinned one, nobody blocks".to_owned(),
@@ -65,7 +68,7 @@ fn roaming(settings: &Settings) -> Table {
     rounds::race(heading, WORK, lineup, &by_short_rounds(50, settings))
 }
 
-/// What travelling gains where one message in a hundred blocks for 10 ms.
+/// The gain of a roaming loop when one message in a hundred blocks for 10 ms.
 fn blockers(settings: &Settings) -> Table {
     let heading = Heading {
         title: "echo, 50 connections, 1 % of the messages block for 10 ms".to_owned(),
@@ -77,7 +80,7 @@ fn blockers(settings: &Settings) -> Table {
     let blocks = |name: &str, role, kind| {
         let mut bout = Bout::new(kind, 50);
         Entry::new(name, role, move |amount| {
-            // A hundred blocks at least, or the figure is that of a few of them.
+            // At least a hundred blocks; otherwise only a few of them would determine the figure.
             bout.run_for(amount.max(10_000), Figure::Speed)
         })
     };
@@ -88,7 +91,7 @@ fn blockers(settings: &Settings) -> Table {
     rounds::race(heading, WORK, lineup, settings)
 }
 
-/// Ours with one handler beside the floor and the peers.
+/// Compares ours with one handler with the floor and the peers.
 fn against_peers(connections: usize, settings: &Settings) -> Table {
     let ratio =
         |what: &str, against| Ratio::new(format!("echo_{connections}_over_{what}"), against);
@@ -119,9 +122,10 @@ fn against_peers(connections: usize, settings: &Settings) -> Table {
     rounds::race(heading, WORK, lineup.collect(), &settings)
 }
 
-/// For comparisons of servers that differ by a few per cent: the machine's speed changes by more than that within a second,
-/// so many short rounds, whose neighbours are near each other, instead of a few long ones. Not so short that what counts
-/// is how a server wakes up to its connections.
+/// Returns settings for comparing servers that differ by a few per cent. The machine's speed
+/// changes by more than that within a second, so there are many short rounds, close to each other
+/// in time, instead of a few long ones. A round is not so short that the server's warm-up with its
+/// connections dominates the figure.
 fn by_short_rounds(connections: usize, settings: &Settings) -> Settings {
     let (rounds, span) = if connections <= FEW {
         (175, 30)
@@ -135,7 +139,7 @@ fn by_short_rounds(connections: usize, settings: &Settings) -> Settings {
     }
 }
 
-/// Those without a target; `docs/metrics-cost.md` refers to them.
+/// Returns the contestants without a target; `docs/metrics-cost.md` refers to them.
 fn others(connections: usize) -> impl Iterator<Item = Entry> {
     let kinds = [
         ("mio", Kind::Mio),
@@ -146,7 +150,7 @@ fn others(connections: usize) -> impl Iterator<Item = Entry> {
     kinds.into_iter().map(slow)
 }
 
-/// What handlers cost that only pass on.
+/// The cost of handlers that only pass messages on.
 fn more_handlers(settings: &Settings) -> Table {
     let heading = Heading {
         title: "echo, 50 connections, 5 handlers more that pass on, beside 1".to_owned(),
@@ -167,7 +171,7 @@ fn more_handlers(settings: &Settings) -> Table {
     rounds::race(heading, WORK, lineup, &by_short_rounds(50, settings))
 }
 
-/// How evenly 1000 connections are served: the median wait over the wait of the slowest hundredth.
+/// The fairness among 1000 connections: the median wait divided by the 99th percentile.
 fn fairness(settings: &Settings) -> Table {
     let heading = Heading {
         title: "echo, 1000 connections, fairness".to_owned(),
@@ -202,7 +206,7 @@ fn entry(name: &str, role: Role, kind: Kind, connections: usize) -> Entry {
     Entry::new(name, role, move |amount| bout.run_for(amount, Figure::Cpu))
 }
 
-/// What is asked of a run.
+/// The figure to take from a run.
 #[derive(Clone, Copy)]
 enum Figure {
     Cpu,
@@ -210,7 +214,7 @@ enum Figure {
     Fairness,
 }
 
-/// One server with its connections; started with its first run and kept.
+/// A server with its connections, started at the first run and kept.
 struct Bout {
     kind: Kind,
     connections: usize,

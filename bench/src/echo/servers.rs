@@ -1,4 +1,5 @@
-//! The servers: ours, a raw epoll loop as the floor, and the peers. Each runs until the process ends.
+//! The servers: ours, a raw epoll loop as the floor, and the peers. Each runs until the process
+//! ends.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
@@ -19,23 +20,23 @@ use crate::dice::Dice;
 
 /// Threads of the pool under a roaming loop.
 const POOL: usize = 32;
-/// How long a handler blocks that does.
+/// How long a blocking handler blocks.
 const BLOCK: Duration = Duration::from_millis(10);
 
-/// Which server.
+/// The kind of server.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
-    /// Ours: a handler that echoes, behind `passing` ones that pass on.
+    /// Ours: a handler that echoes, behind `passing` handlers that pass messages on.
     Ours { passing: usize },
     /// Ours on a roaming loop, over a pool of 32.
     Roaming,
-    /// Ours, with a handler that blocks now and then, on a pinned loop.
+    /// Ours, with a handler that sometimes blocks, on a pinned loop.
     PinnedBlockers,
     /// The same on a roaming loop, over a pool of 32.
     RoamingBlockers,
     /// `epoll_wait`, `recv`, `send`, and nothing else.
     RawEpoll,
-    /// The same, with eight times `recv` before the first `send`.
+    /// The same, with eight calls of `recv` before the first `send`.
     RawByEights,
     /// The same over mio.
     Mio,
@@ -47,20 +48,20 @@ pub(super) enum Kind {
     Smol,
 }
 
-/// A server that runs.
+/// A running server.
 pub(super) struct Running {
     pub(super) address: SocketAddr,
     ours: Option<Ours>,
 }
 
-/// The loops of ours, whose server they keep.
+/// Our event loops, which keep the server alive.
 enum Ours {
     Pinned(NetGroup),
     Roaming(NetGroup<Roaming>),
 }
 
 impl Running {
-    /// System calls of ours so far.
+    /// Returns the number of system calls so far, if the server is ours.
     pub(super) fn io(&self) -> Option<u64> {
         let all = match self.ours.as_ref()? {
             Ours::Pinned(group) => group.io_metrics(),
@@ -70,7 +71,7 @@ impl Running {
     }
 }
 
-/// Bytes of the buffer that peers read into.
+/// Size of the buffer that peers read into, in bytes.
 const BUFFER: usize = 4096;
 
 /// Starts a server on the first CPU.
@@ -122,7 +123,7 @@ impl Inbound for Echo {
     }
 }
 
-/// Looks at everything and passes it on.
+/// A handler that passes every message on.
 struct PassOn;
 
 impl Inbound for PassOn {
@@ -136,7 +137,8 @@ impl Inbound for PassOn {
     }
 }
 
-/// Echoes, and blocks for 10 ms before one message in a hundred, by a seed of its own.
+/// A handler that echoes, and blocks for 10 ms before one message in a hundred, by a seed of its
+/// own.
 struct Blocks(Dice);
 
 impl Blocks {
@@ -196,7 +198,7 @@ fn roaming(
     }
 }
 
-/// The sockets of a raw loop, and what it waits on.
+/// The sockets of a raw epoll loop, its listener and its epoll descriptor.
 struct Raw<'a> {
     poller: OwnedFd,
     listener: &'a TcpListener,
@@ -216,7 +218,7 @@ impl<'a> Raw<'a> {
         }
     }
 
-    /// Waits; false if there is nothing.
+    /// Waits for events. Returns `false` on an error.
     fn wait(&self, events: &mut Vec<epoll::Event>) -> bool {
         events.clear();
         let spare = rustix::buffer::spare_capacity(events);
@@ -233,7 +235,7 @@ impl<'a> Raw<'a> {
         }
     }
 
-    /// Receives; how many bytes, if any.
+    /// Receives and returns the number of bytes, if any.
     #[inline]
     fn receive(&self, at: usize, buffer: &mut [u8]) -> Option<usize> {
         let socket = &self.sockets[at];
@@ -276,7 +278,7 @@ fn raw_epoll(listener: &TcpListener) {
     }
 }
 
-/// A floor below the floor: the kernel's code for one call stays near.
+/// A lower floor: eight receives in a row keep the kernel's receive path in the cache.
 fn raw_by_eights(listener: &TcpListener) {
     let mut raw = Raw::new(listener);
     let mut events = Vec::with_capacity(1024);
@@ -349,7 +351,8 @@ fn over_mio(listener: TcpListener) {
     }
 }
 
-/// Sends what a socket did not take at once, asking until it does. Hardly ever, and then of a large message.
+/// Sends the bytes that a socket did not accept at once, retrying until it does. This is rare, and
+/// only happens for a large message.
 #[cold]
 fn send_rest(mut rest: &[u8], mut send: impl FnMut(&[u8]) -> std::io::Result<usize>) {
     while !rest.is_empty() {
@@ -398,7 +401,7 @@ where
     });
 }
 
-/// Echoes what is there, out of a buffer on the stack; false at the end.
+/// Echoes the available bytes from a buffer on the stack. Returns `false` at the end of the stream.
 fn bounce(stream: &tokio::net::TcpStream) -> bool {
     let mut buffer = [0; BUFFER];
     match stream.try_read(&mut buffer) {

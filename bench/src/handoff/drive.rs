@@ -1,4 +1,5 @@
-//! One timed run: producers that all start at a barrier, one consumer, until the last task has run.
+//! One timed run: the producers start together at a barrier, and the run ends when the consumer has
+//! run the last task.
 
 use std::sync::Barrier;
 use std::thread;
@@ -6,20 +7,21 @@ use std::time::{Duration, Instant};
 
 use super::lane::{self, Lane, STEP};
 
-/// One timed run's shape.
+/// The parameters of one timed run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run<'a> {
-    /// Who runs, for error messages.
+    /// The name of the contestant, for error messages.
     pub(super) contestant: &'a str,
-    /// Threads that submit.
+    /// Number of threads that submit.
     pub(super) producers: usize,
-    /// Tasks of all producers together.
+    /// Number of tasks of all producers together.
     pub(super) tasks: u64,
-    /// How many tasks may be outstanding when the harness has to see to it.
+    /// The maximum number of outstanding tasks, if the harness enforces it.
     pub(super) window: Option<usize>,
 }
 
-/// Runs it: the time from the moment the first producer passed the barrier to the last task.
+/// Runs the tasks and returns the time from the first producer's start at the barrier to the last
+/// task.
 pub(super) fn drive(run: Run<'_>, submit: &(impl Fn(&'static Lane, u64) + Sync)) -> Duration {
     let shares = shares(run.tasks, run.producers);
     let lanes = lane::prepare(&shares);
@@ -56,7 +58,8 @@ pub(super) fn drive(run: Run<'_>, submit: &(impl Fn(&'static Lane, u64) + Sync))
     elapsed
 }
 
-/// Submits `share` tasks with never more than `window` of this lane outstanding; yields while it is full.
+/// Submits `share` tasks with at most `window` tasks of this lane outstanding; yields while it is
+/// full.
 fn produce_within(
     window: u64,
     lane: &'static Lane,
@@ -80,7 +83,8 @@ fn produce_within(
     }
 }
 
-/// `tasks` in `producers` parts that differ by at most one; every part has at least one task.
+/// Splits `tasks` into `producers` parts that differ by at most one; every part has at least one
+/// task.
 fn shares(tasks: u64, producers: usize) -> Vec<u64> {
     let count = producers as u64;
     let tasks = tasks.max(count);

@@ -1,7 +1,8 @@
-//! Where the tasks of one producer are counted.
+//! Lanes: each producer has one, which counts its tasks.
 //!
-//! A task is a closure of two words: a reference to its producer's lane and a number. Lanes are statics, so a task needs
-//! neither a reference count (which would move a cache line per task) nor a leak.
+//! A task is a closure of two words: a reference to its producer's lane and a number. Lanes are
+//! statics, so a task needs neither a reference count (which would move a cache line per task) nor
+//! a leak.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,11 +10,11 @@ use crossbeam_utils::CachePadded;
 
 use crate::gate::Gate;
 
-/// Progress is published once per this many tasks: a waiting producer must not take the counter's cache line away from
-/// the consumer at every task.
+/// Progress is published once per this many tasks: a waiting producer must not take the counter's
+/// cache line away from the consumer at every task.
 pub(super) const STEP: u64 = 256;
 
-/// The most producers there are.
+/// The maximum number of producers.
 pub(super) const MOST: usize = 4;
 
 /// One lane per producer.
@@ -24,9 +25,9 @@ pub(super) static FINISH: Gate = Gate::new();
 
 /// The count of one producer's tasks.
 pub(super) struct Lane {
-    /// Written by the consumer only.
+    /// Counters that only the consumer writes.
     count: CachePadded<Count>,
-    /// What the producer may look at.
+    /// The number of finished tasks that the producer reads.
     published: CachePadded<AtomicU64>,
 }
 
@@ -48,8 +49,8 @@ impl Lane {
         }
     }
 
-    /// The task itself: counts, and tells when it was the last. Only the consumer's thread runs it, so plain loads and
-    /// stores do.
+    /// Runs a task: counts it, and passes the gate if it was the last. Only the consumer's thread
+    /// runs tasks, so plain loads and stores are sufficient.
     #[inline]
     pub(super) fn run(&self, value: u64) {
         let count = &*self.count;
@@ -65,7 +66,7 @@ impl Lane {
         }
     }
 
-    /// How many of the lane's tasks have run, at least.
+    /// Returns a lower bound for the number of the lane's tasks that have run.
     #[inline]
     pub(super) fn ran(&self) -> u64 {
         self.published.load(Ordering::Acquire)
@@ -85,7 +86,8 @@ impl Lane {
     }
 }
 
-/// Lanes for `shares.len()` producers, set back to zero, each to run that many tasks. The gate is armed.
+/// Resets and returns the lanes for `shares.len()` producers, each with that many tasks to run.
+/// Arms the gate.
 pub(super) fn prepare(shares: &[u64]) -> &'static [Lane] {
     let lanes = &LANES[..shares.len()];
     for (lane, &share) in lanes.iter().zip(shares) {

@@ -1,18 +1,22 @@
-//! Who takes part in the hand-off, and in which set-up.
+//! The contestants of the hand-off suite and their set-ups.
 //!
-//! Each channel is a row with its own bounded constructor ("bounded") and a row without a bound where the harness keeps
-//! the window ("window"), each with boxed closures and with fixed messages of 32 bytes. So no choice of set-up can favour
-//! us: the ratio takes whichever row is best. What trials on two CPUs showed, and what `--quick` keeps because of it (the
-//! trials with two and four producers had builds beside them at times: run the full suite on a quiet machine to renew this):
-//! - kanal is the best boxed peer: 5 to 8 Mtask/s with one and two producers in all three set-ups. With four only draining
-//!   in batches (8 to 10) is level with crossbeam-channel and SegQueue (8 to 9). All three stay.
-//! - crossbeam-channel, `std::sync::mpsc` and SegQueue with boxed closures are bound by malloc, and within 15 % of each
-//!   other at one producer (3.4 to 3.9); from two producers on the window beats their bounded constructors (6.3 against
-//!   4.2 for crossbeam), so `--quick` keeps the window. With fixed messages the bounded array is level or better.
+//! Each channel is a row with its own bounded constructor ("bounded") and a row without a bound
+//! where the harness keeps the window ("window"), each with boxed closures and with fixed messages
+//! of 32 bytes. So no choice of set-up can favour us: the ratio takes the best row. The list below
+//! says what trials on two CPUs showed, and therefore what `--quick` keeps. (Builds ran beside some
+//! of the trials with two and four producers: run the full suite on a quiet machine to renew this.)
+//! - kanal is the best boxed peer: 5 to 8 Mtask/s with one and two producers in all three set-ups.
+//!   With four, only draining in batches (8 to 10) is level with crossbeam-channel and SegQueue (8
+//!   to 9). All three stay.
+//! - crossbeam-channel, `std::sync::mpsc` and SegQueue with boxed closures are bound by malloc, and
+//!   within 15 % of each other at one producer (3.4 to 3.9). From two producers on, the window
+//!   beats their bounded constructors (6.3 against 4.2 for crossbeam), so `--quick` keeps the
+//!   window. With fixed messages the bounded array is level or better.
 //! - SegQueue: spinning before it parks changes nothing here (it does in the ping-pong).
-//! - tokio mpsc: `recv_many` helps at one producer only; never above 3.8. Left out by `--quick`, as are the runtimes:
-//!   they make one task object per closure, 0.7 to 1.5 Mtask/s. Without an I/O driver tokio's current_thread is 1.6 times
-//!   as fast as with one (which writes to its eventfd at every spawn).
+//! - tokio mpsc: `recv_many` helps at one producer only; never above 3.8. `--quick` leaves it out,
+//!   and also the runtimes, which create one task object per closure: 0.7 to 1.5 Mtask/s. Without
+//!   an I/O driver tokio's current_thread is 1.6 times as fast as with one (which writes to its
+//!   eventfd at every spawn).
 
 use super::OUTSTANDING;
 use super::drive::{Run, drive};
@@ -28,18 +32,18 @@ use crate::peers::tokio_spawn::{CurrentThread, MultiThread};
 use crate::report::Role;
 use crate::rounds::{Entry, Outcome};
 
-/// The contestant keeps the bound itself.
+/// The contestant enforces the bound itself.
 const OWN: Limit = Limit::Own(OUTSTANDING);
 
-/// The harness keeps the bound.
+/// The harness enforces the bound.
 const WINDOW: Limit = Limit::Window(OUTSTANDING);
 
-/// A task as a fixed message: a function and what it works on, 32 bytes.
+/// A task as a fixed message of 32 bytes: a function and its arguments.
 struct Message {
     run: fn(&'static Lane, u64, u64),
     lane: &'static Lane,
     number: u64,
-    /// A third word, so that the message is as large as one of our granules.
+    /// Padding, so that the message is as large as one of our granules.
     spare: u64,
 }
 
@@ -52,7 +56,7 @@ pub(crate) struct Lineup {
 }
 
 impl Lineup {
-    /// Nobody yet.
+    /// Creates an empty line-up.
     pub(super) fn new(producers: usize) -> Self {
         Lineup {
             producers,
@@ -137,7 +141,7 @@ impl Lineup {
         self.entries.push(Entry::new(name, role, run).quick(quick));
     }
 
-    /// The peers with at most 65,536 tasks outstanding.
+    /// Adds the peers with at most 65,536 outstanding tasks.
     pub(super) fn add_bounded_peers(&mut self) {
         self.add_channel::<Crossbeam>("crossbeam-channel bounded", OWN, INLINE);
         self.add_channel::<Crossbeam>("crossbeam-channel window", WINDOW, BOTH);
@@ -155,7 +159,7 @@ impl Lineup {
         self.add_spawners();
     }
 
-    /// The runtimes: one task object per closure, no bound of their own.
+    /// Adds the runtimes: one task object per closure, without a bound of their own.
     fn add_spawners(&mut self) {
         let limit = WINDOW;
         type Plain = CurrentThread<false>;

@@ -1,8 +1,8 @@
 //! Suite `handoff`: 1, 2 and 4 producers into one loop, million tasks a second.
 //!
-//! Every task is a closure of two captured words; at most 65,536 are outstanding. Who keeps that bound is part of a
-//! contestant's set-up ([`crate::contest::Limit`]); where both ways are possible both are rows, so that the best peer always runs in its
-//! best set-up.
+//! Every task is a closure of two captured words; at most 65,536 are outstanding. A contestant's
+//! set-up determines what enforces that bound ([`crate::contest::Limit`]). Where both ways are
+//! possible, both are rows, so that the best peer always runs in its best set-up.
 
 mod drive;
 mod lane;
@@ -14,7 +14,7 @@ use crate::ours;
 use crate::report::{Better, Heading, Ratio, Role, Table};
 use crate::rounds::{self, Settings, Work};
 
-/// How many tasks may be outstanding.
+/// The maximum number of outstanding tasks.
 pub(crate) const OUTSTANDING: usize = 65_536;
 
 /// The numbers of producers.

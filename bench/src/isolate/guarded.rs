@@ -1,4 +1,4 @@
-//! Calls that succeed at once: permits alone, and everything that a command has.
+//! Calls that succeed at once: with permits alone, and with all guards of a command.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -57,7 +57,7 @@ fn permits(settings: &Settings) -> Table {
     rounds::race(heading, CHEAP, lineup, settings)
 }
 
-/// Permits, breaker, timeout and metrics.
+/// Creates a command with permits, breaker, timeout and metrics.
 fn full(isolation: &Isolation) -> Command<u64, Failure> {
     Command::builder("full")
         .group("bench")

@@ -1,6 +1,6 @@
-//! Suite `isolate`: what a guarded call costs, and how long the way through a thread bulkhead is.
+//! Suite `isolate`: the cost of a guarded call, and the latency of a thread bulkhead.
 //!
-//! Beside the measured peers stands Hystrix, as others have measured it on such a machine: 7 to 8 µs for a call with a
+//! For comparison with Hystrix, others have measured on such a machine: 7 to 8 µs for a call with a
 //! semaphore, 21 µs with a thread pool and 29 µs with its timeout on.
 
 use std::hint::black_box;
@@ -18,7 +18,7 @@ mod refusals;
 mod threads;
 mod timeouts;
 
-/// Calls that may run at the same time.
+/// Maximum number of concurrent calls.
 const LIMIT: usize = 10;
 const TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -59,25 +59,26 @@ fn heading(title: &str, ratios: &[(&str, Role)]) -> Heading {
     }
 }
 
-/// The work that is guarded: nothing that could hide the guard.
+/// The guarded work: too small to hide the cost of the guard.
 fn work(n: u64) -> Result<u64, Failure> {
     Ok(black_box(n) + 1)
 }
 
-/// Looks at an answer where it lies: what is moved only to be looked at would cost the larger ones more.
+/// Observes a result in place: moving it only to observe it would penalise larger results.
 #[inline(always)]
 fn seen<T>(answer: T) {
     black_box(&answer);
 }
 
-/// A contestant that makes one call at a time on this thread.
+/// Creates a contestant that makes one call at a time on this thread.
 fn each(name: &str, role: Role, mut call: impl FnMut(u64) + 'static) -> Entry {
     Entry::new(name, role, move |count| {
         Outcome::timed(count, || (0..count).for_each(&mut call))
     })
 }
 
-/// A contestant that two threads use at the same time; the figure is what each of them sees.
+/// Creates a contestant that two threads use at the same time; the figure is the time per call of
+/// each.
 fn by_two(name: &str, role: Role, calls: impl Fn(u64) + Sync + 'static) -> Entry {
     Entry::new(name, role, move |count| {
         Outcome::timed(count, || {
@@ -89,7 +90,8 @@ fn by_two(name: &str, role: Role, calls: impl Fn(u64) + Sync + 'static) -> Entry
     })
 }
 
-/// A peer whose timeouts need a runtime. It is entered once: a server's threads are always inside of theirs.
+/// Creates a peer whose timeouts need a runtime. The runtime is entered once, because a server's
+/// threads are always inside their runtime.
 fn in_runtime(name: &str, mut calls: impl FnMut(u64) + 'static) -> Entry {
     let runtime = runtime();
     Entry::new(name, Role::Peer, move |count| {

@@ -1,4 +1,4 @@
-//! What other Rust programs stack up to get part of what a command does.
+//! The layers that other Rust programs combine to get part of what a command does.
 
 use std::future::Future;
 use std::hint::spin_loop;
@@ -12,8 +12,8 @@ use tower_resilience_circuitbreaker::{CircuitBreakerLayer, DefaultClassifier};
 
 use super::{Failure, LIMIT, TIMEOUT, runtime, seen, work};
 
-/// Polls a service until it is ready, and its answer. Nothing here waits for long: at most for a lock that another
-/// thread is about to give back.
+/// Polls a service until it is ready, then its response. Nothing here waits for long: at most for a
+/// lock that another thread is about to release.
 #[inline]
 pub(super) fn call<S: Service<u64>>(service: &mut S, n: u64) -> Result<S::Response, S::Error> {
     let mut context = Context::from_waker(Waker::noop());
@@ -32,7 +32,7 @@ pub(super) fn call<S: Service<u64>>(service: &mut S, n: u64) -> Result<S::Respon
     }
 }
 
-/// The service that is guarded.
+/// The guarded service.
 #[derive(Clone, Copy)]
 struct Work;
 
@@ -58,7 +58,7 @@ type Breaker = failsafe::StateMachine<
     (),
 >;
 
-/// What a Rust program stacks up to get most of what a command does, without metrics.
+/// Layers that provide most of what a command does, without metrics.
 pub(super) struct Stack {
     limit: tower::limit::GlobalConcurrencyLimitLayer,
     breaker: Breaker,
@@ -72,8 +72,8 @@ impl Stack {
         }
     }
 
-    /// Makes so many calls; inside of a runtime, whose timer the timeouts need. Every thread has a service of its own;
-    /// the permits and the breaker are shared.
+    /// Makes `count` calls inside a runtime, whose timer the timeouts need. Every thread has a
+    /// service of its own; the permits and the breaker are shared.
     pub(super) fn calls(&self, count: u64) {
         let mut service = tower::timeout::Timeout::new(self.limit.layer(Work), TIMEOUT);
         for n in 0..count {
@@ -82,7 +82,7 @@ impl Stack {
     }
 }
 
-/// The same of tower-resilience, with tower's timeout.
+/// The same with the layers of tower-resilience, and tower's timeout.
 pub(super) struct Resilient {
     bulkhead: BulkheadLayer,
     breaker: CircuitBreakerLayer<DefaultClassifier>,
@@ -97,7 +97,7 @@ impl Resilient {
         }
     }
 
-    /// As [`Stack::calls`].
+    /// The same as [`Stack::calls`].
     pub(super) fn calls(&self, count: u64) {
         let bulkhead = self.bulkhead.layer(Work);
         let timed = tower::timeout::Timeout::new(bulkhead, TIMEOUT);
@@ -122,28 +122,28 @@ pub(super) fn plain_bulkhead(
     bulkhead(limit, |it| it).layer(Work)
 }
 
-/// A bulkhead that refuses: its one permit is held.
+/// Creates a bulkhead that rejects calls: its only permit is held.
 pub(super) fn full_bulkhead() -> impl Service<u64, Response = u64> {
     let bulkhead = bulkhead(1, BulkheadConfigBuilder::reject_when_full);
     hold(bulkhead.layer(Forever));
     bulkhead.layer(Work)
 }
 
-/// The same, refused before the call.
+/// The same, but calls are rejected before they reach the bulkhead.
 pub(super) fn shed_bulkhead() -> impl Service<u64, Response = u64, Error = BoxError> {
     let bulkhead = bulkhead(1, BulkheadConfigBuilder::backpressure);
     hold(bulkhead.layer(Forever));
     tower::load_shed::LoadShed::new(bulkhead.layer(Work))
 }
 
-/// A stack that refuses: its one permit is held.
+/// Creates a stack that rejects calls: its only permit is held.
 pub(super) fn shed() -> impl Service<u64, Response = u64, Error = BoxError> {
     let limit = tower::limit::GlobalConcurrencyLimitLayer::new(1);
     hold(limit.layer(Forever));
     tower::load_shed::LoadShed::new(limit.layer(Work))
 }
 
-/// Work that does not end.
+/// A service whose calls never end.
 #[derive(Clone, Copy)]
 struct Forever;
 
@@ -161,7 +161,7 @@ impl Service<u64> for Forever {
     }
 }
 
-/// Makes a call that does not end, and so holds its permit.
+/// Makes a call that never ends and therefore holds its permit.
 fn hold<S: Service<u64>>(mut service: S) {
     let runtime = runtime();
     let _entered = runtime.enter();

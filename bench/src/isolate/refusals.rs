@@ -1,4 +1,4 @@
-//! Calls that are refused because all permits are held.
+//! Calls that are rejected because all permits are held.
 
 use std::future::Future as _;
 use std::task::{Context, Waker};
@@ -23,7 +23,7 @@ fn command(isolation: &Isolation, key: &str, breaker: BreakerConfig) -> Command<
         .expect("the settings agree with each other")
 }
 
-/// A command whose one permit is held by a future that never ends.
+/// Creates a command whose only permit is held by a future that never ends.
 fn busy(isolation: &Isolation, key: &str, breaker: BreakerConfig) -> impl FnMut(u64) + use<> {
     let busy = command(isolation, key, breaker);
     let mut held = Box::pin(busy.run_async(|_| std::future::pending()));
@@ -37,12 +37,12 @@ fn busy(isolation: &Isolation, key: &str, breaker: BreakerConfig) -> impl FnMut(
 
 fn rejection(settings: &Settings) -> Table {
     let isolation = isolation();
-    // As the peers have none.
+    // The peers have no breaker.
     let no_breaker = BreakerConfig {
         mode: BreakerMode::Disabled,
         ..BreakerConfig::default()
     };
-    // So many refusals would open it: then this would be a short circuit.
+    // This many rejections would open the breaker, and this would measure a short circuit.
     let closed = BreakerConfig {
         mode: BreakerMode::ForcedClosed,
         ..BreakerConfig::default()

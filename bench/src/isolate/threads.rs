@@ -1,4 +1,4 @@
-//! The way through a thread bulkhead: how long it is, and how many fit on it.
+//! Latency and throughput of a thread bulkhead.
 
 use tidegate_isolate::{Command, Isolation, PoolConfig};
 
@@ -6,7 +6,7 @@ use super::{Failure, LIMIT, ROUND_TRIPS, TIMEOUT, each, heading, isolation, runt
 use crate::report::{Role, Table};
 use crate::rounds::{self, Entry, Outcome, Settings};
 
-/// Calls that are under way at the same time in the throughput table.
+/// Number of calls in flight in the throughput table.
 const IN_FLIGHT: u64 = 64;
 
 pub(super) fn run(settings: &Settings) -> Vec<Table> {
@@ -59,7 +59,7 @@ fn round_trip(settings: &Settings) -> Table {
     rounds::race(heading, ROUND_TRIPS, lineup, settings)
 }
 
-/// Sixty-four calls at once.
+/// Makes 64 calls at once and waits for them.
 fn batch(command: &Command<u64, Failure>, n: u64) {
     let answers: Vec<_> = (0..IN_FLIGHT)
         .map(|at| command.queue(move |_| work(n + at)))
@@ -108,7 +108,7 @@ fn throughput(settings: &Settings) -> Table {
     rounds::race(heading, ROUND_TRIPS, lineup, settings)
 }
 
-/// A contestant whose call makes 64 at once.
+/// Creates a contestant whose call makes 64 calls at once.
 fn in_flight(name: &str, role: Role, mut call: impl FnMut(u64) + 'static) -> Entry {
     Entry::new(name, role, move |count| {
         let turns = count.div_ceil(IN_FLIGHT);

@@ -1,4 +1,5 @@
-//! What a timeout costs that is armed and not needed. The header of `tidegate-isolate`'s `alarm` refers to this table.
+//! The cost of a timeout that is armed and does not expire. The header of `tidegate-isolate`'s
+//! `alarm` refers to this table.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,10 +16,10 @@ use crate::rounds::{self, Settings};
 
 /// The tick and the slots of the wheels.
 const WHEEL: (Duration, usize) = (Duration::from_millis(1), 4096);
-/// Timeouts that wait in a wheel all the while, as those of other calls do.
+/// Number of timeouts that are pending in the wheel all the time, as those of other calls are.
 const OTHERS: u64 = 1000;
 
-/// What a call needs so that somebody ends it when its time is over.
+/// The record that allows another thread to end a call after its timeout.
 #[derive(Default)]
 struct Slot {
     word: CallWord,
@@ -26,8 +27,8 @@ struct Slot {
     token: CancelToken,
 }
 
-/// A timeout of a call that ends long before: armed, not needed, disarmed. The deadline is known to all of them but to
-/// [`WheelTimer`], which reads a clock for it.
+/// The timeout of a call that ends long before its deadline: armed and disarmed. All contestants
+/// get the deadline, except [`WheelTimer`], which reads a clock for it.
 pub(super) fn run(settings: &Settings) -> Table {
     let deadline = |n: u64| 1_000_000_000 + n;
     let clock = Clock::system();

@@ -9,7 +9,7 @@ use futures::channel::oneshot;
 use super::channel::{join, spawn};
 use crate::contest::{Limit, LoopContestant};
 
-/// An executor, run by one thread until it is told to stop.
+/// An executor, run by one thread until it is stopped.
 pub(crate) struct AsyncExecutor {
     executor: Arc<Executor<'static>>,
     stop: oneshot::Sender<()>,

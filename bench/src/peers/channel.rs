@@ -1,4 +1,4 @@
-//! A channel with a thread behind it that runs what comes out: how a user makes a loop of a channel.
+//! A loop made of a channel and a thread that runs the received tasks, as a user would build it.
 
 use std::thread::{self, JoinHandle};
 
@@ -7,7 +7,8 @@ use crate::contest::{Limit, LoopContestant};
 /// A task as a user sends it through a channel.
 pub(crate) type Task = Box<dyn FnOnce() + Send>;
 
-/// A multi-producer channel. It closes when its one sender is dropped (producers share it by reference).
+/// A multi-producer channel. It closes when its only sender is dropped (producers share it by
+/// reference).
 pub(crate) trait Channel: 'static {
     /// The end that sends.
     type Sender<M: Send + 'static>: Send + Sync + 'static;
@@ -24,17 +25,17 @@ pub(crate) trait Channel: 'static {
     fn consume<M: Send + 'static>(receiver: Self::Receiver<M>, each: impl FnMut(M));
 }
 
-/// What a user says when he gives up on a closed channel; it does not happen here.
+/// The panic message for a closed channel; it does not happen here.
 pub(super) const OPEN: &str = "the receiver lives until the sender is dropped";
 
-/// A channel and the thread at its end.
+/// A channel and the thread that receives from it.
 pub(crate) struct ChannelLoop<C: Channel, M: Send + 'static> {
     sender: C::Sender<M>,
     thread: JoinHandle<()>,
 }
 
 impl<C: Channel, M: Send + 'static> ChannelLoop<C, M> {
-    /// Opens the channel and starts the thread, which gives every message to `each`.
+    /// Opens the channel and starts the thread, which passes every message to `each`.
     pub(crate) fn start(name: &str, limit: Limit, each: impl FnMut(M) + Send + 'static) -> Self {
         let (sender, receiver) = C::open(limit.own());
         let thread = spawn(name, move || C::consume(receiver, each));

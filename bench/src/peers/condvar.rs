@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use crate::contest::WaitContestant;
 
-/// What it means when the lock is poisoned; it does not happen here.
+/// The panic message for a poisoned lock; it does not happen here.
 const CALM: &str = "nothing panics while it holds this lock";
 
-/// A slot for one value with somebody waiting for it.
+/// A slot for one value, on which a thread waits.
 #[derive(Default)]
 pub(crate) struct Slot {
     value: Mutex<Option<Instant>>,

@@ -1,4 +1,5 @@
-//! Peers: crossbeam-channel, and crossbeam's `SegQueue` with a consumer that parks when it is empty.
+//! Peers: crossbeam-channel, and crossbeam's `SegQueue` with a consumer that parks when it is
+//! empty.
 
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, OnceLock};
@@ -10,7 +11,8 @@ use crossbeam_utils::{Backoff, CachePadded};
 
 use super::channel::{Channel, OPEN};
 
-/// crossbeam-channel: an array of slots when it is bounded, a list of blocks when it is not. It spins before it parks.
+/// crossbeam-channel: an array of slots if it is bounded, a list of blocks if it is not. It spins
+/// before it parks.
 pub(crate) struct Crossbeam;
 
 impl Channel for Crossbeam {
@@ -34,11 +36,11 @@ impl Channel for Crossbeam {
     }
 }
 
-/// `SegQueue` with a flag that says "asleep" and a parked consumer. With `SPIN` the consumer looks again for a while
-/// (crossbeam's `Backoff`, as crossbeam-channel does) before it parks.
+/// `SegQueue` with an "asleep" flag and a parked consumer. With `SPIN` the consumer spins for a
+/// while (crossbeam's `Backoff`, as crossbeam-channel does) before it parks.
 pub(crate) struct Segments<const SPIN: bool>;
 
-/// What both ends share.
+/// The state that both ends share.
 pub(crate) struct Shared<M> {
     queue: SegQueue<M>,
     asleep: CachePadded<AtomicBool>,
@@ -49,7 +51,8 @@ pub(crate) struct Shared<M> {
 impl<M> Shared<M> {
     #[inline]
     fn wake(&self) {
-        // Pairs with the fence in `sleep`: either we see the flag, or the consumer sees what we pushed.
+        // Pairs with the fence in `sleep`: either this thread sees the flag, or the consumer sees
+        // the pushed message.
         fence(Ordering::SeqCst);
         if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::AcqRel) {
             let consumer = self.consumer.get();

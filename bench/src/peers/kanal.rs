@@ -1,4 +1,4 @@
-//! Peer: kanal, a channel behind a spinning lock that hands over directly when the receiver waits.
+//! Peer: kanal, a channel behind a spin lock with a direct hand-off to a waiting receiver.
 
 use kanal::{Receiver, Sender};
 
@@ -27,8 +27,9 @@ impl Channel for Kanal {
     }
 }
 
-/// Takes all that is there under one lock (`drain_into`), and waits in `recv` only when there is nothing: the loop of
-/// kanal's own documentation. What lies in the batch still counts as outstanding, so the harness has to keep the bound.
+/// Takes all queued messages under one lock (`drain_into`), and waits in `recv` only if there are
+/// none: the loop from kanal's own documentation. The messages in the batch still count as
+/// outstanding, so the harness has to enforce the bound.
 pub(crate) struct KanalDrain;
 
 impl Channel for KanalDrain {

@@ -1,4 +1,4 @@
-//! The peers: what other people built, each behind the traits of `contest.rs` in its best set-up.
+//! The peers: libraries by others, each behind the traits of `contest.rs` in its best set-up.
 
 pub(crate) mod async_executor;
 pub(crate) mod channel;

@@ -1,7 +1,8 @@
 //! Peers: the oneshot channels of tokio, of the `oneshot` crate and of futures.
 //!
-//! They have no listeners. The nearest is: create, poll once (which stores the waker), send, poll again. The waker is the
-//! no-op one, which costs nothing to clone and to wake: it flatters them a little.
+//! They have no listeners. The nearest equivalent is: create, poll once (which stores the waker),
+//! send, poll again. The waker is a no-op, which costs nothing to clone and to wake: this favours
+//! them a little.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -9,10 +10,10 @@ use std::time::Instant;
 
 use crate::contest::{PromiseContestant, WaitContestant, observe};
 
-/// What it means when a receiver gets nothing; it does not happen here.
+/// The panic message for a receiver without a value; it does not happen here.
 const SENT: &str = "the sender sends before it is dropped";
 
-/// What it means when a sender is refused; it does not happen here.
+/// The panic message for a rejected value; it does not happen here.
 const AWAITED: &str = "the receiver lives until the value is sent";
 
 fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {

@@ -1,4 +1,4 @@
-//! Peers: thread pools, each with the answer that its users get; a oneshot channel where it has none of its own.
+//! Peers: thread pools, each with its own kind of result, or with a oneshot channel if it has none.
 
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use crate::contest::PoolContestant;
 
 const ANSWERS: &str = "a job answers";
 
-/// rayon, jobs spawned, answered through a oneshot.
+/// rayon with `spawn`; the result comes through a oneshot.
 pub(crate) struct RayonSpawn(rayon::ThreadPool);
 
 impl PoolContestant for RayonSpawn {
@@ -37,7 +37,7 @@ impl PoolContestant for RayonSpawn {
     fn stop(self) {}
 }
 
-/// rayon, the caller waits inside `install`.
+/// rayon; the caller waits inside `install`.
 pub(crate) struct RayonInstall(RayonSpawn);
 
 impl PoolContestant for RayonInstall {
@@ -62,7 +62,8 @@ impl PoolContestant for RayonInstall {
     fn stop(self) {}
 }
 
-/// tokio's `spawn_blocking`; waits by the runtime's `block_on` or, with `PLAIN`, by that of futures.
+/// tokio's `spawn_blocking`; waits with the runtime's `block_on` or, with `PLAIN`, with that of
+/// futures.
 pub(crate) struct SpawnBlocking<const PLAIN: bool>(Runtime);
 
 impl<const PLAIN: bool> PoolContestant for SpawnBlocking<PLAIN> {
@@ -89,7 +90,7 @@ impl<const PLAIN: bool> PoolContestant for SpawnBlocking<PLAIN> {
     fn stop(self) {}
 }
 
-/// The plain fixed pool, answered through a oneshot.
+/// The fixed pool of `threadpool`; the result comes through a oneshot.
 pub(crate) struct Threadpool(threadpool::ThreadPool);
 
 impl PoolContestant for Threadpool {
@@ -138,7 +139,7 @@ impl PoolContestant for Rusty {
     }
 }
 
-/// Threads that share the receiver of a std channel under a mutex: what people write by hand.
+/// Threads that share the receiver of a std channel under a mutex: the usual hand-written pool.
 pub(crate) struct StdChannel {
     jobs: Sender<Box<dyn FnOnce() + Send>>,
     threads: Vec<JoinHandle<()>>,

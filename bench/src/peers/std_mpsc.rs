@@ -25,7 +25,7 @@ impl Channel for StdChannel {
     }
 }
 
-/// `sync_channel(n)`: keeps the bound itself.
+/// `sync_channel(n)`: enforces the bound itself.
 pub(crate) struct StdSyncChannel;
 
 impl Channel for StdSyncChannel {

@@ -1,7 +1,8 @@
 //! Peer: tokio's mpsc channel into one task of a current_thread runtime.
 //!
-//! The runtime has no I/O driver: with one, every wake-up of the consumer is a `write` to its eventfd, without one a
-//! condition variable. `BATCH` takes many messages at once with `recv_many`.
+//! The runtime has no I/O driver. With one, every wake-up of the consumer is a `write` to its
+//! eventfd; without one, it is a condition variable. `BATCH` takes many messages at once with
+//! `recv_many`.
 
 use tokio::runtime;
 use tokio::sync::mpsc::error::TrySendError;
@@ -9,7 +10,8 @@ use tokio::sync::mpsc::{self, Receiver, Sender, UnboundedReceiver, UnboundedSend
 
 use super::channel::{Channel, OPEN};
 
-/// How many messages `recv_many` may take at once. They stay outstanding until they ran.
+/// The maximum number of messages that `recv_many` takes at once. They stay outstanding until they
+/// have run.
 const MANY: usize = 512;
 
 /// `unbounded_channel()`.
@@ -44,7 +46,7 @@ impl<const BATCH: bool> Channel for TokioUnbounded<BATCH> {
     }
 }
 
-/// `channel(n)`: keeps the bound itself, with a semaphore.
+/// `channel(n)`: enforces the bound itself, with a semaphore.
 pub(crate) struct TokioBounded<const BATCH: bool>;
 
 impl<const BATCH: bool> Channel for TokioBounded<BATCH> {
@@ -58,7 +60,8 @@ impl<const BATCH: bool> Channel for TokioBounded<BATCH> {
 
     #[inline]
     fn send<M: Send + 'static>(sender: &Sender<M>, message: M) {
-        // `blocking_send` alone enters a runtime context at every call; only a full channel needs that.
+        // `blocking_send` alone enters a runtime context at every call; only a full channel needs
+        // that.
         match sender.try_send(message) {
             Ok(()) => {}
             Err(TrySendError::Full(message)) => sender.blocking_send(message).expect(OPEN),

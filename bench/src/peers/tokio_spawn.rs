@@ -1,7 +1,8 @@
 //! Peers: tokio's two runtimes with one thread, fed by `spawn` from other threads.
 //!
-//! With `DRIVERS` the runtime has its I/O and time drivers, as `enable_all` gives them; every wake-up from outside is then
-//! a `write` to an eventfd. Without them it is a condition variable: the better set-up for bare tasks. Both are rows.
+//! With `DRIVERS` the runtime has its I/O and time drivers, as after `enable_all`; every wake-up
+//! from another thread is then a `write` to an eventfd. Without them it is a condition variable,
+//! which is the better set-up for bare tasks. Both are rows.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;

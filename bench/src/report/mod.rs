@@ -1,4 +1,4 @@
-//! What came out: quartiles, aligned tables and RATIO lines.
+//! Results: quartiles, aligned tables and RATIO lines.
 
 use std::fmt::Write as _;
 
@@ -10,16 +10,17 @@ const NOISY: f64 = 0.15;
 /// The two quartiles and the median.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Quartiles {
-    /// A quarter of the values lies below.
+    /// The lower quartile: a quarter of the values lies below.
     pub(crate) low: f64,
-    /// Half of the values lies below.
+    /// The median: half of the values lies below.
     pub(crate) median: f64,
-    /// Three quarters of the values lie below.
+    /// The upper quartile: three quarters of the values lie below.
     pub(crate) high: f64,
 }
 
 impl Quartiles {
-    /// The quartiles of `values`, interpolated between neighbours; `None` when there are none.
+    /// Returns the quartiles of `values`, interpolated between neighbours; `None` if there are no
+    /// values.
     pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = values.into_iter().collect();
         if sorted.is_empty() {
@@ -33,13 +34,13 @@ impl Quartiles {
         })
     }
 
-    /// Whether the spread between the quartiles is too wide to trust the median.
+    /// Returns `true` if the spread between the quartiles is too wide to trust the median.
     pub(crate) fn is_noisy(&self) -> bool {
         (self.high - self.low) / self.median > NOISY
     }
 }
 
-/// The value below which the share `part` of `sorted` lies. `sorted` must not be empty.
+/// Returns the value below which the share `part` of `sorted` lies. `sorted` must not be empty.
 pub(crate) fn quantile(sorted: &[f64], part: f64) -> f64 {
     let place = part * (sorted.len() - 1) as f64;
     let below = sorted[place.floor() as usize];
@@ -47,32 +48,33 @@ pub(crate) fn quantile(sorted: &[f64], part: f64) -> f64 {
     below + (above - below) * place.fract()
 }
 
-/// Which way a figure is good.
+/// Whether a larger or a smaller figure is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Better {
-    /// A rate.
+    /// More is better: a rate.
     More,
-    /// A cost.
+    /// Less is better: a cost.
     Less,
 }
 
-/// What a contestant is in a comparison.
+/// The role of a contestant in a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Built by this project. The first such row of a table is the one the ratios are about.
+    /// Built by this project. The ratios of a table compare the first such row.
     Ours,
-    /// What we are measured against.
+    /// Built by others: ours is compared with it.
     Peer,
-    /// A peer, or several rows of one, with a ratio of its own under this name.
+    /// A peer, or several rows of a peer, with a ratio of its own under this name.
     Named(&'static str),
-    /// A channel of fixed messages instead of closures: compared in a ratio of its own.
+    /// A contestant that is compared in a ratio of its own: in `handoff`, a channel of fixed
+    /// messages instead of closures.
     Inline,
-    /// What the mechanism costs with nothing around it: shown, never in a ratio.
+    /// A row for orientation, such as the bare mechanism: shown, never in a ratio.
     Floor,
 }
 
 impl Role {
-    /// The word for it in a table.
+    /// Returns the name of the role in a table.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Role::Ours => "ours",
@@ -82,7 +84,7 @@ impl Role {
         }
     }
 
-    /// The role that has this name.
+    /// Returns the role with this name.
     pub(crate) fn parse(name: &str) -> Option<Self> {
         [Role::Ours, Role::Peer, Role::Inline, Role::Floor]
             .into_iter()
@@ -90,7 +92,7 @@ impl Role {
     }
 }
 
-/// What one contestant showed in one round.
+/// The result of one contestant in one round.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Sample {
     /// The figure that is compared.
@@ -106,7 +108,7 @@ pub(crate) struct Row {
     pub(crate) name: String,
     /// What it is.
     pub(crate) role: Role,
-    /// One sample per round, in the order of the rounds.
+    /// The samples, one per round in order.
     pub(crate) samples: Vec<Sample>,
 }
 
@@ -123,14 +125,14 @@ impl Row {
 /// A RATIO line to print: ours against the best row with the role `against`.
 #[derive(Clone, Debug)]
 pub(crate) struct Ratio {
-    /// Its name, as the targets name it.
+    /// The name of the ratio in the list of targets.
     pub(crate) name: String,
-    /// Whom ours is measured against.
+    /// The role that ours is compared with.
     pub(crate) against: Role,
 }
 
 impl Ratio {
-    /// Makes a ratio against the best row of a role.
+    /// Creates a ratio against the best row of a role.
     pub(crate) fn new(name: impl Into<String>, against: Role) -> Self {
         Self {
             name: name.into(),
@@ -139,16 +141,16 @@ impl Ratio {
     }
 }
 
-/// What a table says above its rows, and which ratios come out of it.
+/// The heading of a table, and its ratios.
 #[derive(Clone, Debug)]
 pub(crate) struct Heading {
     /// What was measured.
     pub(crate) title: String,
     /// The unit of the compared figure.
     pub(crate) unit: &'static str,
-    /// Which way it is good.
+    /// Whether more or less is better.
     pub(crate) better: Better,
-    /// What the second figure is, when there is one.
+    /// The name of the second figure, if there is one.
     pub(crate) side: Option<&'static str>,
     /// The ratios; empty for a table without a target.
     pub(crate) ratios: Vec<Ratio>,
@@ -163,12 +165,12 @@ pub(crate) struct Table {
     pub(crate) rows: Vec<Row>,
     /// Contestants that `--quick` left out.
     pub(crate) left_out: Vec<String>,
-    /// How many CPUs other processes used meanwhile.
+    /// The number of CPUs that other processes used during the run.
     pub(crate) others: Option<f64>,
 }
 
 impl Table {
-    /// The table as text: one line per contestant, columns aligned.
+    /// Returns the table as text: one line per contestant, with aligned columns.
     pub(crate) fn render(&self) -> String {
         let heading = &self.heading;
         let better = match heading.better {
@@ -217,7 +219,7 @@ impl Table {
         text
     }
 
-    /// The RATIO lines of those comparisons that have a contestant of ours and a peer.
+    /// Returns the RATIO lines of the comparisons that have a contestant of ours and a peer.
     pub(crate) fn ratio_lines(&self) -> Vec<String> {
         let ratios = self.heading.ratios.iter();
         ratios.filter_map(|ratio| self.ratio_line(ratio)).collect()
@@ -235,7 +237,7 @@ impl Table {
         ))
     }
 
-    /// The row of that role with the best median over the whole run.
+    /// Returns the row of that role with the best median over the whole run.
     fn best(&self, role: Role) -> Option<&Row> {
         let rows = self.rows.iter().filter(|row| row.role == role);
         let medians = rows.filter_map(|row| Some((row, row.quartiles()?.median)));
@@ -247,7 +249,7 @@ impl Table {
     }
 }
 
-/// By what factor `ours` is better than `peer`, for each round.
+/// Returns the factor by which `ours` is better than `peer`, for each round.
 fn ratios_by_round(better: Better, ours: &Row, peer: &Row) -> Vec<f64> {
     let rounds = ours.samples.iter().zip(&peer.samples);
     rounds
@@ -258,7 +260,7 @@ fn ratios_by_round(better: Better, ours: &Row, peer: &Row) -> Vec<f64> {
         .collect()
 }
 
-/// A figure with about four digits that mean something.
+/// Formats a figure with about four significant digits.
 fn figure(value: f64) -> String {
     match value.abs() {
         size if size >= 1000.0 => format!("{value:.0}"),

@@ -53,7 +53,8 @@ fn noise_is_the_spread_over_the_median() {
 
 #[test]
 fn a_ratio_compares_round_by_round_with_the_best_peer_of_the_whole_run() {
-    // Peer `b` wins single rounds, peer `a` has the better median: `a` is the one compared, in every round.
+    // Peer `b` wins single rounds, peer `a` has the better median: every round is compared with
+    // `a`.
     let rows = vec![
         row("ours", Role::Ours, &[10.0, 20.0, 30.0]),
         row("a", Role::Peer, &[5.0, 5.0, 5.0]),

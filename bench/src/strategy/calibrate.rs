@@ -1,4 +1,4 @@
-//! Step 0: what this machine's hand-overs cost, before anything is compared.
+//! Calibration: the cost of hand-offs on this machine, before any comparison.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,12 +10,12 @@ use std::time::Instant;
 use super::work::{burn, units_per_micro};
 use crate::cpus::pin;
 
-/// Round trips of each kind.
+/// Number of round trips of each kind.
 const TRIPS: u64 = 20_000;
-/// Below this a cache line does not really travel between cores.
+/// Below this time, in nanoseconds, the two CPUs share a core or a cache.
 const SHARED_NS: f64 = 50.0;
 
-/// The figures as text.
+/// Returns the figures as text.
 pub(crate) fn report() -> String {
     let mut text = String::from("calibration\n");
     let line = line_ns();
@@ -44,7 +44,7 @@ pub(crate) fn report() -> String {
     text
 }
 
-/// Half of a round trip of one cache line between two CPUs.
+/// Returns half of the round-trip time of one cache line between two CPUs.
 fn line_ns() -> f64 {
     let ball = Arc::new(AtomicU64::new(0));
     let other = {
@@ -74,7 +74,7 @@ fn line_ns() -> f64 {
     here.join().expect("it does not panic")
 }
 
-/// Half of a round trip of two threads that wake each other.
+/// Returns half of the round-trip time of two threads that wake each other.
 fn park_ns() -> f64 {
     let flag = Arc::new(AtomicBool::new(false));
     let trips = TRIPS / 10;
@@ -102,7 +102,7 @@ fn park_ns() -> f64 {
     began.elapsed().as_nanos() as f64 / (2 * trips) as f64
 }
 
-/// What the system tells of the caches of the first CPU.
+/// Returns what the system reports about the caches of the first CPU.
 fn caches() -> Vec<String> {
     let folder = "/sys/devices/system/cpu/cpu0/cache";
     let read = |index: usize, what: &str| {

@@ -1,4 +1,5 @@
-//! Threads and strategies for the experiments: one constructor per contestant, so that only the strategy differs.
+//! Threads and strategies for the experiments: one constructor per contestant, so that only the
+//! strategy differs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use tidegate_pool::{
     ProduceExecuteConsume, Producer, Strategy, TryExecutor, WorkerPool,
 };
 
-/// Which strategy.
+/// The strategy of a contestant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// ProduceConsume.
@@ -17,23 +18,23 @@ pub(crate) enum Kind {
     Pec,
     /// ExecuteProduceConsume.
     Epc,
-    /// The rule of 2015.
+    /// EatWhatYouKill with the rule of 2015.
     Old,
-    /// Adaptive, what EatWhatYouKill became.
+    /// Adaptive, the successor of EatWhatYouKill.
     Eager,
     /// Adaptive with late hand-over.
     Late,
 }
 
-/// The pool whose threads do everything, producing included.
+/// The pool whose threads do everything, including producing.
 pub(crate) struct Crew {
     pool: WorkerPool,
-    /// For the late ones; started before anything is timed.
+    /// The monitor for late hand-over; started before the timed part.
     monitor: Option<Monitor>,
 }
 
 impl Crew {
-    /// A pool of exactly `threads`, all started.
+    /// Creates a pool of exactly `threads` threads, all started.
     pub(crate) fn new(threads: usize, with_monitor: bool) -> Self {
         let pool = WorkerPool::builder("crew")
             .core(threads)
@@ -47,12 +48,12 @@ impl Crew {
         Self { pool, monitor }
     }
 
-    /// The pool as strategies see it.
+    /// Returns the pool as an executor for strategies.
     pub(crate) fn pool(&self) -> Arc<dyn TryExecutor> {
         Arc::new(self.pool.clone())
     }
 
-    /// A strategy over `producer`.
+    /// Creates a strategy over `producer`.
     pub(crate) fn strategy<P: Producer>(&self, kind: Kind, producer: P) -> Arc<dyn Strategy> {
         let pool = self.pool();
         match kind {
@@ -61,7 +62,7 @@ impl Crew {
             Kind::Epc => Arc::new(ExecuteProduceConsume::new(producer, pool)),
             Kind::Old => {
                 let strategy = EatWhatYouKill::new(producer, pool);
-                // With as few threads as here the usual mark would mean "always low".
+                // With so few threads, the default threshold would always mean "low on threads".
                 strategy.low_threads(0);
                 Arc::new(strategy)
             }
@@ -73,7 +74,7 @@ impl Crew {
         }
     }
 
-    /// CPU time of the monitor so far.
+    /// Returns the CPU time of the monitor so far.
     pub(crate) fn monitor_cpu(&self) -> Duration {
         self.monitor
             .as_ref()
@@ -91,7 +92,7 @@ impl Crew {
     }
 }
 
-/// Voluntary and involuntary context switches of all threads of this process that still live.
+/// Returns the voluntary and involuntary context switches of all live threads of this process.
 pub(crate) fn switches() -> (u64, u64) {
     let mut sum = (0, 0);
     for task in std::fs::read_dir("/proc/self/task")
@@ -113,16 +114,16 @@ pub(crate) fn switches() -> (u64, u64) {
     sum
 }
 
-/// What a row says beyond its compared figure, summed over its rounds.
+/// The details of a row beyond its compared figure, summed over its rounds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Detail {
-    /// Tasks.
+    /// Number of tasks.
     pub(crate) tasks: u64,
-    /// What the strategy chose.
+    /// The decisions of the strategy in the last round.
     pub(crate) counts: Counts,
-    /// Context switches, voluntary and not.
+    /// Voluntary and involuntary context switches.
     pub(crate) switches: (u64, u64),
-    /// Tasks consumed on the CPU that produced them.
+    /// Number of tasks consumed on the CPU that produced them.
     pub(crate) same_cpu: u64,
     /// CPU time of the monitor.
     pub(crate) monitor: Duration,
@@ -131,7 +132,7 @@ pub(crate) struct Detail {
 }
 
 impl Detail {
-    /// One line for people.
+    /// Formats the details as one line.
     pub(crate) fn line(&self, name: &str) -> String {
         let per = |figure: u64| figure as f64 / self.tasks.max(1) as f64;
         let monitor = if self.monitor.is_zero() {

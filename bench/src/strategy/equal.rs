@@ -1,7 +1,8 @@
-//! Equal threads, nobody sleeps: what handing over costs, and what the data's way between CPUs costs.
+//! Equal threads, and no task sleeps: the cost of the hand-off, and of moving data between CPUs.
 //!
-//! Every strategy gets a pool of the same number of threads; the producing one is among them. A closed loop of a given
-//! depth: one task on its way shows the wakeup, many show the capacity.
+//! Every strategy gets a pool of the same number of threads, including the producing one. The load
+//! is a closed loop of a given depth: one task in flight shows the cost of the wake-up, many show
+//! the capacity.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -21,17 +22,17 @@ use crate::machine::cpu_time;
 use crate::report::{Better, Heading, Ratio, Role, Sample, Table};
 use crate::rounds::{self, Entry, Outcome, Settings, Work};
 
-/// Every run passes here.
+/// The gate that every task passes.
 static GATE: Gate = Gate::new();
 
 /// Threads of each contestant, unless a table says otherwise.
 const THREADS: usize = 2;
-/// The base: 1 KiB and 2 µs, as an ordinary small request.
+/// The base case: 1 KiB and 2 µs, like an ordinary small request.
 const FOOTPRINT: usize = 1024;
 const MICROS: u64 = 2;
-/// Rounds of the tables that have no ratio to defend.
+/// Number of rounds of the tables without a ratio.
 const SWEEP_ROUNDS: usize = 5;
-/// One on its way, and many.
+/// One task in flight, and many.
 const SHALLOW: usize = 1;
 const DEEP: usize = 64;
 
@@ -87,7 +88,7 @@ impl Case {
     }
 }
 
-/// Runs the tables; the curves are what the plot shows.
+/// Runs the tables and returns them with the curves for the plot.
 pub(crate) fn run(settings: &Settings) -> (Vec<Table>, Vec<Curve>) {
     let deep = Case {
         depth: DEEP,
@@ -106,7 +107,7 @@ pub(crate) fn run(settings: &Settings) -> (Vec<Table>, Vec<Curve>) {
     if settings.quick {
         return (tables, curves);
     }
-    // The sweeps are for the shape: fewer rows, fewer rounds.
+    // The sweeps only show the shape of the curves: fewer rows, fewer rounds.
     let settings = &Settings {
         quick: true,
         rounds: Some(SWEEP_ROUNDS),
@@ -147,7 +148,7 @@ pub(crate) fn run(settings: &Settings) -> (Vec<Table>, Vec<Curve>) {
     (tables, curves)
 }
 
-/// How much faster the adaptive strategy was than PEC, by medians.
+/// Returns how much faster the adaptive strategy was than PEC, by medians.
 fn ratio(table: &Table) -> Option<f64> {
     let median = |role| {
         let row = table.rows.iter().find(|row| row.role == role)?;
@@ -214,7 +215,7 @@ fn ratios(name: &str) -> Vec<Ratio> {
         .collect()
 }
 
-/// What one run gave.
+/// The result of one run.
 struct Round {
     outcome: Outcome,
     detail: Detail,
@@ -247,7 +248,7 @@ fn entry(
     Entry::new(name, role, run).quick(quick)
 }
 
-/// Runs `begin` and waits until `tasks` have passed the gate; times that.
+/// Runs `begin`, waits until `tasks` have passed the gate, and measures this time.
 fn timed(
     crew: &Crew,
     strategy: &dyn Strategy,
@@ -296,7 +297,7 @@ fn one(kind: Kind, case: Case, tasks: u64) -> Round {
     round
 }
 
-/// The layout of Netty: two producers, each with half of the work.
+/// Netty's layout: two producers, each with half of the work.
 fn two_loops(case: Case, tasks: u64) -> Round {
     let crew = Crew::new(case.threads, false);
     let ring = Ring::new(case.recipe(), &GATE);
@@ -311,7 +312,8 @@ fn two_loops(case: Case, tasks: u64) -> Round {
     round
 }
 
-/// PEC whose worker never sleeps: no wakeup, so what is left over PC is the data's way.
+/// PEC with a worker that never sleeps: there is no wake-up, so the difference to PC is the cost of
+/// moving data.
 fn spinning(case: Case, tasks: u64) -> Round {
     let (crew, spinner) = (Crew::new(1, false), Spinner::start());
     let ring = Ring::new(case.recipe(), &GATE);
@@ -329,13 +331,14 @@ fn spinning(case: Case, tasks: u64) -> Round {
     round
 }
 
-/// PEC with both threads on one CPU: the wakeup and the switch, but nothing travels.
+/// PEC with both threads on one CPU: the cost of the wake-up and the context switch, without moving
+/// data between CPUs.
 fn on_one_cpu(case: Case, tasks: u64) -> Round {
     let before = rustix::thread::sched_getaffinity(None);
     pin(0);
     let round = one(Kind::Pec, case, tasks);
     if let Ok(before) = before {
-        // It worked before, so it works now.
+        // Restoring the previous affinity does not fail.
         let _ = rustix::thread::sched_setaffinity(None, &before);
     }
     round

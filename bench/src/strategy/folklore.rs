@@ -1,10 +1,12 @@
-//! The set-up behind the "8 times", scaled down: callers that run the strategy themselves, a small pool, and a quarter of
-//! the requests asleep.
+//! The set-up behind the "8 times", scaled down: callers that run the strategy themselves, a small
+//! pool, and a quarter of the requests sleep.
 //!
-//! Throughput here is the number of threads that may sleep, divided by the mean sleep: 250 callers and 32 pool threads give
-//! 250/32 = 7.8 for ProduceConsume over PEC and 282/32 = 8.8 for EPC, which uses both. The last row gives PEC as many threads
-//! as EPC has, and the ratio is gone. The adaptive strategy finds no spare thread in such a crowd and hands over, as it must: a
-//! caller that would sleep is a caller that no longer produces. It has the figure of PEC, and that is no fault.
+//! Throughput here is the number of threads that may sleep, divided by the mean sleep: 250 callers
+//! and 32 pool threads give 250/32 = 7.8 for ProduceConsume over PEC and 282/32 = 8.8 for EPC,
+//! which uses both. The last row gives PEC as many threads as EPC has, and the ratio disappears.
+//! The adaptive strategy finds no spare thread under such a load and hands over, as it must: a
+//! caller that sleeps no longer produces. It therefore has the figure of PEC, which is not a
+//! defect.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,9 +25,9 @@ use crate::rounds::Settings;
 
 const CALLERS: usize = 250;
 const POOL: usize = 32;
-/// Requests of one operation: 15 to 19.
+/// Requests per operation: 15 to 19 (the minimum, and the size of the range).
 const BURST: (u64, u64) = (15, 5);
-/// Of four requests one sleeps, 0 to 99 ms.
+/// One request in four sleeps, for 0 to 99 ms.
 const SLEEP_ONE_IN: u64 = 4;
 const SLEEP_MS: u64 = 100;
 const MICROS: u64 = 10;
@@ -37,7 +39,7 @@ struct Contestant {
     role: Role,
     kind: Kind,
     pool: usize,
-    /// Threads that may sleep in a request at once.
+    /// Number of threads that may sleep in a request at once.
     consumers: usize,
 }
 
@@ -124,7 +126,7 @@ pub(crate) fn run(settings: &Settings) -> Vec<Table> {
     }]
 }
 
-/// The ratio beside that of the threads: what is left is what the strategy did.
+/// Prints each ratio beside that of the thread counts; the rest is the effect of the strategy.
 fn print_arithmetic(rows: &[Row; 5]) {
     let mean = |row: &Row| {
         let sum: f64 = row.samples.iter().map(|sample| sample.value).sum();
@@ -144,7 +146,7 @@ fn print_arithmetic(rows: &[Row; 5]) {
     println!();
 }
 
-/// Lets the callers run until they are in step, then counts requests for a while.
+/// Lets the callers run until they have settled, then counts requests for a while.
 fn measure(one: Contestant, settle: Duration, window: Duration) -> Sample {
     let crew = Arc::new(Crew::new(one.pool, false));
     let (over, done) = (
@@ -181,7 +183,7 @@ fn measure(one: Contestant, settle: Duration, window: Duration) -> Sample {
     }
 }
 
-/// One "connection": a burst of requests, its own strategy, and the wait for all answers.
+/// Runs one "connection": a burst of requests with its own strategy, and the wait for all results.
 fn operation(crew: &Crew, kind: Kind, dice: &mut Dice, done: &Arc<AtomicU64>) {
     let burst = BURST.0 + dice.below(BURST.1);
     let gate: Arc<Gate> = Arc::new(Gate::new());

@@ -1,4 +1,5 @@
-//! Late hand-over beside ProduceConsume and beside eager hand-over: throughput, CPU, latency, and protection from blockers.
+//! Late hand-over compared with ProduceConsume and with eager hand-over: throughput, CPU time,
+//! latency, and protection from blocking tasks.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,7 @@ use crate::rounds::{self, Entry, Outcome, Settings, Work};
 
 static GATE: Gate = Gate::new();
 
-/// Saturated: as many buffers as the loop can want.
+/// Number of buffers of a saturated run: as many as the loop can use.
 const DEPTH: usize = 64;
 const MICROS: u64 = 2;
 
@@ -29,19 +30,19 @@ const LIGHT: Load = Load {
     block_one_in: 0,
     blocks_for: Duration::ZERO,
 };
-/// One in a hundred blocks for 10 ms.
+/// Load with blocking tasks: one in a hundred blocks for 10 ms.
 const BLOCKERS: Load = Load {
     every: Duration::from_micros(500),
     block_one_in: 100,
     blocks_for: Duration::from_millis(10),
 };
 
-/// What of a saturated run is compared.
+/// The compared figure of a saturated run.
 #[derive(Clone, Copy)]
 enum Figure {
     /// Thousand tasks a second.
     Rate,
-    /// CPU nanoseconds per task, the monitor's included.
+    /// CPU nanoseconds per task, including the monitor's.
     Cpu,
 }
 
@@ -135,10 +136,11 @@ fn heading(title: &str, figure: Figure, ratio: &str) -> Heading {
     }
 }
 
-/// Loops that are never without work, and one thread more than there are loops.
+/// Runs loops that always have work, with one thread more than there are loops.
 fn saturated(figure: Figure, kind: Kind, loops: usize) -> Run {
     Box::new(move |tasks| {
-        // A loop here waits inside its producer and so keeps a thread; one more is there in case that a task blocks.
+        // A loop here waits inside its producer and so occupies a thread; the additional thread is
+        // for the case that a task blocks.
         let crew = Crew::new(loops + 1, kind == Kind::Late);
         let recipe = Recipe {
             footprint: 64,
@@ -176,8 +178,8 @@ fn saturated(figure: Figure, kind: Kind, loops: usize) -> Run {
 }
 
 fn latency(title: &str, load: Load, part: f64, ratio: &str, settings: &Settings) -> Table {
-    // Enough for a quantile that means something, however long the warm-up would like it to be. With blockers the quantile
-    // lies where their traces begin: it takes more of them.
+    // Enough for a meaningful quantile, whatever the warm-up would choose. With blocking tasks, the
+    // quantile lies where their effect begins, so more tasks are needed.
     let tasks = if load.block_one_in == 0 { 1_000 } else { 4_000 };
     let run = |kind| -> Run {
         Box::new(move |_| {

@@ -1,12 +1,16 @@
-//! Suite `strategy`: what the execution strategies cost, and what the "8 times" of the literature is made of.
+//! Suite `strategy`: the cost of the execution strategies, and an explanation of the "8 times" in
+//! the literature.
 //!
-//! Calibration first, then four groups of tables, rounds interleaved:
+//! The suite starts with a calibration. Then come four groups of tables, with interleaved rounds:
 //!
-//! * `folklore`: many callers, few pool threads, a quarter of the requests asleep. The ratio is that of the threads that may
-//!   sleep, and the last row shows it by giving the loser as many.
-//! * `equal`: the same number of threads for every strategy, nobody sleeps: hand-over and cache.
+//! * `folklore`: many callers, few pool threads, and a quarter of the requests sleep. The ratio
+//!   equals that of the numbers of threads that may sleep; the last row shows this by giving the
+//!   loser as many.
+//! * `equal`: the same number of threads for every strategy, and no task sleeps: the cost of
+//!   hand-off and cache misses.
 //! * `late`: late hand-over against ProduceConsume and against eager hand-over.
-//! * `sockets`: messages to one loop over TCP at a fixed rate, a caller in a process of its own. Not with `--quick`.
+//! * `sockets`: messages to one loop over TCP at a fixed rate, with a caller in a process of its
+//!   own. Not with `--quick`.
 
 mod calibrate;
 mod crew;
@@ -23,7 +27,7 @@ pub(crate) use self::sockets::caller_child;
 use crate::report::Table;
 use crate::rounds::Settings;
 
-/// Rounds when nothing else is said: its runs are longer than those of other suites.
+/// Default number of rounds: the runs are longer than those of other suites.
 const ROUNDS: usize = 9;
 
 /// Runs the suite.

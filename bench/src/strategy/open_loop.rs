@@ -1,4 +1,5 @@
-//! An open loop: tasks fall due at fixed moments, whether or not the last one is done, and their latency counts from then.
+//! An open loop: tasks fall due at fixed times, whether or not the previous one is done, and their
+//! latency counts from then.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -13,18 +14,18 @@ use crate::dice::Dice;
 use crate::gate::Gate;
 use crate::report::quantile;
 
-/// Threads of each contestant: enough that blockers never use them up.
+/// Threads of each contestant: enough that blocking tasks never use them up.
 const THREADS: usize = 8;
-/// Work of a task.
+/// Work of a task, in microseconds.
 const MICROS: u64 = 2;
 
 static GATE: Gate = Gate::new();
 
-/// What falls due, and how often.
+/// The kind and rate of tasks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     pub(crate) every: Duration,
-    /// Of so many tasks one sleeps for [`Load::blocks_for`]; 0 means none.
+    /// One task in this many sleeps for [`Load::blocks_for`]; 0 means none.
     pub(crate) block_one_in: u64,
     pub(crate) blocks_for: Duration,
 }
@@ -32,20 +33,20 @@ pub(crate) struct Load {
 /// Latencies of the tasks that did not block, sorted, in microseconds.
 #[derive(Debug)]
 pub(crate) struct Latencies {
-    /// From due to the end of the task.
+    /// From the due time to the end of the task.
     pub(crate) total: Vec<f64>,
-    /// From due to its start.
+    /// From the due time to the start of the task.
     pub(crate) start: Vec<f64>,
 }
 
 impl Latencies {
-    /// A quantile of the whole latency.
+    /// Returns a quantile of the total latency.
     pub(crate) fn at(&self, part: f64) -> f64 {
         quantile(&self.total, part)
     }
 }
 
-/// Waits for each moment, as a poller does, and hands out the task that is due.
+/// A producer that waits for each due time, as a poller does, and returns the due task.
 struct Clockwork {
     next: Instant,
     left: u64,
@@ -84,7 +85,7 @@ fn note(log: &Mutex<Latencies>, start: Duration, total: Duration) {
     log.total.push(micros(total));
 }
 
-/// Runs `tasks` of that load under a strategy.
+/// Runs `tasks` tasks of that load under a strategy.
 pub(crate) fn run(kind: Kind, load: Load, tasks: u64) -> Latencies {
     let crew = Crew::new(THREADS, kind == Kind::Late);
     let log = Arc::new(Mutex::new(Latencies {

@@ -1,14 +1,14 @@
-//! The plot, as an SVG without anything around it: ratios over the size of a task, and below them the waits of messages over
-//! sockets.
+//! The plot as a self-contained SVG: ratios over the size of a task, and below them the waits of
+//! messages over sockets.
 
 use std::fmt::Write as _;
 
-/// One line of the plot.
+/// One curve of the plot.
 #[derive(Clone, Debug)]
 pub(crate) struct Curve {
     /// Its name.
     pub(crate) name: String,
-    /// Microseconds of work, and the ratio there.
+    /// Points: microseconds of work, and the ratio.
     pub(crate) points: Vec<(f64, f64)>,
 }
 
@@ -17,7 +17,7 @@ pub(crate) struct Curve {
 pub(crate) struct Bars {
     /// The load.
     pub(crate) title: String,
-    /// Who, and microseconds.
+    /// The strategy, and its wait in microseconds.
     pub(crate) bars: Vec<(String, f64)>,
 }
 
@@ -26,13 +26,13 @@ const HEIGHT: f64 = 360.0;
 const MARGIN: f64 = 56.0;
 const COLOURS: [&str; 4] = ["#0b6e99", "#d9730d", "#0f7b6c", "#6940a5"];
 
-/// Height of a line of bars, and of a load's title.
+/// Height of a bar's line, and of a load's title.
 const LINE: f64 = 15.0;
 const TITLE: f64 = 30.0;
-/// Where bars begin: their names are before them.
+/// Horizontal start of the bars; their names are to the left.
 const BARS: f64 = 150.0;
 
-/// The whole plot; a part that has nothing to show is left out.
+/// Returns the whole plot; parts without data are left out.
 pub(crate) fn svg(curves: &[Curve], bars: &[Bars]) -> String {
     let ratios = if curves.is_empty() { 0.0 } else { HEIGHT };
     let waits = height(bars);
@@ -55,7 +55,7 @@ fn add(text: &mut String, line: &str) {
     writeln!(text, "{line}").expect("writing to a String cannot fail");
 }
 
-/// Work per task across (logarithmic), adaptive over PEC upwards.
+/// Draws the ratio of adaptive to PEC (vertical) over the work per task (horizontal, logarithmic).
 fn draw_ratios(text: &mut String, curves: &[Curve]) {
     let all = curves.iter().flat_map(|curve| &curve.points);
     let top = all.clone().map(|point| point.1).fold(2.0, f64::max).ceil();
@@ -121,7 +121,7 @@ fn height(bars: &[Bars]) -> f64 {
     }
 }
 
-/// A group of bars for each load, their length logarithmic, the figure behind each.
+/// Draws a group of bars for each load, with logarithmic lengths and the figure after each bar.
 fn draw_waits(text: &mut String, loads: &[Bars], top: f64) {
     let all = loads.iter().flat_map(|load| &load.bars).map(|bar| bar.1);
     let longest = all.fold(10.0, f64::max);

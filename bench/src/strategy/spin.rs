@@ -1,4 +1,5 @@
-//! An executor whose one worker never sleeps: a hand-over without a wakeup, to tell the two costs apart.
+//! An executor whose only worker never sleeps: a hand-off without a wake-up, to separate the two
+//! costs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use crossbeam_queue::SegQueue;
 use tidegate_core::{Clock, Executor, ExecutorId, Refusal, Rejected, Signal, Task};
 
-/// What the submitters and the worker share.
+/// The state that submitters and the worker share.
 struct Shared {
     queue: SegQueue<Task>,
     stop: AtomicBool,

@@ -1,5 +1,5 @@
-//! The work of a task, the same under every strategy: a buffer that the producer writes and the consumer reads and
-//! changes, and arithmetic that takes a given time.
+//! The work of a task, the same under every strategy: a buffer that the producer writes and the
+//! consumer reads and changes, and arithmetic that takes a given time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -12,7 +12,7 @@ use tidegate_pool::Producer;
 use crate::gate::Gate;
 use crate::report::quantile;
 
-/// Steps of arithmetic that take a microsecond, measured once.
+/// Returns the number of arithmetic steps per microsecond, measured once.
 pub(crate) fn units_per_micro() -> u64 {
     static UNITS: OnceLock<u64> = OnceLock::new();
     *UNITS.get_or_init(|| {
@@ -27,7 +27,7 @@ pub(crate) fn units_per_micro() -> u64 {
     })
 }
 
-/// Arithmetic that the compiler has to do.
+/// Runs arithmetic that the compiler cannot remove.
 #[inline(never)]
 pub(crate) fn burn(units: u64) -> u64 {
     let mut x = units | 1;
@@ -37,28 +37,28 @@ pub(crate) fn burn(units: u64) -> u64 {
     std::hint::black_box(x)
 }
 
-/// What a task is made of.
+/// The parameters of a task.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Recipe {
     /// Bytes that the producer writes and the consumer changes.
     pub(crate) footprint: usize,
-    /// Steps of arithmetic.
+    /// Number of arithmetic steps.
     pub(crate) units: u64,
-    /// What the task says of itself.
+    /// The declared blocking behaviour of the task.
     pub(crate) kind: Blocking,
-    /// How many tasks may be on their way at once.
+    /// Maximum number of tasks in flight.
     pub(crate) depth: usize,
 }
 
-/// Of so many tasks the latency of one is looked at: two readings of the clock are not free.
+/// The latency of one task in this many is measured, because two clock readings are not free.
 const SAMPLE_ONE_IN: u64 = 16;
 
-/// The buffers in circulation; as many as the loop is deep.
+/// The buffers in circulation, one per task in flight.
 pub(crate) struct Ring {
     free: ArrayQueue<Box<Payload>>,
-    /// Tasks consumed on the CPU that produced them.
+    /// Number of tasks consumed on the CPU that produced them.
     pub(crate) same_cpu: AtomicU64,
-    /// From produced to consumed, in microseconds, of some tasks.
+    /// Sampled latencies from production to consumption, in microseconds.
     latencies: Mutex<Vec<f64>>,
     gate: &'static Gate,
     recipe: Recipe,
@@ -91,7 +91,8 @@ impl Ring {
         })
     }
 
-    /// The median and the 99th percentile from produced to consumed, in microseconds.
+    /// Returns the median and the 99th percentile of the latency from production to consumption, in
+    /// microseconds.
     pub(crate) fn latency(&self) -> Option<(f64, f64)> {
         let mut sorted = std::mem::take(&mut *self.latencies());
         sorted.sort_by(f64::total_cmp);
@@ -104,7 +105,7 @@ impl Ring {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads and changes what the producer wrote, and works.
+    /// Reads and modifies the buffer that the producer wrote, and does the work.
     fn consume(&self, mut payload: Box<Payload>) {
         let mut sum = 0_u64;
         for word in &mut payload.words {
@@ -124,7 +125,7 @@ impl Ring {
     }
 }
 
-/// Produces a number of tasks and waits, as a poller would, while all buffers are away.
+/// A producer of a number of tasks. Waits, as a poller would, while all buffers are in use.
 pub(crate) struct Mill {
     ring: Arc<Ring>,
     left: u64,
@@ -147,8 +148,8 @@ impl Producer for Mill {
             if let Some(payload) = self.ring.free.pop() {
                 break payload;
             }
-            // The event has not come: a poller on a CPU of its own would not sleep for so short a time, and on a shared
-            // one the consumer needs it.
+            // No event has arrived. A poller on a CPU of its own would not sleep for so short a
+            // time; on a shared CPU the consumer needs the time.
             spins += 1;
             if spins % 64 == 0 {
                 std::thread::yield_now();

@@ -1,51 +1,51 @@
-//! What a contestant of the suite `timer` has to offer, and what its timers carry.
+//! The interface of a contestant of the suite `timer`, and the payloads of its timers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Wake, Waker};
 
-/// Timers that one thread owns, told what time it is.
+/// Timers that one thread owns. The caller passes the current time.
 pub(crate) trait Timers<T: Payload>: Sized {
-    /// What cancels a timer.
+    /// The handle that cancels a timer.
     type Handle;
 
-    /// An empty one, at time 0.
+    /// Creates an empty timer structure at time 0.
     fn new() -> Self;
 
     /// Adds a timer that is due at that nanosecond.
     fn add(&mut self, deadline: u64, payload: T) -> Self::Handle;
 
-    /// Takes it out.
+    /// Cancels a timer.
     fn cancel(&mut self, handle: Self::Handle);
 
-    /// Gives it another deadline.
+    /// Sets another deadline for a timer.
     fn reset(&mut self, handle: &mut Self::Handle, deadline: u64);
 
-    /// Fires everything that is due at `now`.
+    /// Fires all timers that are due at `now`.
     fn expire(&mut self, now: u64);
 
-    /// Runs `work` where the timers can be used.
+    /// Runs `work` in the context that the timers need.
     fn within<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
         work(self)
     }
 }
 
-/// What a timer carries.
+/// The payload of a timer.
 pub(crate) trait Payload: Send + 'static {
-    /// Asks for the memory behind it, if it has any.
+    /// A function that prefetches the memory behind the payload, if there is any.
     const WARM: Option<fn(&Self)>;
 
-    /// One of them.
+    /// Creates a payload.
     fn fresh(number: u64) -> Self;
 
-    /// What happens when it is due.
+    /// Runs the payload when the timer is due.
     fn fire(self);
 
-    /// The same for who can only wake a task.
+    /// Creates a waker with the same effect, for contestants that can only wake a task.
     fn waker(number: u64) -> Waker;
 }
 
-/// Sixteen bytes: a pointer and a number, say.
+/// Sixteen bytes, such as a pointer and a number.
 impl Payload for (u64, u64) {
     const WARM: Option<fn(&Self)> = None;
 
@@ -92,13 +92,14 @@ impl Wake for Note {
 static FIRED: AtomicU64 = AtomicU64::new(0);
 static SUM: AtomicU64 = AtomicU64::new(0);
 
-/// Plain loads and stores: everything fires on the measuring thread.
+/// Counts a fired timer. Plain loads and stores are sufficient: all timers fire on the measuring
+/// thread.
 fn note(number: u64) {
     FIRED.store(FIRED.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     SUM.store(SUM.load(Ordering::Relaxed) ^ number, Ordering::Relaxed);
 }
 
-/// How many have fired so far.
+/// Returns how many timers have fired so far.
 pub(crate) fn fired() -> u64 {
     FIRED.load(Ordering::Relaxed)
 }

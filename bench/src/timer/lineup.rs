@@ -1,4 +1,4 @@
-//! The contestants of the suite `timer`: ours and, each in its best set-up, the others.
+//! The contestants of the suite `timer`: ours, and the peers in their best set-ups.
 
 use std::cell::Cell;
 use std::cmp::Reverse;
@@ -19,11 +19,12 @@ use tokio::time::{Instant, Sleep};
 
 use super::contest::{Payload, Timers};
 
-/// The tick of everybody who has one.
+/// The tick of every contestant that has one.
 pub(crate) const TICK: Duration = Duration::from_millis(1);
 const TICK_NANOS: u64 = 1_000_000;
 
-/// Ours: the wheel as a loop owns it. `SLOTS` ticks are exact, later ones move once.
+/// Ours: the wheel that an event loop owns. Deadlines within `SLOTS` ticks are stored by exact
+/// tick; later ones move once.
 pub(crate) struct Ours<T, const SLOTS: usize>(Wheel<T>);
 
 impl<T: Payload, const SLOTS: usize> Timers<T> for Ours<T, SLOTS> {
@@ -59,9 +60,9 @@ impl<T: Payload, const SLOTS: usize> Timers<T> for Ours<T, SLOTS> {
     }
 }
 
-/// A heap of deadlines over a slab. A cancelled timer leaves its heap entry behind; when more of
-/// them are dead than alive, `REBUILT` sweeps them out at once, and otherwise they are popped off
-/// when they come to the top.
+/// A heap of deadlines over a slab. A cancelled timer leaves its heap entry behind. With `REBUILT`,
+/// all stale entries are removed at once when they outnumber the live ones; otherwise they are
+/// popped when they reach the top.
 pub(crate) struct LazyHeap<T, const REBUILT: bool> {
     heap: BinaryHeap<Reverse<(u64, u32, u32)>>,
     slab: Vec<(u32, Option<T>)>,
@@ -150,8 +151,8 @@ impl<T: Payload, const REBUILT: bool> Timers<T> for LazyHeap<T, REBUILT> {
     }
 }
 
-/// A sorted map by deadline and sequence. `SPLIT` takes all that is due off at once and walks it;
-/// otherwise the first one is taken again and again.
+/// A map sorted by deadline and sequence. With `SPLIT`, all due entries are split off at once;
+/// otherwise the first entry is removed repeatedly.
 pub(crate) struct Tree<T, const SPLIT: bool> {
     map: BTreeMap<(u64, u64), T>,
     sequence: u64,
@@ -202,12 +203,13 @@ impl<T: Payload, const SPLIT: bool> Timers<T> for Tree<T, SPLIT> {
     }
 }
 
-/// tokio: one boxed `Sleep` per timer, polled once; dropping it cancels it. It carries no payload.
+/// tokio: one boxed `Sleep` per timer, polled once; dropping it cancels the timer. It has no
+/// payload.
 pub(crate) struct Tokio {
     runtime: Runtime,
     start: Instant,
     number: u64,
-    /// Those that nobody cancels.
+    /// Sleeps that are not cancelled.
     kept: Vec<Pin<Box<Sleep>>>,
 }
 
@@ -263,7 +265,7 @@ impl<T: Payload> Timers<T> for Tokio {
     }
 }
 
-/// `hierarchical_hash_wheel_timer`, the variant that can cancel.
+/// `hierarchical_hash_wheel_timer`, the variant that supports cancellation.
 pub(crate) struct HashWheel<T> {
     wheel: QuadWheelWithOverflow<HashEntry<T>>,
     now: u64,

@@ -1,7 +1,8 @@
-//! Suite `timer`: a million timers on one thread, added, cancelled, moved and fired.
+//! Suite `timer`: a million timers on one thread are added, cancelled, reset and fired.
 //!
-//! Every contestant lives one life per round; the tables are different looks at the same lives. Nobody reads a clock in
-//! a timed part except where a row says so.
+//! Every contestant runs one "life" per round: the full sequence of operations. The tables show
+//! different figures of the same lives. No contestant reads a clock in a timed part unless a row
+//! says so.
 
 use std::time::{Duration, Instant};
 
@@ -17,17 +18,17 @@ mod threads;
 use contest::{Closure, Payload, Timers};
 use lineup::{HashWheel, LazyHeap, Ours, Tokio, Tree};
 
-/// How many timers are alive.
+/// Number of outstanding timers.
 const OUTSTANDING: usize = 1_000_000;
 
-/// Deadlines lie between these, as timeouts of requests and idle connections do.
+/// The range of deadlines, typical for timeouts of requests and idle connections.
 const FIRST: Duration = Duration::from_secs(10);
 const LAST: Duration = Duration::from_secs(60);
 
-/// Rounds when `--rounds` does not say: with and without `--quick`.
+/// Default numbers of rounds: with and without `--quick`.
 const ROUNDS: (usize, usize) = (6, 9);
 
-/// Deadlines, and the order in which they are cancelled.
+/// The deadlines, and the order of cancellation.
 struct Plan {
     deadlines: Vec<u64>,
     order: Vec<u32>,
@@ -52,7 +53,7 @@ impl Plan {
     }
 }
 
-/// What one life showed, in ns per timer.
+/// The result of one life, in ns per timer.
 #[derive(Clone, Copy, Debug, Default)]
 struct Life {
     add: f64,
@@ -63,7 +64,7 @@ struct Life {
     fire_young: f64,
 }
 
-/// One contestant: how it lives with plain payloads, and how it fires boxed closures.
+/// One contestant: a function that runs a life, and a function that measures memory.
 struct Contestant {
     name: &'static str,
     role: Role,
@@ -90,10 +91,10 @@ where
     }
 }
 
-/// The first row is ours; the peer that has `Role::Inline` here is tokio, which has ratios of its own.
+/// Returns the contestants. The first row is ours. tokio has ratios of its own; see `only_tokio`.
 fn lineup() -> Vec<Contestant> {
     vec![
-        // As many slots as the wheel of a loop has.
+        // The number of slots in the wheel of an event loop.
         contestant::<Ours<_, 1024>, Ours<_, 1024>>("tidegate wheel", Role::Ours, true),
         contestant::<Ours<_, 65536>, Ours<_, 65536>>(
             "tidegate wheel (65536 slots)",
@@ -149,7 +150,8 @@ pub(crate) fn run(settings: &Settings) -> Vec<Table> {
     tables
 }
 
-/// Every contestant lives once per round, forwards and backwards in turn; one smaller round warms up.
+/// Runs every contestant once per round, alternately forwards and backwards. A smaller round warms
+/// up.
 fn live(plan: &Plan, lineup: &[Contestant], settings: &Settings) -> (Vec<Vec<Life>>, Option<f64>) {
     let small = Plan::new(OUTSTANDING / 10);
     for contestant in lineup {
@@ -209,13 +211,14 @@ fn cancel_all<T: Payload, P: Timers<T>>(
     }
 }
 
-/// Adds all, cancels all in random order; then, unless `quick`, adds all again, takes one out and puts one in a million
-/// times, and resets all in random order.
+/// Adds all timers and cancels all in random order. Unless `quick`, then adds all again, a million
+/// times removes one timer and adds one, and resets all in random order.
 fn keep<P: Timers<(u64, u64)>>(plan: &Plan, quick: bool) -> Life {
     let mut timers = P::new();
     timers.within(|timers| {
         let mut life = Life::default();
-        // Touched before: the memory of the handles is not what is measured.
+        // The pages are touched before the measurement, so that page faults of the handles do not
+        // count.
         let mut handles: Vec<Option<P::Handle>> = plan.order.iter().map(|_| None).collect();
         life.add = per_timer(plan, || add_into(timers, plan, &mut handles));
         life.cancel = per_timer(plan, || cancel_all(timers, plan, &mut handles));
@@ -244,7 +247,7 @@ fn keep<P: Timers<(u64, u64)>>(plan: &Plan, quick: bool) -> Life {
     })
 }
 
-/// Fires a million boxed closures in random order of deadlines, after a million random cancellations.
+/// Fires a million boxed closures with random deadlines, after a million random cancellations.
 fn fire_aged<P: Timers<Closure>>(plan: &Plan) -> f64 {
     let mut timers = P::new();
     let kept = timers.within(|timers| {
@@ -256,7 +259,7 @@ fn fire_aged<P: Timers<Closure>>(plan: &Plan) -> f64 {
     fire(&mut timers, plan, kept)
 }
 
-/// The same in a wheel that has seen nothing yet.
+/// The same in a new timer structure, without previous cancellations.
 fn fire_young<P: Timers<Closure>>(plan: &Plan) -> f64 {
     let mut timers = P::new();
     let kept = timers.within(|timers| add_all(timers, plan));
@@ -273,7 +276,7 @@ fn fire<P: Timers<Closure>>(timers: &mut P, plan: &Plan, kept: Vec<Option<P::Han
     each
 }
 
-/// Allocated bytes per outstanding timer, its handle included.
+/// Returns the allocated bytes per outstanding timer, including its handle.
 fn memory<P: Timers<(u64, u64)>>(plan: &Plan) -> f64 {
     let mut timers = P::new();
     timers.within(|timers| {
@@ -296,7 +299,7 @@ fn per_timer(plan: &Plan, work: impl FnOnce()) -> f64 {
     began.elapsed().as_nanos() as f64 / plan.deadlines.len() as f64
 }
 
-/// The lives of a whole run, to be looked at from several sides.
+/// The lives of a whole run, from which the tables are made.
 struct Tables {
     lineup: Vec<Contestant>,
     lives: Vec<Vec<Life>>,

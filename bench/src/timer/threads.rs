@@ -1,4 +1,4 @@
-//! Timers across threads: add and cancel from another thread, and how late they fire by a real clock.
+//! Timers across threads: add and cancel from another thread, and lateness by a real clock.
 
 use std::future::Future as _;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::lineup::TICK;
 use crate::report::{Better, Heading, Role, Sample, Table, quantile};
 use crate::rounds::{self, Entry, Outcome, Settings, Work};
 
-/// Timeouts of one measurement of lateness, due over one second.
+/// Number of timeouts in one measurement of lateness, due over one second.
 const SPREAD: usize = 100_000;
 
 pub(super) fn run(settings: &Settings) -> Vec<Table> {
@@ -25,8 +25,8 @@ pub(super) fn run(settings: &Settings) -> Vec<Table> {
     tables
 }
 
-/// A pair of add and cancel from a thread that does not own the timers, with a million of them waiting. Every contestant
-/// here reads the clock once per add, as its interface has it.
+/// Measures a pair of add and cancel from a thread that does not own the timers, with a million
+/// timers pending. Every contestant here reads the clock once per add, as its interface requires.
 fn remote(settings: &Settings) -> Table {
     let heading = Heading {
         title: "timer, add then cancel from another thread, 1,000,000 waiting (reads the clock)"
@@ -62,7 +62,7 @@ fn remote(settings: &Settings) -> Table {
     rounds::race(heading, work, lineup, settings)
 }
 
-/// A loop with a million timeouts.
+/// Creates an event loop with a million timeouts.
 fn full_loop(hour: Duration) -> EventLoop {
     let home = EventLoop::builder("bench").timeout_tick(TICK).build();
     let home = home.expect("a sound tick");
@@ -83,7 +83,7 @@ fn loop_remote(hour: Duration) -> Entry {
     })
 }
 
-/// The same pairs made by the loop that owns the timers.
+/// Measures the same pairs on the event loop that owns the timers.
 fn loop_itself(hour: Duration) -> Entry {
     let home = full_loop(hour);
     entry(
@@ -104,7 +104,7 @@ fn loop_itself(hour: Duration) -> Entry {
     )
 }
 
-/// A runtime of tokio's with one worker and timers.
+/// Creates a tokio runtime with one worker and timers.
 fn one_worker() -> tokio::runtime::Runtime {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.worker_threads(1).enable_time().build();
@@ -137,9 +137,10 @@ fn polled(at: tokio::time::Instant) -> std::pin::Pin<Box<tokio::time::Sleep>> {
     sleep
 }
 
-/// In no ratio: it shares one timer per tick among all that ask for it, and registers nothing until it is polled.
+/// Not part of a ratio: pingora-timeout shares one timer per tick among all callers, and registers
+/// nothing until it is polled.
 fn pingora() -> Entry {
-    // What is due in a quarter of an hour or later it leaves to tokio.
+    // It leaves timeouts of a quarter of an hour or more to tokio.
     let minutes = Duration::from_secs(600);
     entry("pingora-timeout (polled once)", Role::Floor, move |count| {
         for _ in 0..count {
@@ -159,7 +160,8 @@ fn entry(name: &str, role: Role, mut work: impl FnMut(u64) + 'static) -> Entry {
     })
 }
 
-/// How late 100,000 timeouts fire that are due over one second; the worst of each run goes to stderr.
+/// Measures how late 100,000 timeouts fire that are due over one second; the worst of each run goes
+/// to stderr.
 fn lateness(settings: &Settings) -> Table {
     let heading = Heading {
         title: "timer, lateness p99 of 100,000 timeouts over one second, ticks of 1 ms".to_owned(),
@@ -209,7 +211,7 @@ fn summary(name: &str, late: &[AtomicU64], elapsed: Duration) -> Outcome {
     }
 }
 
-/// When the timeout of that number is due, spread over the second after a lead of half a second.
+/// Returns the due time of a timeout: spread over one second, after a lead of half a second.
 fn due(start: Instant, number: usize) -> Instant {
     let place = (number as u64 * 7_919) % SPREAD as u64;
     start + Duration::from_millis(500) + Duration::from_micros(place * 10)
@@ -243,7 +245,7 @@ fn late_wheel_timer(late: &Arc<[AtomicU64]>) {
     wait_for(late);
 }
 
-/// What the machine allows: wakes up at each millisecond in question and does nothing else.
+/// The best that the machine allows: wakes up at each due millisecond and does nothing else.
 fn late_thread(late: &Arc<[AtomicU64]>) {
     let start = Instant::now();
     let each = SPREAD / 1_000;

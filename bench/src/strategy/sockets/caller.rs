@@ -1,8 +1,10 @@
-//! The caller: a process of its own that sends messages when they fall due and notes when the answers come.
+//! The caller: a process of its own that sends messages when they fall due and records when the
+//! replies arrive.
 //!
-//! The child is this program again with the hidden option `--caller`. For each line that it reads, a [`Call`], it connects
-//! and says `ready`; for the next line it sends, and says how that went. A wait counts from the moment at which the message
-//! was due, not from the one at which the caller came to send it.
+//! The child is this program again with the hidden option `--caller`. For each line that it reads,
+//! a [`Call`], it connects and prints `ready`. On the next line it sends the messages, and prints
+//! the result. A wait counts from the time at which the message was due, not from the time at which
+//! it was sent.
 
 use std::collections::VecDeque;
 use std::io::{Lines, Read as _, StdinLock, Write as _};
@@ -22,21 +24,22 @@ use crate::dice::Dice;
 use crate::machine::count_in;
 use crate::waits::Waits;
 
-/// Connections of a call.
+/// Number of connections of a call.
 pub(super) const CONNECTIONS: usize = 64;
-/// What an ordinary message is made of.
+/// The byte that fills an ordinary message.
 const PLAIN: u8 = b'x';
 
-/// What the caller is to do.
+/// The instructions for the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Call {
     pub(super) address: SocketAddr,
     pub(super) layout: Layout,
     /// Bytes in a message.
     pub(super) size: usize,
-    /// Of so many messages one asks the server to block; 0 means none.
+    /// One message in this many asks the server to block; 0 means none.
     pub(super) block_one_in: u64,
-    /// Nanoseconds between two messages; 0 means that each connection sends as soon as it has its answer.
+    /// Nanoseconds between two messages; 0 means that each connection sends as soon as it has its
+    /// reply.
     pub(super) every: u64,
     pub(super) messages: u64,
 }
@@ -67,16 +70,17 @@ impl Call {
     }
 }
 
-/// What came of a call.
+/// The result of a call.
 pub(super) struct Answer {
     pub(super) elapsed: Duration,
-    /// Waits of the messages that did not block and had no blocker before them on their connection.
+    /// Waits of the messages that did not block and had no blocking message before them on their
+    /// connection.
     pub(super) others: Waits,
     /// Waits of all messages.
     pub(super) all: Waits,
 }
 
-/// The caller as its parent has it.
+/// The parent's handle of the caller process.
 pub(super) struct Caller(Talking);
 
 impl Caller {
@@ -86,7 +90,8 @@ impl Caller {
         Self(child)
     }
 
-    /// Has the caller connect; what comes of it, once it has sent, is what `watch` sees around the sending.
+    /// Makes the caller connect, then runs `watch`. `watch` gets a function that makes the caller
+    /// send and returns the result.
     pub(super) fn call<T>(
         &mut self,
         call: Call,
@@ -125,7 +130,7 @@ fn parse_answer(line: &str) -> Option<Answer> {
     })
 }
 
-/// The child: does what it is told until nobody tells it anything.
+/// Runs the child: executes calls until its input ends.
 pub(crate) fn child() -> ExitCode {
     let mut lines = std::io::stdin().lines();
     while let Some(Ok(line)) = lines.next() {
@@ -145,7 +150,7 @@ fn serve(call: Call, lines: &mut Lines<StdinLock<'static>>) -> bool {
         Layout::Apart => pin(1),
         Layout::Free => unpin(),
     }
-    // Where it does not spin it should at least be woken in time.
+    // If the caller does not spin, it should at least be woken in time.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     let mut run = Run::connect(call);
     println!("ready");
@@ -162,7 +167,7 @@ fn serve(call: Call, lines: &mut Lines<StdinLock<'static>>) -> bool {
     true
 }
 
-/// One call under way.
+/// One call in progress.
 struct Run {
     call: Call,
     poller: rustix::fd::OwnedFd,
@@ -178,18 +183,18 @@ struct Run {
 struct Connection {
     stream: TcpStream,
     under_way: VecDeque<Message>,
-    /// Blockers among them.
+    /// Number of blocking messages in flight.
     blockers: usize,
-    /// Bytes that have come of the next answer.
+    /// Bytes received of the next reply.
     got: usize,
-    /// What the system would not take yet.
+    /// Bytes that the socket has not accepted yet.
     unsent: Vec<u8>,
 }
 
 struct Message {
     due: Instant,
     blocks: bool,
-    /// Neither it nor one before it blocks.
+    /// `true` if neither this message nor one before it in flight blocks.
     is_other: bool,
 }
 
@@ -221,7 +226,7 @@ impl Run {
             call,
             poller,
             connections,
-            // The same messages block, whatever the server.
+            // The same messages block with every server.
             dice: Dice(7),
             plain,
             blocks,
@@ -231,7 +236,7 @@ impl Run {
         }
     }
 
-    /// Sends everything and waits for all answers.
+    /// Sends all messages and waits for all replies.
     fn send(&mut self) -> Duration {
         let Call {
             every, messages, ..
@@ -273,7 +278,7 @@ impl Run {
         began.elapsed()
     }
 
-    /// Until something comes or `next` is due: with a CPU of its own it does not sleep.
+    /// Waits until data arrives or `next` is due. With a CPU of its own, the caller does not sleep.
     fn wait(&self, next: Option<Instant>) {
         let timeout = match (self.call.layout, next) {
             (Layout::Apart, Some(_)) => return,
@@ -303,7 +308,7 @@ impl Run {
         connection.push();
     }
 
-    /// Takes what has come on a connection; how many answers are complete.
+    /// Receives on a connection and returns the number of complete replies.
     fn receive(&mut self, at: usize) -> u64 {
         let connection = &mut self.connections[at];
         let mut answered = 0;
@@ -334,7 +339,7 @@ impl Run {
 }
 
 impl Connection {
-    /// Gives the system what it takes of what is not sent yet.
+    /// Sends as many of the unsent bytes as the socket accepts.
     fn push(&mut self) {
         if self.unsent.is_empty() {
             return;

@@ -1,9 +1,13 @@
-//! Real sockets, open loop: messages fall due at a fixed rate, whether or not the server keeps up.
+//! Real sockets in an open loop: messages fall due at a fixed rate, whether or not the server keeps
+//! up.
 //!
-//! 64 connections to one loop, a handler that may block. The rate is a share of what the same loop under ProduceConsume
-//! can do, measured first. The caller is a process of its own; it runs on CPU 1 and the server on CPU 0, or both where the
-//! system puts them. Where one message in a hundred blocks, the waits are those of the others: messages that had no blocker
-//! before them on their own connection, whose handler can only do one thing at a time under any strategy.
+//! There are 64 connections to one loop, with a handler that may block. The rate is a share of the
+//! capacity of the same loop under ProduceConsume, which is measured first. The caller is a process
+//! of its own. It runs on CPU 1 and the server on CPU 0, or the system places both freely.
+//!
+//! Where one message in a hundred blocks, the waits are those of the others: messages with no
+//! blocking message before them on their own connection, because a connection's handler processes
+//! one message at a time under any strategy.
 
 mod caller;
 mod served;
@@ -26,20 +30,20 @@ use crate::report::{Better, Heading, Quartiles, Ratio, Role, Sample, Table};
 use crate::rounds::{self, Entry, Outcome, Settings, Work};
 use crate::waits::Waits;
 
-/// How long a run is, and one with blockers.
+/// Duration of a run, without and with blocking messages.
 const SPAN: Duration = Duration::from_millis(300);
 const SPAN_BLOCKERS: Duration = Duration::from_millis(600);
-/// The rate, in percent of what PC can, that the plot shows.
+/// The rate that the plot shows, in percent of the capacity of PC.
 const PLOTTED: u64 = 70;
-/// How much later than planned a run may end that kept up.
+/// The factor by which a run may exceed its planned duration and still count as keeping up.
 const SLACK: f64 = 1.05;
 
-/// Where caller and server run.
+/// The placement of caller and server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layout {
     /// The server on one CPU, the caller on another.
     Apart,
-    /// Both wherever the system puts them.
+    /// Both on any CPU.
     Free,
 }
 
@@ -58,7 +62,7 @@ impl Layout {
     }
 }
 
-/// What is asked of the servers.
+/// The load on the servers.
 #[derive(Clone, Copy)]
 struct Load {
     size: usize,
@@ -101,7 +105,7 @@ impl Load {
     }
 }
 
-/// The loads, each with the rates it is tried at, in percent of what PC can.
+/// The loads, each with its rates in percent of the capacity of PC.
 const LOADS: [(Load, &[u64]); 6] = [
     (Load::BASE, &[30, 70]),
     (
@@ -150,7 +154,8 @@ const LINEUP: [(&str, Role, Way); 4] = [
     ("adaptive, late", Role::Floor, Way::Late),
 ];
 
-/// Runs the tables; the bars are what the plot shows. Not part of a quick run, unless its tables are asked for.
+/// Runs the tables and returns them with the bars for the plot. A quick run skips this, unless its
+/// tables are requested.
 pub(crate) fn run(settings: &Settings) -> (Vec<Table>, Vec<Bars>) {
     let (mut tables, mut bars) = (Vec::new(), Vec::new());
     if settings.quick && settings.tables.is_empty() {
@@ -201,7 +206,8 @@ fn medians(table: &Table) -> Vec<(String, f64)> {
     table.rows.iter().filter_map(median).collect()
 }
 
-/// Messages a second that a pinned loop answers when each connection sends as soon as it has its answer.
+/// Returns the messages per second that a pinned loop answers if each connection sends as soon as
+/// it has its reply.
 fn capacity(load: Load, caller: &RefCell<Caller>) -> f64 {
     let served = serve(Way::Pc, load);
     let mut call = Call {
@@ -219,7 +225,7 @@ fn capacity(load: Load, caller: &RefCell<Caller>) -> f64 {
         rates.push(rate);
         call.messages = (rate * load.span().as_secs_f64()) as u64;
     }
-    // The first was cold.
+    // The first run was cold.
     Quartiles::of(rates.into_iter().skip(1)).map_or(0.0, |rates| rates.median)
 }
 
@@ -232,21 +238,21 @@ fn serve(way: Way, load: Load) -> Served {
     Served::start(way, load.size, units)
 }
 
-/// What a row says beyond its compared figure, summed over its rounds.
+/// The details of a row beyond its compared figure, summed over its rounds.
 struct Detail {
     warm: bool,
     messages: u64,
     others: Waits,
     all: Waits,
     switches: u64,
-    /// Polls, receives, sends, wakeups of the poller.
+    /// Counts of polls, receives, sends and wake-ups of the poller.
     calls: [u64; 4],
     monitor: Duration,
-    /// CPU time of the server, and how long it ran.
+    /// CPU time of the server, and its elapsed time.
     busy: (Duration, Duration),
-    /// What the strategy has chosen since its start.
+    /// The decisions of the strategy since its start.
     counts: Counts,
-    /// Rounds, and those that ended late.
+    /// Number of rounds, and number of rounds that ended late.
     rounds: (u64, u64),
 }
 
@@ -357,7 +363,7 @@ fn heading(load: Load, percent: u64) -> Heading {
     }
 }
 
-/// How many messages, and how far apart.
+/// The number of messages, and the nanoseconds between two of them.
 #[derive(Clone, Copy)]
 struct Pace {
     every: u64,
@@ -387,7 +393,7 @@ fn round(
         let switched = (now.0 + now.1).saturating_sub(switched.0 + switched.1);
         (answer, cpu, switched, before, served.tally())
     });
-    // The first is the warm-up.
+    // The first round is the warm-up.
     if std::mem::replace(&mut detail.warm, true) {
         let planned = Duration::from_nanos(pace.every * pace.messages).as_secs_f64();
         detail.messages += pace.messages;
@@ -409,7 +415,7 @@ fn round(
         detail.monitor += after.monitor.saturating_sub(before.monitor);
         detail.counts = after.counts;
         detail.rounds.0 += 1;
-        // A block of the last message is no lag.
+        // If the last message blocks, the run is not late.
         let blocked = if load.block_one_in > 0 { 0.02 } else { 0.0 };
         detail.rounds.1 += u64::from(answer.elapsed.as_secs_f64() > planned * SLACK + blocked);
     }

@@ -15,27 +15,27 @@ use tidegate_pool::{Counts, Monitor, WorkerPool};
 
 use super::super::work::burn;
 
-/// Threads of the pool under a loop that has one: enough that blockers never use them up.
+/// Threads of the pool of a roaming loop: enough that blocking messages never use them up.
 const POOL: usize = 32;
-/// A message that begins so makes its handler block.
+/// A message that begins with this byte makes its handler block.
 pub(super) const BLOCKS: u8 = b'!';
-/// For how long.
+/// How long the handler blocks.
 const BLOCKED: Duration = Duration::from_millis(10);
 
-/// Who runs a handler.
+/// The strategy that decides which thread runs a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// The loop itself, on a thread of its own.
+    /// The loop's own thread.
     Pc,
-    /// A thread of the pool, always.
+    /// Always a thread of the pool.
     Pec,
-    /// As it comes, with eager hand-over.
+    /// Adaptive, with eager hand-over.
     Eager,
-    /// As it comes, with late hand-over.
+    /// Adaptive, with late hand-over.
     Late,
 }
 
-/// A server that runs.
+/// A running server.
 pub(super) struct Served {
     pub(super) address: SocketAddr,
     monitor: Option<Monitor>,
@@ -47,7 +47,7 @@ enum Loops {
     Roaming(NetGroup<Roaming>, WorkerPool),
 }
 
-/// What a server has counted so far.
+/// The counters of a server so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
     pub(super) io: IoMetrics,
@@ -56,7 +56,8 @@ pub(super) struct Tally {
 }
 
 impl Served {
-    /// One loop whose handlers do `units` of work for each message of `size` bytes. Its threads run where this one may.
+    /// Starts one loop whose handlers do `units` of work for each message of `size` bytes. Its
+    /// threads inherit the CPU affinity of this thread.
     pub(super) fn start(way: Way, size: usize, units: u64) -> Self {
         let handler = move || Works {
             size,
@@ -123,11 +124,12 @@ impl Drop for Served {
     }
 }
 
-/// Works for each message, blocks where the message says so, and sends it back.
+/// A handler that does some work for each message, blocks if the message asks for it, and echoes
+/// it.
 struct Works {
     size: usize,
     units: u64,
-    /// Bytes of the message under way, and whether it asks to block.
+    /// Bytes received of the current message, and whether it asks to block.
     at: usize,
     blocks: bool,
 }
