@@ -1,4 +1,4 @@
-//! Timers: structures as pure data, and a thread around one of them.
+//! Timers: a heap and a wheel as pure data structures, and a wheel with a thread of its own.
 //!
 //! [`Heap`] and [`Wheel`] own no thread, take no lock and read no clock: deadlines go in, due
 //! entries come out. The caller passes the current time, so an event loop reads the clock once per
@@ -25,8 +25,9 @@
 //!   one.
 //! * **[`Wheel`]**: timeouts and sleeps of an event loop. A server has one or two timeouts per
 //!   connection, and nearly all of them are cancelled or reset. A heap pays O(log n) and a cache
-//!   miss per level for each of these operations. In a wheel, a reset to a later deadline writes
-//!   one word, and an entry far in the future is moved a few times before it expires.
+//!   miss per level for each of these operations. With a wheel, a reset of such a timeout to a
+//!   later deadline writes only the word of its cell. An entry far in the future is moved a few
+//!   times before it expires.
 //! * **[`WheelTimer`]**: timeouts of programs without event loops. A wheel has one owner. Such a
 //!   program has no thread that turns the wheel, and its timeouts come from many threads. They
 //!   reach the timer's thread through a lane, and one word decides between expiry and cancellation.

@@ -29,7 +29,9 @@ use super::shared::{Cell, Shared};
 ///
 /// # Threads
 ///
-/// Every method can be called from any thread, and none waits for the timer's thread.
+/// Every method can be called from any thread, and none waits for the timer's thread. Only a
+/// `cancel` that finds a backlog of tens of thousands of cancellations locks the wheel, to process
+/// them.
 #[derive(Clone)]
 pub struct TimerHandle {
     cell: Arc<Cell>,

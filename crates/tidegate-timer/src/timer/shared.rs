@@ -1,7 +1,9 @@
 //! The state that callers and the worker thread share: lane, counters, and wheel.
 //!
-//! Callers do not wait for the wheel: they change the word of their timeout and push its cell into
-//! the lane. A thread that turns the wheel, normally the worker, drains the lane first.
+//! Callers change the word of their timeout and push its cell into the lane; they do not wait for
+//! the wheel. (One exception: from [`HELP_AFTER`] cancellations on, a cancelling thread locks the
+//! wheel and drains the lane.) A thread that turns the wheel, normally the worker, drains the lane
+//! first.
 //!
 //! # Invariants
 //!

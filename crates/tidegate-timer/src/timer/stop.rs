@@ -91,7 +91,7 @@ impl Shared {
             Life::New(_) | Life::Broken => *life = Life::Ended,
             Life::Stopping(_) | Life::Ended => return Ok(Begun::Before),
         }
-        // ORDERING: Release pairs with the Acquire in `start`, which then looks at `life`.
+        // ORDERING: Release pairs with the Acquire in `start`, which then checks `life`.
         self.running.store(false, Ordering::Release);
         let late = self.lane.close();
         drop(life);
@@ -135,7 +135,7 @@ impl Shared {
             Life::Broken
         };
         let before = std::mem::replace(&mut *life, after);
-        // ORDERING: Release pairs with the Acquire in `start`, which then looks at `life`.
+        // ORDERING: Release pairs with the Acquire in `start`, which then checks `life`.
         self.running.store(false, Ordering::Release);
         let late = self.lane.close();
         drop(life);

@@ -178,7 +178,7 @@ impl WheelTimer {
         Ok(Stopping::new(shared, begun))
     }
 
-    /// Timeouts that have neither expired nor been cancelled.
+    /// Returns the number of timeouts that have neither expired nor been cancelled.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.owner.shared.pending.load(Ordering::Relaxed)

@@ -89,7 +89,7 @@ impl<T> Entry<T> {
         }
     }
 
-    /// Whether a live entry says that it is at a place.
+    /// Returns `true` if the entry is live and stores this place.
     #[inline]
     pub(super) fn is_at(&self, place: Place) -> bool {
         self.live().is_some_and(|live| live.place == place)
@@ -119,7 +119,7 @@ impl<T> Entry<T> {
 }
 
 impl<T> Pages<Entry<T>, CELLS> {
-    /// Whether a live entry says that it is at a place.
+    /// Returns `true` if the entry is live and stores this place.
     #[inline]
     pub(super) fn is_there(&self, slot: u32, place: Place) -> bool {
         self.get(slot).is_some_and(|entry| entry.is_at(place))

@@ -13,7 +13,7 @@ struct Pair {
     reference: BTreeMap<(u64, u64), (Key, u64)>,
     /// Every key in the heap, with the deadline and sequence of its entry.
     live: Vec<(Key, (u64, u64))>,
-    /// Some keys whose entries have left.
+    /// Some stale keys.
     stale: Vec<Key>,
     inserted: u64,
     now: u64,

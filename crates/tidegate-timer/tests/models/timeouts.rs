@@ -43,7 +43,7 @@ fn one_fate_and_one_taker() {
 
 /// Two threads, one cell in the lane: it is cancelled and pushed again while the owner takes. The
 /// owner sees the cancellation in its last `take` at the latest.
-/// Fails when: `queued` is not cleared as the cell is given out.
+/// Fails when: `queued` is not cleared when the batch returns the cell.
 #[test]
 fn the_last_news_of_a_cell_is_seen() {
     loom::model(|| {

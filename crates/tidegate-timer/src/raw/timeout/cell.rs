@@ -40,7 +40,7 @@ pub(super) const LATEST: u64 = u64::MAX - 3;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It was cancelled.
+    /// The timeout was cancelled.
     Cancelled,
     /// Its deadline passed.
     Expired,
@@ -48,7 +48,7 @@ pub enum Fate {
     Stopped,
 }
 
-/// Why a timeout does not expire now.
+/// The reason why a timeout does not expire now.
 ///
 /// ```
 /// use tidegate_timer::raw::{StillPending, TimeoutCell};
@@ -60,7 +60,7 @@ pub enum Fate {
 pub enum StillPending {
     /// The timeout was reset; this is its deadline.
     Until(u64),
-    /// It was decided before.
+    /// The timeout was already decided.
     No(Fate),
 }
 
@@ -79,7 +79,7 @@ pub enum Reset {
     Sooner,
     /// The timer's next check is early enough to see the new deadline.
     Later,
-    /// It was decided before.
+    /// The timeout was already decided.
     No(Fate),
 }
 
