@@ -55,7 +55,7 @@ pub(crate) trait PromiseContestant: 'static {
     /// The promise with the handles to listen to it and to complete it.
     type Pending;
 
-    /// Makes one.
+    /// Creates a promise.
     fn create() -> Self::Pending;
 
     /// Adds the one listener: it must end in [`observe`].
@@ -72,13 +72,13 @@ pub(crate) trait WaitContestant: 'static {
     /// The side that waits.
     type Waiter: 'static;
 
-    /// Makes one.
+    /// Creates a promise.
     fn pair() -> (Self::Completer, Self::Waiter);
 
-    /// Completes it.
+    /// Completes the promise.
     fn complete(completer: Self::Completer, stamp: Instant);
 
-    /// Blocks until it is completed.
+    /// Blocks until the promise is completed.
     fn wait(waiter: Self::Waiter) -> Instant;
 }
 

@@ -22,25 +22,25 @@ fn count(bytes: i64) {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as i64);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller upholds the contract of this method.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         count(-(layout.size() as i64));
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller upholds the contract of this method.
         unsafe { System.dealloc(memory, layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as i64);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller upholds the contract of this method.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(size as i64 - layout.size() as i64);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller upholds the contract of this method.
         unsafe { System.realloc(memory, layout, size) }
     }
 }

@@ -23,9 +23,9 @@ const FEWEST_QUICK: usize = 5;
 /// The options from the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Settings {
-    /// Only what the RATIO lines need.
+    /// Run only what the RATIO lines need.
     pub(crate) quick: bool,
-    /// Measured rounds.
+    /// The number of measured rounds.
     pub(crate) rounds: Option<usize>,
     /// How long one contestant should run in one round; the default is [`SPAN`].
     pub(crate) span: Option<Duration>,
@@ -232,7 +232,7 @@ fn warm_up(entry: &mut Entry, work: Work, span: Duration) -> u64 {
             eprintln!("    {:34} {next} a round", entry.name);
             return next;
         }
-        // A first, cold run misleads: grow at most tenfold.
+        // The first, cold run is misleading: grow at most tenfold.
         amount = next.clamp(amount + 1, amount.saturating_mul(10).max(amount + 1));
         amount = amount.min(work.most);
     }

@@ -129,7 +129,7 @@ pub(super) fn full_bulkhead() -> impl Service<u64, Response = u64> {
     bulkhead.layer(Work)
 }
 
-/// The same, but calls are rejected before they reach the bulkhead.
+/// The same, but `LoadShed` rejects the calls before the bulkhead gets them.
 pub(super) fn shed_bulkhead() -> impl Service<u64, Response = u64, Error = BoxError> {
     let bulkhead = bulkhead(1, BulkheadConfigBuilder::backpressure);
     hold(bulkhead.layer(Forever));

@@ -15,7 +15,7 @@ pub(crate) struct Slot {
     filled: Condvar,
 }
 
-/// Waits on the condition variable of a [`Slot`].
+/// A wait on the condition variable of a [`Slot`].
 pub(crate) struct MutexCondvar;
 
 impl WaitContestant for MutexCondvar {

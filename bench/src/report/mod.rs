@@ -106,7 +106,7 @@ pub(crate) struct Sample {
 pub(crate) struct Row {
     /// Its name.
     pub(crate) name: String,
-    /// What it is.
+    /// The role of the contestant.
     pub(crate) role: Role,
     /// The samples, one per round in order.
     pub(crate) samples: Vec<Sample>,
@@ -144,7 +144,7 @@ impl Ratio {
 /// The heading of a table, and its ratios.
 #[derive(Clone, Debug)]
 pub(crate) struct Heading {
-    /// What was measured.
+    /// The title of the table.
     pub(crate) title: String,
     /// The unit of the compared figure.
     pub(crate) unit: &'static str,
@@ -159,7 +159,7 @@ pub(crate) struct Heading {
 /// One comparison with its results.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
-    /// What it is about.
+    /// The heading.
     pub(crate) heading: Heading,
     /// Its contestants.
     pub(crate) rows: Vec<Row>,
