@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::pin::Pin;
 
 use futures_io::{AsyncRead, AsyncWrite};
-use tidegate_net::{ByteStream, Server, TakeOver};
+use tidegate_net::{ByteStream, Server, StreamHandler};
 
 async fn echo(mut stream: ByteStream) {
     let mut buffer = vec![0; 4096];
@@ -28,8 +28,8 @@ async fn echo(mut stream: ByteStream) {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let group = tidegate_net::pinned("io", 1)?;
-    let server = Server::new(&group)
-        .pipeline(|p| p.add("echo", TakeOver::new(echo)))
+    let server = Server::builder(&group)
+        .pipeline(|p| p.add("echo", StreamHandler::new(echo)))
         .bind("127.0.0.1:0")
         .wait()?;
     let mut client = TcpStream::connect(server.local_addr())?;

@@ -35,8 +35,6 @@ fn main() -> tidegate::Result<()> {
     let waiting = there.spawn(async move { open.await.is_ok() })?;
     println!("cancelled: {}", waiting.cancel());
 
-    group
-        .shutdown_gracefully(Quiet::none(Duration::from_secs(1)))
-        .wait()?;
+    group.shutdown(Quiet::none(Duration::from_secs(1))).wait()?;
     Ok(())
 }

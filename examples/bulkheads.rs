@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use tidegate_core::{CancelToken, Parker};
-use tidegate_isolate::{Command, Event, Invalid, Isolation, PoolConfig};
+use tidegate_isolate::{Command, ConfigError, Event, Isolation, PoolConfig};
 
 const DEPENDENCIES: usize = 10;
 const TURNS: usize = 100;
@@ -21,7 +21,7 @@ fn fetch(slow: bool, cancel: &CancelToken) -> Result<u32, String> {
     Ok(1)
 }
 
-fn run(shared: bool) -> Result<(), Invalid> {
+fn run(shared: bool) -> Result<(), ConfigError> {
     let isolation = Isolation::builder().build()?;
     let build = |at: usize| {
         let pool = if shared {
@@ -73,7 +73,7 @@ fn run(shared: bool) -> Result<(), Invalid> {
     Ok(())
 }
 
-fn main() -> Result<(), Invalid> {
+fn main() -> Result<(), ConfigError> {
     run(true)?;
     run(false)
 }

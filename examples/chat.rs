@@ -59,7 +59,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = std::env::args().nth(1);
     let group = tidegate_net::pinned("chat", 2)?;
     let room = Room::default();
-    let server = Server::new(&group)
+    let server = Server::builder(&group)
         .pipeline(move |p| {
             let room = Arc::clone(&room);
             p.add("lines", LineFrames::max(1024))

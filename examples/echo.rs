@@ -26,7 +26,7 @@ impl Inbound for Echo {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = std::env::args().nth(1);
     let group = tidegate_net::pinned("io", 2)?;
-    let server = Server::new(&group)
+    let server = Server::builder(&group)
         .pipeline(|p| p.add("echo", Echo))
         .bind(address.as_deref().unwrap_or("127.0.0.1:0"))
         .wait()?;

@@ -17,7 +17,7 @@ fn main() -> tidegate::Result<()> {
         period: Duration::from_millis(50), // this long without a submission
         timeout: Duration::from_secs(5),   // but no longer than this in all
     };
-    let end = home.shutdown_gracefully(quiet);
+    let end = home.shutdown(quiet);
     home.execute(|| println!("accepted in the quiet period"))?;
     println!("report: {}", end.wait()?);
     println!(
@@ -34,7 +34,7 @@ fn main() -> tidegate::Result<()> {
     for n in 0..3 {
         busy.execute(move || println!("task {n}, run by whoever took it back"))?;
     }
-    let end = busy.shutdown_gracefully(Quiet::none(Duration::ZERO));
+    let end = busy.shutdown(Quiet::none(Duration::ZERO));
     drop(go);
     for task in end.wait()?.handed_back.take() {
         task.run();

@@ -36,8 +36,6 @@ fn main() -> tidegate::Result<()> {
     println!("given back by the full loop: {refused}");
     drop(go);
 
-    group
-        .shutdown_gracefully(Quiet::none(Duration::from_secs(1)))
-        .wait()?;
+    group.shutdown(Quiet::none(Duration::from_secs(1))).wait()?;
     Ok(())
 }

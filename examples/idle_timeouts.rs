@@ -70,7 +70,7 @@ fn open(timer: &WheelTimer, closed: &Arc<AtomicU64>) -> Vec<TimerHandle> {
         let close = move || {
             closed.fetch_add(1, Ordering::Relaxed);
         };
-        timer.new_timeout(IDLE, close).expect("there is no limit")
+        timer.schedule(IDLE, close).expect("there is no limit")
     };
     (0..CONNECTIONS).map(one).collect()
 }

@@ -94,7 +94,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = std::env::args().nth(1);
     let group = tidegate_net::pinned("json", 1)?;
     let codec = || JsonLines::<Ask, Answer>(PhantomData);
-    let server = Server::new(&group)
+    let server = Server::builder(&group)
         .pipeline(move |p| {
             let p = p.add("lines", LineFrames::max(64 * 1024));
             p.add_duplex("json", codec()).add("sum", Sum)

@@ -44,7 +44,7 @@ impl Inbound for Sum {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let group = tidegate_net::pinned("sum", 1)?;
-    let server = Server::new(&group)
+    let server = Server::builder(&group)
         .pipeline(|p| {
             p.add_duplex("idle", Idle::reads(Duration::from_secs(60)).closes())
                 .add("lines", LineFrames::max(80))

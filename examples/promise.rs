@@ -26,7 +26,6 @@ fn main() -> tidegate::Result<()> {
     let refused = home.submit(move || answer.wait().map_err(|why| why.to_string()))?;
     println!("on the loop: {:?}", refused.wait()?);
 
-    home.shutdown_gracefully(Quiet::none(Duration::from_secs(1)))
-        .wait()?;
+    home.shutdown(Quiet::none(Duration::from_secs(1))).wait()?;
     Ok(())
 }

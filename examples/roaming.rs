@@ -81,12 +81,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         "loop", "messages/s", "longest quick answer"
     );
     let pinned = tidegate_net::pinned("pinned", 1)?;
-    let server = Server::new(&pinned).pipeline(|p| p.add("sometimes", Sometimes));
+    let server = Server::builder(&pinned).pipeline(|p| p.add("sometimes", Sometimes));
     row("pinned", server.bind("127.0.0.1:0").wait()?.local_addr())?;
 
     let workers = WorkerPool::builder("workers").core(4).max(32).build()?;
     let roaming = tidegate_net::roaming("roaming", 1, &workers)?;
-    let server = Server::new(&roaming).pipeline(|p| p.add("sometimes", Sometimes));
+    let server = Server::builder(&roaming).pipeline(|p| p.add("sometimes", Sometimes));
     row("roaming", server.bind("127.0.0.1:0").wait()?.local_addr())?;
     println!("the roaming loop chose: {}", roaming.metrics()[0]);
     Ok(())

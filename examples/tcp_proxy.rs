@@ -90,10 +90,12 @@ fn options() -> ChannelOptions {
 /// Serves on `address` and forwards to `upstream`.
 pub(crate) fn serve(group: &NetGroup, address: &str, upstream: SocketAddr) -> Completion<Server> {
     let loops = group.clone();
-    let server = Server::new(group).options(options()).pipeline(move |p| {
-        let (other, upstream) = (None, Some((loops.clone(), upstream)));
-        p.add("pipe", Pipe { other, upstream })
-    });
+    let server = Server::builder(group)
+        .options(options())
+        .pipeline(move |p| {
+            let (other, upstream) = (None, Some((loops.clone(), upstream)));
+            p.add("pipe", Pipe { other, upstream })
+        });
     server.bind(address)
 }
 

@@ -62,7 +62,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let tls = TlsServer::from_pem(chain.as_bytes(), key.as_bytes())?.alpn(["echo", "http/1.1"]);
     let group = tidegate_net::pinned("io", 2)?;
-    let server = Server::new(&group)
+    let server = Server::builder(&group)
         .pipeline(move |p| p.add_duplex("tls", tls.handler()).add("echo", Echo))
         .bind(address)
         .wait()?;

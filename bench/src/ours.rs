@@ -48,9 +48,7 @@ impl LoopContestant for Tidegate {
     }
 
     fn stop(self) {
-        let end = self
-            .0
-            .shutdown_gracefully(Quiet::none(Duration::from_secs(10)));
+        let end = self.0.shutdown(Quiet::none(Duration::from_secs(10)));
         end.wait().expect("every task has run");
     }
 }

@@ -103,7 +103,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = std::env::args().nth(1);
     let group = tidegate_net::pinned("resp", 1)?;
     let store = Store::default();
-    let server = Server::new(&group)
+    let server = Server::builder(&group)
         .pipeline(move |p| {
             let p = p.add("commands", Commands::default());
             let answers = Answers {

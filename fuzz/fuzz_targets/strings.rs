@@ -7,7 +7,7 @@ use tidegate_net::EmbeddedChannel;
 use tidegate_net::handlers::Strings;
 
 fuzz_target!(|data: &[u8]| {
-    let assemble = |p: tidegate_net::Assembly| p.add_duplex("strings", Strings::utf8());
+    let assemble = |p: tidegate_net::PipelineBuilder| p.add_duplex("strings", Strings::utf8());
     let mut channel = EmbeddedChannel::new(assemble).expect("the chain fits");
     channel.write_inbound(Bytes::copy_from_slice(data));
     let text = channel.read_inbound::<String>();

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use tidegate_net::{Assembly, EmbeddedChannel, Inbound, InboundContext, Nothing};
+use tidegate_net::{PipelineBuilder, EmbeddedChannel, Inbound, InboundContext, Nothing};
 use tidegate_promise::Failure;
 
 /// The decoded frames in order; `None` is an error.
@@ -39,7 +39,7 @@ impl Inbound for Collects {
 
 /// Returns the output of the decoder for `data` in pieces of `size` bytes.
 pub fn decode(
-    add: impl FnOnce(Assembly) -> Assembly,
+    add: impl FnOnce(PipelineBuilder) -> PipelineBuilder,
     data: &[u8],
     size: usize,
 ) -> Vec<Option<Bytes>> {
@@ -55,7 +55,7 @@ pub fn decode(
 
 /// Checks that the output does not depend on the split. The first byte of `data` is the size of the
 /// pieces.
-pub fn check(add: impl Fn(Assembly) -> Assembly, data: &[u8]) {
+pub fn check(add: impl Fn(PipelineBuilder) -> PipelineBuilder, data: &[u8]) {
     let Some((&size, data)) = data.split_first() else {
         return;
     };

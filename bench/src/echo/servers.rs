@@ -11,7 +11,7 @@ use bytes::Bytes;
 use rustix::event::epoll;
 use rustix::net::{RecvFlags, SendFlags};
 use tidegate_loop::Roaming;
-use tidegate_net::{Assembly, Blocking, Inbound, InboundContext, NetGroup, Nothing, Server};
+use tidegate_net::{Blocking, Inbound, InboundContext, NetGroup, Nothing, PipelineBuilder, Server};
 use tidegate_pool::WorkerPool;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -174,9 +174,13 @@ fn ours(passing: usize) -> Running {
     })
 }
 
-fn pinned(assemble: impl Fn(Assembly) -> Assembly + Send + Sync + 'static) -> Running {
+fn pinned(
+    assemble: impl Fn(PipelineBuilder) -> PipelineBuilder + Send + Sync + 'static,
+) -> Running {
     let group = tidegate_net::pinned("echo", 1).expect("a poller");
-    let server = Server::new(&group).pipeline(assemble).bind("127.0.0.1:0");
+    let server = Server::builder(&group)
+        .pipeline(assemble)
+        .bind("127.0.0.1:0");
     let server = server.wait().expect("a free port");
     Running {
         address: server.local_addr(),
@@ -185,12 +189,14 @@ fn pinned(assemble: impl Fn(Assembly) -> Assembly + Send + Sync + 'static) -> Ru
 }
 
 fn roaming(
-    assemble: impl Fn(Assembly<Roaming>) -> Assembly<Roaming> + Send + Sync + 'static,
+    assemble: impl Fn(PipelineBuilder<Roaming>) -> PipelineBuilder<Roaming> + Send + Sync + 'static,
 ) -> Running {
     let pool = WorkerPool::builder("workers").core(POOL).max(POOL);
     let pool = pool.build().expect("limits that agree");
     let group = tidegate_net::roaming("echo", 1, &pool).expect("a poller");
-    let server = Server::new(&group).pipeline(assemble).bind("127.0.0.1:0");
+    let server = Server::builder(&group)
+        .pipeline(assemble)
+        .bind("127.0.0.1:0");
     let server = server.wait().expect("a free port");
     Running {
         address: server.local_addr(),

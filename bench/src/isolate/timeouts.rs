@@ -47,7 +47,7 @@ pub(super) fn run(settings: &Settings) -> Table {
     let timer = timer.build().expect("a sound geometry");
     for _ in 0..OTHERS {
         let far = Duration::from_secs(3600);
-        timer.new_timeout(far, || ()).expect("there is no limit");
+        timer.schedule(far, || ()).expect("there is no limit");
     }
     let in_timer = Arc::new(Slot::default());
     let lineup = vec![
@@ -77,7 +77,7 @@ pub(super) fn run(settings: &Settings) -> Table {
         }),
         each("WheelTimer", Role::Floor, move |_| {
             let slot = Arc::clone(&in_timer);
-            let armed = timer.new_timeout(TIMEOUT, move || {
+            let armed = timer.schedule(TIMEOUT, move || {
                 slot.token.cancel();
             });
             black_box(armed.expect("there is no limit").cancel());

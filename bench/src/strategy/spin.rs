@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
 use crossbeam_queue::SegQueue;
-use tidegate_core::{Clock, Executor, ExecutorId, Refusal, Rejected, Signal, Task};
+use tidegate_core::{Clock, Executor, ExecutorId, RejectReason, Rejected, Signal, Task};
 
 /// The state that submitters and the worker share.
 struct Shared {
@@ -61,7 +61,7 @@ impl Executor for Handle {
     }
 
     fn signal(&self, signal: Signal) -> Result<(), Rejected<Signal>> {
-        Err(Rejected::new(signal, Refusal::Unsupported))
+        Err(Rejected::new(signal, RejectReason::Unsupported))
     }
 
     fn is_current(&self) -> bool {

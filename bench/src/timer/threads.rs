@@ -44,11 +44,11 @@ fn remote(settings: &Settings) -> Table {
     let timer = timer.build().expect("a sound geometry");
     let hour = Duration::from_secs(3600);
     for _ in 0..super::OUTSTANDING {
-        timer.new_timeout(hour, || ()).expect("there is no limit");
+        timer.schedule(hour, || ()).expect("there is no limit");
     }
     let wheel_timer = entry("tidegate WheelTimer", Role::Ours, move |count| {
         for _ in 0..count {
-            let handle = timer.new_timeout(hour, || ()).expect("there is no limit");
+            let handle = timer.schedule(hour, || ()).expect("there is no limit");
             handle.cancel();
         }
     });
@@ -64,7 +64,7 @@ fn remote(settings: &Settings) -> Table {
 
 /// Creates an event loop with a million timeouts.
 fn full_loop(hour: Duration) -> EventLoop {
-    let home = EventLoop::builder("bench").timeout_tick(TICK).build();
+    let home = EventLoop::builder("bench").coarse_tick(TICK).build();
     let home = home.expect("a sound tick");
     for _ in 0..super::OUTSTANDING {
         home.timeout(hour, || ()).expect("the loop lives");
@@ -239,7 +239,7 @@ fn late_wheel_timer(late: &Arc<[AtomicU64]>) {
         let (late, due) = (Arc::clone(late), due(start, number));
         let after = due.saturating_duration_since(Instant::now());
         timer
-            .new_timeout(after, move || note(&late, number, due))
+            .schedule(after, move || note(&late, number, due))
             .expect("there is no limit");
     }
     wait_for(late);

@@ -8,7 +8,7 @@
 //! | `executor` | [`Executor`], [`ExecutorId`], [`Rejected`]; [`current`] executor and [`stance`] |
 //! | `lane` | queues into an event loop: [`TaskLane`], [`SignalLane`]; its wake-up: [`Doorbell`] |
 //! | `cancel` | [`CancelToken`] |
-//! | `parker`, `look_on` | [`Parker`], in which a thread sleeps; [`LookOn`], which spins before |
+//! | `parker`, `spin_wait` | [`Parker`], in which a thread sleeps; [`SpinWait`], which spins before |
 //! | `permits` | [`Permits`], counted bounds |
 //! | `thread` | [`ThreadBuilder`], [`ThreadHandle`], [`ThreadInfo`], [`ThreadPerTask`] |
 //! | `wait` | [`check_wait`], which refuses a wait that would deadlock |
@@ -38,7 +38,7 @@ pub mod internal {
     pub use crate::counter::Counter;
     pub use crate::raw::signal::SignalHeader;
     pub use crate::sys::futex::Futex;
-    pub use crate::sys::prefetch::for_writing;
+    pub use crate::sys::prefetch::prefetch_for_write;
 }
 
 mod cancel;
@@ -47,13 +47,13 @@ mod contain;
 mod counter;
 mod executor;
 mod lane;
-mod look_on;
 mod parker;
 mod permits;
 #[doc(hidden)]
 pub mod prim;
 mod raw;
 mod sentence;
+mod spin_wait;
 mod sys;
 #[cfg(all(test, not(tidegate_loom)))]
 mod testing;
@@ -70,13 +70,12 @@ pub use self::clock::{
 };
 pub use self::contain::{CaughtPanic, contain, discard, discard_all, panic_message};
 pub use self::executor::{
-    Executor, ExecutorId, MarkGuard, Refusal, RejectWith, Rejected, Stance, begin_turn,
-    blocking_allowed, current, enter, is_current, non_blocking, stance, turn,
+    CurrentGuard, Executor, ExecutorId, RejectHandler, RejectReason, Rejected, WaitPolicy,
+    begin_turn, blocking_allowed, current, enter, is_current, non_blocking, stance, turn,
 };
 pub use self::lane::doorbell::Doorbell;
 pub use self::lane::signal::{SignalBatch, SignalLane};
-pub use self::lane::task::{TaskLane, TaskLaneEnd};
-pub use self::look_on::LookOn;
+pub use self::lane::task::{TaskLane, TaskLaneReceiver};
 pub use self::parker::Parker;
 pub use self::permits::{Permit, PermitRef, Permits};
 pub use self::raw::owner::OwnerCell;
@@ -84,11 +83,12 @@ pub use self::raw::running::{Running, RunningGuard, RunningTask};
 pub use self::raw::signal::{Deliver, Delivery, Signal, SignalBlock};
 pub use self::raw::task::Task;
 pub use self::raw::vtable::Blocking;
+pub use self::spin_wait::SpinWait;
 pub use self::sys::prefetch::{prefetch, prefetch_block};
 pub use self::sys::thread::{thread_cpu_time, thread_id, usable_cpus};
 pub use self::thread::{
-    BadPriority, JoinError, JoinPolicy, NotJoined, ThreadBuilder, ThreadEnd, ThreadHandle,
+    JoinError, JoinErrorKind, JoinPolicy, PriorityError, ThreadBuilder, ThreadEnd, ThreadHandle,
     ThreadInfo, ThreadJob, ThreadPerTask, ThreadState, ThreadWatch, at_thread_exit, run_exit_hooks,
 };
 pub use self::unhandled::{OnUnhandled, Unhandled};
-pub use self::wait::{WaitGuard, WaitRefused, change_width, check_stance, check_wait};
+pub use self::wait::{WaitGuard, WaitRefusedError, change_width, check_may_block, check_wait};

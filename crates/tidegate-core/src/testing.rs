@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::{Clock, Executor, ExecutorId, Refusal, Rejected, Signal, Task, change_width};
+use crate::{Clock, Executor, ExecutorId, RejectReason, Rejected, Signal, Task, change_width};
 
 /// An executor that runs nothing and only has a name, an identity and a width.
 pub(crate) struct Nameplate {
@@ -38,11 +38,11 @@ impl Nameplate {
 
 impl Executor for Nameplate {
     fn execute(&self, task: Task) -> Result<(), Rejected<Task>> {
-        Err(Rejected::new(task, Refusal::Unsupported))
+        Err(Rejected::new(task, RejectReason::Unsupported))
     }
 
     fn signal(&self, signal: Signal) -> Result<(), Rejected<Signal>> {
-        Err(Rejected::new(signal, Refusal::Unsupported))
+        Err(Rejected::new(signal, RejectReason::Unsupported))
     }
 
     fn is_current(&self) -> bool {

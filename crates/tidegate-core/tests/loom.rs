@@ -45,7 +45,7 @@ use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use loom::thread;
 use tidegate_core::{
     Deliver, Delivery, Doorbell, OwnerCell, Parker, Permits, SignalBlock, SignalLane, Task,
-    TaskLane, TaskLaneEnd,
+    TaskLane, TaskLaneReceiver,
 };
 
 #[path = "../../tidegate-testkit/shared/loom_log.rs"]
@@ -60,7 +60,7 @@ fn note(log: &Arc<Log>, what: u32) -> Task {
 }
 
 /// Pops and runs tasks until `count` tasks have run; publishes after each one if `publish`.
-fn run(end: &mut TaskLaneEnd, count: usize, publish: bool) {
+fn run(end: &mut TaskLaneReceiver, count: usize, publish: bool) {
     let mut ran = 0;
     while ran < count {
         match end.pop() {

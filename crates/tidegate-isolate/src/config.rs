@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::breaker::BreakerConfig;
 use crate::bulkhead::{Bulkhead, PermitConfig, PoolConfig};
-use crate::error::Invalid;
+use crate::error::ConfigError;
 use crate::key::Key;
 use crate::metrics::MetricsConfig;
 use crate::rate::RateConfig;
@@ -78,9 +78,9 @@ impl CommandConfig {
     /// # Errors
     ///
     /// Returns which property of which key is invalid, and why.
-    pub fn validate(&self, key: &Key) -> Result<(), Invalid> {
+    pub fn validate(&self, key: &Key) -> Result<(), ConfigError> {
         let wrong =
-            |property: &str, reason: &str| Err(Invalid::new(key.as_str(), property, 0, reason));
+            |property: &str, reason: &str| Err(ConfigError::new(key.as_str(), property, 0, reason));
         if self.timeout == Some(Duration::ZERO) {
             let property = "execution.isolation.thread.timeoutInMilliseconds";
             let reason = "every call would time out; to have no timeout, set \

@@ -96,13 +96,13 @@ pub use self::breaker::{
     BreakerConfig, BreakerMode, BreakerState, BreakerWindow, CircuitBreaker, Open, Pass, Transition,
 };
 pub use self::bulkhead::{
-    AdaptiveLimit, Bulkhead, Criticality, Discipline, LimitAlgorithm, Partitions, PermitConfig,
-    PoolConfig, PoolSnapshot, SampleWindow,
+    AdaptiveLimit, Bulkhead, Criticality, LimitAlgorithm, Partitions, PermitConfig, PoolConfig,
+    PoolSnapshot, QueueDiscipline, SampleWindow,
 };
-pub use self::collapser::{CollapseError, CollapseScope, Collapser, CollapserConfig};
+pub use self::collapser::{Collapser, CollapserConfig, CollapserError, CollapserScope};
 pub use self::command::{Call, Command, CommandBuilder, RunAsync};
 pub use self::config::CommandConfig;
-pub use self::error::{Cause, CommandError, FallbackError, Invalid, Refused};
+pub use self::error::{Cause, CommandError, ConfigError, FallbackError, Refused};
 pub use self::event::{Event, Events};
 pub use self::isolation::{CommandSnapshot, Isolation, IsolationBuilder};
 pub use self::key::Key;
@@ -111,7 +111,7 @@ pub use self::plugin::{Hook, Install, MetricsPublisher, Propagator, Restore, Sta
 pub use self::properties::{ChangeListener, PREFIX, Properties, PropertySource};
 pub use self::rate::RateConfig;
 pub use self::request::{
-    Entered, InContext, Logged, MOST_LOGGED, NoContext, RequestContext, RequestVariable,
+    Entered, InContext, LogEntry, MOST_LOGGED, NoContext, RequestContext, RequestVariable,
 };
 pub use tidegate_core::{Permit, PermitRef, Permits};
 pub use tidegate_pool::Growth;

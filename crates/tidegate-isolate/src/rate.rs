@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tidegate_core::as_nanos;
 
-use crate::error::Invalid;
+use crate::error::ConfigError;
 use crate::key::Key;
 
 /// The settings of a rate limit: a token bucket that fills evenly.
@@ -37,16 +37,16 @@ impl RateConfig {
     /// # Errors
     ///
     /// Returns which property is invalid, and why.
-    pub fn validate(&self, key: &Key) -> Result<(), Invalid> {
+    pub fn validate(&self, key: &Key) -> Result<(), ConfigError> {
         let wrong =
-            |property: &str, reason: &str| Err(Invalid::new(key.as_str(), property, 0, reason));
+            |property: &str, reason: &str| Err(ConfigError::new(key.as_str(), property, 0, reason));
         match self {
             Self { calls: 0, .. } => wrong("rate.calls", "nothing would ever run"),
             Self { calls, per, .. }
                 if as_nanos(*per) / u64::from(*calls) == 0 && !per.is_zero() =>
             {
                 let reason = "at most one call in a nanosecond can be told apart";
-                Err(Invalid::new(key.as_str(), "rate.calls", calls, reason))
+                Err(ConfigError::new(key.as_str(), "rate.calls", calls, reason))
             }
             Self { burst: 0, .. } => wrong("rate.burst", "one call at least must fit"),
             Self { per, .. } if per.is_zero() => wrong("rate.per", "a rate needs a time"),

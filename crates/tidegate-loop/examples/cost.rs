@@ -8,7 +8,7 @@
 use std::error::Error;
 
 use tidegate_core::Task;
-use tidegate_loop::{EventLoop, HandLoop};
+use tidegate_loop::{EventLoop, ManualLoop};
 use tidegate_promise::promise;
 
 /// Tasks submitted before the event loop runs them.
@@ -37,7 +37,7 @@ fn tasks(
     submit: impl Fn(&EventLoop) -> Result<(), Box<dyn Error>>,
 ) -> Result<(), Box<dyn Error>> {
     let builder = EventLoop::builder("cost").time_tasks(timed);
-    let (home, mut hand): (EventLoop, HandLoop) = builder.build_by_hand()?;
+    let (home, mut hand): (EventLoop, ManualLoop) = builder.build_manual()?;
     for _ in 0..count / BATCH {
         for _ in 0..BATCH {
             submit(&home)?;

@@ -10,14 +10,14 @@ use tidegate_timer::WheelError;
 /// Why a periodic task was not scheduled.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum BadPeriod {
+pub enum PeriodError {
     /// The period is zero: the task would run without end.
     Zero,
     /// The event loop is shutting down.
     Closed,
 }
 
-impl fmt::Display for BadPeriod {
+impl fmt::Display for PeriodError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Zero => "a period of zero would run without end; give it at least 1 ns",
@@ -26,14 +26,14 @@ impl fmt::Display for BadPeriod {
     }
 }
 
-tidegate_core::debug_as_display!(BadPeriod);
+tidegate_core::debug_as_display!(PeriodError);
 
-impl Error for BadPeriod {}
+impl Error for PeriodError {}
 
 /// Why a shutdown hook was not added.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum HookError {
+pub enum ShutdownHookError {
     /// Another hook has the same name.
     Duplicate {
         /// The name.
@@ -43,7 +43,7 @@ pub enum HookError {
     Closed,
 }
 
-impl fmt::Display for HookError {
+impl fmt::Display for ShutdownHookError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Duplicate { name } => write!(
@@ -58,9 +58,9 @@ impl fmt::Display for HookError {
     }
 }
 
-tidegate_core::debug_as_display!(HookError);
+tidegate_core::debug_as_display!(ShutdownHookError);
 
-impl Error for HookError {}
+impl Error for ShutdownHookError {}
 
 /// The error of `spawn_local` if the caller is not on the event loop's thread, or the event loop
 /// accepts no more work. Returns the future to the caller.

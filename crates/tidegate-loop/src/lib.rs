@@ -12,7 +12,7 @@
 //! let home = EventLoop::builder("home").build()?;
 //! let sum = home.submit(|| 20 + 22)?;
 //! assert_eq!(sum.wait()?, 42);
-//! let report = home.shutdown_gracefully(Quiet::none(Duration::from_secs(1))).wait()?;
+//! let report = home.shutdown(Quiet::none(Duration::from_secs(1))).wait()?;
 //! println!("{report}");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -52,7 +52,7 @@ pub use tidegate_pool::{BOUND_VARIABLE, DEFAULT_BOUND, HandedBack, Quiet, Shutdo
 
 pub use self::core::budget::{DEFAULT_TURN_BUDGET, TurnBudget};
 pub use self::core::driver::{Driver, ParkDriver};
-pub use self::errors::{BadPeriod, BuildError, HookError, NotOnLoop};
+pub use self::errors::{BuildError, NotOnLoop, PeriodError, ShutdownHookError};
 pub use self::global::default_loop::{
     DEFAULT_GLOBAL_QUIET_SECONDS, GLOBAL_QUIET_VARIABLE, GlobalGuard,
 };
@@ -61,18 +61,18 @@ pub use self::group::chooser::Choose;
 pub use self::group::event_loop_group::EventLoopGroup;
 pub use self::group::scaling::Scaling;
 pub use self::handle::builder::EventLoopBuilder;
-pub use self::handle::by_hand::HandLoop;
 pub use self::handle::event_loop::EventLoop;
+pub use self::handle::manual::ManualLoop;
 pub use self::handle::placement::{Pinned, Placement, Roaming};
-pub use self::handle::timers::LoopTimers;
-pub use self::roam::crew::Crew;
+pub use self::handle::timers::LoopScheduler;
+pub use self::roam::config::RoamingConfig;
 pub use self::schedule::period::Missed;
-pub use self::schedule::sleep::{Sleep, SleepError, TimedOut, WithTimeout, sleep, timeout};
-pub use self::schedule::timeout::TimeoutHandle;
+pub use self::schedule::sleep::{Sleep, SleepError, TimeoutError, WithTimeout, sleep, timeout};
+pub use self::schedule::timeout::CoarseTimer;
 pub use self::schedule::timeouts::DEFAULT_TIMEOUT_TICK;
 pub use self::shutdown::report::ShutdownReport;
 pub use self::shutdown::termination::Terminated;
-pub use self::state::health::{CONVALESCENCE, Health};
+pub use self::state::health::{Health, RECOVERY_PERIOD};
 pub use self::state::lifecycle::Lifecycle;
 pub use self::state::metrics::LoopMetrics;
 pub use self::submit::reject::RejectPolicy;

@@ -122,7 +122,7 @@ fn shut_down_against_submissions(timeout: Duration) {
             thread::spawn(move || submit_all(&home, &tally))
         })
         .collect();
-    let ended = home.shutdown_gracefully(Quiet::none(timeout));
+    let ended = home.shutdown(Quiet::none(timeout));
     for submitter in submitters {
         submitter.join().expect("it does not panic");
     }
@@ -153,14 +153,14 @@ fn a_stricter_shutdown_ends_one_that_waits_for_quiet() {
             let (home, tally) = (home.clone(), tally.clone());
             thread::spawn(move || {
                 submit_all(&home, &tally);
-                home.shutdown_gracefully(Quiet {
+                home.shutdown(Quiet {
                     period: SECOND,
                     timeout: SECOND * 2,
                 });
                 submit_all(&home, &tally);
             })
         };
-        let report = home.shutdown_gracefully(Quiet::none(SECOND)).wait();
+        let report = home.shutdown(Quiet::none(SECOND)).wait();
         patient.join().expect("it does not panic");
         tally.check(&report.expect("no task is stuck"));
     });
@@ -201,7 +201,7 @@ fn a_loop_that_gives_its_thread_back_misses_no_task() {
         for submitter in submitters {
             submitter.join().expect("it does not panic");
         }
-        let report = home.shutdown_gracefully(Quiet::none(SECOND)).wait();
+        let report = home.shutdown(Quiet::none(SECOND)).wait();
         assert!(report.expect("no task is stuck").handed_back.is_empty());
     });
 }
@@ -220,7 +220,7 @@ fn a_shutdown_against_suspension_ends_the_loop_and_loses_nothing() {
             })
         };
         home.try_suspend();
-        let report = home.shutdown_gracefully(Quiet::none(SECOND)).wait();
+        let report = home.shutdown(Quiet::none(SECOND)).wait();
         submitter.join().expect("it does not panic");
         tally.check(&report.expect("no task is stuck"));
     });
@@ -266,7 +266,7 @@ fn a_group_that_scales_answers_everything() {
         let answer = group.submit(|| 7).expect("there is room");
         assert_eq!(answer.wait().ok(), Some(7));
         submitter.join().expect("it does not panic");
-        let report = group.shutdown_gracefully(Quiet::none(SECOND)).wait();
+        let report = group.shutdown(Quiet::none(SECOND)).wait();
         assert!(report.expect("no task is stuck").handed_back.is_empty());
         windows.join().expect("it does not panic");
     });

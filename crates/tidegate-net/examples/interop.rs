@@ -8,7 +8,8 @@ use std::io::Read;
 use bytes::{Bytes, BytesMut};
 use tidegate_net::handlers::{LineFrames, ProxiedPeer, ProxyProtocol, TlsHandshake, TlsServer};
 use tidegate_net::{
-    Assembly, Change, Handler, Inbound, InboundContext, NetGroup, Nothing, Server, UserEvent,
+    Handler, Inbound, InboundContext, NetGroup, Nothing, PipelineBuilder, PipelineChange, Server,
+    UserEvent,
 };
 
 /// Sends everything back, and ends after a `bye`.
@@ -74,7 +75,7 @@ impl Inbound for Choose {
             }),
             _ => Handler::inbound(Echo),
         };
-        let added = ctx.change(Change::add_last("chosen", handler));
+        let added = ctx.change(PipelineChange::add_last("chosen", handler));
         added.expect("both take bytes");
     }
 }
@@ -134,9 +135,11 @@ impl Inbound for Who {
 fn serve(
     group: &NetGroup,
     name: &str,
-    assemble: impl Fn(Assembly) -> Assembly + Send + Sync + 'static,
+    assemble: impl Fn(PipelineBuilder) -> PipelineBuilder + Send + Sync + 'static,
 ) -> Result<Server, Box<dyn std::error::Error>> {
-    let server = Server::new(group).pipeline(assemble).bind("127.0.0.1:0");
+    let server = Server::builder(group)
+        .pipeline(assemble)
+        .bind("127.0.0.1:0");
     let server = server.wait()?;
     println!("{name} {}", server.local_addr());
     Ok(server)

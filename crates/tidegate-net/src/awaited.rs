@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{Arc, OnceLock};
 
-use tidegate_core::{Executor, Refusal, Rejected, Task};
+use tidegate_core::{Executor, RejectReason, Rejected, Task};
 use tidegate_promise::{AlreadyCancelled, Failure, Promise};
 
 use crate::errors::{NetError, clone_io_error, tried};
@@ -20,7 +20,7 @@ pub(crate) struct Awaited<T: Send + 'static> {
 
 /// The reason why the loop refused the work, if it did.
 #[derive(Clone, Default)]
-pub(crate) struct Refused(Arc<OnceLock<Refusal>>);
+pub(crate) struct Refused(Arc<OnceLock<RejectReason>>);
 
 impl Refused {
     /// Drops a refused task, whose promises fail with the reason of the refusal.
@@ -110,13 +110,13 @@ mod tests {
     //! Failures of a promise whose work was dropped.
 
     use tidegate_core::{ThreadBuilder, ThreadPerTask};
-    use tidegate_promise::promise_of;
+    use tidegate_promise::promise_with_error;
 
     use super::*;
 
     /// Returns the failure of the completion, as text, after `end` has ended the promise.
     fn told(end: impl FnOnce(Awaited<u32>)) -> String {
-        let (promise, done) = promise_of::<u32, Failure>();
+        let (promise, done) = promise_with_error::<u32, Failure>();
         let executor = Arc::new(ThreadPerTask::new(ThreadBuilder::new("io")));
         end(Awaited::new(promise, "cannot fly".to_owned(), executor));
         done.wait().unwrap_err().to_string()
@@ -130,14 +130,14 @@ mod tests {
         let refused = told(|awaited| {
             let refusal = awaited.refusal();
             let task = Task::new(move || drop(awaited));
-            refusal.by(Rejected::new(task, Refusal::Full));
+            refusal.by(Rejected::new(task, RejectReason::Full));
         });
         assert!(refused.contains("the queue is full"), "{refused}");
     }
 
     #[test]
     fn a_failure_says_what_was_tried_and_keeps_its_kind() {
-        let (promise, done) = promise_of::<u32, Failure>();
+        let (promise, done) = promise_with_error::<u32, Failure>();
         let executor = Arc::new(ThreadPerTask::new(ThreadBuilder::new("io")));
         let awaited = Awaited::new(promise, "cannot fly".to_owned(), executor);
         awaited.fail(&Failure::new(io::Error::from_raw_os_error(111)));

@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use tidegate_core::ManualClock;
-use tidegate_loop::{EventLoop, HandLoop};
+use tidegate_loop::{EventLoop, ManualLoop};
 use tidegate_promise::Failure;
 
 use crate::channel::{
-    Channel, ChannelCore, ChannelOptions, Home, Mail, Record, Shared, Start, Transport, Wire,
+    Channel, ChannelCore, ChannelOptions, ChannelRequest, Home, Record, Shared, Start,
+    TestTransport, Transport,
 };
 use crate::message::{Message, Msg};
-use crate::pipeline::{Assembly, Head, Parts, Pipeline, PipelineError};
+use crate::pipeline::{Head, Parts, Pipeline, PipelineBuilder, PipelineError};
 use crate::reactor::{self, PollDriver};
 use crate::sys::{FakePoller, Readiness, Ready, Token};
 
@@ -37,11 +38,11 @@ const MOST_TURNS: usize = 100_000;
 /// ```
 pub struct EmbeddedChannel {
     channel: Channel,
-    wire: Arc<Wire>,
+    test_transport: Arc<TestTransport>,
     clock: ManualClock,
     token: Token,
     record: Arc<Mutex<Record>>,
-    hand: HandLoop,
+    hand: ManualLoop,
     _home: EventLoop,
 }
 
@@ -51,7 +52,9 @@ impl EmbeddedChannel {
     /// # Errors
     ///
     /// [`PipelineError`] if the handlers do not fit each other.
-    pub fn new(assemble: impl FnOnce(Assembly) -> Assembly) -> Result<Self, PipelineError> {
+    pub fn new(
+        assemble: impl FnOnce(PipelineBuilder) -> PipelineBuilder,
+    ) -> Result<Self, PipelineError> {
         Self::with_options(ChannelOptions::default(), assemble)
     }
 
@@ -62,14 +65,14 @@ impl EmbeddedChannel {
     /// As for [`EmbeddedChannel::new`].
     pub fn with_options(
         options: ChannelOptions,
-        assemble: impl FnOnce(Assembly) -> Assembly,
+        assemble: impl FnOnce(PipelineBuilder) -> PipelineBuilder,
     ) -> Result<Self, PipelineError> {
-        let checked = assemble(Assembly::new()).checked(Head::Anything)?;
+        let checked = assemble(PipelineBuilder::new()).checked(Head::Anything)?;
         let clock = ManualClock::new();
         let (poller, _script) = FakePoller::new();
         let (home, mut hand) = EventLoop::builder("embedded")
             .clock(&clock)
-            .build_by_hand_with(PollDriver::new(poller))
+            .build_manual_with_driver(PollDriver::new(poller))
             .expect("the description of this loop is in order");
         let of_channel = Home {
             executor: home.executor(),
@@ -77,8 +80,8 @@ impl EmbeddedChannel {
         };
         let shared = Shared::new(of_channel, Arc::new(options), (None, None), None);
         let channel = Channel::of(Arc::clone(&shared));
-        let wire = Arc::<Wire>::default();
-        let own = Arc::clone(&wire);
+        let test_transport = Arc::<TestTransport>::default();
+        let own = Arc::clone(&test_transport);
         let record = Arc::<Mutex<Record>>::default();
         let recorded = Arc::clone(&record);
         let token = hand.run(move || {
@@ -93,7 +96,7 @@ impl EmbeddedChannel {
         });
         let mut this = Self {
             channel,
-            wire,
+            test_transport,
             clock,
             token,
             record,
@@ -133,7 +136,7 @@ impl EmbeddedChannel {
 
     /// Passes `message` to the first handler, as if it came from the socket.
     pub fn write_inbound<M: Send + 'static>(&mut self, message: M) {
-        self.post(Mail::Inbound(Msg::of(message)));
+        self.post(ChannelRequest::Inbound(Msg::of(message)));
     }
 
     /// Receives bytes as from a socket: read sizes and budgets apply. Empty bytes are ignored; the
@@ -141,20 +144,20 @@ impl EmbeddedChannel {
     pub fn receive(&mut self, bytes: impl Into<Bytes>) {
         let bytes = bytes.into();
         if !bytes.is_empty() {
-            self.wire.lock().inbound.push_back(bytes);
+            self.test_transport.lock().inbound.push_back(bytes);
         }
         self.tell(Readiness::READ);
     }
 
     /// Ends the input, as if the peer had closed its sending half.
     pub fn end_input(&mut self) {
-        self.wire.lock().ended = true;
+        self.test_transport.lock().ended = true;
         self.tell(Readiness::READ | Readiness::HANG_UP);
     }
 
     /// Breaks the connection. As with a socket, the error comes after the bytes received before.
     pub fn fail(&mut self, why: io::ErrorKind) {
-        self.wire.lock().failure = Some(why);
+        self.test_transport.lock().failure = Some(why);
         self.tell(Readiness::READ | Readiness::ERROR);
     }
 
@@ -173,7 +176,7 @@ impl EmbeddedChannel {
     /// Returns the next message that reached the socket: bytes after a flush, other messages at
     /// once.
     pub fn read_outbound<M: Send + 'static>(&mut self) -> Option<M> {
-        let bytes = self.wire.lock().outbound.pop_front();
+        let bytes = self.test_transport.lock().outbound.pop_front();
         let message = match bytes {
             Some(bytes) => Msg::Bytes(bytes),
             None => self.record().outbound.pop_front()?,
@@ -183,7 +186,7 @@ impl EmbeddedChannel {
 
     /// Returns all bytes that were sent and not yet returned.
     pub fn sent(&mut self) -> Bytes {
-        let chunks = std::mem::take(&mut self.wire.lock().outbound);
+        let chunks = std::mem::take(&mut self.test_transport.lock().outbound);
         let mut all = BytesMut::new();
         for chunk in chunks {
             all.extend_from_slice(&chunk);
@@ -193,12 +196,12 @@ impl EmbeddedChannel {
 
     /// Returns how many system calls the writes so far would have been.
     pub fn write_calls(&self) -> usize {
-        self.wire.lock().calls
+        self.test_transport.lock().calls
     }
 
     /// Makes the socket accept `bytes` more and then block; with `None` it accepts any number.
     pub fn set_room(&mut self, bytes: Option<usize>) {
-        self.wire.lock().room = bytes;
+        self.test_transport.lock().room = bytes;
         self.tell(Readiness::WRITE);
     }
 
@@ -209,7 +212,7 @@ impl EmbeddedChannel {
 
     /// Returns `true` if the sending half was closed.
     pub fn is_output_shut(&self) -> bool {
-        self.wire.lock().output_shut
+        self.test_transport.lock().output_shut
     }
 
     /// Returns `true` if the channel is open.
@@ -229,7 +232,7 @@ impl EmbeddedChannel {
         self.hand.run(|| reactor::names(token))
     }
 
-    fn post(&mut self, mail: Mail) {
+    fn post(&mut self, mail: ChannelRequest) {
         let _ = Shared::post(self.channel.shared(), mail, true);
         self.run();
     }

@@ -250,28 +250,28 @@ impl From<NetError> for Failure {
 /// kind.
 pub(crate) fn tried(what: impl Into<String>, why: io::Error) -> io::Error {
     let what = what.into();
-    io::Error::new(why.kind(), Tried { what, why })
+    io::Error::new(why.kind(), IoErrorContext { what, why })
 }
 
 /// An error of the operating system, with what was tried.
-struct Tried {
+struct IoErrorContext {
     what: String,
     why: io::Error,
 }
 
-impl fmt::Display for Tried {
+impl fmt::Display for IoErrorContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.what, self.why)
     }
 }
 
-impl fmt::Debug for Tried {
+impl fmt::Debug for IoErrorContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-impl Error for Tried {
+impl Error for IoErrorContext {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         Some(&self.why)
     }

@@ -20,7 +20,7 @@
 //! }
 //!
 //! let group = tidegate_net::pinned("io", 2)?;
-//! let server = Server::new(&group)
+//! let server = Server::builder(&group)
 //!     .pipeline(|p| p.add("lines", LineFrames::max(8 * 1024)).add("shout", Shout))
 //!     .bind("127.0.0.1:0")
 //!     .wait()?;
@@ -62,11 +62,11 @@ pub use bytes::Bytes;
 pub use tidegate_core::Blocking;
 
 pub use self::channel::read_size::{
-    BadReadSize, DEFAULT_INITIAL, DEFAULT_MAXIMUM, DEFAULT_MINIMUM, ReadSize, SIZE_TABLE,
+    DEFAULT_INITIAL, DEFAULT_MAXIMUM, DEFAULT_MINIMUM, ReadSize, ReadSizeError, SIZE_TABLE,
 };
 pub use self::channel::write_queue::{
-    BadWaterMarks, DEFAULT_CAP, DEFAULT_HIGH, DEFAULT_LOW, Drained, ENTRY_OVERHEAD, Overfull, Sink,
-    WRITE_SPIN, WaterMarks, WriteQueue,
+    DEFAULT_CAP, DEFAULT_HIGH, DEFAULT_LOW, Drained, ENTRY_OVERHEAD, Overfull, Sink, WRITE_SPIN,
+    WaterMarks, WaterMarksError, WriteQueue,
 };
 pub use self::channel::{
     Channel, ChannelOptions, Closed, DEFAULT_CLOSE_TIMEOUT, DEFAULT_CONNECT_TIMEOUT,
@@ -75,15 +75,15 @@ pub use self::channel::{
 pub use self::client::{Client, local_pair};
 pub use self::embedded::EmbeddedChannel;
 pub use self::errors::{NetError, WriteRefused};
-pub use self::group::{Keep, NetGroup, pinned, pinned_with, roaming, roaming_with};
-pub use self::handlers::stream::{ByteStream, TakeOver};
-pub use self::message::{Message, Nothing, Passing};
+pub use self::group::{NetGroup, WatchAction, pinned, pinned_with, roaming, roaming_with};
+pub use self::handlers::stream::{ByteStream, StreamHandler};
+pub use self::message::{AnyMessage, Message, Nothing};
 pub use self::metrics::IoMetrics;
 pub use self::pipeline::{
-    Assembly, Change, Handler, HandlerContext, Inbound, InboundContext, Outbound, OutboundContext,
-    PipelineError,
+    Handler, HandlerContext, Inbound, InboundContext, Outbound, OutboundContext, PipelineBuilder,
+    PipelineChange, PipelineError,
 };
-pub use self::reactor::{IoWatch, PollDriver, RoamDriver};
+pub use self::reactor::{IoWatch, PollDriver, RoamingDriver};
 pub use self::resolve::{Address, DEFAULT_RESOLVE_TIMEOUT, MOST_LOOKUPS, Resolver, SystemResolver};
 pub use self::server::{
     DEFAULT_ACCEPT_PAUSE, DEFAULT_BACKLOG, DRAIN_GRACE, DrainReport, Draining, Server,

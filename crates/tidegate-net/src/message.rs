@@ -55,19 +55,19 @@ pub enum Nothing {}
 
 /// A message that its handler passes on without inspecting it: for handlers that fit anywhere.
 ///
-/// A handler whose `In` and `Out` are both `Passing` leaves the type of the messages unchanged; the
+/// A handler whose `In` and `Out` are both `AnyMessage` leaves the type of the messages unchanged; the
 /// same holds for `Take` and `Write` of the outbound side.
 ///
 /// ```
 /// use bytes::Bytes;
-/// use tidegate_net::{EmbeddedChannel, Inbound, InboundContext, Nothing, Passing};
+/// use tidegate_net::{EmbeddedChannel, Inbound, InboundContext, Nothing, AnyMessage};
 ///
 /// struct Count(u32);
 /// impl Inbound for Count {
-///     type In = Passing;
-///     type Out = Passing;
+///     type In = AnyMessage;
+///     type Out = AnyMessage;
 ///     type Write = Nothing;
-///     fn read(&mut self, message: Passing, ctx: &mut InboundContext<'_, Self>) {
+///     fn read(&mut self, message: AnyMessage, ctx: &mut InboundContext<'_, Self>) {
 ///         self.0 += 1;
 ///         ctx.fire_read(message);
 ///     }
@@ -79,7 +79,7 @@ pub enum Nothing {}
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct Passing(pub(crate) Msg);
+pub struct AnyMessage(pub(crate) Msg);
 
 /// A message of any type.
 #[derive(Debug)]
@@ -111,7 +111,7 @@ impl Msg {
         if let Some(bytes) = any.downcast_mut::<Option<Bytes>>() {
             return Self::Bytes(bytes.take().expect("it was put there above"));
         }
-        if let Some(passing) = any.downcast_mut::<Option<Passing>>() {
+        if let Some(passing) = any.downcast_mut::<Option<AnyMessage>>() {
             return passing.take().expect("it was put there above").0;
         }
         let value = value.take().expect("it was put there above");
@@ -122,8 +122,8 @@ impl Msg {
     /// Returns the message as a `T`, or the message itself.
     #[inline(always)]
     pub(crate) fn cast<T: Send + 'static>(self) -> Result<T, Self> {
-        if TypeId::of::<T>() == TypeId::of::<Passing>() {
-            let mut passing = Some(Passing(self));
+        if TypeId::of::<T>() == TypeId::of::<AnyMessage>() {
+            let mut passing = Some(AnyMessage(self));
             let any: &mut dyn Any = &mut passing;
             let own = any.downcast_mut::<Option<T>>().and_then(Option::take);
             return Ok(own.expect("the types are the same"));
@@ -159,7 +159,7 @@ impl Message for Nothing {
     }
 }
 
-impl Message for Passing {
+impl Message for AnyMessage {
     fn size(&self) -> usize {
         self.0.size()
     }
@@ -295,7 +295,7 @@ mod tests {
         assert_eq!(Msg::to_write("seven".to_owned()).size(), 5);
         assert_eq!(Msg::to_write((7_u64, Some(Box::new(7_u8)))).size(), 9);
         assert_eq!(Msg::to_write(Huge).size(), u32::MAX as usize);
-        let passing = Msg::to_write(Huge).cast::<Passing>().unwrap();
+        let passing = Msg::to_write(Huge).cast::<AnyMessage>().unwrap();
         assert_eq!(Msg::to_write(passing).size(), u32::MAX as usize);
         assert_eq!(size_of::<Msg>(), size_of::<Bytes>());
     }
@@ -310,9 +310,9 @@ mod tests {
 
     #[test]
     fn passing_wraps_and_unwraps_whatever_it_is() {
-        let passing = Msg::of(7_u32).cast::<Passing>().unwrap();
+        let passing = Msg::of(7_u32).cast::<AnyMessage>().unwrap();
         assert_eq!(Msg::of(passing).cast::<u32>().unwrap(), 7);
-        let passing = Msg::of(Bytes::from("b")).cast::<Passing>().unwrap();
+        let passing = Msg::of(Bytes::from("b")).cast::<AnyMessage>().unwrap();
         assert!(matches!(Msg::of(passing), Msg::Bytes(_)));
     }
 }

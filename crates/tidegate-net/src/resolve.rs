@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use tidegate_core::{Executor, Permits, Task, ThreadBuilder, ThreadPerTask};
-use tidegate_loop::LoopTimers;
+use tidegate_loop::LoopScheduler;
 use tidegate_promise::{Completion, Failure, Outcome, promise};
 
 use crate::errors::NetError;
@@ -97,7 +97,7 @@ impl Address {
         self,
         resolver: &dyn Resolver,
         after: Duration,
-        timers: &LoopTimers,
+        timers: &LoopScheduler,
     ) -> Completion<Vec<SocketAddr>> {
         let (host, port) = match self {
             Self::Socket(address) => return Completion::succeeded(vec![address]),

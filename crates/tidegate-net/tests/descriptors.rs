@@ -27,7 +27,7 @@ fn out_of_descriptors_accepting_pauses_and_goes_on() {
     let loops = EventLoopGroup::builder("io").loops(1).clock(&clock);
     let loops = loops.on_unhandled(move |_, what| heard.push(what.to_string()));
     let group = NetGroup::build(loops).unwrap();
-    let server = Server::new(&group)
+    let server = Server::builder(&group)
         .pipeline(|p| p.add("echo", Echo))
         .bind("127.0.0.1:0")
         .wait()

@@ -262,7 +262,7 @@ fn storm_over_pinned_loops<const QUICK: bool>(waves: usize) {
     let counts = Counts::new();
     let own = counts.clone();
     let group = tidegate_net::pinned("io", 2).unwrap();
-    let server = Server::new(&group)
+    let server = Server::builder(&group)
         .pipeline(move |p| p.add("answers", own.answers::<QUICK>()))
         .bind("127.0.0.1:0")
         .wait()
@@ -282,7 +282,7 @@ fn a_storm_leaves_no_descriptor_no_memory_and_no_open_promise() {
     let pool = WorkerPool::builder("workers").core(4).max(4);
     let pool = pool.build().unwrap();
     let group = tidegate_net::roaming("io", 2, &pool).unwrap();
-    let server = Server::new(&group)
+    let server = Server::builder(&group)
         .pipeline(move |p| p.add("answers", own.answers::<false>()))
         .bind("127.0.0.1:0")
         .wait()

@@ -5,7 +5,7 @@
 //! * A [`Strategy`] asks a [`Producer`] for tasks. For each task it decides which thread runs the
 //!   task and which thread produces next. [`Adaptive`] hands production over while a task runs, if
 //!   a [`Monitor`] finds that the task takes long.
-//! * [`HandedBack`], [`ShutdownError`] and [`NeverBegun`] report how an executor ended. All kinds
+//! * [`HandedBack`], [`ShutdownError`] and [`NotStartedError`] report how an executor ended. All kinds
 //!   of executors use them.
 //!
 //! This crate does not depend on the event loops.
@@ -26,15 +26,18 @@ mod pool;
 pub mod strategy;
 
 pub use self::executor::{
-    BOUND_VARIABLE, DEFAULT_BOUND, HandedBack, NeverBegun, Quiet, ShutdownError,
+    BOUND_VARIABLE, DEFAULT_BOUND, HandedBack, NotStartedError, Quiet, ShutdownError,
 };
 pub use self::immediate::ImmediateExecutor;
-pub use self::ordered::{BadView, DEFAULT_TASKS_PER_TURN, OrderedView, OrderedViewBuilder};
+pub use self::ordered::{
+    DEFAULT_TASKS_PER_TURN, OrderedView, OrderedViewBuilder, OrderedViewError,
+};
 pub use self::pool::{
-    DEFAULT_CORE_THREADS, DEFAULT_KEEP_ALIVE, DEFAULT_LOW_THREADS, DEFAULT_MAX_THREADS, Displaced,
-    Growth, Headroom, Job, JobHandle, JobKey, JobList, JobQueue, JobTimes, Lease, Lessee,
-    MAX_THREADS, OverBudget, PoolError, PoolLimits, PoolMetrics, PoolPolicy, Popped, Room,
-    StopReport, Stopped, StuckJob, TryExecutor, WorkerPool, WorkerPoolBuilder,
+    DEFAULT_CORE_THREADS, DEFAULT_KEEP_ALIVE, DEFAULT_LOW_THREADS, DEFAULT_MAX_THREADS,
+    DisplacedError, FreeThreads, Growth, Headroom, Job, JobHandle, JobKey, JobList, JobQueue,
+    JobTimes, Lease, LeaseInfo, MAX_THREADS, OverBudget, PoolError, PoolLimits, PoolMetrics,
+    PoolPolicy, Popped, ShutdownReport, Stopped, StuckJob, TryExecutor, WorkerPool,
+    WorkerPoolBuilder,
 };
 pub use self::strategy::{
     Adaptive, AdaptiveBuilder, Counts, EatWhatYouKill, ExecuteProduceConsume, Monitor,
@@ -46,14 +49,14 @@ pub mod internal {
     //! Items for the other crates of this workspace only. They are unstable and change without
     //! notice.
 
-    pub use crate::executor::{Answer, Left, default_bound, drop_untaken};
+    pub use crate::executor::{Answer, UnstartedTasks, default_bound, drop_untaken};
     pub use crate::pool::raw::{
-        Desk, DeskLimits, MAX_RESERVED, Next, Placed, Reserve, Seat, Sent, Slept, Tally, Turn,
-        Wake, Work,
+        Dispatch, DispatchCounts, DispatchGuard, DispatchLimits, Dispatcher, JobSource,
+        MAX_RESERVED, ReservedWorkers, SlotWait, WorkerSlot, WorkerStep, WorkerWake, WorkerWanted,
     };
-    pub use crate::strategy::Interrupt;
+    pub use crate::strategy::InterruptFn;
     pub use crate::strategy::raw::{
-        Asked, Closing, Coming, Glance, Held, Loan, Lookout, ProducerCell, Rest, Rung, Standby,
-        Vigil,
+        CellSnapshot, CloseResult, HelperRequest, LendResult, MonitorState, NotifyResult,
+        PendingHelper, ProducerCell, ProducerGuard, RestResult, StandInSlot, StarvationDetector,
     };
 }

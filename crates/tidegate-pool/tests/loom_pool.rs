@@ -9,24 +9,24 @@
 //!
 //! Each of these changes, made by hand, fails the model named after it:
 //!
-//! * `Seat::give`: last store relaxed; or returns that the worker is awake. `try_take_with`:
+//! * `WorkerSlot::give`: last store relaxed; or returns that the worker is awake. `try_take_with`:
 //!   exchange relaxed. Fails `a_job_is_never_slept_over`.
-//! * `Seat::sleep`: stores `ASLEEP` without a check whether a job came. Fails the program, at once.
-//! * `Seat::try_take_with`: store relaxed. Fails `a_seat_is_filled_again_only_when_it_is_empty` and
+//! * `WorkerSlot::sleep`: stores `ASLEEP` without a check whether a job came. Fails the program, at once.
+//! * `WorkerSlot::try_take_with`: store relaxed. Fails `a_seat_is_filled_again_only_when_it_is_empty` and
 //!   `a_seat_that_is_closed_leaves_its_job_to_one_side`.
-//! * `Seat::try_take_with`: takes by load and store. `Seat::close`: relaxed. Fails
+//! * `WorkerSlot::try_take_with`: takes by load and store. `WorkerSlot::close`: relaxed. Fails
 //!   `a_seat_that_is_closed_leaves_its_job_to_one_side`.
-//! * `Reserve::claim`: load and store instead of the swap; swap relaxed. Fails
+//! * `ReservedWorkers::claim`: load and store instead of the swap; swap relaxed. Fails
 //!   `a_claim_beside_a_submission_strands_nothing`.
-//! * `Turn::next`: the worker becomes idle although jobs are queued. `Turn::place`: queues although
+//! * `DispatchGuard::next`: the worker becomes idle although jobs are queued. `DispatchGuard::place`: queues although
 //!   a worker is reserved. Fails `no_job_is_queued_while_a_worker_sleeps`.
-//! * `Turn::arrived`: does not send the next worker. Fails `who_was_woken_sends_the_next_one`.
-//! * `Turn::make_up`: sends no worker. `Turn::next`: clears the deferred wake-up although jobs are
+//! * `DispatchGuard::arrived`: does not send the next worker. Fails `who_was_woken_sends_the_next_one`.
+//! * `DispatchGuard::make_up`: sends no worker. `DispatchGuard::next`: clears the deferred wake-up although jobs are
 //!   queued. Fails `a_wakeup_that_is_put_off_is_not_forgotten`.
-//! * `Turn::again`: the worker ends although its slot was claimed. Fails
+//! * `DispatchGuard::again`: the worker ends although its slot was claimed. Fails
 //!   `a_worker_that_leaves_takes_no_job_with_it`.
-//! * `Turn::relieve`: starts no thread. Fails `a_job_whose_idle_worker_is_claimed_is_rescued`.
-//! * The same, and `Turn::again`: the worker ends although jobs are queued. Fails
+//! * `DispatchGuard::relieve`: starts no thread. Fails `a_job_whose_idle_worker_is_claimed_is_rescued`.
+//! * The same, and `DispatchGuard::again`: the worker ends although jobs are queued. Fails
 //!   `a_job_whose_idle_worker_leaves_is_rescued`.
 #![cfg(tidegate_loom)]
 
@@ -38,16 +38,18 @@ use loom::sync::Arc;
 use loom::thread;
 use tidegate_core::Clock;
 use tidegate_pool::Growth;
-use tidegate_pool::internal::{Desk, DeskLimits, Next, Placed, Seat, Sent, Slept, Work};
+use tidegate_pool::internal::{
+    Dispatch, DispatchLimits, Dispatcher, JobSource, Slept, WorkerSlot, WorkerStep, WorkerWanted,
+};
 
-#[path = "models/desk.rs"]
-mod desk;
+#[path = "models/dispatcher.rs"]
+mod dispatcher;
 
 #[path = "models/rescue.rs"]
 mod rescue;
 
-#[path = "models/seat.rs"]
-mod seat;
+#[path = "models/worker_slot.rs"]
+mod worker_slot;
 
 /// A job whose cell loom watches. Loom also reports if it is leaked.
 type Job = Arc<Cell<u32>>;
@@ -62,7 +64,7 @@ struct Queue {
     jobs: VecDeque<(u32, Job)>,
 }
 
-impl Work<Job> for Queue {
+impl JobSource<Job> for Queue {
     fn take(&mut self) -> Option<Job> {
         self.jobs.pop_front().map(|(_, job)| job)
     }
@@ -72,17 +74,17 @@ impl Work<Job> for Queue {
     }
 }
 
-type Pool = Desk<Job, Queue>;
-type Chair = StdArc<Seat<Job>>;
+type Pool = Dispatcher<Job, Queue>;
+type Chair = StdArc<WorkerSlot<Job>>;
 
 fn pool(max: usize, reserved: usize) -> StdArc<Pool> {
-    let limits = DeskLimits {
+    let limits = DispatchLimits {
         core: 0,
         max,
         leased: 0,
         growth: Growth::ThreadsFirst,
     };
-    StdArc::new(Desk::new(Queue::default(), limits, reserved))
+    StdArc::new(Dispatcher::new(Queue::default(), limits, reserved))
 }
 
 /// Counts the threads in advance, so that no thread has to be started.
@@ -91,7 +93,7 @@ fn seats(pool: &Pool, count: usize) -> Vec<Chair> {
     (0..count)
         .map(|_| {
             assert!(turn.count_thread());
-            StdArc::new(Seat::new())
+            StdArc::new(WorkerSlot::new())
         })
         .collect()
 }
@@ -100,12 +102,12 @@ fn seats(pool: &Pool, count: usize) -> Vec<Chair> {
 fn submit(pool: &Pool, number: u32) {
     let mut turn = pool.turn();
     match turn.place(job(number), true, false) {
-        Placed::Handed(wake) => {
+        Dispatch::Handed(wake) => {
             drop(turn);
             drop(wake);
         }
-        Placed::Queue(job) => turn.jobs.push_back((number, job)),
-        Placed::Start(_) | Placed::Full(_) => unreachable!("every thread is there"),
+        Dispatch::Queue(job) => turn.jobs.push_back((number, job)),
+        Dispatch::Start(_) | Dispatch::Full(_) => unreachable!("every thread is there"),
     }
 }
 
@@ -137,38 +139,41 @@ fn close(pool: &Pool) {
 }
 
 /// Acts as a worker thread, without a clock. Returns the sum of the jobs that it ran.
-fn work(pool: &Pool, seat: &Chair) -> u32 {
+fn work(pool: &Pool, worker_slot: &Chair) -> u32 {
     let mut sum = 0;
-    while let Some(job) = next(pool, seat) {
+    while let Some(job) = next(pool, worker_slot) {
         sum += job.get();
         job.set(0);
     }
     sum
 }
 
-fn next(pool: &Pool, seat: &Chair) -> Option<Job> {
-    let next = pool.turn().next(seat);
+fn next(pool: &Pool, worker_slot: &Chair) -> Option<Job> {
+    let next = pool.turn().next(worker_slot);
     match next {
-        Next::Run(job) => return Some(job),
-        Next::Leave => return None,
-        Next::Wait { .. } => {}
+        WorkerStep::Run(job) => return Some(job),
+        WorkerStep::Leave => return None,
+        WorkerStep::Wait { .. } => {}
     }
     loop {
-        match seat.sleep(&Clock::system(), None) {
+        match worker_slot.sleep(&Clock::system(), None) {
             Slept::Given { job, asleep } => {
                 if asleep {
                     let sent = pool.turn().arrived();
-                    assert!(!matches!(sent, Some(Sent::Start)), "every thread is there");
+                    assert!(
+                        !matches!(sent, Some(WorkerWanted::Start)),
+                        "every thread is there"
+                    );
                     drop(sent);
                 }
                 return Some(job);
             }
             Slept::Woken => {
-                let again = pool.turn().again(seat, false);
+                let again = pool.turn().again(worker_slot, false);
                 match again {
-                    Next::Run(job) => return Some(job),
-                    Next::Leave => return None,
-                    Next::Wait { .. } => {}
+                    WorkerStep::Run(job) => return Some(job),
+                    WorkerStep::Leave => return None,
+                    WorkerStep::Wait { .. } => {}
                 }
             }
             Slept::Closed => unreachable!("nobody is dismissed"),

@@ -26,7 +26,7 @@ use std::sync::Arc as StdArc;
 use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use loom::thread;
 use tidegate_core::{Doorbell, Parker};
-use tidegate_pool::internal::{Closing, Held, ProducerCell, Rest};
+use tidegate_pool::internal::{CloseResult, ProducerCell, ProducerGuard, RestResult};
 
 #[path = "../../tidegate-testkit/shared/loom_log.rs"]
 mod loom_log;
@@ -36,8 +36,8 @@ use loom_log::Log;
 #[path = "models/producer.rs"]
 mod producer;
 
-#[path = "models/lookout.rs"]
-mod lookout;
+#[path = "models/starvation_detector.rs"]
+mod starvation_detector;
 
-#[path = "models/standby.rs"]
-mod standby;
+#[path = "models/stand_in_slot.rs"]
+mod stand_in_slot;

@@ -1,6 +1,6 @@
 //! Completions made from a known value or from other completions.
 
-use crate::{Abandoned, Completion, Outcome, Promise, promise_of};
+use crate::{Abandoned, Completion, Outcome, Promise, promise_with_error};
 
 impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
     /// Returns a completion that has already succeeded.
@@ -32,7 +32,7 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
     where
         E: From<Abandoned>,
     {
-        let (promise, completion) = promise_of();
+        let (promise, completion) = promise_with_error();
         // No other code holds the new completion yet, so it cannot have been cancelled.
         let _ = promise.complete(result);
         completion
@@ -56,7 +56,7 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
         T: Sync,
         E: From<Abandoned> + Clone + Sync,
     {
-        let (promise, mapped) = promise_of();
+        let (promise, mapped) = promise_with_error();
         self.pass_on(promise, move |value| map(value));
         mapped
     }

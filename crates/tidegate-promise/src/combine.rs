@@ -3,7 +3,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::{Abandoned, Completion, Failure, Outcome, Promise, SharedCompletion, promise_of};
+use crate::{
+    Abandoned, Completion, Failure, Outcome, Promise, SharedCompletion, promise_with_error,
+};
 
 /// Completes when all of `parts` have completed: with all values, or with the first failure that
 /// was seen. A cancelled part counts as a failure. Does not fail fast: it waits for all parts.
@@ -26,7 +28,7 @@ pub fn all<T>(parts: impl IntoIterator<Item = Completion<T>>) -> Completion<Vec<
 where
     T: Clone + Send + Sync + 'static,
 {
-    let mut combine = Combine::new();
+    let mut combine = Combiner::new();
     for part in parts {
         combine.add(part);
     }
@@ -36,10 +38,10 @@ where
 /// Collects completions one by one, then waits for all of them, like [`all`].
 ///
 /// ```
-/// use tidegate_promise::{Combine, promise};
+/// use tidegate_promise::{Combiner, promise};
 ///
 /// let (a, first) = promise::<u32>();
-/// let mut combine = Combine::new();
+/// let mut combine = Combiner::new();
 /// combine.add(first);
 /// let every = combine.finish();
 /// a.succeed(1)?;
@@ -47,11 +49,11 @@ where
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct Combine<T: Clone + Send + Sync + 'static> {
+pub struct Combiner<T: Clone + Send + Sync + 'static> {
     parts: Vec<Completion<T>>,
 }
 
-impl<T: Clone + Send + Sync + 'static> Combine<T> {
+impl<T: Clone + Send + Sync + 'static> Combiner<T> {
     /// Creates an empty collector.
     pub fn new() -> Self {
         Self { parts: Vec::new() }
@@ -66,7 +68,7 @@ impl<T: Clone + Send + Sync + 'static> Combine<T> {
     /// Returns the completion of all parts. Consumes the collector, so adding a part afterwards,
     /// or finishing twice, does not compile.
     pub fn finish(self) -> Completion<Vec<T>> {
-        let (promise, every) = promise_of();
+        let (promise, every) = promise_with_error();
         if self.parts.is_empty() {
             let _ = promise.succeed(Vec::new());
             return every;
@@ -88,7 +90,7 @@ impl<T: Clone + Send + Sync + 'static> Combine<T> {
     }
 }
 
-impl<T: Clone + Send + Sync + 'static> Default for Combine<T> {
+impl<T: Clone + Send + Sync + 'static> Default for Combiner<T> {
     fn default() -> Self {
         Self::new()
     }
@@ -225,7 +227,7 @@ fn race<T>(
 where
     T: Clone + Send + Sync + 'static,
 {
-    let (promise, winner) = promise_of();
+    let (promise, winner) = promise_with_error();
     let promise = promise.share();
     let parts: Arc<[_]> = parts
         .into_iter()

@@ -144,7 +144,7 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
     /// # Errors
     ///
     /// As [`Completion::wait`], and [`WaitError::Interrupted`].
-    pub fn wait_with(&mut self, token: &CancelToken) -> Result<T, WaitError<E>> {
+    pub fn wait_with_cancel(&mut self, token: &CancelToken) -> Result<T, WaitError<E>> {
         wait(&mut self.reader, Limit::None, Some(token), true)
     }
 
@@ -153,7 +153,7 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
     /// # Errors
     ///
     /// As [`Completion::wait_timeout`], and [`WaitError::Interrupted`].
-    pub fn wait_timeout_with(
+    pub fn wait_timeout_with_cancel(
         &mut self,
         timeout: Duration,
         token: &CancelToken,

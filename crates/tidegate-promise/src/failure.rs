@@ -128,7 +128,7 @@ impl Error for Failure {
 /// implement `From<Abandoned>`.
 ///
 /// ```
-/// use tidegate_promise::{Abandoned, promise_of};
+/// use tidegate_promise::{Abandoned, promise_with_error};
 ///
 /// #[derive(Debug, PartialEq)]
 /// enum MyError { Gone }
@@ -136,7 +136,7 @@ impl Error for Failure {
 ///     fn from(_: Abandoned) -> Self { Self::Gone }
 /// }
 ///
-/// let (promise, answer) = promise_of::<u32, MyError>();
+/// let (promise, answer) = promise_with_error::<u32, MyError>();
 /// drop(promise);
 /// assert_eq!(answer.wait().unwrap_err().failure(), Some(MyError::Gone));
 /// ```

@@ -45,15 +45,16 @@ mod promise;
 mod shared;
 mod wait;
 
-pub use tidegate_core::{WaitRefused, blocking_allowed, non_blocking};
+pub use tidegate_core::{WaitRefusedError, blocking_allowed, non_blocking};
 
-pub use self::combine::{Combine, all, any, first_success};
+pub use self::combine::{Combiner, all, any, first_success};
 pub use self::completion::{CancelOnDrop, Completion, ListenerId};
 pub use self::failure::{Abandoned, Failure, FailureKind};
 pub use self::outcome::Outcome;
-pub use self::progress::{BadProgress, Progress, ProgressPromise, Progressive};
+pub use self::progress::{Progress, ProgressCompletion, ProgressError, ProgressPromise};
 pub use self::promise::{
-    AlreadyCancelled, Promise, SharedPromise, promise, promise_of, promise_on, promise_owed,
+    AlreadyCancelled, Promise, SharedPromise, promise, promise_for_task, promise_on,
+    promise_with_error,
 };
 pub use self::shared::{ListenerGuard, SharedCompletion};
 pub use self::wait::WaitError;

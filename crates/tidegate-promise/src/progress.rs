@@ -29,11 +29,11 @@ impl Progress {
     ///
     /// # Errors
     ///
-    /// Returns [`BadProgress`] if `done` exceeds `total`.
-    pub fn new(done: u64, total: impl Into<Option<u64>>) -> Result<Self, BadProgress> {
+    /// Returns [`ProgressError`] if `done` exceeds `total`.
+    pub fn new(done: u64, total: impl Into<Option<u64>>) -> Result<Self, ProgressError> {
         let total = total.into();
         if total.is_some_and(|total| done > total) {
-            return Err(BadProgress::TooMuch { done, total });
+            return Err(ProgressError::TooMuch { done, total });
         }
         Ok(Self { done, total })
     }
@@ -42,7 +42,7 @@ impl Progress {
 /// The reason why a progress report was rejected.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum BadProgress {
+pub enum ProgressError {
     /// The amount done exceeds the total.
     TooMuch {
         /// The reported amount done.
@@ -54,7 +54,7 @@ pub enum BadProgress {
     Cancelled,
 }
 
-impl fmt::Display for BadProgress {
+impl fmt::Display for ProgressError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooMuch { done, total } => {
@@ -66,9 +66,9 @@ impl fmt::Display for BadProgress {
     }
 }
 
-tidegate_core::debug_as_display!(BadProgress);
+tidegate_core::debug_as_display!(ProgressError);
 
-impl Error for BadProgress {}
+impl Error for ProgressError {}
 
 /// A promise that can report progress. Complete it with the methods below, or through
 /// [`ProgressPromise::into_inner`].
@@ -95,7 +95,7 @@ pub struct ProgressPromise<T: Send + 'static, E: Send + 'static = Failure> {
 
 /// The read end of a promise with progress.
 #[derive(Debug)]
-pub struct Progressive<T: Send + 'static, E: Send + 'static = Failure> {
+pub struct ProgressCompletion<T: Send + 'static, E: Send + 'static = Failure> {
     completion: Completion<T, E>,
     hub: Arc<SignalBlock<Hub>>,
 }
@@ -105,7 +105,7 @@ impl<T: Send + 'static, E: Send + 'static> ProgressPromise<T, E> {
     /// method.
     pub fn with_progress(
         (promise, completion): (Promise<T, E>, Completion<T, E>),
-    ) -> (Self, Progressive<T, E>) {
+    ) -> (Self, ProgressCompletion<T, E>) {
         let hub = SignalBlock::new(Hub {
             home: promise.home().cloned(),
             latest: OwnerCell::empty(),
@@ -115,23 +115,23 @@ impl<T: Send + 'static, E: Send + 'static> ProgressPromise<T, E> {
             promise,
             hub: Arc::clone(&hub),
         };
-        (promise, Progressive { completion, hub })
+        (promise, ProgressCompletion { completion, hub })
     }
 
     /// Reports the progress of the work.
     ///
     /// # Errors
     ///
-    /// Returns [`BadProgress`] if `done` exceeds `total` or the reader has cancelled.
+    /// Returns [`ProgressError`] if `done` exceeds `total` or the reader has cancelled.
     ///
     /// # Threads
     ///
     /// Listeners run before this method returns if the promise has no home, or if the calling
     /// thread is running the home executor. Otherwise they run on the home executor.
-    pub fn progress(&self, done: u64, total: impl Into<Option<u64>>) -> Result<(), BadProgress> {
+    pub fn progress(&self, done: u64, total: impl Into<Option<u64>>) -> Result<(), ProgressError> {
         let progress = Progress::new(done, total)?;
         if self.promise.is_cancelled() {
-            return Err(BadProgress::Cancelled);
+            return Err(ProgressError::Cancelled);
         }
         let Some(home) = &self.hub.home else {
             self.hub.tell(progress);
@@ -174,7 +174,7 @@ impl<T: Send + 'static, E: Send + 'static> ProgressPromise<T, E> {
     }
 }
 
-impl<T: Send + 'static, E: Send + 'static> Progressive<T, E> {
+impl<T: Send + 'static, E: Send + 'static> ProgressCompletion<T, E> {
     /// Calls `listen` with each later report.
     ///
     /// # Threads
@@ -206,7 +206,7 @@ impl<T: Send + 'static, E: Send + 'static> Progressive<T, E> {
     }
 }
 
-impl<T: Send + 'static, E: Send + 'static> Deref for Progressive<T, E> {
+impl<T: Send + 'static, E: Send + 'static> Deref for ProgressCompletion<T, E> {
     type Target = Completion<T, E>;
 
     fn deref(&self) -> &Self::Target {
@@ -214,7 +214,7 @@ impl<T: Send + 'static, E: Send + 'static> Deref for Progressive<T, E> {
     }
 }
 
-impl<T: Send + 'static, E: Send + 'static> DerefMut for Progressive<T, E> {
+impl<T: Send + 'static, E: Send + 'static> DerefMut for ProgressCompletion<T, E> {
     fn deref_mut(&mut self) -> &mut Self::Target {
         &mut self.completion
     }

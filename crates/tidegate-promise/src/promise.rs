@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tidegate_core::{Executor, Task};
 
-use crate::block::{SharedWriter, Writer, block, owed_block};
+use crate::block::{SharedWriter, Writer, block, task_block};
 use crate::{Abandoned, Completion, Failure};
 
 /// Creates a promise without a home. Its listeners run on the thread that completes it.
@@ -19,12 +19,12 @@ use crate::{Abandoned, Completion, Failure};
 /// ```
 #[inline]
 pub fn promise<T: Send + 'static>() -> (Promise<T>, Completion<T>) {
-    promise_of()
+    promise_with_error()
 }
 
 /// Creates a promise without a home, with a custom failure type.
 #[inline]
-pub fn promise_of<T, E>() -> (Promise<T, E>, Completion<T, E>)
+pub fn promise_with_error<T, E>() -> (Promise<T, E>, Completion<T, E>)
 where
     T: Send + 'static,
     E: Send + From<Abandoned> + 'static,
@@ -45,7 +45,7 @@ where
 /// Creates the promise of a task that `home` has accepted. If `home` ends before it starts the
 /// task, waiters receive the failure that `left` returns.
 #[inline]
-pub fn promise_owed<T, E>(
+pub fn promise_for_task<T, E>(
     home: Arc<dyn Executor>,
     left: fn() -> E,
 ) -> (Promise<T, E>, Completion<T, E>)
@@ -53,7 +53,7 @@ where
     T: Send + 'static,
     E: Send + 'static,
 {
-    let (writer, reader) = owed_block(home, left);
+    let (writer, reader) = task_block(home, left);
     (Promise { writer }, Completion::new(reader))
 }
 

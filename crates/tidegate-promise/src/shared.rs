@@ -113,8 +113,8 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedCompletion<T, E> 
     ///
     /// # Errors
     ///
-    /// As for [`Completion::wait_with`](crate::Completion::wait_with).
-    pub fn wait_with(&self, token: &CancelToken) -> Result<T, WaitError<E>>
+    /// As for [`Completion::wait_with_cancel`](crate::Completion::wait_with_cancel).
+    pub fn wait_with_cancel(&self, token: &CancelToken) -> Result<T, WaitError<E>>
     where
         T: Clone,
         E: Clone,
@@ -126,8 +126,8 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedCompletion<T, E> 
     ///
     /// # Errors
     ///
-    /// As for [`Completion::wait_timeout_with`](crate::Completion::wait_timeout_with).
-    pub fn wait_timeout_with(
+    /// As for [`Completion::wait_timeout_with_cancel`](crate::Completion::wait_timeout_with_cancel).
+    pub fn wait_timeout_with_cancel(
         &self,
         timeout: Duration,
         token: &CancelToken,

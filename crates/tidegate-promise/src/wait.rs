@@ -6,7 +6,9 @@ use std::fmt;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-use tidegate_core::{CancelToken, Clock, LookOn, Parker, WaitRefused, check_stance, check_wait};
+use tidegate_core::{
+    CancelToken, Clock, Parker, SpinWait, WaitRefusedError, check_may_block, check_wait,
+};
 
 use crate::Outcome;
 use crate::block::Reader;
@@ -39,7 +41,7 @@ pub enum WaitError<E> {
     /// The caller's token was tripped before the outcome was decided.
     Interrupted,
     /// This thread may not wait for that promise. The value names the waiting executors.
-    Refused(WaitRefused),
+    Refused(WaitRefusedError),
     /// The outcome was already taken.
     Taken,
 }
@@ -135,7 +137,7 @@ tidegate_core::prim::thread_local! {
     /// The parker in which this thread sleeps when it waits for a promise.
     static PARKER: (Parker, Waker) = new_parker();
     /// What this thread has learned about spinning before it sleeps.
-    static LOOK_ON: Cell<LookOn> = Cell::new(LookOn::new());
+    static LOOK_ON: Cell<SpinWait> = Cell::new(SpinWait::new());
 }
 
 fn new_parker() -> (Parker, Waker) {
@@ -259,11 +261,11 @@ where
     let _recorded = if checked {
         Some(check_wait(home.as_deref()).map_err(WaitError::Refused)?)
     } else {
-        check_stance(home.as_deref()).map_err(WaitError::Refused)?;
+        check_may_block(home.as_deref()).map_err(WaitError::Refused)?;
         None
     };
     if what.is_told_here() {
-        return Err(WaitError::Refused(WaitRefused::own_listener()));
+        return Err(WaitError::Refused(WaitRefusedError::own_listener()));
     }
     if (deadline.is_none() || after >= LOOK_ON_FROM)
         && !clock.is_manual()

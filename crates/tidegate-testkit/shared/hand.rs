@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use tidegate_core::{
-    Clock, Executor, ExecutorId, Refusal, Rejected, Signal, Stance, Task, Unhandled, enter,
+    Clock, Executor, ExecutorId, RejectReason, Rejected, Signal, Task, Unhandled, WaitPolicy, enter,
 };
-use tidegate_pool::{Headroom, Room, TryExecutor};
+use tidegate_pool::{FreeThreads, Headroom, TryExecutor};
 use tidegate_testkit::Log;
 
 /// Stores submitted jobs: in one queue those for any thread, in another those for idle reserved
@@ -123,7 +123,7 @@ impl Hand {
     }
 
     fn run_here(self: &Arc<Self>, task: Task) {
-        let _mark = enter(self.clone(), Stance::Free);
+        let _mark = enter(self.clone(), WaitPolicy::Free);
         let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| task.run()));
         if ran.is_err() {
             self.unhandled.push("on the executor".to_owned());
@@ -139,14 +139,14 @@ pub(crate) fn elsewhere<R: Send>(work: impl FnOnce() -> R + Send) -> R {
 impl Executor for Hand {
     fn execute(&self, task: Task) -> Result<(), Rejected<Task>> {
         if self.refuses.load(Ordering::Relaxed) {
-            return Err(Rejected::new(task, Refusal::Full));
+            return Err(Rejected::new(task, RejectReason::Full));
         }
         self.queue.lock().unwrap().push_back(task);
         Ok(())
     }
 
     fn signal(&self, signal: Signal) -> Result<(), Rejected<Signal>> {
-        Err(Rejected::new(signal, Refusal::Unsupported))
+        Err(Rejected::new(signal, RejectReason::Unsupported))
     }
 
     fn is_current(&self) -> bool {
@@ -171,8 +171,8 @@ impl Executor for Hand {
 }
 
 impl Headroom for Hand {
-    fn room(&self) -> Room {
-        Room {
+    fn room(&self) -> FreeThreads {
+        FreeThreads {
             idle: self.reserve.load(Ordering::Relaxed),
             may_start: self.may_start.load(Ordering::Relaxed),
             places: usize::from(!self.refuses.load(Ordering::Relaxed)),
@@ -195,7 +195,7 @@ impl TryExecutor for Hand {
         let refuses = self.refuses.load(Ordering::Relaxed);
         let relaxed = Ordering::Relaxed;
         if refuses || self.reserve.fetch_update(relaxed, relaxed, less).is_err() {
-            return Err(Rejected::new(task, Refusal::Busy));
+            return Err(Rejected::new(task, RejectReason::Busy));
         }
         self.given.lock().unwrap().push_back(task);
         Ok(())

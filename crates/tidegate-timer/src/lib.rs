@@ -102,7 +102,7 @@ mod wheel;
 pub use self::heap::{Drain, Due, Heap};
 pub use self::key::Key;
 pub use self::timer::{
-    Stopping, TimerError, TimerHandle, TimerMetrics, TimerTask, Unfired, WheelTimer,
+    Stopping, TimerError, TimerHandle, TimerMetrics, TimerTask, UnfiredTimeout, WheelTimer,
     WheelTimerBuilder,
 };
 pub use self::wheel::{Expired, Wheel, WheelDrain, WheelError};

@@ -9,7 +9,7 @@ use std::sync::Arc as StdArc;
 
 use loom::sync::Arc;
 use loom::thread;
-use tidegate_timer::raw::{Fate, Reset, StillPending, TimeoutCell};
+use tidegate_timer::raw::{Reset, StillPending, TimeoutCell, TimeoutOutcome};
 
 #[path = "../../tidegate-testkit/shared/place.rs"]
 mod place;
@@ -31,7 +31,7 @@ fn one_of_two_cancellations_and_an_expiry_gets_the_value() {
         let cancels: Vec<_> = (0..2)
             .map(|_| {
                 let cell = StdArc::clone(&cell);
-                thread::spawn(move || usize::from(cell.decide(Fate::Cancelled).is_some()))
+                thread::spawn(move || usize::from(cell.decide(TimeoutOutcome::Cancelled).is_some()))
             })
             .collect();
         let expired = cell.expire(5).is_ok();
@@ -41,9 +41,9 @@ fn one_of_two_cancellations_and_an_expiry_gets_the_value() {
             .sum();
         assert_eq!(cancelled + usize::from(expired), 1);
         let fate = if expired {
-            Fate::Expired
+            TimeoutOutcome::Expired
         } else {
-            Fate::Cancelled
+            TimeoutOutcome::Cancelled
         };
         assert_eq!(cell.fate(), Some(fate));
     });
@@ -82,7 +82,7 @@ fn whoever_hears_of_the_end_sees_what_came_before() {
             let (cell, place) = (StdArc::clone(&cell), Arc::clone(&place));
             thread::spawn(move || {
                 place.set(1);
-                assert_eq!(cell.decide(Fate::Cancelled), Some(()));
+                assert_eq!(cell.decide(TimeoutOutcome::Cancelled), Some(()));
             })
         };
         while cell.fate().is_none() {

@@ -40,13 +40,13 @@ fn ten_million_adds_and_cancels_against_a_far_deadline_need_little_memory() {
     let clock = ManualClock::new();
     let timer = WheelTimer::builder("test").clock(&clock).build();
     let timer = timer.expect("the defaults are sound");
-    let far = timer.new_timeout(Duration::from_secs(3600), || ());
+    let far = timer.schedule(Duration::from_secs(3600), || ());
     let far = far.expect("no limit");
     clock.settle();
     let before = LIVE.load(Ordering::Relaxed);
     PEAK.store(before, Ordering::Relaxed);
     for _ in 0..pairs() {
-        let pair = timer.new_timeout(Duration::from_secs(7200), || ());
+        let pair = timer.schedule(Duration::from_secs(7200), || ());
         assert!(pair.expect("no limit").cancel());
     }
     let peak = PEAK.load(Ordering::Relaxed) - before;

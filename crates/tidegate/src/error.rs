@@ -86,7 +86,7 @@ mod tests {
         assert_eq!(shown("a text"), "a text");
 
         let group = tidegate_net::pinned("io", 1).unwrap();
-        let bound = tidegate_net::Server::new(&group).bind("nowhere").wait();
+        let bound = tidegate_net::Server::builder(&group).bind("nowhere").wait();
         let why = bound.unwrap_err();
         assert_eq!(format!("{why:?}"), why.to_string());
         assert!(shown(why).starts_with("`nowhere` is no address"));

@@ -21,7 +21,7 @@
 //!     home.schedule(Duration::from_millis(5), move || promise.succeed(123_456))?;
 //!
 //!     println!("and here it is: {}", answer.wait()?); // an error value on a loop thread
-//!     home.shutdown_gracefully(Quiet::none(Duration::from_secs(1))).wait()?;
+//!     home.shutdown(Quiet::none(Duration::from_secs(1))).wait()?;
 //!     Ok(())
 //! }
 //! ```
@@ -69,8 +69,8 @@ pub mod prelude {
     pub use tidegate_isolate::{BreakerConfig, Command, CommandError, Isolation, PoolConfig};
     pub use tidegate_loop::Quiet;
     pub use tidegate_loop::{
-        Choose, Crew, EventLoop, EventLoopGroup, Missed, Pinned, RejectPolicy, Roaming,
-        TimeoutHandle,
+        Choose, CoarseTimer, EventLoop, EventLoopGroup, Missed, Pinned, RejectPolicy, Roaming,
+        RoamingConfig,
     };
     pub use tidegate_net::{
         Bytes, Channel, Client, Inbound, InboundContext, Nothing, Outbound, OutboundContext, Server,

@@ -6,10 +6,11 @@ use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidegate_loop::{Crew, EventLoopGroup, Quiet, Roaming};
-use tidegate_net::sys::MioPoller;
+use tidegate_loop::{EventLoopGroup, Quiet, Roaming, RoamingConfig};
+use tidegate_net::sys::SystemPoller;
 use tidegate_net::{
-    Assembly, Blocking, Inbound, InboundContext, IoMetrics, NetGroup, Nothing, RoamDriver, Server,
+    Blocking, Inbound, InboundContext, IoMetrics, NetGroup, Nothing, PipelineBuilder,
+    RoamingDriver, Server,
 };
 use tidegate_pool::{Counts, Monitor, WorkerPool};
 
@@ -67,7 +68,8 @@ impl Served {
         };
         if way == Way::Pc {
             let group = tidegate_net::pinned("served", 1).expect("a poller");
-            let server = Server::new(&group).pipeline(move |p: Assembly| p.add("works", handler()));
+            let server = Server::builder(&group)
+                .pipeline(move |p: PipelineBuilder| p.add("works", handler()));
             let server = server.bind("127.0.0.1:0").wait().expect("a free port");
             return Self {
                 address: server.local_addr(),
@@ -79,16 +81,16 @@ impl Served {
         let pool = pool.reserved(POOL).build().expect("limits that agree");
         pool.prestart();
         let monitor = (way == Way::Late).then(|| Monitor::start("served").expect("a thread"));
-        let crew = Crew::of(Arc::new(pool.clone()));
+        let crew = RoamingConfig::of(Arc::new(pool.clone()));
         let crew = match (&monitor, way) {
             (Some(monitor), _) => crew.late(monitor),
             (None, Way::Pec) => crew.only_produce(),
             (None, _) => crew,
         };
         let builder = EventLoopGroup::builder("served").loops(1).roaming();
-        let driver = |_| Ok(RoamDriver::new(MioPoller::new()?));
+        let driver = |_| Ok(RoamingDriver::new(SystemPoller::new()?));
         let group = NetGroup::build_with(builder, &crew, driver).expect("a poller");
-        let server = Server::new(&group).pipeline(move |p| p.add("works", handler()));
+        let server = Server::builder(&group).pipeline(move |p| p.add("works", handler()));
         let server = server.bind("127.0.0.1:0").wait().expect("a free port");
         Self {
             address: server.local_addr(),
@@ -115,9 +117,9 @@ impl Drop for Served {
     fn drop(&mut self) {
         let quiet = Quiet::none(Duration::from_secs(5));
         match &self.loops {
-            Loops::Pinned(group) => drop(group.shutdown_gracefully(quiet).wait()),
+            Loops::Pinned(group) => drop(group.shutdown(quiet).wait()),
             Loops::Roaming(group, pool) => {
-                drop(group.shutdown_gracefully(quiet).wait());
+                drop(group.shutdown(quiet).wait());
                 drop(pool.stop(Duration::from_secs(5)).wait());
             }
         }

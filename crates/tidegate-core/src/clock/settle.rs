@@ -9,7 +9,7 @@ impl ManualClock {
     /// # Errors
     ///
     /// [`Interrupted`] if the token was cancelled first.
-    pub fn settle_with(&self, token: &CancelToken) -> Result<(), Interrupted> {
+    pub fn settle_with_cancel(&self, token: &CancelToken) -> Result<(), Interrupted> {
         let clock = self.clone();
         let _hook = token.on_cancel(move || clock.nudge());
         if self.settle_unless(|| token.is_cancelled()) {

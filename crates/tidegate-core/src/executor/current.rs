@@ -14,7 +14,7 @@ use crate::prim;
 
 prim::thread_local! {
     static CURRENT: Cell<u64> = const { Cell::new(0) };
-    static STANCE: Cell<Stance> = const { Cell::new(Stance::Free) };
+    static STANCE: Cell<WaitPolicy> = const { Cell::new(WaitPolicy::Free) };
     static EXECUTOR: RefCell<Option<Arc<dyn Executor>>> = const { RefCell::new(None) };
     /// The time at which the current turn began on the current executor's clock, plus one; 0
     /// outside a turn.
@@ -23,7 +23,7 @@ prim::thread_local! {
 
 /// The wait policy of a thread: whether it may block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stance {
+pub enum WaitPolicy {
     /// The thread may block: a plain, worker or bulkhead thread, or a loop's thread inside
     /// [`blocking_allowed`].
     Free,
@@ -45,7 +45,7 @@ pub fn current() -> Option<Arc<dyn Executor>> {
 }
 
 /// Returns whether the calling thread may block.
-pub fn stance() -> Stance {
+pub fn stance() -> WaitPolicy {
     STANCE.with(Cell::get)
 }
 
@@ -54,14 +54,14 @@ pub fn stance() -> Stance {
 /// panic. Calls can be nested.
 ///
 /// ```
-/// use tidegate_core::{Stance, non_blocking, stance};
+/// use tidegate_core::{WaitPolicy, non_blocking, stance};
 ///
-/// assert_eq!(stance(), Stance::Free);
-/// non_blocking(|| assert_eq!(stance(), Stance::Tagged));
-/// assert_eq!(stance(), Stance::Free);
+/// assert_eq!(stance(), WaitPolicy::Free);
+/// non_blocking(|| assert_eq!(stance(), WaitPolicy::Tagged));
+/// assert_eq!(stance(), WaitPolicy::Free);
 /// ```
 pub fn non_blocking<R>(work: impl FnOnce() -> R) -> R {
-    let _restore = Restore(STANCE.replace(Stance::Tagged));
+    let _restore = Restore(STANCE.replace(WaitPolicy::Tagged));
     work()
 }
 
@@ -69,16 +69,16 @@ pub fn non_blocking<R>(work: impl FnOnce() -> R) -> R {
 /// Use this only where the awaited side is known to need nothing from this loop.
 ///
 /// ```
-/// use tidegate_core::{Stance, blocking_allowed, non_blocking, stance};
+/// use tidegate_core::{WaitPolicy, blocking_allowed, non_blocking, stance};
 ///
-/// non_blocking(|| blocking_allowed(|| assert_eq!(stance(), Stance::Free)));
+/// non_blocking(|| blocking_allowed(|| assert_eq!(stance(), WaitPolicy::Free)));
 /// ```
 pub fn blocking_allowed<R>(work: impl FnOnce() -> R) -> R {
-    let _restore = Restore(STANCE.replace(Stance::Free));
+    let _restore = Restore(STANCE.replace(WaitPolicy::Free));
     work()
 }
 
-struct Restore(Stance);
+struct Restore(WaitPolicy);
 
 impl Drop for Restore {
     fn drop(&mut self) {
@@ -87,9 +87,9 @@ impl Drop for Restore {
 }
 
 /// Marks the calling thread as running `executor`'s work until the guard is dropped.
-pub fn enter(executor: Arc<dyn Executor>, stance: Stance) -> MarkGuard {
+pub fn enter(executor: Arc<dyn Executor>, stance: WaitPolicy) -> CurrentGuard {
     let id = executor.id().get();
-    MarkGuard {
+    CurrentGuard {
         executor: EXECUTOR.replace(Some(executor)),
         current: CURRENT.replace(id),
         stance: STANCE.replace(stance),
@@ -113,15 +113,15 @@ pub fn turn() -> Option<u64> {
 
 /// Guard of [`enter`]. Dropping it restores the thread's previous executor, wait policy and turn.
 #[must_use = "dropping the guard ends the entry"]
-pub struct MarkGuard {
+pub struct CurrentGuard {
     executor: Option<Arc<dyn Executor>>,
     current: u64,
-    stance: Stance,
+    stance: WaitPolicy,
     turn: u64,
     _not_send: PhantomData<*const ()>,
 }
 
-impl Drop for MarkGuard {
+impl Drop for CurrentGuard {
     fn drop(&mut self) {
         let mine = EXECUTOR.replace(self.executor.take());
         CURRENT.set(self.current);
@@ -131,7 +131,7 @@ impl Drop for MarkGuard {
     }
 }
 
-impl std::fmt::Debug for MarkGuard {
+impl std::fmt::Debug for CurrentGuard {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("MarkGuard").finish_non_exhaustive()
     }

@@ -1,7 +1,7 @@
 //! Executors: where tasks run.
 //!
 //! * `id`: [`ExecutorId`].
-//! * `rejected`: [`Rejected`], which gives a refused value back, and [`Refusal`], the reason.
+//! * `rejected`: [`Rejected`], which gives a refused value back, and [`RejectReason`], the reason.
 //! * `traits`: [`Executor`], the small trait by which every lower crate knows a loop or a pool.
 //! * `current`: which executor's work the calling thread runs, and whether it may block
 //!   ([`enter`], [`current()`], [`stance`], [`non_blocking`]).
@@ -16,9 +16,9 @@ mod tests;
 mod traits;
 
 pub use self::current::{
-    MarkGuard, Stance, begin_turn, blocking_allowed, current, enter, is_current, non_blocking,
-    stance, turn,
+    CurrentGuard, WaitPolicy, begin_turn, blocking_allowed, current, enter, is_current,
+    non_blocking, stance, turn,
 };
 pub use self::id::ExecutorId;
-pub use self::rejected::{Refusal, RejectWith, Rejected};
+pub use self::rejected::{RejectHandler, RejectReason, Rejected};
 pub use self::traits::Executor;

@@ -8,9 +8,9 @@ use crate::Task;
 /// A refused submission that returns the refused value.
 ///
 /// ```
-/// use tidegate_core::{Rejected, Refusal};
+/// use tidegate_core::{Rejected, RejectReason};
 ///
-/// let refused = Rejected::new(7, Refusal::Full);
+/// let refused = Rejected::new(7, RejectReason::Full);
 /// assert_eq!(refused.to_string(), "rejected: the queue is full; try again later or shed load");
 /// assert_eq!(refused.into_inner(), 7);
 /// ```
@@ -18,13 +18,13 @@ use crate::Task;
 #[must_use = "the refused value is inside"]
 pub struct Rejected<T> {
     value: T,
-    why: Refusal,
+    why: RejectReason,
 }
 
 /// The reason of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum RejectReason {
     /// The queue is full.
     Full,
     /// The executor no longer accepts work.
@@ -41,12 +41,12 @@ pub enum Refusal {
 
 impl<T> Rejected<T> {
     /// Creates a refusal of `value`.
-    pub fn new(value: T, why: Refusal) -> Self {
+    pub fn new(value: T, why: RejectReason) -> Self {
         Self { value, why }
     }
 
     /// Returns the reason of the refusal.
-    pub fn why(&self) -> Refusal {
+    pub fn why(&self) -> RejectReason {
         self.why
     }
 
@@ -78,7 +78,7 @@ impl<T> fmt::Display for Rejected<T> {
 
 impl<T> Error for Rejected<T> {}
 
-impl fmt::Display for Refusal {
+impl fmt::Display for RejectReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Full => "the queue is full; try again later or shed load",
@@ -92,5 +92,5 @@ impl fmt::Display for Refusal {
 }
 
 /// The closure of a rejection policy: decides what happens to a task for which there is no room.
-pub type RejectWith =
+pub type RejectHandler =
     std::sync::Arc<dyn Fn(Rejected<Task>) -> Result<(), Rejected<Task>> + Send + Sync>;

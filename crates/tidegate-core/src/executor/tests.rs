@@ -14,23 +14,23 @@ fn name() -> Option<String> {
 #[test]
 fn nested_drivers_restore_the_previous_one() {
     let (outer, inner) = (Nameplate::new("outer", 1), Nameplate::new("inner", 1));
-    assert_eq!((name(), stance(), turn()), (None, Stance::Free, None));
+    assert_eq!((name(), stance(), turn()), (None, WaitPolicy::Free, None));
     {
-        let _outer = enter(Arc::clone(&outer) as _, Stance::Loop);
+        let _outer = enter(Arc::clone(&outer) as _, WaitPolicy::Loop);
         begin_turn(7);
         assert!(outer.is_current() && !inner.is_current());
         {
-            let _inner = enter(Arc::clone(&inner) as _, Stance::Free);
+            let _inner = enter(Arc::clone(&inner) as _, WaitPolicy::Free);
             assert!(inner.is_current() && !outer.is_current());
             assert_eq!(name().as_deref(), Some("inner"));
-            assert_eq!((stance(), turn()), (Stance::Free, None));
+            assert_eq!((stance(), turn()), (WaitPolicy::Free, None));
             begin_turn(9);
         }
         assert_eq!(name().as_deref(), Some("outer"));
-        assert_eq!((stance(), turn()), (Stance::Loop, Some(7)));
+        assert_eq!((stance(), turn()), (WaitPolicy::Loop, Some(7)));
         assert!(is_current(outer.id()));
     }
-    assert_eq!((name(), stance(), turn()), (None, Stance::Free, None));
+    assert_eq!((name(), stance(), turn()), (None, WaitPolicy::Free, None));
     assert_eq!(Arc::strong_count(&outer), 1);
 }
 
@@ -38,34 +38,34 @@ fn nested_drivers_restore_the_previous_one() {
 fn a_panic_restores_the_previous_one() {
     let one = Nameplate::new("one", 1);
     let caught = contain(|| {
-        let _mark = enter(Arc::clone(&one) as _, Stance::Loop);
+        let _mark = enter(Arc::clone(&one) as _, WaitPolicy::Loop);
         non_blocking(|| blocking_allowed(|| panic!("on purpose")))
     });
     assert!(caught.is_err());
-    assert_eq!((name(), stance()), (None, Stance::Free));
+    assert_eq!((name(), stance()), (None, WaitPolicy::Free));
 }
 
 #[test]
 fn tags_nest() {
     non_blocking(|| {
         blocking_allowed(|| {
-            assert_eq!(stance(), Stance::Free);
-            non_blocking(|| assert_eq!(stance(), Stance::Tagged));
-            assert_eq!(stance(), Stance::Free);
+            assert_eq!(stance(), WaitPolicy::Free);
+            non_blocking(|| assert_eq!(stance(), WaitPolicy::Tagged));
+            assert_eq!(stance(), WaitPolicy::Free);
         });
-        assert_eq!(stance(), Stance::Tagged);
+        assert_eq!(stance(), WaitPolicy::Tagged);
     });
-    assert_eq!(stance(), Stance::Free);
+    assert_eq!(stance(), WaitPolicy::Free);
 }
 
 #[test]
 fn a_mark_is_of_its_thread_only() {
     let one = Nameplate::new("one", 1);
-    let _mark = enter(Arc::clone(&one) as _, Stance::Loop);
+    let _mark = enter(Arc::clone(&one) as _, WaitPolicy::Loop);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             assert!(current().is_none() && !one.is_current());
-            assert_eq!(stance(), Stance::Free);
+            assert_eq!(stance(), WaitPolicy::Free);
         });
     });
 }

@@ -5,7 +5,7 @@ use std::any::Any;
 
 use super::id::ExecutorId;
 use super::rejected::Rejected;
-use crate::{Clock, OnUnhandled, Signal, Task, Unhandled, WaitRefused};
+use crate::{Clock, OnUnhandled, Signal, Task, Unhandled, WaitRefusedError};
 
 /// A place where tasks run: an event loop, a pool, or a view over a pool.
 ///
@@ -77,8 +77,8 @@ pub trait Executor: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// A [`WaitRefused`] when the wait would never end.
-    fn begin_wait(&self) -> Result<Option<Box<dyn Any + Send>>, WaitRefused> {
+    /// A [`WaitRefusedError`] when the wait would never end.
+    fn begin_wait(&self) -> Result<Option<Box<dyn Any + Send>>, WaitRefusedError> {
         Ok(None)
     }
 

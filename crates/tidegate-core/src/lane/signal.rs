@@ -10,7 +10,7 @@ use std::ptr::{self, NonNull};
 
 use crossbeam_utils::CachePadded;
 
-use crate::executor::{Refusal, Rejected};
+use crate::executor::{RejectReason, Rejected};
 use crate::prim::{AtomicPtr, Ordering, claim_fence};
 use crate::raw::signal::{Signal, SignalHeader};
 
@@ -66,7 +66,7 @@ impl SignalLane {
             if newest == closed() {
                 // SAFETY: this reference was just taken out of `signal`; it was not published.
                 let signal = unsafe { Signal::from_block(block) };
-                return Err(Rejected::new(signal, Refusal::Closed));
+                return Err(Rejected::new(signal, RejectReason::Closed));
             }
             // SAFETY: this thread owns the signal's reference, so the block is alive.
             let header = unsafe { block.as_ref() };
@@ -263,7 +263,7 @@ mod tests {
         assert_eq!((lane.close().count(), lane.take().count()), (0, 0));
         assert!(lane.is_empty());
         let refused = lane.push(numbered(2, &seen)).unwrap_err();
-        assert_eq!(refused.why(), Refusal::Closed);
+        assert_eq!(refused.why(), RejectReason::Closed);
         refused.into_inner().deliver();
         assert_eq!(seen.lock().unwrap()[1], (2, Delivery::Home));
     }

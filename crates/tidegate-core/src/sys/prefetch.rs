@@ -10,7 +10,7 @@
 /// ```
 #[inline(always)]
 pub fn prefetch<T: ?Sized>(value: &T) {
-    for_writing(std::ptr::from_ref(value).cast::<u8>());
+    prefetch_for_write(std::ptr::from_ref(value).cast::<u8>());
 }
 
 /// Prefetches a value in a heap block that will be dropped soon: its beginning, its end, and the
@@ -25,10 +25,10 @@ pub fn prefetch<T: ?Sized>(value: &T) {
 pub fn prefetch_block<T: ?Sized>(value: &T) {
     let start = std::ptr::from_ref(value).cast::<u8>();
     let size = size_of_val(value);
-    for_writing(start.wrapping_sub(size_of::<usize>()));
-    for_writing(start.wrapping_add(size.max(SMALLEST)));
+    prefetch_for_write(start.wrapping_sub(size_of::<usize>()));
+    prefetch_for_write(start.wrapping_add(size.max(SMALLEST)));
     if size >= LINE {
-        for_writing(start);
+        prefetch_for_write(start);
     }
 }
 
@@ -40,7 +40,7 @@ const SMALLEST: usize = 3 * size_of::<usize>();
 
 /// Prefetches the line at `at` for a write. The address need not be valid.
 #[inline(always)]
-pub fn for_writing<T>(at: *const T) {
+pub fn prefetch_for_write<T>(at: *const T) {
     #[cfg(all(target_arch = "x86_64", not(tidegate_loom), not(miri)))]
     {
         // In assembly: the intrinsic becomes a prefetch for reading unless the whole program is

@@ -82,10 +82,10 @@ impl ThreadBuilder {
     ///
     /// # Errors
     ///
-    /// [`BadPriority`] for any other number.
-    pub fn priority(mut self, priority: u8) -> Result<Self, BadPriority> {
+    /// [`PriorityError`] for any other number.
+    pub fn priority(mut self, priority: u8) -> Result<Self, PriorityError> {
         if !(1..=Self::MAX_PRIORITY).contains(&priority) {
-            return Err(BadPriority { asked: priority });
+            return Err(PriorityError { asked: priority });
         }
         self.priority = priority;
         Ok(self)
@@ -297,11 +297,11 @@ fn start(job: ThreadJob) -> io::Result<prim::JoinHandle<()>> {
 
 /// A priority outside 1 to 10.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct BadPriority {
+pub struct PriorityError {
     asked: u8,
 }
 
-impl fmt::Display for BadPriority {
+impl fmt::Display for PriorityError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -311,9 +311,9 @@ impl fmt::Display for BadPriority {
     }
 }
 
-crate::debug_as_display!(BadPriority);
+crate::debug_as_display!(PriorityError);
 
-impl Error for BadPriority {}
+impl Error for PriorityError {}
 
 /// Runs the hooks that [`at_thread_exit`](crate::at_thread_exit) registered on this thread, newest
 /// first, until none is left. A panicking hook does not prevent the others from running.

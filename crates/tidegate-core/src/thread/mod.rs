@@ -21,8 +21,8 @@ mod start;
 #[cfg(test)]
 mod tests;
 
-pub use self::builder::{BadPriority, ThreadBuilder, ThreadJob, run_exit_hooks};
-pub use self::handle::{JoinError, NotJoined, ThreadEnd, ThreadHandle, ThreadWatch};
+pub use self::builder::{PriorityError, ThreadBuilder, ThreadJob, run_exit_hooks};
+pub use self::handle::{JoinError, JoinErrorKind, ThreadEnd, ThreadHandle, ThreadWatch};
 pub(crate) use self::info::Life;
 pub use self::info::{JoinPolicy, ThreadInfo, ThreadState};
 pub use self::per_task::ThreadPerTask;

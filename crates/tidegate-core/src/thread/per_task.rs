@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::builder::ThreadBuilder;
-use crate::executor::{Executor, ExecutorId, Refusal, Rejected, Stance, enter, is_current};
+use crate::executor::{
+    Executor, ExecutorId, RejectReason, Rejected, WaitPolicy, enter, is_current,
+};
 use crate::{Clock, Signal, Task};
 
 /// An executor that runs each task on a thread of its own.
@@ -49,7 +51,7 @@ impl ThreadPerTask {
         let take = Arc::clone(&place);
         let started = self.shared.threads.spawn(move || {
             let job = take.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let _mark = enter(Arc::new(executor), Stance::Free);
+            let _mark = enter(Arc::new(executor), WaitPolicy::Free);
             if let Some(job) = job {
                 run(job);
             }
@@ -59,7 +61,7 @@ impl ThreadPerTask {
             Err(_) => {
                 let job = place.lock().unwrap_or_else(PoisonError::into_inner).take();
                 match job {
-                    Some(job) => Err(Rejected::new(job, Refusal::NoThread)),
+                    Some(job) => Err(Rejected::new(job, RejectReason::NoThread)),
                     None => Ok(()),
                 }
             }

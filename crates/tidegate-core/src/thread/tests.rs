@@ -6,7 +6,7 @@ use std::sync::{Arc, mpsc};
 
 use super::builder::pool_name;
 use super::*;
-use crate::{CancelToken, Executor, Refusal, Task};
+use crate::{CancelToken, Executor, RejectReason, Task};
 
 #[test]
 fn names_are_pool_pool_number_thread_number() {
@@ -122,19 +122,25 @@ fn a_token_ends_a_join_and_gives_the_handle_back() {
     let tripped = token.clone();
     let thread = std::thread::scope(|scope| {
         scope.spawn(move || tripped.cancel());
-        let error = thread.join_with(&token);
+        let error = thread.join_with_cancel(&token);
         let error = error.expect_err("the thread still waits");
-        assert_eq!(error.why(), &NotJoined::Interrupted);
+        assert_eq!(error.why(), &JoinErrorKind::Interrupted);
         error.into_handle()
     });
     assert_ne!(thread.info().state(), ThreadState::Ended);
     drop(tx);
-    assert!(matches!(thread.join_with(&CancelToken::new()), Ok(true)));
+    assert!(matches!(
+        thread.join_with_cancel(&CancelToken::new()),
+        Ok(true)
+    ));
     let detached = ThreadBuilder::new("x")
         .join_policy(JoinPolicy::Detached)
         .spawn(|| ())
         .expect("a thread can be had");
-    assert!(matches!(detached.join_with(&CancelToken::new()), Ok(false)));
+    assert!(matches!(
+        detached.join_with_cancel(&CancelToken::new()),
+        Ok(false)
+    ));
 }
 
 #[test]
@@ -211,7 +217,7 @@ fn a_thread_per_task_gives_the_task_back_when_no_thread_can_be_had() {
     let refused = threads
         .execute(Task::new(move || tx.send(1).expect("waits")))
         .expect_err("there is no thread");
-    assert_eq!(refused.why(), Refusal::NoThread);
+    assert_eq!(refused.why(), RejectReason::NoThread);
     refused.into_inner().run();
     assert_eq!(rx.recv(), Ok(1));
 }

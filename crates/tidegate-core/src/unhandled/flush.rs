@@ -1,7 +1,7 @@
 //! Waiting for a hook. This is a blocking wait and is checked like every other.
 
 use super::hook::OnUnhandled;
-use crate::wait::{WaitRefused, check_stance};
+use crate::wait::{WaitRefusedError, check_may_block};
 
 impl OnUnhandled {
     /// Waits, without a time limit, until the hook has received all reports made so far. For tests
@@ -9,10 +9,10 @@ impl OnUnhandled {
     ///
     /// # Errors
     ///
-    /// A [`WaitRefused`] on a thread that must not block. On the hook's own thread this returns at
+    /// A [`WaitRefusedError`] on a thread that must not block. On the hook's own thread this returns at
     /// once.
-    pub fn flush(&self) -> Result<(), WaitRefused> {
-        check_stance(None)?;
+    pub fn flush(&self) -> Result<(), WaitRefusedError> {
+        check_may_block(None)?;
         self.wait_until_heard();
         Ok(())
     }

@@ -3,8 +3,8 @@
 use std::any::Any;
 
 use super::record::{Edge, record};
-use super::refused::{WaitRefused, Why, thread_name};
-use crate::executor::{Executor, ExecutorId, Stance, current, stance};
+use super::refused::{WaitRefusedError, Why, thread_name};
+use crate::executor::{Executor, ExecutorId, WaitPolicy, current, stance};
 use crate::thread::{self, Life};
 
 /// Checks a blocking wait of the calling thread for a result whose home is `home`. The caller must
@@ -12,9 +12,9 @@ use crate::thread::{self, Life};
 ///
 /// # Errors
 ///
-/// A [`WaitRefused`] if the thread must not block, or if the wait would close a cycle.
-pub fn check_wait(home: Option<&dyn Executor>) -> Result<WaitGuard, WaitRefused> {
-    check_stance(home)?;
+/// A [`WaitRefusedError`] if the thread must not block, or if the wait would close a cycle.
+pub fn check_wait(home: Option<&dyn Executor>) -> Result<WaitGuard, WaitRefusedError> {
+    check_may_block(home)?;
     let Some(home) = home else {
         return Ok(WaitGuard::NOTHING);
     };
@@ -24,14 +24,14 @@ pub fn check_wait(home: Option<&dyn Executor>) -> Result<WaitGuard, WaitRefused>
 }
 
 /// Checks a wait for the end of `thread`, or for something that `thread` does before it ends.
-pub(crate) fn check_end(thread: &Life) -> Result<WaitGuard, WaitRefused> {
+pub(crate) fn check_end(thread: &Life) -> Result<WaitGuard, WaitRefusedError> {
     check_stance_for(Some(thread.name()), true)?;
     record_from_here(thread.party())
 }
 
 /// Records that the calling thread waits for `home`. The waiting node is the thread's executor, or
 /// the thread itself if it runs for no executor.
-fn record_from_here(home: ExecutorId) -> Result<WaitGuard, WaitRefused> {
+fn record_from_here(home: ExecutorId) -> Result<WaitGuard, WaitRefusedError> {
     if let Some(waiting) = current() {
         let width = || waiting.width();
         return record(waiting.id(), waiting.name(), width, home).map(WaitGuard::of);
@@ -47,23 +47,23 @@ fn record_from_here(home: ExecutorId) -> Result<WaitGuard, WaitRefused> {
 ///
 /// # Errors
 ///
-/// A [`WaitRefused`] if the thread must not block.
-pub fn check_stance(home: Option<&dyn Executor>) -> Result<(), WaitRefused> {
-    if stance() == Stance::Free {
+/// A [`WaitRefusedError`] if the thread must not block.
+pub fn check_may_block(home: Option<&dyn Executor>) -> Result<(), WaitRefusedError> {
+    if stance() == WaitPolicy::Free {
         return Ok(());
     }
     check_stance_for(home.map(|home| home.name()), false)
 }
 
-fn check_stance_for(home: Option<&str>, end: bool) -> Result<(), WaitRefused> {
+fn check_stance_for(home: Option<&str>, end: bool) -> Result<(), WaitRefusedError> {
     let tagged = match stance() {
-        Stance::Free => return Ok(()),
-        Stance::Loop => false,
-        Stance::Tagged => true,
+        WaitPolicy::Free => return Ok(()),
+        WaitPolicy::Loop => false,
+        WaitPolicy::Tagged => true,
     };
     let waiting = current();
-    Err(WaitRefused {
-        why: Why::Stance {
+    Err(WaitRefusedError {
+        why: Why::WaitPolicy {
             waiting: waiting.map_or_else(thread_name, |executor| executor.name().to_owned()),
             home: home.map(str::to_owned),
             end,

@@ -13,9 +13,9 @@
 //!
 //! The record is behind one short lock, taken only by a thread that is about to sleep anyway.
 //!
-//! * `refused`: [`WaitRefused`], which names the executors of the refused wait.
+//! * `refused`: [`WaitRefusedError`], which names the executors of the refused wait.
 //! * `record`: the record itself, and [`change_width`].
-//! * `check`: [`check_wait`], [`check_stance`] and the guard of a wait.
+//! * `check`: [`check_wait`], [`check_may_block`] and the guard of a wait.
 //!
 //! Each module uses only the modules listed before it.
 
@@ -26,6 +26,6 @@ mod refused;
 mod tests;
 
 pub(crate) use self::check::check_end;
-pub use self::check::{WaitGuard, check_stance, check_wait};
+pub use self::check::{WaitGuard, check_may_block, check_wait};
 pub use self::record::change_width;
-pub use self::refused::WaitRefused;
+pub use self::refused::WaitRefusedError;

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-use super::refused::WaitRefused;
+use super::refused::WaitRefusedError;
 use crate::executor::ExecutorId;
 
 /// The waiting threads of each executor, and the homes that they wait for.
@@ -42,7 +42,7 @@ pub(super) fn record(
     name: &str,
     width: impl Fn() -> usize,
     to: ExecutorId,
-) -> Result<Edge, WaitRefused> {
+) -> Result<Edge, WaitRefusedError> {
     let (mut record, width) = loop {
         // ORDERING: Acquire pairs with the Release in `change_width`: a reader that sees the change
         // also sees the width that it applied.
@@ -70,7 +70,7 @@ pub(super) fn record(
         );
         drop(record);
         drop(edge);
-        return Err(WaitRefused::circle(names));
+        return Err(WaitRefusedError::circle(names));
     }
     drop(record);
     Ok(edge)
@@ -83,7 +83,7 @@ pub(super) fn record(
 ///
 /// # Errors
 ///
-/// A [`WaitRefused`] that names the cycle, if a cycle would close; `apply` is not called then.
+/// A [`WaitRefusedError`] that names the cycle, if a cycle would close; `apply` is not called then.
 ///
 /// ```
 /// use tidegate_core::{ExecutorId, change_width};
@@ -96,7 +96,7 @@ pub fn change_width(
     executor: ExecutorId,
     width: usize,
     apply: impl FnOnce(),
-) -> Result<(), WaitRefused> {
+) -> Result<(), WaitRefusedError> {
     let mut record = lock();
     if let Some(node) = record.waiting.get_mut(&executor) {
         let before = std::mem::replace(&mut node.width, width);
@@ -110,7 +110,7 @@ pub fn change_width(
             if let Some(node) = record.waiting.get_mut(&executor) {
                 node.width = before;
             }
-            return Err(WaitRefused::circle(names));
+            return Err(WaitRefusedError::circle(names));
         }
     }
     apply();

@@ -12,14 +12,14 @@ use std::fmt;
 /// assert!(refused.to_string().contains("must not block"));
 /// ```
 #[derive(Clone, PartialEq, Eq)]
-pub struct WaitRefused {
+pub struct WaitRefusedError {
     pub(super) why: Why,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Why {
     /// The thread must not block at all.
-    Stance {
+    WaitPolicy {
         waiting: String,
         home: Option<String>,
         /// `true` for a wait for the end of a thread, `false` for a wait for a promise.
@@ -32,7 +32,7 @@ pub(super) enum Why {
     OwnListener { name: String },
 }
 
-impl WaitRefused {
+impl WaitRefusedError {
     /// Creates the refusal of a wait, inside a listener, for the promise that is notifying this
     /// listener.
     pub fn own_listener() -> Self {
@@ -60,7 +60,7 @@ impl WaitRefused {
     /// for.
     pub fn names(&self) -> Vec<&str> {
         match &self.why {
-            Why::Stance { waiting, home, .. } => std::iter::once(waiting.as_str())
+            Why::WaitPolicy { waiting, home, .. } => std::iter::once(waiting.as_str())
                 .chain(home.as_deref())
                 .collect(),
             Why::Circle { names } => names.iter().map(String::as_str).collect(),
@@ -69,10 +69,10 @@ impl WaitRefused {
     }
 }
 
-impl fmt::Display for WaitRefused {
+impl fmt::Display for WaitRefusedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.why {
-            Why::Stance {
+            Why::WaitPolicy {
                 waiting,
                 home,
                 end,
@@ -112,9 +112,9 @@ impl fmt::Display for WaitRefused {
     }
 }
 
-crate::debug_as_display!(WaitRefused);
+crate::debug_as_display!(WaitRefusedError);
 
-impl Error for WaitRefused {}
+impl Error for WaitRefusedError {}
 
 pub(super) fn thread_name() -> String {
     let thread = std::thread::current();

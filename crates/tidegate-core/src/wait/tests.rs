@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use super::record::lock;
 use super::*;
-use crate::executor::{Executor, Stance, blocking_allowed, enter, non_blocking};
+use crate::executor::{Executor, WaitPolicy, blocking_allowed, enter, non_blocking};
 use crate::testing::Nameplate;
 
 /// Records a wait of one of `from`'s threads for `to`. All waits of a test are made on the test's
 /// own thread, because the record is kept per executor.
-fn wait(from: &Arc<Nameplate>, to: &Arc<Nameplate>) -> Result<WaitGuard, WaitRefused> {
-    let _mark = enter(Arc::clone(from) as _, Stance::Loop);
+fn wait(from: &Arc<Nameplate>, to: &Arc<Nameplate>) -> Result<WaitGuard, WaitRefusedError> {
+    let _mark = enter(Arc::clone(from) as _, WaitPolicy::Loop);
     blocking_allowed(|| check_wait(Some(&**to)))
 }
 
@@ -134,7 +134,7 @@ fn a_refused_wait_leaves_no_edge() {
 #[test]
 fn a_loop_must_not_wait_at_all() {
     let (a, b) = (Nameplate::new("a", 1), Nameplate::new("b", 1));
-    let _mark = enter(Arc::clone(&a) as _, Stance::Loop);
+    let _mark = enter(Arc::clone(&a) as _, WaitPolicy::Loop);
     let refused = check_wait(Some(&*b)).unwrap_err();
     assert!(!refused.is_circle());
     assert_eq!(refused.names(), ["a", "b"]);

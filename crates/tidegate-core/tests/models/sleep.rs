@@ -25,7 +25,7 @@ impl Door {
     }
 
     /// Arms, checks the lanes once more, sleeps, disarms: what a loop does when it found nothing.
-    fn sleep(&self, end: &TaskLaneEnd) {
+    fn sleep(&self, end: &TaskLaneReceiver) {
         self.bell.arm(u64::MAX);
         if end.is_empty() && self.signals.is_empty() {
             self.parker.park(None);

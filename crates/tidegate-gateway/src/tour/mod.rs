@@ -107,7 +107,7 @@ fn circle(one: &EventLoop, two: &EventLoop) -> Result<String> {
     let cross = |home: &EventLoop, mut other: Completion<()>| {
         let token = token.clone();
         home.submit(move || {
-            let waited = blocking_allowed(|| other.wait_with(&token));
+            let waited = blocking_allowed(|| other.wait_with_cancel(&token));
             // The loop whose wait is refused cancels the wait of the other one.
             token.cancel();
             waited.map_err(|why| (why.is_refused(), why.to_string()))
@@ -300,8 +300,7 @@ fn overload() -> Result<Lines> {
     let given_back = refused.len();
     drop(go);
     refused.into_iter().for_each(Task::run);
-    home.shutdown_gracefully(Quiet::none(Duration::from_secs(5)))
-        .wait()?;
+    home.shutdown(Quiet::none(Duration::from_secs(5))).wait()?;
     Ok(vec![line(
         "20 tasks into a blocked loop with room for 16",
         format!(
@@ -318,9 +317,7 @@ fn shutdown() -> Result<Lines> {
     for _ in 0..100 {
         home.execute(|| ())?;
     }
-    let report = home
-        .shutdown_gracefully(Quiet::none(Duration::from_secs(5)))
-        .wait()?;
+    let report = home.shutdown(Quiet::none(Duration::from_secs(5))).wait()?;
     let after = home.execute(|| ()).expect_err("it is over");
 
     let bad = EventLoop::builder("impatient").build()?;
@@ -328,7 +325,7 @@ fn shutdown() -> Result<Lines> {
         period: Duration::from_secs(2),
         timeout: Duration::from_secs(1),
     };
-    let bad = match bad.shutdown_gracefully(quiet).wait() {
+    let bad = match bad.shutdown(quiet).wait() {
         Err(WaitError::Failed(ShutdownError::BadQuiet(_))) => "refused, with a sentence",
         _ => return Err("a quiet period longer than the timeout was accepted".into()),
     };

@@ -110,7 +110,7 @@ impl Inbound for Shout {
 
 pub(super) fn server() -> Result<Lines> {
     let group = pinned("io", 2)?;
-    let server = Server::new(&group)
+    let server = Server::builder(&group)
         .pipeline(|p| p.add("lines", LineFrames::max(1024)).add("shout", Shout))
         .bind("127.0.0.1:0")
         .wait()?;

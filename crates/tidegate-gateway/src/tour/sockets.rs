@@ -45,7 +45,7 @@ pub(super) fn roams() -> Result<Lines> {
     let group = roaming("io", 1, &workers)?;
     let (fast, slow) = mpsc::channel();
     let slow = Arc::new(Mutex::new(slow));
-    let server = Server::new(&group)
+    let server = Server::builder(&group)
         .pipeline(move |p| {
             let (fast, slow) = (fast.clone(), Arc::clone(&slow));
             p.add("sometimes", Sometimes { fast, slow })
@@ -65,9 +65,7 @@ pub(super) fn roams() -> Result<Lines> {
     drop((first, second));
     let report = server.drain(Duration::from_secs(5)).wait()?;
     let chose = group.metrics().into_iter().next();
-    group
-        .shutdown_gracefully(Quiet::none(Duration::from_secs(5)))
-        .wait()?;
+    group.shutdown(Quiet::none(Duration::from_secs(5))).wait()?;
     Ok(vec![
         line(
             "one loop; a handler blocks until another connection speaks",
@@ -133,7 +131,7 @@ pub(super) fn tls() -> Result<Lines> {
     let (chain, key) = (own.cert.pem(), own.signing_key.serialize_pem());
     let tls = TlsServer::from_pem(chain.as_bytes(), key.as_bytes())?;
     let group = pinned("io", 1)?;
-    let server = Server::new(&group)
+    let server = Server::builder(&group)
         .pipeline(move |p| p.add_duplex("tls", tls.handler()).add("echo", Echo))
         .bind("127.0.0.1:0")
         .wait()?;

@@ -6,7 +6,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 
 use tidegate_core::Task;
 
-use super::handle::Alarms;
+use super::handle::CallTimer;
 use crate::in_flight::Flight;
 
 /// The largest number of call slots that a thread keeps for its next calls. Calls may be nested,
@@ -21,7 +21,7 @@ thread_local! {
     static IDLE: RefCell<Vec<(u64, Arc<Flight>)>> = const { RefCell::new(Vec::new()) };
 }
 
-impl Alarms {
+impl CallTimer {
     /// Returns an idle call slot of this thread, or a new one.
     #[inline]
     pub(crate) fn take_flight(&self) -> Arc<Flight> {

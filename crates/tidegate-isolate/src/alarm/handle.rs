@@ -8,13 +8,13 @@ use std::sync::atomic::{Ordering, fence};
 use tidegate_core::{Clock, FastClock, OnUnhandled, Task, ThreadBuilder};
 
 use super::aside::Aside;
-use super::tasks::{AlarmId, Due};
+use super::tasks::{Due, TimerTaskId};
 use super::timer_thread::Shared;
 use crate::key::Key;
 
 /// The timer of an isolation and its commands. Its thread ends when the last handle is dropped.
 #[derive(Clone)]
-pub(crate) struct Alarms {
+pub(crate) struct CallTimer {
     pub(super) shared: Arc<Shared>,
     /// Shared by the handles, but not by the thread.
     _life: Arc<Life>,
@@ -29,7 +29,7 @@ impl Drop for Life {
     }
 }
 
-impl Alarms {
+impl CallTimer {
     pub(crate) fn new(clock: &Clock, unhandled: &OnUnhandled) -> Self {
         Self::with_threads(clock, unhandled, ThreadBuilder::new("tidegate-timer"))
     }
@@ -57,23 +57,23 @@ impl Alarms {
     }
 
     /// Runs `task`, which must be short and not user code, at `at` on the timer's thread.
-    pub(crate) fn call_at(&self, at: u64, task: Task) -> AlarmId {
+    pub(crate) fn call_at(&self, at: u64, task: Task) -> TimerTaskId {
         self.set(at, Due::Here(task))
     }
 
     /// Runs `task` at `at` on the callback threads of a command. If the timer ends before, the task
     /// is dropped there.
-    pub(crate) fn run_at(&self, at: u64, aside: &Arc<Aside>, task: Task) -> AlarmId {
+    pub(crate) fn run_at(&self, at: u64, aside: &Arc<Aside>, task: Task) -> TimerTaskId {
         self.set(at, Due::Aside(Arc::clone(aside), task))
     }
 
-    fn set(&self, at: u64, due: Due) -> AlarmId {
+    fn set(&self, at: u64, due: Due) -> TimerTaskId {
         let mut tasks = self.shared.tasks();
         if self.is_closed() {
             // The task would never run.
             drop(tasks);
             drop(due);
-            return AlarmId(None);
+            return TimerTaskId(None);
         }
         let key = tasks.insert(at, due);
         drop(tasks);
@@ -83,11 +83,11 @@ impl Alarms {
         if at < self.shared.next_wake.load(Ordering::SeqCst) {
             self.shared.wake(at);
         }
-        AlarmId(Some(key))
+        TimerTaskId(Some(key))
     }
 
     /// Cancels a task. Returns `false` if it has run or is running.
-    pub(crate) fn cancel(&self, id: AlarmId) -> bool {
+    pub(crate) fn cancel(&self, id: TimerTaskId) -> bool {
         let task = id.0.and_then(|key| self.shared.tasks().remove(key));
         task.is_some()
     }
@@ -108,17 +108,17 @@ impl Alarms {
     }
 
     /// Creates the callback threads of a command, for user code that the timer finds due.
-    pub(crate) fn aside(&self, key: &Key) -> AsideHandle {
+    pub(crate) fn aside(&self, key: &Key) -> CallbackThreadsHandle {
         let id = self.shared.next_aside.fetch_add(1, Ordering::Relaxed);
         let threads = ThreadBuilder::new(format!("tidegate-aside-{key}"));
         self.add_aside(self.shared.new_aside(id, key, threads))
     }
 
-    pub(super) fn add_aside(&self, aside: Aside) -> AsideHandle {
+    pub(super) fn add_aside(&self, aside: Aside) -> CallbackThreadsHandle {
         let aside = Arc::new(aside);
         let known = Arc::clone(&aside);
         self.shared.asides().insert(aside.id, known);
-        AsideHandle {
+        CallbackThreadsHandle {
             alarms: self.clone(),
             aside,
         }
@@ -151,7 +151,7 @@ impl Alarms {
     }
 }
 
-impl fmt::Debug for Alarms {
+impl fmt::Debug for CallTimer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Alarms")
             .field("in_flight", &self.in_flight())
@@ -161,12 +161,12 @@ impl fmt::Debug for Alarms {
 
 /// A command's handle to its [`Aside`]; the timer knows the threads until this is dropped.
 #[derive(Debug)]
-pub(crate) struct AsideHandle {
-    alarms: Alarms,
+pub(crate) struct CallbackThreadsHandle {
+    alarms: CallTimer,
     aside: Arc<Aside>,
 }
 
-impl AsideHandle {
+impl CallbackThreadsHandle {
     /// Returns the number that a call slot of the command stores.
     #[inline]
     pub(crate) fn id(&self) -> u64 {
@@ -174,7 +174,7 @@ impl AsideHandle {
     }
 }
 
-impl std::ops::Deref for AsideHandle {
+impl std::ops::Deref for CallbackThreadsHandle {
     type Target = Arc<Aside>;
 
     fn deref(&self) -> &Arc<Aside> {
@@ -182,7 +182,7 @@ impl std::ops::Deref for AsideHandle {
     }
 }
 
-impl Drop for AsideHandle {
+impl Drop for CallbackThreadsHandle {
     fn drop(&mut self) {
         self.alarms.forget_aside(self.aside.id);
     }

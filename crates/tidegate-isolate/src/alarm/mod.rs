@@ -30,9 +30,9 @@ mod tasks;
 mod timer_thread;
 
 pub(crate) use self::aside::Aside;
-pub(crate) use self::handle::{Alarms, AsideHandle};
+pub(crate) use self::handle::{CallTimer, CallbackThreadsHandle};
 pub(crate) use self::pause::{Pause, WakerSlot};
-pub(crate) use self::tasks::AlarmId;
+pub(crate) use self::tasks::TimerTaskId;
 
 #[cfg(test)]
 mod tests;

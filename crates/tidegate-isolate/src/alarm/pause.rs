@@ -8,22 +8,22 @@ use std::task::{Context, Poll, Waker};
 use tidegate_core::Task;
 
 use super::aside::Aside;
-use super::handle::Alarms;
-use super::tasks::AlarmId;
+use super::handle::CallTimer;
+use super::tasks::TimerTaskId;
 
 /// A future that is ready at its time, or earlier if the timer ends. Dropping it cancels the timer
 /// task.
 pub(crate) struct Pause {
-    alarms: Alarms,
+    alarms: CallTimer,
     aside: Arc<Aside>,
     at: u64,
-    alarm: Option<AlarmId>,
+    alarm: Option<TimerTaskId>,
     waker: Arc<WakerSlot>,
 }
 
 impl Pause {
     /// Creates a delay for a command, whose callback threads wake the future.
-    pub(crate) fn until(alarms: &Alarms, aside: &Arc<Aside>, at: u64) -> Self {
+    pub(crate) fn until(alarms: &CallTimer, aside: &Arc<Aside>, at: u64) -> Self {
         Self {
             alarms: alarms.clone(),
             aside: Arc::clone(aside),

@@ -12,9 +12,9 @@ use crate::in_flight::Flight;
 
 const MS: u64 = 1_000_000;
 
-fn timer() -> (ManualClock, Alarms) {
+fn timer() -> (ManualClock, CallTimer) {
     let manual = ManualClock::new();
-    let alarms = Alarms::new(&Clock::from(&manual), &OnUnhandled::default());
+    let alarms = CallTimer::new(&Clock::from(&manual), &OnUnhandled::default());
     (manual, alarms)
 }
 
@@ -89,7 +89,7 @@ fn tasks_run_in_order_at_their_time_and_can_be_taken_back() {
 #[test]
 fn the_end_of_the_work_and_of_its_time_exclude_each_other() {
     let clock = Clock::system();
-    let alarms = Alarms::new(&clock, &OnUnhandled::default());
+    let alarms = CallTimer::new(&clock, &OnUnhandled::default());
     for _ in 0..2_000 {
         let flight = Flight::default();
         flight.prepare(&clock, 0, 0, true);
@@ -132,7 +132,7 @@ fn refused_threads() -> (ThreadBuilder, Arc<AtomicBool>, Counter) {
 }
 
 /// Creates the callback threads of a command from this thread builder.
-fn starved(alarms: &Alarms, threads: ThreadBuilder) -> AsideHandle {
+fn starved(alarms: &CallTimer, threads: ThreadBuilder) -> CallbackThreadsHandle {
     alarms.add_aside(alarms.shared.new_aside(7, &"starved".into(), threads))
 }
 
@@ -189,7 +189,7 @@ fn a_timer_whose_thread_was_refused_is_started_by_the_next_call() {
     let manual = ManualClock::new();
     let (threads, refuses, _) = refused_threads();
     let hook = OnUnhandled::default();
-    let alarms = Alarms::with_threads(&Clock::from(&manual), &hook, threads);
+    let alarms = CallTimer::with_threads(&Clock::from(&manual), &hook, threads);
     let (early, late) = (alarms.take_flight(), alarms.take_flight());
     alarms.arm(&early, 10 * MS, 0, true);
     refuses.store(false, Ordering::SeqCst);

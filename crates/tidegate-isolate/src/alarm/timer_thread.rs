@@ -214,7 +214,7 @@ impl Shared {
                 let shortest = self.shortest.load(Ordering::Relaxed);
                 wake = now.saturating_add(shortest.clamp(PAUSES.0, PAUSES.1));
             }
-            // ORDERING: SeqCst fence pairs with the one in `Alarms::set`, and with the one of
+            // ORDERING: SeqCst fence pairs with the one in `CallTimer::set`, and with the one of
             // `CallWord::begin` for call slots: a caller reads this thread's wake-up time, or the
             // look below finds the caller's task or call.
             self.next_wake.store(wake, Ordering::SeqCst);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tidegate_core::{CancelToken, Task, as_nanos};
 
-use crate::alarm::{AlarmId, WakerSlot};
+use crate::alarm::{TimerTaskId, WakerSlot};
 use crate::command::Command;
 use crate::error::{Cause, CommandError};
 use crate::event::Event;
@@ -53,7 +53,7 @@ pub struct RunHedged<T: Send + 'static, E: Send + 'static> {
     begun: bool,
     /// When the second attempt begins, once the first is under way.
     second_at: Option<u64>,
-    alarm: Option<AlarmId>,
+    alarm: Option<TimerTaskId>,
     waker: Arc<WakerSlot>,
     failed: Option<CommandError<E>>,
 }

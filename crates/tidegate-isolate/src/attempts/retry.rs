@@ -7,7 +7,7 @@ use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tidegate_core::{CancelToken, Parker, as_nanos, check_stance};
+use tidegate_core::{CancelToken, Parker, as_nanos, check_may_block};
 
 use crate::alarm::Pause;
 use crate::command::Command;
@@ -224,7 +224,7 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
     }
 
     fn pause(&self, pause: Duration) {
-        if pause.is_zero() || check_stance(None).is_err() {
+        if pause.is_zero() || check_may_block(None).is_err() {
             return;
         }
         let clock = self.alarms().clock().clock();

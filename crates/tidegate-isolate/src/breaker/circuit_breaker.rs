@@ -11,7 +11,7 @@ use super::config::{BreakerConfig, BreakerMode};
 use super::core::Core;
 use super::health::Health;
 use super::state::{OnTransition, StateWord, Transition};
-use crate::error::Invalid;
+use crate::error::ConfigError;
 use crate::key::Key;
 
 /// A circuit breaker in front of one dependency. Methods that depend on time receive it as an
@@ -33,7 +33,7 @@ use crate::key::Key;
 /// assert_eq!(breaker.state(3), BreakerState::Open);
 /// let open = breaker.try_pass(2).unwrap_err();
 /// assert_eq!(open.retry_after, Some(Duration::from_secs(5)));
-/// # Ok::<(), tidegate_isolate::Invalid>(())
+/// # Ok::<(), tidegate_isolate::ConfigError>(())
 /// ```
 pub struct CircuitBreaker {
     pub(super) key: Key,
@@ -58,7 +58,7 @@ impl CircuitBreaker {
     /// # Errors
     ///
     /// Returns which setting is invalid, and why.
-    pub fn new(key: impl Into<Key>, config: BreakerConfig) -> Result<Self, Invalid> {
+    pub fn new(key: impl Into<Key>, config: BreakerConfig) -> Result<Self, ConfigError> {
         Self::with_listeners(key, config, Vec::new(), OnUnhandled::default())
     }
 
@@ -67,7 +67,7 @@ impl CircuitBreaker {
         config: BreakerConfig,
         listeners: Vec<OnTransition>,
         unhandled: OnUnhandled,
-    ) -> Result<Self, Invalid> {
+    ) -> Result<Self, ConfigError> {
         let key = key.into();
         config.validate(&key)?;
         Ok(Self {
@@ -126,13 +126,18 @@ impl CircuitBreaker {
     /// # Errors
     ///
     /// Returns which setting is invalid; the old settings stay in force.
-    pub fn configure(&self, config: BreakerConfig) -> Result<(), Invalid> {
+    pub fn configure(&self, config: BreakerConfig) -> Result<(), ConfigError> {
         config.validate(&self.key)?;
         let mut core = self.lock();
         if core.config.window != config.window {
             let value = config.window;
             let reason = "the window is fixed for the life of the breaker";
-            return Err(Invalid::new(&*self.key, "breaker.window", value, reason));
+            return Err(ConfigError::new(
+                &*self.key,
+                "breaker.window",
+                value,
+                reason,
+            ));
         }
         self.mode.store(config.mode as u8, Ordering::Relaxed);
         let slow = config.slow_call.map_or(u64::MAX, as_nanos);

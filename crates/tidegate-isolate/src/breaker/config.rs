@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::error::Invalid;
+use crate::error::ConfigError;
 use crate::key::Key;
 use crate::metrics::WindowConfig;
 
@@ -95,9 +95,9 @@ impl BreakerConfig {
     /// # Errors
     ///
     /// Returns which property is invalid, and why.
-    pub fn validate(&self, key: &Key) -> Result<(), Invalid> {
+    pub fn validate(&self, key: &Key) -> Result<(), ConfigError> {
         let wrong = |property: &str, value: String, reason: &str| {
-            Err(Invalid::new(key.as_str(), property, value, reason))
+            Err(ConfigError::new(key.as_str(), property, value, reason))
         };
         if let BreakerWindow::Time(window) = self.window {
             window

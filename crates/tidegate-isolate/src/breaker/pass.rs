@@ -134,7 +134,7 @@ impl CircuitBreaker {
 /// let pass = breaker.try_pass(0).expect("it is closed");
 /// pass.success(1_000, Duration::from_nanos(1_000));
 /// assert_eq!(breaker.counts(1_000), (1, 0, 0));
-/// # Ok::<(), tidegate_isolate::Invalid>(())
+/// # Ok::<(), tidegate_isolate::ConfigError>(())
 /// ```
 #[must_use = "dropping a probe opens the breaker again"]
 #[derive(Debug)]

@@ -14,7 +14,7 @@ mod threads;
 pub use self::kind::Bulkhead;
 pub use self::partition::{Criticality, Partitions};
 pub use self::permits::{AdaptiveLimit, LimitAlgorithm, PermitConfig, SampleWindow};
-pub use self::queue::Discipline;
+pub use self::queue::QueueDiscipline;
 pub use self::threads::{PoolConfig, PoolSnapshot};
 
 pub(crate) use self::permits::{Gate, Place, Woken};

@@ -1,6 +1,6 @@
 //! The criticality of calls, and the shares of a limit that are reserved for critical calls.
 
-use crate::error::Invalid;
+use crate::error::ConfigError;
 use crate::key::Key;
 
 /// How critical a call is: under overload, the most critical calls are rejected last.
@@ -70,14 +70,14 @@ impl Partitions {
         .map(|criticality| self.ceiling(limit, criticality))
     }
 
-    pub(crate) fn validate(&self, key: &Key) -> Result<(), Invalid> {
+    pub(crate) fn validate(&self, key: &Key) -> Result<(), ConfigError> {
         let shares = [self.normal, self.high, self.critical];
         let sum: f64 = shares.iter().sum();
         if shares.iter().all(|share| *share >= 0.0) && sum <= 1.0 {
             return Ok(());
         }
         let reason = "shares are not negative, and together at most 1";
-        Err(Invalid::new(
+        Err(ConfigError::new(
             key.as_str(),
             "partitions",
             format!("{shares:?}"),

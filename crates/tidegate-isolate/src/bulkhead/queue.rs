@@ -15,14 +15,14 @@ use tidegate_core::as_nanos;
 /// The order in which waiting calls are served.
 ///
 /// ```
-/// use tidegate_isolate::Discipline;
+/// use tidegate_isolate::QueueDiscipline;
 ///
-/// assert_eq!(Discipline::default(), Discipline::Fifo);
-/// assert!(matches!(Discipline::codel(), Discipline::Codel { .. }));
+/// assert_eq!(QueueDiscipline::default(), QueueDiscipline::Fifo);
+/// assert!(matches!(QueueDiscipline::codel(), QueueDiscipline::Codel { .. }));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Discipline {
+pub enum QueueDiscipline {
     /// The oldest call first.
     #[default]
     Fifo,
@@ -41,7 +41,7 @@ pub enum Discipline {
     },
 }
 
-impl Discipline {
+impl QueueDiscipline {
     /// Returns CoDel with the settings that are usual for services: 5 ms in 100 ms.
     pub const fn codel() -> Self {
         Self::Codel {
@@ -55,16 +55,16 @@ impl Discipline {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next<T> {
     /// Serve this entry.
-    Serve(Entry<T>),
+    Serve(WaitEntry<T>),
     /// This entry waited too long: turn it away and call `pop` again.
-    TurnAway(Entry<T>),
+    TurnAway(WaitEntry<T>),
 }
 
 /// Waiting entries, each with an id by which it can be removed.
 #[derive(Debug)]
 pub(crate) struct WaitQueue<T> {
-    discipline: Discipline,
-    entries: VecDeque<Entry<T>>,
+    discipline: QueueDiscipline,
+    entries: VecDeque<WaitEntry<T>>,
     next_id: u64,
     /// The time since which the queue has not been empty.
     standing_since: Option<u64>,
@@ -77,14 +77,14 @@ pub(crate) struct WaitQueue<T> {
 
 /// A waiting entry.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Entry<T> {
+pub(crate) struct WaitEntry<T> {
     id: u64,
     since: u64,
     pub(crate) what: T,
 }
 
 impl<T> WaitQueue<T> {
-    pub(crate) fn new(discipline: Discipline) -> Self {
+    pub(crate) fn new(discipline: QueueDiscipline) -> Self {
         Self {
             discipline,
             entries: VecDeque::new(),
@@ -100,7 +100,7 @@ impl<T> WaitQueue<T> {
         let id = self.next_id;
         self.next_id += 1;
         self.standing_since.get_or_insert(now);
-        self.entries.push_back(Entry {
+        self.entries.push_back(WaitEntry {
             id,
             since: now,
             what,
@@ -124,7 +124,7 @@ impl<T> WaitQueue<T> {
 
     pub(crate) fn pop(&mut self, now: u64) -> Option<Next<T>> {
         let entry = match self.discipline {
-            Discipline::LifoUnderOverload { after } => {
+            QueueDiscipline::LifoUnderOverload { after } => {
                 let since = self.standing_since.unwrap_or(now);
                 if now.saturating_sub(since) > as_nanos(after) {
                     self.entries.pop_back()
@@ -137,7 +137,7 @@ impl<T> WaitQueue<T> {
         self.note_empty();
         let waited = now.saturating_sub(entry.since);
         let turn_away = match self.discipline {
-            Discipline::Codel { target, interval } => {
+            QueueDiscipline::Codel { target, interval } => {
                 self.note_wait(now, waited, as_nanos(target), as_nanos(interval));
                 self.overloaded && waited > as_nanos(target).saturating_mul(2)
             }
@@ -151,7 +151,7 @@ impl<T> WaitQueue<T> {
     }
 
     /// Puts back an entry that could not be served after all, at its old position.
-    pub(crate) fn put_back(&mut self, entry: Entry<T>) {
+    pub(crate) fn put_back(&mut self, entry: WaitEntry<T>) {
         self.standing_since.get_or_insert(entry.since);
         let at = self.entries.partition_point(|other| other.id < entry.id);
         self.entries.insert(at, entry);
@@ -168,7 +168,7 @@ impl<T> WaitQueue<T> {
         if least >= rank {
             return None;
         }
-        let newest = |entry: &Entry<T>| rank_of(&entry.what) == least;
+        let newest = |entry: &WaitEntry<T>| rank_of(&entry.what) == least;
         let at = self.entries.iter().rposition(newest)?;
         let entry = self.entries.remove(at)?;
         self.note_empty();
@@ -181,10 +181,10 @@ impl<T> WaitQueue<T> {
 
     /// Returns `true` if the order depends on how long entries have waited.
     pub(crate) fn is_timed(&self) -> bool {
-        self.discipline != Discipline::Fifo
+        self.discipline != QueueDiscipline::Fifo
     }
 
-    pub(crate) fn set_discipline(&mut self, discipline: Discipline) {
+    pub(crate) fn set_discipline(&mut self, discipline: QueueDiscipline) {
         self.discipline = discipline;
     }
 
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn fifo_serves_the_oldest() {
-        let mut queue = WaitQueue::new(Discipline::Fifo);
+        let mut queue = WaitQueue::new(QueueDiscipline::Fifo);
         let ids: Vec<_> = (0..4).map(|n| queue.push(n.into(), n)).collect();
         assert_eq!(queue.remove(ids[1]), Some(1));
         assert_eq!(queue.remove(ids[1]), None);
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn a_standing_queue_serves_the_newest() {
         let after = Duration::from_millis(5);
-        let mut queue = WaitQueue::new(Discipline::LifoUnderOverload { after });
+        let mut queue = WaitQueue::new(QueueDiscipline::LifoUnderOverload { after });
         for n in 0..4 {
             queue.push(0, n);
         }
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn codel_turns_away_who_waited_too_long_only_under_overload() {
-        let mut queue = WaitQueue::new(Discipline::codel());
+        let mut queue = WaitQueue::new(QueueDiscipline::codel());
         queue.push(0, 1);
         assert_eq!(
             serve(&mut queue, 50 * MS),
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn the_least_makes_room_for_what_matters_more() {
-        let mut queue = WaitQueue::new(Discipline::Fifo);
+        let mut queue = WaitQueue::new(QueueDiscipline::Fifo);
         for entry in [(2_u8, 'a'), (1, 'b'), (3, 'c'), (1, 'd')] {
             queue.push(0, entry);
         }
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn what_is_put_back_keeps_its_place() {
-        let mut queue = WaitQueue::new(Discipline::Fifo);
+        let mut queue = WaitQueue::new(QueueDiscipline::Fifo);
         for n in 0..3 {
             queue.push(0, n);
         }

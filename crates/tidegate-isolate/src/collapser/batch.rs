@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tidegate_core::{Permit, discard};
 use tidegate_promise::Promise;
 
-use super::error::CollapseError;
-use crate::alarm::AlarmId;
+use super::error::CollapserError;
+use crate::alarm::TimerTaskId;
 use crate::error::{Cause, CommandError, contain};
 use crate::key::Key;
 
-pub(super) type Waiting<V, E> = Vec<Promise<V, CollapseError<E>>>;
+pub(super) type Waiting<V, E> = Vec<Promise<V, CollapserError<E>>>;
 /// The slot that holds the open batch.
 pub(super) type Slot<A, V, E> = Arc<Mutex<Batch<A, V, E>>>;
 
@@ -22,7 +22,7 @@ pub(super) struct Batch<A, V, E> {
     pub(super) order: Vec<A>,
     /// Identifies the batch once its timer is about to be set; 0 before.
     pub(super) number: u64,
-    pub(super) alarm: Option<AlarmId>,
+    pub(super) alarm: Option<TimerTaskId>,
 }
 
 impl<A, V, E> Default for Batch<A, V, E> {
@@ -63,7 +63,7 @@ impl<A, V, E> Drop for Due<A, V, E> {
 
 /// The promises that wait for one argument.
 pub(super) trait Receive<V, E>: Send {
-    fn add(&mut self, promise: Promise<V, CollapseError<E>>)
+    fn add(&mut self, promise: Promise<V, CollapserError<E>>)
     where
         V: Send + 'static,
         E: Send + 'static;
@@ -71,11 +71,11 @@ pub(super) trait Receive<V, E>: Send {
     fn count(&self) -> usize;
     /// Completes all promises. `answer` makes a copy of the result, which is user code: a panic
     /// fails only the request that it was made for.
-    fn end(self: Box<Self>, command: &Key, answer: &dyn Fn() -> Result<V, CollapseError<E>>);
+    fn end(self: Box<Self>, command: &Key, answer: &dyn Fn() -> Result<V, CollapserError<E>>);
 }
 
 impl<V: Clone + Send + 'static, E: Clone + Send + 'static> Receive<V, E> for Waiting<V, E> {
-    fn add(&mut self, promise: Promise<V, CollapseError<E>>) {
+    fn add(&mut self, promise: Promise<V, CollapserError<E>>) {
         self.push(promise);
     }
 
@@ -87,11 +87,11 @@ impl<V: Clone + Send + 'static, E: Clone + Send + 'static> Receive<V, E> for Wai
         self.len()
     }
 
-    fn end(self: Box<Self>, command: &Key, answer: &dyn Fn() -> Result<V, CollapseError<E>>) {
+    fn end(self: Box<Self>, command: &Key, answer: &dyn Fn() -> Result<V, CollapserError<E>>) {
         for promise in *self {
             let copy = contain(answer).unwrap_or_else(|message| {
                 let error = CommandError::new(command, Cause::Panicked(message));
-                Err(CollapseError::Batch(error))
+                Err(CollapserError::Batch(error))
             });
             discard(promise.complete(copy));
         }

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
-use crate::error::Invalid;
+use crate::error::ConfigError;
 use crate::key::Key;
-use crate::properties::{COLLAPSER, Concerned, Sources, boolean, millis, number};
+use crate::properties::{COLLAPSER, PropertyOwner, Sources, boolean, millis, number};
 
 /// Which requests may share a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum CollapseScope {
+pub enum CollapserScope {
     /// The requests of one request context.
     #[default]
     Request,
@@ -33,7 +33,7 @@ pub enum CollapseScope {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CollapserConfig {
     /// Which requests may share a batch.
-    pub scope: CollapseScope,
+    pub scope: CollapserScope,
     /// How long requests are collected.
     pub delay: Duration,
     /// The largest number of arguments in a batch; a full batch runs at once.
@@ -45,7 +45,7 @@ pub struct CollapserConfig {
 impl Default for CollapserConfig {
     fn default() -> Self {
         Self {
-            scope: CollapseScope::Request,
+            scope: CollapserScope::Request,
             delay: Duration::from_millis(10),
             max_batch: usize::MAX,
             share_equal: true,
@@ -61,9 +61,9 @@ pub(super) struct Live {
     pub(super) now: ArcSwap<CollapserConfig>,
 }
 
-impl Concerned for Live {
+impl PropertyOwner for Live {
     /// Reads the properties again if `name` is a property of a collapser.
-    fn changed(&self, sources: &Sources, name: &str) -> Result<Option<String>, Invalid> {
+    fn changed(&self, sources: &Sources, name: &str) -> Result<Option<String>, ConfigError> {
         let Some(rest) = name.strip_prefix(FAMILY) else {
             return Ok(None);
         };
@@ -89,9 +89,9 @@ impl Live {
         sources: &Sources,
         key: &Key,
         said: CollapserConfig,
-    ) -> Result<Self, Invalid> {
+    ) -> Result<Self, ConfigError> {
         if said.max_batch == 0 {
-            return Err(Invalid::new(key.as_str(), COLLAPSER[0], 0, NO_ROOM));
+            return Err(ConfigError::new(key.as_str(), COLLAPSER[0], 0, NO_ROOM));
         }
         let (in_force, refused) = said.resolve(sources, key, &said);
         if let Some(error) = refused.into_iter().next() {
@@ -166,7 +166,7 @@ impl CollapserConfig {
     /// Combines the settings made in code with the properties of the collapser `key`. Code
     /// overrides the properties of `default`, and the properties of `key` override code. Also
     /// returns the invalid properties; for these the value of `old` is kept.
-    fn resolve(&self, sources: &Sources, key: &Key, old: &Self) -> (Self, Vec<Invalid>) {
+    fn resolve(&self, sources: &Sources, key: &Key, old: &Self) -> (Self, Vec<ConfigError>) {
         let (mut config, default) = (self.clone(), Self::default());
         let mut refused = Vec::new();
         for property in &PROPERTIES {
@@ -177,7 +177,7 @@ impl CollapserConfig {
                     continue;
                 };
                 if let Err(reason) = (property.set)(&mut config, value.trim()) {
-                    refused.push(Invalid::new(key.as_str(), property.name, value, reason));
+                    refused.push(ConfigError::new(key.as_str(), property.name, value, reason));
                     // The text of a valid setting can always be parsed.
                     let _ = (property.set)(&mut config, &(property.get)(old));
                 }

@@ -10,7 +10,7 @@ use crate::error::CommandError;
 /// Why a collapsed request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum CollapseError<E> {
+pub enum CollapserError<E> {
     /// The batch failed.
     Batch(CommandError<E>),
     /// The batch succeeded and has no result for this argument.
@@ -18,13 +18,13 @@ pub enum CollapseError<E> {
     /// An equal argument is in the batch, and equal arguments do not share a result.
     Duplicate,
     /// There is no request on this thread: enter a `RequestContext`, or use
-    /// [`CollapseScope::Global`](crate::CollapseScope::Global).
+    /// [`CollapserScope::Global`](crate::CollapserScope::Global).
     NoContext,
     /// The collapser or its isolation is gone.
     Gone,
 }
 
-impl<E: fmt::Display> fmt::Display for CollapseError<E> {
+impl<E: fmt::Display> fmt::Display for CollapserError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Batch(error) => write!(f, "the batch has no answer: {error}"),
@@ -36,7 +36,7 @@ impl<E: fmt::Display> fmt::Display for CollapseError<E> {
     }
 }
 
-impl<E: Error + 'static> Error for CollapseError<E> {
+impl<E: Error + 'static> Error for CollapserError<E> {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Batch(error) => Some(error),
@@ -45,7 +45,7 @@ impl<E: Error + 'static> Error for CollapseError<E> {
     }
 }
 
-impl<E> From<Abandoned> for CollapseError<E> {
+impl<E> From<Abandoned> for CollapserError<E> {
     fn from(_: Abandoned) -> Self {
         Self::Gone
     }

@@ -8,33 +8,33 @@ use std::sync::atomic::Ordering;
 
 use arc_swap::ArcSwapOption;
 use tidegate_core::{CancelToken, Permit, Task};
-use tidegate_promise::{Completion, Outcome, promise_of};
+use tidegate_promise::{Completion, Outcome, promise_with_error};
 
 use super::batch::{Batch, Due, NEXT_BATCH, Receive, Slot, Waiting, lock};
-use super::config::{CollapseScope, CollapserConfig, Live};
-use super::error::CollapseError;
+use super::config::{CollapserConfig, CollapserScope, Live};
+use super::error::CollapserError;
 use crate::command::Command;
-use crate::error::{Cause, CommandError, Invalid, Refused, contain};
+use crate::error::{Cause, CommandError, ConfigError, Refused, contain};
 use crate::event::Event;
-use crate::properties::Concerned;
+use crate::properties::PropertyOwner;
 use crate::request::{CacheOwner, RequestContext};
 
 /// Gathers requests into batches that go through a command. Clones are the same collapser.
 ///
 /// ```
 /// use std::collections::HashMap;
-/// use tidegate_isolate::{CollapseScope, Collapser, CollapserConfig, Command, Isolation};
+/// use tidegate_isolate::{CollapserScope, Collapser, CollapserConfig, Command, Isolation};
 ///
 /// let isolation = Isolation::builder().build()?;
 /// let command: Command<HashMap<u32, String>, String> =
 ///     Command::builder("names").group("users").build(&isolation)?;
-/// let config = CollapserConfig { scope: CollapseScope::Global, max_batch: 2, ..Default::default() };
+/// let config = CollapserConfig { scope: CollapserScope::Global, max_batch: 2, ..Default::default() };
 /// let names = Collapser::new(&command, config, |ids: &[u32], _cancel| {
 ///     Ok(ids.iter().map(|id| (*id, format!("user {id}"))).collect())
 /// })?;
 /// let (ann, bob) = (names.submit(1), names.submit(2)); // the second fills the batch
 /// assert_eq!((ann.wait().unwrap(), bob.wait().unwrap()), ("user 1".into(), "user 2".into()));
-/// # Ok::<(), tidegate_isolate::Invalid>(())
+/// # Ok::<(), tidegate_isolate::ConfigError>(())
 /// ```
 pub struct Collapser<A, V, E> {
     shared: Arc<Shared<A, V, E>>,
@@ -74,14 +74,14 @@ where
         command: &Command<HashMap<A, V>, E>,
         config: CollapserConfig,
         work: F,
-    ) -> Result<Self, Invalid>
+    ) -> Result<Self, ConfigError>
     where
         F: Fn(&[A], &CancelToken) -> Result<HashMap<A, V>, E> + Send + Sync + 'static,
     {
         let sources = command.sources();
         let live = Live::new(sources, command.key(), config)?;
         let live = Arc::new(live);
-        let listener: Arc<dyn Concerned> = Arc::clone(&live) as _;
+        let listener: Arc<dyn PropertyOwner> = Arc::clone(&live) as _;
         sources.add(Arc::downgrade(&listener));
         Ok(Self {
             shared: Arc::new(Shared {
@@ -108,17 +108,17 @@ where
     }
 
     /// Adds a request to the open batch.
-    pub fn submit(&self, argument: A) -> Completion<V, CollapseError<E>> {
+    pub fn submit(&self, argument: A) -> Completion<V, CollapserError<E>> {
         let shared = &self.shared;
         let config = shared.live.now.load();
         let (slot, context) = match config.scope {
-            CollapseScope::Global => (Arc::clone(&shared.global), None),
-            CollapseScope::Request => match RequestContext::current() {
-                None => return Completion::failed(CollapseError::NoContext),
+            CollapserScope::Global => (Arc::clone(&shared.global), None),
+            CollapserScope::Request => match RequestContext::current() {
+                None => return Completion::failed(CollapserError::NoContext),
                 Some(context) => (shared.slot_of(&context), Some(context)),
             },
         };
-        let (promise, answer) = promise_of();
+        let (promise, answer) = promise_with_error();
         let mut batch = lock(&slot);
         let mut place = None;
         if batch.number == 0 && config.max_batch > 1 {
@@ -133,7 +133,7 @@ where
         match batch.requests.get_mut(&argument) {
             Some(_) if !config.share_equal => {
                 drop(batch);
-                let _ = promise.fail(CollapseError::Duplicate);
+                let _ = promise.fail(CollapserError::Duplicate);
                 return answer;
             }
             Some(waiting) => waiting.add(promise),
@@ -177,10 +177,10 @@ where
     }
 
     /// Too many batches wait for a thread: nothing new begins.
-    fn backlog(&self) -> CollapseError<E> {
+    fn backlog(&self) -> CollapserError<E> {
         let cause = Cause::Rejected(Refused::Backlog);
         self.command.count(cause.event());
-        CollapseError::Batch(CommandError::new(self.command.key(), cause))
+        CollapserError::Batch(CommandError::new(self.command.key(), cause))
     }
 
     /// Sees to it that a batch is run at its time. Not under the lock of the slot: an isolation that
@@ -251,7 +251,7 @@ where
         }
         // A split that forgot some of them: they have no answer.
         for (_, waiting) in batch.requests {
-            waiting.end(self.command.key(), &|| Err(CollapseError::NoResponse));
+            waiting.end(self.command.key(), &|| Err(CollapserError::NoResponse));
         }
     }
 
@@ -278,10 +278,10 @@ where
                 waiting.end(&command, &|| match &outcome {
                     Outcome::Success(answers) => {
                         let answer = answers.get(&argument).cloned();
-                        answer.ok_or(CollapseError::NoResponse)
+                        answer.ok_or(CollapserError::NoResponse)
                     }
-                    Outcome::Failure(error) => Err(CollapseError::Batch((*error).clone())),
-                    Outcome::Cancelled => Err(CollapseError::Gone),
+                    Outcome::Failure(error) => Err(CollapserError::Batch((*error).clone())),
+                    Outcome::Cancelled => Err(CollapserError::Gone),
                 });
             }
         });

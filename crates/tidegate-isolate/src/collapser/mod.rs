@@ -17,6 +17,6 @@ mod config;
 mod error;
 mod handle;
 
-pub use self::config::{CollapseScope, CollapserConfig};
-pub use self::error::CollapseError;
+pub use self::config::{CollapserConfig, CollapserScope};
+pub use self::error::CollapserError;
 pub use self::handle::Collapser;

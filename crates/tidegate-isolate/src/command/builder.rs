@@ -10,7 +10,7 @@ use super::shared::{Fallback, IsBadRequest, Shared};
 use crate::breaker::BreakerConfig;
 use crate::bulkhead::{AdaptiveLimit, Bulkhead, PermitConfig, PoolConfig};
 use crate::config::CommandConfig;
-use crate::error::{CommandError, Invalid};
+use crate::error::{CommandError, ConfigError};
 use crate::isolation::Isolation;
 use crate::key::Key;
 use crate::metrics::MetricsConfig;
@@ -38,7 +38,7 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
 ///     .fallback(|_why| Ok(0))
 ///     .build(&isolation)?;
 /// assert_eq!(prices.key().as_str(), "prices");
-/// # Ok::<(), tidegate_isolate::Invalid>(())
+/// # Ok::<(), tidegate_isolate::ConfigError>(())
 /// ```
 pub struct CommandBuilder<T, E> {
     key: Key,
@@ -195,15 +195,15 @@ impl<T: Send + 'static, E: Send + 'static> CommandBuilder<T, E> {
     ///
     /// Which property of which key makes no sense, and why; also when a command of this key
     /// exists and was built with other settings.
-    pub fn build(self, isolation: &Isolation) -> Result<Command<T, E>, Invalid> {
+    pub fn build(self, isolation: &Isolation) -> Result<Command<T, E>, ConfigError> {
         let key = self.key;
         if key.trim().is_empty() {
             let reason = "a command needs a name; `Key::for_type` makes one of a type's";
-            return Err(Invalid::new("(command)", "key", "blank", reason));
+            return Err(ConfigError::new("(command)", "key", "blank", reason));
         }
         let Some(group) = self.group else {
             let reason = "say which group of dependencies the command belongs to";
-            return Err(Invalid::new(&*key, "group", "missing", reason));
+            return Err(ConfigError::new(&*key, "group", "missing", reason));
         };
         let mut said = Said::new(self.config);
         for (family, name) in self.marks {

@@ -99,7 +99,7 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
 ///     .fallback(|_why| Ok(7))
 ///     .run(|_cancel| Err("no prices today".to_owned()));
 /// assert_eq!(price, Ok(7));
-/// # Ok::<(), tidegate_isolate::Invalid>(())
+/// # Ok::<(), tidegate_isolate::ConfigError>(())
 /// ```
 #[must_use = "a call does nothing until it is run"]
 pub struct Call<'a, T, E> {

@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::shared::Shared;
-use crate::alarm::{Alarms, Aside};
+use crate::alarm::{Aside, CallTimer};
 use crate::config::CommandConfig;
-use crate::error::Invalid;
+use crate::error::ConfigError;
 use crate::event::Event;
 use crate::isolation::CommandSnapshot;
 use crate::key::Key;
@@ -40,7 +40,7 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
     /// # Errors
     ///
     /// Which property makes no sense, and why. The old settings then stay in force.
-    pub fn configure(&self, change: impl FnOnce(&mut CommandConfig)) -> Result<(), Invalid> {
+    pub fn configure(&self, change: impl FnOnce(&mut CommandConfig)) -> Result<(), ConfigError> {
         self.shared.state.configure(change)
     }
 
@@ -73,7 +73,7 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
         &self.shared.state.aside
     }
 
-    pub(crate) fn alarms(&self) -> &Alarms {
+    pub(crate) fn alarms(&self) -> &CallTimer {
         &self.shared.state.alarms
     }
 

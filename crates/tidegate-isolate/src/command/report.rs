@@ -7,7 +7,7 @@ use super::options::Options;
 use super::shared::Shared;
 use crate::event::{Event, Events};
 use crate::isolation::state::{LOGS, WATCHED};
-use crate::request::{Logged, RequestContext};
+use crate::request::{LogEntry, RequestContext};
 
 /// What is known of a call that is being made.
 pub(super) struct Story {
@@ -72,7 +72,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         }
         let context = options.context.clone().or_else(RequestContext::current);
         if let Some(context) = context {
-            context.note(Logged {
+            context.note(LogEntry {
                 command: state.key.clone(),
                 events: story.events,
                 took: Duration::from_nanos(story.now.saturating_sub(story.start)),

@@ -12,7 +12,7 @@ use super::handle::Command;
 use super::options::{Asked, Options};
 use super::outcome::{End, Ran, Refusal};
 use super::report::Story;
-use crate::alarm::AlarmId;
+use crate::alarm::TimerTaskId;
 use crate::breaker::{Ticket, Verdict};
 use crate::bulkhead::Place;
 use crate::error::{Cause, CommandError, Refused};
@@ -34,7 +34,7 @@ use crate::request::{Answer, Looked, RequestContext, SharedFuture, Tells};
 /// let price = prices.run_async(|_cancel| async { Ok(42) });
 /// drop(price); // never polled: nothing was begun
 /// assert_eq!(prices.snapshot().active, 0);
-/// # Ok::<(), tidegate_isolate::Invalid>(())
+/// # Ok::<(), tidegate_isolate::ConfigError>(())
 /// ```
 #[must_use = "a future does nothing until it is polled"]
 pub struct RunAsync<T: Send + 'static, E: Send + 'static, F, W> {
@@ -61,7 +61,7 @@ struct Waiting<T, E> {
     ticket: Ticket,
     place: Place,
     /// Wakes the task when the wait is over.
-    alarm: AlarmId,
+    alarm: TimerTaskId,
 }
 
 /// What a call holds while its future runs.

@@ -15,7 +15,7 @@
 use std::sync::Arc;
 
 use tidegate_core::{CancelToken, Executor, WaitGuard, check_wait};
-use tidegate_promise::{Completion, promise_of, promise_on};
+use tidegate_promise::{Completion, promise_on, promise_with_error};
 
 use super::options::Options;
 use super::report::Story;
@@ -50,7 +50,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
                 return self.failed(Story::new(start), options, cause);
             }
         };
-        let (promise, told) = promise_of::<Told<T, E>, CommandError<E>>();
+        let (promise, told) = promise_with_error::<Told<T, E>, CommandError<E>>();
         let within = wait_graph::current();
         let brief = Brief::of(options, within);
         let raw = match self.begin_on_threads(brief, start, work, Teller::Caller(promise)) {
@@ -81,7 +81,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         let pool = self.state.threads.get();
         let (promise, answer) = match pool {
             Some(pool) => promise_on(Arc::<Home>::clone(pool.home())),
-            None => promise_of::<T, CommandError<E>>(),
+            None => promise_with_error::<T, CommandError<E>>(),
         };
         let capacity = pool.map_or(0, |pool| pool.capacity());
         let Some(place) = self.state.aside.reserve(capacity) else {

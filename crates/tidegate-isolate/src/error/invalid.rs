@@ -6,20 +6,20 @@ use std::fmt;
 /// An invalid setting: which property of which key, and why.
 ///
 /// ```
-/// use tidegate_isolate::Invalid;
+/// use tidegate_isolate::ConfigError;
 ///
-/// let invalid = Invalid::new("prices", "coreSize", "0", "a pool needs a thread");
+/// let invalid = ConfigError::new("prices", "coreSize", "0", "a pool needs a thread");
 /// assert_eq!(invalid.to_string(), "prices: coreSize is 0: a pool needs a thread");
 /// ```
 #[derive(Clone, PartialEq, Eq)]
-pub struct Invalid {
+pub struct ConfigError {
     key: String,
     property: String,
     value: String,
     reason: String,
 }
 
-impl Invalid {
+impl ConfigError {
     /// Creates an error: the property `property` of `key` must not be `value`, for this reason.
     pub fn new(
         key: impl Into<String>,
@@ -56,7 +56,7 @@ impl Invalid {
     }
 }
 
-impl fmt::Display for Invalid {
+impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             key,
@@ -68,6 +68,6 @@ impl fmt::Display for Invalid {
     }
 }
 
-tidegate_core::debug_as_display!(Invalid);
+tidegate_core::debug_as_display!(ConfigError);
 
-impl Error for Invalid {}
+impl Error for ConfigError {}

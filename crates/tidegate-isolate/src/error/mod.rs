@@ -11,6 +11,6 @@ mod invalid;
 
 pub use self::cause::{Cause, Refused};
 pub use self::command_error::{CommandError, FallbackError};
-pub use self::invalid::Invalid;
+pub use self::invalid::ConfigError;
 
 pub(crate) use self::contain::contain;

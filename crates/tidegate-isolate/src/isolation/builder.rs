@@ -7,9 +7,9 @@ use tidegate_core::{Clock, OnUnhandled, Unhandled};
 
 use super::pools::Pools;
 use super::registry::{Inner, Isolation};
-use crate::alarm::Alarms;
+use crate::alarm::CallTimer;
 use crate::breaker::Transition;
-use crate::error::Invalid;
+use crate::error::ConfigError;
 use crate::event::Event;
 use crate::key::Key;
 use crate::plugin::{Hook, MetricsPublisher, Plugins, Propagator};
@@ -33,7 +33,7 @@ impl Isolation {
 ///     .clock(&clock)
 ///     .on_event(|command, event| println!("{command}: {event}"))
 ///     .build()?;
-/// # Ok::<(), tidegate_isolate::Invalid>(())
+/// # Ok::<(), tidegate_isolate::ConfigError>(())
 /// ```
 #[derive(Debug, Default)]
 pub struct IsolationBuilder {
@@ -120,10 +120,10 @@ impl IsolationBuilder {
     ///
     /// Returns an error if a source contains an unknown property name and does not declare that it
     /// accepts unknown names.
-    pub fn build(self) -> Result<Isolation, Invalid> {
+    pub fn build(self) -> Result<Isolation, ConfigError> {
         let sources = self.sources.into_iter().map(|source| source.0).collect();
         let unhandled = &self.plugins.unhandled;
-        let alarms = Alarms::new(&self.clock, unhandled);
+        let alarms = CallTimer::new(&self.clock, unhandled);
         let inner = Arc::new(Inner {
             pools: Arc::new(Pools::new(alarms.clock().clone(), unhandled.clone())),
             alarms,

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use super::registry::Inner;
 use super::state::State;
-use crate::error::Invalid;
-use crate::properties::{Concerns, Named, parse};
+use crate::error::ConfigError;
+use crate::properties::{Named, PropertyScope, parse};
 
 impl Inner {
     /// Refreshes every command that the changed property of `source` concerns. All of them are
     /// refreshed, even if one returns an error.
-    pub(super) fn changed(&self, source: usize, name: &str) -> Result<(), Invalid> {
+    pub(super) fn changed(&self, source: usize, name: &str) -> Result<(), ConfigError> {
         let named = match parse(name) {
             Err(_) if self.sources.accepts_unknown(source) => return Ok(()),
             named => named?,
@@ -19,10 +19,10 @@ impl Inner {
         // A key that is being built notices the new count, or is already in the map below.
         self.sources.count_change();
         let concerned = |state: &&Arc<State>| match named.concerns() {
-            Concerns::All => true,
-            Concerns::Command(key) => &*state.key == key,
-            Concerns::Pool(pool) => &*state.pool == pool,
-            Concerns::Nothing => false,
+            PropertyScope::All => true,
+            PropertyScope::Command(key) => &*state.key == key,
+            PropertyScope::Pool(pool) => &*state.pool == pool,
+            PropertyScope::Nothing => false,
         };
         let states: Vec<_> = self.states().values().filter(concerned).cloned().collect();
         let told = states.iter().map(|state| state.refresh(name));

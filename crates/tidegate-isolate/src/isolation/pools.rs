@@ -13,7 +13,7 @@ use std::time::Duration;
 use tidegate_core::{FastClock, OnUnhandled};
 
 use crate::bulkhead::{PoolConfig, ThreadBulkhead};
-use crate::error::Invalid;
+use crate::error::ConfigError;
 use crate::key::Key;
 use crate::properties::{Said, pool_difference};
 
@@ -102,13 +102,13 @@ impl Pools {
         is_owned: bool,
         config: &PoolConfig,
         said: &Said,
-    ) -> Result<Arc<RegisteredPool>, Invalid> {
+    ) -> Result<Arc<RegisteredPool>, ConfigError> {
         let mut pools = self.lock();
         if let Some(known) = pools.get(key) {
             if is_owned || known.is_owned {
                 let reason = "a pool of this name exists, and a pool is shared only if each of \
                               its commands names it; call `.pool` on all of them, or rename one";
-                return Err(Invalid::new(&**key, "pool", format!("`{key}`"), reason));
+                return Err(ConfigError::new(&**key, "pool", format!("`{key}`"), reason));
             }
             if known.agrees_with(config) {
                 return Ok(Arc::clone(known));
@@ -116,7 +116,7 @@ impl Pools {
             let reason = "a pool of this key exists with other settings; configure it through \
                           one of its commands, or name another pool";
             let (property, value) = known.difference(config);
-            return Err(Invalid::new(&**key, property, value, reason));
+            return Err(ConfigError::new(&**key, property, value, reason));
         }
         let bulkhead = ThreadBulkhead::new(key, config, (&self.clock, &self.unhandled))?;
         let pool = Arc::new(RegisteredPool {

@@ -14,9 +14,9 @@ use tidegate_pool::{Stopped, WorkerPool};
 use super::pools::Pools;
 use super::snapshot::CommandSnapshot;
 use super::state::State;
-use crate::alarm::Alarms;
+use crate::alarm::CallTimer;
 use crate::bulkhead::PoolSnapshot;
-use crate::error::Invalid;
+use crate::error::ConfigError;
 use crate::key::Key;
 use crate::plugin::Plugins;
 use crate::properties::{PREFIX, Said, Sources};
@@ -30,7 +30,7 @@ use crate::properties::{PREFIX, Said, Sources};
 /// let properties = Properties::new();
 /// let isolation = Isolation::builder().properties(properties.clone()).build()?;
 /// assert_eq!(isolation.len(), 0);
-/// # Ok::<(), tidegate_isolate::Invalid>(())
+/// # Ok::<(), tidegate_isolate::ConfigError>(())
 /// ```
 #[derive(Clone)]
 pub struct Isolation {
@@ -38,7 +38,7 @@ pub struct Isolation {
 }
 
 pub(super) struct Inner {
-    pub(super) alarms: Alarms,
+    pub(super) alarms: CallTimer,
     pub(super) plugins: Arc<Plugins>,
     pub(super) sources: Arc<Sources>,
     pub(super) states: Mutex<HashMap<Key, Arc<State>>>,
@@ -180,7 +180,7 @@ impl Isolation {
         pool: Option<Key>,
         types: TypeId,
         said: Said,
-    ) -> Result<Arc<State>, Invalid> {
+    ) -> Result<Arc<State>, ConfigError> {
         let over = format!("{PREFIX}.command.{key}.threadPoolKeyOverride");
         let over = self
             .inner
@@ -254,11 +254,11 @@ fn agree(
     (group, pool): (&Key, &Option<Key>),
     types: TypeId,
     said: &Said,
-) -> Result<(), Invalid> {
+) -> Result<(), ConfigError> {
     let differs = |property: &str, value: String| {
         let reason = "a command of this key exists and was built differently; use its clone, \
                       `configure` it, or give this one another key";
-        Err(Invalid::new(&*known.key, property, value, reason))
+        Err(ConfigError::new(&*known.key, property, value, reason))
     };
     if known.types != types {
         return differs("types", "another answer or error type".to_owned());

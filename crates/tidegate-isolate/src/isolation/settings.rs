@@ -13,7 +13,7 @@ use super::state::{
 use crate::breaker::BreakerMode;
 use crate::bulkhead::{Bulkhead, Woken};
 use crate::config::CommandConfig;
-use crate::error::Invalid;
+use crate::error::ConfigError;
 use crate::properties::{Family, Property, Reading, Said, merge};
 
 impl State {
@@ -35,7 +35,10 @@ impl State {
     ///
     /// `change` is user code and runs with no lock held. Each setting that it changes is then
     /// merged into the settings that are current by that time.
-    pub(crate) fn configure(&self, change: impl FnOnce(&mut CommandConfig)) -> Result<(), Invalid> {
+    pub(crate) fn configure(
+        &self,
+        change: impl FnOnce(&mut CommandConfig),
+    ) -> Result<(), ConfigError> {
         let base = self.said().config;
         let mut changed = base.clone();
         change(&mut changed);
@@ -81,7 +84,7 @@ impl State {
 
     /// Reads the properties again, because `name` has changed. Returns only an error of `name`
     /// itself: invalid values of other properties were reported when those changed.
-    pub(crate) fn refresh(&self, name: &str) -> Result<(), Invalid> {
+    pub(crate) fn refresh(&self, name: &str) -> Result<(), ConfigError> {
         let (refused, _) = self.update(|_| Ok(()))?;
         self.after_change();
         let mut refused = refused.into_iter();
@@ -121,8 +124,8 @@ impl State {
     /// of the sources, and descriptions of the changes in code that the sources override.
     fn update(
         &self,
-        change: impl FnOnce(&mut Said) -> Result<(), Invalid>,
-    ) -> Result<(Vec<Invalid>, Vec<String>), Invalid> {
+        change: impl FnOnce(&mut Said) -> Result<(), ConfigError>,
+    ) -> Result<(Vec<ConfigError>, Vec<String>), ConfigError> {
         let (mut said, reading) = self.read_sources();
         // Pool settings made in code are stored in the pool, so that its commands change them one
         // at a time.
@@ -161,10 +164,11 @@ impl State {
         }
     }
 
-    fn check_fixed(&self, old: &CommandConfig, new: &CommandConfig) -> Result<(), Invalid> {
+    fn check_fixed(&self, old: &CommandConfig, new: &CommandConfig) -> Result<(), ConfigError> {
         let reason = "it is fixed for the life of the key";
-        let wrong =
-            |property: &str, value: String| Err(Invalid::new(&*self.key, property, value, reason));
+        let wrong = |property: &str, value: String| {
+            Err(ConfigError::new(&*self.key, property, value, reason))
+        };
         if old.metrics != new.metrics {
             let (counts, latencies) = (new.metrics.counts, new.metrics.latencies);
             let value = match new.metrics.record_latencies {
@@ -189,7 +193,7 @@ impl State {
     /// Applies the settings made in code and the properties. Returns the invalid properties, for
     /// which the old values stay in force. The windows are read only when the key is created: a
     /// property that changes later affects only later keys.
-    fn apply(&self, said: &Said, reading: &Reading) -> Result<Vec<Invalid>, Invalid> {
+    fn apply(&self, said: &Said, reading: &Reading) -> Result<Vec<ConfigError>, ConfigError> {
         let old = self.config();
         let keys = (&self.key, &self.pool);
         let (config, refused) = said.resolve(reading, keys, Some(&old))?;

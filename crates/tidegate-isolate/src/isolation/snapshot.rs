@@ -24,7 +24,7 @@ use crate::metrics::{EventCounts, Latencies};
 /// let snapshot = prices.snapshot();
 /// assert_eq!(snapshot.totals[Event::Success], 1);
 /// assert!(snapshot.to_string().starts_with("prices: closed, 0/10 active"));
-/// # Ok::<(), tidegate_isolate::Invalid>(())
+/// # Ok::<(), tidegate_isolate::ConfigError>(())
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]

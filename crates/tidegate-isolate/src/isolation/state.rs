@@ -9,11 +9,11 @@ use arc_swap::ArcSwap;
 use tidegate_core::{CoarseClock, Permits};
 
 use super::pools::{Pools, RegisteredPool};
-use crate::alarm::{Alarms, AsideHandle};
+use crate::alarm::{CallTimer, CallbackThreadsHandle};
 use crate::breaker::CircuitBreaker;
 use crate::bulkhead::{Bulkhead, Gate};
 use crate::config::CommandConfig;
-use crate::error::Invalid;
+use crate::error::ConfigError;
 use crate::in_flight::Flight;
 use crate::key::Key;
 use crate::metrics::Metrics;
@@ -79,9 +79,9 @@ pub(crate) struct State {
     pub(crate) pools: Arc<Pools>,
     /// Calls whose work is running on a thread of the pool.
     pub(crate) running: AtomicUsize,
-    pub(crate) alarms: Alarms,
+    pub(crate) alarms: CallTimer,
     /// Runs the user code of this key's calls that does not run on a caller's thread.
-    pub(crate) aside: AsideHandle,
+    pub(crate) aside: CallbackThreadsHandle,
     /// For times that only select a bucket of the metrics.
     ticks: CoarseClock,
     pub(crate) plugins: Arc<Plugins>,
@@ -95,8 +95,8 @@ impl State {
         (pool, named_pool, owns_pool): (Key, Option<Key>, bool),
         types: TypeId,
         (said, reading): (Said, &Reading),
-        parts: (Alarms, Arc<Plugins>, Arc<Sources>, Arc<Pools>),
-    ) -> Result<Self, Invalid> {
+        parts: (CallTimer, Arc<Plugins>, Arc<Sources>, Arc<Pools>),
+    ) -> Result<Self, ConfigError> {
         let (alarms, plugins, sources, pools) = parts;
         let (config, invalid) = said.resolve(reading, (&key, &pool), None)?;
         if let Some(first) = invalid.into_iter().next() {

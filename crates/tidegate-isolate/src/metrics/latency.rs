@@ -39,8 +39,8 @@ pub(crate) struct Block {
     window: WindowConfig,
     /// Calls that did not wait, striped by thread, so that concurrent threads rarely write to the
     /// same histogram.
-    at_once: [OnceLock<Rolled>; STRIPES],
-    apart: OnceLock<[Rolled; 3]>,
+    at_once: [OnceLock<WindowedHistogram>; STRIPES],
+    apart: OnceLock<[WindowedHistogram; 3]>,
 }
 
 impl Block {
@@ -56,13 +56,13 @@ impl Block {
     #[inline]
     pub(crate) fn record_at_once(&self, now: u64, nanos: u64) {
         self.at_once[thread_number() % STRIPES]
-            .get_or_init(|| Rolled::new(self.window))
+            .get_or_init(|| WindowedHistogram::new(self.window))
             .record(now, nanos);
     }
 
     /// Records a call that waited.
     pub(crate) fn record(&self, now: u64, wait: u64, run: u64, total: u64) {
-        let make = || std::array::from_fn(|_| Rolled::new(self.window));
+        let make = || std::array::from_fn(|_| WindowedHistogram::new(self.window));
         let figures = self.apart.get_or_init(make);
         for (figure, nanos) in figures.iter().zip([wait, run, total]) {
             figure.record(now, nanos);
@@ -95,7 +95,7 @@ impl Block {
 
 /// One figure: a histogram of the current bucket, and the contents of the closed buckets.
 #[derive(Debug)]
-struct Rolled {
+struct WindowedHistogram {
     edge: Edge,
     live: Histogram,
     buckets: u64,
@@ -109,7 +109,7 @@ struct Closed {
     list: VecDeque<(u64, Sparse)>,
 }
 
-impl Rolled {
+impl WindowedHistogram {
     fn new(window: WindowConfig) -> Self {
         Self {
             edge: Edge::new(window.bucket_nanos()),

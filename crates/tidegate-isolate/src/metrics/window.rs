@@ -21,7 +21,7 @@ use std::time::Duration;
 use tidegate_core::as_nanos;
 
 use super::cells::Cells;
-use crate::error::Invalid;
+use crate::error::ConfigError;
 
 /// The length of a window and the number of its buckets.
 ///
@@ -51,8 +51,8 @@ impl WindowConfig {
     /// # Errors
     ///
     /// Returns an error if the window has no buckets, has no length, or does not divide evenly.
-    pub fn validate(&self, property: &str) -> Result<(), Invalid> {
-        let wrong = |reason: &str| Err(Invalid::new("", property, self, reason));
+    pub fn validate(&self, property: &str) -> Result<(), ConfigError> {
+        let wrong = |reason: &str| Err(ConfigError::new("", property, self, reason));
         match (as_nanos(self.length), u64::from(self.buckets)) {
             (0, _) => wrong("a window needs a length"),
             (_, 0) => wrong("a window needs a bucket"),

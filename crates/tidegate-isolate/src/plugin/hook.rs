@@ -68,7 +68,7 @@ impl Stage {
 ///         _ => Ok(()),
 ///     })
 ///     .build()?;
-/// # Ok::<(), tidegate_isolate::Invalid>(())
+/// # Ok::<(), tidegate_isolate::ConfigError>(())
 /// ```
 pub trait Hook: Send + Sync + 'static {
     /// Runs at `stage` of a call of `command`.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::breaker::{BreakerConfig, BreakerMode, BreakerWindow};
 use crate::config::CommandConfig;
-use crate::error::Invalid;
+use crate::error::ConfigError;
 use crate::key::Key;
 use crate::metrics::WindowConfig;
 
@@ -65,7 +65,7 @@ impl Draft {
     /// # Errors
     ///
     /// Returns the property that does not fit the others.
-    pub(super) fn finish(self, key: &Key) -> Result<CommandConfig, Invalid> {
+    pub(super) fn finish(self, key: &Key) -> Result<CommandConfig, ConfigError> {
         let mode = self.mode();
         let window = self.window(key)?;
         let mut config = self.config;
@@ -88,7 +88,7 @@ impl Draft {
         }
     }
 
-    fn window(&self, key: &Key) -> Result<BreakerWindow, Invalid> {
+    fn window(&self, key: &Key) -> Result<BreakerWindow, ConfigError> {
         let said = self.config.breaker.window;
         let window = match (self.window_calls, self.window_time, said) {
             (Some(calls), _, _) => BreakerWindow::Count(calls),
@@ -109,7 +109,12 @@ impl Draft {
             (BreakerWindow::Count(_), Some(interval)) => {
                 let reason = "the breaker counts calls, not time; remove it";
                 let value = interval.as_millis();
-                Err(Invalid::new(key.as_str(), HEALTH_INTERVAL, value, reason))
+                Err(ConfigError::new(
+                    key.as_str(),
+                    HEALTH_INTERVAL,
+                    value,
+                    reason,
+                ))
             }
         }
     }
@@ -121,7 +126,7 @@ impl Draft {
         length: Duration,
         usual: Duration,
         property: &str,
-    ) -> Result<BreakerWindow, Invalid> {
+    ) -> Result<BreakerWindow, ConfigError> {
         let interval = self.health_interval.unwrap_or(usual);
         let buckets = length.as_nanos().checked_div(interval.as_nanos());
         let buckets = buckets.and_then(|buckets| u32::try_from(buckets).ok());
@@ -140,7 +145,7 @@ impl Draft {
                     interval.as_millis()
                 );
                 let value = value.as_millis();
-                Err(Invalid::new(key.as_str(), property, value, reason))
+                Err(ConfigError::new(key.as_str(), property, value, reason))
             }
         }
     }

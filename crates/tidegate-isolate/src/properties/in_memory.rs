@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::names::{Named, foreign, parse};
 use super::serial::Serial;
 use super::source::{ChangeListener, PropertySource};
-use crate::error::Invalid;
+use crate::error::ConfigError;
 
 /// Properties in memory, which can be set and removed. Clones are handles to the same properties.
 ///
@@ -19,7 +19,7 @@ use crate::error::Invalid;
 /// properties.set("hystrix.command.default.fallback.enabled", "false")?;
 /// let value = properties.get("hystrix.command.default.fallback.enabled");
 /// assert_eq!(value.as_deref(), Some("false"));
-/// # Ok::<(), tidegate_isolate::Invalid>(())
+/// # Ok::<(), tidegate_isolate::ConfigError>(())
 /// ```
 #[derive(Clone, Default)]
 pub struct Properties {
@@ -63,7 +63,7 @@ impl Properties {
     ///
     /// Returns which property of which key is invalid, and why, if a command rejects the value. The
     /// old value is then in force again. Also returns an error for an unknown name.
-    pub fn set(&self, name: &str, value: impl Into<String>) -> Result<(), Invalid> {
+    pub fn set(&self, name: &str, value: impl Into<String>) -> Result<(), ConfigError> {
         if !self.accepts_unknown()
             && let Named::Foreign = parse(name)?
         {
@@ -77,11 +77,11 @@ impl Properties {
     /// # Errors
     ///
     /// Like [`Properties::set`].
-    pub fn remove(&self, name: &str) -> Result<(), Invalid> {
+    pub fn remove(&self, name: &str) -> Result<(), ConfigError> {
         self.change(name, None)
     }
 
-    fn change(&self, name: &str, value: Option<String>) -> Result<(), Invalid> {
+    fn change(&self, name: &str, value: Option<String>) -> Result<(), ConfigError> {
         let _one = self.shared.changing.enter();
         let old = self.put(name, value);
         let listeners = lock(&self.shared.listeners).clone();

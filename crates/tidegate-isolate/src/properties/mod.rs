@@ -31,9 +31,9 @@ pub use self::source::{ChangeListener, PropertySource};
 
 pub(crate) use self::difference::pool_difference;
 pub(crate) use self::merge::merge;
-pub(crate) use self::names::{COLLAPSER, Concerns, Named, parse};
+pub(crate) use self::names::{COLLAPSER, Named, PropertyScope, parse};
 pub(crate) use self::precedence::Said;
-pub(crate) use self::sources::{Concerned, Reading, Sources};
+pub(crate) use self::sources::{PropertyOwner, Reading, Sources};
 pub(crate) use self::table::{Family, POOL, Property, boolean, millis, number};
 
 #[cfg(test)]

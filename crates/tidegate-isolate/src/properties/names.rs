@@ -1,7 +1,7 @@
 //! The names of properties: parses them, and suggests the nearest one for an unknown name.
 
 use super::table::{COMMAND, Family, POOL, Property};
-use crate::error::Invalid;
+use crate::error::ConfigError;
 
 /// The prefix of every name.
 pub const PREFIX: &str = "hystrix";
@@ -52,7 +52,7 @@ pub(crate) enum Named<'a> {
 /// # Errors
 ///
 /// Returns an error with the most similar name if the name starts like a known one but is unknown.
-pub(crate) fn parse(name: &str) -> Result<Named<'_>, Invalid> {
+pub(crate) fn parse(name: &str) -> Result<Named<'_>, ConfigError> {
     let (prefix, rest) = name.split_once('.').unwrap_or((name, ""));
     if prefix != PREFIX {
         return match distance(prefix, PREFIX) {
@@ -122,21 +122,21 @@ fn nearest(family: &str, rest: &str) -> String {
     best.map(|(_, name)| name).unwrap_or_default()
 }
 
-fn unknown(name: &str, nearest: &str) -> Invalid {
+fn unknown(name: &str, nearest: &str) -> ConfigError {
     let reason = format!(
         "did you mean `{nearest}`? A source with names of other programs says so \
          (`accepts_unknown`)"
     );
-    Invalid::new("properties", name, "unknown", reason)
+    ConfigError::new("properties", name, "unknown", reason)
 }
 
 /// Returns the error for a foreign name where only known names are expected.
-pub(super) fn foreign(name: &str) -> Invalid {
+pub(super) fn foreign(name: &str) -> ConfigError {
     let reason = format!(
         "names begin with `{PREFIX}.`; properties with names of other programs say so \
          (`Properties::accept_unknown`)"
     );
-    Invalid::new("properties", name, "unknown", reason)
+    ConfigError::new("properties", name, "unknown", reason)
 }
 
 /// Returns the number of letters to insert, remove or replace to turn `a` into `b`.
@@ -157,7 +157,7 @@ fn distance(a: &str, b: &str) -> usize {
 
 /// The keys that a property concerns: all commands, one command, the commands of a pool, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Concerns<'a> {
+pub(crate) enum PropertyScope<'a> {
     All,
     Command(&'a str),
     Pool(&'a str),
@@ -166,14 +166,14 @@ pub(crate) enum Concerns<'a> {
 
 impl<'a> Named<'a> {
     /// Returns which commands must read the properties again.
-    pub(crate) fn concerns(self) -> Concerns<'a> {
+    pub(crate) fn concerns(self) -> PropertyScope<'a> {
         match self {
-            Self::Setting("default", _) => Concerns::All,
+            Self::Setting("default", _) => PropertyScope::All,
             Self::Setting(key, property) if property.family == Family::Command => {
-                Concerns::Command(key)
+                PropertyScope::Command(key)
             }
-            Self::Setting(key, _) => Concerns::Pool(key),
-            _ => Concerns::Nothing,
+            Self::Setting(key, _) => PropertyScope::Pool(key),
+            _ => PropertyScope::Nothing,
         }
     }
 }

@@ -8,7 +8,7 @@ use super::names::{PREFIX, full_name};
 use super::sources::{Reading, Sources};
 use super::table::{Family, Keys, Property, TIMEOUT, all};
 use crate::config::CommandConfig;
-use crate::error::Invalid;
+use crate::error::ConfigError;
 use crate::key::Key;
 
 /// A property: its family and its name.
@@ -94,7 +94,7 @@ impl Said {
         sources: &Reading,
         keys: Keys<'_>,
         old: Option<&CommandConfig>,
-    ) -> Result<(CommandConfig, Vec<Invalid>), Invalid> {
+    ) -> Result<(CommandConfig, Vec<ConfigError>), ConfigError> {
         let mut skipped: Vec<At> = Vec::new();
         let mut refused = Vec::new();
         loop {
@@ -142,7 +142,7 @@ impl Said {
         sources: &Reading,
         keys: Keys<'_>,
         skipped: &[At],
-    ) -> (Draft, Vec<(At, Invalid)>) {
+    ) -> (Draft, Vec<(At, ConfigError)>) {
         let mut draft = Draft::new(self.config.clone(), self.timeout);
         let mut invalid = Vec::new();
         for global in [true, false] {
@@ -156,7 +156,7 @@ impl Said {
                 };
                 if let Err(reason) = (property.set)(&mut draft, value.trim()) {
                     let key = property.family.key(keys).as_str();
-                    let error = Invalid::new(key, property.name, value, reason);
+                    let error = ConfigError::new(key, property.name, value, reason);
                     invalid.push((at, error));
                 }
             }
@@ -250,7 +250,7 @@ impl Said {
 
 /// Keeps the settings that are fixed for the life of a key: a property that changes later affects
 /// only later keys.
-fn keep_fixed(config: &mut CommandConfig, old: &CommandConfig, key: &Key) -> Option<Invalid> {
+fn keep_fixed(config: &mut CommandConfig, old: &CommandConfig, key: &Key) -> Option<ConfigError> {
     config.metrics = old.metrics;
     config.breaker.window = old.breaker.window;
     config.pool.window = old.pool.window;
@@ -261,7 +261,7 @@ fn keep_fixed(config: &mut CommandConfig, old: &CommandConfig, key: &Key) -> Opt
     let moved = std::mem::replace(&mut config.pool_override, old.pool_override.clone());
     let value = moved.unwrap_or_else(|| "gone".to_owned());
     let property = "threadPoolKeyOverride";
-    Some(Invalid::new(key.as_str(), property, value, reason))
+    Some(ConfigError::new(key.as_str(), property, value, reason))
 }
 
 /// Returns a value in the form in which the table prints it; `None` if the value is invalid by

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::error::Invalid;
+use crate::error::ConfigError;
 
 /// Is called with the name of a changed property; an error rejects the change.
-pub type ChangeListener = Arc<dyn Fn(&str) -> Result<(), Invalid> + Send + Sync>;
+pub type ChangeListener = Arc<dyn Fn(&str) -> Result<(), ConfigError> + Send + Sync>;
 
 /// A source of properties.
 ///

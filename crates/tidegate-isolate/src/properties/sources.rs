@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use super::names::{full_name, parse};
 use super::source::{ChangeListener, PropertySource};
 use super::table::{Keys, all};
-use crate::error::Invalid;
+use crate::error::ConfigError;
 
 /// A part of an isolation that has properties of its own.
-pub(crate) trait Concerned: Send + Sync {
+pub(crate) trait PropertyOwner: Send + Sync {
     /// Reads the properties again, if `name` is one of its own. Returns why the value is not in
     /// force, if it is not.
-    fn changed(&self, sources: &Sources, name: &str) -> Result<Option<String>, Invalid>;
+    fn changed(&self, sources: &Sources, name: &str) -> Result<Option<String>, ConfigError>;
 }
 
 /// Several sources combined into one: the first source that has a property wins.
@@ -23,7 +23,7 @@ pub(crate) struct Sources {
     sources: Vec<Arc<dyn PropertySource>>,
     /// Property owners that were added after the isolation was built, while they are alive. A
     /// source cannot remove a listener, so only the isolation itself is registered as one.
-    concerned: Mutex<Vec<Weak<dyn Concerned>>>,
+    concerned: Mutex<Vec<Weak<dyn PropertyOwner>>>,
     /// The number of changes reported so far.
     changes: AtomicU64,
 }
@@ -48,7 +48,7 @@ impl Sources {
     }
 
     /// Adds a property owner that is notified of changes, and removes owners that were dropped.
-    pub(crate) fn add(&self, concerned: Weak<dyn Concerned>) {
+    pub(crate) fn add(&self, concerned: Weak<dyn PropertyOwner>) {
         let mut all = lock(&self.concerned);
         all.retain(|one| one.strong_count() > 0);
         all.push(concerned);
@@ -56,7 +56,7 @@ impl Sources {
 
     /// Notifies all added owners. Returns, for each owner for which the value is not in force, the
     /// reason.
-    pub(crate) fn tell(&self, name: &str) -> Result<Vec<String>, Invalid> {
+    pub(crate) fn tell(&self, name: &str) -> Result<Vec<String>, ConfigError> {
         let all: Vec<_> = lock(&self.concerned).iter().map(Weak::upgrade).collect();
         let told: Vec<_> = all
             .iter()
@@ -68,7 +68,7 @@ impl Sources {
     }
 
     /// Checks the names that the sources list.
-    pub(crate) fn check_names(&self) -> Result<(), Invalid> {
+    pub(crate) fn check_names(&self) -> Result<(), ConfigError> {
         let strict = self.sources.iter().filter(|one| !one.accepts_unknown());
         let mut names = strict.flat_map(|source| source.names());
         names.try_for_each(|name| parse(&name).map(|_| ()))

@@ -8,11 +8,11 @@ use super::draft::Draft;
 use super::table::COMMAND;
 use super::*;
 use crate::breaker::BreakerWindow;
-use crate::{BreakerMode, Bulkhead, CommandConfig, Invalid, WindowConfig};
+use crate::{BreakerMode, Bulkhead, CommandConfig, ConfigError, WindowConfig};
 
 const LIMIT: &str = "execution.isolation.semaphore.maxConcurrentRequests";
 
-fn resolve(said: &Said, properties: &Properties) -> (CommandConfig, Vec<Invalid>) {
+fn resolve(said: &Said, properties: &Properties) -> (CommandConfig, Vec<ConfigError>) {
     let sources = Sources::new(vec![Arc::new(properties.clone())]);
     let keys = (&"prices".into(), &"catalog".into());
     said.resolve(&sources.read(keys), keys, None).unwrap()
@@ -394,32 +394,35 @@ fn the_window_of_the_breaker_has_properties() {
 #[test]
 fn a_change_concerns_whom_its_name_says() {
     for (name, whom) in [
-        ("hystrix.command.default.fallback.enabled", Concerns::All),
+        (
+            "hystrix.command.default.fallback.enabled",
+            PropertyScope::All,
+        ),
         (
             "hystrix.command.prices.fallback.enabled",
-            Concerns::Command("prices"),
+            PropertyScope::Command("prices"),
         ),
         (
             "hystrix.command.a.b.fallback.enabled",
-            Concerns::Command("a.b"),
+            PropertyScope::Command("a.b"),
         ),
         (
             "hystrix.threadpool.catalog.coreSize",
-            Concerns::Pool("catalog"),
+            PropertyScope::Pool("catalog"),
         ),
-        ("hystrix.threadpool.default.coreSize", Concerns::All),
+        ("hystrix.threadpool.default.coreSize", PropertyScope::All),
         (
             "hystrix.collapser.prices.maxRequestsInBatch",
-            Concerns::Nothing,
+            PropertyScope::Nothing,
         ),
-        ("spring.name", Concerns::Nothing),
+        ("spring.name", PropertyScope::Nothing),
     ] {
         assert_eq!(parse(name).unwrap().concerns(), whom, "{name}");
     }
     let threads = format!("hystrix.command.prices.{LIMIT}");
     assert_eq!(
         parse(&threads).unwrap().concerns(),
-        Concerns::Command("prices")
+        PropertyScope::Command("prices")
     );
 }
 
@@ -443,7 +446,7 @@ fn a_refused_change_is_undone() {
     properties.watch(Arc::new({
         let properties = properties.clone();
         move |name| match properties.get(name).as_deref() {
-            Some("2") => Err(Invalid::new("k", name, 2, "no")),
+            Some("2") => Err(ConfigError::new("k", name, 2, "no")),
             _ => Ok(()),
         }
     }));

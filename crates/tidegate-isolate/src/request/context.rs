@@ -17,7 +17,7 @@ use std::task::{Context, Poll};
 
 use tidegate_core::{OnUnhandled, Unhandled, discard_all};
 
-use super::log::{Log, Logged};
+use super::log::{Log, LogEntry};
 use crate::error::contain;
 use crate::key::Key;
 
@@ -248,7 +248,7 @@ impl RequestContext {
 
     /// Returns the calls of this request, oldest first, at most
     /// [`MOST_LOGGED`](crate::MOST_LOGGED).
-    pub fn log(&self) -> Vec<Logged> {
+    pub fn log(&self) -> Vec<LogEntry> {
         self.shared.log.calls()
     }
 
@@ -269,7 +269,7 @@ impl RequestContext {
         self.shared.log.text()
     }
 
-    pub(crate) fn note(&self, call: Logged) {
+    pub(crate) fn note(&self, call: LogEntry) {
         self.shared.log.add(call);
     }
 }

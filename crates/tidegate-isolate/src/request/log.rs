@@ -12,7 +12,7 @@ pub const MOST_LOGGED: usize = 1000;
 
 /// A call in the log of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Logged {
+pub struct LogEntry {
     /// The key of the command.
     pub command: Key,
     /// The events of the call.
@@ -24,12 +24,12 @@ pub struct Logged {
 /// The calls of a request, oldest first, at most [`MOST_LOGGED`].
 #[derive(Default)]
 pub(super) struct Log {
-    calls: Mutex<Vec<Logged>>,
+    calls: Mutex<Vec<LogEntry>>,
     dropped: AtomicU64,
 }
 
 impl Log {
-    pub(super) fn add(&self, call: Logged) {
+    pub(super) fn add(&self, call: LogEntry) {
         let mut calls = self.lock();
         if calls.len() < MOST_LOGGED {
             calls.push(call);
@@ -38,7 +38,7 @@ impl Log {
         }
     }
 
-    pub(super) fn calls(&self) -> Vec<Logged> {
+    pub(super) fn calls(&self) -> Vec<LogEntry> {
         self.lock().clone()
     }
 
@@ -74,7 +74,7 @@ impl Log {
         text.collect::<Vec<_>>().join(", ")
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Logged>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<LogEntry>> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -14,7 +14,7 @@ mod variable;
 pub(crate) mod wait_graph;
 
 pub use self::context::{Entered, InContext, RequestContext};
-pub use self::log::{Logged, MOST_LOGGED};
+pub use self::log::{LogEntry, MOST_LOGGED};
 pub use self::variable::{NoContext, RequestVariable};
 
 pub(crate) use self::context::CacheOwner;

@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use tidegate_core::{CancelToken, Executor};
 use tidegate_promise::{
-    Completion, Outcome, Promise, SharedCompletion, WaitError, promise_of, promise_on,
+    Completion, Outcome, Promise, SharedCompletion, WaitError, promise_on, promise_with_error,
 };
 
 use super::context::{CacheOwner, RequestContext};
-use super::log::Logged;
+use super::log::LogEntry;
 use super::shared_run_home::home_of;
 use super::wait_graph::{self, RunId, Waits};
 use crate::bulkhead::Home;
@@ -241,7 +241,7 @@ where
     fn wait(self: Box<Self>, token: &CancelToken) -> Option<Answer<T, E>> {
         let answer = match self.answer.peek() {
             Some(outcome) => copy_of(outcome, &self.command),
-            None => match self.answer.wait_with(token) {
+            None => match self.answer.wait_with_cancel(token) {
                 Err(WaitError::Interrupted) => return None,
                 waited => answer_of(waited, &self.command),
             },
@@ -396,7 +396,7 @@ where
 {
     match home {
         Some(home) => promise_on(home),
-        None => promise_of(),
+        None => promise_with_error(),
     }
 }
 
@@ -433,7 +433,7 @@ fn note<T, E>(log: Option<&RequestContext>, command: &Key, answer: &Answer<T, E>
     };
     let events = answer.as_ref().err();
     let events = events.map_or_else(Events::none, CommandError::events);
-    log.note(Logged {
+    log.note(LogEntry {
         command: command.clone(),
         events: cached_events(events),
         took: Duration::ZERO,

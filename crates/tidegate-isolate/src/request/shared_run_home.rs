@@ -7,7 +7,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use tidegate_core::{Executor, WaitRefused};
+use tidegate_core::{Executor, WaitRefusedError};
 
 use super::wait_graph::{self, RunId};
 use crate::bulkhead::{Home, WaitCheck};
@@ -20,13 +20,13 @@ struct OutsideOf {
 }
 
 impl WaitCheck for OutsideOf {
-    fn begin_wait(&self) -> Result<Option<Box<dyn Any + Send>>, WaitRefused> {
+    fn begin_wait(&self) -> Result<Option<Box<dyn Any + Send>>, WaitRefusedError> {
         match wait_graph::wait_for(self.run) {
             Some(waits) if waits.is_recorded() => Ok(Some(Box::new(waits))),
             Some(_) => Ok(None),
             None => {
                 let run = format!("a shared run of {}", self.command);
-                Err(WaitRefused::circle(vec![run]))
+                Err(WaitRefusedError::circle(vec![run]))
             }
         }
     }

@@ -52,7 +52,7 @@ fn every_variable_ends_once_even_if_one_panics() {
 #[test]
 fn the_log_is_bounded_and_groups_equal_calls() {
     let request = RequestContext::new();
-    let call = |command: &str, ms| Logged {
+    let call = |command: &str, ms| LogEntry {
         command: command.into(),
         events: Events::of(&[Event::Success]),
         took: Duration::from_millis(ms),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tidegate_core::{CancelToken, ManualClock};
 use tidegate_isolate::{
-    BreakerConfig, BreakerWindow, Cause, CollapseScope, Collapser, CollapserConfig, Command,
+    BreakerConfig, BreakerWindow, Cause, Collapser, CollapserConfig, CollapserScope, Command,
     Criticality, Event, Hedge, Isolation, IsolationBuilder, Key, PermitConfig, Refused, Retry,
     RetryBudget, Stage, Transition,
 };
@@ -129,7 +129,7 @@ fn batches() {
     let command = Command::builder("slow").group("tests").no_timeout();
     let command = command.build(&scene.isolation).unwrap();
     let config = CollapserConfig {
-        scope: CollapseScope::Global,
+        scope: CollapserScope::Global,
         ..CollapserConfig::default()
     };
     let stay = scene.stay.clone();
@@ -418,7 +418,7 @@ fn stopping_and_shutting_down() {
         });
         inside.wait();
         let config = CollapserConfig {
-            scope: CollapseScope::Global,
+            scope: CollapserScope::Global,
             ..CollapserConfig::default()
         };
         let command = Command::builder("batches").group("tests");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidegate_core::ManualClock;
 use tidegate_isolate::{
-    Cause, CollapseError, CollapseScope, Collapser, CollapserConfig, Command, Event, Isolation,
+    Cause, Collapser, CollapserConfig, CollapserError, CollapserScope, Command, Event, Isolation,
     Properties, RequestContext, RequestVariable,
 };
 
@@ -47,7 +47,7 @@ fn doubler(
 
 fn global() -> CollapserConfig {
     CollapserConfig {
-        scope: CollapseScope::Global,
+        scope: CollapserScope::Global,
         ..CollapserConfig::default()
     }
 }
@@ -106,7 +106,7 @@ fn equal_arguments_share_or_are_refused() {
     let (first, second) = (collapser.submit(5), collapser.submit(5));
     assert_eq!(
         second.wait().unwrap_err().failure(),
-        Some(CollapseError::Duplicate)
+        Some(CollapserError::Duplicate)
     );
     clock.advance(Duration::from_millis(10));
     assert_eq!(first.wait().unwrap(), 10);
@@ -120,13 +120,13 @@ fn a_failed_batch_fails_every_request_and_a_missing_answer_its_own() {
     assert_eq!(good.wait().unwrap(), 2);
     assert_eq!(
         none.wait().unwrap_err().failure(),
-        Some(CollapseError::NoResponse)
+        Some(CollapserError::NoResponse)
     );
     let answers = [1, 13].map(|n| collapser.submit(n));
     clock.advance(Duration::from_millis(10));
     for answer in answers {
         let error = answer.wait().unwrap_err().failure();
-        assert!(matches!(error, Some(CollapseError::Batch(error)) if error.is_failed()));
+        assert!(matches!(error, Some(CollapserError::Batch(error)) if error.is_failed()));
     }
 }
 
@@ -171,7 +171,7 @@ fn requests_have_batches_of_their_own() {
     let lost = collapser.submit(1);
     assert_eq!(
         lost.wait().unwrap_err().failure(),
-        Some(CollapseError::NoContext)
+        Some(CollapserError::NoContext)
     );
     let answers = [1, 2].map(|n| {
         let request = RequestContext::new();
@@ -228,7 +228,7 @@ fn requests_of_a_stopped_isolation_end() {
     let late = collapser.submit(2);
     for answer in [waits, late] {
         let error = answer.wait().unwrap_err().failure();
-        assert_eq!(error, Some(CollapseError::Gone));
+        assert_eq!(error, Some(CollapserError::Gone));
     }
 }
 
@@ -237,7 +237,7 @@ fn a_global_batch_is_in_no_request_and_that_of_a_request_in_its_own() {
     let clock = ManualClock::new();
     let isolation = Isolation::builder().clock(&clock).build().unwrap();
     let user = Arc::new(RequestVariable::new(|| 0_u32));
-    for (scope, expected) in [(CollapseScope::Global, 0), (CollapseScope::Request, 7)] {
+    for (scope, expected) in [(CollapserScope::Global, 0), (CollapserScope::Request, 7)] {
         let of_request = Arc::clone(&user);
         let key = format!("{scope:?}");
         let command = Command::builder(key).group("tests");
@@ -394,7 +394,7 @@ fn an_answer_that_cannot_be_cloned_ends_its_own_request_only() {
     let command = Command::builder("a").group("tests").build(&isolation);
     let command: Command<HashMap<u32, Fragile>, &str> = command.unwrap();
     let config = CollapserConfig {
-        scope: CollapseScope::Global,
+        scope: CollapserScope::Global,
         max_batch: 3,
         ..CollapserConfig::default()
     };
@@ -405,7 +405,7 @@ fn an_answer_that_cannot_be_cloned_ends_its_own_request_only() {
     let [zero, one, two] = [0, 1, 2].map(|number| collapser.submit(number));
     assert_eq!((zero.wait(), two.wait()), (Ok(Fragile(0)), Ok(Fragile(2))));
     let error = one.wait().unwrap_err().failure();
-    let Some(CollapseError::Batch(error)) = error else {
+    let Some(CollapserError::Batch(error)) = error else {
         panic!("{error:?}");
     };
     assert!(matches!(error.cause(), Cause::Panicked(_)), "{error}");

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate_isolate::{
-    Bulkhead, ChangeListener, Event, Invalid, Isolation, MetricsConfig, PermitConfig,
+    Bulkhead, ChangeListener, ConfigError, Event, Isolation, MetricsConfig, PermitConfig,
     PropertySource, RateConfig, WindowConfig,
 };
 
@@ -76,7 +76,7 @@ impl PropertySource for File {
 }
 
 impl File {
-    fn say(&self, name: &str, value: &str) -> Result<(), Invalid> {
+    fn say(&self, name: &str, value: &str) -> Result<(), ConfigError> {
         let (name, value) = (name.to_owned(), value.to_owned());
         self.values.lock().unwrap().insert(name.clone(), value);
         let listeners = self.listeners.lock().unwrap().clone();
@@ -259,7 +259,7 @@ fn builders_are_checked() {
         per: Duration::from_millis(1),
         burst: 1,
     };
-    let built: [Result<Numbers, Invalid>; 9] = [
+    let built: [Result<Numbers, ConfigError>; 9] = [
         builder("a").rate(rate(0)).build(&isolation),
         builder("a").rate(rate(1_000_001)).build(&isolation),
         builder("a")

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, channel};
 
 use tidegate_core::Unhandled;
 use tidegate_isolate::{
-    CollapseScope, Collapser, CollapserConfig, Command, Invalid, Isolation, Properties,
+    Collapser, CollapserConfig, CollapserScope, Command, ConfigError, Isolation, Properties,
     PropertySource,
 };
 
@@ -137,7 +137,7 @@ fn a_hidden_change_of_a_pool_or_a_collapser_says_so() {
     let command = Command::<HashMap<u32, u32>, ()>::builder("names").group("tests");
     let command = command.build(&isolation).unwrap();
     let config = CollapserConfig {
-        scope: CollapseScope::Global,
+        scope: CollapserScope::Global,
         max_batch: 2,
         ..CollapserConfig::default()
     };
@@ -179,7 +179,7 @@ fn a_misspelt_name_in_a_source_refuses_the_isolation() {
         Isolation::builder().properties(source).build()
     };
     let wrong = "hystrix.threadpool.catalog.coresize";
-    let error: Invalid = build(wrong, false).unwrap_err();
+    let error: ConfigError = build(wrong, false).unwrap_err();
     let meant = "did you mean `hystrix.threadpool.catalog.coreSize`?";
     assert!(error.reason().starts_with(meant), "{error}");
     assert!(build(wrong, true).is_ok());

@@ -216,8 +216,6 @@ fn a_request_goes_from_loop_to_loop_and_to_a_pool_and_back() {
     let expected = ["first loop", "second loop", "pool", "after the pool"];
     assert_eq!(*trace.lock().unwrap(), expected);
     for each in [one, two] {
-        each.shutdown_gracefully(Quiet::none(SECOND))
-            .wait()
-            .unwrap();
+        each.shutdown(Quiet::none(SECOND)).wait().unwrap();
     }
 }

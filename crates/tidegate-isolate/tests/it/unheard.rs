@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use tidegate_core::ManualClock;
 use tidegate_isolate::{
-    BreakerConfig, BreakerWindow, CollapseScope, Collapser, CollapserConfig, Command, Install,
+    BreakerConfig, BreakerWindow, Collapser, CollapserConfig, CollapserScope, Command, Install,
     Isolation, IsolationBuilder, PermitConfig, Propagator, Restore,
 };
 use tidegate_testkit::{Gate, WATCHDOG};
@@ -161,7 +161,7 @@ fn propagators_and_splits_that_panic_are_reported() {
     let command = Command::builder("b").group("tests").build(&isolation);
     let command: Command<HashMap<u32, u32>, &str> = command.unwrap();
     let config = CollapserConfig {
-        scope: CollapseScope::Global,
+        scope: CollapserScope::Global,
         max_batch: 1,
         ..CollapserConfig::default()
     };

@@ -71,7 +71,7 @@ impl From<TurnBudget> for Spans {
 
 /// The progress of one kind of work within its time.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct BudgetTimer {
     /// Tasks until the next clock read.
     left: u32,
     /// Tasks between two clock reads.
@@ -81,7 +81,7 @@ pub(super) struct Pace {
     budget: u64,
 }
 
-impl Pace {
+impl BudgetTimer {
     pub(super) fn new() -> Self {
         Self {
             left: LOOK,

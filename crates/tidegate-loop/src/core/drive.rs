@@ -10,12 +10,12 @@ use super::loop_core::{Core, Turn};
 use crate::spawn::slots::LocalFutures;
 use crate::state::lifecycle::Lifecycle;
 use crate::state::shared::{Drive, Produced, Shared};
-use crate::thread::enter::Entered;
+use crate::thread::enter::EnteredLoop;
 use crate::thread::local;
 
 impl<D: Driver> Drive for Core<D> {
     fn drive(mut self: Box<Self>, shared: &Arc<Shared>) -> Option<Box<dyn Drive>> {
-        let entered = Entered::new(shared, &mut self.kept, LocalFutures::default());
+        let entered = EnteredLoop::new(shared, &mut self.kept, LocalFutures::default());
         self.driver.enter();
         self.begin_driving(shared);
         let driven = contain(|| while !self.step(shared) {});
@@ -44,7 +44,7 @@ impl<D: Driver> Drive for Core<D> {
 
     fn turn_by_hand(&mut self, shared: &Arc<Shared>, pinned: &mut LocalFutures) -> bool {
         let hooks = self.progress.hooks();
-        let turn = self.by_hand(shared, pinned, |core| {
+        let turn = self.manual(shared, pinned, |core| {
             let turn = core.turn(shared);
             if shared.state.get() >= Lifecycle::ShuttingDown {
                 core.wind_down(shared, turn);
@@ -66,11 +66,11 @@ impl<D: Driver> Drive for Core<D> {
         pinned: &mut LocalFutures,
         work: &mut dyn FnMut(),
     ) {
-        self.by_hand(shared, pinned, |_| work());
+        self.manual(shared, pinned, |_| work());
     }
 
     fn abandon_by_hand(&mut self, shared: &Arc<Shared>, pinned: &mut LocalFutures) {
-        self.by_hand(shared, pinned, |core| {
+        self.manual(shared, pinned, |core| {
             core.abandon(shared, |handed_back| ShutdownError::HandDropped {
                 handed_back,
             });
@@ -78,8 +78,8 @@ impl<D: Driver> Drive for Core<D> {
         self.finish(shared);
     }
 
-    fn begin_producing(&mut self, shared: &Arc<Shared>, by_hand: bool) {
-        self.by_hand = by_hand;
+    fn begin_producing(&mut self, shared: &Arc<Shared>, manual: bool) {
+        self.manual = manual;
         self.begin_driving(shared);
     }
 
@@ -100,14 +100,14 @@ impl<D: Driver> Core<D> {
     }
 
     /// Runs `work` with the calling thread as the event loop's thread.
-    fn by_hand<R>(
+    fn manual<R>(
         &mut self,
         shared: &Arc<Shared>,
         pinned: &mut LocalFutures,
         work: impl FnOnce(&mut Self) -> R,
     ) -> R {
-        self.by_hand = true;
-        let entered = Entered::new(shared, &mut self.kept, std::mem::take(pinned));
+        self.manual = true;
+        let entered = EnteredLoop::new(shared, &mut self.kept, std::mem::take(pinned));
         self.driver.enter();
         let worked = contain(|| work(self));
         self.driver.leave();

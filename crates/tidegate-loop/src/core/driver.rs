@@ -70,7 +70,7 @@ pub trait Driver: Send + 'static {
     /// Stops accepting new work: the event loop is about to close, and its tasks have run. Returns
     /// `false` while another thread still has work of the driver. It is then called again whenever
     /// the event loop wakes up, until the shutdown deadline.
-    fn wind_up(&mut self) -> bool {
+    fn begin_shutdown(&mut self) -> bool {
         true
     }
 

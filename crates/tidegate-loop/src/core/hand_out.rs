@@ -25,13 +25,13 @@ use super::run_task::{report_panic, run_task};
 use crate::spawn::slots::LocalFutures;
 use crate::state::lifecycle::Lifecycle;
 use crate::state::shared::{Produced, Shared};
-use crate::thread::enter::Entered;
+use crate::thread::enter::EnteredLoop;
 use crate::thread::local;
 
 impl<D: Driver> Core<D> {
     /// Looks for a task, with the calling thread marked as the event loop's thread.
     pub(super) fn produce_entered(&mut self, shared: &Arc<Shared>) -> Produced {
-        let entered = Entered::new(shared, &mut self.kept, LocalFutures::default());
+        let entered = EnteredLoop::new(shared, &mut self.kept, LocalFutures::default());
         self.driver.enter();
         let made = contain(|| self.next(shared));
         let made = made.unwrap_or_else(|panic| {
@@ -75,7 +75,7 @@ impl<D: Driver> Core<D> {
             } else {
                 Turn::Idle
             };
-            if self.by_hand {
+            if self.manual {
                 if let Some(end) = self.after_turn_by_hand(shared, turn) {
                     return end;
                 }
@@ -177,7 +177,7 @@ fn counted(shared: &Arc<Shared>, task: Task) -> Task {
     shared.out.set_of_driver(false);
     let (kind, name, long) = (task.blocking(), task.name(), task.is_long());
     shared.out.begin(name);
-    let one = OneOut(Arc::clone(shared));
+    let one = HandedOutGuard(Arc::clone(shared));
     let run = move || {
         // The event loop reports the panic, on whichever thread the task runs.
         if let Err(panic) = contain(|| task.run()) {
@@ -192,9 +192,9 @@ fn counted(shared: &Arc<Shared>, task: Task) -> Task {
 }
 
 /// The guard of a handed-out task. Its drop, after the task has run or was dropped, ends the count.
-struct OneOut(Arc<Shared>);
+struct HandedOutGuard(Arc<Shared>);
 
-impl Drop for OneOut {
+impl Drop for HandedOutGuard {
     fn drop(&mut self) {
         if self.0.out.end() {
             self.0.mailbox.waker.wake();

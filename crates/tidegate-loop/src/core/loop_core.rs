@@ -4,32 +4,32 @@
 //! a turn in `turn.rs`, sleeping in `sleep.rs`, what follows a turn in `after_turn.rs`.
 
 use tidegate_core::prim::spin_loop;
-use tidegate_core::{TaskLaneEnd, ThreadWatch, contain};
+use tidegate_core::{TaskLaneReceiver, ThreadWatch, contain};
 
-use super::budget::Pace;
+use super::budget::BudgetTimer;
 use super::driver::Driver;
-use super::patience::Patience;
+use super::idle_spin::IdleSpin;
 use super::run_task::report_panic;
 use crate::shutdown::progress::Progress;
 use crate::state::lifecycle::Lifecycle;
 use crate::state::shared::Shared;
-use crate::thread::local::Kept;
+use crate::thread::local::LoopState;
 
 /// The state that an event loop owns.
 pub(crate) struct Core<D: Driver> {
     pub(super) driver: D,
-    pub(crate) end: TaskLaneEnd,
+    pub(crate) end: TaskLaneReceiver,
     /// The state that moves between threads. While a thread drives the event loop, it is in a
     /// thread-local.
-    pub(super) kept: Option<Box<Kept>>,
+    pub(super) kept: Option<Box<LoopState>>,
     pub(crate) progress: Progress,
     /// The state that the last turn saw. The event loop does not fall asleep if the state has
     /// changed.
     pub(super) seen: Lifecycle,
     pub(super) thread: Option<ThreadWatch>,
     /// `true` if the event loop is driven by hand: it never sleeps.
-    pub(super) by_hand: bool,
-    pub(super) patience: Patience,
+    pub(super) manual: bool,
+    pub(super) idle_spin: IdleSpin,
     /// For how many more tasks the event loop publishes its progress every `STEP` tasks, because a
     /// producer was refused.
     pub(super) pressed: u32,
@@ -50,7 +50,7 @@ pub(crate) struct Core<D: Driver> {
     pub(super) last_work: u64,
     /// The progress of a turn whose tasks are handed out.
     pub(super) batch: Batch,
-    pub(super) pace: Pace,
+    pub(super) pace: BudgetTimer,
 }
 
 /// The progress of a turn whose tasks are handed out.
@@ -77,7 +77,7 @@ pub(crate) enum Turn {
 }
 
 impl<D: Driver> Core<D> {
-    pub(crate) fn new(driver: D, end: TaskLaneEnd) -> Self {
+    pub(crate) fn new(driver: D, end: TaskLaneReceiver) -> Self {
         Self {
             driver,
             end,
@@ -85,8 +85,8 @@ impl<D: Driver> Core<D> {
             progress: Progress::default(),
             seen: Lifecycle::Started,
             thread: None,
-            by_hand: false,
-            patience: Patience::new(),
+            manual: false,
+            idle_spin: IdleSpin::new(),
             pressed: 0,
             looked: false,
             unlooked: 0,
@@ -95,7 +95,7 @@ impl<D: Driver> Core<D> {
             woke: None,
             last_work: 0,
             batch: Batch::default(),
-            pace: Pace::new(),
+            pace: BudgetTimer::new(),
         }
     }
 
@@ -131,7 +131,7 @@ impl<D: Driver> Core<D> {
     /// Returns `true` if other threads still have work of this event loop. In that case the end of
     /// the last piece of work wakes the event loop.
     pub(crate) fn is_out(&mut self, shared: &Shared) -> bool {
-        let settled = self.driver.wind_up();
+        let settled = self.driver.begin_shutdown();
         shared.out.await_last() || !settled
     }
 

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `driver.rs` | [`Driver`](driver::Driver): what an idle event loop waits on |
 //! | `budget.rs` | the turn budget: how many tasks, and how long, for each kind of work |
-//! | `patience.rs` | how long an idle event loop spins before it sleeps |
+//! | `idle_spin.rs` | how long an idle event loop spins before it sleeps |
 //! | `run_task.rs` | running one task, and reporting its panic |
 //! | `loop_core.rs` | [`Core`](loop_core::Core): the state that an event loop owns |
 //! | `look.rs`, `due.rs`, `turn.rs` | one turn: clock reads, timers that are due, the whole turn |
@@ -24,9 +24,9 @@ pub(crate) mod drive;
 pub(crate) mod driver;
 pub(crate) mod due;
 pub(crate) mod hand_out;
+pub(crate) mod idle_spin;
 pub(crate) mod look;
 pub(crate) mod loop_core;
-pub(crate) mod patience;
 pub(crate) mod run_task;
 pub(crate) mod sleep;
 pub(crate) mod turn;

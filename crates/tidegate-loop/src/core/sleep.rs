@@ -61,12 +61,12 @@ impl<D: Driver> Core<D> {
         }
         let end = &mut self.end;
         let mut ready = || end.is_ready() || !shared.mailbox.signals.is_empty();
-        self.patience.look_on(&mut ready)
+        self.idle_spin.look_on(&mut ready)
     }
 
     /// Sleeps until `deadline` or until woken, unless the event loop is driven by hand.
     pub(crate) fn sleep_until(&mut self, shared: &Shared, deadline: u64) {
-        if !self.by_hand {
+        if !self.manual {
             self.sleep(shared, Some(deadline));
         }
     }

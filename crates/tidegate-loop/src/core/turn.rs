@@ -49,7 +49,7 @@ impl<D: Driver> Core<D> {
         let counters = &shared.meter.counters;
         counters.turns.add(1);
         counters.heartbeat.set(now.max(1));
-        if std::mem::take(&mut self.measure) || self.by_hand {
+        if std::mem::take(&mut self.measure) || self.manual {
             counters.high_water.raise_to(shared.pending() as u64);
         }
         local::with(|local| {
@@ -101,9 +101,9 @@ impl<D: Driver> Core<D> {
         told_at.set(shared.meter.running.started() + 1);
         while runs < BUDGET && !shared.is_out_of_time() {
             let Some(task) = self.end.pop() else {
-                let dense = since_pause >= DENSE || self.patience.is_at_heels();
+                let dense = since_pause >= DENSE || self.idle_spin.is_at_heels();
                 let end = &mut self.end;
-                if dense && shared.settings.spin && self.patience.hang_back(|| end.is_ready()) {
+                if dense && shared.settings.spin && self.idle_spin.hang_back(|| end.is_ready()) {
                     since_pause = 0;
                     continue;
                 }
@@ -147,7 +147,7 @@ impl<D: Driver> Core<D> {
     /// the next turn, and an event loop without other work waits on its driver anyway.
     pub(super) fn look_out(&mut self, ran: bool) {
         self.unlooked += u32::from(ran);
-        if self.unlooked >= 2 || self.by_hand {
+        if self.unlooked >= 2 || self.manual {
             self.unlooked = 0;
             self.driver.look();
         }

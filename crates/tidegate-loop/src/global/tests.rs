@@ -139,7 +139,7 @@ fn shutdown_is_refused() {
         if started {
             touch(&home);
         }
-        let asked = home.shutdown_gracefully(Quiet::default());
+        let asked = home.shutdown(Quiet::default());
         for end in [asked, home.termination()] {
             match end.wait() {
                 Err(WaitError::Failed(ShutdownError::Unsupported)) => {}
@@ -235,9 +235,7 @@ fn a_loop_that_ends_is_inactive_too() {
     let log = Log::new();
     let seen = log.clone();
     home.submit(move || seen.push(1)).unwrap().wait().unwrap();
-    home.shutdown_gracefully(Quiet::none(SECOND))
-        .wait()
-        .unwrap();
+    home.shutdown(Quiet::none(SECOND)).wait().unwrap();
     assert_eq!(home.await_inactivity(SECOND * 60), Ok(true));
 }
 

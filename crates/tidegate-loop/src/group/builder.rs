@@ -17,7 +17,7 @@ use crate::errors::BuildError;
 use crate::handle::builder::EventLoopBuilder;
 use crate::handle::event_loop::EventLoop;
 use crate::handle::placement::{Pinned, Placement, Roaming};
-use crate::roam::crew::Crew;
+use crate::roam::config::RoamingConfig;
 use crate::submit::reject::RejectPolicy;
 
 /// The maximum number of event loops in a group.
@@ -69,7 +69,7 @@ impl EventLoopGroupBuilder {
 }
 
 impl EventLoopGroupBuilder<Roaming> {
-    /// Builds event loops that strategies drive on the threads of `crew`, each with a driver of its
+    /// Builds event loops that strategies drive on the threads of `config`, each with a driver of its
     /// own; see [`EventLoopBuilder::build_over`].
     ///
     /// # Errors
@@ -77,10 +77,10 @@ impl EventLoopGroupBuilder<Roaming> {
     /// As for [`EventLoopGroupBuilder::build_with`].
     pub fn build_over<D: Driver>(
         self,
-        crew: &Crew,
+        config: &RoamingConfig,
         driver: impl FnMut(usize) -> io::Result<D>,
     ) -> Result<EventLoopGroup<Roaming>, BuildError> {
-        self.build_each(driver, |one, driver| one.build_over(driver, crew))
+        self.build_each(driver, |one, driver| one.build_over(driver, config))
     }
 }
 

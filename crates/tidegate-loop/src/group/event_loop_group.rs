@@ -32,7 +32,7 @@ use crate::state::lifecycle::Lifecycle;
 /// let squares: Vec<_> = (1..=4).map(|n| group.submit(move || n * n)).collect::<Result<_, _>>()?;
 /// let sum: i32 = squares.into_iter().map(|square| square.wait().unwrap()).sum();
 /// assert_eq!(sum, 30);
-/// group.shutdown_gracefully(Quiet::none(Duration::from_secs(1))).wait()?;
+/// group.shutdown(Quiet::none(Duration::from_secs(1))).wait()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct EventLoopGroup<P: Placement = Pinned> {
@@ -162,17 +162,14 @@ impl<P: Placement> EventLoopGroup<P> {
         self.next().schedule(after, run)
     }
 
-    /// Requests a shutdown of every event loop; see [`EventLoop::shutdown_gracefully`]. The
+    /// Requests a shutdown of every event loop; see [`EventLoop::shutdown`]. The
     /// returned completion ends when the last event loop has terminated: with the sum of the
     /// reports, or with the first failure.
-    pub fn shutdown_gracefully(&self, quiet: Quiet) -> Terminated {
+    pub fn shutdown(&self, quiet: Quiet) -> Terminated {
         if let Some(scaler) = &self.inner.scaler {
             scaler.stop();
         }
-        let ends: Vec<_> = self
-            .iter()
-            .map(|one| one.shutdown_gracefully(quiet))
-            .collect();
+        let ends: Vec<_> = self.iter().map(|one| one.shutdown(quiet)).collect();
         if quiet.period > quiet.timeout {
             return failed(ShutdownError::BadQuiet(quiet));
         }
@@ -219,7 +216,7 @@ impl<P: Placement> EventLoopGroup<P> {
     /// # Errors
     ///
     /// As for [`EventLoopGroup::await_termination`], and [`WaitError::Interrupted`].
-    pub fn await_termination_with(
+    pub fn await_termination_with_cancel(
         &self,
         timeout: Duration,
         token: &CancelToken,
@@ -249,7 +246,7 @@ impl<P: Placement> EventLoop<P> {
     fn load(&self) -> Option<u64> {
         let shared = &self.shared;
         let ends = shared.state.get() >= Lifecycle::ShuttingDown;
-        if ends || shared.is_stalled() || shared.health.is_ailing(&shared.clock) {
+        if ends || shared.is_stalled() || shared.health.is_unhealthy(&shared.clock) {
             return None;
         }
         let waiting = self.shared.mailbox.lane.len() as u64;

@@ -35,7 +35,7 @@ pub(super) fn gather(ends: Vec<Terminated>) -> Terminated {
         reports: Vec<ShutdownReport>,
         failures: Vec<ShutdownError>,
     }
-    let (promise, whole) = tidegate_promise::promise_of();
+    let (promise, whole) = tidegate_promise::promise_with_error();
     let promise = promise.share();
     let sum = Arc::new(Mutex::new(Sum {
         missing: ends.len(),

@@ -6,14 +6,14 @@ use std::time::Duration;
 use tidegate_core::{Clock, OnUnhandled, TaskLane, ThreadBuilder, Unhandled};
 use tidegate_pool::internal::default_bound;
 
-use super::by_hand::HandLoop;
 use super::event_loop::EventLoop;
+use super::manual::ManualLoop;
 use super::placement::{Pinned, Placement, Roaming};
 use crate::core::budget::TurnBudget;
 use crate::core::driver::{Driver, ParkDriver};
 use crate::core::loop_core::Core;
 use crate::errors::BuildError;
-use crate::roam::crew::Crew;
+use crate::roam::config::RoamingConfig;
 use crate::schedule::timeouts::{self, DEFAULT_TIMEOUT_TICK};
 use crate::state::settings::Settings;
 use crate::state::shared::{Drive, Parts, Shared};
@@ -37,7 +37,7 @@ pub struct EventLoopBuilder {
     threads: Option<ThreadBuilder>,
     on_unhandled: OnUnhandled,
     time_tasks: bool,
-    timeout_tick: Duration,
+    coarse_tick: Duration,
     budget: TurnBudget,
     pub(crate) idle_stop: u64,
 }
@@ -59,7 +59,7 @@ impl EventLoopBuilder {
             threads: None,
             on_unhandled: OnUnhandled::stderr(),
             time_tasks: false,
-            timeout_tick: DEFAULT_TIMEOUT_TICK,
+            coarse_tick: DEFAULT_TIMEOUT_TICK,
             budget: TurnBudget::default(),
             idle_stop: 0,
         }
@@ -110,8 +110,8 @@ impl EventLoopBuilder {
 
     /// Sets the resolution of coarse timeouts ([`EventLoop::timeout`], `sleep`): they fire up to
     /// one tick late. The default is [`DEFAULT_TIMEOUT_TICK`].
-    pub fn timeout_tick(mut self, tick: Duration) -> Self {
-        self.timeout_tick = tick;
+    pub fn coarse_tick(mut self, tick: Duration) -> Self {
+        self.coarse_tick = tick;
         self
     }
 
@@ -139,34 +139,34 @@ impl EventLoopBuilder {
         self.assemble::<Pinned, D>(driver)
     }
 
-    /// Builds an event loop without a thread of its own. The owner of the returned [`HandLoop`]
+    /// Builds an event loop without a thread of its own. The owner of the returned [`ManualLoop`]
     /// runs its turns, on the thread that called this method. For tests, and for programs that
     /// manage their own threads.
     ///
     /// # Errors
     ///
     /// As for [`EventLoopBuilder::build`].
-    pub fn build_by_hand(self) -> Result<(EventLoop, HandLoop), BuildError> {
-        self.build_by_hand_with(ParkDriver::new())
+    pub fn build_manual(self) -> Result<(EventLoop, ManualLoop), BuildError> {
+        self.build_manual_with_driver(ParkDriver::new())
     }
 
-    /// [`EventLoopBuilder::build_by_hand`] with a `driver`. The turns also run the driver's work.
+    /// [`EventLoopBuilder::build_manual`] with a `driver`. The turns also run the driver's work.
     /// The event loop never waits on the driver.
     ///
     /// # Errors
     ///
     /// As for [`EventLoopBuilder::build`].
-    pub fn build_by_hand_with<D: Driver>(
+    pub fn build_manual_with_driver<D: Driver>(
         self,
         driver: D,
-    ) -> Result<(EventLoop, HandLoop), BuildError> {
+    ) -> Result<(EventLoop, ManualLoop), BuildError> {
         let (shared, core) = self.parts::<Pinned, _>(driver, false)?;
         shared.thread.drive_by_hand();
-        let hand = HandLoop::new(Arc::clone(&shared), core);
+        let hand = ManualLoop::new(Arc::clone(&shared), core);
         Ok((EventLoop::from_shared(shared), hand))
     }
 
-    /// Builds a roaming event loop that a strategy drives on the threads of `crew`. While a task
+    /// Builds a roaming event loop that a strategy drives on the threads of `config`. While a task
     /// that may block runs, another thread continues with the event loop. Timers, listeners,
     /// futures and tasks made with [`Task::non_blocking`](tidegate_core::Task::non_blocking) run on
     /// the event loop itself, one at a time, and a blocking wait inside them is refused.
@@ -178,11 +178,11 @@ impl EventLoopBuilder {
     pub fn build_over<D: Driver>(
         self,
         driver: D,
-        crew: &Crew,
+        config: &RoamingConfig,
     ) -> Result<EventLoop<Roaming>, BuildError> {
         let (shared, core) = self.parts::<Roaming, D>(driver, true)?;
         drop(shared.core.put(Box::new(core)));
-        let strategy = crew.drive(&shared).map_err(BuildError::NoThreads)?;
+        let strategy = config.drive(&shared).map_err(BuildError::NoThreads)?;
         shared.thread.drive_by(strategy);
         Ok(EventLoop::from_shared(shared))
     }
@@ -219,13 +219,13 @@ impl EventLoopBuilder {
         if matches!(self.reject, RejectPolicy::Backoff { attempts: 0, .. }) {
             return Err(BuildError::NoAttempts);
         }
-        timeouts::check_tick(self.timeout_tick)?;
+        timeouts::check_tick(self.coarse_tick)?;
         let (lane, end) = TaskLane::new(self.bound);
         let this = self.with_threads();
         let shared = Shared::new(Parts {
             settings: Settings {
                 time_tasks: this.time_tasks,
-                timeout_tick: this.timeout_tick,
+                coarse_tick: this.coarse_tick,
                 spans: this.budget.into(),
                 spin: !this.clock.is_manual(),
                 pinned: P::PINNED,

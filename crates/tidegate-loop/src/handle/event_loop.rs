@@ -8,18 +8,18 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidegate_core::{
-    CancelToken, Clock, Executor, ExecutorId, Interrupted, Refusal, Rejected, Task, ThreadInfo,
-    is_current,
+    CancelToken, Clock, Executor, ExecutorId, Interrupted, RejectReason, Rejected, Task,
+    ThreadInfo, is_current,
 };
 use tidegate_pool::internal::Answer;
 use tidegate_pool::{Quiet, ShutdownError};
 use tidegate_promise::{Completion, Promise, WaitError, promise_on};
 
 use super::placement::{Pinned, Placement};
-use crate::errors::{BadPeriod, HookError, NotOnLoop};
-use crate::schedule::period::{Every, Missed};
+use crate::errors::{NotOnLoop, PeriodError, ShutdownHookError};
+use crate::schedule::period::{Missed, Period};
 use crate::schedule::scheduled_task;
-use crate::schedule::timeout::{self, TimeoutHandle};
+use crate::schedule::timeout::{self, CoarseTimer};
 use crate::shutdown::termination::Terminated;
 use crate::spawn::future;
 use crate::state::lifecycle::Lifecycle;
@@ -40,7 +40,7 @@ use crate::thread::local;
 /// let (promise, answer) = home.promise::<u32>();
 /// home.schedule(Duration::from_millis(1), move || promise.succeed(123_456))?;
 /// assert_eq!(answer.wait()?, 123_456);
-/// home.shutdown_gracefully(Quiet::none(Duration::from_secs(1))).wait()?;
+/// home.shutdown(Quiet::none(Duration::from_secs(1))).wait()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct EventLoop<P: Placement = Pinned> {
@@ -123,15 +123,15 @@ impl<P: Placement> EventLoop<P> {
     ///
     /// # Errors
     ///
-    /// As for [`EventLoop::execute`], and [`Refusal::Interrupted`] if the token was tripped during
+    /// As for [`EventLoop::execute`], and [`RejectReason::Interrupted`] if the token was tripped during
     /// the wait.
     ///
     /// [`RejectPolicy`]: crate::RejectPolicy
-    pub fn execute_with<F>(&self, run: F, token: &CancelToken) -> Result<(), Rejected<Task>>
+    pub fn execute_with_cancel<F>(&self, run: F, token: &CancelToken) -> Result<(), Rejected<Task>>
     where
         F: FnOnce() + Send + 'static,
     {
-        self.shared.submit_with(Task::new(run), token)
+        self.shared.submit_with_cancel(Task::new(run), token)
     }
 
     /// Runs `task` on the event loop: [`EventLoop::execute`] for a task that was built before, for
@@ -163,7 +163,7 @@ impl<P: Placement> EventLoop<P> {
     /// Cancelling the completion before `run` has started keeps it from running; afterwards it
     /// cannot be cancelled. If a shutdown hands the task back, the completion ends when the task is
     /// run or dropped. As long as the handed-back task has not been taken, a wait for the
-    /// completion fails with [`NeverBegun`](tidegate_pool::NeverBegun). The wait fails in the same
+    /// completion fails with [`NotStartedError`](tidegate_pool::NotStartedError). The wait fails in the same
     /// way if the event loop is stuck and cannot hand the task back.
     ///
     /// # Errors
@@ -181,12 +181,12 @@ impl<P: Placement> EventLoop<P> {
         Ok(completion)
     }
 
-    /// [`EventLoop::submit`] with the cancel token of [`EventLoop::execute_with`].
+    /// [`EventLoop::submit`] with the cancel token of [`EventLoop::execute_with_cancel`].
     ///
     /// # Errors
     ///
-    /// As for [`EventLoop::execute_with`].
-    pub fn submit_with<T, F>(
+    /// As for [`EventLoop::execute_with_cancel`].
+    pub fn submit_with_cancel<T, F>(
         &self,
         run: F,
         token: &CancelToken,
@@ -197,7 +197,7 @@ impl<P: Placement> EventLoop<P> {
     {
         let (answer, completion) = Answer::of(&self.shared);
         let task = Task::labelled::<F, _>(move || answer.run(run));
-        self.shared.submit_with(task, token)?;
+        self.shared.submit_with_cancel(task, token)?;
         Ok(completion)
     }
 
@@ -247,7 +247,7 @@ impl<P: Placement> EventLoop<P> {
     /// May be called from any thread. `run` runs on the event loop, never early. Cancelling drops
     /// `run` at once. If the event loop ends first, `run` is dropped and the handle reports the
     /// timeout as cancelled.
-    pub fn timeout<F>(&self, after: Duration, run: F) -> Result<TimeoutHandle, Rejected<F>>
+    pub fn timeout<F>(&self, after: Duration, run: F) -> Result<CoarseTimer, Rejected<F>>
     where
         F: FnOnce() + Send + 'static,
     {
@@ -261,13 +261,13 @@ impl<P: Placement> EventLoop<P> {
     ///
     /// # Errors
     ///
-    /// [`BadPeriod`] if the period is zero or the event loop is shutting down.
+    /// [`PeriodError`] if the period is zero or the event loop is shutting down.
     pub fn schedule_at_fixed_rate<F>(
         &self,
         first: Duration,
         period: Duration,
         run: F,
-    ) -> Result<Completion<()>, BadPeriod>
+    ) -> Result<Completion<()>, PeriodError>
     where
         F: FnMut() + Send + 'static,
     {
@@ -285,11 +285,11 @@ impl<P: Placement> EventLoop<P> {
         period: Duration,
         missed: Missed,
         run: F,
-    ) -> Result<Completion<()>, BadPeriod>
+    ) -> Result<Completion<()>, PeriodError>
     where
         F: FnMut() + Send + 'static,
     {
-        self.repeat(first, period, Every::rate(period, missed), run)
+        self.repeat(first, period, Period::rate(period, missed), run)
     }
 
     /// Runs `run` after `first`, and then again `pause` after the end of each run.
@@ -302,27 +302,27 @@ impl<P: Placement> EventLoop<P> {
         first: Duration,
         pause: Duration,
         run: F,
-    ) -> Result<Completion<()>, BadPeriod>
+    ) -> Result<Completion<()>, PeriodError>
     where
         F: FnMut() + Send + 'static,
     {
-        self.repeat(first, pause, Every::delay(pause), run)
+        self.repeat(first, pause, Period::delay(pause), run)
     }
 
     fn repeat<F>(
         &self,
         first: Duration,
         period: Duration,
-        every: Every,
+        every: Period,
         run: F,
-    ) -> Result<Completion<()>, BadPeriod>
+    ) -> Result<Completion<()>, PeriodError>
     where
         F: FnMut() + Send + 'static,
     {
         if period.is_zero() {
-            return Err(BadPeriod::Zero);
+            return Err(PeriodError::Zero);
         }
-        let run = scheduled_task::check(&self.shared, run).map_err(|_| BadPeriod::Closed)?;
+        let run = scheduled_task::check(&self.shared, run).map_err(|_| PeriodError::Closed)?;
         Ok(scheduled_task::repeat(&self.shared, first, every, run))
     }
 
@@ -379,8 +379,8 @@ impl<P: Placement> EventLoop<P> {
 
     /// Returns `true` if the event loop's driver fails, or has recovered only a moment ago. A group
     /// gives new work to its other event loops meanwhile, if it can.
-    pub fn is_ailing(&self) -> bool {
-        self.shared.health.is_ailing(&self.shared.clock)
+    pub fn is_unhealthy(&self) -> bool {
+        self.shared.health.is_unhealthy(&self.shared.clock)
     }
 
     /// Returns `true` if a [`Watchdog`](crate::Watchdog) considers the event loop stuck right now.
@@ -412,16 +412,16 @@ impl<P: Placement> EventLoop<P> {
     /// # Errors
     ///
     /// [`Interrupted`] if `token` was tripped first.
-    pub fn settle_with(&self, token: &CancelToken) -> Result<(), Interrupted> {
+    pub fn settle_with_cancel(&self, token: &CancelToken) -> Result<(), Interrupted> {
         if let Some(clock) = self.shared.clock.as_manual() {
-            return clock.settle_with(token);
+            return clock.settle_with_cancel(token);
         }
-        match self.submit_with(|| (), token) {
-            Ok(mut done) => match done.wait_with(token) {
+        match self.submit_with_cancel(|| (), token) {
+            Ok(mut done) => match done.wait_with_cancel(token) {
                 Err(WaitError::Interrupted) => Err(Interrupted),
                 _ => Ok(()),
             },
-            Err(refused) if refused.why() == Refusal::Interrupted => Err(Interrupted),
+            Err(refused) if refused.why() == RejectReason::Interrupted => Err(Interrupted),
             Err(_) => Ok(()),
         }
     }
@@ -431,8 +431,12 @@ impl<P: Placement> EventLoop<P> {
     ///
     /// # Errors
     ///
-    /// [`HookError`] if another hook has the same name, or the event loop has closed.
-    pub fn add_shutdown_hook<F>(&self, name: impl Into<String>, hook: F) -> Result<(), HookError>
+    /// [`ShutdownHookError`] if another hook has the same name, or the event loop has closed.
+    pub fn add_shutdown_hook<F>(
+        &self,
+        name: impl Into<String>,
+        hook: F,
+    ) -> Result<(), ShutdownHookError>
     where
         F: FnOnce() + Send + 'static,
     {
@@ -452,7 +456,7 @@ impl<P: Placement> EventLoop<P> {
     ///
     /// The returned completion fails with [`ShutdownError::Stuck`] if a task does not return in
     /// time, and with [`ShutdownError::BadQuiet`] at once if the period is longer than the timeout.
-    pub fn shutdown_gracefully(&self, quiet: Quiet) -> Terminated {
+    pub fn shutdown(&self, quiet: Quiet) -> Terminated {
         self.shared.shut_down(quiet)
     }
 
@@ -494,7 +498,7 @@ impl<P: Placement> EventLoop<P> {
     /// # Errors
     ///
     /// As for [`EventLoop::await_termination`], and [`WaitError::Interrupted`].
-    pub fn await_termination_with(
+    pub fn await_termination_with_cancel(
         &self,
         timeout: Duration,
         token: &CancelToken,

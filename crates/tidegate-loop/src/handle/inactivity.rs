@@ -27,7 +27,7 @@ impl<P: Placement> EventLoop<P> {
     /// # Errors
     ///
     /// As for [`EventLoop::await_inactivity`], and [`InactivityError::Interrupted`].
-    pub fn await_inactivity_with(
+    pub fn await_inactivity_with_cancel(
         &self,
         timeout: Duration,
         token: &CancelToken,

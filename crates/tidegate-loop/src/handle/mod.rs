@@ -8,7 +8,7 @@
 //! | `as_executor.rs` | the handle as an executor |
 //! | `inactivity.rs` | waiting until the event loop has no thread |
 //! | `timers.rs` | a handle to the timers alone, which does not keep the event loop running |
-//! | `by_hand.rs` | an event loop that its owner drives, turn by turn |
+//! | `manual.rs` | an event loop that its owner drives, turn by turn |
 //! | `builder.rs` | the builder: the only file that uses both handle and core |
 //!
 //! The handle uses all parts of an event loop: `state/`, `submit/`, `schedule/`, `spawn/`,
@@ -17,9 +17,9 @@
 
 pub(crate) mod as_executor;
 pub(crate) mod builder;
-pub(crate) mod by_hand;
 pub(crate) mod event_loop;
 pub(crate) mod forward;
 pub(crate) mod inactivity;
+pub(crate) mod manual;
 pub(crate) mod placement;
 pub(crate) mod timers;

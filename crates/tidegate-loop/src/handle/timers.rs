@@ -14,8 +14,8 @@ use crate::state::shared::Shared;
 
 impl<P: Placement> EventLoop<P> {
     /// Returns a handle to the timers that does not keep the event loop running.
-    pub fn timers(&self) -> LoopTimers {
-        LoopTimers {
+    pub fn timers(&self) -> LoopScheduler {
+        LoopScheduler {
             shared: Arc::clone(&self.shared),
         }
     }
@@ -36,11 +36,11 @@ impl<P: Placement> EventLoop<P> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
-pub struct LoopTimers {
+pub struct LoopScheduler {
     shared: Arc<Shared>,
 }
 
-impl LoopTimers {
+impl LoopScheduler {
     /// Runs `run` once on the event loop, `after` from now; see [`EventLoop::schedule`].
     ///
     /// # Errors
@@ -56,7 +56,7 @@ impl LoopTimers {
     }
 }
 
-impl fmt::Debug for LoopTimers {
+impl fmt::Debug for LoopScheduler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("LoopTimers")
             .field(&self.shared.name)

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use tidegate_core::{Executor, Rejected, Task, Unhandled};
-use tidegate_pool::{Headroom, Lease, OverBudget, Room, TryExecutor};
+use tidegate_pool::{FreeThreads, Headroom, Lease, OverBudget, TryExecutor};
 
 use crate::handle::forward::forward_executor;
 use crate::state::shared::Shared;
@@ -56,7 +56,7 @@ impl Executor for LoopPool {
 }
 
 impl Headroom for LoopPool {
-    fn room(&self) -> Room {
+    fn room(&self) -> FreeThreads {
         self.pool.room()
     }
 

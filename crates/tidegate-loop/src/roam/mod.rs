@@ -4,11 +4,11 @@
 //! |---|---|
 //! | `producer.rs` | the loop as a producer of tasks |
 //! | `loop_pool.rs` | the pool as the strategy of one loop sees it |
-//! | `crew.rs` | [`Crew`](crew::Crew): the user's choice of threads and strategy |
+//! | `config.rs` | [`RoamingConfig`](config::RoamingConfig): the user's choice of threads and strategy |
 //!
 //! `core/hand_out.rs` describes what runs on which thread. The strategies are those of
 //! `tidegate_pool`.
 
-pub(crate) mod crew;
+pub(crate) mod config;
 pub(crate) mod loop_pool;
 pub(crate) mod producer;

@@ -16,15 +16,15 @@ use crate::state::shared::{Drive, Produced, Shared};
 pub(super) struct LoopProducer {
     shared: Weak<Shared>,
     driving: Option<(Arc<Shared>, Box<dyn Drive>)>,
-    by_hand: bool,
+    manual: bool,
 }
 
 impl LoopProducer {
-    pub(super) fn new(shared: &Arc<Shared>, by_hand: bool) -> Self {
+    pub(super) fn new(shared: &Arc<Shared>, manual: bool) -> Self {
         Self {
             shared: Arc::downgrade(shared),
             driving: None,
-            by_hand,
+            manual,
         }
     }
 
@@ -32,7 +32,7 @@ impl LoopProducer {
         let shared = self.shared.upgrade()?;
         shared.arrive(None);
         let mut core = *shared.core.take()?;
-        core.begin_producing(&shared, self.by_hand);
+        core.begin_producing(&shared, self.manual);
         self.driving = Some((shared, core));
         Some(())
     }

@@ -24,12 +24,12 @@ pub enum Missed {
 
 /// The rule for when a periodic task runs again.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Every {
+pub(crate) enum Period {
     Rate { period: u64, missed: Missed },
     Delay { pause: u64 },
 }
 
-impl Every {
+impl Period {
     /// Returns the next deadline, after a run that was due at `deadline` and ended at `now`.
     pub(super) fn next(self, deadline: u64, now: u64) -> u64 {
         match self {

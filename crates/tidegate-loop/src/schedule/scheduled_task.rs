@@ -9,12 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::prim::{Mutex, lock};
-use tidegate_core::{Deliver, Delivery, Refusal, Rejected, SignalBlock, Task, contain, is_current};
+use tidegate_core::{
+    Deliver, Delivery, RejectReason, Rejected, SignalBlock, Task, contain, is_current,
+};
 use tidegate_pool::internal::Answer;
 use tidegate_promise::Completion;
 use tidegate_timer::Due;
 
-use super::period::Every;
+use super::period::Period;
 use super::timers::{Body, Repeat, Timer, TimerState};
 use crate::state::lifecycle::Lifecycle;
 use crate::state::shared::{Shared, drop_contained};
@@ -23,7 +25,7 @@ use crate::thread::local;
 /// Returns `run` if the event loop accepts timers, and ensures that the event loop has a thread.
 pub(crate) fn check<F>(shared: &Shared, run: F) -> Result<F, Rejected<F>> {
     if shared.state.get() >= Lifecycle::ShuttingDown {
-        return Err(Rejected::new(run, Refusal::Closed));
+        return Err(Rejected::new(run, RejectReason::Closed));
     }
     if shared.state.needs_thread()
         && let Err(why) = shared.start()
@@ -52,7 +54,7 @@ where
 pub(crate) fn repeat<F>(
     shared: &Arc<Shared>,
     first: Duration,
-    every: Every,
+    every: Period,
     run: F,
 ) -> Completion<()>
 where

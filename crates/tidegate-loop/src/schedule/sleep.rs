@@ -13,7 +13,7 @@ use std::time::Duration;
 use tidegate_core::Task;
 use tidegate_core::prim::{Mutex, lock};
 
-use super::timeout::TimeoutHandle;
+use super::timeout::CoarseTimer;
 use crate::handle::event_loop::EventLoop;
 use crate::handle::placement::Placement;
 use crate::state::shared::Shared;
@@ -43,13 +43,13 @@ pub fn sleep(after: Duration) -> Sleep {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tidegate_loop::{EventLoop, TimedOut, timeout};
+/// use tidegate_loop::{EventLoop, TimeoutError, timeout};
 ///
 /// let home = EventLoop::builder("home").build()?;
 /// let late = home.spawn(async {
 ///     timeout(Duration::from_millis(1), std::future::pending::<()>()).await
 /// })?;
-/// assert_eq!(late.wait()?, Err(TimedOut::Elapsed));
+/// assert_eq!(late.wait()?, Err(TimeoutError::Elapsed));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn timeout<F: Future>(after: Duration, future: F) -> WithTimeout<F> {
@@ -87,7 +87,7 @@ impl<P: Placement> EventLoop<P> {
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct Sleep {
     state: Arc<Mutex<State>>,
-    timeout: Option<TimeoutHandle>,
+    timeout: Option<CoarseTimer>,
 }
 
 #[derive(Debug)]
@@ -186,7 +186,7 @@ pub struct WithTimeout<F> {
 }
 
 impl<F: Future> Future for WithTimeout<F> {
-    type Output = Result<F::Output, TimedOut>;
+    type Output = Result<F::Output, TimeoutError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         // Polls the future first: if it is ready when the time is up, it was in time.
@@ -195,8 +195,8 @@ impl<F: Future> Future for WithTimeout<F> {
         }
         Pin::new(&mut self.sleep).poll(cx).map(|slept| {
             Err(match slept {
-                Ok(()) => TimedOut::Elapsed,
-                Err(SleepError) => TimedOut::LoopEnded,
+                Ok(()) => TimeoutError::Elapsed,
+                Err(SleepError) => TimeoutError::LoopEnded,
             })
         })
     }
@@ -218,14 +218,14 @@ impl Error for SleepError {}
 
 /// Why a future with a time limit was not waited for any longer.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum TimedOut {
+pub enum TimeoutError {
     /// The time is up.
     Elapsed,
     /// The event loop has ended, so the time is not measured any more.
     LoopEnded,
 }
 
-impl fmt::Display for TimedOut {
+impl fmt::Display for TimeoutError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Elapsed => f.write_str("the time is up"),
@@ -234,6 +234,6 @@ impl fmt::Display for TimedOut {
     }
 }
 
-tidegate_core::debug_as_display!(TimedOut);
+tidegate_core::debug_as_display!(TimeoutError);
 
-impl Error for TimedOut {}
+impl Error for TimeoutError {}

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use tidegate_core::{Deliver, Delivery, SignalBlock, Task, is_current};
 use tidegate_timer::internal::KeySlot;
-use tidegate_timer::raw::{Fate, Reset, StillPending, TimeoutCell};
+use tidegate_timer::raw::{Reset, StillPending, TimeoutCell, TimeoutOutcome};
 
-use super::timeouts::Timeout;
+use super::timeouts::CoarseEntry;
 use crate::state::shared::{Shared, drop_contained};
 use crate::thread::local;
 
@@ -37,14 +37,14 @@ use crate::thread::local;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct TimeoutHandle {
-    block: Arc<SignalBlock<Timeout>>,
+pub struct CoarseTimer {
+    block: Arc<SignalBlock<CoarseEntry>>,
 }
 
 /// Adds a timeout that runs `task` on the event loop, `after` from now.
-pub(crate) fn add(shared: &Arc<Shared>, after: Duration, task: Task) -> TimeoutHandle {
+pub(crate) fn add(shared: &Arc<Shared>, after: Duration, task: Task) -> CoarseTimer {
     let deadline = shared.clock.deadline(after);
-    let block = SignalBlock::new(Timeout {
+    let block = SignalBlock::new(CoarseEntry {
         home: Arc::downgrade(shared),
         cell: TimeoutCell::new(deadline, task),
         key: KeySlot::new(),
@@ -54,19 +54,19 @@ pub(crate) fn add(shared: &Arc<Shared>, after: Duration, task: Task) -> TimeoutH
     } else {
         tell(shared, &block, deadline);
     }
-    TimeoutHandle { block }
+    CoarseTimer { block }
 }
 
 /// Inserts the timeout into the wheel of the event loop that this thread drives, which must be
 /// `shared`.
 #[inline]
-fn place(shared: &Shared, timeout: &Arc<SignalBlock<Timeout>>) {
-    let tick = shared.settings.timeout_tick;
+fn place(shared: &Shared, timeout: &Arc<SignalBlock<CoarseEntry>>) {
+    let tick = shared.settings.coarse_tick;
     local::with(|local| local.kept.timeouts.place(tick, timeout));
 }
 
 /// Sends the block to its event loop, and wakes the event loop if it would sleep past `deadline`.
-fn tell(shared: &Shared, block: &Arc<SignalBlock<Timeout>>, deadline: u64) {
+fn tell(shared: &Shared, block: &Arc<SignalBlock<CoarseEntry>>, deadline: u64) {
     let Some(signal) = block.raise() else { return };
     // A refusal means that the event loop has terminated: dropping the signal cancels the timeout.
     if shared.mailbox.signals.push(signal).is_ok() {
@@ -74,12 +74,12 @@ fn tell(shared: &Shared, block: &Arc<SignalBlock<Timeout>>, deadline: u64) {
     }
 }
 
-impl TimeoutHandle {
+impl CoarseTimer {
     /// Cancels the timeout. Returns `true` if this call cancelled it: the task will not run, and
     /// its captures are dropped before this method returns. Returns `false` if the task has run, is
     /// running, or was cancelled before.
     pub fn cancel(&self) -> bool {
-        let Some(task) = self.block.cell.decide(Fate::Cancelled) else {
+        let Some(task) = self.block.cell.decide(TimeoutOutcome::Cancelled) else {
             return false;
         };
         let Some(shared) = self.block.home.upgrade() else {
@@ -117,19 +117,19 @@ impl TimeoutHandle {
 
     /// Returns `true` if the timeout has fired: its task runs or has run.
     pub fn is_expired(&self) -> bool {
-        self.block.cell.fate() == Some(Fate::Expired)
+        self.block.cell.fate() == Some(TimeoutOutcome::Expired)
     }
 
     /// Returns `true` if the timeout was cancelled, by a handle or by the end of its event loop.
     pub fn is_cancelled(&self) -> bool {
         matches!(
             self.block.cell.fate(),
-            Some(Fate::Cancelled | Fate::Stopped)
+            Some(TimeoutOutcome::Cancelled | TimeoutOutcome::Stopped)
         )
     }
 }
 
-impl Deliver for Timeout {
+impl Deliver for CoarseEntry {
     fn deliver(block: Arc<SignalBlock<Self>>, how: Delivery) {
         let Some(shared) = block.home.upgrade() else {
             return;
@@ -143,16 +143,16 @@ impl Deliver for Timeout {
 }
 
 /// Ends a timeout that will never run.
-pub(crate) fn end(shared: &Shared, timeout: &Timeout) {
+pub(crate) fn end(shared: &Shared, timeout: &CoarseEntry) {
     timeout.key.clear();
-    drop_contained(shared, timeout.cell.decide(Fate::Stopped));
+    drop_contained(shared, timeout.cell.decide(TimeoutOutcome::Stopped));
 }
 
 /// Handles a timeout that the wheel returned at `now`. Returns its task and its lateness if it is
 /// due. Re-inserts it if it was reset to a later time; ignores it if it was cancelled.
 pub(crate) fn expire(
     shared: &Shared,
-    timeout: &Arc<SignalBlock<Timeout>>,
+    timeout: &Arc<SignalBlock<CoarseEntry>>,
     now: u64,
 ) -> Option<(Task, u64)> {
     timeout.key.clear();

@@ -19,7 +19,7 @@ const SLOTS: usize = 1_024;
 
 /// One coarse timeout: sent to the event loop as a signal, then an entry of the wheel.
 #[derive(Debug)]
-pub(crate) struct Timeout {
+pub(crate) struct CoarseEntry {
     pub(super) home: Weak<Shared>,
     pub(super) cell: TimeoutCell<Task>,
     /// The key in the wheel. Written and read only on the event loop.
@@ -30,7 +30,7 @@ pub(crate) struct Timeout {
 #[derive(Default)]
 pub(crate) struct Timeouts {
     /// Created with the first timeout: most event loops never have one.
-    wheel: Option<Box<Wheel<Arc<SignalBlock<Timeout>>>>>,
+    wheel: Option<Box<Wheel<Arc<SignalBlock<CoarseEntry>>>>>,
 }
 
 impl Timeouts {
@@ -42,12 +42,12 @@ impl Timeouts {
         self.wheel.as_mut()?.next_deadline()
     }
 
-    pub(crate) fn pop_due(&mut self, now: u64) -> Option<Arc<SignalBlock<Timeout>>> {
+    pub(crate) fn pop_due(&mut self, now: u64) -> Option<Arc<SignalBlock<CoarseEntry>>> {
         self.wheel.as_mut()?.pop_due(now).map(|due| due.value)
     }
 
     /// Removes and returns all timeouts.
-    pub(crate) fn drain(&mut self) -> Vec<Arc<SignalBlock<Timeout>>> {
+    pub(crate) fn drain(&mut self) -> Vec<Arc<SignalBlock<CoarseEntry>>> {
         let wheel = self.wheel.as_mut();
         wheel.map_or_else(Vec::new, |wheel| {
             wheel.drain().map(|due| due.value).collect()
@@ -56,7 +56,7 @@ impl Timeouts {
 
     /// Inserts or moves the timeout to its deadline; removes it if it has ended. `tick` is the tick
     /// of the wheel.
-    pub(super) fn place(&mut self, tick: Duration, timeout: &Arc<SignalBlock<Timeout>>) {
+    pub(super) fn place(&mut self, tick: Duration, timeout: &Arc<SignalBlock<CoarseEntry>>) {
         let Some(deadline) = timeout.cell.deadline() else {
             return self.remove(timeout);
         };
@@ -69,7 +69,7 @@ impl Timeouts {
         place(wheel, &timeout.cell, &timeout.key, deadline, entry);
     }
 
-    pub(super) fn remove(&mut self, timeout: &Timeout) {
+    pub(super) fn remove(&mut self, timeout: &CoarseEntry) {
         if let (Some(key), Some(wheel)) = (timeout.key.take(), &mut self.wheel) {
             wheel.remove(key);
         }

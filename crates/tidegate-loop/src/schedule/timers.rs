@@ -7,7 +7,7 @@ use tidegate_core::{SignalBlock, Task};
 use tidegate_pool::internal::Answer;
 use tidegate_timer::{Due, Heap, Key};
 
-use super::period::Every;
+use super::period::Period;
 use crate::state::shared::Shared;
 
 /// The pending scheduled tasks of one event loop, earliest first.
@@ -49,7 +49,7 @@ pub(super) enum Body {
 pub(super) struct Repeat {
     pub(super) run: Box<dyn FnMut() + Send>,
     pub(super) answer: Answer<()>,
-    pub(super) every: Every,
+    pub(super) every: Period,
     pub(super) name: &'static str,
 }
 

@@ -3,7 +3,7 @@
 use tidegate_core::prim::{Mutex, lock};
 use tidegate_core::{Clock, Unhandled, contain, discard_all};
 
-use crate::errors::HookError;
+use crate::errors::ShutdownHookError;
 
 /// The shutdown hooks of one event loop, in the order in which they run.
 #[derive(Default)]
@@ -25,15 +25,15 @@ impl ShutdownHooks {
         name: String,
         run: Box<dyn FnOnce() + Send>,
         is_closed: impl FnOnce() -> bool,
-    ) -> Result<(), HookError> {
+    ) -> Result<(), ShutdownHookError> {
         let mut hooks = lock(&self.hooks);
         if hooks.iter().any(|hook| hook.name == name) {
-            return Err(HookError::Duplicate { name });
+            return Err(ShutdownHookError::Duplicate { name });
         }
         // Checked under the lock: the event loop closes first and then takes this lock to run its
         // last hooks.
         if is_closed() {
-            return Err(HookError::Closed);
+            return Err(ShutdownHookError::Closed);
         }
         hooks.push(Hook { name, run });
         Ok(())

@@ -8,13 +8,13 @@ use super::termination::Outcome;
 /// The progress of a shutdown, as the event loop's thread keeps it.
 #[derive(Default)]
 pub(crate) struct Progress {
-    pub(super) begun: Option<Begun>,
+    pub(super) begun: Option<ShutdownStart>,
     /// The error, if the event loop does not end as requested.
     pub(super) failed: Option<ShutdownError>,
     pub(super) over: bool,
 }
 
-pub(super) struct Begun {
+pub(super) struct ShutdownStart {
     /// The number of tasks that had been started when the shutdown began.
     pub(super) started: u64,
     /// The last time at which something ran.
@@ -33,8 +33,8 @@ impl Progress {
     }
 
     /// Records that the shutdown has begun. `started` returns how many tasks had been started.
-    pub(super) fn begin(&mut self, now: u64, started: impl FnOnce() -> u64) -> &mut Begun {
-        self.begun.get_or_insert_with(|| Begun {
+    pub(super) fn begin(&mut self, now: u64, started: impl FnOnce() -> u64) -> &mut ShutdownStart {
+        self.begun.get_or_insert_with(|| ShutdownStart {
             started: started(),
             last_work: now,
             report: ShutdownReport::default(),

@@ -12,7 +12,7 @@ use tidegate_pool::{HandedBack, ShutdownError};
 
 use super::deadline::stuck;
 use super::plan::Plan;
-use super::progress::{Begun, Progress};
+use super::progress::{Progress, ShutdownStart};
 use crate::core::driver::Driver;
 use crate::core::loop_core::{Core, Turn};
 use crate::schedule::{scheduled_task, timeout};
@@ -52,7 +52,7 @@ impl<D: Driver> Core<D> {
     }
 }
 
-fn begin<'a>(progress: &'a mut Progress, shared: &Shared, now: u64) -> &'a mut Begun {
+fn begin<'a>(progress: &'a mut Progress, shared: &Shared, now: u64) -> &'a mut ShutdownStart {
     progress.begin(now, || {
         let plan = shared.plan.get();
         plan.map_or_else(|| shared.meter.running.started(), |plan| plan.started)
@@ -134,7 +134,7 @@ fn close<D: Driver>(progress: &mut Progress, core: &mut Core<D>, shared: &Arc<Sh
 }
 
 /// Runs the pending shutdown hooks. Returns `true` if any ran.
-fn run_hooks(shared: &Shared, begun: &mut Begun, deadline: u64) -> bool {
+fn run_hooks(shared: &Shared, begun: &mut ShutdownStart, deadline: u64) -> bool {
     let hooks = &shared.hooks;
     let ran = hooks.run(&shared.clock, deadline, |panic| shared.unhandled(panic));
     begun.report.hooks += ran;

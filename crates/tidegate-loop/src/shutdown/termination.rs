@@ -2,7 +2,7 @@
 
 use tidegate_core::ExecutorId;
 use tidegate_core::prim::{Mutex, lock};
-use tidegate_pool::internal::Left;
+use tidegate_pool::internal::UnstartedTasks;
 use tidegate_pool::{HandedBack, ShutdownError};
 use tidegate_promise::{Promise, SharedCompletion};
 
@@ -24,7 +24,7 @@ pub(crate) struct Termination {
     /// otherwise the two would keep each other alive.
     seen: Mutex<Option<Seen>>,
     /// The tasks that were accepted and have not started.
-    left: Left,
+    left: UnstartedTasks,
 }
 
 struct Seen {
@@ -34,7 +34,7 @@ struct Seen {
 
 impl Termination {
     pub(crate) fn new() -> Self {
-        let (promise, completion) = tidegate_promise::promise_of();
+        let (promise, completion) = tidegate_promise::promise_with_error();
         // All waiters share one completion: none of them can cancel it.
         promise.set_uncancellable();
         let terminated = completion
@@ -44,7 +44,7 @@ impl Termination {
         Self {
             promise: Mutex::new(Some(promise)),
             outcome: Mutex::default(),
-            left: Left::of(&handed_back),
+            left: UnstartedTasks::of(&handed_back),
             seen: Mutex::new(Some(Seen {
                 terminated,
                 handed_back,

@@ -7,27 +7,27 @@ use tidegate_core::prim::{AtomicU64, Ordering};
 use tidegate_core::{Clock, as_nanos};
 
 /// How long after its driver has recovered an event loop gets no new work if others can take it.
-pub const CONVALESCENCE: Duration = Duration::from_secs(1);
+pub const RECOVERY_PERIOD: Duration = Duration::from_secs(1);
 
 /// The health of a [`Driver`](crate::Driver). Clones share one state.
 ///
 /// A group gives new work to an ailing event loop only if no other can take it. A driver calls
 /// [`Health::ail`] when the resource it waits on fails, and [`Health::recover`] when the resource
-/// works again. The event loop counts as healthy [`CONVALESCENCE`] after the recovery.
+/// works again. The event loop counts as healthy [`RECOVERY_PERIOD`] after the recovery.
 ///
 /// ```
-/// use tidegate_loop::{CONVALESCENCE, Health};
+/// use tidegate_loop::{RECOVERY_PERIOD, Health};
 /// use tidegate_core::{Clock, ManualClock};
 ///
 /// let manual = ManualClock::new();
 /// let clock = Clock::from(&manual);
 /// let health = Health::new();
 /// health.ail();
-/// assert!(health.is_ailing(&clock));
+/// assert!(health.is_unhealthy(&clock));
 /// health.recover(&clock);
-/// assert!(health.is_ailing(&clock));
-/// manual.advance(CONVALESCENCE);
-/// assert!(!health.is_ailing(&clock));
+/// assert!(health.is_unhealthy(&clock));
+/// manual.advance(RECOVERY_PERIOD);
+/// assert!(!health.is_unhealthy(&clock));
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Health {
@@ -49,12 +49,12 @@ impl Health {
 
     /// Marks the driver as recovered.
     pub fn recover(&self, clock: &Clock) {
-        let at = clock.nanos().saturating_add(as_nanos(CONVALESCENCE));
+        let at = clock.nanos().saturating_add(as_nanos(RECOVERY_PERIOD));
         self.well_at.store(at, Ordering::Relaxed);
     }
 
     /// Returns `true` if new work should go to another event loop.
-    pub fn is_ailing(&self, clock: &Clock) -> bool {
+    pub fn is_unhealthy(&self, clock: &Clock) -> bool {
         let at = self.well_at.load(Ordering::Relaxed);
         // Does not read the clock for a driver that never failed.
         at != 0 && clock.nanos() < at

@@ -51,7 +51,7 @@ pub(crate) struct Counters {
 
 /// What one event loop has done so far, and what it is doing now.
 #[derive(Default)]
-pub(crate) struct Meter {
+pub(crate) struct LoopCounters {
     /// On cache lines of their own: the event loop writes them in every turn, and producers read
     /// the fields around them.
     pub(crate) counters: CachePadded<Counters>,
@@ -59,7 +59,7 @@ pub(crate) struct Meter {
     longest_task: Mutex<Option<&'static str>>,
 }
 
-impl Meter {
+impl LoopCounters {
     /// Records that a timer ran `late` nanoseconds after its deadline.
     pub(crate) fn note_lateness(&self, late: u64) {
         let counters = &self.counters;
@@ -126,7 +126,7 @@ impl Meter {
         in_lane.saturating_sub(not_waiting)
     }
 
-    /// Returns the current metrics; `in_lane` as for [`Meter::pending`].
+    /// Returns the current metrics; `in_lane` as for [`LoopCounters::pending`].
     pub(crate) fn metrics(&self, clock: &Clock, in_lane: usize) -> LoopMetrics {
         let counters = &self.counters;
         let now = clock.nanos();

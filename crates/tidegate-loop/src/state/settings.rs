@@ -10,7 +10,7 @@ pub(crate) struct Settings {
     /// `true` if the run time of each task is measured.
     pub(crate) time_tasks: bool,
     /// The tick of the wheel for coarse timeouts.
-    pub(crate) timeout_tick: Duration,
+    pub(crate) coarse_tick: Duration,
     /// How long a turn may spend on each kind of work.
     pub(crate) spans: Spans,
     /// `true` if an idle thread may spin before it sleeps.

@@ -16,7 +16,7 @@ use super::handed_out::HandedOut;
 use super::health::Health;
 use super::lifecycle::{Lifecycle, State};
 use super::mailbox::Mailbox;
-use super::metrics::Meter;
+use super::metrics::LoopCounters;
 use super::settings::Settings;
 use crate::shutdown::hooks::ShutdownHooks;
 use crate::shutdown::plan::ShutdownPlan;
@@ -39,7 +39,7 @@ pub(crate) struct Shared {
     /// The queues for work from other threads, and the doorbell.
     pub(crate) mailbox: Mailbox,
     /// What the event loop has done, and what it is doing.
-    pub(crate) meter: Meter,
+    pub(crate) meter: LoopCounters,
     /// The health of the driver.
     pub(crate) health: Health,
     /// `true` if a watchdog found the event loop stuck.
@@ -78,9 +78,9 @@ pub(crate) trait Drive: Send {
     );
     /// Ends an event loop that will not be turned again.
     fn abandon_by_hand(&mut self, shared: &Arc<Shared>, pinned: &mut LocalFutures);
-    /// Prepares to be driven by a strategy. `by_hand` is `true` if [`Drive::produce`] must never
+    /// Prepares to be driven by a strategy. `manual` is `true` if [`Drive::produce`] must never
     /// wait.
-    fn begin_producing(&mut self, shared: &Arc<Shared>, by_hand: bool);
+    fn begin_producing(&mut self, shared: &Arc<Shared>, manual: bool);
     /// Returns the next task for a strategy to run; waits until there is one.
     fn produce(&mut self, shared: &Arc<Shared>) -> Produced;
     /// Returns how many more tasks are ready, as far as is known.
@@ -125,7 +125,7 @@ impl Shared {
             on_unhandled: parts.on_unhandled,
             state: State::new(),
             mailbox: Mailbox::new(parts.lane, parts.waker),
-            meter: Meter::default(),
+            meter: LoopCounters::default(),
             health: parts.health,
             stalled: AtomicBool::new(false),
             core: OwnerCell::empty(),

@@ -6,14 +6,14 @@
 //! `shutdown/steps.rs` the steps of the shutdown.
 
 use tidegate_core::prim::MutexGuard;
-use tidegate_core::{Refusal, ThreadBuilder, ThreadWatch, Unhandled, contain};
+use tidegate_core::{RejectReason, ThreadBuilder, ThreadWatch, Unhandled, contain};
 use tidegate_pool::ShutdownError;
 
 use super::lifecycle::Lifecycle;
 use super::shared::Shared;
 use crate::shutdown::deadline;
 use crate::shutdown::report::ShutdownReport;
-use crate::thread::presence::Presence;
+use crate::thread::presence::ThreadPresence;
 use crate::thread::run::run_thread;
 use crate::thread::slot::{Launch, Slot, as_spawner};
 
@@ -30,7 +30,7 @@ enum WithoutThread {
 impl Shared {
     /// Starts a thread for the event loop if it has none, or waits for a start that is in progress.
     #[cold]
-    pub(crate) fn start(&self) -> Result<(), Refusal> {
+    pub(crate) fn start(&self) -> Result<(), RejectReason> {
         match self.thread.claim_start(&self.state, self.id) {
             Some(slot) => self.start_with(slot),
             None => Ok(()),
@@ -49,14 +49,14 @@ impl Shared {
         }
     }
 
-    fn start_with(&self, mut slot: MutexGuard<'_, Slot>) -> Result<(), Refusal> {
+    fn start_with(&self, mut slot: MutexGuard<'_, Slot>) -> Result<(), RejectReason> {
         let (number, how) = slot.begin_start();
         drop(slot);
         let started = as_spawner(self.id, || contain(|| self.launch(how)));
         let started = started.unwrap_or_else(|panic| {
             let message = panic.message();
             self.unhandled(&Unhandled::HookPanic { message });
-            Err(Refusal::NoThread)
+            Err(RejectReason::NoThread)
         });
         let slot = self.thread.lock();
         if !slot.is_start(number) {
@@ -67,7 +67,7 @@ impl Shared {
         started
     }
 
-    fn launch(&self, how: Launch) -> Result<(), Refusal> {
+    fn launch(&self, how: Launch) -> Result<(), RejectReason> {
         match how {
             Launch::Strategy(strategy) => strategy.dispatch().map_err(|refused| refused.why()),
             Launch::Thread(builder) => self.spawn_thread(&builder),
@@ -76,16 +76,16 @@ impl Shared {
         }
     }
 
-    fn spawn_thread(&self, builder: &ThreadBuilder) -> Result<(), Refusal> {
+    fn spawn_thread(&self, builder: &ThreadBuilder) -> Result<(), RejectReason> {
         let member = self.clock.join();
         let shared = self.arc();
-        let present = Presence::join(&self.thread.presence);
+        let present = ThreadPresence::join(&self.thread.presence);
         let thread = builder.spawn_watched(move |watch| {
             present.arrive();
             shared.arrive(Some(watch));
             run_thread(&shared, member);
         });
-        let thread = thread.map_err(|_| Refusal::NoThread)?;
+        let thread = thread.map_err(|_| RejectReason::NoThread)?;
         self.thread.lock().set_watch_if_none(|| thread.watch());
         Ok(())
     }

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidegate_core::{
-    CancelToken, Clock, Executor, ExecutorId, Parker, Refusal, Rejected, Signal, Stance, Task,
-    Unhandled, is_current, stance,
+    CancelToken, Clock, Executor, ExecutorId, Parker, RejectReason, Rejected, Signal, Task,
+    Unhandled, WaitPolicy, is_current, stance,
 };
 
 use super::reject::RejectPolicy;
@@ -40,7 +40,7 @@ impl Shared {
 
     /// [`Shared::submit`] with a token that ends a pause of the reject policy. A separate function,
     /// so that `submit` stays as cheap as it is.
-    pub(crate) fn submit_with(
+    pub(crate) fn submit_with_cancel(
         &self,
         task: Task,
         token: &CancelToken,
@@ -94,12 +94,12 @@ impl Shared {
         token: Option<&CancelToken>,
     ) -> Result<(), Rejected<Task>> {
         let outcome = match (&self.reject, refused.why()) {
-            (RejectPolicy::Backoff { attempts, pause }, Refusal::Full)
-                if !is_current(self.id) && stance() == Stance::Free =>
+            (RejectPolicy::Backoff { attempts, pause }, RejectReason::Full)
+                if !is_current(self.id) && stance() == WaitPolicy::Free =>
             {
                 self.back_off(refused, (*attempts).max(1), *pause, token)
             }
-            (RejectPolicy::With(ask), Refusal::Full) => ask(refused),
+            (RejectPolicy::With(ask), RejectReason::Full) => ask(refused),
             _ => Err(refused),
         };
         if outcome.is_err() {
@@ -133,7 +133,10 @@ impl Shared {
                 self.clock.park_until(&parker, Some(until));
             }
             if is_cut_short() {
-                return Err(Rejected::new(refused.into_inner(), Refusal::Interrupted));
+                return Err(Rejected::new(
+                    refused.into_inner(),
+                    RejectReason::Interrupted,
+                ));
             }
             match self.mailbox.lane.push(refused.into_inner()) {
                 Ok(_) => {
@@ -142,7 +145,7 @@ impl Shared {
                 }
                 Err(again) => refused = again,
             }
-            if refused.why() == Refusal::Closed {
+            if refused.why() == RejectReason::Closed {
                 break;
             }
         }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use tidegate_core::RejectWith;
+use tidegate_core::RejectHandler;
 
 /// What an event loop does with a task that does not fit into its lane.
 ///
@@ -16,7 +16,7 @@ pub enum RejectPolicy {
     /// Wakes the event loop, waits for `pause` and tries again, up to `attempts` times; then
     /// returns the task. On the event loop's own thread, where waiting would be a deadlock, and on
     /// any other thread that must not block, it returns the task at once. A pause ends early when
-    /// the token of [`EventLoop::execute_with`](crate::EventLoop::execute_with) is tripped. A long
+    /// the token of [`EventLoop::execute_with_cancel`](crate::EventLoop::execute_with_cancel) is tripped. A long
     /// pause also ends when the event loop ends.
     Backoff {
         /// How often to try again; at least once.
@@ -26,7 +26,7 @@ pub enum RejectPolicy {
     },
     /// Calls the closure with the refusal. The closure either handles the task or returns the
     /// refusal. It runs on the submitter's thread.
-    With(RejectWith),
+    With(RejectHandler),
 }
 
 impl fmt::Debug for RejectPolicy {

@@ -3,29 +3,29 @@
 
 use std::sync::Arc;
 
-use tidegate_core::{Executor, MarkGuard, RunningGuard, Stance, enter as mark};
+use tidegate_core::{CurrentGuard, Executor, RunningGuard, WaitPolicy, enter as mark};
 
-use super::local::{self, Kept, Local};
+use super::local::{self, Local, LoopState};
 use crate::spawn::slots::LocalFutures;
 use crate::state::shared::Shared;
 
 /// The marks of a thread while it drives an event loop.
-pub(crate) struct Entered {
-    _mark: MarkGuard,
+pub(crate) struct EnteredLoop {
+    _mark: CurrentGuard,
     _running: RunningGuard,
     outer: Option<Local>,
 }
 
-impl Entered {
+impl EnteredLoop {
     pub(crate) fn new(
         shared: &Arc<Shared>,
-        kept: &mut Option<Box<Kept>>,
+        kept: &mut Option<Box<LoopState>>,
         pinned: LocalFutures,
     ) -> Self {
         let stance = if shared.settings.pinned || shared.settings.driven {
-            Stance::Loop
+            WaitPolicy::Loop
         } else {
-            Stance::Free
+            WaitPolicy::Free
         };
         let home: Arc<dyn Executor> = Arc::<Shared>::clone(shared);
         let local = Local {

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use tidegate_core::{Refusal, Rejected, Task};
+use tidegate_core::{RejectReason, Rejected, Task};
 
 use crate::schedule::timeouts::Timeouts;
 use crate::schedule::timers::Timers;
@@ -25,14 +25,14 @@ tidegate_core::prim::thread_local! {
 /// The thread-local state of a thread that drives an event loop.
 pub(crate) struct Local {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) kept: Box<Kept>,
+    pub(crate) kept: Box<LoopState>,
     /// Futures that are not `Send`.
     pub(crate) pinned: LocalFutures,
 }
 
 /// The state of an event loop that moves with it from thread to thread.
 #[derive(Default)]
-pub(crate) struct Kept {
+pub(crate) struct LoopState {
     /// Tasks that code on the event loop submitted.
     pub(crate) tasks: VecDeque<Task>,
     /// Slots that are reserved in the lane and not used by a task in `tasks`.
@@ -45,7 +45,7 @@ pub(crate) struct Kept {
     pub(crate) futures: Futures,
 }
 
-impl Kept {
+impl LoopState {
     /// Returns `true` if this state does not keep the event loop from giving its thread back.
     pub(crate) fn is_idle(&self) -> bool {
         self.tasks.is_empty() && self.timers_len() == 0 && self.futures.is_empty()
@@ -101,7 +101,7 @@ pub(crate) fn current() -> Option<Arc<Shared>> {
 pub(crate) fn push(task: Task) -> Result<(), Rejected<Task>> {
     LOCAL.with_borrow_mut(|local| {
         let Some(local) = local.as_mut().filter(|local| !local.kept.closed) else {
-            return Err(Rejected::new(task, Refusal::Closed));
+            return Err(Rejected::new(task, RejectReason::Closed));
         };
         let mut spare = local.kept.spare;
         if spare == 0 {
@@ -110,9 +110,9 @@ pub(crate) fn push(task: Task) -> Result<(), Rejected<Task>> {
             spare = lane.reserve(ahead.clamp(1, RESERVE));
             if spare == 0 {
                 let why = if lane.is_closed() {
-                    Refusal::Closed
+                    RejectReason::Closed
                 } else {
-                    Refusal::Full
+                    RejectReason::Full
                 };
                 return Err(Rejected::new(task, why));
             }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use tidegate_core::prim::{Mutex, lock};
-use tidegate_core::{Parker, WaitRefused};
+use tidegate_core::{Parker, WaitRefusedError};
 
 /// Why [`EventLoop::await_inactivity`](crate::EventLoop::await_inactivity) did not wait.
 #[derive(Clone, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub enum InactivityError {
     /// The event loop never had a thread.
     NeverStarted,
     /// The calling thread must not block.
-    Refused(WaitRefused),
+    Refused(WaitRefusedError),
     /// The caller's token was tripped before the event loop's thread ended.
     Interrupted,
 }
@@ -44,7 +44,7 @@ impl Error for InactivityError {
 
 /// The number of an event loop's threads, and the waiters for that number to become zero.
 #[derive(Debug, Default)]
-pub(crate) struct Presence {
+pub(crate) struct ThreadPresence {
     threads: Mutex<Threads>,
 }
 
@@ -59,11 +59,11 @@ struct Threads {
     waiting: Vec<Weak<Parker>>,
 }
 
-impl Presence {
+impl ThreadPresence {
     /// Counts a thread that is about to be started, until the returned guard is dropped.
-    pub(crate) fn join(this: &Arc<Self>) -> Present {
+    pub(crate) fn join(this: &Arc<Self>) -> ThreadPresenceGuard {
         lock(&this.threads).alive += 1;
-        Present {
+        ThreadPresenceGuard {
             presence: Arc::clone(this),
         }
     }
@@ -76,7 +76,7 @@ impl Presence {
         }
     }
 
-    /// Unparks `parker` when the last thread ends. The caller checks [`Presence::is_gone`] again
+    /// Unparks `parker` when the last thread ends. The caller checks [`ThreadPresence::is_gone`] again
     /// afterwards.
     pub(crate) fn wake_when_gone(&self, parker: &Arc<Parker>) {
         let mut threads = lock(&self.threads);
@@ -87,18 +87,18 @@ impl Presence {
 
 /// A thread of an event loop, from before it starts until it ends.
 #[derive(Debug)]
-pub(crate) struct Present {
-    presence: Arc<Presence>,
+pub(crate) struct ThreadPresenceGuard {
+    presence: Arc<ThreadPresence>,
 }
 
-impl Present {
+impl ThreadPresenceGuard {
     /// Records that the thread runs.
     pub(crate) fn arrive(&self) {
         lock(&self.presence.threads).began = true;
     }
 }
 
-impl Drop for Present {
+impl Drop for ThreadPresenceGuard {
     fn drop(&mut self) {
         let mut threads = lock(&self.presence.threads);
         threads.alive -= 1;

@@ -14,10 +14,10 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use tidegate_core::prim::{Mutex, MutexGuard, lock};
-use tidegate_core::{ExecutorId, Parker, Stance, ThreadBuilder, ThreadWatch, stance};
+use tidegate_core::{ExecutorId, Parker, ThreadBuilder, ThreadWatch, WaitPolicy, stance};
 use tidegate_pool::Strategy;
 
-use super::presence::Presence;
+use super::presence::ThreadPresence;
 use crate::state::lifecycle::State;
 
 tidegate_core::prim::thread_local! {
@@ -29,7 +29,7 @@ tidegate_core::prim::thread_local! {
 pub(crate) struct ThreadSlot {
     slot: Mutex<Slot>,
     /// The number of the event loop's threads, for waits until there is none.
-    pub(crate) presence: Arc<Presence>,
+    pub(crate) presence: Arc<ThreadPresence>,
 }
 
 /// The data behind the lock of a [`ThreadSlot`]. No start begins or ends while it is held.
@@ -96,7 +96,7 @@ impl ThreadSlot {
             let Some(starting) = &mut slot.starting else {
                 return Some(slot);
             };
-            if stance() != Stance::Free || is_spawner(id) {
+            if stance() != WaitPolicy::Free || is_spawner(id) {
                 return None;
             }
             let parker = Parker::new();

@@ -156,7 +156,7 @@ impl WatchdogBuilder {
     }
 
     /// Adds a backtrace of the stuck thread to the report, if the operating system supports it.
-    pub fn with_backtrace(mut self, yes: bool) -> Self {
+    pub fn backtrace(mut self, yes: bool) -> Self {
         self.backtrace = yes;
         self
     }

@@ -46,13 +46,13 @@ pub(super) struct Watching {
 /// An event loop, and what the last check saw of it.
 pub(super) struct Watched {
     shared: Weak<Shared>,
-    seen: Option<Seen>,
+    seen: Option<RepeatedObservation>,
 }
 
 /// An observation that has been the same at every check since the first.
 #[derive(Clone, Copy)]
-struct Seen {
-    what: Sight,
+struct RepeatedObservation {
+    what: Observation,
     age: Duration,
     /// The age at which it is reported next.
     due: Duration,
@@ -61,7 +61,7 @@ struct Seen {
 
 /// What an event loop was in at a check.
 #[derive(Clone, Copy)]
-struct Sight {
+struct Observation {
     task: &'static str,
     /// `true` if it was in a task.
     is_task: bool,
@@ -160,16 +160,16 @@ impl Watching {
             None => return,
         };
         let Some(shared) = shared else { return };
-        let sight = Sight::of(&shared);
+        let sight = Observation::of(&shared);
         let mut seen = match (before, sight) {
-            (Some(before), Some(what)) if before.what.is_same(what) => Some(Seen {
+            (Some(before), Some(what)) if before.what.is_same(what) => Some(RepeatedObservation {
                 what,
                 age: before.age.saturating_add(passed),
                 ..before
             }),
             (before, sight) => {
                 self.recover(&shared, before);
-                sight.map(|what| Seen::first(what, self.threshold))
+                sight.map(|what| RepeatedObservation::first(what, self.threshold))
             }
         };
         if let Some(seen) = seen.as_mut().filter(|seen| seen.age >= seen.due) {
@@ -180,7 +180,7 @@ impl Watching {
         }
     }
 
-    fn report(&self, shared: &Shared, seen: &mut Seen) {
+    fn report(&self, shared: &Shared, seen: &mut RepeatedObservation) {
         while seen.due <= seen.age {
             seen.due = seen.due.saturating_mul(2);
             if seen.due == Duration::MAX {
@@ -206,7 +206,7 @@ impl Watching {
         contained(|| hear(&stall));
     }
 
-    fn recover(&self, shared: &Shared, before: Option<Seen>) {
+    fn recover(&self, shared: &Shared, before: Option<RepeatedObservation>) {
         let Some(seen) = before.filter(|seen| seen.reported) else {
             return;
         };
@@ -264,8 +264,8 @@ impl Watched {
     }
 }
 
-impl Seen {
-    fn first(what: Sight, threshold: Duration) -> Self {
+impl RepeatedObservation {
+    fn first(what: Observation, threshold: Duration) -> Self {
         Self {
             what,
             age: Duration::ZERO,
@@ -275,7 +275,7 @@ impl Seen {
     }
 }
 
-impl Sight {
+impl Observation {
     /// Returns what the event loop is in; `None` if it sleeps or has no thread.
     fn of(shared: &Shared) -> Option<Self> {
         let turn = shared.meter.counters.turns.get();

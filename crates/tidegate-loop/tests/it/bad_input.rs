@@ -4,15 +4,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{ManualClock, Refusal, WaitRefused, blocking_allowed};
-use tidegate_loop::{BadPeriod, EventLoop, Quiet, ShutdownError};
+use tidegate_core::{ManualClock, RejectReason, WaitRefusedError, blocking_allowed};
+use tidegate_loop::{EventLoop, PeriodError, Quiet, ShutdownError};
 use tidegate_promise::{Completion, WaitError};
 use tidegate_testkit::Gate;
 
 use crate::{SECOND, end, hold, home, on};
 
 /// Returns the refusal of a wait that was refused.
-fn refusal<T>(waited: Result<T, WaitError<tidegate_promise::Failure>>) -> WaitRefused {
+fn refusal<T>(waited: Result<T, WaitError<tidegate_promise::Failure>>) -> WaitRefusedError {
     match waited {
         Err(WaitError::Refused(why)) => why,
         Err(other) => panic!("failed otherwise: {other}"),
@@ -28,7 +28,7 @@ fn a_quiet_period_longer_than_the_timeout() {
         period: SECOND * 3,
         timeout: SECOND,
     };
-    let why = home.shutdown_gracefully(quiet).wait().unwrap_err();
+    let why = home.shutdown(quiet).wait().unwrap_err();
     let why = why.failure().unwrap();
     assert_eq!(why, ShutdownError::BadQuiet(quiet));
     assert!(
@@ -46,7 +46,7 @@ fn a_period_of_zero() {
         home.schedule_at_fixed_rate(SECOND, Duration::ZERO, || ()),
         home.schedule_with_fixed_delay(SECOND, Duration::ZERO, || ()),
     ] {
-        assert_eq!(bad.unwrap_err(), BadPeriod::Zero);
+        assert_eq!(bad.unwrap_err(), PeriodError::Zero);
     }
 }
 
@@ -61,7 +61,7 @@ fn delays_and_timeouts_that_overflow() {
         period: Duration::MAX,
         timeout: Duration::MAX,
     };
-    let ended = home.shutdown_gracefully(quiet);
+    let ended = home.shutdown(quiet);
     home.settle();
     assert!(!ended.is_done());
     end(&home);
@@ -88,12 +88,18 @@ fn a_task_after_shutdown() {
     end(&home);
     let refused = home.execute(|| ()).unwrap_err();
     assert!(refused.to_string().contains("submit to another one"));
-    assert_eq!(home.execute_lazy(|| ()).unwrap_err().why(), Refusal::Closed);
+    assert_eq!(
+        home.execute_lazy(|| ()).unwrap_err().why(),
+        RejectReason::Closed
+    );
     assert!(home.submit(|| ()).is_err());
-    assert_eq!(home.spawn(async {}).unwrap_err().why(), Refusal::Closed);
+    assert_eq!(
+        home.spawn(async {}).unwrap_err().why(),
+        RejectReason::Closed
+    );
     assert!(home.schedule(SECOND, || ()).is_err());
     assert!(!home.try_suspend() && home.thread_info().is_none());
-    assert!(home.shutdown_gracefully(Quiet::default()).is_done());
+    assert!(home.shutdown(Quiet::default()).is_done());
     home.settle();
 }
 
@@ -149,7 +155,7 @@ fn a_wait_that_is_allowed_and_harmless() {
 
 /// Makes each event loop wait for the next one's promise. The wait of the last one would close a
 /// cycle and is refused.
-fn circle(names: &[&str]) -> WaitRefused {
+fn circle(names: &[&str]) -> WaitRefusedError {
     let clock = ManualClock::new();
     let loops: Vec<EventLoop> = names.iter().map(|name| on(&clock, name)).collect();
     // Promises that belong to each event loop. They are completed only after the cycle was refused.
@@ -212,8 +218,8 @@ fn waiting_for_the_end_of_the_own_loop() {
 fn a_hook_after_the_end_is_refused() {
     let home = EventLoop::builder("x").build().unwrap();
     let quiet = Quiet::none(Duration::from_secs(1));
-    home.shutdown_gracefully(quiet).wait().unwrap();
+    home.shutdown(quiet).wait().unwrap();
     let refused = home.add_shutdown_hook("late", || ()).unwrap_err();
-    assert_eq!(refused, tidegate_loop::HookError::Closed);
+    assert_eq!(refused, tidegate_loop::ShutdownHookError::Closed);
     assert!(refused.to_string().contains("runs no more hooks"));
 }

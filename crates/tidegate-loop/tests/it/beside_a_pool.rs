@@ -3,9 +3,11 @@
 
 use std::sync::Arc;
 
-use tidegate_core::{Executor, ManualClock, Refusal, Task};
-use tidegate_loop::{Crew, EventLoop, ParkDriver};
-use tidegate_pool::{BadView, Growth, ImmediateExecutor, OrderedView, PoolPolicy, WorkerPool};
+use tidegate_core::{Executor, ManualClock, RejectReason, Task};
+use tidegate_loop::{EventLoop, ParkDriver, RoamingConfig};
+use tidegate_pool::{
+    Growth, ImmediateExecutor, OrderedView, OrderedViewError, PoolPolicy, WorkerPool,
+};
 use tidegate_promise::promise_on;
 use tidegate_testkit::{Counter, Gate, Log};
 
@@ -43,9 +45,9 @@ fn a_roaming_loop_starts_over_a_busy_core_thread() {
     let clock = ManualClock::new();
     let pool = Arc::new(queue_first(&clock, 4, 8));
     let gate = hold_thread(&pool);
-    let crew = Crew::of(Arc::clone(&pool) as _);
+    let config = RoamingConfig::of(Arc::clone(&pool) as _);
     let home = EventLoop::builder("home").clock(&clock);
-    let home = home.build_over(ParkDriver::new(), &crew).unwrap();
+    let home = home.build_over(ParkDriver::new(), &config).unwrap();
     let ran = Counter::new();
     // A task that may block would become a job of the pool and wait for the busy core thread.
     let task = Task::non_blocking(hits(ran.clone()));
@@ -59,9 +61,9 @@ fn a_loop_that_only_produces_starts_over_a_busy_core_thread() {
     let clock = ManualClock::new();
     let pool = Arc::new(queue_first(&clock, 4, 8));
     let gate = hold_thread(&pool);
-    let crew = Crew::of(Arc::clone(&pool) as _).only_produce();
+    let config = RoamingConfig::of(Arc::clone(&pool) as _).only_produce();
     let home = EventLoop::builder("home").clock(&clock);
-    let home = home.build_over(ParkDriver::new(), &crew).unwrap();
+    let home = home.build_over(ParkDriver::new(), &config).unwrap();
     let ran = Counter::new();
     Executor::execute(&home, Task::non_blocking(hits(ran.clone()))).unwrap();
     ran.wait_for(1);
@@ -72,9 +74,9 @@ fn a_loop_that_only_produces_starts_over_a_busy_core_thread() {
 fn a_full_queue_does_not_keep_a_loop_that_only_produces_from_starting() {
     let clock = ManualClock::new();
     let pool = Arc::new(queue_first(&clock, 3, 1));
-    let crew = Crew::of(Arc::clone(&pool) as _).only_produce();
+    let config = RoamingConfig::of(Arc::clone(&pool) as _).only_produce();
     let home = EventLoop::builder("home").clock(&clock);
-    let home = home.build_over(ParkDriver::new(), &crew).unwrap();
+    let home = home.build_over(ParkDriver::new(), &config).unwrap();
     let gate = Gate::new();
     let busy = || {
         let until = gate.clone();
@@ -99,7 +101,7 @@ fn caller_runs_does_not_block_a_loop() {
         let never = handle.execute_task(Task::non_blocking(|| ())).is_ok();
         (may, never)
     });
-    assert_eq!(answer.unwrap().wait().unwrap(), (Refusal::Full, true));
+    assert_eq!(answer.unwrap().wait().unwrap(), (RejectReason::Full, true));
     gate.open();
     clock.settle();
 }
@@ -108,7 +110,7 @@ fn caller_runs_does_not_block_a_loop() {
 fn an_ordered_view_over_a_loop_is_refused() {
     let home = EventLoop::builder("home").build().unwrap();
     let refused = OrderedView::over(home.executor()).unwrap_err();
-    assert!(matches!(&refused, BadView::Ordered { executor } if executor == "home"));
+    assert!(matches!(&refused, OrderedViewError::Ordered { executor } if executor == "home"));
     assert_eq!(
         refused.to_string(),
         "home runs its tasks in order already; use it as it is"

@@ -74,7 +74,7 @@ fn a_turn_by_hand_looks_and_runs_what_the_look_found() {
     let driver = told(&log);
     let work = Arc::clone(&driver.work);
     let (home, mut hand) = EventLoop::builder("told")
-        .build_by_hand_with(driver)
+        .build_manual_with_driver(driver)
         .unwrap();
     let also = log.clone();
     home.execute(move || also.push("task")).unwrap();
@@ -102,7 +102,7 @@ fn a_loop_that_never_sleeps_lets_its_driver_look() {
     }
     go_on(home.clone(), log);
     home.settle();
-    home.shutdown_gracefully(Quiet::none(Duration::from_secs(60)))
+    home.shutdown(Quiet::none(Duration::from_secs(60)))
         .wait()
         .unwrap();
     assert_eq!(work.load(Ordering::Relaxed), 0);
@@ -115,9 +115,7 @@ fn the_driver_closes_after_the_last_task_and_before_the_hooks_that_are_left() {
     let also = log.clone();
     home.execute(move || also.push("task")).unwrap();
     home.settle();
-    home.shutdown_gracefully(Quiet::none(SECOND))
-        .wait()
-        .unwrap();
+    home.shutdown(Quiet::none(SECOND)).wait().unwrap();
     let seen = log.take();
     let seen: Vec<_> = seen.into_iter().filter(|what| *what != "look").collect();
     assert_eq!(seen, ["enter", "task", "close", "leave"]);
@@ -136,7 +134,7 @@ fn a_loop_whose_driver_has_something_to_keep_stays_on_its_thread() {
     assert_eq!(before.unwrap(), after.unwrap());
     assert!(!log.take().contains(&"leave"));
     busy.store(false, Ordering::Relaxed);
-    home.shutdown_gracefully(Quiet::none(Duration::from_secs(5)))
+    home.shutdown(Quiet::none(Duration::from_secs(5)))
         .wait()
         .unwrap();
     assert_eq!(log.take().last(), Some(&"leave"));
@@ -185,7 +183,7 @@ fn a_task_that_does_several_counts_for_all_of_them_and_for_no_more_than_a_turn_m
     let (asked, driver) = several(300);
     let (home, mut hand) = EventLoop::builder("several")
         .clock(ManualClock::new())
-        .build_by_hand_with(driver)
+        .build_manual_with_driver(driver)
         .unwrap();
     hand.turn();
     assert_eq!(home.metrics().tasks_run, 256, "a turn's worth");
@@ -201,7 +199,7 @@ fn a_loop_that_times_its_tasks_has_them_one_by_one() {
     let (asked, driver) = several(3);
     let (home, mut hand) = EventLoop::builder("several")
         .time_tasks(true)
-        .build_by_hand_with(driver)
+        .build_manual_with_driver(driver)
         .unwrap();
     hand.turn();
     assert_eq!(home.metrics().tasks_run, 3);

@@ -10,27 +10,27 @@ use std::thread;
 
 use tidegate_core::{ManualClock, Task, ThreadBuilder, ThreadJob};
 use tidegate_loop::{EventLoop, EventLoopGroup, Quiet, ShutdownError};
-use tidegate_pool::{NeverBegun, WorkerPool};
+use tidegate_pool::{NotStartedError, WorkerPool};
 use tidegate_promise::{Completion, Failure, Outcome, WaitError};
 use tidegate_testkit::{Counter, Gate, Log, until};
 
 use crate::{Heard, SECOND, builder, end, hits, hold, home};
 
-fn by_hand(clock: &ManualClock) -> (EventLoop, tidegate_loop::HandLoop) {
-    builder(clock, "by hand").build_by_hand().unwrap()
+fn manual(clock: &ManualClock) -> (EventLoop, tidegate_loop::ManualLoop) {
+    builder(clock, "by hand").build_manual().unwrap()
 }
 
 /// Requests a shutdown and lets the deadline pass, but not so far that the event loop counts as
 /// stuck.
 fn end_and_be_late(home: &EventLoop, clock: &ManualClock) {
-    drop(home.shutdown_gracefully(Quiet::none(SECOND)));
+    drop(home.shutdown(Quiet::none(SECOND)));
     clock.jump(SECOND);
 }
 
 #[test]
 fn a_due_timer_does_not_begin_after_the_deadline() {
     let clock = ManualClock::new();
-    let (home, mut hand) = by_hand(&clock);
+    let (home, mut hand) = manual(&clock);
     let log = Log::new();
     let (first, handle, late) = (log.clone(), home.clone(), clock.clone());
     let a = home.schedule(SECOND, move || {
@@ -52,7 +52,7 @@ fn a_due_timer_does_not_begin_after_the_deadline() {
 #[test]
 fn nothing_of_a_later_kind_begins_after_the_deadline() {
     let clock = ManualClock::new();
-    let (home, mut hand) = by_hand(&clock);
+    let (home, mut hand) = manual(&clock);
     let log = Log::new();
     let (handle, late, own) = (home.clone(), clock.clone(), log.clone());
     let timer = home.schedule(SECOND, move || {
@@ -80,7 +80,7 @@ fn nothing_of_a_later_kind_begins_after_the_deadline() {
 #[test]
 fn a_hand_that_is_dropped_hands_its_tasks_back() {
     let clock = ManualClock::new();
-    let (home, mut hand) = by_hand(&clock);
+    let (home, mut hand) = manual(&clock);
     let (handle, ran) = (home.clone(), Counter::new());
     let own = ran.clone();
     home.execute(move || handle.execute(hits(own)).unwrap())
@@ -104,7 +104,7 @@ fn a_hand_that_is_dropped_hands_its_tasks_back() {
 #[test]
 fn a_timer_of_one_nanosecond_is_not_early() {
     let clock = ManualClock::new();
-    let (home, mut hand) = by_hand(&clock);
+    let (home, mut hand) = manual(&clock);
     let nanosecond = std::time::Duration::from_nanos(1);
     let timer = home.schedule(nanosecond, || ()).unwrap();
     hand.run_until_idle();
@@ -125,7 +125,7 @@ fn a_stuck_hook_is_named() {
         gate.wait();
     })
     .unwrap();
-    let ended = home.shutdown_gracefully(Quiet::none(SECOND));
+    let ended = home.shutdown(Quiet::none(SECOND));
     arrived.wait();
     clock.await_sleepers(1);
     clock.jump(SECOND * 20);
@@ -146,7 +146,7 @@ fn a_stuck_listener_is_not_called_the_driver() {
     });
     promise.succeed(7).unwrap();
     arrived.wait();
-    let ended = home.shutdown_gracefully(Quiet::none(SECOND));
+    let ended = home.shutdown(Quiet::none(SECOND));
     clock.await_sleepers(1);
     clock.jump(SECOND * 20);
     let why = ended.wait().unwrap_err().to_string();
@@ -167,7 +167,7 @@ fn what_is_accepted_while_the_end_begins_runs_if_there_is_time() {
         let accepted: usize = thread::scope(|scope| {
             let submits = [(); 3].map(|()| scope.spawn(submit));
             all.wait();
-            drop(home.shutdown_gracefully(Quiet::none(SECOND * 60)));
+            drop(home.shutdown(Quiet::none(SECOND * 60)));
             submits.map(|one| one.join().unwrap()).iter().sum()
         });
         let report = ended.wait().unwrap();
@@ -226,7 +226,7 @@ fn a_spawner_that_blocks_holds_up_only_who_needs_the_thread() {
             count.hit();
         });
         promise.succeed(7).unwrap();
-        let ended = home.shutdown_gracefully(Quiet::none(SECOND * 60));
+        let ended = home.shutdown(Quiet::none(SECOND * 60));
         assert!(!ended.is_done());
         gate.open();
         assert_eq!(asks.join().unwrap(), 7);
@@ -250,7 +250,7 @@ fn an_end_during_a_start_that_fails_hands_back() {
     thread::scope(|scope| {
         let asks = scope.spawn(|| home.execute(|| ()).is_ok());
         log.wait_for(1);
-        let ended = home.shutdown_gracefully(Quiet::none(SECOND * 60));
+        let ended = home.shutdown(Quiet::none(SECOND * 60));
         assert!(!ended.is_done());
         gate.open();
         assert!(!asks.join().unwrap(), "refused: it had no thread");
@@ -295,7 +295,7 @@ fn a_panic_that_nobody_can_see_is_reported() {
 /// Returns `true` if a wait failed because the task never started.
 fn never_began<T: std::fmt::Debug>(waited: Result<T, WaitError<Failure>>) -> bool {
     let why = waited.unwrap_err().failure().unwrap();
-    why.downcast_ref::<NeverBegun>().is_some()
+    why.downcast_ref::<NotStartedError>().is_some()
 }
 
 /// Makes the event loop stuck in a task until the gate opens. Returns the gate and the completion
@@ -318,7 +318,7 @@ fn whoever_waits_behind_a_stuck_task_hears_of_the_end() {
     let (gate, held) = stuck(&home);
     let early = [(); 2].map(|()| home.submit(|| 7).unwrap());
     let late = [(); 3].map(|()| home.submit(|| 7).unwrap());
-    let ended = home.shutdown_gracefully(Quiet::none(std::time::Duration::ZERO));
+    let ended = home.shutdown(Quiet::none(std::time::Duration::ZERO));
     thread::scope(|scope| {
         let waits = early.map(|answer| scope.spawn(move || answer.wait()));
         let begun = scope.spawn(move || held.wait());
@@ -346,7 +346,7 @@ fn a_wait_by_a_manual_clock_hears_of_the_end_too() {
     let (gate, held) = stuck(&home);
     let answer = home.submit(|| 7).unwrap();
     let shared = home.submit(|| 7).unwrap().share().unwrap();
-    let ended = home.shutdown_gracefully(Quiet::none(SECOND));
+    let ended = home.shutdown(Quiet::none(SECOND));
     clock.await_sleepers(1);
     thread::scope(|scope| {
         let waits = scope.spawn(move || answer.wait());
@@ -365,7 +365,7 @@ fn what_was_handed_back_and_taken_can_be_waited_for() {
     let (gate, ran) = (hold(&home), Counter::new());
     let submit = |ran: Counter| home.submit(move || ran.hit()).unwrap();
     let (mut given_up, mut open) = (submit(ran.clone()), submit(ran.clone()));
-    let ended = home.shutdown_gracefully(Quiet::none(SECOND));
+    let ended = home.shutdown(Quiet::none(SECOND));
     clock.jump(SECOND);
     gate.open();
     let report = ended.wait().unwrap();
@@ -389,7 +389,7 @@ fn what_a_group_hands_back_is_taken_from_its_report() {
     let group = group.unwrap();
     let held: Vec<_> = group.iter().map(hold).collect();
     let mut answers: Vec<_> = group.iter().map(|one| one.submit(|| 7).unwrap()).collect();
-    let ended = group.shutdown_gracefully(Quiet::none(SECOND));
+    let ended = group.shutdown(Quiet::none(SECOND));
     clock.jump(SECOND);
     held.iter().for_each(Gate::open);
     let report = ended.wait().unwrap();
@@ -410,7 +410,7 @@ fn a_stuck_loop_does_not_cost_a_group_what_the_others_hand_back() {
     let group = group.unwrap();
     let held: Vec<_> = group.iter().map(hold).collect();
     let answers: Vec<_> = group.iter().map(|one| one.submit(|| 7).unwrap()).collect();
-    let ended = group.shutdown_gracefully(Quiet::none(SECOND));
+    let ended = group.shutdown(Quiet::none(SECOND));
     clock.jump(SECOND);
     // The first event loop is stuck, the others end in time.
     held[1..].iter().for_each(Gate::open);
@@ -488,7 +488,7 @@ fn a_future_that_is_pending_behind_a_stuck_task_is_woken_by_the_end() {
     assert!(poll_once(&mut timer, &woken[1]).is_none());
     assert!(poll_once(&mut shared, &woken[2]).is_none());
     assert!(poll_once(&mut other, &woken[3]).is_none());
-    let ended = home.shutdown_gracefully(Quiet::none(SECOND));
+    let ended = home.shutdown(Quiet::none(SECOND));
     clock.await_sleepers(1);
     clock.jump(SECOND * 20);
     woken.iter().for_each(|woken| woken.wait_for(1));
@@ -509,7 +509,7 @@ fn a_future_that_is_pending_at_a_timely_end_is_woken_unless_its_task_was_taken()
     let (mut left, mut taken) = (home.submit(|| 7).unwrap(), home.submit(|| 8).unwrap());
     let (woken, again) = (Counter::new(), Counter::new());
     assert!(poll_once(&mut left, &woken).is_none() && poll_once(&mut taken, &again).is_none());
-    let ended = home.shutdown_gracefully(Quiet::none(SECOND));
+    let ended = home.shutdown(Quiet::none(SECOND));
     clock.jump(SECOND);
     gate.open();
     let report = ended.wait().unwrap();
@@ -532,7 +532,7 @@ fn listeners_of_what_a_stuck_loop_has_left_are_told() {
         let log = log.clone();
         move |outcome: Outcome<&u64, &Failure>| {
             let cause = outcome.failure().unwrap();
-            assert!(cause.downcast_ref::<NeverBegun>().is_some());
+            assert!(cause.downcast_ref::<NotStartedError>().is_some());
             log.push(name);
         }
     };
@@ -554,7 +554,7 @@ fn listeners_of_what_a_stuck_loop_has_left_are_told() {
     let begun = Counter::new();
     let count = begun.clone();
     held.on_complete(move |outcome| assert!(outcome.is_success() && count.hit() == 1));
-    let ended = home.shutdown_gracefully(Quiet::none(SECOND));
+    let ended = home.shutdown(Quiet::none(SECOND));
     clock.await_sleepers(1);
     clock.jump(SECOND * 20);
     log.wait_for(4);

@@ -7,7 +7,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 
 use tidegate_core::{
-    ManualClock, Refusal, Task, ThreadBuilder, ThreadJob, ThreadState, at_thread_exit,
+    ManualClock, RejectReason, Task, ThreadBuilder, ThreadJob, ThreadState, at_thread_exit,
 };
 use tidegate_loop::{EventLoop, Lifecycle, Quiet};
 use tidegate_testkit::{Counter, DropCount, Gate, Log};
@@ -78,7 +78,7 @@ fn a_failed_start_refuses_every_first_submitter_and_strands_nobody() {
                     let ran = ran.clone();
                     all.wait();
                     let refused = home.execute(hits(ran)).unwrap_err();
-                    assert_eq!(refused.why(), Refusal::NoThread);
+                    assert_eq!(refused.why(), RejectReason::NoThread);
                 });
             }
         });
@@ -96,11 +96,11 @@ fn a_failed_start_refuses_schedules_and_futures_too() {
     let threads = counted_threads(&started, &failing);
     let home = EventLoop::builder("home").threads(threads).build().unwrap();
     let refused = home.schedule(SECOND, || 7).unwrap_err();
-    assert_eq!(refused.why(), Refusal::NoThread);
+    assert_eq!(refused.why(), RejectReason::NoThread);
     assert_eq!(refused.into_inner()(), 7);
     assert_eq!(
         home.spawn(async { 1 }).unwrap_err().why(),
-        Refusal::NoThread
+        RejectReason::NoThread
     );
     assert!(home.thread_info().is_none());
     assert_eq!(started.count(), 0);
@@ -446,7 +446,7 @@ fn the_loop_is_an_executor_that_does_not_keep_it_alive() {
     drop(home);
     ended.wait().unwrap();
     let refused = executor.execute(Task::new(|| ())).unwrap_err();
-    assert_eq!(refused.why(), Refusal::Closed);
+    assert_eq!(refused.why(), RejectReason::Closed);
 }
 
 #[test]
@@ -456,7 +456,7 @@ fn a_task_after_shutdown_is_handed_back_inside_and_outside() {
     let seen = log.clone();
     // A future that is dropped by the shutdown runs its drop on the event loop, after it has
     // closed.
-    struct Late(EventLoop, Log<(bool, Option<Refusal>)>);
+    struct Late(EventLoop, Log<(bool, Option<RejectReason>)>);
     impl Drop for Late {
         fn drop(&mut self) {
             let refused = self.0.execute(|| ()).err().map(|refused| refused.why());
@@ -469,14 +469,14 @@ fn a_task_after_shutdown_is_handed_back_inside_and_outside() {
         std::future::pending::<()>().await;
     });
     home.settle();
-    let report = home.shutdown_gracefully(Quiet::none(SECOND));
+    let report = home.shutdown(Quiet::none(SECOND));
     assert_eq!(report.wait().unwrap().dropped, 1);
     assert!(forever.unwrap().is_cancelled());
-    assert_eq!(log.take(), [(true, Some(Refusal::Closed))]);
+    assert_eq!(log.take(), [(true, Some(RejectReason::Closed))]);
     let drops = Counter::new();
     let captured = DropCount::new(&drops);
     let refused = home.execute(move || drop(captured)).unwrap_err();
-    assert_eq!((refused.why(), drops.count()), (Refusal::Closed, 0));
+    assert_eq!((refused.why(), drops.count()), (RejectReason::Closed, 0));
     refused.into_inner().run();
     assert_eq!(drops.count(), 1);
 }

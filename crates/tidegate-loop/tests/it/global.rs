@@ -26,7 +26,7 @@ fn is_one_for_the_whole_process() {
 #[test]
 fn cannot_be_shut_down() {
     let _alone = alone();
-    let asked = EventLoop::global().shutdown_gracefully(Quiet::default());
+    let asked = EventLoop::global().shutdown(Quiet::default());
     let refused = asked.wait();
     assert!(matches!(
         refused,
@@ -40,7 +40,7 @@ fn cannot_be_shut_down() {
 fn can_be_replaced_for_a_test() {
     let _alone = alone();
     let own = EventLoop::global();
-    let (one, mut hand) = EventLoop::builder("one").build_by_hand().unwrap();
+    let (one, mut hand) = EventLoop::builder("one").build_manual().unwrap();
     let two = EventLoop::builder("two").build().unwrap();
     let first = EventLoop::replace_global(&one);
     let answer = EventLoop::global().submit(|| 7).unwrap();

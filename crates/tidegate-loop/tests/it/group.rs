@@ -111,7 +111,7 @@ fn a_dead_loop_gets_no_more_work() {
             .build()
             .unwrap();
         let dead = group.iter().nth(1).unwrap();
-        dead.shutdown_gracefully(at_once()).wait().unwrap();
+        dead.shutdown(at_once()).wait().unwrap();
         for _ in 0..12 {
             assert_ne!(group.submit(here).unwrap().wait().unwrap(), "g-1");
         }
@@ -162,7 +162,7 @@ fn a_group_ends_when_its_last_loop_has() {
         one.execute(|| ()).unwrap();
     }
     assert!(!group.is_shutting_down());
-    let report = group.shutdown_gracefully(at_once()).wait().unwrap();
+    let report = group.shutdown(at_once()).wait().unwrap();
     assert!(group.is_shutting_down() && group.is_shutdown() && group.is_terminated());
     assert!(report.handed_back.is_empty());
     assert!(group.execute(|| ()).is_err());
@@ -173,7 +173,7 @@ fn a_group_ends_when_its_last_loop_has() {
 fn predicates_are_the_conjunction_over_the_loops() {
     let group = EventLoopGroup::builder("g").loops(2).build().unwrap();
     let one = group.iter().next().unwrap();
-    one.shutdown_gracefully(at_once()).wait().unwrap();
+    one.shutdown(at_once()).wait().unwrap();
     assert!(one.is_terminated());
     assert!(!group.is_shutting_down() && !group.is_shutdown() && !group.is_terminated());
 }
@@ -185,7 +185,7 @@ fn a_bad_quiet_period_is_refused_for_the_group() {
         period: Duration::from_secs(2),
         timeout: Duration::from_secs(1),
     };
-    let refused = group.shutdown_gracefully(quiet).wait();
+    let refused = group.shutdown(quiet).wait();
     assert!(matches!(
         refused,
         Err(WaitError::Failed(ShutdownError::BadQuiet(_)))
@@ -307,7 +307,7 @@ fn the_monitor_ends_with_the_group() {
         .scaling(scaling)
         .build()
         .unwrap();
-    group.shutdown_gracefully(at_once()).wait().unwrap();
+    group.shutdown(at_once()).wait().unwrap();
     hand.tick(Duration::from_secs(1));
     hand.tick(Duration::from_secs(1));
     assert!(group.is_terminated());

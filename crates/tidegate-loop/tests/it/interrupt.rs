@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use tidegate_core::{CancelToken, Interrupted, ManualClock, Refusal};
+use tidegate_core::{CancelToken, Interrupted, ManualClock, RejectReason};
 use tidegate_loop::{EventLoop, EventLoopGroup, InactivityError, Quiet, RejectPolicy};
 use tidegate_promise::WaitError;
 use tidegate_testkit::{Counter, Gate};
@@ -42,7 +42,7 @@ fn a_wait_for_the_end_is_interrupted() {
     let (home, clock) = home();
     let gate = hold(&home);
     let ended = interrupted(&clock, |token| {
-        home.await_termination_with(Duration::MAX, token)
+        home.await_termination_with_cancel(Duration::MAX, token)
     });
     assert_eq!(ended, Err(WaitError::Interrupted));
     assert!(!home.is_shutting_down());
@@ -56,7 +56,7 @@ fn a_wait_for_the_end_of_a_group_is_interrupted() {
     let group = group.build().unwrap();
     let gates: Vec<_> = group.iter().map(hold).collect();
     let ended = interrupted(&clock, |token| {
-        group.await_termination_with(Duration::MAX, token)
+        group.await_termination_with_cancel(Duration::MAX, token)
     });
     assert_eq!(ended, Err(WaitError::Interrupted));
     gates.iter().for_each(Gate::open);
@@ -67,7 +67,7 @@ fn a_wait_for_the_loss_of_the_thread_is_interrupted() {
     let (home, clock) = home();
     let gate = hold(&home);
     let ended = interrupted(&clock, |token| {
-        home.await_inactivity_with(Duration::MAX, token)
+        home.await_inactivity_with_cancel(Duration::MAX, token)
     });
     let error = ended.unwrap_err();
     assert_eq!(error, InactivityError::Interrupted);
@@ -80,30 +80,29 @@ fn a_token_that_is_not_tripped_changes_nothing() {
     let (home, _clock) = home();
     home.execute(|| ()).unwrap();
     let token = CancelToken::new();
-    assert_eq!(home.settle_with(&token), Ok(()));
+    assert_eq!(home.settle_with_cancel(&token), Ok(()));
     assert_eq!(
-        home.await_termination_with(Duration::ZERO, &token),
+        home.await_termination_with_cancel(Duration::ZERO, &token),
         Ok(false)
     );
     assert_eq!(
-        home.await_inactivity_with(Duration::ZERO, &token),
+        home.await_inactivity_with_cancel(Duration::ZERO, &token),
         Ok(false)
     );
-    home.shutdown_gracefully(Quiet::none(SECOND))
-        .wait()
-        .unwrap();
-    assert_eq!(home.await_termination_with(Duration::MAX, &token), Ok(true));
+    home.shutdown(Quiet::none(SECOND)).wait().unwrap();
+    assert_eq!(
+        home.await_termination_with_cancel(Duration::MAX, &token),
+        Ok(true)
+    );
 }
 
 #[test]
 fn a_tripped_token_comes_before_what_is_already_there() {
     let (home, _clock) = home();
-    home.shutdown_gracefully(Quiet::none(SECOND))
-        .wait()
-        .unwrap();
+    home.shutdown(Quiet::none(SECOND)).wait().unwrap();
     let token = CancelToken::new();
     token.cancel();
-    let ended = home.await_termination_with(Duration::ZERO, &token);
+    let ended = home.await_termination_with_cancel(Duration::ZERO, &token);
     assert_eq!(ended, Err(WaitError::Interrupted));
 }
 
@@ -112,15 +111,17 @@ fn an_endless_pause_for_room_is_interrupted_and_gives_the_task_back() {
     let clock = ManualClock::new();
     let ((home, gate), ran) = (full(&clock), Counter::new());
     let count = ran.clone();
-    let refused = interrupted(&clock, |token| home.execute_with(hits(count), token));
+    let refused = interrupted(&clock, |token| home.execute_with_cancel(hits(count), token));
     let refused = refused.unwrap_err();
-    assert_eq!(refused.why(), Refusal::Interrupted);
+    assert_eq!(refused.why(), RejectReason::Interrupted);
     assert!(refused.to_string().contains("interrupted"));
     assert_eq!(ran.count(), 0);
     refused.into_inner().run();
     assert_eq!(ran.count(), 1);
-    let refused = interrupted(&clock, |token| home.submit_with(|| 7, token).map(|_| ()));
-    assert_eq!(refused.unwrap_err().why(), Refusal::Interrupted);
+    let refused = interrupted(&clock, |token| {
+        home.submit_with_cancel(|| 7, token).map(|_| ())
+    });
+    assert_eq!(refused.unwrap_err().why(), RejectReason::Interrupted);
     gate.open();
 }
 
@@ -129,7 +130,7 @@ fn a_tripped_token_does_not_keep_a_task_from_a_loop_with_room() {
     let (home, _clock) = home();
     let token = CancelToken::new();
     token.cancel();
-    let answer = home.submit_with(|| 7, &token).unwrap();
+    let answer = home.submit_with_cancel(|| 7, &token).unwrap();
     assert_eq!(answer.wait().unwrap(), 7);
 }
 
@@ -140,11 +141,11 @@ fn an_endless_pause_for_room_ends_with_the_loop() {
     thread::scope(|scope| {
         let waiting = scope.spawn(|| home.execute(|| ()));
         clock.await_sleepers(1);
-        let ended = home.shutdown_gracefully(Quiet::none(SECOND));
+        let ended = home.shutdown(Quiet::none(SECOND));
         gate.open();
         ended.wait().unwrap();
         let refused = waiting.join().unwrap().unwrap_err();
-        assert_eq!(refused.why(), Refusal::Closed);
+        assert_eq!(refused.why(), RejectReason::Closed);
     });
 }
 
@@ -154,11 +155,11 @@ fn settling_is_interrupted_on_either_clock() {
     for home in [home().0, plain] {
         let (gate, token) = (hold(&home), CancelToken::new());
         thread::scope(|scope| {
-            let waiting = scope.spawn(|| home.settle_with(&token));
+            let waiting = scope.spawn(|| home.settle_with_cancel(&token));
             token.cancel();
             assert_eq!(waiting.join().unwrap(), Err(Interrupted));
         });
         gate.open();
-        assert_eq!(home.settle_with(&CancelToken::new()), Ok(()));
+        assert_eq!(home.settle_with_cancel(&CancelToken::new()), Ok(()));
     }
 }

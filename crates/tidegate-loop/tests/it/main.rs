@@ -6,7 +6,6 @@
 
 mod bad_input;
 mod beside_a_pool;
-mod by_hand;
 mod driver;
 mod ending;
 mod execute;
@@ -19,6 +18,7 @@ mod group;
 )]
 mod hand;
 mod interrupt;
+mod manual;
 mod metrics;
 mod passes;
 mod payloads;
@@ -115,7 +115,5 @@ fn hits(counter: Counter) -> impl FnMut() + Send + 'static {
 
 /// Shuts the event loop down without a quiet period and returns the report.
 fn end(home: &EventLoop) -> tidegate_loop::ShutdownReport {
-    home.shutdown_gracefully(Quiet::none(SECOND))
-        .wait()
-        .unwrap()
+    home.shutdown(Quiet::none(SECOND)).wait().unwrap()
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidegate_core::{ManualClock, as_nanos};
-use tidegate_loop::{EventLoop, HandLoop, Quiet, TurnBudget};
+use tidegate_loop::{EventLoop, ManualLoop, Quiet, TurnBudget};
 use tidegate_testkit::{Counter, DropCount, Log};
 
 use crate::{SECOND, builder, hits};
@@ -13,10 +13,10 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 /// Returns an event loop that is driven by hand, with `laggards` fixed-rate tasks that cannot keep
 /// up: the period is 10 ms and each run takes 15 ms, on a clock that the runs themselves advance.
 /// The counter counts the runs.
-fn laggards(laggards: usize, budget: TurnBudget) -> (EventLoop, HandLoop, ManualClock, Counter) {
+fn laggards(laggards: usize, budget: TurnBudget) -> (EventLoop, ManualLoop, ManualClock, Counter) {
     let clock = ManualClock::new();
     let home = builder(&clock, "home").turn_budget(budget);
-    let (home, hand) = home.build_by_hand().unwrap();
+    let (home, hand) = home.build_manual().unwrap();
     let runs = Counter::new();
     for _ in 0..laggards {
         let (clock, runs) = (clock.clone(), runs.clone());
@@ -95,7 +95,7 @@ fn what_lies_aside_is_cancelled_with_its_loop_and_by_its_completion() {
     assert!(task.unwrap().cancel());
     assert_eq!(drops.count(), 1);
     let before = runs.count();
-    let end = home.shutdown_gracefully(Quiet::none(SECOND));
+    let end = home.shutdown(Quiet::none(SECOND));
     hand.run_until_idle();
     // A task that runs during the shutdown is not re-inserted; all others are cancelled.
     let ran = runs.count() - before;

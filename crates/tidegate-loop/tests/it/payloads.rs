@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tidegate_core::{Deliver, Delivery, ManualClock, SignalBlock, Task, ThreadBuilder, Ticker};
-use tidegate_loop::{Crew, EventLoop, Lifecycle, ParkDriver, Quiet, Watchdog};
+use tidegate_loop::{EventLoop, Lifecycle, ParkDriver, Quiet, RoamingConfig, Watchdog};
 use tidegate_pool::{OrderedView, ProduceConsume, Strategy, WorkerPool};
 use tidegate_testkit::{Bomb, Counter, Gate, Log, explode, until};
 
@@ -143,7 +143,7 @@ fn of_values_that_a_loop_drops_at_its_end() {
     for bomb in bombs() {
         home.execute(move || drop(bomb)).unwrap();
     }
-    let ended = home.shutdown_gracefully(Quiet::none(SECOND));
+    let ended = home.shutdown(Quiet::none(SECOND));
     for (name, bomb) in ["one", "two"].into_iter().zip(bombs()) {
         home.add_shutdown_hook(name, move || drop(bomb)).unwrap();
     }
@@ -162,7 +162,7 @@ fn of_a_roaming_loops_tasks() {
     let pool = WorkerPool::builder("workers").max(3).build().unwrap();
     let home = EventLoop::builder("roams");
     let home = home
-        .build_over(ParkDriver::new(), &Crew::of(Arc::new(pool)))
+        .build_over(ParkDriver::new(), &RoamingConfig::of(Arc::new(pool)))
         .unwrap();
     home.execute(|| explode()).unwrap();
     home.execute_task(Task::non_blocking(|| explode())).unwrap();
@@ -257,7 +257,7 @@ fn of_the_users_way_to_start_threads() {
     });
     let home = builder(&clock, "home").threads(threads).build().unwrap();
     let refused = home.execute(|| ()).unwrap_err();
-    assert_eq!(refused.why(), tidegate_core::Refusal::NoThread);
+    assert_eq!(refused.why(), tidegate_core::RejectReason::NoThread);
     works.store(true, Ordering::Relaxed);
     assert_eq!(home.submit(|| 7).unwrap().wait().unwrap(), 7);
     assert!(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
-use tidegate_core::{ManualClock, Refusal, Rejected, Task, blocking_allowed};
+use tidegate_core::{ManualClock, RejectReason, Rejected, Task, blocking_allowed};
 use tidegate_loop::{BuildError, EventLoop, Quiet, RejectPolicy};
 use tidegate_testkit::{Counter, Gate, Log, until};
 
@@ -50,7 +50,7 @@ fn a_full_loop_gives_the_task_back_and_it_can_run() {
     let ran = Counter::new();
     let count = ran.clone();
     let refused = home.execute(hits(count)).unwrap_err();
-    assert_eq!(refused.why(), Refusal::Full);
+    assert_eq!(refused.why(), RejectReason::Full);
     assert!(refused.to_string().contains("try again later or shed load"));
     refused.into_inner().run();
     assert_eq!(ran.count(), 1);
@@ -67,7 +67,7 @@ fn a_refused_submission_hands_out_no_completion() {
     let gate = hold(&home);
     while home.execute(|| ()).is_ok() {}
     let refused = home.submit(|| 7).map(|_| ()).unwrap_err();
-    assert_eq!(refused.why(), Refusal::Full);
+    assert_eq!(refused.why(), RejectReason::Full);
     gate.open();
 }
 
@@ -103,7 +103,7 @@ fn what_a_loop_gives_itself_counts_against_its_bound() {
     })
     .unwrap();
     arrived.wait();
-    assert_eq!(home.execute(|| ()).unwrap_err().why(), Refusal::Full);
+    assert_eq!(home.execute(|| ()).unwrap_err().why(), RejectReason::Full);
     go_on.open();
     home.settle();
 }
@@ -140,7 +140,10 @@ fn backoff_gives_the_task_back_after_its_attempts() {
     thread::scope(|scope| {
         let waiting = scope.spawn(|| home.execute(|| ()));
         turn_until_finished(&clock, &waiting);
-        assert_eq!(waiting.join().unwrap().unwrap_err().why(), Refusal::Full);
+        assert_eq!(
+            waiting.join().unwrap().unwrap_err().why(),
+            RejectReason::Full
+        );
     });
     assert!(clock.nanos() >= 3_000_000_000, "three pauses");
     gate.open();
@@ -158,7 +161,7 @@ fn backoff_inside_the_loop_fails_at_once() {
         }
         refused.map(|refused| refused.why())
     });
-    assert_eq!(refused.unwrap().wait().unwrap(), Some(Refusal::Full));
+    assert_eq!(refused.unwrap().wait().unwrap(), Some(RejectReason::Full));
     assert_eq!(clock.nanos(), 0);
 }
 
@@ -170,7 +173,7 @@ fn backoff_does_not_block_another_loop() {
     fill(&home);
     let handle = home.clone();
     let refused = other.submit(move || handle.execute(|| ()).unwrap_err().why());
-    assert_eq!(refused.unwrap().wait().unwrap(), Refusal::Full);
+    assert_eq!(refused.unwrap().wait().unwrap(), RejectReason::Full);
     assert_eq!(clock.nanos(), 0);
     gate.open();
 }
@@ -184,11 +187,14 @@ fn backoff_stops_when_the_loop_shuts_down() {
     thread::scope(|scope| {
         let waiting = scope.spawn(|| home.execute(|| ()));
         clock.await_sleepers(1);
-        let ended = home.shutdown_gracefully(Quiet::none(Duration::ZERO));
+        let ended = home.shutdown(Quiet::none(Duration::ZERO));
         gate.open();
         ended.wait().unwrap();
         clock.jump(SECOND);
-        assert_eq!(waiting.join().unwrap().unwrap_err().why(), Refusal::Closed);
+        assert_eq!(
+            waiting.join().unwrap().unwrap_err().why(),
+            RejectReason::Closed
+        );
     });
 }
 
@@ -209,7 +215,7 @@ fn a_closure_decides_on_the_submitters_thread() {
     let decide = move |refused: Rejected<Task>| {
         seen.push(thread::current().id());
         match refused.why() {
-            Refusal::Full => {
+            RejectReason::Full => {
                 refused.into_inner().run();
                 Ok(())
             }
@@ -242,10 +248,8 @@ fn a_closed_loop_refuses_whatever_the_policy() {
     };
     for policy in [backoff(1000), RejectPolicy::With(Arc::new(decide))] {
         let home = bounded(&clock, policy);
-        home.shutdown_gracefully(Quiet::none(SECOND))
-            .wait()
-            .unwrap();
-        assert_eq!(home.execute(|| ()).unwrap_err().why(), Refusal::Closed);
+        home.shutdown(Quiet::none(SECOND)).wait().unwrap();
+        assert_eq!(home.execute(|| ()).unwrap_err().why(), RejectReason::Closed);
     }
     assert_eq!((asked.count(), clock.nanos()), (0, 0));
 }

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{Stance, Task, Ticker, stance};
-use tidegate_loop::{BuildError, Crew, EventLoop, ParkDriver, Quiet, Roaming, ShutdownError};
+use tidegate_core::{Task, Ticker, WaitPolicy, stance};
+use tidegate_loop::{
+    BuildError, EventLoop, ParkDriver, Quiet, Roaming, RoamingConfig, ShutdownError,
+};
 use tidegate_pool::{Monitor, Strategy, TryExecutor, WorkerPool};
 use tidegate_promise::WaitError;
 use tidegate_testkit::{Counter, Gate, Log, until};
@@ -17,19 +19,19 @@ fn pool(threads: usize) -> Arc<WorkerPool> {
 }
 
 fn on(pool: Arc<dyn TryExecutor>, late: bool) -> EventLoop<Roaming> {
-    let mut crew = Crew::of(pool);
+    let mut config = RoamingConfig::of(pool);
     if late {
-        crew = crew.late(&Monitor::start("io").unwrap());
+        config = config.late(&Monitor::start("io").unwrap());
     }
     let builder = EventLoop::builder("roams");
-    builder.build_over(ParkDriver::new(), &crew).unwrap()
+    builder.build_over(ParkDriver::new(), &config).unwrap()
 }
 
 /// Returns an event loop that the test drives by hand, on an executor that runs nothing by itself.
-fn by_hand(reserve: usize) -> (EventLoop<Roaming>, Arc<dyn Strategy>, Arc<Hand>) {
+fn manual(reserve: usize) -> (EventLoop<Roaming>, Arc<dyn Strategy>, Arc<Hand>) {
     let hand = Hand::new(reserve);
-    let crew = Crew::of(hand.clone()).by_hand();
-    let home = EventLoop::builder("roams").build_over(ParkDriver::new(), &crew);
+    let config = RoamingConfig::of(hand.clone()).manual();
+    let home = EventLoop::builder("roams").build_over(ParkDriver::new(), &config);
     let home = home.unwrap();
     let strategy = home.strategy().unwrap();
     (home, strategy, hand)
@@ -57,7 +59,7 @@ fn tasks_timers_timeouts_and_futures_run() {
         let timeout = home.timeout(Duration::from_millis(1), move || opens.open());
         gate.wait();
         drop(timeout);
-        let over = home.shutdown_gracefully(Quiet::none(Duration::from_secs(60)));
+        let over = home.shutdown(Quiet::none(Duration::from_secs(60)));
         over.wait().unwrap();
     }
 }
@@ -92,10 +94,10 @@ fn a_thread_that_waits_for_another_loop_runs_what_waits_for_a_thread() {
     let quiet = Duration::from_millis(4);
     let (ticker, steps) = Ticker::manual();
     let monitor = Monitor::builder("io").quiet(quiet).ticker(ticker);
-    let crew = Crew::of(pool(3)).late(&monitor.start().unwrap());
+    let config = RoamingConfig::of(pool(3)).late(&monitor.start().unwrap());
     let build = |name: &str| {
         let builder = EventLoop::builder(name);
-        builder.build_over(ParkDriver::new(), &crew).unwrap()
+        builder.build_over(ParkDriver::new(), &config).unwrap()
     };
     let (busy, idle) = (build("busy"), build("idle"));
     let look_until = |gate: &Gate| {
@@ -133,21 +135,21 @@ fn a_thread_that_waits_for_another_loop_runs_what_waits_for_a_thread() {
     assert!(counts.relieved > 0, "{counts}");
     go_on.open();
     for home in [&busy, &idle] {
-        let over = home.shutdown_gracefully(Quiet::none(Duration::from_secs(60)));
+        let over = home.shutdown(Quiet::none(Duration::from_secs(60)));
         over.wait().unwrap();
     }
 }
 
 #[test]
 fn a_loop_that_only_produces_gives_every_task_away_and_keeps_its_thread() {
-    let crew = Crew::of(pool(1)).only_produce();
+    let config = RoamingConfig::of(pool(1)).only_produce();
     let builder = EventLoop::builder("roams");
-    let none_left = builder.build_over(ParkDriver::new(), &crew);
+    let none_left = builder.build_over(ParkDriver::new(), &config);
     assert!(matches!(none_left, Err(BuildError::NoThreads(_))));
 
-    let crew = Crew::of(pool(2)).only_produce();
+    let config = RoamingConfig::of(pool(2)).only_produce();
     let builder = EventLoop::builder("roams");
-    let home = builder.build_over(ParkDriver::new(), &crew).unwrap();
+    let home = builder.build_over(ParkDriver::new(), &config).unwrap();
     let producing = home.submit(|| ()).unwrap();
     producing.wait().unwrap();
     // One of the two threads produces. If it ran a task itself, the next task would not run.
@@ -164,7 +166,7 @@ fn a_loop_that_only_produces_gives_every_task_away_and_keeps_its_thread() {
     blocked.unwrap().wait().unwrap();
     let counts = home.strategy().unwrap().counts();
     assert_eq!((counts.pec, counts.tasks()), (2, 2), "{counts}");
-    let over = home.shutdown_gracefully(Quiet::none(Duration::from_secs(60)));
+    let over = home.shutdown(Quiet::none(Duration::from_secs(60)));
     over.wait().unwrap();
 }
 
@@ -184,7 +186,7 @@ fn a_task_may_wait_for_its_own_loop_and_the_loops_own_work_may_not() {
 
 #[test]
 fn work_that_never_blocks_is_the_loops_own_and_other_work_the_pools() {
-    let (home, strategy, hand) = by_hand(1);
+    let (home, strategy, hand) = manual(1);
     let log = Log::new();
     let (own, other) = (log.clone(), log.clone());
     let (one, two) = (home.clone(), home.clone());
@@ -194,13 +196,13 @@ fn work_that_never_blocks_is_the_loops_own_and_other_work_the_pools() {
     home.execute_task(task).unwrap();
     strategy.produce();
     hand.settle();
-    log.assert_order(&[(false, Stance::Free), (true, Stance::Loop)]);
+    log.assert_order(&[(false, WaitPolicy::Free), (true, WaitPolicy::Loop)]);
     end(home, &strategy, &hand);
 }
 
 #[test]
 fn nothing_is_produced_while_there_is_nothing_and_a_submission_sends_for_a_thread() {
-    let (home, strategy, hand) = by_hand(0);
+    let (home, strategy, hand) = manual(0);
     assert_eq!(hand.queued(), 0, "a loop without work has no thread");
     let answer = home.submit(|| 7).unwrap();
     assert_eq!(hand.queued(), 1, "somebody to drive it");
@@ -212,7 +214,7 @@ fn nothing_is_produced_while_there_is_nothing_and_a_submission_sends_for_a_threa
 
 #[test]
 fn a_task_for_which_there_is_no_thread_waits_in_the_executor() {
-    let (home, strategy, hand) = by_hand(0);
+    let (home, strategy, hand) = manual(0);
     let ran = Counter::new();
     for _ in 0..3 {
         let ran = ran.clone();
@@ -227,14 +229,14 @@ fn a_task_for_which_there_is_no_thread_waits_in_the_executor() {
 
 #[test]
 fn a_task_that_the_executor_refuses_runs_without_blocking() {
-    let (home, strategy, hand) = by_hand(0);
+    let (home, strategy, hand) = manual(0);
     let log = Log::new();
     let own = log.clone();
     home.execute(move || own.push(stance())).unwrap();
     hand.drop_all();
     hand.refuse(true);
     strategy.produce();
-    log.assert_order(&[Stance::Tagged]);
+    log.assert_order(&[WaitPolicy::Tagged]);
     end(home, &strategy, &hand);
 }
 
@@ -245,7 +247,7 @@ fn a_panic_is_the_loops_to_report() {
     let builder = EventLoop::builder("roams");
     let builder = builder.on_unhandled(move |name, what| heard.push(format!("{name}: {what}")));
     let home = builder
-        .build_over(ParkDriver::new(), &Crew::of(pool(3)))
+        .build_over(ParkDriver::new(), &RoamingConfig::of(pool(3)))
         .unwrap();
     home.execute(|| panic!("on purpose")).unwrap();
     log.wait_for(1);
@@ -264,7 +266,7 @@ fn the_end_waits_for_a_task_that_is_out() {
     })
     .unwrap();
     arrived.wait();
-    let over = home.shutdown_gracefully(Quiet::none(Duration::from_secs(60)));
+    let over = home.shutdown(Quiet::none(Duration::from_secs(60)));
     assert_eq!(
         home.submit(|| 7)
             .map(|answer| answer.wait().unwrap())
@@ -287,7 +289,7 @@ fn the_end_does_not_wait_longer_than_it_was_told() {
     })
     .unwrap();
     arrived.wait();
-    let over = home.shutdown_gracefully(Quiet::none(Duration::ZERO)).wait();
+    let over = home.shutdown(Quiet::none(Duration::ZERO)).wait();
     assert!(
         matches!(over, Err(WaitError::Failed(ShutdownError::Stuck { .. }))),
         "{over:?}"

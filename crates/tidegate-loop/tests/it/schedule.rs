@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidegate_core::{ManualClock, Refusal};
-use tidegate_loop::{BadPeriod, EventLoop, Missed, Quiet};
+use tidegate_core::{ManualClock, RejectReason};
+use tidegate_loop::{EventLoop, Missed, PeriodError, Quiet};
 use tidegate_promise::{Completion, Failure};
 use tidegate_testkit::{Counter, DropCount, Gate, Log};
 
@@ -122,7 +122,7 @@ fn a_delay_too_long_to_count_never_ends_and_does_no_harm() {
 fn a_period_of_zero_is_an_error() {
     let (home, _clock) = home();
     let rate = home.schedule_at_fixed_rate(SECOND, Duration::ZERO, || ());
-    assert_eq!(rate.unwrap_err(), BadPeriod::Zero);
+    assert_eq!(rate.unwrap_err(), PeriodError::Zero);
     let delay = home.schedule_with_fixed_delay(SECOND, Duration::ZERO, || ());
     let error = delay.unwrap_err();
     assert!(error.to_string().contains("at least 1 ns"), "{error}");
@@ -477,15 +477,15 @@ fn a_schedule_during_shutdown_is_refused() {
     let pending = home.schedule(SECOND, || ()).unwrap();
     let rate = home.schedule_at_fixed_rate(SECOND, SECOND, || ()).unwrap();
     home.settle();
-    let ended = home.shutdown_gracefully(Quiet {
+    let ended = home.shutdown(Quiet {
         period: seconds(5),
         timeout: seconds(10),
     });
     let refused = home.schedule(SECOND, || 7).unwrap_err();
-    assert_eq!(refused.why(), Refusal::Closed);
+    assert_eq!(refused.why(), RejectReason::Closed);
     assert_eq!(refused.into_inner()(), 7);
     let refused = home.schedule_at_fixed_rate(SECOND, SECOND, || ());
-    assert_eq!(refused.unwrap_err(), BadPeriod::Closed);
+    assert_eq!(refused.unwrap_err(), PeriodError::Closed);
     clock.advance(seconds(6));
     assert_eq!(ended.wait().unwrap().cancelled, 2);
     assert!(pending.is_cancelled() && rate.is_cancelled());
@@ -504,7 +504,7 @@ fn a_periodic_task_that_runs_when_shutdown_comes_is_not_put_back() {
     home.settle();
     clock.jump(SECOND);
     arrived.wait();
-    let ended = home.shutdown_gracefully(Quiet::none(seconds(10)));
+    let ended = home.shutdown(Quiet::none(seconds(10)));
     clock.jump(seconds(3));
     gate.open();
     ended.wait().unwrap();

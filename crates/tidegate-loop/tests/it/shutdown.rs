@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use tidegate_core::{Clock, ManualClock, Refusal, Sleeper, Task, ThreadBuilder};
+use tidegate_core::{Clock, ManualClock, RejectReason, Sleeper, Task, ThreadBuilder};
 use tidegate_loop::{
     Driver, EventLoop, Lifecycle, Quiet, ShutdownError, ShutdownReport, Terminated,
 };
-use tidegate_pool::NeverBegun;
+use tidegate_pool::NotStartedError;
 use tidegate_promise::{Outcome, WaitError};
 use tidegate_testkit::{Counter, DropCount, Gate, Log, until};
 
@@ -49,7 +49,7 @@ fn states_come_in_order_and_say_what_they_mean() {
     let seen = log.clone();
     home.add_shutdown_hook("look", move || seen.push(at_end.lifecycle()))
         .unwrap();
-    let ended = home.shutdown_gracefully(quiet(2, 15));
+    let ended = home.shutdown(quiet(2, 15));
     assert_eq!(states(&home), (true, false, false));
     clock.advance(SECOND * 2);
     ended.wait().unwrap();
@@ -62,7 +62,7 @@ fn a_loop_that_never_started_ends_without_a_thread() {
     let spawner = |_| Err(io::Error::other("a thread was asked for"));
     let threads = ThreadBuilder::new("none").spawner(spawner);
     let home = EventLoop::builder("home").threads(threads).build().unwrap();
-    let ended = home.shutdown_gracefully(Quiet::default());
+    let ended = home.shutdown(Quiet::default());
     assert!(ended.is_done() && home.is_terminated());
     assert_eq!(ended.wait().unwrap(), ended.wait().unwrap());
     assert!(home.execute(|| ()).is_err());
@@ -88,7 +88,7 @@ fn without_a_thread_for_what_is_left_termination_fails_and_hands_back() {
     let ran = Counter::new();
     let count = ran.clone();
     home.execute_lazy(hits(count)).unwrap();
-    let why = failure(&home.shutdown_gracefully(Quiet::default()));
+    let why = failure(&home.shutdown(Quiet::default()));
     let ShutdownError::NoThread { handed_back } = &why else {
         panic!("{why}");
     };
@@ -104,7 +104,7 @@ fn what_was_accepted_still_runs() {
         let ran = ran.clone();
         home.execute(hits(ran)).unwrap();
     }
-    let ended = home.shutdown_gracefully(Quiet::none(SECOND));
+    let ended = home.shutdown(Quiet::none(SECOND));
     gate.open();
     let report = ended.wait().unwrap();
     assert_eq!((ran.count(), report.handed_back.len()), (1000, 0));
@@ -114,7 +114,7 @@ fn what_was_accepted_still_runs() {
 fn a_task_in_the_quiet_period_is_accepted_and_starts_it_anew() {
     let (home, clock) = home();
     home.submit(|| ()).unwrap().wait().unwrap();
-    let ended = home.shutdown_gracefully(quiet(2, 15));
+    let ended = home.shutdown(quiet(2, 15));
     for _ in 0..3 {
         clock.advance(SECOND + SECOND / 2);
         assert!(!ended.is_done());
@@ -130,7 +130,7 @@ fn a_task_in_the_quiet_period_is_accepted_and_starts_it_anew() {
 fn the_quiet_period_is_waited_for_and_not_polled() {
     let (home, clock) = home();
     home.submit(|| ()).unwrap().wait().unwrap();
-    let ended = home.shutdown_gracefully(quiet(2, 15));
+    let ended = home.shutdown(quiet(2, 15));
     home.settle();
     let turns = home.metrics().turns;
     clock.advance(SECOND * 2 - Duration::from_nanos(1));
@@ -164,7 +164,7 @@ fn steady_work_cannot_outrun_the_timeout() {
     let (home, clock) = home();
     let drops = Counter::new();
     keep_busy(&home, &clock, &drops);
-    let ended = home.shutdown_gracefully(quiet(2, 15));
+    let ended = home.shutdown(quiet(2, 15));
     let report = ended.wait().unwrap();
     assert!(report.ran > 1000, "{report}");
     assert!(clock.nanos() < 16_000_000_000, "{report}");
@@ -177,7 +177,7 @@ fn steady_work_cannot_outrun_the_timeout() {
 fn steady_work_from_outside_cannot_outrun_the_timeout() {
     let (home, clock) = home();
     home.submit(|| ()).unwrap().wait().unwrap();
-    let ended = home.shutdown_gracefully(quiet(2, 15));
+    let ended = home.shutdown(quiet(2, 15));
     let mut accepted = 0;
     while home.execute(|| ()).is_ok() {
         accepted += 1;
@@ -198,7 +198,7 @@ fn at_the_deadline_what_has_not_started_is_handed_back() {
         home.execute(move || log.push(number)).unwrap();
     }
     let answer = home.submit(|| 7).unwrap();
-    let ended = home.shutdown_gracefully(Quiet::none(SECOND));
+    let ended = home.shutdown(Quiet::none(SECOND));
     clock.jump(SECOND);
     gate.open();
     let report = ended.wait().unwrap();
@@ -228,7 +228,7 @@ fn what_the_loop_gave_itself_is_handed_back_too() {
     })
     .unwrap();
     arrived.wait();
-    let ended = home.shutdown_gracefully(Quiet::none(SECOND));
+    let ended = home.shutdown(Quiet::none(SECOND));
     go_on.open();
     let report = ended.wait().unwrap();
     assert_eq!((report.handed_back.len(), ran.count()), (3, 0));
@@ -240,7 +240,7 @@ fn completions_of_handed_back_tasks_end_with_the_last_who_could_run_them() {
     let (home, clock) = home();
     let gate = hold(&home);
     let answer = home.submit(|| 7).unwrap();
-    let ended = home.shutdown_gracefully(Quiet::none(SECOND));
+    let ended = home.shutdown(Quiet::none(SECOND));
     clock.jump(SECOND);
     gate.open();
     let report = ended.wait().unwrap();
@@ -248,7 +248,7 @@ fn completions_of_handed_back_tasks_end_with_the_last_who_could_run_them() {
     assert!(!answer.is_done(), "the report could still run it");
     drop(report);
     let why = answer.wait().unwrap_err().failure().unwrap();
-    assert!(why.downcast_ref::<NeverBegun>().is_some(), "{why}");
+    assert!(why.downcast_ref::<NotStartedError>().is_some(), "{why}");
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn a_report_outlives_the_loop() {
     let (home, clock) = home();
     let gate = hold(&home);
     let answer = home.submit(|| 7).unwrap();
-    let ended = home.shutdown_gracefully(Quiet::none(SECOND));
+    let ended = home.shutdown(Quiet::none(SECOND));
     drop(home);
     clock.jump(SECOND);
     gate.open();
@@ -270,10 +270,10 @@ fn a_report_outlives_the_loop() {
 fn a_second_stricter_call_escalates_and_a_laxer_one_does_not() {
     let (home, clock) = home();
     home.submit(|| ()).unwrap().wait().unwrap();
-    let first = home.shutdown_gracefully(quiet(20, 60));
+    let first = home.shutdown(quiet(20, 60));
     home.settle();
-    let second = home.shutdown_gracefully(quiet(5, 30));
-    let third = home.shutdown_gracefully(quiet(25, 90));
+    let second = home.shutdown(quiet(5, 30));
+    let third = home.shutdown(quiet(25, 90));
     clock.advance(SECOND * 4);
     assert!(!first.is_done());
     clock.advance(SECOND);
@@ -286,14 +286,11 @@ fn escalation_reaches_a_loop_that_is_busy() {
     let (home, clock) = home();
     let drops = Counter::new();
     keep_busy(&home, &clock, &drops);
-    let lax = home.shutdown_gracefully(Quiet {
+    let lax = home.shutdown(Quiet {
         period: SECOND,
         timeout: Duration::MAX,
     });
-    let report = home
-        .shutdown_gracefully(Quiet::none(SECOND))
-        .wait()
-        .unwrap();
+    let report = home.shutdown(Quiet::none(SECOND)).wait().unwrap();
     assert_eq!(lax.wait().unwrap(), report);
     drop(report.handed_back.take());
 }
@@ -314,7 +311,7 @@ fn a_stuck_task_fails_termination_and_what_was_behind_it_comes_back() {
         let ran = ran.clone();
         home.execute(hits(ran)).unwrap();
     }
-    let ended = home.shutdown_gracefully(quiet(1, 10));
+    let ended = home.shutdown(quiet(1, 10));
     // The thread that watches the shutdown also sleeps on the clock.
     clock.await_sleepers(1);
     clock.jump(SECOND * 20);
@@ -335,7 +332,7 @@ fn a_stuck_task_fails_termination_and_what_was_behind_it_comes_back() {
     assert!(*age >= SECOND * 19, "{age:?}");
     assert!(why.to_string().contains("task `compact` has been running"));
     assert!(handed_back.is_empty() && home.is_shutdown() && !home.is_terminated());
-    assert_eq!(home.execute(|| ()).unwrap_err().why(), Refusal::Closed);
+    assert_eq!(home.execute(|| ()).unwrap_err().why(), RejectReason::Closed);
     go_on.open();
     until("the loop has terminated", || home.is_terminated());
     for task in handed_back.take() {
@@ -390,7 +387,7 @@ fn hooks_run_in_order_after_the_last_task() {
     assert!(home.remove_shutdown_hook("second") && !home.remove_shutdown_hook("second"));
     let task = log.clone();
     home.execute(move || task.push("task")).unwrap();
-    let ended = home.shutdown_gracefully(Quiet::none(SECOND));
+    let ended = home.shutdown(Quiet::none(SECOND));
     gate.open();
     assert_eq!(ended.wait().unwrap().hooks, 2);
     assert_eq!(log.take(), ["task", "first", "third"]);
@@ -493,10 +490,10 @@ fn termination_listeners_hear_of_it_when_the_state_says_so() {
 fn nobody_can_cancel_a_termination() {
     let (home, _clock) = home();
     home.submit(|| ()).unwrap().wait().unwrap();
-    let ended = home.shutdown_gracefully(quiet(2, 15));
+    let ended = home.shutdown(quiet(2, 15));
     assert!(!ended.cancel(), "it is not up to whoever waits");
     assert!(!ended.is_done());
-    assert!(home.shutdown_gracefully(Quiet::none(SECOND)).wait().is_ok());
+    assert!(home.shutdown(Quiet::none(SECOND)).wait().is_ok());
 }
 
 #[test]
@@ -555,7 +552,7 @@ fn a_driver_that_panics_ends_the_loop_in_order() {
     assert!(home.is_terminated());
     assert!(timer.is_cancelled() && future.is_cancelled());
     assert_eq!(log.take(), ["hook"]);
-    assert_eq!(home.execute(|| ()).unwrap_err().why(), Refusal::Closed);
+    assert_eq!(home.execute(|| ()).unwrap_err().why(), RejectReason::Closed);
 }
 
 #[test]
@@ -571,7 +568,7 @@ fn a_thousand_ends_against_first_submissions_lose_nothing() {
             if round % 2 == 0 {
                 home.try_suspend();
             }
-            drop(home.shutdown_gracefully(Quiet::none(SECOND * 60)));
+            drop(home.shutdown(Quiet::none(SECOND * 60)));
             submits.join().unwrap()
         });
         let report = ended.wait().unwrap();
@@ -584,7 +581,7 @@ fn a_thousand_ends_against_first_submissions_lose_nothing() {
 #[test]
 fn waiting_for_an_end_that_failed_answers_with_the_failure() {
     let (home, _clock) = home();
-    let why = home.shutdown_gracefully(quiet(3, 2)).wait();
+    let why = home.shutdown(quiet(3, 2)).wait();
     assert_eq!(
         why,
         Err(WaitError::Failed(ShutdownError::BadQuiet(quiet(3, 2))))

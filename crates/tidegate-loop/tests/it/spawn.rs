@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 
-use tidegate_core::{ManualClock, Refusal};
+use tidegate_core::{ManualClock, RejectReason};
 use tidegate_loop::EventLoop;
 use tidegate_promise::promise;
 use tidegate_testkit::{Counter, DropCount, Gate, Log};
@@ -278,7 +278,7 @@ fn a_full_loop_gives_the_future_back() {
         7
     });
     let refused = refused.unwrap_err();
-    assert_eq!((refused.why(), drops.count()), (Refusal::Full, 0));
+    assert_eq!((refused.why(), drops.count()), (RejectReason::Full, 0));
     gate.open();
     home.settle();
     let answer = home.spawn(refused.into_inner()).unwrap();
@@ -385,7 +385,7 @@ fn a_handed_back_future_that_runs_elsewhere_is_cancelled_not_lost() {
         });
         answers.push(answer.unwrap());
     }
-    let ended = home.shutdown_gracefully(tidegate_loop::Quiet::none(SECOND));
+    let ended = home.shutdown(tidegate_loop::Quiet::none(SECOND));
     clock.jump(SECOND);
     gate.open();
     let mut tasks = ended.wait().unwrap().handed_back.take();

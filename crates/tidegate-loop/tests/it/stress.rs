@@ -259,7 +259,7 @@ fn shut_down(worker: &Worker, timeout: Duration) {
         },
         None => Quiet::none(SECOND * 3600),
     };
-    drop(worker.home.shutdown_gracefully(quiet));
+    drop(worker.home.shutdown(quiet));
 }
 
 #[test]

@@ -51,7 +51,7 @@ fn a_suspended_loop_ends_without_a_thread() {
     thread_of(&home);
     home.try_suspend();
     await_suspended(&home);
-    let ended = home.shutdown_gracefully(Quiet::default());
+    let ended = home.shutdown(Quiet::default());
     assert!(ended.is_done() && home.is_terminated());
     ended.wait().unwrap();
 }
@@ -173,7 +173,7 @@ fn a_shutdown_against_a_suspension_always_ends() {
                 home.try_suspend();
             });
             all.wait();
-            let ended = home.shutdown_gracefully(Quiet::none(SECOND * 60));
+            let ended = home.shutdown(Quiet::none(SECOND * 60));
             ended.wait().unwrap();
         });
         assert!(home.is_terminated());

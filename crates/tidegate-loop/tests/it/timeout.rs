@@ -6,9 +6,9 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tidegate_core::{ManualClock, Refusal};
+use tidegate_core::{ManualClock, RejectReason};
 use tidegate_loop::{
-    BuildError, DEFAULT_TIMEOUT_TICK, EventLoop, Sleep, SleepError, TimedOut, TimeoutHandle,
+    BuildError, CoarseTimer, DEFAULT_TIMEOUT_TICK, EventLoop, Sleep, SleepError, TimeoutError,
     WithTimeout, sleep, timeout,
 };
 use tidegate_testkit::{Counter, DropCount, Gate, Log, block_on};
@@ -17,7 +17,7 @@ use crate::{SECOND, builder, end, hold, home, watched};
 
 const TICK: Duration = DEFAULT_TIMEOUT_TICK;
 
-fn counting(home: &EventLoop, after: Duration, counter: &Counter) -> TimeoutHandle {
+fn counting(home: &EventLoop, after: Duration, counter: &Counter) -> CoarseTimer {
     let counter = counter.clone();
     let run = move || {
         counter.hit();
@@ -226,7 +226,7 @@ fn the_end_of_the_loop_cancels_what_waits() {
     assert_eq!(drops.count(), 2);
     assert!(handle.is_cancelled() && !handle.cancel() && !handle.reset(SECOND));
     let refused = home.timeout(SECOND, || ()).map(drop).unwrap_err();
-    assert_eq!(refused.why(), Refusal::Closed);
+    assert_eq!(refused.why(), RejectReason::Closed);
 }
 
 #[test]
@@ -264,7 +264,7 @@ fn a_delay_too_long_to_be_counted_never_ends() {
 #[test]
 fn a_tick_of_zero_is_an_error() {
     let refused = EventLoop::builder("home")
-        .timeout_tick(Duration::ZERO)
+        .coarse_tick(Duration::ZERO)
         .build();
     let why = refused.map(drop).unwrap_err();
     assert!(matches!(why, BuildError::BadTick(_)), "{why}");
@@ -273,10 +273,7 @@ fn a_tick_of_zero_is_an_error() {
 #[test]
 fn a_coarser_tick_is_later_and_never_early() {
     let clock = ManualClock::new();
-    let home = builder(&clock, "home")
-        .timeout_tick(SECOND)
-        .build()
-        .unwrap();
+    let home = builder(&clock, "home").coarse_tick(SECOND).build().unwrap();
     let ran = Counter::new();
     counting(&home, SECOND + Duration::from_nanos(1), &ran);
     home.settle();
@@ -351,7 +348,7 @@ fn a_sleeper_hears_that_its_loop_has_ended() {
     let limited = home.within(SECOND, std::future::pending::<()>());
     assert_eq!(
         block_on("the limit has ended", limited),
-        Err(TimedOut::LoopEnded)
+        Err(TimeoutError::LoopEnded)
     );
 }
 
@@ -375,7 +372,7 @@ fn a_future_in_time_wins_and_a_late_one_is_dropped() {
     assert_eq!(quick.wait().unwrap(), Ok(7));
     home.settle();
     clock.advance(SECOND + TICK);
-    assert_eq!(late.wait().unwrap(), Err(TimedOut::Elapsed));
+    assert_eq!(late.wait().unwrap(), Err(TimeoutError::Elapsed));
     assert_eq!(drops.count(), 1);
 }
 

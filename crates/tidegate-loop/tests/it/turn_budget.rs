@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tidegate_core::{Clock, ManualClock, Parker, Sleeper, Task};
 use tidegate_loop::{
-    CONVALESCENCE, Choose, Crew, Driver, EventLoop, EventLoopBuilder, EventLoopGroup, Health,
-    TurnBudget,
+    Choose, Driver, EventLoop, EventLoopBuilder, EventLoopGroup, Health, RECOVERY_PERIOD,
+    RoamingConfig, TurnBudget,
 };
 use tidegate_testkit::{Log, until};
 
@@ -113,7 +113,7 @@ impl Bench {
 #[test]
 fn slow_tasks_give_way_after_their_time_and_are_looked_at_more_often() {
     let bench = Bench::new();
-    let (home, mut hand) = bench.builder().build_by_hand().unwrap();
+    let (home, mut hand) = bench.builder().build_manual().unwrap();
     for _ in 0..200 {
         home.execute(bench.slow("task")).unwrap();
     }
@@ -129,7 +129,7 @@ fn slow_tasks_give_way_after_their_time_and_are_looked_at_more_often() {
 #[test]
 fn quick_tasks_are_bounded_by_number_alone() {
     let bench = Bench::new();
-    let (home, mut hand) = bench.builder().build_by_hand().unwrap();
+    let (home, mut hand) = bench.builder().build_manual().unwrap();
     for _ in 0..20 {
         home.execute(bench.slow("task")).unwrap();
     }
@@ -147,7 +147,7 @@ fn quick_tasks_are_bounded_by_number_alone() {
 fn sockets_have_their_turn_while_slow_tasks_wait_and_tasks_while_slow_sockets_do() {
     let bench = Bench::new();
     let sockets = bench.sockets(1, false);
-    let (home, mut hand) = bench.builder().build_by_hand_with(sockets).unwrap();
+    let (home, mut hand) = bench.builder().build_manual_with_driver(sockets).unwrap();
     for _ in 0..100 {
         home.execute(bench.slow("task")).unwrap();
     }
@@ -158,7 +158,7 @@ fn sockets_have_their_turn_while_slow_tasks_wait_and_tasks_while_slow_sockets_do
 
     let bench = Bench::new();
     let sockets = bench.sockets(200, true);
-    let (home, mut hand) = bench.builder().build_by_hand_with(sockets).unwrap();
+    let (home, mut hand) = bench.builder().build_manual_with_driver(sockets).unwrap();
     hand.turn();
     assert_eq!(bench.ran("io"), 64);
     home.execute(bench.slow("task")).unwrap();
@@ -176,7 +176,7 @@ fn sockets_have_their_turn_while_slow_tasks_wait_and_tasks_while_slow_sockets_do
 #[test]
 fn slow_timers_give_way_to_tasks() {
     let bench = Bench::new();
-    let (home, mut hand) = bench.builder().build_by_hand().unwrap();
+    let (home, mut hand) = bench.builder().build_manual().unwrap();
     for _ in 0..100 {
         drop(home.schedule(Duration::ZERO, bench.slow("timer")).unwrap());
     }
@@ -196,10 +196,10 @@ fn slow_timers_give_way_to_tasks() {
 fn a_roaming_loop_keeps_its_turns_short_too() {
     let bench = Bench::new();
     let hand = Hand::new(0);
-    let crew = Crew::of(hand.clone()).by_hand();
+    let config = RoamingConfig::of(hand.clone()).manual();
     let sockets = bench.sockets(1, false);
     // An event loop that is driven by hand polls its driver in each turn.
-    let home = bench.builder().build_over(sockets, &crew).unwrap();
+    let home = bench.builder().build_over(sockets, &config).unwrap();
     let strategy = home.strategy().unwrap();
     for _ in 0..100 {
         let task = Task::non_blocking(bench.slow("task"));
@@ -240,10 +240,10 @@ fn a_group_leaves_loops_alone_whose_drivers_fail() {
         assert_eq!(chosen(), [true, true, true]);
         healths[1].ail();
         assert_eq!(chosen(), [true, false, true]);
-        assert!(group.iter().nth(1).unwrap().is_ailing());
+        assert!(group.iter().nth(1).unwrap().is_unhealthy());
         healths[1].recover(&Clock::from(&bench.clock));
         assert_eq!(chosen(), [true, false, true], "it has just recovered");
-        bench.clock.advance(CONVALESCENCE);
+        bench.clock.advance(RECOVERY_PERIOD);
         assert_eq!(chosen(), [true, true, true]);
         for health in &healths {
             health.ail();

@@ -163,13 +163,13 @@ fn a_sleeping_loop_is_never_reported() {
     let (builder, steps) = watchdog(&log);
     let idle = manual("idle");
     let unused = EventLoop::builder("unused").build().unwrap();
-    let (by_hand, mut hand) = EventLoop::builder("hand").build_by_hand().unwrap();
-    by_hand.execute(|| ()).unwrap();
+    let (manual, mut hand) = EventLoop::builder("hand").build_manual().unwrap();
+    manual.execute(|| ()).unwrap();
     hand.run_until_idle();
     let _watchdog = builder
         .watch(&idle)
         .watch(&unused)
-        .watch(&by_hand)
+        .watch(&manual)
         .start()
         .unwrap();
     idle.execute(|| ()).unwrap();
@@ -230,7 +230,7 @@ fn a_backtrace_comes_only_when_asked_for() {
         let home = EventLoop::builder("home").build().unwrap();
         let _watchdog = Watchdog::builder()
             .ticker(ticker)
-            .with_backtrace(asked)
+            .backtrace(asked)
             .on_stall(move |stall| seen.push(stall.clone()))
             .watch(&home)
             .start()
@@ -289,7 +289,7 @@ fn loops_that_end_are_forgotten() {
     let gate = hold(&home);
     steps.tick(SECOND);
     steps.tick(2 * SECOND);
-    let end = home.shutdown_gracefully(Quiet::none(60 * SECOND));
+    let end = home.shutdown(Quiet::none(60 * SECOND));
     gate.open();
     end.wait().unwrap();
     steps.tick(SECOND);

@@ -12,13 +12,13 @@ use tidegate_core::Blocking;
 use super::core::ChannelCore;
 use super::pipeline::ChannelPipeline;
 use super::state::Flags;
-use crate::reactor::{Batched, Desk};
+use crate::reactor::{Batched, IoContext};
 use crate::sys::{PIECE, Readiness};
 
 impl<P: ChannelPipeline> Batched for ChannelCore<P> {
     /// Receives early if the read is small: at most `PIECE` bytes.
     #[inline]
-    fn receive_early(&mut self, readiness: Readiness, desk: &mut Desk) -> bool {
+    fn receive_early(&mut self, readiness: Readiness, io_context: &mut IoContext) -> bool {
         if !self.is_plain(readiness) {
             return false;
         }
@@ -26,22 +26,22 @@ impl<P: ChannelPipeline> Batched for ChannelCore<P> {
         if room > PIECE || self.early.is_some() {
             return false;
         }
-        desk.counters.reads.add(1);
-        self.early = Some(self.transport.receive(&mut desk.chunk, room));
+        io_context.counters.reads.add(1);
+        self.early = Some(self.transport.receive(&mut io_context.chunk, room));
         self.set(Flags::READ_READY);
         self.pipeline.blocking() == Blocking::Never
     }
 
     #[inline]
-    fn send_late(&mut self, desk: &mut Desk) -> bool {
-        match self.send_one(desk) {
+    fn send_late(&mut self, io_context: &mut IoContext) -> bool {
+        match self.send_one(io_context) {
             Ok(spent) => {
                 if let Some(spent) = spent {
-                    desk.batch.keep(spent);
+                    io_context.batch.keep(spent);
                 }
-                self.is_calm() || self.sent_otherwise(None, desk)
+                self.is_calm() || self.sent_otherwise(None, io_context)
             }
-            Err(first) => self.sent_otherwise(first, desk),
+            Err(first) => self.sent_otherwise(first, io_context),
         }
     }
 
@@ -54,12 +54,12 @@ impl<P: ChannelPipeline> Batched for ChannelCore<P> {
 impl<P: ChannelPipeline> ChannelCore<P> {
     /// Returns the bytes that were received early, or receives now.
     #[inline(always)]
-    pub(super) fn receive(&mut self, room: usize, desk: &mut Desk) -> io::Result<Bytes> {
+    pub(super) fn receive(&mut self, room: usize, io_context: &mut IoContext) -> io::Result<Bytes> {
         match self.early.take() {
             Some(read) => read,
             None => {
-                desk.counters.reads.add(1);
-                self.transport.receive(&mut desk.chunk, room)
+                io_context.counters.reads.add(1);
+                self.transport.receive(&mut io_context.chunk, room)
             }
         }
     }
@@ -67,8 +67,8 @@ impl<P: ChannelPipeline> ChannelCore<P> {
     /// Returns `true` if the only work left is to send one entry, and that may wait for the other
     /// sources of the batch.
     #[inline(always)]
-    pub(super) fn sends_late(&self, desk: &Desk) -> bool {
-        desk.batch.may_wait && self.pipeline.io().has_one_to_send()
+    pub(super) fn sends_late(&self, io_context: &IoContext) -> bool {
+        io_context.batch.may_wait && self.pipeline.io().has_one_to_send()
     }
 
     /// Takes the bytes that were received early. The flag is `true` if they were all there was to
@@ -85,11 +85,15 @@ impl<P: ChannelPipeline> ChannelCore<P> {
     /// Handles a late send that left something to do. Records the result of the system call, if one
     /// was made; the rest is done in the turn for the next write event.
     #[cold]
-    fn sent_otherwise(&mut self, first: Option<io::Result<usize>>, desk: &mut Desk) -> bool {
+    fn sent_otherwise(
+        &mut self,
+        first: Option<io::Result<usize>>,
+        io_context: &mut IoContext,
+    ) -> bool {
         // The only spin is the call that was already made. Another one could finish an entry and
         // drop the user's bytes, which is user code.
         if first.is_some()
-            && let Err(why) = self.write_out(first, 1, desk)
+            && let Err(why) = self.write_out(first, 1, io_context)
         {
             self.late_error = Some(why);
         }

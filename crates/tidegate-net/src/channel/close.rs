@@ -9,12 +9,12 @@ use super::start::Start;
 use super::state::{Flags, Input, Life, Output, RequestedEnd};
 use super::transport::Transport;
 use crate::errors::NetError;
-use crate::reactor::Desk;
+use crate::reactor::IoContext;
 
 impl<P: ChannelPipeline> ChannelCore<P> {
     /// Carries out the requested end of the sending half or of the channel. Except for `Now`, it
     /// waits until all flushed data is sent.
-    pub(super) fn wind_up(&mut self, desk: &mut Desk) {
+    pub(super) fn begin_shutdown(&mut self, io_context: &mut IoContext) {
         let io = self.pipeline.io_mut();
         let blocked = io.state.flags.any(Flags::WRITE_BLOCKED) && io.outbox.is_some();
         let sent = !(io.queue.has_flushed() || blocked);
@@ -22,25 +22,25 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             RequestedEnd::WhenFlushed if !sent => io.set_deadline(),
             RequestedEnd::WhenFlushed | RequestedEnd::Now => {
                 let cause = io.close_cause.clone();
-                return self.close(cause, desk);
+                return self.close(cause, io_context);
             }
             RequestedEnd::None => {}
         }
         if io.state.output == Output::Ending && sent {
             io.state.output = Output::Shut;
             if let Err(why) = self.transport.shutdown_output() {
-                return self.fail(why, desk);
+                return self.fail(why, io_context);
             }
             self.shared().tell_halves();
             if self.state().input == Input::Shut {
-                self.close(None, desk);
+                self.close(None, io_context);
             }
         }
     }
 
     /// Closes the channel: accepts no more writes, drops the socket, completes all waiters, then
     /// notifies the handlers.
-    pub(super) fn close(&mut self, cause: Option<Failure>, desk: &mut Desk) {
+    pub(super) fn close(&mut self, cause: Option<Failure>, io_context: &mut IoContext) {
         let life = std::mem::replace(&mut self.state_mut().life, Life::Closed);
         let io = self.pipeline.io_mut();
         if let Some(cause) = &cause {
@@ -57,7 +57,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         io.queue.fail_all(&closed);
         if let Some(outbox) = &mut io.outbox {
             outbox.fail_all(&closed);
-            desk.counters.lost_datagrams.add(outbox.take_lost());
+            io_context.counters.lost_datagrams.add(outbox.take_lost());
         }
         let was_open = matches!(life, Life::Open | Life::Off(_));
         match life {
@@ -71,16 +71,17 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             self.pipeline.fire(InEvent::Inactive);
         }
         self.pipeline.end();
-        desk.counters
+        io_context
+            .counters
             .unread
             .add(u64::from(self.pipeline.io().unread));
     }
 
     /// Closes the channel because sending the rest took longer than the close timeout.
-    pub(super) fn give_up_sending(&mut self, desk: &mut Desk) {
+    pub(super) fn give_up_sending(&mut self, io_context: &mut IoContext) {
         let after = self.pipeline.io().options.close_timeout;
         let why = Failure::new(NetError::CloseTimeout(after));
         self.pipeline.report(&why);
-        self.close(Some(why), desk);
+        self.close(Some(why), io_context);
     }
 }

@@ -22,7 +22,7 @@ use super::state::{Flags, Input, Life, Output, RequestedEnd, State};
 use super::transport::Transport;
 use crate::errors::NetError;
 use crate::message::Msg;
-use crate::reactor::{Desk, EventSource, Next, SourceHandle};
+use crate::reactor::{EventSource, IoContext, Next, SourceHandle};
 use crate::sys::{Readiness, Source, Token};
 
 /// Maximum rounds of events and flushes in one turn, before other sources get theirs.
@@ -94,14 +94,14 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         self.state().is_closed()
     }
 
-    fn handle(&mut self, readiness: Readiness, desk: &mut Desk) {
+    fn handle(&mut self, readiness: Readiness, io_context: &mut IoContext) {
         if self.state().is_open()
             && let Some(why) = self.late_error.take()
         {
-            return self.fail(why, desk);
+            return self.fail(why, io_context);
         }
         if !self.state().is_open() || readiness.any(Readiness::MAIL) {
-            self.begin(readiness, desk);
+            self.begin(readiness, io_context);
             if !self.state().is_open() {
                 return;
             }
@@ -111,39 +111,39 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         if readiness.has(Readiness::WRITE) && self.has(WAITS) {
             self.clear(WAITS);
             self.pipeline.io_mut().resume_flush();
-            self.carry_out(desk);
+            self.carry_out(io_context);
         }
         if readiness.any(Readiness::READ | Readiness::HANG_UP | Readiness::ERROR) {
             self.remember(readiness);
         }
-        self.read_on(None, desk);
+        self.read_on(None, io_context);
         if readiness.has(Readiness::ERROR)
             && !self.is_closed()
             && let Some(why) = self.transport.take_error()
         {
-            self.fail(why, desk);
+            self.fail(why, io_context);
         }
     }
 
     /// Runs what comes before reading and writing: the start, the connect, the requests.
-    fn begin(&mut self, readiness: Readiness, desk: &mut Desk) {
+    fn begin(&mut self, readiness: Readiness, io_context: &mut IoContext) {
         if let Life::New(_) = self.state().life {
-            self.start(desk);
+            self.start(io_context);
         }
         if let Life::Connecting(_) = self.state().life {
-            self.connecting(readiness, desk);
+            self.connecting(readiness, io_context);
         }
         if let Life::Off(_) = self.state().life {
             self.remember(readiness);
         }
         if readiness.any(Readiness::MAIL) {
-            self.look_off(desk);
-            self.read_mail(desk);
+            self.look_off(io_context);
+            self.read_mail(io_context);
         }
     }
 
     /// Adds the handlers. This is the first thing that happens on the loop.
-    fn start(&mut self, desk: &mut Desk) {
+    fn start(&mut self, io_context: &mut IoContext) {
         let Life::New(start) = std::mem::replace(&mut self.state_mut().life, Life::Open) else {
             return;
         };
@@ -152,37 +152,37 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         let unpolled = self.transport.io().is_none();
         self.state_mut().flags.put(Flags::READ_READY, unpolled);
         match start {
-            Start::Open => self.activate(desk),
+            Start::Open => self.activate(io_context),
             Start::Connecting(connecting) => {
                 self.state_mut().life = Life::Connecting(connecting);
                 if self.transport.io().is_none() {
                     // Without a poller there is nothing to wait for.
-                    self.connected(desk);
+                    self.connected(io_context);
                 }
             }
         }
     }
 
-    fn activate(&mut self, desk: &mut Desk) {
+    fn activate(&mut self, io_context: &mut IoContext) {
         self.shared().set_active(true);
         self.pipeline.fire(InEvent::Active);
-        self.carry_out(desk);
+        self.carry_out(io_context);
     }
 
     /// Checks whether a connect has finished.
-    fn connecting(&mut self, readiness: Readiness, desk: &mut Desk) {
+    fn connecting(&mut self, readiness: Readiness, io_context: &mut IoContext) {
         let told = Readiness::WRITE | Readiness::ERROR | Readiness::HANG_UP;
         if !readiness.any(told) {
             return;
         }
         match self.transport.is_connected() {
             Ok(false) => {}
-            Ok(true) => self.connected(desk),
-            Err(why) => self.close(Some(Failure::new(why)), desk),
+            Ok(true) => self.connected(io_context),
+            Err(why) => self.close(Some(Failure::new(why)), io_context),
         }
     }
 
-    fn connected(&mut self, desk: &mut Desk) {
+    fn connected(&mut self, io_context: &mut IoContext) {
         let Life::Connecting(connecting) =
             std::mem::replace(&mut self.state_mut().life, Life::Open)
         else {
@@ -197,9 +197,9 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         // Sends data that was written during the connect.
         self.pipeline.io_mut().flush_rest();
         self.pipeline.fire(InEvent::Active);
-        self.carry_out(desk);
+        self.carry_out(io_context);
         if !wanted {
-            self.close(Some(Failure::cancelled()), desk);
+            self.close(Some(Failure::cancelled()), io_context);
         }
     }
 
@@ -208,13 +208,13 @@ impl<P: ChannelPipeline> ChannelCore<P> {
     pub(super) fn read_on(
         &mut self,
         mut first: Option<io::Result<(Bytes, bool)>>,
-        desk: &mut Desk,
+        io_context: &mut IoContext,
     ) {
         if !self.state().is_to_read() || self.is_closed() {
             return;
         }
         if let Transport::Udp(_) = self.transport {
-            return self.read_datagrams(desk);
+            return self.read_datagrams(io_context);
         }
         if first.is_none() {
             first = self.take_early();
@@ -229,8 +229,8 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             let read = match first.take() {
                 Some(read) => read,
                 None => {
-                    desk.counters.reads.add(1);
-                    self.transport.read(&mut desk.chunk, most, fixed)
+                    io_context.counters.reads.add(1);
+                    self.transport.read(&mut io_context.chunk, most, fixed)
                 }
             };
             match read {
@@ -269,24 +269,24 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         if total > 0 && !complete {
             self.pipeline.fire(InEvent::ReadComplete);
         }
-        self.read_to(total, ended, desk);
+        self.read_to(total, ended, io_context);
     }
 
     /// Reads datagrams. A failed read says nothing about the next one and becomes an error event.
-    fn read_datagrams(&mut self, desk: &mut Desk) {
-        desk.datagram.resize(LARGEST, 0);
+    fn read_datagrams(&mut self, io_context: &mut IoContext) {
+        io_context.datagram.resize(LARGEST, 0);
         let (mut any, mut failed) = (false, false);
         for _ in 0..self.pipeline.io().options.reads_per_turn.max(1) {
             let Transport::Udp(socket) = &self.transport else {
                 return;
             };
-            desk.counters.reads.add(1);
-            match socket.recv_from(&mut desk.datagram) {
+            io_context.counters.reads.add(1);
+            match socket.recv_from(&mut io_context.datagram) {
                 Ok((count, peer)) => {
                     any = true;
                     self.clear(Flags::READ);
-                    desk.counters.read_bytes.add(count as u64);
-                    let bytes = Bytes::copy_from_slice(&desk.datagram[..count]);
+                    io_context.counters.read_bytes.add(count as u64);
+                    let bytes = Bytes::copy_from_slice(&io_context.datagram[..count]);
                     self.pipeline.read(Msg::of(Datagram { bytes, peer }));
                 }
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock => {
@@ -307,7 +307,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             self.pipeline.fire(InEvent::ReadComplete);
         }
         if any || failed {
-            self.carry_out(desk);
+            self.carry_out(io_context);
         }
         if self.state().is_to_read() {
             self.again |= Readiness::READ;
@@ -316,11 +316,11 @@ impl<P: ChannelPipeline> ChannelCore<P> {
 
     /// Finishes a read: records its size, carries out what the handlers asked for, and handles the
     /// end of input or the error that followed the bytes.
-    fn read_to(&mut self, total: usize, ended: Option<io::Result<()>>, desk: &mut Desk) {
+    fn read_to(&mut self, total: usize, ended: Option<io::Result<()>>, io_context: &mut IoContext) {
         if total > 0 {
-            desk.counters.read_bytes.add(total as u64);
+            io_context.counters.read_bytes.add(total as u64);
             self.size.record(total);
-            self.after(desk);
+            self.after(io_context);
         }
         match ended {
             None => {
@@ -328,12 +328,12 @@ impl<P: ChannelPipeline> ChannelCore<P> {
                     self.again |= Readiness::READ;
                 }
             }
-            Some(Ok(())) => self.end_of_input(desk),
-            Some(Err(why)) => self.fail(why, desk),
+            Some(Ok(())) => self.end_of_input(io_context),
+            Some(Err(why)) => self.fail(why, io_context),
         }
     }
 
-    fn end_of_input(&mut self, desk: &mut Desk) {
+    fn end_of_input(&mut self, io_context: &mut IoContext) {
         self.clear(Flags::READ_READY);
         if self.state().input == Input::Shut || self.is_closed() {
             return;
@@ -343,18 +343,18 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         if !half_closure || self.state().output == Output::Shut {
             if self.has(Flags::TELL_INPUT_END) {
                 self.pipeline.fire(InEvent::User(UserEvent::new(InputEnd)));
-                self.after(desk);
+                self.after(io_context);
             }
             let cause = self.pipeline.io().close_cause.clone();
-            return self.close(cause, desk);
+            return self.close(cause, io_context);
         }
         let event = UserEvent::new(InputShutdown);
         self.pipeline.fire(InEvent::User(event));
-        self.carry_out(desk);
+        self.carry_out(io_context);
     }
 
     /// Reports a broken socket to the handlers and closes the channel.
-    pub(super) fn fail(&mut self, why: io::Error, desk: &mut Desk) {
+    pub(super) fn fail(&mut self, why: io::Error, io_context: &mut IoContext) {
         if self.is_closed() {
             return;
         }
@@ -365,13 +365,13 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             .get_or_insert(why.clone());
         self.clear(Flags::READ_READY);
         self.pipeline.fire(InEvent::Error(why.clone()));
-        self.close(Some(why), desk);
+        self.close(Some(why), io_context);
     }
 
     /// Carries out what the handlers asked for, if anything.
-    fn after(&mut self, desk: &mut Desk) {
+    fn after(&mut self, io_context: &mut IoContext) {
         if self.has_requests() {
-            self.carry_out(desk);
+            self.carry_out(io_context);
         }
     }
 
@@ -382,11 +382,11 @@ impl<P: ChannelPipeline> ChannelCore<P> {
 
     /// Carries out what the handlers asked for, and what follows from that, in at most `ROUNDS`
     /// rounds.
-    pub(super) fn carry_out(&mut self, desk: &mut Desk) {
+    pub(super) fn carry_out(&mut self, io_context: &mut IoContext) {
         for _ in 0..ROUNDS {
             self.pipeline.run_rest();
             if self.state_mut().flags.take(Flags::FLUSH) {
-                self.flush(desk);
+                self.flush(io_context);
             }
             let io = self.pipeline.io_mut();
             io.look_at_marks();
@@ -395,7 +395,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
                 continue;
             }
             if io.state.has_end_to_do() {
-                self.wind_up(desk);
+                self.begin_shutdown(io_context);
             }
             return;
         }
@@ -410,22 +410,24 @@ impl<P: ChannelPipeline> ChannelCore<P> {
 
     pub(super) fn with_desk<R>(
         &mut self,
-        desk: &mut Desk,
-        work: impl FnOnce(&mut Self, &mut Desk) -> R,
+        io_context: &mut IoContext,
+        work: impl FnOnce(&mut Self, &mut IoContext) -> R,
     ) -> R {
-        let done = work(self, desk);
+        let done = work(self, io_context);
         self.pipeline.end_turn();
         done
     }
 }
 
 impl<P: ChannelPipeline> EventSource for ChannelCore<P> {
-    fn ready(&mut self, readiness: Readiness, desk: &mut Desk) -> Next {
+    fn ready(&mut self, readiness: Readiness, io_context: &mut IoContext) -> Next {
         self.again = Readiness::NONE;
         if self.is_plain(readiness) {
-            return self.read_plain(desk);
+            return self.read_plain(io_context);
         }
-        self.with_desk(desk, |core, desk| core.handle(readiness, desk));
+        self.with_desk(io_context, |core, io_context| {
+            core.handle(readiness, io_context)
+        });
         self.finish(readiness.any(Readiness::MAIL))
     }
 
@@ -448,9 +450,11 @@ impl<P: ChannelPipeline> EventSource for ChannelCore<P> {
         }
     }
 
-    fn close(&mut self, desk: &mut Desk) {
+    fn close(&mut self, io_context: &mut IoContext) {
         let cause = self.late_error.take().map(Failure::new);
-        self.with_desk(desk, |core, desk| ChannelCore::close(core, cause, desk));
+        self.with_desk(io_context, |core, io_context| {
+            ChannelCore::close(core, cause, io_context)
+        });
     }
 
     fn handle(&self) -> Option<Arc<dyn SourceHandle>> {

@@ -131,7 +131,7 @@ impl OutOp {
 
 /// An event for one handler alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Own {
+pub(crate) enum HandlerEvent {
     Added,
     Removed,
     Timer(u64),

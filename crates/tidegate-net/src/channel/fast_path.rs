@@ -12,7 +12,7 @@ use super::shared::Shared;
 use super::state::{Flags, Input};
 use super::transport::{SLACK, Transport};
 use crate::message::Msg;
-use crate::reactor::{Desk, Next};
+use crate::reactor::{IoContext, Next};
 use crate::sys::Readiness;
 
 /// Flags that decide whether the fast path can be tried.
@@ -41,14 +41,14 @@ impl<P: ChannelPipeline> ChannelCore<P> {
     }
 
     #[inline(always)]
-    pub(super) fn read_plain(&mut self, desk: &mut Desk) -> Next {
+    pub(super) fn read_plain(&mut self, io_context: &mut IoContext) -> Next {
         let room = self.room();
-        let bytes = match self.receive(room, desk) {
+        let bytes = match self.receive(room, io_context) {
             Ok(bytes) if !bytes.is_empty() && bytes.len() < room => bytes,
-            other => return self.read_long(other, room, desk),
+            other => return self.read_long(other, room, io_context),
         };
         let count = bytes.len();
-        desk.counters.read_bytes.add(count as u64);
+        io_context.counters.read_bytes.add(count as u64);
         self.clear(Flags::READ_READY.and(Flags::READ));
         if room > SLACK {
             // Up to `SLACK` the prediction does not matter: `SLACK` bytes are offered anyway.
@@ -56,17 +56,17 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         }
         self.pipeline.read_last(Msg::Bytes(bytes));
         if self.has(Flags::FLUSH) && self.pipeline.is_idle() {
-            if self.sends_late(desk) {
+            if self.sends_late(io_context) {
                 self.pipeline.end_turn();
                 return Next::SendLate;
             }
-            match self.send_one(desk) {
+            match self.send_one(io_context) {
                 Ok(spent) => drop(spent),
-                Err(first) => self.drain(first, desk),
+                Err(first) => self.drain(first, io_context),
             }
         }
         if !self.is_calm() {
-            return self.end_otherwise(desk);
+            return self.end_otherwise(io_context);
         }
         self.pipeline.end_turn();
         Next::Stay
@@ -88,33 +88,40 @@ impl<P: ChannelPipeline> ChannelCore<P> {
     #[inline(always)]
     pub(super) fn send_one(
         &mut self,
-        desk: &mut Desk,
+        io_context: &mut IoContext,
     ) -> Result<Option<Bytes>, Option<io::Result<usize>>> {
         let io = self.pipeline.io_mut();
         io.state.flags.clear(Flags::FLUSH);
         let sent = io.queue.drain_one(&mut self.transport)?;
-        desk.counters.writes.add(1);
-        desk.counters.written_bytes.add(sent.len() as u64);
-        Ok(desk.chunk.give_back(sent))
+        io_context.counters.writes.add(1);
+        io_context.counters.written_bytes.add(sent.len() as u64);
+        Ok(io_context.chunk.give_back(sent))
     }
 
     /// Continues on the slow path with the result of a first read.
     #[inline(never)]
-    fn read_long(&mut self, first: io::Result<Bytes>, room: usize, desk: &mut Desk) -> Next {
+    fn read_long(
+        &mut self,
+        first: io::Result<Bytes>,
+        room: usize,
+        io_context: &mut IoContext,
+    ) -> Next {
         self.set(Flags::READ_READY);
         let first = first.map(|bytes| {
             let all = bytes.len() < room;
             (bytes, all)
         });
-        self.with_desk(desk, |core, desk| core.read_on(Some(first), desk));
+        self.with_desk(io_context, |core, io_context| {
+            core.read_on(Some(first), io_context)
+        });
         self.finish(false)
     }
 
     /// Ends the turn if something is left to do or to publish.
     #[inline(never)]
-    fn end_otherwise(&mut self, desk: &mut Desk) -> Next {
+    fn end_otherwise(&mut self, io_context: &mut IoContext) -> Next {
         if self.has_requests() {
-            self.carry_out(desk);
+            self.carry_out(io_context);
         }
         self.pipeline.end_turn();
         self.finish(false)

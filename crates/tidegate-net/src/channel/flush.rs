@@ -8,16 +8,16 @@ use super::pipeline::ChannelPipeline;
 use super::state::Flags;
 use super::transport::Transport;
 use super::write_queue::{Drained, Sink};
-use crate::reactor::Desk;
+use crate::reactor::IoContext;
 
 impl<P: ChannelPipeline> ChannelCore<P> {
-    fn flush_datagrams(&mut self, desk: &mut Desk) {
+    fn flush_datagrams(&mut self, io_context: &mut IoContext) {
         if let (Transport::Udp(socket), Some(outbox)) =
             (&self.transport, &mut self.pipeline.io_mut().outbox)
         {
-            let sent = outbox.send(socket, &desk.counters);
-            desk.counters.writes.add(sent.calls);
-            desk.counters.written_bytes.add(sent.bytes);
+            let sent = outbox.send(socket, &io_context.counters);
+            io_context.counters.writes.add(sent.calls);
+            io_context.counters.written_bytes.add(sent.bytes);
             let waits = Flags::WRITE_BLOCKED.and(Flags::TURN_OWED);
             self.state_mut().flags.put(waits, sent.blocked);
             self.pipeline.io_mut().release(sent.released);
@@ -33,21 +33,21 @@ impl<P: ChannelPipeline> ChannelCore<P> {
     }
 
     /// Sends the flushed data.
-    pub(super) fn flush(&mut self, desk: &mut Desk) {
+    pub(super) fn flush(&mut self, io_context: &mut IoContext) {
         if self.has(Flags::WRITE_BLOCKED) || !self.state().is_open() {
             return;
         }
         if let Transport::Udp(_) = self.transport {
-            return self.flush_datagrams(desk);
+            return self.flush_datagrams(io_context);
         }
-        self.drain(None, desk);
+        self.drain(None, io_context);
     }
 
     /// Sends the flushed data, after a first call with the result `first`.
-    pub(super) fn drain(&mut self, first: Option<io::Result<usize>>, desk: &mut Desk) {
+    pub(super) fn drain(&mut self, first: Option<io::Result<usize>>, io_context: &mut IoContext) {
         let spins = self.pipeline.io().options.write_spin.max(1);
-        if let Err(why) = self.write_out(first, spins, desk) {
-            self.fail(why, desk);
+        if let Err(why) = self.write_out(first, spins, io_context) {
+            self.fail(why, io_context);
         }
     }
 
@@ -56,7 +56,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         &mut self,
         first: Option<io::Result<usize>>,
         spins: usize,
-        desk: &mut Desk,
+        io_context: &mut IoContext,
     ) -> io::Result<()> {
         let queue = &mut self.pipeline.io_mut().queue;
         let before = queue.written();
@@ -65,9 +65,9 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             calls: u64::from(first.is_some()),
         };
         let drained = queue.drain_on(first, &mut sink, spins);
-        desk.counters.writes.add(sink.calls);
+        io_context.counters.writes.add(sink.calls);
         let written = queue.written() - before;
-        desk.counters.written_bytes.add(written);
+        io_context.counters.written_bytes.add(written);
         match drained? {
             Drained::All => {}
             Drained::Blocked => self.set(Flags::WRITE_BLOCKED),

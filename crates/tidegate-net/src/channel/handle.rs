@@ -10,8 +10,8 @@ use bytes::Bytes;
 use tidegate_core::SignalBlock;
 use tidegate_promise::{Completion, Failure, Outcome, promise_on};
 
-use super::event::{InEvent, Own, UserEvent};
-use super::mail::{Mail, refuse};
+use super::event::{HandlerEvent, InEvent, UserEvent};
+use super::mail::{ChannelRequest, refuse};
 use super::shared::{Attribute, Closed, Shared};
 use super::write_queue::{ENTRY_OVERHEAD, WaterMarks};
 use crate::errors::{NetError, WriteRefused};
@@ -69,7 +69,7 @@ impl Channel {
     /// Writes a message that the last outbound handler takes. A message that it does not take
     /// becomes an error event.
     pub fn write_message<M: Message>(&self, message: M) {
-        self.post_write(Mail::Write(Msg::to_write(message), None));
+        self.post_write(ChannelRequest::Write(Msg::to_write(message), None));
     }
 
     /// Writes bytes. The completion succeeds when the operating system has taken them. It fails at
@@ -83,7 +83,7 @@ impl Channel {
     /// take the message.
     pub fn write_message_with<M: Message>(&self, message: M) -> Completion<()> {
         let (promise, done) = promise_on(Arc::clone(self.shared.executor()));
-        self.post_write(Mail::Write(Msg::to_write(message), Some(promise)));
+        self.post_write(ChannelRequest::Write(Msg::to_write(message), Some(promise)));
         done
     }
 
@@ -138,7 +138,7 @@ impl Channel {
 
     /// Sends what was written so far.
     pub fn flush(&self) {
-        self.post(Mail::Flush(None));
+        self.post(ChannelRequest::Flush(None));
     }
 
     /// Sends what was written so far. The completion succeeds when the operating system has taken
@@ -146,7 +146,7 @@ impl Channel {
     /// after the end.
     pub fn flush_with(&self) -> Completion<()> {
         let (promise, done) = promise_on(Arc::clone(self.shared.executor()));
-        self.post(Mail::Flush(Some(promise)));
+        self.post(ChannelRequest::Flush(Some(promise)));
         done
     }
 
@@ -154,7 +154,7 @@ impl Channel {
     /// sent by then fails, and so do later writes.
     pub fn close(&self) -> Closed {
         let closed = self.closed();
-        self.post(Mail::Close);
+        self.post(ChannelRequest::Close);
         closed
     }
 
@@ -163,18 +163,18 @@ impl Channel {
     /// transport without resets this is [`Channel::close`].
     pub fn abort(&self) -> Closed {
         let closed = self.closed();
-        self.post(Mail::Abort);
+        self.post(ChannelRequest::Abort);
         closed
     }
 
     /// Closes the channel even if its handlers hold the close back.
     pub(crate) fn cut(&self) {
-        self.post(Mail::Cut);
+        self.post(ChannelRequest::FrameRule);
     }
 
     /// Sets the cause to report if the channel is closed next.
     pub(crate) fn set_close_cause(&self, why: Failure) {
-        self.post(Mail::Cause(why));
+        self.post(ChannelRequest::Cause(why));
     }
 
     /// Closes the channel as soon as everything written so far is sent. The completion succeeds
@@ -184,7 +184,7 @@ impl Channel {
     /// with a [`NetError::CloseTimeout`].
     pub fn close_when_flushed(&self) -> Closed {
         let closed = self.closed();
-        self.post(Mail::CloseWhenFlushed);
+        self.post(ChannelRequest::CloseWhenFlushed);
         closed
     }
 
@@ -194,7 +194,7 @@ impl Channel {
     /// channel's loop starts to carry it out.
     pub fn shutdown_output(&self) -> Completion<()> {
         let (promise, done) = promise_on(Arc::clone(self.shared.executor()));
-        self.post(Mail::ShutdownOutput(promise));
+        self.post(ChannelRequest::ShutdownOutput(promise));
         done
     }
 
@@ -239,7 +239,7 @@ impl Channel {
 
     fn set_registered(&self, on: bool) -> Completion<()> {
         let (promise, done) = promise_on(Arc::clone(self.shared.executor()));
-        self.post(Mail::Register(on, promise));
+        self.post(ChannelRequest::Register(on, promise));
         done
     }
 
@@ -256,29 +256,29 @@ impl Channel {
 
     /// Sets whether the channel reads on its own or only when asked.
     pub fn set_auto_read(&self, yes: bool) {
-        self.post(Mail::AutoRead(yes));
+        self.post(ChannelRequest::AutoRead(yes));
     }
 
     /// Requests one read. Needed only if the channel does not read on its own.
     pub fn read(&self) {
-        self.post(Mail::Read);
+        self.post(ChannelRequest::Read);
     }
 
     /// Sends a user-defined event through the handlers.
     pub fn fire_event(&self, event: impl Any + Send) {
-        self.post(Mail::Fire(InEvent::User(UserEvent::new(event))));
+        self.post(ChannelRequest::Fire(InEvent::User(UserEvent::new(event))));
     }
 
     /// Sends an error through the handlers.
     pub fn fire_error(&self, why: Failure) {
-        self.post(Mail::Fire(InEvent::Error(why)));
+        self.post(ChannelRequest::Fire(InEvent::Error(why)));
     }
 
     /// Sets one of 31 user-defined writability flags: see
     /// [`HandlerContext::set_user_writable`](crate::HandlerContext::set_user_writable). Ignores a
     /// number that is not a flag.
     pub fn set_user_writable(&self, flag: u8, writable: bool) {
-        self.post(Mail::UserWritable(flag, writable));
+        self.post(ChannelRequest::UserWritable(flag, writable));
     }
 
     /// Returns `true` if the channel is open.
@@ -377,13 +377,13 @@ impl Channel {
         });
     }
 
-    pub(crate) fn post(&self, mail: Mail) {
+    pub(crate) fn post(&self, mail: ChannelRequest) {
         if let Err(mail) = Shared::post(&self.shared, mail, true) {
             refuse(mail, self.close_cause().as_ref());
         }
     }
 
-    fn post_write(&self, mail: Mail) {
+    fn post_write(&self, mail: ChannelRequest) {
         let Err(mail) = Shared::post(&self.shared, mail, false) else {
             return;
         };
@@ -391,13 +391,13 @@ impl Channel {
             return refuse(mail, self.close_cause().as_ref());
         }
         let size = match &mail {
-            Mail::Write(msg, _) => msg.size() + ENTRY_OVERHEAD,
+            ChannelRequest::Write(msg, _) => msg.size() + ENTRY_OVERHEAD,
             _ => 0,
         };
         let (pending, cap) = (self.shared.pending(), self.shared.cap());
         let why = NetError::Overfull { size, pending, cap };
         match mail {
-            Mail::Write(_, Some(promise)) => drop(promise.fail(Failure::new(why))),
+            ChannelRequest::Write(_, Some(promise)) => drop(promise.fail(Failure::new(why))),
             _ => Shared::post_overfull(&self.shared, why),
         }
     }
@@ -413,7 +413,11 @@ fn take_kept<T: 'static>(kept: Attribute) -> Option<T> {
 /// Notifies handler `id` of a channel that its timer is due. Called on the channel's loop.
 pub(crate) fn ring_timer(channel: &Weak<SignalBlock<Shared>>, id: u32, key: u64) {
     if let Some(channel) = channel.upgrade() {
-        let _ = Shared::post(&channel, Mail::Own(id, Own::Timer(key)), true);
+        let _ = Shared::post(
+            &channel,
+            ChannelRequest::HandlerEvent(id, HandlerEvent::Timer(key)),
+            true,
+        );
     }
 }
 

@@ -14,7 +14,7 @@ use tidegate_promise::{Completion, Failure, Promise, promise_on};
 use super::datagram::Outbox;
 use super::event::OutOp;
 use super::handle::Channel;
-use super::mail::Mail;
+use super::mail::ChannelRequest;
 use super::options::ChannelOptions;
 use super::shared::Shared;
 use super::state::{Flags, Output, RequestedEnd, State};
@@ -342,7 +342,7 @@ impl ChannelIo {
         let ring = move || {
             if let Some(channel) = channel.upgrade() {
                 // Refused: the channel is closed.
-                let _ = Shared::post(&channel, Mail::CloseDeadline, true);
+                let _ = Shared::post(&channel, ChannelRequest::CloseDeadline, true);
             }
         };
         // A loop that accepts no more timers is shutting down, and closes its channels.

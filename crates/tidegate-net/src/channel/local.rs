@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use bytes::Bytes;
 use tidegate_core::SignalBlock;
 
-use super::mail::Mail;
+use super::mail::ChannelRequest;
 use super::shared::Shared;
 
 /// Bytes that one direction holds before its writer has to wait.
@@ -16,13 +16,13 @@ const CAPACITY: usize = 256 * 1024;
 /// One end of a pair.
 #[derive(Debug)]
 pub(crate) struct LocalEnd {
-    mine: Arc<Mutex<Way>>,
-    theirs: Arc<Mutex<Way>>,
+    mine: Arc<Mutex<LocalPipe>>,
+    theirs: Arc<Mutex<LocalPipe>>,
 }
 
 /// The pipe of one direction.
 #[derive(Debug, Default)]
-struct Way {
+struct LocalPipe {
     chunks: VecDeque<Bytes>,
     held: usize,
     /// The writer has closed its end.
@@ -37,7 +37,7 @@ struct Way {
 
 /// Creates two ends: each reads what the other writes.
 pub(crate) fn local_ends() -> (LocalEnd, LocalEnd) {
-    let (one, other) = (Arc::<Mutex<Way>>::default(), Arc::default());
+    let (one, other) = (Arc::<Mutex<LocalPipe>>::default(), Arc::default());
     let first = LocalEnd {
         mine: Arc::clone(&one),
         theirs: Arc::clone(&other),
@@ -49,11 +49,11 @@ pub(crate) fn local_ends() -> (LocalEnd, LocalEnd) {
     (first, second)
 }
 
-fn lock(way: &Mutex<Way>) -> MutexGuard<'_, Way> {
+fn lock(way: &Mutex<LocalPipe>) -> MutexGuard<'_, LocalPipe> {
     way.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn tell(who: Option<Weak<SignalBlock<Shared>>>, mail: Mail) {
+fn tell(who: Option<Weak<SignalBlock<Shared>>>, mail: ChannelRequest) {
     if let Some(channel) = who.and_then(|who| who.upgrade()) {
         let _ = Shared::post(&channel, mail, true);
     }
@@ -84,7 +84,7 @@ impl LocalEnd {
         let all = way.chunks.is_empty() && !way.shut;
         let waiting = std::mem::take(&mut way.blocked).then(|| way.writer.clone());
         drop(way);
-        tell(waiting.flatten(), Mail::CanWrite);
+        tell(waiting.flatten(), ChannelRequest::CanWrite);
         Ok((chunk, all))
     }
 
@@ -113,7 +113,7 @@ impl LocalEnd {
         way.held += written;
         let reader = way.reader.clone();
         drop(way);
-        tell(reader, Mail::CanRead);
+        tell(reader, ChannelRequest::CanRead);
         Ok(written)
     }
 
@@ -122,7 +122,7 @@ impl LocalEnd {
         way.shut = true;
         let reader = way.reader.clone();
         drop(way);
-        tell(reader, Mail::CanRead);
+        tell(reader, ChannelRequest::CanRead);
     }
 }
 
@@ -135,6 +135,6 @@ impl Drop for LocalEnd {
         way.held = 0;
         let writer = way.writer.clone();
         drop(way);
-        tell(writer, Mail::CanWrite);
+        tell(writer, ChannelRequest::CanWrite);
     }
 }

@@ -6,12 +6,12 @@ use std::any::Any;
 use tidegate_core::discard;
 use tidegate_promise::{Failure, Promise};
 
-use super::event::{InEvent, OutOp, Own};
+use super::event::{HandlerEvent, InEvent, OutOp};
 use crate::errors::NetError;
 use crate::message::Msg;
 
 /// A request to a channel from outside.
-pub(crate) enum Mail {
+pub(crate) enum ChannelRequest {
     Write(Msg, Option<Promise<()>>),
     Flush(Option<Promise<()>>),
     Close,
@@ -27,17 +27,17 @@ pub(crate) enum Mail {
     CanWrite,
     Fire(InEvent),
     UserWritable(u8, bool),
-    Own(u32, Own),
+    HandlerEvent(u32, HandlerEvent),
     /// An action of a handler on another executor.
-    Stage(u32, Back),
+    Stage(u32, RemoteAction),
     Inbound(Msg),
     /// Changes the handlers.
-    Change(Box<dyn ChangeRequest>),
+    PipelineChange(Box<dyn ChangeRequest>),
     /// Puts the channel on its loop (`true`) or takes it off.
     Register(bool, Promise<()>),
     CancelConnect(Failure),
     /// Closes the channel even if the handlers hold the close back.
-    Cut,
+    FrameRule,
     /// The rest was not sent within the close timeout.
     CloseDeadline,
 }
@@ -51,7 +51,7 @@ pub(crate) trait ChangeRequest: Any + Send {
 
 /// An action of a handler on another executor, on its way back to the channel.
 #[derive(Debug)]
-pub(crate) enum Back {
+pub(crate) enum RemoteAction {
     Read(Msg),
     In(InEvent),
     Write(Msg, Option<Promise<()>>),
@@ -66,18 +66,19 @@ pub(crate) enum Back {
 }
 
 /// Notifies the sender of a request that the channel is closed.
-pub(crate) fn refuse(mail: Mail, cause: Option<&Failure>) {
+pub(crate) fn refuse(mail: ChannelRequest, cause: Option<&Failure>) {
     let closed = || Failure::new(NetError::Closed(cause.cloned()));
     // Messages, events and changes belong to the user, and their drop may panic.
     match mail {
-        Mail::Write(msg, Some(promise)) | Mail::Stage(_, Back::Write(msg, Some(promise))) => {
+        ChannelRequest::Write(msg, Some(promise))
+        | ChannelRequest::Stage(_, RemoteAction::Write(msg, Some(promise))) => {
             drop(promise.fail(closed()));
             discard(msg);
         }
-        Mail::Flush(Some(promise)) | Mail::Register(_, promise) | Mail::ShutdownOutput(promise) => {
-            drop(promise.fail(closed()))
-        }
-        Mail::Change(request) => request.refuse(),
+        ChannelRequest::Flush(Some(promise))
+        | ChannelRequest::Register(_, promise)
+        | ChannelRequest::ShutdownOutput(promise) => drop(promise.fail(closed())),
+        ChannelRequest::PipelineChange(request) => request.refuse(),
         other => discard(other),
     }
 }

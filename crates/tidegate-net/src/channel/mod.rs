@@ -5,7 +5,7 @@
 //! * `options`, `read_size`, `write_queue`, `event`, `mail`, `origin`: settings, events, requests
 //!   from other threads, and accounting.
 //! * `shared`: state that handles and the loop share; `handle`: the public [`Channel`].
-//! * `wire`, `local`, `datagram`, `transport`: the socket, or its replacement in memory.
+//! * `test_transport`, `local`, `datagram`, `transport`: the socket, or its replacement in memory.
 //! * `timers`, `state`, `io`, `pipeline`: the state that a channel and its handlers share, and the
 //!   interface of the pipeline.
 //! * `core`: the channel on its loop; `registration`, `requests`, `flush`, `close`, `fast_path` and
@@ -34,11 +34,11 @@ mod requests;
 mod shared;
 mod start;
 mod state;
+mod test_transport;
 #[cfg(test)]
 mod tests;
 mod timers;
 mod transport;
-mod wire;
 pub(crate) mod write_queue;
 
 pub(crate) use self::core::ChannelCore;
@@ -46,12 +46,12 @@ pub use self::datagram::Datagram;
 #[cfg(feature = "tls")]
 pub(crate) use self::event::InputEnd;
 pub use self::event::{Deregistered, InputShutdown, Registered, UserEvent};
-pub(crate) use self::event::{InEvent, OutOp, Own, mask};
+pub(crate) use self::event::{HandlerEvent, InEvent, OutOp, mask};
 pub use self::handle::Channel;
 pub(crate) use self::handle::ring_timer;
 pub(crate) use self::io::{ChannelIo, Record};
 pub(crate) use self::local::local_ends;
-pub(crate) use self::mail::{Back, ChangeRequest, Mail, refuse};
+pub(crate) use self::mail::{ChangeRequest, ChannelRequest, RemoteAction, refuse};
 pub use self::options::{
     ChannelOptions, DEFAULT_CLOSE_TIMEOUT, DEFAULT_CONNECT_TIMEOUT, DEFAULT_READS_PER_TURN,
 };
@@ -61,6 +61,6 @@ pub use self::shared::Closed;
 pub(crate) use self::shared::{Home, Shared};
 pub(crate) use self::start::{Connecting, Start};
 pub(crate) use self::state::Flags;
+pub(crate) use self::test_transport::TestTransport;
 pub(crate) use self::timers::replace_home;
 pub(crate) use self::transport::Transport;
-pub(crate) use self::wire::Wire;

@@ -5,9 +5,9 @@
 use tidegate_core::Blocking;
 use tidegate_promise::{Failure, Promise};
 
-use super::event::{InEvent, OutOp, Own};
+use super::event::{HandlerEvent, InEvent, OutOp};
 use super::io::ChannelIo;
-use super::mail::{Back, ChangeRequest};
+use super::mail::{ChangeRequest, RemoteAction};
 use crate::message::Msg;
 
 /// The handlers of a channel.
@@ -61,10 +61,10 @@ pub(crate) trait ChannelPipeline {
     fn set_auto_read(&mut self, yes: bool);
 
     /// Delivers an event to one handler alone.
-    fn own(&mut self, id: u32, what: Own);
+    fn own(&mut self, id: u32, what: HandlerEvent);
 
     /// Continues an action of a handler on another executor from the place of that handler.
-    fn back(&mut self, id: u32, back: Back);
+    fn back(&mut self, id: u32, back: RemoteAction);
 
     /// Changes the handlers.
     fn change(&mut self, request: Box<dyn ChangeRequest>);

@@ -68,10 +68,10 @@ impl ReadSize {
     ///
     /// # Errors
     ///
-    /// [`BadReadSize`] unless 0 < minimum ≤ initial ≤ maximum.
-    pub fn bounded(minimum: u32, initial: u32, maximum: u32) -> Result<Self, BadReadSize> {
+    /// [`ReadSizeError`] unless 0 < minimum ≤ initial ≤ maximum.
+    pub fn bounded(minimum: u32, initial: u32, maximum: u32) -> Result<Self, ReadSizeError> {
         if minimum == 0 || initial < minimum || maximum < initial {
-            return Err(BadReadSize {
+            return Err(ReadSizeError {
                 minimum,
                 initial,
                 maximum,
@@ -95,8 +95,8 @@ impl ReadSize {
     ///
     /// # Errors
     ///
-    /// [`BadReadSize`] for a size of zero.
-    pub fn fixed(size: u32) -> Result<Self, BadReadSize> {
+    /// [`ReadSizeError`] for a size of zero.
+    pub fn fixed(size: u32) -> Result<Self, ReadSizeError> {
         let mut fixed = Self::bounded(size, size, size)?;
         // Marks the size as fixed.
         fixed.lowest = u8::MAX;
@@ -181,7 +181,7 @@ fn index_below(size: u32) -> u8 {
 
 /// Bounds that contradict each other.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct BadReadSize {
+pub struct ReadSizeError {
     /// The smallest offer asked for.
     pub minimum: u32,
     /// The first offer asked for.
@@ -190,7 +190,7 @@ pub struct BadReadSize {
     pub maximum: u32,
 }
 
-impl fmt::Display for BadReadSize {
+impl fmt::Display for ReadSizeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -200,9 +200,9 @@ impl fmt::Display for BadReadSize {
     }
 }
 
-tidegate_core::debug_as_display!(BadReadSize);
+tidegate_core::debug_as_display!(ReadSizeError);
 
-impl Error for BadReadSize {}
+impl Error for ReadSizeError {}
 
 #[cfg(test)]
 mod tests {

@@ -11,17 +11,17 @@ use super::event::{Deregistered, InEvent, Registered, UserEvent};
 use super::pipeline::ChannelPipeline;
 use super::state::{Flags, Life, Off, Phase};
 use crate::errors::NetError;
-use crate::reactor::{Desk, Next};
+use crate::reactor::{IoContext, Next};
 use crate::sys::Readiness;
 
 impl<P: ChannelPipeline> ChannelCore<P> {
     /// Handles a request to put the channel on its loop or to take it off.
-    pub(super) fn wish(&mut self, on: bool, promise: Promise<()>, desk: &mut Desk) {
+    pub(super) fn wish(&mut self, on: bool, promise: Promise<()>, io_context: &mut IoContext) {
         if promise.is_cancelled() {
             return;
         }
         // Earlier requests come first.
-        self.carry_out(desk);
+        self.carry_out(io_context);
         let refused = match &mut self.state_mut().life {
             Life::Off(off) => {
                 off.wishes.push_back((on, promise));
@@ -54,7 +54,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
     }
 
     /// Handles the result of the change that the loop was asked for.
-    pub(super) fn look_off(&mut self, desk: &mut Desk) {
+    pub(super) fn look_off(&mut self, io_context: &mut IoContext) {
         let Life::Off(off) = &mut self.state_mut().life else {
             return;
         };
@@ -70,7 +70,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             let _ = promise.complete(said.map_err(Failure::new));
         }
         if on {
-            self.come_back(desk);
+            self.come_back(io_context);
         }
         if went_well {
             let event = if on {
@@ -80,12 +80,12 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             };
             self.pipeline.fire(InEvent::User(event));
         }
-        self.carry_out(desk);
+        self.carry_out(io_context);
         self.next_wish();
     }
 
     /// Resumes reading and sending: the poller watches the socket again.
-    fn come_back(&mut self, desk: &mut Desk) {
+    fn come_back(&mut self, io_context: &mut IoContext) {
         let Life::Off(off) = std::mem::replace(&mut self.state_mut().life, Life::Open) else {
             return;
         };
@@ -96,7 +96,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         }
         self.pipeline.io_mut().resume_flush();
         for (on, promise) in off.wishes {
-            self.wish(on, promise, desk);
+            self.wish(on, promise, io_context);
         }
     }
 

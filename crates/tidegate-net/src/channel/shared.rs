@@ -12,16 +12,16 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_core::{Deliver, Delivery, Executor, SignalBlock, Unhandled, discard_all};
-use tidegate_promise::{Completion, Failure, Promise, SharedCompletion, promise_of};
+use tidegate_promise::{Completion, Failure, Promise, SharedCompletion, promise_with_error};
 
 use super::event::InEvent;
-use super::mail::{Back, Mail, refuse};
+use super::mail::{ChannelRequest, RemoteAction, refuse};
 use super::options::ChannelOptions;
 use super::origin::Origin;
 use super::write_queue::{ENTRY_OVERHEAD, WaterMarks};
 use crate::errors::NetError;
 use crate::message::Msg;
-use crate::reactor::{self, Roam, SourceHandle, Update};
+use crate::reactor::{self, RoamingShared, SourceHandle, Update};
 use crate::sys::{Readiness, Ready, Token};
 
 /// Bits of the field `known`.
@@ -43,7 +43,7 @@ pub(crate) struct Shared {
     token: AtomicU64,
     executor: Arc<dyn Executor>,
     /// The link to its loop, if that is a roaming one.
-    roam: Option<Arc<Roam>>,
+    roam: Option<Arc<RoamingShared>>,
     options: Arc<ChannelOptions>,
     peer: Option<SocketAddr>,
     local: Option<SocketAddr>,
@@ -61,7 +61,7 @@ pub(crate) struct Shared {
 
 #[derive(Default)]
 struct Inner {
-    mail: Vec<Mail>,
+    mail: Vec<ChannelRequest>,
 
     end: End,
     rare: Option<Box<Rare>>,
@@ -106,7 +106,7 @@ impl Inner {
 pub(crate) struct Home {
     pub(crate) executor: Arc<dyn Executor>,
     /// The link to it, if it is a roaming loop.
-    pub(crate) roam: Option<Arc<Roam>>,
+    pub(crate) roam: Option<Arc<RoamingShared>>,
 }
 
 /// A completion of the end of a channel, for any number of waiters.
@@ -154,7 +154,7 @@ impl Shared {
         self.roam.is_some()
     }
 
-    pub(crate) fn roam(&self) -> Option<&Arc<Roam>> {
+    pub(crate) fn roam(&self) -> Option<&Arc<RoamingShared>> {
         self.roam.as_ref()
     }
 
@@ -289,22 +289,24 @@ impl Shared {
     /// the end.
     pub(crate) fn post(
         block: &Arc<SignalBlock<Self>>,
-        mail: Mail,
+        mail: ChannelRequest,
         mut wake: bool,
-    ) -> Result<(), Mail> {
+    ) -> Result<(), ChannelRequest> {
         {
             let mut inner = block.lock();
             if matches!(inner.end, End::Over(..)) {
                 drop(inner);
                 return Err(mail);
             }
-            if let Mail::Write(msg, _) | Mail::Stage(_, Back::Write(msg, _)) = &mail {
+            if let ChannelRequest::Write(msg, _)
+            | ChannelRequest::Stage(_, RemoteAction::Write(msg, _)) = &mail
+            {
                 let counts = msg.size() + ENTRY_OVERHEAD;
                 let pending = block.pending();
                 let full = pending + counts > block.cap();
                 let known = block.known.load(Ordering::Relaxed);
                 let refused = full || known & known::ENDS != 0;
-                if refused && matches!(mail, Mail::Write(..)) {
+                if refused && matches!(mail, ChannelRequest::Write(..)) {
                     return Err(mail);
                 }
                 wake |= block.count_mail(counts);
@@ -380,12 +382,12 @@ impl Shared {
         if !block.note(known::OVERFULL, true) {
             let event = InEvent::Error(Failure::new(why));
             // Refused: the channel is closed, and no handler is left to notify.
-            let _ = Self::post(block, Mail::Fire(event), true);
+            let _ = Self::post(block, ChannelRequest::Fire(event), true);
         }
     }
 
     /// Takes the queued requests, oldest first.
-    pub(crate) fn take_mail(&self) -> Vec<Mail> {
+    pub(crate) fn take_mail(&self) -> Vec<ChannelRequest> {
         std::mem::take(&mut self.lock().mail)
     }
 
@@ -493,7 +495,7 @@ impl Shared {
 }
 
 fn new_end() -> (Promise<()>, Closed) {
-    let (promise, completion) = promise_of();
+    let (promise, completion) = promise_with_error();
     promise.set_uncancellable();
     let Ok(closed) = completion.share() else {
         unreachable!("a new completion was not taken");
@@ -513,7 +515,7 @@ impl Deliver for Shared {
             // Before the registration there is nothing to do: the channel handles its requests when
             // it starts. A loop that has ended has closed it, or its task will.
             if ready.token.bits() != 0 {
-                let _ = roam.push(Update::Mail(ready.token));
+                let _ = roam.push(Update::ChannelRequest(ready.token));
             }
         } else if ready.token.bits() != 0 && !reactor::dispatch(ready) {
             // The channel is gone with its loop: nothing else will handle these requests.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tidegate_core::SignalBlock;
-use tidegate_loop::{EventLoop, HandLoop, Pinned};
+use tidegate_loop::{EventLoop, ManualLoop, Pinned};
 use tidegate_promise::{Completion, Failure, promise};
 use tidegate_testkit::Log;
 
@@ -16,8 +16,10 @@ use super::*;
 use crate::awaited::Awaited;
 use crate::channel::read_size::ReadSize;
 use crate::message::Msg;
-use crate::pipeline::{Action, Assembly, Erased, Head, Inbound, InboundContext, Parts, Pipeline};
-use crate::reactor::{Batched, Desk, EventSource, Next, PollDriver, register};
+use crate::pipeline::{
+    Action, Erased, Head, Inbound, InboundContext, Parts, Pipeline, PipelineBuilder,
+};
+use crate::reactor::{Batched, EventSource, IoContext, Next, PollDriver, register};
 use crate::sys::{FakePoller, Readiness, Token};
 use crate::{Blocking, Nothing, Registered, UserEvent};
 
@@ -107,11 +109,11 @@ fn connected() -> (Transport, TcpStream) {
 /// A channel that the test drives in place of a loop, and its peer.
 struct Alone {
     core: ChannelCore<Pipeline>,
-    desk: Desk,
+    io_context: IoContext,
     /// `None` once the peer is gone.
     peer: Option<TcpStream>,
     log: Log<String>,
-    _home: (EventLoop, HandLoop),
+    _home: (EventLoop, ManualLoop),
 }
 
 impl Alone {
@@ -127,17 +129,17 @@ impl Alone {
     /// Creates a channel whose handler echoes what it reads and then runs `then`.
     fn answering(then: fn(&mut InboundContext<'_, Answers>)) -> Self {
         let (transport, peer) = connected();
-        let answers = |log| Assembly::<Pinned>::new().add("answers", Answers { log, then });
+        let answers = |log| PipelineBuilder::<Pinned>::new().add("answers", Answers { log, then });
         let mut alone = Self::assembled(transport, Some(peer), ChannelOptions::default(), answers);
-        alone.desk.batch.may_wait = true;
+        alone.io_context.batch.may_wait = true;
         alone
     }
 
     fn of(transport: Transport, peer: Option<TcpStream>, options: ChannelOptions) -> Self {
         let datagrams = matches!(transport, Transport::Udp(_));
         Self::assembled(transport, peer, options, |log| match datagrams {
-            true => Assembly::<Pinned>::new(),
-            false => Assembly::<Pinned>::new().add("notes", Notes(log)),
+            true => PipelineBuilder::<Pinned>::new(),
+            false => PipelineBuilder::<Pinned>::new().add("notes", Notes(log)),
         })
     }
 
@@ -145,11 +147,11 @@ impl Alone {
         transport: Transport,
         peer: Option<TcpStream>,
         options: ChannelOptions,
-        assemble: impl FnOnce(Log<String>) -> Assembly<Pinned>,
+        assemble: impl FnOnce(Log<String>) -> PipelineBuilder<Pinned>,
     ) -> Self {
         let (poller, _script) = FakePoller::new();
         let home = EventLoop::builder("alone")
-            .build_by_hand_with(PollDriver::new(poller))
+            .build_manual_with_driver(PollDriver::new(poller))
             .unwrap();
         let of_channel = Home {
             executor: home.0.executor(),
@@ -166,7 +168,7 @@ impl Alone {
         let pipeline = <Pipeline>::new(parts, checked);
         let mut alone = Self {
             core: ChannelCore::new(transport, pipeline, Start::Open, Token::new(0, 1)),
-            desk: Desk::new(Arc::default()),
+            io_context: IoContext::new(Arc::default()),
             peer,
             log,
             _home: home,
@@ -184,11 +186,12 @@ impl Alone {
     }
 
     fn receive_early(&mut self) -> bool {
-        self.core.receive_early(Readiness::READ, &mut self.desk)
+        self.core
+            .receive_early(Readiness::READ, &mut self.io_context)
     }
 
     fn send_late(&mut self) -> bool {
-        self.core.send_late(&mut self.desk)
+        self.core.send_late(&mut self.io_context)
     }
 
     /// Returns `true` if the peer has received something.
@@ -207,12 +210,12 @@ impl Alone {
     }
 
     fn tell(&mut self, readiness: Readiness) -> Next {
-        self.core.ready(readiness, &mut self.desk)
+        self.core.ready(readiness, &mut self.io_context)
     }
 
     fn wish(&mut self, on: bool) -> Completion<()> {
         let (promise, done) = promise();
-        self.core.wish(on, promise, &mut self.desk);
+        self.core.wish(on, promise, &mut self.io_context);
         assert_eq!(self.core.finish(true), Next::Watch(on));
         self.core.watched(Ok(()));
         self.tell(Readiness::MAIL);
@@ -220,7 +223,7 @@ impl Alone {
     }
 
     fn reads(&self) -> u64 {
-        self.desk.counters.reads.get()
+        self.io_context.counters.reads.get()
     }
 }
 
@@ -301,7 +304,7 @@ fn a_channel_that_is_closed_before_its_turn_tells_nothing() {
     let mut alone = Alone::new();
     alone.send(b"too late");
     alone.receive_early();
-    EventSource::close(&mut alone.core, &mut alone.desk);
+    EventSource::close(&mut alone.core, &mut alone.io_context);
     assert_eq!(alone.tell(Readiness::READ), Next::Leave);
     assert_eq!(alone.log.take(), ["inactive"]);
 }
@@ -355,7 +358,7 @@ fn a_gentle_end_waits_for_datagrams_that_the_socket_did_not_take() {
     let datagram = Msg::of(Datagram { bytes, peer });
     alone.core.pipeline.write(datagram, None);
     alone.core.pipeline.out(OutOp::CloseWhenFlushed);
-    alone.core.carry_out(&mut alone.desk);
+    alone.core.carry_out(&mut alone.io_context);
     assert_eq!(alone.core.finish(false), Next::Stay);
     assert_eq!(alone.tell(Readiness::WRITE), Next::Leave);
     let mut heard = [0; 8];
@@ -366,7 +369,7 @@ fn a_gentle_end_waits_for_datagrams_that_the_socket_did_not_take() {
 fn a_connect_whose_loop_cannot_watch_it_says_why() {
     let (poller, script) = FakePoller::new();
     let (home, mut hand) = EventLoop::builder("full")
-        .build_by_hand_with(PollDriver::new(poller))
+        .build_manual_with_driver(PollDriver::new(poller))
         .unwrap();
     let of_channel = Home {
         executor: home.executor(),
@@ -405,9 +408,9 @@ fn who_never_blocks_sends_behind_its_group_and_who_may_block_at_once() {
     assert!(!alone.has_answered());
     assert!(alone.send_late(), "and that was all");
     assert_eq!(alone.answer(5), "hello");
-    assert_eq!(alone.desk.counters.writes.get(), 1);
+    assert_eq!(alone.io_context.counters.writes.get(), 1);
 
-    alone.desk.batch.may_wait = false;
+    alone.io_context.batch.may_wait = false;
     alone.send(b"alone");
     assert_eq!(alone.tell(Readiness::READ), Next::Stay);
     assert_eq!(alone.answer(5), "alone");
@@ -510,7 +513,7 @@ fn what_is_not_the_loops_is_not_dropped_while_others_send() {
     assert!(alone.send_late());
     assert_eq!(alone.answer(5), "owned");
     assert_eq!(alone.log.take(), [""; 0]);
-    drop(alone.desk.batch.take_spent());
+    drop(alone.io_context.batch.take_spent());
     assert_eq!(alone.log.take(), ["dropped"]);
 }
 
@@ -519,7 +522,7 @@ fn a_channel_that_is_closed_before_it_sends_behind_its_group_sends_nothing() {
     let mut alone = Alone::answering(|_| ());
     alone.send(b"hello");
     assert_eq!(alone.tell(Readiness::READ), Next::SendLate);
-    EventSource::close(&mut alone.core, &mut alone.desk);
+    EventSource::close(&mut alone.core, &mut alone.io_context);
     assert!(!alone.send_late());
     assert_eq!(alone.tell(Readiness::WRITE), Next::Leave);
     assert_eq!(alone.log.take(), ["inactive"]);
@@ -531,8 +534,8 @@ fn a_channel_that_ends_before_it_began_tells_its_handlers_nothing() {
     let (transport, _peer) = connected();
     let log = Log::new();
     let own = log.clone();
-    let assembly = Assembly::<Pinned>::new().add("lives", Lives(own));
-    let (home, _hand) = EventLoop::builder("alone").build_by_hand().unwrap();
+    let assembly = PipelineBuilder::<Pinned>::new().add("lives", Lives(own));
+    let (home, _hand) = EventLoop::builder("alone").build_manual().unwrap();
     let of_channel = Home {
         executor: home.executor(),
         roam: None,
@@ -542,7 +545,7 @@ fn a_channel_that_ends_before_it_began_tells_its_handlers_nothing() {
     let checked = assembly.checked(Head::BYTES).unwrap();
     let pipeline = <Pipeline>::new(Parts::new(shared), checked);
     let mut core = ChannelCore::new(transport, pipeline, Start::Open, Token::new(0, 1));
-    EventSource::close(&mut core, &mut Desk::new(Arc::default()));
+    EventSource::close(&mut core, &mut IoContext::new(Arc::default()));
     drop(core);
     assert!(channel.closed().is_done());
     assert_eq!(log.take(), ["dropped"]);
@@ -580,7 +583,7 @@ fn an_accepted_connection_that_its_loop_cannot_watch_goes_to_the_hook() {
     let (poller, script) = FakePoller::new();
     let (home, mut hand) = EventLoop::builder("full")
         .on_unhandled(move |_, what| heard.push(what.to_string()))
-        .build_by_hand_with(PollDriver::new(poller))
+        .build_manual_with_driver(PollDriver::new(poller))
         .unwrap();
     let of_channel = Home {
         executor: home.executor(),
@@ -592,7 +595,7 @@ fn an_accepted_connection_that_its_loop_cannot_watch_goes_to_the_hook() {
     let socket = mio::net::UdpSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     script.refuse(std::io::ErrorKind::StorageFull);
     hand.run(move || {
-        <Pinned as crate::group::Residence>::settle(crate::group::Settler {
+        <Pinned as crate::group::ChannelPlacement>::settle(crate::group::ChannelPlacer {
             transport: Transport::Udp(socket),
             parts: Parts::new(shared),
             checked: Vec::new(),

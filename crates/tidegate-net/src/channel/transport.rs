@@ -16,7 +16,7 @@ use tidegate_core::SignalBlock;
 use super::local::LocalEnd;
 use super::options::ChannelOptions;
 use super::shared::Shared;
-use super::wire::Wire;
+use super::test_transport::TestTransport;
 use super::write_queue::Sink;
 use crate::sys::{Chunk, Numbered, Source, send, send_slices};
 
@@ -31,7 +31,7 @@ pub(crate) enum Transport {
     Unix(Numbered<UnixStream>),
     Udp(UdpSocket),
     Local(LocalEnd),
-    Embedded(Arc<Wire>),
+    Embedded(Arc<TestTransport>),
     /// Closed.
     Gone,
 }
@@ -100,7 +100,7 @@ impl Transport {
     fn read_elsewhere(&mut self, most: usize) -> io::Result<(Bytes, bool)> {
         let bytes = match self {
             Self::Local(end) => return end.read(most),
-            Self::Embedded(wire) => wire.read(most)?,
+            Self::Embedded(test_transport) => test_transport.read(most)?,
             Self::Gone => return Err(io::ErrorKind::NotConnected.into()),
             // Datagrams are read together with their senders, by the channel.
             _ => return Err(io::ErrorKind::WouldBlock.into()),
@@ -120,8 +120,8 @@ impl Transport {
                 end.shut();
                 Ok(())
             }
-            Self::Embedded(wire) => {
-                wire.shut_output();
+            Self::Embedded(test_transport) => {
+                test_transport.shut_output();
                 Ok(())
             }
             Self::Gone => Err(io::ErrorKind::NotConnected.into()),
@@ -142,7 +142,7 @@ impl Transport {
             Self::Tcp(stream) => stream.take_error().ok().flatten(),
             #[cfg(unix)]
             Self::Unix(stream) => stream.take_error().ok().flatten(),
-            Self::Embedded(wire) => wire.take_error(),
+            Self::Embedded(test_transport) => test_transport.take_error(),
             _ => None,
         }
     }
@@ -198,7 +198,7 @@ impl Transport {
     pub(crate) fn attach(&self, channel: Weak<SignalBlock<Shared>>) {
         match self {
             Self::Local(end) => end.attach(channel),
-            Self::Embedded(wire) => wire.attach(channel),
+            Self::Embedded(test_transport) => test_transport.attach(channel),
             _ => {}
         }
     }
@@ -213,7 +213,7 @@ impl Sink for Transport {
             Self::Unix(stream) => send_slices(stream, slices),
             Self::Udp(_) => Err(io::ErrorKind::Unsupported.into()),
             Self::Local(end) => end.write(slices),
-            Self::Embedded(wire) => wire.write(slices),
+            Self::Embedded(test_transport) => test_transport.write(slices),
             Self::Gone => Err(io::ErrorKind::NotConnected.into()),
         }
     }

@@ -13,18 +13,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use mio::net::TcpStream;
-use tidegate_loop::{LoopTimers, Pinned};
+use tidegate_loop::{LoopScheduler, Pinned};
 use tidegate_promise::{
     AlreadyCancelled, Completion, Failure, Outcome, Promise, promise, promise_on,
 };
 
 use crate::awaited::Awaited;
 use crate::channel::{
-    Channel, ChannelOptions, Connecting, Mail, Shared, Start, Transport, local_ends,
+    Channel, ChannelOptions, ChannelRequest, Connecting, Shared, Start, Transport, local_ends,
 };
 use crate::errors::NetError;
-use crate::group::{NetGroup, Residence, Residing, Settler};
-use crate::pipeline::{Assembly, Head, Initialiser, Parts, assemble};
+use crate::group::{ChannelPlacement, ChannelPlacer, LoopTarget, NetGroup};
+use crate::pipeline::{Head, Initialiser, Parts, PipelineBuilder, assemble};
 use crate::resolve::{Address, DEFAULT_RESOLVE_TIMEOUT, Resolver, SystemResolver};
 
 /// Creates connections; each call of `connect` makes one. They end with the event loops of the
@@ -40,7 +40,7 @@ use crate::resolve::{Address, DEFAULT_RESOLVE_TIMEOUT, Resolver, SystemResolver}
 /// channel.write_and_flush("hello\n");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Client<P: Residence = Pinned> {
+pub struct Client<P: ChannelPlacement = Pinned> {
     group: NetGroup<P>,
     initialise: Initialiser<P>,
     options: Arc<ChannelOptions>,
@@ -48,7 +48,7 @@ pub struct Client<P: Residence = Pinned> {
     resolve_timeout: Duration,
 }
 
-impl<P: Residence> Client<P> {
+impl<P: ChannelPlacement> Client<P> {
     /// Creates a client whose connections live on the event loops of `group`.
     pub fn new(group: &NetGroup<P>) -> Self {
         Self {
@@ -64,7 +64,7 @@ impl<P: Residence> Client<P> {
     /// connection's event loop.
     pub fn pipeline(
         mut self,
-        assemble: impl Fn(Assembly<P>) -> Assembly<P> + Send + Sync + 'static,
+        assemble: impl Fn(PipelineBuilder<P>) -> PipelineBuilder<P> + Send + Sync + 'static,
     ) -> Self {
         self.initialise = Arc::new(assemble);
         self
@@ -122,7 +122,7 @@ impl<P: Residence> Client<P> {
     /// Connects to `address`; `to` is its name in errors.
     fn connect_on(
         &self,
-        home: &Residing<P>,
+        home: &LoopTarget<P>,
         address: SocketAddr,
         to: String,
         promise: Promise<Channel>,
@@ -227,7 +227,7 @@ impl<P: Residence> Client<P> {
     /// Opens a connection on the event loop `home`.
     fn open_on(
         &self,
-        home: &Residing<P>,
+        home: &LoopTarget<P>,
         subject: Subject,
         open: impl FnOnce() -> io::Result<Opened> + Send + 'static,
         promise: Promise<Channel>,
@@ -259,7 +259,7 @@ impl<P: Residence> Client<P> {
             if datagrams {
                 parts.io.take_datagrams();
             }
-            P::settle(Settler {
+            P::settle(ChannelPlacer {
                 transport,
                 parts,
                 checked,
@@ -273,7 +273,7 @@ impl<P: Residence> Client<P> {
 
     fn begin_connect(
         &self,
-        timers: &LoopTimers,
+        timers: &LoopScheduler,
         shared: &Arc<tidegate_core::SignalBlock<Shared>>,
         subject: Subject,
         promise: Awaited<Channel>,
@@ -282,7 +282,7 @@ impl<P: Residence> Client<P> {
         let weak = Arc::downgrade(shared);
         let give_up = move |why: Failure| {
             if let Some(shared) = weak.upgrade() {
-                let _ = Shared::post(&shared, Mail::CancelConnect(why), true);
+                let _ = Shared::post(&shared, ChannelRequest::CancelConnect(why), true);
             }
         };
         let cancelled = give_up.clone();
@@ -328,9 +328,9 @@ impl fmt::Display for Subject {
 }
 
 /// The attempts to connect to the addresses of a name, one after the other.
-struct Attempts<P: Residence> {
+struct Attempts<P: ChannelPlacement> {
     client: Client<P>,
-    home: Residing<P>,
+    home: LoopTarget<P>,
     /// The name that was resolved.
     name: String,
     current: Arc<Mutex<Current>>,
@@ -346,7 +346,7 @@ struct Current {
     attempt: Option<Completion<Channel>>,
 }
 
-impl<P: Residence> Attempts<P> {
+impl<P: ChannelPlacement> Attempts<P> {
     /// Cancels the attempt in progress when `promise` is cancelled.
     fn end_with(&self, promise: &Promise<Channel>) {
         let current = Arc::clone(&self.current);
@@ -399,7 +399,7 @@ impl<P: Residence> Attempts<P> {
 
 type Opened = (Transport, Option<SocketAddr>, Option<SocketAddr>);
 
-impl<P: Residence> Clone for Client<P> {
+impl<P: ChannelPlacement> Clone for Client<P> {
     fn clone(&self) -> Self {
         Self {
             group: self.group.clone(),
@@ -411,7 +411,7 @@ impl<P: Residence> Clone for Client<P> {
     }
 }
 
-impl<P: Residence> fmt::Debug for Client<P> {
+impl<P: ChannelPlacement> fmt::Debug for Client<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
             .field("options", &self.options)
@@ -429,10 +429,10 @@ impl<P: Residence> fmt::Debug for Client<P> {
 /// other.closed().wait()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn local_pair<P: Residence>(
+pub fn local_pair<P: ChannelPlacement>(
     group: &NetGroup<P>,
-    first: impl Fn(Assembly<P>) -> Assembly<P> + Send + Sync + 'static,
-    second: impl Fn(Assembly<P>) -> Assembly<P> + Send + Sync + 'static,
+    first: impl Fn(PipelineBuilder<P>) -> PipelineBuilder<P> + Send + Sync + 'static,
+    second: impl Fn(PipelineBuilder<P>) -> PipelineBuilder<P> + Send + Sync + 'static,
 ) -> Completion<(Channel, Channel)> {
     let (one, other) = local_ends();
     let open = |end, assemble: Initialiser<P>| {

@@ -1,13 +1,13 @@
 //! Groups of event loops with I/O, and how channels and user-defined sources get onto a loop.
 //!
-//! `net_group` has the loops, `residence` places channels on them, `watch` other sources. Depends
+//! `net_group` has the loops, `placement` places channels on them, `watch` other sources. Depends
 //! on the [`reactor`](crate::reactor), the [`channel`](crate::channel) and the
 //! [`pipeline`](crate::pipeline); servers and clients are above.
 
 mod net_group;
-mod residence;
+mod placement;
 mod watch;
 
 pub use self::net_group::{NetGroup, pinned, pinned_with, roaming, roaming_with};
-pub(crate) use self::residence::{Residence, Residing, Settler};
-pub use self::watch::Keep;
+pub(crate) use self::placement::{ChannelPlacement, ChannelPlacer, LoopTarget};
+pub use self::watch::WatchAction;

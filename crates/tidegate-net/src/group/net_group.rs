@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use tidegate_core::OnUnhandled;
 use tidegate_loop::{
-    BuildError, Crew, EventLoopGroup, EventLoopGroupBuilder, Pinned, Placement, Roaming,
+    BuildError, EventLoopGroup, EventLoopGroupBuilder, Pinned, Placement, Roaming, RoamingConfig,
 };
 use tidegate_pool::{Counts, Monitor, WorkerPool};
 
-use crate::group::Residing;
+use crate::group::LoopTarget;
 use crate::metrics::IoMetrics;
-use crate::reactor::{IoWatch, PollDriver, Roam, RoamDriver};
-use crate::sys::MioPoller;
+use crate::reactor::{IoWatch, PollDriver, RoamingDriver, RoamingShared};
+use crate::sys::SystemPoller;
 
 /// Creates `loops` event loops with I/O, each on a thread of its own that a channel never leaves; 0
 /// means twice the processors.
@@ -133,7 +133,7 @@ pub struct NetGroup<P: Placement = Pinned> {
     loops: EventLoopGroup<P>,
     watches: Arc<[IoWatch]>,
     /// One for each roaming loop.
-    roams: Arc<[Arc<Roam>]>,
+    roams: Arc<[Arc<RoamingShared>]>,
 }
 
 impl NetGroup {
@@ -145,7 +145,7 @@ impl NetGroup {
     pub fn build(builder: EventLoopGroupBuilder) -> Result<Self, BuildError> {
         let mut watches = Vec::new();
         let loops = builder.build_with(|_| {
-            let driver = PollDriver::new(MioPoller::new()?);
+            let driver = PollDriver::new(SystemPoller::new()?);
             watches.push(driver.watch());
             Ok(driver)
         })?;
@@ -169,12 +169,14 @@ impl NetGroup<Roaming> {
         workers: &WorkerPool,
         monitor: Option<&Monitor>,
     ) -> Result<Self, BuildError> {
-        let crew = Crew::of(Arc::new(workers.clone()));
+        let crew = RoamingConfig::of(Arc::new(workers.clone()));
         let crew = match monitor {
             Some(monitor) => crew.late(monitor),
             None => crew,
         };
-        Self::build_with(builder, &crew, |_| Ok(RoamDriver::new(MioPoller::new()?)))
+        Self::build_with(builder, &crew, |_| {
+            Ok(RoamingDriver::new(SystemPoller::new()?))
+        })
     }
 
     /// Creates the loops that `builder` describes, with the caller's drivers, on the threads of
@@ -185,8 +187,8 @@ impl NetGroup<Roaming> {
     /// [`BuildError`] if the description contradicts itself or a driver cannot be created.
     pub fn build_with(
         builder: EventLoopGroupBuilder<Roaming>,
-        crew: &Crew,
-        mut driver: impl FnMut(usize) -> io::Result<RoamDriver>,
+        crew: &RoamingConfig,
+        mut driver: impl FnMut(usize) -> io::Result<RoamingDriver>,
     ) -> Result<Self, BuildError> {
         let (mut watches, mut roams) = (Vec::new(), Vec::new());
         let loops = builder.build_over(crew, |at| {
@@ -225,16 +227,16 @@ impl<P: Placement> NetGroup<P> {
     }
 
     /// Returns the loop for the next connection.
-    pub(crate) fn pick(&self) -> Residing<P> {
+    pub(crate) fn pick(&self) -> LoopTarget<P> {
         let home = self.loops.next().clone();
         let at = self.loops.iter().position(|one| *one == home);
         let roam = at.and_then(|at| self.roams.get(at)).cloned();
-        Residing { home, roam }
+        LoopTarget { home, roam }
     }
 
     /// Returns every loop.
-    pub(crate) fn each(&self) -> impl Iterator<Item = Residing<P>> {
-        self.loops.iter().enumerate().map(|(at, home)| Residing {
+    pub(crate) fn each(&self) -> impl Iterator<Item = LoopTarget<P>> {
+        self.loops.iter().enumerate().map(|(at, home)| LoopTarget {
             home: home.clone(),
             roam: self.roams.get(at).cloned(),
         })

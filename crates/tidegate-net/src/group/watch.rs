@@ -5,14 +5,14 @@ use std::fmt;
 use tidegate_promise::{Completion, promise};
 
 use super::net_group::NetGroup;
-use super::residence::Residence;
+use super::placement::ChannelPlacement;
 use crate::awaited::Awaited;
-use crate::reactor::{Batched, Desk, EventSource, Next};
+use crate::reactor::{Batched, EventSource, IoContext, Next};
 use crate::sys::{Readiness, Source};
 
 /// What happens to a watched source after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
+pub enum WatchAction {
     /// The loop continues to watch it.
     Watching,
     /// The same event is delivered once more, after the other sources: there is more to do.
@@ -21,14 +21,14 @@ pub enum Keep {
     Done,
 }
 
-impl<P: Residence> NetGroup<P> {
+impl<P: ChannelPlacement> NetGroup<P> {
     /// Watches a source of the caller on the next loop: a socket with options that channels do not
     /// have, a pipe, a timer of the operating system. The completion succeeds when the source is
     /// watched, and fails with the error of the poller. It cannot be cancelled.
     ///
     /// `hear` is called with the source and its readiness. Each change is reported once, so `hear`
-    /// continues until the source would block, or returns [`Keep::Again`]. When `hear` returns
-    /// [`Keep::Done`] or panics, and at the end of the loop, the source is dropped, which has to
+    /// continues until the source would block, or returns [`WatchAction::Again`]. When `hear` returns
+    /// [`WatchAction::Done`] or panics, and at the end of the loop, the source is dropped, which has to
     /// close it.
     ///
     /// # Threads
@@ -36,7 +36,7 @@ impl<P: Residence> NetGroup<P> {
     /// `hear` runs on the loop, must not block, and need not be `Sync`.
     ///
     /// ```
-    /// use tidegate_net::Keep;
+    /// use tidegate_net::WatchAction;
     /// use tidegate_net::sys::Readiness;
     ///
     /// let group = tidegate_net::pinned("io", 1)?;
@@ -48,9 +48,9 @@ impl<P: Residence> NetGroup<P> {
     ///     let mut byte = [0];
     ///     if readiness.has(Readiness::READ) && std::io::Read::read(near, &mut byte).is_ok() {
     ///         tell.send(byte[0]).expect("somebody waits");
-    ///         return Keep::Done;
+    ///         return WatchAction::Done;
     ///     }
-    ///     Keep::Watching
+    ///     WatchAction::Watching
     /// }).wait()?;
     /// std::io::Write::write_all(&mut far, &[7])?;
     /// assert_eq!(told.recv()?, 7);
@@ -59,7 +59,7 @@ impl<P: Residence> NetGroup<P> {
     pub fn watch<S, F>(&self, source: S, hear: F) -> Completion<()>
     where
         S: Source + Send + 'static,
-        F: FnMut(&mut S, Readiness) -> Keep + Send + 'static,
+        F: FnMut(&mut S, Readiness) -> WatchAction + Send + 'static,
     {
         let (promise, done) = promise();
         // Only `hear` can end the watch, not the caller.
@@ -83,17 +83,17 @@ impl<S, F> Batched for Watched<S, F> {}
 impl<S, F> EventSource for Watched<S, F>
 where
     S: Source,
-    F: FnMut(&mut S, Readiness) -> Keep,
+    F: FnMut(&mut S, Readiness) -> WatchAction,
 {
-    fn ready(&mut self, readiness: Readiness, _desk: &mut Desk) -> Next {
+    fn ready(&mut self, readiness: Readiness, _desk: &mut IoContext) -> Next {
         if readiness == Readiness::MAIL {
             // It has no queued requests; a roaming loop starts every source this way.
             return Next::Stay;
         }
         match (self.hear)(&mut self.source, readiness) {
-            Keep::Watching => Next::Stay,
-            Keep::Again => Next::Again(readiness),
-            Keep::Done => Next::Leave,
+            WatchAction::Watching => Next::Stay,
+            WatchAction::Again => Next::Again(readiness),
+            WatchAction::Done => Next::Leave,
         }
     }
 
@@ -101,7 +101,7 @@ where
         Some(&mut self.source)
     }
 
-    fn close(&mut self, _desk: &mut Desk) {}
+    fn close(&mut self, _desk: &mut IoContext) {}
 }
 
 impl<S, F> fmt::Debug for Watched<S, F> {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use tidegate_core::Blocking;
 
-use crate::message::{Nothing, Passing};
+use crate::message::{AnyMessage, Nothing};
 use crate::pipeline::{Inbound, InboundContext, Outbound, OutboundContext};
 
 /// Passes on one message for each requested read, while the channel does not read on its own.
@@ -31,7 +31,7 @@ use crate::pipeline::{Inbound, InboundContext, Outbound, OutboundContext};
 /// ```
 #[derive(Debug, Default)]
 pub struct FlowControl {
-    waiting: VecDeque<Passing>,
+    waiting: VecDeque<AnyMessage>,
     /// `true` if a message was requested while none was waiting.
     wanted: bool,
 }
@@ -53,8 +53,8 @@ impl FlowControl {
 }
 
 impl Inbound for FlowControl {
-    type In = Passing;
-    type Out = Passing;
+    type In = AnyMessage;
+    type Out = AnyMessage;
     type Write = Nothing;
     const BLOCKING: Blocking = Blocking::Never;
 
@@ -64,7 +64,7 @@ impl Inbound for FlowControl {
         }
     }
 
-    fn read(&mut self, message: Passing, ctx: &mut InboundContext<'_, Self>) {
+    fn read(&mut self, message: AnyMessage, ctx: &mut InboundContext<'_, Self>) {
         self.let_out(ctx);
         let free = ctx.is_auto_read() || std::mem::take(&mut self.wanted);
         if free && self.waiting.is_empty() {
@@ -84,11 +84,11 @@ impl Inbound for FlowControl {
 }
 
 impl Outbound for FlowControl {
-    type Take = Passing;
-    type Write = Passing;
+    type Take = AnyMessage;
+    type Write = AnyMessage;
     const BLOCKING: Blocking = Blocking::Never;
 
-    fn write(&mut self, message: Passing, ctx: &mut OutboundContext<'_, Self>) {
+    fn write(&mut self, message: AnyMessage, ctx: &mut OutboundContext<'_, Self>) {
         ctx.write(message);
     }
 

@@ -7,12 +7,12 @@ use tidegate_promise::Failure;
 
 use crate::channel::UserEvent;
 use crate::errors::NetError;
-use crate::message::{Nothing, Passing};
+use crate::message::{AnyMessage, Nothing};
 use crate::pipeline::{Inbound, InboundContext, Outbound, OutboundContext};
 
 /// The kind of inactivity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Quietness {
+pub enum IdleKind {
     /// Nothing was received.
     Read,
     /// Nothing was written.
@@ -25,7 +25,7 @@ pub enum Quietness {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdleEvent {
     /// The kind of inactivity.
-    pub what: Quietness,
+    pub what: IdleKind,
     /// `true` for the first event since the last activity.
     pub first: bool,
 }
@@ -60,7 +60,7 @@ pub struct Idle {
     reading: bool,
 }
 
-const KINDS: [Quietness; 3] = [Quietness::Read, Quietness::Write, Quietness::All];
+const KINDS: [IdleKind; 3] = [IdleKind::Read, IdleKind::Write, IdleKind::All];
 
 impl Idle {
     /// Creates a handler that fires an [`IdleEvent`] when nothing was received for `read`, nothing
@@ -120,8 +120,8 @@ impl Idle {
 }
 
 impl Inbound for Idle {
-    type In = Passing;
-    type Out = Passing;
+    type In = AnyMessage;
+    type Out = AnyMessage;
     type Write = Nothing;
     const BLOCKING: Blocking = Blocking::Never;
 
@@ -137,7 +137,7 @@ impl Inbound for Idle {
         ctx.fire_active();
     }
 
-    fn read(&mut self, message: Passing, ctx: &mut InboundContext<'_, Self>) {
+    fn read(&mut self, message: AnyMessage, ctx: &mut InboundContext<'_, Self>) {
         let now = ctx.now();
         self.note(0, now);
         self.reading = true;
@@ -174,11 +174,11 @@ impl Inbound for Idle {
 }
 
 impl Outbound for Idle {
-    type Take = Passing;
-    type Write = Passing;
+    type Take = AnyMessage;
+    type Write = AnyMessage;
     const BLOCKING: Blocking = Blocking::Never;
 
-    fn write(&mut self, message: Passing, ctx: &mut OutboundContext<'_, Self>) {
+    fn write(&mut self, message: AnyMessage, ctx: &mut OutboundContext<'_, Self>) {
         let now = ctx.now();
         self.note(1, now);
         ctx.write(message);
@@ -221,12 +221,12 @@ impl WriteTimeout {
 }
 
 impl Inbound for WriteTimeout {
-    type In = Passing;
-    type Out = Passing;
+    type In = AnyMessage;
+    type Out = AnyMessage;
     type Write = Nothing;
     const BLOCKING: Blocking = Blocking::Never;
 
-    fn read(&mut self, message: Passing, ctx: &mut InboundContext<'_, Self>) {
+    fn read(&mut self, message: AnyMessage, ctx: &mut InboundContext<'_, Self>) {
         ctx.fire_read(message);
     }
 
@@ -245,11 +245,11 @@ impl Inbound for WriteTimeout {
 }
 
 impl Outbound for WriteTimeout {
-    type Take = Passing;
-    type Write = Passing;
+    type Take = AnyMessage;
+    type Write = AnyMessage;
     const BLOCKING: Blocking = Blocking::Never;
 
-    fn write(&mut self, message: Passing, ctx: &mut OutboundContext<'_, Self>) {
+    fn write(&mut self, message: AnyMessage, ctx: &mut OutboundContext<'_, Self>) {
         if !self.armed && !self.limit.is_zero() {
             let sent = ctx.sent_bytes();
             self.armed = ctx.schedule(self.limit, sent).is_some();

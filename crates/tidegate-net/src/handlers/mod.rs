@@ -13,12 +13,12 @@ mod tls;
 
 pub use self::flow::FlowControl;
 pub use self::frames::{
-    BadFrames, DelimiterFrames, FixedFrames, LengthField, LengthFrames, LengthPrefix, LineFrames,
+    DelimiterFrames, FixedFrames, FramesError, LengthField, LengthFrames, LengthPrefix, LineFrames,
 };
-pub use self::idle::{Idle, IdleEvent, Quietness, WriteTimeout};
+pub use self::idle::{Idle, IdleEvent, IdleKind, WriteTimeout};
 pub use self::log::{Logging, hex_dump};
 pub use self::proxy::{ProxiedPeer, ProxyProtocol};
-pub use self::shape::{FlushLess, Rate, Traffic};
+pub use self::shape::{FlushConsolidation, Rate, TrafficShaping};
 pub use self::strings::Strings;
 #[cfg(feature = "tls")]
 pub use self::tls::{

@@ -10,7 +10,7 @@ use tidegate_promise::Promise;
 
 use crate::channel::write_queue::ENTRY_OVERHEAD;
 use crate::errors::NetError;
-use crate::message::{Nothing, Passing};
+use crate::message::{AnyMessage, Nothing};
 use crate::pipeline::{Inbound, InboundContext, Outbound, OutboundContext};
 
 /// Holds flushes back during a read. Passes one flush on at the end of the read, or after a number
@@ -21,22 +21,22 @@ use crate::pipeline::{Inbound, InboundContext, Outbound, OutboundContext};
 ///
 /// ```
 /// use tidegate_net::EmbeddedChannel;
-/// use tidegate_net::handlers::FlushLess;
+/// use tidegate_net::handlers::FlushConsolidation;
 ///
-/// let mut channel = EmbeddedChannel::new(|p| p.add_duplex("flush", FlushLess::every(256)))?;
+/// let mut channel = EmbeddedChannel::new(|p| p.add_duplex("flush", FlushConsolidation::every(256)))?;
 /// channel.channel().write_and_flush("not held back: nothing is being read");
 /// channel.run();
 /// assert!(!channel.sent().is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct FlushLess {
+pub struct FlushConsolidation {
     most: u32,
     held: u32,
     reading: bool,
 }
 
-impl FlushLess {
+impl FlushConsolidation {
     /// Creates a handler that passes one of `most` flushes on during a read.
     pub fn every(most: u32) -> Self {
         Self {
@@ -51,9 +51,9 @@ impl FlushLess {
     }
 }
 
-impl Inbound for FlushLess {
-    type In = Passing;
-    type Out = Passing;
+impl Inbound for FlushConsolidation {
+    type In = AnyMessage;
+    type Out = AnyMessage;
     type Write = Nothing;
     const BLOCKING: Blocking = Blocking::Never;
 
@@ -63,7 +63,7 @@ impl Inbound for FlushLess {
         }
     }
 
-    fn read(&mut self, message: Passing, ctx: &mut InboundContext<'_, Self>) {
+    fn read(&mut self, message: AnyMessage, ctx: &mut InboundContext<'_, Self>) {
         self.reading = true;
         ctx.fire_read(message);
     }
@@ -84,12 +84,12 @@ impl Inbound for FlushLess {
     }
 }
 
-impl Outbound for FlushLess {
-    type Take = Passing;
-    type Write = Passing;
+impl Outbound for FlushConsolidation {
+    type Take = AnyMessage;
+    type Write = AnyMessage;
     const BLOCKING: Blocking = Blocking::Never;
 
-    fn write(&mut self, message: Passing, ctx: &mut OutboundContext<'_, Self>) {
+    fn write(&mut self, message: AnyMessage, ctx: &mut OutboundContext<'_, Self>) {
         ctx.write(message);
     }
 
@@ -189,9 +189,9 @@ impl Rate {
 /// ```
 /// use std::time::Duration;
 /// use tidegate_net::EmbeddedChannel;
-/// use tidegate_net::handlers::{Rate, Traffic};
+/// use tidegate_net::handlers::{Rate, TrafficShaping};
 ///
-/// let slow = Traffic::new(None, Some(Rate::bytes_per_second(10)));
+/// let slow = TrafficShaping::new(None, Some(Rate::bytes_per_second(10)));
 /// let mut channel = EmbeddedChannel::new(|p| p.add_duplex("slow", slow))?;
 /// for _ in 0..2 {
 ///     channel.channel().write_and_flush("0123456789");
@@ -203,7 +203,7 @@ impl Rate {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct Traffic {
+pub struct TrafficShaping {
     read: Option<Rate>,
     write: Option<Rate>,
     waiting: VecDeque<(Bytes, Option<Promise<()>>)>,
@@ -231,7 +231,7 @@ enum End {
 const READ_AGAIN: u64 = 0;
 const WRITE_AGAIN: u64 = 1;
 
-impl Traffic {
+impl TrafficShaping {
     /// Creates a handler that limits inbound and outbound bytes; `None` means no limit.
     pub fn new(read: Option<Rate>, write: Option<Rate>) -> Self {
         Self {
@@ -272,7 +272,7 @@ impl Traffic {
     }
 }
 
-impl Inbound for Traffic {
+impl Inbound for TrafficShaping {
     type In = Bytes;
     type Out = Bytes;
     type Write = Bytes;
@@ -319,7 +319,7 @@ impl Inbound for Traffic {
     }
 }
 
-impl Outbound for Traffic {
+impl Outbound for TrafficShaping {
     type Take = Bytes;
     type Write = Bytes;
     const BLOCKING: Blocking = Blocking::Never;

@@ -1,6 +1,6 @@
 //! A channel as a byte stream, for futures.
 //!
-//! A [`TakeOver`] handler at the end of a pipeline passes the received bytes to a [`ByteStream`].
+//! A [`StreamHandler`] handler at the end of a pipeline passes the received bytes to a [`ByteStream`].
 //! Both directions are bounded: the channel stops reading while the stream holds more than its
 //! limit, and the stream accepts bytes up to the high-water mark and waits above it.
 
@@ -70,7 +70,7 @@ impl Shared {
 /// `tokio_util::compat` converts it to a tokio stream.
 ///
 /// When the peer closes its sending half, the stream reads an end and can still write. Dropping the
-/// stream closes the channel once everything written is sent. Created by [`TakeOver`].
+/// stream closes the channel once everything written is sent. Created by [`StreamHandler`].
 ///
 /// # Threads
 ///
@@ -324,9 +324,9 @@ impl<T: Future<Output = ()>> Future for Taken<T> {
 /// use std::pin::Pin;
 /// use std::future::poll_fn;
 /// use futures_io::{AsyncRead, AsyncWrite};
-/// use tidegate_net::{EmbeddedChannel, TakeOver};
+/// use tidegate_net::{EmbeddedChannel, StreamHandler};
 ///
-/// let echo = TakeOver::new(|mut stream| async move {
+/// let echo = StreamHandler::new(|mut stream| async move {
 ///     let mut buffer = [0; 1024];
 ///     loop {
 ///         let read = poll_fn(|cx| Pin::new(&mut stream).poll_read(cx, &mut buffer)).await;
@@ -345,14 +345,14 @@ impl<T: Future<Output = ()>> Future for Taken<T> {
 /// # Threads
 ///
 /// The future runs on the channel's event loop and need not be `Send`, so the loop must be pinned.
-pub struct TakeOver<F> {
+pub struct StreamHandler<F> {
     begin: Option<F>,
     shared: Option<Arc<Shared>>,
     /// Makes the handler not `Send`, because its future stays on the loop's thread.
     stays: PhantomData<*const ()>,
 }
 
-impl<F, T> TakeOver<F>
+impl<F, T> StreamHandler<F>
 where
     F: FnOnce(ByteStream) -> T + 'static,
     T: Future<Output = ()> + 'static,
@@ -398,7 +398,7 @@ where
     }
 }
 
-impl<F, T> Inbound for TakeOver<F>
+impl<F, T> Inbound for StreamHandler<F>
 where
     F: FnOnce(ByteStream) -> T + 'static,
     T: Future<Output = ()> + 'static,
@@ -462,7 +462,7 @@ where
     }
 }
 
-impl<F> fmt::Debug for TakeOver<F> {
+impl<F> fmt::Debug for StreamHandler<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("TakeOver")
     }

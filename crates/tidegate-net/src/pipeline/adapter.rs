@@ -10,7 +10,7 @@ use super::context::HandlerContext;
 use super::erased::Erased;
 use super::handler::{Inbound, InboundContext, Outbound, OutboundContext};
 use super::shape::Shape;
-use crate::channel::{InEvent, OutOp, Own};
+use crate::channel::{HandlerEvent, InEvent, OutOp};
 use crate::message::{Kind, Msg};
 
 /// A handler with an inbound side only.
@@ -73,7 +73,7 @@ impl<H: Inbound> Erased for In<H> {
         inbound(&mut self.0, event, ctx);
     }
 
-    fn own(&mut self, what: Own, ctx: HandlerContext<'_>) {
+    fn own(&mut self, what: HandlerEvent, ctx: HandlerContext<'_>) {
         own(&mut self.0, what, ctx);
     }
 
@@ -106,7 +106,7 @@ impl<H: Outbound> Erased for Out<H> {
         unreachable!("the mask leaves this handler out");
     }
 
-    fn own(&mut self, _: Own, _: HandlerContext<'_>) {}
+    fn own(&mut self, _: HandlerEvent, _: HandlerContext<'_>) {}
 
     fn write(&mut self, message: Msg, promise: Option<Promise<()>>, ctx: HandlerContext<'_>) {
         write(&mut self.0, message, promise, ctx);
@@ -130,7 +130,7 @@ impl<H: Inbound + Outbound> Erased for Both<H> {
         inbound(&mut self.0, event, ctx);
     }
 
-    fn own(&mut self, what: Own, ctx: HandlerContext<'_>) {
+    fn own(&mut self, what: HandlerEvent, ctx: HandlerContext<'_>) {
         own(&mut self.0, what, ctx);
     }
 
@@ -169,12 +169,12 @@ fn inbound<H: Inbound>(handler: &mut H, event: InEvent, ctx: HandlerContext<'_>)
     }
 }
 
-fn own<H: Inbound>(handler: &mut H, what: Own, ctx: HandlerContext<'_>) {
+fn own<H: Inbound>(handler: &mut H, what: HandlerEvent, ctx: HandlerContext<'_>) {
     let ctx = &mut InboundContext::new(ctx);
     match what {
-        Own::Added => handler.added(ctx),
-        Own::Removed => handler.removed(ctx),
-        Own::Timer(key) => handler.timer(key, ctx),
+        HandlerEvent::Added => handler.added(ctx),
+        HandlerEvent::Removed => handler.removed(ctx),
+        HandlerEvent::Timer(key) => handler.timer(key, ctx),
     }
 }
 

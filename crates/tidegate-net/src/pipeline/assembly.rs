@@ -18,10 +18,10 @@ use super::stage::Stage;
 /// A handler ready to be put into a pipeline.
 ///
 /// ```
-/// use tidegate_net::{Change, Handler};
+/// use tidegate_net::{PipelineChange, Handler};
 /// use tidegate_net::handlers::LineFrames;
 ///
-/// let change = Change::add_first("lines", Handler::inbound(LineFrames::max(1024)));
+/// let change = PipelineChange::add_first("lines", Handler::inbound(LineFrames::max(1024)));
 /// # let _ = change;
 /// ```
 ///
@@ -134,7 +134,7 @@ impl fmt::Debug for Handler {
 ///
 /// ```compile_fail
 /// use std::rc::Rc;
-/// use tidegate_net::{Assembly, Inbound, InboundContext, Nothing};
+/// use tidegate_net::{PipelineBuilder, Inbound, InboundContext, Nothing};
 /// use tidegate_loop::Roaming;
 ///
 /// struct Stays(Rc<()>);
@@ -145,8 +145,8 @@ impl fmt::Debug for Handler {
 ///     fn read(&mut self, _: bytes::Bytes, _: &mut InboundContext<'_, Self>) {}
 /// }
 ///
-/// fn assemble(p: Assembly<Roaming>) -> Assembly<Roaming> {
-///     p.add("stays", Stays(Rc::new(()))) // with `Assembly` alone, of a pinned loop, it compiles
+/// fn assemble(p: PipelineBuilder<Roaming>) -> PipelineBuilder<Roaming> {
+///     p.add("stays", Stays(Rc::new(()))) // with `PipelineBuilder` alone, of a pinned loop, it compiles
 /// }
 /// ```
 ///
@@ -178,12 +178,12 @@ impl fmt::Debug for Handler {
 /// ```
 #[derive(Debug)]
 #[must_use = "an assembly does nothing until it is handed back"]
-pub struct Assembly<P: Placement = Pinned> {
+pub struct PipelineBuilder<P: Placement = Pinned> {
     handlers: Vec<(Name, Handler)>,
     placement: PhantomData<P>,
 }
 
-impl Assembly {
+impl PipelineBuilder {
     /// Adds a handler of inbound events behind the others. An empty name is replaced with one
     /// derived from the handler's type.
     pub fn add(self, name: impl Into<Cow<'static, str>>, handler: impl Inbound) -> Self {
@@ -205,7 +205,7 @@ impl Assembly {
     }
 }
 
-impl Assembly<Roaming> {
+impl PipelineBuilder<Roaming> {
     /// Adds a handler of inbound events behind the others. An empty name is replaced with one
     /// derived from the handler's type.
     pub fn add(self, name: impl Into<Cow<'static, str>>, handler: impl Inbound + Send) -> Self {
@@ -231,7 +231,7 @@ impl Assembly<Roaming> {
     }
 }
 
-impl<P: Placement> Assembly<P> {
+impl<P: Placement> PipelineBuilder<P> {
     pub(crate) fn new() -> Self {
         Self {
             handlers: Vec::new(),
@@ -270,7 +270,8 @@ impl<P: Placement> Assembly<P> {
 }
 
 /// The user's closure that creates the handlers of a new connection, called on its event loop.
-pub(crate) type Initialiser<P> = Arc<dyn Fn(Assembly<P>) -> Assembly<P> + Send + Sync>;
+pub(crate) type Initialiser<P> =
+    Arc<dyn Fn(PipelineBuilder<P>) -> PipelineBuilder<P> + Send + Sync>;
 
 /// Creates the handlers of a new connection and checks that they fit each other and `head`. Catches
 /// a panic.
@@ -278,7 +279,7 @@ pub(crate) fn assemble<P: Placement>(
     initialise: &Initialiser<P>,
     head: Head,
 ) -> Result<Checked, Failure> {
-    let made = contain(|| initialise(Assembly::new()));
+    let made = contain(|| initialise(PipelineBuilder::new()));
     let made = made.map_err(Failure::from_panic)?;
     made.checked(head).map_err(Failure::new)
 }

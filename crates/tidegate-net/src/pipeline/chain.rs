@@ -8,7 +8,8 @@ use super::erased::{Checked, Erased, Held};
 use super::parts::{Doing, Meta, Parts};
 use super::stack::Action;
 use crate::channel::{
-    Back, ChangeRequest, ChannelIo, ChannelPipeline, Flags, InEvent, OutOp, Own, mask,
+    ChangeRequest, ChannelIo, ChannelPipeline, Flags, HandlerEvent, InEvent, OutOp, RemoteAction,
+    mask,
 };
 use crate::errors::NetError;
 use crate::message::Msg;
@@ -151,9 +152,9 @@ impl<E: ?Sized + Held> Pipeline<E> {
                 }
             }
             Action::Level => self.parts.depth -= 1,
-            Action::Own { id, what } => self.step_own(id, what),
+            Action::HandlerEvent { id, what } => self.step_own(id, what),
             Action::Drop { id } => self.drop_handler(id),
-            Action::Change(what) => {
+            Action::PipelineChange(what) => {
                 if self.begin_level() {
                     self.apply(*what);
                 }
@@ -195,7 +196,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
         self.call(at, doing, |handler, ctx| handler.inbound(event, ctx));
     }
 
-    pub(super) fn step_own(&mut self, id: u32, what: Own) {
+    pub(super) fn step_own(&mut self, id: u32, what: HandlerEvent) {
         if let Some(at) = self.find(id)
             && self.parts.metas[at].may_hear(what)
         {
@@ -434,8 +435,8 @@ impl<E: ?Sized + Held> ChannelPipeline for Pipeline<E> {
         }
     }
 
-    fn own(&mut self, id: u32, what: Own) {
-        self.start(Action::Own { id, what });
+    fn own(&mut self, id: u32, what: HandlerEvent) {
+        self.start(Action::HandlerEvent { id, what });
     }
 
     fn run_rest(&mut self) {
@@ -452,7 +453,7 @@ impl<E: ?Sized + Held> ChannelPipeline for Pipeline<E> {
         self.take_all_out();
     }
 
-    fn back(&mut self, id: u32, back: Back) {
+    fn back(&mut self, id: u32, back: RemoteAction) {
         self.come_back(id, back);
     }
 

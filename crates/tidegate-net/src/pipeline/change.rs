@@ -16,13 +16,13 @@ use super::parts::Parts;
 use super::plan::{Place, What};
 use super::shape::Shape;
 use super::stack::Action;
-use crate::channel::{ChangeRequest, Channel, Mail};
+use crate::channel::{ChangeRequest, Channel, ChannelRequest};
 
 /// A change to a pipeline. It is checked first: if the new handlers would not fit each other, the
 /// old chain stays.
 #[derive(Debug)]
 #[must_use = "a change does nothing until it is given to a channel or a context"]
-pub struct Change {
+pub struct PipelineChange {
     pub(crate) what: What<Handler>,
 }
 
@@ -59,7 +59,7 @@ impl What<Handler> {
     }
 }
 
-impl Change {
+impl PipelineChange {
     /// Inserts a handler before all others.
     pub fn add_first(name: impl Into<Cow<'static, str>>, handler: Handler) -> Self {
         Self::insert(Place::First, name.into(), handler)
@@ -166,7 +166,7 @@ fn find(chain: &[(Name, &'static Shape)], name: &str) -> Result<usize, PipelineE
 
 impl Parts {
     /// Checks a change and pushes it on the stack. A refused change has no effect.
-    pub(crate) fn change(&mut self, change: Change) -> Result<(), PipelineError> {
+    pub(crate) fn change(&mut self, change: PipelineChange) -> Result<(), PipelineError> {
         if self.io.state.is_closed() {
             return Err(PipelineError::Closed);
         }
@@ -188,7 +188,8 @@ impl Parts {
             return Err(PipelineError::Stays { name });
         }
         self.planned = Some(Box::new(chain));
-        self.stack.push(Action::Change(Box::new(what.lodge())));
+        self.stack
+            .push(Action::PipelineChange(Box::new(what.lodge())));
         Ok(())
     }
 
@@ -207,7 +208,7 @@ impl HandlerContext<'_> {
     /// # Errors
     ///
     /// [`PipelineError`] if the new handlers would not fit each other; the old chain stays.
-    pub fn change(&mut self, change: Change) -> Result<(), PipelineError> {
+    pub fn change(&mut self, change: PipelineChange) -> Result<(), PipelineError> {
         self.parts.change(change)
     }
 
@@ -218,7 +219,7 @@ impl HandlerContext<'_> {
     /// See [`HandlerContext::change`].
     pub fn remove_me(&mut self) -> Result<(), PipelineError> {
         let name = self.name().to_owned();
-        self.change(Change::remove(name))
+        self.change(PipelineChange::remove(name))
     }
 }
 
@@ -227,17 +228,20 @@ impl Channel {
     /// `Send`. Fails with a [`PipelineError`] if the new handlers would not fit each other, or with
     /// the panic of `make`; the old chain stays. A change that is cancelled before `make` runs does
     /// not happen. Once `make` runs, the change cannot be cancelled.
-    pub fn change(&self, make: impl FnOnce() -> Change + Send + 'static) -> Completion<()> {
+    pub fn change(&self, make: impl FnOnce() -> PipelineChange + Send + 'static) -> Completion<()> {
         let (promise, done) = promise_on(Arc::clone(self.shared().executor()));
         let make = Box::new(make);
-        self.post(Mail::Change(Box::new(Requested { make, promise })));
+        self.post(ChannelRequest::PipelineChange(Box::new(Requested {
+            make,
+            promise,
+        })));
         done
     }
 }
 
 /// A change requested from outside the event loop, on its way to the channel.
 struct Requested {
-    make: Box<dyn FnOnce() -> Change + Send>,
+    make: Box<dyn FnOnce() -> PipelineChange + Send>,
     promise: Promise<()>,
 }
 

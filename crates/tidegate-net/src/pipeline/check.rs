@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::shape::Shape;
 use crate::channel::Datagram;
-use crate::message::{Kind, Nothing, Passing};
+use crate::message::{AnyMessage, Kind, Nothing};
 
 /// The name of a handler.
 pub(crate) type Name = Cow<'static, str>;
@@ -152,13 +152,13 @@ fn check_reads(chain: &[(Name, &'static Shape)], head: Head) -> Result<(), Pipel
         let Some([takes, passes, _]) = shape.inbound else {
             continue;
         };
-        if !takes.is::<Passing>() {
+        if !takes.is::<AnyMessage>() {
             if let Some(flow) = flow.filter(|flow| *flow != takes) {
                 return Err(misfit(from, flow, name, takes, false));
             }
             flow = Some(takes);
         }
-        if !passes.is::<Passing>() {
+        if !passes.is::<AnyMessage>() {
             flow = Some(passes);
             from = name;
         }
@@ -173,14 +173,14 @@ fn check_writes(
     at: usize,
     writes: Kind,
 ) -> Result<(), PipelineError> {
-    if writes.is::<Nothing>() || writes.is::<Passing>() {
+    if writes.is::<Nothing>() || writes.is::<AnyMessage>() {
         return Ok(());
     }
     let from = &chain[at].0;
     for (name, shape) in chain[..at].iter().rev() {
         match shape.outbound {
-            Some([takes, hands]) if takes.is::<Passing>() && hands.is::<Passing>() => {}
-            Some([takes, _]) if takes.is::<Passing>() || takes == writes => return Ok(()),
+            Some([takes, hands]) if takes.is::<AnyMessage>() && hands.is::<AnyMessage>() => {}
+            Some([takes, _]) if takes.is::<AnyMessage>() || takes == writes => return Ok(()),
             Some([takes, _]) => return Err(misfit(from, writes, name, takes, true)),
             None => {}
         }

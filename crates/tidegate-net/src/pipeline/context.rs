@@ -9,10 +9,11 @@ use tidegate_promise::{Completion, Failure, Promise};
 use super::parts::Parts;
 use super::stack::Action;
 use crate::channel::{
-    Channel, ChannelOptions, Flags, InEvent, Mail, OutOp, Shared, UserEvent, mask, ring_timer,
+    Channel, ChannelOptions, ChannelRequest, Flags, InEvent, OutOp, Shared, UserEvent, mask,
+    ring_timer,
 };
 use crate::errors::NetError;
-use crate::message::{Kind, Msg, Passing};
+use crate::message::{AnyMessage, Kind, Msg};
 
 /// The operations that every handler has on its channel, independent of its message types.
 ///
@@ -129,7 +130,7 @@ impl HandlerContext<'_> {
     /// [`NetError::BadFlag`] for any other number.
     pub fn set_user_writable(&mut self, flag: u8, writable: bool) -> Result<(), NetError> {
         self.parts.io.set_user_writable(flag, writable)?;
-        self.tell_home(|| Mail::UserWritable(flag, writable));
+        self.tell_home(|| ChannelRequest::UserWritable(flag, writable));
         Ok(())
     }
 
@@ -141,7 +142,7 @@ impl HandlerContext<'_> {
     /// Sets whether the channel reads on its own or only on request.
     pub fn set_auto_read(&mut self, yes: bool) {
         self.parts.io.state.set_auto_read(yes);
-        self.tell_home(|| Mail::AutoRead(yes));
+        self.tell_home(|| ChannelRequest::AutoRead(yes));
         if yes && self.parts.is_watched(self.at, mask::DEMAND) {
             self.out(OutOp::Read);
         }
@@ -198,7 +199,7 @@ impl HandlerContext<'_> {
     }
 
     /// Forwards a request to the channel, if the handler runs on an executor of its own.
-    fn tell_home(&self, mail: impl FnOnce() -> Mail) {
+    fn tell_home(&self, mail: impl FnOnce() -> ChannelRequest) {
         if self.parts.is_elsewhere() {
             // A refused request is dropped: the channel is closed.
             let _ = Shared::post(&self.parts.io.shared, mail(), true);
@@ -270,7 +271,7 @@ impl HandlerContext<'_> {
     }
 
     /// Passes on a message of any type that was held back.
-    pub(crate) fn pass_on(&mut self, message: Passing) {
+    pub(crate) fn pass_on(&mut self, message: AnyMessage) {
         let at = self.at + 1;
         self.parts.push(Action::Read { at, msg: message.0 });
     }

@@ -15,7 +15,7 @@ use tidegate_promise::Promise;
 use super::check::Name;
 use super::context::HandlerContext;
 use super::shape::Shape;
-use crate::channel::{InEvent, OutOp, Own};
+use crate::channel::{HandlerEvent, InEvent, OutOp};
 use crate::message::Msg;
 
 /// A handler as the pipeline stores it.
@@ -25,7 +25,7 @@ pub(crate) trait Erased {
     /// read, unless the handler has pending actions that come first.
     fn read(&mut self, message: Msg, last: bool, ctx: HandlerContext<'_>);
     fn inbound(&mut self, event: InEvent, ctx: HandlerContext<'_>);
-    fn own(&mut self, what: Own, ctx: HandlerContext<'_>);
+    fn own(&mut self, what: HandlerEvent, ctx: HandlerContext<'_>);
     fn write(&mut self, message: Msg, promise: Option<Promise<()>>, ctx: HandlerContext<'_>);
     fn outbound(&mut self, op: OutOp, ctx: HandlerContext<'_>);
     /// Returns `true` if the handler keeps its place after its removal, until it reports that it is

@@ -39,10 +39,10 @@ mod shape;
 mod stack;
 mod stage;
 
-pub use self::assembly::{Assembly, Handler};
+pub use self::assembly::{Handler, PipelineBuilder};
 pub(crate) use self::assembly::{Initialiser, assemble};
 pub(crate) use self::chain::Pipeline;
-pub use self::change::Change;
+pub use self::change::PipelineChange;
 pub(crate) use self::check::Head;
 pub use self::check::PipelineError;
 pub use self::context::HandlerContext;

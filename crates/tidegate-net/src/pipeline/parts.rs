@@ -8,7 +8,7 @@ use tidegate_promise::Promise;
 use super::check::{Head, Name};
 use super::shape::Shape;
 use super::stack::{Action, ActionStack};
-use crate::channel::{ChannelIo, InEvent, OutOp, Own, Shared, mask};
+use crate::channel::{ChannelIo, HandlerEvent, InEvent, OutOp, Shared, mask};
 use crate::message::Msg;
 
 /// What a chain knows of one of its handlers.
@@ -44,11 +44,11 @@ impl Meta {
     }
 
     /// Notes that the handler is about to hear `what`; false if it must not.
-    pub(super) fn may_hear(&mut self, what: Own) -> bool {
+    pub(super) fn may_hear(&mut self, what: HandlerEvent) -> bool {
         let (from, to) = match what {
-            Own::Added => (Life::New, Life::Added),
-            Own::Removed => (Life::Added, Life::Removed),
-            Own::Timer(_) => (Life::Added, Life::Added),
+            HandlerEvent::Added => (Life::New, Life::Added),
+            HandlerEvent::Removed => (Life::Added, Life::Removed),
+            HandlerEvent::Timer(_) => (Life::Added, Life::Added),
         };
         let may = self.life == from;
         if may {
@@ -73,11 +73,11 @@ pub(crate) enum Doing {
 }
 
 impl Doing {
-    pub(super) fn own(what: Own) -> Self {
+    pub(super) fn own(what: HandlerEvent) -> Self {
         match what {
-            Own::Added => Self::Added,
-            Own::Removed => Self::Removed,
-            Own::Timer(_) => Self::Timer,
+            HandlerEvent::Added => Self::Added,
+            HandlerEvent::Removed => Self::Removed,
+            HandlerEvent::Timer(_) => Self::Timer,
         }
     }
 }

@@ -9,7 +9,7 @@ use super::erased::{Held, Lodged};
 use super::parts::Meta;
 use super::plan::{Place, What};
 use super::stack::Action;
-use crate::channel::{ChannelPipeline as _, Own};
+use crate::channel::{ChannelPipeline as _, HandlerEvent};
 
 impl<E: ?Sized + Held> Pipeline<E> {
     /// Calls `added` of every handler, first to last, as one step: their actions are carried out
@@ -18,7 +18,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
         let ids: Vec<_> = self.parts.metas.iter().map(|meta| meta.id).collect();
         let mut said = Vec::new();
         for id in ids {
-            if let Err(panic) = contain(|| self.step_own(id, Own::Added)) {
+            if let Err(panic) = contain(|| self.step_own(id, HandlerEvent::Added)) {
                 self.contain(panic);
             }
             said.extend(self.parts.stack.entries().drain(..).rev());
@@ -91,8 +91,8 @@ impl<E: ?Sized + Held> Pipeline<E> {
         self.parts.sum_up();
         self.handlers.insert(at, handler);
         self.make_way(at);
-        let what = Own::Added;
-        self.parts.stack.push(Action::Own { id, what });
+        let what = HandlerEvent::Added;
+        self.parts.stack.push(Action::HandlerEvent { id, what });
     }
 
     /// Begins the removal of a handler. From now on only `removed` is called, and only if `added`
@@ -107,8 +107,8 @@ impl<E: ?Sized + Held> Pipeline<E> {
             self.parts.sum_up();
             self.parts.stack.push(Action::Drop { id });
         }
-        let what = Own::Removed;
-        self.parts.stack.push(Action::Own { id, what });
+        let what = HandlerEvent::Removed;
+        self.parts.stack.push(Action::HandlerEvent { id, what });
     }
 
     pub(super) fn drop_handler(&mut self, id: u32) {

@@ -11,7 +11,7 @@ use tidegate_promise::Promise;
 
 use super::erased::Lodged;
 use super::plan::What;
-use crate::channel::{InEvent, OutOp, Own};
+use crate::channel::{HandlerEvent, InEvent, OutOp};
 use crate::message::Msg;
 
 thread_local! {
@@ -47,15 +47,15 @@ pub(crate) enum Action {
     },
     /// The end of a level: everything that followed from its first event is done.
     Level,
-    Own {
+    HandlerEvent {
         id: u32,
-        what: Own,
+        what: HandlerEvent,
     },
     /// Drops a handler that was told of its removal.
     Drop {
         id: u32,
     },
-    Change(Box<What<Lodged>>),
+    PipelineChange(Box<What<Lodged>>),
 }
 
 /// The stack of one chain.

@@ -32,9 +32,11 @@ use super::parts::{Meta, Parts};
 use super::shape::Shape;
 use super::stack::Action;
 use crate::channel::write_queue::ENTRY_OVERHEAD;
-use crate::channel::{Back, InEvent, Mail, OutOp, Own, Shared, mask, refuse, replace_home};
+use crate::channel::{
+    ChannelRequest, HandlerEvent, InEvent, OutOp, RemoteAction, Shared, mask, refuse, replace_home,
+};
 use crate::errors::NetError;
-use crate::message::{Kind, Msg, Passing};
+use crate::message::{AnyMessage, Kind, Msg};
 
 /// The number of inbox messages that one task handles before it is submitted again, so that other
 /// tasks can run.
@@ -51,12 +53,12 @@ thread_local! {
 }
 
 /// A message in the inbox of a stage.
-enum Letter {
+enum StageMessage {
     Read(Msg),
     In(InEvent),
     Write(Msg, Option<Promise<()>>),
     Out(OutOp),
-    Own(Own),
+    HandlerEvent(HandlerEvent),
 }
 
 /// The placeholder in the channel's chain for a handler that runs on another executor.
@@ -77,7 +79,7 @@ struct Inner {
 
 #[derive(Default)]
 struct Inbox {
-    letters: VecDeque<Letter>,
+    letters: VecDeque<StageMessage>,
     /// The number of `Read` messages in `letters`.
     messages: usize,
     /// The total number of messages ever posted.
@@ -120,7 +122,7 @@ impl Turn {
             let offered = Inner::submit(&self.inner);
             let here = OFFERED.replace(before).is_null();
             if let Err(why) = offered {
-                self.inner.back(Back::In(InEvent::Error(why)));
+                self.inner.back(RemoteAction::In(InEvent::Error(why)));
             }
             if !here {
                 return;
@@ -139,7 +141,7 @@ impl Drop for Turn {
         inbox.running = false;
         drop(inbox);
         let why = self.inner.refused("it let the task go without running it");
-        self.inner.back(Back::In(InEvent::Error(why)));
+        self.inner.back(RemoteAction::In(InEvent::Error(why)));
     }
 }
 
@@ -178,7 +180,7 @@ impl Stage {
         };
         let shared = &ctx.parts.io.shared;
         let id = ctx.parts.id(ctx.at);
-        let port = |outwards| Port {
+        let port = |outwards| StageEnd {
             channel: Arc::downgrade(shared),
             id,
             outwards,
@@ -206,9 +208,9 @@ impl Stage {
         });
     }
 
-    fn post(&self, letter: Letter, ctx: &mut HandlerContext<'_>) {
+    fn post(&self, letter: StageMessage, ctx: &mut HandlerContext<'_>) {
         let mut inbox = self.inner.inbox();
-        if matches!(letter, Letter::Read(_)) {
+        if matches!(letter, StageMessage::Read(_)) {
             inbox.messages += 1;
             if inbox.messages > MOST_WAITING && !inbox.paused {
                 inbox.paused = true;
@@ -235,7 +237,7 @@ impl Inner {
     }
 
     /// Sends an action to the channel, from the stage's position.
-    fn back(&self, back: Back) {
+    fn back(&self, back: RemoteAction) {
         if let Some((channel, id)) = self.place.get() {
             mail_back(channel, *id, back);
         }
@@ -296,18 +298,18 @@ impl Inner {
                 drop(inbox);
                 work.took(taken);
                 if work.removed {
-                    work.back(Back::Idle(posted));
+                    work.back(RemoteAction::Idle(posted));
                 }
                 return false;
             };
-            inbox.messages -= usize::from(matches!(letter, Letter::Read(_)));
+            inbox.messages -= usize::from(matches!(letter, StageMessage::Read(_)));
             let resume = inbox.paused && inbox.messages < FEW_WAITING;
             inbox.paused &= !resume;
             drop(inbox);
             if resume {
-                work.back(Back::Resume);
+                work.back(RemoteAction::Resume);
             }
-            if let Letter::Write(msg, _) = &letter {
+            if let StageMessage::Write(msg, _) = &letter {
                 taken += msg.size() + ENTRY_OVERHEAD;
             }
             work.handle(letter);
@@ -323,58 +325,58 @@ impl Inner {
 }
 
 impl Work {
-    fn handle(&mut self, letter: Letter) {
+    fn handle(&mut self, letter: StageMessage) {
         if self.removed {
             return self.pass(letter);
         }
         let pipeline = &mut self.pipeline;
         pipeline.parts.io.mirror();
         match letter {
-            Letter::Read(msg) => pipeline.start(Action::Read { at: 1, msg }),
-            Letter::In(event) => pipeline.start(Action::In { at: 1, event }),
-            Letter::Write(msg, promise) => {
+            StageMessage::Read(msg) => pipeline.start(Action::Read { at: 1, msg }),
+            StageMessage::In(event) => pipeline.start(Action::In { at: 1, event }),
+            StageMessage::Write(msg, promise) => {
                 pipeline.parts.hand_on(2, msg, promise);
                 pipeline.run();
             }
-            Letter::Out(op) => pipeline.start(Action::Out { at: 2, op }),
-            Letter::Own(Own::Removed) => {
+            StageMessage::Out(op) => pipeline.start(Action::Out { at: 2, op }),
+            StageMessage::HandlerEvent(HandlerEvent::Removed) => {
                 // The ends stay: they forward the last actions of the handler.
                 pipeline.take_out(self.id);
                 self.removed = true;
             }
-            Letter::Own(what) => {
+            StageMessage::HandlerEvent(what) => {
                 let id = self.id;
-                pipeline.start(Action::Own { id, what });
+                pipeline.start(Action::HandlerEvent { id, what });
             }
         }
     }
 
     /// Passes on a message that came after the handler was removed.
-    fn pass(&self, letter: Letter) {
+    fn pass(&self, letter: StageMessage) {
         self.back(match letter {
-            Letter::Read(msg) => Back::Read(msg),
-            Letter::In(event) => Back::In(event),
-            Letter::Write(msg, promise) => Back::Write(msg, promise),
-            Letter::Out(op) => Back::Out(op),
-            Letter::Own(_) => return,
+            StageMessage::Read(msg) => RemoteAction::Read(msg),
+            StageMessage::In(event) => RemoteAction::In(event),
+            StageMessage::Write(msg, promise) => RemoteAction::Write(msg, promise),
+            StageMessage::Out(op) => RemoteAction::Out(op),
+            StageMessage::HandlerEvent(_) => return,
         });
     }
 
     /// Tells the channel that writes of `taken` bytes have left the inbox.
     fn took(&self, taken: usize) {
         if taken > 0 {
-            self.back(Back::Taken(taken));
+            self.back(RemoteAction::Taken(taken));
         }
     }
 
-    fn back(&self, back: Back) {
+    fn back(&self, back: RemoteAction) {
         mail_back(&self.channel, self.id, back);
     }
 }
 
 /// Sends an action to the channel. If the channel is closed, the action's promise fails.
-fn mail_back(channel: &Weak<SignalBlock<Shared>>, id: u32, back: Back) {
-    let mail = Mail::Stage(id, back);
+fn mail_back(channel: &Weak<SignalBlock<Shared>>, id: u32, back: RemoteAction) {
+    let mail = ChannelRequest::Stage(id, back);
     let refused = match channel.upgrade() {
         Some(channel) => Shared::post(&channel, mail, true)
             .map_err(|mail| (mail, channel.close_cause()))
@@ -392,18 +394,18 @@ impl Erased for Stage {
     }
 
     fn read(&mut self, message: Msg, _: bool, mut ctx: HandlerContext<'_>) {
-        self.post(Letter::Read(message), &mut ctx);
+        self.post(StageMessage::Read(message), &mut ctx);
     }
 
     fn inbound(&mut self, event: InEvent, mut ctx: HandlerContext<'_>) {
-        self.post(Letter::In(event), &mut ctx);
+        self.post(StageMessage::In(event), &mut ctx);
     }
 
-    fn own(&mut self, what: Own, mut ctx: HandlerContext<'_>) {
-        if what == Own::Added {
+    fn own(&mut self, what: HandlerEvent, mut ctx: HandlerContext<'_>) {
+        if what == HandlerEvent::Added {
             self.added(&ctx);
         }
-        self.post(Letter::Own(what), &mut ctx);
+        self.post(StageMessage::HandlerEvent(what), &mut ctx);
     }
 
     fn write(&mut self, message: Msg, promise: Option<Promise<()>>, mut ctx: HandlerContext<'_>) {
@@ -413,11 +415,11 @@ impl Erased for Stage {
                 None => ctx.tell_refusal(Failure::new(why)),
             };
         }
-        self.post(Letter::Write(message, promise), &mut ctx);
+        self.post(StageMessage::Write(message, promise), &mut ctx);
     }
 
     fn outbound(&mut self, op: OutOp, mut ctx: HandlerContext<'_>) {
-        self.post(Letter::Out(op), &mut ctx);
+        self.post(StageMessage::Out(op), &mut ctx);
     }
 
     fn lingers(&self) -> bool {
@@ -430,77 +432,77 @@ impl Erased for Stage {
 }
 
 /// One end of the handler's separate chain.
-struct Port {
+struct StageEnd {
     channel: Weak<SignalBlock<Shared>>,
     id: u32,
     outwards: bool,
 }
 
-impl Port {
-    fn back(&self, back: Back) {
+impl StageEnd {
+    fn back(&self, back: RemoteAction) {
         mail_back(&self.channel, self.id, back);
     }
 }
 
-const ANY: Kind = Kind::of::<Passing>();
+const ANY: Kind = Kind::of::<AnyMessage>();
 
 pub(super) static OUTWARDS: Shape = Shape {
     inbound: None,
     outbound: Some([ANY; 2]),
     blocking: Blocking::Never,
-    type_name: type_name::<Port>,
+    type_name: type_name::<StageEnd>,
 };
 
 static INWARDS: Shape = Shape {
     inbound: Some([ANY; 3]),
     outbound: None,
     blocking: Blocking::Never,
-    type_name: type_name::<Port>,
+    type_name: type_name::<StageEnd>,
 };
 
-impl Erased for Port {
+impl Erased for StageEnd {
     fn shape(&self) -> &'static Shape {
         if self.outwards { &OUTWARDS } else { &INWARDS }
     }
 
     fn read(&mut self, message: Msg, _: bool, _: HandlerContext<'_>) {
-        self.back(Back::Read(message));
+        self.back(RemoteAction::Read(message));
     }
 
     fn inbound(&mut self, event: InEvent, _: HandlerContext<'_>) {
-        self.back(Back::In(event));
+        self.back(RemoteAction::In(event));
     }
 
-    fn own(&mut self, _: Own, _: HandlerContext<'_>) {}
+    fn own(&mut self, _: HandlerEvent, _: HandlerContext<'_>) {}
 
     fn write(&mut self, message: Msg, promise: Option<Promise<()>>, _: HandlerContext<'_>) {
-        self.back(Back::Write(message, promise));
+        self.back(RemoteAction::Write(message, promise));
     }
 
     fn outbound(&mut self, op: OutOp, _: HandlerContext<'_>) {
-        self.back(Back::Out(op));
+        self.back(RemoteAction::Out(op));
     }
 }
 
 impl<E: ?Sized + Held> Pipeline<E> {
     /// Continues an action of a handler on another executor, from the stage's position.
-    pub(super) fn come_back(&mut self, id: u32, back: Back) {
-        if let Back::Write(msg, _) = &back {
+    pub(super) fn come_back(&mut self, id: u32, back: RemoteAction) {
+        if let RemoteAction::Write(msg, _) = &back {
             self.parts.io.shared.took(msg);
         }
         let Some(place) = self.find(id) else {
-            return refuse(Mail::Stage(id, back), None);
+            return refuse(ChannelRequest::Stage(id, back), None);
         };
         let at = u32::try_from(place).expect("fewer handlers than that");
         match back {
-            Back::Read(msg) => self.start(Action::Read { at: at + 1, msg }),
-            Back::In(event) => self.start(Action::In { at: at + 1, event }),
-            Back::Write(msg, promise) => {
+            RemoteAction::Read(msg) => self.start(Action::Read { at: at + 1, msg }),
+            RemoteAction::In(event) => self.start(Action::In { at: at + 1, event }),
+            RemoteAction::Write(msg, promise) => {
                 self.parts.hand_on(at, msg, promise);
                 self.run();
             }
-            Back::Out(op) => self.start(Action::Out { at, op }),
-            Back::Resume => {
+            RemoteAction::Out(op) => self.start(Action::Out { at, op }),
+            RemoteAction::Resume => {
                 // A handler that holds messages back until a read is requested must be told.
                 if self.parts.io.state.release_reads() && self.parts.is_watched(at, mask::DEMAND) {
                     self.start(Action::Out {
@@ -509,11 +511,13 @@ impl<E: ?Sized + Held> Pipeline<E> {
                     });
                 }
             }
-            Back::Taken(counts) => self.parts.io.release(counts),
+            RemoteAction::Taken(counts) => self.parts.io.release(counts),
             // If messages were posted since, their results may still be queued behind this request.
             // The stage then reports again when it is idle.
-            Back::Idle(posted) if self.handlers[place].is_idle(posted) => self.drop_handler(id),
-            Back::Idle(_) => {}
+            RemoteAction::Idle(posted) if self.handlers[place].is_idle(posted) => {
+                self.drop_handler(id)
+            }
+            RemoteAction::Idle(_) => {}
         }
     }
 }

@@ -23,7 +23,7 @@
 
 use bytes::Bytes;
 
-use super::desk::Desk;
+use super::io_context::IoContext;
 use crate::events::{EventQueue, Slab};
 use crate::sys::{PIECES, Readiness, Ready, Token, prefetch};
 
@@ -35,15 +35,15 @@ pub(crate) trait Batched {
     /// Receives before its turn, if that is all that `readiness` requires; the event itself follows
     /// soon. No user code may run here. Returns `true` if it did, and its handlers never block:
     /// then what it sends may wait for the others.
-    fn receive_early(&mut self, readiness: Readiness, desk: &mut Desk) -> bool {
-        let _ = (readiness, desk);
+    fn receive_early(&mut self, readiness: Readiness, io_context: &mut IoContext) -> bool {
+        let _ = (readiness, io_context);
         false
     }
 
     /// Sends, after the source asked for that with [`Next::SendLate`](super::Next::SendLate). No
     /// user code may run here. Returns `false` if there is more to do: a write event follows.
-    fn send_late(&mut self, desk: &mut Desk) -> bool {
-        let _ = desk;
+    fn send_late(&mut self, io_context: &mut IoContext) -> bool {
+        let _ = io_context;
         true
     }
 
@@ -81,27 +81,27 @@ impl Batch {
     }
 
     /// Starts the next batch. If it has several events, its sources receive now. `one_thread` says
-    /// whether they may wait for each other before they send. Without a `desk`, no source receives
+    /// whether they may wait for each other before they send. Without a `io_context`, no source receives
     /// early.
     pub(super) fn begin<S: Batched + ?Sized>(
         &mut self,
         queue: &mut EventQueue,
         sources: &mut Slab<Box<S>>,
-        desk: Option<&mut Desk>,
+        io_context: Option<&mut IoContext>,
         one_thread: bool,
     ) {
-        let Some(desk) = desk else {
+        let Some(io_context) = io_context else {
             self.open(queue.to_come().len());
             return;
         };
         if one_thread {
-            self.end(queue, sources, desk);
+            self.end(queue, sources, io_context);
         }
         let events = queue.to_come();
         if self.open(events.len()) {
             let far = one_thread && sources.len() > NEAR;
-            let quick = receive_early(&events[..self.left], events, sources, desk, far);
-            desk.batch.may_wait = quick && one_thread;
+            let quick = receive_early(&events[..self.left], events, sources, io_context, far);
+            io_context.batch.may_wait = quick && one_thread;
         }
     }
 
@@ -123,13 +123,13 @@ impl Batch {
         &mut self,
         queue: &mut EventQueue,
         sources: &mut Slab<Box<S>>,
-        desk: &mut Desk,
+        io_context: &mut IoContext,
     ) {
-        desk.batch.may_wait = false;
+        io_context.batch.may_wait = false;
         for at in 0..self.to_send.len() {
             let token = self.to_send[at];
             if let Some(source) = sources.get_mut(token)
-                && !source.send_late(desk)
+                && !source.send_late(io_context)
             {
                 let readiness = Readiness::WRITE;
                 queue.push_again(Ready { token, readiness });
@@ -147,7 +147,7 @@ fn receive_early<S: Batched + ?Sized>(
     batch: &[Ready],
     events: &[Ready],
     sources: &mut Slab<Box<S>>,
-    desk: &mut Desk,
+    io_context: &mut IoContext,
     far: bool,
 ) -> bool {
     let mut quick = true;
@@ -159,7 +159,7 @@ fn receive_early<S: Batched + ?Sized>(
             prefetch(&**source);
         }
         if let Some(source) = sources.get_mut(ready.token) {
-            quick &= source.receive_early(ready.readiness, desk);
+            quick &= source.receive_early(ready.readiness, io_context);
             if far {
                 source.prefetch();
             }
@@ -170,14 +170,14 @@ fn receive_early<S: Batched + ?Sized>(
 
 /// State of the current batch, which its sources reach through the I/O context.
 #[derive(Debug, Default)]
-pub(crate) struct Together {
+pub(crate) struct BatchState {
     /// What the current source sends may wait for the others.
     pub(crate) may_wait: bool,
     /// Bytes that were sent late and do not belong to the loop's buffer.
     spent: Vec<Bytes>,
 }
 
-impl Together {
+impl BatchState {
     /// Keeps bytes that were sent and do not belong to the loop's buffer. Their drop may be user
     /// code, which must not run while the reactor is borrowed.
     pub(crate) fn keep(&mut self, spent: Bytes) {

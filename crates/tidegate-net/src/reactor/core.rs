@@ -20,8 +20,8 @@ use tidegate_core::Clock;
 use tidegate_loop::{Pinned, Roaming};
 
 use super::batch::Batch;
-use super::desk::Desk;
-use super::polling::{Polled, Polling};
+use super::io_context::IoContext;
+use super::polling::{PollOutcome, Polling};
 use super::source::{EventSource, Next, SourceHandle, refuse, watch};
 use crate::events::{EventQueue, Slab, Taken};
 use crate::sys::{Readiness, Ready, Token};
@@ -92,7 +92,7 @@ impl<P: Place> Reactor<P> {
     }
 
     /// Polls without waiting, unless events of the last poll are still to be delivered.
-    pub(super) fn look(&mut self) -> Polled {
+    pub(super) fn look(&mut self) -> PollOutcome {
         let Polling {
             poller, counters, ..
         } = &mut self.polling;
@@ -104,7 +104,7 @@ impl<P: Place> Reactor<P> {
 
     /// Waits for events, a wake-up or nanosecond `deadline` of `clock`. Does not wait if events are
     /// ready.
-    pub(super) fn wait(&mut self, clock: &Clock, deadline: Option<u64>) -> Polled {
+    pub(super) fn wait(&mut self, clock: &Clock, deadline: Option<u64>) -> PollOutcome {
         if self.queue.len() > 0 {
             let polled = self.look();
             return self.waited(polled, clock, deadline);
@@ -125,28 +125,41 @@ impl<P: Place> Reactor<P> {
     }
 
     #[inline]
-    fn polled(&mut self, polled: io::Result<usize>) -> Polled {
-        let Polling { care, counters, .. } = &mut self.polling;
+    fn polled(&mut self, polled: io::Result<usize>) -> PollOutcome {
+        let Polling {
+            poller_health,
+            counters,
+            ..
+        } = &mut self.polling;
         let mut lost = Vec::new();
         let ready = match polled {
             Ok(ready) => {
-                care.worked();
+                poller_health.worked();
                 ready
             }
             Err(why) => {
-                if care.failed(&why, counters) {
+                if poller_health.failed(&why, counters) {
                     lost = self.renew();
                 }
                 0
             }
         };
-        Polled { ready, lost }
+        PollOutcome { ready, lost }
     }
 
     #[inline]
-    fn waited(&mut self, mut polled: Polled, clock: &Clock, deadline: Option<u64>) -> Polled {
-        let Polling { care, waker, .. } = &mut self.polling;
-        if care.waited(polled.ready > 0, &**waker, clock, deadline) {
+    fn waited(
+        &mut self,
+        mut polled: PollOutcome,
+        clock: &Clock,
+        deadline: Option<u64>,
+    ) -> PollOutcome {
+        let Polling {
+            poller_health,
+            waker,
+            ..
+        } = &mut self.polling;
+        if poller_health.waited(polled.ready > 0, &**waker, clock, deadline) {
             polled.lost.append(&mut self.renew());
         }
         polled
@@ -226,29 +239,34 @@ impl<P: Place> Reactor<P> {
         Ok(())
     }
 
-    /// Returns the next event to deliver. `desk` is `None` while sources are away that could use
+    /// Returns the next event to deliver. `io_context` is `None` while sources are away that could use
     /// it.
     #[inline]
-    pub(super) fn next(&mut self, desk: Option<&mut Desk>) -> Option<Ready> {
+    pub(super) fn next(&mut self, io_context: Option<&mut IoContext>) -> Option<Ready> {
         if self.batch.is_over() {
-            self.begin_batch(desk);
+            self.begin_batch(io_context);
         }
         self.batch.tell_one();
         self.queue.next()
     }
 
     #[inline(never)]
-    fn begin_batch(&mut self, desk: Option<&mut Desk>) {
-        self.batch
-            .begin(&mut self.queue, &mut self.sources, desk, P::ONE_THREAD);
+    fn begin_batch(&mut self, io_context: Option<&mut IoContext>) {
+        self.batch.begin(
+            &mut self.queue,
+            &mut self.sources,
+            io_context,
+            P::ONE_THREAD,
+        );
     }
 
     /// Ends a task that delivered several events. Returns bytes to be dropped while nothing is
     /// borrowed.
     #[inline]
-    pub(super) fn end_batch(&mut self, desk: &mut Desk) -> Vec<Bytes> {
-        self.batch.end(&mut self.queue, &mut self.sources, desk);
-        desk.batch.take_spent()
+    pub(super) fn end_batch(&mut self, io_context: &mut IoContext) -> Vec<Bytes> {
+        self.batch
+            .end(&mut self.queue, &mut self.sources, io_context);
+        io_context.batch.take_spent()
     }
 
     /// Takes the source of an event out of its slot. A source that is away gets the readiness when

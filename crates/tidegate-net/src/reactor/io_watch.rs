@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::roaming::Roam;
+use super::roaming::RoamingShared;
 use crate::metrics::{Counters, IoMetrics};
 
 /// A view of the counters of a [`PollDriver`](crate::PollDriver) or a
-/// [`RoamDriver`](crate::RoamDriver).
+/// [`RoamingDriver`](crate::RoamingDriver).
 ///
 /// ```
 /// use tidegate_net::PollDriver;
@@ -20,7 +20,7 @@ use crate::metrics::{Counters, IoMetrics};
 pub struct IoWatch {
     counters: Arc<Counters>,
     /// Has the counters of the tasks, if the loop is a roaming one.
-    roam: Option<Arc<Roam>>,
+    roam: Option<Arc<RoamingShared>>,
 }
 
 impl IoWatch {
@@ -31,7 +31,7 @@ impl IoWatch {
         }
     }
 
-    pub(super) fn of_roaming(counters: Arc<Counters>, roam: Arc<Roam>) -> Self {
+    pub(super) fn of_roaming(counters: Arc<Counters>, roam: Arc<RoamingShared>) -> Self {
         Self {
             counters,
             roam: Some(roam),

@@ -13,8 +13,8 @@ use tidegate_core::{Running, contain};
 use tidegate_loop::Pinned;
 
 use super::core::Reactor;
-use super::desk::Desk;
-use super::polling::{Polled, Polling};
+use super::io_context::IoContext;
+use super::polling::{PollOutcome, Polling};
 use super::source::{EventSource, Next, SourceHandle, close_and_drop};
 use crate::sys::{Readiness, Ready, Token};
 
@@ -27,25 +27,25 @@ thread_local! {
 }
 
 /// A source that is out of its slot to handle an event, and the I/O context that it uses.
-type Busy = (Box<dyn EventSource>, Box<Desk>);
+type ActiveSource = (Box<dyn EventSource>, Box<IoContext>);
 
 /// The reactor of a loop, with what its thread needs to run sources.
 pub(crate) struct LocalReactor {
     id: u64,
     reactor: Reactor<Pinned>,
     /// `None` while a source handles an event.
-    desk: Option<Box<Desk>>,
+    io_context: Option<Box<IoContext>>,
     /// Records what the loop runs.
     running: Option<Arc<Running>>,
 }
 
 impl LocalReactor {
     pub(super) fn new(id: u64, polling: Polling, generation: u32) -> Box<Self> {
-        let desk = Desk::new(Arc::clone(&polling.counters));
+        let io_context = IoContext::new(Arc::clone(&polling.counters));
         Box::new(Self {
             id,
             reactor: Reactor::new(polling, generation),
-            desk: Some(Box::new(desk)),
+            io_context: Some(Box::new(io_context)),
             running: None,
         })
     }
@@ -69,25 +69,25 @@ impl LocalReactor {
     /// Takes out the source of the next event. `one_more` is `true` if the current task has already
     /// delivered one.
     #[inline]
-    fn take_next(&mut self, one_more: bool) -> Option<(Ready, Busy)> {
+    fn take_next(&mut self, one_more: bool) -> Option<(Ready, ActiveSource)> {
         if one_more && let Some(running) = &self.running {
             running.move_on();
         }
-        let ready = self.reactor.next(self.desk.as_deref_mut())?;
+        let ready = self.reactor.next(self.io_context.as_deref_mut())?;
         Some((ready, self.take(ready)?))
     }
 
     #[inline]
-    fn take(&mut self, ready: Ready) -> Option<Busy> {
-        let Some(desk) = self.desk.take() else {
+    fn take(&mut self, ready: Ready) -> Option<ActiveSource> {
+        let Some(io_context) = self.io_context.take() else {
             // Another source is handling an event: this event waits its turn.
             self.reactor.push_again(ready);
             return None;
         };
         if let Some(source) = self.reactor.take(ready) {
-            return Some((source, desk));
+            return Some((source, io_context));
         }
-        self.desk = Some(desk);
+        self.io_context = Some(io_context);
         None
     }
 
@@ -97,18 +97,18 @@ impl LocalReactor {
         &mut self,
         token: Token,
         source: Box<dyn EventSource>,
-        desk: Box<Desk>,
+        io_context: Box<IoContext>,
         next: Next,
     ) -> Option<Box<dyn EventSource>> {
-        self.desk = Some(desk);
+        self.io_context = Some(io_context);
         self.reactor.put(token, source, next)
     }
 
     /// Ends a task. Returns bytes to be dropped while nothing is borrowed.
     #[inline]
     fn end_task(&mut self) -> Vec<Bytes> {
-        match &mut self.desk {
-            Some(desk) => self.reactor.end_batch(desk),
+        match &mut self.io_context {
+            Some(io_context) => self.reactor.end_batch(io_context),
             None => Vec::new(),
         }
     }
@@ -179,10 +179,10 @@ pub(crate) fn begin(token: Token) {
 
 /// Delivers `ready` to its source. Returns `true` if there is one.
 pub(crate) fn dispatch(ready: Ready) -> bool {
-    let Some((source, desk)) = with(|local| local.take(ready)).flatten() else {
+    let Some((source, io_context)) = with(|local| local.take(ready)).flatten() else {
         return with(|local| local.reactor.contains(ready.token)).unwrap_or(false);
     };
-    CURRENT.with(|current| tell(current, ready, source, desk));
+    CURRENT.with(|current| tell(current, ready, source, io_context));
     true
 }
 
@@ -195,8 +195,8 @@ pub(super) fn dispatch_few(few: usize) {
                     Some(local) => local.take_next(at > 0),
                     None => None,
                 };
-                if let Some((ready, (source, desk))) = taken {
-                    tell(current, ready, source, desk);
+                if let Some((ready, (source, io_context))) = taken {
+                    tell(current, ready, source, io_context);
                 }
             }
         });
@@ -220,9 +220,9 @@ pub(super) fn dispatch_few(few: usize) {
 fn drop_bytes(current: &RefCell<Option<Box<LocalReactor>>>, mut spent: Vec<Bytes>) {
     spent.clear();
     if let Some(local) = current.borrow_mut().as_deref_mut()
-        && let Some(desk) = &mut local.desk
+        && let Some(io_context) = &mut local.io_context
     {
-        desk.batch.reuse(spent);
+        io_context.batch.reuse(spent);
     }
 }
 
@@ -231,13 +231,13 @@ fn tell(
     current: &RefCell<Option<Box<LocalReactor>>>,
     ready: Ready,
     mut source: Box<dyn EventSource>,
-    mut desk: Box<Desk>,
+    mut io_context: Box<IoContext>,
 ) {
     // Handlers contain their panics; this is the last resort, so that an I/O context is never lost.
-    let told = contain(|| source.ready(ready.readiness, &mut desk));
+    let told = contain(|| source.ready(ready.readiness, &mut io_context));
     let next = *told.as_ref().unwrap_or(&Next::Leave);
     let gone = match current.borrow_mut().as_deref_mut() {
-        Some(local) => local.put(ready.token, source, desk, next),
+        Some(local) => local.put(ready.token, source, io_context, next),
         None => Some(source),
     };
     if let Some(gone) = gone {
@@ -265,8 +265,8 @@ pub(crate) fn names(token: Token) -> Vec<String> {
 
 /// Closes the sources that a poll has lost. Returns the number of ready events.
 #[inline]
-pub(super) fn settle(polled: Option<Polled>) -> usize {
-    let Polled { ready, lost } = polled.unwrap_or_default();
+pub(super) fn settle(polled: Option<PollOutcome>) -> usize {
+    let PollOutcome { ready, lost } = polled.unwrap_or_default();
     for token in lost {
         close_one(token);
     }
@@ -290,12 +290,12 @@ pub(super) fn close() {
 fn close_one(token: Token) {
     let readiness = Readiness::NONE;
     let taken = with(|local| local.take(Ready { token, readiness })).flatten();
-    let Some((source, mut desk)) = taken else {
+    let Some((source, mut io_context)) = taken else {
         return;
     };
-    close_and_drop(source, &mut desk);
+    close_and_drop(source, &mut io_context);
     with(|local| {
-        local.desk = Some(desk);
+        local.io_context = Some(io_context);
         local.reactor.remove(token);
     });
 }

@@ -18,9 +18,9 @@ use crate::sys::{PIECES, Poller};
 /// ```
 /// use tidegate_loop::EventLoop;
 /// use tidegate_net::PollDriver;
-/// use tidegate_net::sys::MioPoller;
+/// use tidegate_net::sys::SystemPoller;
 ///
-/// let home = EventLoop::builder("io").build_with(PollDriver::new(MioPoller::new()?))?;
+/// let home = EventLoop::builder("io").build_with(PollDriver::new(SystemPoller::new()?))?;
 /// assert_eq!(home.submit(|| 1 + 1)?.wait()?, 2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

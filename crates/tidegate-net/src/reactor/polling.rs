@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tidegate_core::Sleeper;
 use tidegate_loop::Health;
 
-use super::care::Care;
+use super::poller_health::PollerHealth;
 use crate::metrics::Counters;
 use crate::sys::{Poller, Token};
 
@@ -13,7 +13,7 @@ use crate::sys::{Poller, Token};
 pub(crate) struct Polling {
     pub(super) poller: Box<dyn Poller>,
     pub(super) waker: Arc<dyn Sleeper>,
-    pub(super) care: Care,
+    pub(super) poller_health: PollerHealth,
     pub(super) counters: Arc<Counters>,
 }
 
@@ -22,7 +22,7 @@ impl Polling {
         Self {
             waker: poller.waker(),
             poller: Box::new(poller),
-            care: Care::default(),
+            poller_health: PollerHealth::default(),
             counters,
         }
     }
@@ -32,13 +32,13 @@ impl Polling {
     }
 
     pub(super) fn health(&self) -> Health {
-        self.care.health()
+        self.poller_health.health()
     }
 }
 
 /// Result of a poll.
 #[derive(Debug, Default)]
-pub(crate) struct Polled {
+pub(crate) struct PollOutcome {
     /// Events to deliver before the next poll.
     pub(crate) ready: usize,
     /// Sources that a fresh poller, if one was needed, could not take over. They have to be closed.

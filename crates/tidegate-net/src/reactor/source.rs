@@ -10,14 +10,14 @@ use std::sync::Arc;
 use tidegate_core::{Blocking, contain};
 
 use super::batch::Batched;
-use super::desk::Desk;
+use super::io_context::IoContext;
 use crate::errors::clone_io_error;
 use crate::sys::{Poller, Readiness, Source, Token};
 
 /// A source of events: its socket becomes ready, or requests are queued for it.
 pub(crate) trait EventSource: Batched {
     /// Handles `readiness`, on the loop. Returns what the source wants next.
-    fn ready(&mut self, readiness: Readiness, desk: &mut Desk) -> Next;
+    fn ready(&mut self, readiness: Readiness, io_context: &mut IoContext) -> Next;
 
     /// Returns the socket that the poller watches; `None` for a source that only handles queued
     /// requests.
@@ -31,7 +31,7 @@ pub(crate) trait EventSource: Batched {
     }
 
     /// Closes the source, because its loop ends or cannot watch it any more.
-    fn close(&mut self, desk: &mut Desk);
+    fn close(&mut self, io_context: &mut IoContext);
 
     /// Returns the handle for other threads, if there is one.
     fn handle(&self) -> Option<Arc<dyn SourceHandle>> {
@@ -95,9 +95,12 @@ pub(super) fn refuse<S: ?Sized + EventSource>(mut source: Box<S>, why: &io::Erro
 }
 
 /// Closes a source and drops it. Handlers contain their own panics; dropping them may still panic.
-pub(super) fn close_and_drop<S: ?Sized + EventSource>(mut source: Box<S>, desk: &mut Desk) {
+pub(super) fn close_and_drop<S: ?Sized + EventSource>(
+    mut source: Box<S>,
+    io_context: &mut IoContext,
+) {
     let _ = contain(|| {
-        source.close(desk);
+        source.close(io_context);
         drop(source);
     });
 }

@@ -4,11 +4,11 @@ use std::io;
 use std::time::Duration;
 
 use tidegate_core::Clock;
-use tidegate_loop::{Driver, EventLoop, HandLoop, Quiet};
+use tidegate_loop::{Driver, EventLoop, ManualLoop, Quiet};
 use tidegate_testkit::Log;
 
 use super::*;
-use crate::reactor::{self, Batched, Desk, EventSource, Next};
+use crate::reactor::{self, Batched, EventSource, IoContext, Next};
 use crate::sys::{FakePoller, FakeScript, PIECES, Readiness, Ready, Source, Token};
 
 /// A source that logs its events and returns what it was given in `next`.
@@ -22,7 +22,7 @@ struct Ear {
 impl Batched for Ear {}
 
 impl EventSource for Ear {
-    fn ready(&mut self, readiness: Readiness, _desk: &mut Desk) -> Next {
+    fn ready(&mut self, readiness: Readiness, _desk: &mut IoContext) -> Next {
         self.log.push(format!("{} {readiness:?}", self.name));
         assert!(!self.panics, "an ear that cannot hear");
         self.next.pop().unwrap_or(Next::Stay)
@@ -32,14 +32,14 @@ impl EventSource for Ear {
         None
     }
 
-    fn close(&mut self, _desk: &mut Desk) {
+    fn close(&mut self, _desk: &mut IoContext) {
         self.log.push(format!("{} closes", self.name));
     }
 }
 
 struct Bench {
     home: EventLoop,
-    hand: HandLoop,
+    hand: ManualLoop,
     script: FakeScript,
     watch: IoWatch,
     log: Log<String>,
@@ -50,7 +50,7 @@ fn bench() -> Bench {
     let driver = PollDriver::new(poller);
     let watch = driver.watch();
     let (home, hand) = EventLoop::builder("by hand")
-        .build_by_hand_with(driver)
+        .build_manual_with_driver(driver)
         .unwrap();
     Bench {
         home,
@@ -168,7 +168,7 @@ fn a_loop_with_something_ready_does_not_wait() {
         polls.contains(&Some(Duration::ZERO)),
         "it looked and did not wait: {polls:?}"
     );
-    home.shutdown_gracefully(Quiet::none(Duration::from_secs(60)))
+    home.shutdown(Quiet::none(Duration::from_secs(60)))
         .wait()
         .unwrap();
     assert_eq!(log.take().last().map(String::as_str), Some("a closes"));
@@ -282,7 +282,7 @@ struct Socket(mio::net::TcpListener);
 impl Batched for Socket {}
 
 impl EventSource for Socket {
-    fn ready(&mut self, _: Readiness, _: &mut Desk) -> Next {
+    fn ready(&mut self, _: Readiness, _: &mut IoContext) -> Next {
         Next::Stay
     }
 
@@ -290,7 +290,7 @@ impl EventSource for Socket {
         Some(&mut self.0)
     }
 
-    fn close(&mut self, _: &mut Desk) {}
+    fn close(&mut self, _: &mut IoContext) {}
 }
 
 #[test]
@@ -338,9 +338,9 @@ fn a_group_gives_nothing_new_to_a_loop_whose_poller_fails_or_has_just_begun_anew
         loops[0].submit(|| ()).unwrap().wait().unwrap();
     }
     loops[0].settle();
-    assert!(loops[0].is_ailing() && !loops[1].is_ailing());
+    assert!(loops[0].is_unhealthy() && !loops[1].is_unhealthy());
     assert_eq!(chosen(), [true; 4]);
-    clock.advance(tidegate_loop::CONVALESCENCE);
+    clock.advance(tidegate_loop::RECOVERY_PERIOD);
     assert_eq!(chosen(), [false, true, false, true], "a good while later");
 }
 
@@ -372,23 +372,23 @@ impl Member {
 }
 
 impl Batched for Member {
-    fn receive_early(&mut self, _readiness: Readiness, _desk: &mut Desk) -> bool {
+    fn receive_early(&mut self, _readiness: Readiness, _desk: &mut IoContext) -> bool {
         self.says("receives");
         self.manner != Manner::Slow
     }
 
-    fn send_late(&mut self, desk: &mut Desk) -> bool {
+    fn send_late(&mut self, io_context: &mut IoContext) -> bool {
         self.says("sends");
         if self.manner == Manner::Lends {
             let lent = Lent(self.log.clone());
-            desk.batch.keep(bytes::Bytes::from_owner(lent));
+            io_context.batch.keep(bytes::Bytes::from_owner(lent));
         }
         self.manner != Manner::Stuck
     }
 }
 
 impl EventSource for Member {
-    fn ready(&mut self, readiness: Readiness, desk: &mut Desk) -> Next {
+    fn ready(&mut self, readiness: Readiness, io_context: &mut IoContext) -> Next {
         assert!(self.manner != Manner::Panics, "not my day");
         if readiness == Readiness::WRITE {
             self.says("may write");
@@ -398,12 +398,12 @@ impl EventSource for Member {
             self.manner = Manner::Slow;
             return Next::Again(Readiness::READ);
         }
-        self.says(if desk.batch.may_wait {
+        self.says(if io_context.batch.may_wait {
             "is told"
         } else {
             "answers"
         });
-        if desk.batch.may_wait {
+        if io_context.batch.may_wait {
             Next::SendLate
         } else {
             Next::Stay
@@ -414,7 +414,7 @@ impl EventSource for Member {
         None
     }
 
-    fn close(&mut self, _desk: &mut Desk) {}
+    fn close(&mut self, _desk: &mut IoContext) {}
 }
 
 /// Bytes whose owner uses the loop when they are dropped.

@@ -10,16 +10,16 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 use tidegate_core::SignalBlock;
-use tidegate_loop::{LoopTimers, Pinned};
+use tidegate_loop::{LoopScheduler, Pinned};
 use tidegate_promise::{Completion, Failure, Outcome, Promise, promise};
 
 use super::drain::DrainReport;
-use super::listener::{Accepting, Config, ListenerCore, Listening, Nursery, Port};
+use super::listener::{Accepting, Config, GroupChildren, ListenerCore, Listening, ServerShared};
 use crate::awaited::Awaited;
 use crate::channel::{ChannelOptions, Closed, Home};
 use crate::errors::tried;
-use crate::group::{NetGroup, Residence, Residing};
-use crate::pipeline::{Assembly, Head, Initialiser, assemble};
+use crate::group::{ChannelPlacement, LoopTarget, NetGroup};
+use crate::pipeline::{Head, Initialiser, PipelineBuilder, assemble};
 use crate::resolve::{Address, DEFAULT_RESOLVE_TIMEOUT, Resolver, SystemResolver};
 
 /// The default number of connections that the operating system holds until they are accepted.
@@ -30,7 +30,7 @@ pub const DEFAULT_ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 /// The address that a server on a Unix socket reports.
 const NO_ADDRESS: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
 
-/// A handle of a server. [`Server::new`] returns the builder of one.
+/// A handle of a server. [`Server::builder`] returns the builder of one.
 ///
 /// Once bound, a server accepts connections and keeps its event loops running until it is
 /// [closed](Server::close) or [drained](Server::drain), or the loops are shut down. This also holds
@@ -54,7 +54,7 @@ const NO_ADDRESS: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPEC
 /// }
 ///
 /// let group = tidegate_net::pinned("io", 1)?;
-/// let server = Server::new(&group)
+/// let server = Server::builder(&group)
 ///     .pipeline(|p| p.add("echo", Echo))
 ///     .bind("127.0.0.1:0")
 ///     .wait()?;
@@ -65,17 +65,13 @@ const NO_ADDRESS: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPEC
 #[derive(Clone)]
 pub struct Server {
     listeners: Arc<[Arc<SignalBlock<Accepting>>]>,
-    port: Arc<Port>,
+    port: Arc<ServerShared>,
     address: SocketAddr,
 }
 
 impl Server {
     /// Returns the builder of a server whose connections live on the event loops of `group`.
-    #[expect(
-        clippy::new_ret_no_self,
-        reason = "a server exists when its description is bound"
-    )]
-    pub fn new<P: Residence>(group: &NetGroup<P>) -> ServerBuilder<P> {
+    pub fn builder<P: ChannelPlacement>(group: &NetGroup<P>) -> ServerBuilder<P> {
         ServerBuilder {
             bosses: Vec::new(),
             children: group.clone(),
@@ -146,7 +142,7 @@ impl fmt::Debug for Server {
 
 /// The builder of a [`Server`].
 #[must_use = "a server exists when its description is bound"]
-pub struct ServerBuilder<P: Residence = Pinned> {
+pub struct ServerBuilder<P: ChannelPlacement = Pinned> {
     /// The event loops that may accept, the preferred one first. If empty, the loops of the
     /// connections accept.
     bosses: Vec<Boss>,
@@ -169,20 +165,20 @@ type Shard = Arc<SignalBlock<Accepting>>;
 /// An event loop that accepts, for any placement.
 struct Boss {
     home: Home,
-    timers: LoopTimers,
+    timers: LoopScheduler,
     register: Register,
 }
 
 impl Boss {
     /// Returns every event loop of a group, the next one in the rotation first.
-    fn all<Q: Residence>(group: &NetGroup<Q>) -> Vec<Self> {
+    fn all<Q: ChannelPlacement>(group: &NetGroup<Q>) -> Vec<Self> {
         let first = group.pick();
         let rest = group.each().filter(|one| one.home != first.home);
         let rest: Vec<_> = rest.collect();
         [first].into_iter().chain(rest).map(Self::of).collect()
     }
 
-    fn of<Q: Residence>(one: Residing<Q>) -> Self {
+    fn of<Q: ChannelPlacement>(one: LoopTarget<Q>) -> Self {
         Self {
             home: one.of_channel(),
             timers: one.home.timers(),
@@ -194,9 +190,9 @@ impl Boss {
     }
 }
 
-impl<P: Residence> ServerBuilder<P> {
+impl<P: ChannelPlacement> ServerBuilder<P> {
     /// Accepts on the next event loop of `group` instead of a loop on which connections live.
-    pub fn boss<Q: Residence>(mut self, group: &NetGroup<Q>) -> Self {
+    pub fn boss<Q: ChannelPlacement>(mut self, group: &NetGroup<Q>) -> Self {
         self.bosses = Boss::all(group);
         self
     }
@@ -207,7 +203,7 @@ impl<P: Residence> ServerBuilder<P> {
     /// closed and `on_unhandled` is told why.
     pub fn pipeline(
         mut self,
-        assemble: impl Fn(Assembly<P>) -> Assembly<P> + Send + Sync + 'static,
+        assemble: impl Fn(PipelineBuilder<P>) -> PipelineBuilder<P> + Send + Sync + 'static,
     ) -> Self {
         self.initialise = Some(Arc::new(assemble));
         self
@@ -245,7 +241,7 @@ impl<P: Residence> ServerBuilder<P> {
     /// use tidegate_net::Server;
     ///
     /// let group = tidegate_net::pinned("io", 2)?;
-    /// let server = Server::new(&group).listeners_per_port(2).bind("127.0.0.1:0").wait()?;
+    /// let server = Server::builder(&group).listeners_per_port(2).bind("127.0.0.1:0").wait()?;
     /// # server.close().wait()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -359,7 +355,7 @@ impl<P: Residence> ServerBuilder<P> {
         if bosses.is_empty() {
             bosses = Boss::all(&self.children);
         }
-        let port = Port::new(listening.len());
+        let port = ServerShared::new(listening.len());
         let stay = listening.len() > 1;
         let options = Arc::new(self.options);
         let (mut listeners, mut registered) = (Vec::new(), Vec::new());
@@ -368,7 +364,7 @@ impl<P: Residence> ServerBuilder<P> {
             let accepting = Accepting::new(Config {
                 home: boss.home,
                 timers: boss.timers,
-                children: Box::new(Nursery {
+                children: Box::new(GroupChildren {
                     group: self.children.clone(),
                     initialise: Arc::clone(&initialise),
                 }),
@@ -473,7 +469,7 @@ fn give(server: &Server, promise: Promise<Server>) {
     }
 }
 
-impl<P: Residence> fmt::Debug for ServerBuilder<P> {
+impl<P: ChannelPlacement> fmt::Debug for ServerBuilder<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ServerBuilder")
             .field("options", &self.options)

@@ -10,7 +10,7 @@ use tidegate_promise::{Completion, SharedPromise, promise};
 
 use crate::channel::{Channel, Origin};
 use crate::group::NetGroup;
-use crate::reactor::{self, Roam, SourceHandle, Update};
+use crate::reactor::{self, RoamingShared, SourceHandle, Update};
 
 /// The event that tells handlers that their server is shutting down. They should finish their work
 /// and close the channel.
@@ -166,7 +166,7 @@ impl Drain {
 /// `roam`.
 fn each_of(
     origin: Arc<Origin>,
-    roam: Option<Arc<Roam>>,
+    roam: Option<Arc<RoamingShared>>,
     mut each: impl FnMut(Channel) + Send + 'static,
 ) {
     let mut hear = move |handles: Vec<Arc<dyn SourceHandle>>| {

@@ -13,14 +13,14 @@ use mio::net::TcpListener;
 #[cfg(unix)]
 use mio::net::UnixListener;
 use tidegate_core::{Deliver, Delivery, SignalBlock, Unhandled};
-use tidegate_loop::LoopTimers;
-use tidegate_promise::{Completion, Promise, promise_of};
+use tidegate_loop::LoopScheduler;
+use tidegate_promise::{Completion, Promise, promise_with_error};
 
 use super::drain::{DrainReport, drain, welcome};
 use crate::channel::{Channel, ChannelOptions, Closed, Home, Origin, Shared, Start, Transport};
-use crate::group::{NetGroup, Residence, Settler};
+use crate::group::{ChannelPlacement, ChannelPlacer, NetGroup};
 use crate::pipeline::{Head, Initialiser, Parts, assemble};
-use crate::reactor::{self, Batched, Desk, EventSource, Next, Update};
+use crate::reactor::{self, Batched, EventSource, IoContext, Next, Update};
 use crate::sys::{Readiness, Ready, Source, SpareDescriptor, Token, is_out_of_descriptors};
 
 /// The maximum number of accepts per turn, so that other sources get their turn.
@@ -30,19 +30,19 @@ const ACCEPTS: usize = 16;
 pub(super) struct Config {
     /// The event loop that accepts.
     pub(super) home: Home,
-    pub(super) timers: LoopTimers,
+    pub(super) timers: LoopScheduler,
     pub(super) children: Box<dyn Children>,
     pub(super) options: Arc<ChannelOptions>,
     pub(super) pause: Duration,
     /// The number of connections that may wait to be accepted.
     pub(super) backlog: usize,
-    pub(super) port: Arc<Port>,
+    pub(super) port: Arc<ServerShared>,
     /// `true` if connections stay on the event loop that accepted them, where possible.
     pub(super) stay: bool,
 }
 
 /// The state that the listeners of one server share: its connections and its end.
-pub(super) struct Port {
+pub(super) struct ServerShared {
     origin: Arc<Origin>,
     /// The number of listeners that accept or will accept.
     open: AtomicUsize,
@@ -50,9 +50,9 @@ pub(super) struct Port {
     closed: Closed,
 }
 
-impl Port {
+impl ServerShared {
     pub(super) fn new(listeners: usize) -> Arc<Self> {
-        let (promise, completion) = promise_of();
+        let (promise, completion) = promise_with_error();
         promise.set_uncancellable();
         let Ok(closed) = completion.share() else {
             unreachable!("a new completion was not taken");
@@ -105,12 +105,12 @@ pub(super) trait Children: Send + Sync {
 }
 
 /// The event loops of a group, and the closure that creates handlers there.
-pub(super) struct Nursery<P: Residence> {
+pub(super) struct GroupChildren<P: ChannelPlacement> {
     pub(super) group: NetGroup<P>,
     pub(super) initialise: Initialiser<P>,
 }
 
-impl<P: Residence> Children for Nursery<P> {
+impl<P: ChannelPlacement> Children for GroupChildren<P> {
     fn adopt(
         &self,
         accepting: &Arc<SignalBlock<Accepting>>,
@@ -120,7 +120,7 @@ impl<P: Residence> Children for Nursery<P> {
         let mine = || self.group.each().find(|one| one.home.is_current());
         let mine = accepting.config.stay.then(mine).flatten();
         let child = mine.unwrap_or_else(|| self.group.pick());
-        let arrival = Arrival::of(&accepting.config.port.origin);
+        let arrival = AcceptedConnection::of(&accepting.config.port.origin);
         let (options, initialise) = (&accepting.config.options, &self.initialise);
         let (options, initialise) = (Arc::clone(options), Arc::clone(initialise));
         let home = child.of_channel();
@@ -248,9 +248,9 @@ impl Listening {
 }
 
 /// Counts a listener out when dropped.
-struct Finishes(Arc<SignalBlock<Accepting>>);
+struct ListenerEndGuard(Arc<SignalBlock<Accepting>>);
 
-impl Deref for Finishes {
+impl Deref for ListenerEndGuard {
     type Target = Arc<SignalBlock<Accepting>>;
 
     fn deref(&self) -> &Self::Target {
@@ -258,7 +258,7 @@ impl Deref for Finishes {
     }
 }
 
-impl Drop for Finishes {
+impl Drop for ListenerEndGuard {
     fn drop(&mut self) {
         self.0.finish();
     }
@@ -268,7 +268,7 @@ impl Drop for Finishes {
 pub(super) struct ListenerCore {
     listener: Listening,
     /// Dropped after the socket, so that the port is free when the end is reported.
-    accepting: Finishes,
+    accepting: ListenerEndGuard,
     spare: SpareDescriptor,
     paused: bool,
     /// The number of connections that may still be accepted after the listener was stopped.
@@ -285,7 +285,7 @@ impl ListenerCore {
         let left = accepting.config.backlog;
         Self {
             listener,
-            accepting: Finishes(accepting),
+            accepting: ListenerEndGuard(accepting),
             spare: SpareDescriptor::new(),
             paused: false,
             left,
@@ -293,18 +293,18 @@ impl ListenerCore {
     }
 
     /// Accepts waiting connections. Returns `true` if there may be more.
-    fn accept(&mut self, desk: &mut Desk) -> bool {
+    fn accept(&mut self, io_context: &mut IoContext) -> bool {
         let (mut failed, mut last) = (0, None);
         for _ in 0..ACCEPTS {
             match self.listener.accept() {
                 Ok((transport, peer)) => {
-                    desk.counters.accepted.add(1);
+                    io_context.counters.accepted.add(1);
                     let children = &self.accepting.config.children;
                     children.adopt(&self.accepting, transport, peer);
                 }
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock => return false,
                 Err(why) if is_out_of_descriptors(&why) => {
-                    self.pause(&why, desk);
+                    self.pause(&why, io_context);
                     return false;
                 }
                 // The connection was gone before it was accepted, or similar: try the next one.
@@ -317,7 +317,7 @@ impl ListenerCore {
         if let Some(why) = last.filter(|_| failed == ACCEPTS) {
             // All accepts failed, so this is not about single connections: retrying would never
             // end.
-            self.pause(&why, desk);
+            self.pause(&why, io_context);
             return false;
         }
         true
@@ -326,7 +326,7 @@ impl ListenerCore {
     /// Accepts the connections that came before the server was closed, in several turns, then
     /// leaves the event loop. These clients are already connected, and closing the socket would
     /// reset them.
-    fn wind_up(&mut self, desk: &mut Desk) -> Next {
+    fn begin_shutdown(&mut self, io_context: &mut IoContext) -> Next {
         for _ in 0..ACCEPTS {
             let over = self.accepting.config.port.origin.is_over();
             if over || self.left == 0 {
@@ -335,7 +335,7 @@ impl ListenerCore {
             self.left -= 1;
             match self.listener.accept() {
                 Ok((transport, peer)) => {
-                    desk.counters.accepted.add(1);
+                    io_context.counters.accepted.add(1);
                     let children = &self.accepting.config.children;
                     children.adopt(&self.accepting, transport, peer);
                 }
@@ -356,8 +356,8 @@ impl ListenerCore {
     /// Pauses accepting, usually because there are no descriptors left. Closes one waiting
     /// connection with the help of the spare descriptor, so that its client is told. The others
     /// wait.
-    fn pause(&mut self, why: &io::Error, desk: &mut Desk) {
-        desk.counters.accept_pauses.add(1);
+    fn pause(&mut self, why: &io::Error, io_context: &mut IoContext) {
+        io_context.counters.accept_pauses.add(1);
         let listener = &self.listener;
         self.spare.without(|| drop(listener.accept()));
         self.paused = true;
@@ -377,11 +377,11 @@ impl ListenerCore {
 }
 
 /// A connection that is counted and has no channel yet.
-struct Arrival {
+struct AcceptedConnection {
     origin: Option<Arc<Origin>>,
 }
 
-impl Arrival {
+impl AcceptedConnection {
     fn of(origin: &Arc<Origin>) -> Self {
         origin.came();
         Self {
@@ -395,7 +395,7 @@ impl Arrival {
     }
 }
 
-impl Drop for Arrival {
+impl Drop for AcceptedConnection {
     fn drop(&mut self) {
         if let Some(origin) = &self.origin {
             origin.left();
@@ -404,11 +404,11 @@ impl Drop for Arrival {
 }
 
 /// Creates the channel of an accepted connection, on its event loop.
-fn adopt<P: Residence>(
+fn adopt<P: ChannelPlacement>(
     home: Home,
     options: Arc<ChannelOptions>,
     initialise: &Initialiser<P>,
-    arrival: Arrival,
+    arrival: AcceptedConnection,
     transport: Transport,
     peer: Option<SocketAddr>,
 ) {
@@ -426,7 +426,7 @@ fn adopt<P: Residence>(
         }
     };
     let channel = Channel::of(Arc::clone(&shared));
-    P::settle(Settler {
+    P::settle(ChannelPlacer {
         transport,
         parts: Parts::new(shared),
         checked,
@@ -440,9 +440,9 @@ fn adopt<P: Residence>(
 impl Batched for ListenerCore {}
 
 impl EventSource for ListenerCore {
-    fn ready(&mut self, readiness: Readiness, desk: &mut Desk) -> Next {
+    fn ready(&mut self, readiness: Readiness, io_context: &mut IoContext) -> Next {
         if self.accepting.stopped.load(Ordering::Relaxed) {
-            return self.wind_up(desk);
+            return self.begin_shutdown(io_context);
         }
         // A broken listener shows in the errors of its accepts.
         let told = Readiness::READ | Readiness::HANG_UP | Readiness::ERROR;
@@ -452,7 +452,7 @@ impl EventSource for ListenerCore {
         } else if !readiness.any(told) {
             return Next::Stay;
         }
-        if !self.paused && self.accept(desk) {
+        if !self.paused && self.accept(io_context) {
             return Next::Again(Readiness::READ);
         }
         Next::Stay
@@ -466,5 +466,5 @@ impl EventSource for ListenerCore {
         })
     }
 
-    fn close(&mut self, _desk: &mut Desk) {}
+    fn close(&mut self, _desk: &mut IoContext) {}
 }

@@ -21,16 +21,16 @@ const WAKE: mio::Token = mio::Token(usize::MAX);
 ///
 /// ```
 /// use std::time::Duration;
-/// use tidegate_net::sys::{MioPoller, Poller};
+/// use tidegate_net::sys::{SystemPoller, Poller};
 ///
-/// let mut poller = MioPoller::new()?;
+/// let mut poller = SystemPoller::new()?;
 /// poller.waker().wake();
 /// let mut ready = Vec::new();
 /// poller.poll(&mut ready, None)?; // returns at once, since it was woken
 /// assert!(ready.is_empty());
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub struct MioPoller {
+pub struct SystemPoller {
     poll: Poll,
     /// Replaced pollers, kept for sources that were away at that time.
     old: Vec<Poll>,
@@ -47,7 +47,7 @@ struct PollWaker {
     notified: AtomicBool,
 }
 
-impl MioPoller {
+impl SystemPoller {
     /// Creates a poller that watches nothing yet.
     ///
     /// # Errors
@@ -69,7 +69,7 @@ impl MioPoller {
     }
 }
 
-impl Poller for MioPoller {
+impl Poller for SystemPoller {
     fn register(&mut self, source: &mut dyn Source, token: Token) -> io::Result<()> {
         let token = mio::Token(usize::try_from(token.bits()).unwrap_or(usize::MAX));
         let interest = Interest::READABLE | Interest::WRITABLE;
@@ -164,7 +164,7 @@ impl Sleeper for PollWaker {
     }
 }
 
-impl fmt::Debug for MioPoller {
+impl fmt::Debug for SystemPoller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MioPoller").finish_non_exhaustive()
     }

@@ -14,7 +14,7 @@ mod socket;
 
 pub(crate) use self::chunk::{Chunk, PIECE, PIECES};
 pub use self::fake::{FakePoller, FakeScript};
-pub use self::mio_poller::MioPoller;
+pub use self::mio_poller::SystemPoller;
 pub use self::poller::{Poller, Readiness, Ready, Source, Token};
 pub(crate) use self::prefetch::prefetch;
 pub(crate) use self::socket::{

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tidegate_core::ManualClock;
 use tidegate_net::{
-    Assembly, Draining, Inbound, InboundContext, NetGroup, Nothing, Server, UserEvent,
+    Draining, Inbound, InboundContext, NetGroup, Nothing, PipelineBuilder, Server, UserEvent,
 };
 use tidegate_pool::WorkerPool;
 use tidegate_testkit::{Gate, Log};
@@ -31,7 +31,7 @@ impl Inbound for Answers {
     }
 }
 
-fn answers<P: tidegate_loop::Placement>(p: Assembly<P>) -> Assembly<P> {
+fn answers<P: tidegate_loop::Placement>(p: PipelineBuilder<P>) -> PipelineBuilder<P> {
     p.add_handler("answers", tidegate_net::Handler::inbound(Answers))
 }
 
@@ -102,7 +102,7 @@ fn on_roaming_loops_as_well() {
     let workers = workers.build().unwrap();
     let roaming = tidegate_net::roaming("io", 1, &workers).unwrap();
     let acceptors = group(1);
-    let server = Server::new(&roaming).boss(&acceptors).pipeline(answers);
+    let server = Server::builder(&roaming).boss(&acceptors).pipeline(answers);
     let server = server.bind("127.0.0.1:0").wait().unwrap();
     let go_on = hold(&acceptors);
     let clients = waiting(&server);

@@ -8,8 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use tidegate_net::handlers::{LengthField, LengthFrames, LineFrames, Strings};
 use tidegate_net::{
-    Change, Channel, ChannelOptions, Client, Handler, Inbound, InboundContext, NetGroup, Nothing,
-    Server,
+    Channel, ChannelOptions, Client, Handler, Inbound, InboundContext, NetGroup, Nothing,
+    PipelineChange, Server,
 };
 use tidegate_promise::{Completion, Failure};
 use tidegate_testkit::Log;
@@ -143,7 +143,7 @@ fn a_write_to_a_closed_channel_is_an_error_that_says_so() {
 #[test]
 fn a_handler_added_twice_is_an_error_that_names_it() {
     let bench = bench();
-    let twice = Server::new(&bench.group)
+    let twice = Server::builder(&bench.group)
         .pipeline(|p| p.add("frames", LineFrames::max(80)).add("frames", Echo))
         .bind("127.0.0.1:0");
     assert!(said(twice).contains("there is a handler called `frames` already"));
@@ -151,7 +151,7 @@ fn a_handler_added_twice_is_an_error_that_names_it() {
     assert_eq!(round_trip(&mut client, b"hello\n"), b"hello\n");
     bench.channels.wait_for(1);
     let channel = bench.channels.take().remove(0);
-    let again = || Change::add_first("frames", Handler::inbound(LineFrames::max(80)));
+    let again = || PipelineChange::add_first("frames", Handler::inbound(LineFrames::max(80)));
     assert!(said(channel.change(again)).contains("there is a handler called `frames` already"));
     assert_eq!(
         round_trip(&mut client, b"there\n"),
@@ -164,7 +164,7 @@ fn a_handler_added_twice_is_an_error_that_names_it() {
 #[test]
 fn handlers_that_do_not_fit_are_an_error_that_names_both() {
     let bench = bench();
-    let misfit = Server::new(&bench.group)
+    let misfit = Server::builder(&bench.group)
         .pipeline(|p| p.add_duplex("text", Strings::utf8()).add("echo", Echo))
         .bind("127.0.0.1:0");
     let why = said(misfit);
@@ -175,7 +175,7 @@ fn handlers_that_do_not_fit_are_an_error_that_names_both() {
 #[test]
 fn an_address_in_use_and_a_refused_connect_leave_everybody_else_alone() {
     let bench = bench();
-    let taken = Server::new(&bench.group)
+    let taken = Server::builder(&bench.group)
         .pipeline(|p| p.add("echo", Echo))
         .bind(bench.server.local_addr());
     let why = said(taken).to_lowercase();
@@ -224,7 +224,7 @@ fn options_reach_the_sockets_of_clients_and_of_a_servers_connections() {
             ctx.close();
         }
     }
-    let server = Server::new(&bench.group)
+    let server = Server::builder(&bench.group)
         .options(options)
         .pipeline(|p| p.add("leaves", Leaves))
         .bind("127.0.0.1:0");

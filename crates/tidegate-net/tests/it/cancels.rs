@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tidegate_net::{
-    Change, ChannelOptions, Client, Datagram, Deregistered, EmbeddedChannel, Handler, Inbound,
-    InboundContext, Nothing, Registered, UserEvent,
+    ChannelOptions, Client, Datagram, Deregistered, EmbeddedChannel, Handler, Inbound,
+    InboundContext, Nothing, PipelineChange, Registered, UserEvent,
 };
 use tidegate_testkit::{Counter, DropCount, Log};
 
@@ -39,7 +39,7 @@ fn a_cancelled_change_leaves_the_chain_alone() {
     let change = embedded.channel().change(move || {
         own.hit();
         drop(kept);
-        Change::remove("echo")
+        PipelineChange::remove("echo")
     });
     assert!(change.cancel());
     embedded.run();
@@ -59,7 +59,7 @@ fn a_cancelled_change_whose_drop_panics_does_not_hurt_the_channel() {
     let bomb = Bomb;
     let change = embedded.channel().change(move || {
         std::mem::forget(bomb);
-        Change::remove("echo")
+        PipelineChange::remove("echo")
     });
     let next = embedded.channel().write_with("next");
     embedded.channel().flush();
@@ -78,7 +78,7 @@ fn a_change_cannot_be_cancelled_while_it_is_made() {
     let change = embedded.channel().change(move || {
         let change = told.recv().unwrap();
         own.push(change.cancel());
-        Change::add_last("echo", Handler::local_inbound(Echo))
+        PipelineChange::add_last("echo", Handler::local_inbound(Echo))
     });
     tell.send(change).unwrap();
     embedded.run();

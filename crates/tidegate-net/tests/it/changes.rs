@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use tidegate_net::{
-    Assembly, Change, EmbeddedChannel, Handler, Inbound, InboundContext, Nothing, Outbound,
-    OutboundContext,
+    EmbeddedChannel, Handler, Inbound, InboundContext, Nothing, Outbound, OutboundContext,
+    PipelineBuilder, PipelineChange,
 };
 
 /// Puts its name in front of each written message.
@@ -21,7 +21,7 @@ impl Outbound for Signs {
 /// Writes `before`, changes the chain, and writes back what it read.
 struct Changes<F>(F);
 
-impl<F: Fn() -> Change + 'static> Inbound for Changes<F> {
+impl<F: Fn() -> PipelineChange + 'static> Inbound for Changes<F> {
     type In = Bytes;
     type Out = Nothing;
     type Write = Bytes;
@@ -35,8 +35,8 @@ impl<F: Fn() -> Change + 'static> Inbound for Changes<F> {
 }
 
 fn answered(
-    before: impl Fn(Assembly) -> Assembly,
-    change: impl Fn() -> Change + 'static,
+    before: impl Fn(PipelineBuilder) -> PipelineBuilder,
+    change: impl Fn() -> PipelineChange + 'static,
 ) -> (Bytes, Vec<String>) {
     let mut channel = EmbeddedChannel::new(|p| before(p).add("changes", Changes(change))).unwrap();
     channel.receive("after");
@@ -48,15 +48,16 @@ fn what_a_handler_writes_after_it_put_another_before_itself_passes_that_one() {
     let new = || Handler::outbound(Signs("new:"));
     let names = ["new", "changes"].map(str::to_owned).to_vec();
     for change in [
-        (|| Change::add_first("new", Handler::outbound(Signs("new:")))) as fn() -> Change,
-        || Change::add_before("changes", "new", Handler::outbound(Signs("new:"))),
+        (|| PipelineChange::add_first("new", Handler::outbound(Signs("new:"))))
+            as fn() -> PipelineChange,
+        || PipelineChange::add_before("changes", "new", Handler::outbound(Signs("new:"))),
     ] {
         let (sent, chain) = answered(|p| p, change);
         assert_eq!((sent, &chain), ("before new:after".into(), &names));
     }
     let (sent, chain) = answered(
         |p| p.add_outbound("old", Signs("old:")),
-        move || Change::add_after("old", "new", new()),
+        move || PipelineChange::add_after("old", "new", new()),
     );
     assert_eq!(sent, "old:before old:new:after");
     assert_eq!(chain, ["old", "new", "changes"]);
@@ -66,13 +67,13 @@ fn what_a_handler_writes_after_it_put_another_before_itself_passes_that_one() {
 fn what_a_handler_writes_after_it_replaced_another_passes_the_new_one_alone() {
     let (sent, chain) = answered(
         |p| p.add_outbound("old", Signs("old:")),
-        || Change::replace("old", "new", Handler::outbound(Signs("new:"))),
+        || PipelineChange::replace("old", "new", Handler::outbound(Signs("new:"))),
     );
     assert_eq!(sent, "old:before new:after");
     assert_eq!(chain, ["new", "changes"]);
     let (sent, chain) = answered(
         |p| p.add_outbound("old", Signs("old:")),
-        || Change::remove("old"),
+        || PipelineChange::remove("old"),
     );
     assert_eq!(sent, "old:before after");
     assert_eq!(chain, ["changes"]);
@@ -82,7 +83,7 @@ fn what_a_handler_writes_after_it_replaced_another_passes_the_new_one_alone() {
 fn a_handler_that_replaces_another_without_a_name_is_called_by_its_type() {
     let (_, chain) = answered(
         |p| p.add_outbound("old", Signs("old:")),
-        || Change::replace("old", "", Handler::outbound(Signs("new:"))),
+        || PipelineChange::replace("old", "", Handler::outbound(Signs("new:"))),
     );
     assert_eq!(chain, ["Signs#0", "changes"]);
 }

@@ -54,7 +54,7 @@ fn a_name_that_does_not_resolve_and_handlers_that_do_not_fit_are_errors() {
     let misfit = Client::new(&group).pipeline(|p| p.add("echo", Echo).add("late", Echo));
     let why = misfit.connect("127.0.0.1:1").wait().unwrap_err();
     assert!(why.to_string().contains("`echo`") && why.to_string().contains("`late`"));
-    let server = Server::new(&group).pipeline(|p| p.add("echo", Echo).add("late", Echo));
+    let server = Server::builder(&group).pipeline(|p| p.add("echo", Echo).add("late", Echo));
     assert!(server.bind("127.0.0.1:0").wait().is_err());
 }
 
@@ -162,12 +162,12 @@ fn a_name_that_does_not_resolve_is_an_error_that_names_it_and_so_is_what_is_none
     let name = "no-such-name.invalid:80";
     let why = client.connect(name).wait().unwrap_err();
     assert!(why.to_string().contains("no-such-name.invalid"), "{why}");
-    let why = Server::new(&group).bind(name).wait().unwrap_err();
+    let why = Server::builder(&group).bind(name).wait().unwrap_err();
     assert!(why.to_string().contains("no-such-name.invalid"), "{why}");
     for bad in ["localhost", "localhost:", ":80", "localhost:99999", ""] {
         let refused = [
             client.connect(bad).wait().unwrap_err().to_string(),
-            Server::new(&group)
+            Server::builder(&group)
                 .bind(bad)
                 .wait()
                 .unwrap_err()
@@ -188,7 +188,7 @@ fn a_resolver_that_does_not_answer_is_given_up() {
         .resolver(Table::default())
         .resolve_timeout(second);
     let connected = client.connect("silent:1");
-    let bound = Server::new(&group)
+    let bound = Server::builder(&group)
         .resolver(Table::default())
         .resolve_timeout(second)
         .bind("silent:1");

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use tidegate_net::handlers::{
     DelimiterFrames, FixedFrames, LengthField, LengthFrames, LineFrames, ProxyProtocol, Strings,
 };
-use tidegate_net::{Assembly, EmbeddedChannel, Inbound, InboundContext, NetError, Nothing};
+use tidegate_net::{EmbeddedChannel, Inbound, InboundContext, NetError, Nothing, PipelineBuilder};
 use tidegate_promise::Failure;
 use tidegate_testkit::{Log, Rng, model, short_or_long};
 
@@ -42,7 +42,10 @@ impl Inbound for Collects {
 }
 
 /// Feeds `pieces` to the decoder that `add` adds, and returns its output.
-fn decode(add: fn(Assembly) -> Assembly, pieces: impl IntoIterator<Item = Bytes>) -> Vec<Out> {
+fn decode(
+    add: fn(PipelineBuilder) -> PipelineBuilder,
+    pieces: impl IntoIterator<Item = Bytes>,
+) -> Vec<Out> {
     let log = Log::new();
     let end = Collects(log.clone());
     let mut channel = EmbeddedChannel::new(|p| add(p).add("end", end)).unwrap();
@@ -89,7 +92,11 @@ fn input(rng: &mut Rng, words: &[&[u8]]) -> Bytes {
 }
 
 /// Checks a decoder with many inputs. `join` makes two outputs comparable.
-fn check(add: fn(Assembly) -> Assembly, words: &[&[u8]], join: fn(Vec<Out>) -> Vec<Out>) {
+fn check(
+    add: fn(PipelineBuilder) -> PipelineBuilder,
+    words: &[&[u8]],
+    join: fn(Vec<Out>) -> Vec<Out>,
+) {
     model(0..short_or_long(40, 5_000), |rng| {
         let bytes = input(rng, words);
         let whole = join(decode(add, [bytes.clone()]));
@@ -115,7 +122,7 @@ fn lines_are_the_same_however_they_come() {
 
 #[test]
 fn delimited_frames_are_the_same_however_they_come() {
-    let add = |p: Assembly| p.add("", DelimiterFrames::new(["||", ";"], 12).unwrap());
+    let add = |p: PipelineBuilder| p.add("", DelimiterFrames::new(["||", ";"], 12).unwrap());
     let words: [&[u8]; 5] = [
         b"one||",
         b"two;",
@@ -128,16 +135,16 @@ fn delimited_frames_are_the_same_however_they_come() {
 
 #[test]
 fn fixed_frames_are_the_same_however_they_come() {
-    let add = |p: Assembly| p.add("", FixedFrames::of(7).unwrap());
+    let add = |p: PipelineBuilder| p.add("", FixedFrames::of(7).unwrap());
     check(add, &[b"1234567", b"12"], as_it_is);
 }
 
 #[test]
 fn frames_with_a_length_are_the_same_however_they_come() {
-    let add = |p: Assembly| p.add("", LengthFrames::new(LengthField::u16(), 40).unwrap());
+    let add = |p: PipelineBuilder| p.add("", LengthFrames::new(LengthField::u16(), 40).unwrap());
     let words: [&[u8]; 4] = [b"\0\x03abc", b"\0\0", b"\0\x30", b"\xff\xff"];
     check(add, &words, as_it_is);
-    let add = |p: Assembly| {
+    let add = |p: PipelineBuilder| {
         let field = LengthField {
             offset: 1,
             size: 3,
@@ -166,7 +173,7 @@ fn the_header_of_a_proxy_is_the_same_however_it_comes() {
         }
         joined
     }
-    let add = |p: Assembly| p.add("", ProxyProtocol::new());
+    let add = |p: PipelineBuilder| p.add("", ProxyProtocol::new());
     let words: [&[u8]; 4] = [
         b"PROXY TCP4 192.0.2.1 192.0.2.9 4000 443\r\n",
         b"PROXY UNKNOWN\r\n",

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidegate_loop::{EventLoop, HandLoop};
+use tidegate_loop::{EventLoop, ManualLoop};
 use tidegate_net::handlers::{FlowControl, LineFrames};
 use tidegate_net::{
-    Change, EmbeddedChannel, Handler, Inbound, InboundContext, NetError, Nothing, Outbound,
-    OutboundContext, PipelineError, UserEvent,
+    EmbeddedChannel, Handler, Inbound, InboundContext, NetError, Nothing, Outbound,
+    OutboundContext, PipelineChange, PipelineError, UserEvent,
 };
 use tidegate_pool::WorkerPool;
 use tidegate_promise::Failure;
@@ -92,14 +92,14 @@ impl Outbound for Notes {
 struct Apart {
     channel: EmbeddedChannel,
     log: Log<String>,
-    hand: HandLoop,
+    hand: ManualLoop,
     home: EventLoop,
 }
 
 impl Apart {
     fn new() -> Self {
         let log = Log::new();
-        let (home, hand) = EventLoop::builder("apart").build_by_hand().unwrap();
+        let (home, hand) = EventLoop::builder("apart").build_manual().unwrap();
         let notes = Handler::duplex_on(home.executor(), Notes(log.clone()));
         let channel = EmbeddedChannel::new(|p| p.add_handler("notes", notes)).unwrap();
         let mut this = Self {
@@ -204,7 +204,10 @@ fn removal_waits_for_what_is_queued_and_nothing_overtakes_it() {
     let mut apart = Apart::new();
     apart.channel.receive("one");
     apart.channel.receive("two");
-    let removed = apart.channel.channel().change(|| Change::remove("notes"));
+    let removed = apart
+        .channel
+        .channel()
+        .change(|| PipelineChange::remove("notes"));
     apart.channel.run();
     removed.wait().unwrap();
     assert!(apart.channel.names().is_empty());
@@ -360,7 +363,7 @@ fn a_wish_to_read_does_not_lift_the_bound_of_what_waits() {
 #[test]
 fn a_handler_that_passes_on_by_demand_goes_on_when_less_waits() {
     let log = Log::new();
-    let (home, hand) = EventLoop::builder("apart").build_by_hand().unwrap();
+    let (home, hand) = EventLoop::builder("apart").build_manual().unwrap();
     let notes = Handler::duplex_on(home.executor(), Notes(log.clone()));
     let channel = EmbeddedChannel::new(|p| {
         let lines = LineFrames::max(80);

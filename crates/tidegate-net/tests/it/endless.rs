@@ -9,8 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use tidegate_loop::Quiet;
 use tidegate_net::{
-    Change, ChannelOptions, EmbeddedChannel, Handler, HandlerContext, Inbound, InboundContext,
-    NetError, Nothing, Outbound, OutboundContext, Passing, Server, UserEvent, WaterMarks,
+    AnyMessage, ChannelOptions, EmbeddedChannel, Handler, HandlerContext, Inbound, InboundContext,
+    NetError, Nothing, Outbound, OutboundContext, PipelineChange, Server, UserEvent, WaterMarks,
 };
 use tidegate_pool::WorkerPool;
 use tidegate_promise::Failure;
@@ -74,7 +74,7 @@ impl Everything {
         }
         drop(ctx.schedule(Duration::ZERO, 7));
         if self.more.hit() <= 100 {
-            let _ = ctx.change(Change::add_last("", Handler::duplex(self.clone())));
+            let _ = ctx.change(PipelineChange::add_last("", Handler::duplex(self.clone())));
         }
         let channel = ctx.channel();
         channel.write("by mail");
@@ -216,7 +216,7 @@ const ENTRIES: [fn(&mut EmbeddedChannel); 17] = [
     |channel| channel.channel().read(),
     |channel| channel.channel().set_auto_read(true),
     |channel| channel.channel().set_user_writable(3, false),
-    |channel| drop(channel.channel().change(|| Change::remove("b"))),
+    |channel| drop(channel.channel().change(|| PipelineChange::remove("b"))),
     |channel| channel.channel().write(vec![0; 100_000]),
 ];
 
@@ -334,7 +334,7 @@ fn on_a_roaming_loop_others_are_served_whatever_a_handler_does() {
         let _ = peer.read_to_end(&mut Vec::new());
         assert_eq!(round_trip(&mut other, b"after"), b"after", "{then:?}");
         let quiet = Quiet::none(Duration::from_secs(60));
-        group.shutdown_gracefully(quiet).wait().unwrap();
+        group.shutdown(quiet).wait().unwrap();
     }
 }
 
@@ -443,7 +443,7 @@ fn a_handler_that_answers_a_refused_write_by_its_channel_is_told_once() {
 
 /// Keeps what it reads. Writes one kept message for an event, and another one for every error.
 struct Keeps {
-    kept: Vec<Passing>,
+    kept: Vec<AnyMessage>,
     heard: Counter,
     by_mail: bool,
 }
@@ -460,11 +460,11 @@ impl Keeps {
 }
 
 impl Inbound for Keeps {
-    type In = Passing;
+    type In = AnyMessage;
     type Out = Nothing;
-    type Write = Passing;
+    type Write = AnyMessage;
 
-    fn read(&mut self, message: Passing, _: &mut InboundContext<'_, Self>) {
+    fn read(&mut self, message: AnyMessage, _: &mut InboundContext<'_, Self>) {
         self.kept.push(message);
     }
 
@@ -517,7 +517,7 @@ fn a_client_that_never_reads_is_let_go_of_and_others_are_served() {
     let group = group_by(&clock);
     let heard = Counter::new();
     let own = heard.clone();
-    let server = Server::new(&group)
+    let server = Server::builder(&group)
         .options(narrow())
         .pipeline(move |p| {
             let heard = own.clone();

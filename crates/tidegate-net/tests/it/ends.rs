@@ -70,7 +70,7 @@ fn a_connection_that_comes_to_its_loop_during_a_drain_is_told_of_it() {
     let (held, go_on) = (Gate::new(), Gate::new());
     let own = log.clone();
     let gates = (held.clone(), go_on.clone());
-    let server = Server::new(&group)
+    let server = Server::builder(&group)
         .pipeline(move |p| {
             // One connection lives on the accepting loop `io-0`. The loop blocks while it creates
             // that one's handlers.
@@ -153,7 +153,7 @@ fn a_server_that_nobody_wants_any_more_frees_its_port() {
         });
         busy.wait();
         let asked = Log::new();
-        let server = Server::new(&group).resolver(Asks(asked.clone()));
+        let server = Server::builder(&group).resolver(Asks(asked.clone()));
         let bound = match by_name {
             true => server.bind("somewhere:1"),
             false => server.bind(address),
@@ -182,7 +182,7 @@ fn handlers_that_cannot_be_made_are_an_error_with_the_panic() {
         .loops(1)
         .on_unhandled(move |_, what| heard.push(what.to_string()));
     let group = NetGroup::build(loops).unwrap();
-    let bound = Server::new(&group).pipeline(|_| panic!("not at all"));
+    let bound = Server::builder(&group).pipeline(|_| panic!("not at all"));
     let why = bound.bind("127.0.0.1:0").wait().unwrap_err().to_string();
     assert!(why.contains("not at all"), "{why}");
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tidegate_loop::EventLoop;
-use tidegate_net::handlers::{Rate, Traffic};
+use tidegate_net::handlers::{Rate, TrafficShaping};
 use tidegate_net::{
     Channel, ChannelOptions, DEFAULT_CLOSE_TIMEOUT, EmbeddedChannel, Handler, Inbound,
     InboundContext, NetError, Nothing, Outbound, OutboundContext,
@@ -257,7 +257,7 @@ fn what_a_handler_elsewhere_writes_behind_its_close_fails() {
         (|ctx| ctx.close()) as fn(&mut InboundContext<'_, Closes>),
         |ctx| ctx.close_when_flushed(),
     ] {
-        let (home, mut hand) = EventLoop::builder("apart").build_by_hand().unwrap();
+        let (home, mut hand) = EventLoop::builder("apart").build_manual().unwrap();
         let writes = Log::new();
         let closes = Closes {
             close,
@@ -281,7 +281,7 @@ fn what_a_handler_elsewhere_writes_behind_its_close_fails() {
 #[test]
 fn a_handler_that_holds_writes_back_takes_no_more_behind_an_end() {
     for (close, refused) in [(true, "closed"), (false, "sending half")] {
-        let slow = Traffic::new(None, Some(Rate::bytes_per_second(10)));
+        let slow = TrafficShaping::new(None, Some(Rate::bytes_per_second(10)));
         let mut channel = EmbeddedChannel::new(|p| p.add_duplex("slow", slow)).unwrap();
         let handle = channel.channel();
         for _ in 0..3 {

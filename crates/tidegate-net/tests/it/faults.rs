@@ -128,7 +128,7 @@ fn a_connect_without_a_timeout_works() {
 fn several_servers_share_a_port() {
     let group = tidegate_net::pinned("io", 2).unwrap();
     let bind = |address: std::net::SocketAddr| {
-        Server::new(&group)
+        Server::builder(&group)
             .reuse_port(true)
             .pipeline(|p| p.add("echo", Echo))
             .bind(address)
@@ -171,7 +171,7 @@ fn a_listener_that_fails_for_good_is_left_alone_for_a_while_too() {
     let group = NetGroup::build(loops).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let same = listener.try_clone().unwrap();
-    let server = Server::new(&group).pipeline(|p| p.add("echo", Echo));
+    let server = Server::builder(&group).pipeline(|p| p.add("echo", Echo));
     let server = server.serve(listener).wait().unwrap();
     // From now on every accept fails, but not for lack of descriptors.
     socket2::SockRef::from(&same)

@@ -7,8 +7,8 @@ use tidegate_net::handlers::{
     ProxyProtocol,
 };
 use tidegate_net::{
-    Assembly, Change, ChannelOptions, EmbeddedChannel, Handler, Inbound, InboundContext, NetError,
-    Nothing, Outbound, OutboundContext, WaterMarks,
+    ChannelOptions, EmbeddedChannel, Handler, Inbound, InboundContext, NetError, Nothing, Outbound,
+    OutboundContext, PipelineBuilder, PipelineChange, WaterMarks,
 };
 use tidegate_promise::Failure;
 use tidegate_testkit::Log;
@@ -160,14 +160,18 @@ impl Inbound for Upgrades {
         let last = bytes == "up";
         ctx.fire_read(bytes);
         if last {
-            ctx.change(Change::remove(self.0)).unwrap();
+            ctx.change(PipelineChange::remove(self.0)).unwrap();
         }
     }
 }
 
 #[test]
 fn a_decoder_that_is_taken_out_passes_on_what_it_holds() {
-    fn check(add: impl Fn(Assembly) -> Assembly, stream: &'static [u8], rest: &'static [u8]) {
+    fn check(
+        add: impl Fn(PipelineBuilder) -> PipelineBuilder,
+        stream: &'static [u8],
+        rest: &'static [u8],
+    ) {
         let mut channel = embedded(|p| add(p).add("upgrades", Upgrades("frames")));
         channel.receive(stream);
         channel.receive("more");
@@ -195,7 +199,7 @@ fn a_decoder_that_is_taken_out_passes_on_what_it_holds() {
 
 #[test]
 fn what_would_overtake_frames_that_are_under_way_is_an_error() {
-    let assemble = |p: Assembly| {
+    let assemble = |p: PipelineBuilder| {
         p.add("frames", LineFrames::max(20))
             .add("upgrades", Upgrades("frames"))
     };
@@ -208,7 +212,11 @@ fn what_would_overtake_frames_that_are_under_way_is_an_error() {
     // A change through the handle runs when no frame is on its way.
     let mut channel = embedded(assemble);
     channel.receive("one\ntwo\nrest");
-    drop(channel.channel().change(|| Change::remove("frames")));
+    drop(
+        channel
+            .channel()
+            .change(|| PipelineChange::remove("frames")),
+    );
     channel.run();
     assert_eq!(frames(&mut channel), ["one", "two", "rest"]);
 }
@@ -221,7 +229,7 @@ fn what_a_decoder_held_goes_to_the_one_in_its_place_and_to_nobody_at_the_end() {
     drop(
         channel
             .channel()
-            .change(move || Change::replace("frames", "others", other())),
+            .change(move || PipelineChange::replace("frames", "others", other())),
     );
     channel.run();
     channel.receive("o;rest");
@@ -231,7 +239,7 @@ fn what_a_decoder_held_goes_to_the_one_in_its_place_and_to_nobody_at_the_end() {
 
     let mut channel = embedded(|p| p.add("proxy", ProxyProtocol::new()));
     channel.receive("PROX");
-    drop(channel.channel().change(|| Change::remove("proxy")));
+    drop(channel.channel().change(|| PipelineChange::remove("proxy")));
     channel.run();
     assert_eq!(frames(&mut channel), ["PROX"]);
 }
@@ -244,7 +252,11 @@ fn the_rest_of_a_frame_that_was_given_up_is_not_passed_on() {
     let mut channel = embedded(|p| p.add("frames", frames_of).add("errors", Errors(own)));
     channel.receive("much too long<e");
     assert_eq!(log.take().len(), 1);
-    drop(channel.channel().change(|| Change::remove("frames")));
+    drop(
+        channel
+            .channel()
+            .change(|| PipelineChange::remove("frames")),
+    );
     channel.run();
     assert!(frames(&mut channel).is_empty());
 }
@@ -256,7 +268,7 @@ fn a_frame_that_is_cancelled_or_refused_leaves_no_length_behind() {
         ..ChannelOptions::default()
     };
     let prefix = || LengthPrefix::new(LengthField::u16()).unwrap();
-    let assemble = |p: Assembly| p.add_outbound("prefix", prefix());
+    let assemble = |p: PipelineBuilder| p.add_outbound("prefix", prefix());
     let mut channel = EmbeddedChannel::with_options(options, assemble).unwrap();
     let handle = channel.channel();
     let cancelled = handle.write_with("cancelled");

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 
 use bytes::Bytes;
-use tidegate_net::handlers::FlushLess;
+use tidegate_net::handlers::FlushConsolidation;
 use tidegate_net::{
     Channel, ChannelOptions, Client, EmbeddedChannel, Inbound, InboundContext, NetError, Nothing,
 };
@@ -66,7 +66,7 @@ fn a_handler_that_ends_its_half_sends_what_it_said_before_and_nothing_after() {
         let own = log.clone();
         let mut channel = EmbeddedChannel::with_options(options(), |p| {
             let p = if held_back {
-                p.add_duplex("fewer", FlushLess::every(256))
+                p.add_duplex("fewer", FlushConsolidation::every(256))
             } else {
                 p
             };

@@ -4,20 +4,22 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tidegate_net::handlers::{
-    DelimiterFrames, FixedFrames, FlowControl, FlushLess, Idle, IdleEvent, LengthField,
-    LengthFrames, LengthPrefix, LineFrames, Logging, ProxiedPeer, ProxyProtocol, Quietness, Rate,
-    Strings, Traffic, WriteTimeout,
+    DelimiterFrames, FixedFrames, FlowControl, FlushConsolidation, Idle, IdleEvent, IdleKind,
+    LengthField, LengthFrames, LengthPrefix, LineFrames, Logging, ProxiedPeer, ProxyProtocol, Rate,
+    Strings, TrafficShaping, WriteTimeout,
 };
 use tidegate_net::{
-    Assembly, Change, ChannelOptions, EmbeddedChannel, Inbound, InboundContext, NetError, Nothing,
-    Passing, UserEvent, WaterMarks,
+    AnyMessage, ChannelOptions, EmbeddedChannel, Inbound, InboundContext, NetError, Nothing,
+    PipelineBuilder, PipelineChange, UserEvent, WaterMarks,
 };
 use tidegate_promise::Failure;
 use tidegate_testkit::Log;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-pub(crate) fn embedded(assemble: impl FnOnce(Assembly) -> Assembly) -> EmbeddedChannel {
+pub(crate) fn embedded(
+    assemble: impl FnOnce(PipelineBuilder) -> PipelineBuilder,
+) -> EmbeddedChannel {
     EmbeddedChannel::new(assemble).unwrap()
 }
 
@@ -25,11 +27,11 @@ pub(crate) fn embedded(assemble: impl FnOnce(Assembly) -> Assembly) -> EmbeddedC
 struct Takes(Log<String>);
 
 impl Inbound for Takes {
-    type In = Passing;
-    type Out = Passing;
+    type In = AnyMessage;
+    type Out = AnyMessage;
     type Write = Nothing;
 
-    fn read(&mut self, message: Passing, ctx: &mut InboundContext<'_, Self>) {
+    fn read(&mut self, message: AnyMessage, ctx: &mut InboundContext<'_, Self>) {
         ctx.fire_read(message);
     }
 
@@ -53,7 +55,7 @@ pub(crate) fn frames(channel: &mut EmbeddedChannel) -> Vec<Bytes> {
 pub(crate) fn same_however_it_is_cut(
     stream: &[u8],
     expected: &[&'static [u8]],
-    assemble: impl Fn(Assembly) -> Assembly,
+    assemble: impl Fn(PipelineBuilder) -> PipelineBuilder,
 ) {
     let mut whole = embedded(&assemble);
     whole.receive(stream.to_vec());
@@ -236,7 +238,7 @@ fn a_quiet_channel_is_told_again_and_again() {
     channel.close();
     channel.advance(100 * SECOND);
     assert!(log.is_empty(), "a closed channel is not idle");
-    let _ = Quietness::All;
+    let _ = IdleKind::All;
 }
 
 #[test]
@@ -291,7 +293,7 @@ fn flushes_are_held_back_while_reading_and_let_out_at_the_end() {
         }
     }
     let mut channel = embedded(|p| {
-        p.add_duplex("flush", FlushLess::every(100))
+        p.add_duplex("flush", FlushConsolidation::every(100))
             .add("lines", LineFrames::max(9))
             .add("chatty", Chatty)
     });
@@ -305,7 +307,8 @@ fn flushes_are_held_back_while_reading_and_let_out_at_the_end() {
 #[test]
 fn traffic_is_slowed_down_both_ways_and_together() {
     let both = Rate::bytes_per_second(10);
-    let shaped = |rate: &Rate| Traffic::new(Some(rate.clone()), Some(Rate::bytes_per_second(5)));
+    let shaped =
+        |rate: &Rate| TrafficShaping::new(Some(rate.clone()), Some(Rate::bytes_per_second(5)));
     let mut channel = embedded(|p| p.add_duplex("slow", shaped(&both)));
     channel.receive("0123456789");
     channel.receive("again");
@@ -334,7 +337,7 @@ fn what_a_handler_holds_back_counts_as_waiting_and_is_sent_before_a_gentle_end()
         ..ChannelOptions::default()
     };
     for half in [true, false] {
-        let slow = Traffic::new(None, Some(Rate::bytes_per_second(60)));
+        let slow = TrafficShaping::new(None, Some(Rate::bytes_per_second(60)));
         let mut channel =
             EmbeddedChannel::with_options(options.clone(), |p| p.add_duplex("slow", slow)).unwrap();
         let handle = channel.channel();
@@ -363,7 +366,10 @@ fn what_a_handler_holds_back_counts_as_waiting_and_is_sent_before_a_gentle_end()
 
 #[test]
 fn a_flush_held_back_goes_out_before_a_gentle_close() {
-    let mut channel = embedded(|p| p.add_duplex("flush", FlushLess::every(256)).add("bye", Bye));
+    let mut channel = embedded(|p| {
+        p.add_duplex("flush", FlushConsolidation::every(256))
+            .add("bye", Bye)
+    });
     channel.receive("x");
     assert_eq!(channel.sent(), "bye");
     assert!(!channel.is_open());
@@ -496,7 +502,7 @@ fn flow_control_passes_one_message_for_each_wish_and_all_once_reading_is_free() 
     assert!(frames(&mut channel).is_empty());
     channel.receive("e\nsix\n");
     assert_eq!(frames(&mut channel), ["five"]);
-    drop(handle.change(|| Change::remove("flow")));
+    drop(handle.change(|| PipelineChange::remove("flow")));
     channel.run();
     assert_eq!(frames(&mut channel), ["six"], "what it held is not lost");
 }

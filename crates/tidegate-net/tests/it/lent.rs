@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tidegate_loop::{EventLoop, HandLoop};
+use tidegate_loop::{EventLoop, ManualLoop};
 use tidegate_net::{
-    Assembly, Change, ChannelOptions, EmbeddedChannel, Handler, Inbound, InboundContext, NetError,
-    Nothing, Outbound, OutboundContext, UserEvent, WaterMarks,
+    ChannelOptions, EmbeddedChannel, Handler, Inbound, InboundContext, NetError, Nothing, Outbound,
+    OutboundContext, PipelineBuilder, PipelineChange, UserEvent, WaterMarks,
 };
 use tidegate_pool::{PoolPolicy, WorkerPool};
 use tidegate_promise::Failure;
@@ -118,9 +118,9 @@ fn what_waits_for_a_handler_elsewhere_counts_until_it_is_sent() {
         marks: WaterMarks::new(1_000, 2_000, 4_000).unwrap(),
         ..ChannelOptions::default()
     };
-    let (home, mut hand) = EventLoop::builder("apart").build_by_hand().unwrap();
+    let (home, mut hand) = EventLoop::builder("apart").build_manual().unwrap();
     let pass = Handler::duplex_on(home.executor(), Pass);
-    let assemble = |p: Assembly| p.add_handler("pass", pass);
+    let assemble = |p: PipelineBuilder| p.add_handler("pass", pass);
     let mut channel = EmbeddedChannel::with_options(options, assemble).unwrap();
     let handle = channel.channel();
     let mut written = Vec::new();
@@ -146,7 +146,7 @@ fn what_waits_for_a_handler_elsewhere_counts_until_it_is_sent() {
 }
 
 /// Runs a manual event loop for each event.
-struct Turns(HandLoop);
+struct Turns(ManualLoop);
 
 impl Inbound for Turns {
     type In = Bytes;
@@ -164,12 +164,12 @@ impl Inbound for Turns {
 
 #[test]
 fn nothing_is_lost_that_comes_while_a_handler_elsewhere_leaves() {
-    let (home, hand) = EventLoop::builder("apart").build_by_hand().unwrap();
+    let (home, hand) = EventLoop::builder("apart").build_manual().unwrap();
     let pass = Handler::duplex_on(home.executor(), Pass);
-    let assemble = |p: Assembly| p.add("turns", Turns(hand)).add_handler("pass", pass);
+    let assemble = |p: PipelineBuilder| p.add("turns", Turns(hand)).add_handler("pass", pass);
     let mut channel = EmbeddedChannel::new(assemble).unwrap();
     let handle = channel.channel();
-    let removed = handle.change(|| Change::remove("pass"));
+    let removed = handle.change(|| PipelineChange::remove("pass"));
     channel.run();
     removed.wait().unwrap();
     // The removed handler reports that it is idle. Before the channel receives that report, a write

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use tidegate_loop::EventLoop;
 use tidegate_net::{
-    Change, EmbeddedChannel, Handler, Inbound, InboundContext, Outbound, OutboundContext, Passing,
-    UserEvent,
+    AnyMessage, EmbeddedChannel, Handler, Inbound, InboundContext, Outbound, OutboundContext,
+    PipelineChange, UserEvent,
 };
 use tidegate_promise::Failure;
 use tidegate_testkit::Log;
@@ -40,8 +40,8 @@ impl Notes {
 }
 
 impl Inbound for Notes {
-    type In = Passing;
-    type Out = Passing;
+    type In = AnyMessage;
+    type Out = AnyMessage;
     type Write = Bytes;
 
     fn added(&mut self, ctx: &mut InboundContext<'_, Self>) {
@@ -58,7 +58,7 @@ impl Inbound for Notes {
         ctx.fire_active();
     }
 
-    fn read(&mut self, message: Passing, ctx: &mut InboundContext<'_, Self>) {
+    fn read(&mut self, message: AnyMessage, ctx: &mut InboundContext<'_, Self>) {
         self.say("read");
         ctx.fire_read(message);
     }
@@ -116,7 +116,7 @@ fn all_handlers_are_added_before_the_first_event_however_early_it_is_fired() {
 #[test]
 fn a_handler_that_another_one_removes_when_it_is_added_hears_both_in_order() {
     let log = Log::new();
-    let removes = notes("a", &log).then(|ctx| ctx.change(Change::remove("b")).unwrap());
+    let removes = notes("a", &log).then(|ctx| ctx.change(PipelineChange::remove("b")).unwrap());
     let mut channel =
         EmbeddedChannel::new(|p| p.add_duplex("a", removes).add_duplex("b", notes("b", &log)))
             .unwrap();
@@ -141,7 +141,7 @@ fn a_handler_that_panics_when_it_is_added_is_gone_and_the_others_are_added_first
 #[test]
 fn on_its_own_executor_a_handler_hears_nothing_before_it_was_added() {
     let log = Log::new();
-    let (home, mut hand) = EventLoop::builder("apart").build_by_hand().unwrap();
+    let (home, mut hand) = EventLoop::builder("apart").build_manual().unwrap();
     let fires = notes("a", &log).then(|ctx| ctx.fire_event(UserEvent::new("early")));
     let apart = Handler::duplex_on(home.executor(), notes("b", &log));
     let mut channel =
@@ -174,10 +174,10 @@ fn on_its_own_executor_a_handler_can_still_write_when_it_is_removed() {
             ctx.flush();
         }
     }
-    let (home, mut hand) = EventLoop::builder("apart").build_by_hand().unwrap();
+    let (home, mut hand) = EventLoop::builder("apart").build_manual().unwrap();
     let apart = Handler::inbound_on(home.executor(), SaysBye);
     let mut channel = EmbeddedChannel::new(|p| p.add_handler("bye", apart)).unwrap();
-    drop(channel.channel().change(|| Change::remove("bye")));
+    drop(channel.channel().change(|| PipelineChange::remove("bye")));
     for _ in 0..4 {
         hand.run_until_idle();
         channel.run();
@@ -199,7 +199,7 @@ fn a_panic_in_the_drop_of_a_handler_hurts_no_neighbour() {
         })
         .unwrap();
         let _ = log.take();
-        let change = channel.channel().change(|| Change::remove("b"));
+        let change = channel.channel().change(|| PipelineChange::remove("b"));
         channel.run();
         change.wait().unwrap();
         assert_eq!(log.take(), ["b removed", "b dropped"]);

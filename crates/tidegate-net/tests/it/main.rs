@@ -51,7 +51,7 @@ use std::net::TcpStream;
 use bytes::Bytes;
 use tidegate_core::ManualClock;
 use tidegate_loop::EventLoopGroup;
-use tidegate_net::{Assembly, Channel, Inbound, InboundContext, NetGroup, Nothing, Server};
+use tidegate_net::{Channel, Inbound, InboundContext, NetGroup, Nothing, PipelineBuilder, Server};
 use tidegate_testkit::Log;
 
 use self::echo::Echo;
@@ -100,9 +100,11 @@ fn group_by(clock: &ManualClock) -> NetGroup {
 
 fn serve(
     group: &NetGroup,
-    assemble: impl Fn(Assembly) -> Assembly + Send + Sync + 'static,
+    assemble: impl Fn(PipelineBuilder) -> PipelineBuilder + Send + Sync + 'static,
 ) -> Server {
-    let server = Server::new(group).pipeline(assemble).bind("127.0.0.1:0");
+    let server = Server::builder(group)
+        .pipeline(assemble)
+        .bind("127.0.0.1:0");
     server.wait().unwrap()
 }
 

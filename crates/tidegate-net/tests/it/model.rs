@@ -3,8 +3,8 @@
 
 use bytes::Bytes;
 use tidegate_net::{
-    Change, ChannelOptions, EmbeddedChannel, Handler, Inbound, InboundContext, Nothing, Outbound,
-    OutboundContext, Passing, ReadSize, WaterMarks,
+    AnyMessage, ChannelOptions, EmbeddedChannel, Handler, Inbound, InboundContext, Nothing,
+    Outbound, OutboundContext, PipelineChange, ReadSize, WaterMarks,
 };
 use tidegate_promise::Failure;
 use tidegate_testkit::{Counter, Rng, model, short_or_long};
@@ -32,10 +32,10 @@ impl Inbound for Passes {
 }
 
 impl Outbound for Passes {
-    type Take = Passing;
-    type Write = Passing;
+    type Take = AnyMessage;
+    type Write = AnyMessage;
 
-    fn write(&mut self, message: Passing, ctx: &mut OutboundContext<'_, Self>) {
+    fn write(&mut self, message: AnyMessage, ctx: &mut OutboundContext<'_, Self>) {
         ctx.write(message);
     }
 }
@@ -54,7 +54,8 @@ fn options(rng: &mut Rng) -> ChannelOptions {
 #[test]
 fn random_operations_lose_nothing_and_end_everything_once() {
     model(0..short_or_long(200, 2_000), |rng| {
-        let assemble = |p: tidegate_net::Assembly| p.add_duplex("base", Passes).add("echo", Echo);
+        let assemble =
+            |p: tidegate_net::PipelineBuilder| p.add_duplex("base", Passes).add("echo", Echo);
         let mut channel = EmbeddedChannel::with_options(options(rng), assemble).unwrap();
         let handle = channel.channel();
         let (mut expected, mut sent) = (0_usize, 0_usize);
@@ -82,12 +83,12 @@ fn random_operations_lose_nothing_and_end_everything_once() {
                 7 => {
                     extra += 1;
                     let name = format!("extra {extra}");
-                    let change = move || Change::add_first(name, Handler::duplex(Passes));
+                    let change = move || PipelineChange::add_first(name, Handler::duplex(Passes));
                     drop(handle.change(change));
                 }
                 8 => {
                     let name = format!("extra {}", rng.below(5));
-                    drop(handle.change(move || Change::remove(name)));
+                    drop(handle.change(move || PipelineChange::remove(name)));
                 }
                 9 => drop(handle.deregister()),
                 10 => drop(handle.register()),

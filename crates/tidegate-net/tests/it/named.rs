@@ -59,10 +59,10 @@ fn an_address_that_is_taken_is_named() {
     let group = group(1);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
-    let why = failure(Server::new(&group).bind(address));
+    let why = failure(Server::builder(&group).bind(address));
     says(&why, &["cannot listen on", &address.to_string(), "in use"]);
     let named = format!("localhost:{}", address.port());
-    if let Err(why) = Server::new(&group).bind(named.as_str()).wait() {
+    if let Err(why) = Server::builder(&group).bind(named.as_str()).wait() {
         says(&why.failure().unwrap(), &[&named, "cannot listen on"]);
     }
 
@@ -71,7 +71,7 @@ fn an_address_that_is_taken_is_named() {
     let why = failure(Client::new(&group).bind_udp(address));
     says(&why, &["UDP", &address.to_string(), "in use"]);
 
-    let why = failure(Server::new(&group).bind_unix("/no/such/folder/socket"));
+    let why = failure(Server::builder(&group).bind_unix("/no/such/folder/socket"));
     says(&why, &["cannot listen on `/no/such/folder/socket`"]);
 }
 
@@ -102,22 +102,22 @@ fn nothing_opens(opens: &Opens<'_>) {
 fn loops_that_have_ended_are_named() {
     let at_once = || Quiet::none(Duration::from_secs(60));
     let pinned = group(1);
-    pinned.shutdown_gracefully(at_once()).wait().unwrap();
+    pinned.shutdown(at_once()).wait().unwrap();
     let client = Client::new(&pinned);
     nothing_opens(&Opens {
         connect: &|to| client.connect(to),
         udp: &|at| client.bind_udp(at),
-        bind: &|at| Server::new(&pinned).bind(at),
+        bind: &|at| Server::builder(&pinned).bind(at),
     });
     let workers = WorkerPool::builder("workers").core(3).max(3);
     let workers = workers.build().unwrap();
     let roaming = tidegate_net::roaming("io", 1, &workers).unwrap();
-    roaming.shutdown_gracefully(at_once()).wait().unwrap();
+    roaming.shutdown(at_once()).wait().unwrap();
     let client = Client::new(&roaming);
     nothing_opens(&Opens {
         connect: &|to| client.connect(to),
         udp: &|at| client.bind_udp(at),
-        bind: &|at| Server::new(&roaming).bind(at),
+        bind: &|at| Server::builder(&roaming).bind(at),
     });
 }
 
@@ -142,7 +142,7 @@ fn a_connect_that_its_loop_does_not_live_to_see_says_so() {
             one
         })
         .collect();
-    let ended = group.shutdown_gracefully(Quiet::none(Duration::from_secs(60)));
+    let ended = group.shutdown(Quiet::none(Duration::from_secs(60)));
     ended.wait().unwrap();
     let mut unmade = 0;
     for one in filled {

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use tidegate_loop::{EventLoop, EventLoopGroup, Lifecycle, Placement};
 use tidegate_net::handlers::LineFrames;
 use tidegate_net::{
-    Change, Channel, EmbeddedChannel, Handler, Inbound, InboundContext, Message, NetGroup, Nothing,
-    Outbound, OutboundContext, Server,
+    Channel, EmbeddedChannel, Handler, Inbound, InboundContext, Message, NetGroup, Nothing,
+    Outbound, OutboundContext, PipelineChange, Server,
 };
 use tidegate_pool::WorkerPool;
 use tidegate_promise::Failure;
@@ -81,7 +81,7 @@ fn assert_survives<P: Placement>(group: &NetGroup<P>, address: std::net::SocketA
 #[test]
 fn of_handlers_on_a_pinned_loop() {
     let group = NetGroup::build(loops()).unwrap();
-    let server = Server::new(&group).pipeline(|p| {
+    let server = Server::builder(&group).pipeline(|p| {
         p.add("lines", LineFrames::max(64))
             .add("explodes", Explodes::default())
             .add("echo", Echo)
@@ -94,7 +94,7 @@ fn of_handlers_on_a_pinned_loop() {
 fn of_handlers_on_a_roaming_loop() {
     let pool = WorkerPool::builder("workers").max(4).build().unwrap();
     let group = NetGroup::build_over(loops().roaming(), &pool, None).unwrap();
-    let server = Server::new(&group).pipeline(|p| {
+    let server = Server::builder(&group).pipeline(|p| {
         p.add("lines", LineFrames::max(64))
             .add("explodes", Explodes::default())
             .add("echo", Echo)
@@ -107,7 +107,7 @@ fn of_handlers_on_a_roaming_loop() {
 fn of_what_makes_handlers_and_changes_them() {
     let group = NetGroup::build(loops()).unwrap();
     let made = std::sync::atomic::AtomicUsize::new(0);
-    let server = Server::new(&group).pipeline(move |p| {
+    let server = Server::builder(&group).pipeline(move |p| {
         // The first call is the check of the pipeline when the server is bound.
         if made.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 1 {
             explode();
@@ -120,7 +120,7 @@ fn of_what_makes_handlers_and_changes_them() {
     assert_eq!(round_trip(&mut good, b"hello"), b"hello");
 
     let mut channel = EmbeddedChannel::new(|p| p.add("echo", Echo)).unwrap();
-    let changed = channel.channel().change(|| -> Change { explode() });
+    let changed = channel.channel().change(|| -> PipelineChange { explode() });
     channel.run();
     assert!(changed.wait().is_err());
     channel.receive("still here");
@@ -177,7 +177,7 @@ fn of_messages_that_nobody_takes_out_any_more() {
     write(&channel.channel());
     assert_eq!(drops.count(), 6);
     // On their way to a handler whose executor never runs it.
-    let (home, hand) = EventLoop::builder("apart").build_by_hand().unwrap();
+    let (home, hand) = EventLoop::builder("apart").build_manual().unwrap();
     let takes = Handler::duplex_on(home.executor(), Takes);
     let mut channel = EmbeddedChannel::new(|p| p.add_handler("takes", takes)).unwrap();
     write(&channel.channel());

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tidegate_loop::EventLoop;
-use tidegate_net::handlers::{Rate, Traffic};
+use tidegate_net::handlers::{Rate, TrafficShaping};
 use tidegate_net::{
-    Assembly, Channel, ChannelOptions, EmbeddedChannel, Handler, Inbound, InboundContext, NetError,
-    Nothing, Outbound, OutboundContext, WaterMarks,
+    Channel, ChannelOptions, EmbeddedChannel, Handler, Inbound, InboundContext, NetError, Nothing,
+    Outbound, OutboundContext, PipelineBuilder, WaterMarks,
 };
 use tidegate_promise::Completion;
 use tidegate_testkit::Log;
@@ -36,7 +36,7 @@ impl Outbound for Pass {
 
 /// Checks that `close_when_flushed` ends in time, although a handler holds it back together with
 /// earlier writes.
-fn ends_in_time(assemble: impl FnOnce(Assembly) -> Assembly) {
+fn ends_in_time(assemble: impl FnOnce(PipelineBuilder) -> PipelineBuilder) {
     let options = ChannelOptions {
         close_timeout: Duration::from_secs(5),
         ..ChannelOptions::default()
@@ -64,13 +64,13 @@ fn ends_in_time(assemble: impl FnOnce(Assembly) -> Assembly) {
 fn a_gentle_close_has_its_deadline_while_a_handler_shapes_what_goes_before_it() {
     ends_in_time(|p| {
         let slow = Rate::bytes_per_second(1);
-        p.add_duplex("traffic", Traffic::new(None, Some(slow)))
+        p.add_duplex("traffic", TrafficShaping::new(None, Some(slow)))
     });
 }
 
 #[test]
 fn a_gentle_close_has_its_deadline_while_a_handler_elsewhere_is_busy() {
-    let (home, _hand) = EventLoop::builder("busy").build_by_hand().unwrap();
+    let (home, _hand) = EventLoop::builder("busy").build_manual().unwrap();
     let busy = Handler::duplex_on(home.executor(), Pass);
     ends_in_time(|p| p.add_handler("busy", busy));
 }
@@ -89,7 +89,7 @@ fn why(flushed: Completion<()>) -> String {
 
 /// Checks that a flush reports writes that came after the end which `end` requests.
 fn tells_of_late_writes(
-    assemble: impl FnOnce(Assembly) -> Assembly,
+    assemble: impl FnOnce(PipelineBuilder) -> PipelineBuilder,
     end: impl FnOnce(&Channel),
     expected: &str,
 ) {
@@ -144,7 +144,7 @@ fn the_largest_numbers_are_numbers_like_others() {
     };
     let log = Log::new();
     let own = log.clone();
-    let asks = |p: Assembly| p.add("asks", Asks(own));
+    let asks = |p: PipelineBuilder| p.add("asks", Asks(own));
     let mut channel = EmbeddedChannel::with_options(options, asks).unwrap();
     channel.receive("how much?");
     assert_eq!(log.take(), [usize::MAX]);

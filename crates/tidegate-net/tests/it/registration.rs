@@ -261,6 +261,6 @@ fn on_a_roaming_loop_a_handler_that_is_busy_comes_first() {
 
 fn roaming_server(group: &NetGroup<tidegate_loop::Roaming>, notes: &Notes) -> Server {
     let notes = notes.clone();
-    let server = Server::new(group).pipeline(move |p| p.add("notes", notes.clone()));
+    let server = Server::builder(group).pipeline(move |p| p.add("notes", notes.clone()));
     server.bind("127.0.0.1:0").wait().unwrap()
 }

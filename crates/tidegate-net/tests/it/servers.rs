@@ -17,7 +17,7 @@ use crate::{Echo, Gives, dial, giving, group, group_by, round_trip, serve};
 fn an_address_in_use_is_an_error() {
     let group = group(1);
     let server = serve(&group, |p| p);
-    let again = Server::new(&group).bind(server.local_addr());
+    let again = Server::builder(&group).bind(server.local_addr());
     let why = again.wait().unwrap_err().to_string();
     assert!(why.contains("in use"), "{why}");
 }
@@ -124,7 +124,7 @@ fn the_end_of_the_group_closes_everything_and_tells() {
     log.wait_for(2);
     let channels = log.take();
     let quiet = tidegate_loop::Quiet::none(Duration::from_secs(10));
-    group.shutdown_gracefully(quiet).wait().unwrap();
+    group.shutdown(quiet).wait().unwrap();
     for channel in &channels {
         assert!(channel.closed().is_done());
         assert!(channel.write_with("late").wait().is_err());
@@ -140,7 +140,7 @@ fn the_end_of_the_group_closes_everything_and_tells() {
 fn channels_are_made_of_sockets_that_exist() {
     let group = group(1);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let server = Server::new(&group)
+    let server = Server::builder(&group)
         .pipeline(|p| p.add("echo", Echo))
         .serve(listener)
         .wait()
@@ -154,7 +154,7 @@ fn channels_are_made_of_sockets_that_exist() {
 #[test]
 fn a_server_binds_by_name() {
     let group = group(1);
-    let server = Server::new(&group).pipeline(|p| p.add("echo", Echo));
+    let server = Server::builder(&group).pipeline(|p| p.add("echo", Echo));
     let server = server.bind("localhost:0").wait().unwrap();
     assert!(server.local_addr().ip().is_loopback());
     assert_eq!(round_trip(&mut dial(&server), b"hello"), b"hello");
@@ -165,7 +165,7 @@ fn several_listeners_share_one_port_and_each_keeps_its_connections() {
     let group = group(2);
     let log = Log::new();
     let own = log.clone();
-    let server = Server::new(&group)
+    let server = Server::builder(&group)
         .pipeline(move |p| p.add("gives", Gives(own.clone())).add("echo", Echo))
         .listeners_per_port(8)
         .bind("127.0.0.1:0")

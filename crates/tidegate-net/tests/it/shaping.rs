@@ -6,11 +6,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use tidegate_core::ManualClock;
 use tidegate_net::handlers::{
-    FlowControl, FlushLess, Idle, LineFrames, Logging, ProxyProtocol, Rate, Traffic, WriteTimeout,
+    FlowControl, FlushConsolidation, Idle, LineFrames, Logging, ProxyProtocol, Rate,
+    TrafficShaping, WriteTimeout,
 };
 use tidegate_net::{
-    Assembly, Change, ChannelOptions, EmbeddedChannel, Handler, Inbound, InboundContext, Nothing,
-    WaterMarks,
+    ChannelOptions, EmbeddedChannel, Handler, Inbound, InboundContext, Nothing, PipelineBuilder,
+    PipelineChange, WaterMarks,
 };
 use tidegate_promise::Outcome;
 use tidegate_testkit::Log;
@@ -20,7 +21,7 @@ use crate::{dial, serve};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn reads_when_asked(assemble: impl FnOnce(Assembly) -> Assembly) -> EmbeddedChannel {
+fn reads_when_asked(assemble: impl FnOnce(PipelineBuilder) -> PipelineBuilder) -> EmbeddedChannel {
     let options = ChannelOptions {
         auto_read: false,
         ..ChannelOptions::default()
@@ -28,23 +29,25 @@ fn reads_when_asked(assemble: impl FnOnce(Assembly) -> Assembly) -> EmbeddedChan
     EmbeddedChannel::with_options(options, assemble).unwrap()
 }
 
-fn slow_reads(rate: u64) -> Traffic {
-    Traffic::new(Some(Rate::bytes_per_second(rate)), None)
+fn slow_reads(rate: u64) -> TrafficShaping {
+    TrafficShaping::new(Some(Rate::bytes_per_second(rate)), None)
 }
 
-fn slow_writes(rate: u64) -> Traffic {
-    Traffic::new(None, Some(Rate::bytes_per_second(rate)))
+fn slow_writes(rate: u64) -> TrafficShaping {
+    TrafficShaping::new(None, Some(Rate::bytes_per_second(rate)))
 }
 
 fn remove(channel: &mut EmbeddedChannel, name: &'static str) {
-    let removed = channel.channel().change(move || Change::remove(name));
+    let removed = channel
+        .channel()
+        .change(move || PipelineChange::remove(name));
     channel.run();
     removed.wait().unwrap();
 }
 
 #[test]
 fn shaping_that_is_taken_out_lets_go_of_everything() {
-    let both = Traffic::new(
+    let both = TrafficShaping::new(
         Some(Rate::bytes_per_second(1)),
         Some(Rate::bytes_per_second(1)),
     );
@@ -134,7 +137,7 @@ fn messages_kept_back_during_a_pause_are_passed_on_after_it() {
 #[test]
 fn a_rate_can_be_changed_and_is_never_nothing() {
     let rate = Rate::bytes_per_second(0);
-    let shaped = Traffic::new(None, Some(rate.clone()));
+    let shaped = TrafficShaping::new(None, Some(rate.clone()));
     let mut channel = embedded(|p| p.add_duplex("slow", shaped));
     let handle = channel.channel();
     handle.write_and_flush("ab");
@@ -179,7 +182,8 @@ fn a_refused_write_is_not_charged_for() {
     };
     let log = Log::new();
     let own = log.clone();
-    let assemble = |p: Assembly| p.add_duplex("slow", slow_writes(10)).add("asks", Asks(own));
+    let assemble =
+        |p: PipelineBuilder| p.add_duplex("slow", slow_writes(10)).add("asks", Asks(own));
     let mut channel = EmbeddedChannel::with_options(options, assemble).unwrap();
     for size in ["10", "10", "395", "10"] {
         channel.receive(size);
@@ -207,7 +211,7 @@ impl Inbound for Chatty {
         ctx.write("x");
         ctx.flush();
         if bytes == "out" {
-            ctx.change(Change::remove("flush")).unwrap();
+            ctx.change(PipelineChange::remove("flush")).unwrap();
         }
     }
 }
@@ -216,7 +220,7 @@ impl Inbound for Chatty {
 fn flushes_are_let_out_after_a_number_and_when_their_keeper_goes() {
     let chatty = |most| {
         embedded(|p| {
-            p.add_duplex("flush", FlushLess::every(most))
+            p.add_duplex("flush", FlushConsolidation::every(most))
                 .add("lines", LineFrames::max(9))
                 .add("chatty", Chatty)
         })
@@ -239,7 +243,7 @@ fn a_watch_that_comes_later_watches_too() {
     for idle in [Idle::reads(10 * SECOND), Idle::all(10 * SECOND)] {
         let mut channel = embedded(|p| p);
         channel.advance(100 * SECOND);
-        let add = move || Change::add_first("idle", Handler::duplex(idle.closes()));
+        let add = move || PipelineChange::add_first("idle", Handler::duplex(idle.closes()));
         drop(channel.channel().change(add));
         channel.run();
         channel.advance(9 * SECOND);

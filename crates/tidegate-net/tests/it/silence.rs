@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tidegate_core::{ManualClock, OnUnhandled};
 use tidegate_loop::{EventLoopGroup, Placement};
 use tidegate_net::handlers::{Idle, LineFrames};
-use tidegate_net::{Assembly, Handler, Inbound, InboundContext, NetGroup, Nothing, Server};
+use tidegate_net::{Handler, Inbound, InboundContext, NetGroup, Nothing, PipelineBuilder, Server};
 use tidegate_pool::WorkerPool;
 use tidegate_testkit::{Gate, Log};
 
@@ -35,7 +35,7 @@ impl Inbound for Breaks {
     }
 }
 
-fn breaks<P: Placement>(p: Assembly<P>) -> Assembly<P> {
+fn breaks<P: Placement>(p: PipelineBuilder<P>) -> PipelineBuilder<P> {
     let p = p.add_handler("lines", Handler::inbound(LineFrames::max(8)));
     p.add_handler("breaks", Handler::inbound(Breaks))
 }
@@ -59,7 +59,7 @@ fn why_a_client_was_cut_goes_to_the_hook_on_either_kind_of_loops() {
     let workers = workers.build().unwrap();
     let roaming = tidegate_net::roaming_with("io", 1, &workers, hook.clone()).unwrap();
     let pinned = tidegate_net::pinned_with("io", 1, hook).unwrap();
-    let roams = Server::new(&roaming).pipeline(breaks);
+    let roams = Server::builder(&roaming).pipeline(breaks);
     let roams = roams.bind("127.0.0.1:0").wait().unwrap();
     for server in [serve(&pinned, breaks), roams] {
         is_cut(&server, &log, b"far too long a line\n", "at most 8");
@@ -94,7 +94,7 @@ fn a_connection_that_a_full_loop_refuses_is_named() {
     let acceptors = tidegate_net::pinned_with("accepts", 1, hook).unwrap();
     let loops = EventLoopGroup::builder("full").loops(1).bound(16);
     let full = NetGroup::build(loops).unwrap();
-    let server = Server::new(&full).boss(&acceptors);
+    let server = Server::builder(&full).boss(&acceptors);
     let server = server.bind("127.0.0.1:0").wait().unwrap();
     let (held, go_on) = (Gate::new(), Gate::new());
     let gates = (held.clone(), go_on.clone());

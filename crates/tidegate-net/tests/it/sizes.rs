@@ -54,7 +54,7 @@ fn options() -> ChannelOptions {
 
 #[test]
 fn a_message_from_another_thread_counts_for_the_size_that_its_type_states() {
-    let assemble = |p: tidegate_net::Assembly| p.add_outbound("encode", Encode);
+    let assemble = |p: tidegate_net::PipelineBuilder| p.add_outbound("encode", Encode);
     let mut embedded = EmbeddedChannel::with_options(options(), assemble).unwrap();
     let channel = embedded.channel();
     let sent = channel.write_message_with(Zeros(5000));

@@ -10,8 +10,8 @@ use futures_io::{AsyncRead, AsyncWrite};
 #[cfg(feature = "tls")]
 use tidegate_net::Client;
 use tidegate_net::{
-    Assembly, ByteStream, Change, ChannelOptions, EmbeddedChannel, Handler, Outbound,
-    OutboundContext, TakeOver, WaterMarks,
+    ByteStream, ChannelOptions, EmbeddedChannel, Handler, Outbound, OutboundContext,
+    PipelineBuilder, PipelineChange, StreamHandler, WaterMarks,
 };
 use tidegate_testkit::Log;
 
@@ -61,7 +61,7 @@ async fn echo(mut stream: ByteStream) {
 #[test]
 fn a_future_echoes_over_tcp() {
     let group = group(1);
-    let server = serve(&group, |p| p.add("echo", TakeOver::new(echo)));
+    let server = serve(&group, |p| p.add("echo", StreamHandler::new(echo)));
     let mut client = dial(&server);
     for size in [1, 100, 20_000] {
         let sent: Vec<u8> = (0..size).map(|n| n as u8).collect();
@@ -74,7 +74,7 @@ fn the_end_and_failures_reach_the_reader() {
     let log = Log::new();
     for breaks in [false, true] {
         let own = log.clone();
-        let take = TakeOver::new(move |mut stream: ByteStream| async move {
+        let take = StreamHandler::new(move |mut stream: ByteStream| async move {
             let mut buffer = [0; 16];
             loop {
                 match read(&mut stream, &mut buffer).await {
@@ -101,7 +101,7 @@ fn the_end_and_failures_reach_the_reader() {
 #[test]
 fn a_stream_that_is_not_read_stops_its_channel_and_reading_on_resumes_it() {
     let (tell, told) = std::sync::mpsc::channel();
-    let take = TakeOver::new(move |stream: ByteStream| async move {
+    let take = StreamHandler::new(move |stream: ByteStream| async move {
         tell.send(stream).unwrap();
     });
     let mut channel = EmbeddedChannel::new(|p| p.add("take", take)).unwrap();
@@ -130,7 +130,7 @@ fn a_stream_that_is_not_read_stops_its_channel_and_reading_on_resumes_it() {
 fn a_writer_waits_above_the_mark_and_is_woken_below() {
     let log = Log::new();
     let own = log.clone();
-    let take = TakeOver::new(move |mut stream: ByteStream| async move {
+    let take = StreamHandler::new(move |mut stream: ByteStream| async move {
         // Waits for the start signal of the test.
         read(&mut stream, &mut [0; 8]).await.unwrap();
         for _ in 0..4 {
@@ -143,7 +143,7 @@ fn a_writer_waits_above_the_mark_and_is_woken_below() {
         marks: WaterMarks::new(500, 1500, 1 << 20).unwrap(),
         ..ChannelOptions::default()
     };
-    let assemble = |p: tidegate_net::Assembly| p.add("take", take);
+    let assemble = |p: tidegate_net::PipelineBuilder| p.add("take", take);
     let mut channel = EmbeddedChannel::with_options(options, assemble).unwrap();
     channel.set_room(Some(0));
     channel.receive("go");
@@ -155,7 +155,7 @@ fn a_writer_waits_above_the_mark_and_is_woken_below() {
 
 #[test]
 fn closing_the_stream_shuts_the_output_and_dropping_it_closes() {
-    let take = TakeOver::new(|mut stream: ByteStream| async move {
+    let take = StreamHandler::new(|mut stream: ByteStream| async move {
         write_all(&mut stream, b"bye").await.unwrap();
         close(&mut stream).await.unwrap();
         assert_eq!(read(&mut stream, &mut [0; 8]).await.unwrap(), 4);
@@ -171,7 +171,7 @@ fn closing_the_stream_shuts_the_output_and_dropping_it_closes() {
 
 #[test]
 fn a_vectored_write_takes_every_slice_and_is_one_call() {
-    let take = TakeOver::new(|mut stream: ByteStream| async move {
+    let take = StreamHandler::new(|mut stream: ByteStream| async move {
         let slices = ["one ", "", "two ", "three"].map(|text| io::IoSlice::new(text.as_bytes()));
         let wrote = poll_fn(|cx| Pin::new(&mut stream).poll_write_vectored(cx, &slices)).await;
         assert_eq!(wrote.unwrap(), 13);
@@ -193,7 +193,7 @@ fn slow<T: Future<Output = ()> + 'static>(
     then: impl FnOnce(ByteStream, Log<String>) -> T + 'static,
 ) -> EmbeddedChannel {
     let own = log.clone();
-    let take = TakeOver::new(move |mut stream: ByteStream| async move {
+    let take = StreamHandler::new(move |mut stream: ByteStream| async move {
         // Waits for the start signal of the test.
         read(&mut stream, &mut [0; 8]).await.unwrap();
         then(stream, own).await;
@@ -203,7 +203,7 @@ fn slow<T: Future<Output = ()> + 'static>(
         half_closure: true,
         ..ChannelOptions::default()
     };
-    let assemble = |p: Assembly| p.add("take", take);
+    let assemble = |p: PipelineBuilder| p.add("take", take);
     let mut channel = EmbeddedChannel::with_options(options, assemble).unwrap();
     channel.set_room(Some(3));
     channel.receive("go");
@@ -296,7 +296,7 @@ fn a_writer_behind_a_handler_that_makes_little_of_much_goes_on() {
             ctx.write("x");
         }
     }
-    let take = TakeOver::new(|mut stream: ByteStream| async move {
+    let take = StreamHandler::new(|mut stream: ByteStream| async move {
         for _ in 0..10 {
             write(&mut stream, &[2; 1000]).await.unwrap();
         }
@@ -307,7 +307,7 @@ fn a_writer_behind_a_handler_that_makes_little_of_much_goes_on() {
         marks: WaterMarks::new(500, 1500, 1 << 20).unwrap(),
         ..ChannelOptions::default()
     };
-    let assemble = |p: Assembly| p.add_outbound("shrinks", Shrinks).add("take", take);
+    let assemble = |p: PipelineBuilder| p.add_outbound("shrinks", Shrinks).add("take", take);
     let mut channel = EmbeddedChannel::with_options(options, assemble).unwrap();
     channel.run();
     assert_eq!(channel.sent(), "xxxxxxxxxx");
@@ -320,20 +320,20 @@ fn an_open_channel_can_be_taken_over_and_its_stream_ends_with_the_handler() {
     let handle = channel.channel();
     let own = log.clone();
     let taken = handle.change(move || {
-        let take = TakeOver::new(move |mut stream: ByteStream| async move {
+        let take = StreamHandler::new(move |mut stream: ByteStream| async move {
             let mut buffer = [0; 8];
             while let Ok(count @ 1..) = read(&mut stream, &mut buffer).await {
                 own.push(count);
             }
             own.push(0);
         });
-        Change::add_last("take", Handler::local_inbound(take))
+        PipelineChange::add_last("take", Handler::local_inbound(take))
     });
     channel.run();
     taken.wait().unwrap();
     channel.receive("abc");
     assert_eq!(log.take(), [3]);
-    let back = handle.change(|| Change::remove("take"));
+    let back = handle.change(|| PipelineChange::remove("take"));
     channel.run();
     back.wait().unwrap();
     assert_eq!(log.take(), [0], "the stream has ended");
@@ -349,7 +349,7 @@ async fn answer(mut stream: ByteStream) {
 #[test]
 fn what_was_asked_before_the_end_is_answered_after_it() {
     let group = group(1);
-    let server = serve(&group, move |p| p.add("answer", TakeOver::new(answer)));
+    let server = serve(&group, move |p| p.add("answer", StreamHandler::new(answer)));
     let mut client = dial(&server);
     client.write_all(b"a question of some length").unwrap();
     client.shutdown(Shutdown::Write).unwrap();
@@ -366,7 +366,7 @@ fn what_was_asked_before_a_goodbye_is_answered_after_it() {
     let group = group(1);
     let server = serve(&group, move |p| {
         p.add_duplex("tls", tls.handler())
-            .add("answer", TakeOver::new(answer))
+            .add("answer", StreamHandler::new(answer))
     });
     let name = authority.client().name("localhost").unwrap();
     let log = Log::new();
@@ -380,7 +380,7 @@ fn what_was_asked_before_a_goodbye_is_answered_after_it() {
             own.push(read_all(&mut stream).await);
         };
         p.add_duplex("tls", name.handler())
-            .add("ask", TakeOver::new(ask))
+            .add("ask", StreamHandler::new(ask))
     });
     let channel = client.connect(server.local_addr()).wait().unwrap();
     log.wait_for(1);
@@ -395,7 +395,7 @@ fn a_channel_that_did_not_read_on_its_own_reads_for_its_stream() {
         auto_read: false,
         ..ChannelOptions::default()
     };
-    let assemble = |p: tidegate_net::Assembly| p.add("take", TakeOver::new(echo));
+    let assemble = |p: tidegate_net::PipelineBuilder| p.add("take", StreamHandler::new(echo));
     let mut channel = EmbeddedChannel::with_options(options, assemble).unwrap();
     channel.receive("hello");
     assert_eq!(channel.sent(), "hello");
@@ -405,7 +405,7 @@ fn a_channel_that_did_not_read_on_its_own_reads_for_its_stream() {
 fn an_error_of_the_socket_keeps_its_kind() {
     let log = Log::new();
     let own = log.clone();
-    let take = TakeOver::new(move |mut stream: ByteStream| async move {
+    let take = StreamHandler::new(move |mut stream: ByteStream| async move {
         own.push(read(&mut stream, &mut [0; 8]).await.unwrap_err().kind());
         own.push(write_all(&mut stream, b"late").await.unwrap_err().kind());
     });
@@ -431,7 +431,7 @@ fn a_panic_of_the_future_goes_to_the_hook_and_is_why_the_channel_is_closed() {
         let own = own.clone();
         p.add(
             "take",
-            TakeOver::new(|mut stream: ByteStream| async move {
+            StreamHandler::new(|mut stream: ByteStream| async move {
                 own.push(stream.channel());
                 read(&mut stream, &mut [0; 16]).await.unwrap();
                 write_all(&mut stream, b"before").await.unwrap();
@@ -465,7 +465,7 @@ fn a_panic_while_the_future_is_made_or_dropped_is_told_too() {
     }
     let (group, log) = group_with_hook();
     let begin = |_: ByteStream| -> std::future::Ready<()> { panic!("no future") };
-    let server = serve(&group, move |p| p.add("take", TakeOver::new(begin)));
+    let server = serve(&group, move |p| p.add("take", StreamHandler::new(begin)));
     let mut rest = Vec::new();
     dial(&server).read_to_end(&mut rest).unwrap();
     log.wait_for(1);
@@ -474,7 +474,7 @@ fn a_panic_while_the_future_is_made_or_dropped_is_told_too() {
     let server = serve(&group, |p| {
         p.add(
             "take",
-            TakeOver::new(|_stream: ByteStream| {
+            StreamHandler::new(|_stream: ByteStream| {
                 let bomb = Bomb;
                 poll_fn(move |_| {
                     let _bomb = &bomb;
@@ -491,7 +491,7 @@ fn a_panic_while_the_future_is_made_or_dropped_is_told_too() {
 
 #[test]
 fn an_error_after_the_end_of_the_stream_is_the_channels_own() {
-    let take = TakeOver::new(|mut stream: ByteStream| async move {
+    let take = StreamHandler::new(|mut stream: ByteStream| async move {
         read(&mut stream, &mut [0; 8]).await.unwrap();
         write(&mut stream, b"unsent").await.unwrap();
     });
@@ -509,7 +509,7 @@ fn an_error_after_the_end_of_the_stream_is_the_channels_own() {
 fn a_stream_whose_channel_has_ended_its_half_hears_of_it_when_it_flushes() {
     let log = Log::new();
     let own = log.clone();
-    let take_over = TakeOver::new(move |mut stream: ByteStream| async move {
+    let take_over = StreamHandler::new(move |mut stream: ByteStream| async move {
         drop(stream.channel().shutdown_output());
         let written = poll_fn(|cx| Pin::new(&mut stream).poll_write(cx, b"late")).await;
         let flushed = poll_fn(|cx| Pin::new(&mut stream).poll_flush(cx)).await;

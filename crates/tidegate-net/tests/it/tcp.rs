@@ -123,7 +123,7 @@ fn half_closure_lets_the_answer_out() {
         half_closure: true,
         ..ChannelOptions::default()
     };
-    let server = Server::new(&group)
+    let server = Server::builder(&group)
         .options(options)
         .pipeline(|p| p.add("sums", Sums(0)))
         .bind("127.0.0.1:0");
@@ -171,7 +171,7 @@ fn a_slow_reader_stops_the_writer_at_the_marks_and_nothing_is_lost() {
         send_buffer: Some(16 * 1024),
         ..ChannelOptions::default()
     };
-    let server = Server::new(&group)
+    let server = Server::builder(&group)
         .options(options)
         .pipeline(move |p| p.add("gives", Gives(own.clone())).add("pours", Pours(8192)))
         .bind("127.0.0.1:0");
@@ -269,8 +269,8 @@ fn a_busy_loop_still_reads_its_sockets() {
 
 #[test]
 fn a_poller_that_begins_anew_still_hears_its_sockets_and_its_waker() {
-    use tidegate_net::sys::{MioPoller, Poller, Readiness, Token};
-    let mut poller = MioPoller::new().unwrap();
+    use tidegate_net::sys::{Poller, Readiness, SystemPoller, Token};
+    let mut poller = SystemPoller::new().unwrap();
     let waker = poller.waker();
     let address = "127.0.0.1:0".parse().unwrap();
     let mut listener = mio::net::TcpListener::bind(address).unwrap();

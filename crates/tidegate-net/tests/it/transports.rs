@@ -13,7 +13,7 @@ fn two_ends_in_memory_speak_to_each_other() {
     let group = group(2);
     let log = Log::new();
     let own = log.clone();
-    let hears = move |p: tidegate_net::Assembly| p.add("hears", Hears(own.clone()));
+    let hears = move |p: tidegate_net::PipelineBuilder| p.add("hears", Hears(own.clone()));
     let pair = tidegate_net::local_pair(&group, hears, |p| p.add("echo", Echo));
     let (one, other) = pair.wait().unwrap();
     // Small messages, so that several are waiting when the other end reads.
@@ -51,7 +51,7 @@ fn what_one_end_says_before_the_other_is_there_is_heard() {
     let own = log.clone();
     // On one event loop, the first end is opened, writes and closes before the second end is
     // created.
-    let hears = move |p: tidegate_net::Assembly| p.add("hears", Hears(own.clone()));
+    let hears = move |p: tidegate_net::PipelineBuilder| p.add("hears", Hears(own.clone()));
     let pair = tidegate_net::local_pair(&group, |p| p.add("greets", Greets), hears);
     let (_, other) = pair.wait().unwrap();
     other.closed().wait().unwrap();
@@ -64,9 +64,9 @@ fn a_unix_socket_serves_like_any_other() {
     let folder = std::env::temp_dir().join(format!("tidegate-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join("echo.socket");
-    let server = Server::new(&group).pipeline(|p| p.add("echo", Echo));
+    let server = Server::builder(&group).pipeline(|p| p.add("echo", Echo));
     let server = server.bind_unix(&path).wait().unwrap();
-    let taken = Server::new(&group).bind_unix(&path).wait().unwrap_err();
+    let taken = Server::builder(&group).bind_unix(&path).wait().unwrap_err();
     assert!(taken.to_string().contains("in use"), "{taken}");
     let mut client = std::os::unix::net::UnixStream::connect(&path).unwrap();
     client.write_all(b"hello").unwrap();
@@ -107,7 +107,7 @@ fn channels_are_made_of_unix_and_udp_sockets_that_exist() {
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join("echo.socket");
     let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
-    let server = Server::new(&group).pipeline(|p| p.add("echo", Echo));
+    let server = Server::builder(&group).pipeline(|p| p.add("echo", Echo));
     let server = server.serve_unix(listener).wait().unwrap();
     let far = std::os::unix::net::UnixStream::connect(&path).unwrap();
     std::fs::remove_dir_all(&folder).unwrap();

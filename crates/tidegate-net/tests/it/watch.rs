@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use tidegate_core::OnUnhandled;
 use tidegate_loop::EventLoopGroup;
 use tidegate_net::sys::Readiness;
-use tidegate_net::{Keep, NetGroup};
+use tidegate_net::{NetGroup, WatchAction};
 use tidegate_pool::WorkerPool;
 use tidegate_testkit::Log;
 
@@ -19,17 +19,19 @@ fn pair() -> (UnixStream, mio::net::UnixStream) {
 }
 
 /// Logs the bytes that it reads, one per call, and ends at a full stop.
-fn hear(log: &Log<u8>) -> impl FnMut(&mut mio::net::UnixStream, Readiness) -> Keep + Send + use<> {
+fn hear(
+    log: &Log<u8>,
+) -> impl FnMut(&mut mio::net::UnixStream, Readiness) -> WatchAction + Send + use<> {
     let log = log.clone();
     move |near, _| {
         let mut byte = [0];
         match near.read(&mut byte) {
-            Ok(1) if byte == *b"." => Keep::Done,
+            Ok(1) if byte == *b"." => WatchAction::Done,
             Ok(1) => {
                 log.push(byte[0]);
-                Keep::Again
+                WatchAction::Again
             }
-            _ => Keep::Watching,
+            _ => WatchAction::Watching,
         }
     }
 }
@@ -61,7 +63,8 @@ fn one_that_panics_is_let_go_of_and_hurts_nobody() {
     let server = serve(&group, |p| p.add("echo", Echo));
     let mut client = dial(&server);
     let (mut far, near) = pair();
-    let panics = |_: &mut mio::net::UnixStream, _: Readiness| -> Keep { panic!("as planned") };
+    let panics =
+        |_: &mut mio::net::UnixStream, _: Readiness| -> WatchAction { panic!("as planned") };
     group.watch(near, panics).wait().unwrap();
     let mut rest = Vec::new();
     let _ = far.read_to_end(&mut rest);

@@ -7,14 +7,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use tidegate_core::{CaughtPanic, Executor, Task, Unhandled, contain, discard_all};
-use tidegate_promise::{Completion, Failure, Promise, promise_owed};
+use tidegate_promise::{Completion, Failure, Promise, promise_for_task};
 
 /// The error of a task that never started: its executor ended first, and the task was not taken
 /// from the report of that end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NeverBegun;
+pub struct NotStartedError;
 
-impl fmt::Display for NeverBegun {
+impl fmt::Display for NotStartedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
             "the task never began: its executor has ended, and nobody took it from the report of \
@@ -23,11 +23,11 @@ impl fmt::Display for NeverBegun {
     }
 }
 
-impl Error for NeverBegun {}
+impl Error for NotStartedError {}
 
 #[cold]
 fn left() -> Failure {
-    Failure::new(NeverBegun)
+    Failure::new(NotStartedError)
 }
 
 tidegate_core::prim::thread_local! {
@@ -35,7 +35,7 @@ tidegate_core::prim::thread_local! {
     static NOBODY_TOOK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Drops tasks that were handed back and not taken. Their completions fail with [`NeverBegun`].
+/// Drops tasks that were handed back and not taken. Their completions fail with [`NotStartedError`].
 pub fn drop_untaken(tasks: impl IntoIterator<Item = Task>) {
     let outer = NOBODY_TOOK.try_with(|untaken| untaken.replace(true));
     discard_all(tasks);
@@ -52,7 +52,7 @@ impl<T: Send + 'static> Answer<T> {
     /// Creates a promise whose listeners run on `home`, which is an event loop or a pool.
     #[inline]
     pub fn of<H: Executor>(home: &Arc<H>) -> (Self, Completion<T>) {
-        let (promise, completion) = promise_owed(Arc::<H>::clone(home), left);
+        let (promise, completion) = promise_for_task(Arc::<H>::clone(home), left);
         let answer = Self {
             promise: Some(promise),
         };

@@ -11,7 +11,7 @@ use super::answer::drop_untaken;
 /// Tasks that a closing event loop hands back, to be run elsewhere or dropped. Clones share them.
 ///
 /// Take the tasks. As long as a task is not taken, waiting for its completion fails with
-/// [`NeverBegun`](crate::NeverBegun), and a future that is pending on the completion is woken to
+/// [`NotStartedError`](crate::NotStartedError), and a future that is pending on the completion is woken to
 /// return that error. When the last report is dropped, the completions of all remaining tasks fail
 /// with it. The tasks of an event loop that is stuck cannot be taken in time, so their listeners
 /// are called at once, on a separate thread. A task that holds a handle of its own loop keeps
@@ -20,13 +20,13 @@ use super::answer::drop_untaken;
 pub struct HandedBack {
     /// One entry per event loop. The first entry belongs to the loop that this value was created
     /// for.
-    inner: Arc<Mutex<Vec<Parcel>>>,
+    inner: Arc<Mutex<Vec<HandedBackTasks>>>,
 }
 
 impl Default for HandedBack {
     fn default() -> Self {
         Self {
-            inner: Arc::new(Mutex::new(vec![Parcel::default()])),
+            inner: Arc::new(Mutex::new(vec![HandedBackTasks::default()])),
         }
     }
 }
@@ -64,7 +64,7 @@ impl HandedBack {
     /// Moves the tasks of `other` into this value. This does not count as taking them.
     #[doc(hidden)]
     pub fn gather(&self, other: &Self) {
-        let moved = |parcel: &mut Parcel| Parcel {
+        let moved = |parcel: &mut HandedBackTasks| HandedBackTasks {
             tasks: std::mem::take(&mut parcel.tasks),
             taken: Arc::clone(&parcel.taken),
         };
@@ -78,7 +78,7 @@ impl HandedBack {
         self.lock()[0].tasks.extend(tasks);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Parcel>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<HandedBackTasks>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -101,13 +101,13 @@ impl Eq for HandedBack {}
 
 /// The tasks that one event loop hands back.
 #[derive(Default)]
-struct Parcel {
+struct HandedBackTasks {
     tasks: Vec<Task>,
     /// Set when the tasks are taken.
     taken: Arc<AtomicBool>,
 }
 
-impl Drop for Parcel {
+impl Drop for HandedBackTasks {
     /// Drops the remaining tasks one by one, so that a panic in one does not affect the others.
     /// This is not done in `Drop` of the handle: if the last two handles are dropped at the same
     /// time, neither of them sees that it is the last.

@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use tidegate_core::ExecutorId;
 use tidegate_core::prim::{AtomicBool, Ordering};
-use tidegate_promise::block::{tell_left, wake_sleepers};
+use tidegate_promise::block::{notify_unstarted, wake_sleepers};
 
 use super::handed_back::HandedBack;
 
 /// Whether an executor has ended and left unstarted tasks.
 #[derive(Debug)]
-pub struct Left {
+pub struct UnstartedTasks {
     left: AtomicBool,
     /// Set when the tasks were taken from the report: they may start elsewhere.
     taken: Arc<AtomicBool>,
 }
 
-impl Left {
+impl UnstartedTasks {
     /// Creates the state of an executor that hands its tasks back through `handed_back`.
     pub fn of(handed_back: &HandedBack) -> Self {
         Self {
@@ -32,18 +32,18 @@ impl Left {
         self.tell(id, false);
     }
 
-    /// Like [`Left::leave`], for an executor that is stuck. Its unstarted tasks cannot even be
+    /// Like [`UnstartedTasks::leave`], for an executor that is stuck. Its unstarted tasks cannot even be
     /// taken, so their listeners are called as well, on this thread.
     pub fn give_up(&self, id: ExecutorId) {
         self.tell(id, true);
     }
 
     fn tell(&self, id: ExecutorId, give_up: bool) {
-        // ORDERING: SeqCst: with the fence in `wake_sleepers` and the locks in `tell_left`, a
+        // ORDERING: SeqCst: with the fence in `wake_sleepers` and the locks in `notify_unstarted`, a
         // waiter that checked before this swap has left a record or an entry, and is woken.
         if !self.left.swap(true, Ordering::SeqCst) {
             wake_sleepers(id);
-            tell_left(id, give_up);
+            notify_unstarted(id, give_up);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Code that all kinds of executors share: the promise of a submitted closure, the default bound of
 //! a queue, and the report of an executor's end.
 //!
-//! * `answer`: the promise that is stored with a closure, and [`NeverBegun`], its error if the
+//! * `answer`: the promise that is stored with a closure, and [`NotStartedError`], its error if the
 //!   executor ended before the closure started.
 //! * `handed_back`: [`HandedBack`], the tasks that an executor returns when it ends.
 //! * `left`: wakes the waiters of tasks that will not start.
@@ -19,9 +19,9 @@ mod handed_back;
 mod left;
 mod shutdown;
 
-pub use self::answer::{Answer, NeverBegun, drop_untaken};
+pub use self::answer::{Answer, NotStartedError, drop_untaken};
 pub use self::bound::{BOUND_VARIABLE, DEFAULT_BOUND, default_bound};
 pub(crate) use self::delegate::delegate_executor;
 pub use self::handed_back::HandedBack;
-pub use self::left::Left;
+pub use self::left::UnstartedTasks;
 pub use self::shutdown::{Quiet, ShutdownError};

@@ -87,7 +87,7 @@ pub enum ShutdownError {
         /// Tasks that had not started.
         handed_back: HandedBack,
     },
-    /// The `HandLoop` was dropped, so no thread drives the event loop any more.
+    /// The `ManualLoop` was dropped, so no thread drives the event loop any more.
     HandDropped {
         /// Tasks that had not started.
         handed_back: HandedBack,

@@ -40,8 +40,8 @@ impl OrderedView {
     ///
     /// # Errors
     ///
-    /// [`BadView::Ordered`] if the executor already runs one task at a time.
-    pub fn over(executor: Arc<dyn Executor>) -> Result<Self, BadView> {
+    /// [`OrderedViewError::Ordered`] if the executor already runs one task at a time.
+    pub fn over(executor: Arc<dyn Executor>) -> Result<Self, OrderedViewError> {
         Self::builder(executor).build()
     }
 
@@ -80,13 +80,13 @@ impl OrderedViewBuilder {
     ///
     /// # Errors
     ///
-    /// [`BadView`] if the executor is ordered already, or if a turn would run no task.
-    pub fn build(self) -> Result<OrderedView, BadView> {
+    /// [`OrderedViewError`] if the executor is ordered already, or if a turn would run no task.
+    pub fn build(self) -> Result<OrderedView, OrderedViewError> {
         if self.tasks_per_turn == 0 {
-            return Err(BadView::EmptyTurn);
+            return Err(OrderedViewError::EmptyTurn);
         }
         if self.over.width() == 1 {
-            return Err(BadView::Ordered {
+            return Err(OrderedViewError::Ordered {
                 executor: self.over.name().to_owned(),
             });
         }
@@ -110,7 +110,7 @@ impl fmt::Debug for OrderedViewBuilder {
 /// The error of a view that cannot be built.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum BadView {
+pub enum OrderedViewError {
     /// The executor already runs one task at a time.
     Ordered {
         /// The executor's name.
@@ -120,7 +120,7 @@ pub enum BadView {
     EmptyTurn,
 }
 
-impl fmt::Display for BadView {
+impl fmt::Display for OrderedViewError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ordered { executor } => write!(
@@ -132,6 +132,6 @@ impl fmt::Display for BadView {
     }
 }
 
-tidegate_core::debug_as_display!(BadView);
+tidegate_core::debug_as_display!(OrderedViewError);
 
-impl Error for BadView {}
+impl Error for OrderedViewError {}

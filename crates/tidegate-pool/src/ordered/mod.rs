@@ -2,7 +2,7 @@
 //!
 //! * `turn`: the view's queue of tasks, and the state machine of the turns that run them.
 //! * `view`: [`OrderedView`], the handle.
-//! * `builder`: [`OrderedViewBuilder`] and [`BadView`].
+//! * `builder`: [`OrderedViewBuilder`] and [`OrderedViewError`].
 //!
 //! `builder` uses `view`, which uses `turn`. A view runs on any `Executor`; this module does not
 //! depend on the worker pool.
@@ -11,5 +11,5 @@ mod builder;
 mod turn;
 mod view;
 
-pub use self::builder::{BadView, DEFAULT_TASKS_PER_TURN, OrderedViewBuilder};
+pub use self::builder::{DEFAULT_TASKS_PER_TURN, OrderedViewBuilder, OrderedViewError};
 pub use self::view::OrderedView;

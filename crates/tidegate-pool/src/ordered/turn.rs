@@ -30,9 +30,9 @@ use std::sync::{Arc, Weak};
 
 use tidegate_core::prim::{AtomicU8, AtomicU64, Ordering, fence};
 use tidegate_core::{
-    Clock, Deliver, Delivery, Executor, ExecutorId, OwnerCell, Refusal, Rejected, Signal,
-    SignalBlock, SignalLane, Task, TaskLane, TaskLaneEnd, Unhandled, contain, discard_all, enter,
-    is_current, stance,
+    Clock, Deliver, Delivery, Executor, ExecutorId, OwnerCell, RejectReason, Rejected, Signal,
+    SignalBlock, SignalLane, Task, TaskLane, TaskLaneReceiver, Unhandled, contain, discard_all,
+    enter, is_current, stance,
 };
 
 use crate::executor::HandedBack;
@@ -54,7 +54,7 @@ pub(super) struct Shared {
     lane: Arc<TaskLane>,
     signals: SignalLane,
     /// Present unless the state is `RUNNING`.
-    end: OwnerCell<TaskLaneEnd>,
+    end: OwnerCell<TaskLaneReceiver>,
     state: AtomicU8,
     panics: AtomicU64,
     handed_back: HandedBack,
@@ -137,7 +137,7 @@ impl Shared {
 
     pub(super) fn submit(&self, task: Task) -> Result<(), Rejected<Task>> {
         if self.lane.is_closed() {
-            return Err(Rejected::new(task, Refusal::Closed));
+            return Err(Rejected::new(task, RejectReason::Closed));
         }
         if let Err(why) = self.secure_turn() {
             return Err(Rejected::new(task, why));
@@ -148,7 +148,7 @@ impl Shared {
     }
 
     /// Makes sure that a turn exists before a task is pushed.
-    fn secure_turn(&self) -> Result<(), Refusal> {
+    fn secure_turn(&self) -> Result<(), RejectReason> {
         if !self.advance(NONE, SUBMITTED) {
             return Ok(());
         }
@@ -175,7 +175,7 @@ impl Shared {
         self.state.store(SUBMITTED, Ordering::SeqCst);
         match self.over.signal(signal) {
             // Dropping the signal delivers it to `Wake` as orphaned.
-            Err(refused) if refused.why() == Refusal::Closed => drop(refused),
+            Err(refused) if refused.why() == RejectReason::Closed => drop(refused),
             // No thread is available, and accepted tasks must run: run them on this thread.
             Err(refused) => refused.into_inner().deliver(),
             Ok(()) => {}
@@ -184,11 +184,11 @@ impl Shared {
 
     /// Submits a turn to the underlying executor. If it is refused, this thread owns the state,
     /// which is then `RUNNING`.
-    fn submit_turn(&self) -> Result<(), Refusal> {
-        let turn = Turn {
+    fn submit_turn(&self) -> Result<(), RejectReason> {
+        let turn = ViewTurn {
             view: Some(self.arc()),
         };
-        let task = Task::labelled::<Turn, _>(move || turn.run());
+        let task = Task::labelled::<ViewTurn, _>(move || turn.run());
         match self.over.execute(task) {
             Ok(()) => Ok(()),
             Err(refused) => {
@@ -232,7 +232,7 @@ impl Shared {
 
     /// Runs tasks and signals until none are left. Returns `true` if `tasks_per_turn` was reached
     /// first.
-    fn run_share(&self, end: &mut TaskLaneEnd, ran: &mut usize) -> bool {
+    fn run_share(&self, end: &mut TaskLaneReceiver, ran: &mut usize) -> bool {
         loop {
             for signal in self.signals.take() {
                 self.run("a signal", || signal.deliver());
@@ -302,13 +302,13 @@ impl Shared {
             .is_ok()
     }
 
-    fn take_end(&self) -> Box<TaskLaneEnd> {
+    fn take_end(&self) -> Box<TaskLaneReceiver> {
         self.end
             .take()
             .expect("the lane's end is in its place until the state says RUNNING")
     }
 
-    fn put_end(&self, end: Box<TaskLaneEnd>) {
+    fn put_end(&self, end: Box<TaskLaneReceiver>) {
         let put = self.end.put(end);
         debug_assert!(put.is_ok(), "a lane has one end");
     }
@@ -319,11 +319,11 @@ impl Shared {
 }
 
 /// A view's turn while it is submitted to the underlying executor.
-struct Turn {
+struct ViewTurn {
     view: Option<Arc<Shared>>,
 }
 
-impl Turn {
+impl ViewTurn {
     fn run(mut self) {
         if let Some(view) = self.view.take() {
             view.run_turn();
@@ -331,7 +331,7 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for ViewTurn {
     fn drop(&mut self) {
         // Dropped without having run: the executor has ended, so the view ends too.
         if let Some(view) = self.view.take() {

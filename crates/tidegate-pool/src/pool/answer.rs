@@ -7,9 +7,9 @@ use tidegate_promise::{Completion, Failure};
 
 use crate::executor;
 
-use super::policy::{Displaced, is_displacing};
+use super::policy::{DisplacedError, is_displacing};
 
-/// Wraps the promise of a submitted closure and fails it with [`Displaced`] if the job is
+/// Wraps the promise of a submitted closure and fails it with [`DisplacedError`] if the job is
 /// displaced.
 pub(super) struct Answer<T: Send + 'static> {
     inner: Option<executor::Answer<T>>,
@@ -36,7 +36,7 @@ impl<T: Send + 'static> Drop for Answer<T> {
         // If the closure is dropped without having run, the inner promise is cancelled, unless the
         // job was displaced.
         if let Some(inner) = self.inner.take().filter(|_| is_displacing()) {
-            inner.fail(Failure::new(Displaced));
+            inner.fail(Failure::new(DisplacedError));
         }
     }
 }

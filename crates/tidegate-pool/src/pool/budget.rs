@@ -3,18 +3,18 @@
 use std::error::Error;
 use std::fmt;
 
-use tidegate_core::WaitRefused;
+use tidegate_core::WaitRefusedError;
 
 /// The leases of a pool.
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
-    leases: Vec<(u64, Lessee)>,
+    leases: Vec<(u64, LeaseInfo)>,
     next: u64,
 }
 
 /// The holder of a lease and the number of its threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lessee {
+pub struct LeaseInfo {
     /// The name of the component.
     pub name: String,
     /// The number of threads that it leased.
@@ -27,12 +27,12 @@ impl Budget {
     }
 
     /// Adds a lease if at least one thread of `max` stays free.
-    pub(crate) fn add(&mut self, lessee: Lessee, max: usize) -> Result<u64, OverBudget> {
+    pub(crate) fn add(&mut self, lessee: LeaseInfo, max: usize) -> Result<u64, OverBudget> {
         let total = self.leased().saturating_add(lessee.threads);
         if total >= max {
             return Err(OverBudget {
                 asked: Some(lessee),
-                lessees: self.lessees(),
+                leases: self.leases(),
                 max,
                 waits: None,
             });
@@ -51,7 +51,7 @@ impl Budget {
         }
         Err(OverBudget {
             asked: None,
-            lessees: self.lessees(),
+            leases: self.leases(),
             max,
             waits: None,
         })
@@ -59,11 +59,11 @@ impl Budget {
 
     /// Removes a lease again, because running waits rely on its threads. Returns the error for the
     /// caller.
-    pub(crate) fn undo(&mut self, id: u64, max: usize, waits: WaitRefused) -> OverBudget {
+    pub(crate) fn undo(&mut self, id: u64, max: usize, waits: WaitRefusedError) -> OverBudget {
         let at = self.leases.iter().position(|(one, _)| *one == id);
         OverBudget {
             asked: at.map(|at| self.leases.remove(at).1),
-            lessees: self.lessees(),
+            leases: self.leases(),
             max,
             waits: Some(waits),
         }
@@ -77,7 +77,7 @@ impl Budget {
         self.leases.clear();
     }
 
-    fn lessees(&self) -> Vec<Lessee> {
+    fn leases(&self) -> Vec<LeaseInfo> {
         self.leases.iter().map(|(_, one)| one.clone()).collect()
     }
 }
@@ -85,17 +85,17 @@ impl Budget {
 /// The error of leases that would leave no thread for jobs. It names each lease holder.
 #[derive(Clone, PartialEq, Eq)]
 pub struct OverBudget {
-    asked: Option<Lessee>,
-    lessees: Vec<Lessee>,
+    asked: Option<LeaseInfo>,
+    leases: Vec<LeaseInfo>,
     max: usize,
     /// Waits that rely on the threads.
-    waits: Option<WaitRefused>,
+    waits: Option<WaitRefusedError>,
 }
 
 impl OverBudget {
     /// Returns the holders of all leases.
-    pub fn lessees(&self) -> &[Lessee] {
-        &self.lessees
+    pub fn leases(&self) -> &[LeaseInfo] {
+        &self.leases
     }
 }
 
@@ -105,7 +105,7 @@ impl fmt::Display for OverBudget {
         if let Some(asked) = &self.asked {
             write!(f, "{} asks for {}, ", asked.name, asked.threads)?;
         }
-        for one in &self.lessees {
+        for one in &self.leases {
             write!(f, "{} has {}, ", one.name, one.threads)?;
         }
         let max = self.max;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidegate_core::{Clock, FastClock, OnUnhandled, ThreadBuilder, Unhandled};
 
-use super::budget::Lessee;
+use super::budget::LeaseInfo;
 use super::core::{OnLow, Parts, Shared, run_worker};
 use super::handle::WorkerPool;
 use super::limits::{DEFAULT_CORE_THREADS, PoolError, PoolLimits};
@@ -42,7 +42,7 @@ pub struct WorkerPoolBuilder {
     queue: Box<dyn JobQueue>,
     policy: PoolPolicy,
     threads: Option<ThreadBuilder>,
-    budget: Vec<Lessee>,
+    budget: Vec<LeaseInfo>,
     on_unhandled: OnUnhandled,
     on_low: Option<OnLow>,
     times: bool,
@@ -140,7 +140,7 @@ impl WorkerPoolBuilder {
 
     /// Leases threads to a component for the lifetime of the pool; see [`WorkerPool::lease`].
     pub fn budget(mut self, name: impl Into<String>, threads: usize) -> Self {
-        self.budget.push(Lessee {
+        self.budget.push(LeaseInfo {
             name: name.into(),
             threads,
         });

@@ -10,15 +10,15 @@ use tidegate_promise::{Completion, Promise, promise_on};
 use crate::executor::delegate_executor;
 
 use super::answer::Answer;
-use super::budget::{Lessee, OverBudget};
+use super::budget::{LeaseInfo, OverBudget};
 use super::core::Shared;
-use super::headroom::{Headroom, Room};
+use super::headroom::{FreeThreads, Headroom};
 use super::job_handle::JobHandle;
 use super::lease::Lease;
 use super::limits::{PoolError, PoolLimits};
 use super::metrics::PoolMetrics;
 use super::queue::{Job, JobKey};
-use super::stop_report::Stopped;
+use super::shutdown_report::Stopped;
 use super::try_executor::TryExecutor;
 
 /// A handle to a pool of threads for jobs that may block.
@@ -196,17 +196,17 @@ impl WorkerPool {
     /// each other and rely on more threads. The budget is unchanged then.
     pub fn lease(&self, name: impl Into<String>, threads: usize) -> Result<Lease, OverBudget> {
         let name = name.into();
-        Lease::new(&self.shared, Lessee { name, threads })
+        Lease::new(&self.shared, LeaseInfo { name, threads })
     }
 
-    pub(super) fn lease_for_life(&self, lessee: Lessee) -> Result<(), PoolError> {
+    pub(super) fn lease_for_life(&self, lessee: LeaseInfo) -> Result<(), PoolError> {
         let leased = self.shared.add_lease(lessee);
         leased.map(drop).map_err(PoolError::OverBudget)
     }
 
     /// Stops the pool: it takes no more jobs and ends. Accepted jobs run until `timeout` has
     /// passed. Then jobs that have not started are handed back, and jobs that have not returned are
-    /// reported. After half of `timeout`, [`WorkerPool::stop_token`] is cancelled. A second call
+    /// reported. After half of `timeout`, [`WorkerPool::shutdown_token`] is cancelled. A second call
     /// can only make the deadline earlier.
     ///
     /// # Threads
@@ -223,8 +223,8 @@ impl WorkerPool {
 
     /// Returns the token that is cancelled when running jobs should stop. Long-running jobs check
     /// it.
-    pub fn stop_token(&self) -> CancelToken {
-        self.shared.stop_token()
+    pub fn shutdown_token(&self) -> CancelToken {
+        self.shared.shutdown_token()
     }
 
     /// Creates a promise whose listeners run on the pool.
@@ -243,7 +243,7 @@ impl WorkerPool {
     }
 
     /// Returns the free threads and places of the pool at this moment. Takes no lock.
-    pub fn room(&self) -> Room {
+    pub fn room(&self) -> FreeThreads {
         self.shared.room()
     }
 
@@ -276,7 +276,7 @@ impl Drop for WorkerPool {
 delegate_executor!(WorkerPool);
 
 impl Headroom for WorkerPool {
-    fn room(&self) -> Room {
+    fn room(&self) -> FreeThreads {
         self.shared.room()
     }
 

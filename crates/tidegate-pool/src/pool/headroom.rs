@@ -7,14 +7,14 @@
 /// whether a task will be accepted.
 ///
 /// ```
-/// use tidegate_pool::Room;
+/// use tidegate_pool::FreeThreads;
 ///
-/// let full = Room { idle: 0, may_start: 0, places: 3 };
+/// let full = FreeThreads { idle: 0, may_start: 0, places: 3 };
 /// assert!(!full.has_thread());
-/// assert!(Room { may_start: 1, ..full }.has_thread());
+/// assert!(FreeThreads { may_start: 1, ..full }.has_thread());
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Room {
+pub struct FreeThreads {
     /// Threads that are idle and not needed for queued tasks or leases.
     pub idle: usize,
     /// Threads that may still be started. Tasks of the runtime itself can use all of them. If the
@@ -25,7 +25,7 @@ pub struct Room {
     pub places: usize,
 }
 
-impl Room {
+impl FreeThreads {
     /// Returns `true` if a task submitted now would get a thread, idle or new.
     pub fn has_thread(self) -> bool {
         self.idle > 0 || self.may_start > 0
@@ -35,7 +35,7 @@ impl Room {
 /// An executor that can report its free threads.
 pub trait Headroom {
     /// Returns the free threads and places at this moment. Takes no lock and never waits.
-    fn room(&self) -> Room;
+    fn room(&self) -> FreeThreads;
 
     /// Returns `true` if a task submitted now would get a thread, as `room().has_thread()` does.
     /// Strategies call this before each task that may block, so implement it if there is a cheaper

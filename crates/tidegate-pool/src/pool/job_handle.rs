@@ -49,7 +49,7 @@ impl JobHandle {
 
     /// Removes and drops the job when `token` is cancelled, on the thread that cancels it. Hold the
     /// returned hook as long as this is wanted.
-    pub fn remove_on(&self, token: &CancelToken) -> CancelHook {
+    pub fn remove_on_cancel(&self, token: &CancelToken) -> CancelHook {
         let handle = self.clone();
         token.on_cancel(move || drop(handle.remove()))
     }

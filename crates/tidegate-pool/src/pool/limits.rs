@@ -4,12 +4,12 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use tidegate_core::{WaitRefused, usable_cpus};
+use tidegate_core::{WaitRefusedError, usable_cpus};
 
 use crate::executor::DEFAULT_BOUND;
 
 use super::budget::OverBudget;
-use super::raw::{DeskLimits, Growth, MAX_RESERVED};
+use super::raw::{DispatchLimits, Growth, MAX_RESERVED};
 
 /// The maximum number of threads that a pool may have.
 pub const MAX_THREADS: usize = 32_767;
@@ -61,8 +61,8 @@ impl PoolLimits {
         usual.clamp(1, max.clamp(1, MAX_RESERVED))
     }
 
-    pub(crate) fn desk(&self, leased: usize) -> DeskLimits {
-        DeskLimits {
+    pub(crate) fn dispatcher(&self, leased: usize) -> DispatchLimits {
+        DispatchLimits {
             core: self.core,
             max: self.max,
             leased,
@@ -75,7 +75,7 @@ impl PoolLimits {
     pub(crate) fn width(&self, leased: usize) -> usize {
         let threads = match self.queue {
             0 => self.max,
-            _ => self.desk(leased).first(),
+            _ => self.dispatcher(leased).first(),
         };
         threads.saturating_sub(leased).max(1)
     }
@@ -154,7 +154,7 @@ pub enum PoolError {
     /// The leases leave no thread for jobs.
     OverBudget(OverBudget),
     /// Jobs of the pool wait for each other and rely on more threads.
-    WaitsRely(WaitRefused),
+    WaitsRely(WaitRefusedError),
     /// The pool was stopped.
     Stopped,
 }

@@ -12,7 +12,7 @@
 //!   [`Lease`], threads that a component can rely on.
 //! * `core`: how the pool works, from the submission of a job to the end of the last thread.
 //! * `limits`: [`PoolLimits`] and [`PoolError`]. `policy`: [`PoolPolicy`]. `budget`: the leases.
-//!   `headroom`: [`Headroom`]. `metrics`: [`PoolMetrics`]. `stop_report`: [`StopReport`]. These are
+//!   `headroom`: [`Headroom`]. `metrics`: [`PoolMetrics`]. `shutdown_report`: [`ShutdownReport`]. These are
 //!   plain data, except for the traits.
 //! * `queue`: [`Job`], [`JobQueue`] and the default queue.
 //! * `raw`: the lock-free and locked structures through which jobs reach threads, with all unsafe
@@ -38,13 +38,13 @@ mod metrics;
 mod policy;
 mod queue;
 pub(crate) mod raw;
-mod stop_report;
+mod shutdown_report;
 mod try_executor;
 
-pub use self::budget::{Lessee, OverBudget};
+pub use self::budget::{LeaseInfo, OverBudget};
 pub use self::builder::WorkerPoolBuilder;
 pub use self::handle::WorkerPool;
-pub use self::headroom::{Headroom, Room};
+pub use self::headroom::{FreeThreads, Headroom};
 pub use self::job_handle::JobHandle;
 pub use self::lease::Lease;
 pub use self::limits::{
@@ -52,8 +52,8 @@ pub use self::limits::{
     MAX_THREADS, PoolError, PoolLimits,
 };
 pub use self::metrics::{JobTimes, PoolMetrics};
-pub use self::policy::{Displaced, PoolPolicy};
+pub use self::policy::{DisplacedError, PoolPolicy};
 pub use self::queue::{Job, JobKey, JobList, JobQueue, Popped};
 pub use self::raw::Growth;
-pub use self::stop_report::{StopReport, Stopped, StuckJob};
+pub use self::shutdown_report::{ShutdownReport, Stopped, StuckJob};
 pub use self::try_executor::TryExecutor;

@@ -5,7 +5,7 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use tidegate_core::RejectWith;
+use tidegate_core::RejectHandler;
 
 /// What a pool does with a user job that it cannot take.
 ///
@@ -35,11 +35,11 @@ pub enum PoolPolicy {
     /// must not block, a job that may block is returned instead.
     CallerRuns,
     /// Drops the oldest queued job to make room. A custom queue chooses the job itself. The
-    /// completion of that job fails with [`Displaced`].
+    /// completion of that job fails with [`DisplacedError`].
     DropOldest,
     /// Calls the closure with the refusal on the submitter's thread. The closure either handles the
     /// task or passes the refusal on.
-    With(RejectWith),
+    With(RejectHandler),
 }
 
 impl fmt::Debug for PoolPolicy {
@@ -62,24 +62,24 @@ impl fmt::Debug for PoolPolicy {
 /// shed it.
 ///
 /// ```
-/// use tidegate_pool::Displaced;
+/// use tidegate_pool::DisplacedError;
 /// use tidegate_promise::Failure;
 ///
-/// let failure = Failure::new(Displaced);
-/// assert!(failure.downcast_ref::<Displaced>().is_some());
+/// let failure = Failure::new(DisplacedError);
+/// assert!(failure.downcast_ref::<DisplacedError>().is_some());
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Displaced;
+pub struct DisplacedError;
 
-impl fmt::Display for Displaced {
+impl fmt::Display for DisplacedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the job was displaced from a full queue; submit it again or shed load")
     }
 }
 
-tidegate_core::debug_as_display!(Displaced);
+tidegate_core::debug_as_display!(DisplacedError);
 
-impl Error for Displaced {}
+impl Error for DisplacedError {}
 
 thread_local! {
     /// `true` while this thread drops displaced jobs. The promise of a closure reads it in `Drop`,

@@ -23,7 +23,7 @@ use tidegate_core::internal::Counter;
 /// strategy.produce();
 /// assert_eq!(strategy.counts().pc, 2);
 /// assert_eq!(strategy.counts().to_string(), "pc 2");
-/// strategy.reset_counts();
+/// strategy.reset_metrics();
 /// assert_eq!(strategy.counts().tasks(), 0);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tidegate_core::{Blocking, Task};
 
 use crate::pool::TryExecutor;
-use crate::strategy::raw::Held;
+use crate::strategy::raw::ProducerGuard;
 
 use super::engine::{Engine, Options, Rule};
 use super::execute_produce_consume::eat;
@@ -85,10 +85,10 @@ impl Ewyk {
 impl<P: Producer> Rule<P> for Ewyk {
     fn consume<'a>(
         engine: &'a Arc<Engine<P, Self>>,
-        held: Held<'a, P>,
+        held: ProducerGuard<'a, P>,
         task: Task,
         tagged: bool,
-    ) -> Option<Held<'a, P>> {
+    ) -> Option<ProducerGuard<'a, P>> {
         match (task.blocking(), tagged) {
             (Blocking::Never, _) | (Blocking::Adapts, true) => {
                 Some(engine.produce_consume(held, task))

@@ -3,7 +3,7 @@
 //!
 //! # Invariants
 //!
-//! * Only the thread with the producer guard ([`Held`]) can produce.
+//! * Only the thread with the producer guard ([`ProducerGuard`]) can produce.
 //! * Each task is run, given to the executor, or closed: exactly one of them.
 //! * User code (producer, task, hooks, drops) runs inside `contain`, so a panic ends a task or a
 //!   call of the producer, never the strategy.
@@ -15,11 +15,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use tidegate_core::{
-    CaughtPanic, Executor, Refusal, Rejected, Stance, Task, Unhandled, contain, discard,
+    CaughtPanic, Executor, RejectReason, Rejected, Task, Unhandled, WaitPolicy, contain, discard,
     non_blocking, stance,
 };
 
-use crate::strategy::raw::{Closing, Held, ProducerCell, Rest};
+use crate::strategy::raw::{CloseResult, ProducerCell, ProducerGuard, RestResult};
 
 use super::counts::{Counters, raise};
 use super::producer::Producer;
@@ -84,10 +84,10 @@ pub(crate) trait Rule<P: Producer>: Sized + Send + Sync + 'static {
     /// when the thread starts producing.
     fn consume<'a>(
         engine: &'a Arc<Engine<P, Self>>,
-        held: Held<'a, P>,
+        held: ProducerGuard<'a, P>,
         task: Task,
         tagged: bool,
-    ) -> Option<Held<'a, P>>;
+    ) -> Option<ProducerGuard<'a, P>>;
 
     /// Makes another thread produce.
     fn dispatch(engine: &Arc<Engine<P, Self>>) -> Result<(), Rejected<()>> {
@@ -149,7 +149,7 @@ impl<P: Producer, R: Rule<P>> Engine<P, R> {
 
     pub(crate) fn dispatch(self: &Arc<Self>) -> Result<(), Rejected<()>> {
         if self.cell.is_closed() {
-            return Err(Rejected::new((), Refusal::Closed));
+            return Err(Rejected::new((), RejectReason::Closed));
         }
         R::dispatch(self)
     }
@@ -157,9 +157,9 @@ impl<P: Producer, R: Rule<P>> Engine<P, R> {
     /// Returns `true` if this call stopped the strategy.
     pub(crate) fn stop(&self) -> bool {
         match self.cell.close() {
-            Closing::Already => false,
-            Closing::Out => true,
-            Closing::Home(producer) => {
+            CloseResult::Already => false,
+            CloseResult::Out => true,
+            CloseResult::Home(producer) => {
                 discard(producer);
                 true
             }
@@ -172,9 +172,9 @@ impl<P: Producer, R: Rule<P>> Engine<P, R> {
 
     /// Produces and consumes until there is no task, or until another thread has the right to
     /// produce.
-    pub(crate) fn drive<'a>(self: &'a Arc<Self>, mut held: Held<'a, P>) {
-        let _inside = Inside::enter(self);
-        let tagged = stance() != Stance::Free;
+    pub(crate) fn drive<'a>(self: &'a Arc<Self>, mut held: ProducerGuard<'a, P>) {
+        let _inside = RoundGuard::enter(self);
+        let tagged = stance() != WaitPolicy::Free;
         let mut panics = 0;
         loop {
             if held.is_closed() {
@@ -202,9 +202,9 @@ impl<P: Producer, R: Rule<P>> Engine<P, R> {
             };
             panics = 0;
             match rest {
-                Rest::Again(again) => held = again,
-                Rest::Idle => return,
-                Rest::GivenUp(producer) => return discard(producer),
+                RestResult::Again(again) => held = again,
+                RestResult::Idle => return,
+                RestResult::AbandonedTasks(producer) => return discard(producer),
             }
         }
     }
@@ -253,7 +253,11 @@ impl<P: Producer, R: Rule<P>> Engine<P, R> {
 impl<P: Producer, R: Rule<P>> Engine<P, R> {
     /// PC: runs the task and continues producing.
     #[inline(never)]
-    pub(crate) fn produce_consume<'a>(&self, held: Held<'a, P>, task: Task) -> Held<'a, P> {
+    pub(crate) fn produce_consume<'a>(
+        &self,
+        held: ProducerGuard<'a, P>,
+        task: Task,
+    ) -> ProducerGuard<'a, P> {
         self.counters.pc.add(1);
         self.run(task);
         held
@@ -261,7 +265,11 @@ impl<P: Producer, R: Rule<P>> Engine<P, R> {
 
     /// PIC: runs the task with the thread tagged as non-blocking and continues producing.
     #[inline(never)]
-    pub(crate) fn produce_invoke_consume<'a>(&self, held: Held<'a, P>, task: Task) -> Held<'a, P> {
+    pub(crate) fn produce_invoke_consume<'a>(
+        &self,
+        held: ProducerGuard<'a, P>,
+        task: Task,
+    ) -> ProducerGuard<'a, P> {
         self.counters.pic.add(1);
         non_blocking(|| self.run(task));
         held
@@ -269,7 +277,11 @@ impl<P: Producer, R: Rule<P>> Engine<P, R> {
 
     /// PEC: gives the task to the executor and continues producing.
     #[inline(never)]
-    pub(crate) fn produce_execute_consume<'a>(&self, held: Held<'a, P>, task: Task) -> Held<'a, P> {
+    pub(crate) fn produce_execute_consume<'a>(
+        &self,
+        held: ProducerGuard<'a, P>,
+        task: Task,
+    ) -> ProducerGuard<'a, P> {
         self.counters.pec.add(1);
         if let Err(refused) = self.executor.execute(task) {
             self.refused(refused);
@@ -279,7 +291,7 @@ impl<P: Producer, R: Rule<P>> Engine<P, R> {
 
     /// EPC: runs the task while the producer is in the cell, then races the helper for it.
     #[inline(never)]
-    pub(crate) fn execute_produce_consume(&self, task: Task) -> Option<Held<'_, P>> {
+    pub(crate) fn execute_produce_consume(&self, task: Task) -> Option<ProducerGuard<'_, P>> {
         raise(&self.counters.epc);
         self.run(task);
         self.cell.resume()
@@ -326,9 +338,9 @@ impl<P: Producer, R: Rule<P>> Drop for Helper<P, R> {
 struct HelperJob;
 
 /// Marks this thread as running a strategy, until it is dropped.
-struct Inside<'a, P: Producer, R: Rule<P>>(&'a Arc<Engine<P, R>>);
+struct RoundGuard<'a, P: Producer, R: Rule<P>>(&'a Arc<Engine<P, R>>);
 
-impl<'a, P: Producer, R: Rule<P>> Inside<'a, P, R> {
+impl<'a, P: Producer, R: Rule<P>> RoundGuard<'a, P, R> {
     fn enter(engine: &'a Arc<Engine<P, R>>) -> Self {
         INSIDE.with_borrow_mut(|inside| inside.push(engine.key()));
         engine.rule.driving(true);
@@ -336,7 +348,7 @@ impl<'a, P: Producer, R: Rule<P>> Inside<'a, P, R> {
     }
 }
 
-impl<P: Producer, R: Rule<P>> Drop for Inside<'_, P, R> {
+impl<P: Producer, R: Rule<P>> Drop for RoundGuard<'_, P, R> {
     fn drop(&mut self) {
         self.0.rule.driving(false);
         INSIDE.with_borrow_mut(Vec::pop);

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use tidegate_core::{Blocking, Executor, Task, discard};
 
-use crate::strategy::raw::Held;
+use crate::strategy::raw::ProducerGuard;
 
 use super::counts::raise;
 use super::engine::{Engine, Helper, Options, Rule};
@@ -59,10 +59,10 @@ struct Epc;
 impl<P: Producer> Rule<P> for Epc {
     fn consume<'a>(
         engine: &'a Arc<Engine<P, Self>>,
-        held: Held<'a, P>,
+        held: ProducerGuard<'a, P>,
         task: Task,
         tagged: bool,
-    ) -> Option<Held<'a, P>> {
+    ) -> Option<ProducerGuard<'a, P>> {
         match (task.blocking(), tagged) {
             (Blocking::Never, _) | (Blocking::Adapts, true) => {
                 Some(engine.produce_consume(held, task))
@@ -76,9 +76,9 @@ impl<P: Producer> Rule<P> for Epc {
 /// Requests a helper and runs the task on this thread.
 pub(super) fn eat<'a, P: Producer, R: Rule<P>>(
     engine: &'a Arc<Engine<P, R>>,
-    held: Held<'a, P>,
+    held: ProducerGuard<'a, P>,
     task: Task,
-) -> Option<Held<'a, P>> {
+) -> Option<ProducerGuard<'a, P>> {
     let loan = held.lend(true);
     if let Some(producer) = loan.given_up {
         discard(producer);

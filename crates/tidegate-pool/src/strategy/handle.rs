@@ -56,7 +56,7 @@ pub trait Strategy: Send + Sync + 'static {
     fn counts(&self) -> Counts;
 
     /// Resets the counters to zero.
-    fn reset_counts(&self);
+    fn reset_metrics(&self);
 
     /// Returns the strategy's name for tables.
     fn name(&self) -> &'static str;
@@ -104,7 +104,7 @@ macro_rules! strategy_handle {
                 self.engine.counters.read()
             }
 
-            fn reset_counts(&self) {
+            fn reset_metrics(&self) {
                 self.engine.counters.reset();
             }
 

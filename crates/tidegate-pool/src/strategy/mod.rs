@@ -45,7 +45,7 @@ mod producer;
 pub(crate) mod raw;
 
 #[doc(hidden)]
-pub use self::adaptive::Interrupt;
+pub use self::adaptive::InterruptFn;
 pub use self::adaptive::{Adaptive, AdaptiveBuilder};
 pub use self::counts::Counts;
 pub use self::eat_what_you_kill::{DEFAULT_LOW_THREADS, EatWhatYouKill};

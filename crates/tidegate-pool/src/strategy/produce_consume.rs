@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tidegate_core::{Executor, Task};
 
-use crate::strategy::raw::Held;
+use crate::strategy::raw::ProducerGuard;
 
 use super::engine::{Engine, Options, Rule};
 use super::handle::strategy_handle;
@@ -57,10 +57,10 @@ struct Pc;
 impl<P: Producer> Rule<P> for Pc {
     fn consume<'a>(
         engine: &'a Arc<Engine<P, Self>>,
-        held: Held<'a, P>,
+        held: ProducerGuard<'a, P>,
         task: Task,
         _tagged: bool,
-    ) -> Option<Held<'a, P>> {
+    ) -> Option<ProducerGuard<'a, P>> {
         Some(engine.produce_consume(held, task))
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tidegate_core::{Blocking, Executor, Task};
 
-use crate::strategy::raw::Held;
+use crate::strategy::raw::ProducerGuard;
 
 use super::engine::{Engine, Options, Rule};
 use super::handle::strategy_handle;
@@ -58,10 +58,10 @@ struct Pec;
 impl<P: Producer> Rule<P> for Pec {
     fn consume<'a>(
         engine: &'a Arc<Engine<P, Self>>,
-        held: Held<'a, P>,
+        held: ProducerGuard<'a, P>,
         task: Task,
         _tagged: bool,
-    ) -> Option<Held<'a, P>> {
+    ) -> Option<ProducerGuard<'a, P>> {
         Some(match task.blocking() {
             Blocking::Never => engine.produce_consume(held, task),
             Blocking::Adapts | Blocking::May => engine.produce_execute_consume(held, task),

@@ -21,7 +21,7 @@ impl Line {
     }
 
     /// Does all pending work, then rests; repeats if another round was requested.
-    fn drive(&self, held: Held<'_, Log>) {
+    fn drive(&self, held: ProducerGuard<'_, Log>) {
         let mut held = held;
         loop {
             held.note(0);
@@ -30,8 +30,8 @@ impl Line {
                 self.done.fetch_add(1, Relaxed);
             }
             match held.rest() {
-                Rest::Again(again) => held = again,
-                Rest::Idle | Rest::GivenUp(_) => return,
+                RestResult::Again(again) => held = again,
+                RestResult::Idle | RestResult::AbandonedTasks(_) => return,
             }
         }
     }
@@ -181,7 +181,7 @@ fn a_stop_ends_the_producer_once() {
         let stopper = {
             let line = StdArc::clone(&line);
             thread::spawn(move || {
-                if let Closing::Home(log) = line.cell.close() {
+                if let CloseResult::Home(log) = line.cell.close() {
                     drop(log.get());
                 }
             })
@@ -218,7 +218,7 @@ fn a_cell_is_opened_again_only_after_the_stop() {
         let line = Line::new(0);
         let stopper = {
             let line = StdArc::clone(&line);
-            thread::spawn(move || matches!(line.cell.close(), Closing::Home(_)))
+            thread::spawn(move || matches!(line.cell.close(), CloseResult::Home(_)))
         };
         let mut fresh = Box::new(Log::default());
         fresh.note(9);
@@ -272,7 +272,9 @@ fn one_helper_is_pending_at_a_time() {
             let others = (0..2).map(|_| {
                 let line = StdArc::clone(&line);
                 thread::spawn(move || {
-                    usize::from(line.cell.ask() == tidegate_pool::internal::Asked::BringHelper)
+                    usize::from(
+                        line.cell.ask() == tidegate_pool::internal::HelperRequest::BringHelper,
+                    )
                 })
             });
             let others: Vec<_> = others.collect();

@@ -5,7 +5,7 @@ use std::sync::Arc as StdArc;
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use tidegate_core::Clock;
-use tidegate_pool::internal::{Next, Placed, Seat, Sent, Slept};
+use tidegate_pool::internal::{Dispatch, SlotWait, WorkerSlot, WorkerStep, WorkerWanted};
 
 use super::{Chair, Job, Pool, close, job, pool, seats};
 
@@ -27,34 +27,34 @@ impl Rescue {
 
     /// Acts as a worker thread that starts asleep in its slot, until it ends. With `expires` its
     /// idle time is over at once.
-    fn sit(self: &StdArc<Self>, seat: &Chair, expires: bool) {
+    fn sit(self: &StdArc<Self>, worker_slot: &Chair, expires: bool) {
         loop {
-            let job = match seat.sleep(&Clock::system(), None) {
-                Slept::Given { job, asleep } => {
+            let job = match worker_slot.sleep(&Clock::system(), None) {
+                SlotWait::Given { job, asleep } => {
                     if asleep {
                         let sent = self.pool.turn().arrived();
                         self.follow(sent);
                     }
                     job
                 }
-                Slept::Woken => {
-                    let again = self.pool.turn().again(seat, expires);
+                SlotWait::Woken => {
+                    let again = self.pool.turn().again(worker_slot, expires);
                     match again {
-                        Next::Run(job) => job,
-                        Next::Leave => return,
-                        Next::Wait { .. } => continue,
+                        WorkerStep::Run(job) => job,
+                        WorkerStep::Leave => return,
+                        WorkerStep::Wait { .. } => continue,
                     }
                 }
-                Slept::Closed => unreachable!("nobody is dismissed"),
+                SlotWait::Closed => unreachable!("nobody is dismissed"),
             };
-            if self.run(job, seat) {
+            if self.run(job, worker_slot) {
                 return;
             }
         }
     }
 
     /// Runs a job and the following ones. Returns `true` if the thread ends.
-    fn run(&self, mut job: Job, seat: &Chair) -> bool {
+    fn run(&self, mut job: Job, worker_slot: &Chair) -> bool {
         loop {
             assert!(job.get() > 0);
             let mut here = self.meeting.0.lock().unwrap();
@@ -65,29 +65,29 @@ impl Rescue {
             }
             drop(here);
             close(&self.pool);
-            let next = self.pool.turn().next(seat);
+            let next = self.pool.turn().next(worker_slot);
             match next {
-                Next::Run(next) => job = next,
-                Next::Leave => return true,
-                Next::Wait { .. } => return false,
+                WorkerStep::Run(next) => job = next,
+                WorkerStep::Leave => return true,
+                WorkerStep::Wait { .. } => return false,
             }
         }
     }
 
     /// Carries out what was decided for the queued jobs.
-    fn follow(self: &StdArc<Self>, sent: Option<Sent<Job>>) {
-        if !matches!(sent, Some(Sent::Start)) {
+    fn follow(self: &StdArc<Self>, sent: Option<WorkerWanted<Job>>) {
+        if !matches!(sent, Some(WorkerWanted::Start)) {
             return drop(sent);
         }
         let this = StdArc::clone(self);
         let _started = thread::spawn(move || {
-            let seat: Chair = StdArc::new(Seat::new());
-            let (next, sent) = this.pool.turn().started(&seat);
+            let worker_slot: Chair = StdArc::new(WorkerSlot::new());
+            let (next, sent) = this.pool.turn().started(&worker_slot);
             this.follow(sent);
             match next {
-                Next::Run(job) => drop(this.run(job, &seat)),
-                Next::Leave => {}
-                Next::Wait { .. } => unreachable!("a job waits for it"),
+                WorkerStep::Run(job) => drop(this.run(job, &worker_slot)),
+                WorkerStep::Leave => {}
+                WorkerStep::Wait { .. } => unreachable!("a job waits for it"),
             }
         });
     }
@@ -102,11 +102,11 @@ fn a_job_whose_idle_worker_is_claimed_is_rescued() {
         let rescue = Rescue::new(&pool, 3);
         let workers: Vec<_> = seats(&pool, 2)
             .into_iter()
-            .map(|seat| {
-                let sat = pool.turn().next(&seat);
-                assert!(matches!(sat, Next::Wait { .. }));
+            .map(|worker_slot| {
+                let sat = pool.turn().next(&worker_slot);
+                assert!(matches!(sat, WorkerStep::Wait { .. }));
                 let rescue = StdArc::clone(&rescue);
-                thread::spawn(move || rescue.sit(&seat, false))
+                thread::spawn(move || rescue.sit(&worker_slot, false))
             })
             .collect();
         submit_or_start(&rescue, 1);
@@ -132,12 +132,12 @@ fn a_job_whose_idle_worker_leaves_is_rescued() {
         let poke = StdArc::clone(&seats[0]);
         let workers: Vec<_> = seats
             .into_iter()
-            .map(|seat| {
-                let sat = pool.turn().next(&seat);
-                assert!(matches!(sat, Next::Wait { .. }));
+            .map(|worker_slot| {
+                let sat = pool.turn().next(&worker_slot);
+                assert!(matches!(sat, WorkerStep::Wait { .. }));
                 let rescue = StdArc::clone(&rescue);
-                let expires = StdArc::ptr_eq(&seat, &poke);
-                thread::spawn(move || rescue.sit(&seat, expires))
+                let expires = StdArc::ptr_eq(&worker_slot, &poke);
+                thread::spawn(move || rescue.sit(&worker_slot, expires))
             })
             .collect();
         poke.wake();
@@ -153,19 +153,19 @@ fn a_job_whose_idle_worker_leaves_is_rescued() {
 fn submit_or_start(rescue: &StdArc<Rescue>, number: u32) {
     let mut turn = rescue.pool.turn();
     match turn.place(job(number), true, false) {
-        Placed::Handed(wake) => {
+        Dispatch::Handed(wake) => {
             drop(turn);
             drop(wake);
         }
-        Placed::Queue(job) => turn.jobs.push_back((number, job)),
-        Placed::Start(job) => {
+        Dispatch::Queue(job) => turn.jobs.push_back((number, job)),
+        Dispatch::Start(job) => {
             drop(turn);
             let this = StdArc::clone(rescue);
             let _started = thread::spawn(move || {
-                let seat: Chair = StdArc::new(Seat::new());
-                this.run(job, &seat)
+                let worker_slot: Chair = StdArc::new(WorkerSlot::new());
+                this.run(job, &worker_slot)
             });
         }
-        Placed::Full(_) => unreachable!("there is room"),
+        Dispatch::Full(_) => unreachable!("there is room"),
     }
 }

@@ -25,7 +25,7 @@ pub fn block<T: Send + 'static, E: Send + 'static>(
 /// starting the task ([`Executor::has_left_tasks`]), readers see `left` instead of waiting for
 /// ever.
 #[inline]
-pub fn owed_block<T: Send + 'static, E: Send + 'static>(
+pub fn task_block<T: Send + 'static, E: Send + 'static>(
     home: Arc<dyn Executor>,
     left: fn() -> E,
 ) -> (Writer<T, E>, Reader<T, E>) {

@@ -2,9 +2,9 @@
 
 use tidegate_core::prim::Ordering;
 
-use super::bell::Bell;
 use super::state::{DONE, INLINE, LISTENER, NOTIFYING, OWNERS, WRITER};
 use super::storage::BlockPtr;
+use super::word_waiters::WordWaiters;
 
 /// What the thread that decided an outcome must do next.
 pub(super) struct Decided {
@@ -14,7 +14,7 @@ pub(super) struct Decided {
     pub(super) inline: bool,
     /// The state after the decision.
     pub(super) state: u32,
-    pub(super) bell: Bell,
+    pub(super) word_waiters: WordWaiters,
 }
 
 impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
@@ -26,7 +26,7 @@ impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
     #[inline(always)]
     pub(super) fn decide(self, next: impl Fn(u32) -> Option<u32>) -> Option<Decided> {
         let word = &self.get().state;
-        let bell = self.get().bell.clone();
+        let word_waiters = self.get().word_waiters.clone();
         let mut state = word.load(Ordering::Relaxed);
         loop {
             let mut next = next(state)?;
@@ -42,7 +42,7 @@ impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
                         notify,
                         inline: notify && state & INLINE != 0,
                         state: next,
-                        bell,
+                        word_waiters,
                     });
                 }
                 Err(now) => state = now,
@@ -75,7 +75,7 @@ impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
             notify,
             inline: state & INLINE != 0,
             state: next,
-            bell: self.get().bell.clone(),
+            word_waiters: self.get().word_waiters.clone(),
         })
     }
 }

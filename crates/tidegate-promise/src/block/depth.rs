@@ -26,7 +26,7 @@ const DEPTH_VARIABLE: &str = "TIDEGATE_MAX_LISTENER_DEPTH";
 tidegate_core::prim::thread_local! {
     static DEPTH: Cell<Depth> = const { Cell::new(Depth::OUTSIDE) };
     /// The innermost listener that runs on this thread. Points to the stack.
-    static TELLING: Cell<*const Telling> = const { Cell::new(ptr::null()) };
+    static TELLING: Cell<*const ActiveListener> = const { Cell::new(ptr::null()) };
     /// `true` if the queue may contain entries, so that the common case does not look into it.
     static WAITING: Cell<bool> = const { Cell::new(false) };
     /// What runs when the outermost listener has returned.
@@ -37,7 +37,7 @@ tidegate_core::prim::thread_local! {
 #[cfg(tidegate_loom)]
 loom::thread_local! {
     static DEPTH: Cell<Depth> = Cell::new(Depth::OUTSIDE);
-    static TELLING: Cell<*const Telling> = Cell::new(ptr::null());
+    static TELLING: Cell<*const ActiveListener> = Cell::new(ptr::null());
     static WAITING: Cell<bool> = Cell::new(false);
     static DEFERRED: RefCell<VecDeque<Deferred>> = RefCell::new(VecDeque::new());
 }
@@ -52,7 +52,7 @@ struct Depth {
 }
 
 /// A block whose listener runs on this thread.
-struct Telling {
+struct ActiveListener {
     block: usize,
     outer: *const Self,
 }
@@ -119,7 +119,7 @@ pub(super) fn deeper(block: usize, home: Option<&dyn Executor>, run: impl FnOnce
         level: before.level + 1,
         emptying: before.emptying,
     });
-    let telling = Telling {
+    let telling = ActiveListener {
         block,
         outer: TELLING.with(Cell::get),
     };

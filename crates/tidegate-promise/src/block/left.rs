@@ -11,7 +11,7 @@ use super::depth;
 use super::listener::Listener;
 use super::state::{CANCELLED, CLAIMED, DONE, LEFT, OWED, UNCANCELLABLE};
 use super::storage::{Block, BlockPtr};
-use super::watch_list::{GivenUp, Listening, Watch};
+use super::watch_list::{AbandonedBlock, Listening, Watch};
 use crate::outcome::Outcome;
 
 impl<T: Send + 'static, E: Send + 'static> Block<T, E> {
@@ -111,7 +111,9 @@ impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
 /// # Safety
 ///
 /// The block is alive and has the types `T` and `E`.
-unsafe fn give_up<T: Send + 'static, E: Send + 'static>(block: NonNull<()>) -> Option<GivenUp> {
+unsafe fn give_up<T: Send + 'static, E: Send + 'static>(
+    block: NonNull<()>,
+) -> Option<AbandonedBlock> {
     let ptr = BlockPtr::<T, E>(block.cast());
     if !ptr.get().is_left() {
         return None;

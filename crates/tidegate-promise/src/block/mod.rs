@@ -13,7 +13,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `state` | the bits of the state word, and which thread may access which field in which state |
-//! | `bell` | sleeping on a state word, and waking by its address |
+//! | `word_waiters` | sleeping on a state word, and waking by its address |
 //! | `memory` | allocation of blocks, recycled per thread |
 //! | `depth` | the nesting depth of listeners on a thread, and its queue of deferred ones |
 //! | `sleepers` | threads that sleep until a task of an executor completes |
@@ -33,7 +33,6 @@
     reason = "the block is shared memory, handed from thread to thread by one state word"
 )]
 
-mod bell;
 mod cancel;
 mod create;
 mod decide;
@@ -49,14 +48,15 @@ mod sleepers;
 mod state;
 mod storage;
 mod watch_list;
+mod word_waiters;
 mod writer;
 
-pub use self::create::{block, owed_block};
+pub use self::create::{block, task_block};
 pub use self::listen::ListenerToken;
 pub use self::reader::Reader;
 pub use self::shared_reader::SharedReader;
 pub use self::sleepers::wake_sleepers;
-pub use self::watch_list::tell_left;
+pub use self::watch_list::notify_unstarted;
 pub use self::writer::{SharedWriter, Writer};
 
 #[cfg(all(test, not(tidegate_loom)))]

@@ -28,7 +28,7 @@ impl Decided {
         if self.notify {
             start(ptr, self.inline);
         } else if self.state & SLEEPER != 0 && is_settled(self.state) {
-            self.bell.ring(ptr.word());
+            self.word_waiters.ring(ptr.word());
         }
     }
 }
@@ -288,7 +288,7 @@ fn pop<T: Send + 'static, E: Send + 'static>(block: &Block<T, E>) -> Option<Arc<
 #[inline]
 fn release<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>) -> bool {
     let block = ptr.get();
-    let bell = block.bell.clone();
+    let word_waiters = block.word_waiters.clone();
     // ORDERING: Acquire pairs with the Release by which a listener was added or an owner bit
     // cleared.
     let mut state = block.state.load(Ordering::Acquire);
@@ -322,7 +322,7 @@ fn release<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>) -> bool {
             Ok(_) => {
                 // The block may be freed already.
                 if next & SLEEPER != 0 && is_settled(next) {
-                    bell.ring(ptr.word());
+                    word_waiters.ring(ptr.word());
                 }
                 return true;
             }

@@ -8,19 +8,19 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use tidegate_core::Executor;
-use tidegate_core::internal::for_writing;
+use tidegate_core::internal::prefetch_for_write;
 use tidegate_core::prim::Ordering;
 
-use super::bell::Bell;
 use super::depth;
 use super::listen::{ListenerToken, Place, announce, push_node, take_back};
 use super::listener::{Listener, Node};
 use super::shared_reader::SharedReader;
-use super::sleepers::Noted;
+use super::sleepers::SleepRecord;
 use super::state::{
     CANCELLED, CLAIMED, DONE, INLINE, LISTENER, OWED, READER, SLEEPER, UNCANCELLABLE, is_settled,
 };
 use super::storage::BlockPtr;
+use super::word_waiters::WordWaiters;
 use crate::outcome::Outcome;
 
 /// The unique read end. Dropping it detaches: the outcome can then no longer be taken.
@@ -186,14 +186,14 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
     /// `false` if threads cannot sleep on a block on this platform. After this call the reader may
     /// only take the outcome.
     pub fn sleep(&mut self) -> bool {
-        if !Bell::WORKS {
+        if !WordWaiters::WORKS {
             return false;
         }
         let block = self.block.get();
         // Relaxed: `try_take` reads the state again, with Acquire.
         let mut state = block.state.fetch_or(SLEEPER, Ordering::Relaxed) | SLEEPER;
         let noted = match &block.home {
-            Some(home) if state & OWED != 0 => Noted::new(&**home, self.block.word()),
+            Some(home) if state & OWED != 0 => SleepRecord::new(&**home, self.block.word()),
             _ => None,
         };
         // A thread that settles the block after this sees the bit and wakes this thread.
@@ -204,7 +204,7 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
                     return true;
                 }
             }
-            block.bell.sleep_while(&block.state, state);
+            block.word_waiters.sleep_while(&block.state, state);
             // The writer has written both cache lines. Prefetch them together rather than miss on
             // each in turn.
             self.prefetch();
@@ -222,8 +222,8 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
     /// Prefetches the cache lines of the block.
     fn prefetch(&self) {
         let at = self.block.0.as_ptr().cast::<u8>();
-        for_writing(at);
-        for_writing(at.wrapping_add(64));
+        prefetch_for_write(at);
+        prefetch_for_write(at.wrapping_add(64));
     }
 
     /// Takes the outcome, or registers `waker` to be woken when it can be taken. Ready with `None`

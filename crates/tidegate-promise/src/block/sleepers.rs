@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tidegate_core::prim::{AtomicU32, yield_now};
 use tidegate_core::{Executor, ExecutorId};
 
-use super::bell::Bell;
+use super::word_waiters::WordWaiters;
 
 /// The record of one thread.
 #[derive(Default)]
@@ -44,9 +44,9 @@ fn lock() -> MutexGuard<'static, Vec<Weak<Sleeper>>> {
 }
 
 /// The record of a thread that is about to sleep. Cleared on drop.
-pub(super) struct Noted(Arc<Sleeper>);
+pub(super) struct SleepRecord(Arc<Sleeper>);
 
-impl Noted {
+impl SleepRecord {
     /// Records that this thread sleeps on `word` for a task of `home`. Returns `None` on a thread
     /// that is exiting, and in models, whose threads all run on one real thread.
     pub(super) fn new(home: &dyn Executor, word: *const AtomicU32) -> Option<Self> {
@@ -70,7 +70,7 @@ impl Noted {
     }
 }
 
-impl Drop for Noted {
+impl Drop for SleepRecord {
     fn drop(&mut self) {
         self.0.home.store(0, Ordering::Relaxed);
     }
@@ -81,7 +81,7 @@ impl Drop for Noted {
 /// threads has acknowledged.
 pub fn wake_sleepers(home: ExecutorId) {
     // ORDERING: SeqCst fence between the caller's mark and the check of the records; pairs with
-    // the one in `Noted::hear`.
+    // the one in `SleepRecord::hear`.
     fence(Ordering::SeqCst);
     let all: Vec<_> = lock().iter().filter_map(Weak::upgrade).collect();
     let sleeps = |one: &Sleeper| one.home.load(Ordering::Relaxed) == home.get();
@@ -91,7 +91,7 @@ pub fn wake_sleepers(home: ExecutorId) {
         // be lost, so it is repeated.
         while sleeps(one) && one.asked.load(Ordering::Relaxed) {
             let word = one.word.load(Ordering::Relaxed);
-            Bell::new().ring(std::ptr::without_provenance(word));
+            WordWaiters::new().ring(std::ptr::without_provenance(word));
             yield_now();
         }
     }

@@ -12,9 +12,9 @@ use tidegate_core::internal::SignalHeader;
 use tidegate_core::prim::{AtomicPtr, AtomicU16, AtomicU32, Ordering, UnsafeCell};
 use tidegate_core::{Delivery, Executor, Task};
 
-use super::bell::Bell;
 use super::listener::{Listener, Node};
 use super::state::{CANCELLED, DONE, INLINE, LEFT, LISTENER, OWNERS, READER, WRITER};
+use super::word_waiters::WordWaiters;
 use super::{depth, memory};
 use crate::outcome::Outcome;
 
@@ -41,7 +41,7 @@ pub(super) struct Block<T: 'static, E: 'static> {
     pub(super) inline: UnsafeCell<MaybeUninit<Listener<T, E>>>,
     pub(super) outcome: UnsafeCell<MaybeUninit<Result<T, E>>>,
     /// Wakes the reader that sleeps on `state`.
-    pub(super) bell: Bell,
+    pub(super) word_waiters: WordWaiters,
     /// The executor on which listeners run; `None` means the thread that decides the outcome.
     pub(super) home: Option<Arc<dyn Executor>>,
     /// Listeners after the first, newest first.
@@ -92,7 +92,7 @@ impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
             taken: UnsafeCell::new(false),
             inline: UnsafeCell::new(MaybeUninit::uninit()),
             outcome: UnsafeCell::new(MaybeUninit::uninit()),
-            bell: Bell::new(),
+            word_waiters: WordWaiters::new(),
             home,
             inbox: AtomicPtr::new(ptr::null_mut()),
             queue: UnsafeCell::new(ptr::null()),

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Poll, Wake, Waker};
 
 use tidegate_core::prim::Ordering;
-use tidegate_core::{Clock, Executor, ExecutorId, Refusal, Rejected, Signal, Task, Unhandled};
+use tidegate_core::{Clock, Executor, ExecutorId, RejectReason, Rejected, Signal, Task, Unhandled};
 
 use super::listener::Listener;
 use super::state::{DONE, INLINE, LISTENER, NOTIFYING, READER, WRITER};
@@ -85,14 +85,14 @@ impl Odd {
 
 impl Executor for Odd {
     fn execute(&self, task: Task) -> Result<(), Rejected<Task>> {
-        Err(Rejected::new(task, Refusal::Unsupported))
+        Err(Rejected::new(task, RejectReason::Unsupported))
     }
 
     fn signal(&self, signal: Signal) -> Result<(), Rejected<Signal>> {
         match self.how {
             How::OnTheSpot => signal.deliver(),
             How::Keeps => held(&self.kept).push(signal),
-            How::Refuses | How::Panics => return Err(Rejected::new(signal, Refusal::Closed)),
+            How::Refuses | How::Panics => return Err(Rejected::new(signal, RejectReason::Closed)),
         }
         Ok(())
     }

@@ -33,7 +33,7 @@ struct List {
     entries: Vec<Entry>,
     /// The first free entry, or `entries.len()` if there is none.
     free: usize,
-    /// Stuck executors that were given up. [`tell_left`] does not run for them again, so the caller
+    /// Stuck executors that were given up. [`notify_unstarted`] does not run for them again, so the caller
     /// that adds a listener later must fail its block.
     given_up: Vec<u64>,
 }
@@ -53,12 +53,12 @@ pub(super) struct Listening {
     pub(super) block: NonNull<()>,
     /// Decides the block as never started, if it is still open. Runs no user code. The block is
     /// alive during the call.
-    pub(super) give_up: unsafe fn(NonNull<()>) -> Option<GivenUp>,
+    pub(super) give_up: unsafe fn(NonNull<()>) -> Option<AbandonedBlock>,
 }
 
 /// The second half of giving up on a block: runs its hook and its listeners. Called without a
 /// lock.
-pub(super) type GivenUp = Box<dyn FnOnce()>;
+pub(super) type AbandonedBlock = Box<dyn FnOnce()>;
 
 // SAFETY: only pointers to blocks whose values are `Send` are stored, and any thread that keeps
 // the block alive may do what is done with it here.
@@ -141,7 +141,7 @@ fn lock(list: usize) -> MutexGuard<'static, List> {
 /// Wakes every waker that waits for a task of `home`, so that its owner checks the executor again.
 /// Called by an executor that ends, after it has marked itself as ended. `give_up` means that
 /// the executor is stuck: its tasks cannot be handed back, so their listeners are notified too.
-pub fn tell_left(home: ExecutorId, give_up: bool) {
+pub fn notify_unstarted(home: ExecutorId, give_up: bool) {
     let home = home.get();
     for list in 0..LISTS {
         let (mut wakers, mut given_up) = (Vec::new(), Vec::new());

@@ -1,7 +1,7 @@
 //! Combined and cascaded completions, with cancellation in both directions.
 
 use tidegate_promise::{
-    Combine, Completion, Failure, FailureKind, Promise, all, any, first_success, promise,
+    Combiner, Completion, Failure, FailureKind, Promise, all, any, first_success, promise,
 };
 use tidegate_testkit::{Counter, DropCount, Log};
 
@@ -49,7 +49,7 @@ fn all_of_nothing_completes_at_once() {
     let every = all(Vec::<Completion<u32>>::new());
     assert!(every.is_done());
     assert_eq!(every.wait().unwrap(), Vec::<u32>::new());
-    assert!(Combine::<u32>::new().finish().is_done());
+    assert!(Combiner::<u32>::new().finish().is_done());
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn cancelling_all_cancels_every_part() {
 #[test]
 fn all_hops_from_other_threads_without_losing_a_part() {
     let (promises, parts) = some(16);
-    let mut combine = Combine::new();
+    let mut combine = Combiner::new();
     for part in parts {
         combine.add(part);
     }

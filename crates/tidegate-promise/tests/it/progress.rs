@@ -1,11 +1,11 @@
 //! Progress: which reports are accepted, and where and when the listeners run.
 
-use tidegate_promise::{BadProgress, Progress, ProgressPromise, Progressive, promise};
+use tidegate_promise::{Progress, ProgressCompletion, ProgressError, ProgressPromise, promise};
 use tidegate_testkit::{Bomb, Counter, DropCount, Log, explode};
 
 use crate::support::{Loop, thread};
 
-fn pair(home: Option<&Loop>) -> (ProgressPromise<u32>, Progressive<u32>) {
+fn pair(home: Option<&Loop>) -> (ProgressPromise<u32>, ProgressCompletion<u32>) {
     ProgressPromise::with_progress(home.map_or_else(promise, Loop::promise))
 }
 
@@ -18,7 +18,7 @@ fn more_than_the_total_is_refused() {
     let refused = promise.progress(4, 3).unwrap_err();
     assert_eq!(
         refused,
-        BadProgress::TooMuch {
+        ProgressError::TooMuch {
             done: 4,
             total: Some(3)
         }
@@ -41,7 +41,7 @@ fn is_refused_after_a_cancellation() {
     let (promise, answer) = pair(None);
     answer.on_progress(|_| panic!("nobody listens"));
     assert!(answer.cancel());
-    assert_eq!(promise.progress(1, 2), Err(BadProgress::Cancelled));
+    assert_eq!(promise.progress(1, 2), Err(ProgressError::Cancelled));
     assert!(promise.succeed(1).is_err());
 }
 

@@ -2,7 +2,7 @@
 
 use tidegate_promise::{
     Abandoned, AlreadyCancelled, Completion, Failure, FailureKind, Outcome, WaitError, promise,
-    promise_of,
+    promise_with_error,
 };
 use tidegate_testkit::{Counter, Log};
 
@@ -53,11 +53,11 @@ fn completing_after_a_cancellation_gives_the_value_back() {
     assert!(answer.cancel());
     let back = promise.succeed("mine".to_owned()).unwrap_err();
     assert_eq!(back.into_inner(), "mine");
-    let (promise, answer) = promise_of::<u32, Failure>();
+    let (promise, answer) = promise_with_error::<u32, Failure>();
     assert!(answer.cancel());
     let AlreadyCancelled(cause) = promise.fail(Failure::new("late")).unwrap_err();
     assert_eq!(cause.to_string(), "late");
-    let (promise, answer) = promise_of::<u32, Failure>();
+    let (promise, answer) = promise_with_error::<u32, Failure>();
     assert!(answer.cancel());
     assert_eq!(promise.complete(Ok(1)).unwrap_err().0.ok(), Some(1));
 }
@@ -238,10 +238,10 @@ fn failures_of_ones_own_type_need_only_know_abandonment() {
             Self::Gone
         }
     }
-    let (promise, answer) = promise_of::<u32, Mine>();
+    let (promise, answer) = promise_with_error::<u32, Mine>();
     promise.fail(Mine::Broken(3)).unwrap();
     assert_eq!(answer.wait().unwrap_err().failure(), Some(Mine::Broken(3)));
-    let (promise, answer) = promise_of::<u32, Mine>();
+    let (promise, answer) = promise_with_error::<u32, Mine>();
     drop(promise);
     assert_eq!(answer.wait().unwrap_err().failure(), Some(Mine::Gone));
 }

@@ -8,8 +8,8 @@ use std::task::{Wake, Waker};
 use std::thread::{self, JoinHandle};
 
 use tidegate_core::{
-    Clock, Executor, ExecutorId, Refusal, Rejected, Signal, Stance, Task, Unhandled, enter,
-    is_current,
+    Clock, Executor, ExecutorId, RejectReason, Rejected, Signal, Task, Unhandled, WaitPolicy,
+    enter, is_current,
 };
 use tidegate_promise::{Completion, Promise, promise_on};
 use tidegate_testkit::{Counter, Gate, Log, until};
@@ -46,20 +46,20 @@ enum Work {
 impl Loop {
     /// Starts a loop on the system clock.
     pub(crate) fn new(name: &str) -> Self {
-        Self::start(name, Clock::system(), 1, Stance::Loop)
+        Self::start(name, Clock::system(), 1, WaitPolicy::Loop)
     }
 
     /// Starts a loop on the test's clock.
     pub(crate) fn with_clock(name: &str, clock: impl Into<Clock>) -> Self {
-        Self::start(name, clock.into(), 1, Stance::Loop)
+        Self::start(name, clock.into(), 1, WaitPolicy::Loop)
     }
 
     /// Starts a pool whose threads may block.
     pub(crate) fn pool(name: &str, width: usize) -> Self {
-        Self::start(name, Clock::system(), width, Stance::Free)
+        Self::start(name, Clock::system(), width, WaitPolicy::Free)
     }
 
-    fn start(name: &str, clock: Clock, width: usize, stance: Stance) -> Self {
+    fn start(name: &str, clock: Clock, width: usize, stance: WaitPolicy) -> Self {
         let shared = Arc::new(Shared {
             id: ExecutorId::next(),
             name: name.to_owned(),
@@ -156,7 +156,7 @@ impl fmt::Debug for Loop {
 }
 
 impl Shared {
-    fn drive(self: Arc<Self>, stance: Stance) {
+    fn drive(self: Arc<Self>, stance: WaitPolicy) {
         let _mark = enter(Arc::clone(&self) as _, stance);
         while let Some(work) = self.next() {
             match work {
@@ -194,14 +194,14 @@ impl Shared {
 impl Executor for Shared {
     fn execute(&self, task: Task) -> Result<(), Rejected<Task>> {
         match self.push(Work::Task(task)) {
-            Err(Work::Task(task)) => Err(Rejected::new(task, Refusal::Closed)),
+            Err(Work::Task(task)) => Err(Rejected::new(task, RejectReason::Closed)),
             _ => Ok(()),
         }
     }
 
     fn signal(&self, signal: Signal) -> Result<(), Rejected<Signal>> {
         match self.push(Work::Signal(signal)) {
-            Err(Work::Signal(signal)) => Err(Rejected::new(signal, Refusal::Closed)),
+            Err(Work::Signal(signal)) => Err(Rejected::new(signal, RejectReason::Closed)),
             _ => Ok(()),
         }
     }

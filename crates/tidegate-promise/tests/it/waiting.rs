@@ -196,7 +196,7 @@ fn a_token_interrupts_a_wait() {
     let here = started.clone();
     let waiter = thread(move || {
         here.open();
-        let error = answer.wait_with(&tripped).unwrap_err();
+        let error = answer.wait_with_cancel(&tripped).unwrap_err();
         (error, answer)
     });
     started.wait();
@@ -208,23 +208,23 @@ fn a_token_interrupts_a_wait() {
         "the wait was interrupted, not the work"
     );
     promise.succeed(1).unwrap();
-    let again = answer.wait_with(&token).unwrap_err();
+    let again = answer.wait_with_cancel(&token).unwrap_err();
     // A tripped token takes precedence over a decided outcome.
     assert!(matches!(again, WaitError::Interrupted));
-    assert_eq!(answer.wait_with(&CancelToken::new()).unwrap(), 1);
+    assert_eq!(answer.wait_with_cancel(&CancelToken::new()).unwrap(), 1);
 }
 
 #[test]
 fn a_wait_can_have_a_limit_and_a_token() {
     let (promise, mut answer) = promise::<u32>();
     let token = CancelToken::new();
-    let over = answer.wait_timeout_with(Duration::ZERO, &token);
+    let over = answer.wait_timeout_with_cancel(Duration::ZERO, &token);
     assert!(over.unwrap_err().is_timeout());
     let (started, tripped) = (Gate::new(), token.clone());
     let here = started.clone();
     let waiter = thread(move || {
         here.open();
-        let error = answer.wait_timeout_with(Duration::MAX, &tripped);
+        let error = answer.wait_timeout_with_cancel(Duration::MAX, &tripped);
         (error.unwrap_err(), answer)
     });
     started.wait();
@@ -233,7 +233,7 @@ fn a_wait_can_have_a_limit_and_a_token() {
     assert!(matches!(error, WaitError::Interrupted));
     let shared = answer.share().unwrap();
     promise.succeed(3).unwrap();
-    let again = shared.wait_timeout_with(Duration::MAX, &CancelToken::new());
+    let again = shared.wait_timeout_with_cancel(Duration::MAX, &CancelToken::new());
     assert_eq!(again.unwrap(), 3);
 }
 
@@ -241,7 +241,7 @@ fn a_wait_can_have_a_limit_and_a_token() {
 fn a_token_that_is_not_tripped_changes_nothing() {
     let (promise, answer) = promise::<u32>();
     let shared = answer.share().unwrap();
-    let waiter = thread(move || shared.wait_with(&CancelToken::new()));
+    let waiter = thread(move || shared.wait_with_cancel(&CancelToken::new()));
     promise.succeed(2).unwrap();
     assert_eq!(waiter.join().unwrap().unwrap(), 2);
 }
@@ -461,7 +461,7 @@ fn a_decided_completion_is_waited_for_without_sleeping() {
     let mut done = Completion::<u32>::succeeded(1);
     let token = CancelToken::new();
     token.cancel();
-    let interrupted = done.wait_with(&token);
+    let interrupted = done.wait_with_cancel(&token);
     assert!(matches!(interrupted, Err(WaitError::Interrupted)));
 }
 

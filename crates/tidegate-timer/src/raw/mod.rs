@@ -2,7 +2,7 @@
 //!
 //! * `timeout`: timeouts that several threads share ([`TimeoutCell`], [`TimeoutNode`],
 //!   [`TimeoutLane`]).
-//! * `memory`: memory for large wheels, on huge pages of the operating system ([`Yard`]).
+//! * `memory`: memory for large wheels, on huge pages of the operating system ([`HugePageArena`]).
 //!
 //! Neither module uses the other. Hidden and unstable: for the other crates of this workspace only.
 #![expect(
@@ -13,7 +13,7 @@
 mod memory;
 mod timeout;
 
-pub use self::memory::{Plot, Yard};
+pub use self::memory::{ArenaArray, HugePageArena};
 pub use self::timeout::{
-    Fate, Reset, StillPending, TimeoutBatch, TimeoutCell, TimeoutLane, TimeoutNode,
+    Reset, StillPending, TimeoutBatch, TimeoutCell, TimeoutLane, TimeoutNode, TimeoutOutcome,
 };

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
-use tidegate_core::WaitRefused;
+use tidegate_core::WaitRefusedError;
 
 use crate::WheelError;
 
@@ -31,7 +31,7 @@ pub enum TimerError {
     /// The timer's own thread cannot wait for its own end.
     OwnThread,
     /// The calling thread may not wait for the timer's thread.
-    Refused(WaitRefused),
+    Refused(WaitRefusedError),
     /// The calling thread is in the spawner that starts the timer's thread.
     Starting,
 }

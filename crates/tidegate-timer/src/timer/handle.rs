@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::raw::Fate;
+use crate::raw::TimeoutOutcome;
 
 use super::shared::{Cell, Shared};
 
@@ -18,7 +18,7 @@ use super::shared::{Cell, Shared};
 /// use tidegate_timer::WheelTimer;
 ///
 /// let timer = WheelTimer::new();
-/// let handle = timer.new_timeout(Duration::from_secs(30), || println!("idle"))?;
+/// let handle = timer.schedule(Duration::from_secs(30), || println!("idle"))?;
 /// assert!(handle.reset(Duration::from_secs(60)));
 /// assert!(handle.cancel());
 /// assert!(!handle.cancel(), "it was cancelled before");
@@ -61,13 +61,16 @@ impl TimerHandle {
     /// Returns `true` if the timeout expired: its task is running, has run, or was passed to its
     /// executor.
     pub fn is_expired(&self) -> bool {
-        self.cell.fate() == Some(Fate::Expired)
+        self.cell.fate() == Some(TimeoutOutcome::Expired)
     }
 
     /// Returns `true` if the timeout will never expire: it was cancelled, or its timer stopped
     /// first.
     pub fn is_cancelled(&self) -> bool {
-        matches!(self.cell.fate(), Some(Fate::Cancelled | Fate::Stopped))
+        matches!(
+            self.cell.fate(),
+            Some(TimeoutOutcome::Cancelled | TimeoutOutcome::Stopped)
+        )
     }
 }
 

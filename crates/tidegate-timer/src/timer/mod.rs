@@ -30,6 +30,6 @@ mod worker;
 
 pub use self::errors::TimerError;
 pub use self::handle::TimerHandle;
-pub use self::stopping::{Stopping, Unfired};
+pub use self::stopping::{Stopping, UnfiredTimeout};
 pub use self::task::TimerTask;
 pub use self::wheel_timer::{TimerMetrics, WheelTimer, WheelTimerBuilder};

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use tidegate_core::{
     CachePadded, Clock, Doorbell, Executor, OnUnhandled, Parker, Task, ThreadBuilder, Unhandled,
-    check_stance, contain,
+    check_may_block, contain,
 };
 
 use super::errors::TimerError;
@@ -26,7 +26,7 @@ use super::life::Life;
 use super::task::TimerTask;
 use crate::Wheel;
 use crate::place::place;
-use crate::raw::{Fate, Reset, TimeoutLane, TimeoutNode};
+use crate::raw::{Reset, TimeoutLane, TimeoutNode, TimeoutOutcome};
 use crate::wheel::Geometry;
 
 /// The worker is woken when this many cancelled entries wait to be unlinked, and each time the
@@ -117,7 +117,7 @@ impl Shared {
     }
 
     pub(super) fn cancel(&self, cell: &Arc<Cell>) -> bool {
-        let Some(task) = cell.decide(Fate::Cancelled) else {
+        let Some(task) = cell.decide(TimeoutOutcome::Cancelled) else {
             return false;
         };
         self.counts.cancelled.fetch_add(1, Ordering::Relaxed);
@@ -169,7 +169,7 @@ impl Shared {
                 return Err(TimerError::Starting);
             }
             // The spawner is user code and may take a long time.
-            check_stance(None).map_err(TimerError::Refused)?;
+            check_may_block(None).map_err(TimerError::Refused)?;
             let settled = self.started.wait(life);
             life = settled.unwrap_or_else(PoisonError::into_inner);
         }

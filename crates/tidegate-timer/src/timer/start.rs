@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_core::{Refusal, Rejected, contain};
+use tidegate_core::{RejectReason, Rejected, contain};
 
 use super::errors::TimerError;
 use super::life::Life;
 use super::shared::{Cell, Shared, WAKE_AFTER};
 use super::task::TimerTask;
 use super::worker;
-use crate::raw::{Fate, TimeoutNode};
+use crate::raw::{TimeoutNode, TimeoutOutcome};
 
 impl Shared {
     /// Starts the worker unless it is running.
@@ -79,8 +79,8 @@ impl Shared {
     ) -> Result<Arc<Cell>, Rejected<TimerTask>> {
         if let Err(cause) = self.start() {
             let why = match cause {
-                TimerError::NoThread | TimerError::Starting => Refusal::NoThread,
-                _ => Refusal::Closed,
+                TimerError::NoThread | TimerError::Starting => RejectReason::NoThread,
+                _ => RejectReason::Closed,
             };
             return Err(Rejected::new(task, why));
         }
@@ -88,15 +88,15 @@ impl Shared {
         if before >= self.limit {
             self.pending.fetch_sub(1, Ordering::Relaxed);
             self.counts.refused.fetch_add(1, Ordering::Relaxed);
-            return Err(Rejected::new(task, Refusal::Full));
+            return Err(Rejected::new(task, RejectReason::Full));
         }
         let deadline = self.clock.deadline(after);
         let cell = TimeoutNode::new(deadline, task);
         if !self.lane.push(&cell) {
-            let task = cell.decide(Fate::Stopped);
+            let task = cell.decide(TimeoutOutcome::Stopped);
             let task = task.expect("nobody else has the cell");
             self.pending.fetch_sub(1, Ordering::Relaxed);
-            return Err(Rejected::new(task, Refusal::Closed));
+            return Err(Rejected::new(task, RejectReason::Closed));
         }
         self.wake_before(deadline);
         if before % WAKE_AFTER == WAKE_AFTER - 1 && self.bell.ring() {

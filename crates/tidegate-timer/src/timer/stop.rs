@@ -16,10 +16,10 @@ use super::errors::TimerError;
 use super::life::Life;
 use super::shared::{Cell, Shared};
 use super::task::TimerTask;
-use crate::raw::Fate;
+use crate::raw::TimeoutOutcome;
 
 /// The result of starting a shutdown.
-enum Begun {
+enum ShutdownStart {
     /// This call started the shutdown, and the caller has to wait for the worker.
     Now,
     /// The timer was stopped before.
@@ -44,9 +44,9 @@ impl Shared {
                 None => None,
             };
             match self.begin(recorded.is_some())? {
-                Begun::Now => return Ok(self.await_end()),
-                Begun::Before => return Ok(Vec::new()),
-                Begun::Unchecked => {}
+                ShutdownStart::Now => return Ok(self.await_end()),
+                ShutdownStart::Before => return Ok(Vec::new()),
+                ShutdownStart::Unchecked => {}
             }
         }
     }
@@ -54,13 +54,13 @@ impl Shared {
     /// Starts a shutdown for a caller that polls for the end. Returns `false` if the timer was
     /// stopped before.
     pub(super) fn begin_stop(&self) -> Result<bool, TimerError> {
-        Ok(matches!(self.begin(true)?, Begun::Now))
+        Ok(matches!(self.begin(true)?, ShutdownStart::Now))
     }
 
     /// Stops the timer, unless it was stopped before, without waiting for its worker, and drops the
     /// unfired timeouts.
     pub(super) fn abandon(&self) {
-        if let Ok(Begun::Now) = self.begin(true) {
+        if let Ok(ShutdownStart::Now) = self.begin(true) {
             self.give_up();
         }
     }
@@ -78,18 +78,20 @@ impl Shared {
 
     /// Starts the shutdown. `checked` means that this thread may wait for the worker, or will not
     /// wait.
-    fn begin(&self, checked: bool) -> Result<Begun, TimerError> {
+    fn begin(&self, checked: bool) -> Result<ShutdownStart, TimerError> {
         let mut life = self.life();
         match *life {
             Life::Starting(starter) if starter == std::thread::current().id() => {
                 return Err(TimerError::Starting);
             }
-            Life::Running(_) | Life::Starting(_) if !checked => return Ok(Begun::Unchecked),
+            Life::Running(_) | Life::Starting(_) if !checked => {
+                return Ok(ShutdownStart::Unchecked);
+            }
             Life::Running(_) | Life::Starting(_) => {
                 *life = Life::Stopping(Some(Waker::noop().clone()));
             }
             Life::New(_) | Life::Broken => *life = Life::Ended,
-            Life::Stopping(_) | Life::Ended => return Ok(Begun::Before),
+            Life::Stopping(_) | Life::Ended => return Ok(ShutdownStart::Before),
         }
         // ORDERING: Release pairs with the Acquire in `start`, which then checks `life`.
         self.running.store(false, Ordering::Release);
@@ -98,7 +100,7 @@ impl Shared {
         self.started.notify_all();
         self.core().left.extend(late);
         self.parker.unpark();
-        Ok(Begun::Now)
+        Ok(ShutdownStart::Now)
     }
 
     fn await_end(&self) -> Vec<(u64, TimerTask)> {
@@ -155,7 +157,8 @@ impl Shared {
         let mut cells: Vec<_> = core.wheel.drain().map(|entry| entry.value).collect();
         cells.append(&mut core.left);
         drop(core);
-        let decide = |cell: Arc<Cell>| Some((cell.deadline()?, cell.decide(Fate::Stopped)?));
+        let decide =
+            |cell: Arc<Cell>| Some((cell.deadline()?, cell.decide(TimeoutOutcome::Stopped)?));
         let mut unfired: Vec<_> = cells.into_iter().filter_map(decide).collect();
         unfired.sort_by_key(|&(deadline, _)| deadline);
         for (_, task) in &mut unfired {
@@ -177,7 +180,7 @@ impl Shared {
 mod tests {
     use std::time::Duration;
 
-    use tidegate_core::{ManualClock, Refusal};
+    use tidegate_core::{ManualClock, RejectReason};
 
     use crate::WheelTimer;
 
@@ -185,12 +188,12 @@ mod tests {
     fn a_timer_whose_worker_broke_accepts_nothing_and_hands_back_what_is_pending() {
         let clock = ManualClock::new();
         let timer = WheelTimer::builder("test").clock(&clock).build().unwrap();
-        let add = || timer.new_timeout(Duration::from_secs(1), || ());
+        let add = || timer.schedule(Duration::from_secs(1), || ());
         let handle = add().unwrap();
         clock.settle();
         let unseen = add().unwrap();
         timer.owner.shared.end();
-        assert_eq!(add().unwrap_err().why(), Refusal::Closed);
+        assert_eq!(add().unwrap_err().why(), RejectReason::Closed);
         assert_eq!(timer.pending(), 2);
         assert_eq!(timer.stop().unwrap().len(), 2);
         assert!(handle.is_cancelled() && unseen.is_cancelled());

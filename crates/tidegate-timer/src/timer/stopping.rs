@@ -21,13 +21,13 @@ use super::task::TimerTask;
 /// use tidegate_timer::WheelTimer;
 ///
 /// let timer = WheelTimer::new();
-/// timer.new_timeout(Duration::from_secs(60), || ())?;
+/// timer.schedule(Duration::from_secs(60), || ())?;
 /// let unfired = timer.stop()?;
 /// assert!(unfired[0].left <= Duration::from_secs(60));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct Unfired {
+pub struct UnfiredTimeout {
     /// The time that was left until its deadline; zero if the deadline had passed.
     pub left: Duration,
     /// The task of the timeout.
@@ -42,9 +42,9 @@ pub struct Unfired {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tidegate_timer::{TimerError, Unfired, WheelTimer};
+/// use tidegate_timer::{TimerError, UnfiredTimeout, WheelTimer};
 ///
-/// async fn stop(timer: WheelTimer) -> Result<Vec<Unfired>, TimerError> {
+/// async fn stop(timer: WheelTimer) -> Result<Vec<UnfiredTimeout>, TimerError> {
 ///     Ok(timer.begin_stop()?.await)
 /// }
 /// # let _ = stop(WheelTimer::new());
@@ -67,9 +67,9 @@ impl Stopping {
 }
 
 impl Future for Stopping {
-    type Output = Vec<Unfired>;
+    type Output = Vec<UnfiredTimeout>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Vec<Unfired>> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Vec<UnfiredTimeout>> {
         let Some(shared) = &self.shared else {
             return Poll::Ready(Vec::new());
         };
@@ -99,8 +99,12 @@ impl fmt::Debug for Stopping {
 }
 
 /// Converts the unfired timeouts of a shutdown that started at `now`.
-pub(super) fn unfired(shared: &Shared, now: u64, left: Vec<(u64, TimerTask)>) -> Vec<Unfired> {
-    let unfired = left.into_iter().map(|(deadline, task)| Unfired {
+pub(super) fn unfired(
+    shared: &Shared,
+    now: u64,
+    left: Vec<(u64, TimerTask)>,
+) -> Vec<UnfiredTimeout> {
+    let unfired = left.into_iter().map(|(deadline, task)| UnfiredTimeout {
         left: Duration::from_nanos(deadline.saturating_sub(now)),
         task: shared.strip(task),
     });

@@ -12,7 +12,7 @@ use tidegate_core::{
 use super::errors::TimerError;
 use super::handle::TimerHandle;
 use super::shared::{Cell, Settings, Shared};
-use super::stopping::{self, Stopping, Unfired};
+use super::stopping::{self, Stopping, UnfiredTimeout};
 use super::task::TimerTask;
 use crate::Wheel;
 
@@ -37,7 +37,7 @@ use crate::Wheel;
 /// let clock = ManualClock::new();
 /// let timer = WheelTimer::builder("requests").clock(&clock).build()?;
 /// let (told, heard) = mpsc::channel();
-/// let handle = timer.new_timeout(Duration::from_secs(5), move || told.send("too slow").unwrap())?;
+/// let handle = timer.schedule(Duration::from_secs(5), move || told.send("too slow").unwrap())?;
 ///
 /// clock.advance(Duration::from_secs(5));
 /// assert_eq!(heard.try_recv(), Ok("too slow"));
@@ -102,7 +102,7 @@ impl WheelTimer {
     ///
     /// Can be called from any thread. `run` runs on the timer's executor or, if there is none, on
     /// the timer's thread.
-    pub fn new_timeout(
+    pub fn schedule(
         &self,
         after: Duration,
         run: impl FnOnce() + Send + 'static,
@@ -111,12 +111,12 @@ impl WheelTimer {
             .map_err(|refused| refused.map(TimerTask::into_task))
     }
 
-    /// Like [`new_timeout`](Self::new_timeout), for a task with its own executor or a hook for
+    /// Like [`schedule`](Self::schedule), for a task with its own executor or a hook for
     /// cancellation.
     ///
     /// # Errors
     ///
-    /// The same as for [`new_timeout`](Self::new_timeout).
+    /// The same as for [`schedule`](Self::schedule).
     pub fn add(
         &self,
         after: Duration,
@@ -141,7 +141,7 @@ impl WheelTimer {
     /// use tidegate_timer::WheelTimer;
     ///
     /// let timer = WheelTimer::new();
-    /// let handle = timer.new_timeout(Duration::from_secs(3600), || println!("tea"))?;
+    /// let handle = timer.schedule(Duration::from_secs(3600), || println!("tea"))?;
     /// let unfired = timer.stop()?;
     /// assert_eq!(unfired.len(), 1);
     /// assert!(handle.is_cancelled() && timer.pending() == 0);
@@ -155,7 +155,7 @@ impl WheelTimer {
     /// [`TimerError::Refused`] where a blocking wait is not allowed: on an event loop, or where the
     /// timer's thread waits for the caller's executor. Returns [`TimerError::Starting`] in the
     /// spawner that starts the timer's thread. In these cases the timer is not stopped.
-    pub fn stop(&self) -> Result<Vec<Unfired>, TimerError> {
+    pub fn stop(&self) -> Result<Vec<UnfiredTimeout>, TimerError> {
         let shared = &self.owner.shared;
         let now = shared.clock.nanos();
         Ok(stopping::unfired(shared, now, shared.stop()?))

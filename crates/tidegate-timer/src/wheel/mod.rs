@@ -7,8 +7,8 @@
 //! | `lists` | entry numbers, in lists of chunks |
 //! | `entry` | an entry: one cell |
 //! | `geometry` | ticks, slots and levels |
-//! | `dial` | the lists of all levels: which entry is in which list |
-//! | `gone` | cancelled entries whose memory is not released yet |
+//! | `levels` | the lists of all levels: which entry is in which list |
+//! | `cancelled_entries` | cancelled entries whose memory is not released yet |
 //! | `queue` | due entries that were not taken yet |
 //! | `expired` | entries that left the wheel |
 //! | `timing_wheel` | [`Wheel`] |
@@ -16,11 +16,11 @@
 //! Each file uses only files above it.
 
 mod bits;
-mod dial;
+mod cancelled_entries;
 mod entry;
 mod expired;
 mod geometry;
-mod gone;
+mod levels;
 mod lists;
 mod pages;
 mod queue;

@@ -16,7 +16,7 @@
 //!   a page that was returned to the allocator.
 
 use crate::key::OLD;
-use crate::raw::{Plot, Yard};
+use crate::raw::{ArenaArray, HugePageArena};
 
 /// Number of empty pages that are always kept.
 pub(super) const KEPT: usize = 2;
@@ -52,7 +52,7 @@ pub(super) trait Cell: Sized {
 #[derive(Debug)]
 pub(super) struct Pages<C, const CELLS: usize> {
     pages: Vec<Page<C, CELLS>>,
-    yard: Yard<C, CELLS>,
+    arena: HugePageArena<C, CELLS>,
     /// The page that each group is filling, or `NONE`.
     open: Box<[u32]>,
     /// The page that is opened next, or `NONE`. The page that last became roomy comes first: its
@@ -67,7 +67,7 @@ pub(super) struct Pages<C, const CELLS: usize> {
 /// nearest cache.
 #[derive(Debug)]
 struct Page<C, const CELLS: usize> {
-    cells: Plot<C, CELLS>,
+    cells: ArenaArray<C, CELLS>,
     /// The next roomy page, or `SHUT`, or `OPEN` and the group.
     next: u32,
     /// The first free cell.
@@ -85,7 +85,7 @@ impl<C: Cell, const CELLS: usize> Pages<C, CELLS> {
     pub(super) fn new(groups: usize) -> Self {
         Self {
             pages: Vec::new(),
-            yard: Yard::new(),
+            arena: HugePageArena::new(),
             open: vec![NONE; groups].into_boxed_slice(),
             roomy: NONE,
             used: 0,
@@ -164,7 +164,7 @@ impl<C: Cell, const CELLS: usize> Pages<C, CELLS> {
         if self.pages.len() == before {
             return;
         }
-        self.yard.trim();
+        self.arena.trim();
         if self.pages.capacity() >= 4 * self.pages.len() {
             self.pages.shrink_to(2 * self.pages.len());
         }
@@ -254,7 +254,7 @@ impl<C: Cell, const CELLS: usize> Pages<C, CELLS> {
                 place as u16 + 1
             }
         };
-        let cells = self.yard.plot(|place| C::free(floor, next(place)));
+        let cells = self.arena.plot(|place| C::free(floor, next(place)));
         self.roomy = self.pages.len() as u32;
         self.pages.push(Page {
             cells,

@@ -3,7 +3,7 @@
 use super::*;
 
 use tidegate_core::{Doorbell, Parker};
-use tidegate_timer::raw::{Fate, TimeoutLane, TimeoutNode};
+use tidegate_timer::raw::{TimeoutLane, TimeoutNode, TimeoutOutcome};
 
 /// Three threads, one timeout: a cancel, an expiry and a reset. One of the first two gets the
 /// value, and a reset that succeeded is not overtaken by the old deadline.
@@ -16,7 +16,7 @@ fn one_fate_and_one_taker() {
         let canceller = {
             let cell = StdArc::clone(&cell);
             thread::spawn(move || {
-                cell.decide(Fate::Cancelled)
+                cell.decide(TimeoutOutcome::Cancelled)
                     .map(|log| log.note(1))
                     .is_some()
             })
@@ -53,7 +53,7 @@ fn the_last_news_of_a_cell_is_seen() {
         let canceller = {
             let (lane, cell) = (StdArc::clone(&lane), StdArc::clone(&cell));
             thread::spawn(move || {
-                assert!(cell.decide(Fate::Cancelled).is_some());
+                assert!(cell.decide(TimeoutOutcome::Cancelled).is_some());
                 assert!(lane.push(&cell));
             })
         };

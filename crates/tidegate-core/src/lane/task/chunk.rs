@@ -88,7 +88,7 @@ impl Chunk {
     pub(super) unsafe fn write(&self, index: u32, task: Task) {
         let task = mem::ManuallyDrop::new(task);
         let slot = &self.slots[index as usize % CHUNK];
-        sys::prefetch::for_writing(ptr::from_ref(slot).wrapping_add(AHEAD));
+        sys::prefetch::prefetch_for_write(ptr::from_ref(slot).wrapping_add(AHEAD));
         // SAFETY: the slot belongs to the caller until its tag is stored below.
         slot.data.with_mut(|data| unsafe { *data = task.data });
         // SAFETY: the caller holds an index of this chunk, so the chunk is in use.

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use crossbeam_utils::CachePadded;
 
 use self::chunk::{CHUNK, Chunk};
-use crate::executor::{Refusal, Rejected};
+use crate::executor::{RejectReason, Rejected};
 use crate::prim::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, claim_fence, spin_loop, yield_now,
 };
@@ -76,7 +76,7 @@ struct Producers {
 }
 
 /// The loop's side of its task lane: the only consumer.
-pub struct TaskLaneEnd {
+pub struct TaskLaneReceiver {
     lane: Arc<TaskLane>,
     /// The next index to take.
     head: u32,
@@ -90,7 +90,7 @@ pub struct TaskLaneEnd {
 
 // SAFETY: the receiver owns the right to read slots; a chunk is reached through the lane, which the
 // receiver keeps alive, and tasks are `Send`.
-unsafe impl Send for TaskLaneEnd {}
+unsafe impl Send for TaskLaneReceiver {}
 
 impl TaskLane {
     /// The smallest bound a lane can have; a smaller one is raised to it.
@@ -98,11 +98,11 @@ impl TaskLane {
 
     /// Creates a lane that holds at most `bound` tasks, and its receiver. A bound below
     /// [`TaskLane::MIN_BOUND`] is raised to it, and one above 2^30 is lowered to that.
-    pub fn new(bound: usize) -> (Arc<Self>, TaskLaneEnd) {
+    pub fn new(bound: usize) -> (Arc<Self>, TaskLaneReceiver) {
         Self::starting_at(bound, 0)
     }
 
-    fn starting_at(bound: usize, index: u32) -> (Arc<Self>, TaskLaneEnd) {
+    fn starting_at(bound: usize, index: u32) -> (Arc<Self>, TaskLaneReceiver) {
         let bound = bound.clamp(Self::MIN_BOUND, MAX_BOUND);
         let places = (bound.div_ceil(CHUNK) + 1).next_power_of_two();
         let lane = Arc::new(Self {
@@ -117,7 +117,7 @@ impl TaskLane {
                 .collect(),
             bound: u32::try_from(bound).expect("clamped to 2^30"),
         });
-        let end = TaskLaneEnd {
+        let end = TaskLaneReceiver {
             lane: Arc::clone(&lane),
             head: index,
             told: index,
@@ -139,7 +139,7 @@ impl TaskLane {
         let mut claim = self.producers.claim.load(Ordering::Relaxed);
         let (index, waiting) = loop {
             if claim & CLOSED != 0 {
-                return Err(Rejected::new(task, Refusal::Closed));
+                return Err(Rejected::new(task, RejectReason::Closed));
             }
             let index = index_of(claim);
             // ORDERING: Acquire pairs with the Release store in `look_at_head`, which passes on
@@ -150,10 +150,10 @@ impl TaskLane {
             }
             if waiting >= self.bound {
                 self.want_head();
-                return Err(Rejected::new(task, Refusal::Full));
+                return Err(Rejected::new(task, RejectReason::Full));
             }
             let next = claim & !u64::from(u32::MAX) | u64::from(index.wrapping_add(1));
-            // ORDERING: SeqCst: the claim that `TaskLaneEnd::is_empty` must see, see `Doorbell`. It
+            // ORDERING: SeqCst: the claim that `TaskLaneReceiver::is_empty` must see, see `Doorbell`. It
             // publishes nothing: the slot's tag does. In loom's models `claim_fence` gives this
             // order instead: no model fails if this ordering is weakened, but models fail if that
             // fence is removed.
@@ -194,7 +194,7 @@ impl TaskLane {
     /// Returns the number of tasks that are accepted and not known to be started, including those
     /// in the loop's local queue.
     pub fn len(&self) -> usize {
-        // ORDERING: SeqCst, as in `TaskLaneEnd::is_empty`: a loop that gives its thread back calls
+        // ORDERING: SeqCst, as in `TaskLaneReceiver::is_empty`: a loop that gives its thread back calls
         // this after arming its doorbell. (No loom model depends on it, for the same reason.)
         let claim = self.producers.claim.load(Ordering::SeqCst);
         self.waiting(claim, self.head()) as usize
@@ -282,7 +282,7 @@ impl TaskLane {
     fn chunk_at(&self, index: u32) -> *mut Chunk {
         let place = self.place(index);
         // ORDERING: Acquire pairs with the Release of the thread that installed the chunk, in
-        // `hang` or in `TaskLaneEnd::retire`: its tag and its old slots are visible.
+        // `hang` or in `TaskLaneReceiver::retire`: its tag and its old slots are visible.
         let chunk = place.load(Ordering::Acquire);
         if chunk.is_null() {
             return Self::hang(place);
@@ -343,9 +343,9 @@ impl fmt::Debug for TaskLane {
     }
 }
 
-impl TaskLaneEnd {
+impl TaskLaneReceiver {
     /// Takes the oldest task. Returns `None` if there is none, or if its producer is still writing
-    /// it (then [`TaskLaneEnd::is_empty`] is false).
+    /// it (then [`TaskLaneReceiver::is_empty`] is false).
     #[inline]
     pub fn pop(&mut self) -> Option<Task> {
         if self.chunk.is_null() {
@@ -492,14 +492,14 @@ impl TaskLaneEnd {
     }
 }
 
-impl Drop for TaskLaneEnd {
+impl Drop for TaskLaneReceiver {
     fn drop(&mut self) {
         self.lane.close();
         drop(self.drain());
     }
 }
 
-impl fmt::Debug for TaskLaneEnd {
+impl fmt::Debug for TaskLaneReceiver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TaskLaneEnd")
             .field("taken", &self.head)

@@ -79,7 +79,7 @@ fn insist(lane: &TaskLane, task: Task) {
         let Err(refused) = lane.push(task.take().expect("it came back")) else {
             return true;
         };
-        assert_eq!(refused.why(), Refusal::Full);
+        assert_eq!(refused.why(), RejectReason::Full);
         task = Some(refused.into_inner());
         false
     });
@@ -92,12 +92,12 @@ fn fill(lane: &TaskLane, count: usize) {
     }
 }
 
-fn pop_and_run(end: &mut TaskLaneEnd) -> bool {
+fn pop_and_run(end: &mut TaskLaneReceiver) -> bool {
     end.pop().map(Task::run).is_some()
 }
 
 /// Waits for the next task and runs it; publishes the head when a refused producer asks for it.
-fn run_next(end: &mut TaskLaneEnd) {
+fn run_next(end: &mut TaskLaneReceiver) {
     until("a task came and ran", || {
         let ran = pop_and_run(end);
         if !ran && end.is_wanted() {
@@ -170,7 +170,7 @@ fn the_seventeenth_task_comes_back_and_can_still_run() {
     }
     assert!(!end.is_wanted());
     let refused = lane.push(noting(&seen, 0, 16)).unwrap_err();
-    assert_eq!(refused.why(), Refusal::Full);
+    assert_eq!(refused.why(), RejectReason::Full);
     refused.into_inner().run();
     assert_eq!(*seen.lock().unwrap(), [(0, 16)]);
     assert_eq!(lane.len(), 16);
@@ -280,7 +280,7 @@ fn what_was_accepted_is_drained_and_what_was_refused_came_back() {
         );
         assert!(end.is_empty() && end.pop().is_none());
         let late = lane.push(Task::new(|| ())).unwrap_err();
-        assert_eq!(late.why(), Refusal::Closed);
+        assert_eq!(late.why(), RejectReason::Closed);
     }
 }
 
@@ -291,7 +291,7 @@ fn local_reservations_count_against_the_bound() {
     fill(&lane, 6);
     assert_eq!(
         lane.push(Task::new(|| ())).unwrap_err().why(),
-        Refusal::Full
+        RejectReason::Full
     );
     assert_eq!((end.reserve(1), lane.len(), end.len()), (0, 16, 6));
     end.release(4);
@@ -407,7 +407,7 @@ fn a_dropped_end_drops_the_tasks_left_and_closes() {
     assert_eq!(ran, 1);
     assert!(fates.iter().all(|fate| fate.dropped.load(Relaxed) == 1));
     let refused = lane.push(fated(&fates[0], false)).unwrap_err();
-    assert_eq!(refused.why(), Refusal::Closed);
+    assert_eq!(refused.why(), RejectReason::Closed);
 }
 
 #[test]
@@ -444,12 +444,12 @@ struct Reference {
 }
 
 impl Reference {
-    fn push(&mut self, number: usize) -> Result<usize, Refusal> {
+    fn push(&mut self, number: usize) -> Result<usize, RejectReason> {
         if self.closed {
-            return Err(Refusal::Closed);
+            return Err(RejectReason::Closed);
         }
         if self.waiting() >= self.bound {
-            return Err(Refusal::Full);
+            return Err(RejectReason::Full);
         }
         self.queue.push_back(number);
         Ok(self.waiting())

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{Blocking, Task};
-use crate::executor::{Refusal, Rejected};
+use crate::executor::{RejectReason, Rejected};
 
 /// Creates a task that adds one when run and a hundred when dropped.
 fn counting(words: usize, seen: &Arc<AtomicUsize>) -> Task {
@@ -137,7 +137,7 @@ fn an_over_aligned_closure_is_boxed_and_keeps_its_alignment() {
 
 #[test]
 fn a_refused_one_is_an_error_that_any_report_takes() {
-    let refused = Rejected::new(Task::named("refused", || ()), Refusal::Full);
+    let refused = Rejected::new(Task::named("refused", || ()), RejectReason::Full);
     let report = std::io::Error::other(refused);
     let refused = report.downcast::<Rejected<Task>>().unwrap();
     assert_eq!(refused.into_inner().name(), "refused");

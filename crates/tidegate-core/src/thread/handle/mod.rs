@@ -10,7 +10,9 @@ use std::task::{Context, Poll, Waker};
 use super::info::{Life, ThreadInfo};
 use super::start::current;
 use crate::wait::check_end;
-use crate::{CancelToken, CaughtPanic, Parker, Stance, WaitGuard, WaitRefused, prim, stance};
+use crate::{
+    CancelToken, CaughtPanic, Parker, WaitGuard, WaitPolicy, WaitRefusedError, prim, stance,
+};
 
 /// A started thread.
 ///
@@ -48,7 +50,7 @@ impl ThreadHandle {
     ///
     /// # Errors
     ///
-    /// [`NotJoined::Refused`], with the handle, if the calling thread must not block, or if the two
+    /// [`JoinErrorKind::Refused`], with the handle, if the calling thread must not block, or if the two
     /// threads would wait for each other. A join of a thread that has ended is never refused.
     pub fn join(self) -> Result<bool, JoinError> {
         self.wait(None)
@@ -58,9 +60,9 @@ impl ThreadHandle {
     ///
     /// # Errors
     ///
-    /// The same as for `join`, and [`NotJoined::Interrupted`] if the token was cancelled before the
+    /// The same as for `join`, and [`JoinErrorKind::Interrupted`] if the token was cancelled before the
     /// thread's job was over.
-    pub fn join_with(self, token: &CancelToken) -> Result<bool, JoinError> {
+    pub fn join_with_cancel(self, token: &CancelToken) -> Result<bool, JoinError> {
         self.wait(Some(token))
     }
 
@@ -71,7 +73,7 @@ impl ThreadHandle {
         if !self.life.has_ended() {
             let waited = match check_end(&self.life) {
                 Ok(_recorded) => self.sleep(token),
-                Err(why) => Err(NotJoined::Refused(why)),
+                Err(why) => Err(JoinErrorKind::Refused(why)),
             };
             if let Err(why) = waited {
                 return Err(JoinError { handle: self, why });
@@ -80,14 +82,14 @@ impl ThreadHandle {
         Ok(self.joined.is_some_and(finish))
     }
 
-    fn sleep(&self, token: Option<&CancelToken>) -> Result<(), NotJoined> {
+    fn sleep(&self, token: Option<&CancelToken>) -> Result<(), JoinErrorKind> {
         let parker = Parker::new();
         let waker = Waker::from(&parker);
         let _hook = token.map(|token| token.unpark_on_cancel(&parker));
         let mut end = self.ended();
         while !end.is_ready(&waker) {
             if token.is_some_and(CancelToken::is_cancelled) {
-                return Err(NotJoined::Interrupted);
+                return Err(JoinErrorKind::Interrupted);
             }
             parker.park(None);
         }
@@ -98,7 +100,7 @@ impl ThreadHandle {
 /// Joins a thread whose job is over. Only the destructors of its thread-locals are left; a thread
 /// that must not block does not wait for them.
 fn finish(thread: prim::JoinHandle<()>) -> bool {
-    stance() != Stance::Free || thread.join().map_err(CaughtPanic::from).is_ok()
+    stance() != WaitPolicy::Free || thread.join().map_err(CaughtPanic::from).is_ok()
 }
 
 /// Observes a thread without owning it.
@@ -134,8 +136,8 @@ impl ThreadWatch {
     ///
     /// # Errors
     ///
-    /// A [`WaitRefused`] if the calling thread must not block, or if the wait would close a cycle.
-    pub fn check_wait(&self) -> Result<WaitGuard, WaitRefused> {
+    /// A [`WaitRefusedError`] if the calling thread must not block, or if the wait would close a cycle.
+    pub fn check_wait(&self) -> Result<WaitGuard, WaitRefusedError> {
         check_end(&self.life)
     }
 
@@ -207,22 +209,22 @@ impl Drop for ThreadEnd {
 /// The error for a thread that was not joined; it contains the handle.
 pub struct JoinError {
     handle: ThreadHandle,
-    why: NotJoined,
+    why: JoinErrorKind,
 }
 
 /// The reason why a thread was not joined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum NotJoined {
+pub enum JoinErrorKind {
     /// The calling thread may not wait for that thread.
-    Refused(WaitRefused),
+    Refused(WaitRefusedError),
     /// The caller's token was cancelled first.
     Interrupted,
 }
 
 impl JoinError {
     /// Returns the reason.
-    pub fn why(&self) -> &NotJoined {
+    pub fn why(&self) -> &JoinErrorKind {
         &self.why
     }
 
@@ -236,8 +238,8 @@ impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.handle.life.name();
         match &self.why {
-            NotJoined::Refused(why) => write!(f, "thread `{name}` was not joined: {why}"),
-            NotJoined::Interrupted => write!(
+            JoinErrorKind::Refused(why) => write!(f, "thread `{name}` was not joined: {why}"),
+            JoinErrorKind::Interrupted => write!(
                 f,
                 "thread `{name}` was not joined: the wait was interrupted by its cancel token"
             ),

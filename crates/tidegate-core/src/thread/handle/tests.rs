@@ -43,7 +43,7 @@ fn await_end(thread: &ThreadHandle) {
 fn a_loop_must_not_join_and_gets_its_handle_back() {
     let (thread, go_on) = held();
     let home = Nameplate::new("io", 1);
-    let mark = enter(home, Stance::Loop);
+    let mark = enter(home, WaitPolicy::Loop);
     let error = thread.join().unwrap_err();
     let said = error.to_string();
     for word in [
@@ -53,9 +53,9 @@ fn a_loop_must_not_join_and_gets_its_handle_back() {
     ] {
         assert!(said.contains(word), "{said}");
     }
-    let error = error.into_handle().join_with(&CancelToken::new());
+    let error = error.into_handle().join_with_cancel(&CancelToken::new());
     let error = error.unwrap_err();
-    assert!(matches!(error.why(), NotJoined::Refused(why) if !why.is_circle()));
+    assert!(matches!(error.why(), JoinErrorKind::Refused(why) if !why.is_circle()));
     drop(mark);
     drop(go_on);
     assert!(error.into_handle().join().unwrap());
@@ -66,7 +66,7 @@ fn a_thread_that_has_ended_is_never_refused() {
     let (thread, go_on) = held();
     drop(go_on);
     await_end(&thread);
-    let _mark = enter(Nameplate::new("io", 1), Stance::Loop);
+    let _mark = enter(Nameplate::new("io", 1), WaitPolicy::Loop);
     assert!(thread.join().unwrap());
 }
 
@@ -77,7 +77,7 @@ fn a_thread_cannot_join_itself() {
     let join = move || {
         let thread = rx.recv().unwrap();
         let error = thread.join().unwrap_err();
-        told.send(matches!(error.why(), NotJoined::Refused(why) if why.is_circle()))
+        told.send(matches!(error.why(), JoinErrorKind::Refused(why) if why.is_circle()))
             .unwrap();
     };
     let thread = ThreadBuilder::new("itself").spawn(join).unwrap();
@@ -121,7 +121,7 @@ fn a_pool_must_not_join_a_thread_that_waits_for_it() {
     };
     let thread = ThreadBuilder::new("waits").spawn(wait).unwrap();
     is_waiting.recv().unwrap();
-    let mark = enter(pool, Stance::Free);
+    let mark = enter(pool, WaitPolicy::Free);
     let error = thread.join().unwrap_err();
     let said = error.to_string();
     assert!(said.contains("pool waits for waits-"), "{said}");

@@ -55,13 +55,13 @@ pub struct OnUnhandled {
     shared: Arc<Shared>,
 }
 
-type Hear = dyn Fn(&str, &Unhandled<'_>) + Send + Sync;
+type UnhandledFn = dyn Fn(&str, &Unhandled<'_>) + Send + Sync;
 
 struct Shared {
-    hear: Box<Hear>,
+    hear: Box<UnhandledFn>,
     /// The clock by which lines in each [`SPAN`] are counted; `None` means no limit.
     limit: Option<Clock>,
-    desk: Mutex<Desk>,
+    desk: Mutex<ReportQueue>,
     /// Notified after each received report.
     heard: Condvar,
     /// Where the hook's thread waits for the end of a span.
@@ -69,7 +69,7 @@ struct Shared {
 }
 
 #[derive(Default)]
-struct Desk {
+struct ReportQueue {
     reports: VecDeque<Report>,
     /// Number of reports accepted so far; `heard` is how many of them the hook received.
     taken: u64,
@@ -144,7 +144,7 @@ impl OnUnhandled {
             .clone()
     }
 
-    fn with(hear: Box<Hear>, limit: Option<Clock>) -> Self {
+    fn with(hear: Box<UnhandledFn>, limit: Option<Clock>) -> Self {
         Self {
             shared: Arc::new(Shared {
                 hear,
@@ -219,7 +219,7 @@ impl fmt::Debug for OnUnhandled {
 }
 
 impl Shared {
-    fn desk(&self) -> MutexGuard<'_, Desk> {
+    fn desk(&self) -> MutexGuard<'_, ReportQueue> {
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -256,7 +256,7 @@ impl Shared {
     fn hear_counted(&self, report: &Report) {
         self.hear(report);
         let mut desk = self.desk();
-        desk.heard += u64::from(!matches!(report.what, Kept::LeftOut(_)));
+        desk.heard += u64::from(!matches!(report.what, OwnedUnhandled::LeftOut(_)));
         desk.slow &= desk.heard < desk.taken;
         drop(desk);
         self.heard.notify_all();
@@ -301,14 +301,14 @@ impl Shared {
     }
 
     fn wait_for(&self, number: u64) {
-        let waits = |desk: &mut Desk| desk.heard < number && !desk.slow;
+        let waits = |desk: &mut ReportQueue| desk.heard < number && !desk.slow;
         let waited = self.heard.wait_timeout_while(self.desk(), PATIENCE, waits);
         let (mut desk, over) = waited.unwrap_or_else(PoisonError::into_inner);
         desk.slow |= over.timed_out();
     }
 }
 
-impl Desk {
+impl ReportQueue {
     /// Accepts a report and returns its number, or counts it as left out.
     fn take(&mut self, who: &str, what: &Unhandled<'_>, limit: Option<&Clock>) -> Option<u64> {
         if self.reports.len() >= BOUND || !limit.is_none_or(|clock| self.may_write(clock)) {
@@ -325,7 +325,7 @@ impl Desk {
         }
         self.reports.push_back(Report {
             who: who.to_owned(),
-            what: Kept::of(what),
+            what: OwnedUnhandled::of(what),
         });
         self.taken += 1;
         Some(self.taken)
@@ -341,7 +341,7 @@ impl Desk {
         let who = self.left_out_of.take();
         Some(Report {
             who: who.unwrap_or_else(|| "several".to_owned()),
-            what: Kept::LeftOut(mem::take(&mut self.left_out)),
+            what: OwnedUnhandled::LeftOut(mem::take(&mut self.left_out)),
         })
     }
 
@@ -361,11 +361,11 @@ impl Desk {
 /// A report queued for the hook.
 struct Report {
     who: String,
-    what: Kept,
+    what: OwnedUnhandled,
 }
 
 /// An [`Unhandled`] that owns its texts.
-enum Kept {
+enum OwnedUnhandled {
     TaskPanic(String, String),
     ListenerPanic(String),
     HookPanic(String),
@@ -376,7 +376,7 @@ enum Kept {
     LeftOut(u64),
 }
 
-impl Kept {
+impl OwnedUnhandled {
     fn of(what: &Unhandled<'_>) -> Self {
         match *what {
             Unhandled::TaskPanic { task, message } => Self::TaskPanic(task.into(), message.into()),

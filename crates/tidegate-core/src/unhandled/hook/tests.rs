@@ -96,13 +96,16 @@ fn the_count_comes_before_what_came_after_it_even_if_errors_never_stop() {
     for second in 0..3 {
         hook.tell("io", &error("first"));
         if second > 0 {
-            assert!(matches!(next(), Kept::LeftOut(2)), "of the second before");
+            assert!(
+                matches!(next(), OwnedUnhandled::LeftOut(2)),
+                "of the second before"
+            );
         }
         for _ in 0..11 {
             hook.tell("io", &error("again"));
         }
         for _ in 0..10 {
-            assert!(matches!(next(), Kept::ChannelError(_)));
+            assert!(matches!(next(), OwnedUnhandled::ChannelError(_)));
         }
         clock.jump(SPAN);
     }

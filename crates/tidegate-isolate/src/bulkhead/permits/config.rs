@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::limit::AdaptiveLimit;
 use crate::bulkhead::partition::Partitions;
-use crate::bulkhead::queue::Discipline;
-use crate::error::Invalid;
+use crate::bulkhead::queue::QueueDiscipline;
+use crate::error::ConfigError;
 use crate::key::Key;
 
 /// The settings of a permits bulkhead.
@@ -27,7 +27,7 @@ pub struct PermitConfig {
     /// The largest number of calls that may wait at the same time.
     pub max_waiting: usize,
     /// The order in which waiting calls are served.
-    pub discipline: Discipline,
+    pub discipline: QueueDiscipline,
     /// The shares that are reserved for critical calls.
     pub partitions: Partitions,
     /// Adapts the limit to the latency. `limit` is then not used.
@@ -40,7 +40,7 @@ impl Default for PermitConfig {
             limit: 10,
             max_wait: Duration::ZERO,
             max_waiting: 100,
-            discipline: Discipline::Fifo,
+            discipline: QueueDiscipline::Fifo,
             partitions: Partitions::default(),
             adaptive: None,
         }
@@ -61,9 +61,9 @@ impl PermitConfig {
     /// # Errors
     ///
     /// Returns which property is invalid, and why.
-    pub fn validate(&self, key: &Key) -> Result<(), Invalid> {
+    pub fn validate(&self, key: &Key) -> Result<(), ConfigError> {
         if self.limit == 0 {
-            return Err(Invalid::new(
+            return Err(ConfigError::new(
                 key.as_str(),
                 "execution.isolation.semaphore.maxConcurrentRequests",
                 0,

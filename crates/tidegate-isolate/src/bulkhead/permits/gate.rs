@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 
 use tidegate_core::{
-    Clock, OnUnhandled, Parker, Permit, PermitRef, Permits, Unhandled, as_nanos, check_stance,
+    Clock, OnUnhandled, Parker, Permit, PermitRef, Permits, Unhandled, as_nanos, check_may_block,
 };
 
 use super::config::PermitConfig;
@@ -118,7 +118,7 @@ impl Gate {
         criticality: Criticality,
         until: u64,
     ) -> Result<PermitRef<'_>, Refused> {
-        if check_stance(None).is_err() {
+        if check_may_block(None).is_err() {
             return Err(Refused::Waiting);
         }
         let parker = Parker::new();

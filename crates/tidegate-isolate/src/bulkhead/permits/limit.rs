@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tidegate_core::as_nanos;
 
-use crate::error::Invalid;
+use crate::error::ConfigError;
 use crate::key::Key;
 
 /// An adaptive limit: the algorithm, and how its samples are collected.
@@ -135,12 +135,12 @@ impl AdaptiveLimit {
     /// # Errors
     ///
     /// Returns which setting is invalid, and why.
-    pub fn validate(&self, key: &Key) -> Result<(), Invalid> {
+    pub fn validate(&self, key: &Key) -> Result<(), ConfigError> {
         let Self {
             initial, min, max, ..
         } = *self;
         if min == 0 {
-            return Err(Invalid::new(
+            return Err(ConfigError::new(
                 key.as_str(),
                 "limit.min",
                 0,
@@ -149,14 +149,29 @@ impl AdaptiveLimit {
         }
         if !(min..=max).contains(&initial) {
             let reason = format!("it must lie between the lowest, {min}, and the highest, {max}");
-            return Err(Invalid::new(key.as_str(), "limit.initial", initial, reason));
+            return Err(ConfigError::new(
+                key.as_str(),
+                "limit.initial",
+                initial,
+                reason,
+            ));
         }
         let share = |property: &str, value: f64| match value {
             0.0..=1.0 => Ok(()),
-            _ => Err(Invalid::new(key.as_str(), property, value, "give 0 to 1")),
+            _ => Err(ConfigError::new(
+                key.as_str(),
+                property,
+                value,
+                "give 0 to 1",
+            )),
         };
         let positive = |property: &str, value: u32| match value {
-            0 => Err(Invalid::new(key.as_str(), property, 0, "give 1 or more")),
+            0 => Err(ConfigError::new(
+                key.as_str(),
+                property,
+                0,
+                "give 1 or more",
+            )),
             _ => Ok(()),
         };
         match self.algorithm {
@@ -180,7 +195,7 @@ impl AdaptiveLimit {
                     return Ok(());
                 }
                 let reason = "give 1.0 or more";
-                Err(Invalid::new(
+                Err(ConfigError::new(
                     key.as_str(),
                     "limit.tolerance",
                     tolerance,

@@ -34,14 +34,14 @@ impl Place {
     /// Returns a closure that wakes the waiter, so that it checks the time. The waiter is also
     /// woken if the closure is dropped without being called.
     pub(crate) fn poke(&self) -> impl FnOnce() + Send + use<> {
-        let poke = Poke(Arc::clone(&self.waiter));
+        let poke = WakeWaiter(Arc::clone(&self.waiter));
         move || drop(poke)
     }
 }
 
-struct Poke(Arc<Waiter>);
+struct WakeWaiter(Arc<Waiter>);
 
-impl Drop for Poke {
+impl Drop for WakeWaiter {
     fn drop(&mut self) {
         self.0.wake();
     }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use tidegate_pool::Growth;
 
 use crate::bulkhead::partition::Partitions;
-use crate::bulkhead::queue::Discipline;
-use crate::error::Invalid;
+use crate::bulkhead::queue::QueueDiscipline;
+use crate::error::ConfigError;
 use crate::key::Key;
 use crate::metrics::WindowConfig;
 
@@ -42,7 +42,7 @@ pub struct PoolConfig {
     /// Whether a new thread or the queue is used first when all threads are busy.
     pub growth: Growth,
     /// The order in which waiting tasks are run.
-    pub discipline: Discipline,
+    pub discipline: QueueDiscipline,
     /// The shares of threads and queue places together that are reserved for critical calls. Calls
     /// that were already running when the partitions were set are not counted.
     pub partitions: Partitions,
@@ -60,7 +60,7 @@ impl Default for PoolConfig {
             keep_alive: Duration::from_secs(60),
             may_diverge: None,
             growth: Growth::ThreadsFirst,
-            discipline: Discipline::Fifo,
+            discipline: QueueDiscipline::Fifo,
             partitions: Partitions::default(),
             window: WindowConfig::new(Duration::from_secs(10), 10),
         }
@@ -121,9 +121,9 @@ impl PoolConfig {
     /// # Errors
     ///
     /// Returns which property is invalid, and why.
-    pub fn validate(&self, key: &Key) -> Result<(), Invalid> {
+    pub fn validate(&self, key: &Key) -> Result<(), ConfigError> {
         let wrong = |property: &str, value: usize, reason: &str| {
-            Err(Invalid::new(key.as_str(), property, value, reason))
+            Err(ConfigError::new(key.as_str(), property, value, reason))
         };
         match (self.core, self.effective_max()) {
             (0, _) => return wrong("coreSize", 0, "a pool needs a thread"),

@@ -11,8 +11,8 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use tidegate_core::{
-    Clock, Executor, ExecutorId, OnUnhandled, Refusal, Rejected, Signal, Task, Unhandled,
-    WaitRefused,
+    Clock, Executor, ExecutorId, OnUnhandled, RejectReason, Rejected, Signal, Task, Unhandled,
+    WaitRefusedError,
 };
 use tidegate_pool::WorkerPool;
 
@@ -32,12 +32,12 @@ pub(crate) struct Home<W = ()> {
 /// An additional check for a wait for a completion at this home.
 pub(crate) trait WaitCheck: Send + Sync + 'static {
     /// Allows or refuses a wait of the calling thread; see [`Executor::begin_wait`].
-    fn begin_wait(&self) -> Result<Option<Box<dyn Any + Send>>, WaitRefused>;
+    fn begin_wait(&self) -> Result<Option<Box<dyn Any + Send>>, WaitRefusedError>;
 }
 
 /// No additional check.
 impl WaitCheck for () {
-    fn begin_wait(&self) -> Result<Option<Box<dyn Any + Send>>, WaitRefused> {
+    fn begin_wait(&self) -> Result<Option<Box<dyn Any + Send>>, WaitRefusedError> {
         Ok(None)
     }
 }
@@ -86,14 +86,14 @@ impl<W: WaitCheck> Executor for Home<W> {
     fn execute(&self, task: Task) -> Result<(), Rejected<Task>> {
         match self.pool() {
             Some(pool) => pool.execute_task(task),
-            None => Err(Rejected::new(task, Refusal::Closed)),
+            None => Err(Rejected::new(task, RejectReason::Closed)),
         }
     }
 
     fn signal(&self, signal: Signal) -> Result<(), Rejected<Signal>> {
         match self.pool() {
             Some(pool) => pool.signal(signal),
-            None => Err(Rejected::new(signal, Refusal::Closed)),
+            None => Err(Rejected::new(signal, RejectReason::Closed)),
         }
     }
 
@@ -118,7 +118,7 @@ impl<W: WaitCheck> Executor for Home<W> {
         self.pool().map_or(usize::MAX, |pool| pool.width())
     }
 
-    fn begin_wait(&self) -> Result<Option<Box<dyn Any + Send>>, WaitRefused> {
+    fn begin_wait(&self) -> Result<Option<Box<dyn Any + Send>>, WaitRefusedError> {
         self.check.begin_wait()
     }
 

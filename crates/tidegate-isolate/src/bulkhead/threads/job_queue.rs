@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tidegate_core::{CoarseClock, FastClock};
 use tidegate_pool::{Job, JobKey, JobQueue, Popped};
 
-use crate::bulkhead::queue::{Discipline, Next, WaitQueue};
+use crate::bulkhead::queue::{Next, QueueDiscipline, WaitQueue};
 
 /// The queue of a pool, ordered by a discipline. A call can displace a less critical one.
 pub(super) struct ByDiscipline {
@@ -19,18 +19,18 @@ pub(super) struct ByDiscipline {
 /// A changed discipline, which the queue applies at its next `pop`.
 #[derive(Debug, Default)]
 pub(super) struct LiveDiscipline {
-    next: Mutex<Option<Discipline>>,
+    next: Mutex<Option<QueueDiscipline>>,
     is_new: AtomicBool,
 }
 
 impl LiveDiscipline {
-    pub(super) fn set(&self, discipline: Discipline) {
+    pub(super) fn set(&self, discipline: QueueDiscipline) {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         *next = Some(discipline);
         self.is_new.store(true, Ordering::Relaxed);
     }
 
-    fn take(&self) -> Option<Discipline> {
+    fn take(&self) -> Option<QueueDiscipline> {
         if !self.is_new.load(Ordering::Relaxed) {
             return None;
         }
@@ -43,7 +43,7 @@ impl LiveDiscipline {
 impl ByDiscipline {
     /// Creates an empty queue whose discipline can be changed through `live`.
     pub(super) fn new(
-        discipline: Discipline,
+        discipline: QueueDiscipline,
         clock: &FastClock,
         live: &Arc<LiveDiscipline>,
     ) -> Self {

@@ -16,7 +16,7 @@ use crate::key::Key;
 /// prices.run(|_| Ok(1)).unwrap();
 /// let pools = isolation.pool_snapshots();
 /// assert_eq!((pools[0].key.as_str(), pools[0].executed), ("prices", 1));
-/// # Ok::<(), tidegate_isolate::Invalid>(())
+/// # Ok::<(), tidegate_isolate::ConfigError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]

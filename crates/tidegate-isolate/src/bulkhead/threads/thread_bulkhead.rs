@@ -21,7 +21,7 @@ use super::home::Home;
 use super::job_queue::{ByDiscipline, LiveDiscipline};
 use super::snapshot::PoolSnapshot;
 use crate::bulkhead::partition::{Criticality, Partitions};
-use crate::error::{Invalid, Refused};
+use crate::error::{ConfigError, Refused};
 use crate::key::Key;
 use crate::metrics::{Counts, Peak};
 
@@ -52,13 +52,13 @@ pub(crate) struct ThreadBulkhead {
     /// Calls whose caller has given up and whose work still holds a thread. Negative for a moment
     /// if the work returns before the thread that gave up has counted it.
     overstaying: AtomicIsize,
-    idle_max: Mutex<IdleMax>,
+    idle_max: Mutex<UnusedMaxNotice>,
 }
 
 /// The warning about a maximum that has no effect. Given once, until the maximum has an effect
 /// again.
 #[derive(Debug, Default)]
-struct IdleMax {
+struct UnusedMaxNotice {
     is_noted: bool,
     unsaid: Option<String>,
 }
@@ -68,7 +68,7 @@ impl ThreadBulkhead {
         key: &Key,
         config: &PoolConfig,
         (clock, unhandled): (&FastClock, &OnUnhandled),
-    ) -> Result<Self, Invalid> {
+    ) -> Result<Self, ConfigError> {
         config.validate(key)?;
         let discipline = Arc::new(LiveDiscipline::default());
         let queue = ByDiscipline::new(config.discipline, clock, &discipline);
@@ -79,7 +79,7 @@ impl ThreadBulkhead {
             .clock(clock.clock())
             .report_to(unhandled.clone())
             .build()
-            .map_err(|error| Invalid::new(&**key, "pool", told(config), error.to_string()))?;
+            .map_err(|error| ConfigError::new(&**key, "pool", told(config), error.to_string()))?;
         let pool = Arc::new(pool);
         let bulkhead = Self {
             key: key.clone(),
@@ -187,10 +187,11 @@ impl ThreadBulkhead {
     }
 
     /// Changes every limit in one step.
-    pub(crate) fn configure(&self, config: &PoolConfig) -> Result<(), Invalid> {
+    pub(crate) fn configure(&self, config: &PoolConfig) -> Result<(), ConfigError> {
         config.validate(&self.key)?;
         let mut mine = self.config.lock().unwrap_or_else(PoisonError::into_inner);
-        let wrong = |reason: String| Err(Invalid::new(&*self.key, "pool", told(config), reason));
+        let wrong =
+            |reason: String| Err(ConfigError::new(&*self.key, "pool", told(config), reason));
         if mine.window != config.window {
             return wrong("the window is fixed for the life of the pool".to_owned());
         }

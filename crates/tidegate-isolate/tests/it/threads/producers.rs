@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tidegate_core::Task;
 use tidegate_isolate::Event;
-use tidegate_loop::{Crew, EventLoop, ParkDriver};
+use tidegate_loop::{EventLoop, ParkDriver, RoamingConfig};
 use tidegate_pool::{Adaptive, Quiet, Strategy};
 use tidegate_testkit::{Gate, until};
 
@@ -20,7 +20,7 @@ fn a_roaming_loop_over_a_full_bulkhead_keeps_producing() {
         .unwrap();
     let bulkhead = isolation.pool("a").unwrap();
     // The loop runs on a thread of the bulkhead; a call has the other thread.
-    let crew = Crew::of(Arc::new(bulkhead.clone()));
+    let crew = RoamingConfig::of(Arc::new(bulkhead.clone()));
     let home = EventLoop::builder("roams").build_over(ParkDriver::new(), &crew);
     let home = home.unwrap();
     home.submit(|| ()).unwrap().wait().unwrap();
@@ -44,7 +44,7 @@ fn a_roaming_loop_over_a_full_bulkhead_keeps_producing() {
     go_on.open();
     held.wait().unwrap();
     assert_eq!(command.snapshot().totals[Event::PoolRejected], 5);
-    let over = home.shutdown_gracefully(Quiet::none(SECOND * 60));
+    let over = home.shutdown(Quiet::none(SECOND * 60));
     over.wait().unwrap();
 }
 

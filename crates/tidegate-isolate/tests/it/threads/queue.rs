@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use tidegate_isolate::{Cause, Criticality, Discipline, Event, Partitions, PoolConfig, Refused};
+use tidegate_isolate::{
+    Cause, Criticality, Event, Partitions, PoolConfig, QueueDiscipline, Refused,
+};
 use tidegate_testkit::{Gate, Log, until};
 
 use crate::support::{builder, cause, hold, pool, pool_of, still};
@@ -84,7 +86,7 @@ fn what_is_reserved_of_a_pool_is_not_taken_by_others() {
 fn codel_turns_away_who_waited_too_long_and_tells_them() {
     let (clock, isolation) = still();
     let config = PoolConfig {
-        discipline: Discipline::codel(),
+        discipline: QueueDiscipline::codel(),
         ..pool_of(1, 10)
     };
     let command = builder("a").threads(config).no_timeout();
@@ -139,7 +141,7 @@ fn the_discipline_is_live() {
     });
     let after = Duration::from_millis(5);
     command
-        .configure(|c| c.pool.discipline = Discipline::LifoUnderOverload { after })
+        .configure(|c| c.pool.discipline = QueueDiscipline::LifoUnderOverload { after })
         .unwrap();
     clock.jump(Duration::from_millis(6));
     go_on.open();
@@ -152,7 +154,7 @@ fn the_discipline_is_live() {
 #[test]
 fn the_queue_follows_its_discipline() {
     let (clock, isolation) = still();
-    let discipline = Discipline::LifoUnderOverload {
+    let discipline = QueueDiscipline::LifoUnderOverload {
         after: Duration::from_millis(5),
     };
     let config = PoolConfig {

@@ -62,7 +62,7 @@ pub trait Sink {
 /// let marks = WaterMarks::new(1024, 4096, 65_536)?;
 /// assert_eq!(marks.high(), 4096);
 /// assert!(WaterMarks::new(2, 1, 3).is_err());
-/// # Ok::<(), tidegate_net::BadWaterMarks>(())
+/// # Ok::<(), tidegate_net::WaterMarksError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaterMarks {
@@ -77,10 +77,10 @@ impl WaterMarks {
     ///
     /// # Errors
     ///
-    /// [`BadWaterMarks`] unless low ≤ high ≤ cap.
-    pub fn new(low: usize, high: usize, cap: usize) -> Result<Self, BadWaterMarks> {
+    /// [`WaterMarksError`] unless low ≤ high ≤ cap.
+    pub fn new(low: usize, high: usize, cap: usize) -> Result<Self, WaterMarksError> {
         if low > high || high > cap {
-            return Err(BadWaterMarks { low, high, cap });
+            return Err(WaterMarksError { low, high, cap });
         }
         Ok(Self { low, high, cap })
     }
@@ -113,7 +113,7 @@ impl Default for WaterMarks {
 
 /// The error for water marks that contradict each other.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct BadWaterMarks {
+pub struct WaterMarksError {
     /// The low mark asked for.
     pub low: usize,
     /// The high mark asked for.
@@ -122,7 +122,7 @@ pub struct BadWaterMarks {
     pub cap: usize,
 }
 
-impl fmt::Display for BadWaterMarks {
+impl fmt::Display for WaterMarksError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -132,9 +132,9 @@ impl fmt::Display for BadWaterMarks {
     }
 }
 
-tidegate_core::debug_as_display!(BadWaterMarks);
+tidegate_core::debug_as_display!(WaterMarksError);
 
-impl Error for BadWaterMarks {}
+impl Error for WaterMarksError {}
 
 /// Result of writing a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

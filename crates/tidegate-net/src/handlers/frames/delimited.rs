@@ -4,7 +4,7 @@ use bytes::Bytes;
 use tidegate_core::Blocking;
 use tidegate_promise::Failure;
 
-use super::{BadFrames, Cut, Cutter, Found, cuts_frames};
+use super::{Found, FrameDecoder, FrameRule, FramesError, cuts_frames};
 use crate::errors::NetError;
 use crate::message::Nothing;
 use crate::pipeline::{Inbound, InboundContext};
@@ -28,7 +28,7 @@ use crate::pipeline::{Inbound, InboundContext};
 /// ```
 #[derive(Debug)]
 pub struct LineFrames {
-    cutter: Cutter<Delimited>,
+    cutter: FrameDecoder<Delimited>,
 }
 
 impl LineFrames {
@@ -37,7 +37,7 @@ impl LineFrames {
         let mut cut = Delimited::new(vec![Bytes::from_static(b"\n")], most);
         cut.trims = true;
         Self {
-            cutter: Cutter::new(cut),
+            cutter: FrameDecoder::new(cut),
         }
     }
 }
@@ -62,7 +62,7 @@ cuts_frames!(LineFrames);
 /// ```
 #[derive(Debug)]
 pub struct DelimiterFrames {
-    cutter: Cutter<Delimited>,
+    cutter: FrameDecoder<Delimited>,
 }
 
 impl DelimiterFrames {
@@ -70,14 +70,14 @@ impl DelimiterFrames {
     ///
     /// # Errors
     ///
-    /// [`BadFrames`] if there is no delimiter, or if one is empty or can never be the first to end.
+    /// [`FramesError`] if there is no delimiter, or if one is empty or can never be the first to end.
     pub fn new<D: Into<Bytes>>(
         delimiters: impl IntoIterator<Item = D>,
         most: usize,
-    ) -> Result<Self, BadFrames> {
+    ) -> Result<Self, FramesError> {
         let delimiters: Vec<Bytes> = delimiters.into_iter().map(Into::into).collect();
         if delimiters.is_empty() || delimiters.iter().any(Bytes::is_empty) {
-            return Err(BadFrames("a delimiter has at least one byte"));
+            return Err(FramesError("a delimiter has at least one byte"));
         }
         let hidden = |one: &Bytes| {
             let before_its_end = &one[..one.len() - 1];
@@ -86,9 +86,9 @@ impl DelimiterFrames {
         };
         if delimiters.iter().any(hidden) {
             let why = "a delimiter that contains another one before its end is never found";
-            return Err(BadFrames(why));
+            return Err(FramesError(why));
         }
-        let cutter = Cutter::new(Delimited::new(delimiters, most));
+        let cutter = FrameDecoder::new(Delimited::new(delimiters, most));
         Ok(Self { cutter })
     }
 }
@@ -142,7 +142,7 @@ impl Delimited {
     }
 }
 
-impl Cut for Delimited {
+impl FrameRule for Delimited {
     fn find(&mut self, bytes: &[u8]) -> Result<Found, NetError> {
         let Some((at, next)) = self.first(bytes) else {
             if self.skipping || bytes.len() > self.most.saturating_add(self.longest) {

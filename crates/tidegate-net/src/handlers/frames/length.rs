@@ -4,7 +4,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use tidegate_core::Blocking;
 use tidegate_promise::Failure;
 
-use super::{BadFrames, Cut, Cutter, Found, cuts_frames};
+use super::{Found, FrameDecoder, FrameRule, FramesError, cuts_frames};
 use crate::errors::NetError;
 use crate::message::Nothing;
 use crate::pipeline::{Inbound, InboundContext, Outbound, OutboundContext};
@@ -52,12 +52,12 @@ impl LengthField {
         }
     }
 
-    fn check(&self) -> Result<(), BadFrames> {
+    fn check(&self) -> Result<(), FramesError> {
         if !matches!(self.size, 1 | 2 | 3 | 4 | 8) {
-            return Err(BadFrames("a length field has 1, 2, 3, 4 or 8 bytes"));
+            return Err(FramesError("a length field has 1, 2, 3, 4 or 8 bytes"));
         }
         if self.offset.checked_add(self.size).is_none() {
-            return Err(BadFrames("a length field ends within the address space"));
+            return Err(FramesError("a length field ends within the address space"));
         }
         Ok(())
     }
@@ -91,7 +91,7 @@ impl LengthField {
 /// ```
 #[derive(Debug)]
 pub struct LengthFrames {
-    cutter: Cutter<Counted>,
+    cutter: FrameDecoder<Counted>,
 }
 
 impl LengthFrames {
@@ -99,11 +99,13 @@ impl LengthFrames {
     ///
     /// # Errors
     ///
-    /// [`BadFrames`] if the field is invalid, or does not fit into a frame of `most` bytes.
-    pub fn new(field: LengthField, most: usize) -> Result<Self, BadFrames> {
+    /// [`FramesError`] if the field is invalid, or does not fit into a frame of `most` bytes.
+    pub fn new(field: LengthField, most: usize) -> Result<Self, FramesError> {
         field.check()?;
         if most < (field.offset + field.size).max(field.strip) {
-            return Err(BadFrames("the longest frame ends before its length field"));
+            return Err(FramesError(
+                "the longest frame ends before its length field",
+            ));
         }
         let cut = Counted {
             field,
@@ -111,7 +113,7 @@ impl LengthFrames {
             skip: 0,
         };
         Ok(Self {
-            cutter: Cutter::new(cut),
+            cutter: FrameDecoder::new(cut),
         })
     }
 }
@@ -126,7 +128,7 @@ pub(super) struct Counted {
     pub(super) skip: u64,
 }
 
-impl Cut for Counted {
+impl FrameRule for Counted {
     fn find(&mut self, bytes: &[u8]) -> Result<Found, NetError> {
         if self.skip > 0 {
             let here = usize::try_from(self.skip).unwrap_or(usize::MAX);
@@ -180,8 +182,8 @@ impl LengthPrefix {
     ///
     /// # Errors
     ///
-    /// [`BadFrames`] if the field is invalid.
-    pub fn new(field: LengthField) -> Result<Self, BadFrames> {
+    /// [`FramesError`] if the field is invalid.
+    pub fn new(field: LengthField) -> Result<Self, FramesError> {
         field.check()?;
         Ok(Self { field })
     }

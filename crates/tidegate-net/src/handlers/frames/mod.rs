@@ -33,7 +33,7 @@ pub(super) enum Found {
 }
 
 /// The rule that separates frames.
-pub(super) trait Cut: 'static {
+pub(super) trait FrameRule: 'static {
     /// Searches for a frame at the start of `bytes`.
     fn find(&mut self, bytes: &[u8]) -> Result<Found, NetError>;
 
@@ -48,14 +48,14 @@ pub(super) trait Cut: 'static {
 /// If no partial frame is stored, frames are slices of the received bytes. Only the rest of a
 /// partial frame is copied, so a connection between two frames holds no memory.
 #[derive(Debug)]
-pub(super) struct Cutter<C> {
+pub(super) struct FrameDecoder<C> {
     cut: C,
     rest: BytesMut,
     /// The number of frames made of the last bytes. Some may not have reached the next handler yet.
     made: usize,
 }
 
-impl<C: Cut> Cutter<C> {
+impl<C: FrameRule> FrameDecoder<C> {
     fn new(cut: C) -> Self {
         Self {
             cut,
@@ -100,7 +100,7 @@ impl<C: Cut> Cutter<C> {
     }
 }
 
-fn cut_all<C: Cut, B: AsRef<[u8]>>(
+fn cut_all<C: FrameRule, B: AsRef<[u8]>>(
     cut: &mut C,
     bytes: &mut B,
     take: impl Fn(&mut B, usize) -> Bytes,
@@ -181,7 +181,7 @@ use cuts_frames;
 /// ```
 #[derive(Debug)]
 pub struct FixedFrames {
-    cutter: Cutter<Fixed>,
+    cutter: FrameDecoder<Fixed>,
 }
 
 impl FixedFrames {
@@ -189,13 +189,13 @@ impl FixedFrames {
     ///
     /// # Errors
     ///
-    /// [`BadFrames`] if `size` is zero.
-    pub fn of(size: usize) -> Result<Self, BadFrames> {
+    /// [`FramesError`] if `size` is zero.
+    pub fn of(size: usize) -> Result<Self, FramesError> {
         if size == 0 {
-            return Err(BadFrames("a frame has at least one byte"));
+            return Err(FramesError("a frame has at least one byte"));
         }
         Ok(Self {
-            cutter: Cutter::new(Fixed { size }),
+            cutter: FrameDecoder::new(Fixed { size }),
         })
     }
 }
@@ -207,7 +207,7 @@ struct Fixed {
     size: usize,
 }
 
-impl Cut for Fixed {
+impl FrameRule for Fixed {
     fn find(&mut self, bytes: &[u8]) -> Result<Found, NetError> {
         if bytes.len() < self.size {
             return Ok(Found::More);
@@ -222,17 +222,17 @@ impl Cut for Fixed {
 
 /// The error for an invalid configuration of a frame decoder.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct BadFrames(&'static str);
+pub struct FramesError(&'static str);
 
-impl fmt::Display for BadFrames {
+impl fmt::Display for FramesError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0)
     }
 }
 
-tidegate_core::debug_as_display!(BadFrames);
+tidegate_core::debug_as_display!(FramesError);
 
-impl Error for BadFrames {}
+impl Error for FramesError {}
 
 #[cfg(test)]
 mod tests {
@@ -242,8 +242,8 @@ mod tests {
     use super::length::Counted;
     use super::*;
 
-    fn most_held<C: Cut>(cut: C, byte: u8) -> usize {
-        let mut cutter = Cutter::new(cut);
+    fn most_held<C: FrameRule>(cut: C, byte: u8) -> usize {
+        let mut cutter = FrameDecoder::new(cut);
         let pieces = (0..5_000).map(|_| Bytes::from(vec![byte; 100]));
         let held = pieces.map(|piece| {
             let _ = cutter.feed(piece, drop);
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn many_short_frames_are_looked_at_once() {
         let delimiters = ["||", ";"].map(Bytes::from).to_vec();
-        let mut cutter = Cutter::new(Delimited::new(delimiters, 10));
+        let mut cutter = FrameDecoder::new(Delimited::new(delimiters, 10));
         let mut frames = 0;
         // If each frame searched all the bytes again, this would practically never end.
         let fed = cutter.feed(Bytes::from(vec![b';'; 4 << 20]), |_| frames += 1);

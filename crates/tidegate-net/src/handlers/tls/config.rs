@@ -32,7 +32,7 @@ const SESSIONS: usize = 256;
 /// let tls = TlsServer::from_pem(&chain, &key)?.alpn(["h2", "http/1.1"]);
 /// let group = tidegate_net::pinned("io", 1)?;
 /// let own = tls.clone();
-/// let server = Server::new(&group)
+/// let server = Server::builder(&group)
 ///     .pipeline(move |p| p.add_duplex("tls", own.handler()))
 ///     .bind("127.0.0.1:443")
 ///     .wait()?;

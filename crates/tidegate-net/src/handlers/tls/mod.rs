@@ -95,7 +95,7 @@ const RECORD_OVERHEAD: usize = 32;
 
 /// The result of processing bytes of the peer.
 #[derive(Default)]
-struct Heard {
+struct TlsProgress {
     /// `true` if the handshake is done.
     agreed: bool,
     bytes: Vec<Bytes>,
@@ -156,7 +156,7 @@ impl Tls {
     }
 
     /// Processes a part of the received bytes. Returns how many bytes are left.
-    fn take(&mut self, mut rest: &[u8], heard: &mut Heard) -> usize {
+    fn take(&mut self, mut rest: &[u8], heard: &mut TlsProgress) -> usize {
         let Some(tls) = &mut self.tls else { return 0 };
         let handshaking = self.state == State::Handshaking && !heard.agreed;
         let failed = |why| match handshaking {
@@ -198,7 +198,7 @@ impl Tls {
 
     /// Passes on the results, after the reply of `rustls` was sent. What handlers write in response
     /// is encrypted later, so it has to be sent later.
-    fn tell(&mut self, heard: Heard, ctx: &mut InboundContext<'_, Self>) {
+    fn tell(&mut self, heard: TlsProgress, ctx: &mut InboundContext<'_, Self>) {
         self.send(ctx);
         let end = if heard.agreed { self.agree(ctx) } else { None };
         self.wished &= heard.bytes.is_empty();
@@ -429,7 +429,7 @@ impl Inbound for Tls {
         if self.state == State::Over {
             return;
         }
-        let mut heard = Heard::default();
+        let mut heard = TlsProgress::default();
         let mut left = bytes.len();
         while left > 0 {
             left = self.take(&bytes[bytes.len() - left..], &mut heard);

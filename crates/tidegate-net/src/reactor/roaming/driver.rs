@@ -13,12 +13,12 @@ use tidegate_core::{Clock, Sleeper, Task, as_nanos, contain};
 use tidegate_loop::{Driver, Health, Roaming};
 
 use super::super::core::Reactor;
-use super::super::desk::Desk;
+use super::super::io_context::IoContext;
 use super::super::io_watch::IoWatch;
-use super::super::polling::{Polled, Polling};
+use super::super::polling::{PollOutcome, Polling};
 use super::super::source::{Next, SourceHandle};
-use super::trip::Trip;
-use super::updates::{MakeTraveller, OnRegistered, Roam, Update};
+use super::roaming_task::RoamingTask;
+use super::updates::{MakeRoamingSource, OnRegistered, RoamingShared, Update};
 use crate::metrics::Counters;
 use crate::sys::{Poller, Readiness, Ready, Token};
 
@@ -31,18 +31,18 @@ const SPARE_TRIPS: usize = 64;
 ///
 /// ```
 /// use std::sync::Arc;
-/// use tidegate_loop::{Crew, EventLoop};
+/// use tidegate_loop::{RoamingConfig, EventLoop};
 /// use tidegate_pool::WorkerPool;
-/// use tidegate_net::RoamDriver;
-/// use tidegate_net::sys::MioPoller;
+/// use tidegate_net::RoamingDriver;
+/// use tidegate_net::sys::SystemPoller;
 ///
 /// let pool = Arc::new(WorkerPool::builder("workers").max(4).build()?);
-/// let driver = RoamDriver::new(MioPoller::new()?);
-/// let home = EventLoop::builder("io").build_over(driver, &Crew::of(pool))?;
+/// let driver = RoamingDriver::new(SystemPoller::new()?);
+/// let home = EventLoop::builder("io").build_over(driver, &RoamingConfig::of(pool))?;
 /// assert_eq!(home.submit(|| 1 + 1)?.wait()?, 2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct RoamDriver {
+pub struct RoamingDriver {
     pub(super) reactor: Reactor<Roaming>,
     counters: Arc<Counters>,
     /// Events whose task was refused for lack of a thread; retried when one may be free.
@@ -52,20 +52,20 @@ pub struct RoamDriver {
     /// Number of sources that are away.
     pub(super) away: usize,
     #[expect(clippy::vec_box, reason = "they move between here and tasks")]
-    trips: Vec<Box<Trip>>,
-    roam: Arc<Roam>,
+    trips: Vec<Box<RoamingTask>>,
+    roam: Arc<RoamingShared>,
     updates: Vec<Update>,
     /// The loop is closing: no more events are delivered.
     closing: bool,
 }
 
-impl RoamDriver {
+impl RoamingDriver {
     /// Creates a driver for `poller`.
     pub fn new(poller: impl Poller) -> Self {
         let counters = Arc::<Counters>::default();
         let polling = Polling::new(poller, Arc::clone(&counters));
         Self {
-            roam: Roam::new(polling.waker()),
+            roam: RoamingShared::new(polling.waker()),
             reactor: Reactor::new(polling, 1),
             counters,
             refused: Vec::new(),
@@ -82,7 +82,7 @@ impl RoamDriver {
         IoWatch::of_roaming(Arc::clone(&self.counters), Arc::clone(&self.roam))
     }
 
-    pub(crate) fn roam(&self) -> &Arc<Roam> {
+    pub(crate) fn roam(&self) -> &Arc<RoamingShared> {
         &self.roam
     }
 
@@ -93,7 +93,7 @@ impl RoamDriver {
     }
 
     /// Closes the sources that a poll has lost.
-    fn settle(&mut self, polled: Polled) {
+    fn settle(&mut self, polled: PollOutcome) {
         for token in polled.lost {
             self.close_home(token);
         }
@@ -115,25 +115,25 @@ impl RoamDriver {
         match update {
             Update::Register(make, done) => self.register(make, done),
             Update::Tell(token, readiness) => self.reactor.push_due(token, readiness),
-            Update::Mail(token) => self.mail(token),
-            Update::Home(trip, next) => {
-                self.home(trip, next);
+            Update::ChannelRequest(token) => self.mail(token),
+            Update::Home(roaming_task, next) => {
+                self.home(roaming_task, next);
                 // A thread has become free.
                 self.ask_refused_again();
             }
-            Update::Refused(trip) => {
+            Update::Refused(roaming_task) => {
                 let ready = Ready {
-                    token: trip.token,
-                    readiness: trip.readiness,
+                    token: roaming_task.token,
+                    readiness: roaming_task.readiness,
                 };
-                self.home(trip, Next::Stay);
+                self.home(roaming_task, Next::Stay);
                 self.refused.push(ready);
             }
             Update::Handles(hear) => hear(self.handles.values().cloned().collect()),
         }
     }
 
-    fn register(&mut self, make: MakeTraveller, done: OnRegistered) {
+    fn register(&mut self, make: MakeRoamingSource, done: OnRegistered) {
         if self.closing {
             return done(Err(io::ErrorKind::NotConnected.into()));
         }
@@ -159,19 +159,21 @@ impl RoamDriver {
     }
 
     /// Puts a source back into its slot.
-    fn home(&mut self, mut trip: Box<Trip>, next: Next) {
+    fn home(&mut self, mut roaming_task: Box<RoamingTask>, next: Next) {
         self.away -= 1;
-        let token = trip.token;
-        let adopted = self.reactor.adopt(token, trip.source.as_deref_mut());
+        let token = roaming_task.token;
+        let adopted = self
+            .reactor
+            .adopt(token, roaming_task.source.as_deref_mut());
         if !adopted || self.closing {
-            trip.close();
+            roaming_task.close();
         }
-        match trip.source.take() {
+        match roaming_task.source.take() {
             None => self.forget(token),
             Some(source) => drop(self.reactor.put(token, source, next)),
         }
         if self.trips.len() < SPARE_TRIPS {
-            self.trips.push(trip);
+            self.trips.push(roaming_task);
         }
     }
 
@@ -199,8 +201,10 @@ impl RoamDriver {
         self.reactor.next(idle_desk(self.away, &mut self.trips))
     }
 
-    fn spare_trip(&mut self) -> Box<Trip> {
-        self.trips.pop().unwrap_or_else(|| Trip::new(&self.roam))
+    fn spare_trip(&mut self) -> Box<RoamingTask> {
+        self.trips
+            .pop()
+            .unwrap_or_else(|| RoamingTask::new(&self.roam))
     }
 
     /// Closes every source that is in its slot.
@@ -215,10 +219,10 @@ impl RoamDriver {
         let Some(source) = self.reactor.take(Ready { token, readiness }) else {
             return;
         };
-        let mut trip = self.spare_trip();
-        trip.source = Some(source);
-        trip.close();
-        self.trips.push(trip);
+        let mut roaming_task = self.spare_trip();
+        roaming_task.source = Some(source);
+        roaming_task.close();
+        self.trips.push(roaming_task);
         self.forget(token);
     }
 }
@@ -226,14 +230,16 @@ impl RoamDriver {
 /// Returns the I/O context of an unused roaming task. Returns `None` while sources are away: other
 /// threads run them, and then each source receives on the thread that runs it.
 #[inline]
-fn idle_desk(away: usize, trips: &mut [Box<Trip>]) -> Option<&mut Desk> {
+fn idle_desk(away: usize, trips: &mut [Box<RoamingTask>]) -> Option<&mut IoContext> {
     match away {
-        0 => trips.last_mut().map(|trip| &mut trip.desk),
+        0 => trips
+            .last_mut()
+            .map(|roaming_task| &mut roaming_task.io_context),
         _ => None,
     }
 }
 
-impl Driver for RoamDriver {
+impl Driver for RoamingDriver {
     const LOOKS_ON: bool = false;
 
     fn wait(&mut self, clock: &Clock, deadline: Option<u64>) {
@@ -270,12 +276,12 @@ impl Driver for RoamDriver {
                 continue;
             };
             let kind = source.blocking();
-            let mut trip = self.spare_trip();
-            trip.token = ready.token;
-            trip.readiness = ready.readiness;
-            trip.source = Some(source);
+            let mut roaming_task = self.spare_trip();
+            roaming_task.token = ready.token;
+            roaming_task.readiness = ready.readiness;
+            roaming_task.source = Some(source);
             self.away += 1;
-            return Some(trip.task(kind));
+            return Some(roaming_task.task(kind));
         }
         None
     }
@@ -293,7 +299,7 @@ impl Driver for RoamDriver {
         self.reactor.is_empty() && self.roam.is_empty()
     }
 
-    fn wind_up(&mut self) -> bool {
+    fn begin_shutdown(&mut self) -> bool {
         self.closing = true;
         self.take_updates();
         let _ = contain(|| self.close_homes());
@@ -306,14 +312,14 @@ impl Driver for RoamDriver {
     }
 
     fn close(&mut self) {
-        self.wind_up();
+        self.begin_shutdown();
         for update in self.roam.close() {
             self.update(update);
         }
     }
 }
 
-impl Drop for RoamDriver {
+impl Drop for RoamingDriver {
     /// Closes the sources in their slots, if the driver is dropped before its loop has ended. A
     /// source that comes back later finds no loop and is closed on its thread, instead of staying
     /// in an inbox that it keeps alive itself.
@@ -322,7 +328,7 @@ impl Drop for RoamDriver {
     }
 }
 
-impl fmt::Debug for RoamDriver {
+impl fmt::Debug for RoamingDriver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RoamDriver")
             .field("sources", &self.reactor.len())

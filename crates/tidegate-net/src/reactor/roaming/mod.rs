@@ -1,13 +1,13 @@
 //! Roaming sources: they move to the thread that runs their handlers.
 //!
-//! `updates` has the state that the loop and those threads share, `trip` moves a source there and
+//! `updates` has the state that the loop and those threads share, `roaming_task` moves a source there and
 //! back, `driver` makes a task of each event.
 
 mod driver;
+mod roaming_task;
 #[cfg(test)]
 mod tests;
-mod trip;
 mod updates;
 
-pub use self::driver::RoamDriver;
-pub(crate) use self::updates::{OnRegistered, Roam, Update};
+pub use self::driver::RoamingDriver;
+pub(crate) use self::updates::{OnRegistered, RoamingShared, Update};

@@ -8,9 +8,9 @@ use tidegate_core::{Blocking, Clock, Task};
 use tidegate_loop::Driver;
 use tidegate_testkit::{Counter, DropCount, Log};
 
-use super::updates::Traveller;
+use super::updates::RoamingSource;
 use super::*;
-use crate::reactor::{Batched, Desk, EventSource, Next, RENEW_AFTER, SPINS};
+use crate::reactor::{Batched, EventSource, IoContext, Next, RENEW_AFTER, SPINS};
 use crate::sys::{FakePoller, FakeScript, Readiness, Ready, Source, Token};
 
 /// A source that logs its events and returns what it was given in `next`.
@@ -26,14 +26,14 @@ struct Ear {
 }
 
 impl Batched for Ear {
-    fn receive_early(&mut self, _readiness: Readiness, _desk: &mut Desk) -> bool {
+    fn receive_early(&mut self, _readiness: Readiness, _desk: &mut IoContext) -> bool {
         self.early.push(self.name);
         true
     }
 }
 
 impl EventSource for Ear {
-    fn ready(&mut self, readiness: Readiness, _desk: &mut Desk) -> Next {
+    fn ready(&mut self, readiness: Readiness, _desk: &mut IoContext) -> Next {
         self.log.push(format!("{} {readiness:?}", self.name));
         assert!(!self.panics, "an ear that cannot hear");
         self.next.pop().unwrap_or(Next::Stay)
@@ -43,7 +43,7 @@ impl EventSource for Ear {
         None
     }
 
-    fn close(&mut self, _desk: &mut Desk) {
+    fn close(&mut self, _desk: &mut IoContext) {
         self.log.push(format!("{} closes", self.name));
     }
 
@@ -53,7 +53,7 @@ impl EventSource for Ear {
 }
 
 struct Bench {
-    driver: RoamDriver,
+    driver: RoamingDriver,
     script: FakeScript,
     log: Log<String>,
     early: Log<&'static str>,
@@ -63,7 +63,7 @@ struct Bench {
 fn bench() -> Bench {
     let (poller, script) = FakePoller::new();
     Bench {
-        driver: RoamDriver::new(poller),
+        driver: RoamingDriver::new(poller),
         script,
         log: Log::new(),
         early: Log::new(),
@@ -87,7 +87,7 @@ impl Bench {
         let (log, early) = (self.log.clone(), self.early.clone());
         let alive = DropCount::new(&self.dropped);
         let (tell, told) = std::sync::mpsc::channel();
-        let make = move |token| -> Traveller {
+        let make = move |token| -> RoamingSource {
             tell.send(token).unwrap();
             Box::new(Ear {
                 name,
@@ -298,13 +298,13 @@ fn the_end_closes_who_is_home_and_waits_for_who_is_away() {
     let mut bench = bench();
     let (home, away) = (bench.ear("home", vec![]), bench.ear("away", vec![]));
     bench.tell([reads(away)]);
-    let trip = bench.one();
-    assert!(!bench.driver.wind_up(), "one is away");
+    let roaming_task = bench.one();
+    assert!(!bench.driver.begin_shutdown(), "one is away");
     assert_eq!(bench.log.take(), ["home closes"]);
     bench.tell([reads(home), reads(away)]);
     bench.none();
-    elsewhere(trip);
-    assert!(bench.driver.wind_up(), "all are back");
+    elsewhere(roaming_task);
+    assert!(bench.driver.begin_shutdown(), "all are back");
     assert_eq!(bench.log.take(), ["away {READ}", "away closes"]);
     assert_eq!(bench.dropped.count(), 2);
 }
@@ -314,14 +314,14 @@ fn a_loop_that_waits_for_the_last_one_looks_again_when_it_is_home() {
     let mut bench = bench();
     let away = bench.ear("away", vec![]);
     bench.tell([reads(away)]);
-    let trip = bench.one();
-    assert!(!bench.driver.wind_up());
-    elsewhere(trip);
+    let roaming_task = bench.one();
+    assert!(!bench.driver.begin_shutdown());
+    elsewhere(roaming_task);
     bench.script.polls();
     // This would never return if the loop slept.
     bench.driver.wait(&Clock::system(), None);
     assert!(bench.script.polls().is_empty());
-    assert!(bench.driver.wind_up());
+    assert!(bench.driver.begin_shutdown());
 }
 
 #[test]
@@ -344,7 +344,7 @@ fn a_trip_that_outlives_its_loop_closes_its_source_where_it_is() {
 fn a_loop_that_is_over_registers_nobody() {
     let mut bench = bench();
     bench.driver.close();
-    let make = |_| -> Traveller { panic!("nobody asked for it") };
+    let make = |_| -> RoamingSource { panic!("nobody asked for it") };
     let refused = bench
         .driver
         .roam()
@@ -385,7 +385,7 @@ struct Socket(mio::net::TcpListener);
 impl Batched for Socket {}
 
 impl EventSource for Socket {
-    fn ready(&mut self, _: Readiness, _: &mut Desk) -> Next {
+    fn ready(&mut self, _: Readiness, _: &mut IoContext) -> Next {
         Next::Stay
     }
 
@@ -393,14 +393,14 @@ impl EventSource for Socket {
         Some(&mut self.0)
     }
 
-    fn close(&mut self, _: &mut Desk) {}
+    fn close(&mut self, _: &mut IoContext) {}
 }
 
 impl Bench {
     fn socket(&mut self) -> Token {
         let listener = mio::net::TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let (tell, told) = std::sync::mpsc::channel();
-        let make = move |token| -> Traveller {
+        let make = move |token| -> RoamingSource {
             tell.send(token).unwrap();
             Box::new(Socket(listener))
         };
@@ -418,7 +418,7 @@ fn a_fresh_poller_watches_who_is_home_at_once_and_who_is_away_on_its_return() {
     let (home, away) = (bench.socket(), bench.socket());
     bench.none();
     bench.tell([reads(away)]);
-    let trip = bench.one();
+    let roaming_task = bench.one();
     for _ in 0..RENEW_AFTER {
         assert_eq!(bench.script.renewals(), 0);
         bench.script.fail(io::ErrorKind::Other);
@@ -427,8 +427,8 @@ fn a_fresh_poller_watches_who_is_home_at_once_and_who_is_away_on_its_return() {
     assert_eq!(bench.script.renewals(), 1);
     assert_eq!(bench.script.registered(), [home]);
     assert_eq!(bench.driver.watch().metrics().fresh_pollers, 1);
-    assert!(bench.driver.health().is_ailing(&Clock::system()));
-    elsewhere(trip);
+    assert!(bench.driver.health().is_unhealthy(&Clock::system()));
+    elsewhere(roaming_task);
     bench.driver.look();
     assert_eq!(bench.script.registered(), [home, away]);
     assert_eq!(bench.script.adopted(), [away], "once, and not who was home");
@@ -456,9 +456,9 @@ fn who_is_away_has_a_name_for_the_report() {
     let mut bench = bench();
     let (_home, away) = (bench.ear("home", vec![]), bench.ear("away", vec![]));
     bench.tell([reads(away)]);
-    let trip = bench.one();
+    let roaming_task = bench.one();
     assert_eq!(bench.driver.absent(), ["local"]);
-    elsewhere(trip);
+    elsewhere(roaming_task);
     bench.driver.look();
     assert!(bench.driver.absent().is_empty());
 }

@@ -1,6 +1,6 @@
 //! Roaming channels: the state that a roaming loop shares with the threads that run its tasks.
 //!
-//! A ready channel is moved, boxed, into the task that runs it: a [`Trip`]. The thread that runs
+//! A ready channel is moved, boxed, into the task that runs it: a [`RoamingTask`]. The thread that runs
 //! the task owns the channel meanwhile; at the end of the task the box goes back to the loop as an
 //! update. Updates are under one lock that is held for a push or a swap, never while user code
 //! runs.
@@ -20,18 +20,18 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tidegate_core::Sleeper;
-use tidegate_loop::LoopTimers;
+use tidegate_loop::LoopScheduler;
 
 use super::super::source::{EventSource, Next, SourceHandle};
-use super::trip::Trip;
+use super::roaming_task::RoamingTask;
 use crate::metrics::Counters;
 use crate::sys::{Readiness, Token};
 
 /// A source that can move between threads.
-pub(crate) type Traveller = Box<dyn EventSource + Send>;
+pub(crate) type RoamingSource = Box<dyn EventSource + Send>;
 
 /// Creates a source from its token.
-pub(crate) type MakeTraveller = Box<dyn FnOnce(Token) -> Traveller + Send>;
+pub(crate) type MakeRoamingSource = Box<dyn FnOnce(Token) -> RoamingSource + Send>;
 
 /// Receives the result of a registration.
 pub(crate) type OnRegistered = Box<dyn FnOnce(io::Result<()>) + Send>;
@@ -42,24 +42,24 @@ pub(crate) type OnHandles = Box<dyn FnOnce(Vec<Arc<dyn SourceHandle>>) + Send>;
 /// A request to the loop from another thread.
 pub(crate) enum Update {
     /// Registers a source and starts it.
-    Register(MakeTraveller, OnRegistered),
+    Register(MakeRoamingSource, OnRegistered),
     /// Delivers a readiness to a source.
     Tell(Token, Readiness),
     /// Delivers queued requests to a channel; ignored if the channel is gone.
-    Mail(Token),
+    ChannelRequest(Token),
     /// A roaming task has run; the source comes back.
-    Home(Box<Trip>, Next),
+    Home(Box<RoamingTask>, Next),
     /// A roaming task was not run, because no thread took it; the source comes back.
-    Refused(Box<Trip>),
+    Refused(Box<RoamingTask>),
     /// Asks for the handles of all sources that have one, in their slots or away.
     Handles(OnHandles),
 }
 
 /// State that a roaming loop shares with other threads.
-pub(crate) struct Roam {
+pub(crate) struct RoamingShared {
     updates: Mutex<Updates>,
     waker: Arc<dyn Sleeper>,
-    timers: OnceLock<LoopTimers>,
+    timers: OnceLock<LoopScheduler>,
     /// The counters of the tasks; each has one writer at a time.
     counters: Mutex<Vec<Arc<Counters>>>,
 }
@@ -75,7 +75,7 @@ pub(super) struct Updates {
     wakeups: u64,
 }
 
-impl Roam {
+impl RoamingShared {
     pub(super) fn new(waker: Arc<dyn Sleeper>) -> Arc<Self> {
         Arc::new(Self {
             updates: Mutex::default(),
@@ -86,11 +86,11 @@ impl Roam {
     }
 
     /// Sets the timers of its loop. Called once, before anything is registered.
-    pub(crate) fn set_timers(&self, timers: LoopTimers) {
+    pub(crate) fn set_timers(&self, timers: LoopScheduler) {
         let _ = self.timers.set(timers);
     }
 
-    pub(crate) fn timers(&self) -> Option<&LoopTimers> {
+    pub(crate) fn timers(&self) -> Option<&LoopScheduler> {
         self.timers.get()
     }
 
@@ -166,7 +166,7 @@ impl Roam {
     }
 }
 
-impl fmt::Debug for Roam {
+impl fmt::Debug for RoamingShared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Roam").finish_non_exhaustive()
     }

@@ -2,14 +2,14 @@
 
 use bytes::Bytes;
 use tidegate_net::handlers::Strings;
-use tidegate_net::{Assembly, EmbeddedChannel, Inbound, InboundContext, Nothing};
+use tidegate_net::{EmbeddedChannel, Inbound, InboundContext, Nothing, PipelineBuilder};
 
 use super::{marks, notes};
 use crate::Echo;
 
 #[test]
 fn a_message_from_outside_completes_when_it_is_sent_and_fails_if_nobody_takes_it() {
-    let strings = |p: Assembly| p.add_duplex("text", Strings::utf8());
+    let strings = |p: PipelineBuilder| p.add_duplex("text", Strings::utf8());
     let mut channel = EmbeddedChannel::new(strings).unwrap();
     let handle = channel.channel();
     let sent = handle.write_message_with("text".to_owned());

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use tidegate_net::handlers::{LineFrames, Strings};
-use tidegate_net::{Change, EmbeddedChannel, Handler, Inbound, InboundContext, Nothing};
+use tidegate_net::{EmbeddedChannel, Handler, Inbound, InboundContext, Nothing, PipelineChange};
 use tidegate_promise::Failure;
 
 use super::{Names, embedded, note};
@@ -16,8 +16,8 @@ fn handlers_are_added_removed_and_replaced_and_told() {
     let (first, last, new) = (note("a", &log), note("c", &log), note("d", &log));
     let handle = channel.channel();
     let adds = [
-        handle.change(|| Change::add_first("a", Handler::duplex(first))),
-        handle.change(|| Change::add_last("c", Handler::duplex(last))),
+        handle.change(|| PipelineChange::add_first("a", Handler::duplex(first))),
+        handle.change(|| PipelineChange::add_last("c", Handler::duplex(last))),
     ];
     channel.run();
     for add in adds {
@@ -27,7 +27,7 @@ fn handlers_are_added_removed_and_replaced_and_told() {
     assert_eq!(log.take(), ["a added", "c added"]);
     channel.receive("x");
     assert_eq!(log.take(), ["a read", "b read", "c read"]);
-    let replaced = handle.change(|| Change::replace("b", "d", Handler::duplex(new)));
+    let replaced = handle.change(|| PipelineChange::replace("b", "d", Handler::duplex(new)));
     channel.run();
     replaced.wait().unwrap();
     assert_eq!(
@@ -47,13 +47,13 @@ fn a_change_that_would_not_fit_is_refused_and_the_old_chain_stays() {
             .add("shout", WritesText)
     });
     let handle = channel.channel();
-    let misfit = handle.change(|| Change::remove("text"));
-    let twice = handle.change(|| Change::add_last("text", Handler::inbound(Echo)));
-    let missing = handle.change(|| Change::remove("nobody"));
+    let misfit = handle.change(|| PipelineChange::remove("text"));
+    let twice = handle.change(|| PipelineChange::add_last("text", Handler::inbound(Echo)));
+    let missing = handle.change(|| PipelineChange::remove("nobody"));
     channel.run();
     // The head of an embedded channel accepts any type. Behind `shout`, which passes nothing on, no
     // handler fits.
-    let late = handle.change(|| Change::add_last("late", Handler::inbound(Echo)));
+    let late = handle.change(|| PipelineChange::add_last("late", Handler::inbound(Echo)));
     channel.run();
     assert!(misfit.wait().is_ok());
     let said = |why: tidegate_promise::WaitError<Failure>| why.to_string();
@@ -87,7 +87,7 @@ fn a_handler_can_put_another_in_its_place_and_pass_on_what_it_has() {
         type Write = Nothing;
         fn read(&mut self, line: Bytes, ctx: &mut InboundContext<'_, Self>) {
             assert_eq!(line, "echo");
-            ctx.change(Change::add_last("echo", Handler::inbound(Echo)))
+            ctx.change(PipelineChange::add_last("echo", Handler::inbound(Echo)))
                 .unwrap();
             ctx.remove_me().unwrap();
             assert!(ctx.remove_me().is_err(), "it is as good as gone");
@@ -123,7 +123,7 @@ fn what_is_emitted_at_its_end_reaches_the_successor() {
     channel.receive("kept");
     let done = channel
         .channel()
-        .change(|| Change::replace("keeps", "echo", Handler::inbound(Echo)));
+        .change(|| PipelineChange::replace("keeps", "echo", Handler::inbound(Echo)));
     channel.run();
     done.wait().unwrap();
     assert_eq!(channel.sent(), "kept");
@@ -152,7 +152,7 @@ fn a_handler_that_stays_on_its_thread_can_be_added_later_and_goes_with_a_refused
     let added = handle.change(move || {
         let count = std::rc::Rc::new(std::cell::Cell::new(0));
         told.send(std::rc::Rc::as_ptr(&count).addr()).unwrap();
-        Change::add_last("stays", Handler::local_inbound(Stays(count)))
+        PipelineChange::add_last("stays", Handler::local_inbound(Stays(count)))
     });
     channel.run();
     added.wait().unwrap();
@@ -161,7 +161,7 @@ fn a_handler_that_stays_on_its_thread_can_be_added_later_and_goes_with_a_refused
     assert_eq!(channel.read_inbound::<Bytes>().unwrap(), "x");
     assert_eq!(channel.names(), ["first", "stays"]);
     let count = std::rc::Rc::<std::cell::Cell<u32>>::default();
-    let change = Change::add_last(
+    let change = PipelineChange::add_last(
         "stays",
         Handler::local_inbound(Stays(std::rc::Rc::clone(&count))),
     );

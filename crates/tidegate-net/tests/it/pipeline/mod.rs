@@ -7,8 +7,8 @@ mod types;
 
 use bytes::Bytes;
 use tidegate_net::{
-    Assembly, EmbeddedChannel, Inbound, InboundContext, Nothing, Outbound, OutboundContext,
-    Passing, UserEvent,
+    AnyMessage, EmbeddedChannel, Inbound, InboundContext, Nothing, Outbound, OutboundContext,
+    PipelineBuilder, UserEvent,
 };
 use tidegate_promise::Failure;
 use tidegate_testkit::Log;
@@ -35,8 +35,8 @@ impl Note {
 }
 
 impl Inbound for Note {
-    type In = Passing;
-    type Out = Passing;
+    type In = AnyMessage;
+    type Out = AnyMessage;
     type Write = Nothing;
 
     fn added(&mut self, _ctx: &mut InboundContext<'_, Self>) {
@@ -57,7 +57,7 @@ impl Inbound for Note {
         ctx.fire_inactive();
     }
 
-    fn read(&mut self, message: Passing, ctx: &mut InboundContext<'_, Self>) {
+    fn read(&mut self, message: AnyMessage, ctx: &mut InboundContext<'_, Self>) {
         self.say("read");
         ctx.fire_read(message);
     }
@@ -74,10 +74,10 @@ impl Inbound for Note {
 }
 
 impl Outbound for Note {
-    type Take = Passing;
-    type Write = Passing;
+    type Take = AnyMessage;
+    type Write = AnyMessage;
 
-    fn write(&mut self, message: Passing, ctx: &mut OutboundContext<'_, Self>) {
+    fn write(&mut self, message: AnyMessage, ctx: &mut OutboundContext<'_, Self>) {
         self.say("write");
         ctx.write(message);
     }
@@ -88,7 +88,7 @@ impl Outbound for Note {
     }
 }
 
-fn embedded(assemble: impl FnOnce(Assembly) -> Assembly) -> EmbeddedChannel {
+fn embedded(assemble: impl FnOnce(PipelineBuilder) -> PipelineBuilder) -> EmbeddedChannel {
     EmbeddedChannel::new(assemble).unwrap()
 }
 

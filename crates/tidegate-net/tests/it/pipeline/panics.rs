@@ -1,7 +1,9 @@
 //! Handlers that panic.
 
 use bytes::Bytes;
-use tidegate_net::{Change, Inbound, InboundContext, Nothing, Outbound, OutboundContext, Passing};
+use tidegate_net::{
+    AnyMessage, Inbound, InboundContext, Nothing, Outbound, OutboundContext, PipelineChange,
+};
 use tidegate_promise::Failure;
 use tidegate_testkit::Log;
 
@@ -87,10 +89,10 @@ fn a_panic_in_an_event_is_an_error_event_that_begins_at_that_handler() {
 fn an_error_that_a_handler_takes_leaves_the_channel_open() {
     struct Takes(Log<String>);
     impl Inbound for Takes {
-        type In = Passing;
-        type Out = Passing;
+        type In = AnyMessage;
+        type Out = AnyMessage;
         type Write = Nothing;
-        fn read(&mut self, message: Passing, ctx: &mut InboundContext<'_, Self>) {
+        fn read(&mut self, message: AnyMessage, ctx: &mut InboundContext<'_, Self>) {
             ctx.fire_read(message);
         }
         fn error(&mut self, why: Failure, _ctx: &mut InboundContext<'_, Self>) {
@@ -190,10 +192,10 @@ fn a_panic_while_it_is_added_takes_a_handler_out_again() {
 fn a_panic_while_it_is_removed_is_an_error_event_and_the_handler_is_gone() {
     struct Quiet;
     impl Inbound for Quiet {
-        type In = Passing;
-        type Out = Passing;
+        type In = AnyMessage;
+        type Out = AnyMessage;
         type Write = Nothing;
-        fn read(&mut self, message: Passing, ctx: &mut InboundContext<'_, Self>) {
+        fn read(&mut self, message: AnyMessage, ctx: &mut InboundContext<'_, Self>) {
             ctx.fire_read(message);
         }
         fn error(&mut self, _why: Failure, ctx: &mut InboundContext<'_, Self>) {
@@ -201,7 +203,7 @@ fn a_panic_while_it_is_removed_is_an_error_event_and_the_handler_is_gone() {
         }
     }
     let mut channel = embedded(|p| p.add_duplex("bad", Panics("removed")).add("quiet", Quiet));
-    let done = channel.channel().change(|| Change::remove("bad"));
+    let done = channel.channel().change(|| PipelineChange::remove("bad"));
     channel.run();
     done.wait().unwrap();
     assert_eq!(channel.names(), ["quiet"]);

@@ -2,14 +2,18 @@
 
 use bytes::Bytes;
 use tidegate_net::handlers::Strings;
-use tidegate_net::{Assembly, EmbeddedChannel, Inbound, InboundContext, Nothing, PipelineError};
+use tidegate_net::{
+    EmbeddedChannel, Inbound, InboundContext, Nothing, PipelineBuilder, PipelineError,
+};
 
 use super::{Names, Twice, embedded, note};
 use crate::Echo;
 
 #[test]
 fn handlers_that_do_not_fit_are_refused_naming_both() {
-    let misfit = |assemble: fn(Assembly) -> Assembly| EmbeddedChannel::new(assemble).unwrap_err();
+    let misfit = |assemble: fn(PipelineBuilder) -> PipelineBuilder| {
+        EmbeddedChannel::new(assemble).unwrap_err()
+    };
     let why = misfit(|p| p.add_duplex("text", Strings::utf8()).add("echo", Echo));
     let said = why.to_string();
     assert!(

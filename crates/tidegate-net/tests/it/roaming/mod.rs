@@ -6,7 +6,7 @@ mod stress;
 
 use tidegate_core::ManualClock;
 use tidegate_loop::{EventLoopGroup, Roaming};
-use tidegate_net::{Assembly, NetGroup, Server};
+use tidegate_net::{NetGroup, PipelineBuilder, Server};
 use tidegate_pool::WorkerPool;
 
 /// Creates a pool of `threads`, and one roaming event loop on it that hands over late.
@@ -38,8 +38,10 @@ fn roaming_by(threads: usize) -> (WorkerPool, NetGroup<Roaming>, ManualClock) {
 
 pub(crate) fn serve(
     group: &NetGroup<Roaming>,
-    assemble: impl Fn(Assembly<Roaming>) -> Assembly<Roaming> + Send + Sync + 'static,
+    assemble: impl Fn(PipelineBuilder<Roaming>) -> PipelineBuilder<Roaming> + Send + Sync + 'static,
 ) -> Server {
-    let server = Server::new(group).pipeline(assemble).bind("127.0.0.1:0");
+    let server = Server::builder(group)
+        .pipeline(assemble)
+        .bind("127.0.0.1:0");
     server.wait().unwrap()
 }

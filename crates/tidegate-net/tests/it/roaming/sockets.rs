@@ -8,8 +8,8 @@ use bytes::Bytes;
 use tidegate_loop::{Quiet, ShutdownError};
 use tidegate_net::handlers::LineFrames;
 use tidegate_net::{
-    Blocking, Change, Channel, Client, DRAIN_GRACE, Handler, Inbound, InboundContext, Nothing,
-    PipelineError,
+    Blocking, Channel, Client, DRAIN_GRACE, Handler, Inbound, InboundContext, Nothing,
+    PipelineChange, PipelineError,
 };
 use tidegate_promise::WaitError;
 use tidegate_testkit::{Gate, Log};
@@ -289,7 +289,8 @@ fn a_handler_that_stays_on_its_thread_is_refused_by_name() {
     let mut peer = dial(&server);
     assert_eq!(round_trip(&mut peer, b"hello\n"), b"hello\n");
     let channel = does.channels.take().remove(0);
-    let stays = channel.change(|| Change::add_first("stays", Handler::local_inbound(PassOn)));
+    let stays =
+        channel.change(|| PipelineChange::add_first("stays", Handler::local_inbound(PassOn)));
     let why = stays.wait().unwrap_err().to_string();
     let name = "stays".to_owned();
     assert!(
@@ -306,7 +307,7 @@ fn a_graceful_end_waits_for_a_handler_that_blocks() {
     let (mut busy, idle) = (dial(&server), dial(&server));
     busy.write_all(b"block\n").unwrap();
     does.arrived.wait();
-    let over = group.shutdown_gracefully(Quiet::none(Duration::from_secs(60)));
+    let over = group.shutdown(Quiet::none(Duration::from_secs(60)));
     assert_eq!(rest(idle), b"", "who is at home is closed at once");
     assert!(!over.is_done());
     does.go_on.open();
@@ -326,9 +327,7 @@ fn a_loop_whose_time_is_over_leaves_a_stuck_handler_to_close_its_channel_itself(
     busy.write_all(b"block\n").unwrap();
     does.arrived.wait();
     let channel = does.channels.take().remove(0);
-    let over = group
-        .shutdown_gracefully(Quiet::none(Duration::ZERO))
-        .wait();
+    let over = group.shutdown(Quiet::none(Duration::ZERO)).wait();
     let Err(WaitError::Failed(ShutdownError::Stuck { cut, .. })) = &over else {
         panic!("{over:?}");
     };

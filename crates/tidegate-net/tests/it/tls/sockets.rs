@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use tidegate_net::{
-    Change, Channel, Client, EmbeddedChannel, Handler, Inbound, InboundContext, Nothing, Server,
+    Channel, Client, EmbeddedChannel, Handler, Inbound, InboundContext, Nothing, PipelineChange,
+    Server,
 };
 use tidegate_promise::Failure;
 use tidegate_testkit::Log;
@@ -27,10 +28,10 @@ fn a_connection_in_the_clear_can_become_an_encrypted_one() {
     let added = [
         pair.server
             .channel()
-            .change(move || Change::add_first("tls", Handler::duplex(tls.handler()))),
+            .change(move || PipelineChange::add_first("tls", Handler::duplex(tls.handler()))),
         pair.client
             .channel()
-            .change(move || Change::add_first("tls", Handler::duplex(name.handler()))),
+            .change(move || PipelineChange::add_first("tls", Handler::duplex(name.handler()))),
     ];
     pair.server.run();
     pair.client.run();
@@ -71,7 +72,7 @@ fn echoes_over_sockets_and_outlives_those_who_do_not_shake_hands() {
     let authority = Authority::new();
     let tls = authority.server("localhost");
     let group = tidegate_net::pinned("io", 2).unwrap();
-    let server = Server::new(&group)
+    let server = Server::builder(&group)
         .pipeline(move |p| p.add_duplex("tls", tls.handler()).add("echo", Echo))
         .bind("127.0.0.1:0")
         .wait()

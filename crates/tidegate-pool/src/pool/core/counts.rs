@@ -25,14 +25,14 @@ pub(super) struct Counts {
 
 /// The times of one job.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Took {
+pub(super) struct JobDuration {
     pub(super) waited: u64,
     pub(super) ran: u64,
 }
 
 impl Counts {
     /// Counts the jobs that a worker has run since its last visit to the dispatcher: none or one.
-    pub(super) fn add_done(&mut self, jobs: u64, took: Option<Took>) {
+    pub(super) fn add_done(&mut self, jobs: u64, took: Option<JobDuration>) {
         self.done += jobs;
         if let Some(took) = took {
             self.waits.add(took.waited);
@@ -43,7 +43,7 @@ impl Counts {
 
 /// Atomic counters that need no lock.
 #[derive(Debug, Default)]
-pub(super) struct Tells {
+pub(super) struct AtomicCounters {
     pub(super) refused: AtomicU64,
     pub(super) panics: AtomicU64,
     pub(super) caller_ran: AtomicU64,

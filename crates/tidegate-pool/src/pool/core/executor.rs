@@ -3,11 +3,11 @@
 use std::sync::atomic::Ordering;
 
 use tidegate_core::{
-    Clock, Executor, ExecutorId, Refusal, Rejected, Signal, Task, Unhandled, is_current,
+    Clock, Executor, ExecutorId, RejectReason, Rejected, Signal, Task, Unhandled, is_current,
 };
 
 use crate::pool::queue::Job;
-use crate::pool::raw::Placed;
+use crate::pool::raw::Dispatch;
 
 use super::lanes::Lane;
 use super::shared::Shared;
@@ -29,24 +29,24 @@ impl Executor for Shared {
     fn signal(&self, signal: Signal) -> Result<(), Rejected<Signal>> {
         // A task could not give the signal back if it were refused. So check first, and hold the
         // lock so that the result stays valid.
-        let mut turn = self.desk.turn();
+        let mut turn = self.dispatcher.turn();
         if turn.is_closed() && turn.threads() == 0 {
-            return Err(Rejected::new(signal, Refusal::Closed));
+            return Err(Rejected::new(signal, RejectReason::Closed));
         }
         let task = Task::non_blocking(move || signal.deliver());
         turn.counts.accepted += 1;
         let mut job = Job::new(task);
         self.stamp(&mut job);
         match turn.place(job, true, Lane::Internal.is_urgent()) {
-            Placed::Handed(wake) => {
+            Dispatch::Handed(wake) => {
                 turn.counts.wakeups += u64::from(wake.is_asleep());
                 self.end_turn(turn, || drop(wake));
             }
-            Placed::Queue(job) | Placed::Full(job) => {
+            Dispatch::Queue(job) | Dispatch::Full(job) => {
                 turn.push(Lane::Internal, job);
                 self.end_turn(turn, || ());
             }
-            Placed::Start(job) => {
+            Dispatch::Start(job) => {
                 // If no thread can be started, the job is dropped, which delivers the signal as
                 // orphaned. So a signal is never lost.
                 drop(self.start(turn, job, Lane::Internal));

@@ -10,8 +10,8 @@ use crate::executor::ShutdownError;
 use crate::pool::budget::Budget;
 use crate::pool::limits::PoolLimits;
 use crate::pool::queue::{Job, JobKey, JobList, JobQueue, Popped};
-use crate::pool::raw::{Seat, Work};
-use crate::pool::stop_report::StopReport;
+use crate::pool::raw::{JobSource, WorkerSlot};
+use crate::pool::shutdown_report::ShutdownReport;
 
 use super::counts::Counts;
 
@@ -61,15 +61,15 @@ pub(super) struct Lanes {
     pub(super) stop: Option<StopPlan>,
     /// Taken under the guard that drains the queue for the report. The thread that takes it
     /// reports.
-    pub(super) termination: Option<Promise<StopReport, ShutdownError>>,
+    pub(super) termination: Option<Promise<ShutdownReport, ShutdownError>>,
     /// All threads, from the moment that they are counted.
-    pub(super) roster: Vec<Arc<Post>>,
+    pub(super) roster: Vec<Arc<WorkerEntry>>,
 }
 
 /// One thread of a pool, started or about to start.
 #[derive(Default)]
-pub(crate) struct Post {
-    pub(super) seat: Arc<Seat<Job>>,
+pub(crate) struct WorkerEntry {
+    pub(super) worker_slot: Arc<WorkerSlot<Job>>,
     /// Shows the job from the moment that it can no longer be handed back until it is counted.
     pub(super) running: Arc<Running>,
     /// The thread's name, once the thread runs.
@@ -101,7 +101,7 @@ impl Lanes {
     pub(super) fn new(
         limits: PoolLimits,
         user: Box<dyn JobQueue>,
-        termination: Promise<StopReport, ShutdownError>,
+        termination: Promise<ShutdownReport, ShutdownError>,
     ) -> Self {
         Self {
             user,
@@ -190,14 +190,14 @@ impl Lanes {
     }
 
     /// Creates the worker entry of a thread that was counted.
-    pub(super) fn enroll(&mut self) -> Arc<Post> {
-        let post = Arc::new(Post::default());
+    pub(super) fn enroll(&mut self) -> Arc<WorkerEntry> {
+        let post = Arc::new(WorkerEntry::default());
         self.roster.push(Arc::clone(&post));
         post
     }
 
     /// Removes a thread that has ended or could not be started.
-    pub(super) fn strike(&mut self, post: &Arc<Post>) {
+    pub(super) fn strike(&mut self, post: &Arc<WorkerEntry>) {
         self.roster.retain(|one| !Arc::ptr_eq(one, post));
     }
 
@@ -217,7 +217,7 @@ impl Lanes {
     }
 }
 
-impl Work<Job> for Lanes {
+impl JobSource<Job> for Lanes {
     fn take(&mut self) -> Option<Job> {
         if self.in_a_row >= INTERNAL_RUN {
             self.in_a_row = 0;

@@ -1,6 +1,6 @@
 //! Adds leases to the thread budget of a pool and removes them.
 
-use crate::pool::budget::{Lessee, OverBudget};
+use crate::pool::budget::{LeaseInfo, OverBudget};
 
 use super::shared::Shared;
 
@@ -10,8 +10,8 @@ impl Shared {
     /// # Errors
     ///
     /// [`OverBudget`] if no thread would be left for jobs. The budget is unchanged then.
-    pub(crate) fn add_lease(&self, lessee: Lessee) -> Result<u64, OverBudget> {
-        let mut turn = self.desk.turn();
+    pub(crate) fn add_lease(&self, lessee: LeaseInfo) -> Result<u64, OverBudget> {
+        let mut turn = self.dispatcher.turn();
         let max = turn.limits.max;
         let id = turn.budget.add(lessee, max)?;
         if !turn.is_closed() {
@@ -28,7 +28,7 @@ impl Shared {
 
     /// Returns the threads of a lease.
     pub(crate) fn end_lease(&self, id: u64) {
-        let mut turn = self.desk.turn();
+        let mut turn = self.dispatcher.turn();
         turn.budget.remove(id);
         if !turn.is_closed() {
             let leased = turn.budget.leased();

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use tidegate_core::{ThreadBuilder, Unhandled, contain};
 
-use super::shared::{OnLow, PoolTurn, Shared};
+use super::shared::{OnLow, PoolDispatchGuard, Shared};
 
 impl Shared {
-    pub(super) fn is_low(&self, turn: &PoolTurn<'_>) -> bool {
+    pub(super) fn is_low(&self, turn: &PoolDispatchGuard<'_>) -> bool {
         let limits = turn.limits;
         let queued = turn.user_len() + turn.internal_len();
         let free = (limits.max + turn.ready()).saturating_sub(turn.threads() + queued);
@@ -19,7 +19,7 @@ impl Shared {
     /// Returns the value that this thread has to call the hook with, if it has changed. Returns
     /// `None` while another thread is calling the hook, because that thread checks again
     /// afterwards.
-    pub(super) fn news_of_low(&self, turn: &mut PoolTurn<'_>) -> Option<bool> {
+    pub(super) fn news_of_low(&self, turn: &mut PoolDispatchGuard<'_>) -> Option<bool> {
         let low = self.is_low(turn);
         if low == turn.low || turn.telling {
             return None;
@@ -61,13 +61,13 @@ impl Shared {
             let message = panic.message();
             self.report_unhandled(&Unhandled::HookPanic { message });
         }
-        let mut turn = self.desk.turn();
+        let mut turn = self.dispatcher.turn();
         turn.telling = false;
         self.news_of_low(&mut turn)
     }
 
     /// Returns `true` if few or no threads are left for new jobs.
     pub(crate) fn is_low_on_threads(&self) -> bool {
-        self.is_low(&self.desk.turn())
+        self.is_low(&self.dispatcher.turn())
     }
 }

@@ -8,7 +8,7 @@ use super::shared::Shared;
 
 impl Shared {
     pub(crate) fn metrics(&self) -> PoolMetrics {
-        let turn = self.desk.turn();
+        let turn = self.dispatcher.turn();
         let (limits, counts) = (turn.limits, turn.counts);
         let (threads, ready) = (turn.threads(), turn.ready());
         let leased = turn.budget.leased();
@@ -26,7 +26,7 @@ impl Shared {
             limits,
             threads,
             ready,
-            reserved: self.desk.reserve().available(),
+            reserved: self.dispatcher.reserve().available(),
             leased,
             utilized,
             busy: working.max(leased),

@@ -1,13 +1,13 @@
 //! How a job gets a thread or a place in the queue.
 
-use tidegate_core::{Refusal, Rejected, contain};
+use tidegate_core::{RejectReason, Rejected, contain};
 
 use crate::pool::policy::PoolPolicy;
 use crate::pool::queue::{Job, JobKey};
-use crate::pool::raw::{Placed, Sent};
+use crate::pool::raw::{Dispatch, WorkerWanted};
 
 use super::lanes::{Lane, Purpose};
-use super::shared::{PoolTurn, Shared};
+use super::shared::{PoolDispatchGuard, Shared};
 use super::start::enroll;
 
 impl Shared {
@@ -15,10 +15,10 @@ impl Shared {
     #[inline]
     pub(super) fn offer(&self, mut job: Job, lane: Lane) -> Result<Option<JobKey>, Rejected<Job>> {
         self.stamp(&mut job);
-        let mut turn = self.desk.turn();
+        let mut turn = self.dispatcher.turn();
         // As long as a worker thread exists, tasks of the runtime itself can still run.
         if turn.is_closed() && (lane == Lane::User || turn.threads() == 0) {
-            return Err(Rejected::new(job, Refusal::Closed));
+            return Err(Rejected::new(job, RejectReason::Closed));
         }
         let has_room = turn.has_room(lane);
         if has_room && let Some(looks) = turn.may_put_off() {
@@ -29,23 +29,23 @@ impl Shared {
             return Ok(key);
         }
         match turn.place(job, has_room, lane.is_urgent()) {
-            Placed::Handed(wake) => {
+            Dispatch::Handed(wake) => {
                 turn.counts.accepted += 1;
                 turn.counts.wakeups += u64::from(wake.is_asleep());
                 self.end_turn(turn, || drop(wake));
                 Ok(None)
             }
-            Placed::Queue(job) => {
+            Dispatch::Queue(job) => {
                 let key = turn.push(lane, job);
                 turn.counts.accepted += 1;
                 self.end_turn(turn, || ());
                 Ok(key)
             }
-            Placed::Start(job) => {
+            Dispatch::Start(job) => {
                 turn.counts.accepted += 1;
                 self.start(turn, job, lane)
             }
-            Placed::Full(job) => self.offer_by_force(turn, job),
+            Dispatch::Full(job) => self.offer_by_force(turn, job),
         }
     }
 
@@ -63,7 +63,7 @@ impl Shared {
     fn look_for_taker(&self, looks: u32) {
         for _ in 0..looks {
             std::hint::spin_loop();
-            if !self.desk.is_put_off() {
+            if !self.dispatcher.is_put_off() {
                 return;
             }
         }
@@ -73,9 +73,12 @@ impl Shared {
     /// Sends a worker to the queued jobs, as `send` decides. The caller's own job is already
     /// accepted, or about to run, so a panic of the queue is reported here and does not affect that
     /// job.
-    pub(super) fn relieve(&self, send: impl FnOnce(&mut PoolTurn<'_>) -> Option<Sent<Job>>) {
+    pub(super) fn relieve(
+        &self,
+        send: impl FnOnce(&mut PoolDispatchGuard<'_>) -> Option<WorkerWanted<Job>>,
+    ) {
         let sent = contain(|| {
-            let mut turn = self.desk.turn();
+            let mut turn = self.dispatcher.turn();
             let sent = send(&mut turn);
             self.follow(turn, sent);
         });
@@ -85,13 +88,13 @@ impl Shared {
     }
 
     /// Releases the dispatch guard and carries out what was decided for the queued jobs.
-    pub(super) fn follow(&self, mut turn: PoolTurn<'_>, sent: Option<Sent<Job>>) {
+    pub(super) fn follow(&self, mut turn: PoolDispatchGuard<'_>, sent: Option<WorkerWanted<Job>>) {
         match sent {
-            Some(Sent::Idle(wake)) => {
+            Some(WorkerWanted::Idle(wake)) => {
                 turn.counts.wakeups += 1;
                 self.end_turn(turn, || drop(wake));
             }
-            Some(Sent::Start) => {
+            Some(WorkerWanted::Start) => {
                 let post = enroll(&mut turn);
                 self.end_turn(turn, || self.start_thread(&post, Purpose::Waiting));
             }
@@ -103,7 +106,7 @@ impl Shared {
     /// refused.
     fn offer_by_force(
         &self,
-        mut turn: PoolTurn<'_>,
+        mut turn: PoolDispatchGuard<'_>,
         job: Job,
     ) -> Result<Option<JobKey>, Rejected<Job>> {
         let displaced = match self.policy {
@@ -112,7 +115,7 @@ impl Shared {
         };
         if displaced.is_none() {
             drop(turn);
-            return Err(Rejected::new(job, Refusal::Full));
+            return Err(Rejected::new(job, RejectReason::Full));
         }
         let key = turn.push(Lane::User, job);
         turn.counts.accepted += 1;
@@ -123,7 +126,7 @@ impl Shared {
 
     /// Removes a queued job.
     pub(crate) fn remove(&self, key: JobKey) -> Option<Job> {
-        let mut turn = self.desk.turn();
+        let mut turn = self.dispatcher.turn();
         let job = turn.remove(key);
         self.end_turn(turn, || ());
         job

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use tidegate_core::{Refusal, Rejected, Task};
+use tidegate_core::{RejectReason, Rejected, Task};
 
 use crate::pool::queue::Job;
 
@@ -18,8 +18,8 @@ impl Shared {
     pub(crate) fn try_execute(&self, task: Task) -> Result<(), Rejected<Task>> {
         let mut job = Job::new(task);
         self.stamp(&mut job);
-        if self.desk.reserve().capacity() > 0 {
-            match self.desk.claim(job) {
+        if self.dispatcher.reserve().capacity() > 0 {
+            match self.dispatcher.claim(job) {
                 Ok(wake) => {
                     drop(wake);
                     self.tells.reserve_hits.fetch_add(1, Ordering::Relaxed);
@@ -36,7 +36,7 @@ impl Shared {
             }
         }
         self.tells.reserve_misses.fetch_add(1, Ordering::Relaxed);
-        Err(Rejected::new(job.into_task(), Refusal::Busy))
+        Err(Rejected::new(job.into_task(), RejectReason::Busy))
     }
 
     /// Gives the job to an idle thread that is not reserved, if the dispatcher's lock is free. If
@@ -44,7 +44,7 @@ impl Shared {
     fn try_idle(&self, job: Job) -> Result<(), Job> {
         let mut tries = (0..TRIES).map(|_| {
             std::hint::spin_loop();
-            self.desk.try_turn()
+            self.dispatcher.try_turn()
         });
         let Some(mut turn) = tries.find_map(|turn| turn) else {
             return Err(job);

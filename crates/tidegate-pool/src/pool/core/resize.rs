@@ -8,7 +8,7 @@ impl Shared {
     /// Changes every limit in one step and returns the previous ones.
     pub(crate) fn resize(&self, limits: PoolLimits) -> Result<PoolLimits, PoolError> {
         limits.check()?;
-        let mut turn = self.desk.turn();
+        let mut turn = self.dispatcher.turn();
         if turn.is_closed() {
             return Err(PoolError::Stopped);
         }
@@ -19,7 +19,7 @@ impl Shared {
         self.set_width(&limits, leased)
             .map_err(PoolError::WaitsRely)?;
         let before = std::mem::replace(&mut turn.limits, limits);
-        let wakes = turn.set_limits(limits.desk(leased), limits.reserved);
+        let wakes = turn.set_limits(limits.dispatcher(leased), limits.reserved);
         self.show(&limits);
         self.end_turn(turn, || {
             drop(wakes);
@@ -30,6 +30,6 @@ impl Shared {
 
     /// Returns the limits in force.
     pub(crate) fn limits(&self) -> PoolLimits {
-        self.desk.turn().limits
+        self.dispatcher.turn().limits
     }
 }

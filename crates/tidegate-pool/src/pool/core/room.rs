@@ -3,18 +3,18 @@
 
 use std::sync::atomic::Ordering;
 
-use tidegate_core::{WaitRefused, as_nanos, change_width};
+use tidegate_core::{WaitRefusedError, as_nanos, change_width};
 
-use crate::pool::headroom::{Headroom, Room};
+use crate::pool::headroom::{FreeThreads, Headroom};
 use crate::pool::limits::PoolLimits;
-use crate::pool::raw::Tally;
+use crate::pool::raw::DispatchCounts;
 
 use super::shared::{Shared, room_word};
 
 impl Shared {
     /// Returns the numbers of threads and jobs.
-    pub(crate) fn tally(&self) -> Tally {
-        self.desk.tally()
+    pub(crate) fn tally(&self) -> DispatchCounts {
+        self.dispatcher.tally()
     }
 
     /// Publishes the limits for readers that do not take the lock. Called with the lock held.
@@ -33,7 +33,11 @@ impl Shared {
     /// # Errors
     ///
     /// The circle of waits, if current waits rely on more threads. Nothing is changed then.
-    pub(super) fn set_width(&self, limits: &PoolLimits, leased: usize) -> Result<(), WaitRefused> {
+    pub(super) fn set_width(
+        &self,
+        limits: &PoolLimits,
+        leased: usize,
+    ) -> Result<(), WaitRefusedError> {
         let width = limits.width(leased);
         change_width(self.id, width, || {
             self.width.store(width, Ordering::Relaxed);
@@ -61,17 +65,17 @@ impl Shared {
 }
 
 impl Headroom for Shared {
-    fn room(&self) -> Room {
+    fn room(&self) -> FreeThreads {
         let word = self.room.load(Ordering::Relaxed);
         let (max, bound) = ((word >> 32) as usize, word as u32 as usize);
         if max == 0 {
-            return Room::default();
+            return FreeThreads::default();
         }
-        let tally = self.desk.tally();
-        let idle = tally.idle + self.desk.reserve().available();
+        let tally = self.dispatcher.tally();
+        let idle = tally.idle + self.dispatcher.reserve().available();
         let may_start = max.saturating_sub(tally.threads);
         let kept = self.kept.load(Ordering::Relaxed);
-        Room {
+        FreeThreads {
             idle: idle.saturating_sub(tally.queued + kept.saturating_sub(may_start)),
             may_start: may_start.saturating_sub(kept),
             places: bound.saturating_sub(tally.queued),
@@ -80,22 +84,22 @@ impl Headroom for Shared {
 
     fn has_thread(&self) -> bool {
         let max = (self.room.load(Ordering::Relaxed) >> 32) as usize;
-        let tally = self.desk.tally();
+        let tally = self.dispatcher.tally();
         match max {
             0 => false,
             _ if self.kept.load(Ordering::Relaxed) > 0 => self.room().has_thread(),
             max if max > tally.threads => true,
             // Jobs are queued: only the full computation knows how many threads are left over.
             _ if tally.queued > 0 => self.room().idle > 0,
-            _ => tally.idle > 0 || self.desk.reserve().has_any(),
+            _ => tally.idle > 0 || self.dispatcher.reserve().has_any(),
         }
     }
 
     fn moves(&self) -> u64 {
-        self.desk.moves()
+        self.dispatcher.moves()
     }
 
     fn waiting(&self) -> usize {
-        self.desk.tally().queued
+        self.dispatcher.tally().queued
     }
 }

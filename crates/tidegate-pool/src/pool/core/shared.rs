@@ -12,25 +12,25 @@ use tidegate_core::{
     ThreadBuilder, Unhandled, as_nanos, contain,
 };
 
-use crate::executor::{HandedBack, Left};
+use crate::executor::{HandedBack, UnstartedTasks};
 use crate::pool::limits::PoolLimits;
 use crate::pool::policy::{PoolPolicy, displacing};
 use crate::pool::queue::{Job, JobQueue};
-use crate::pool::raw::{Desk, Turn};
-use crate::pool::stop_report::Stopped;
+use crate::pool::raw::{DispatchGuard, Dispatcher};
+use crate::pool::shutdown_report::Stopped;
 
-use super::counts::Tells;
-use super::lanes::{Lanes, Post, Purpose};
+use super::counts::AtomicCounters;
+use super::lanes::{Lanes, Purpose, WorkerEntry};
 
 /// The hook that is called when the pool becomes low on threads, or no longer is.
 pub(crate) type OnLow = Arc<dyn Fn(bool) + Send + Sync>;
 
 /// The dispatch guard of a pool.
-pub(super) type PoolTurn<'a> = Turn<'a, Job, Lanes>;
+pub(super) type PoolDispatchGuard<'a> = DispatchGuard<'a, Job, Lanes>;
 
 /// The function that a thread of a pool runs, from its first job to its last. It is passed in when
 /// the pool is created, because the code that starts threads lies below the code that they run.
-pub(crate) type ThreadBody = fn(&Arc<Shared>, &Arc<Post>, ClockMember, Purpose);
+pub(crate) type ThreadBody = fn(&Arc<Shared>, &Arc<WorkerEntry>, ClockMember, Purpose);
 
 /// The shared state of one pool.
 pub(crate) struct Shared {
@@ -38,7 +38,7 @@ pub(crate) struct Shared {
     pub(super) id: ExecutorId,
     pub(super) name: String,
     pub(super) clock: Clock,
-    pub(super) desk: Desk<Job, Lanes>,
+    pub(super) dispatcher: Dispatcher<Job, Lanes>,
     pub(super) threads: ThreadBuilder,
     /// The function that each thread of the pool runs.
     pub(super) body: ThreadBody,
@@ -57,14 +57,14 @@ pub(crate) struct Shared {
     /// Leased threads that are not in use.
     pub(super) kept: AtomicUsize,
     pub(super) handles: AtomicUsize,
-    pub(super) tells: Tells,
+    pub(super) tells: AtomicCounters,
     /// Cancelled when the pool takes no more jobs: ends the back-off of submitters.
     pub(super) closing: CancelToken,
     /// Cancelled when running jobs should stop.
     pub(super) stopping: CancelToken,
     pub(super) reaper: Mutex<Option<Parker>>,
     /// Tells waiters when the pool has ended and left unstarted tasks.
-    pub(super) left: Left,
+    pub(super) left: UnstartedTasks,
     /// `None` once the pool has ended and has no handle. Jobs that were handed back hold a
     /// reference to the pool, so a report stored here would keep the pool and the jobs alive for
     /// ever.
@@ -94,7 +94,7 @@ pub(crate) struct Parts {
 
 impl Shared {
     pub(crate) fn new(parts: Parts) -> Arc<Self> {
-        let (promise, completion) = tidegate_promise::promise_of();
+        let (promise, completion) = tidegate_promise::promise_with_error();
         // The completion is shared by all waiters, so none of them may cancel it.
         promise.set_uncancellable();
         let stopped = completion
@@ -107,9 +107,9 @@ impl Shared {
             id: ExecutorId::next(),
             name: parts.name,
             clock: parts.clock,
-            desk: Desk::new(
+            dispatcher: Dispatcher::new(
                 Lanes::new(limits, parts.queue, promise),
-                limits.desk(0),
+                limits.dispatcher(0),
                 limits.reserved,
             ),
             threads: parts.threads,
@@ -123,11 +123,11 @@ impl Shared {
             width: AtomicUsize::new(limits.width(0)),
             kept: AtomicUsize::new(0),
             handles: AtomicUsize::new(1),
-            tells: Tells::default(),
+            tells: AtomicCounters::default(),
             closing: CancelToken::new(),
             stopping: CancelToken::new(),
             reaper: Mutex::default(),
-            left: Left::of(&handed_back),
+            left: UnstartedTasks::of(&handed_back),
             ending: Mutex::new(Some(Ending {
                 stopped,
                 handed_back,
@@ -151,7 +151,7 @@ impl Shared {
         drop(panic);
     }
 
-    /// Drops displaced jobs. Their promises fail with `Displaced`.
+    /// Drops displaced jobs. Their promises fail with `DisplacedError`.
     pub(super) fn displace(&self, jobs: impl IntoIterator<Item = Job>) {
         for job in jobs {
             let name = job.name();

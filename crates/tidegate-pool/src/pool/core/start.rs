@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use tidegate_core::{Refusal, Rejected};
+use tidegate_core::{RejectReason, Rejected};
 
 use crate::pool::queue::{Job, JobKey};
 
-use super::lanes::{Lane, Post, Purpose};
-use super::shared::{PoolTurn, Shared};
+use super::lanes::{Lane, Purpose, WorkerEntry};
+use super::shared::{PoolDispatchGuard, Shared};
 
 /// Creates the worker entry of a thread that was counted under this guard.
-pub(super) fn enroll(turn: &mut PoolTurn<'_>) -> Arc<Post> {
+pub(super) fn enroll(turn: &mut PoolDispatchGuard<'_>) -> Arc<WorkerEntry> {
     turn.counts.most_threads = turn.counts.most_threads.max(turn.threads());
     turn.enroll()
 }
@@ -21,18 +21,18 @@ impl Shared {
     #[cold]
     pub(super) fn start(
         &self,
-        mut turn: PoolTurn<'_>,
+        mut turn: PoolDispatchGuard<'_>,
         job: Job,
         lane: Lane,
     ) -> Result<Option<JobKey>, Rejected<Job>> {
         let post = enroll(&mut turn);
-        let given = post.seat.give(job);
+        let given = post.worker_slot.give(job);
         debug_assert!(given.is_ok(), "a new seat is empty");
         self.end_turn(turn, || {
             if self.start_thread(&post, Purpose::OwnJob) {
                 return Ok(None);
             }
-            match post.seat.try_take() {
+            match post.worker_slot.try_take() {
                 Some(job) => self.offer_without_start(job, lane),
                 // The job was accepted, and the end of the pool has handed it back.
                 None => Ok(None),
@@ -42,13 +42,13 @@ impl Shared {
 
     /// Starts a thread that is counted already. If that fails, takes the count back and returns
     /// `false`.
-    pub(super) fn start_thread(&self, post: &Arc<Post>, purpose: Purpose) -> bool {
+    pub(super) fn start_thread(&self, post: &Arc<WorkerEntry>, purpose: Purpose) -> bool {
         if self.spawn(post, purpose) {
             return true;
         }
         // Queued jobs may have relied on the thread. If it would have been the only one, try once
         // more. If that fails too, the jobs wait until the next job is submitted.
-        let mut turn = self.desk.turn();
+        let mut turn = self.dispatcher.turn();
         if turn.threads() == 0 && turn.count_for_waiting() {
             let post = enroll(&mut turn);
             drop(turn);
@@ -58,13 +58,13 @@ impl Shared {
     }
 
     /// Starts a thread, or takes its count back and returns `false`.
-    fn spawn(&self, post: &Arc<Post>, purpose: Purpose) -> bool {
+    fn spawn(&self, post: &Arc<WorkerEntry>, purpose: Purpose) -> bool {
         let member = self.clock.join();
         let (shared, mine, body) = (self.arc(), Arc::clone(post), self.body);
         let started = self
             .threads
             .spawn(move || body(&shared, &mine, member, purpose));
-        let mut turn = self.desk.turn();
+        let mut turn = self.dispatcher.turn();
         if started.is_ok() {
             turn.counts.started_threads += 1;
             return true;
@@ -83,8 +83,10 @@ impl Shared {
 
     /// Places the job without a new thread, after none could be started.
     fn offer_without_start(&self, job: Job, lane: Lane) -> Result<Option<JobKey>, Rejected<Job>> {
-        let mut turn = self.desk.turn();
-        let handed = turn.hand_idle(job).or_else(|job| self.desk.claim(job));
+        let mut turn = self.dispatcher.turn();
+        let handed = turn
+            .hand_idle(job)
+            .or_else(|job| self.dispatcher.claim(job));
         match handed {
             Ok(wake) => {
                 self.end_turn(turn, || drop(wake));
@@ -98,7 +100,7 @@ impl Shared {
             Err(job) => {
                 turn.counts.accepted -= 1;
                 self.end_turn(turn, || ());
-                Err(Rejected::new(job, Refusal::NoThread))
+                Err(Rejected::new(job, RejectReason::NoThread))
             }
         }
     }
@@ -106,7 +108,7 @@ impl Shared {
     /// Starts threads for the queued jobs, after the limits were raised.
     pub(super) fn start_for_all_waiting(&self) {
         loop {
-            let mut turn = self.desk.turn();
+            let mut turn = self.dispatcher.turn();
             if !turn.count_for_waiting() {
                 return;
             }
@@ -121,14 +123,14 @@ impl Shared {
     /// Starts threads up to the core size. Returns the number of threads.
     pub(crate) fn prestart(&self) -> usize {
         loop {
-            let mut turn = self.desk.turn();
+            let mut turn = self.dispatcher.turn();
             if turn.threads() >= turn.limits.core || !turn.count_thread() {
                 return turn.threads();
             }
             let post = enroll(&mut turn);
             drop(turn);
             if !self.start_thread(&post, Purpose::Spare) {
-                return self.desk.tally().threads;
+                return self.dispatcher.tally().threads;
             }
         }
     }

@@ -10,11 +10,11 @@ use tidegate_core::{CancelToken, Parker, ThreadBuilder, contain};
 
 use crate::executor::ShutdownError;
 use crate::pool::queue::Job;
-use crate::pool::raw::Wake;
-use crate::pool::stop_report::{StopReport, Stopped, StuckJob};
+use crate::pool::raw::WorkerWake;
+use crate::pool::shutdown_report::{ShutdownReport, Stopped, StuckJob};
 
 use super::lanes::StopPlan;
-use super::shared::{PoolTurn, Shared};
+use super::shared::{PoolDispatchGuard, Shared};
 
 /// Consecutive panics of a queue after which `report` stops draining it.
 const QUEUE_PANICS: usize = 2;
@@ -26,7 +26,7 @@ impl Shared {
         let stopped = self.stopped();
         let deadline = self.clock.deadline(timeout);
         let tell_at = self.clock.deadline(timeout / 2);
-        let mut turn = self.desk.turn();
+        let mut turn = self.dispatcher.turn();
         let first = turn.stop.is_none();
         let done = turn.counts.done;
         let plan = turn.stop.get_or_insert(StopPlan {
@@ -61,7 +61,7 @@ impl Shared {
 
     /// Takes no more jobs; accepted jobs run, however long they take.
     fn close(&self) {
-        let mut turn = self.desk.turn();
+        let mut turn = self.dispatcher.turn();
         if turn.is_closed() {
             return;
         }
@@ -93,9 +93,12 @@ impl Shared {
     /// Handles the deadline: hands back the jobs that have not begun and reports those that still
     /// run.
     fn halt(&self) {
-        let mut turn = self.desk.turn();
+        let mut turn = self.dispatcher.turn();
         let posts = turn.roster.clone();
-        let seats: Vec<_> = posts.iter().map(|post| Arc::clone(&post.seat)).collect();
+        let seats: Vec<_> = posts
+            .iter()
+            .map(|post| Arc::clone(&post.worker_slot))
+            .collect();
         let mut left = Vec::new();
         let wakes = turn.dismiss(&seats, &mut left);
         let stuck = posts.iter().filter_map(|post| {
@@ -114,7 +117,7 @@ impl Shared {
 
     /// Hands back the queued jobs and reports the end. Called when the last thread has ended.
     pub(super) fn end(&self) {
-        self.report(self.desk.turn(), Vec::new(), Vec::new(), Vec::new());
+        self.report(self.dispatcher.turn(), Vec::new(), Vec::new(), Vec::new());
     }
 
     /// Hands back `left` and the queued jobs, and completes the report, under one dispatch guard.
@@ -124,8 +127,8 @@ impl Shared {
     /// completed.
     fn report(
         &self,
-        mut turn: PoolTurn<'_>,
-        wakes: Vec<Wake<Job>>,
+        mut turn: PoolDispatchGuard<'_>,
+        wakes: Vec<WorkerWake<Job>>,
         mut left: Vec<Job>,
         stuck: Vec<StuckJob>,
     ) {
@@ -150,7 +153,7 @@ impl Shared {
         handed_back.add(left.into_iter().map(Job::into_task));
         if let Some(promise) = promise {
             // The promise cannot be cancelled.
-            let _ = promise.complete(Ok(StopReport {
+            let _ = promise.complete(Ok(ShutdownReport {
                 ran,
                 handed_back,
                 stuck,
@@ -161,7 +164,7 @@ impl Shared {
     }
 
     /// Returns the token that tells running jobs to stop.
-    pub(crate) fn stop_token(&self) -> CancelToken {
+    pub(crate) fn shutdown_token(&self) -> CancelToken {
         self.stopping.clone()
     }
 
@@ -197,7 +200,7 @@ impl Shared {
         // just written one of the two words and now read both, so at least one of them sees the
         // other's write.
         fence(Ordering::SeqCst);
-        let over = self.desk.turn().termination.is_none();
+        let over = self.dispatcher.turn().termination.is_none();
         if over && self.handles.load(Ordering::Relaxed) == 0 {
             let ending = lock(&self.ending).take();
             drop(ending);
@@ -211,7 +214,7 @@ fn reap(shared: &Arc<Shared>, parker: &Parker) {
         if stopped.is_done() {
             return;
         }
-        let Some(plan) = shared.desk.turn().stop else {
+        let Some(plan) = shared.dispatcher.turn().stop else {
             return;
         };
         let now = shared.clock.nanos();

@@ -4,7 +4,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidegate_core::{
-    Blocking, CancelHook, Parker, Refusal, Rejected, Stance, Task, contain, is_current, stance,
+    Blocking, CancelHook, Parker, RejectReason, Rejected, Task, WaitPolicy, contain, is_current,
+    stance,
 };
 
 use crate::pool::policy::PoolPolicy;
@@ -34,13 +35,13 @@ impl Shared {
     #[cold]
     fn refuse(&self, refused: Rejected<Job>) -> Result<Option<JobKey>, Rejected<Job>> {
         let outcome = match (&self.policy, refused.why()) {
-            (PoolPolicy::Backoff { attempts, pause }, Refusal::Full)
-                if !is_current(self.id) && stance() == Stance::Free =>
+            (PoolPolicy::Backoff { attempts, pause }, RejectReason::Full)
+                if !is_current(self.id) && stance() == WaitPolicy::Free =>
             {
                 self.back_off(refused, (*attempts).max(1), *pause)
             }
-            (PoolPolicy::CallerRuns, Refusal::Full) => self.run_here(refused),
-            (PoolPolicy::With(ask), Refusal::Full) => {
+            (PoolPolicy::CallerRuns, RejectReason::Full) => self.run_here(refused),
+            (PoolPolicy::With(ask), RejectReason::Full) => {
                 let asked = ask(refused.map(Job::into_task));
                 asked.map(|()| None).map_err(|back| back.map(Job::new))
             }
@@ -62,7 +63,7 @@ impl Shared {
         let job = refused.into_inner();
         let _told = job.cancel_token().map(|token| wake_on(&parker, token));
         let _closed = wake_on(&parker, &self.closing);
-        refused = Rejected::new(job, Refusal::Full);
+        refused = Rejected::new(job, RejectReason::Full);
         for _ in 0..attempts {
             let until = self.clock.deadline(pause);
             let job = refused.into_inner();
@@ -71,13 +72,13 @@ impl Shared {
                 self.clock.park_until(&parker, Some(until));
             }
             if job.is_cancelled() {
-                return Err(Rejected::new(job, Refusal::Full));
+                return Err(Rejected::new(job, RejectReason::Full));
             }
             match self.offer(job, Lane::User) {
                 Err(again) => refused = again,
                 accepted => return accepted,
             }
-            if refused.why() != Refusal::Full {
+            if refused.why() != RejectReason::Full {
                 break;
             }
         }
@@ -87,8 +88,8 @@ impl Shared {
     /// Runs the job on the submitter's thread, unless the job may block and the thread must not.
     fn run_here(&self, refused: Rejected<Job>) -> Result<Option<JobKey>, Rejected<Job>> {
         let job = refused.into_inner();
-        if stance() != Stance::Free && job.task().blocking() == Blocking::May {
-            return Err(Rejected::new(job, Refusal::Full));
+        if stance() != WaitPolicy::Free && job.task().blocking() == Blocking::May {
+            return Err(Rejected::new(job, RejectReason::Full));
         }
         self.tells.caller_ran.fetch_add(1, Ordering::Relaxed);
         let name = job.name();

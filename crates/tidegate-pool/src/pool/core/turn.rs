@@ -1,12 +1,16 @@
 //! Releases the dispatch guard, then does the work that must not be done with the lock held.
 
-use super::shared::{PoolTurn, Shared};
+use super::shared::{PoolDispatchGuard, Shared};
 
 impl Shared {
     /// Releases the dispatch guard and then does what must not be done with the lock held. `then`
     /// runs first, because jobs may depend on it. User code follows, because it may take long.
     #[inline]
-    pub(super) fn end_turn<R>(&self, mut turn: PoolTurn<'_>, then: impl FnOnce() -> R) -> R {
+    pub(super) fn end_turn<R>(
+        &self,
+        mut turn: PoolDispatchGuard<'_>,
+        then: impl FnOnce() -> R,
+    ) -> R {
         let shed = std::mem::take(&mut turn.shed);
         let news = match &self.on_low {
             Some(hear) => Some(hear).zip(self.news_of_low(&mut turn)),
@@ -26,7 +30,7 @@ impl Shared {
     /// Checks whether the hook has to be called, after a thread was claimed without the lock.
     pub(super) fn look_at_low(&self) {
         if self.on_low.is_some() {
-            self.end_turn(self.desk.turn(), || ());
+            self.end_turn(self.dispatcher.turn(), || ());
         }
     }
 }

@@ -4,14 +4,16 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tidegate_core::{ClockMember, Executor, FastClock, LookOn, Stance, contain, enter, is_current};
+use tidegate_core::{
+    ClockMember, Executor, FastClock, SpinWait, WaitPolicy, contain, enter, is_current,
+};
 
 use crate::pool::queue::Job;
-use crate::pool::raw::{Next, Slept};
+use crate::pool::raw::{SlotWait, WorkerStep};
 
-use super::counts::Took;
-use super::lanes::{Post, Purpose};
-use super::shared::{PoolTurn, Shared};
+use super::counts::JobDuration;
+use super::lanes::{Purpose, WorkerEntry};
+use super::shared::{PoolDispatchGuard, Shared};
 
 /// Consecutive panics of a queue after which a worker thread ends.
 const QUEUE_PANICS: u32 = 2;
@@ -26,7 +28,7 @@ impl Shared {
     /// the pool has a queue, because new jobs can wait there.
     pub(crate) fn about_to_end(&self) {
         if !self.has_queue() && is_current(self.id) && !COMING.with(|coming| coming.replace(true)) {
-            self.desk.turn().coming += 1;
+            self.dispatcher.turn().coming += 1;
         }
     }
 }
@@ -34,19 +36,19 @@ impl Shared {
 /// Runs jobs until the dispatcher tells the thread to end.
 pub(crate) fn run(
     shared: &Arc<Shared>,
-    post: &Arc<Post>,
+    post: &Arc<WorkerEntry>,
     mut member: ClockMember,
     purpose: Purpose,
 ) {
     member.enter();
-    let mark = enter(Arc::clone(shared) as Arc<dyn Executor>, Stance::Free);
+    let mark = enter(Arc::clone(shared) as Arc<dyn Executor>, WaitPolicy::Free);
     let entered = post.running.enter();
     let name = || std::thread::current().name().unwrap_or("?").to_owned();
     post.thread.get_or_init(name);
     let mut worker = Worker {
         shared,
         post,
-        look: LookOn::new(),
+        look: SpinWait::new(),
         done: 0,
         took: None,
         last: false,
@@ -69,12 +71,12 @@ pub(crate) fn run(
 
 struct Worker<'a> {
     shared: &'a Arc<Shared>,
-    post: &'a Arc<Post>,
-    look: LookOn,
+    post: &'a Arc<WorkerEntry>,
+    look: SpinWait,
     /// Jobs that ran and are not counted yet: 0 or 1.
     done: u64,
     /// The times of the last job, if times are measured.
-    took: Option<Took>,
+    took: Option<JobDuration>,
     /// Set if this is the last thread of a stopped pool.
     last: bool,
 }
@@ -90,7 +92,7 @@ impl Worker<'_> {
             self.shared.hear_panic("the queue of a pool", panic);
             take = Self::next;
         }
-        let mut turn = self.shared.desk.turn();
+        let mut turn = self.shared.dispatcher.turn();
         turn.uncount_thread();
         self.leave(&mut turn);
         None
@@ -99,38 +101,38 @@ impl Worker<'_> {
     /// Returns the next job, or `None` if the thread ends.
     fn next(&mut self) -> Option<Job> {
         let has_come = COMING.with(|coming| coming.replace(false));
-        let mut turn = self.shared.desk.turn();
+        let mut turn = self.shared.dispatcher.turn();
         turn.coming -= usize::from(has_come);
         self.post.running.idle();
         turn.counts
             .add_done(std::mem::take(&mut self.done), self.took.take());
-        let next = turn.next(&self.post.seat);
+        let next = turn.next(&self.post.worker_slot);
         self.settle(&mut turn, &next);
         self.shared.end_turn(turn, || ());
         match next {
-            Next::Run(job) => Some(job),
-            Next::Wait { look } => self.wait(look),
-            Next::Leave => None,
+            WorkerStep::Run(job) => Some(job),
+            WorkerStep::Wait { look } => self.wait(look),
+            WorkerStep::Leave => None,
         }
     }
 
     /// Returns the job that the thread was started with, or else the next job.
     fn first(&mut self) -> Option<Job> {
-        let own = self.post.seat.try_take_with(|job| self.begin(job));
+        let own = self.post.worker_slot.try_take_with(|job| self.begin(job));
         own.or_else(|| self.next())
     }
 
     /// Returns the first job of a thread that was started for queued jobs. May wake or start
     /// another worker.
     fn first_of_waiting(&mut self) -> Option<Job> {
-        let mut turn = self.shared.desk.turn();
-        let (next, sent) = turn.started(&self.post.seat);
+        let mut turn = self.shared.dispatcher.turn();
+        let (next, sent) = turn.started(&self.post.worker_slot);
         self.settle(&mut turn, &next);
         self.shared.follow(turn, sent);
         match next {
-            Next::Run(job) => Some(job),
-            Next::Wait { look } => self.wait(look),
-            Next::Leave => None,
+            WorkerStep::Run(job) => Some(job),
+            WorkerStep::Wait { look } => self.wait(look),
+            WorkerStep::Leave => None,
         }
     }
 
@@ -153,7 +155,7 @@ impl Worker<'_> {
             self.shared.hear_panic(name, panic);
         }
         if let (Some(clock), Some(began)) = (clock, began) {
-            self.took = Some(Took {
+            self.took = Some(JobDuration {
                 waited: began.saturating_sub(since),
                 ran: clock.nanos().saturating_sub(began),
             });
@@ -163,10 +165,10 @@ impl Worker<'_> {
     /// Spins for a while, then sleeps, until there is a job or the thread ends.
     fn wait(&mut self, look: bool) -> Option<Job> {
         let Self { shared, post, .. } = *self;
-        let seat = &post.seat;
+        let worker_slot = &post.worker_slot;
         if look && !shared.clock.is_manual() {
-            let _given = self.look.look_on(|| seat.is_given());
-            if let Some(job) = seat.try_take_with(|job| self.begin(job)) {
+            let _given = self.look.look_on(|| worker_slot.is_given());
+            if let Some(job) = worker_slot.try_take_with(|job| self.begin(job)) {
                 shared.look_at_low();
                 return Some(job);
             }
@@ -175,8 +177,8 @@ impl Worker<'_> {
         loop {
             let keep_alive = shared.keep_alive();
             let deadline = (keep_alive > 0).then(|| since.saturating_add(keep_alive));
-            match seat.sleep_with(&shared.clock, deadline, |job| self.begin(job)) {
-                Slept::Given { job, asleep } => {
+            match worker_slot.sleep_with(&shared.clock, deadline, |job| self.begin(job)) {
+                SlotWait::Given { job, asleep } => {
                     match asleep {
                         // More workers may be needed for the queued jobs.
                         true => shared.relieve(|turn| turn.arrived()),
@@ -185,25 +187,25 @@ impl Worker<'_> {
                     return Some(job);
                 }
                 // The runtime may have submitted jobs after the pool was closed.
-                Slept::Closed => return self.next(),
-                Slept::Woken => {
+                SlotWait::Closed => return self.next(),
+                SlotWait::Woken => {
                     let now = shared.clock.nanos();
                     let keep_alive = shared.keep_alive();
                     let expired = keep_alive > 0 && now >= since.saturating_add(keep_alive);
                     match self.again(expired) {
-                        Next::Run(job) => return Some(job),
-                        Next::Leave => return None,
-                        Next::Wait { .. } if expired => since = now,
-                        Next::Wait { .. } => {}
+                        WorkerStep::Run(job) => return Some(job),
+                        WorkerStep::Leave => return None,
+                        WorkerStep::Wait { .. } if expired => since = now,
+                        WorkerStep::Wait { .. } => {}
                     }
                 }
             }
         }
     }
 
-    fn again(&mut self, expired: bool) -> Next<Job> {
-        let mut turn = self.shared.desk.turn();
-        let next = turn.again(&self.post.seat, expired);
+    fn again(&mut self, expired: bool) -> WorkerStep<Job> {
+        let mut turn = self.shared.dispatcher.turn();
+        let next = turn.again(&self.post.worker_slot, expired);
         self.settle(&mut turn, &next);
         self.shared.end_turn(turn, || ());
         next
@@ -212,11 +214,11 @@ impl Worker<'_> {
     /// Applies the decision while the lock is still held. So a job that can no longer be handed
     /// back is visible as running to the thread that ends the pool.
     #[inline]
-    fn settle(&mut self, turn: &mut PoolTurn<'_>, next: &Next<Job>) {
+    fn settle(&mut self, turn: &mut PoolDispatchGuard<'_>, next: &WorkerStep<Job>) {
         match next {
-            Next::Run(job) => self.begin(job),
-            Next::Wait { .. } => {}
-            Next::Leave => self.leave(turn),
+            WorkerStep::Run(job) => self.begin(job),
+            WorkerStep::Wait { .. } => {}
+            WorkerStep::Leave => self.leave(turn),
         }
     }
 
@@ -227,7 +229,7 @@ impl Worker<'_> {
 
     /// Removes the thread from the list of workers; its count was taken back before.
     #[cold]
-    fn leave(&mut self, turn: &mut PoolTurn<'_>) {
+    fn leave(&mut self, turn: &mut PoolDispatchGuard<'_>) {
         turn.strike(self.post);
         turn.counts.ended_threads += 1;
         self.last = turn.is_closed() && turn.threads() == 0;

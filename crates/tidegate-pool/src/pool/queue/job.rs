@@ -42,7 +42,7 @@ impl Job {
 
     /// Sets a cancellation token. Cancelling it ends a wait for a place in the queue, and prevents
     /// the job from running if it has not started. To also remove the job from the queue at once,
-    /// see [`JobHandle::remove_on`](crate::JobHandle::remove_on).
+    /// see [`JobHandle::remove_on_cancel`](crate::JobHandle::remove_on_cancel).
     pub fn token(mut self, token: &CancelToken) -> Self {
         self.token = Some(token.clone());
         self

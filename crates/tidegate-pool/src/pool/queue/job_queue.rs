@@ -12,7 +12,7 @@ pub enum Popped {
     /// A job to run.
     Run(Job),
     /// A job that the queue sheds, for instance because it has waited too long. It is dropped, and
-    /// its completion fails with [`Displaced`](crate::Displaced).
+    /// its completion fails with [`DisplacedError`](crate::DisplacedError).
     Shed(Job),
 }
 

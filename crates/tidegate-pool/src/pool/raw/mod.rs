@@ -1,11 +1,11 @@
 //! The dispatcher of a worker pool: the slots in which idle workers wait, the reserved workers, and
 //! the lock under which each job is assigned to a worker.
 //!
-//! * [`Seat`], the worker slot: where one idle worker waits. A job is written into the slot itself,
+//! * [`WorkerSlot`], the worker slot: where one idle worker waits. A job is written into the slot itself,
 //!   so a worker that still spins takes it without a system call, and a worker that sleeps is woken
 //!   once.
-//! * [`Reserve`]: reserved workers, which are idle and can be claimed without a lock, by one swap.
-//! * [`Desk`], the dispatcher: the idle workers, the queue and the counts under one short lock.
+//! * [`ReservedWorkers`]: reserved workers, which are idle and can be claimed without a lock, by one swap.
+//! * [`Dispatcher`], the dispatcher: the idle workers, the queue and the counts under one short lock.
 //!   Every decision (hand a job over, start a thread, queue, become idle, end) is made with that
 //!   lock held. So no job can be queued while a worker that could take it falls asleep.
 //!
@@ -48,15 +48,18 @@
     reason = "jobs are handed from thread to thread by one word of a seat"
 )]
 
-mod desk;
-mod patience;
+mod dispatcher;
 mod reserve;
-mod seat;
 #[cfg(all(test, not(tidegate_loom)))]
 mod tests;
 mod turn;
+mod wake_backoff;
+mod worker_slot;
 
-pub use self::desk::{Desk, DeskLimits, Growth, Next, Placed, Sent, Tally, Wake, Work};
-pub use self::reserve::{MAX_RESERVED, Reserve};
-pub use self::seat::{Seat, Slept};
-pub use self::turn::Turn;
+pub use self::dispatcher::{
+    Dispatch, DispatchCounts, DispatchLimits, Dispatcher, Growth, JobSource, WorkerStep,
+    WorkerWake, WorkerWanted,
+};
+pub use self::reserve::{MAX_RESERVED, ReservedWorkers};
+pub use self::turn::DispatchGuard;
+pub use self::worker_slot::{SlotWait, WorkerSlot};

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use tidegate_core::prim::{AtomicPtr, AtomicU32, Ordering};
 
-use super::seat::Seat;
+use super::worker_slot::WorkerSlot;
 
 /// The maximum number of reserved workers.
 pub const MAX_RESERVED: usize = if cfg!(tidegate_loom) { 2 } else { 64 };
@@ -20,29 +20,29 @@ pub const MAX_RESERVED: usize = if cfg!(tidegate_loom) { 2 } else { 64 };
 ///
 /// ```
 /// use std::sync::Arc;
-/// use tidegate_pool::internal::{Reserve, Seat};
+/// use tidegate_pool::internal::{ReservedWorkers, WorkerSlot};
 ///
-/// let reserve = Reserve::new(1);
-/// let seat = Arc::new(Seat::<u32>::new());
-/// assert!(reserve.put(&seat));
-/// assert!(!reserve.put(&seat), "one place only");
+/// let reserve = ReservedWorkers::new(1);
+/// let worker_slot = Arc::new(WorkerSlot::<u32>::new());
+/// assert!(reserve.put(&worker_slot));
+/// assert!(!reserve.put(&worker_slot), "one place only");
 /// assert!(reserve.claim().is_some());
 /// assert!(reserve.claim().is_none());
 /// ```
-pub struct Reserve<J> {
-    places: Box<[AtomicPtr<Seat<J>>]>,
+pub struct ReservedWorkers<J> {
+    places: Box<[AtomicPtr<WorkerSlot<J>>]>,
     /// The number of places that may be filled.
     capacity: AtomicU32,
     /// All places that were ever filled have a lower index than this.
     used: AtomicU32,
 }
 
-// SAFETY: the places hold `Arc<Seat<J>>`, which is `Send` and `Sync` if `J` is `Send`.
-unsafe impl<J: Send> Send for Reserve<J> {}
+// SAFETY: the places hold `Arc<WorkerSlot<J>>`, which is `Send` and `Sync` if `J` is `Send`.
+unsafe impl<J: Send> Send for ReservedWorkers<J> {}
 // SAFETY: as above.
-unsafe impl<J: Send> Sync for Reserve<J> {}
+unsafe impl<J: Send> Sync for ReservedWorkers<J> {}
 
-impl<J> Reserve<J> {
+impl<J> ReservedWorkers<J> {
     /// Creates a reserve of at most `capacity` workers, and at most [`MAX_RESERVED`].
     pub fn new(capacity: usize) -> Self {
         let places = (0..MAX_RESERVED).map(|_| AtomicPtr::new(ptr::null_mut()));
@@ -68,41 +68,45 @@ impl<J> Reserve<J> {
     }
 
     /// Adds a worker in the lowest free place. Returns `false` if no place is free.
-    pub fn put(&self, seat: &Arc<Seat<J>>) -> bool {
+    pub fn put(&self, worker_slot: &Arc<WorkerSlot<J>>) -> bool {
         let mut free = self.places[..self.capacity()]
             .iter()
             .filter(|place| place.load(Ordering::Relaxed).is_null());
         free.any(|place| {
-            let seat = Arc::into_raw(Arc::clone(seat)).cast_mut();
+            let worker_slot = Arc::into_raw(Arc::clone(worker_slot)).cast_mut();
             // ORDERING: Release publishes what the worker did before it became idle to the thread
             // that claims it, in `claim` or `withdraw`.
-            let put =
-                place.compare_exchange(ptr::null_mut(), seat, Ordering::Release, Ordering::Relaxed);
+            let put = place.compare_exchange(
+                ptr::null_mut(),
+                worker_slot,
+                Ordering::Release,
+                Ordering::Relaxed,
+            );
             if put.is_err() {
                 // SAFETY: the pointer was made from an `Arc` above and was not stored.
-                drop(unsafe { Arc::from_raw(seat) });
+                drop(unsafe { Arc::from_raw(worker_slot) });
             }
             put.is_ok()
         })
     }
 
     /// Removes and returns a worker, from the lowest place that has one. Never waits.
-    pub fn claim(&self) -> Option<Arc<Seat<J>>> {
+    pub fn claim(&self) -> Option<Arc<WorkerSlot<J>>> {
         self.places().find_map(|place| {
             if place.load(Ordering::Relaxed).is_null() {
                 return None;
             }
             // ORDERING: Acquire pairs with the Release in `put`.
-            let seat = place.swap(ptr::null_mut(), Ordering::Acquire);
+            let worker_slot = place.swap(ptr::null_mut(), Ordering::Acquire);
             // SAFETY: a pointer in a place is a reference made by `put`, and the swap gave it
             // to this thread alone.
-            (!seat.is_null()).then(|| unsafe { Arc::from_raw(seat) })
+            (!worker_slot.is_null()).then(|| unsafe { Arc::from_raw(worker_slot) })
         })
     }
 
     /// Removes this worker. Returns `false` if it is not, or no longer, reserved.
-    pub fn withdraw(&self, seat: &Arc<Seat<J>>) -> bool {
-        let mine = Arc::as_ptr(seat).cast_mut();
+    pub fn withdraw(&self, worker_slot: &Arc<WorkerSlot<J>>) -> bool {
+        let mine = Arc::as_ptr(worker_slot).cast_mut();
         self.places().any(|place| {
             // ORDERING: Acquire, as in `claim`.
             let taken =
@@ -130,18 +134,18 @@ impl<J> Reserve<J> {
             .any(|place| !place.load(Ordering::Relaxed).is_null())
     }
 
-    fn places(&self) -> impl Iterator<Item = &AtomicPtr<Seat<J>>> {
+    fn places(&self) -> impl Iterator<Item = &AtomicPtr<WorkerSlot<J>>> {
         self.places[..self.used.load(Ordering::Relaxed) as usize].iter()
     }
 }
 
-impl<J> Drop for Reserve<J> {
+impl<J> Drop for ReservedWorkers<J> {
     fn drop(&mut self) {
         while self.claim().is_some() {}
     }
 }
 
-impl<J> fmt::Debug for Reserve<J> {
+impl<J> fmt::Debug for ReservedWorkers<J> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reserve")
             .field("available", &self.available())

@@ -8,7 +8,7 @@ use tidegate_testkit::until;
 
 use super::*;
 
-impl Work<u32> for VecDeque<u32> {
+impl JobSource<u32> for VecDeque<u32> {
     fn take(&mut self) -> Option<u32> {
         self.pop_front()
     }
@@ -18,152 +18,155 @@ impl Work<u32> for VecDeque<u32> {
     }
 }
 
-type Plain = Desk<u32, VecDeque<u32>>;
+type Plain = Dispatcher<u32, VecDeque<u32>>;
 
-fn desk(core: usize, max: usize, growth: Growth, reserved: usize) -> Plain {
-    let limits = DeskLimits {
+fn dispatcher(core: usize, max: usize, growth: Growth, reserved: usize) -> Plain {
+    let limits = DispatchLimits {
         core,
         max,
         leased: 0,
         growth,
     };
-    Desk::new(VecDeque::new(), limits, reserved)
+    Dispatcher::new(VecDeque::new(), limits, reserved)
 }
 
 /// Counts a thread and registers it as idle.
-fn worker(desk: &Plain) -> Arc<Seat<u32>> {
-    let seat = Arc::new(Seat::new());
-    assert!(desk.turn().count_thread());
-    sit(desk, &seat);
-    seat
+fn worker(dispatcher: &Plain) -> Arc<WorkerSlot<u32>> {
+    let worker_slot = Arc::new(WorkerSlot::new());
+    assert!(dispatcher.turn().count_thread());
+    sit(dispatcher, &worker_slot);
+    worker_slot
 }
 
-fn sit(desk: &Plain, seat: &Arc<Seat<u32>>) {
-    assert!(matches!(desk.turn().next(seat), Next::Wait { .. }));
+fn sit(dispatcher: &Plain, worker_slot: &Arc<WorkerSlot<u32>>) {
+    assert!(matches!(
+        dispatcher.turn().next(worker_slot),
+        WorkerStep::Wait { .. }
+    ));
 }
 
 #[test]
 fn the_newest_idle_worker_is_taken_first() {
-    let desk = desk(0, 4, Growth::ThreadsFirst, 0);
-    let seats: Vec<_> = (0..3).map(|_| worker(&desk)).collect();
+    let dispatcher = dispatcher(0, 4, Growth::ThreadsFirst, 0);
+    let seats: Vec<_> = (0..3).map(|_| worker(&dispatcher)).collect();
     // The first worker spins and stays on top; the others are inserted below it, newest last.
     for (job, at) in [(1, 0), (2, 2), (3, 1)] {
         assert!(matches!(
-            desk.turn().place(job, true, false),
-            Placed::Handed(_)
+            dispatcher.turn().place(job, true, false),
+            Dispatch::Handed(_)
         ));
         assert_eq!(seats[at].try_take(), Some(job));
     }
     assert!(matches!(
-        desk.turn().place(4, true, false),
-        Placed::Start(4)
+        dispatcher.turn().place(4, true, false),
+        Dispatch::Start(4)
     ));
-    assert_eq!(desk.tally().threads, 4);
+    assert_eq!(dispatcher.tally().threads, 4);
     assert!(matches!(
-        desk.turn().place(5, true, false),
-        Placed::Queue(5)
+        dispatcher.turn().place(5, true, false),
+        Dispatch::Queue(5)
     ));
     assert!(matches!(
-        desk.turn().place(6, false, false),
-        Placed::Full(6)
+        dispatcher.turn().place(6, false, false),
+        Dispatch::Full(6)
     ));
 }
 
 #[test]
 fn queue_first_grows_when_the_queue_is_full() {
-    let desk = desk(1, 2, Growth::QueueFirst, 0);
+    let dispatcher = dispatcher(1, 2, Growth::QueueFirst, 0);
     assert!(matches!(
-        desk.turn().place(1, true, false),
-        Placed::Start(1)
+        dispatcher.turn().place(1, true, false),
+        Dispatch::Start(1)
     ));
     assert!(matches!(
-        desk.turn().place(2, true, false),
-        Placed::Queue(2)
+        dispatcher.turn().place(2, true, false),
+        Dispatch::Queue(2)
     ));
     assert!(matches!(
-        desk.turn().place(3, false, false),
-        Placed::Start(3)
+        dispatcher.turn().place(3, false, false),
+        Dispatch::Start(3)
     ));
     assert!(matches!(
-        desk.turn().place(4, false, false),
-        Placed::Full(4)
+        dispatcher.turn().place(4, false, false),
+        Dispatch::Full(4)
     ));
 }
 
-/// Waits until the worker of `seat` sleeps.
-fn until_asleep(seat: &Seat<u32>) {
-    until("the worker of the seat sleeps", || !seat.is_awake());
+/// Waits until the worker of `worker_slot` sleeps.
+fn until_asleep(worker_slot: &WorkerSlot<u32>) {
+    until("the worker of the seat sleeps", || !worker_slot.is_awake());
 }
 
 #[test]
 fn a_sleeper_on_its_way_holds_back_the_next_wakeup_while_there_is_room() {
-    let desk = desk(0, 2, Growth::ThreadsFirst, 0);
-    let seats = [worker(&desk), worker(&desk)];
+    let dispatcher = dispatcher(0, 2, Growth::ThreadsFirst, 0);
+    let seats = [worker(&dispatcher), worker(&dispatcher)];
     std::thread::scope(|scope| {
-        let threads = [&seats[0], &seats[1]].map(|seat| {
-            let thread = scope.spawn(|| seat.sleep(&Clock::system(), None));
-            until_asleep(seat);
+        let threads = [&seats[0], &seats[1]].map(|worker_slot| {
+            let thread = scope.spawn(|| worker_slot.sleep(&Clock::system(), None));
+            until_asleep(worker_slot);
             thread
         });
-        let handed = desk.turn().place(1, true, false);
-        assert!(matches!(&handed, Placed::Handed(wake) if wake.is_asleep()));
+        let handed = dispatcher.turn().place(1, true, false);
+        assert!(matches!(&handed, Dispatch::Handed(wake) if wake.is_asleep()));
         assert!(matches!(
-            desk.turn().place(2, true, false),
-            Placed::Queue(2)
+            dispatcher.turn().place(2, true, false),
+            Dispatch::Queue(2)
         ));
         // The queue is full: the other worker is taken at once.
         assert!(matches!(
-            desk.turn().place(3, false, false),
-            Placed::Handed(_)
+            dispatcher.turn().place(3, false, false),
+            Dispatch::Handed(_)
         ));
         drop(handed);
         let slept = threads.map(|thread| thread.join().expect("it does not panic"));
-        let given = |job| Slept::Given { job, asleep: true };
+        let given = |job| SlotWait::Given { job, asleep: true };
         assert_eq!(slept, [given(1), given(3)]);
     });
-    assert!(desk.turn().arrived().is_none(), "nothing waits");
+    assert!(dispatcher.turn().arrived().is_none(), "nothing waits");
 }
 
 #[test]
 fn who_looks_on_gets_the_job_though_another_is_on_its_way() {
-    let desk = desk(0, 2, Growth::ThreadsFirst, 0);
-    let seats = [worker(&desk), worker(&desk)];
+    let dispatcher = dispatcher(0, 2, Growth::ThreadsFirst, 0);
+    let seats = [worker(&dispatcher), worker(&dispatcher)];
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| seats[0].sleep(&Clock::system(), None));
         until_asleep(&seats[0]);
-        let handed = desk.turn().place(1, true, false);
+        let handed = dispatcher.turn().place(1, true, false);
         assert!(
-            matches!(desk.turn().place(2, true, false), Placed::Handed(wake) if !wake.is_asleep())
+            matches!(dispatcher.turn().place(2, true, false), Dispatch::Handed(wake) if !wake.is_asleep())
         );
         assert_eq!(seats[1].try_take(), Some(2));
         drop(handed);
         assert!(matches!(
             thread.join().expect("it does not panic"),
-            Slept::Given { job: 1, .. }
+            SlotWait::Given { job: 1, .. }
         ));
     });
 }
 
 /// Runs `test` on a dispatcher with a busy worker and one that sleeps until it is given the job
 /// that `test` returns.
-fn with_a_busy_and_a_sleeping_one(test: impl FnOnce(&Plain, &Arc<Seat<u32>>) -> u32) {
-    let desk = desk(0, 2, Growth::ThreadsFirst, 0);
-    let (sleeper, busy) = (worker(&desk), Arc::new(Seat::new()));
-    assert!(desk.turn().may_put_off().is_none(), "nobody is busy");
-    assert!(desk.turn().count_thread());
-    assert!(desk.turn().may_put_off().is_none(), "one looks on");
+fn with_a_busy_and_a_sleeping_one(test: impl FnOnce(&Plain, &Arc<WorkerSlot<u32>>) -> u32) {
+    let dispatcher = dispatcher(0, 2, Growth::ThreadsFirst, 0);
+    let (sleeper, busy) = (worker(&dispatcher), Arc::new(WorkerSlot::new()));
+    assert!(dispatcher.turn().may_put_off().is_none(), "nobody is busy");
+    assert!(dispatcher.turn().count_thread());
+    assert!(dispatcher.turn().may_put_off().is_none(), "one looks on");
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| sleeper.sleep(&Clock::system(), None));
         until_asleep(&sleeper);
-        let expected = test(&desk, &busy);
+        let expected = test(&dispatcher, &busy);
         let slept = thread.join().expect("it does not panic");
-        assert!(matches!(slept, Slept::Given { job, .. } if job == expected));
+        assert!(matches!(slept, SlotWait::Given { job, .. } if job == expected));
     });
 }
 
 /// Queues `jobs` and defers their wake-up.
-fn put_off<const N: usize>(desk: &Plain, jobs: [u32; N]) {
-    let mut turn = desk.turn();
+fn put_off<const N: usize>(dispatcher: &Plain, jobs: [u32; N]) {
+    let mut turn = dispatcher.turn();
     assert!(turn.may_put_off().is_some());
     turn.extend(jobs);
     turn.put_off();
@@ -171,21 +174,21 @@ fn put_off<const N: usize>(desk: &Plain, jobs: [u32; N]) {
 
 #[test]
 fn a_wakeup_is_put_off_for_a_busy_worker_that_comes_at_once() {
-    with_a_busy_and_a_sleeping_one(|desk, busy| {
+    with_a_busy_and_a_sleeping_one(|dispatcher, busy| {
         for job in 0..100 {
-            put_off(desk, [job]);
-            assert!(desk.is_put_off());
+            put_off(dispatcher, [job]);
+            assert!(dispatcher.is_put_off());
             assert!(
-                matches!(desk.turn().place(0, true, false), Placed::Queue(0)),
+                matches!(dispatcher.turn().place(0, true, false), Dispatch::Queue(0)),
                 "somebody cares"
             );
-            assert_eq!(desk.turn().next(busy), Next::Run(job));
-            assert!(!desk.is_put_off());
-            assert!(desk.turn().make_up().is_none(), "nothing is owed");
+            assert_eq!(dispatcher.turn().next(busy), WorkerStep::Run(job));
+            assert!(!dispatcher.is_put_off());
+            assert!(dispatcher.turn().make_up().is_none(), "nothing is owed");
         }
         assert!(matches!(
-            desk.turn().place(7, true, false),
-            Placed::Handed(_)
+            dispatcher.turn().place(7, true, false),
+            Dispatch::Handed(_)
         ));
         7
     });
@@ -193,36 +196,36 @@ fn a_wakeup_is_put_off_for_a_busy_worker_that_comes_at_once() {
 
 #[test]
 fn a_wakeup_that_was_put_off_is_made_up_for() {
-    with_a_busy_and_a_sleeping_one(|desk, busy| {
+    with_a_busy_and_a_sleeping_one(|dispatcher, busy| {
         // Two jobs are queued: the busy worker takes one, and the wake-up for the other is still
         // owed.
-        put_off(desk, [1, 2]);
-        assert_eq!(desk.turn().next(busy), Next::Run(1));
-        assert!(desk.is_put_off());
-        let sent = desk.turn().make_up();
-        assert!(matches!(sent, Some(Sent::Idle(wake)) if wake.is_asleep()));
-        assert!(!desk.is_put_off());
+        put_off(dispatcher, [1, 2]);
+        assert_eq!(dispatcher.turn().next(busy), WorkerStep::Run(1));
+        assert!(dispatcher.is_put_off());
+        let sent = dispatcher.turn().make_up();
+        assert!(matches!(sent, Some(WorkerWanted::Idle(wake)) if wake.is_asleep()));
+        assert!(!dispatcher.is_put_off());
         2
     });
 }
 
 #[test]
 fn wakeups_are_not_put_off_in_vain_again_and_again() {
-    with_a_busy_and_a_sleeping_one(|desk, _| {
+    with_a_busy_and_a_sleeping_one(|dispatcher, _| {
         let mut put_off = 0;
         for _ in 0..1_000 {
-            let mut turn = desk.turn();
+            let mut turn = dispatcher.turn();
             if turn.may_put_off().is_some() {
                 turn.put_off();
                 put_off += 1;
             }
             drop(turn);
-            assert!(desk.turn().make_up().is_none(), "nothing waits");
+            assert!(dispatcher.turn().make_up().is_none(), "nothing waits");
         }
         assert!((30..=40).contains(&put_off), "{put_off}");
         assert!(matches!(
-            desk.turn().place(7, true, false),
-            Placed::Handed(_)
+            dispatcher.turn().place(7, true, false),
+            Dispatch::Handed(_)
         ));
         7
     });
@@ -230,114 +233,142 @@ fn wakeups_are_not_put_off_in_vain_again_and_again() {
 
 #[test]
 fn who_arrives_sends_the_next_one_after_what_waits() {
-    let desk = desk(0, 2, Growth::ThreadsFirst, 1);
-    let seat = worker(&desk);
-    assert_eq!(desk.reserve().available(), 1);
-    desk.turn().push_back(7);
+    let dispatcher = dispatcher(0, 2, Growth::ThreadsFirst, 1);
+    let worker_slot = worker(&dispatcher);
+    assert_eq!(dispatcher.reserve().available(), 1);
+    dispatcher.turn().push_back(7);
     assert!(
-        desk.turn().arrived().is_none(),
+        dispatcher.turn().arrived().is_none(),
         "the one in reserve looks on"
     );
-    assert_eq!(seat.try_take(), Some(7));
-    assert_eq!(desk.tally().queued, 0);
+    assert_eq!(worker_slot.try_take(), Some(7));
+    assert_eq!(dispatcher.tally().queued, 0);
 }
 
 #[test]
 fn who_arrives_goes_on_until_a_sleeper_is_woken_or_nothing_waits() {
-    let desk = desk(0, 4, Growth::ThreadsFirst, 0);
-    let seats: Vec<_> = (0..2).map(|_| worker(&desk)).collect();
-    desk.turn().extend([1, 2, 3]);
+    let dispatcher = dispatcher(0, 4, Growth::ThreadsFirst, 0);
+    let seats: Vec<_> = (0..2).map(|_| worker(&dispatcher)).collect();
+    dispatcher.turn().extend([1, 2, 3]);
     // Both workers spin. The third job needs a thread, which is being started for it.
-    assert!(matches!(desk.turn().arrived(), Some(Sent::Start)));
-    assert_eq!((desk.tally().threads, desk.tally().queued), (3, 1));
-    let mut got: Vec<_> = seats.iter().filter_map(|seat| seat.try_take()).collect();
+    assert!(matches!(
+        dispatcher.turn().arrived(),
+        Some(WorkerWanted::Start)
+    ));
+    assert_eq!(
+        (dispatcher.tally().threads, dispatcher.tally().queued),
+        (3, 1)
+    );
+    let mut got: Vec<_> = seats
+        .iter()
+        .filter_map(|worker_slot| worker_slot.try_take())
+        .collect();
     got.sort_unstable();
     assert_eq!(got, [1, 2]);
-    assert!(desk.turn().arrived().is_none(), "one is on its way");
+    assert!(dispatcher.turn().arrived().is_none(), "one is on its way");
     // The new thread sends the next one in turn, up to the maximum.
-    desk.turn().extend([4, 5]);
-    let new = Arc::new(Seat::new());
-    let (next, sent) = desk.turn().started(&new);
-    assert!(next == Next::Run(3) && matches!(sent, Some(Sent::Start)));
-    let (next, sent) = desk.turn().started(&new);
-    assert!(next == Next::Run(4) && sent.is_none(), "no more may start");
+    dispatcher.turn().extend([4, 5]);
+    let new = Arc::new(WorkerSlot::new());
+    let (next, sent) = dispatcher.turn().started(&new);
+    assert!(next == WorkerStep::Run(3) && matches!(sent, Some(WorkerWanted::Start)));
+    let (next, sent) = dispatcher.turn().started(&new);
+    assert!(
+        next == WorkerStep::Run(4) && sent.is_none(),
+        "no more may start"
+    );
 }
 
 #[test]
 fn a_job_queued_behind_a_wakeup_gets_a_new_thread_when_the_idle_one_is_claimed() {
     for (growth, starts) in [(Growth::ThreadsFirst, true), (Growth::QueueFirst, false)] {
-        let desk = desk(2, 4, growth, 1);
-        let (reserved, idle) = (worker(&desk), worker(&desk));
+        let dispatcher = dispatcher(2, 4, growth, 1);
+        let (reserved, idle) = (worker(&dispatcher), worker(&dispatcher));
         std::thread::scope(|scope| {
             let thread = scope.spawn(|| idle.sleep(&Clock::system(), None));
             until_asleep(&idle);
-            let handed = desk.turn().place(1, true, false);
-            assert!(matches!(&handed, Placed::Handed(wake) if wake.is_asleep()));
-            let Placed::Queue(queued) = desk.turn().place(2, true, false) else {
+            let handed = dispatcher.turn().place(1, true, false);
+            assert!(matches!(&handed, Dispatch::Handed(wake) if wake.is_asleep()));
+            let Dispatch::Queue(queued) = dispatcher.turn().place(2, true, false) else {
                 panic!("one is on its way, and one is in reserve");
             };
-            desk.turn().push_back(queued);
-            drop(desk.claim(3).expect("one is in reserve"));
+            dispatcher.turn().push_back(queued);
+            drop(dispatcher.claim(3).expect("one is in reserve"));
             drop(handed);
             assert!(thread.join().is_ok());
         });
-        let sent = desk.turn().arrived();
-        assert_eq!(matches!(sent, Some(Sent::Start)), starts, "{growth:?}");
+        let sent = dispatcher.turn().arrived();
+        assert_eq!(
+            matches!(sent, Some(WorkerWanted::Start)),
+            starts,
+            "{growth:?}"
+        );
         assert_eq!(reserved.try_take(), Some(3));
     }
 }
 
 #[test]
 fn a_worker_whose_time_is_up_takes_what_waits_instead_of_leaving() {
-    let desk = desk(0, 4, Growth::ThreadsFirst, 0);
-    let seats = [worker(&desk), worker(&desk)];
-    desk.turn().push_back(7);
-    assert_eq!(desk.turn().again(&seats[0], true), Next::Run(7));
-    assert_eq!(desk.turn().again(&seats[1], true), Next::Leave);
-    assert_eq!(desk.turn().threads(), 1);
+    let dispatcher = dispatcher(0, 4, Growth::ThreadsFirst, 0);
+    let seats = [worker(&dispatcher), worker(&dispatcher)];
+    dispatcher.turn().push_back(7);
+    assert_eq!(dispatcher.turn().again(&seats[0], true), WorkerStep::Run(7));
+    assert_eq!(dispatcher.turn().again(&seats[1], true), WorkerStep::Leave);
+    assert_eq!(dispatcher.turn().threads(), 1);
     // The same at the end of the pool.
-    sit(&desk, &seats[0]);
-    desk.turn().push_back(8);
-    drop(desk.turn().close());
-    assert_eq!(desk.turn().again(&seats[0], false), Next::Run(8));
+    sit(&dispatcher, &seats[0]);
+    dispatcher.turn().push_back(8);
+    drop(dispatcher.turn().close());
+    assert_eq!(
+        dispatcher.turn().again(&seats[0], false),
+        WorkerStep::Run(8)
+    );
 }
 
 #[test]
 fn a_thread_that_could_not_be_started_is_replaced_by_an_idle_one() {
-    let desk = desk(0, 2, Growth::ThreadsFirst, 0);
+    let dispatcher = dispatcher(0, 2, Growth::ThreadsFirst, 0);
     assert!(matches!(
-        desk.turn().place(1, true, false),
-        Placed::Start(1)
+        dispatcher.turn().place(1, true, false),
+        Dispatch::Start(1)
     ));
-    let seat = worker(&desk);
-    desk.turn().push_back(2);
-    assert!(desk.turn().not_started(false).is_none(), "it looks on");
-    assert_eq!(seat.try_take(), Some(2));
-    desk.turn().push_back(3);
-    assert!(desk.turn().count_for_waiting());
-    assert!(!desk.turn().count_for_waiting(), "one for one job");
-    assert!(desk.turn().not_started(true).is_none());
-    assert!(desk.turn().count_for_waiting(), "it is wanted again");
+    let worker_slot = worker(&dispatcher);
+    dispatcher.turn().push_back(2);
+    assert!(
+        dispatcher.turn().not_started(false).is_none(),
+        "it looks on"
+    );
+    assert_eq!(worker_slot.try_take(), Some(2));
+    dispatcher.turn().push_back(3);
+    assert!(dispatcher.turn().count_for_waiting());
+    assert!(!dispatcher.turn().count_for_waiting(), "one for one job");
+    assert!(dispatcher.turn().not_started(true).is_none());
+    assert!(dispatcher.turn().count_for_waiting(), "it is wanted again");
 }
 
 #[test]
 fn an_urgent_job_gets_a_thread_beyond_the_core() {
-    let desk = desk(1, 2, Growth::QueueFirst, 0);
+    let dispatcher = dispatcher(1, 2, Growth::QueueFirst, 0);
     assert!(matches!(
-        desk.turn().place(1, true, false),
-        Placed::Start(1)
+        dispatcher.turn().place(1, true, false),
+        Dispatch::Start(1)
     ));
     assert!(matches!(
-        desk.turn().place(2, true, false),
-        Placed::Queue(2)
+        dispatcher.turn().place(2, true, false),
+        Dispatch::Queue(2)
     ));
-    assert!(matches!(desk.turn().place(3, true, true), Placed::Start(3)));
-    assert!(matches!(desk.turn().place(4, true, true), Placed::Queue(4)));
+    assert!(matches!(
+        dispatcher.turn().place(3, true, true),
+        Dispatch::Start(3)
+    ));
+    assert!(matches!(
+        dispatcher.turn().place(4, true, true),
+        Dispatch::Queue(4)
+    ));
 }
 
 #[test]
 fn queue_first_begins_with_one_thread_and_counts_leased_ones_apart() {
-    let limits = |core, leased| DeskLimits {
+    let limits = |core, leased| DispatchLimits {
         core,
         max: 8,
         leased,
@@ -350,83 +381,94 @@ fn queue_first_begins_with_one_thread_and_counts_leased_ones_apart() {
 
 #[test]
 fn the_reserve_is_used_before_a_job_waits() {
-    let desk = desk(1, 1, Growth::QueueFirst, 1);
-    let seat = worker(&desk);
+    let dispatcher = dispatcher(1, 1, Growth::QueueFirst, 1);
+    let worker_slot = worker(&dispatcher);
     assert!(matches!(
-        desk.turn().place(1, true, false),
-        Placed::Handed(_)
+        dispatcher.turn().place(1, true, false),
+        Dispatch::Handed(_)
     ));
-    assert_eq!(seat.try_take(), Some(1));
-    assert!(desk.claim(2).is_err());
+    assert_eq!(worker_slot.try_take(), Some(1));
+    assert!(dispatcher.claim(2).is_err());
 }
 
 #[test]
 fn only_surplus_workers_leave_and_never_one_that_is_claimed() {
-    let desk = desk(1, 3, Growth::ThreadsFirst, 1);
-    let (reserved, idle) = (worker(&desk), worker(&desk));
-    assert!(matches!(desk.turn().again(&idle, false), Next::Wait { .. }));
-    drop(desk.claim(1).expect("one is in reserve"));
+    let dispatcher = dispatcher(1, 3, Growth::ThreadsFirst, 1);
+    let (reserved, idle) = (worker(&dispatcher), worker(&dispatcher));
     assert!(matches!(
-        desk.turn().again(&reserved, true),
-        Next::Wait { .. }
+        dispatcher.turn().again(&idle, false),
+        WorkerStep::Wait { .. }
     ));
-    assert_eq!(desk.turn().again(&idle, true), Next::Leave);
+    drop(dispatcher.claim(1).expect("one is in reserve"));
+    assert!(matches!(
+        dispatcher.turn().again(&reserved, true),
+        WorkerStep::Wait { .. }
+    ));
+    assert_eq!(dispatcher.turn().again(&idle, true), WorkerStep::Leave);
     assert_eq!(reserved.try_take(), Some(1));
-    sit(&desk, &reserved);
+    sit(&dispatcher, &reserved);
     assert!(matches!(
-        desk.turn().again(&reserved, true),
-        Next::Wait { .. }
+        dispatcher.turn().again(&reserved, true),
+        WorkerStep::Wait { .. }
     ));
-    drop(desk.turn().close());
-    assert_eq!(desk.turn().again(&reserved, false), Next::Leave);
-    assert_eq!(desk.tally(), Tally::default());
+    drop(dispatcher.turn().close());
+    assert_eq!(dispatcher.turn().again(&reserved, false), WorkerStep::Leave);
+    assert_eq!(dispatcher.tally(), DispatchCounts::default());
 }
 
 #[test]
 fn dismissed_workers_leave_what_they_have_not_begun() {
-    let desk = desk(0, 4, Growth::ThreadsFirst, 1);
-    let [begun, given, reserved] = [worker(&desk), worker(&desk), worker(&desk)];
-    assert_eq!(desk.reserve().available(), 1);
+    let dispatcher = dispatcher(0, 4, Growth::ThreadsFirst, 1);
+    let [begun, given, reserved] = [
+        worker(&dispatcher),
+        worker(&dispatcher),
+        worker(&dispatcher),
+    ];
+    assert_eq!(dispatcher.reserve().available(), 1);
     for _ in 0..2 {
         assert!(matches!(
-            desk.turn().place(1, true, false),
-            Placed::Handed(_)
+            dispatcher.turn().place(1, true, false),
+            Dispatch::Handed(_)
         ));
     }
     let seats = [begun, given, reserved];
-    let taken: Vec<_> = seats.iter().map(|seat| seat.try_take()).collect();
+    let taken: Vec<_> = seats
+        .iter()
+        .map(|worker_slot| worker_slot.try_take())
+        .collect();
     assert_eq!(taken.iter().flatten().count(), 2);
-    let claimed = desk.claim(3);
+    let claimed = dispatcher.claim(3);
     assert!(claimed.is_ok());
     let mut left = Vec::new();
-    let mut turn = desk.turn();
+    let mut turn = dispatcher.turn();
     drop(turn.close());
     let wakes = turn.dismiss(&seats, &mut left);
     drop(turn);
     assert_eq!((left, wakes.len()), (vec![3], 3));
-    for seat in &seats {
-        assert_eq!(seat.give(4), Err(4));
-        assert_eq!(seat.sleep(&Clock::system(), None), Slept::Closed);
-        assert_eq!(desk.turn().next(seat), Next::Leave);
+    for worker_slot in &seats {
+        assert_eq!(worker_slot.give(4), Err(4));
+        assert_eq!(worker_slot.sleep(&Clock::system(), None), SlotWait::Closed);
+        assert_eq!(dispatcher.turn().next(worker_slot), WorkerStep::Leave);
     }
-    assert!(desk.claim(5).is_err());
+    assert!(dispatcher.claim(5).is_err());
 }
 
 #[test]
 fn new_limits_hold_for_everybody_at_once() {
-    let desk = desk(3, 3, Growth::ThreadsFirst, 2);
-    let seats: Vec<_> = (0..3).map(|_| worker(&desk)).collect();
-    let limits = DeskLimits {
+    let dispatcher = dispatcher(3, 3, Growth::ThreadsFirst, 2);
+    let seats: Vec<_> = (0..3).map(|_| worker(&dispatcher)).collect();
+    let limits = DispatchLimits {
         core: 0,
         max: 1,
         leased: 0,
         growth: Growth::QueueFirst,
     };
-    drop(desk.turn().set_limits(limits, 0));
-    assert_eq!(desk.reserve().available(), 0);
+    drop(dispatcher.turn().set_limits(limits, 0));
+    assert_eq!(dispatcher.reserve().available(), 0);
     let left = seats.iter();
-    let left = left.filter(|seat| desk.turn().again(seat, false) == Next::Leave);
+    let left =
+        left.filter(|worker_slot| dispatcher.turn().again(worker_slot, false) == WorkerStep::Leave);
     assert_eq!(left.count(), 2);
-    assert_eq!(desk.turn().threads(), 1);
-    assert_eq!(desk.turn().ready(), 1);
+    assert_eq!(dispatcher.turn().threads(), 1);
+    assert_eq!(dispatcher.turn().ready(), 1);
 }

@@ -6,21 +6,24 @@ use std::sync::Arc;
 
 use tidegate_core::prim::{ModelMutexGuard as MutexGuard, Ordering};
 
-use super::desk::{Desk, DeskLimits, MOVE, Next, Placed, Sent, State, Wake, Work, hand};
-use super::seat::Seat;
+use super::dispatcher::{
+    Dispatch, DispatchLimits, Dispatcher, JobSource, MOVE, State, WorkerStep, WorkerWake,
+    WorkerWanted, hand,
+};
+use super::worker_slot::WorkerSlot;
 
-/// The lock guard of a [`Desk`]. It dereferences to the queue.
-pub struct Turn<'a, J, W: Work<J>> {
-    pub(super) desk: &'a Desk<J, W>,
+/// The lock guard of a [`Dispatcher`]. It dereferences to the queue.
+pub struct DispatchGuard<'a, J, W: JobSource<J>> {
+    pub(super) dispatcher: &'a Dispatcher<J, W>,
     pub(super) state: MutexGuard<'a, State<J, W>>,
 }
 
-impl<J, W: Work<J>> Desk<J, W> {
+impl<J, W: JobSource<J>> Dispatcher<J, W> {
     /// Locks the dispatcher until the guard is dropped.
     #[inline]
-    pub fn turn(&self) -> Turn<'_, J, W> {
-        Turn {
-            desk: self,
+    pub fn turn(&self) -> DispatchGuard<'_, J, W> {
+        DispatchGuard {
+            dispatcher: self,
             // The state is consistent even after a panic of the holder: the only user code that
             // runs under the lock is the queue's.
             state: self
@@ -31,32 +34,35 @@ impl<J, W: Work<J>> Desk<J, W> {
     }
 
     /// Locks the dispatcher if no other thread holds the lock.
-    pub fn try_turn(&self) -> Option<Turn<'_, J, W>> {
+    pub fn try_turn(&self) -> Option<DispatchGuard<'_, J, W>> {
         use std::sync::TryLockError;
         let state = match self.state.try_lock() {
             Ok(state) => state,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
-        Some(Turn { desk: self, state })
+        Some(DispatchGuard {
+            dispatcher: self,
+            state,
+        })
     }
 }
 
-impl<J, W: Work<J>> Turn<'_, J, W> {
+impl<J, W: JobSource<J>> DispatchGuard<'_, J, W> {
     /// Decides where `job` goes. `has_room` says whether the queue would take it. `urgent` says
     /// whether it may use any thread up to the maximum before it is queued.
-    pub fn place(&mut self, job: J, has_room: bool, urgent: bool) -> Placed<J> {
+    pub fn place(&mut self, job: J, has_room: bool, urgent: bool) -> Dispatch<J> {
         let state = &mut *self.state;
         let looks_on = state.idle.last().is_some_and(|top| top.is_awake());
         if (state.searching || state.put_off)
             && has_room
             && !looks_on
-            && (!state.idle.is_empty() || self.desk.reserve.has_any())
+            && (!state.idle.is_empty() || self.dispatcher.reserve.has_any())
         {
-            return Placed::Queue(job);
+            return Dispatch::Queue(job);
         }
-        if let Some(seat) = state.idle.pop() {
-            return Placed::Handed(self.send(seat, job));
+        if let Some(worker_slot) = state.idle.pop() {
+            return Dispatch::Handed(self.send(worker_slot, job));
         }
         let first = match urgent {
             true => state.limits.max,
@@ -64,37 +70,37 @@ impl<J, W: Work<J>> Turn<'_, J, W> {
         };
         if state.threads < first {
             state.threads += 1;
-            return Placed::Start(job);
+            return Dispatch::Start(job);
         }
-        if let Some(seat) = self.desk.reserve.claim() {
-            return Placed::Handed(self.send(seat, job));
+        if let Some(worker_slot) = self.dispatcher.reserve.claim() {
+            return Dispatch::Handed(self.send(worker_slot, job));
         }
         if has_room {
-            return Placed::Queue(job);
+            return Dispatch::Queue(job);
         }
         if state.threads < state.limits.max {
             state.threads += 1;
-            return Placed::Start(job);
+            return Dispatch::Start(job);
         }
-        Placed::Full(job)
+        Dispatch::Full(job)
     }
 
     /// Checks whether the wake-up for the next job should be deferred: every idle worker sleeps, at
     /// least one worker is busy, and deferring has helped lately. Returns how often to check
-    /// whether a busy worker came ([`Desk::is_put_off`]). The caller then adds the job to the
-    /// queue, [defers the wake-up](Turn::put_off), releases the lock and checks. If no worker came,
-    /// it [performs the wake-up](Turn::make_up).
+    /// whether a busy worker came ([`Dispatcher::is_put_off`]). The caller then adds the job to the
+    /// queue, [defers the wake-up](DispatchGuard::put_off), releases the lock and checks. If no worker came,
+    /// it [performs the wake-up](DispatchGuard::make_up).
     #[inline]
     pub fn may_put_off(&mut self) -> Option<u32> {
         let state = &mut *self.state;
-        if state.searching || state.put_off || state.patience.is_none() {
+        if state.searching || state.put_off || state.wake_backoff.is_none() {
             return None;
         }
         let top = state.idle.last()?;
         if top.is_awake() || state.threads <= self.ready() {
             return None;
         }
-        self.state.patience.begin()
+        self.state.wake_backoff.begin()
     }
 
     /// Records that the wake-up for a job, which is queued already, is deferred.
@@ -104,11 +110,11 @@ impl<J, W: Work<J>> Turn<'_, J, W> {
     }
 
     /// Performs a deferred wake-up, if it is still owed: sends a worker to the queued jobs.
-    pub fn make_up(&mut self) -> Option<Sent<J>> {
+    pub fn make_up(&mut self) -> Option<WorkerWanted<J>> {
         if !std::mem::take(&mut self.state.put_off) {
             return None;
         }
-        self.state.patience.was_in_vain();
+        self.state.wake_backoff.was_in_vain();
         self.relieve()
     }
 
@@ -117,55 +123,58 @@ impl<J, W: Work<J>> Turn<'_, J, W> {
     /// # Errors
     ///
     /// Returns the job if there is no such worker.
-    pub fn hand_idle(&mut self, job: J) -> Result<Wake<J>, J> {
+    pub fn hand_idle(&mut self, job: J) -> Result<WorkerWake<J>, J> {
         match self.state.idle.pop() {
-            Some(seat) => Ok(hand(seat, job)),
+            Some(worker_slot) => Ok(hand(worker_slot, job)),
             None => Err(job),
         }
     }
 
-    /// Decides what the worker of `seat`, which has no job, does next.
-    pub fn next(&mut self, seat: &Arc<Seat<J>>) -> Next<J> {
+    /// Decides what the worker of `worker_slot`, which has no job, does next.
+    pub fn next(&mut self, worker_slot: &Arc<WorkerSlot<J>>) -> WorkerStep<J> {
         let state = &mut *self.state;
         state.moves += 1;
         if state.threads > state.limits.max {
             state.threads -= 1;
-            return Next::Leave;
+            return WorkerStep::Leave;
         }
         if let Some(job) = state.work.take() {
             if state.put_off && state.work.is_empty() {
                 state.put_off = false;
-                state.patience.has_paid();
+                state.wake_backoff.has_paid();
             }
-            return Next::Run(job);
+            return WorkerStep::Run(job);
         }
         if state.closed {
             state.threads -= 1;
-            return Next::Leave;
+            return WorkerStep::Leave;
         }
-        Next::Wait {
-            look: self.sit(seat),
+        WorkerStep::Wait {
+            look: self.sit(worker_slot),
         }
     }
 
     /// Sends the next worker to the queued jobs. Called by a worker that was woken to run a job,
     /// before it runs the job.
-    pub fn arrived(&mut self) -> Option<Sent<J>> {
+    pub fn arrived(&mut self) -> Option<WorkerWanted<J>> {
         self.state.searching = false;
         self.relieve()
     }
 
-    /// Decides what a worker that was [started for queued jobs](Sent::Start) does first, and which
+    /// Decides what a worker that was [started for queued jobs](WorkerWanted::Start) does first, and which
     /// worker takes care of the remaining jobs.
-    pub fn started(&mut self, seat: &Arc<Seat<J>>) -> (Next<J>, Option<Sent<J>>) {
+    pub fn started(
+        &mut self,
+        worker_slot: &Arc<WorkerSlot<J>>,
+    ) -> (WorkerStep<J>, Option<WorkerWanted<J>>) {
         self.state.starting -= 1;
-        let next = self.next(seat);
+        let next = self.next(worker_slot);
         (next, self.relieve())
     }
 
     /// Takes back the count of a thread that could not be started, for queued jobs or with its own
     /// job. Queued jobs may have relied on it, so an idle worker is sent instead.
-    pub fn not_started(&mut self, for_waiting: bool) -> Option<Wake<J>> {
+    pub fn not_started(&mut self, for_waiting: bool) -> Option<WorkerWake<J>> {
         self.state.threads -= 1;
         self.state.starting -= usize::from(for_waiting);
         self.send_idle()
@@ -173,26 +182,26 @@ impl<J, W: Work<J>> Turn<'_, J, W> {
 
     /// Sends a worker to the queued jobs: an idle one, or a new one if a thread may start. That
     /// worker does the same when it arrives, so no wake-up is lost.
-    fn relieve(&mut self) -> Option<Sent<J>> {
+    fn relieve(&mut self) -> Option<WorkerWanted<J>> {
         match self.send_idle() {
-            Some(wake) => Some(Sent::Idle(wake)),
-            None => self.count_for_waiting().then_some(Sent::Start),
+            Some(wake) => Some(WorkerWanted::Idle(wake)),
+            None => self.count_for_waiting().then_some(WorkerWanted::Start),
         }
     }
 
     /// Hands queued jobs to idle workers, until one of them has to be woken for its job.
-    fn send_idle(&mut self) -> Option<Wake<J>> {
+    fn send_idle(&mut self) -> Option<WorkerWake<J>> {
         while !self.state.work.is_empty() {
             if self.state.idle.is_empty() {
                 // Among the idle workers it is not lost if the queue panics.
-                let claimed = self.desk.reserve.claim()?;
+                let claimed = self.dispatcher.reserve.claim()?;
                 self.state.idle.push(claimed);
             }
             let job = self.state.work.take()?;
-            let Some(seat) = self.state.idle.pop() else {
+            let Some(worker_slot) = self.state.idle.pop() else {
                 unreachable!("the queue has no way to the idle workers");
             };
-            let wake = self.send(seat, job);
+            let wake = self.send(worker_slot, job);
             if wake.asleep {
                 return Some(wake);
             }
@@ -204,19 +213,19 @@ impl<J, W: Work<J>> Turn<'_, J, W> {
     /// idle time is over. The worker keeps waiting if it should not end, or if a job is about to be
     /// written into its slot. Otherwise it ends, unless a job is queued, which it takes. A surplus
     /// worker ends in any case.
-    pub fn again(&mut self, seat: &Arc<Seat<J>>, expired: bool) -> Next<J> {
+    pub fn again(&mut self, worker_slot: &Arc<WorkerSlot<J>>, expired: bool) -> WorkerStep<J> {
         let state = &*self.state;
         let limits = state.limits;
         let surplus = state.threads > limits.max;
         let leaves = state.closed || surplus || (expired && state.threads > limits.core);
-        if !leaves || !self.stand_up(seat) {
-            return Next::Wait { look: false };
+        if !leaves || !self.stand_up(worker_slot) {
+            return WorkerStep::Wait { look: false };
         }
         if !surplus && let Some(job) = self.state.work.take() {
-            return Next::Run(job);
+            return WorkerStep::Run(job);
         }
         self.state.threads -= 1;
-        Next::Leave
+        WorkerStep::Leave
     }
 
     /// Counts one more thread if one may start.
@@ -228,7 +237,7 @@ impl<J, W: Work<J>> Turn<'_, J, W> {
     }
 
     /// Counts one more thread for the queued jobs, if more jobs are queued than threads are
-    /// starting for them and one more may start. That thread calls [`Turn::started`] first.
+    /// starting for them and one more may start. That thread calls [`DispatchGuard::started`] first.
     pub fn count_for_waiting(&mut self) -> bool {
         let state = &mut *self.state;
         let (starting, limits) = (state.starting, state.limits);
@@ -246,15 +255,17 @@ impl<J, W: Work<J>> Turn<'_, J, W> {
 
     /// Changes every limit at once. Returns wake-ups for the idle workers, so that they check
     /// whether they should end.
-    pub fn set_limits(&mut self, limits: DeskLimits, reserved: usize) -> Vec<Wake<J>> {
+    pub fn set_limits(&mut self, limits: DispatchLimits, reserved: usize) -> Vec<WorkerWake<J>> {
         self.state.limits = limits;
-        self.desk.reserve.set_capacity(reserved);
+        self.dispatcher.reserve.set_capacity(reserved);
         // All workers leave the reserve, so that a smaller capacity applies at once. The first ones
         // that fit go back.
         self.empty_reserve();
         let wakes = self.poke();
-        let reserve = &self.desk.reserve;
-        self.state.idle.retain(|seat| !reserve.put(seat));
+        let reserve = &self.dispatcher.reserve;
+        self.state
+            .idle
+            .retain(|worker_slot| !reserve.put(worker_slot));
         wakes
     }
 
@@ -265,7 +276,7 @@ impl<J, W: Work<J>> Turn<'_, J, W> {
 
     /// Closes the dispatcher: workers end once no job is queued. Returns wake-ups for the idle
     /// workers.
-    pub fn close(&mut self) -> Vec<Wake<J>> {
+    pub fn close(&mut self) -> Vec<WorkerWake<J>> {
         self.state.closed = true;
         self.empty_reserve();
         self.poke()
@@ -274,16 +285,20 @@ impl<J, W: Work<J>> Turn<'_, J, W> {
     /// Closes the slots of all workers, after the dispatcher was closed. Jobs that were handed over
     /// and not begun are moved to `left`, and no worker is idle any more. Returns wake-ups for the
     /// workers, which then ask the dispatcher and end.
-    pub fn dismiss(&mut self, seats: &[Arc<Seat<J>>], left: &mut Vec<J>) -> Vec<Wake<J>> {
+    pub fn dismiss(
+        &mut self,
+        seats: &[Arc<WorkerSlot<J>>],
+        left: &mut Vec<J>,
+    ) -> Vec<WorkerWake<J>> {
         debug_assert!(self.state.closed, "workers would sit down again");
         self.empty_reserve();
         self.state.idle.clear();
         self.state.searching = false;
         self.state.put_off = false;
-        let wakes = seats.iter().map(|seat| {
-            left.extend(seat.close());
-            Wake {
-                seat: Arc::clone(seat),
+        let wakes = seats.iter().map(|worker_slot| {
+            left.extend(worker_slot.close());
+            WorkerWake {
+                worker_slot: Arc::clone(worker_slot),
                 asleep: true,
             }
         });
@@ -302,16 +317,16 @@ impl<J, W: Work<J>> Turn<'_, J, W> {
 
     /// Returns the number of idle workers without a job, including the reserved ones.
     pub fn ready(&self) -> usize {
-        self.state.idle.len() + self.desk.reserve.available()
+        self.state.idle.len() + self.dispatcher.reserve.available()
     }
 
     /// Returns the current limits.
-    pub fn limits(&self) -> DeskLimits {
+    pub fn limits(&self) -> DispatchLimits {
         self.state.limits
     }
 
-    fn send(&mut self, seat: Arc<Seat<J>>, job: J) -> Wake<J> {
-        let wake = hand(seat, job);
+    fn send(&mut self, worker_slot: Arc<WorkerSlot<J>>, job: J) -> WorkerWake<J> {
+        let wake = hand(worker_slot, job);
         if wake.asleep {
             self.state.searching = true;
         }
@@ -320,39 +335,43 @@ impl<J, W: Work<J>> Turn<'_, J, W> {
 
     /// Registers a worker as reserved, or as idle. Returns `true` if the worker may spin for a
     /// while. One spinning worker is enough; it stays the next to be taken.
-    fn sit(&mut self, seat: &Arc<Seat<J>>) -> bool {
+    fn sit(&mut self, worker_slot: &Arc<WorkerSlot<J>>) -> bool {
         let idle = &mut self.state.idle;
         let awake = idle.last().is_some_and(|top| top.is_awake());
-        if self.desk.reserve.put(seat) {
+        if self.dispatcher.reserve.put(worker_slot) {
             return !awake;
         }
         let at = idle.len() - usize::from(awake);
-        idle.insert(at, Arc::clone(seat));
+        idle.insert(at, Arc::clone(worker_slot));
         !awake
     }
 
-    fn stand_up(&mut self, seat: &Arc<Seat<J>>) -> bool {
+    fn stand_up(&mut self, worker_slot: &Arc<WorkerSlot<J>>) -> bool {
         let idle = &mut self.state.idle;
-        if let Some(at) = idle.iter().position(|one| Arc::ptr_eq(one, seat)) {
+        if let Some(at) = idle.iter().position(|one| Arc::ptr_eq(one, worker_slot)) {
             idle.remove(at);
             return true;
         }
-        self.desk.reserve.withdraw(seat)
+        self.dispatcher.reserve.withdraw(worker_slot)
     }
 
     fn empty_reserve(&mut self) {
-        while let Some(seat) = self.desk.reserve.claim() {
-            self.state.idle.push(seat);
+        while let Some(worker_slot) = self.dispatcher.reserve.claim() {
+            self.state.idle.push(worker_slot);
         }
     }
 
-    fn poke(&self) -> Vec<Wake<J>> {
+    fn poke(&self) -> Vec<WorkerWake<J>> {
         let idle = self.state.idle.iter().map(Arc::clone);
-        idle.map(|seat| Wake { seat, asleep: true }).collect()
+        idle.map(|worker_slot| WorkerWake {
+            worker_slot,
+            asleep: true,
+        })
+        .collect()
     }
 }
 
-impl<J, W: Work<J>> Deref for Turn<'_, J, W> {
+impl<J, W: JobSource<J>> Deref for DispatchGuard<'_, J, W> {
     type Target = W;
 
     fn deref(&self) -> &W {
@@ -360,13 +379,13 @@ impl<J, W: Work<J>> Deref for Turn<'_, J, W> {
     }
 }
 
-impl<J, W: Work<J>> DerefMut for Turn<'_, J, W> {
+impl<J, W: JobSource<J>> DerefMut for DispatchGuard<'_, J, W> {
     fn deref_mut(&mut self) -> &mut W {
         &mut self.state.work
     }
 }
 
-impl<J, W: Work<J>> Drop for Turn<'_, J, W> {
+impl<J, W: JobSource<J>> Drop for DispatchGuard<'_, J, W> {
     /// Publishes the counts for readers that do not take the lock.
     #[inline]
     fn drop(&mut self) {
@@ -374,13 +393,13 @@ impl<J, W: Work<J>> Drop for Turn<'_, J, W> {
         let narrow = |count: usize| count.min(0xFFFF) as u64;
         let queued = u64::from(u32::try_from(state.work.len()).unwrap_or(u32::MAX));
         let word = narrow(state.idle.len()) | narrow(state.threads) << 16 | queued << 32;
-        self.desk.tally.store(word, Ordering::Relaxed);
+        self.dispatcher.tally.store(word, Ordering::Relaxed);
         let moves = (state.moves * MOVE) | u64::from(state.put_off);
-        self.desk.moves.store(moves, Ordering::Relaxed);
+        self.dispatcher.moves.store(moves, Ordering::Relaxed);
     }
 }
 
-impl<J, W: Work<J>> fmt::Debug for Turn<'_, J, W> {
+impl<J, W: JobSource<J>> fmt::Debug for DispatchGuard<'_, J, W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Turn")
             .field("threads", &self.threads())

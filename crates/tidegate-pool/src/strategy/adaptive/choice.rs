@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use crate::pool::{Lease, TryExecutor};
 use crate::strategy::monitor::{Monitor, StandIn, Watch};
-use crate::strategy::raw::{Lookout, Standby};
+use crate::strategy::raw::{StandInSlot, StarvationDetector};
 
 use super::learned::Learned;
 
 /// Makes a producer that waits inside `produce` return with a task soon.
-pub type Interrupt = Box<dyn Fn() + Send + Sync>;
+pub type InterruptFn = Box<dyn Fn() + Send + Sync>;
 
 /// The data for the decision of an adaptive strategy.
 pub(super) struct Choice {
@@ -25,18 +25,18 @@ pub(super) struct Choice {
     _monitor: Option<Monitor>,
     pub(super) late_on: AtomicBool,
     /// The stand-in that takes the producer over if a lent task blocks and no other thread comes.
-    pub(super) standby: Standby<StandIn>,
+    pub(super) stand_in_slot: StandInSlot<StandIn>,
     /// Set by the monitor to ask the producing thread to leave the producer to the stand-in.
     pub(super) relief: AtomicBool,
     /// The stand-in that is producing.
-    pub(super) duty: Standby<StandIn>,
+    pub(super) duty: StandInSlot<StandIn>,
     /// `true` if the thread that produces, or produced last, belongs to the pool.
     pub(super) on_pool: AtomicBool,
-    pub(super) interrupt: Option<Interrupt>,
+    pub(super) interrupt: Option<InterruptFn>,
     /// The class of the task that runs while the producer is lent.
     pub(super) class: AtomicUsize,
     /// What the monitor saw of the pool, and which loans it has promised a thread.
-    pub(super) lookout: Lookout,
+    pub(super) starvation_detector: StarvationDetector,
     /// The number of tasks that had been given to the executor at the monitor's last scan.
     pub(super) given: AtomicU64,
     pub(super) learned: Learned,
@@ -47,7 +47,7 @@ impl Choice {
         pool: Arc<dyn TryExecutor>,
         monitor: Option<Monitor>,
         lease: Option<Lease>,
-        interrupt: Option<Interrupt>,
+        interrupt: Option<InterruptFn>,
     ) -> Self {
         Self {
             lease,
@@ -55,13 +55,13 @@ impl Choice {
             watch: monitor.as_ref().map(|monitor| Arc::clone(monitor.watch())),
             _monitor: monitor,
             late_on: AtomicBool::new(true),
-            standby: Standby::new(),
+            stand_in_slot: StandInSlot::new(),
             relief: AtomicBool::new(false),
-            duty: Standby::new(),
+            duty: StandInSlot::new(),
             on_pool: AtomicBool::new(false),
             interrupt,
             class: AtomicUsize::new(0),
-            lookout: Lookout::new(),
+            starvation_detector: StarvationDetector::new(),
             given: AtomicU64::new(0),
             learned: Learned::default(),
         }
@@ -89,7 +89,7 @@ impl Choice {
 
 impl Drop for Choice {
     fn drop(&mut self) {
-        if let (Some(watch), Some(one)) = (&self.watch, self.standby.take()) {
+        if let (Some(watch), Some(one)) = (&self.watch, self.stand_in_slot.take()) {
             watch.on_call.release(one);
         }
     }

@@ -11,7 +11,7 @@ use crate::strategy::counts::raise;
 use crate::strategy::engine::{Engine, Helper};
 use crate::strategy::monitor::Watch;
 use crate::strategy::producer::Producer;
-use crate::strategy::raw::{Held, Rung};
+use crate::strategy::raw::{NotifyResult, ProducerGuard};
 
 use super::choice::Choice;
 use super::stand_in::{reserve, send};
@@ -21,9 +21,9 @@ use super::stand_in::{reserve, send};
 pub(super) fn hand_over<'a, P: Producer>(
     engine: &'a Arc<Engine<P, Choice>>,
     watch: Option<&Watch>,
-    held: Held<'a, P>,
+    held: ProducerGuard<'a, P>,
     task: Task,
-) -> Option<Held<'a, P>> {
+) -> Option<ProducerGuard<'a, P>> {
     let rule = &engine.rule;
     let class = task.class();
     let loan = held.lend(true);
@@ -53,9 +53,9 @@ pub(super) fn hand_over<'a, P: Producer>(
 pub(super) fn lend<'a, P: Producer>(
     engine: &'a Arc<Engine<P, Choice>>,
     watch: &Watch,
-    held: Held<'a, P>,
+    held: ProducerGuard<'a, P>,
     task: Task,
-) -> Option<Held<'a, P>> {
+) -> Option<ProducerGuard<'a, P>> {
     engine.counters.lent.add(1);
     let class = task.class();
     engine.rule.class.store(class, Ordering::Relaxed);
@@ -64,7 +64,7 @@ pub(super) fn lend<'a, P: Producer>(
         discard(producer);
     }
     let rung = watch.lent();
-    if rung != Rung::Awake
+    if rung != NotifyResult::Awake
         && !is_answered_for(engine, watch, rung)
         && let Some(held) = engine.cell.resume()
     {
@@ -84,12 +84,12 @@ pub(super) fn lend<'a, P: Producer>(
 pub(super) fn unwatched<'a, P: Producer>(
     engine: &'a Arc<Engine<P, Choice>>,
     watch: &Watch,
-    held: Held<'a, P>,
+    held: ProducerGuard<'a, P>,
     task: Task,
-) -> Option<Held<'a, P>> {
+) -> Option<ProducerGuard<'a, P>> {
     raise(&engine.counters.unwatched);
     // The monitor's next scan allows another attempt to start a thread.
-    if watch.lent() == Rung::Woken {
+    if watch.lent() == NotifyResult::Woken {
         raise(&engine.counters.monitor_wakes);
     }
     hand_over(engine, None, held, task)
@@ -105,16 +105,16 @@ pub(super) fn unwatched<'a, P: Producer>(
 #[cold]
 pub(super) fn relieved<'a, P: Producer>(
     engine: &'a Arc<Engine<P, Choice>>,
-    held: Held<'a, P>,
+    held: ProducerGuard<'a, P>,
     task: Task,
-) -> Result<(), (Held<'a, P>, Task)> {
+) -> Result<(), (ProducerGuard<'a, P>, Task)> {
     let rule = &engine.rule;
     rule.relief.store(false, Ordering::Relaxed);
     if !rule.pool.is_current() || rule.pool.waiting() == 0 {
         return Err((held, task));
     }
     let watch = rule.own_watch();
-    let Some(one) = rule.standby.take().or_else(|| watch.on_call.hire()) else {
+    let Some(one) = rule.stand_in_slot.take().or_else(|| watch.on_call.hire()) else {
         return Err((held, task));
     };
     debug_assert!(task.blocking() != Blocking::Never, "those are run in place");
@@ -136,9 +136,9 @@ pub(super) fn relieved<'a, P: Producer>(
 /// Runs or gives away the task so that it cannot block this thread: no other thread could produce.
 fn without_a_thread<'a, P: Producer>(
     engine: &'a Arc<Engine<P, Choice>>,
-    held: Held<'a, P>,
+    held: ProducerGuard<'a, P>,
     task: Task,
-) -> Held<'a, P> {
+) -> ProducerGuard<'a, P> {
     match task.blocking() {
         Blocking::May => engine.produce_execute_consume(held, task),
         Blocking::Never | Blocking::Adapts => engine.produce_invoke_consume(held, task),
@@ -148,13 +148,17 @@ fn without_a_thread<'a, P: Producer>(
 /// Returns `true` if a loan that found the monitor asleep or stopped now has a monitor and a
 /// stand-in.
 #[cold]
-fn is_answered_for<P: Producer>(engine: &Engine<P, Choice>, watch: &Watch, rung: Rung) -> bool {
-    if rung == Rung::Over {
+fn is_answered_for<P: Producer>(
+    engine: &Engine<P, Choice>,
+    watch: &Watch,
+    rung: NotifyResult,
+) -> bool {
+    if rung == NotifyResult::Over {
         return false;
     }
     raise(&engine.counters.monitor_wakes);
     // The monitor may have released the stand-in when it fell asleep.
-    engine.rule.standby.is_surely_ready() || reserve(engine, watch)
+    engine.rule.stand_in_slot.is_surely_ready() || reserve(engine, watch)
 }
 
 /// Records the end of a task that ran while its producer was lent. `back` is `true` if its thread

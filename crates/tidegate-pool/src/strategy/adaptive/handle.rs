@@ -10,7 +10,7 @@ use crate::strategy::handle::strategy_handle;
 use crate::strategy::monitor::{Monitor, Watched};
 use crate::strategy::producer::Producer;
 
-use super::choice::{Choice, Interrupt};
+use super::choice::{Choice, InterruptFn};
 
 /// Decides for each task whether to run it here, to run it here without blocking, to give it to the
 /// executor, or to run it here while another thread produces.
@@ -48,7 +48,7 @@ pub struct AdaptiveBuilder<P> {
     options: Options,
     monitor: Option<Monitor>,
     lease: Option<Lease>,
-    interrupt: Option<Interrupt>,
+    interrupt: Option<InterruptFn>,
 }
 
 impl<P: Producer> Adaptive<P> {
@@ -109,7 +109,7 @@ impl<P: Producer> AdaptiveBuilder<P> {
     /// Sets a function that makes a producer that waits in `produce` return with a task that may
     /// block or adapts. Its thread is then available for tasks that wait for one.
     #[doc(hidden)]
-    pub fn interrupt(mut self, interrupt: Interrupt) -> Self {
+    pub fn interrupt(mut self, interrupt: InterruptFn) -> Self {
         self.interrupt = Some(interrupt);
         self
     }

@@ -35,5 +35,5 @@ mod stand_in;
 mod watched;
 
 #[doc(hidden)]
-pub use self::choice::Interrupt;
+pub use self::choice::InterruptFn;
 pub use self::handle::{Adaptive, AdaptiveBuilder};

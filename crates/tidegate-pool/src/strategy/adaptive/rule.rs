@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tidegate_core::{Blocking, Refusal, Rejected, Task, discard};
+use tidegate_core::{Blocking, RejectReason, Rejected, Task, discard};
 
 use crate::strategy::counts::raise;
 use crate::strategy::engine::{Engine, Helper, Rule};
 use crate::strategy::monitor::Watch;
 use crate::strategy::producer::Producer;
-use crate::strategy::raw::{Asked, Held};
+use crate::strategy::raw::{HelperRequest, ProducerGuard};
 
 use super::choice::Choice;
 use super::hand_over::{hand_over, lend, relieved, unwatched};
@@ -18,10 +18,10 @@ use super::stand_in::{give_back, reserve, stands_in};
 impl<P: Producer> Rule<P> for Choice {
     fn consume<'a>(
         engine: &'a Arc<Engine<P, Self>>,
-        held: Held<'a, P>,
+        held: ProducerGuard<'a, P>,
         task: Task,
         tagged: bool,
-    ) -> Option<Held<'a, P>> {
+    ) -> Option<ProducerGuard<'a, P>> {
         match (task.blocking(), tagged) {
             (Blocking::Never, _) | (Blocking::Adapts, true) => {
                 let held = engine.produce_consume(held, task);
@@ -48,7 +48,7 @@ impl<P: Producer> Rule<P> for Choice {
             },
         };
         // A stand-in must be ready to take over if the task turns out to block.
-        if !rule.standby.is_ready() && !reserve(engine, watch) {
+        if !rule.stand_in_slot.is_ready() && !reserve(engine, watch) {
             return unwatched(engine, watch, held, task);
         }
         if wants_thread(rule, watch, &*held, &task) {
@@ -60,9 +60,9 @@ impl<P: Producer> Rule<P> for Choice {
 
     fn dispatch(engine: &Arc<Engine<P, Self>>) -> Result<(), Rejected<()>> {
         match engine.cell.ask() {
-            Asked::Enough => Ok(()),
-            Asked::Closed => Err(Rejected::new((), Refusal::Closed)),
-            Asked::BringHelper => {
+            HelperRequest::Enough => Ok(()),
+            HelperRequest::Closed => Err(Rejected::new((), RejectReason::Closed)),
+            HelperRequest::BringHelper => {
                 let helper = Helper::task(engine);
                 engine
                     .rule

@@ -1,6 +1,6 @@
 //! The stand-in: a thread of the monitor that produces while no thread of the pool can.
 //!
-//! For each loan one stand-in is reserved (see `OnCall` in `monitor`). If a lent task blocks and
+//! For each loan one stand-in is reserved (see `StandInPool` in `monitor`). If a lent task blocks and
 //! the pool has no thread for its producer, the stand-in takes the producer. It is tagged as
 //! non-blocking meanwhile: it gives tasks that may block to the pool, so it is never blocked
 //! itself. As soon as the pool has a thread again, it gives the producer back and waits for the
@@ -16,7 +16,7 @@ use crate::strategy::counts::raise;
 use crate::strategy::engine::{Engine, Helper};
 use crate::strategy::monitor::{StandIn, Watch};
 use crate::strategy::producer::Producer;
-use crate::strategy::raw::{Held, Rung};
+use crate::strategy::raw::{NotifyResult, ProducerGuard};
 
 use super::choice::Choice;
 
@@ -42,7 +42,7 @@ impl Choice {
 #[cold]
 pub(super) fn send<P: Producer>(engine: &Arc<Engine<P, Choice>>, loan: u64, one: StandIn) {
     // Before the stand-in can arrive.
-    engine.rule.lookout.promise(loan);
+    engine.rule.starvation_detector.promise(loan);
     raise(&engine.counters.helpers);
     let class = engine.rule.class.load(Ordering::Relaxed);
     let own = Arc::clone(engine);
@@ -51,7 +51,7 @@ pub(super) fn send<P: Producer>(engine: &Arc<Engine<P, Choice>>, loan: u64, one:
 
 fn come<P: Producer>(engine: &Arc<Engine<P, Choice>>, loan: u64, class: usize, one: StandIn) {
     let held = engine.cell.take_loan(loan);
-    engine.rule.lookout.came(loan);
+    engine.rule.starvation_detector.came(loan);
     let one = match held {
         Some(held) => {
             raise(&engine.counters.late_epc);
@@ -72,7 +72,7 @@ fn come<P: Producer>(engine: &Arc<Engine<P, Choice>>, loan: u64, class: usize, o
 /// Produces as a stand-in. Returns the stand-in, unless it was reserved again meanwhile.
 fn stand_in<P: Producer>(
     engine: &Arc<Engine<P, Choice>>,
-    held: Held<'_, P>,
+    held: ProducerGuard<'_, P>,
     one: StandIn,
 ) -> Option<StandIn> {
     let rule = &engine.rule;
@@ -95,7 +95,7 @@ fn put_back<P: Producer>(engine: &Arc<Engine<P, Choice>>, mut one: StandIn) {
     let rule = &engine.rule;
     let watch = rule.own_watch();
     loop {
-        if let Err(one) = rule.standby.put(one) {
+        if let Err(one) = rule.stand_in_slot.put(one) {
             return watch.on_call.release(one);
         }
         // A monitor that stops may have made its last scan while this thread was away. It then
@@ -103,7 +103,7 @@ fn put_back<P: Producer>(engine: &Arc<Engine<P, Choice>>, mut one: StandIn) {
         if !watch.is_surely_over() {
             return;
         }
-        let Some(own) = rule.standby.take() else {
+        let Some(own) = rule.stand_in_slot.take() else {
             return;
         };
         let lent = engine.cell.glance().lent;
@@ -123,18 +123,18 @@ fn put_back<P: Producer>(engine: &Arc<Engine<P, Choice>>, mut one: StandIn) {
 /// again, gives the producer back. Returns `None` if another thread will take it.
 pub(super) fn give_back<'a, P: Producer>(
     engine: &'a Arc<Engine<P, Choice>>,
-    held: Held<'a, P>,
-) -> Option<Held<'a, P>> {
+    held: ProducerGuard<'a, P>,
+) -> Option<ProducerGuard<'a, P>> {
     if STANDS_IN_FOR.with(Cell::get) != engine.key() {
         return Some(held);
     }
     let rule = &engine.rule;
     let watch = rule.watch();
     // The monitor must be awake to see when the pool's threads become free again.
-    if watch.is_some_and(|watch| watch.lent() == Rung::Woken) {
+    if watch.is_some_and(|watch| watch.lent() == NotifyResult::Woken) {
         raise(&engine.counters.monitor_wakes);
     }
-    let is_brisk = watch.is_some() && rule.lookout.is_brisk();
+    let is_brisk = watch.is_some() && rule.starvation_detector.is_brisk();
     let room = rule.pool.room();
     let spare = rule.own_watch().spare_needed(true);
     if !is_brisk && room.idle + room.may_start < spare {
@@ -156,7 +156,7 @@ pub(super) fn give_back<'a, P: Producer>(
         (back, _) => back,
     };
     if back.is_some()
-        && let Some(own) = rule.standby.take()
+        && let Some(own) = rule.stand_in_slot.take()
         && let Err(own) = rule.duty.put(own)
     {
         rule.own_watch().on_call.release(own);
@@ -167,8 +167,8 @@ pub(super) fn give_back<'a, P: Producer>(
 /// Reserves the calling stand-in and replaces any other: the others are idle, and this one will be.
 fn reserve_again<P: Producer>(engine: &Engine<P, Choice>, mut own: StandIn) {
     let rule = &engine.rule;
-    while let Err(back) = rule.standby.put(own) {
-        if let Some(other) = rule.standby.take() {
+    while let Err(back) = rule.stand_in_slot.put(own) {
+        if let Some(other) = rule.stand_in_slot.take() {
             rule.own_watch().on_call.release(other);
         }
         own = back;
@@ -178,8 +178,8 @@ fn reserve_again<P: Producer>(engine: &Engine<P, Choice>, mut own: StandIn) {
 /// Gives the producer to an idle thread. Returns it if there is no idle thread.
 fn give_to_thread<'a, P: Producer>(
     engine: &'a Arc<Engine<P, Choice>>,
-    held: Held<'a, P>,
-) -> Option<Held<'a, P>> {
+    held: ProducerGuard<'a, P>,
+) -> Option<ProducerGuard<'a, P>> {
     let loan = held.lend(true);
     if let Some(producer) = loan.given_up {
         discard(producer);
@@ -200,8 +200,8 @@ fn give_to_thread<'a, P: Producer>(
 /// Sends a helper to the head of the pool's queue. Returns the producer if the helper is refused.
 fn give_to_queue<'a, P: Producer>(
     engine: &'a Arc<Engine<P, Choice>>,
-    held: Held<'a, P>,
-) -> Option<Held<'a, P>> {
+    held: ProducerGuard<'a, P>,
+) -> Option<ProducerGuard<'a, P>> {
     let loan = held.lend_to_queue();
     if let Some(producer) = loan.given_up {
         discard(producer);
@@ -226,7 +226,7 @@ pub(super) fn reserve<P: Producer>(engine: &Engine<P, Choice>, watch: &Watch) ->
     let Some(one) = watch.on_call.hire() else {
         return false;
     };
-    if let Err(one) = engine.rule.standby.put(one) {
+    if let Err(one) = engine.rule.stand_in_slot.put(one) {
         watch.on_call.release(one);
     }
     true

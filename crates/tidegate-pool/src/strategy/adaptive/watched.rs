@@ -10,32 +10,33 @@ use crate::strategy::counts::raise;
 use crate::strategy::engine::Engine;
 use crate::strategy::monitor::{StandIn, Watch, Watched};
 use crate::strategy::producer::Producer;
-use crate::strategy::raw::Glance;
+use crate::strategy::raw::CellSnapshot;
 
 use super::choice::Choice;
 use super::stand_in::send;
 
 impl<P: Producer> Watched for Engine<P, Choice> {
-    fn glance(&self) -> Glance {
+    fn glance(&self) -> CellSnapshot {
         self.cell.glance()
     }
 
     fn look(&self) -> bool {
         let rule = &self.rule;
-        rule.lookout.saw(rule.pool.moves(), rule.pool.waiting());
+        rule.starvation_detector
+            .saw(rule.pool.moves(), rule.pool.waiting());
         let given = self.counters.pec.get();
         let gave = rule.given.swap(given, Ordering::Relaxed) != given;
         // More scans are needed to decide whether it starves, however far apart they are.
-        gave || (rule.duty.is_ready() && rule.lookout.may_starve())
+        gave || (rule.duty.is_ready() && rule.starvation_detector.may_starve())
     }
 
     fn rest(&self) -> Option<StandIn> {
-        self.rule.lookout.forget();
-        self.rule.standby.take()
+        self.rule.starvation_detector.forget();
+        self.rule.stand_in_slot.take()
     }
 
     fn reserve(&self, one: StandIn) {
-        if let Err(one) = self.rule.standby.put(one) {
+        if let Err(one) = self.rule.stand_in_slot.put(one) {
             self.rule.own_watch().on_call.release(one);
         }
     }
@@ -43,12 +44,12 @@ impl<P: Producer> Watched for Engine<P, Choice> {
     fn offer(self: Arc<Self>, loan: u64, watch: &Watch) -> bool {
         let rule = &self.rule;
         // A stopped monitor scans for the last time, so it will not see how the pool goes on.
-        let is_brisk = rule.lookout.is_brisk() && watch.is_running();
-        if rule.lookout.send(loan) {
+        let is_brisk = rule.starvation_detector.is_brisk() && watch.is_running();
+        if rule.starvation_detector.send(loan) {
             let room = rule.pool.room();
             if room.idle + room.may_start >= watch.spare_needed(false) {
                 // Before the helper can arrive.
-                rule.lookout.promise(loan);
+                rule.starvation_detector.promise(loan);
                 match rule.pool.try_execute(LateHelper::task(&self, loan)) {
                     Ok(()) => {
                         raise(&self.counters.helpers);
@@ -59,10 +60,10 @@ impl<P: Producer> Watched for Engine<P, Choice> {
                 }
             }
             raise(&self.counters.no_spare);
-            rule.lookout.came(loan);
+            rule.starvation_detector.came(loan);
             // The next pool thread that finishes a short job takes this helper first.
             if is_brisk {
-                rule.lookout.send(loan);
+                rule.starvation_detector.send(loan);
                 let helper = LateHelper::task(&self, loan);
                 if rule.pool.execute_internal(helper).is_ok() {
                     raise(&self.counters.helpers);
@@ -70,11 +71,11 @@ impl<P: Producer> Watched for Engine<P, Choice> {
                 }
             }
         }
-        if is_brisk || rule.lookout.is_promised(loan) {
+        if is_brisk || rule.starvation_detector.is_promised(loan) {
             return false;
         }
         // A helper that is still on its way for an earlier loan does not count.
-        let one = rule.standby.take().or_else(|| watch.on_call.hire());
+        let one = rule.stand_in_slot.take().or_else(|| watch.on_call.hire());
         let Some(one) = one else {
             return false;
         };
@@ -88,7 +89,7 @@ impl<P: Producer> Watched for Engine<P, Choice> {
 
     fn starves(&self) -> Option<ExecutorId> {
         let rule = &self.rule;
-        (rule.duty.is_ready() && rule.lookout.is_starved()).then(|| rule.pool.id())
+        (rule.duty.is_ready() && rule.starvation_detector.is_starved()).then(|| rule.pool.id())
     }
 
     fn relieve(&self, pool: ExecutorId) -> bool {
@@ -160,6 +161,6 @@ impl<P: Producer> LateHelper<P> {
 impl<P: Producer> Drop for LateHelper<P> {
     fn drop(&mut self) {
         // Arrived, refused, or dropped with its queue: the helper is no longer on its way.
-        self.engine.rule.lookout.came(self.loan);
+        self.engine.rule.starvation_detector.came(self.loan);
     }
 }

@@ -8,7 +8,7 @@
 //!
 //! * `handle`: [`Monitor`] and [`MonitorBuilder`].
 //! * `watch`: the monitor's thread, and what it calls on a strategy (`Watched`).
-//! * `threads`: the stand-ins, threads that a monitor keeps in reserve (`OnCall`).
+//! * `threads`: the stand-ins, threads that a monitor keeps in reserve (`StandInPool`).
 //!
 //! `handle` uses `watch`, which uses `threads`. This module does not depend on a strategy.
 

@@ -1,7 +1,7 @@
 //! The stand-in pool: threads of a monitor, each reserved for one strategy at a time.
 //!
 //! A strategy lends its producer only while it has reserved one of them (see
-//! [`Standby`](crate::strategy::raw::Standby)). That thread exists and waits, so it can take the
+//! [`StandInSlot`](crate::strategy::raw::StandInSlot)). That thread exists and waits, so it can take the
 //! producer over regardless of the pool and the system. The threads are started when they are first
 //! needed, and wait in a list while no strategy needs them.
 //!
@@ -18,13 +18,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_core::{Clock, ThreadBuilder, contain};
 
-use crate::pool::raw::{Seat, Slept};
+use crate::pool::raw::{SlotWait, WorkerSlot};
 
 /// The task of a stand-in. It receives the stand-in, and returns it to its slot or to the list.
-type Errand = Box<dyn FnOnce(StandIn) + Send>;
+type StandInTask = Box<dyn FnOnce(StandIn) + Send>;
 
 /// The stand-ins of one monitor.
-pub(crate) struct OnCall {
+pub(crate) struct StandInPool {
     threads: ThreadBuilder,
     /// The maximum number of threads.
     most: usize,
@@ -48,10 +48,10 @@ struct List {
 /// A waiting stand-in thread. Dropping it ends the thread.
 pub(crate) struct StandIn {
     /// `None` only after the thread was sent.
-    seat: Option<Arc<Seat<Option<Errand>>>>,
+    worker_slot: Option<Arc<WorkerSlot<Option<StandInTask>>>>,
 }
 
-impl OnCall {
+impl StandInPool {
     /// Creates a pool of at most `most` threads, which are started with `threads`.
     pub(crate) fn new(threads: ThreadBuilder, most: usize) -> Self {
         Self {
@@ -84,9 +84,11 @@ impl OnCall {
         list.threads += 1;
         // The spawner is user code, so it runs without the lock.
         drop(list);
-        let seat = Arc::new(Seat::new());
-        let (own, place) = (Arc::clone(self), Arc::clone(&seat));
-        let one = StandIn { seat: Some(seat) };
+        let worker_slot = Arc::new(WorkerSlot::new());
+        let (own, place) = (Arc::clone(self), Arc::clone(&worker_slot));
+        let one = StandIn {
+            worker_slot: Some(worker_slot),
+        };
         if self.threads.spawn(move || serve(&own, &place)).is_ok() {
             return Some(one);
         }
@@ -155,16 +157,16 @@ impl OnCall {
 impl StandIn {
     /// Sends the thread to run `errand`.
     pub(crate) fn send(mut self, errand: impl FnOnce(StandIn) + Send + 'static) {
-        if let Some(seat) = self.seat.take() {
-            give(&seat, Some(Box::new(errand)));
+        if let Some(worker_slot) = self.worker_slot.take() {
+            give(&worker_slot, Some(Box::new(errand)));
         }
     }
 }
 
 impl Drop for StandIn {
     fn drop(&mut self) {
-        if let Some(seat) = self.seat.take() {
-            give(&seat, None);
+        if let Some(worker_slot) = self.worker_slot.take() {
+            give(&worker_slot, None);
         }
     }
 }
@@ -175,26 +177,26 @@ impl fmt::Debug for StandIn {
     }
 }
 
-fn give(seat: &Seat<Option<Errand>>, errand: Option<Errand>) {
-    match seat.give(errand) {
-        Ok(true) => seat.wake(),
+fn give(worker_slot: &WorkerSlot<Option<StandInTask>>, errand: Option<StandInTask>) {
+    match worker_slot.give(errand) {
+        Ok(true) => worker_slot.wake(),
         Ok(false) => {}
         Err(_) => unreachable!("who has the stand-in is the only one to send it"),
     }
 }
 
 /// The main function of a stand-in thread.
-fn serve(own: &OnCall, seat: &Arc<Seat<Option<Errand>>>) {
+fn serve(own: &StandInPool, worker_slot: &Arc<WorkerSlot<Option<StandInTask>>>) {
     let clock = Clock::system();
     loop {
-        match seat.sleep(&clock, None) {
-            Slept::Woken => {}
-            Slept::Given { job: None, .. } | Slept::Closed => break,
-            Slept::Given {
+        match worker_slot.sleep(&clock, None) {
+            SlotWait::Woken => {}
+            SlotWait::Given { job: None, .. } | SlotWait::Closed => break,
+            SlotWait::Given {
                 job: Some(errand), ..
             } => {
                 let one = StandIn {
-                    seat: Some(Arc::clone(seat)),
+                    worker_slot: Some(Arc::clone(worker_slot)),
                 };
                 // User code in the task has its own containment; a panic here ends only this task.
                 let _ = contain(|| errand(one));

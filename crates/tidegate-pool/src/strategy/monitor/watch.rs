@@ -10,9 +10,9 @@ use tidegate_core::{
     usable_cpus,
 };
 
-use crate::strategy::raw::{Coming, Glance, Rung, Vigil};
+use crate::strategy::raw::{CellSnapshot, MonitorState, NotifyResult, PendingHelper};
 
-use super::threads::{OnCall, StandIn};
+use super::threads::{StandIn, StandInPool};
 
 /// Scans between two readings of the monitor's own CPU time.
 const LOOKS_PER_ACCOUNT: u64 = 64;
@@ -23,7 +23,7 @@ const LONGEST_DOZE: Duration = Duration::from_millis(100);
 
 /// A cell as the monitor sees it.
 pub(crate) trait Watched: Send + Sync {
-    fn glance(&self) -> Glance;
+    fn glance(&self) -> CellSnapshot;
 
     /// Records what the pool's threads did since the last scan. Returns `true` if tasks were given
     /// to the executor since then, or if tasks may be about to starve.
@@ -55,13 +55,13 @@ pub(crate) trait Watched: Send + Sync {
 
 /// State shared by the strategies and the monitor's thread.
 pub(crate) struct Watch {
-    vigil: Vigil,
+    monitor_state: MonitorState,
     waker: TickerStop,
     /// Threads that are producing for a strategy of this group.
     drivers: CachePadded<AtomicUsize>,
     cpus: usize,
     quiet: Duration,
-    pub(crate) on_call: Arc<OnCall>,
+    pub(crate) on_call: Arc<StandInPool>,
     /// On its own cache line: the monitor writes it at each scan, while producers read the fields
     /// above for each task.
     own: CachePadded<Own>,
@@ -79,7 +79,7 @@ struct Own {
 /// One cell, and what the last scan saw of it.
 struct Seen {
     cell: Weak<dyn Watched>,
-    last: Glance,
+    last: CellSnapshot,
     /// Number of earlier scans in a row that saw the same.
     same: u32,
 }
@@ -97,20 +97,20 @@ impl Watch {
         stand_ins: usize,
     ) -> Self {
         Self {
-            vigil: Vigil::new(),
+            monitor_state: MonitorState::new(),
             waker: ticker.stop_handle(),
             drivers: CachePadded::new(AtomicUsize::new(0)),
             cpus: usable_cpus(),
             quiet,
-            on_call: Arc::new(OnCall::new(threads, stand_ins)),
+            on_call: Arc::new(StandInPool::new(threads, stand_ins)),
             own: CachePadded::default(),
         }
     }
 
     pub(crate) fn add(&self, cell: Weak<dyn Watched>) {
-        let last = Glance {
+        let last = CellSnapshot {
             lent: false,
-            coming: Coming::Nobody,
+            coming: PendingHelper::Nobody,
             loans: 0,
         };
         self.lock().push(Seen {
@@ -122,9 +122,9 @@ impl Watch {
 
     /// Wakes the monitor if it sleeps, after a producer was lent. Must be called after the loan.
     #[inline]
-    pub(crate) fn lent(&self) -> Rung {
-        let rung = self.vigil.ring();
-        if rung == Rung::Woken {
+    pub(crate) fn lent(&self) -> NotifyResult {
+        let rung = self.monitor_state.ring();
+        if rung == NotifyResult::Woken {
             self.waker.wake();
         }
         rung
@@ -132,18 +132,18 @@ impl Watch {
 
     #[inline]
     pub(crate) fn is_running(&self) -> bool {
-        !self.vigil.is_over()
+        !self.monitor_state.is_over()
     }
 
     /// Like `!is_running`, but in the total order of loans and stops; for a check that is not
     /// repeated.
     pub(crate) fn is_surely_over(&self) -> bool {
-        self.vigil.is_surely_over()
+        self.monitor_state.is_surely_over()
     }
 
     /// Returns `true` if the monitor sleeps.
     pub(super) fn is_asleep(&self) -> bool {
-        self.vigil.is_asleep()
+        self.monitor_state.is_asleep()
     }
 
     /// Returns the number of scans.
@@ -164,7 +164,7 @@ impl Watch {
     /// Stops the monitor. The caller makes the last scan, which gives lent producers to other
     /// threads.
     pub(super) fn stop(&self) {
-        if self.vigil.end() {
+        if self.monitor_state.end() {
             self.waker.stop();
             self.give_away();
         }
@@ -201,13 +201,13 @@ impl Watch {
             if !self.is_running() {
                 return;
             }
-            let dozed = doze.take().filter(|_| self.vigil.is_asleep());
-            if self.vigil.is_asleep() {
+            let dozed = doze.take().filter(|_| self.monitor_state.is_asleep());
+            if self.monitor_state.is_asleep() {
                 // No producer has woken the monitor: ignore the tick, unless it has slept long
                 // enough.
                 let slept = dozed.map(|(slept, limit)| (slept.saturating_add(passed), limit));
                 match slept {
-                    Some((slept, limit)) if slept >= limit => self.vigil.wake(),
+                    Some((slept, limit)) if slept >= limit => self.monitor_state.wake(),
                     Some((slept, limit)) => {
                         let rested = ticker.rest_at_most(Some(limit - slept));
                         doze = Some((slept.saturating_add(rested), limit));
@@ -230,9 +230,9 @@ impl Watch {
             }
             quiet_for = Duration::ZERO;
             match self.fall_asleep(&mut cells) {
-                Slept::No => {}
-                Slept::Yes => ticker.rest(),
-                Slept::WithALoan => {
+                MonitorSleep::No => {}
+                MonitorSleep::Yes => ticker.rest(),
+                MonitorSleep::WithALoan => {
                     let before = dozed.map_or(Duration::ZERO, |(_, limit)| limit * 2);
                     let limit = before.max(self.quiet).min(LONGEST_DOZE.max(self.quiet));
                     doze = Some((ticker.rest_at_most(Some(limit)), limit));
@@ -265,9 +265,9 @@ impl Watch {
             seen.same = if now == seen.last { seen.same + 1 } else { 0 };
             seen.last = now;
             let looks = match now.coming {
-                Coming::Nobody => 1,
-                Coming::Queued => QUEUED_LOOKS,
-                Coming::Given => u32::MAX,
+                PendingHelper::Nobody => 1,
+                PendingHelper::Queued => QUEUED_LOOKS,
+                PendingHelper::Given => u32::MAX,
             };
             if stays && now.lent && seen.same >= looks {
                 stuck.push((Arc::clone(&cell), now.loans));
@@ -290,9 +290,9 @@ impl Watch {
 
     /// Announces sleep and scans once more; stays awake if anything has changed since the last
     /// scan. A producer that lends later finds the monitor asleep and wakes it.
-    fn fall_asleep(&self, cells: &mut Cells) -> Slept {
-        if !self.vigil.sleep() {
-            return Slept::No;
+    fn fall_asleep(&self, cells: &mut Cells) -> MonitorSleep {
+        if !self.monitor_state.sleep() {
+            return MonitorSleep::No;
         }
         let (mut moved, mut lent) = (false, false);
         for seen in self.lock().iter() {
@@ -314,12 +314,16 @@ impl Watch {
         }
         self.let_go(cells);
         if moved {
-            self.vigil.wake();
-            return Slept::No;
+            self.monitor_state.wake();
+            return MonitorSleep::No;
         }
         self.account();
         self.own.sleeps.fetch_add(1, Ordering::Relaxed);
-        if lent { Slept::WithALoan } else { Slept::Yes }
+        if lent {
+            MonitorSleep::WithALoan
+        } else {
+            MonitorSleep::Yes
+        }
     }
 
     /// Releases the cells of a scan. Without the lock, because the last reference drops the
@@ -341,7 +345,7 @@ impl Watch {
         let cells: Vec<_> = self.lock().iter().map(|seen| seen.cell.clone()).collect();
         for cell in cells.iter().filter_map(Weak::upgrade) {
             let now = cell.glance();
-            if now.lent && now.coming != Coming::Given {
+            if now.lent && now.coming != PendingHelper::Given {
                 Arc::clone(&cell).offer(now.loans, self);
             } else if let Some(one) = cell.rest() {
                 self.on_call.release(one);
@@ -358,7 +362,7 @@ impl Watch {
 }
 
 /// How an attempt to fall asleep ended.
-enum Slept {
+enum MonitorSleep {
     No,
     Yes,
     /// Asleep, but a producer is lent that no thread takes, or its tasks do not run.

@@ -1,14 +1,17 @@
 //! The atomic words of the strategies: which thread holds the producer, which stand-in is reserved,
 //! whether the monitor is awake, and which loans it takes care of.
 
-mod lookout;
+mod monitor_state;
 mod producer_cell;
-mod standby;
+mod stand_in_slot;
+mod starvation_detector;
 #[cfg(all(test, not(tidegate_loom)))]
 mod tests;
-mod vigil;
 
-pub use self::lookout::Lookout;
-pub use self::producer_cell::{Asked, Closing, Coming, Glance, Held, Loan, ProducerCell, Rest};
-pub use self::standby::Standby;
-pub use self::vigil::{Rung, Vigil};
+pub use self::monitor_state::{MonitorState, NotifyResult};
+pub use self::producer_cell::{
+    CellSnapshot, CloseResult, HelperRequest, LendResult, PendingHelper, ProducerCell,
+    ProducerGuard, RestResult,
+};
+pub use self::stand_in_slot::StandInSlot;
+pub use self::starvation_detector::StarvationDetector;

@@ -33,9 +33,9 @@
 //!
 //! Each step that passes the box on is Release, and each that takes it is Acquire: the next holder
 //! sees what the last one did. Each request is Release too, so that work that was queued before it
-//! is seen in the requested round. [`Held::lend`] is `SeqCst`. It is one side of a store-buffer
-//! pattern with the load in `Vigil::ring` that follows it. The other side is `Vigil::sleep` or
-//! `Vigil::end`, followed by [`ProducerCell::glance`].
+//! is seen in the requested round. [`ProducerGuard::lend`] is `SeqCst`. It is one side of a store-buffer
+//! pattern with the load in `MonitorState::ring` that follows it. The other side is `MonitorState::sleep` or
+//! `MonitorState::end`, followed by [`ProducerCell::glance`].
 #![expect(
     unsafe_code,
     reason = "the producer is handed from thread to thread by one word"
@@ -63,14 +63,14 @@ const LOAN: u64 = 32;
 /// Holds the producer of a strategy; see the module's table.
 ///
 /// ```
-/// use tidegate_pool::internal::{ProducerCell, Rest};
+/// use tidegate_pool::internal::{ProducerCell, RestResult};
 ///
 /// let cell = ProducerCell::new(Box::new(7));
 /// let held = cell.claim().expect("nobody else produces");
 /// assert!(cell.claim().is_none(), "this one only asks for another round");
-/// let Rest::Again(held) = held.rest() else { panic!("the other call asked for another round") };
+/// let RestResult::Again(held) = held.rest() else { panic!("the other call asked for another round") };
 /// assert_eq!(*held, 7);
-/// assert!(matches!(held.rest(), Rest::Idle));
+/// assert!(matches!(held.rest(), RestResult::Idle));
 /// ```
 pub struct ProducerCell<T> {
     word: CachePadded<AtomicU64>,
@@ -79,12 +79,12 @@ pub struct ProducerCell<T> {
 
 // SAFETY: the cell passes whole boxes from thread to thread, which needs `T: Send`.
 unsafe impl<T: Send> Send for ProducerCell<T> {}
-// SAFETY: as above; `&T` exists only through the one `Held`.
+// SAFETY: as above; `&T` exists only through the one `ProducerGuard`.
 unsafe impl<T: Send> Sync for ProducerCell<T> {}
 
 /// The result of [`ProducerCell::ask`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum HelperRequest {
     /// A thread produces, or a helper is pending: another round will follow.
     Enough,
     /// No thread produces: the caller must send a helper, or call [`ProducerCell::arrive`] itself.
@@ -95,7 +95,7 @@ pub enum Asked {
 
 /// The result of [`ProducerCell::close`].
 #[derive(Debug, PartialEq, Eq)]
-pub enum Closing<T> {
+pub enum CloseResult<T> {
     /// The producer was in the cell.
     Home(Box<T>),
     /// Another thread holds the producer and will give it up.
@@ -106,7 +106,7 @@ pub enum Closing<T> {
 
 /// The helper that is pending for a producer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Coming {
+pub enum PendingHelper {
     /// There is none.
     Nobody,
     /// The helper may still be in a queue.
@@ -117,11 +117,11 @@ pub enum Coming {
 
 /// A snapshot of a cell, for a monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Glance {
+pub struct CellSnapshot {
     /// `true` if the producer is in the cell and another round is wanted.
     pub lent: bool,
     /// The helper that is pending for the producer.
-    pub coming: Coming,
+    pub coming: PendingHelper,
     /// How often the producer was lent so far.
     pub loans: u64,
 }
@@ -137,7 +137,7 @@ impl<T> ProducerCell<T> {
 
     /// Takes the producer out if it is in the cell. Otherwise requests another round from its
     /// holder.
-    pub fn claim(&self) -> Option<Held<'_, T>> {
+    pub fn claim(&self) -> Option<ProducerGuard<'_, T>> {
         let before = self.step(|word| match word {
             word if word & CLOSED != 0 => None,
             word if word & HOME != 0 => Some(word & !(HOME | WANTED)),
@@ -147,16 +147,16 @@ impl<T> ProducerCell<T> {
     }
 
     /// Requests another round without ever taking the producer out.
-    pub fn ask(&self) -> Asked {
+    pub fn ask(&self) -> HelperRequest {
         let before = self.step(|word| match word {
             word if word & CLOSED != 0 => None,
             word if word & (HOME | PENDING) == HOME => Some(word | WANTED | PENDING | QUEUED),
             word => Some(word | WANTED),
         });
         match before {
-            None => Asked::Closed,
-            Some(word) if word & HOME != 0 && word & PENDING == 0 => Asked::BringHelper,
-            Some(_) => Asked::Enough,
+            None => HelperRequest::Closed,
+            Some(word) if word & HOME != 0 && word & PENDING == 0 => HelperRequest::BringHelper,
+            Some(_) => HelperRequest::Enough,
         }
     }
 
@@ -171,7 +171,7 @@ impl<T> ProducerCell<T> {
 
     /// Clears the pending helper, which has arrived or will not come, and takes the producer if it
     /// is lent.
-    pub fn arrive(&self) -> Option<Held<'_, T>> {
+    pub fn arrive(&self) -> Option<ProducerGuard<'_, T>> {
         let before = self.step(|word| match is_lent(word) {
             true => Some(word & !(HOME | WANTED | PENDING | QUEUED)),
             false => Some(word & !(PENDING | QUEUED)),
@@ -186,13 +186,13 @@ impl<T> ProducerCell<T> {
     }
 
     /// Takes the producer back after a task, if it is still lent.
-    pub fn resume(&self) -> Option<Held<'_, T>> {
+    pub fn resume(&self) -> Option<ProducerGuard<'_, T>> {
         let before = self.step(|word| is_lent(word).then_some(word & !(HOME | WANTED)));
         before.map(|_| self.take_out())
     }
 
     /// Takes the producer over if it is still lent by loan number `loan`.
-    pub fn take_loan(&self, loan: u64) -> Option<Held<'_, T>> {
+    pub fn take_loan(&self, loan: u64) -> Option<ProducerGuard<'_, T>> {
         let before = self.step(|word| {
             let same = is_lent(word) && word / LOAN == loan;
             same.then_some(word & !(HOME | WANTED))
@@ -201,21 +201,21 @@ impl<T> ProducerCell<T> {
     }
 
     /// Ends production. A holder gives the producer up at its next step.
-    pub fn close(&self) -> Closing<T> {
+    pub fn close(&self) -> CloseResult<T> {
         let before = self.step(|word| match word {
             word if word & CLOSED != 0 => None,
             // Marked as held by this thread until the box has been read.
             word => Some((word | CLOSED) & !HOME),
         });
         match before {
-            None => return Closing::Already,
-            Some(word) if word & HOME == 0 => return Closing::Out,
+            None => return CloseResult::Already,
+            Some(word) if word & HOME == 0 => return CloseResult::Out,
             Some(_) => {}
         }
         let value = self.read();
         // ORDERING: Release: the box has been read; pairs with the Acquire in `reopen`.
         self.word.fetch_or(HOME, Ordering::Release);
-        value.map_or(Closing::Out, Closing::Home)
+        value.map_or(CloseResult::Out, CloseResult::Home)
     }
 
     /// Opens a closed cell with another producer; the cell is then idle.
@@ -232,7 +232,7 @@ impl<T> ProducerCell<T> {
         if opened.is_none() {
             return Err(value);
         }
-        let held = Held {
+        let held = ProducerGuard {
             cell: self,
             value: Some(value),
         };
@@ -244,15 +244,15 @@ impl<T> ProducerCell<T> {
 
     /// Returns a snapshot for a monitor.
     #[inline]
-    pub fn glance(&self) -> Glance {
+    pub fn glance(&self) -> CellSnapshot {
         // ORDERING: SeqCst, the monitor's check; pairs with the step in `lend`.
         let word = self.word.load(Ordering::SeqCst);
-        Glance {
+        CellSnapshot {
             lent: is_lent(word),
             coming: match word & (PENDING | QUEUED) {
-                0 => Coming::Nobody,
-                PENDING => Coming::Given,
-                _ => Coming::Queued,
+                0 => PendingHelper::Nobody,
+                PENDING => PendingHelper::Given,
+                _ => PendingHelper::Queued,
             },
             loans: word / LOAN,
         }
@@ -302,8 +302,8 @@ impl<T> ProducerCell<T> {
     }
 
     /// Returns the box. Called only by the thread that has just cleared `HOME`.
-    fn take_out(&self) -> Held<'_, T> {
-        Held {
+    fn take_out(&self) -> ProducerGuard<'_, T> {
+        ProducerGuard {
             cell: self,
             value: self.read(),
         }
@@ -340,26 +340,26 @@ fn is_lent(word: u64) -> bool {
 /// If it is dropped, also by a panic, the producer is lent, so that the next thread that comes
 /// continues producing.
 #[must_use = "dropped, the right to produce lies in the cell and nobody uses it"]
-pub struct Held<'a, T> {
+pub struct ProducerGuard<'a, T> {
     cell: &'a ProducerCell<T>,
     /// `None` only after the box was moved elsewhere.
     value: Option<Box<T>>,
 }
 
-/// The result of [`Held::rest`] for a producer that has no more tasks.
+/// The result of [`ProducerGuard::rest`] for a producer that has no more tasks.
 #[derive(Debug)]
-pub enum Rest<'a, T> {
+pub enum RestResult<'a, T> {
     /// The producer is idle in the cell.
     Idle,
     /// Another round was requested: produce again.
-    Again(Held<'a, T>),
+    Again(ProducerGuard<'a, T>),
     /// The cell was closed: the caller drops the producer.
-    GivenUp(Box<T>),
+    AbandonedTasks(Box<T>),
 }
 
 /// The result of lending a producer.
 #[derive(Debug)]
-pub struct Loan<T> {
+pub struct LendResult<T> {
     /// The number of this loan.
     pub number: u64,
     /// `true` if the caller must send the helper that was requested.
@@ -368,9 +368,9 @@ pub struct Loan<T> {
     pub given_up: Option<Box<T>>,
 }
 
-impl<'a, T> Held<'a, T> {
+impl<'a, T> ProducerGuard<'a, T> {
     /// Puts the producer into the cell as idle, unless another round was requested.
-    pub fn rest(mut self) -> Rest<'a, T> {
+    pub fn rest(mut self) -> RestResult<'a, T> {
         self.put_in();
         let before = self.cell.step(|word| match word {
             word if word & CLOSED != 0 => None,
@@ -378,14 +378,15 @@ impl<'a, T> Held<'a, T> {
             word => Some(word | HOME),
         });
         match before {
-            Some(word) if word & WANTED == 0 => Rest::Idle,
+            Some(word) if word & WANTED == 0 => RestResult::Idle,
             Some(_) => {
                 self.value = self.cell.read();
-                Rest::Again(self)
+                RestResult::Again(self)
             }
             None => {
                 self.value = self.cell.read();
-                self.give_up().map_or(Rest::Idle, Rest::GivenUp)
+                self.give_up()
+                    .map_or(RestResult::Idle, RestResult::AbandonedTasks)
             }
         }
     }
@@ -394,24 +395,24 @@ impl<'a, T> Held<'a, T> {
     /// `helper` it also marks a helper as pending, which the caller gives to a thread, unless a
     /// thread has one already.
     #[inline]
-    pub fn lend(self, helper: bool) -> Loan<T> {
+    pub fn lend(self, helper: bool) -> LendResult<T> {
         self.lend_to(if helper { PENDING } else { 0 })
     }
 
-    /// Like [`Held::lend`] with a helper, for a caller that puts the helper into a queue, unless
+    /// Like [`ProducerGuard::lend`] with a helper, for a caller that puts the helper into a queue, unless
     /// one is pending already.
-    pub fn lend_to_queue(self) -> Loan<T> {
+    pub fn lend_to_queue(self) -> LendResult<T> {
         self.lend_to(PENDING | QUEUED)
     }
 
     #[inline(always)]
-    fn lend_to(mut self, helper: u64) -> Loan<T> {
+    fn lend_to(mut self, helper: u64) -> LendResult<T> {
         self.put_in();
         let mut word = self.cell.word.load(Ordering::Relaxed);
         loop {
             if word & CLOSED != 0 {
                 self.value = self.cell.read();
-                return Loan {
+                return LendResult {
                     number: word / LOAN,
                     bring_helper: false,
                     given_up: self.give_up(),
@@ -425,7 +426,7 @@ impl<'a, T> Held<'a, T> {
             };
             let next = next.wrapping_add(LOAN);
             // ORDERING: SeqCst: Release publishes the box; the total order puts this step before
-            // the load in `Vigil::ring` that follows. Pairs with `glance`.
+            // the load in `MonitorState::ring` that follows. Pairs with `glance`.
             match self.cell.word.compare_exchange_weak(
                 word,
                 next,
@@ -437,7 +438,7 @@ impl<'a, T> Held<'a, T> {
             }
         }
         claim_fence();
-        Loan {
+        LendResult {
             number: word.wrapping_add(LOAN) / LOAN,
             bring_helper: match helper {
                 0 => false,
@@ -474,7 +475,7 @@ impl<'a, T> Held<'a, T> {
     }
 }
 
-impl<T> Deref for Held<'_, T> {
+impl<T> Deref for ProducerGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -482,13 +483,13 @@ impl<T> Deref for Held<'_, T> {
     }
 }
 
-impl<T> DerefMut for Held<'_, T> {
+impl<T> DerefMut for ProducerGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
         self.value.as_deref_mut().expect("a holder has the box")
     }
 }
 
-impl<T> Drop for Held<'_, T> {
+impl<T> Drop for ProducerGuard<'_, T> {
     fn drop(&mut self) {
         if self.value.is_none() {
             return;
@@ -507,7 +508,7 @@ impl<T> Drop for Held<'_, T> {
     }
 }
 
-impl<T> fmt::Debug for Held<'_, T> {
+impl<T> fmt::Debug for ProducerGuard<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Held").finish_non_exhaustive()
     }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::*;
 
-fn again<T: fmt::Debug>(rest: Rest<'_, T>) -> Held<'_, T> {
+fn again<T: fmt::Debug>(rest: RestResult<'_, T>) -> ProducerGuard<'_, T> {
     match rest {
-        Rest::Again(held) => held,
+        RestResult::Again(held) => held,
         other => panic!("no other round was asked for: {other:?}"),
     }
 }
@@ -20,7 +20,7 @@ fn any_number_of_claims_is_one_more_round() {
         assert!(cell.claim().is_none());
     }
     let held = again(held.rest());
-    assert!(matches!(held.rest(), Rest::Idle) && cell.is_idle());
+    assert!(matches!(held.rest(), RestResult::Idle) && cell.is_idle());
 }
 
 #[test]
@@ -30,24 +30,24 @@ fn a_loan_is_taken_by_the_first_who_comes() {
     assert_eq!((loan.number, loan.bring_helper), (1, false));
     assert_eq!(
         cell.glance(),
-        Glance {
+        CellSnapshot {
             lent: true,
-            coming: Coming::Nobody,
+            coming: PendingHelper::Nobody,
             loans: 1
         }
     );
     assert!(cell.take_loan(2).is_none(), "another loan");
     let taken = cell.take_loan(1).expect("it lies there");
     assert!(cell.resume().is_none() && cell.arrive().is_none());
-    assert!(matches!(taken.rest(), Rest::Idle));
+    assert!(matches!(taken.rest(), RestResult::Idle));
     assert!(cell.resume().is_none(), "idle, not wanted");
 }
 
 #[test]
 fn one_helper_is_pending_at_a_time() {
     let cell = ProducerCell::new(Box::new(0));
-    assert_eq!(cell.ask(), Asked::BringHelper);
-    assert_eq!(cell.ask(), Asked::Enough);
+    assert_eq!(cell.ask(), HelperRequest::BringHelper);
+    assert_eq!(cell.ask(), HelperRequest::Enough);
     let held = cell.arrive().expect("it was asked for");
     assert!(!cell.is_helper_pending());
     assert!(held.lend(true).bring_helper);
@@ -59,21 +59,21 @@ fn one_helper_is_pending_at_a_time() {
 #[test]
 fn a_helper_that_may_wait_in_a_queue_is_not_counted_on() {
     let cell = ProducerCell::new(Box::new(0));
-    assert_eq!(cell.ask(), Asked::BringHelper);
-    assert_eq!(cell.glance().coming, Coming::Queued);
+    assert_eq!(cell.ask(), HelperRequest::BringHelper);
+    assert_eq!(cell.glance().coming, PendingHelper::Queued);
     let held = cell.claim().expect("it lies there");
     assert!(held.lend(true).bring_helper, "the first may never come");
-    assert_eq!(cell.glance().coming, Coming::Given);
+    assert_eq!(cell.glance().coming, PendingHelper::Given);
     let held = cell.resume().expect("nobody has come");
     assert!(!held.lend(true).bring_helper, "this one will");
     assert!(cell.arrive().is_some());
-    assert_eq!(cell.glance().coming, Coming::Nobody);
+    assert_eq!(cell.glance().coming, PendingHelper::Nobody);
     drop(cell.claim());
     let held = cell.resume().expect("it lies there");
     assert!(held.lend_to_queue().bring_helper);
-    assert_eq!(cell.glance().coming, Coming::Queued);
+    assert_eq!(cell.glance().coming, PendingHelper::Queued);
     cell.no_helper();
-    assert_eq!(cell.glance().coming, Coming::Nobody);
+    assert_eq!(cell.glance().coming, PendingHelper::Nobody);
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn demand_from_inside_a_task_says_when_nobody_produces() {
     assert!(!cell.want(), "somebody produces");
     drop(again(held.rest()).lend(false));
     assert!(!cell.want(), "it is lent");
-    assert_eq!(cell.close(), Closing::Home(Box::new(0)));
+    assert_eq!(cell.close(), CloseResult::Home(Box::new(0)));
     assert!(!cell.want(), "it is over");
 }
 
@@ -94,7 +94,7 @@ fn a_round_asked_for_in_a_loan_is_not_lost() {
     let cell = ProducerCell::new(Box::new(0));
     let _ = cell.claim().expect("idle").lend(false);
     let taken = cell.resume().expect("lent");
-    assert!(matches!(taken.rest(), Rest::Idle));
+    assert!(matches!(taken.rest(), RestResult::Idle));
     cell.want();
     assert!(cell.resume().is_some());
 }
@@ -112,7 +112,7 @@ fn closing_takes_what_is_home_and_asks_a_holder_to_give_up() {
     let value = Arc::new(());
     let cell = ProducerCell::new(Box::new(Arc::clone(&value)));
     let held = cell.claim().expect("idle");
-    assert_eq!(cell.close(), Closing::Out);
+    assert_eq!(cell.close(), CloseResult::Out);
     assert!(cell.is_closed() && !cell.is_over());
     assert!(
         cell.reopen(Box::new(Arc::new(()))).is_err(),
@@ -120,14 +120,14 @@ fn closing_takes_what_is_home_and_asks_a_holder_to_give_up() {
     );
     assert!(held.is_closed());
     assert!(held.lend(true).given_up.is_some());
-    assert!(cell.is_over() && cell.claim().is_none() && cell.ask() == Asked::Closed);
+    assert!(cell.is_over() && cell.claim().is_none() && cell.ask() == HelperRequest::Closed);
     assert!(cell.resume().is_none() && cell.arrive().is_none());
     assert_eq!(Arc::strong_count(&value), 1);
     cell.reopen(Box::new(Arc::clone(&value)))
         .expect("it is over");
     assert!(cell.is_idle());
-    assert!(matches!(cell.close(), Closing::Home(_)));
-    assert_eq!(cell.close(), Closing::Already);
+    assert!(matches!(cell.close(), CloseResult::Home(_)));
+    assert_eq!(cell.close(), CloseResult::Already);
     assert!(cell.is_over());
 }
 
@@ -137,9 +137,9 @@ fn a_holder_that_rests_or_is_dropped_in_a_closed_cell_gives_up() {
         let value = Arc::new(());
         let cell = ProducerCell::new(Box::new(Arc::clone(&value)));
         let held = cell.claim().expect("idle");
-        assert_eq!(cell.close(), Closing::Out);
+        assert_eq!(cell.close(), CloseResult::Out);
         if rests {
-            assert!(matches!(held.rest(), Rest::GivenUp(_)));
+            assert!(matches!(held.rest(), RestResult::AbandonedTasks(_)));
         } else {
             drop(held);
         }

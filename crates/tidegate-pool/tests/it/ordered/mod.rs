@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use tidegate_core::{Deliver, Delivery, Executor, Refusal, SignalBlock, Task, ThreadBuilder};
-use tidegate_pool::{BadView, DEFAULT_TASKS_PER_TURN, ImmediateExecutor, OrderedView, WorkerPool};
+use tidegate_core::{Deliver, Delivery, Executor, RejectReason, SignalBlock, Task, ThreadBuilder};
+use tidegate_pool::{
+    DEFAULT_TASKS_PER_TURN, ImmediateExecutor, OrderedView, OrderedViewError, WorkerPool,
+};
 use tidegate_testkit::{Counter, Gate, Log, model, until};
 
 use self::pool::Pool;
@@ -89,8 +91,12 @@ fn refuses_an_executor_that_is_ordered() {
 fn refuses_a_turn_of_no_tasks() {
     let pool = Pool::new(2);
     let empty = OrderedView::builder(pool.executor()).max_tasks_per_turn(0);
-    assert_eq!(empty.build().unwrap_err(), BadView::EmptyTurn);
-    assert!(BadView::EmptyTurn.to_string().contains("at least 1"));
+    assert_eq!(empty.build().unwrap_err(), OrderedViewError::EmptyTurn);
+    assert!(
+        OrderedViewError::EmptyTurn
+            .to_string()
+            .contains("at least 1")
+    );
 }
 
 #[test]
@@ -172,7 +178,7 @@ fn a_full_pool_gives_the_task_back_and_strands_nothing() {
     let view = pool.view();
     pool.set(|queue| queue.bound = Some(0));
     let refused = view.execute(|| panic!("never runs")).unwrap_err();
-    assert_eq!(refused.why(), Refusal::Full);
+    assert_eq!(refused.why(), RejectReason::Full);
     drop(refused);
     assert_eq!(view.pending_tasks(), 0);
     pool.set(|queue| queue.bound = None);
@@ -256,7 +262,7 @@ fn a_full_view_gives_the_task_back() {
             Err(refused) => break refused,
         }
     };
-    assert_eq!(refused.why(), Refusal::Full);
+    assert_eq!(refused.why(), RejectReason::Full);
     assert!(
         (15..=16).contains(&accepted),
         "early by the running task at most"
@@ -355,7 +361,7 @@ fn a_closed_pool_refuses_and_gives_the_task_back() {
     let view = pool.view();
     pool.end();
     let refused = view.execute(|| ()).unwrap_err();
-    assert_eq!(refused.why(), Refusal::Closed);
+    assert_eq!(refused.why(), RejectReason::Closed);
     let log = Log::new();
     let tell = SignalBlock::new(Tell(log.clone(), 1));
     let _ = view.signal(tell.raise().unwrap());
@@ -383,7 +389,7 @@ fn a_pool_that_drops_the_turn_closes_the_view() {
     assert_eq!((back.len(), ran.count()), (3, 0));
     back.into_iter().for_each(Task::run);
     assert_eq!(ran.count(), 3);
-    assert_eq!(view.execute(|| ()).unwrap_err().why(), Refusal::Closed);
+    assert_eq!(view.execute(|| ()).unwrap_err().why(), RejectReason::Closed);
 }
 
 #[test]

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 use tidegate_core::{
-    Clock, Executor, ExecutorId, Refusal, Rejected, Signal, Stance, Task, ThreadBuilder,
-    ThreadHandle, Unhandled, enter, is_current,
+    Clock, Executor, ExecutorId, RejectReason, Rejected, Signal, Task, ThreadBuilder, ThreadHandle,
+    Unhandled, WaitPolicy, enter, is_current,
 };
 use tidegate_pool::OrderedView;
 use tidegate_testkit::Log;
@@ -100,7 +100,7 @@ impl Drop for Pool {
 
 impl PoolCore {
     fn drive(self: Arc<Self>) {
-        let _mark = enter(Arc::clone(&self) as _, Stance::Free);
+        let _mark = enter(Arc::clone(&self) as _, WaitPolicy::Free);
         while let Some(work) = self.next() {
             match work {
                 Work::Task(task) => task.run(),
@@ -132,10 +132,10 @@ impl Executor for PoolCore {
     fn execute(&self, task: Task) -> Result<(), Rejected<Task>> {
         let mut queue = self.queue.lock().expect("no task runs under the lock");
         if queue.closed {
-            return Err(Rejected::new(task, Refusal::Closed));
+            return Err(Rejected::new(task, RejectReason::Closed));
         }
         if queue.bound.is_some_and(|bound| queue.work.len() >= bound) {
-            return Err(Rejected::new(task, Refusal::Full));
+            return Err(Rejected::new(task, RejectReason::Full));
         }
         queue.work.push_back(Work::Task(task));
         self.accepted.fetch_add(1, Ordering::SeqCst);
@@ -146,7 +146,7 @@ impl Executor for PoolCore {
     fn signal(&self, signal: Signal) -> Result<(), Rejected<Signal>> {
         let mut queue = self.queue.lock().expect("no task runs under the lock");
         if queue.closed {
-            return Err(Rejected::new(signal, Refusal::Closed));
+            return Err(Rejected::new(signal, RejectReason::Closed));
         }
         queue.work.push_back(Work::Signal(signal));
         self.changed.notify_one();

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use tidegate_core::{
-    Clock, Executor, ExecutorId, Refusal, Rejected, Signal, Task, ThreadBuilder, is_current,
+    Clock, Executor, ExecutorId, RejectReason, Rejected, Signal, Task, ThreadBuilder, is_current,
 };
 use tidegate_pool::OrderedView;
 use tidegate_testkit::{Counter, Gate, Log, model, until, yield_times};
@@ -19,12 +19,12 @@ struct Picky {
     id: ExecutorId,
     clock: Clock,
     meanwhile: Mutex<Option<Script>>,
-    signals: Result<(), Refusal>,
+    signals: Result<(), RejectReason>,
     taken: Mutex<Vec<Signal>>,
 }
 
 impl Picky {
-    fn new(signals: Result<(), Refusal>) -> Arc<Self> {
+    fn new(signals: Result<(), RejectReason>) -> Arc<Self> {
         Arc::new(Self {
             id: ExecutorId::next(),
             clock: Clock::system(),
@@ -51,7 +51,7 @@ impl Executor for Picky {
         if let Some(script) = script {
             script();
         }
-        Err(Rejected::new(task, Refusal::Full))
+        Err(Rejected::new(task, RejectReason::Full))
     }
 
     fn signal(&self, signal: Signal) -> Result<(), Rejected<Signal>> {
@@ -93,7 +93,7 @@ fn a_task_that_trusted_a_refused_turn_goes_by_signal() {
         hit.hit();
     });
     let refused = view.execute(|| panic!("never runs")).unwrap_err();
-    assert_eq!((refused.why(), ran.count()), (Refusal::Full, 0));
+    assert_eq!((refused.why(), ran.count()), (RejectReason::Full, 0));
     let taken = std::mem::take(&mut *picky.taken.lock().unwrap());
     assert_eq!(taken.len(), 1);
     taken.into_iter().for_each(Signal::deliver);
@@ -105,7 +105,7 @@ fn a_task_that_trusted_a_refused_turn_goes_by_signal() {
 
 #[test]
 fn a_task_that_trusted_a_refused_turn_is_handed_back_at_the_end() {
-    let (picky, ran) = (Picky::new(Err(Refusal::Closed)), Counter::new());
+    let (picky, ran) = (Picky::new(Err(RejectReason::Closed)), Counter::new());
     let hit = ran.clone();
     let view = picky.view(move || {
         hit.hit();
@@ -113,18 +113,18 @@ fn a_task_that_trusted_a_refused_turn_is_handed_back_at_the_end() {
     drop(view.execute(|| panic!("never runs")).unwrap_err());
     let back = view.handed_back().take();
     assert_eq!((back.len(), ran.count()), (1, 0));
-    assert_eq!(view.execute(|| ()).unwrap_err().why(), Refusal::Closed);
+    assert_eq!(view.execute(|| ()).unwrap_err().why(), RejectReason::Closed);
 }
 
 #[test]
 fn a_task_that_trusted_a_refused_turn_runs_here_if_no_thread_can_be_had() {
-    let (picky, log) = (Picky::new(Err(Refusal::NoThread)), Log::new());
+    let (picky, log) = (Picky::new(Err(RejectReason::NoThread)), Log::new());
     let seen = log.clone();
     let view = picky.view(move || seen.push(thread::current().id()));
     drop(view.execute(|| panic!("never runs")).unwrap_err());
     assert_eq!(log.take(), [thread::current().id()]);
     let refused = view.execute(|| ()).unwrap_err();
-    assert_eq!(refused.why(), Refusal::Full, "the view is still open");
+    assert_eq!(refused.why(), RejectReason::Full, "the view is still open");
 }
 
 #[test]

@@ -189,7 +189,7 @@ fn the_budget_leaves_a_thread_and_names_each_lessee() {
     ] {
         assert!(said.contains(word), "{said}");
     }
-    assert_eq!(error.lessees().len(), 2);
+    assert_eq!(error.leases().len(), 2);
     assert_eq!(pool.metrics().leased, 3, "the failed one is undone");
     drop(lease);
     assert!(pool.lease("monitor", 2).is_ok());

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use tidegate_core::{ManualClock, Refusal, ThreadBuilder, ThreadJob, Unhandled};
+use tidegate_core::{ManualClock, RejectReason, ThreadBuilder, ThreadJob, Unhandled};
 use tidegate_pool::{Growth, PoolLimits, WorkerPool};
 use tidegate_promise::WaitError;
 use tidegate_testkit::{Counter, Gate, Log, until};
@@ -36,7 +36,7 @@ fn a_job_goes_to_an_idle_thread_then_to_a_new_one_then_into_the_queue() {
     assert_eq!((metrics.started_threads, metrics.threads), (2, 2));
     pool.execute(|| ()).unwrap();
     assert_eq!(pool.metrics().queued, 1);
-    assert_eq!(pool.execute(|| ()).unwrap_err().why(), Refusal::Full);
+    assert_eq!(pool.execute(|| ()).unwrap_err().why(), RejectReason::Full);
     release(&clock, vec![again, second]);
     let metrics = pool.metrics();
     assert_eq!((metrics.done, metrics.queued, metrics.ready), (4, 0, 2));
@@ -50,7 +50,7 @@ fn a_full_queue_refuses_nothing_while_a_thread_may_start_or_is_idle() {
         let pool = pool.growth(growth).build().unwrap();
         for round in 0..3 {
             let gates = hold_many(&pool, 3);
-            assert_eq!(pool.execute(|| ()).unwrap_err().why(), Refusal::Full);
+            assert_eq!(pool.execute(|| ()).unwrap_err().why(), RejectReason::Full);
             assert_eq!(pool.metrics().started_threads, 3, "round {round}");
             release(&clock, gates);
         }
@@ -75,13 +75,17 @@ fn without_a_queue_one_job_waits_for_a_thread_that_is_about_to_come() {
     let ran = Counter::new();
     pool.execute(hits(ran.clone())).unwrap();
     let refused = pool.execute(|| ()).unwrap_err();
-    assert_eq!(refused.why(), Refusal::Full, "one thread comes for one job");
+    assert_eq!(
+        refused.why(),
+        RejectReason::Full,
+        "one thread comes for one job"
+    );
     assert_eq!(ran.count(), 0);
     release(&clock, vec![go_on]);
     assert_eq!((ran.count(), pool.metrics().ready), (1, 1));
     // The thread took that job, so the next job has to find it idle again.
     let gate = hold(&pool);
-    assert_eq!(pool.execute(|| ()).unwrap_err().why(), Refusal::Full);
+    assert_eq!(pool.execute(|| ()).unwrap_err().why(), RejectReason::Full);
     release(&clock, vec![gate]);
 }
 
@@ -99,7 +103,7 @@ fn a_job_that_is_about_to_end_makes_no_queue_longer() {
     .unwrap();
     told.wait();
     pool.execute(|| ()).unwrap();
-    assert_eq!(pool.execute(|| ()).unwrap_err().why(), Refusal::Full);
+    assert_eq!(pool.execute(|| ()).unwrap_err().why(), RejectReason::Full);
     release(&clock, vec![go_on]);
 }
 
@@ -235,7 +239,7 @@ fn no_thread_to_be_had_gives_the_job_back() {
     let pool = pool.threads(threads).build().unwrap();
     let ran = Counter::new();
     let refused = pool.execute(hits(ran.clone())).unwrap_err();
-    assert_eq!(refused.why(), Refusal::NoThread);
+    assert_eq!(refused.why(), RejectReason::NoThread);
     refused.into_inner().run();
     assert_eq!(pool.metrics().threads, 0);
     broken.store(false, Ordering::Relaxed);

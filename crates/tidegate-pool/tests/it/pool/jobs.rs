@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tidegate_core::{CancelToken, ManualClock, Refusal, Task, contain};
-use tidegate_pool::{Displaced, Job, JobKey, JobList, JobQueue, Popped, WorkerPool};
+use tidegate_core::{CancelToken, ManualClock, RejectReason, Task, contain};
+use tidegate_pool::{DisplacedError, Job, JobKey, JobList, JobQueue, Popped, WorkerPool};
 use tidegate_promise::WaitError;
 use tidegate_testkit::{Counter, DropCount, Log};
 
@@ -21,7 +21,7 @@ fn a_handle_takes_a_waiting_job_back_and_frees_its_place() {
         .enqueue(Task::named("late", hits(ran.clone())))
         .unwrap();
     assert!(queued.was_queued());
-    assert_eq!(pool.execute(|| ()).unwrap_err().why(), Refusal::Full);
+    assert_eq!(pool.execute(|| ()).unwrap_err().why(), RejectReason::Full);
     let task = queued.remove().unwrap();
     assert_eq!(task.name(), "late");
     pool.execute(|| ()).unwrap();
@@ -59,7 +59,7 @@ fn a_token_takes_a_waiting_job_out_at_once() {
     let load = DropCount::new(&drops);
     let (job, answer) = pool.job(move || drop(load));
     let handle = pool.enqueue(job).unwrap();
-    let _hook = handle.remove_on(&token);
+    let _hook = handle.remove_on_cancel(&token);
     assert_eq!(pool.metrics().queued, 1);
     token.cancel();
     assert_eq!((pool.metrics().queued, drops.count()), (0, 1));
@@ -186,7 +186,7 @@ fn a_job_that_the_queue_gives_up_fails_as_displaced() {
         match answer.wait() {
             Ok(value) => assert_eq!((number, value), (2, 2)),
             Err(WaitError::Failed(cause)) => {
-                assert!(number < 2 && cause.downcast_ref::<Displaced>().is_some());
+                assert!(number < 2 && cause.downcast_ref::<DisplacedError>().is_some());
             }
             Err(other) => panic!("unexpected: {other}"),
         }

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::thread::{self, ScopedJoinHandle};
 
-use tidegate_core::{CancelToken, ManualClock, Refusal, Rejected, Task};
-use tidegate_pool::{Displaced, Job, JobKey, JobList, JobQueue, PoolPolicy, Popped, WorkerPool};
+use tidegate_core::{CancelToken, ManualClock, RejectReason, Rejected, Task};
+use tidegate_pool::{
+    DisplacedError, Job, JobKey, JobList, JobQueue, PoolPolicy, Popped, WorkerPool,
+};
 use tidegate_promise::WaitError;
 use tidegate_testkit::{Counter, Log, until};
 
@@ -42,7 +44,7 @@ fn fail_gives_the_job_back_and_it_can_run() {
     pool.execute(|| ()).unwrap();
     let ran = Counter::new();
     let refused = pool.execute(hits(ran.clone())).unwrap_err();
-    assert_eq!(refused.why(), Refusal::Full);
+    assert_eq!(refused.why(), RejectReason::Full);
     refused.into_inner().run();
     assert_eq!((ran.count(), pool.metrics().refused), (1, 1));
     release(&clock, vec![gate]);
@@ -74,7 +76,7 @@ fn drop_oldest_displaces_the_oldest_and_says_so() {
     let second = pool.submit(|| 2).unwrap();
     match first.wait() {
         Err(WaitError::Failed(cause)) => {
-            assert!(cause.downcast_ref::<Displaced>().is_some());
+            assert!(cause.downcast_ref::<DisplacedError>().is_some());
             assert!(cause.to_string().contains("displaced from a full queue"));
         }
         other => panic!("unexpected: {other:?}"),
@@ -90,7 +92,7 @@ fn drop_oldest_without_a_queue_refuses() {
     let pool = fixed(&clock, 1, 0).policy(PoolPolicy::DropOldest);
     let pool = pool.build().unwrap();
     let gate = hold(&pool);
-    assert_eq!(pool.execute(|| ()).unwrap_err().why(), Refusal::Full);
+    assert_eq!(pool.execute(|| ()).unwrap_err().why(), RejectReason::Full);
     release(&clock, vec![gate]);
 }
 
@@ -174,7 +176,10 @@ fn backoff_gives_the_job_back_after_its_attempts() {
     thread::scope(|scope| {
         let waiting = scope.spawn(|| pool.execute(|| ()));
         turn_until_finished(&clock, &waiting);
-        assert_eq!(waiting.join().unwrap().unwrap_err().why(), Refusal::Full);
+        assert_eq!(
+            waiting.join().unwrap().unwrap_err().why(),
+            RejectReason::Full
+        );
     });
     assert!(clock.nanos() >= 3_000_000_000, "three pauses");
     release(&clock, vec![gate]);
@@ -209,7 +214,10 @@ fn a_stop_ends_a_backoff() {
         let waiting = scope.spawn(|| pool.execute(|| ()));
         clock.await_sleepers(1);
         let stopped = pool.stop(SECOND);
-        assert_eq!(waiting.join().unwrap().unwrap_err().why(), Refusal::Closed);
+        assert_eq!(
+            waiting.join().unwrap().unwrap_err().why(),
+            RejectReason::Closed
+        );
         gate.open();
         stopped.wait().unwrap();
     });
@@ -225,7 +233,7 @@ fn backoff_on_a_thread_of_the_pool_fails_at_once() {
         handle.execute(|| ()).unwrap();
         handle.execute(|| ()).unwrap_err().why()
     });
-    assert_eq!(refused.unwrap().wait().unwrap(), Refusal::Full);
+    assert_eq!(refused.unwrap().wait().unwrap(), RejectReason::Full);
     assert_eq!(clock.nanos(), 0);
 }
 
@@ -241,7 +249,7 @@ fn a_closure_decides_on_the_submitters_thread() {
                 task.run();
                 Ok(())
             }
-            task => Err(Rejected::new(task, Refusal::Full)),
+            task => Err(Rejected::new(task, RejectReason::Full)),
         }
     };
     let pool = tight(&clock, PoolPolicy::With(Arc::new(decide)));
@@ -275,9 +283,9 @@ fn a_stopped_pool_refuses_whatever_the_policy() {
     for policy in policies {
         let pool = tight(&clock, policy);
         pool.stop(SECOND).wait().unwrap();
-        assert_eq!(pool.execute(|| ()).unwrap_err().why(), Refusal::Closed);
+        assert_eq!(pool.execute(|| ()).unwrap_err().why(), RejectReason::Closed);
         let internal = pool.execute_internal(Task::new(|| ()));
-        assert_eq!(internal.unwrap_err().why(), Refusal::Closed);
+        assert_eq!(internal.unwrap_err().why(), RejectReason::Closed);
     }
     assert_eq!((asked.count(), clock.nanos()), (0, 0));
 }

@@ -2,8 +2,8 @@
 
 use std::thread;
 
-use tidegate_core::{ManualClock, Refusal, Task};
-use tidegate_pool::{Growth, Room, TryExecutor, WorkerPool};
+use tidegate_core::{ManualClock, RejectReason, Task};
+use tidegate_pool::{FreeThreads, Growth, TryExecutor, WorkerPool};
 use tidegate_testkit::{Counter, until};
 
 use super::{builder, hold, hold_many, release};
@@ -29,7 +29,7 @@ fn try_execute_takes_a_thread_that_waits_or_gives_the_task_back_at_once() {
     clock.settle();
     let gates = hold_many(&pool, 2);
     let refused = pool.try_execute(count(&ran)).unwrap_err();
-    assert_eq!(refused.why(), Refusal::Busy);
+    assert_eq!(refused.why(), RejectReason::Busy);
     refused.into_inner().run();
     assert_eq!(ran.count(), 2);
     assert_eq!(pool.metrics().queued, 0, "it never queues");
@@ -59,7 +59,7 @@ fn without_a_reserve_try_execute_always_refuses() {
     for _ in 0..10 {
         assert_eq!(
             pool.try_execute(count(&ran)).unwrap_err().why(),
-            Refusal::Busy
+            RejectReason::Busy
         );
     }
     assert_eq!((pool.metrics().threads, ran.count()), (2, 0));
@@ -104,7 +104,7 @@ fn a_stop_ends_the_reserve() {
     assert!(stopped.wait().unwrap().stuck.is_empty());
     assert_eq!((pool.metrics().threads, pool.metrics().reserved), (0, 0));
     assert!(pool.try_execute(Task::new(|| ())).is_err());
-    assert_eq!(pool.room(), Room::default());
+    assert_eq!(pool.room(), FreeThreads::default());
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn room_says_what_is_left() {
     let clock = ManualClock::new();
     let pool = builder(&clock).core(0).max(2).queue(3).reserved(1);
     let pool = pool.build().unwrap();
-    let room = |idle, may_start, places| Room {
+    let room = |idle, may_start, places| FreeThreads {
         idle,
         may_start,
         places,

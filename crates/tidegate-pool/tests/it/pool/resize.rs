@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use tidegate_core::{ManualClock, Refusal, Task};
+use tidegate_core::{ManualClock, RejectReason, Task};
 use tidegate_pool::{Growth, PoolLimits, WorkerPool};
 use tidegate_promise::Completion;
 use tidegate_testkit::{Counter, Gate, until};
@@ -101,11 +101,11 @@ fn the_bound_is_taken_at_admission() {
         ..pool.limits()
     };
     pool.resize(bound(1)).unwrap();
-    assert_eq!(pool.execute(|| ()).unwrap_err().why(), Refusal::Full);
+    assert_eq!(pool.execute(|| ()).unwrap_err().why(), RejectReason::Full);
     assert_eq!(pool.metrics().queued, 3, "what waits stays");
     pool.resize(bound(4)).unwrap();
     pool.execute(hits(ran.clone())).unwrap();
-    assert_eq!(pool.execute(|| ()).unwrap_err().why(), Refusal::Full);
+    assert_eq!(pool.execute(|| ()).unwrap_err().why(), RejectReason::Full);
     release(&clock, gates);
     assert_eq!(ran.count(), 4);
 }

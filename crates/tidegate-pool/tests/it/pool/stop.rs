@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use tidegate_core::{ManualClock, Refusal, Task, ThreadBuilder, ThreadJob};
+use tidegate_core::{ManualClock, RejectReason, Task, ThreadBuilder, ThreadJob};
 use tidegate_pool::{Job, JobKey, JobList, JobQueue, Popped};
 use tidegate_testkit::{Counter, DropCount, Gate, until};
 
@@ -17,7 +17,7 @@ fn a_pool_that_never_ran_ends_at_once() {
     let pool = fixed(&clock, 2, 8).build().unwrap();
     let report = pool.stop(SECOND).wait().unwrap();
     assert_eq!((report.ran, report.stuck.len()), (0, 0));
-    assert_eq!(pool.execute(|| ()).unwrap_err().why(), Refusal::Closed);
+    assert_eq!(pool.execute(|| ()).unwrap_err().why(), RejectReason::Closed);
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn what_was_accepted_runs_before_the_deadline() {
         pool.execute(hits(ran.clone())).unwrap();
     }
     let stopped = pool.stop(SECOND);
-    assert_eq!(pool.execute(|| ()).unwrap_err().why(), Refusal::Closed);
+    assert_eq!(pool.execute(|| ()).unwrap_err().why(), RejectReason::Closed);
     assert!(!stopped.is_done());
     gate.open();
     let report = stopped.wait().unwrap();
@@ -58,7 +58,7 @@ fn at_the_deadline_what_has_not_started_is_handed_back_and_the_rest_is_named() {
         pool.execute(hits(ran.clone())).unwrap();
     }
     let stopped = pool.stop(4 * SECOND);
-    let token = pool.stop_token();
+    let token = pool.shutdown_token();
     clock.await_sleepers(1);
     clock.jump(SECOND);
     assert!(!token.is_cancelled());
@@ -86,7 +86,7 @@ fn at_the_deadline_what_has_not_started_is_handed_back_and_the_rest_is_named() {
 fn a_job_that_looks_at_the_token_ends_in_time() {
     let clock = ManualClock::new();
     let pool = fixed(&clock, 1, 8).build().unwrap();
-    let (token, begun) = (pool.stop_token(), Gate::new());
+    let (token, begun) = (pool.shutdown_token(), Gate::new());
     let (here, told) = (begun.clone(), Gate::new());
     pool.execute(move || {
         let tell = told.clone();
@@ -202,7 +202,7 @@ fn submitters_against_a_stop_lose_nothing() {
                             Ok(()) => {
                                 accepted.hit();
                             }
-                            Err(refused) => assert_eq!(refused.why(), Refusal::Closed),
+                            Err(refused) => assert_eq!(refused.why(), RejectReason::Closed),
                         }
                     }
                 });
@@ -332,7 +332,7 @@ fn a_listener_of_the_stop_token_that_blocks_does_not_delay_the_end() {
     pool.execute(|| ()).unwrap();
     let (told, go_on) = (Gate::new(), Gate::new());
     let (tell, until_end) = (told.clone(), go_on.clone());
-    let token = pool.stop_token();
+    let token = pool.shutdown_token();
     token
         .on_cancel(move || {
             tell.open();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use tidegate_core::{Blocking, Stance, non_blocking, stance};
+use tidegate_core::{Blocking, WaitPolicy, non_blocking, stance};
 use tidegate_pool::{Adaptive, Headroom, Strategy, WorkerPool};
 use tidegate_testkit::{Counter, Gate, Log, until};
 
@@ -19,13 +19,13 @@ fn modes(strategy: &dyn Strategy) -> (u64, u64, u64, u64) {
 #[test]
 fn the_table_of_choices() {
     let cases = [
-        (Blocking::Never, Place::Reserve, (1, 0, 0, 0)),
+        (Blocking::Never, Place::ReservedWorkers, (1, 0, 0, 0)),
         (Blocking::Never, Place::NoReserve, (1, 0, 0, 0)),
         (Blocking::Never, Place::Tagged, (1, 0, 0, 0)),
-        (Blocking::Adapts, Place::Reserve, (0, 0, 0, 1)),
+        (Blocking::Adapts, Place::ReservedWorkers, (0, 0, 0, 1)),
         (Blocking::Adapts, Place::NoReserve, (0, 1, 0, 0)),
         (Blocking::Adapts, Place::Tagged, (1, 0, 0, 0)),
-        (Blocking::May, Place::Reserve, (0, 0, 0, 1)),
+        (Blocking::May, Place::ReservedWorkers, (0, 0, 0, 1)),
         (Blocking::May, Place::NoReserve, (0, 0, 1, 0)),
         (Blocking::May, Place::Tagged, (0, 0, 1, 0)),
     ];
@@ -49,7 +49,7 @@ fn each_way_to_run_a_task_is_counted_first_and_is_a_frame_of_its_own() {
         (
             Kind::Eager,
             Blocking::Never,
-            Place::Reserve,
+            Place::ReservedWorkers,
             "produce_consume",
         ),
         (
@@ -61,13 +61,13 @@ fn each_way_to_run_a_task_is_counted_first_and_is_a_frame_of_its_own() {
         (
             Kind::Eager,
             Blocking::May,
-            Place::Reserve,
+            Place::ReservedWorkers,
             "execute_produce_consume",
         ),
         (
             late,
             Blocking::May,
-            Place::Reserve,
+            Place::ReservedWorkers,
             "late_execute_produce_consume",
         ),
     ];
@@ -117,13 +117,13 @@ fn without_a_thread_an_adapting_task_runs_tagged() {
     stage.produce();
     assert_eq!(
         (seen.take(), stance()),
-        (vec![Stance::Tagged], Stance::Free)
+        (vec![WaitPolicy::Tagged], WaitPolicy::Free)
     );
 }
 
 #[test]
 fn a_thread_is_tried_for_only_when_none_is_on_its_way() {
-    let stage = Stage::new(Kind::Eager, Place::Reserve);
+    let stage = Stage::new(Kind::Eager, Place::ReservedWorkers);
     (0..4).for_each(|_| stage.source.add(Blocking::May, || ()));
     stage.produce();
     assert_eq!((stage.hand.tried(), stage.hand.given()), (1, 1));
@@ -132,7 +132,7 @@ fn a_thread_is_tried_for_only_when_none_is_on_its_way() {
 
 #[test]
 fn the_tag_is_read_when_a_thread_becomes_the_producer() {
-    let stage = Stage::new(Kind::Eager, Place::Reserve);
+    let stage = Stage::new(Kind::Eager, Place::ReservedWorkers);
     let (hand, source, strategy) = (stage.hand.clone(), stage.source.clone(), stage.strategy());
     // A tagged task that calls `produce` does not become the producer. The round that it requests
     // is untagged, as the thread was when it started producing.
@@ -150,7 +150,7 @@ fn the_tag_is_read_when_a_thread_becomes_the_producer() {
 
 #[test]
 fn a_helper_that_arrives_meanwhile_goes_on_producing() {
-    let stage = Stage::new(Kind::Eager, Place::Reserve);
+    let stage = Stage::new(Kind::Eager, Place::ReservedWorkers);
     let (here, log) = (thread::current().id(), Log::new());
     let hand = Arc::clone(&stage.hand);
     stage
@@ -168,7 +168,7 @@ fn a_helper_that_arrives_meanwhile_goes_on_producing() {
 
 #[test]
 fn a_thread_that_beats_the_helper_goes_on_itself() {
-    let stage = Stage::new(Kind::Eager, Place::Reserve);
+    let stage = Stage::new(Kind::Eager, Place::ReservedWorkers);
     let (here, log) = (thread::current().id(), Log::new());
     stage.source.add(Blocking::May, || ());
     let told = log.clone();
@@ -183,7 +183,7 @@ fn a_thread_that_beats_the_helper_goes_on_itself() {
 
 #[test]
 fn an_idle_strategy_dispatches_one_helper_and_a_producing_one_none() {
-    let stage = Stage::new(Kind::Eager, Place::Reserve);
+    let stage = Stage::new(Kind::Eager, Place::ReservedWorkers);
     let strategy = stage.strategy();
     strategy.dispatch().unwrap();
     strategy.dispatch().unwrap();
@@ -212,7 +212,7 @@ fn in_a_pool_of_one_the_thread_that_produces_is_not_held_by_a_task() {
 #[test]
 fn with_every_thread_held_the_thread_that_produces_is_not_held_too() {
     for kind in [Kind::Eager, Kind::Late] {
-        let stage = Stage::new(kind, Place::Reserve);
+        let stage = Stage::new(kind, Place::ReservedWorkers);
         stage.hand.set_reserve(0);
         only_tagged_tasks_run_on_the_last_thread(&stage);
     }
@@ -237,7 +237,7 @@ fn only_tagged_tasks_run_on_the_last_thread(stage: &Stage) {
         .add(Blocking::Adapts, move || told.push(("adapts", stance())));
     stage.source.add(Blocking::Never, move || opens.open());
     stage.produce_and_settle();
-    let expected = [("adapts", Stance::Tagged), ("may", Stance::Free)];
+    let expected = [("adapts", WaitPolicy::Tagged), ("may", WaitPolicy::Free)];
     assert_eq!(log.take(), expected, "{stage}");
     assert!(stage.hand.unhandled.is_empty(), "{stage}");
 }
@@ -258,7 +258,7 @@ fn a_helper_that_waits_in_a_queue_is_no_thread_to_be_had() {
         assert_eq!(stage.source.ran.count(), 1);
         assert!(stage.made.strategy.is_idle());
     }
-    let stage = Stage::new(Kind::Eager, Place::Reserve);
+    let stage = Stage::new(Kind::Eager, Place::ReservedWorkers);
     stage.made.strategy.dispatch().unwrap();
     (0..2).for_each(|_| stage.source.add(Blocking::May, || ()));
     stage.produce();
@@ -283,9 +283,9 @@ fn an_inner_strategy_in_an_adapting_task_never_holds_the_outer_producer() {
     assert_eq!(modes(&inner), (2, 0, 1, 0));
     hand.settle();
     let expected = [
-        (Blocking::Adapts, Stance::Tagged),
-        (Blocking::Never, Stance::Tagged),
-        (Blocking::May, Stance::Free),
+        (Blocking::Adapts, WaitPolicy::Tagged),
+        (Blocking::Never, WaitPolicy::Tagged),
+        (Blocking::May, WaitPolicy::Free),
     ];
     assert_eq!(log.take(), expected);
 }

@@ -184,7 +184,7 @@ fn a_producer_that_waits_inside_leases_the_thread_it_keeps() {
     assert_eq!(threads(&pool), 1);
     let third = Adaptive::builder(|| None, Arc::new(pool.clone())).lease("a third");
     let error = third.map(drop).unwrap_err();
-    assert_eq!(error.lessees().len(), 2, "{error}");
+    assert_eq!(error.leases().len(), 2, "{error}");
     drop(second);
     assert_eq!(threads(&pool), 2);
 

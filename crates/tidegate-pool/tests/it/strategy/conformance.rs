@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-use tidegate_core::{Blocking, Refusal, Stance, Task, stance};
+use tidegate_core::{Blocking, RejectReason, Task, WaitPolicy, stance};
 use tidegate_pool::Strategy;
 use tidegate_testkit::{Counter, DropCount, Log};
 
@@ -181,7 +181,7 @@ fn a_producer_that_only_panics_lets_the_thread_go_and_is_asked_with_the_next_cal
             assert!(!is_broken.load(Ordering::Relaxed), "on purpose");
             inner.next()
         };
-        let stage = Stage::over(kind, Place::Reserve, &source, Box::new(producer));
+        let stage = Stage::over(kind, Place::ReservedWorkers, &source, Box::new(producer));
         add_some(&source, 3);
         stage.produce_and_settle();
         assert_eq!((source.ran.count(), source.asked()), (0, 0), "{stage}");
@@ -236,7 +236,7 @@ fn a_refused_dispatch_is_an_error_and_the_next_one_works() {
         add_some(&stage.source, 3);
         stage.hand.refuse(true);
         let refused = stage.made.strategy.dispatch().unwrap_err();
-        assert_eq!(refused.why(), Refusal::Full);
+        assert_eq!(refused.why(), RejectReason::Full);
         stage.hand.refuse(false);
         stage.made.strategy.dispatch().unwrap();
         stage.settle();
@@ -291,7 +291,7 @@ fn stop_in_the_middle(kind: Kind, place: Place, what: Blocking) {
     assert!(!stage.made.strategy.stop());
     stage.produce();
     let late = stage.made.strategy.dispatch().unwrap_err();
-    assert_eq!(late.why(), Refusal::Closed);
+    assert_eq!(late.why(), RejectReason::Closed);
     stage.settle();
     assert_eq!(source.ran.count(), ran, "{stage}");
 
@@ -386,7 +386,7 @@ fn a_tagged_thread_runs_no_task_that_may_block() {
         let stances = stances.take();
         assert_eq!(stances.len(), 15, "{stage}");
         let ran_tagged =
-            |(kind, at): &(Blocking, Stance)| *kind == Blocking::May && *at != Stance::Free;
+            |(kind, at): &(Blocking, WaitPolicy)| *kind == Blocking::May && *at != WaitPolicy::Free;
         assert!(!stances.iter().any(ran_tagged), "{stage}");
     }
 }
@@ -404,7 +404,7 @@ fn each_choice_is_counted_before_the_task_runs_and_can_be_reset() {
         add_some(&stage.source, 8);
         stage.produce_and_settle();
         assert_eq!(stage.made.strategy.counts().tasks(), 9, "{stage}");
-        stage.made.strategy.reset_counts();
+        stage.made.strategy.reset_metrics();
         assert_eq!(stage.made.strategy.counts(), Default::default());
         add_some(&stage.source, 3);
         stage.produce_and_settle();
@@ -476,7 +476,12 @@ fn a_panic_in_the_drop_of_a_producer_goes_no_further() {
             let _bad = &bad;
             first.take()
         };
-        let stage = Stage::over(kind, Place::Reserve, &Source::new(), Box::new(producer));
+        let stage = Stage::over(
+            kind,
+            Place::ReservedWorkers,
+            &Source::new(),
+            Box::new(producer),
+        );
         stage.produce_and_settle();
         assert!(stage.made.strategy.stop());
         assert!(stage.made.strategy.is_stopped());

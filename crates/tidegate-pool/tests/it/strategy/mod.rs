@@ -103,7 +103,7 @@ pub(crate) enum Place {
     /// A hand-driven executor that never has a thread at once.
     NoReserve,
     /// A hand-driven executor that has three threads at once.
-    Reserve,
+    ReservedWorkers,
     /// The same, but the calling thread is tagged as non-blocking.
     Tagged,
     /// A worker pool of three threads.
@@ -111,9 +111,13 @@ pub(crate) enum Place {
 }
 
 /// The places in which the test itself drives the executor.
-pub(crate) const BY_HAND: [Place; 3] = [Place::NoReserve, Place::Reserve, Place::Tagged];
-pub(crate) const PLACES: [Place; 4] =
-    [Place::NoReserve, Place::Reserve, Place::Tagged, Place::Pool];
+pub(crate) const BY_HAND: [Place; 3] = [Place::NoReserve, Place::ReservedWorkers, Place::Tagged];
+pub(crate) const PLACES: [Place; 4] = [
+    Place::NoReserve,
+    Place::ReservedWorkers,
+    Place::Tagged,
+    Place::Pool,
+];
 
 /// One cell of the matrix: a strategy in a place, with a source of tasks.
 pub(crate) struct Stage {
@@ -140,7 +144,7 @@ impl Stage {
     pub(crate) fn over(kind: Kind, place: Place, source: &Source, producer: AnyProducer) -> Self {
         let hand = match place {
             Place::NoReserve => Hand::new(0),
-            Place::Reserve | Place::Tagged | Place::Pool => Hand::new(3),
+            Place::ReservedWorkers | Place::Tagged | Place::Pool => Hand::new(3),
         };
         let pool = (place == Place::Pool).then(|| pool_of_three(&hand));
         let executor: Arc<dyn TryExecutor> = match &pool {

@@ -361,7 +361,7 @@ impl tidegate_core::Executor for DropsIt {
 }
 
 impl tidegate_pool::Headroom for DropsIt {
-    fn room(&self) -> tidegate_pool::Room {
+    fn room(&self) -> tidegate_pool::FreeThreads {
         self.hand.room()
     }
 
@@ -382,7 +382,7 @@ impl tidegate_pool::TryExecutor for DropsIt {
 fn demand_from_inside_a_task_reaches_somebody_when_nobody_produces() {
     use super::{KINDS, Kind, Place, Stage};
     for kind in KINDS {
-        let stage = Stage::new(kind, Place::Reserve);
+        let stage = Stage::new(kind, Place::ReservedWorkers);
         let (hand, source, strategy) = (stage.hand.clone(), stage.source.clone(), stage.strategy());
         let steps = stage.made.steps.clone();
         let log = Log::new();

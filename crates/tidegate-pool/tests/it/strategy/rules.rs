@@ -11,7 +11,7 @@ use super::{Hand, Kind, Place, Source, Stage};
 
 #[test]
 fn produce_consume_runs_all_kinds_in_order_on_the_caller() {
-    let stage = Stage::new(Kind::Pc, Place::Reserve);
+    let stage = Stage::new(Kind::Pc, Place::ReservedWorkers);
     let log = Log::new();
     for n in 0..9 {
         let (log, here) = (log.clone(), thread::current().id());
@@ -28,7 +28,7 @@ fn produce_consume_runs_all_kinds_in_order_on_the_caller() {
 
 #[test]
 fn produce_consume_produces_nothing_while_a_task_runs() {
-    let stage = Stage::new(Kind::Pc, Place::Reserve);
+    let stage = Stage::new(Kind::Pc, Place::ReservedWorkers);
     let (source, strategy) = (stage.source.clone(), stage.strategy());
     stage.source.add(Blocking::May, move || {
         let asked = source.asked();
@@ -43,7 +43,7 @@ fn produce_consume_produces_nothing_while_a_task_runs() {
 
 #[test]
 fn two_dispatches_of_produce_consume_are_two_jobs() {
-    let stage = Stage::new(Kind::Pc, Place::Reserve);
+    let stage = Stage::new(Kind::Pc, Place::ReservedWorkers);
     stage.made.strategy.dispatch().unwrap();
     stage.made.strategy.dispatch().unwrap();
     assert_eq!(stage.hand.queued(), 2);
@@ -51,7 +51,7 @@ fn two_dispatches_of_produce_consume_are_two_jobs() {
 
 #[test]
 fn produce_execute_consume_gives_away_what_may_block_and_goes_on() {
-    let stage = Stage::new(Kind::Pec, Place::Reserve);
+    let stage = Stage::new(Kind::Pec, Place::ReservedWorkers);
     for kind in [Blocking::May, Blocking::Adapts, Blocking::Never] {
         stage.source.add(kind, || ());
     }
@@ -63,7 +63,7 @@ fn produce_execute_consume_gives_away_what_may_block_and_goes_on() {
 
 #[test]
 fn the_thread_that_produced_a_task_runs_it_and_the_helper_produces() {
-    let stage = Stage::new(Kind::Epc, Place::Reserve);
+    let stage = Stage::new(Kind::Epc, Place::ReservedWorkers);
     let (here, log) = (thread::current().id(), Log::new());
     let (hand, told) = (Arc::clone(&stage.hand), log.clone());
     stage.source.add(Blocking::May, move || {
@@ -84,7 +84,7 @@ fn the_thread_that_produced_a_task_runs_it_and_the_helper_produces() {
 
 #[test]
 fn one_helper_is_on_its_way_at_a_time() {
-    let stage = Stage::new(Kind::Epc, Place::Reserve);
+    let stage = Stage::new(Kind::Epc, Place::ReservedWorkers);
     (0..5).for_each(|_| stage.source.add(Blocking::May, || ()));
     stage.produce();
     assert_eq!((stage.source.ran.count(), stage.hand.queued()), (5, 1));
@@ -93,7 +93,7 @@ fn one_helper_is_on_its_way_at_a_time() {
 
 #[test]
 fn a_helper_that_comes_too_late_does_nothing() {
-    let stage = Stage::new(Kind::Epc, Place::Reserve);
+    let stage = Stage::new(Kind::Epc, Place::ReservedWorkers);
     stage.source.add(Blocking::May, || ());
     stage.produce();
     let asked = stage.source.asked();
@@ -108,7 +108,7 @@ fn a_helper_that_comes_too_late_does_nothing() {
 
 #[test]
 fn after_its_task_a_thread_leaves_production_to_whoever_has_it() {
-    let stage = Stage::new(Kind::Epc, Place::Reserve);
+    let stage = Stage::new(Kind::Epc, Place::ReservedWorkers);
     let (here, log) = (thread::current().id(), Log::new());
     let hand = Arc::clone(&stage.hand);
     stage
@@ -126,7 +126,7 @@ fn after_its_task_a_thread_leaves_production_to_whoever_has_it() {
 
 #[test]
 fn a_refused_helper_is_asked_for_again_with_the_next_task() {
-    let stage = Stage::new(Kind::Epc, Place::Reserve);
+    let stage = Stage::new(Kind::Epc, Place::ReservedWorkers);
     let hand = Arc::clone(&stage.hand);
     stage.hand.refuse(true);
     stage.source.add(Blocking::May, move || hand.refuse(false));
@@ -140,7 +140,7 @@ fn a_refused_helper_is_asked_for_again_with_the_next_task() {
 
 #[test]
 fn without_a_helper_whoever_calls_takes_production_over() {
-    let stage = Stage::new(Kind::Epc, Place::Reserve);
+    let stage = Stage::new(Kind::Epc, Place::ReservedWorkers);
     stage.hand.refuse(true);
     let (source, strategy) = (stage.source.clone(), stage.strategy());
     stage.source.add(Blocking::May, move || {
@@ -191,7 +191,7 @@ fn low_on_threads_a_refused_task_is_closed_not_queued() {
 
 #[test]
 fn a_task_that_says_nothing_may_block() {
-    let stage = Stage::new(Kind::Pec, Place::Reserve);
+    let stage = Stage::new(Kind::Pec, Place::ReservedWorkers);
     stage.source.push(Task::new(|| ()));
     stage.source.push(Task::named("named", || ()));
     stage.produce();
@@ -202,7 +202,12 @@ fn a_task_that_says_nothing_may_block() {
 fn strategies_tell_their_names() {
     let names: Vec<_> = super::KINDS
         .into_iter()
-        .map(|kind| Stage::new(kind, Place::Reserve).made.strategy.name())
+        .map(|kind| {
+            Stage::new(kind, Place::ReservedWorkers)
+                .made
+                .strategy
+                .name()
+        })
         .collect();
     let expected = [
         "ProduceConsume",

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{Blocking, ManualTicker, Stance, ThreadBuilder, ThreadHandle, Ticker, stance};
+use tidegate_core::{
+    Blocking, ManualTicker, ThreadBuilder, ThreadHandle, Ticker, WaitPolicy, stance,
+};
 use tidegate_pool::{Adaptive, Headroom, Monitor, Strategy, WorkerPool};
 use tidegate_testkit::{Counter, Gate, Log, until};
 
@@ -43,7 +45,7 @@ fn a_stuck_task_in_a_pool_that_is_held_meanwhile_gets_a_stand_in() {
     late.source.add(Blocking::Never, move || opens.open());
     late.strategy.produce();
     assert!(late.hand.unhandled.is_empty(), "{:?}", late.hand.unhandled);
-    log.assert_order(&[Stance::Tagged]);
+    log.assert_order(&[WaitPolicy::Tagged]);
     assert_eq!(late.hand.queued(), 2, "what may block is given away");
     let counts = late.strategy.counts();
     assert_eq!((counts.stand_ins, counts.late_epc), (1, 1));
@@ -85,7 +87,7 @@ fn a_stand_in_gives_the_producer_back_when_the_pool_moves_again() {
     until("a helper is queued", || late.hand.queued() > 0);
     late.hand.settle();
     assert!(driver.unwrap().join().unwrap());
-    log.assert_order(&[Stance::Free]);
+    log.assert_order(&[WaitPolicy::Free]);
     assert!(late.hand.unhandled.is_empty(), "{:?}", late.hand.unhandled);
     let counts = late.strategy.counts();
     assert_eq!((counts.stand_ins, counts.pc, counts.pec), (1, 1, 0));

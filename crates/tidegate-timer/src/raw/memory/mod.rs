@@ -1,12 +1,12 @@
 //! Memory for large arrays with random access.
 //!
 //! * `pages`: the size of huge pages, and the request for them.
-//! * `yard`: [`Yard`], an arena that allocates arrays of one size ([`Plot`]) from blocks the size
+//! * `arena`: [`HugePageArena`], an arena that allocates arrays of one size ([`ArenaArray`]) from blocks the size
 //!   of a huge page.
 
+mod arena;
 mod pages;
 #[cfg(test)]
 mod tests;
-mod yard;
 
-pub use self::yard::{Plot, Yard};
+pub use self::arena::{ArenaArray, HugePageArena};

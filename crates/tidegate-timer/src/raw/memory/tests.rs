@@ -3,22 +3,22 @@
 use std::sync::Arc;
 use std::thread;
 
+use super::arena::{HugePageArena, SINGLE};
 use super::pages::LARGE;
-use super::yard::{SINGLE, Yard};
 
 #[test]
 fn every_cell_is_dropped_once_wherever_its_plot_lies() {
     let cell = Arc::new(());
-    let mut yard = Yard::<Arc<()>, 2_048>::new();
+    let mut arena = HugePageArena::<Arc<()>, 2_048>::new();
     let mut plots: Vec<_> = (0..SINGLE + 200)
-        .map(|_| yard.plot(|_| Arc::clone(&cell)))
+        .map(|_| arena.plot(|_| Arc::clone(&cell)))
         .collect();
     assert_eq!(Arc::strong_count(&cell), 1 + plots.len() * 2_048);
     // In an order that is unrelated to the blocks.
     while plots.len() > 1 {
         plots.swap_remove(plots.len() / 2);
     }
-    drop(yard);
+    drop(arena);
     assert_eq!(
         Arc::strong_count(&cell),
         1 + 2_048,
@@ -30,10 +30,10 @@ fn every_cell_is_dropped_once_wherever_its_plot_lies() {
 
 #[test]
 fn many_plots_share_blocks_that_are_aligned_for_large_pages() {
-    let mut yard = Yard::<u64, 2_048>::new();
-    let _single: Vec<_> = (0..SINGLE).map(|_| yard.plot(|_| 0)).collect();
-    let many: Vec<_> = (0..2 * Yard::<u64, 2_048>::MANY)
-        .map(|number| yard.plot(|place| (number * place) as u64))
+    let mut arena = HugePageArena::<u64, 2_048>::new();
+    let _single: Vec<_> = (0..SINGLE).map(|_| arena.plot(|_| 0)).collect();
+    let many: Vec<_> = (0..2 * HugePageArena::<u64, 2_048>::MANY)
+        .map(|number| arena.plot(|place| (number * place) as u64))
         .collect();
     let mut blocks: Vec<_> = many
         .iter()
@@ -49,23 +49,23 @@ fn many_plots_share_blocks_that_are_aligned_for_large_pages() {
 
 #[test]
 fn an_open_block_is_used_from_its_beginning_when_all_have_left() {
-    let mut yard = Yard::<u8, 16_384>::new();
-    let single: Vec<_> = (0..SINGLE).map(|_| yard.plot(|_| 0)).collect();
-    let first = yard.plot(|_| 1).as_ptr();
+    let mut arena = HugePageArena::<u8, 16_384>::new();
+    let single: Vec<_> = (0..SINGLE).map(|_| arena.plot(|_| 0)).collect();
+    let first = arena.plot(|_| 1).as_ptr();
     for _ in 0..10_000 {
-        assert_eq!(yard.plot(|_| 2).as_ptr(), first);
+        assert_eq!(arena.plot(|_| 2).as_ptr(), first);
     }
-    yard.trim();
-    let again = yard.plot(|_| 3);
+    arena.trim();
+    let again = arena.plot(|_| 3);
     assert_ne!(again.as_ptr(), first, "the first ones lie for themselves");
     drop((single, again));
 }
 
 #[test]
 fn plots_may_end_on_other_threads() {
-    let mut yard = Yard::<Vec<u8>, 512>::new();
+    let mut arena = HugePageArena::<Vec<u8>, 512>::new();
     let plots: Vec<_> = (0..SINGLE + 300)
-        .map(|number| yard.plot(|place| vec![number as u8, place as u8]))
+        .map(|number| arena.plot(|place| vec![number as u8, place as u8]))
         .collect();
     thread::scope(|scope| {
         for (number, plot) in plots.into_iter().enumerate() {
@@ -73,27 +73,29 @@ fn plots_may_end_on_other_threads() {
                 scope.spawn(move || drop(plot));
             }
         }
-        drop(yard);
+        drop(arena);
     });
 }
 
 #[test]
 fn a_plot_larger_than_a_block_has_one_for_itself() {
-    let mut yard = Yard::<[u64; 1_024], 512>::new();
-    let plots: Vec<_> = (0..SINGLE + 2).map(|_| yard.plot(|_| [7; 1_024])).collect();
+    let mut arena = HugePageArena::<[u64; 1_024], 512>::new();
+    let plots: Vec<_> = (0..SINGLE + 2)
+        .map(|_| arena.plot(|_| [7; 1_024]))
+        .collect();
     assert!(plots.iter().all(|plot| plot[511][1_023] == 7));
 }
 
 #[test]
 fn what_unwinds_leaves_the_yard_usable() {
-    let mut yard = Yard::<u64, 512>::new();
-    let _single: Vec<_> = (0..=SINGLE).map(|_| yard.plot(|_| 0)).collect();
+    let mut arena = HugePageArena::<u64, 512>::new();
+    let _single: Vec<_> = (0..=SINGLE).map(|_| arena.plot(|_| 0)).collect();
     let half = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        yard.plot(|place| {
+        arena.plot(|place| {
             assert!(place < 100, "no more");
             place as u64
         })
     }));
     assert!(half.is_err());
-    assert_eq!(yard.plot(|place| place as u64)[511], 511);
+    assert_eq!(arena.plot(|place| place as u64)[511], 511);
 }

@@ -31,15 +31,15 @@ pub(super) const LATEST: u64 = u64::MAX - 3;
 /// The outcome of a timeout.
 ///
 /// ```
-/// use tidegate_timer::raw::{Fate, TimeoutCell};
+/// use tidegate_timer::raw::{TimeoutOutcome, TimeoutCell};
 ///
 /// let timeout = TimeoutCell::new(5, "closure");
 /// assert_eq!(timeout.fate(), None);
-/// assert_eq!(timeout.decide(Fate::Cancelled), Some("closure"));
-/// assert_eq!(timeout.fate(), Some(Fate::Cancelled));
+/// assert_eq!(timeout.decide(TimeoutOutcome::Cancelled), Some("closure"));
+/// assert_eq!(timeout.fate(), Some(TimeoutOutcome::Cancelled));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum TimeoutOutcome {
     /// The timeout was cancelled.
     Cancelled,
     /// Its deadline passed.
@@ -61,7 +61,7 @@ pub enum StillPending {
     /// The timeout was reset; this is its deadline.
     Until(u64),
     /// The timeout was already decided.
-    No(Fate),
+    No(TimeoutOutcome),
 }
 
 /// The result of [`TimeoutCell::reset`].
@@ -80,7 +80,7 @@ pub enum Reset {
     /// The timer's next check is early enough to see the new deadline.
     Later,
     /// The timeout was already decided.
-    No(Fate),
+    No(TimeoutOutcome),
 }
 
 impl Reset {
@@ -93,7 +93,7 @@ impl Reset {
 /// A value that is taken when its deadline passes, unless a cancellation takes it first.
 ///
 /// ```
-/// use tidegate_timer::raw::{Fate, Reset, StillPending, TimeoutCell};
+/// use tidegate_timer::raw::{TimeoutOutcome, Reset, StillPending, TimeoutCell};
 ///
 /// let tea = TimeoutCell::new(100, "tea");
 /// assert_eq!(tea.reset(250), Reset::Later, "the timer looks at 100 and finds it not due");
@@ -101,8 +101,8 @@ impl Reset {
 /// assert_eq!(tea.arm(250), None);
 /// assert_eq!(tea.reset(120), Reset::Sooner, "the timer must be told");
 /// assert_eq!(tea.expire(120), Ok("tea"));
-/// assert_eq!(tea.decide(Fate::Cancelled), None, "too late");
-/// assert_eq!(tea.fate(), Some(Fate::Expired));
+/// assert_eq!(tea.decide(TimeoutOutcome::Cancelled), None, "too late");
+/// assert_eq!(tea.fate(), Some(TimeoutOutcome::Expired));
 /// ```
 pub struct TimeoutCell<T> {
     word: AtomicU64,
@@ -130,7 +130,7 @@ impl<T> TimeoutCell<T> {
 
     /// Stores the outcome of a pending timeout, whatever its deadline. Only the caller that
     /// succeeds gets the value.
-    pub fn decide(&self, fate: Fate) -> Option<T> {
+    pub fn decide(&self, fate: TimeoutOutcome) -> Option<T> {
         let mut word = self.word.load(Ordering::Relaxed);
         while word <= LATEST {
             match self.swap(word, word_of(fate)) {
@@ -204,7 +204,7 @@ impl<T> TimeoutCell<T> {
     }
 
     /// Returns the outcome, or `None` while the timeout is pending.
-    pub fn fate(&self) -> Option<Fate> {
+    pub fn fate(&self) -> Option<TimeoutOutcome> {
         fate_of(self.word())
     }
 
@@ -257,19 +257,19 @@ impl<T> fmt::Debug for TimeoutCell<T> {
     }
 }
 
-fn word_of(fate: Fate) -> u64 {
+fn word_of(fate: TimeoutOutcome) -> u64 {
     match fate {
-        Fate::Cancelled => CANCELLED,
-        Fate::Expired => EXPIRED,
-        Fate::Stopped => STOPPED,
+        TimeoutOutcome::Cancelled => CANCELLED,
+        TimeoutOutcome::Expired => EXPIRED,
+        TimeoutOutcome::Stopped => STOPPED,
     }
 }
 
-fn fate_of(word: u64) -> Option<Fate> {
+fn fate_of(word: u64) -> Option<TimeoutOutcome> {
     match word {
-        CANCELLED => Some(Fate::Cancelled),
-        EXPIRED => Some(Fate::Expired),
-        STOPPED => Some(Fate::Stopped),
+        CANCELLED => Some(TimeoutOutcome::Cancelled),
+        EXPIRED => Some(TimeoutOutcome::Expired),
+        STOPPED => Some(TimeoutOutcome::Stopped),
         _ => None,
     }
 }

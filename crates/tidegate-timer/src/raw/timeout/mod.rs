@@ -12,5 +12,5 @@ mod lane;
 #[cfg(all(test, not(tidegate_loom)))]
 mod tests;
 
-pub use self::cell::{Fate, Reset, StillPending, TimeoutCell};
+pub use self::cell::{Reset, StillPending, TimeoutCell, TimeoutOutcome};
 pub use self::lane::{TimeoutBatch, TimeoutLane, TimeoutNode};

@@ -18,7 +18,9 @@ fn exactly_one_of_cancel_and_expire_gets_the_value() {
         .collect();
     thread::scope(|scope| {
         scope.spawn(|| {
-            let won = cells.iter().filter_map(|cell| cell.decide(Fate::Cancelled));
+            let won = cells
+                .iter()
+                .filter_map(|cell| cell.decide(TimeoutOutcome::Cancelled));
             cancelled.store(won.count(), Relaxed);
         });
         let won = cells.iter().filter_map(|cell| cell.expire(5).ok());
@@ -31,8 +33,8 @@ fn exactly_one_of_cancel_and_expire_gets_the_value() {
             .filter(|cell| cell.fate() == Some(fate))
             .count()
     };
-    assert_eq!(fates(Fate::Cancelled), cancelled.load(Relaxed));
-    assert_eq!(fates(Fate::Expired), expired.load(Relaxed));
+    assert_eq!(fates(TimeoutOutcome::Cancelled), cancelled.load(Relaxed));
+    assert_eq!(fates(TimeoutOutcome::Expired), expired.load(Relaxed));
 }
 
 #[test]
@@ -41,8 +43,11 @@ fn a_reset_that_succeeds_is_not_overtaken() {
     assert!(cell.reset(9).is_granted());
     assert_eq!(cell.expire(8), Err(StillPending::Until(9)));
     assert_eq!(cell.expire(9), Ok("value"));
-    assert_eq!(cell.expire(9), Err(StillPending::No(Fate::Expired)));
-    assert_eq!(cell.reset(20), Reset::No(Fate::Expired));
+    assert_eq!(
+        cell.expire(9),
+        Err(StillPending::No(TimeoutOutcome::Expired))
+    );
+    assert_eq!(cell.reset(20), Reset::No(TimeoutOutcome::Expired));
     assert_eq!(cell.deadline(), None);
 }
 
@@ -53,8 +58,8 @@ fn the_latest_deadline_is_not_taken_for_a_fate() {
     assert_eq!(cell.reset(1), Reset::Sooner);
     assert_eq!(cell.reset(u64::MAX), Reset::Later);
     assert_eq!(cell.deadline(), Some(LATEST));
-    assert_eq!(cell.decide(Fate::Stopped), Some(()));
-    assert_eq!(cell.fate(), Some(Fate::Stopped));
+    assert_eq!(cell.decide(TimeoutOutcome::Stopped), Some(()));
+    assert_eq!(cell.fate(), Some(TimeoutOutcome::Stopped));
 }
 
 #[test]
@@ -62,7 +67,7 @@ fn a_value_is_dropped_once_whoever_has_it() {
     let value = Arc::new(());
     let pending = TimeoutNode::new(1, Arc::clone(&value));
     let taken = TimeoutNode::new(1, Arc::clone(&value));
-    drop(taken.decide(Fate::Cancelled));
+    drop(taken.decide(TimeoutOutcome::Cancelled));
     assert_eq!(Arc::strong_count(&value), 2);
     drop((pending, taken));
     assert_eq!(Arc::strong_count(&value), 1);
@@ -109,7 +114,7 @@ fn the_owner_sees_every_cells_last_news() {
                         assert!(cell.reset(deadline).is_granted());
                         assert!(lane.push(cell));
                     }
-                    assert!(cell.decide(Fate::Cancelled).is_some());
+                    assert!(cell.decide(TimeoutOutcome::Cancelled).is_some());
                     assert!(lane.push(cell));
                 }
             });

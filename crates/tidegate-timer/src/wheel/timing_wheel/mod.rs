@@ -4,10 +4,10 @@
 //! Pure data: no thread, no lock, no clock. One thread owns the wheel and passes the current time.
 //! The section "Four engines" of the crate documentation explains why it exists beside the heap.
 //!
-//! A wheel has three parts: the wheel levels (`dial`) map a tick to a list, the lists hold entry
+//! A wheel has three parts: the wheel levels (`levels`) map a tick to a list, the lists hold entry
 //! numbers, and the pages hold the entries. An addition stores into the newest chunk of its list
 //! and into a page that is being filled. A cancellation touches only its entry; its other updates
-//! are batched (`gone`). Due entries pass through a short queue, so that their memory is prefetched
+//! are batched (`cancelled_entries`). Due entries pass through a short queue, so that their memory is prefetched
 //! some time before they fire.
 //!
 //! # Invariants
@@ -25,11 +25,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::dial::Dial;
+use super::cancelled_entries::{self, CancelledEntries};
 use super::entry::{CELLS, Entry, Live};
 use super::expired::{Expired, WheelDrain};
 use super::geometry::{Geometry, WheelError};
-use super::gone::{self, Gone};
+use super::levels::WheelLevels;
 use super::lists::{MAX_CHUNKS, Place};
 use super::pages::Pages;
 use super::queue::{Item, Queue};
@@ -57,7 +57,7 @@ const TRIM: usize = 16;
 
 /// The maximum number of entries per wheel: each entry may need a chunk of its own, and so may each
 /// cancelled entry that is not released yet.
-const MAX_ENTRIES: usize = MAX_CHUNKS - gone::ROOM;
+const MAX_ENTRIES: usize = MAX_CHUNKS - cancelled_entries::ROOM;
 
 /// How many slots ahead the first chunk of a list is prefetched.
 const LOOKAHEAD: usize = 8;
@@ -80,7 +80,7 @@ const LOOKAHEAD: usize = 8;
 /// An entry with a value of 16 bytes costs 32 bytes and its share of a list: 5 to 8 bytes when the
 /// wheel is full, and never more than 141. Entries lie in pages of 512, which are never moved. From
 /// the 65th page on, pages lie in blocks of 2 MiB, for which the wheel requests huge pages from the
-/// operating system ([`Yard`](crate::raw::Yard)).
+/// operating system ([`HugePageArena`](crate::raw::HugePageArena)).
 ///
 /// In a wheel of more than 32,768 entries, entries that are due at about the same time share pages,
 /// so there may be one partly filled page per far slot in use. A page with at least an eighth of
@@ -108,13 +108,13 @@ const LOOKAHEAD: usize = 8;
 /// # Ok::<(), tidegate_timer::WheelError>(())
 /// ```
 pub struct Wheel<T> {
-    dial: Dial,
+    levels: WheelLevels,
     entries: Pages<Entry<T>, CELLS>,
     /// The latest time that the owner passed, and its tick.
     now: u64,
     seen: u64,
     len: usize,
-    gone: Gone,
+    cancelled_entries: CancelledEntries,
     /// The latest tick at which an entry was due.
     busy: u64,
     /// Entries that are due at `current` or before and were picked from the lists.
@@ -147,12 +147,12 @@ impl<T> Wheel<T> {
     pub fn new(tick: Duration, slots: usize) -> Result<Self, WheelError> {
         let geometry = Geometry::new(tick, slots)?;
         Ok(Self {
-            dial: Dial::new(geometry),
+            levels: WheelLevels::new(geometry),
             entries: Pages::new(geometry.groups()),
             now: 0,
             seen: 0,
             len: 0,
-            gone: Gone::new(),
+            cancelled_entries: CancelledEntries::new(),
             busy: 0,
             ready: Queue::new(),
             more: false,
@@ -208,16 +208,16 @@ impl<T> Wheel<T> {
             self.len < MAX_ENTRIES,
             "a wheel holds just under 2^27 entries"
         );
-        let (list, deadline) = self.dial.list_for(deadline, self.seen);
-        self.more |= list == self.dial.lists.ripe();
+        let (list, deadline) = self.levels.list_for(deadline, self.seen);
+        self.more |= list == self.levels.lists.ripe();
         let group = if self.len < GROUPED {
             0
         } else {
-            self.dial.geometry.group_of(list)
+            self.levels.geometry.group_of(list)
         };
         let (slot, cell) = self.entries.claim(group);
         let generation = cell.next_generation();
-        let place = self.dial.lists.append(list, slot);
+        let place = self.levels.lists.append(list, slot);
         cell.fill(Live {
             value,
             deadline,
@@ -250,7 +250,7 @@ impl<T> Wheel<T> {
         let is_it = |live: &Live<T>| live.generation == key.generation;
         let live = self.entries.get_mut(key.slot)?.vacate_if(is_it)?;
         self.len -= 1;
-        if self.gone.note(key.slot, live.place) {
+        if self.cancelled_entries.note(key.slot, live.place) {
             self.settle();
         }
         Some(live.value)
@@ -283,14 +283,14 @@ impl<T> Wheel<T> {
         else {
             return false;
         };
-        let old = self.dial.list_at(before);
-        let (list, deadline) = self.dial.list_for(deadline, self.seen);
-        self.more |= list == self.dial.lists.ripe();
+        let old = self.levels.list_at(before);
+        let (list, deadline) = self.levels.list_for(deadline, self.seen);
+        self.more |= list == self.levels.lists.ripe();
         let place = if list == old {
             place
         } else {
-            self.dial.lists.remove(place);
-            self.dial.lists.append(list, key.slot)
+            self.levels.lists.remove(place);
+            self.levels.lists.append(list, key.slot)
         };
         let live = self.live_mut(key).expect("it was live above");
         (live.deadline, live.place) = (deadline, place);
@@ -322,7 +322,7 @@ impl<T> Wheel<T> {
     pub fn pop_due(&mut self, now: u64) -> Option<Expired<T>> {
         if now > self.now {
             self.now = now;
-            self.seen = self.dial.geometry.tick_at(now);
+            self.seen = self.levels.geometry.tick_at(now);
             self.more = true;
         }
         if self.more && self.ready.len() < READY.0 {
@@ -355,9 +355,9 @@ impl<T> Wheel<T> {
             left.push(Expired::from(live));
         }
         self.settle();
-        while let Some(list) = self.dial.lists.first() {
-            let mut ring = self.dial.lists.detach(list);
-            while let Some((number, chunk)) = self.dial.lists.take_chunk(&mut ring) {
+        while let Some(list) = self.levels.lists.first() {
+            let mut ring = self.levels.lists.detach(list);
+            while let Some((number, chunk)) = self.levels.lists.take_chunk(&mut ring) {
                 for (place, slot) in chunk.places(number) {
                     left.extend(self.take_at(slot, place).map(Expired::from));
                 }
@@ -387,7 +387,7 @@ impl<T> Wheel<T> {
     /// ```
     #[must_use]
     pub fn next_deadline(&mut self) -> Option<u64> {
-        if !self.gone.is_empty() {
+        if !self.cancelled_entries.is_empty() {
             self.settle();
         }
         self.first_end()
@@ -396,11 +396,11 @@ impl<T> Wheel<T> {
     /// Returns the end of the earliest tick in which an entry may be due.
     fn first_end(&self) -> Option<u64> {
         let tick = if self.any_ready() {
-            self.dial.current
+            self.levels.current
         } else {
-            self.dial.first_tick()?
+            self.levels.first_tick()?
         };
-        Some(self.dial.geometry.end_of(tick))
+        Some(self.levels.geometry.end_of(tick))
     }
 
     /// Returns the value of a key, or `None` if the key is stale.
@@ -435,18 +435,18 @@ impl<T> Wheel<T> {
     /// Returns the length of a tick, which is the maximum lateness of an entry.
     #[must_use]
     pub fn tick(&self) -> Duration {
-        self.dial.geometry.tick()
+        self.levels.geometry.tick()
     }
 
     /// Returns the number of slots of one turn, a power of two.
     #[must_use]
     pub fn slots(&self) -> usize {
-        self.dial.geometry.slots()
+        self.levels.geometry.slots()
     }
 
     /// Returns how the wheel divides time.
     pub(crate) fn geometry(&self) -> Geometry {
-        self.dial.geometry
+        self.levels.geometry
     }
 
     #[inline]
@@ -475,9 +475,9 @@ impl<T> Wheel<T> {
     /// Releases the cells and the places of cancelled entries.
     #[cold]
     fn settle(&mut self) {
-        for (slot, place) in self.gone.take() {
+        for (slot, place) in self.cancelled_entries.take() {
             self.entries.release(slot);
-            self.dial.lists.remove(place);
+            self.levels.lists.remove(place);
         }
     }
 
@@ -486,14 +486,14 @@ impl<T> Wheel<T> {
         self.settle();
         let before = self.ready.len();
         while self.ready.len() < READY.1 {
-            let Some((list, start)) = self.dial.first().filter(|&(_, start)| start <= self.seen)
+            let Some((list, start)) = self.levels.first().filter(|&(_, start)| start <= self.seen)
             else {
-                self.dial.current = self.seen;
+                self.levels.current = self.seen;
                 self.more = false;
                 break;
             };
-            self.dial.current = start;
-            if self.dial.geometry.is_near(list) || list == self.dial.lists.ripe() {
+            self.levels.current = start;
+            if self.levels.geometry.is_near(list) || list == self.levels.lists.ripe() {
                 self.pick(list);
             } else {
                 self.cascade(list);
@@ -505,14 +505,14 @@ impl<T> Wheel<T> {
             // A few pages at a time, and only after a whole tick in which nothing was due: never in
             // the middle of a burst.
             self.entries.trim(TRIM);
-            self.dial.lists.trim(TRIM);
+            self.levels.lists.trim(TRIM);
         }
     }
 
     /// Moves the oldest entries of a list into the ready queue, and prefetches their memory.
     fn pick(&mut self, list: usize) {
-        self.dial.lists.ask_for(list + LOOKAHEAD);
-        let (number, chunk) = self.dial.lists.pick(list);
+        self.levels.lists.ask_for(list + LOOKAHEAD);
+        let (number, chunk) = self.levels.lists.pick(list);
         for (place, slot) in chunk.places(number) {
             self.entries.ask_for(slot);
             self.ready.push(Item::Entry { slot, place });
@@ -530,18 +530,20 @@ impl<T> Wheel<T> {
 
     /// Moves the entries of a far list to the lists where they belong relative to `current`.
     fn cascade(&mut self, list: usize) {
-        let Self { dial, entries, .. } = self;
-        let mut ring = dial.lists.detach(list);
-        while let Some((number, chunk)) = dial.lists.take_chunk(&mut ring) {
-            if let Some(ahead) = dial.lists.peek_chunk(&ring) {
+        let Self {
+            levels, entries, ..
+        } = self;
+        let mut ring = levels.lists.detach(list);
+        while let Some((number, chunk)) = levels.lists.take_chunk(&mut ring) {
+            if let Some(ahead) = levels.lists.peek_chunk(&ring) {
                 ahead.entries().for_each(|slot| entries.ask_for(slot));
             }
             for (place, slot) in chunk.places(number) {
                 if let Some(live) = entries.get_mut(slot).and_then(Entry::live_mut)
                     && live.place == place
                 {
-                    let list = dial.list_to_be(dial.geometry.tick_of(live.deadline));
-                    live.place = dial.lists.append(list, slot);
+                    let list = levels.list_to_be(levels.geometry.tick_of(live.deadline));
+                    live.place = levels.lists.append(list, slot);
                 }
             }
         }
@@ -568,11 +570,11 @@ impl<T> Wheel<T> {
             match self.ready.pop()? {
                 Item::Entry { slot, place } => {
                     if let Some(live) = self.take_at(slot, place) {
-                        self.dial.lists.remove(place);
+                        self.levels.lists.remove(place);
                         return Some(live);
                     }
                 }
-                Item::End { chunk } => self.dial.lists.let_go(chunk),
+                Item::End { chunk } => self.levels.lists.let_go(chunk),
             }
         }
     }

@@ -22,11 +22,11 @@ impl<T> Wheel<T> {
     /// Checks every invariant of the module header.
     fn check(&mut self) {
         self.settle();
-        assert!(self.dial.current <= self.seen);
+        assert!(self.levels.current <= self.seen);
         let is_there = |slot, place| self.entries.is_there(slot, place);
         let ends = self.ready.iter();
         let ends = ends.filter(|item| matches!(item, Item::End { .. })).count();
-        let places = self.dial.lists.check(ends, is_there);
+        let places = self.levels.lists.check(ends, is_there);
         let ready = self.ready.iter().filter(|&item| match item {
             Item::Entry { slot, place } => is_there(slot, place),
             Item::End { .. } => false,
@@ -38,8 +38,8 @@ impl<T> Wheel<T> {
             let live = live.expect("a listed entry is live");
             assert_eq!(live.place, at);
             // Some of the entries that are due now may still be in the list of their tick.
-            let right = self.dial.list_at(live.deadline);
-            assert!(list == right || right == self.dial.lists.ripe() && self.more);
+            let right = self.levels.list_at(live.deadline);
+            assert!(list == right || right == self.levels.lists.ripe() && self.more);
         }
     }
 }
@@ -273,7 +273,7 @@ fn a_peak_is_given_back_and_its_keys_stay_stale() {
         }
         wheel.check();
         assert!(wheel.entries.in_memory() <= KEPT);
-        assert!(wheel.dial.lists.pages_in_memory() <= KEPT);
+        assert!(wheel.levels.lists.pages_in_memory() <= KEPT);
         old.extend(keys);
     }
     for value in 0..20 * CELLS as u64 {
@@ -291,7 +291,7 @@ fn cancellations_are_settled_when_many_wait() {
         assert!(wheel.is_empty() && wheel.get(key).is_none());
     }
     assert_eq!(wheel.entries.in_memory(), 1);
-    assert_eq!(wheel.dial.lists.pages_in_memory(), 1);
+    assert_eq!(wheel.levels.lists.pages_in_memory(), 1);
     wheel.check();
 }
 
@@ -325,7 +325,7 @@ fn add_and_cancel_in_one_slot_need_few_chunks() {
         wheel.remove(key);
     }
     wheel.check();
-    assert_eq!((wheel.len(), wheel.dial.lists.pages_in_memory()), (1, 1));
+    assert_eq!((wheel.len(), wheel.levels.lists.pages_in_memory()), (1, 1));
 }
 
 #[test]

@@ -8,7 +8,7 @@ fn a_cancel_wins_once_and_drops_the_task_here_and_now() {
     let drops = Counter::new();
     let value = DropCount::new(&drops);
     let handle = timer
-        .new_timeout(SECOND, move || drop(value))
+        .schedule(SECOND, move || drop(value))
         .expect("it runs");
     clock.settle();
     assert!(handle.cancel());
@@ -26,7 +26,7 @@ fn a_cancel_wins_once_and_drops_the_task_here_and_now() {
 #[test]
 fn an_expired_timeout_cannot_be_cancelled_or_reset() {
     let (timer, clock) = timer();
-    let handle = timer.new_timeout(SECOND, || ()).expect("it runs");
+    let handle = timer.schedule(SECOND, || ()).expect("it runs");
     clock.advance(SECOND);
     assert!(handle.is_expired());
     assert!(!handle.cancel() && !handle.reset(SECOND) && !handle.is_cancelled());
@@ -81,14 +81,14 @@ fn a_cancel_callback_that_panics_is_contained() {
 fn cancelled_inside_the_tick_that_would_fire_it_is_counted_out_once() {
     let (timer, clock) = timer();
     let victims: Vec<_> = (0..3)
-        .map(|_| timer.new_timeout(2 * SECOND, || ()).expect("it runs"))
+        .map(|_| timer.schedule(2 * SECOND, || ()).expect("it runs"))
         .collect();
     assert!(victims.iter().all(|victim| victim.reset(SECOND)));
     // A task of another timer cancels all of them.
     let killer = victims.clone();
     let (fresh, fresh_clock) = self::timer();
     fresh
-        .new_timeout(SECOND, move || {
+        .schedule(SECOND, move || {
             killer.iter().for_each(|victim| assert!(victim.cancel()));
         })
         .expect("it runs");
@@ -101,12 +101,12 @@ fn cancelled_inside_the_tick_that_would_fire_it_is_counted_out_once() {
     let later = Arc::new(std::sync::OnceLock::new());
     let victim = Arc::clone(&later);
     timer
-        .new_timeout(SECOND, move || {
+        .schedule(SECOND, move || {
             let victim: &tidegate_timer::TimerHandle = victim.get().expect("set below");
             assert!(victim.cancel(), "due in this tick, and not fired yet");
         })
         .expect("it runs");
-    let handle = timer.new_timeout(SECOND, || ()).expect("it runs");
+    let handle = timer.schedule(SECOND, || ()).expect("it runs");
     later.set(handle.clone()).expect("set once");
     clock.advance(SECOND);
     assert!(handle.is_cancelled());
@@ -116,7 +116,7 @@ fn cancelled_inside_the_tick_that_would_fire_it_is_counted_out_once() {
 #[test]
 fn a_reset_moves_the_deadline_both_ways() {
     let (timer, clock) = timer();
-    let handle = timer.new_timeout(10 * SECOND, || ()).expect("it runs");
+    let handle = timer.schedule(10 * SECOND, || ()).expect("it runs");
     clock.advance(5 * SECOND);
     assert!(handle.reset(10 * SECOND), "later");
     clock.advance(9 * SECOND);
@@ -133,12 +133,12 @@ fn a_reset_moves_the_deadline_both_ways() {
 #[test]
 fn the_thread_is_woken_when_1024_cancelled_entries_wait() {
     let (timer, clock) = timer();
-    let keep = timer.new_timeout(3600 * SECOND, || ()).expect("it runs");
+    let keep = timer.schedule(3600 * SECOND, || ()).expect("it runs");
     let handles: Vec<_> = (0..1_024)
-        .map(|_| timer.new_timeout(7200 * SECOND, || ()).expect("it runs"))
+        .map(|_| timer.schedule(7200 * SECOND, || ()).expect("it runs"))
         .collect();
     // An earlier timeout makes the thread insert the others into the wheel.
-    let sooner = timer.new_timeout(1800 * SECOND, || ()).expect("it runs");
+    let sooner = timer.schedule(1800 * SECOND, || ()).expect("it runs");
     clock.settle();
     assert_eq!(timer.metrics().in_wheel, 1_026);
     for handle in &handles[..1_023] {

@@ -12,7 +12,7 @@ fn fires_at_the_end_of_its_tick_never_early() {
     for after in [1, 9, 10, 11, 640, 641, 12_345] {
         let (log, clock) = (log.clone(), clock.clone());
         timer
-            .new_timeout(after * MS, move || {
+            .schedule(after * MS, move || {
                 log.push((after, clock.nanos() / 1_000_000))
             })
             .expect("it runs");
@@ -29,8 +29,8 @@ fn fires_at_the_end_of_its_tick_never_early() {
 #[test]
 fn a_delay_of_zero_fires_at_the_next_tick_and_one_without_end_never() {
     let (timer, clock) = timer();
-    let zero = timer.new_timeout(Duration::ZERO, || ()).expect("it runs");
-    let never = timer.new_timeout(Duration::MAX, || ()).expect("it runs");
+    let zero = timer.schedule(Duration::ZERO, || ()).expect("it runs");
+    let never = timer.schedule(Duration::MAX, || ()).expect("it runs");
     clock.advance(9 * MS);
     assert!(!zero.is_expired());
     clock.advance(MS);
@@ -47,7 +47,7 @@ fn missed_ticks_are_made_up_in_order() {
     for after in [7_000, 20, 900_000, 640] {
         let log = log.clone();
         timer
-            .new_timeout(after * MS, move || log.push(after))
+            .schedule(after * MS, move || log.push(after))
             .expect("it runs");
     }
     clock.settle();
@@ -63,7 +63,7 @@ fn timeouts_of_one_tick_fire_in_the_order_they_came() {
     for number in 0..100 {
         let log = log.clone();
         timer
-            .new_timeout(SECOND, move || log.push(number))
+            .schedule(SECOND, move || log.push(number))
             .expect("it runs");
     }
     clock.advance(SECOND);
@@ -80,16 +80,16 @@ fn a_panic_is_reported_and_the_rest_of_the_tick_fires() {
         .on_unhandled(move |timer, what| told.push(format!("{timer}: {what}")))
         .build()
         .expect("a sound geometry");
-    let before = timer.new_timeout(SECOND, || ()).expect("it runs");
+    let before = timer.schedule(SECOND, || ()).expect("it runs");
     let task = Task::named("bad", || panic!("on purpose"));
     timer.add(SECOND, task.into()).expect("it runs");
-    let after = timer.new_timeout(SECOND, || ()).expect("it runs");
+    let after = timer.schedule(SECOND, || ()).expect("it runs");
     clock.advance(SECOND);
     assert!(before.is_expired() && after.is_expired());
     heard.wait_for(1);
     heard.assert_order(&["test: task `bad` panicked: on purpose".to_owned()]);
     assert_eq!((timer.metrics().panicked, timer.pending()), (1, 0));
-    timer.new_timeout(SECOND, || ()).expect("it still runs");
+    timer.schedule(SECOND, || ()).expect("it still runs");
 }
 
 #[test]
@@ -101,14 +101,14 @@ fn a_slow_task_on_an_executor_delays_nobody() {
     let (gate, done) = (Gate::new(), Counter::new());
     let (held, slow_done) = (gate.clone(), done.clone());
     timer
-        .new_timeout(SECOND, move || {
+        .schedule(SECOND, move || {
             held.wait();
             slow_done.hit();
         })
         .expect("it runs");
     let quick = done.clone();
     timer
-        .new_timeout(2 * SECOND, move || {
+        .schedule(2 * SECOND, move || {
             quick.hit();
         })
         .expect("it runs");
@@ -145,11 +145,11 @@ struct Full(Clock, ExecutorId);
 
 impl Executor for Full {
     fn execute(&self, task: Task) -> Result<(), Rejected<Task>> {
-        Err(Rejected::new(task, Refusal::Full))
+        Err(Rejected::new(task, RejectReason::Full))
     }
 
     fn signal(&self, signal: Signal) -> Result<(), Rejected<Signal>> {
-        Err(Rejected::new(signal, Refusal::Closed))
+        Err(Rejected::new(signal, RejectReason::Closed))
     }
 
     fn is_current(&self) -> bool {
@@ -191,7 +191,7 @@ fn a_task_that_keeps_the_timer_waiting_shows_in_its_metrics() {
     let (timer, clock) = timer();
     let turned = clock.clone();
     timer
-        .new_timeout(SECOND, move || turned.jump(3 * SECOND))
+        .schedule(SECOND, move || turned.jump(3 * SECOND))
         .expect("it runs");
     clock.advance(SECOND);
     assert_eq!(timer.metrics().longest_task, 3 * SECOND);
@@ -200,15 +200,15 @@ fn a_task_that_keeps_the_timer_waiting_shows_in_its_metrics() {
 #[test]
 fn a_task_may_add_reset_and_cancel_on_its_own_timer() {
     let (timer, clock) = timer();
-    let victim = timer.new_timeout(SECOND + 50 * MS, || ()).expect("it runs");
-    let moved = timer.new_timeout(SECOND + 50 * MS, || ()).expect("it runs");
+    let victim = timer.schedule(SECOND + 50 * MS, || ()).expect("it runs");
+    let moved = timer.schedule(SECOND + 50 * MS, || ()).expect("it runs");
     let again = Counter::new();
     let (inner, count) = (timer.clone(), again.clone());
     let (cancel, reset) = (victim.clone(), moved.clone());
     timer
-        .new_timeout(SECOND, move || {
+        .schedule(SECOND, move || {
             assert!(cancel.cancel() && reset.reset(SECOND));
-            let added = inner.new_timeout(Duration::ZERO, move || {
+            let added = inner.schedule(Duration::ZERO, move || {
                 count.hit();
             });
             added.expect("it runs");

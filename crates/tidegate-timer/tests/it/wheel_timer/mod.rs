@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{ManualClock, Refusal};
+use tidegate_core::{ManualClock, RejectReason};
 use tidegate_testkit::{Bomb, Counter, DropCount, Gate, Log, explode};
 use tidegate_timer::{TimerError, TimerTask, WheelError, WheelTimer};
 
@@ -35,7 +35,7 @@ fn the_defaults_are_those_of_the_original() {
     let timer = timer.build().expect("the defaults are sound");
     let fired = Counter::new();
     let count = fired.clone();
-    let handle = timer.new_timeout(MS, move || {
+    let handle = timer.schedule(MS, move || {
         count.hit();
     });
     handle.expect("no limit by default");
@@ -74,7 +74,7 @@ fn starts_with_the_first_timeout_or_when_asked_and_twice_is_fine() {
     assert_eq!(clock.sleepers(), 1);
 
     let (lazy, clock) = self::timer();
-    let handle = lazy.new_timeout(SECOND, || ()).expect("it starts");
+    let handle = lazy.schedule(SECOND, || ()).expect("it starts");
     clock.settle();
     assert_eq!(clock.sleepers(), 1);
     assert!(!handle.is_expired() && !handle.is_cancelled());
@@ -91,7 +91,7 @@ fn an_idle_timer_sleeps_without_limit_and_wakes_for_nothing() {
     let fired = Counter::new();
     let count = fired.clone();
     timer
-        .new_timeout(3600 * SECOND, move || {
+        .schedule(3600 * SECOND, move || {
             count.hit();
         })
         .expect("it runs");
@@ -108,11 +108,11 @@ fn an_idle_timer_sleeps_without_limit_and_wakes_for_nothing() {
 #[test]
 fn a_later_timeout_does_not_wake_the_thread() {
     let (timer, clock) = timer();
-    let first = timer.new_timeout(SECOND, || ()).expect("it runs");
+    let first = timer.schedule(SECOND, || ()).expect("it runs");
     clock.settle();
     let before = timer.metrics().wakeups;
     for _ in 0..100 {
-        timer.new_timeout(2 * SECOND, || ()).expect("it runs");
+        timer.schedule(2 * SECOND, || ()).expect("it runs");
     }
     clock.settle();
     assert_eq!(timer.metrics().wakeups, before);
@@ -124,10 +124,10 @@ fn a_later_timeout_does_not_wake_the_thread() {
 #[test]
 fn a_flood_of_later_timeouts_is_put_into_the_wheel_as_it_comes() {
     let (timer, clock) = timer();
-    timer.new_timeout(SECOND, || ()).expect("it runs");
+    timer.schedule(SECOND, || ()).expect("it runs");
     clock.settle();
     for _ in 0..4_095 {
-        timer.new_timeout(2 * SECOND, || ()).expect("it runs");
+        timer.schedule(2 * SECOND, || ()).expect("it runs");
     }
     clock.settle();
     let metrics = timer.metrics();
@@ -145,28 +145,26 @@ fn a_full_timer_gives_the_task_back() {
     let clock = ManualClock::new();
     let timer = WheelTimer::builder("test").clock(&clock).max_pending(2);
     let timer = timer.build().expect("a sound geometry");
-    let first = timer.new_timeout(SECOND, || ()).expect("room for two");
-    timer.new_timeout(SECOND, || ()).expect("room for two");
+    let first = timer.schedule(SECOND, || ()).expect("room for two");
+    timer.schedule(SECOND, || ()).expect("room for two");
 
     let ran = Counter::new();
     let count = ran.clone();
     let refused = timer
-        .new_timeout(SECOND, move || {
+        .schedule(SECOND, move || {
             count.hit();
         })
         .expect_err("no room for three");
-    assert_eq!(refused.why(), Refusal::Full);
+    assert_eq!(refused.why(), RejectReason::Full);
     refused.into_inner().run();
     assert_eq!((ran.count(), timer.pending()), (1, 2));
 
     assert!(first.cancel());
     timer
-        .new_timeout(SECOND, || ())
+        .schedule(SECOND, || ())
         .expect("a cancelled timeout makes room at once");
     clock.advance(SECOND);
-    timer
-        .new_timeout(SECOND, || ())
-        .expect("so do expired ones");
+    timer.schedule(SECOND, || ()).expect("so do expired ones");
     assert_eq!(timer.metrics().refused, 1);
 }
 
@@ -184,10 +182,13 @@ fn a_thread_that_cannot_be_had_refuses_and_can_be_tried_again() {
     let timer = WheelTimer::builder("test").clock(&clock).threads(threads);
     let timer = timer.build().expect("a sound geometry");
     assert_eq!(timer.start(), Err(TimerError::NoThread));
-    let refused = timer.new_timeout(SECOND, || ()).expect_err("no thread");
-    assert_eq!((refused.why(), timer.pending()), (Refusal::NoThread, 0));
+    let refused = timer.schedule(SECOND, || ()).expect_err("no thread");
+    assert_eq!(
+        (refused.why(), timer.pending()),
+        (RejectReason::NoThread, 0)
+    );
     fail.store(false, std::sync::atomic::Ordering::Relaxed);
-    let handle = timer.new_timeout(SECOND, || ()).expect("there is one now");
+    let handle = timer.schedule(SECOND, || ()).expect("there is one now");
     clock.advance(2 * SECOND);
     assert!(handle.is_expired());
     assert!(timer.stop().is_ok_and(|unfired| unfired.is_empty()));

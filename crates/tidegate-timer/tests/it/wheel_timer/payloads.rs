@@ -40,8 +40,8 @@ fn threads() -> ThreadPerTask {
 
 /// Checks that the timer still fires due timeouts and returns the others on a stop.
 fn assert_lives(timer: WheelTimer, clock: &ManualClock) {
-    let fires = timer.new_timeout(SECOND, || ()).expect("it runs");
-    timer.new_timeout(9 * SECOND, || ()).expect("it runs");
+    let fires = timer.schedule(SECOND, || ()).expect("it runs");
+    timer.schedule(9 * SECOND, || ()).expect("it runs");
     clock.advance(SECOND);
     assert!(fires.is_expired());
     assert_eq!(timer.stop().expect("not its own thread").len(), 1);
@@ -54,7 +54,7 @@ fn of_tasks_and_of_the_hook_that_hears_of_them() {
     let timer = WheelTimer::builder("test").clock(&clock);
     let timer = timer.on_unhandled(|_, _| explode()).build().unwrap();
     for _ in 0..3 {
-        timer.new_timeout(SECOND, || explode()).unwrap();
+        timer.schedule(SECOND, || explode()).unwrap();
     }
     clock.advance(SECOND);
     assert_eq!((timer.metrics().fired, timer.metrics().panicked), (3, 3));
@@ -131,7 +131,7 @@ fn of_values_that_are_dropped_with_the_timer() {
     for _ in 0..3 {
         let (bomb, value) = (Bomb::new(), DropCount::new(&drops));
         let run = move || drop((bomb, value));
-        timer.new_timeout(SECOND, run).unwrap();
+        timer.schedule(SECOND, run).unwrap();
     }
     clock.settle();
     drop(timer);

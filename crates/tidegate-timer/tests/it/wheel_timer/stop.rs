@@ -8,7 +8,7 @@ fn stop_returns_each_unfired_timeout_once_by_deadline() {
     let log = Log::new();
     let add = |after: u32| {
         let log = log.clone();
-        let handle = timer.new_timeout(after * SECOND, move || log.push(after));
+        let handle = timer.schedule(after * SECOND, move || log.push(after));
         handle.expect("it runs")
     };
     let (late, fired, soon, cancelled) = (add(9), add(1), add(4), add(5));
@@ -54,11 +54,11 @@ fn nothing_can_be_added_after_stop_and_the_task_comes_back() {
     assert_eq!(timer.start(), Err(TimerError::Stopped));
     let ran = Counter::new();
     let count = ran.clone();
-    let refused = timer.new_timeout(SECOND, move || {
+    let refused = timer.schedule(SECOND, move || {
         count.hit();
     });
     let refused = refused.expect_err("it has stopped");
-    assert_eq!((refused.why(), timer.pending()), (Refusal::Closed, 0));
+    assert_eq!((refused.why(), timer.pending()), (RejectReason::Closed, 0));
     refused.into_inner().run();
     assert_eq!(ran.count(), 1);
 }
@@ -85,11 +85,11 @@ fn stop_from_a_task_on_the_timers_thread_is_an_error() {
     let log = Log::new();
     let (inner, told) = (timer.clone(), log.clone());
     timer
-        .new_timeout(SECOND, move || {
+        .schedule(SECOND, move || {
             told.push(inner.stop().map(|left| left.len()))
         })
         .expect("it runs");
-    let other = timer.new_timeout(2 * SECOND, || ()).expect("it runs");
+    let other = timer.schedule(2 * SECOND, || ()).expect("it runs");
     clock.advance(SECOND);
     assert_eq!(log.take(), [Err(TimerError::OwnThread)]);
     clock.advance(SECOND);
@@ -102,7 +102,7 @@ fn stop_waits_for_the_task_that_runs() {
     let (began, go_on, ended) = (Gate::new(), Gate::new(), Counter::new());
     let (begin, wait, end) = (began.clone(), go_on.clone(), ended.clone());
     timer
-        .new_timeout(SECOND, move || {
+        .schedule(SECOND, move || {
             begin.open();
             wait.wait();
             end.hit();
@@ -136,7 +136,7 @@ fn every_timeout_is_fired_cancelled_refused_or_returned_while_a_stop_comes() {
                         count.hit();
                         drop(value);
                     };
-                    match timer.new_timeout(MS * (number % 40), run) {
+                    match timer.schedule(MS * (number % 40), run) {
                         Ok(handle) if number % 5 == 0 => cancelled += u64::from(handle.cancel()),
                         Ok(_) => {}
                         Err(_) => refused += 1,
@@ -183,7 +183,7 @@ fn the_last_handle_may_be_dropped_on_the_timers_own_thread() {
     let pending = timer.add(5 * SECOND, task).expect("it runs");
     let (inner, count) = (timer.clone(), left.clone());
     timer
-        .new_timeout(SECOND, move || {
+        .schedule(SECOND, move || {
             drop(inner);
             count.hit();
         })

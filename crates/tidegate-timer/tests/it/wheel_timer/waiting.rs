@@ -9,10 +9,11 @@ use std::task::{Context, Poll, Waker};
 
 use super::*;
 use tidegate_core::{
-    Clock, Executor, ExecutorId, Rejected, Signal, Stance, Task, ThreadBuilder, check_wait, enter,
+    Clock, Executor, ExecutorId, Rejected, Signal, Task, ThreadBuilder, WaitPolicy, check_wait,
+    enter,
 };
 use tidegate_testkit::block_on;
-use tidegate_timer::{Stopping, Unfired};
+use tidegate_timer::{Stopping, UnfiredTimeout};
 
 /// An executor that only has a name and runs nothing.
 struct Nameplate(ExecutorId, Clock);
@@ -25,11 +26,11 @@ impl Nameplate {
 
 impl Executor for Nameplate {
     fn execute(&self, task: Task) -> Result<(), Rejected<Task>> {
-        Err(Rejected::new(task, Refusal::Unsupported))
+        Err(Rejected::new(task, RejectReason::Unsupported))
     }
 
     fn signal(&self, signal: Signal) -> Result<(), Rejected<Signal>> {
-        Err(Rejected::new(signal, Refusal::Unsupported))
+        Err(Rejected::new(signal, RejectReason::Unsupported))
     }
 
     fn is_current(&self) -> bool {
@@ -49,21 +50,21 @@ impl Executor for Nameplate {
     }
 }
 
-fn poll(stopping: &mut Stopping, waker: &Waker) -> Poll<Vec<Unfired>> {
+fn poll(stopping: &mut Stopping, waker: &Waker) -> Poll<Vec<UnfiredTimeout>> {
     Pin::new(stopping).poll(&mut Context::from_waker(waker))
 }
 
 /// Waits for the end of a shutdown.
-fn finish(stopping: Stopping) -> Vec<Unfired> {
+fn finish(stopping: Stopping) -> Vec<UnfiredTimeout> {
     block_on("the timer has stopped", stopping)
 }
 
 #[test]
 fn an_event_loop_must_not_wait_for_it_and_awaits_it_instead() {
     let (timer, clock) = timer();
-    let handle = timer.new_timeout(SECOND, || ()).unwrap();
+    let handle = timer.schedule(SECOND, || ()).unwrap();
     clock.settle();
-    let mark = enter(Nameplate::new(), Stance::Loop);
+    let mark = enter(Nameplate::new(), WaitPolicy::Loop);
     let error = timer.stop().unwrap_err();
     assert!(matches!(&error, TimerError::Refused(why) if !why.is_circle()));
     let said = error.to_string();
@@ -72,10 +73,10 @@ fn an_event_loop_must_not_wait_for_it_and_awaits_it_instead() {
         "{said}"
     );
     assert!(!handle.is_cancelled(), "nothing has happened");
-    timer.new_timeout(SECOND, || ()).unwrap();
+    timer.schedule(SECOND, || ()).unwrap();
     let stopping = timer.begin_stop().unwrap();
-    let refused = timer.new_timeout(SECOND, || ()).unwrap_err();
-    assert_eq!(refused.why(), Refusal::Closed);
+    let refused = timer.schedule(SECOND, || ()).unwrap_err();
+    assert_eq!(refused.why(), RejectReason::Closed);
     assert_eq!(finish(stopping).len(), 2);
     assert!(handle.is_cancelled());
     assert!(timer.stop().is_ok_and(|none| none.is_empty()), "no wait");
@@ -93,11 +94,11 @@ fn a_pool_must_not_wait_for_a_timer_whose_task_waits_for_the_pool() {
         waiting.open();
         until.wait();
     };
-    timer.new_timeout(SECOND, wait).unwrap();
+    timer.schedule(SECOND, wait).unwrap();
     clock.settle();
     clock.jump(SECOND);
     waits.wait();
-    let mark = enter(pool, Stance::Free);
+    let mark = enter(pool, WaitPolicy::Free);
     let error = timer.stop().unwrap_err();
     assert!(matches!(&error, TimerError::Refused(why) if why.is_circle()));
     let mut stopping = timer.begin_stop().unwrap();
@@ -117,8 +118,8 @@ fn its_own_task_may_begin_the_stop() {
         assert!(poll(&mut stopping, Waker::noop()).is_pending());
         told.push(stopping);
     };
-    timer.new_timeout(SECOND, begin).unwrap();
-    let later = timer.new_timeout(9 * SECOND, || ()).unwrap();
+    timer.schedule(SECOND, begin).unwrap();
+    let later = timer.schedule(9 * SECOND, || ()).unwrap();
     clock.settle();
     clock.jump(SECOND);
     log.wait_for(1);
@@ -131,7 +132,7 @@ fn its_own_task_may_begin_the_stop() {
 #[test]
 fn the_second_stop_is_ready_at_once_with_nothing() {
     let (timer, clock) = timer();
-    timer.new_timeout(SECOND, || ()).unwrap();
+    timer.schedule(SECOND, || ()).unwrap();
     clock.settle();
     let first = timer.begin_stop().unwrap();
     assert!(finish(timer.begin_stop().unwrap()).is_empty());
@@ -160,7 +161,7 @@ fn the_last_handle_takes_nothing_from_a_stop_under_way() {
     let (timer, clock) = timer();
     let drops = Counter::new();
     let value = DropCount::new(&drops);
-    timer.new_timeout(SECOND, move || drop(value)).unwrap();
+    timer.schedule(SECOND, move || drop(value)).unwrap();
     clock.settle();
     let stopping = timer.begin_stop().unwrap();
     drop(timer);
@@ -176,7 +177,7 @@ fn a_spawner_may_call_the_timer_that_it_starts() {
     let told = log.clone();
     let threads = ThreadBuilder::new("own").spawner(move |job| {
         let timer = me.lock().unwrap().take().unwrap();
-        let refused = timer.new_timeout(SECOND, || ()).unwrap_err();
+        let refused = timer.schedule(SECOND, || ()).unwrap_err();
         told.push((refused.why(), timer.stop().err(), timer.begin_stop().err()));
         std::thread::Builder::new()
             .spawn(move || job.run())
@@ -185,9 +186,12 @@ fn a_spawner_may_call_the_timer_that_it_starts() {
     let timer = WheelTimer::builder("test").clock(&clock).threads(threads);
     let timer = timer.build().unwrap();
     *place.lock().unwrap() = Some(timer.clone());
-    let handle = timer.new_timeout(SECOND, || ()).unwrap();
+    let handle = timer.schedule(SECOND, || ()).unwrap();
     let starting = || Some(TimerError::Starting);
-    assert_eq!(log.take(), [(Refusal::NoThread, starting(), starting())]);
+    assert_eq!(
+        log.take(),
+        [(RejectReason::NoThread, starting(), starting())]
+    );
     clock.advance(SECOND);
     assert!(handle.is_expired());
     assert!(timer.stop().unwrap().is_empty());
@@ -212,11 +216,14 @@ fn a_spawner_that_fails_or_panics_refuses_the_timeout_and_the_next_one_tries_aga
     let timer = WheelTimer::builder("test").clock(&clock).threads(threads);
     let timer = timer.build().unwrap();
     for _ in 0..2 {
-        let refused = timer.new_timeout(SECOND, || ()).unwrap_err();
-        assert_eq!((refused.why(), timer.pending()), (Refusal::NoThread, 0));
+        let refused = timer.schedule(SECOND, || ()).unwrap_err();
+        assert_eq!(
+            (refused.why(), timer.pending()),
+            (RejectReason::NoThread, 0)
+        );
     }
     works.store(true, Ordering::Relaxed);
-    let handle = timer.new_timeout(SECOND, || ()).unwrap();
+    let handle = timer.schedule(SECOND, || ()).unwrap();
     clock.advance(SECOND);
     assert!(handle.is_expired());
 }
@@ -245,14 +252,14 @@ fn an_event_loop_does_not_wait_for_a_spawner() {
     let fired = Counter::new();
     let add = || {
         let count = fired.clone();
-        timer.new_timeout(SECOND, move || {
+        timer.schedule(SECOND, move || {
             count.hit();
         })
     };
     std::thread::scope(|scope| {
         let first = scope.spawn(add);
         asked.wait();
-        let mark = enter(Nameplate::new(), Stance::Loop);
+        let mark = enter(Nameplate::new(), WaitPolicy::Loop);
         assert!(add().is_ok());
         assert!(matches!(timer.stop(), Err(TimerError::Refused(_))));
         drop(mark);
@@ -270,12 +277,12 @@ fn a_stop_that_begins_while_the_thread_is_started_ends_with_the_start() {
         let clock = ManualClock::new();
         let (timer, asked, go_on) = slow_to_start(&clock, works);
         std::thread::scope(|scope| {
-            let first = scope.spawn(|| timer.new_timeout(SECOND, || ()).is_ok());
+            let first = scope.spawn(|| timer.schedule(SECOND, || ()).is_ok());
             asked.wait();
-            let mark = enter(Nameplate::new(), Stance::Loop);
-            assert!(timer.new_timeout(SECOND, || ()).is_ok());
+            let mark = enter(Nameplate::new(), WaitPolicy::Loop);
+            assert!(timer.schedule(SECOND, || ()).is_ok());
             let stopping = timer.begin_stop().unwrap();
-            assert!(timer.new_timeout(SECOND, || ()).is_err());
+            assert!(timer.schedule(SECOND, || ()).is_err());
             drop(mark);
             go_on.open();
             assert_eq!(finish(stopping).len(), 1);

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use tidegate_core::prim::{AtomicU64, ModelMutex as Mutex, Ordering};
 
-use super::patience::Patience;
-use super::reserve::Reserve;
-use super::seat::Seat;
+use super::reserve::ReservedWorkers;
+use super::wake_backoff::WakeBackoff;
+use super::worker_slot::WorkerSlot;
 
-/// The queue of a [`Desk`]. The jobs belong to the code that created the dispatcher.
-pub trait Work<J> {
+/// The queue of a [`Dispatcher`]. The jobs belong to the code that created the dispatcher.
+pub trait JobSource<J> {
     /// Removes and returns the job that is to run next.
     fn take(&mut self) -> Option<J>;
     /// Returns the number of queued jobs.
@@ -40,7 +40,7 @@ pub enum Growth {
 
 /// The limits on the number of threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeskLimits {
+pub struct DispatchLimits {
     /// Threads that stay alive while idle.
     pub core: usize,
     /// The maximum number of threads.
@@ -51,7 +51,7 @@ pub struct DeskLimits {
     pub growth: Growth,
 }
 
-impl DeskLimits {
+impl DispatchLimits {
     /// Returns how many threads are started before a job that is not urgent is queued. Leased
     /// threads come on top of the core, because no other job gets one of them.
     pub fn first(&self) -> usize {
@@ -75,13 +75,13 @@ pub(super) const MOVE: u64 = 2;
 /// together, in the order of these fields, so that as few cache lines as possible move with the
 /// lock. A queue should also begin with the fields that change.
 #[repr(C, align(64))]
-pub struct Desk<J, W> {
+pub struct Dispatcher<J, W> {
     pub(super) tally: AtomicU64,
     /// How often a worker has asked for its next job. The lowest bit is set while a wake-up is
     /// deferred.
     pub(super) moves: AtomicU64,
     pub(super) state: Mutex<State<J, W>>,
-    pub(super) reserve: Reserve<J>,
+    pub(super) reserve: ReservedWorkers<J>,
 }
 
 #[repr(C)]
@@ -91,7 +91,7 @@ pub(super) struct State<J, W> {
     pub(super) threads: usize,
     /// Threads that were started for queued jobs and have not reached the dispatcher yet.
     pub(super) starting: usize,
-    pub(super) patience: Patience,
+    pub(super) wake_backoff: WakeBackoff,
     /// Set while a woken worker has not come back to the dispatcher.
     pub(super) searching: bool,
     /// Set while a wake-up is deferred: its submitter, or a busy worker, takes care of the queued
@@ -99,14 +99,14 @@ pub(super) struct State<J, W> {
     pub(super) put_off: bool,
     pub(super) closed: bool,
     /// Newest last.
-    pub(super) idle: Vec<Arc<Seat<J>>>,
-    pub(super) limits: DeskLimits,
+    pub(super) idle: Vec<Arc<WorkerSlot<J>>>,
+    pub(super) limits: DispatchLimits,
     pub(super) work: W,
 }
 
 /// The counts of a dispatcher at one moment, read without its lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct DispatchCounts {
     /// Idle workers that are not reserved.
     pub idle: usize,
     /// Threads that are started or about to start.
@@ -118,9 +118,9 @@ pub struct Tally {
 /// The decision about a job.
 #[derive(Debug)]
 #[must_use = "the job may be inside"]
-pub enum Placed<J> {
+pub enum Dispatch<J> {
     /// An idle worker has the job.
-    Handed(Wake<J>),
+    Handed(WorkerWake<J>),
     /// The job goes to a new thread, which is counted already.
     Start(J),
     /// The job has to wait. The caller adds it to the queue before it releases the lock.
@@ -132,18 +132,18 @@ pub enum Placed<J> {
 /// The worker that takes care of the queued jobs.
 #[derive(Debug)]
 #[must_use = "jobs wait for it"]
-pub enum Sent<J> {
+pub enum WorkerWanted<J> {
     /// An idle worker, which got the first of the jobs.
-    Idle(Wake<J>),
+    Idle(WorkerWake<J>),
     /// A new thread, which the caller has to start and which is counted already. The thread calls
-    /// [`Turn::started`](super::Turn::started) first. If it cannot be started,
-    /// [`Turn::not_started`](super::Turn::not_started) takes the count back.
+    /// [`DispatchGuard::started`](super::DispatchGuard::started) first. If it cannot be started,
+    /// [`DispatchGuard::not_started`](super::DispatchGuard::not_started) takes the count back.
     Start,
 }
 
 /// What a worker that asks the dispatcher does next.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Next<J> {
+pub enum WorkerStep<J> {
     /// Runs this job.
     Run(J),
     /// Waits in its slot.
@@ -157,27 +157,27 @@ pub enum Next<J> {
 
 /// A worker that may have to be woken after the lock is released. Dropping this value wakes it.
 #[must_use = "dropping it wakes the worker: drop it after the lock"]
-pub struct Wake<J> {
-    pub(super) seat: Arc<Seat<J>>,
+pub struct WorkerWake<J> {
+    pub(super) worker_slot: Arc<WorkerSlot<J>>,
     pub(super) asleep: bool,
 }
 
-impl<J> Wake<J> {
+impl<J> WorkerWake<J> {
     /// Returns `true` if the worker sleeps, so that waking it costs a system call.
     pub fn is_asleep(&self) -> bool {
         self.asleep
     }
 }
 
-impl<J> Drop for Wake<J> {
+impl<J> Drop for WorkerWake<J> {
     fn drop(&mut self) {
         if self.asleep {
-            self.seat.wake();
+            self.worker_slot.wake();
         }
     }
 }
 
-impl<J> fmt::Debug for Wake<J> {
+impl<J> fmt::Debug for WorkerWake<J> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Wake")
             .field("asleep", &self.asleep)
@@ -185,30 +185,30 @@ impl<J> fmt::Debug for Wake<J> {
     }
 }
 
-impl<J, W: Work<J>> Desk<J, W> {
+impl<J, W: JobSource<J>> Dispatcher<J, W> {
     /// Creates a dispatcher without workers over the queue `work`.
-    pub fn new(work: W, limits: DeskLimits, reserved: usize) -> Self {
+    pub fn new(work: W, limits: DispatchLimits, reserved: usize) -> Self {
         Self {
             state: Mutex::new(State {
                 work,
                 idle: Vec::new(),
                 searching: false,
                 put_off: false,
-                patience: Patience::new(),
+                wake_backoff: WakeBackoff::new(),
                 threads: 0,
                 starting: 0,
                 limits,
                 closed: false,
                 moves: 0,
             }),
-            reserve: Reserve::new(reserved),
+            reserve: ReservedWorkers::new(reserved),
             tally: AtomicU64::new(0),
             moves: AtomicU64::new(0),
         }
     }
 
     /// Returns the reserved workers.
-    pub fn reserve(&self) -> &Reserve<J> {
+    pub fn reserve(&self) -> &ReservedWorkers<J> {
         &self.reserve
     }
 
@@ -217,19 +217,22 @@ impl<J, W: Work<J>> Desk<J, W> {
     /// # Errors
     ///
     /// Returns the job if no worker is reserved, or if the workers were
-    /// [dismissed](super::Turn::dismiss).
-    pub fn claim(&self, job: J) -> Result<Wake<J>, J> {
-        let Some(seat) = self.reserve.claim() else {
+    /// [dismissed](super::DispatchGuard::dismiss).
+    pub fn claim(&self, job: J) -> Result<WorkerWake<J>, J> {
+        let Some(worker_slot) = self.reserve.claim() else {
             return Err(job);
         };
-        let asleep = seat.give(job)?;
-        Ok(Wake { seat, asleep })
+        let asleep = worker_slot.give(job)?;
+        Ok(WorkerWake {
+            worker_slot,
+            asleep,
+        })
     }
 
     /// Returns the counts at this moment, without the lock.
-    pub fn tally(&self) -> Tally {
+    pub fn tally(&self) -> DispatchCounts {
         let word = self.tally.load(Ordering::Relaxed);
-        Tally {
+        DispatchCounts {
             idle: (word & 0xFFFF) as usize,
             threads: (word >> 16 & 0xFFFF) as usize,
             queued: (word >> 32) as usize,
@@ -237,7 +240,7 @@ impl<J, W: Work<J>> Desk<J, W> {
     }
 }
 
-impl<J, W> Desk<J, W> {
+impl<J, W> Dispatcher<J, W> {
     /// Returns how often a worker has asked for its next job, without the lock. While this grows,
     /// not all workers are blocked by their jobs.
     pub fn moves(&self) -> u64 {
@@ -252,7 +255,7 @@ impl<J, W> Desk<J, W> {
     }
 }
 
-impl<J, W> fmt::Debug for Desk<J, W> {
+impl<J, W> fmt::Debug for Dispatcher<J, W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Desk")
             .field("reserve", &self.reserve)
@@ -260,9 +263,12 @@ impl<J, W> fmt::Debug for Desk<J, W> {
     }
 }
 
-pub(super) fn hand<J>(seat: Arc<Seat<J>>, job: J) -> Wake<J> {
-    let Ok(asleep) = seat.give(job) else {
+pub(super) fn hand<J>(worker_slot: Arc<WorkerSlot<J>>, job: J) -> WorkerWake<J> {
+    let Ok(asleep) = worker_slot.give(job) else {
         unreachable!("an idle worker's seat is empty, and whoever took it out is alone with it");
     };
-    Wake { seat, asleep }
+    WorkerWake {
+        worker_slot,
+        asleep,
+    }
 }

@@ -16,7 +16,7 @@ pub(crate) const SPINS: u32 = 512;
 
 /// The health of a poller.
 #[derive(Debug, Default)]
-pub(crate) struct Care {
+pub(crate) struct PollerHealth {
     failures: u32,
     /// Waits in a row that ended for no reason, and the wake-ups seen so far.
     spins: u32,
@@ -26,7 +26,7 @@ pub(crate) struct Care {
     health: Health,
 }
 
-impl Care {
+impl PollerHealth {
     pub(crate) fn health(&self) -> Health {
         self.health.clone()
     }

@@ -7,11 +7,11 @@
 //! must tolerate.
 
 #[cfg(all(target_os = "linux", not(any(tidegate_loom, tidegate_shuttle))))]
-pub(crate) use self::linux::Bell;
+pub(crate) use self::linux::WordWaiters;
 #[cfg(any(tidegate_loom, tidegate_shuttle))]
-pub(crate) use self::model::Bell;
+pub(crate) use self::model::WordWaiters;
 #[cfg(not(any(target_os = "linux", tidegate_loom, tidegate_shuttle)))]
-pub(crate) use self::none::Bell;
+pub(crate) use self::none::WordWaiters;
 
 #[cfg(all(target_os = "linux", not(any(tidegate_loom, tidegate_shuttle))))]
 mod linux {
@@ -21,9 +21,9 @@ mod linux {
 
     /// An empty type, because the kernel finds the sleepers by the word's address.
     #[derive(Clone)]
-    pub(crate) struct Bell;
+    pub(crate) struct WordWaiters;
 
-    impl Bell {
+    impl WordWaiters {
         /// `true` if a thread can sleep on a word on this platform.
         pub(crate) const WORKS: bool = true;
 
@@ -58,9 +58,9 @@ mod model {
 
     /// A condition variable that outlives the word, like the kernel's futex table.
     #[derive(Clone)]
-    pub(crate) struct Bell(Arc<Futex>);
+    pub(crate) struct WordWaiters(Arc<Futex>);
 
-    impl Bell {
+    impl WordWaiters {
         pub(crate) const WORKS: bool = true;
 
         pub(crate) fn new() -> Self {
@@ -83,9 +83,9 @@ mod none {
 
     /// An empty type: on this platform threads sleep in their parkers.
     #[derive(Clone)]
-    pub(crate) struct Bell;
+    pub(crate) struct WordWaiters;
 
-    impl Bell {
+    impl WordWaiters {
         pub(crate) const WORKS: bool = false;
 
         pub(crate) fn new() -> Self {

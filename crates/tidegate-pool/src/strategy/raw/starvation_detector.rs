@@ -35,22 +35,22 @@ const NO_LOAN: u64 = u64::MAX;
 /// What a monitor records about the pool and the loans of one strategy; see the module.
 ///
 /// ```
-/// use tidegate_pool::internal::{Lookout, ProducerCell};
+/// use tidegate_pool::internal::{StarvationDetector, ProducerCell};
 ///
-/// let (lookout, cell) = (Lookout::new(), ProducerCell::new(Box::new(7)));
-/// lookout.saw(50, 0); // the monitor, at two looks: the pool's threads have ended many jobs
-/// lookout.saw(100, 0);
-/// assert!(lookout.is_brisk());
+/// let (starvation_detector, cell) = (StarvationDetector::new(), ProducerCell::new(Box::new(7)));
+/// starvation_detector.saw(50, 0); // the monitor, at two looks: the pool's threads have ended many jobs
+/// starvation_detector.saw(100, 0);
+/// assert!(starvation_detector.is_brisk());
 /// let held = cell.claim().expect("nobody else produces");
 /// let loan = held.lend(false).number;
-/// assert!(!lookout.is_held(loan), "one of them will come");
-/// lookout.saw(100, 0); // no job has ended since: all threads are held
-/// assert!(lookout.is_held(loan));
-/// lookout.promise(loan);
-/// assert!(!lookout.is_held(loan));
+/// assert!(!starvation_detector.is_held(loan), "one of them will come");
+/// starvation_detector.saw(100, 0); // no job has ended since: all threads are held
+/// assert!(starvation_detector.is_held(loan));
+/// starvation_detector.promise(loan);
+/// assert!(!starvation_detector.is_held(loan));
 /// ```
 #[derive(Debug)]
-pub struct Lookout {
+pub struct StarvationDetector {
     /// The pool's moves at the last scan. Only the monitor uses it.
     moves: AtomicU64,
     /// Consecutive scans that found the pool brisk. Only the monitor writes it.
@@ -63,7 +63,7 @@ pub struct Lookout {
     sent: AtomicU64,
 }
 
-impl Lookout {
+impl StarvationDetector {
     /// Creates a detector without observations.
     pub fn new() -> Self {
         Self {
@@ -145,7 +145,7 @@ impl Lookout {
     }
 }
 
-impl Default for Lookout {
+impl Default for StarvationDetector {
     fn default() -> Self {
         Self::new()
     }
@@ -157,62 +157,74 @@ mod tests {
 
     #[test]
     fn two_looks_in_a_row_with_many_moves_make_it_brisk_and_one_with_few_ends_that() {
-        let lookout = Lookout::new();
-        lookout.saw(4, 0);
-        assert!(!lookout.is_brisk());
-        lookout.saw(7, 0);
-        lookout.saw(11, 0);
-        assert!(!lookout.is_brisk(), "the second look saw three");
-        lookout.saw(15, 0);
-        assert!(lookout.is_brisk());
-        lookout.forget();
-        assert!(!lookout.is_brisk());
-        lookout.saw(19, 0);
-        lookout.saw(23, 0);
-        lookout.saw(26, 0);
-        assert!(!lookout.is_brisk());
+        let starvation_detector = StarvationDetector::new();
+        starvation_detector.saw(4, 0);
+        assert!(!starvation_detector.is_brisk());
+        starvation_detector.saw(7, 0);
+        starvation_detector.saw(11, 0);
+        assert!(!starvation_detector.is_brisk(), "the second look saw three");
+        starvation_detector.saw(15, 0);
+        assert!(starvation_detector.is_brisk());
+        starvation_detector.forget();
+        assert!(!starvation_detector.is_brisk());
+        starvation_detector.saw(19, 0);
+        starvation_detector.saw(23, 0);
+        starvation_detector.saw(26, 0);
+        assert!(!starvation_detector.is_brisk());
     }
 
     #[test]
     fn a_loan_without_a_promise_is_held_while_the_pool_is_not_brisk() {
-        let lookout = Lookout::new();
-        assert!(lookout.is_held(3));
-        lookout.saw(50, 0);
-        lookout.saw(100, 0);
-        assert!(!lookout.is_held(3));
-        lookout.saw(100, 0);
-        lookout.promise(3);
-        assert!(!lookout.is_held(3) && lookout.is_held(4), "one loan only");
-        lookout.came(3);
-        assert!(lookout.is_held(3), "the helper was dropped");
-        lookout.promise(4);
-        lookout.came(3);
-        assert!(!lookout.is_held(4), "another one's end is not its own");
+        let starvation_detector = StarvationDetector::new();
+        assert!(starvation_detector.is_held(3));
+        starvation_detector.saw(50, 0);
+        starvation_detector.saw(100, 0);
+        assert!(!starvation_detector.is_held(3));
+        starvation_detector.saw(100, 0);
+        starvation_detector.promise(3);
+        assert!(
+            !starvation_detector.is_held(3) && starvation_detector.is_held(4),
+            "one loan only"
+        );
+        starvation_detector.came(3);
+        assert!(starvation_detector.is_held(3), "the helper was dropped");
+        starvation_detector.promise(4);
+        starvation_detector.came(3);
+        assert!(
+            !starvation_detector.is_held(4),
+            "another one's end is not its own"
+        );
     }
 
     #[test]
     fn jobs_that_wait_while_none_ends_make_a_pool_starved() {
-        let lookout = Lookout::new();
-        (0..20).for_each(|_| lookout.saw(7, 0));
-        assert!(!lookout.is_starved(), "nothing waits");
-        (0..20).for_each(|moves| lookout.saw(8 + moves, 3));
-        assert!(!lookout.is_starved(), "it is slow, but moves");
-        (0..STARVED_LOOKS - 1).for_each(|_| lookout.saw(27, 3));
-        assert!(!lookout.is_starved() && lookout.may_starve());
-        lookout.saw(27, 1);
-        assert!(lookout.is_starved() && !lookout.may_starve());
-        lookout.saw(27, 0);
-        assert!(!lookout.is_starved() && !lookout.may_starve());
+        let starvation_detector = StarvationDetector::new();
+        (0..20).for_each(|_| starvation_detector.saw(7, 0));
+        assert!(!starvation_detector.is_starved(), "nothing waits");
+        (0..20).for_each(|moves| starvation_detector.saw(8 + moves, 3));
+        assert!(!starvation_detector.is_starved(), "it is slow, but moves");
+        (0..STARVED_LOOKS - 1).for_each(|_| starvation_detector.saw(27, 3));
+        assert!(!starvation_detector.is_starved() && starvation_detector.may_starve());
+        starvation_detector.saw(27, 1);
+        assert!(starvation_detector.is_starved() && !starvation_detector.may_starve());
+        starvation_detector.saw(27, 0);
+        assert!(!starvation_detector.is_starved() && !starvation_detector.may_starve());
     }
 
     #[test]
     fn one_helper_is_sent_for_a_loan() {
-        let lookout = Lookout::new();
-        assert!(lookout.send(1) && !lookout.send(1));
-        assert!(lookout.send(2));
-        lookout.came(1);
-        assert!(!lookout.send(2), "another one's end is not its own");
-        lookout.came(2);
-        assert!(lookout.send(2), "it was lost, so another is sent");
+        let starvation_detector = StarvationDetector::new();
+        assert!(starvation_detector.send(1) && !starvation_detector.send(1));
+        assert!(starvation_detector.send(2));
+        starvation_detector.came(1);
+        assert!(
+            !starvation_detector.send(2),
+            "another one's end is not its own"
+        );
+        starvation_detector.came(2);
+        assert!(
+            starvation_detector.send(2),
+            "it was lost, so another is sent"
+        );
     }
 }

@@ -13,12 +13,12 @@ pub(super) const ROOM: usize = 64;
 
 /// Cells and places of cancelled entries.
 #[derive(Debug)]
-pub(super) struct Gone {
+pub(super) struct CancelledEntries {
     notes: [(u32, Place); ROOM],
     len: usize,
 }
 
-impl Gone {
+impl CancelledEntries {
     pub(super) fn new() -> Self {
         Self {
             notes: [(0, Place::NOWHERE); ROOM],

@@ -22,22 +22,22 @@ use tidegate_core::prim::{
 /// Holds the thread that is reserved for one strategy; see the module.
 ///
 /// ```
-/// use tidegate_pool::internal::Standby;
+/// use tidegate_pool::internal::StandInSlot;
 ///
-/// let standby = Standby::new();
-/// assert!(!standby.is_ready());
-/// assert_eq!(standby.put("a thread"), Ok(()));
-/// assert_eq!(standby.put("another"), Err("another"), "one is enough");
-/// assert!(standby.is_ready());
-/// assert_eq!(standby.take(), Some("a thread"));
-/// assert_eq!(standby.take(), None);
+/// let stand_in_slot = StandInSlot::new();
+/// assert!(!stand_in_slot.is_ready());
+/// assert_eq!(stand_in_slot.put("a thread"), Ok(()));
+/// assert_eq!(stand_in_slot.put("another"), Err("another"), "one is enough");
+/// assert!(stand_in_slot.is_ready());
+/// assert_eq!(stand_in_slot.take(), Some("a thread"));
+/// assert_eq!(stand_in_slot.take(), None);
 /// ```
-pub struct Standby<T> {
+pub struct StandInSlot<T> {
     ready: AtomicBool,
     thread: Mutex<Option<T>>,
 }
 
-impl<T> Standby<T> {
+impl<T> StandInSlot<T> {
     /// Creates an empty slot.
     pub fn new() -> Self {
         Self {
@@ -86,13 +86,13 @@ impl<T> Standby<T> {
     }
 }
 
-impl<T> Default for Standby<T> {
+impl<T> Default for StandInSlot<T> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<T> fmt::Debug for Standby<T> {
+impl<T> fmt::Debug for StandInSlot<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Standby")
             .field("ready", &self.is_ready())

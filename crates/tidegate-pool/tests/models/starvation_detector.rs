@@ -1,13 +1,13 @@
 //! Models of loans that no thread of the pool takes: the monitor takes care of each of them.
 
-use tidegate_pool::internal::Lookout;
+use tidegate_pool::internal::StarvationDetector;
 
 use super::*;
 
 /// A producer, what the monitor knows of its pool, and a task that needs production to continue.
 struct Busy {
     cell: ProducerCell<Log>,
-    lookout: Lookout,
+    starvation_detector: StarvationDetector,
     /// Incremented by the thread that produces. Relaxed, because the parker orders it.
     went_on: AtomicUsize,
 }
@@ -15,25 +15,25 @@ struct Busy {
 impl Busy {
     /// Creates a strategy whose pool was seen to be brisk.
     fn new() -> StdArc<Self> {
-        let lookout = Lookout::new();
-        lookout.saw(50, 0);
-        lookout.saw(100, 0);
+        let starvation_detector = StarvationDetector::new();
+        starvation_detector.saw(50, 0);
+        starvation_detector.saw(100, 0);
         StdArc::new(Self {
             cell: ProducerCell::new(Box::new(Log::default())),
-            lookout,
+            starvation_detector,
             went_on: AtomicUsize::new(0),
         })
     }
 
-    fn lend(&self, held: Held<'_, Log>) -> u64 {
+    fn lend(&self, held: ProducerGuard<'_, Log>) -> u64 {
         held.lend(false).number
     }
 
     /// Produces once and rests.
-    fn go_on(&self, held: Held<'_, Log>) {
+    fn go_on(&self, held: ProducerGuard<'_, Log>) {
         held.note(7);
         self.went_on.fetch_add(1, Relaxed);
-        assert!(matches!(held.rest(), Rest::Idle), "nobody else asked");
+        assert!(matches!(held.rest(), RestResult::Idle), "nobody else asked");
     }
 }
 
@@ -56,9 +56,9 @@ fn a_loan_that_nobody_of_the_pool_can_take_over_is_found_held() {
                     seen = busy.cell.glance();
                 }
                 // The second scan. The helper that is sent stays in the queue of a blocked pool.
-                assert!(busy.lookout.send(seen.loans));
-                busy.lookout.saw(100, 0);
-                if busy.lookout.is_held(seen.loans)
+                assert!(busy.starvation_detector.send(seen.loans));
+                busy.starvation_detector.saw(100, 0);
+                if busy.starvation_detector.is_held(seen.loans)
                     && let Some(held) = busy.cell.take_loan(seen.loans)
                 {
                     busy.go_on(held);
@@ -89,11 +89,11 @@ fn a_stand_in_a_helper_and_the_task_that_ends_never_share_a_producer() {
         let busy = Busy::new();
         let held = busy.cell.claim().expect("idle");
         let loan = busy.lend(held);
-        assert!(busy.lookout.send(loan));
+        assert!(busy.starvation_detector.send(loan));
         let helper = {
             let busy = StdArc::clone(&busy);
             thread::spawn(move || {
-                busy.lookout.came(loan);
+                busy.starvation_detector.came(loan);
                 if let Some(held) = busy.cell.take_loan(loan) {
                     busy.go_on(held);
                 }
@@ -133,19 +133,19 @@ fn the_end_of_one_helper_does_not_hide_the_next() {
         let busy = Busy::new();
         let held = busy.cell.claim().expect("idle");
         let first = busy.lend(held);
-        assert!(busy.lookout.send(first));
-        busy.lookout.promise(first);
+        assert!(busy.starvation_detector.send(first));
+        busy.starvation_detector.promise(first);
         let helper = {
             let busy = StdArc::clone(&busy);
             thread::spawn(move || {
-                busy.lookout.came(first);
+                busy.starvation_detector.came(first);
                 busy.cell.take_loan(first).map(|held| busy.go_on(held))
             })
         };
         let sent = busy.cell.resume().map(|held| {
             let second = busy.lend(held);
-            assert!(busy.lookout.send(second));
-            busy.lookout.promise(second);
+            assert!(busy.starvation_detector.send(second));
+            busy.starvation_detector.promise(second);
             second
         });
         let taken = helper.join().expect("it does not panic");
@@ -153,8 +153,8 @@ fn the_end_of_one_helper_does_not_hide_the_next() {
             None => assert!(taken.is_some(), "somebody has the first loan"),
             Some(second) => {
                 assert!(taken.is_none(), "the first loan was over");
-                assert!(!busy.lookout.send(second), "one is on its way");
-                assert!(busy.lookout.is_promised(second));
+                assert!(!busy.starvation_detector.send(second), "one is on its way");
+                assert!(busy.starvation_detector.is_promised(second));
                 let held = busy.cell.take_loan(second).expect("it lies there");
                 busy.go_on(held);
             }

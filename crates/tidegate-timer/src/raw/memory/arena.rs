@@ -19,19 +19,19 @@ use super::pages::{LARGE, prefer_large};
 /// large block.
 pub(super) const SINGLE: usize = 64;
 
-/// Allocates arrays ([`Plot`]) that lie close together. The first 64 are allocated one by one.
+/// Allocates arrays ([`ArenaArray`]) that lie close together. The first 64 are allocated one by one.
 ///
 /// # Examples
 ///
 /// ```
-/// use tidegate_timer::raw::Yard;
+/// use tidegate_timer::raw::HugePageArena;
 ///
-/// let mut yard = Yard::<u64, 512>::new();
-/// let mut plot = yard.plot(|place| place as u64);
+/// let mut arena = HugePageArena::<u64, 512>::new();
+/// let mut plot = arena.plot(|place| place as u64);
 /// plot[3] += 1;
 /// assert_eq!((plot[3], plot[511]), (4, 511));
 /// ```
-pub struct Yard<T, const N: usize> {
+pub struct HugePageArena<T, const N: usize> {
     /// The block from which arrays are allocated, and the number of arrays allocated from it.
     open: Option<(Arc<Block>, usize)>,
     made: usize,
@@ -40,7 +40,7 @@ pub struct Yard<T, const N: usize> {
 
 /// An owned array of `N` values, like a `Box<[T; N]>`. Its memory is freed when all arrays of its
 /// block are dropped.
-pub struct Plot<T, const N: usize> {
+pub struct ArenaArray<T, const N: usize> {
     cells: NonNull<[T; N]>,
     _cells: PhantomData<[T; N]>,
 }
@@ -59,10 +59,10 @@ unsafe impl Sync for Block {}
 
 // SAFETY: the array owns its cells as a `Box` does; the reference count of the block, which is
 // stored before them, is atomic.
-unsafe impl<T: Send, const N: usize> Send for Plot<T, N> {}
+unsafe impl<T: Send, const N: usize> Send for ArenaArray<T, N> {}
 
 // SAFETY: a shared reference allows only reads of the cells.
-unsafe impl<T: Sync, const N: usize> Sync for Plot<T, N> {}
+unsafe impl<T: Sync, const N: usize> Sync for ArenaArray<T, N> {}
 
 impl Block {
     fn new(layout: Layout) -> Self {
@@ -85,7 +85,7 @@ impl Drop for Block {
     }
 }
 
-impl<T, const N: usize> Yard<T, N> {
+impl<T, const N: usize> HugePageArena<T, N> {
     /// The layout of an array: the `Arc` of its block, then the cells at the returned offset.
     const PLOT: (Layout, usize) = {
         let cells = Layout::new::<[T; N]>();
@@ -116,11 +116,11 @@ impl<T, const N: usize> Yard<T, N> {
     /// # Examples
     ///
     /// ```
-    /// let mut yard = tidegate_timer::raw::Yard::<String, 4>::new();
-    /// let plot = yard.plot(|place| format!("number {place}"));
+    /// let mut arena = tidegate_timer::raw::HugePageArena::<String, 4>::new();
+    /// let plot = arena.plot(|place| format!("number {place}"));
     /// assert_eq!(plot[2], "number 2");
     /// ```
-    pub fn plot(&mut self, mut cell: impl FnMut(usize) -> T) -> Plot<T, N> {
+    pub fn plot(&mut self, mut cell: impl FnMut(usize) -> T) -> ArenaArray<T, N> {
         let (block, at) = self.room();
         let (layout, cells_at) = Self::PLOT;
         // SAFETY: `room` returns an index that is within the block.
@@ -138,7 +138,7 @@ impl<T, const N: usize> Yard<T, N> {
         // SAFETY: the pointer is aligned and within the array's layout, and the old contents need
         // no drop.
         unsafe { plot.cast().write(block) };
-        Plot {
+        ArenaArray {
             cells: cells.cast(),
             _cells: PhantomData,
         }
@@ -150,10 +150,10 @@ impl<T, const N: usize> Yard<T, N> {
     /// # Examples
     ///
     /// ```
-    /// let mut yard = tidegate_timer::raw::Yard::<[u64; 8], 512>::new();
-    /// let plots: Vec<_> = (0..65).map(|_| yard.plot(|_| [0; 8])).collect();
+    /// let mut arena = tidegate_timer::raw::HugePageArena::<[u64; 8], 512>::new();
+    /// let plots: Vec<_> = (0..65).map(|_| arena.plot(|_| [0; 8])).collect();
     /// drop(plots);
-    /// yard.trim();
+    /// arena.trim();
     /// ```
     pub fn trim(&mut self) {
         if let Some((block, _)) = &mut self.open
@@ -186,19 +186,19 @@ impl<T, const N: usize> Yard<T, N> {
     }
 }
 
-impl<T, const N: usize> Default for Yard<T, N> {
+impl<T, const N: usize> Default for HugePageArena<T, N> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<T, const N: usize> fmt::Debug for Yard<T, N> {
+impl<T, const N: usize> fmt::Debug for HugePageArena<T, N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Yard").finish_non_exhaustive()
     }
 }
 
-impl<T, const N: usize> Deref for Plot<T, N> {
+impl<T, const N: usize> Deref for ArenaArray<T, N> {
     type Target = [T; N];
 
     #[inline]
@@ -208,7 +208,7 @@ impl<T, const N: usize> Deref for Plot<T, N> {
     }
 }
 
-impl<T, const N: usize> DerefMut for Plot<T, N> {
+impl<T, const N: usize> DerefMut for ArenaArray<T, N> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T; N] {
         // SAFETY: as in `deref`, and the mutable borrow is exclusive.
@@ -216,12 +216,12 @@ impl<T, const N: usize> DerefMut for Plot<T, N> {
     }
 }
 
-impl<T, const N: usize> Drop for Plot<T, N> {
+impl<T, const N: usize> Drop for ArenaArray<T, N> {
     fn drop(&mut self) {
-        let before = Yard::<T, N>::PLOT.1;
+        let before = HugePageArena::<T, N>::PLOT.1;
         // SAFETY: the layout of the array starts this many bytes before its cells.
         let count = unsafe { self.cells.cast::<u8>().sub(before) };
-        // SAFETY: `Yard::plot` wrote the `Arc` there, and it is read only here. It frees the memory
+        // SAFETY: `HugePageArena::plot` wrote the `Arc` there, and it is read only here. It frees the memory
         // at the end of this function, also if the drop of a cell unwinds.
         let _block = unsafe { count.cast::<Arc<Block>>().read() };
         // SAFETY: the cells are initialised and are not used after this.
@@ -229,7 +229,7 @@ impl<T, const N: usize> Drop for Plot<T, N> {
     }
 }
 
-impl<T: fmt::Debug, const N: usize> fmt::Debug for Plot<T, N> {
+impl<T: fmt::Debug, const N: usize> fmt::Debug for ArenaArray<T, N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.iter().collect::<Vec<_>>().fmt(f)
     }

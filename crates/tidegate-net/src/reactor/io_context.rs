@@ -2,28 +2,28 @@
 
 use std::sync::Arc;
 
-use super::batch::Together;
+use super::batch::BatchState;
 use crate::metrics::Counters;
 use crate::sys::Chunk;
 
 /// Buffers and counters for the source that handles an event. A pinned loop has one, a roaming loop
 /// one for each task, so that an idle source holds no buffer.
-pub(crate) struct Desk {
+pub(crate) struct IoContext {
     /// The buffer for received bytes.
     pub(crate) chunk: Chunk,
     /// The buffer for received datagrams; empty until the first.
     pub(crate) datagram: Vec<u8>,
     pub(crate) counters: Arc<Counters>,
-    pub(crate) batch: Together,
+    pub(crate) batch: BatchState,
 }
 
-impl Desk {
+impl IoContext {
     pub(crate) fn new(counters: Arc<Counters>) -> Self {
         Self {
             chunk: Chunk::default(),
             datagram: Vec::new(),
             counters,
-            batch: Together::default(),
+            batch: BatchState::default(),
         }
     }
 }

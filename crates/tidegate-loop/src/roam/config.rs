@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tidegate_core::{Blocking, Refusal, Task, non_blocking};
-use tidegate_pool::internal::Interrupt;
+use tidegate_core::{Blocking, RejectReason, Task, non_blocking};
+use tidegate_pool::internal::InterruptFn;
 use tidegate_pool::{
     Adaptive, Monitor, Options, OverBudget, ProduceExecuteConsume, Strategy, TryExecutor,
 };
@@ -25,31 +25,31 @@ use crate::state::shared::Shared;
 ///
 /// ```
 /// use std::sync::Arc;
-/// use tidegate_loop::{Crew, EventLoop, ParkDriver};
+/// use tidegate_loop::{RoamingConfig, EventLoop, ParkDriver};
 /// use tidegate_pool::{Monitor, WorkerPool};
 ///
 /// let pool = Arc::new(WorkerPool::builder("workers").max(4).build()?);
-/// let crew = Crew::of(pool).late(&Monitor::start("io")?);
-/// let home = EventLoop::builder("home").build_over(ParkDriver::new(), &crew)?;
+/// let config = RoamingConfig::of(pool).late(&Monitor::start("io")?);
+/// let home = EventLoop::builder("home").build_over(ParkDriver::new(), &config)?;
 /// assert_eq!(home.submit(|| 1 + 1)?.wait()?, 2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
-pub struct Crew {
+pub struct RoamingConfig {
     pool: Arc<dyn TryExecutor>,
     monitor: Option<Monitor>,
     only_produce: bool,
-    by_hand: bool,
+    manual: bool,
 }
 
-impl Crew {
+impl RoamingConfig {
     /// Uses the threads of `pool`; the loops hand over eagerly.
     pub fn of(pool: Arc<dyn TryExecutor>) -> Self {
         Self {
             pool,
             monitor: None,
             only_produce: false,
-            by_hand: false,
+            manual: false,
         }
     }
 
@@ -65,12 +65,12 @@ impl Crew {
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use tidegate_loop::{Crew, EventLoop, ParkDriver};
+    /// use tidegate_loop::{RoamingConfig, EventLoop, ParkDriver};
     /// use tidegate_pool::WorkerPool;
     ///
     /// let pool = Arc::new(WorkerPool::builder("workers").max(4).build()?);
-    /// let crew = Crew::of(pool).only_produce();
-    /// let home = EventLoop::builder("home").build_over(ParkDriver::new(), &crew)?;
+    /// let config = RoamingConfig::of(pool).only_produce();
+    /// let home = EventLoop::builder("home").build_over(ParkDriver::new(), &config)?;
     /// assert_eq!(home.submit(|| 1 + 1)?.wait()?, 2);
     /// assert_eq!(home.strategy().unwrap().name(), "ProduceExecuteConsume");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -83,17 +83,17 @@ impl Crew {
     /// Makes the loop never wait: a caller of [`Strategy::produce`] on
     /// [`EventLoop::strategy`](crate::EventLoop::strategy) gets its thread back when there is
     /// nothing to do. For tests.
-    pub fn by_hand(mut self) -> Self {
-        self.by_hand = true;
+    pub fn manual(mut self) -> Self {
+        self.manual = true;
         self
     }
 
     /// Creates the strategy that drives the event loop of `shared`.
     pub(crate) fn drive(&self, shared: &Arc<Shared>) -> Result<Arc<dyn Strategy>, OverBudget> {
-        let producer = LoopProducer::new(shared, self.by_hand);
+        let producer = LoopProducer::new(shared, self.manual);
         // `ProduceExecuteConsume` waits inside the producer and so keeps a thread. `Adaptive` takes
         // its own lease below.
-        let leased = self.only_produce && !self.by_hand;
+        let leased = self.only_produce && !self.manual;
         let lease = match leased {
             true => self.pool.lease_threads(&shared.name, 1)?,
             false => None,
@@ -105,7 +105,7 @@ impl Crew {
             // A refused task of the driver is dropped, which returns the work to the driver. A
             // submitted task was accepted and must not be lost: it runs here, where it must not
             // block, unless the pool is closed.
-            if refused.why() == Refusal::Closed || weak.upgrade().is_none_or(driver) {
+            if refused.why() == RejectReason::Closed || weak.upgrade().is_none_or(driver) {
                 drop(refused);
             } else {
                 non_blocking(|| refused.into_inner().run());
@@ -120,7 +120,7 @@ impl Crew {
             Some(monitor) => builder.late(monitor),
             None => builder,
         };
-        let builder = match self.by_hand {
+        let builder = match self.manual {
             true => builder,
             false => builder.lease(&shared.name)?,
         };
@@ -129,7 +129,7 @@ impl Crew {
 }
 
 /// Returns a closure that ends the wait of an event loop's thread, with a task that does nothing.
-fn interrupt(shared: &Arc<Shared>) -> Interrupt {
+fn interrupt(shared: &Arc<Shared>) -> InterruptFn {
     let weak = Arc::downgrade(shared);
     Box::new(move || {
         let Some(shared) = weak.upgrade() else {
@@ -143,7 +143,7 @@ fn interrupt(shared: &Arc<Shared>) -> Interrupt {
     })
 }
 
-impl fmt::Debug for Crew {
+impl fmt::Debug for RoamingConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Crew")
             .field("pool", &self.pool.name())

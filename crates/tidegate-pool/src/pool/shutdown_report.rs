@@ -7,11 +7,11 @@ use tidegate_promise::SharedCompletion;
 use crate::executor::{HandedBack, ShutdownError};
 
 /// The completion of a pool's end.
-pub type Stopped = SharedCompletion<StopReport, ShutdownError>;
+pub type Stopped = SharedCompletion<ShutdownReport, ShutdownError>;
 
 /// What a pool did while it stopped. Clones share the tasks that were handed back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StopReport {
+pub struct ShutdownReport {
     /// Jobs that ended after the pool was asked to stop.
     pub ran: u64,
     /// Jobs that were accepted and had not started at the deadline.
@@ -29,7 +29,7 @@ pub struct StuckJob {
     pub task: &'static str,
 }
 
-impl fmt::Display for StopReport {
+impl fmt::Display for ShutdownReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,

@@ -31,14 +31,14 @@ const MOST_REST: u32 = 64;
 /// a microsecond per sleep, on average.
 ///
 /// ```
-/// use tidegate_core::LookOn;
+/// use tidegate_core::SpinWait;
 ///
-/// let mut look = LookOn::new();
+/// let mut look = SpinWait::new();
 /// let mut looks = 0;
 /// look.look_on(|| { looks += 1; looks == 3 });
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct LookOn {
+pub struct SpinWait {
     /// The length of the next spin; 0 means to sleep at once.
     micros: u32,
     /// Sleeps since the last trial, and (`rest`) the number of sleeps after which the next trial is
@@ -49,7 +49,7 @@ pub struct LookOn {
     speed: u32,
 }
 
-impl LookOn {
+impl SpinWait {
     /// Creates a value that has learned nothing yet.
     pub fn new() -> Self {
         Self::with_speed(if usable_cpus() == 1 { 0 } else { speed() })
@@ -99,7 +99,7 @@ impl LookOn {
     }
 }
 
-impl Default for LookOn {
+impl Default for SpinWait {
     fn default() -> Self {
         Self::new()
     }
@@ -135,7 +135,7 @@ mod tests {
 
     const SPEED: u32 = 10;
 
-    fn looks_in_vain(look: &mut LookOn) -> u32 {
+    fn looks_in_vain(look: &mut SpinWait) -> u32 {
         let mut looks = 0;
         assert!(!look.look_on(|| {
             looks += 1;
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn looks_in_vain_end_but_for_a_try_now_and_then() {
-        let mut look = LookOn::with_speed(SPEED);
+        let mut look = SpinWait::with_speed(SPEED);
         let first: Vec<_> = (0..4).map(|_| looks_in_vain(&mut look)).collect();
         assert_eq!(first, [TRY, TRY / 2, TRY / 4, 0]);
         for _ in 0..1_000 {
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_look_that_paid_makes_the_next_one_longer() {
-        let mut look = LookOn::with_speed(SPEED);
+        let mut look = SpinWait::with_speed(SPEED);
         for _ in 0..8 {
             assert!(look.look_on(|| true));
         }
@@ -172,7 +172,7 @@ mod tests {
     /// thread sleeps, and at once if it spins. Both must learn to spin, although both start asleep.
     #[test]
     fn two_that_sleep_both_come_to_look_on() {
-        let mut sides = [LookOn::with_speed(SPEED), LookOn::with_speed(SPEED)];
+        let mut sides = [SpinWait::with_speed(SPEED), SpinWait::with_speed(SPEED)];
         for side in &mut sides {
             while side.micros > 0 {
                 looks_in_vain(side);
@@ -196,6 +196,6 @@ mod tests {
 
     #[test]
     fn a_single_cpu_is_not_kept_from_the_other_side() {
-        assert_eq!(looks_in_vain(&mut LookOn::with_speed(0)), 0);
+        assert_eq!(looks_in_vain(&mut SpinWait::with_speed(0)), 0);
     }
 }

@@ -5,13 +5,13 @@
 /// for a job that is nearly done costs a fraction of a microsecond. The number of checks is learned
 /// from whether a worker came.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(super) struct WakeBackoff {
     looks: u32,
     /// Wake-ups that were not deferred since the last attempt.
     skipped: u32,
 }
 
-impl Patience {
+impl WakeBackoff {
     /// About a microsecond.
     const MOST: u32 = if cfg!(tidegate_loom) { 1 } else { 64 };
     const LEAST: u32 = if cfg!(tidegate_loom) { 1 } else { 8 };

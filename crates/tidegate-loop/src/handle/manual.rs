@@ -12,7 +12,7 @@ use crate::state::shared::{Drive, Shared};
 /// ```
 /// use tidegate_loop::EventLoop;
 ///
-/// let (home, mut hand) = EventLoop::builder("home").build_by_hand()?;
+/// let (home, mut hand) = EventLoop::builder("home").build_manual()?;
 /// let answer = home.submit(|| 7)?;
 /// assert!(!answer.is_done());
 /// hand.run_until_idle();
@@ -24,14 +24,14 @@ use crate::state::shared::{Drive, Shared};
 /// Dropping it ends the event loop: the termination fails with
 /// [`ShutdownError::HandDropped`](tidegate_pool::ShutdownError::HandDropped), which contains the
 /// tasks that had not started.
-pub struct HandLoop {
+pub struct ManualLoop {
     shared: Arc<Shared>,
     core: Box<dyn Drive>,
     /// Futures that are not `Send`, kept here between two turns.
     pinned: LocalFutures,
 }
 
-impl HandLoop {
+impl ManualLoop {
     pub(super) fn new(shared: Arc<Shared>, core: Box<dyn Drive>) -> Self {
         Self {
             shared,
@@ -61,7 +61,7 @@ impl HandLoop {
     /// ```
     /// use tidegate_loop::EventLoop;
     ///
-    /// let (home, mut hand) = EventLoop::builder("home").build_by_hand()?;
+    /// let (home, mut hand) = EventLoop::builder("home").build_manual()?;
     /// assert!(!home.is_current());
     /// assert!(hand.run(|| home.is_current()));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -83,7 +83,7 @@ impl HandLoop {
     }
 }
 
-impl Drop for HandLoop {
+impl Drop for ManualLoop {
     fn drop(&mut self) {
         if self.shared.state.get() < Lifecycle::Terminated {
             self.core.abandon_by_hand(&self.shared, &mut self.pinned);
@@ -92,7 +92,7 @@ impl Drop for HandLoop {
     }
 }
 
-impl fmt::Debug for HandLoop {
+impl fmt::Debug for ManualLoop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HandLoop")
             .field("name", &self.shared.name)

@@ -27,7 +27,7 @@ const PAUSE: u32 = 300;
 
 /// The adaptive spin time of an event loop.
 #[derive(Debug)]
-pub(crate) struct Patience {
+pub(crate) struct IdleSpin {
     looks: u32,
     /// Unsuccessful waits so far.
     vain: u32,
@@ -37,7 +37,7 @@ pub(crate) struct Patience {
     alone: bool,
 }
 
-impl Patience {
+impl IdleSpin {
     pub(crate) fn new() -> Self {
         Self {
             looks: LOOKS,
@@ -99,72 +99,72 @@ mod tests {
 
     use super::*;
 
-    fn patience() -> Patience {
-        Patience {
+    fn idle_spin() -> IdleSpin {
+        IdleSpin {
             alone: false,
-            ..Patience::new()
+            ..IdleSpin::new()
         }
     }
 
     #[test]
     fn looking_in_vain_makes_impatient_until_a_fresh_start() {
-        let mut patience = patience();
+        let mut idle_spin = idle_spin();
         for _ in 1..FRESH_START {
-            assert!(!patience.look_on(|| false));
+            assert!(!idle_spin.look_on(|| false));
         }
-        assert_eq!(patience.looks, FEWEST);
-        patience.look_on(|| false);
-        assert_eq!(patience.looks, LOOKS);
+        assert_eq!(idle_spin.looks, FEWEST);
+        idle_spin.look_on(|| false);
+        assert_eq!(idle_spin.looks, LOOKS);
     }
 
     #[test]
     fn success_makes_patient_again() {
-        let mut patience = patience();
-        while patience.looks > FEWEST {
-            patience.look_on(|| false);
+        let mut idle_spin = idle_spin();
+        while idle_spin.looks > FEWEST {
+            idle_spin.look_on(|| false);
         }
-        assert!(patience.look_on(|| true));
-        assert_eq!(patience.looks, 2 * FEWEST);
+        assert!(idle_spin.look_on(|| true));
+        assert_eq!(idle_spin.looks, 2 * FEWEST);
     }
 
     #[test]
     fn only_what_comes_at_once_and_again_puts_the_loop_at_the_heels() {
-        let mut patience = patience();
+        let mut idle_spin = idle_spin();
         for _ in 0..HEELS {
-            assert!(!patience.is_at_heels());
-            patience.look_on(|| true);
+            assert!(!idle_spin.is_at_heels());
+            idle_spin.look_on(|| true);
         }
-        assert!(patience.is_at_heels());
+        assert!(idle_spin.is_at_heels());
         let mut looks = 0;
-        patience.look_on(|| {
+        idle_spin.look_on(|| {
             looks += 1;
             looks > CLOSE
         });
-        assert!(!patience.is_at_heels());
+        assert!(!idle_spin.is_at_heels());
     }
 
     #[test]
     fn hanging_back_in_vain_ends_the_chase() {
-        let mut patience = patience();
+        let mut idle_spin = idle_spin();
         for _ in 0..HEELS {
-            patience.look_on(|| true);
+            idle_spin.look_on(|| true);
         }
-        assert!(patience.hang_back(|| true) && patience.is_at_heels());
-        assert!(!patience.hang_back(|| false) && !patience.is_at_heels());
+        assert!(idle_spin.hang_back(|| true) && idle_spin.is_at_heels());
+        assert!(!idle_spin.hang_back(|| false) && !idle_spin.is_at_heels());
     }
 
     #[test]
     fn a_single_cpu_is_yielded_a_few_times() {
-        let mut patience = Patience {
+        let mut idle_spin = IdleSpin {
             alone: true,
-            ..patience()
+            ..idle_spin()
         };
         let mut looks = 0;
-        assert!(!patience.look_on(|| {
+        assert!(!idle_spin.look_on(|| {
             looks += 1;
             false
         }));
         assert_eq!(looks, YIELDS);
-        assert!(!patience.hang_back(|| true));
+        assert!(!idle_spin.hang_back(|| true));
     }
 }

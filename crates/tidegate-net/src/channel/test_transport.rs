@@ -11,7 +11,7 @@ use super::shared::Shared;
 
 /// A transport between a channel and a test.
 #[derive(Debug, Default)]
-pub(crate) struct Wire {
+pub(crate) struct TestTransport {
     state: Mutex<WireState>,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct WireState {
     channel: Option<Weak<SignalBlock<Shared>>>,
 }
 
-impl Wire {
+impl TestTransport {
     pub(crate) fn attach(&self, channel: Weak<SignalBlock<Shared>>) {
         self.lock().channel = Some(channel);
     }

@@ -5,7 +5,7 @@ use std::sync::Arc as StdArc;
 use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use loom::thread;
 use tidegate_core::Clock;
-use tidegate_pool::internal::{Reserve, Seat, Slept};
+use tidegate_pool::internal::{ReservedWorkers, SlotWait, WorkerSlot};
 
 use super::{Chair, Job, job};
 
@@ -13,16 +13,16 @@ use super::{Chair, Job, job};
 #[test]
 fn a_job_is_never_slept_over() {
     loom::model(|| {
-        let seat: Chair = StdArc::new(Seat::new());
+        let worker_slot: Chair = StdArc::new(WorkerSlot::new());
         let giver = {
-            let seat = StdArc::clone(&seat);
+            let worker_slot = StdArc::clone(&worker_slot);
             thread::spawn(move || {
-                if seat.give(job(7)).expect("it is empty") {
-                    seat.wake();
+                if worker_slot.give(job(7)).expect("it is empty") {
+                    worker_slot.wake();
                 }
             })
         };
-        let Slept::Given { job, .. } = seat.sleep(&Clock::system(), None) else {
+        let SlotWait::Given { job, .. } = worker_slot.sleep(&Clock::system(), None) else {
             unreachable!("nobody pokes");
         };
         assert_eq!(job.get(), 7);
@@ -35,27 +35,27 @@ fn a_job_is_never_slept_over() {
 #[test]
 fn a_poke_beside_a_job_loses_nothing() {
     loom::model(|| {
-        let seat: Chair = StdArc::new(Seat::new());
+        let worker_slot: Chair = StdArc::new(WorkerSlot::new());
         let others: Vec<_> = [true, false]
             .map(|gives| {
-                let seat = StdArc::clone(&seat);
+                let worker_slot = StdArc::clone(&worker_slot);
                 thread::spawn(move || {
-                    if !gives || seat.give(job(7)).expect("it is empty") {
-                        seat.wake();
+                    if !gives || worker_slot.give(job(7)).expect("it is empty") {
+                        worker_slot.wake();
                     }
                 })
             })
             .into();
         let mut taken = 0;
         while taken == 0 {
-            if let Slept::Given { job, .. } = seat.sleep(&Clock::system(), None) {
+            if let SlotWait::Given { job, .. } = worker_slot.sleep(&Clock::system(), None) {
                 taken += job.get();
             }
         }
         for other in others {
             other.join().unwrap();
         }
-        assert!(seat.try_take().is_none());
+        assert!(worker_slot.try_take().is_none());
     });
 }
 
@@ -64,34 +64,34 @@ fn a_poke_beside_a_job_loses_nothing() {
 #[test]
 fn a_seat_that_is_closed_leaves_its_job_to_one_side() {
     loom::model(|| {
-        let seat: Chair = StdArc::new(Seat::new());
+        let worker_slot: Chair = StdArc::new(WorkerSlot::new());
         let begun = StdArc::new(AtomicUsize::new(0));
         let worker = {
-            let (seat, begun) = (StdArc::clone(&seat), StdArc::clone(&begun));
+            let (worker_slot, begun) = (StdArc::clone(&worker_slot), StdArc::clone(&begun));
             thread::spawn(move || {
                 let begin = |_: &Job| begun.store(1, Relaxed);
-                match seat.sleep_with(&Clock::system(), None, begin) {
-                    Slept::Given { job, .. } => job.get() == 7,
-                    Slept::Closed => false,
-                    Slept::Woken => unreachable!("it is closed before it is woken"),
+                match worker_slot.sleep_with(&Clock::system(), None, begin) {
+                    SlotWait::Given { job, .. } => job.get() == 7,
+                    SlotWait::Closed => false,
+                    SlotWait::Woken => unreachable!("it is closed before it is woken"),
                 }
             })
         };
         let giver = {
-            let seat = StdArc::clone(&seat);
-            thread::spawn(move || match seat.give(job(7)) {
+            let worker_slot = StdArc::clone(&worker_slot);
+            thread::spawn(move || match worker_slot.give(job(7)) {
                 Ok(asleep) => {
                     if asleep {
-                        seat.wake();
+                        worker_slot.wake();
                     }
                     true
                 }
                 Err(_) => false,
             })
         };
-        let left = seat.close();
+        let left = worker_slot.close();
         let has_begun = begun.load(Relaxed) == 1;
-        seat.wake();
+        worker_slot.wake();
         let (ran, given) = (worker.join().unwrap(), giver.join().unwrap());
         assert!(left.is_none_or(|job| job.get() == 7 && !ran));
         assert_eq!(ran, has_begun);
@@ -103,13 +103,13 @@ fn a_seat_that_is_closed_leaves_its_job_to_one_side() {
 #[test]
 fn a_seat_is_filled_again_only_when_it_is_empty() {
     loom::model(|| {
-        let seat: Chair = StdArc::new(Seat::new());
+        let worker_slot: Chair = StdArc::new(WorkerSlot::new());
         let giver = {
-            let seat = StdArc::clone(&seat);
+            let worker_slot = StdArc::clone(&worker_slot);
             thread::spawn(move || {
                 for number in 1..=2 {
                     let mut next = job(number);
-                    while let Err(back) = seat.give(next) {
+                    while let Err(back) = worker_slot.give(next) {
                         next = back;
                         thread::yield_now();
                     }
@@ -118,7 +118,7 @@ fn a_seat_is_filled_again_only_when_it_is_empty() {
         };
         let mut taken = Vec::new();
         while taken.len() < 2 {
-            match seat.try_take() {
+            match worker_slot.try_take() {
                 Some(job) => taken.push(job.get()),
                 None => thread::yield_now(),
             }
@@ -132,28 +132,31 @@ fn a_seat_is_filled_again_only_when_it_is_empty() {
 #[test]
 fn a_reserved_worker_is_claimed_once() {
     loom::model(|| {
-        let reserve: StdArc<Reserve<Job>> = StdArc::new(Reserve::new(2));
-        let seat: Chair = StdArc::new(Seat::new());
-        assert!(reserve.put(&seat));
+        let reserve: StdArc<ReservedWorkers<Job>> = StdArc::new(ReservedWorkers::new(2));
+        let worker_slot: Chair = StdArc::new(WorkerSlot::new());
+        assert!(reserve.put(&worker_slot));
         let got = StdArc::new(AtomicUsize::new(0));
         let claimers: Vec<_> = (0..2)
             .map(|_| {
                 let (reserve, got) = (StdArc::clone(&reserve), StdArc::clone(&got));
                 thread::spawn(move || {
-                    if let Some(seat) = reserve.claim() {
+                    if let Some(worker_slot) = reserve.claim() {
                         got.fetch_add(1, Relaxed);
-                        seat.give(job(1)).map(drop).expect("alone with it");
+                        worker_slot.give(job(1)).map(drop).expect("alone with it");
                     }
                 })
             })
             .collect();
-        let left = reserve.withdraw(&seat);
+        let left = reserve.withdraw(&worker_slot);
         for claimer in claimers {
             claimer.join().unwrap();
         }
         assert_eq!(got.load(Relaxed) + usize::from(left), 1);
-        assert_eq!(seat.try_take().is_some(), !left);
-        assert_eq!((reserve.available(), StdArc::strong_count(&seat)), (0, 1));
+        assert_eq!(worker_slot.try_take().is_some(), !left);
+        assert_eq!(
+            (reserve.available(), StdArc::strong_count(&worker_slot)),
+            (0, 1)
+        );
     });
 }
 
@@ -161,23 +164,23 @@ fn a_reserved_worker_is_claimed_once() {
 #[test]
 fn a_claim_sees_what_the_worker_did_before_it_sat_down() {
     loom::model(|| {
-        let reserve: StdArc<Reserve<Job>> = StdArc::new(Reserve::new(1));
-        let seat: Chair = StdArc::new(Seat::new());
+        let reserve: StdArc<ReservedWorkers<Job>> = StdArc::new(ReservedWorkers::new(1));
+        let worker_slot: Chair = StdArc::new(WorkerSlot::new());
         let claimer = {
             let reserve = StdArc::clone(&reserve);
             thread::spawn(move || {
-                let Some(seat) = reserve.claim() else {
+                let Some(worker_slot) = reserve.claim() else {
                     return false;
                 };
-                if seat.give(job(1)).expect("alone with it") {
-                    seat.wake();
+                if worker_slot.give(job(1)).expect("alone with it") {
+                    worker_slot.wake();
                 }
                 true
             })
         };
-        assert!(reserve.put(&seat));
+        assert!(reserve.put(&worker_slot));
         let given = claimer.join().unwrap();
-        assert_eq!(seat.try_take().is_some(), given);
-        assert_eq!(reserve.withdraw(&seat), !given);
+        assert_eq!(worker_slot.try_take().is_some(), given);
+        assert_eq!(reserve.withdraw(&worker_slot), !given);
     });
 }

@@ -5,7 +5,7 @@ use super::geometry::Geometry;
 use super::lists::Lists;
 
 #[derive(Debug)]
-pub(super) struct Dial {
+pub(super) struct WheelLevels {
     pub(super) geometry: Geometry,
     pub(super) lists: Lists,
     /// For each list above the first level, a tick that is not after the tick of any of its
@@ -15,7 +15,7 @@ pub(super) struct Dial {
     pub(super) current: u64,
 }
 
-impl Dial {
+impl WheelLevels {
     pub(super) fn new(geometry: Geometry) -> Self {
         Self {
             geometry,

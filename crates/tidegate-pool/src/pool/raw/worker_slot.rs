@@ -31,14 +31,14 @@ const LOOKS: u32 = 64;
 /// The slot in which one worker waits for a job.
 ///
 /// ```
-/// use tidegate_pool::internal::Seat;
+/// use tidegate_pool::internal::WorkerSlot;
 ///
-/// let seat = Seat::new();
-/// assert_eq!(seat.give(7), Ok(false)); // nobody slept in it
-/// assert_eq!(seat.give(8), Err(8));
-/// assert_eq!(seat.try_take(), Some(7));
+/// let worker_slot = WorkerSlot::new();
+/// assert_eq!(worker_slot.give(7), Ok(false)); // nobody slept in it
+/// assert_eq!(worker_slot.give(8), Err(8));
+/// assert_eq!(worker_slot.try_take(), Some(7));
 /// ```
-pub struct Seat<J> {
+pub struct WorkerSlot<J> {
     state: AtomicU32,
     job: UnsafeCell<Option<J>>,
     parker: Parker,
@@ -46,13 +46,13 @@ pub struct Seat<J> {
 
 // SAFETY: the cell is written by the one giver that holds `WRITING`, and emptied by the thread that
 // leaves `FULL`, which is one thread; the jobs themselves move from thread to thread.
-unsafe impl<J: Send> Send for Seat<J> {}
+unsafe impl<J: Send> Send for WorkerSlot<J> {}
 // SAFETY: as above: no `&J` is handed out.
-unsafe impl<J: Send> Sync for Seat<J> {}
+unsafe impl<J: Send> Sync for WorkerSlot<J> {}
 
-/// How a sleep in a [`Seat`] ended.
+/// How a sleep in a [`WorkerSlot`] ended.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Slept<J> {
+pub enum SlotWait<J> {
     /// A job was given. `asleep` says whether the giver found the worker asleep, and woke it.
     Given {
         /// The job.
@@ -66,7 +66,7 @@ pub enum Slept<J> {
     Closed,
 }
 
-impl<J> Seat<J> {
+impl<J> WorkerSlot<J> {
     /// Creates an empty slot.
     pub fn new() -> Self {
         Self {
@@ -77,7 +77,7 @@ impl<J> Seat<J> {
     }
 
     /// Writes a job into the slot. Returns `true` if its worker sleeps: the giver then calls
-    /// [`Seat::wake`] after it has released its locks.
+    /// [`WorkerSlot::wake`] after it has released its locks.
     ///
     /// # Errors
     ///
@@ -116,8 +116,8 @@ impl<J> Seat<J> {
         self.try_take_with(|_| ())
     }
 
-    /// Like [`Seat::try_take`], but calls `begin` with the job before the slot can be
-    /// [closed](Seat::close). So the closer sees what `begin` records, or the job is not taken.
+    /// Like [`WorkerSlot::try_take`], but calls `begin` with the job before the slot can be
+    /// [closed](WorkerSlot::close). So the closer sees what `begin` records, or the job is not taken.
     #[inline]
     pub fn try_take_with(&self, begin: impl FnOnce(&J)) -> Option<J> {
         if self.state.load(Ordering::Relaxed) != FULL {
@@ -140,7 +140,7 @@ impl<J> Seat<J> {
     }
 
     /// Closes the slot for good and returns the job that its worker has not taken. No job can be
-    /// given from now on. The worker's sleep ends; the caller may have to [wake](Seat::wake) it.
+    /// given from now on. The worker's sleep ends; the caller may have to [wake](WorkerSlot::wake) it.
     pub fn close(&self) -> Option<J> {
         let mut looks = 0;
         loop {
@@ -170,26 +170,31 @@ impl<J> Seat<J> {
 
     /// Sleeps until a job is given, the worker is woken, or `deadline` has come on `clock`. Called
     /// only by the slot's worker.
-    pub fn sleep(&self, clock: &Clock, deadline: Option<u64>) -> Slept<J> {
+    pub fn sleep(&self, clock: &Clock, deadline: Option<u64>) -> SlotWait<J> {
         self.sleep_with(clock, deadline, |_| ())
     }
 
-    /// Like [`Seat::sleep`]; `begin` is called as in [`Seat::try_take_with`].
-    pub fn sleep_with(&self, clock: &Clock, deadline: Option<u64>, begin: impl Fn(&J)) -> Slept<J> {
+    /// Like [`WorkerSlot::sleep`]; `begin` is called as in [`WorkerSlot::try_take_with`].
+    pub fn sleep_with(
+        &self,
+        clock: &Clock,
+        deadline: Option<u64>,
+        begin: impl Fn(&J),
+    ) -> SlotWait<J> {
         let slept = self.turn(EMPTY, ASLEEP);
         if slept {
             clock.park_until(&self.parker, deadline);
             if self.turn(ASLEEP, EMPTY) {
-                return Slept::Woken;
+                return SlotWait::Woken;
             }
         }
         let mut looks = 0;
         loop {
             if let Some(job) = self.try_take_with(&begin) {
-                return Slept::Given { job, asleep: slept };
+                return SlotWait::Given { job, asleep: slept };
             }
             if self.state.load(Ordering::Relaxed) == CLOSED {
-                return Slept::Closed;
+                return SlotWait::Closed;
             }
             // A giver is writing: a few instructions, unless the system preempted it.
             pause(&mut looks);
@@ -232,13 +237,13 @@ fn pause(looks: &mut u32) {
     }
 }
 
-impl<J> Default for Seat<J> {
+impl<J> Default for WorkerSlot<J> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<J> fmt::Debug for Seat<J> {
+impl<J> fmt::Debug for WorkerSlot<J> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match self.state.load(Ordering::Relaxed) {
             EMPTY => "empty",

@@ -4,13 +4,13 @@
 //! word. The monitor changes the word and then reads the cells. The side that comes second sees the
 //! other, so no loan is missed by a monitor that sleeps or stops. Either the monitor finds the
 //! loan, or the producer finds the monitor asleep and wakes it, or the producer finds it stopped
-//! and takes its loan back. [`Vigil::end`] is final: neither a notification nor a concurrent sleep
+//! and takes its loan back. [`MonitorState::end`] is final: neither a notification nor a concurrent sleep
 //! undoes it.
 //!
 //! # Ordering
 //!
-//! This is the store-buffer pattern, as in [`Doorbell`](tidegate_core::Doorbell): `Held::lend`, the
-//! load in [`Vigil::ring`], the changes in [`Vigil::sleep`] and [`Vigil::end`] and the load in
+//! This is the store-buffer pattern, as in [`Doorbell`](tidegate_core::Doorbell): `ProducerGuard::lend`, the
+//! load in [`MonitorState::ring`], the changes in [`MonitorState::sleep`] and [`MonitorState::end`] and the load in
 //! `ProducerCell::glance` are all `SeqCst`.
 
 use std::fmt;
@@ -28,22 +28,22 @@ const OVER: u32 = 2;
 /// Whether a monitor is awake, asleep, or stopped.
 ///
 /// ```
-/// use tidegate_pool::internal::{Rung, Vigil};
+/// use tidegate_pool::internal::{NotifyResult, MonitorState};
 ///
-/// let vigil = Vigil::new();
-/// assert_eq!(vigil.ring(), Rung::Awake);
-/// assert!(vigil.sleep());
-/// assert_eq!(vigil.ring(), Rung::Woken, "the caller wakes the monitor's thread");
-/// assert!(vigil.end());
-/// assert_eq!((vigil.ring(), vigil.sleep()), (Rung::Over, false));
+/// let monitor_state = MonitorState::new();
+/// assert_eq!(monitor_state.ring(), NotifyResult::Awake);
+/// assert!(monitor_state.sleep());
+/// assert_eq!(monitor_state.ring(), NotifyResult::Woken, "the caller wakes the monitor's thread");
+/// assert!(monitor_state.end());
+/// assert_eq!((monitor_state.ring(), monitor_state.sleep()), (NotifyResult::Over, false));
 /// ```
-pub struct Vigil {
+pub struct MonitorState {
     word: CachePadded<AtomicU32>,
 }
 
-/// The result of [`Vigil::ring`].
+/// The result of [`MonitorState::ring`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rung {
+pub enum NotifyResult {
     /// The monitor is awake and will see the loan.
     Awake,
     /// The monitor was asleep: the caller has to wake its thread.
@@ -52,7 +52,7 @@ pub enum Rung {
     Over,
 }
 
-impl Vigil {
+impl MonitorState {
     /// Creates the state of a monitor that is awake.
     pub fn new() -> Self {
         Self {
@@ -63,30 +63,30 @@ impl Vigil {
     /// Notifies the monitor that a producer was lent. Must be called after the loan.
     #[inline]
     #[must_use = "a sleeping monitor has to be woken, and one that stopped looks at nothing"]
-    pub fn ring(&self) -> Rung {
+    pub fn ring(&self) -> NotifyResult {
         // ORDERING: SeqCst, the producer's check; pairs with the changes in `sleep` and `end`.
         match self.word.load(Ordering::SeqCst) {
-            AWAKE => Rung::Awake,
+            AWAKE => NotifyResult::Awake,
             _ => self.rouse(),
         }
     }
 
     #[cold]
-    fn rouse(&self) -> Rung {
+    fn rouse(&self) -> NotifyResult {
         // ORDERING: AcqRel: one of many notifying producers wakes the monitor; Acquire pairs with
         // `sleep` and `end`, so that what happened before them is visible.
         match self
             .word
             .compare_exchange(ASLEEP, AWAKE, Ordering::AcqRel, Ordering::Acquire)
         {
-            Ok(_) => Rung::Woken,
-            Err(OVER) => Rung::Over,
-            Err(_) => Rung::Awake,
+            Ok(_) => NotifyResult::Woken,
+            Err(OVER) => NotifyResult::Over,
+            Err(_) => NotifyResult::Awake,
         }
     }
 
     /// Announces that the monitor will sleep. Returns `false` if it was stopped. The monitor must
-    /// now scan its cells once more, and then either sleep or [wake](Vigil::wake).
+    /// now scan its cells once more, and then either sleep or [wake](MonitorState::wake).
     pub fn sleep(&self) -> bool {
         // ORDERING: SeqCst, the monitor's announcement; pairs with the load in `ring`. Relaxed on
         // failure: nothing follows from it.
@@ -130,7 +130,7 @@ impl Vigil {
         over
     }
 
-    /// Returns `true` if the monitor was stopped; a snapshot. Only a [notification](Vigil::ring)
+    /// Returns `true` if the monitor was stopped; a snapshot. Only a [notification](MonitorState::ring)
     /// after a loan decides.
     #[inline]
     pub fn is_over(&self) -> bool {
@@ -138,13 +138,13 @@ impl Vigil {
     }
 }
 
-impl Default for Vigil {
+impl Default for MonitorState {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl fmt::Debug for Vigil {
+impl fmt::Debug for MonitorState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Vigil")
             .field("asleep", &self.is_asleep())
@@ -159,17 +159,24 @@ mod tests {
 
     #[test]
     fn one_ring_wakes_and_the_end_is_final() {
-        let vigil = Vigil::new();
-        assert!(vigil.sleep() && vigil.is_asleep());
-        assert_eq!((vigil.ring(), vigil.ring()), (Rung::Woken, Rung::Awake));
-        assert!(vigil.sleep());
-        vigil.wake();
-        assert_eq!(vigil.ring(), Rung::Awake);
-        assert!(vigil.sleep() && vigil.end() && !vigil.end());
-        vigil.wake();
-        assert!(!vigil.sleep() && vigil.is_over() && !vigil.is_asleep());
+        let monitor_state = MonitorState::new();
+        assert!(monitor_state.sleep() && monitor_state.is_asleep());
+        assert_eq!(
+            (monitor_state.ring(), monitor_state.ring()),
+            (NotifyResult::Woken, NotifyResult::Awake)
+        );
+        assert!(monitor_state.sleep());
+        monitor_state.wake();
+        assert_eq!(monitor_state.ring(), NotifyResult::Awake);
+        assert!(monitor_state.sleep() && monitor_state.end() && !monitor_state.end());
+        monitor_state.wake();
+        assert!(!monitor_state.sleep() && monitor_state.is_over() && !monitor_state.is_asleep());
         for _ in 0..2 {
-            assert_eq!(vigil.ring(), Rung::Over, "no ring takes it down");
+            assert_eq!(
+                monitor_state.ring(),
+                NotifyResult::Over,
+                "no ring takes it down"
+            );
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc as StdArc;
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use tidegate_core::Clock;
-use tidegate_pool::internal::{Next, Slept};
+use tidegate_pool::internal::{SlotWait, WorkerStep};
 
 use super::{close, job, next, pool, seats, submit, submit_patiently, work};
 
@@ -15,14 +15,14 @@ fn no_job_is_queued_while_a_worker_sleeps() {
     for reserved in [0, 1] {
         loom::model(move || {
             let pool = pool(1, reserved);
-            let seat = seats(&pool, 1).remove(0);
+            let worker_slot = seats(&pool, 1).remove(0);
             let submitter = {
                 let pool = StdArc::clone(&pool);
                 thread::spawn(move || submit(&pool, 1))
             };
             let worker = {
                 let pool = StdArc::clone(&pool);
-                thread::spawn(move || work(&pool, &seat))
+                thread::spawn(move || work(&pool, &worker_slot))
             };
             submit(&pool, 2);
             submitter.join().unwrap();
@@ -43,10 +43,10 @@ fn who_was_woken_sends_the_next_one() {
             let meeting = Arc::new((Mutex::new(0), Condvar::new()));
             let workers: Vec<_> = seats(&pool, 2)
                 .into_iter()
-                .map(|seat| {
+                .map(|worker_slot| {
                     let (pool, meeting) = (StdArc::clone(&pool), Arc::clone(&meeting));
                     thread::spawn(move || {
-                        while let Some(job) = next(&pool, &seat) {
+                        while let Some(job) = next(&pool, &worker_slot) {
                             assert!(job.get() > 0);
                             meet(&meeting);
                             close(&pool);
@@ -72,10 +72,10 @@ fn a_wakeup_that_is_put_off_is_not_forgotten() {
         let meeting = Arc::new((Mutex::new(0), Condvar::new()));
         let workers: Vec<_> = seats(&pool, 2)
             .into_iter()
-            .map(|seat| {
+            .map(|worker_slot| {
                 let (pool, meeting) = (StdArc::clone(&pool), Arc::clone(&meeting));
                 thread::spawn(move || {
-                    while let Some(job) = next(&pool, &seat) {
+                    while let Some(job) = next(&pool, &worker_slot) {
                         assert!(job.get() > 0);
                         meet(&meeting);
                         close(&pool);
@@ -105,7 +105,7 @@ fn meet(meeting: &(Mutex<u32>, Condvar)) {
 fn a_claim_beside_a_submission_strands_nothing() {
     loom::model(|| {
         let pool = pool(1, 1);
-        let seat = seats(&pool, 1).remove(0);
+        let worker_slot = seats(&pool, 1).remove(0);
         let claimer = {
             let pool = StdArc::clone(&pool);
             thread::spawn(move || match pool.claim(job(4)) {
@@ -121,7 +121,7 @@ fn a_claim_beside_a_submission_strands_nothing() {
         };
         let worker = {
             let pool = StdArc::clone(&pool);
-            thread::spawn(move || work(&pool, &seat))
+            thread::spawn(move || work(&pool, &worker_slot))
         };
         submit(&pool, 1);
         let claimed = claimer.join().unwrap();
@@ -136,9 +136,9 @@ fn a_claim_beside_a_submission_strands_nothing() {
 fn a_worker_that_leaves_takes_no_job_with_it() {
     loom::model(|| {
         let pool = pool(1, 1);
-        let seat = seats(&pool, 1).remove(0);
-        let sat = pool.turn().next(&seat);
-        assert!(matches!(sat, Next::Wait { .. }));
+        let worker_slot = seats(&pool, 1).remove(0);
+        let sat = pool.turn().next(&worker_slot);
+        assert!(matches!(sat, WorkerStep::Wait { .. }));
         let giver = {
             let pool = StdArc::clone(&pool);
             thread::spawn(move || match pool.claim(job(1)) {
@@ -149,13 +149,16 @@ fn a_worker_that_leaves_takes_no_job_with_it() {
                 Err(_) => false,
             })
         };
-        let again = pool.turn().again(&seat, true);
+        let again = pool.turn().again(&worker_slot, true);
         let ran = match again {
-            Next::Leave => false,
-            _ => matches!(seat.sleep(&Clock::system(), None), Slept::Given { .. }),
+            WorkerStep::Leave => false,
+            _ => matches!(
+                worker_slot.sleep(&Clock::system(), None),
+                SlotWait::Given { .. }
+            ),
         };
         assert_eq!(giver.join().unwrap(), ran);
-        assert!(seat.try_take().is_none());
+        assert!(worker_slot.try_take().is_none());
     });
 }
 
@@ -164,7 +167,7 @@ fn a_worker_that_leaves_takes_no_job_with_it() {
 fn a_removal_against_a_take_has_one_winner() {
     loom::model(|| {
         let pool = pool(1, 0);
-        let seat = seats(&pool, 1).remove(0);
+        let worker_slot = seats(&pool, 1).remove(0);
         pool.turn().jobs.push_back((9, job(9)));
         let removed = Arc::new(Mutex::new(None));
         let remover = {
@@ -181,7 +184,7 @@ fn a_removal_against_a_take_has_one_winner() {
             let pool = StdArc::clone(&pool);
             thread::spawn(move || close(&pool))
         };
-        let ran = work(&pool, &seat);
+        let ran = work(&pool, &worker_slot);
         remover.join().unwrap();
         closer.join().unwrap();
         let removed = removed.lock().unwrap().take();

@@ -1,15 +1,15 @@
 //! Models of reserved stand-ins: whatever the monitor does meanwhile, a task that blocks is taken
 //! over.
 
-use tidegate_pool::internal::{Rung, Standby, Vigil};
+use tidegate_pool::internal::{MonitorState, NotifyResult, StandInSlot};
 
 use super::*;
 
 /// A producer, its monitor's state, its stand-in, and a task that needs production to continue.
 struct Watched {
     cell: ProducerCell<Log>,
-    vigil: Vigil,
-    standby: Standby<u32>,
+    monitor_state: MonitorState,
+    stand_in_slot: StandInSlot<u32>,
     parker: Parker,
     /// Incremented by the thread that produces. Relaxed, because the parker orders it.
     went_on: AtomicUsize,
@@ -17,21 +17,21 @@ struct Watched {
 
 impl Watched {
     fn new(stand_in: Option<u32>) -> StdArc<Self> {
-        let standby = Standby::new();
+        let stand_in_slot = StandInSlot::new();
         if let Some(one) = stand_in {
-            standby.put(one).expect("it is empty");
+            stand_in_slot.put(one).expect("it is empty");
         }
         StdArc::new(Self {
             cell: ProducerCell::new(Box::new(Log::default())),
-            vigil: Vigil::new(),
-            standby,
+            monitor_state: MonitorState::new(),
+            stand_in_slot,
             parker: Parker::new(),
             went_on: AtomicUsize::new(0),
         })
     }
 
     /// Produces once, and rests.
-    fn go_on(&self, held: Held<'_, Log>) {
+    fn go_on(&self, held: ProducerGuard<'_, Log>) {
         held.note(7);
         drop(held.rest());
         self.went_on.fetch_add(1, Relaxed);
@@ -39,16 +39,16 @@ impl Watched {
     }
 
     /// Lends, and runs a task that blocks until production has continued.
-    fn lend_and_block(&self, held: Held<'_, Log>, hire: u32) {
+    fn lend_and_block(&self, held: ProducerGuard<'_, Log>, hire: u32) {
         drop(held.lend(false));
-        match self.vigil.ring() {
-            Rung::Awake => {}
-            Rung::Woken => {
-                if !self.standby.is_surely_ready() {
-                    self.standby.put(hire).expect("there was none");
+        match self.monitor_state.ring() {
+            NotifyResult::Awake => {}
+            NotifyResult::Woken => {
+                if !self.stand_in_slot.is_surely_ready() {
+                    self.stand_in_slot.put(hire).expect("there was none");
                 }
             }
-            Rung::Over => {
+            NotifyResult::Over => {
                 if let Some(held) = self.cell.resume() {
                     // The producer is no longer lent, so the task must not block here.
                     return self.go_on(held);
@@ -62,10 +62,10 @@ impl Watched {
 
     /// Makes the last scan, on the thread that stops the monitor.
     fn stop(&self) {
-        assert!(self.vigil.end());
+        assert!(self.monitor_state.end());
         let seen = self.cell.glance();
         if seen.lent
-            && self.standby.take().is_some()
+            && self.stand_in_slot.take().is_some()
             && let Some(held) = self.cell.take_loan(seen.loans)
         {
             self.go_on(held);
@@ -108,9 +108,9 @@ fn a_stand_in_that_is_away_at_the_last_look_comes_by_itself() {
                 if let Some(held) = line.cell.take_loan(first) {
                     return line.go_on(held);
                 }
-                line.standby.put(1).expect("it is alone");
-                if line.vigil.is_surely_over()
-                    && line.standby.take().is_some()
+                line.stand_in_slot.put(1).expect("it is alone");
+                if line.monitor_state.is_surely_over()
+                    && line.stand_in_slot.take().is_some()
                     && line.cell.glance().lent
                     && let Some(held) = line.cell.resume()
                 {
@@ -142,15 +142,15 @@ fn a_stand_in_that_is_sent_away_is_kept_or_missed() {
         let monitor = {
             let line = StdArc::clone(&line);
             thread::spawn(move || {
-                assert!(line.vigil.sleep());
-                let one = line.standby.take();
+                assert!(line.monitor_state.sleep());
+                let one = line.stand_in_slot.take();
                 let mut seen = line.cell.glance();
                 if seen.lent {
                     if let Some(one) = one {
                         // If refused, the producer has reserved another one.
-                        let _ = line.standby.put(one);
+                        let _ = line.stand_in_slot.put(one);
                     }
-                    line.vigil.wake();
+                    line.monitor_state.wake();
                 } else {
                     while !seen.lent {
                         thread::yield_now();
@@ -158,7 +158,7 @@ fn a_stand_in_that_is_sent_away_is_kept_or_missed() {
                     }
                 }
                 // If woken before the producer has reserved a stand-in, the monitor checks again.
-                while line.standby.take().is_none() {
+                while line.stand_in_slot.take().is_none() {
                     thread::yield_now();
                 }
                 let held = line.cell.take_loan(seen.loans).expect("it lies there");
@@ -181,15 +181,15 @@ fn demand_from_inside_a_task_reaches_somebody() {
         let line = Watched::new(None);
         let work = StdArc::new(AtomicUsize::new(0));
         let loan = line.cell.claim().expect("idle").lend(false).number;
-        let drive = |line: &Watched, work: &AtomicUsize, mut held: Held<'_, Log>| {
+        let drive = |line: &Watched, work: &AtomicUsize, mut held: ProducerGuard<'_, Log>| {
             loop {
                 if work.swap(0, Relaxed) > 0 {
                     line.went_on.fetch_add(1, Relaxed);
                     line.parker.unpark();
                 }
                 match held.rest() {
-                    Rest::Again(again) => held = again,
-                    Rest::Idle | Rest::GivenUp(_) => return,
+                    RestResult::Again(again) => held = again,
+                    RestResult::Idle | RestResult::AbandonedTasks(_) => return,
                 }
             }
         };

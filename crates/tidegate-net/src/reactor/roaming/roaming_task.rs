@@ -4,72 +4,74 @@ use std::sync::Arc;
 
 use tidegate_core::{Blocking, Task, contain};
 
-use super::super::desk::Desk;
+use super::super::io_context::IoContext;
 use super::super::source::{Next, close_and_drop};
-use super::updates::{Roam, Traveller, Update};
+use super::updates::{RoamingShared, RoamingSource, Update};
 use crate::sys::{Readiness, Token};
 
 /// A roaming source in its task, with its I/O context. Reused for the next event.
-pub(crate) struct Trip {
+pub(crate) struct RoamingTask {
     pub(super) token: Token,
     pub(super) readiness: Readiness,
     /// `None` if it has left for good.
-    pub(super) source: Option<Traveller>,
-    pub(super) desk: Desk,
-    pub(super) roam: Arc<Roam>,
+    pub(super) source: Option<RoamingSource>,
+    pub(super) io_context: IoContext,
+    pub(super) roam: Arc<RoamingShared>,
 }
 
-impl Trip {
+impl RoamingTask {
     /// Creates an empty one.
-    pub(super) fn new(roam: &Arc<Roam>) -> Box<Self> {
+    pub(super) fn new(roam: &Arc<RoamingShared>) -> Box<Self> {
         Box::new(Self {
             token: Token::from_bits(0),
             readiness: Readiness::NONE,
             source: None,
-            desk: Desk::new(roam.more_counters()),
+            io_context: IoContext::new(roam.more_counters()),
             roam: Arc::clone(roam),
         })
     }
 
     /// Returns the task that runs the source.
     pub(super) fn task(self: Box<Self>, kind: Blocking) -> Task {
-        let journey = Journey(Some(self));
+        let journey = RoamingTaskGuard(Some(self));
         Task::of(kind, move || journey.run())
     }
 
     /// Closes the source on this thread.
     pub(super) fn close(&mut self) {
         if let Some(source) = self.source.take() {
-            close_and_drop(source, &mut self.desk);
+            close_and_drop(source, &mut self.io_context);
         }
     }
 
     /// Sends the source back to its loop. If the loop has ended, closes the source on this thread.
     fn go_home(self: Box<Self>, how: impl FnOnce(Box<Self>) -> Update) {
         let roam = Arc::clone(&self.roam);
-        if let Err(Update::Home(mut trip, _) | Update::Refused(mut trip)) = roam.push(how(self)) {
-            trip.close();
+        if let Err(Update::Home(mut roaming_task, _) | Update::Refused(mut roaming_task)) =
+            roam.push(how(self))
+        {
+            roaming_task.close();
         }
     }
 }
 
-/// A `Trip` inside a task. If the task is dropped without having run, the source goes back to its
+/// A `RoamingTask` inside a task. If the task is dropped without having run, the source goes back to its
 /// loop with its event undelivered.
-struct Journey(Option<Box<Trip>>);
+struct RoamingTaskGuard(Option<Box<RoamingTask>>);
 
-impl Journey {
+impl RoamingTaskGuard {
     fn run(mut self) {
-        let Some(mut trip) = self.0.take() else {
+        let Some(mut roaming_task) = self.0.take() else {
             return;
         };
-        let Trip {
+        let RoamingTask {
             source,
-            desk,
+            io_context,
             readiness,
             ..
-        } = &mut *trip;
+        } = &mut *roaming_task;
         let told = contain(|| match source {
-            Some(source) => source.ready(*readiness, desk),
+            Some(source) => source.ready(*readiness, io_context),
             None => Next::Leave,
         });
         let next = *told.as_ref().unwrap_or(&Next::Leave);
@@ -78,17 +80,17 @@ impl Journey {
             Next::Leave => contain(|| drop(source.take())).err(),
             _ => None,
         };
-        trip.go_home(|trip| Update::Home(trip, next));
+        roaming_task.go_home(|roaming_task| Update::Home(roaming_task, next));
         if let Some(panic) = told.err().or(gone) {
             panic.resume();
         }
     }
 }
 
-impl Drop for Journey {
+impl Drop for RoamingTaskGuard {
     fn drop(&mut self) {
-        if let Some(trip) = self.0.take() {
-            trip.go_home(Update::Refused);
+        if let Some(roaming_task) = self.0.take() {
+            roaming_task.go_home(Update::Refused);
         }
     }
 }

@@ -5,21 +5,21 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-use tidegate_core::{ManualClock, Refusal, Stance, stance};
-use tidegate_loop::{EventLoop, HandLoop, Lifecycle, Quiet, ShutdownError};
+use tidegate_core::{ManualClock, RejectReason, WaitPolicy, stance};
+use tidegate_loop::{EventLoop, Lifecycle, ManualLoop, Quiet, ShutdownError};
 use tidegate_testkit::{Counter, Log};
 
 use crate::{SECOND, builder, home};
 
-fn by_hand() -> (EventLoop, HandLoop, ManualClock) {
+fn manual() -> (EventLoop, ManualLoop, ManualClock) {
     let clock = ManualClock::new();
-    let (home, hand) = builder(&clock, "by hand").build_by_hand().unwrap();
+    let (home, hand) = builder(&clock, "by hand").build_manual().unwrap();
     (home, hand, clock)
 }
 
 #[test]
 fn runs_only_when_it_is_turned() {
-    let (home, mut hand, _clock) = by_hand();
+    let (home, mut hand, _clock) = manual();
     let answer = home.submit(|| 7).unwrap();
     assert_eq!((answer.is_done(), home.pending_tasks()), (false, 1));
     assert!(hand.turn());
@@ -30,15 +30,15 @@ fn runs_only_when_it_is_turned() {
 
 #[test]
 fn the_turning_thread_is_the_loops_meanwhile() {
-    let (home, mut hand, _clock) = by_hand();
+    let (home, mut hand, _clock) = manual();
     let handle = home.clone();
     let seen = home.submit(move || (handle.is_current(), stance()));
     let seen = seen.unwrap();
     assert!(!home.is_current());
     hand.run_until_idle();
-    assert_eq!(seen.wait().unwrap(), (true, Stance::Loop));
+    assert_eq!(seen.wait().unwrap(), (true, WaitPolicy::Loop));
     assert!(!home.is_current() && EventLoop::current().is_none());
-    assert_eq!(stance(), Stance::Free);
+    assert_eq!(stance(), WaitPolicy::Free);
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn a_loop_turned_inside_another_ones_task_restores_it() {
     let (outer, _clock) = home();
     let handle = outer.clone();
     let seen = outer.submit(move || {
-        let (inner, mut hand) = EventLoop::builder("inner").build_by_hand().unwrap();
+        let (inner, mut hand) = EventLoop::builder("inner").build_manual().unwrap();
         let (me, outer) = (inner.clone(), handle.clone());
         let inside = inner.submit(move || {
             // For the outer event loop this is a submission from another thread.
@@ -72,7 +72,7 @@ fn a_loop_turned_inside_another_ones_task_restores_it() {
 
 #[test]
 fn timers_run_when_the_clock_says_so() {
-    let (home, mut hand, clock) = by_hand();
+    let (home, mut hand, clock) = manual();
     let log = Log::new();
     for (name, after) in [("b", 2), ("a", 1)] {
         let log = log.clone();
@@ -89,7 +89,7 @@ fn timers_run_when_the_clock_says_so() {
 
 #[test]
 fn local_futures_live_from_turn_to_turn() {
-    let (home, mut hand, _clock) = by_hand();
+    let (home, mut hand, _clock) = manual();
     let (promise, there) = home.promise::<u32>();
     let handle = home.clone();
     let answer = home.submit(move || {
@@ -108,10 +108,10 @@ fn local_futures_live_from_turn_to_turn() {
 
 #[test]
 fn a_quiet_period_does_not_block_the_turning_thread() {
-    let (home, mut hand, clock) = by_hand();
+    let (home, mut hand, clock) = manual();
     home.execute(|| ()).unwrap();
     hand.run_until_idle();
-    let ended = home.shutdown_gracefully(Quiet {
+    let ended = home.shutdown(Quiet {
         period: SECOND,
         timeout: SECOND * 10,
     });
@@ -128,7 +128,7 @@ fn a_quiet_period_does_not_block_the_turning_thread() {
 
 #[test]
 fn turning_runs_hooks_and_comes_to_the_end() {
-    let (home, mut hand, _clock) = by_hand();
+    let (home, mut hand, _clock) = manual();
     let log = Log::new();
     let (hook, task) = (log.clone(), log.clone());
     home.add_shutdown_hook("hook", move || hook.push("hook"))
@@ -137,7 +137,7 @@ fn turning_runs_hooks_and_comes_to_the_end() {
     let future = home.spawn(pending::<()>()).unwrap();
     hand.run_until_idle();
     home.execute(move || task.push("task")).unwrap();
-    let ended = home.shutdown_gracefully(Quiet::none(SECOND));
+    let ended = home.shutdown(Quiet::none(SECOND));
     hand.run_until_idle();
     let report = ended.wait().unwrap();
     assert_eq!(log.take(), ["task", "hook"]);
@@ -147,10 +147,10 @@ fn turning_runs_hooks_and_comes_to_the_end() {
 
 #[test]
 fn a_loop_with_live_timers_is_not_over_before_it_was_turned() {
-    let (home, mut hand, _clock) = by_hand();
+    let (home, mut hand, _clock) = manual();
     let timer = home.schedule(SECOND, || ()).unwrap();
     hand.run_until_idle();
-    let ended = home.shutdown_gracefully(Quiet::none(SECOND));
+    let ended = home.shutdown(Quiet::none(SECOND));
     assert!(!ended.is_done());
     hand.run_until_idle();
     assert_eq!(ended.wait().unwrap().cancelled, 1);
@@ -159,15 +159,15 @@ fn a_loop_with_live_timers_is_not_over_before_it_was_turned() {
 
 #[test]
 fn shutdown_of_one_that_was_never_used_is_done_at_once() {
-    let (home, mut hand, _clock) = by_hand();
-    let ended = home.shutdown_gracefully(Quiet::default());
+    let (home, mut hand, _clock) = manual();
+    let ended = home.shutdown(Quiet::default());
     assert!(home.is_terminated(), "{:?}", home.lifecycle());
     assert!(ended.is_done() && !hand.turn());
 }
 
 #[test]
 fn dropping_the_hand_ends_the_loop_and_hands_back() {
-    let (home, mut hand, _clock) = by_hand();
+    let (home, mut hand, _clock) = manual();
     let timer = home.schedule(SECOND, || ()).unwrap();
     let future = home.spawn(pending::<()>()).unwrap();
     hand.run_until_idle();
@@ -178,7 +178,7 @@ fn dropping_the_hand_ends_the_loop_and_hands_back() {
     assert!(matches!(&why, ShutdownError::HandDropped { handed_back } if handed_back.len() == 1));
     assert!(timer.is_cancelled() && future.is_cancelled());
     assert_eq!(home.lifecycle(), Lifecycle::Terminated);
-    assert_eq!(home.execute(|| ()).unwrap_err().why(), Refusal::Closed);
+    assert_eq!(home.execute(|| ()).unwrap_err().why(), RejectReason::Closed);
     drop((home, ended, why));
     assert!(never.is_done(), "with the last handle it is dropped");
     assert!(never.wait().unwrap_err().failure().is_some());
@@ -186,7 +186,7 @@ fn dropping_the_hand_ends_the_loop_and_hands_back() {
 
 #[test]
 fn a_panicking_task_leaves_the_turning_thread_as_it_was() {
-    let (home, mut hand, _clock) = by_hand();
+    let (home, mut hand, _clock) = manual();
     let timer = home.schedule(SECOND, || ()).unwrap();
     home.execute(|| panic!("on purpose")).unwrap();
     hand.run_until_idle();
@@ -196,7 +196,7 @@ fn a_panicking_task_leaves_the_turning_thread_as_it_was() {
 
 #[test]
 fn a_turn_is_bounded() {
-    let (home, mut hand, _clock) = by_hand();
+    let (home, mut hand, _clock) = manual();
     let polls = Counter::new();
     let count = polls.clone();
     let _forever = home.spawn(std::future::poll_fn(move |cx| {

@@ -9,33 +9,33 @@ use tidegate_loop::{EventLoop, Pinned, Placement, Roaming};
 use crate::awaited::Awaited;
 use crate::channel::{ChannelCore, Home, Shared, Start, Transport};
 use crate::pipeline::{Checked, Erased, Parts, Pipeline};
-use crate::reactor::{self, EventSource, OnRegistered, Roam, Update};
+use crate::reactor::{self, EventSource, OnRegistered, RoamingShared, Update};
 use crate::sys::Token;
 
 /// A channel that is about to be placed on its loop.
-pub struct Settler {
+pub struct ChannelPlacer {
     pub(crate) transport: Transport,
     pub(crate) parts: Parts,
     pub(crate) checked: Checked,
     pub(crate) start: Start,
 }
 
-impl std::fmt::Debug for Settler {
+impl std::fmt::Debug for ChannelPlacer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Settler").finish_non_exhaustive()
     }
 }
 
 /// A placement whose loops have channels: [`Pinned`] and [`Roaming`].
-pub trait Residence: Placement {
+pub trait ChannelPlacement: Placement {
     /// Creates a channel from `settler`. Runs as a task of the loop.
     #[doc(hidden)]
-    fn settle(settler: Settler);
+    fn settle(settler: ChannelPlacer);
 }
 
-impl Residence for Pinned {
-    fn settle(settler: Settler) {
-        let Settler {
+impl ChannelPlacement for Pinned {
+    fn settle(settler: ChannelPlacer) {
+        let ChannelPlacer {
             transport,
             parts,
             checked,
@@ -53,9 +53,9 @@ impl Residence for Pinned {
     }
 }
 
-impl Residence for Roaming {
-    fn settle(settler: Settler) {
-        let Settler {
+impl ChannelPlacement for Roaming {
+    fn settle(settler: ChannelPlacer) {
+        let ChannelPlacer {
             transport,
             parts,
             checked,
@@ -99,12 +99,12 @@ impl Unwatched {
 }
 
 /// One loop of a group, as the target of new channels and sources.
-pub(crate) struct Residing<P: Placement> {
+pub(crate) struct LoopTarget<P: Placement> {
     pub(crate) home: EventLoop<P>,
-    pub(crate) roam: Option<Arc<Roam>>,
+    pub(crate) roam: Option<Arc<RoamingShared>>,
 }
 
-impl<P: Placement> Residing<P> {
+impl<P: Placement> LoopTarget<P> {
     pub(crate) fn of_channel(&self) -> Home {
         Home {
             executor: self.home.executor(),
@@ -140,7 +140,7 @@ impl<P: Placement> Residing<P> {
     }
 }
 
-impl<P: Placement> Clone for Residing<P> {
+impl<P: Placement> Clone for LoopTarget<P> {
     fn clone(&self) -> Self {
         Self {
             home: self.home.clone(),
