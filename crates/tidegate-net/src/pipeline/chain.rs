@@ -111,6 +111,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
 
     #[inline]
     pub(super) fn start(&mut self, action: Action) {
+        self.parts.stack.begin_turn();
         self.parts.stack.push(action);
         self.run();
     }
@@ -400,6 +401,10 @@ impl<E: ?Sized + Held> ChannelPipeline for Pipeline<E> {
     #[inline]
     fn read_last(&mut self, msg: Msg) {
         self.parts.io.state.flags.clear(Flags::READ_COMPLETED);
+        if self.handlers.len() > 1 {
+            // A single handler rarely leaves anything to do.
+            self.parts.stack.begin_turn();
+        }
         match contain(|| self.step_read_last(msg)) {
             Ok(()) => self.rest(),
             Err(panic) => self.read_broke(panic),
@@ -412,6 +417,7 @@ impl<E: ?Sized + Held> ChannelPipeline for Pipeline<E> {
 
     fn write(&mut self, msg: Msg, promise: Option<Promise<()>>) {
         let at = self.tail();
+        self.parts.stack.begin_turn();
         self.parts.hand_on(at, msg, promise);
         self.run();
     }
