@@ -1,4 +1,4 @@
-//! The collapser: gathers requests into batches, and runs each batch through a command.
+//! The collapser: collects requests into batches, and runs each batch through a command.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,7 +19,8 @@ use crate::event::Event;
 use crate::properties::PropertyOwner;
 use crate::request::{CacheOwner, RequestContext};
 
-/// Gathers requests into batches that go through a command. Clones are the same collapser.
+/// Collects requests into batches that run through a command. Clones are handles to the same
+/// collapser.
 ///
 /// ```
 /// use std::collections::HashMap;
@@ -49,7 +50,8 @@ struct Shared<A, V, E> {
     work: Arc<Work<A, V, E>>,
     shards: ArcSwapOption<Shards<A>>,
     global: Slot<A, V, E>,
-    /// Whose batches in the cache of a request: several collapsers may use one command.
+    /// Identifies this collapser's batches in the cache of a request; several collapsers may use
+    /// one command.
     owner: CacheOwner,
 }
 
@@ -59,17 +61,17 @@ where
     V: Clone + Send + 'static,
     E: Clone + Send + 'static,
 {
-    /// A collapser whose batches run `work` through `command`. The work gets the arguments and
-    /// answers for each of them.
+    /// Creates a collapser whose batches run `work` through `command`. The work receives the
+    /// arguments and returns a result for each of them.
     ///
     /// # Errors
     ///
-    /// Which setting makes no sense, and why.
+    /// Returns which setting is invalid, and why.
     ///
     /// # Threads
     ///
-    /// With permits a batch runs on the thread whose request filled it, or on one that the command has
-    /// for what no caller runs.
+    /// With permits, a batch runs on the thread whose request filled it, or on one of the command's
+    /// callback threads.
     pub fn new<F>(
         command: &Command<HashMap<A, V>, E>,
         config: CollapserConfig,
@@ -95,12 +97,12 @@ where
         })
     }
 
-    /// The settings in force.
+    /// Returns the settings in force.
     pub fn config(&self) -> Arc<CollapserConfig> {
         self.shared.live.now.load_full()
     }
 
-    /// Splits every batch from now on, also those of its clones; each part is a call of its own.
+    /// Splits every batch from now on with `split`, also for clones. Each part is a separate call.
     pub fn shards(self, split: impl Fn(Vec<A>) -> Vec<Vec<A>> + Send + Sync + 'static) -> Self {
         let split: Shards<A> = Box::new(split);
         self.shared.shards.store(Some(Arc::new(split)));
@@ -122,7 +124,7 @@ where
         let mut batch = lock(&slot);
         let mut place = None;
         if batch.number == 0 && config.max_batch > 1 {
-            // The batch may have to run on the threads of the command.
+            // The batch may have to run on the command's callback threads.
             place = shared.command.aside().reserve(0);
             if place.is_none() {
                 drop(batch);
@@ -165,9 +167,10 @@ where
     V: Clone + Send + 'static,
     E: Clone + Send + 'static,
 {
-    /// The batch of a request.
+    /// Returns the slot of a request's batch.
     fn slot_of(&self, context: &RequestContext) -> Slot<A, V, E> {
-        // A request whose cache is cleared begins a new batch; the open one is run at its time.
+        // A request whose cache is cleared starts a new batch; the open one still runs after its
+        // delay.
         let name = (self.command.key(), "\0batch");
         let made = context.cached(self.owner, name, || {
             let slot: Slot<A, V, E> = Arc::default();
@@ -176,15 +179,16 @@ where
         made.unwrap_or_else(|(slot, _)| slot)
     }
 
-    /// Too many batches wait for a thread: nothing new begins.
+    /// Returns the error for too many batches that wait for a callback thread: no new batch is
+    /// started.
     fn backlog(&self) -> CollapserError<E> {
         let cause = Cause::Rejected(Refused::Backlog);
         self.command.count(cause.event());
         CollapserError::Batch(CommandError::new(self.command.key(), cause))
     }
 
-    /// Sees to it that a batch is run at its time. Not under the lock of the slot: an isolation that
-    /// was stopped drops the alarm at once, and the batch with it.
+    /// Sets the timer that runs a batch after its delay. Not called under the lock of the slot: a
+    /// stopped isolation drops the timer task at once, and the batch with it.
     fn set_alarm(
         self: &Arc<Self>,
         slot: &Slot<A, V, E>,
@@ -210,18 +214,18 @@ where
         if batch.number == number {
             batch.alarm = Some(alarm);
         } else {
-            // Filled and gone meanwhile.
+            // The batch was filled and taken in the meantime.
             drop(batch);
             alarms.cancel(alarm);
         }
     }
 
-    /// Runs a batch that was taken out of its slot.
+    /// Runs a batch that was taken from its slot.
     fn run(self: &Arc<Self>, mut batch: Batch<A, V, E>, context: Option<RequestContext>) {
         if let Some(alarm) = batch.alarm.take() {
             self.command.alarms().cancel(alarm);
         }
-        // Whoever has left is not asked for.
+        // Arguments whose callers all cancelled are left out.
         batch.requests.retain(|_, waiting| waiting.is_wanted());
         let wanted = batch
             .order
@@ -249,7 +253,7 @@ where
                 .collect();
             self.run_part(part, requests, context.as_ref());
         }
-        // A split that forgot some of them: they have no answer.
+        // Arguments that the split function left out receive no result.
         for (_, waiting) in batch.requests {
             waiting.end(self.command.key(), &|| Err(CollapserError::NoResponse));
         }
