@@ -1,5 +1,6 @@
 //! `cargo xtask cost`: instructions per task and per promise, counted by callgrind. `cargo xtask
-//! cost echo`: instructions per message of an echo server.
+//! cost echo`: instructions per message of an echo server. `cargo xtask cost isolate`:
+//! instructions per guarded call.
 //!
 //! Instruction counts do not depend on the load of the machine. Each kind runs twice with different
 //! amounts, so that the fixed cost of the program cancels out in the difference.
@@ -17,6 +18,11 @@ const KINDS: [(&str, &str); 5] = [
     ("execute-named", "empty task with a name of its own"),
     ("submit", "empty task with a completion"),
     ("promise", "promise with one listener"),
+];
+/// The kinds that `examples/call_cost.rs` of the isolate crate knows, and what they are.
+const CALLS: [(&str, &str); 2] = [
+    ("run", "`run`, with permits"),
+    ("run-async", "`run_async`, of a future that is ready"),
 ];
 /// The amounts in the two runs.
 const FEW: u64 = 100_000;
@@ -43,13 +49,27 @@ const CONNECTIONS: u64 = 50;
 ///
 /// Returns an error if the program does not build or run.
 pub fn run(root: &Path) -> step::Result {
+    example(root, ("tidegate-loop", "cost"), &KINDS)
+}
+
+/// The same for a guarded call of a command.
+///
+/// # Errors
+///
+/// As for [`run`].
+pub fn isolate(root: &Path) -> step::Result {
+    example(root, ("tidegate-isolate", "call_cost"), &CALLS)
+}
+
+/// Counts the kinds of things that an example of a package does.
+fn example(root: &Path, (package, name): (&str, &str), kinds: &[(&str, &str)]) -> step::Result {
     if !step::works(Command::new("valgrind").arg("--version")) {
         return Ok(Outcome::Skipped("no valgrind".to_string()));
     }
-    let program = build(root, &["tidegate-loop", "--example", "cost"])?;
-    let program = program.join("examples/cost");
+    let program = build(root, &[package, "--example", name])?;
+    let program = program.join("examples").join(name);
     println!("| what | instructions |\n|---|---|");
-    for (kind, what) in KINDS {
+    for (kind, what) in kinds {
         let count = |amount: u64| count(&program, &[kind, &amount.to_string()]);
         let difference = count(MANY)? - count(FEW)?;
         let each = difference as f64 / (MANY - FEW) as f64;

@@ -29,6 +29,7 @@ usage: cargo xtask <task>
   interop                        our servers and programs that nobody here wrote
   cost                           instructions per task and promise, by callgrind
   cost echo                      instructions per message of echo servers, by callgrind
+  cost isolate                   instructions per guarded call, by callgrind
 
 <args> go to the test program, for example the name of one test.
 ";
@@ -75,6 +76,7 @@ fn run(args: &[String]) -> step::Result {
         ["interop"] => interop::run(&root),
         ["cost"] => cost::run(&root),
         ["cost", "echo"] => cost::echo(&root),
+        ["cost", "isolate"] => cost::isolate(&root),
         [] | ["help" | "--help" | "-h"] => {
             print!("{USAGE}");
             Ok(Outcome::Passed)

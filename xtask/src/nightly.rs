@@ -24,7 +24,9 @@ const PARTS: &[Part] = &[
     ("miri", |root, _| miri::run(root, &[])),
     ("fuzz", fuzz::run),
     ("cost", |root, _| {
-        cost::run(root).and_then(|_| cost::echo(root))
+        cost::run(root)
+            .and_then(|_| cost::isolate(root))
+            .and_then(|_| cost::echo(root))
     }),
     ("bench", |root, _| bench(root)),
 ];
