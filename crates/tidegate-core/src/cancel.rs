@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -110,10 +110,13 @@ impl CancelToken {
     /// not cancelled and it never had a hook. Such a token can be reused for the next call.
     #[inline]
     pub fn is_untouched(&self) -> bool {
-        // Relaxed: another thread's clone either is still alive and counted, or that thread's use
-        // of the token happened before this call, by whatever ended that use.
-        Arc::strong_count(&self.shared) == 1
-            && !self.shared.hooked.load(Ordering::Relaxed)
+        if Arc::strong_count(&self.shared) != 1 {
+            return false;
+        }
+        // ORDERING: Acquire pairs with the Release that the drop of the last clone makes: a hook
+        // that another thread added with its clone is seen here.
+        fence(Ordering::Acquire);
+        !self.shared.hooked.load(Ordering::Relaxed)
             && !self.shared.cancelled.load(Ordering::Relaxed)
     }
 
