@@ -100,7 +100,7 @@ pub use self::bulkhead::{
     PoolSnapshot, QueueDiscipline, SampleWindow,
 };
 pub use self::collapser::{Collapser, CollapserConfig, CollapserError, CollapserScope};
-pub use self::command::{Call, Command, CommandBuilder, RunAsync};
+pub use self::command::{Call, Command, CommandBuilder};
 pub use self::config::CommandConfig;
 pub use self::error::{Cause, CommandError, ConfigError, FallbackError, Refused};
 pub use self::event::{Event, Events};

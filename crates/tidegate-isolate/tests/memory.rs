@@ -3,6 +3,9 @@
 //! allocator belongs to the whole program.
 #![cfg(not(any(tidegate_sanitize, miri)))]
 
+use std::future::{Future, ready};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tidegate_core::ManualClock;
@@ -89,5 +92,24 @@ fn a_guarded_call_allocates_nothing() {
     for _ in 0..1_000 {
         assert_eq!(command.run(|_| Ok(1)), Ok(1));
     }
+    assert_eq!(ALLOCATED.get() - before, 0);
+}
+
+#[test]
+fn a_future_that_is_ready_allocates_nothing() {
+    let clock = ManualClock::new();
+    let isolation = Isolation::builder()
+        .clock(&clock)
+        .build()
+        .expect("nothing was asked for");
+    let command = build(&isolation, 0);
+    let call = || {
+        let answer = pin!(command.run_async(|_| ready(Ok(1))));
+        let answer = answer.poll(&mut Context::from_waker(Waker::noop()));
+        assert_eq!(answer, Poll::Ready(Ok(1)));
+    };
+    (0..10).for_each(|_| call());
+    let before = ALLOCATED.get();
+    (0..1_000).for_each(|_| call());
     assert_eq!(ALLOCATED.get() - before, 0);
 }

@@ -1,6 +1,6 @@
 //! The call slots of a timer: how a call takes an idle slot, arms it and returns it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -17,8 +17,34 @@ const KEPT: usize = 32;
 const SPARE: usize = 1024;
 
 thread_local! {
-    /// Idle call slots, with the id of the timer that watches them.
-    static IDLE: RefCell<Vec<(u64, Arc<Flight>)>> = const { RefCell::new(Vec::new()) };
+    static IDLE: Idle = const {
+        Idle { last: Cell::new(None), others: RefCell::new(Vec::new()) }
+    };
+}
+
+/// The idle call slots of a thread, each with the id of the timer that watches it.
+struct Idle {
+    /// The slot that became idle last. A thread whose calls are not nested uses no other.
+    last: Cell<Option<(u64, Arc<Flight>)>>,
+    others: RefCell<Vec<(u64, Arc<Flight>)>>,
+}
+
+impl Idle {
+    #[inline(always)]
+    fn take(&self, timer: u64) -> Option<Arc<Flight>> {
+        match self.last.take() {
+            Some((of, flight)) if of == timer => Some(flight),
+            last => self.take_other(timer, last),
+        }
+    }
+
+    #[cold]
+    fn take_other(&self, timer: u64, last: Option<(u64, Arc<Flight>)>) -> Option<Arc<Flight>> {
+        self.last.set(last);
+        let mut others = self.others.borrow_mut();
+        let at = others.iter().rposition(|(of, _)| *of == timer)?;
+        Some(others.swap_remove(at).1)
+    }
 }
 
 impl CallTimer {
@@ -26,29 +52,32 @@ impl CallTimer {
     #[inline]
     pub(crate) fn take_flight(&self) -> Arc<Flight> {
         let id = self.shared.id;
-        let kept = IDLE.try_with(|idle| {
-            let mut idle = idle.borrow_mut();
-            let at = idle.iter().rposition(|(of, _)| *of == id)?;
-            Some(idle.swap_remove(at).1)
-        });
+        let kept = IDLE.try_with(|idle| idle.take(id));
         kept.ok().flatten().unwrap_or_else(|| self.fetch_flights())
     }
 
     /// Keeps a call slot for the next call, if no other thread uses it. Called on the thread of the
     /// call that it served.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn keep_flight(&self, flight: Arc<Flight>) {
         if flight.is_reusable() {
             let id = self.shared.id;
             let _ = IDLE.try_with(|idle| {
-                let mut idle = idle.borrow_mut();
-                idle.push((id, flight));
-                if idle.len() > KEPT {
-                    self.give_flights(&mut idle);
+                if let Some(older) = idle.last.replace(Some((id, flight))) {
+                    self.keep_other(idle, older);
                 }
             });
         } else {
             flight.retire();
+        }
+    }
+
+    #[cold]
+    fn keep_other(&self, idle: &Idle, older: (u64, Arc<Flight>)) {
+        let mut others = idle.others.borrow_mut();
+        others.push(older);
+        if others.len() > KEPT {
+            self.give_flights(&mut others);
         }
     }
 
@@ -80,10 +109,10 @@ impl CallTimer {
         };
         let id = self.shared.id;
         let _ = IDLE.try_with(|idle| {
-            let mut idle = idle.borrow_mut();
-            let room = (KEPT / 2).saturating_sub(idle.len()).min(spare.len());
+            let mut others = idle.others.borrow_mut();
+            let room = (KEPT / 2).saturating_sub(others.len()).min(spare.len());
             let from = spare.len() - room;
-            idle.extend(spare.drain(from..).map(|flight| (id, flight)));
+            others.extend(spare.drain(from..).map(|flight| (id, flight)));
         });
         flight
     }

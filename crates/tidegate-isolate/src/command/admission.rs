@@ -1,85 +1,215 @@
-//! What may refuse a call before its work: hooks, the rate limit, the kind of bulkhead, the breaker,
-//! the permits; and how a refused call ends.
+//! How a call is admitted, whichever way its work runs: what may refuse it, and what it holds once
+//! nothing did.
+//!
+//! The order is the same for all: hooks, the kind of bulkhead, the rate limit, the breaker, the
+//! permits, the deadline. What is here belongs to the key and not to the types of a command, so it
+//! exists once. How a call ends is in `ending`.
 
-use tidegate_core::PermitRef;
+use std::sync::Arc;
 
 use super::options::Asked;
+use super::outcome::late;
 use super::report::Story;
 use super::shared::Shared;
 use crate::breaker::{Open, Ticket, Verdict};
 use crate::bulkhead::Criticality;
 use crate::error::{Cause, CommandError, Refused};
-use crate::isolation::state::{BREAKS, FALLS_BACK, GATED, RATED, THREADS, WATCHED};
+use crate::in_flight::Flight;
+use crate::isolation::state::{BREAKS, FALLS_BACK, GATED, RATED, State, THREADS, WATCHED};
 use crate::metrics::Plain;
 use crate::plugin::Stage;
 
-/// Somebody besides the permits may refuse a call, or wants to hear of its refusal.
+/// Something besides the permits may refuse a call, or wants to hear of its refusal.
 const NOT_ALONE: u32 = BREAKS | GATED | RATED | THREADS | WATCHED;
 
-impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
-    /// What stands before the breaker: hooks, the rate, the kind of bulkhead.
-    #[cold]
-    pub(super) fn may_begin(&self, now: u64, flags: u32) -> Result<(), Cause<E>> {
-        let state = &*self.state;
-        state.hook(Stage::Start).map_err(Cause::Hook)?;
-        if flags & THREADS != 0 {
-            return Err(Cause::Rejected(Refused::InPlace));
-        }
-        let rated = state.rate.try_take(now);
-        rated.map_err(|after| Cause::Rejected(Refused::Rate(after)))
-    }
+/// What a call asks for before it is admitted.
+#[derive(Clone, Copy)]
+pub(super) struct Terms {
+    pub(super) criticality: Criticality,
+    /// In nanoseconds; `u64::MAX` for none.
+    pub(super) timeout: u64,
+}
 
-    /// The breaker let nobody through.
-    #[inline(never)]
-    pub(super) fn short_circuited(
-        &self,
-        start: u64,
-        flags: u32,
-        asked: Asked<'_, T, E>,
-        open: Open,
-    ) -> Result<T, CommandError<E>> {
-        let cause = Cause::ShortCircuited(open.retry_after);
-        if self.is_plain(flags, &asked) {
-            return self.refused_plainly(start, Plain::Open, cause);
-        }
-        asked.with(|options| self.failed(Story::new(start), options, cause))
-    }
+/// A call that was admitted: what it holds until it ends.
+///
+/// It holds a permit of the gate as well, without a handle to it: the permit was forgotten at the
+/// admission, and [`State::release`] gives it back. So there is no `Drop`; whoever has an admission
+/// ends it.
+pub(super) struct Admission {
+    /// When the call was made.
+    pub(super) start: u64,
+    /// When it had its permit: `start`, if it did not wait.
+    pub(super) began: u64,
+    /// In nanoseconds from `start`; `u64::MAX` for none.
+    pub(super) timeout: u64,
+    pub(super) ticket: Ticket,
+    /// Its deadline and its token.
+    pub(super) flight: Arc<Flight>,
+}
 
-    #[cold]
-    pub(super) fn wait_for_permit(
-        &self,
-        criticality: Criticality,
-        deadline: u64,
-    ) -> Result<PermitRef<'_>, Refused> {
-        let clock = self.state.alarms.clock().clock();
-        self.state.gate.wait(clock, criticality, deadline)
-    }
-
-    /// There is no permit for the call, which began and was refused at these times.
+impl Admission {
     #[inline(always)]
-    pub(super) fn refused(
+    pub(super) fn deadline(&self) -> u64 {
+        self.start.saturating_add(self.timeout)
+    }
+
+    /// Why the call ended with its time.
+    pub(super) fn late<E>(&self) -> Cause<E> {
+        late(self.timeout)
+    }
+}
+
+/// Why a call was not admitted.
+pub(super) enum Denied {
+    /// A hook refused it.
+    Hook(String),
+    /// It was refused before the breaker was asked.
+    Early(Refused),
+    /// The breaker let nothing through.
+    Open(Open),
+    /// It was refused after the breaker let it through: the ticket is settled by
+    /// [`State::book_denial`].
+    Refused(Refused, Ticket),
+}
+
+impl Denied {
+    pub(super) fn into_cause<E>(self) -> Cause<E> {
+        match self {
+            Self::Hook(message) => Cause::Hook(message),
+            Self::Early(refused) | Self::Refused(refused, _) => Cause::Rejected(refused),
+            Self::Open(open) => Cause::ShortCircuited(open.retry_after),
+        }
+    }
+}
+
+impl State {
+    /// Admits a call, or says why not. Takes a permit if one is free; does not wait for one.
+    #[inline(always)]
+    pub(super) fn admit(&self, flags: u32, start: u64, terms: Terms) -> Result<Admission, Denied> {
+        let ticket = self.pass(flags, start)?;
+        match self.gate.try_enter(terms.criticality) {
+            Some(permit) => {
+                permit.forget();
+                Ok(self.begin(flags, ticket, (start, start), terms.timeout))
+            }
+            None => Err(Denied::Refused(Refused::Permits, ticket)),
+        }
+    }
+
+    /// Asks what stands before the permits: hooks, the kind of bulkhead, the rate limit, the breaker.
+    #[inline(always)]
+    pub(super) fn pass(&self, flags: u32, start: u64) -> Result<Ticket, Denied> {
+        if flags & (WATCHED | RATED | THREADS) != 0 {
+            self.pass_watched(flags, start)?;
+        }
+        if flags & BREAKS == 0 {
+            return Ok(Ticket::UNHEARD);
+        }
+        self.breaker.try_ticket(start).map_err(Denied::Open)
+    }
+
+    #[cold]
+    fn pass_watched(&self, flags: u32, start: u64) -> Result<(), Denied> {
+        self.hook(Stage::Start).map_err(Denied::Hook)?;
+        if flags & THREADS != 0 {
+            return Err(Denied::Early(Refused::InPlace));
+        }
+        let rated = self.rate.try_take(start);
+        rated.map_err(|after| Denied::Early(Refused::Rate(after)))
+    }
+
+    /// Starts the time of a call that has its permit, and counts it as active.
+    #[inline(always)]
+    pub(super) fn begin(
+        &self,
+        flags: u32,
+        ticket: Ticket,
+        (start, began): (u64, u64),
+        timeout: u64,
+    ) -> Admission {
+        self.metrics.note_active(began, self.gate.held() as u64);
+        let flight = self.alarms.take_flight();
+        self.arm(&flight, start.saturating_add(timeout), flags);
+        Admission {
+            start,
+            began,
+            timeout,
+            ticket,
+            flight,
+        }
+    }
+
+    /// Waits for a permit on the calling thread, if that is what the call was refused for.
+    #[cold]
+    pub(super) fn wait_if_full(
+        &self,
+        denied: Denied,
+        flags: u32,
+        start: u64,
+        terms: Terms,
+    ) -> Result<Admission, Denied> {
+        let Denied::Refused(Refused::Permits, ticket) = denied else {
+            return Err(denied);
+        };
+        let deadline = start.saturating_add(terms.timeout);
+        let clock = self.alarms.clock().clock();
+        match self.gate.wait(clock, terms.criticality, deadline) {
+            Ok(permit) => {
+                permit.forget();
+                Ok(self.begin(flags, ticket, (start, self.now()), terms.timeout))
+            }
+            Err(refused) => Err(Denied::Refused(refused, ticket)),
+        }
+    }
+
+    /// Tells the breaker and the adaptive limit of a call that was not admitted.
+    ///
+    /// A full bulkhead counts as a failure of the dependency. A call that must not wait where it was
+    /// made, or comes after the end, says nothing of it.
+    #[inline]
+    pub(super) fn book_denial(&self, denied: &Denied, (start, now): (u64, u64)) {
+        let Denied::Refused(refused, ticket) = *denied else {
+            return;
+        };
+        let is_full = matches!(
+            refused,
+            Refused::Permits | Refused::Pool | Refused::Threshold | Refused::Reserved
+        );
+        let verdict = if is_full {
+            Verdict::Failure
+        } else {
+            Verdict::Ignored
+        };
+        self.breaker.settle(ticket, verdict, now, 0);
+        if is_full {
+            self.gate.sample(now, now.saturating_sub(start), true);
+        }
+    }
+}
+
+impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
+    /// Ends a call that was made and not admitted at these times.
+    #[inline(never)]
+    pub(super) fn denied(
         &self,
         (start, now): (u64, u64),
         flags: u32,
         asked: Asked<'_, T, E>,
-        ticket: Ticket,
-        refused: Refused,
+        denied: Denied,
     ) -> Result<T, CommandError<E>> {
-        let state = &*self.state;
-        if flags & BREAKS != 0 {
-            // A call that must not wait where it was made says nothing of the dependency.
-            let verdict = match refused {
-                Refused::Permits => Verdict::Failure,
-                _ => Verdict::Ignored,
-            };
-            state.breaker.settle(ticket, verdict, now, 0);
+        self.state.book_denial(&denied, (start, now));
+        let plain = match &denied {
+            Denied::Open(_) => Some(Plain::Open),
+            Denied::Refused(Refused::Permits, _) => Some(Plain::Permits),
+            _ => None,
+        };
+        if let Some(plain) = plain
+            && self.is_plain(flags, &asked)
+        {
+            return self.refused_plainly(now, plain, denied.into_cause());
         }
-        state.gate.sample(now, now.saturating_sub(start), true);
-        let cause = Cause::Rejected(refused);
-        if refused == Refused::Permits && self.is_plain(flags, &asked) {
-            return self.refused_plainly(now, Plain::Permits, cause);
-        }
-        asked.with(|options| self.failed(Story::until(start, now), options, cause))
+        let story = Story::until(start, now);
+        asked.with(|options| self.failed(story, options, denied.into_cause()))
     }
 
     /// Whether nothing but the permits decides and they are held: then a refusal is known before
@@ -90,8 +220,8 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             && self.state.gate.is_shut(asked.criticality())
     }
 
-    /// All permits are held, and nobody but them has a say. The time of it only chooses a bucket,
-    /// so a coarse one will do.
+    /// All permits are held, and nothing else has a say. The time only chooses a bucket, so a
+    /// coarse one will do.
     #[inline(never)]
     pub(super) fn refused_at_once(
         &self,

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::{CancelToken, as_nanos};
@@ -9,7 +10,6 @@ use tidegate_promise::Completion;
 
 use super::handle::Command;
 use super::options::{Asked, Options};
-use super::run_async::RunAsync;
 use crate::bulkhead::Criticality;
 use crate::error::CommandError;
 use crate::event::Event;
@@ -62,18 +62,40 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
         self.call().queue(work)
     }
 
-    /// Runs the future that `work` makes, with permits, as part of the answer. It begins when
-    /// the answer is first polled. A command with threads refuses: it would run outside of them.
+    /// Runs the future that `work` makes, with permits, as part of the returned future. The call is
+    /// made when that is first polled; if callers may wait for a permit, it waits. A command with
+    /// threads refuses: the work would run outside of them.
+    ///
+    /// ```
+    /// use tidegate_isolate::{Command, Isolation};
+    ///
+    /// let isolation = Isolation::builder().build()?;
+    /// let prices: Command<u32, String> =
+    ///     Command::builder("prices").group("catalog").build(&isolation)?;
+    /// let price = prices.run_async(|_cancel| async { Ok(42) });
+    /// drop(price); // never polled: no call was made
+    /// assert_eq!(prices.snapshot().active, 0);
+    /// # Ok::<(), tidegate_isolate::ConfigError>(())
+    /// ```
     ///
     /// # Cancellation
     ///
-    /// Dropping the answer drops the future, trips its token and gives the permit back.
-    pub fn run_async<F, W>(&self, work: F) -> RunAsync<T, E, F, W>
+    /// Dropping the returned future drops the work, trips its token and gives the permit back.
+    #[must_use = "a future does nothing until it is polled"]
+    #[inline]
+    pub fn run_async<F, W>(
+        &self,
+        work: F,
+    ) -> impl Future<Output = Result<T, CommandError<E>>> + use<T, E, F, W>
     where
         F: FnOnce(CancelToken) -> W,
         W: Future<Output = Result<T, E>>,
     {
-        self.call().run_async(work)
+        let options = Options {
+            context: RequestContext::current(),
+            ..Options::default()
+        };
+        Arc::clone(&self.shared).run_async(options, work)
     }
 
     /// Begins a call that differs from the others.
@@ -202,7 +224,11 @@ impl<'a, T: Send + 'static, E: Send + 'static> Call<'a, T, E> {
     }
 
     /// Runs the future that `work` makes. See [`Command::run_async`].
-    pub fn run_async<F, W>(self, work: F) -> RunAsync<T, E, F, W>
+    #[must_use = "a future does nothing until it is polled"]
+    pub fn run_async<F, W>(
+        self,
+        work: F,
+    ) -> impl Future<Output = Result<T, CommandError<E>>> + use<T, E, F, W>
     where
         F: FnOnce(CancelToken) -> W,
         W: Future<Output = Result<T, E>>,
@@ -210,7 +236,7 @@ impl<'a, T: Send + 'static, E: Send + 'static> Call<'a, T, E> {
         let mut options = self.options;
         // It may be polled elsewhere, where the thread is in another request or in none.
         options.context = options.context.or_else(RequestContext::current);
-        RunAsync::new(self.command.clone(), options, work)
+        Arc::clone(&self.command.shared).run_async(options, work)
     }
 
     /// Runs `work` on a thread of the bulkhead and waits for it.

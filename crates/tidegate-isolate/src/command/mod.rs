@@ -5,13 +5,14 @@
 //!
 //! 1. `call`: how it is made, with `options` of its own; `cache` and `cache_hit`, where it shares the
 //!    run of another.
-//! 2. `admission`: what may refuse it.
+//! 2. `admission`: the one way in, what may refuse it; `permit_wait` for a future that waits for a permit.
 //! 3. `run_in_place`, `run_async`, `run_on_threads`: the three ways of its work. On threads,
 //!    `thread_call` is the call between its submission and its end, and `surroundings` what the
 //!    working thread takes over from the caller.
-//! 4. `outcome`: how it ends; `fallback`, which may answer instead; `report`, what is counted and told.
+//! 4. `ending`: the one way out, in a fixed order; `outcome`: what the caller gets; `fallback`, which may
+//!    answer instead; `report`, what is counted and told.
 //!
-//! `call` knows the ways, the ways know admission and outcome, and these know fallback and report.
+//! `call` knows the ways, the ways know admission and ending, and these know outcome, fallback and report.
 //! Knows the isolation; retries, hedges and collapsers are above.
 
 mod admission;
@@ -19,10 +20,12 @@ mod builder;
 mod cache;
 mod cache_hit;
 mod call;
+mod ending;
 mod fallback;
 mod handle;
 mod options;
 mod outcome;
+mod permit_wait;
 mod report;
 mod run_async;
 mod run_in_place;
@@ -34,4 +37,3 @@ mod thread_call;
 pub use self::builder::CommandBuilder;
 pub use self::call::Call;
 pub use self::handle::Command;
-pub use self::run_async::RunAsync;

@@ -1,12 +1,13 @@
 //! What differs in one call from the others of its command.
 
+use super::admission::Terms;
 use crate::bulkhead::Criticality;
 use crate::error::{CommandError, contain};
 use crate::event::Event;
 use crate::isolation::state::State;
 use crate::plugin::Install;
-use crate::request::wait_graph::RunId;
-use crate::request::{CacheUse, Entered, RequestContext};
+use crate::request::wait_graph::{self, RunId, Within};
+use crate::request::{Answer, CacheUse, Entered, RequestContext, Tells};
 
 /// What differs in one call.
 pub(super) struct Options<T, E> {
@@ -28,6 +29,32 @@ pub(super) struct Rare<T, E> {
     pub(super) captured: Vec<Install>,
     /// The shared run that this call makes.
     pub(super) run: Option<RunId>,
+    /// The calls that share the run of this one, where it is a future.
+    pub(super) owner: Option<RunOwner<T, E>>,
+}
+
+/// The calls that share a run. They hear its answer, or, if this is dropped before, that there is
+/// none.
+pub(super) struct RunOwner<T, E>(Option<Box<dyn Tells<T, E>>>);
+
+impl<T, E> RunOwner<T, E> {
+    pub(super) fn new(first: Box<dyn Tells<T, E>>) -> Self {
+        Self(Some(first))
+    }
+
+    pub(super) fn tell(mut self, answer: &Answer<T, E>) {
+        if let Some(owner) = self.0.take() {
+            owner.tell(answer);
+        }
+    }
+}
+
+impl<T, E> Drop for RunOwner<T, E> {
+    fn drop(&mut self) {
+        if let Some(owner) = self.0.take() {
+            owner.forget();
+        }
+    }
 }
 
 impl<T, E> Options<T, E> {
@@ -39,6 +66,7 @@ impl<T, E> Options<T, E> {
                 observer: None,
                 captured: Vec::new(),
                 run: None,
+                owner: None,
             })
         })
     }
@@ -65,9 +93,32 @@ impl<T, E> Options<T, E> {
         self.rare().run = Some(run);
     }
 
+    /// Works for the shared run that this call makes, if any, until the guard is dropped.
+    #[inline]
+    pub(super) fn enter_run(&self) -> Option<Within> {
+        self.run().map(wait_graph::enter)
+    }
+
+    pub(super) fn set_owner(&mut self, owner: RunOwner<T, E>) {
+        self.rare().owner = Some(owner);
+    }
+
+    pub(super) fn take_owner(&mut self) -> Option<RunOwner<T, E>> {
+        self.rare.as_mut()?.owner.take()
+    }
+
     /// The shared run that this call makes, if it makes one.
+    #[inline]
     pub(super) fn run(&self) -> Option<RunId> {
         self.rare.as_ref().and_then(|rare| rare.run)
+    }
+
+    /// What the call asks for before it is admitted, or the command in its place.
+    pub(super) fn terms(&self, state: &State) -> Terms {
+        Terms {
+            criticality: self.criticality,
+            timeout: self.timeout.unwrap_or(state.timeout()),
+        }
     }
 
     pub(super) fn take_fallback(&mut self) -> Option<OwnFallback<T, E>> {
@@ -91,9 +142,14 @@ pub(super) struct Asked<'a, T, E>(pub(super) Option<&'a mut Options<T, E>>);
 impl<T, E> Asked<'_, T, E> {
     pub(super) const NOTHING: Self = Self(None);
 
+    /// What the call asks for before it is admitted, or the command in its place.
     #[inline]
-    pub(super) fn timeout(&self) -> Option<u64> {
-        self.0.as_ref().and_then(|options| options.timeout)
+    pub(super) fn terms(&self, state: &State) -> Terms {
+        let timeout = self.0.as_ref().and_then(|options| options.timeout);
+        Terms {
+            criticality: self.criticality(),
+            timeout: timeout.unwrap_or(state.timeout()),
+        }
     }
 
     #[inline]

@@ -1,5 +1,5 @@
-//! How a call ends, whichever way it ran: what became of the work, what the breaker hears, what the
-//! caller gets.
+//! What the caller gets, whichever way the work ran: an answer, or an error with its cause after the
+//! fallback was tried.
 
 use std::time::Duration;
 
@@ -9,24 +9,12 @@ use super::handle::Command;
 use super::options::{Asked, Options};
 use super::report::Story;
 use super::shared::Shared;
-use crate::breaker::{Ticket, Verdict};
 use crate::error::{Cause, CommandError, Refused, contain};
 use crate::event::Event;
 use crate::isolation::state::{FALLS_BACK, LOGS, WATCHED};
 use crate::metrics::Plain;
 use crate::plugin::Stage;
 use crate::request::RequestContext;
-
-/// What is known of a call whose work has ended.
-pub(super) struct End {
-    pub(super) start: u64,
-    /// When the work began: `start`, if the call did not wait.
-    pub(super) began: u64,
-    pub(super) now: u64,
-    pub(super) in_time: bool,
-    pub(super) timeout: u64,
-    pub(super) ticket: Ticket,
-}
 
 /// Why a call was ended before its work: its time was over, or, where it has none, everything was
 /// stopped.
@@ -163,56 +151,10 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         answer.map_err(|error| error.with_events(story.events))
     }
 
-    /// Counts a call whose work has ended and whose permit is back.
-    #[inline]
-    pub(super) fn end_in_place(
-        &self,
-        asked: Asked<'_, T, E>,
-        end: &End,
-        result: Ran<T, E>,
-    ) -> Result<T, CommandError<E>> {
-        let state = &*self.state;
-        let &End {
-            start,
-            began,
-            now,
-            in_time,
-            timeout,
-            ticket,
-        } = end;
-        let run = now.saturating_sub(began);
-        if began == start {
-            state.metrics.record_at_once(now, run);
-        } else {
-            // Two threads may have read the times, and one of them may be a little behind.
-            let wait = began.saturating_sub(start);
-            let total = now.saturating_sub(start);
-            state.metrics.record(now, wait, run, total);
-        }
-        match result {
-            Ok(Ok(Ok(value))) if in_time => {
-                state.metrics.count(now, Event::Success);
-                state.breaker.settle(ticket, Verdict::Success, now, run);
-                if self.is_watched(state.flags(), &asked) {
-                    self.emitted();
-                    asked.with(|options| self.succeeded(Story::until(start, now), options));
-                }
-                Ok(value)
-            }
-            other => {
-                let cause = self.cause_of(other, in_time, timeout);
-                self.settle_failure(ticket, &cause, now, run);
-                if in_time {
-                    let _ = state.hook(Stage::ExecutionError);
-                }
-                asked.with(|options| self.failed(Story::until(start, now), options, cause))
-            }
-        }
-    }
-
-    /// What went wrong, of a work that did not answer in time or did not answer well.
-    pub(super) fn cause_of(&self, result: Ran<T, E>, in_time: bool, timeout: u64) -> Cause<E> {
-        if !in_time {
+    /// What went wrong, of a work that did not answer well, or not before its timeout: `timeout`
+    /// is the one that was over, if one was.
+    pub(super) fn cause_of(&self, result: Ran<T, E>, timeout: Option<u64>) -> Cause<E> {
+        if let Some(timeout) = timeout {
             // Nobody gets it, and its `Drop` is the user's: the call must end all the same.
             discard(result);
             return late(timeout);
@@ -239,15 +181,6 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             // A value in time is a success, which is not asked about here.
             Ok(Ok(Ok(_))) => Cause::Cancelled,
         }
-    }
-
-    pub(super) fn settle_failure(&self, ticket: Ticket, cause: &Cause<E>, now: u64, run: u64) {
-        let verdict = match cause {
-            Cause::BadRequest(_) => Verdict::Ignored,
-            Cause::Cancelled => Verdict::Dropped,
-            _ => Verdict::Failure,
-        };
-        self.state.breaker.settle(ticket, verdict, now, run);
     }
 
     /// Turns what became of the work into what the caller gets.

@@ -11,12 +11,10 @@
 use tidegate_core::{CancelToken, contain};
 
 use super::options::Asked;
-use super::outcome::{End, Refusal};
-use super::report::Story;
+use super::outcome::Refusal;
 use super::shared::Shared;
-use crate::breaker::Ticket;
-use crate::error::{CommandError, Refused};
-use crate::isolation::state::{BREAKS, RATED, THREADS, WATCHED};
+use crate::error::CommandError;
+use crate::isolation::state::WATCHED;
 use crate::plugin::Stage;
 
 impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
@@ -34,61 +32,25 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         if self.is_shut(flags, &asked) {
             return self.refused_at_once(flags, asked);
         }
-        let start = state.now();
-        if flags & (WATCHED | RATED | THREADS) != 0
-            && let Err(cause) = self.may_begin(start, flags)
-        {
-            return asked.with(|options| self.failed(Story::new(start), options, cause));
-        }
-        let ticket = if flags & BREAKS == 0 {
-            Ticket::UNHEARD
-        } else {
-            match state.breaker.try_ticket(start) {
-                Ok(ticket) => ticket,
-                Err(open) => return self.short_circuited(start, flags, asked, open),
+        let (start, terms) = (state.now(), asked.terms(state));
+        let call = match state.admit(flags, start, terms) {
+            Ok(call) => call,
+            Err(denied) if !state.gate.may_wait() => {
+                return self.denied((start, start), flags, asked, denied);
             }
-        };
-        let timeout = asked.timeout().unwrap_or(state.timeout());
-        let deadline = start.saturating_add(timeout);
-        let (permit, began) = match state.gate.try_enter(asked.criticality()) {
-            Some(permit) => (permit, start),
-            None if !state.gate.may_wait() => {
-                return self.refused((start, start), flags, asked, ticket, Refused::Permits);
-            }
-            None => match self.wait_for_permit(asked.criticality(), deadline) {
-                Ok(permit) => (permit, state.now()),
-                Err(refused) => {
-                    let when = (start, state.now());
-                    return self.refused(when, flags, asked, ticket, refused);
-                }
+            Err(denied) => match state.wait_if_full(denied, flags, start, terms) {
+                Ok(call) => call,
+                Err(denied) => return self.denied((start, state.now()), flags, asked, denied),
             },
         };
-        state.metrics.note_active(start, state.gate.held() as u64);
-
-        let flight = state.alarms.take_flight();
-        state.arm(&flight, deadline, flags);
         let around = (asked.enter_context(), state.gate.hold());
         let result = contain(|| {
             if flags & WATCHED != 0 {
                 state.hook(Stage::ExecutionStart).map_err(Refusal)?;
             }
-            Ok(work(flight.token()))
+            Ok(work(call.flight.token()))
         });
         drop(around);
-        let now = state.now();
-        let in_time = flight.finish() && now < deadline;
-        state.alarms.keep_flight(flight);
-
-        let end = End {
-            start,
-            began,
-            now,
-            in_time,
-            timeout,
-            ticket,
-        };
-        state.gate.sample(now, now.saturating_sub(began), !in_time);
-        state.gate.leave(permit, now);
-        self.end_in_place(asked, &end, result)
+        self.end(asked, call, result)
     }
 }

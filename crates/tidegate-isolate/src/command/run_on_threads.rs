@@ -17,15 +17,16 @@ use std::sync::Arc;
 use tidegate_core::{CancelToken, Executor, WaitGuard, check_wait};
 use tidegate_promise::{Completion, promise_on, promise_with_error};
 
+use super::admission::{Admission, Denied};
 use super::options::Options;
 use super::report::Story;
 use super::shared::Shared;
 use super::thread_call::{Begun, Cargo, Held, Teller, ThreadCall, Told};
-use crate::breaker::{Ticket, Verdict};
+use crate::breaker::Ticket;
 use crate::bulkhead::{Criticality, Home};
 use crate::error::{Cause, CommandError, Refused};
 use crate::isolation::RegisteredPool;
-use crate::isolation::state::{GATED, INTERRUPTS, RATED, State, THREADS, WATCHED};
+use crate::isolation::state::{GATED, INTERRUPTS, State, THREADS};
 use crate::request::RequestContext;
 use crate::request::wait_graph::{self, RunId};
 
@@ -113,9 +114,12 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     {
         let state = &self.state;
         let flags = state.flags();
-        let (pool, ticket, held) = match self.admit(flags, start, brief.criticality) {
+        let (pool, ticket, held) = match state.admit_on_threads(flags, start, brief.criticality) {
             Ok(admitted) => admitted,
-            Err(cause) => return Err((cause, Some(teller))),
+            Err(denied) => {
+                state.book_denial(&denied, (start, start));
+                return Err((denied.into_cause(), Some(teller)));
+            }
         };
         let timeout = brief.timeout.unwrap_or(state.timeout());
         let deadline = start.saturating_add(timeout);
@@ -131,53 +135,46 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         let interrupts = flags & INTERRUPTS != 0;
         let clock = state.alarms.clock().clock();
         flight.prepare(clock, deadline, state.aside.id(), interrupts);
-        let call = ThreadCall::new(self, pool, flight, ticket, (start, timeout), cargo, teller);
+        let call = Admission {
+            start,
+            began: start,
+            timeout,
+            ticket,
+            flight,
+        };
+        let call = ThreadCall::new(self, pool, call, cargo, teller);
         // Before it begins, or its end might find nobody to tell.
         call.listen();
         call.flight().word().begin_queued();
         state.alarms.watch(deadline);
         call.hand_over(brief.criticality)
     }
+}
 
-    /// Asks everybody who may refuse a call.
-    fn admit(
+impl State {
+    /// Admits a call that is about to be submitted, or says why not.
+    fn admit_on_threads(
         &self,
         flags: u32,
         start: u64,
         criticality: Criticality,
-    ) -> Result<Admitted<'_>, Cause<E>> {
-        let state = &*self.state;
-        if flags & (WATCHED | RATED) != 0 {
-            self.may_begin(start, flags & !THREADS)?;
-        }
-        let Some(pool) = state.threads.get() else {
-            return Err(Cause::Rejected(Refused::Closed));
-        };
-        let ticket = state.breaker.try_ticket(start);
-        let ticket = ticket.map_err(|open| Cause::ShortCircuited(open.retry_after))?;
+    ) -> Result<Admitted<'_>, Denied> {
+        let ticket = self.pass(flags & !THREADS, start)?;
+        let denied = |refused| Denied::Refused(refused, ticket);
+        let pool = self.threads.get().ok_or(denied(Refused::Closed))?;
         let place = pool.take_place(criticality).map_err(|refused| {
-            state.breaker.settle(ticket, Verdict::Failure, start, 0);
             pool.count_rejected(start);
-            Cause::Rejected(refused)
+            denied(refused)
         })?;
-        let mut held = Held {
-            permit: None,
-            place,
+        let permit = if flags & GATED == 0 {
+            None
+        } else {
+            let permit = self.gate.try_enter_owned(criticality);
+            Some(permit.ok_or(denied(Refused::Permits))?)
         };
-        if flags & GATED == 0 {
-            return Ok((pool, ticket, held));
-        }
-        let Some(permit) = state.gate.try_enter_owned(criticality) else {
-            state.breaker.settle(ticket, Verdict::Failure, start, 0);
-            state.gate.sample(start, 0, true);
-            return Err(Cause::Rejected(Refused::Permits));
-        };
-        held.permit = Some(permit);
-        Ok((pool, ticket, held))
+        Ok((pool, ticket, Held { permit, place }))
     }
-}
 
-impl State {
     /// Checks that the calling thread may wait for a call on threads. The answer is held for as
     /// long as it waits.
     fn may_wait(&self) -> Result<WaitGuard, Refused> {

@@ -7,11 +7,12 @@ use tidegate_core::{CancelToken, Permit, Task, discard, discard_all};
 use tidegate_pool::JobKey;
 use tidegate_promise::Promise;
 
+use super::admission::{Admission, Denied};
+use super::ending::{Ended, Times};
 use super::options::Options;
-use super::outcome::{Ran, Refusal, late};
+use super::outcome::{Ran, Refusal};
 use super::shared::Shared;
 use super::surroundings::Surroundings;
-use crate::breaker::{Ticket, Verdict};
 use crate::bulkhead::Criticality;
 use crate::error::{Cause, CommandError, Refused};
 use crate::event::Event;
@@ -86,13 +87,9 @@ pub(super) struct Held {
 pub(super) struct ThreadCall<T: Send + 'static, E: Send + 'static, F> {
     shared: Arc<Shared<T, E>>,
     pool: Arc<RegisteredPool>,
-    flight: Arc<Flight>,
+    call: Admission,
     /// Names this call of the flight, which may serve others later.
     seen: UnderWay,
-    ticket: Ticket,
-    start: u64,
-    timeout: u64,
-    deadline: u64,
     /// When the work began. Written by the worker before it starts.
     began: AtomicU64,
     /// Where the job lies in the pool's queue. Written once it is there.
@@ -119,25 +116,18 @@ where
     E: Send + 'static,
     F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
 {
-    /// A call that began at a time and may take so long.
     pub(super) fn new(
         shared: &Arc<Shared<T, E>>,
         pool: &Arc<RegisteredPool>,
-        flight: Arc<Flight>,
-        ticket: Ticket,
-        (start, timeout): (u64, u64),
+        call: Admission,
         cargo: Cargo<F>,
         teller: Teller<T, E>,
     ) -> Arc<Self> {
         Arc::new(Self {
             shared: Arc::clone(shared),
             pool: Arc::clone(pool),
-            seen: flight.word().next_queued(),
-            flight,
-            ticket,
-            start,
-            timeout,
-            deadline: start.saturating_add(timeout),
+            seen: call.flight.word().next_queued(),
+            call,
             began: AtomicU64::new(u64::MAX),
             place: AtomicU64::new(NOWHERE),
             cargo: Mutex::new(Some(cargo)),
@@ -146,12 +136,12 @@ where
     }
 
     pub(super) fn flight(&self) -> &Flight {
-        &self.flight
+        &self.call.flight
     }
 
     /// Hears of the end of the time, and of a caller that cancels.
     pub(super) fn listen(self: &Arc<Self>) {
-        self.flight.tell(Arc::clone(self) as Arc<dyn Expires>);
+        self.flight().tell(Arc::clone(self) as Arc<dyn Expires>);
         if let Some(Teller::Answer(promise, ..)) = &*self.teller() {
             let call = Arc::clone(self);
             promise.on_cancel(move || call.cancel());
@@ -167,7 +157,7 @@ where
             Ok(Some(JobKey(place))) => {
                 // Either whoever leaves finds the place, or this finds that the call was left.
                 self.place.store(place, Ordering::Relaxed);
-                if self.flight.word().is_left() {
+                if self.flight().word().is_left() {
                     self.unqueue();
                 }
                 Ok(())
@@ -175,12 +165,13 @@ where
             Err(refused) => {
                 // This thread tells. If nobody was faster the call ends as one that never was, and
                 // the drop of the job finds it over.
-                let mine = self.flight.word().start() && self.flight.finish();
+                let mine = self.flight().word().start() && self.flight().finish();
                 drop(refused);
                 if mine {
-                    self.refuse();
+                    let refused = self.pool.refusal();
+                    self.refuse(refused);
                     self.keep_flight();
-                    return Err((Cause::Rejected(self.pool.refusal()), self.teller().take()));
+                    return Err((Cause::Rejected(refused), self.teller().take()));
                 }
                 Ok(())
             }
@@ -192,7 +183,7 @@ where
         let state = &*self.shared.state;
         let now = state.now();
         self.began.store(now, Ordering::Relaxed);
-        if !self.flight.word().start() {
+        if !self.flight().word().start() {
             // The call is over; whoever ended it has cleaned up.
             return;
         }
@@ -214,7 +205,7 @@ where
         let result: Ran<T, E> = tidegate_core::contain(|| {
             state.hook(Stage::ThreadStart).map_err(Refusal)?;
             state.hook(Stage::ExecutionStart).map_err(Refusal)?;
-            Ok(work(self.flight.token()))
+            Ok(work(self.flight().token()))
         });
         drop(within);
         self.end(result, held, surroundings);
@@ -224,7 +215,7 @@ where
     fn end(&self, result: Ran<T, E>, held: Held, within: Surroundings) {
         let state = &*self.shared.state;
         let now = state.now();
-        let first = self.flight.finish();
+        let first = self.flight().finish();
         state.running.fetch_sub(1, Ordering::Relaxed);
         self.pool.count_executed(now);
         if !first {
@@ -235,16 +226,21 @@ where
             let _ = state.hook(Stage::ThreadComplete);
             return;
         }
-        self.flight.clear_ear();
+        self.flight().clear_ear();
         self.keep_flight();
-        let in_time = now < self.deadline;
+        let in_time = now < self.call.deadline();
+        // Sampled while its permit still counts as held.
+        self.sample(now, !in_time);
+        self.give_back(held, now);
         let raw = match result {
             Ok(Ok(Ok(value))) if in_time => Ok(value),
-            other => Err(self.shared.cause_of(other, in_time, self.timeout)),
+            other => {
+                let late = (!in_time).then_some(self.call.timeout);
+                Err(self.shared.cause_of(other, late))
+            }
         };
-        // Sampled while its permit still counts as in use.
-        self.record(now, raw.as_ref().err());
-        self.give_back(held, now);
+        let ended = raw.as_ref().map_or_else(Ended::by, |_| Ended::Success);
+        state.report(self.call.ticket, self.times(now), ended);
         match &raw {
             Ok(_) => self.shared.emitted(),
             Err(_) if in_time => drop(state.hook(Stage::ExecutionError)),
@@ -254,25 +250,17 @@ where
         self.tell(raw, Some(within));
     }
 
-    /// Counts the end of work that ran.
-    fn record(&self, now: u64, cause: Option<&Cause<E>>) {
-        let state = &*self.shared.state;
+    /// When the call was made, when its work began, which it has, and that it ends now.
+    fn times(&self, now: u64) -> Times {
+        let start = self.call.start;
         let began = self.began.load(Ordering::Relaxed).min(now);
-        let (wait, run) = (began.saturating_sub(self.start), now - began);
-        let total = now.saturating_sub(self.start);
-        state.metrics.record(now, wait, run, total);
-        let verdict = match cause {
-            None => {
-                state.metrics.count(now, Event::Success);
-                Verdict::Success
-            }
-            Some(Cause::BadRequest(_)) => Verdict::Ignored,
-            Some(Cause::Cancelled) => Verdict::Dropped,
-            Some(_) => Verdict::Failure,
-        };
-        state.breaker.settle(self.ticket, verdict, now, run);
-        let timed_out = matches!(cause, Some(Cause::TimedOut(_)));
-        state.gate.sample(now, total, timed_out);
+        Times { start, began, now }
+    }
+
+    /// Feeds the adaptive limit, which bounds what is queued or runs.
+    fn sample(&self, now: u64, is_dropped: bool) {
+        let took = now.saturating_sub(self.call.start);
+        self.shared.state.gate.sample(now, took, is_dropped);
     }
 
     /// The call was ended from outside. What follows may run user code, and this thread must not:
@@ -300,7 +288,9 @@ where
             let state = &*self.shared.state;
             let (context, captured) = (options.context.clone(), options.take_captured());
             let _around = Surroundings::install(&state.plugins, context, captured);
-            let answer = self.shared.end_with(&mut options, self.start, Err(cause));
+            let answer = self
+                .shared
+                .end_with(&mut options, self.call.start, Err(cause));
             discard(promise.complete(answer));
         }
     }
@@ -309,9 +299,9 @@ where
     fn cancel(&self) {
         let state = &*self.shared.state;
         let interrupt = state.flags() & INTERRUPTS_ON_CANCEL != 0;
-        if let Some(left) = self.flight.cancel(self.seen) {
+        if let Some(left) = self.flight().cancel(self.seen) {
             if interrupt {
-                let token = self.flight.token();
+                let token = self.flight().token();
                 token.trip();
                 token.run_hooks_to(&state.key, &state.plugins.unhandled);
             }
@@ -323,13 +313,12 @@ where
     }
 
     /// The bulkhead has no room for the call, or gave its place to another.
-    fn refuse(&self) {
+    fn refuse(&self, refused: Refused) {
         let state = &*self.shared.state;
         let now = state.now();
-        self.flight.clear_ear();
+        self.flight().clear_ear();
         self.pool.count_rejected(now);
-        state.breaker.settle(self.ticket, Verdict::Failure, now, 0);
-        state.gate.sample(now, 0, true);
+        state.book_denial(&Denied::Refused(refused, self.call.ticket), (now, now));
         self.drop_cargo(now);
     }
 
@@ -348,7 +337,7 @@ where
                 drop(promise.succeed(Told::Ended(raw)));
             }
             Teller::Answer(promise, mut options, _place) => {
-                let answer = self.shared.end_with(&mut options, self.start, raw);
+                let answer = self.shared.end_with(&mut options, self.call.start, raw);
                 discard(promise.complete(answer));
             }
         }
@@ -385,7 +374,7 @@ where
     /// Lets the flight serve another call; nothing of this one touches it any more.
     fn keep_flight(&self) {
         let alarms = &self.shared.state.alarms;
-        alarms.keep_flight(Arc::clone(&self.flight));
+        alarms.keep_flight(Arc::clone(&self.call.flight));
     }
 
     fn teller(&self) -> MutexGuard<'_, Option<Teller<T, E>>> {
@@ -418,27 +407,24 @@ where
 {
     fn clean_up(&self, Departure { left, why }: Departure) -> Cause<E> {
         let state = &*self.shared.state;
-        let (cause, is_expired) = match why {
+        let cause = match why {
             Why::Refused(refused) => {
-                self.refuse();
+                self.refuse(refused);
                 return Cause::Rejected(refused);
             }
-            Why::Expired => (late(self.timeout), true),
-            Why::Cancelled => (Cause::Cancelled, false),
+            Why::Expired => self.call.late(),
+            Why::Cancelled => Cause::Cancelled,
         };
+        let ended = Ended::by(&cause);
         let now = state.now();
-        self.flight.clear_ear();
+        self.flight().clear_ear();
         self.unqueue();
         match left {
             Left::Queued => {
-                let verdict = match is_expired {
-                    true => Verdict::Failure,
-                    false => Verdict::Dropped,
-                };
-                state.breaker.settle(self.ticket, verdict, now, 0);
-                if is_expired {
-                    let waited = now.saturating_sub(self.start);
-                    state.gate.sample(now, waited, true);
+                let verdict = ended.verdict();
+                state.breaker.settle(self.call.ticket, verdict, now, 0);
+                if matches!(why, Why::Expired) {
+                    self.sample(now, true);
                     self.pool.count_expired(now);
                     state.metrics.count(now, Event::ExpiredInQueue);
                 }
@@ -446,7 +432,8 @@ where
             }
             Left::Running => {
                 self.pool.overstay();
-                self.record(now, Some(&cause));
+                self.sample(now, ended == Ended::TimedOut);
+                state.report(self.call.ticket, self.times(now), ended);
             }
         }
         cause
@@ -485,7 +472,7 @@ where
             return;
         };
         // On the thread of whichever command took the place.
-        if let Some(left) = call.flight.cancel(call.seen) {
+        if let Some(left) = call.flight().cancel(call.seen) {
             let why = Why::Refused(call.pool.refusal());
             call.depart(Departure { left, why });
         }

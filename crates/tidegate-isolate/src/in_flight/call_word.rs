@@ -185,6 +185,7 @@ impl CallWord {
     }
 
     /// Returns `true` if the call ended because it timed out.
+    #[inline]
     pub fn is_expired(&self) -> bool {
         // Relaxed: the thread that ended the call left no data to read other than the word itself.
         self.0.load(Ordering::Relaxed) & STATE == EXPIRED

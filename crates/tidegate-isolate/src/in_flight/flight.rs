@@ -85,6 +85,7 @@ impl Flight {
     }
 
     /// Returns `true` if the call timed out before it ended.
+    #[inline]
     pub(crate) fn is_expired(&self) -> bool {
         self.word.is_expired()
     }

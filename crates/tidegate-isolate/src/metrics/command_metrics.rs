@@ -48,7 +48,7 @@ impl Metrics {
     }
 
     /// Records a call that did not wait.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn record_at_once(&self, now: u64, nanos: u64) {
         if !self.config.record_latencies {
             return;

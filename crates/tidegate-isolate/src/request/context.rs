@@ -87,7 +87,16 @@ impl RequestContext {
     }
 
     /// Returns the context of the calling thread.
+    #[inline]
     pub fn current() -> Option<Self> {
+        if Self::is_entered() {
+            return Self::clone_current();
+        }
+        None
+    }
+
+    #[cold]
+    fn clone_current() -> Option<Self> {
         CURRENT.try_with(|current| current.borrow().clone()).ok()?
     }
 

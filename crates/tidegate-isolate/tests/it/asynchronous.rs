@@ -1,14 +1,17 @@
 //! Futures behind permits: admitted at the first poll, cancelled by dropping.
 
-use std::future::pending;
-use std::pin::pin;
+use std::future::{Future, pending, poll_fn};
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tidegate_core::{CancelToken, Parker};
-use tidegate_isolate::{BreakerConfig, BreakerWindow, Cause, Event, Isolation, PermitConfig};
+use tidegate_isolate::{
+    BreakerConfig, BreakerWindow, Cause, Event, Isolation, PermitConfig, RequestContext,
+};
+use tidegate_testkit::until;
 
-use crate::support::{Numbers, builder, counted, poll_once, still};
+use crate::support::{Numbers, SECOND, builder, counted, poll_once, still};
 
 #[test]
 fn an_answer_that_is_ready() {
@@ -121,6 +124,94 @@ fn a_dropped_probe_opens_the_breaker_again() {
     assert!(command.run(|_| Ok(1)).unwrap_err().is_short_circuited());
     clock.advance(Duration::from_millis(5_001));
     assert_eq!(command.run(|_| Ok(1)), Ok(1));
+}
+
+#[test]
+fn a_future_that_expires_between_its_poll_and_its_waker_is_woken() {
+    let (clock, isolation) = still();
+    let command = builder("a").timeout(SECOND).build(&isolation).unwrap();
+    let turns = clock.clone();
+    // The time is over before the timer knows whom to wake.
+    let mut future = pin!(command.run_async(move |cancel| {
+        poll_fn(move |_| {
+            turns.advance(SECOND);
+            until("the timer has seen it", || cancel.is_cancelled());
+            Poll::Pending
+        })
+    }));
+    let Poll::Ready(Err(error)) = poll_once(future.as_mut()) else {
+        panic!("nothing would poll it again");
+    };
+    assert!(error.is_timed_out());
+    assert_eq!(command.snapshot().active, 0);
+}
+
+#[test]
+fn a_dropped_future_is_counted_when_it_was_dropped() {
+    let (clock, isolation) = still();
+    let command = builder("a").no_timeout().build(&isolation).unwrap();
+    let request = RequestContext::new();
+    let call = command.call().context(&request);
+    let mut future = Box::pin(call.run_async(|_| pending()));
+    assert!(poll_once(future.as_mut()).is_pending());
+    // Longer than the window: the bucket of its beginning is gone.
+    clock.advance(SECOND * 30);
+    drop(future);
+    assert_eq!(command.snapshot().window[Event::Cancelled], 1);
+    let log = request.log();
+    assert_eq!((log.len(), log[0].took), (1, SECOND * 30));
+}
+
+#[test]
+fn a_future_whose_drop_panics_gives_its_permit_back() {
+    struct Bomb;
+    impl Future for Bomb {
+        type Output = Result<u32, &'static str>;
+
+        fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+            Poll::Pending
+        }
+    }
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("on purpose");
+        }
+    }
+    let (clock, isolation) = still();
+    let command = builder("a").permits(1).timeout(SECOND).build(&isolation);
+    let command = command.unwrap();
+    let mut dropped = Box::pin(command.run_async(|_| Bomb));
+    assert!(poll_once(dropped.as_mut()).is_pending());
+    drop(dropped);
+    assert_eq!(command.snapshot().active, 0);
+    let parker = Parker::new();
+    let waker = Waker::from(&parker);
+    let mut context = Context::from_waker(&waker);
+    let mut late = Box::pin(command.run_async(|_| Bomb));
+    assert!(late.as_mut().poll(&mut context).is_pending());
+    clock.advance(SECOND);
+    parker.park(None);
+    let Poll::Ready(Err(error)) = late.as_mut().poll(&mut context) else {
+        panic!("its time is over");
+    };
+    assert!(error.is_timed_out());
+    assert_eq!(command.snapshot().active, 0);
+}
+
+#[test]
+fn a_future_can_be_moved_to_another_thread() {
+    fn is_send<T: Send>(value: T) -> T {
+        value
+    }
+    let (_clock, isolation) = still();
+    let command = builder("a").build(&isolation).unwrap();
+    let call = command.call().observe(|_| ()).cache_key("x");
+    let future = is_send(call.run_async(|_| async { Ok(1) }));
+    drop(future);
+    let mut future = Box::pin(is_send(command.run_async(|_| pending())));
+    assert!(poll_once(future.as_mut()).is_pending());
+    std::thread::scope(|scope| scope.spawn(|| drop(future)).join().unwrap());
+    assert_eq!(command.snapshot().active, 0);
 }
 
 /// A command with one permit, whose callers wait for it for up to ten milliseconds.

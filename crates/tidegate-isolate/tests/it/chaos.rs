@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tidegate_core::{CancelToken, ManualClock};
-use tidegate_isolate::{CommandError, Event, RunAsync};
+use tidegate_isolate::{CommandError, Event};
 use tidegate_testkit::{Gate, until};
 
 use crate::support::{Numbers, builder, pool_of, still};
@@ -72,7 +72,7 @@ impl Future for Work {
 }
 
 type Making = Box<dyn FnOnce(CancelToken) -> Work>;
-type Flying = Pin<Box<RunAsync<u32, &'static str, Making, Work>>>;
+type Flying = Pin<Box<dyn Future<Output = Result<u32, CommandError<&'static str>>>>>;
 
 fn begin(command: &Numbers, clock: &ManualClock, health: Health) -> Flying {
     let takes = match health {

@@ -86,6 +86,26 @@ fn what_is_kept_for_other_calls_is_told_as_such() {
 }
 
 #[test]
+fn a_closed_pool_says_nothing_of_the_dependency() {
+    let (_clock, isolation) = still();
+    let breaker = BreakerConfig {
+        window: BreakerWindow::Count(5),
+        min_calls: 1,
+        ..BreakerConfig::default()
+    };
+    let command = builder("a").threads(pool_of(1, 1)).breaker(breaker);
+    let command = command.build(&isolation).unwrap();
+    drop(isolation.shutdown(Duration::ZERO));
+    for _ in 0..3 {
+        let error = command.run(|_| Ok(1)).unwrap_err();
+        assert_eq!(error.cause(), &Cause::Rejected(Refused::Closed));
+        let queued = command.queue(|_| Ok(1));
+        assert_eq!(cause(queued), Cause::Rejected(Refused::Closed));
+    }
+    assert!(!command.snapshot().is_open, "no breaker heard of it");
+}
+
+#[test]
 fn completed_calls_are_those_that_ran() {
     let (clock, isolation) = still();
     let command = builder("a")

@@ -219,8 +219,7 @@ fn callers_that_wait_for_a_permit_hear_that_everything_ends() {
         };
         assert_eq!(error.cause(), &closed);
         // A future that comes later could not be woken at the end of its wait.
-        let mut late = pin!(a.run_async(|_| async { Ok(1) }));
-        let _ = poll_once(late.as_mut());
+        let late = pin!(a.run_async(|_| async { Ok(1) }));
         assert!(poll_once(late).is_ready());
     });
 }

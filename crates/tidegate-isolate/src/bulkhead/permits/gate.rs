@@ -173,7 +173,7 @@ impl Gate {
         place: &Place,
         now: u64,
         waker: &Waker,
-    ) -> Option<Result<Permit, Refused>> {
+    ) -> Option<Result<PermitRef<'_>, Refused>> {
         place.waiter.set_waker(waker);
         let mut state = place.waiter.state();
         if state == WAITING && now >= place.until {
@@ -186,7 +186,7 @@ impl Gate {
             WAITING => None,
             SERVED => {
                 self.waiting.fetch_sub(1, Ordering::Relaxed);
-                Some(Ok(self.permits.adopt_owned()))
+                Some(Ok(self.permits.adopt()))
             }
             _ => {
                 self.give_up(place);
@@ -212,10 +212,10 @@ impl Gate {
         Woken { decided, report }
     }
 
-    /// Returns a borrowed permit.
+    /// Returns a permit that was taken and forgotten, and serves waiting calls.
     #[inline]
-    pub(crate) fn leave(&self, permit: PermitRef<'_>, now: u64) {
-        drop(permit);
+    pub(crate) fn give_back(&self, now: u64) {
+        drop(self.permits.adopt());
         self.after_leaving(now);
     }
 

@@ -73,7 +73,8 @@ fn a_reserved_permit_goes_to_a_waiter_that_may_have_it() {
         Criticality::Critical,
     ]
     .map(|criticality| wait(criticality).expect("there is room"));
-    gate.leave(critical, 0);
+    critical.forget();
+    gate.give_back(0);
     let served = |place| gate.ask(place, 0, Waker::noop());
     let second = served(&second).expect("it need not wait for the first");
     assert!(second.is_ok());
@@ -95,7 +96,8 @@ fn a_waiter_gets_the_permit_that_is_given_back() {
         let waiter = scope.spawn(|| gate.wait(&clock, Criticality::Normal, u64::MAX).is_ok());
         manual.await_sleepers(1);
         assert_eq!(gate.waiting(), 1);
-        gate.leave(first, 0);
+        first.forget();
+        gate.give_back(0);
         assert!(waiter.join().expect("it does not panic"));
     });
     assert_eq!((gate.held(), gate.waiting()), (0, 0));
@@ -169,7 +171,8 @@ fn no_permit_is_lost_between_waiters_and_those_who_leave() {
                     let permit = permit.expect("time stands still");
                     most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                     now.fetch_sub(1, Ordering::SeqCst);
-                    gate.leave(permit, 0);
+                    permit.forget();
+                    gate.give_back(0);
                 }
             });
         }

@@ -1,0 +1,157 @@
+//! How an admitted call ends, whichever way its work ran: the same steps, in the same order.
+//!
+//! 1. [`State::stop_time`] decides against the timer, and feeds the adaptive limit while the permit
+//!    still counts as held.
+//! 2. [`State::release`] gives the permit back and serves calls that wait for one. No user code ran
+//!    before it.
+//! 3. [`State::report`] records the latency and tells the breaker.
+//! 4. What follows is user code: hooks, listeners, the fallback. See `outcome`.
+
+use super::admission::Admission;
+use super::options::Asked;
+use super::outcome::Ran;
+use super::report::Story;
+use super::shared::Shared;
+use crate::breaker::{Ticket, Verdict};
+use crate::error::{Cause, CommandError};
+use crate::event::Event;
+use crate::isolation::state::State;
+use crate::plugin::Stage;
+
+/// How an admitted call ended, as metrics and breaker see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    Success,
+    Failure,
+    /// The caller was wrong: this says nothing of the dependency.
+    Ignored,
+    TimedOut,
+    Cancelled,
+}
+
+impl Ended {
+    /// How the end of a call that had this cause counts.
+    pub(super) fn by<E>(cause: &Cause<E>) -> Self {
+        match cause {
+            Cause::BadRequest(_) => Self::Ignored,
+            Cause::TimedOut(_) => Self::TimedOut,
+            Cause::Cancelled => Self::Cancelled,
+            _ => Self::Failure,
+        }
+    }
+
+    /// What the breaker hears of it.
+    #[inline(always)]
+    pub(super) fn verdict(self) -> Verdict {
+        match self {
+            Self::Success => Verdict::Success,
+            Self::Failure | Self::TimedOut => Verdict::Failure,
+            Self::Ignored => Verdict::Ignored,
+            Self::Cancelled => Verdict::Dropped,
+        }
+    }
+}
+
+/// When a call was made, when its work began, and when it ended.
+#[derive(Clone, Copy)]
+pub(super) struct Times {
+    pub(super) start: u64,
+    pub(super) began: u64,
+    pub(super) now: u64,
+}
+
+impl State {
+    /// Ends the time of a call; returns whether it was not over yet.
+    #[inline(always)]
+    pub(super) fn stop_time(&self, call: &Admission, now: u64) -> bool {
+        let in_time = call.flight.finish() && now < call.deadline();
+        let took = now.saturating_sub(call.began);
+        self.gate.sample(now, took, !in_time);
+        in_time
+    }
+
+    /// Gives back the permit of a call that was admitted, and serves calls that wait for one.
+    #[inline(always)]
+    pub(super) fn release(&self, now: u64) {
+        self.gate.give_back(now);
+    }
+
+    /// Records the latency of a call, and tells the breaker how it ended. A success is counted here,
+    /// the other ends where they are told.
+    #[inline(always)]
+    pub(super) fn report(&self, ticket: Ticket, times: Times, ended: Ended) {
+        let Times { start, began, now } = times;
+        let run = now.saturating_sub(began);
+        if began == start {
+            self.metrics.record_at_once(now, run);
+        } else {
+            // Two threads may have read the times, and one of them may be a little behind.
+            let wait = began.saturating_sub(start);
+            let total = now.saturating_sub(start);
+            self.metrics.record(now, wait, run, total);
+        }
+        if ended == Ended::Success {
+            self.metrics.count(now, Event::Success);
+        }
+        self.breaker.settle(ticket, ended.verdict(), now, run);
+    }
+}
+
+impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
+    /// Ends a call whose work has ended on this thread, and returns what the caller gets.
+    #[inline(always)]
+    pub(super) fn end(
+        &self,
+        asked: Asked<'_, T, E>,
+        call: Admission,
+        result: Ran<T, E>,
+    ) -> Result<T, CommandError<E>> {
+        let state = &*self.state;
+        let now = state.now();
+        let in_time = state.stop_time(&call, now);
+        let Admission {
+            start,
+            began,
+            timeout,
+            ticket,
+            flight,
+        } = call;
+        state.alarms.keep_flight(flight);
+        state.release(now);
+        let times = Times { start, began, now };
+        match result {
+            Ok(Ok(Ok(value))) if in_time => {
+                state.report(ticket, times, Ended::Success);
+                if self.is_watched(state.flags(), &asked) {
+                    self.emitted();
+                    asked.with(|options| self.succeeded(Story::until(start, now), options));
+                }
+                Ok(value)
+            }
+            other => {
+                let late = (!in_time).then_some(timeout);
+                self.end_without_answer(asked, (ticket, times), other, late)
+            }
+        }
+    }
+
+    /// Ends a call that has no answer of its own; `late` is the timeout that was over.
+    #[cold]
+    #[inline(never)]
+    fn end_without_answer(
+        &self,
+        asked: Asked<'_, T, E>,
+        (ticket, times): (Ticket, Times),
+        result: Ran<T, E>,
+        late: Option<u64>,
+    ) -> Result<T, CommandError<E>> {
+        let state = &*self.state;
+        let cause = self.cause_of(result, late);
+        state.report(ticket, times, Ended::by(&cause));
+        if late.is_none() {
+            let _ = state.hook(Stage::ExecutionError);
+        }
+        let story = Story::until(times.start, times.now);
+        asked.with(|options| self.failed(story, options, cause))
+    }
+}

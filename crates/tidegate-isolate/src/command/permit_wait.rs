@@ -1,0 +1,140 @@
+//! A future that waits for a permit: its place in the queue of the gate, and its way out of it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use tidegate_core::Task;
+
+use super::admission::{Admission, Denied, Terms};
+use super::options::Options;
+use super::report::Story;
+use super::shared::Shared;
+use crate::alarm::TimerTaskId;
+use crate::breaker::{Ticket, Verdict};
+use crate::bulkhead::Place;
+use crate::error::{Cause, Refused};
+use crate::plugin::Stage;
+
+/// Admits a call that the breaker let through, once there is a permit for it. An error has the
+/// time at which it was known. Dropping it ends the call as cancelled.
+pub(super) struct PermitWait<'a, T: Send + 'static, E: Send + 'static> {
+    shared: &'a Shared<T, E>,
+    options: &'a mut Options<T, E>,
+    start: u64,
+    terms: Terms,
+    /// None once the call was admitted or refused.
+    ticket: Option<Ticket>,
+    /// The place, and what wakes the task when the wait is over; from the first poll on.
+    place: Option<(Place, TimerTaskId)>,
+}
+
+impl<'a, T: Send + 'static, E: Send + 'static> PermitWait<'a, T, E> {
+    pub(super) fn new(
+        shared: &'a Shared<T, E>,
+        options: &'a mut Options<T, E>,
+        (start, terms): (u64, Terms),
+        ticket: Ticket,
+    ) -> Self {
+        Self {
+            shared,
+            options,
+            start,
+            terms,
+            ticket: Some(ticket),
+            place: None,
+        }
+    }
+
+    /// Takes a place in the queue, unless the call has one.
+    fn queue_up(&mut self, waker: &Waker) -> Result<(), Refused> {
+        if self.place.is_some() {
+            return Ok(());
+        }
+        let (state, start) = (&*self.shared.state, self.start);
+        let Terms {
+            criticality,
+            timeout,
+        } = self.terms;
+        let deadline = start.saturating_add(timeout);
+        let place = state.gate.queue_up(start, criticality, deadline, waker)?;
+        let poke = Task::new(place.poke());
+        let alarm = state.alarms.run_at(place.until, &state.aside, poke);
+        self.place = Some((place, alarm));
+        Ok(())
+    }
+
+    /// What became of the wait; none while it goes on.
+    fn ask(&mut self, now: u64, waker: &Waker) -> Option<Result<(), Refused>> {
+        let state = &*self.shared.state;
+        let (place, _) = self.place.as_ref()?;
+        let answer = state.gate.ask(place, now, waker);
+        let answer = answer.map(|served| served.map(|permit| permit.forget()));
+        let answer = answer.or_else(|| {
+            // Nothing would wake the future at the end of its time.
+            state.alarms.is_closed().then(|| {
+                state.gate.give_up(place);
+                state.gate.after_leaving(now);
+                Err(Refused::Closed)
+            })
+        });
+        if answer.is_some()
+            && let Some((_, alarm)) = self.place.take()
+        {
+            state.alarms.cancel(alarm);
+        }
+        answer
+    }
+}
+
+impl<T: Send + 'static, E: Send + 'static> Future for PermitWait<'_, T, E> {
+    type Output = Result<Admission, (Denied, u64)>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let state = &*this.shared.state;
+        let Some(ticket) = this.ticket else {
+            panic!("a wait that has ended must not be polled again");
+        };
+        let waker = context.waker();
+        let (answer, now) = match this.queue_up(waker) {
+            Ok(()) => {
+                let now = state.now();
+                (this.ask(now, waker), now)
+            }
+            Err(refused) => (Some(Err(refused)), this.start),
+        };
+        let Some(answer) = answer else {
+            return Poll::Pending;
+        };
+        this.ticket = None;
+        Poll::Ready(match answer {
+            Ok(()) => {
+                let (times, timeout) = ((this.start, now), this.terms.timeout);
+                Ok(state.begin(state.flags(), ticket, times, timeout))
+            }
+            Err(refused) => Err((Denied::Refused(refused, ticket), now)),
+        })
+    }
+}
+
+impl<T: Send + 'static, E: Send + 'static> Drop for PermitWait<'_, T, E> {
+    fn drop(&mut self) {
+        let Some(ticket) = self.ticket.take() else {
+            return;
+        };
+        // Who shares the run hears first: the next call with the key runs anew.
+        drop(self.options.take_owner());
+        let state = &*self.shared.state;
+        let now = state.now();
+        if let Some((place, alarm)) = self.place.take() {
+            state.alarms.cancel(alarm);
+            state.gate.give_up(&place);
+            state.gate.after_leaving(now);
+        }
+        state.breaker.settle(ticket, Verdict::Dropped, now, 0);
+        let _ = state.hook(Stage::Cancelled);
+        let story = Story::until(self.start, now);
+        let _ = self.shared.failed(story, self.options, Cause::Cancelled);
+    }
+}
