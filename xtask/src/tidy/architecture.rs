@@ -93,7 +93,7 @@ fn is_camel_case(word: &str) -> bool {
 
 /// Returns the paths below `crates/`, `bench/` and `xtask/` in a line, without patterns.
 fn paths(line: &str) -> impl Iterator<Item = &str> {
-    const ROOTS: [&str; 3] = ["crates/", "bench/", "xtask/"];
+    const ROOTS: [&str; 5] = ["bench/", "crates/", "examples/", "fuzz/", "xtask/"];
     let is_end = |c: char| c.is_whitespace() || "`()[],;:\"'".contains(c);
     line.split(is_end)
         .filter(|word| ROOTS.iter().any(|root| word.starts_with(root)))
