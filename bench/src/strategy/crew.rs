@@ -4,10 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_pool::{
+use tidegate_pool::strategy::{
     Adaptive, Counts, EatWhatYouKill, ExecuteProduceConsume, Monitor, ProduceConsume,
-    ProduceExecuteConsume, Producer, Strategy, TryExecutor, WorkerPool,
+    ProduceExecuteConsume, Producer, Strategy,
 };
+use tidegate_pool::{TryExecutor, WorkerPool};
 
 /// The strategy of a contestant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

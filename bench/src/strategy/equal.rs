@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tidegate_core::Blocking;
-use tidegate_pool::{ProduceExecuteConsume, Strategy};
+use tidegate_pool::strategy::{ProduceExecuteConsume, Strategy};
 
 use super::crew::{Crew, Detail, Kind, switches};
 use super::plot::Curve;

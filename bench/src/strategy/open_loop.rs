@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tidegate_core::Task;
-use tidegate_pool::Producer;
+use tidegate_pool::strategy::Producer;
 
 use super::crew::{Crew, Kind};
 use super::work::{burn, units_per_micro};

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_queue::ArrayQueue;
 use tidegate_core::{Blocking, Task};
-use tidegate_pool::Producer;
+use tidegate_pool::strategy::Producer;
 
 use crate::gate::Gate;
 use crate::report::quantile;

@@ -51,7 +51,6 @@ mod watchdog;
 pub use tidegate_pool::{BOUND_VARIABLE, DEFAULT_BOUND, HandedBack, Quiet, ShutdownError};
 
 pub use self::core::budget::{DEFAULT_TURN_BUDGET, TurnBudget};
-pub use self::core::driver::{Driver, ParkDriver};
 pub use self::errors::{BuildError, NotOnLoop, PeriodError, ShutdownHookError};
 pub use self::global::default_loop::{
     DEFAULT_GLOBAL_QUIET_SECONDS, GLOBAL_QUIET_VARIABLE, GlobalGuard,
@@ -64,7 +63,6 @@ pub use self::handle::builder::EventLoopBuilder;
 pub use self::handle::event_loop::EventLoop;
 pub use self::handle::manual::ManualLoop;
 pub use self::handle::placement::{Pinned, Placement, Roaming};
-pub use self::handle::timers::LoopScheduler;
 pub use self::roam::config::RoamingConfig;
 pub use self::schedule::period::Missed;
 pub use self::schedule::sleep::{Sleep, SleepError, TimeoutError, WithTimeout, sleep, timeout};
@@ -72,10 +70,19 @@ pub use self::schedule::timeout::CoarseTimer;
 pub use self::schedule::timeouts::DEFAULT_TIMEOUT_TICK;
 pub use self::shutdown::report::ShutdownReport;
 pub use self::shutdown::termination::Terminated;
-pub use self::state::health::{Health, RECOVERY_PERIOD};
 pub use self::state::lifecycle::Lifecycle;
 pub use self::state::metrics::LoopMetrics;
 pub use self::submit::reject::RejectPolicy;
 pub use self::thread::presence::InactivityError;
 pub use self::watchdog::handle::{DEFAULT_STALL_THRESHOLD, Watchdog, WatchdogBuilder};
 pub use self::watchdog::report::{Recovered, Stall, WatchdogError};
+
+#[doc(hidden)]
+pub mod internal {
+    //! Items for the other crates of this workspace only. Unstable: they change without notice.
+
+    pub use crate::core::driver::{Driver, ParkDriver};
+    pub use crate::handle::placement::sealed::Sealed;
+    pub use crate::handle::timers::LoopScheduler;
+    pub use crate::state::health::Health;
+}

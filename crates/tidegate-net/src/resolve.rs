@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use tidegate_core::{Executor, Permits, Task, ThreadBuilder, ThreadPerTask};
-use tidegate_loop::LoopScheduler;
+use tidegate_loop::internal::LoopScheduler;
 use tidegate_promise::{Completion, Failure, Outcome, promise};
 
 use crate::errors::NetError;

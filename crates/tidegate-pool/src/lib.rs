@@ -2,9 +2,9 @@
 //!
 //! * A [`WorkerPool`] runs jobs on its own threads. An [`OrderedView`] of it runs tasks one at a
 //!   time and in order. A [`Lease`] reserves some of its threads for one component.
-//! * A [`Strategy`] asks a [`Producer`] for tasks. For each task it decides which thread runs the
-//!   task and which thread produces next. [`Adaptive`] hands production over while a task runs, if
-//!   a [`Monitor`] finds that the task takes long.
+//! * A [`Strategy`](strategy::Strategy) asks a [`Producer`](strategy::Producer) for tasks. For each task it decides which thread runs the
+//!   task and which thread produces next. [`Adaptive`](strategy::Adaptive) hands production over while a task runs, if
+//!   a [`Monitor`](strategy::Monitor) finds that the task takes long.
 //! * [`HandedBack`], [`ShutdownError`] and [`NotStartedError`] report how an executor ended. All kinds
 //!   of executors use them.
 //!
@@ -34,27 +34,29 @@ pub use self::ordered::{
 };
 pub use self::pool::{
     DEFAULT_CORE_THREADS, DEFAULT_KEEP_ALIVE, DEFAULT_LOW_THREADS, DEFAULT_MAX_THREADS,
-    DisplacedError, FreeThreads, Growth, Headroom, Job, JobHandle, JobKey, JobList, JobQueue,
-    JobTimes, Lease, LeaseInfo, MAX_THREADS, OverBudget, PoolError, PoolLimits, PoolMetrics,
-    PoolPolicy, Popped, ShutdownReport, Stopped, StuckJob, TryExecutor, WorkerPool,
-    WorkerPoolBuilder,
+    DisplacedError, FreeThreads, Growth, Headroom, JobHandle, JobTimes, Lease, LeaseInfo,
+    MAX_THREADS, OverBudget, PoolError, PoolLimits, PoolMetrics, PoolPolicy, ShutdownReport,
+    Stopped, StuckJob, TryExecutor, WorkerPool, WorkerPoolBuilder,
 };
-pub use self::strategy::{
-    Adaptive, AdaptiveBuilder, Counts, EatWhatYouKill, ExecuteProduceConsume, Monitor,
-    MonitorBuilder, Options, ProduceConsume, ProduceExecuteConsume, Producer, Strategy,
-};
+
+/// Jobs, and the queue in which they wait for a thread.
+///
+/// [`WorkerPoolBuilder::queue_of`] takes a [`JobQueue`](queue::JobQueue) of your own. The limits of
+/// [`PoolLimits`] suffice for most pools.
+pub mod queue {
+    pub use crate::pool::{Job, JobKey, JobList, JobQueue, Popped};
+}
 
 #[doc(hidden)]
 pub mod internal {
-    //! Items for the other crates of this workspace only. They are unstable and change without
-    //! notice.
+    //! Items for the other crates of this workspace only. Unstable: they change without notice.
 
     pub use crate::executor::{Answer, UnstartedTasks, default_bound, drop_untaken};
     pub use crate::pool::raw::{
         Dispatch, DispatchCounts, DispatchGuard, DispatchLimits, Dispatcher, JobSource,
         MAX_RESERVED, ReservedWorkers, SlotWait, WorkerSlot, WorkerStep, WorkerWake, WorkerWanted,
     };
-    pub use crate::strategy::InterruptFn;
+    pub use crate::strategy::adaptive::InterruptFn;
     pub use crate::strategy::raw::{
         CellSnapshot, CloseResult, HelperRequest, LendResult, MonitorState, NotifyResult,
         PendingHelper, ProducerCell, ProducerGuard, RestResult, StandInSlot, StarvationDetector,

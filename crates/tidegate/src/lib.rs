@@ -75,7 +75,8 @@ pub mod prelude {
     pub use tidegate_net::{
         Bytes, Channel, Client, Inbound, InboundContext, Nothing, Outbound, OutboundContext, Server,
     };
-    pub use tidegate_pool::{Adaptive, Monitor, ProduceConsume, Producer, Strategy, WorkerPool};
+    pub use tidegate_pool::WorkerPool;
+    pub use tidegate_pool::strategy::{Adaptive, Monitor, ProduceConsume, Producer, Strategy};
     pub use tidegate_promise::{
         Completion, Failure, Outcome, Promise, SharedCompletion, SharedPromise, WaitError,
     };

@@ -16,7 +16,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use tidegate_pool::Counts;
+use tidegate_pool::strategy::Counts;
 
 pub(crate) use self::caller::child as caller_child;
 use self::caller::{CONNECTIONS, Call, Caller};

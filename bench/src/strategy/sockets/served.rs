@@ -12,7 +12,8 @@ use tidegate_net::{
     Blocking, Inbound, InboundContext, IoMetrics, NetGroup, Nothing, PipelineBuilder,
     RoamingDriver, Server,
 };
-use tidegate_pool::{Counts, Monitor, WorkerPool};
+use tidegate_pool::WorkerPool;
+use tidegate_pool::strategy::{Counts, Monitor};
 
 use super::super::work::burn;
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_core::{CancelToken, Permit, Task, discard, discard_all};
-use tidegate_pool::JobKey;
+use tidegate_pool::queue::JobKey;
 use tidegate_promise::Promise;
 
 use super::admission::{Admission, Denied};

@@ -50,7 +50,8 @@ impl Placement for Roaming {
     const PINNED: bool = false;
 }
 
-mod sealed {
+pub(crate) mod sealed {
+    /// Prevents implementations outside this crate.
     pub trait Sealed {}
     impl Sealed for super::Pinned {}
     impl Sealed for super::Roaming {}

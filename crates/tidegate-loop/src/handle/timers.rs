@@ -14,6 +14,7 @@ use crate::state::shared::Shared;
 
 impl<P: Placement> EventLoop<P> {
     /// Returns a handle to the timers that does not keep the event loop running.
+    #[doc(hidden)]
     pub fn timers(&self) -> LoopScheduler {
         LoopScheduler {
             shared: Arc::clone(&self.shared),
@@ -58,7 +59,7 @@ impl LoopScheduler {
 
 impl fmt::Debug for LoopScheduler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("LoopTimers")
+        f.debug_tuple("LoopScheduler")
             .field(&self.shared.name)
             .finish()
     }

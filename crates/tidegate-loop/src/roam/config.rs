@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use tidegate_core::{Blocking, RejectReason, Task, non_blocking};
 use tidegate_pool::internal::InterruptFn;
-use tidegate_pool::{
-    Adaptive, Monitor, Options, OverBudget, ProduceExecuteConsume, Strategy, TryExecutor,
-};
+use tidegate_pool::strategy::{Adaptive, Monitor, Options, ProduceExecuteConsume, Strategy};
+use tidegate_pool::{OverBudget, TryExecutor};
 
 use super::loop_pool::LoopPool;
 use super::producer::LoopProducer;
@@ -25,8 +24,10 @@ use crate::state::shared::Shared;
 ///
 /// ```
 /// use std::sync::Arc;
-/// use tidegate_loop::{RoamingConfig, EventLoop, ParkDriver};
-/// use tidegate_pool::{Monitor, WorkerPool};
+/// use tidegate_loop::{RoamingConfig, EventLoop};
+/// use tidegate_loop::internal::ParkDriver;
+/// use tidegate_pool::WorkerPool;
+/// use tidegate_pool::strategy::Monitor;
 ///
 /// let pool = Arc::new(WorkerPool::builder("workers").max(4).build()?);
 /// let config = RoamingConfig::of(pool).late(&Monitor::start("io")?);
@@ -65,7 +66,8 @@ impl RoamingConfig {
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use tidegate_loop::{RoamingConfig, EventLoop, ParkDriver};
+    /// use tidegate_loop::{RoamingConfig, EventLoop};
+    /// use tidegate_loop::internal::ParkDriver;
     /// use tidegate_pool::WorkerPool;
     ///
     /// let pool = Arc::new(WorkerPool::builder("workers").max(4).build()?);

@@ -7,7 +7,7 @@
 use std::sync::{Arc, Weak};
 
 use tidegate_core::Task;
-use tidegate_pool::Producer;
+use tidegate_pool::strategy::Producer;
 
 use crate::state::shared::{Drive, Produced, Shared};
 

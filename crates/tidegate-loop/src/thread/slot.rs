@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use tidegate_core::prim::{Mutex, MutexGuard, lock};
 use tidegate_core::{ExecutorId, Parker, ThreadBuilder, ThreadWatch, WaitPolicy, stance};
-use tidegate_pool::Strategy;
+use tidegate_pool::strategy::Strategy;
 
 use super::presence::ThreadPresence;
 use crate::state::lifecycle::State;

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use tidegate_core::{Executor, ManualClock, RejectReason, Task};
-use tidegate_loop::{EventLoop, ParkDriver, RoamingConfig};
+use tidegate_loop::internal::ParkDriver;
+use tidegate_loop::{EventLoop, RoamingConfig};
 use tidegate_pool::{
     Growth, ImmediateExecutor, OrderedView, OrderedViewError, PoolPolicy, WorkerPool,
 };

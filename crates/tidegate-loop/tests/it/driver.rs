@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tidegate_core::{Clock, ManualClock, Parker, Running, Sleeper, Task};
-use tidegate_loop::{Driver, EventLoop, Quiet};
+use tidegate_loop::internal::Driver;
+use tidegate_loop::{EventLoop, Quiet};
 use tidegate_testkit::Log;
 
 use crate::SECOND;

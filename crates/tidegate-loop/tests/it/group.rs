@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tidegate_core::{ManualClock, ThreadBuilder, Ticker, usable_cpus};
+use tidegate_loop::internal::ParkDriver;
 use tidegate_loop::{
-    BuildError, Choose, EventLoop, EventLoopGroup, Lifecycle, MAX_LOOPS, ParkDriver, Quiet,
-    Scaling, ShutdownError,
+    BuildError, Choose, EventLoop, EventLoopGroup, Lifecycle, MAX_LOOPS, Quiet, Scaling,
+    ShutdownError,
 };
 use tidegate_promise::WaitError;
 use tidegate_testkit::Gate;

@@ -8,8 +8,10 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tidegate_core::{Deliver, Delivery, ManualClock, SignalBlock, Task, ThreadBuilder, Ticker};
-use tidegate_loop::{EventLoop, Lifecycle, ParkDriver, Quiet, RoamingConfig, Watchdog};
-use tidegate_pool::{OrderedView, ProduceConsume, Strategy, WorkerPool};
+use tidegate_loop::internal::ParkDriver;
+use tidegate_loop::{EventLoop, Lifecycle, Quiet, RoamingConfig, Watchdog};
+use tidegate_pool::strategy::{ProduceConsume, Strategy};
+use tidegate_pool::{OrderedView, WorkerPool};
 use tidegate_testkit::{Bomb, Counter, Gate, Log, explode, until};
 
 use crate::{SECOND, builder, end, hits, hold, home, watched};

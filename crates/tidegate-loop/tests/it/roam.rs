@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::{Task, Ticker, WaitPolicy, stance};
-use tidegate_loop::{
-    BuildError, EventLoop, ParkDriver, Quiet, Roaming, RoamingConfig, ShutdownError,
-};
-use tidegate_pool::{Monitor, Strategy, TryExecutor, WorkerPool};
+use tidegate_loop::internal::ParkDriver;
+use tidegate_loop::{BuildError, EventLoop, Quiet, Roaming, RoamingConfig, ShutdownError};
+use tidegate_pool::strategy::{Monitor, Strategy};
+use tidegate_pool::{TryExecutor, WorkerPool};
 use tidegate_promise::WaitError;
 use tidegate_testkit::{Counter, Gate, Log, until};
 

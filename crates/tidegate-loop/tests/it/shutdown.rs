@@ -7,9 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use tidegate_core::{Clock, ManualClock, RejectReason, Sleeper, Task, ThreadBuilder};
-use tidegate_loop::{
-    Driver, EventLoop, Lifecycle, Quiet, ShutdownError, ShutdownReport, Terminated,
-};
+use tidegate_loop::internal::Driver;
+use tidegate_loop::{EventLoop, Lifecycle, Quiet, ShutdownError, ShutdownReport, Terminated};
 use tidegate_pool::NotStartedError;
 use tidegate_promise::{Outcome, WaitError};
 use tidegate_testkit::{Counter, DropCount, Gate, Log, until};

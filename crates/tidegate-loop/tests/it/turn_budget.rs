@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate_core::{Clock, ManualClock, Parker, Sleeper, Task};
+use tidegate_loop::internal::{Driver, Health};
 use tidegate_loop::{
-    Choose, Driver, EventLoop, EventLoopBuilder, EventLoopGroup, Health, RECOVERY_PERIOD,
-    RoamingConfig, TurnBudget,
+    Choose, EventLoop, EventLoopBuilder, EventLoopGroup, RoamingConfig, TurnBudget,
 };
 use tidegate_testkit::{Log, until};
 
@@ -238,17 +238,21 @@ fn a_group_leaves_loops_alone_whose_drivers_fail() {
                 .collect()
         };
         assert_eq!(chosen(), [true, true, true]);
-        healths[1].ail();
+        healths[1].mark_failing();
         assert_eq!(chosen(), [true, false, true]);
         assert!(group.iter().nth(1).unwrap().is_unhealthy());
         healths[1].recover(&Clock::from(&bench.clock));
         assert_eq!(chosen(), [true, false, true], "it has just recovered");
-        bench.clock.advance(RECOVERY_PERIOD);
+        bench.clock.advance(Health::RECOVERY_PERIOD);
         assert_eq!(chosen(), [true, true, true]);
         for health in &healths {
-            health.ail();
+            health.mark_failing();
         }
         let any = group.next().submit(|| 7).unwrap();
-        assert_eq!(any.wait().unwrap(), 7, "an ailing loop is better than none");
+        assert_eq!(
+            any.wait().unwrap(),
+            7,
+            "an unhealthy loop is better than none"
+        );
     }
 }

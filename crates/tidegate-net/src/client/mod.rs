@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use mio::net::TcpStream;
-use tidegate_loop::{LoopScheduler, Pinned};
+use tidegate_loop::Pinned;
+use tidegate_loop::internal::LoopScheduler;
 use tidegate_promise::{
     AlreadyCancelled, Completion, Failure, Outcome, Promise, promise, promise_on,
 };

@@ -9,7 +9,8 @@ use tidegate_core::OnUnhandled;
 use tidegate_loop::{
     BuildError, EventLoopGroup, EventLoopGroupBuilder, Pinned, Placement, Roaming, RoamingConfig,
 };
-use tidegate_pool::{Counts, Monitor, WorkerPool};
+use tidegate_pool::WorkerPool;
+use tidegate_pool::strategy::{Counts, Monitor};
 
 use crate::group::LoopTarget;
 use crate::metrics::IoMetrics;
@@ -57,7 +58,7 @@ pub fn pinned_with(
 
 /// Creates `loops` event loops with I/O on the threads of `workers`. A channel moves to the thread
 /// that runs its handlers, and while one of them blocks, another thread goes on with the loop. The
-/// strategy is [`Adaptive`](tidegate_pool::Adaptive) with late hand-over.
+/// strategy is [`Adaptive`](tidegate_pool::strategy::Adaptive) with late hand-over.
 ///
 /// Each loop keeps one thread of the pool; the others are for handlers that block. If all the
 /// others are blocked, the monitor's own threads keep the loops going, and handlers run as long as

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_core::{Clock, Running, Sleeper, Task};
-use tidegate_loop::{Driver, Health};
+use tidegate_loop::internal::{Driver, Health};
 
 use super::io_watch::IoWatch;
 use super::pinned::{self, LocalReactor};

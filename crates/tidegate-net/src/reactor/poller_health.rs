@@ -3,7 +3,7 @@
 use std::io;
 
 use tidegate_core::{Clock, Sleeper};
-use tidegate_loop::Health;
+use tidegate_loop::internal::Health;
 
 use crate::metrics::Counters;
 
@@ -87,6 +87,6 @@ impl PollerHealth {
 
     fn ail(&mut self) {
         self.ails = true;
-        self.health.ail();
+        self.health.mark_failing();
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidegate_core::Sleeper;
-use tidegate_loop::Health;
+use tidegate_loop::internal::Health;
 
 use super::poller_health::PollerHealth;
 use crate::metrics::Counters;

@@ -4,7 +4,8 @@ use std::io;
 use std::time::Duration;
 
 use tidegate_core::Clock;
-use tidegate_loop::{Driver, EventLoop, ManualLoop, Quiet};
+use tidegate_loop::internal::Driver;
+use tidegate_loop::{EventLoop, ManualLoop, Quiet};
 use tidegate_testkit::Log;
 
 use super::*;
@@ -340,7 +341,7 @@ fn a_group_gives_nothing_new_to_a_loop_whose_poller_fails_or_has_just_begun_anew
     loops[0].settle();
     assert!(loops[0].is_unhealthy() && !loops[1].is_unhealthy());
     assert_eq!(chosen(), [true; 4]);
-    clock.advance(tidegate_loop::RECOVERY_PERIOD);
+    clock.advance(tidegate_loop::internal::Health::RECOVERY_PERIOD);
     assert_eq!(chosen(), [false, true, false, true], "a good while later");
 }
 

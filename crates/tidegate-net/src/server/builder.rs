@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 use tidegate_core::SignalBlock;
-use tidegate_loop::{LoopScheduler, Pinned};
+use tidegate_loop::Pinned;
+use tidegate_loop::internal::LoopScheduler;
 use tidegate_promise::{Completion, Failure, Outcome, Promise, promise};
 
 use super::drain::DrainReport;

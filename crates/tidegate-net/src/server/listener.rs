@@ -13,7 +13,7 @@ use mio::net::TcpListener;
 #[cfg(unix)]
 use mio::net::UnixListener;
 use tidegate_core::{Deliver, Delivery, SignalBlock, Unhandled};
-use tidegate_loop::LoopScheduler;
+use tidegate_loop::internal::LoopScheduler;
 use tidegate_promise::{Completion, Promise, promise_with_error};
 
 use super::drain::{DrainReport, drain, welcome};

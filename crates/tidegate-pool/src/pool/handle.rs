@@ -127,12 +127,14 @@ impl WorkerPool {
     /// # Errors
     ///
     /// The job, as for [`WorkerPool::execute`].
+    #[doc(hidden)]
     pub fn place(&self, job: impl Into<Job>) -> Result<Option<JobKey>, Rejected<Job>> {
         self.shared.submit(job.into())
     }
 
     /// Removes the job that is queued under `key`. Returns `None` if the job has started, or was
     /// removed or displaced before.
+    #[doc(hidden)]
     pub fn take_back(&self, key: JobKey) -> Option<Task> {
         Some(self.shared.remove(key)?.into_task())
     }
@@ -142,6 +144,7 @@ impl WorkerPool {
     /// thread. So a waiter that submits its next job immediately is not refused because the thread
     /// has not come back yet. Has no effect outside a job of this pool, or when called a second
     /// time in the same job.
+    #[doc(hidden)]
     pub fn about_to_end(&self) {
         self.shared.about_to_end();
     }
@@ -152,6 +155,7 @@ impl WorkerPool {
     /// # Errors
     ///
     /// Returns the task if the pool has ended, or if it has no thread and cannot start one.
+    #[doc(hidden)]
     pub fn execute_internal(&self, task: Task) -> Result<(), Rejected<Task>> {
         self.shared.submit_internal(task)
     }

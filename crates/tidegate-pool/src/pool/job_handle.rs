@@ -12,7 +12,8 @@ use super::queue::JobKey;
 ///
 /// ```
 /// use std::sync::mpsc;
-/// use tidegate_pool::{Job, WorkerPool};
+/// use tidegate_pool::WorkerPool;
+/// use tidegate_pool::queue::Job;
 /// use tidegate_core::Task;
 ///
 /// let pool = WorkerPool::builder("workers").core(1).max(1).build()?;

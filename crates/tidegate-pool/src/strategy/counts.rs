@@ -14,7 +14,8 @@ use tidegate_core::internal::Counter;
 ///
 /// ```
 /// use std::sync::Arc;
-/// use tidegate_pool::{ImmediateExecutor, ProduceConsume, Strategy};
+/// use tidegate_pool::ImmediateExecutor;
+/// use tidegate_pool::strategy::{ProduceConsume, Strategy};
 /// use tidegate_core::Task;
 ///
 /// let mut left = 3;

@@ -2,7 +2,7 @@
 //! give it to the executor when few are.
 //!
 //! This is what articles describe as "EatWhatYouKill". Jetty replaced it within two years by the
-//! rule that [`Adaptive`](crate::Adaptive) uses. It is kept here so that the articles can be
+//! rule that [`Adaptive`](crate::strategy::Adaptive) uses. It is kept here so that the articles can be
 //! reproduced. One fault of the original is corrected: this version checks the threads for each
 //! task, so it leaves the low mode when threads are free again.
 
@@ -22,12 +22,13 @@ use super::producer::Producer;
 /// The default number of free threads at or below which a pool counts as low on threads.
 pub const DEFAULT_LOW_THREADS: usize = 1;
 
-/// Acts as [`ExecuteProduceConsume`](crate::ExecuteProduceConsume) while the pool has free threads,
-/// and as [`ProduceExecuteConsume`](crate::ProduceExecuteConsume) while it is low on them.
+/// Acts as [`ExecuteProduceConsume`](crate::strategy::ExecuteProduceConsume) while the pool has free threads,
+/// and as [`ProduceExecuteConsume`](crate::strategy::ProduceExecuteConsume) while it is low on them.
 ///
 /// ```
 /// use std::sync::Arc;
-/// use tidegate_pool::{EatWhatYouKill, Strategy, WorkerPool};
+/// use tidegate_pool::WorkerPool;
+/// use tidegate_pool::strategy::{EatWhatYouKill, Strategy};
 ///
 /// let pool = Arc::new(WorkerPool::builder("workers").max(4).build()?);
 /// let strategy = EatWhatYouKill::new(|| None, pool);

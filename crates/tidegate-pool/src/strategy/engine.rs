@@ -39,7 +39,8 @@ pub(crate) type OnRefused = Box<dyn Fn(Rejected<Task>) + Send + Sync>;
 ///
 /// ```
 /// use std::sync::Arc;
-/// use tidegate_pool::{ImmediateExecutor, Options, ProduceExecuteConsume, Strategy};
+/// use tidegate_pool::ImmediateExecutor;
+/// use tidegate_pool::strategy::{Options, ProduceExecuteConsume, Strategy};
 /// use tidegate_core::Task;
 ///
 /// let options = Options::new().on_refused(|refused| {

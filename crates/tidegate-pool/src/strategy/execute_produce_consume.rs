@@ -23,7 +23,7 @@ use super::producer::Producer;
 ///
 /// ```
 /// use std::sync::Arc;
-/// use tidegate_pool::{ExecuteProduceConsume, Strategy};
+/// use tidegate_pool::strategy::{ExecuteProduceConsume, Strategy};
 /// use tidegate_core::{Task, ThreadBuilder, ThreadPerTask};
 ///
 /// let (say, said) = std::sync::mpsc::channel();

@@ -8,7 +8,8 @@ use super::counts::Counts;
 ///
 /// ```
 /// use std::sync::Arc;
-/// use tidegate_pool::{ImmediateExecutor, ProduceConsume, ProduceExecuteConsume, Strategy};
+/// use tidegate_pool::ImmediateExecutor;
+/// use tidegate_pool::strategy::{ProduceConsume, ProduceExecuteConsume, Strategy};
 ///
 /// let here = Arc::new(ImmediateExecutor::new());
 /// let all: [Box<dyn Strategy>; 2] = [
@@ -71,7 +72,7 @@ macro_rules! strategy_handle {
             /// # Errors
             ///
             /// Returns the producer if the strategy is not stopped, or if a thread still holds the
-            /// last producer ([`Strategy::is_stopped`](crate::Strategy::is_stopped)).
+            /// last producer ([`Strategy::is_stopped`](crate::strategy::Strategy::is_stopped)).
             pub fn restart(&self, producer: P) -> Result<(), P> {
                 self.engine.restart(producer)
             }

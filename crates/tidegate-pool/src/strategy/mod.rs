@@ -32,7 +32,7 @@
 //! The `README.md` beside this file describes late hand-over, which [`Adaptive`] uses with a
 //! [`Monitor`].
 
-mod adaptive;
+pub(crate) mod adaptive;
 mod counts;
 mod eat_what_you_kill;
 mod engine;
@@ -44,8 +44,6 @@ mod produce_execute_consume;
 mod producer;
 pub(crate) mod raw;
 
-#[doc(hidden)]
-pub use self::adaptive::InterruptFn;
 pub use self::adaptive::{Adaptive, AdaptiveBuilder};
 pub use self::counts::Counts;
 pub use self::eat_what_you_kill::{DEFAULT_LOW_THREADS, EatWhatYouKill};

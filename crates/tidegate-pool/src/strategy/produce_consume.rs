@@ -18,7 +18,8 @@ use super::producer::Producer;
 ///
 /// ```
 /// use std::sync::Arc;
-/// use tidegate_pool::{ImmediateExecutor, ProduceConsume, Strategy};
+/// use tidegate_pool::ImmediateExecutor;
+/// use tidegate_pool::strategy::{ProduceConsume, Strategy};
 /// use tidegate_core::Task;
 ///
 /// let (say, said) = std::sync::mpsc::channel();
@@ -36,7 +37,7 @@ pub struct ProduceConsume<P> {
 }
 
 impl<P: Producer> ProduceConsume<P> {
-    /// Creates a strategy for `producer`. Rounds started by [`dispatch`](crate::Strategy::dispatch)
+    /// Creates a strategy for `producer`. Rounds started by [`dispatch`](crate::strategy::Strategy::dispatch)
     /// run on `executor`.
     pub fn new(producer: P, executor: Arc<dyn Executor>) -> Self {
         Self::with(producer, executor, Options::new())

@@ -17,7 +17,7 @@ use super::producer::Producer;
 ///
 /// ```
 /// use std::sync::Arc;
-/// use tidegate_pool::{ProduceExecuteConsume, Strategy};
+/// use tidegate_pool::strategy::{ProduceExecuteConsume, Strategy};
 /// use tidegate_core::{Task, ThreadBuilder, ThreadPerTask};
 ///
 /// let (say, said) = std::sync::mpsc::channel();

@@ -15,7 +15,7 @@ use tidegate_core::Task;
 /// Any `FnMut() -> Option<Task>` that is `Send` is a producer.
 ///
 /// ```
-/// use tidegate_pool::Producer;
+/// use tidegate_pool::strategy::Producer;
 /// use tidegate_core::Task;
 ///
 /// struct Ready(Vec<u32>);
@@ -39,7 +39,7 @@ pub trait Producer: Send + 'static {
     fn produce(&mut self) -> Option<Task>;
 
     /// Returns how many more tasks are ready, as far as the producer knows without checking. If
-    /// tasks wait while a processor is idle, [`Adaptive`](crate::Adaptive) may use a second thread.
+    /// tasks wait while a processor is idle, [`Adaptive`](crate::strategy::Adaptive) may use a second thread.
     /// Returns zero if the number is not known.
     fn backlog(&self) -> usize {
         0

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tidegate_core::{CoarseClock, FastClock};
-use tidegate_pool::{Job, JobKey, JobQueue, Popped};
+use tidegate_pool::queue::{Job, JobKey, JobQueue, Popped};
 
 use crate::bulkhead::queue::{Next, QueueDiscipline, WaitQueue};
 

@@ -14,7 +14,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tidegate_core::{FastClock, OnUnhandled, Permit, Permits, Rejected, Task};
-use tidegate_pool::{Job, JobKey, PoolLimits, PoolPolicy, Stopped, WorkerPool};
+use tidegate_pool::queue::{Job, JobKey};
+use tidegate_pool::{PoolLimits, PoolPolicy, Stopped, WorkerPool};
 
 use super::config::PoolConfig;
 use super::home::Home;

@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tidegate_core::Task;
 use tidegate_isolate::Event;
-use tidegate_loop::{EventLoop, ParkDriver, RoamingConfig};
-use tidegate_pool::{Adaptive, Quiet, Strategy};
+use tidegate_loop::internal::ParkDriver;
+use tidegate_loop::{EventLoop, RoamingConfig};
+use tidegate_pool::Quiet;
+use tidegate_pool::strategy::{Adaptive, Strategy};
 use tidegate_testkit::{Gate, until};
 
 use crate::support::{SECOND, builder, hold, pool_of, still};

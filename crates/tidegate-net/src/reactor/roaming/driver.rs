@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::{Clock, Sleeper, Task, as_nanos, contain};
-use tidegate_loop::{Driver, Health, Roaming};
+use tidegate_loop::Roaming;
+use tidegate_loop::internal::{Driver, Health};
 
 use super::super::core::Reactor;
 use super::super::io_context::IoContext;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::{Blocking, Clock, Task};
-use tidegate_loop::Driver;
+use tidegate_loop::internal::Driver;
 use tidegate_testkit::{Counter, DropCount, Log};
 
 use super::updates::RoamingSource;

@@ -20,7 +20,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tidegate_core::Sleeper;
-use tidegate_loop::LoopScheduler;
+use tidegate_loop::internal::LoopScheduler;
 
 use super::super::source::{EventSource, Next, SourceHandle};
 use super::roaming_task::RoamingTask;

@@ -7,7 +7,7 @@ use tidegate_core::{CancelToken, Task};
 /// A task, its criticality and its cancellation token.
 ///
 /// ```
-/// use tidegate_pool::Job;
+/// use tidegate_pool::queue::Job;
 /// use tidegate_core::{CancelToken, Task};
 ///
 /// let token = CancelToken::new();

@@ -13,7 +13,7 @@ const NONE: u32 = u32::MAX;
 /// As a [`JobQueue`] it runs the oldest job first and displaces the oldest.
 ///
 /// ```
-/// use tidegate_pool::{Job, JobList};
+/// use tidegate_pool::queue::{Job, JobList};
 /// use tidegate_core::Task;
 ///
 /// let mut list = JobList::default();

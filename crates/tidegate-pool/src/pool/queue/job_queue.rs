@@ -24,7 +24,8 @@ pub enum Popped {
 /// pool.
 ///
 /// ```
-/// use tidegate_pool::{Job, JobKey, JobList, JobQueue, Popped, WorkerPool};
+/// use tidegate_pool::WorkerPool;
+/// use tidegate_pool::queue::{Job, JobKey, JobList, JobQueue, Popped};
 ///
 /// /// Newest first.
 /// #[derive(Default)]

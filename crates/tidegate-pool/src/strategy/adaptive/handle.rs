@@ -17,7 +17,8 @@ use super::choice::{Choice, InterruptFn};
 ///
 /// ```
 /// use std::sync::Arc;
-/// use tidegate_pool::{Adaptive, Monitor, Strategy, WorkerPool};
+/// use tidegate_pool::WorkerPool;
+/// use tidegate_pool::strategy::{Adaptive, Monitor, Strategy};
 ///
 /// let pool = Arc::new(WorkerPool::builder("workers").max(4).build()?);
 /// let monitor = Monitor::start("io")?;
@@ -34,7 +35,8 @@ pub struct Adaptive<P> {
 ///
 /// ```
 /// use std::sync::Arc;
-/// use tidegate_pool::{Adaptive, Options, Strategy, WorkerPool};
+/// use tidegate_pool::WorkerPool;
+/// use tidegate_pool::strategy::{Adaptive, Options, Strategy};
 ///
 /// let pool = Arc::new(WorkerPool::builder("workers").max(4).build()?);
 /// let options = Options::new().on_refused(|refused| eprintln!("{refused}"));

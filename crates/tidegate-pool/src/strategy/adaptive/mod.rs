@@ -10,7 +10,7 @@
 //! thread now. So the last thread that can produce never runs a task that could block it. Jetty's
 //! EatWhatYouKill became this rule.
 //!
-//! With a [`Monitor`](crate::Monitor) the strategy hands over late: for a task that may block or
+//! With a [`Monitor`](crate::strategy::Monitor) the strategy hands over late: for a task that may block or
 //! adapts, it lends the producer to the cell, requests no helper, and runs the task. It does so
 //! only if a stand-in is reserved: a thread that takes the producer over if no other thread can.
 //! Without a stand-in it follows the table. See `README.md` in the parent folder.
@@ -34,6 +34,5 @@ mod rule;
 mod stand_in;
 mod watched;
 
-#[doc(hidden)]
 pub use self::choice::InterruptFn;
 pub use self::handle::{Adaptive, AdaptiveBuilder};

@@ -19,14 +19,14 @@ pub const DEFAULT_MONITOR_QUIET: Duration = Duration::from_millis(4);
 /// The default for the maximum number of stand-ins of a monitor.
 pub const DEFAULT_STAND_INS: usize = 64;
 
-/// Watches the producers that [`Adaptive`](crate::Adaptive) strategies have lent.
+/// Watches the producers that [`Adaptive`](crate::strategy::Adaptive) strategies have lent.
 ///
 /// It has one thread for any number of strategies. Dropping the last handle stops it. Strategies
 /// that were built with it then hand over eagerly, as without a monitor. Clones are the same
 /// monitor.
 ///
 /// ```
-/// use tidegate_pool::Monitor;
+/// use tidegate_pool::strategy::Monitor;
 ///
 /// let monitor = Monitor::start("io")?;
 /// assert!(monitor.is_running());
@@ -43,7 +43,7 @@ pub struct Monitor {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tidegate_pool::Monitor;
+/// use tidegate_pool::strategy::Monitor;
 /// use tidegate_core::Ticker;
 ///
 /// let (ticker, steps) = Ticker::manual(); // a program leaves this out: real time
@@ -108,7 +108,7 @@ impl Monitor {
     }
 
     /// Returns how often no stand-in was available: the monitor has its maximum, or the system
-    /// could not start a thread. See [`Counts::unwatched`](crate::Counts::unwatched).
+    /// could not start a thread. See [`Counts::unwatched`](crate::strategy::Counts::unwatched).
     pub fn failed_stand_ins(&self) -> u64 {
         self.watch().on_call.failed()
     }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidegate_core::{CancelToken, ManualClock, RejectReason, Task, contain};
-use tidegate_pool::{DisplacedError, Job, JobKey, JobList, JobQueue, Popped, WorkerPool};
+use tidegate_pool::queue::{Job, JobKey, JobList, JobQueue, Popped};
+use tidegate_pool::{DisplacedError, WorkerPool};
 use tidegate_promise::WaitError;
 use tidegate_testkit::{Counter, DropCount, Log};
 

@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::thread::{self, ScopedJoinHandle};
 
 use tidegate_core::{CancelToken, ManualClock, RejectReason, Rejected, Task};
-use tidegate_pool::{
-    DisplacedError, Job, JobKey, JobList, JobQueue, PoolPolicy, Popped, WorkerPool,
-};
+use tidegate_pool::queue::{Job, JobKey, JobList, JobQueue, Popped};
+use tidegate_pool::{DisplacedError, PoolPolicy, WorkerPool};
 use tidegate_promise::WaitError;
 use tidegate_testkit::{Counter, Log, until};
 

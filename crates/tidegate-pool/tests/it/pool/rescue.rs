@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use tidegate_core::{ManualClock, Task, ThreadBuilder, ThreadJob};
-use tidegate_pool::{Growth, Job, JobKey, JobList, JobQueue, Popped, WorkerPool};
+use tidegate_pool::queue::{Job, JobKey, JobList, JobQueue, Popped};
+use tidegate_pool::{Growth, WorkerPool};
 use tidegate_testkit::{Counter, Gate, until};
 
 use super::{builder, fixed, held, hold, hold_many, release};

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use tidegate_core::{ManualClock, RejectReason, Task, ThreadBuilder, ThreadJob};
-use tidegate_pool::{Job, JobKey, JobList, JobQueue, Popped};
+use tidegate_pool::queue::{Job, JobKey, JobList, JobQueue, Popped};
 use tidegate_testkit::{Counter, DropCount, Gate, until};
 
 use super::{fixed, hold, hold_many, release};

@@ -5,7 +5,8 @@ use std::thread;
 use std::time::Duration;
 
 use tidegate_core::{Blocking, WaitPolicy, non_blocking, stance};
-use tidegate_pool::{Adaptive, Headroom, Strategy, WorkerPool};
+use tidegate_pool::strategy::{Adaptive, Strategy};
+use tidegate_pool::{Headroom, WorkerPool};
 use tidegate_testkit::{Counter, Gate, Log, until};
 
 use super::{Hand, Kind, Place, Source, Stage, elsewhere};

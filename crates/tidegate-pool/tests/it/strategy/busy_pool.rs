@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use tidegate_core::Blocking;
-use tidegate_pool::{Adaptive, Headroom, Monitor, Strategy, WorkerPool};
+use tidegate_pool::strategy::{Adaptive, Monitor, Strategy};
+use tidegate_pool::{Headroom, WorkerPool};
 use tidegate_testkit::Gate;
 
 use super::late::{Late, QUIET, TICK, late, late_by};

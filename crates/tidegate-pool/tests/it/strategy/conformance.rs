@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use tidegate_core::{Blocking, RejectReason, Task, WaitPolicy, stance};
-use tidegate_pool::Strategy;
+use tidegate_pool::strategy::Strategy;
 use tidegate_testkit::{Counter, DropCount, Log};
 
 use super::{KINDS, Kind, PLACES, Place, Source, Stage, by_hand, elsewhere, everywhere};
@@ -221,7 +221,7 @@ fn a_hook_for_refused_tasks_may_panic() {
     use super::{Hand, make};
     let source = Source::new();
     let hand = Hand::new(0);
-    let options = tidegate_pool::Options::new().on_refused(|_| panic!("on purpose"));
+    let options = tidegate_pool::strategy::Options::new().on_refused(|_| panic!("on purpose"));
     let made = make(Kind::Pec, source.producer(), hand.clone(), options);
     hand.refuse(true);
     add_some(&source, 9);

@@ -5,7 +5,8 @@ use std::thread;
 use std::time::Duration;
 
 use tidegate_core::{Blocking, ManualTicker, Task, Ticker};
-use tidegate_pool::{Adaptive, Monitor, MonitorBuilder, Producer, Strategy, WorkerPool};
+use tidegate_pool::WorkerPool;
+use tidegate_pool::strategy::{Adaptive, Monitor, MonitorBuilder, Producer, Strategy};
 use tidegate_testkit::{Gate, Log};
 
 use super::{AnyProducer, Hand, Source};

@@ -16,10 +16,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use tidegate_core::{ManualTicker, Task, Ticker};
-use tidegate_pool::{
+use tidegate_pool::strategy::{
     Adaptive, EatWhatYouKill, ExecuteProduceConsume, Monitor, Options, ProduceConsume,
-    ProduceExecuteConsume, Strategy, TryExecutor, WorkerPool,
+    ProduceExecuteConsume, Strategy,
 };
+use tidegate_pool::{TryExecutor, WorkerPool};
 use tidegate_testkit::{Counter, DropCount, until};
 
 pub(crate) use self::hand::{Hand, elsewhere};

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use tidegate_core::{Blocking, Task, ThreadBuilder, ThreadJob, Ticker};
-use tidegate_pool::{Adaptive, Monitor, Producer, Strategy, WorkerPool};
+use tidegate_pool::WorkerPool;
+use tidegate_pool::strategy::{Adaptive, Monitor, Producer, Strategy};
 use tidegate_testkit::{DropCount, Gate, Log, until};
 
 use super::late::{Late, QUIET, TICK, late, late_by};

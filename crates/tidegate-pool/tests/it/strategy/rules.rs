@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread;
 
 use tidegate_core::{Blocking, Task};
-use tidegate_pool::{EatWhatYouKill, Strategy};
+use tidegate_pool::strategy::{EatWhatYouKill, Strategy};
 use tidegate_testkit::Log;
 
 use super::{Hand, Kind, Place, Source, Stage};

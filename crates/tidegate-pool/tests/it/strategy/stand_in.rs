@@ -7,7 +7,8 @@ use std::time::Duration;
 use tidegate_core::{
     Blocking, ManualTicker, ThreadBuilder, ThreadHandle, Ticker, WaitPolicy, stance,
 };
-use tidegate_pool::{Adaptive, Headroom, Monitor, Strategy, WorkerPool};
+use tidegate_pool::strategy::{Adaptive, Monitor, Strategy};
+use tidegate_pool::{Headroom, WorkerPool};
 use tidegate_testkit::{Counter, Gate, Log, until};
 
 use super::late::{Late, TICK, late};

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use tidegate_core::{Blocking, Task};
-use tidegate_pool::Options;
+use tidegate_pool::strategy::Options;
 use tidegate_testkit::{Rng, model, short_or_long, spin_times, until, yield_times};
 
 use super::{Hand, KINDS, Kind, Made, Source, make};
