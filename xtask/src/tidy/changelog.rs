@@ -1,10 +1,17 @@
-//! Checks the structure of CHANGELOG.md: unreleased changes first, then four kinds of change in a
+//! Checks the structure of CHANGELOG.md: unreleased changes first, then the kinds of change in a
 //! fixed order.
 
 use super::{Finding, Tree};
 
 const PATH: &str = "CHANGELOG.md";
-const KINDS: [&str; 4] = ["Added", "Changed", "Fixed", "Performance"];
+const KINDS: [&str; 6] = [
+    "Added",
+    "Changed",
+    "Renamed",
+    "Removed",
+    "Fixed",
+    "Performance",
+];
 
 /// Checks the headings; the text below them is free.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
