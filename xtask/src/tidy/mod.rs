@@ -13,10 +13,12 @@ mod changelog;
 mod circles;
 mod conformance;
 mod containment;
+mod items;
 mod levels;
 mod lexer;
 pub(crate) mod manifest;
 mod markdown;
+mod names;
 mod ordering;
 mod paths;
 mod ratchet;
@@ -33,7 +35,7 @@ use std::path::Path;
 use crate::step::{self, Outcome};
 pub use tree::Tree;
 
-/// The file with the accepted sizes.
+/// The file with the accepted sizes and counts.
 const RATCHET: &str = "xtask/tidy-ratchet.txt";
 
 /// The rules, in no particular order.
@@ -50,6 +52,7 @@ const CHECKS: &[fn(&Tree) -> Vec<Finding>] = &[
     waiting::check,
     architecture::check,
     changelog::check,
+    names::check,
 ];
 
 /// A violation of a rule: its position, and what to do about it.
@@ -89,7 +92,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Checks the workspace at `root` and prints the findings.
+/// Checks the workspace at `root` and prints the findings and the counts of public names.
 ///
 /// # Errors
 ///
@@ -100,6 +103,7 @@ pub fn run(root: &Path) -> step::Result {
     for finding in &findings {
         println!("{finding}");
     }
+    println!("{}", names::summary(&tree));
     match findings.len() {
         0 => Ok(Outcome::Passed),
         1 => Err("tidy found one thing".to_string()),
@@ -107,7 +111,7 @@ pub fn run(root: &Path) -> step::Result {
     }
 }
 
-/// Rewrites the list of accepted sizes from the current workspace.
+/// Rewrites the list of accepted sizes and counts from the current workspace.
 ///
 /// # Errors
 ///

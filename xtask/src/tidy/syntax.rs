@@ -95,7 +95,7 @@ pub(super) fn definitions(tokens: &[Token]) -> HashSet<String> {
 }
 
 /// Returns the tokens without comments.
-fn code(tokens: &[Token]) -> Vec<&Token> {
+pub(super) fn code(tokens: &[Token]) -> Vec<&Token> {
     tokens.iter().filter(|t| t.kind != Kind::Comment).collect()
 }
 
@@ -167,7 +167,7 @@ fn body_end(code: &[&Token]) -> Option<usize> {
 }
 
 /// Returns the distance from the first token, an opening mark, to its closing mark.
-fn matching(code: &[&Token], open: char, close: char) -> Option<usize> {
+pub(super) fn matching(code: &[&Token], open: char, close: char) -> Option<usize> {
     let mut depth = 0_usize;
     for (i, token) in code.iter().enumerate() {
         if token.is_mark(open) {
