@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::pin::Pin;
 
 use futures_io::{AsyncRead, AsyncWrite};
-use tidegate_net::{ByteStream, Server, StreamHandler};
+use tidegate::net::{ByteStream, Server, StreamHandler};
 
 async fn echo(mut stream: ByteStream) {
     let mut buffer = vec![0; 4096];
@@ -26,8 +26,8 @@ async fn echo(mut stream: ByteStream) {
     }
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let group = tidegate_net::pinned("io", 1)?;
+fn main() -> tidegate::Result<()> {
+    let group = tidegate::net::pinned("io", 1)?;
     let server = Server::builder(&group)
         .pipeline(|p| p.add("echo", StreamHandler::new(echo)))
         .bind("127.0.0.1:0")

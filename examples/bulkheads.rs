@@ -1,27 +1,27 @@
 //! One slow dependency and nine healthy ones under load: first in one shared pool, then each behind
 //! a bulkhead of its own. A table every half second shows the difference.
 
+use std::thread;
 use std::time::Duration;
 
-use tidegate_core::{CancelToken, Parker};
-use tidegate_isolate::{Command, ConfigError, Event, Isolation, PoolConfig};
+use tidegate::CancelToken;
+use tidegate::isolate::{Command, Event, Isolation, PoolConfig};
 
 const DEPENDENCIES: usize = 10;
 const TURNS: usize = 100;
 
 /// Simulates a call that takes some time. It ends early when its caller no longer waits.
 fn fetch(slow: bool, cancel: &CancelToken) -> Result<u32, String> {
-    let parker = Parker::new();
-    let wake = parker.clone();
-    let _hook = cancel.on_cancel(move || wake.unpark());
-    parker.park(Some(Duration::from_millis(if slow { 5_000 } else { 5 })));
+    let me = thread::current();
+    let _hook = cancel.on_cancel(move || me.unpark());
+    thread::park_timeout(Duration::from_millis(if slow { 5_000 } else { 5 }));
     if cancel.is_cancelled() {
         return Err("nobody waits any more".to_owned());
     }
     Ok(1)
 }
 
-fn run(shared: bool) -> Result<(), ConfigError> {
+fn run(shared: bool) -> tidegate::Result<()> {
     let isolation = Isolation::builder().build()?;
     let build = |at: usize| {
         let pool = if shared {
@@ -49,13 +49,12 @@ fn run(shared: bool) -> Result<(), ConfigError> {
             "a bulkhead each"
         }
     );
-    let pause = Parker::new();
     for turn in 1..=TURNS {
         for (at, command) in commands.iter().enumerate() {
             // The results are not needed: the counts show enough.
             drop(command.queue(move |cancel| fetch(at == 0, cancel)));
         }
-        pause.park(Some(Duration::from_millis(15)));
+        thread::park_timeout(Duration::from_millis(15));
         if turn % 33 == 0 {
             let window = |at: usize| commands[at].snapshot().window;
             let slow = window(0);
@@ -73,7 +72,7 @@ fn run(shared: bool) -> Result<(), ConfigError> {
     Ok(())
 }
 
-fn main() -> Result<(), ConfigError> {
+fn main() -> tidegate::Result<()> {
     run(true)?;
     run(false)
 }

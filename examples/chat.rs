@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tidegate_net::handlers::{LineFrames, Strings};
-use tidegate_net::{Channel, Inbound, InboundContext, Nothing, Server};
+use tidegate::net::handlers::{LineFrames, Strings};
+use tidegate::net::{Channel, Inbound, InboundContext, Nothing, Server};
 
 /// All guests of the room, on any event loop.
 type Room = Arc<Mutex<Vec<Channel>>>;
@@ -55,9 +55,9 @@ impl Inbound for Guest {
     }
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> tidegate::Result<()> {
     let address = std::env::args().nth(1);
-    let group = tidegate_net::pinned("chat", 2)?;
+    let group = tidegate::net::pinned("chat", 2)?;
     let room = Room::default();
     let server = Server::builder(&group)
         .pipeline(move |p| {

@@ -1,11 +1,10 @@
 //! Many small requests become one call.
 
 use std::collections::HashMap;
-use std::error::Error;
 
-use tidegate_isolate::{Collapser, CollapserConfig, Command, Event, Isolation, RequestContext};
+use tidegate::isolate::{Collapser, CollapserConfig, Command, Event, Isolation, RequestContext};
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> tidegate::Result<()> {
     let isolation = Isolation::builder().build()?;
     let command: Command<HashMap<u32, String>, std::fmt::Error> =
         Command::builder("names").group("users").build(&isolation)?;

@@ -3,8 +3,8 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use bytes::Bytes;
-use tidegate_net::{Blocking, Inbound, InboundContext, Nothing, Server};
+use tidegate::Blocking;
+use tidegate::net::{Bytes, Inbound, InboundContext, Nothing, Server};
 
 struct Echo;
 
@@ -23,9 +23,9 @@ impl Inbound for Echo {
     }
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> tidegate::Result<()> {
     let address = std::env::args().nth(1);
-    let group = tidegate_net::pinned("io", 2)?;
+    let group = tidegate::net::pinned("io", 2)?;
     let server = Server::builder(&group)
         .pipeline(|p| p.add("echo", Echo))
         .bind(address.as_deref().unwrap_or("127.0.0.1:0"))

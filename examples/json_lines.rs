@@ -5,12 +5,13 @@ use std::io::{BufRead, BufReader, Write};
 use std::marker::PhantomData;
 use std::net::TcpStream;
 
-use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tidegate_net::handlers::LineFrames;
-use tidegate_net::{Inbound, InboundContext, Message, Nothing, Outbound, OutboundContext, Server};
-use tidegate_promise::Failure;
+use tidegate::net::handlers::LineFrames;
+use tidegate::net::{
+    Bytes, Inbound, InboundContext, Message, Nothing, Outbound, OutboundContext, Server,
+};
+use tidegate::promise::Failure;
 
 /// Decodes each line into an `I`, and encodes each `O` as a line.
 struct JsonLines<I, O>(PhantomData<(I, O)>);
@@ -90,9 +91,9 @@ impl Inbound for Sum {
     }
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> tidegate::Result<()> {
     let address = std::env::args().nth(1);
-    let group = tidegate_net::pinned("json", 1)?;
+    let group = tidegate::net::pinned("json", 1)?;
     let codec = || JsonLines::<Ask, Answer>(PhantomData);
     let server = Server::builder(&group)
         .pipeline(move |p| {

@@ -5,9 +5,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use tidegate_net::handlers::{Idle, LineFrames, Strings};
-use tidegate_net::{Inbound, InboundContext, Nothing, Server};
-use tidegate_promise::Failure;
+use tidegate::net::handlers::{Idle, LineFrames, Strings};
+use tidegate::net::{Inbound, InboundContext, Nothing, Server};
+use tidegate::promise::Failure;
 
 #[derive(Default)]
 struct Sum(i64);
@@ -42,8 +42,8 @@ impl Inbound for Sum {
     }
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let group = tidegate_net::pinned("sum", 1)?;
+fn main() -> tidegate::Result<()> {
+    let group = tidegate::net::pinned("sum", 1)?;
     let server = Server::builder(&group)
         .pipeline(|p| {
             p.add_duplex("idle", Idle::reads(Duration::from_secs(60)).closes())

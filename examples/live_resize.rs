@@ -1,10 +1,8 @@
 //! A bulkhead grows and shrinks while it works, by code and by a property.
 
-use std::error::Error;
+use tidegate::isolate::{Command, Isolation, PoolConfig, Properties};
 
-use tidegate_isolate::{Command, Isolation, PoolConfig, Properties};
-
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> tidegate::Result<()> {
     let properties = Properties::new();
     let isolation = Isolation::builder()
         .properties(properties.clone())

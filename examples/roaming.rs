@@ -3,14 +3,13 @@
 //! On the pinned loop a handler that blocks delays all others. On the roaming loop another thread
 //! continues with the event loop.
 
-use std::error::Error;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use bytes::Bytes;
+use tidegate::Blocking;
+use tidegate::net::{Bytes, Inbound, InboundContext, Nothing, Server};
 use tidegate::prelude::{Clock, WorkerPool};
-use tidegate_net::{Blocking, Inbound, InboundContext, Nothing, Server};
 
 const CONNECTIONS: u64 = 16;
 const MESSAGES: u64 = 100;
@@ -35,7 +34,7 @@ impl Inbound for Sometimes {
 
 /// Sends one message after the other on each connection. Returns the total time and the longest
 /// wait of a fast message.
-fn load(address: SocketAddr) -> Result<(Duration, Duration), Box<dyn Error>> {
+fn load(address: SocketAddr) -> tidegate::Result<(Duration, Duration)> {
     let clock = Clock::system();
     let began = clock.nanos();
     let talk = &|number: u64| -> std::io::Result<u64> {
@@ -68,24 +67,24 @@ fn load(address: SocketAddr) -> Result<(Duration, Duration), Box<dyn Error>> {
     Ok((Duration::from_nanos(took), Duration::from_nanos(longest)))
 }
 
-fn row(shape: &str, address: SocketAddr) -> Result<(), Box<dyn Error>> {
+fn row(shape: &str, address: SocketAddr) -> tidegate::Result<()> {
     let (took, longest) = load(address)?;
     let rate = (CONNECTIONS * MESSAGES) as f64 / took.as_secs_f64();
     println!("{shape:<10} {rate:>12.0} {longest:>22.1?}");
     Ok(())
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> tidegate::Result<()> {
     println!(
         "{:<10} {:>12} {:>22}",
         "loop", "messages/s", "longest quick answer"
     );
-    let pinned = tidegate_net::pinned("pinned", 1)?;
+    let pinned = tidegate::net::pinned("pinned", 1)?;
     let server = Server::builder(&pinned).pipeline(|p| p.add("sometimes", Sometimes));
     row("pinned", server.bind("127.0.0.1:0").wait()?.local_addr())?;
 
     let workers = WorkerPool::builder("workers").core(4).max(32).build()?;
-    let roaming = tidegate_net::roaming("roaming", 1, &workers)?;
+    let roaming = tidegate::net::roaming("roaming", 1, &workers)?;
     let server = Server::builder(&roaming).pipeline(|p| p.add("sometimes", Sometimes));
     row("roaming", server.bind("127.0.0.1:0").wait()?.local_addr())?;
     println!("the roaming loop chose: {}", roaming.metrics()[0]);

@@ -2,13 +2,12 @@
 
 use std::sync::{Arc, Mutex, mpsc};
 
-use tidegate::core::Parker;
-use tidegate::pool::strategy::{
+use tidegate::pool::{TryExecutor, WorkerPool};
+use tidegate::prelude::*;
+use tidegate::strategy::{
     Adaptive, EatWhatYouKill, ExecuteProduceConsume, Monitor, ProduceConsume,
     ProduceExecuteConsume, Strategy,
 };
-use tidegate::pool::{TryExecutor, WorkerPool};
-use tidegate::prelude::*;
 
 const TASKS: u64 = 2_000;
 /// One task falls due every 200 µs.
@@ -37,7 +36,7 @@ fn producer(seen: &Latencies, done: mpsc::Sender<()>) -> impl FnMut() -> Option<
         let (due, blocks) = (due, number % 100 == 0);
         Some(Task::new(move || {
             if blocks {
-                Parker::new().park(Some(BLOCKS_FOR));
+                std::thread::park_timeout(BLOCKS_FOR); // a database, say
             } else if let Ok(mut seen) = seen.lock() {
                 seen.push(clock.nanos() - due);
             }

@@ -5,10 +5,11 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 
-use bytes::Bytes;
-use tidegate_net::{Channel, ChannelOptions, Client, Inbound, InboundContext, InputShutdown};
-use tidegate_net::{NetGroup, Nothing, Server, UserEvent};
-use tidegate_promise::{Completion, Outcome};
+use tidegate::net::{
+    Bytes, Channel, ChannelOptions, Client, Inbound, InboundContext, InputShutdown,
+};
+use tidegate::net::{NetGroup, Nothing, Server, UserEvent};
+use tidegate::promise::{Completion, Outcome};
 
 /// Forwards everything that it reads to the other side, and stops reading while that side is full.
 struct Pipe {
@@ -99,14 +100,14 @@ pub(crate) fn serve(group: &NetGroup, address: &str, upstream: SocketAddr) -> Co
     server.bind(address)
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> tidegate::Result<()> {
     let mut arguments = std::env::args().skip(1);
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let upstream = match arguments.next() {
         Some(address) => address.parse()?,
         None => listener.local_addr()?,
     };
-    let group = tidegate_net::pinned("proxy", 2)?;
+    let group = tidegate::net::pinned("proxy", 2)?;
     let address = arguments.next();
     let server = serve(
         &group,

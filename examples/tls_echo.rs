@@ -3,9 +3,9 @@
 
 use std::sync::mpsc;
 
-use bytes::Bytes;
-use tidegate_net::handlers::{TlsClient, TlsHandshake, TlsServer};
-use tidegate_net::{Blocking, Client, Inbound, InboundContext, Nothing, Server, UserEvent};
+use tidegate::Blocking;
+use tidegate::net::{Bytes, Client, Inbound, InboundContext, Nothing, Server, UserEvent};
+use tidegate::tls::{TlsClient, TlsHandshake, TlsServer};
 
 struct Echo;
 
@@ -46,7 +46,7 @@ impl Inbound for Ask {
     }
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> tidegate::Result<()> {
     let args: Vec<_> = std::env::args().skip(1).collect();
     let (address, chain, key) = match args.as_slice() {
         [address, chain, key] => (
@@ -61,7 +61,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     };
     let tls = TlsServer::from_pem(chain.as_bytes(), key.as_bytes())?.alpn(["echo", "http/1.1"]);
-    let group = tidegate_net::pinned("io", 2)?;
+    let group = tidegate::net::pinned("io", 2)?;
     let server = Server::builder(&group)
         .pipeline(move |p| p.add_duplex("tls", tls.handler()).add("echo", Echo))
         .bind(address)

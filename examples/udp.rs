@@ -2,7 +2,7 @@
 
 use std::net::UdpSocket;
 
-use tidegate_net::{Client, Datagram, Inbound, InboundContext, Nothing};
+use tidegate::net::{Client, Datagram, Inbound, InboundContext, Nothing};
 
 struct Lengths;
 
@@ -21,8 +21,8 @@ impl Inbound for Lengths {
     }
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let group = tidegate_net::pinned("udp", 1)?;
+fn main() -> tidegate::Result<()> {
+    let group = tidegate::net::pinned("udp", 1)?;
     let server = Client::new(&group)
         .pipeline(|p| p.add("lengths", Lengths))
         .bind_udp("127.0.0.1:0".parse()?)

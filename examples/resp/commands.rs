@@ -1,8 +1,8 @@
 //! A decoder for commands of the Redis protocol.
 
 use bytes::{Buf, Bytes, BytesMut};
-use tidegate_net::{Inbound, InboundContext, NetError, Nothing};
-use tidegate_promise::Failure;
+use tidegate::net::{Inbound, InboundContext, NetError, Nothing};
+use tidegate::promise::Failure;
 
 /// The length of the longest accepted command.
 const LONGEST: usize = 1 << 20;

@@ -8,9 +8,8 @@ use std::io::Write;
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bytes::Bytes;
-use tidegate_net::{Inbound, InboundContext, Nothing, Server};
-use tidegate_promise::Failure;
+use tidegate::net::{Bytes, Inbound, InboundContext, Nothing, Server};
+use tidegate::promise::Failure;
 
 use self::commands::Commands;
 
@@ -99,9 +98,9 @@ impl Inbound for Answers {
     }
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> tidegate::Result<()> {
     let address = std::env::args().nth(1);
-    let group = tidegate_net::pinned("resp", 1)?;
+    let group = tidegate::net::pinned("resp", 1)?;
     let store = Store::default();
     let server = Server::builder(&group)
         .pipeline(move |p| {

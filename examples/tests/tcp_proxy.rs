@@ -9,7 +9,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::Duration;
 
-use tidegate_net::{NetGroup, Server};
+use tidegate::net::{NetGroup, Server};
 
 /// A client and its server, with the proxy between them.
 struct Through {
@@ -21,7 +21,7 @@ struct Through {
 fn through() -> Through {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let upstream = listener.local_addr().unwrap();
-    let group = tidegate_net::pinned("proxy", 2).unwrap();
+    let group = tidegate::net::pinned("proxy", 2).unwrap();
     let server = tcp_proxy::serve(&group, "127.0.0.1:0", upstream)
         .wait()
         .unwrap();
@@ -89,7 +89,7 @@ fn a_server_that_is_not_there_is_a_reset_for_the_client() {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
     let upstream = nobody.local_addr().unwrap();
     drop(nobody);
-    let group = tidegate_net::pinned("proxy", 1).unwrap();
+    let group = tidegate::net::pinned("proxy", 1).unwrap();
     let server = tcp_proxy::serve(&group, "127.0.0.1:0", upstream)
         .wait()
         .unwrap();

@@ -10,11 +10,16 @@ use crate::root;
 use crate::step::{self, Outcome};
 use crate::tidy::manifest;
 
-/// Checks the library crates that have features, with warnings as errors.
+/// Packages that a program with the isolation alone does not build.
+const NOT_FOR_ISOLATION: [&str; 4] = ["mio", "ring", "rustls", "tidegate-net"];
+
+/// Checks the library crates that have features, with warnings as errors, and what the isolation
+/// alone builds.
 ///
 /// # Errors
 ///
-/// Returns an error if a crate does not compile with one of these feature sets.
+/// Returns an error if a crate does not compile with one of these feature sets, or if the isolation
+/// alone builds the network or TLS.
 pub fn run(root: &Path) -> step::Result {
     for name in root::libraries(root)? {
         let path = root.join("crates").join(&name).join("Cargo.toml");
@@ -29,7 +34,33 @@ pub fn run(root: &Path) -> step::Result {
             step::run(&mut command(root, &name, Some(&feature)))?;
         }
     }
-    Ok(Outcome::Passed)
+    isolation_alone(root)
+}
+
+/// Checks that the facade with the feature `isolate` alone builds neither the network nor TLS.
+fn isolation_alone(root: &Path) -> step::Result {
+    let mut tree = Command::new("cargo");
+    tree.current_dir(root)
+        .args(["tree", "--package", "tidegate", "--edges", "normal,build"])
+        .args(["--prefix", "none", "--format", "{p}"])
+        .args(["--no-default-features", "--features", "isolate"]);
+    let output = tree
+        .output()
+        .map_err(|e| format!("cannot start cargo tree: {e}"))?;
+    if !output.status.success() {
+        let why = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("cargo tree: {}", why.trim()));
+    }
+    match unwanted(&String::from_utf8_lossy(&output.stdout)) {
+        Some(package) => Err(format!("the feature `isolate` alone builds `{package}`")),
+        None => Ok(Outcome::Passed),
+    }
+}
+
+/// Returns the first package of a list that the isolation should not build.
+fn unwanted(packages: &str) -> Option<&str> {
+    let mut names = packages.lines().filter_map(|line| line.split(' ').next());
+    names.find(|name| NOT_FOR_ISOLATION.contains(name))
 }
 
 fn command(root: &Path, name: &str, feature: Option<&str>) -> Command {
@@ -73,5 +104,15 @@ mod tests {
              log = { version = \"1\", optional = true }\nbytes = \"1\"\n";
         assert_eq!(features(manifest), ["tls", "log"]);
         assert!(features("[dependencies]\nbytes = \"1\"\n").is_empty());
+    }
+
+    #[test]
+    fn a_package_that_the_isolation_does_not_need_is_found() {
+        assert_eq!(
+            unwanted("tidegate v0.1.0 (x)\ntidegate-core v0.1.0\n"),
+            None
+        );
+        let packages = "tidegate v0.1.0\nrustls v0.23.46\n";
+        assert_eq!(unwanted(packages), Some("rustls"));
     }
 }

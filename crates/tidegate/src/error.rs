@@ -84,7 +84,11 @@ mod tests {
         assert_eq!(format!("{boxed:?}"), "the disk is full");
         assert_eq!(shown(why), "the disk is full");
         assert_eq!(shown("a text"), "a text");
+    }
 
+    #[cfg(feature = "net")]
+    #[test]
+    fn an_error_of_the_network_is_printed_as_a_sentence() {
         let group = tidegate_net::pinned("io", 1).unwrap();
         let bound = tidegate_net::Server::builder(&group).bind("nowhere").wait();
         let why = bound.unwrap_err();

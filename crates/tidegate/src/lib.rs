@@ -4,7 +4,8 @@
 //! timers and channels; Jetty's execution strategies, which decide which thread runs a task; and
 //! Hystrix's isolation, which gives every dependency its own bounded resource.
 //!
-//! This crate re-exports the others under one name. Most programs start with the [`prelude`].
+//! This crate is the one to depend on. It lists the names that programs use; the crates behind it
+//! hold the code. Most programs start with the [`prelude`].
 //!
 //! ```
 //! use tidegate::prelude::*;
@@ -25,30 +26,197 @@
 //!     Ok(())
 //! }
 //! ```
+//!
+//! # Where to find what
+//!
+//! | module | content | feature | guide |
+//! |---|---|---|---|
+//! | [`promise`](mod@promise) | values that arrive later | | [promises] |
+//! | [`loops`] | event loops, groups, schedules, shutdown | | [loops][g-loops] |
+//! | [`timer`] | a timer wheel for programs without event loops | | [timers] |
+//! | [`pool`] | threads for work that may block | | [pools] |
+//! | [`strategy`] | which thread runs a task that was produced | | [pools] |
+#![cfg_attr(
+    feature = "net",
+    doc = "| [`net`] | servers, clients, channels and their handlers | `net` | [channels] |"
+)]
+#![cfg_attr(
+    feature = "tls",
+    doc = "| [`tls`] | encryption for channels, by rustls | `tls` | [channels] |"
+)]
+#![cfg_attr(
+    feature = "isolate",
+    doc = "| [`isolate`] | a bulkhead for every dependency | `isolate` | [isolation] |"
+)]
+//!
+//! The [guide] has one page for each part, and a table for readers who know Netty, Jetty, Hystrix
+//! or tokio. The [examples] are complete programs; each of them runs with
+//! `cargo run -p tidegate-examples --example NAME`.
+//!
+//! A method may return a type that is not listed here, for example a builder, a report or a
+//! snapshot. Its documentation is in the crate that the signature links to.
+//!
+//! # Features
+//!
+//! All of them are on by default.
+//!
+//! * `net`: the network, module `net`.
+//! * `tls`: encryption, module `tls`. Turns `net` on. It builds rustls and needs a C compiler.
+//! * `isolate`: isolation of dependencies, module `isolate`.
+//!
+//! A program that wants the isolation alone compiles neither the network nor TLS:
+//!
+//! ```toml
+//! tidegate = { path = "…", default-features = false, features = ["isolate"] }
+//! ```
+//!
+//! [guide]: ../../../docs/guide/README.md
+//! [promises]: ../../../docs/guide/promises.md
+//! [g-loops]: ../../../docs/guide/loops.md
+//! [timers]: ../../../docs/guide/timers.md
+//! [pools]: ../../../docs/guide/pools.md
+//! [channels]: ../../../docs/guide/channels.md
+//! [isolation]: ../../../docs/guide/isolation.md
+//! [examples]: ../../../examples/README.md
 #![forbid(unsafe_code)]
-
-#[doc(inline)]
-pub use tidegate_core as core;
-#[doc(inline)]
-pub use tidegate_isolate as isolate;
-#[doc(inline)]
-pub use tidegate_loop as loops;
-pub use tidegate_loop::{sleep, timeout};
-#[doc(inline)]
-pub use tidegate_net as net;
-#[doc(inline)]
-pub use tidegate_pool as pool;
-#[doc(inline)]
-pub use tidegate_promise as promise;
-#[doc(inline)]
-pub use tidegate_timer as timer;
 
 mod error;
 
 pub use self::error::Error;
+#[doc(inline)]
+pub use tidegate_core::{
+    Blocking, CancelToken, Clock, Executor, ManualClock, OnUnhandled, Rejected, Task,
+    ThreadBuilder, Ticker, blocking_allowed, non_blocking,
+};
+#[doc(inline)]
+pub use tidegate_loop::{sleep, timeout};
 
 /// The return type of a program's `main`. Accepts any error and prints it as a sentence.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// Promises and completions: values that arrive later.
+///
+/// ```
+/// let (promise, answer) = tidegate::promise::promise::<u32>();
+/// promise.succeed(7)?;
+/// assert_eq!(answer.wait()?, 7);
+/// # tidegate::Result::Ok(())
+/// ```
+pub mod promise {
+    #[doc(inline)]
+    pub use tidegate_promise::{
+        Completion, Failure, Outcome, Promise, SharedCompletion, SharedPromise, WaitError, all,
+        any, first_success, promise,
+    };
+}
+
+/// Event loops, groups of them, schedules and shutdown.
+///
+/// ```
+/// use tidegate::loops::EventLoop;
+///
+/// let home = EventLoop::builder("home").build()?;
+/// assert_eq!(home.submit(|| 20 + 22)?.wait()?, 42);
+/// # tidegate::Result::Ok(())
+/// ```
+pub mod loops {
+    #[doc(inline)]
+    pub use tidegate_loop::{
+        Choose, CoarseTimer, EventLoop, EventLoopGroup, Missed, Pinned, Quiet, RejectPolicy,
+        Roaming, RoamingConfig, Scaling, ShutdownError, ShutdownReport, TurnBudget, Watchdog,
+    };
+}
+
+/// A timer wheel with a thread of its own, for programs without event loops.
+///
+/// An event loop has timers of its own:
+/// [`EventLoop::schedule`](crate::loops::EventLoop::schedule) and its neighbours.
+pub mod timer {
+    #[doc(inline)]
+    pub use tidegate_timer::{TimerHandle, TimerTask, WheelTimer};
+}
+
+/// Threads for work that may block, and executors that use them.
+///
+/// ```
+/// use tidegate::pool::WorkerPool;
+///
+/// let workers = WorkerPool::builder("workers").core(2).max(8).queue(100).build()?;
+/// assert_eq!(workers.submit(|| 6 * 7)?.wait()?, 42);
+/// # tidegate::Result::Ok(())
+/// ```
+pub mod pool {
+    #[doc(inline)]
+    pub use tidegate_pool::{
+        Growth, ImmediateExecutor, NotStartedError, OrderedView, PoolPolicy, TryExecutor,
+        WorkerPool,
+    };
+}
+
+/// Execution strategies: which thread runs a task that was produced, and which one produces next.
+pub mod strategy {
+    #[doc(inline)]
+    pub use tidegate_pool::strategy::{
+        Adaptive, EatWhatYouKill, ExecuteProduceConsume, Monitor, ProduceConsume,
+        ProduceExecuteConsume, Producer, Strategy,
+    };
+}
+
+/// Servers, clients, channels and the handlers of their pipelines.
+///
+/// [`pinned`](net::pinned) and [`roaming`](net::roaming) create a group of event loops with I/O;
+/// [`Server`](net::Server) and [`Client`](net::Client) use it.
+#[cfg(feature = "net")]
+pub mod net {
+    #[doc(inline)]
+    pub use tidegate_net::{
+        AnyMessage, ByteStream, Bytes, Channel, ChannelOptions, Client, Datagram, Draining,
+        EmbeddedChannel, Handler, Inbound, InboundContext, InputShutdown, Message, NetError,
+        NetGroup, Nothing, Outbound, OutboundContext, PipelineBuilder, PipelineChange, ReadSize,
+        Server, StreamHandler, UserEvent, WatchAction, WaterMarks, pinned, roaming,
+    };
+
+    /// Ready-made handlers: framing, text, idle limits, logging, traffic.
+    pub mod handlers {
+        #[doc(inline)]
+        pub use tidegate_net::handlers::{
+            DelimiterFrames, FixedFrames, FlowControl, FlushConsolidation, Idle, IdleEvent,
+            LengthField, LengthFrames, LengthPrefix, LineFrames, Logging, ProxiedPeer,
+            ProxyProtocol, Rate, Strings, TrafficShaping, WriteTimeout,
+        };
+    }
+}
+
+/// Encryption for channels, by rustls.
+#[cfg(feature = "tls")]
+pub mod tls {
+    pub use tidegate_net::handlers::rustls;
+    #[doc(inline)]
+    pub use tidegate_net::handlers::{TlsClient, TlsError, TlsHandshake, TlsServer};
+}
+
+/// Isolation: every dependency behind its own bulkhead, timeout, breaker and fallback.
+///
+/// ```
+/// use tidegate::isolate::{Command, Isolation};
+///
+/// let isolation = Isolation::builder().build()?;
+/// let prices: Command<u32, std::io::Error> =
+///     Command::builder("prices").group("catalog").permits(10).build(&isolation)?;
+/// assert_eq!(prices.run(|_cancel| Ok(42))?, 42);
+/// # tidegate::Result::Ok(())
+/// ```
+#[cfg(feature = "isolate")]
+pub mod isolate {
+    #[doc(inline)]
+    pub use tidegate_isolate::{
+        AdaptiveLimit, BreakerConfig, BreakerMode, BreakerState, BreakerWindow, Cause, Collapser,
+        CollapserConfig, CollapserScope, Command, CommandError, ConfigError, Criticality, Event,
+        Hedge, Isolation, Partitions, PermitConfig, PoolConfig, Properties, PropertySource,
+        QueueDiscipline, RateConfig, Refused, RequestContext, RequestVariable, Retry, RetryBudget,
+        Stage,
+    };
+}
 
 /// The types that most programs need.
 ///
@@ -62,33 +230,32 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub mod prelude {
     pub use std::time::Duration;
 
-    pub use tidegate_core::{
+    #[cfg(feature = "isolate")]
+    pub use crate::isolate::{BreakerConfig, Command, CommandError, Isolation, PoolConfig};
+    pub use crate::loops::{
+        Choose, CoarseTimer, EventLoop, EventLoopGroup, Missed, Pinned, Quiet, RejectPolicy,
+        Roaming, RoamingConfig,
+    };
+    #[cfg(feature = "net")]
+    pub use crate::net::{
+        Bytes, Channel, Client, Inbound, InboundContext, Nothing, Outbound, OutboundContext, Server,
+    };
+    pub use crate::pool::WorkerPool;
+    pub use crate::promise::{
+        Completion, Failure, Outcome, Promise, SharedCompletion, SharedPromise, WaitError,
+    };
+    pub use crate::strategy::{Adaptive, Monitor, ProduceConsume, Producer, Strategy};
+    pub use crate::{
         Blocking, CancelToken, Clock, Executor, ManualClock, OnUnhandled, Rejected, Task,
         ThreadBuilder,
     };
-    pub use tidegate_isolate::{BreakerConfig, Command, CommandError, Isolation, PoolConfig};
-    pub use tidegate_loop::Quiet;
-    pub use tidegate_loop::{
-        Choose, CoarseTimer, EventLoop, EventLoopGroup, Missed, Pinned, RejectPolicy, Roaming,
-        RoamingConfig,
-    };
-    pub use tidegate_net::{
-        Bytes, Channel, Client, Inbound, InboundContext, Nothing, Outbound, OutboundContext, Server,
-    };
-    pub use tidegate_pool::WorkerPool;
-    pub use tidegate_pool::strategy::{Adaptive, Monitor, ProduceConsume, Producer, Strategy};
-    pub use tidegate_promise::{
-        Completion, Failure, Outcome, Promise, SharedCompletion, SharedPromise, WaitError,
-    };
 }
 
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
-
-/// The programs of the guide, run as doc tests.
-#[cfg(doctest)]
+/// The programs of the README and of the guide, run as doc tests.
+#[cfg(all(doctest, feature = "isolate", feature = "tls"))]
 mod guide {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
     #[doc = include_str!("../../../docs/guide/promises.md")]
     struct Promises;
     #[doc = include_str!("../../../docs/guide/loops.md")]

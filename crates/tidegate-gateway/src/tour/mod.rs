@@ -3,11 +3,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 
-use tidegate::Result;
-use tidegate::core::{Ticker, blocking_allowed};
 use tidegate::loops::{ShutdownError, Watchdog};
 use tidegate::prelude::*;
 use tidegate::promise::{all, promise};
+use tidegate::{Result, Ticker, blocking_allowed};
 
 mod parts;
 mod sockets;

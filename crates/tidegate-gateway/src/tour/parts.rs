@@ -8,7 +8,6 @@ use tidegate::Result;
 use tidegate::isolate::{Command, Isolation};
 use tidegate::net::handlers::LineFrames;
 use tidegate::net::{Inbound, InboundContext, Nothing, Server, pinned};
-use tidegate::pool::PoolLimits;
 use tidegate::prelude::*;
 
 use super::{Lines, line};
@@ -26,8 +25,9 @@ pub(super) fn pool() -> Result<Lines> {
         .submit(|| 3)
         .map(drop)
         .expect_err("two places, both taken");
-    let before = workers.limits();
-    workers.resize(PoolLimits { queue: 3, ..before })?;
+    let mut limits = workers.limits();
+    limits.queue = 3;
+    workers.resize(limits)?;
     let third = workers.submit(|| 3)?;
     drop(go);
     busy.wait()?;
@@ -94,12 +94,12 @@ pub(super) fn strategy() -> Result<Lines> {
 struct Shout;
 
 impl Inbound for Shout {
-    type In = bytes::Bytes;
+    type In = Bytes;
     type Out = Nothing;
-    type Write = bytes::Bytes;
+    type Write = Bytes;
     const BLOCKING: Blocking = Blocking::Never;
 
-    fn read(&mut self, line: bytes::Bytes, ctx: &mut InboundContext<'_, Self>) {
+    fn read(&mut self, line: Bytes, ctx: &mut InboundContext<'_, Self>) {
         ctx.write(line.to_ascii_uppercase());
     }
 

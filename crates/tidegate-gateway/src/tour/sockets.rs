@@ -5,11 +5,10 @@ use std::net::TcpStream;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bytes::Bytes;
 use tidegate::Result;
-use tidegate::net::handlers::{TlsClient, TlsHandshake, TlsServer};
 use tidegate::net::{Client, Inbound, InboundContext, Nothing, Server, UserEvent, pinned, roaming};
 use tidegate::prelude::*;
+use tidegate::tls::{TlsClient, TlsHandshake, TlsServer};
 
 use super::{Lines, line};
 
