@@ -139,7 +139,7 @@ fn build(root: &Path, package: &str, example: &str) -> Result<PathBuf, String> {
     command
         .current_dir(root)
         .args(["build", "--quiet", "--package", package])
-        .args(["--example", example])
+        .args(["--example", example, "--all-features"])
         .env("CARGO_TARGET_DIR", &target);
     step::run(&mut command)?;
     Ok(target.join("debug/examples").join(example))

@@ -58,7 +58,7 @@ pub fn thread(root: &Path, args: &[String]) -> step::Result {
     command
         .current_dir(root)
         .args(["+nightly", "test", "-Zbuild-std", "--target", TARGET])
-        .args(["--lib", "--tests", "--no-fail-fast"])
+        .args(["--lib", "--tests", "--no-fail-fast", "--all-features"])
         .args(CRATES.iter().flat_map(|name| ["-p", name]))
         .env(
             "CARGO_TARGET_DIR",
@@ -107,6 +107,7 @@ fn command(root: &Path, long: bool, args: &[String]) -> Command {
         for name in CRATES {
             command.args(["-p", name]);
         }
+        command.arg("--all-features");
     }
     if !args.is_empty() {
         command.arg("--").args(args);

@@ -6,7 +6,8 @@
 use std::io::Read;
 
 use bytes::{Bytes, BytesMut};
-use tidegate_net::handlers::{LineFrames, ProxiedPeer, ProxyProtocol, TlsHandshake, TlsServer};
+use tidegate_net::handlers::{LineFrames, ProxiedPeer, ProxyProtocol};
+use tidegate_net::tls::{TlsHandshake, TlsServer};
 use tidegate_net::{
     Handler, Inbound, InboundContext, NetGroup, Nothing, PipelineBuilder, PipelineChange, Server,
     UserEvent,

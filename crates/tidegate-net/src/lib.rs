@@ -38,7 +38,7 @@
 //   channel    a connection: its handle, its state, its socket
 //   pipeline   the handlers of a channel
 //   group      event loops, and how channels are placed on them
-//   server, client, handlers, embedded
+//   server, client, handlers, tls, embedded
 //
 // All layers use `errors`, `message`, `metrics` and `awaited`.
 
@@ -56,21 +56,17 @@ mod pipeline;
 mod reactor;
 mod resolve;
 mod server;
-pub mod sys;
+mod sys;
+#[cfg(feature = "tls")]
+pub mod tls;
 
 pub use bytes::Bytes;
 pub use tidegate_core::Blocking;
 
-pub use self::channel::read_size::{
-    DEFAULT_INITIAL, DEFAULT_MAXIMUM, DEFAULT_MINIMUM, ReadSize, ReadSizeError, SIZE_TABLE,
-};
-pub use self::channel::write_queue::{
-    DEFAULT_CAP, DEFAULT_HIGH, DEFAULT_LOW, Drained, ENTRY_OVERHEAD, Overfull, Sink, WRITE_SPIN,
-    WaterMarks, WaterMarksError, WriteQueue,
-};
+pub use self::channel::read_size::{ReadSize, ReadSizeError};
+pub use self::channel::write_queue::{WaterMarks, WaterMarksError};
 pub use self::channel::{
-    Channel, ChannelOptions, Closed, DEFAULT_CLOSE_TIMEOUT, DEFAULT_CONNECT_TIMEOUT,
-    DEFAULT_READS_PER_TURN, Datagram, Deregistered, InputShutdown, Registered, UserEvent,
+    Channel, ChannelOptions, Datagram, Deregistered, InputShutdown, Registered, UserEvent,
 };
 pub use self::client::{Client, local_pair};
 pub use self::embedded::EmbeddedChannel;
@@ -83,9 +79,12 @@ pub use self::pipeline::{
     Handler, HandlerContext, Inbound, InboundContext, Outbound, OutboundContext, PipelineBuilder,
     PipelineChange, PipelineError,
 };
-pub use self::reactor::{IoWatch, PollDriver, RoamingDriver};
-pub use self::resolve::{Address, DEFAULT_RESOLVE_TIMEOUT, MOST_LOOKUPS, Resolver, SystemResolver};
-pub use self::server::{
-    DEFAULT_ACCEPT_PAUSE, DEFAULT_BACKLOG, DRAIN_GRACE, DrainReport, Draining, Server,
-    ServerBuilder,
-};
+pub use self::resolve::{Address, Resolver, SystemResolver};
+pub use self::server::{DrainReport, Draining, Server, ServerBuilder};
+pub use self::sys::Readiness;
+
+/// Items for the other crates of this workspace only. Unstable: they change without notice.
+#[doc(hidden)]
+pub mod internal {
+    pub use crate::group::{ChannelPlacement, ChannelPlacer};
+}

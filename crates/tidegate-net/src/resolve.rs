@@ -11,9 +11,9 @@ use tidegate_promise::{Completion, Failure, Outcome, promise};
 use crate::errors::NetError;
 
 /// Maximum number of lookups at once; further ones are refused.
-pub const MOST_LOOKUPS: usize = 16;
-/// Default time limit for a lookup.
-pub const DEFAULT_RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
+const MOST_LOOKUPS: usize = 16;
+/// The default time limit for a lookup.
+pub(crate) const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An address to connect to or to listen on.
 ///

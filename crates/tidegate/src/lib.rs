@@ -190,9 +190,9 @@ pub mod net {
 /// Encryption for channels, by rustls.
 #[cfg(feature = "tls")]
 pub mod tls {
-    pub use tidegate_net::handlers::rustls;
+    pub use tidegate_net::tls::rustls;
     #[doc(inline)]
-    pub use tidegate_net::handlers::{TlsClient, TlsError, TlsHandshake, TlsServer};
+    pub use tidegate_net::tls::{TlsClient, TlsError, TlsHandshake, TlsServer};
 }
 
 /// Isolation: every dependency behind its own bulkhead, timeout, breaker and fallback.

@@ -7,10 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tidegate_loop::{EventLoopGroup, Quiet, Roaming, RoamingConfig};
-use tidegate_net::sys::SystemPoller;
 use tidegate_net::{
-    Blocking, Inbound, InboundContext, IoMetrics, NetGroup, Nothing, PipelineBuilder,
-    RoamingDriver, Server,
+    Blocking, Inbound, InboundContext, IoMetrics, NetGroup, Nothing, PipelineBuilder, Server,
 };
 use tidegate_pool::WorkerPool;
 use tidegate_pool::strategy::{Counts, Monitor};
@@ -89,8 +87,7 @@ impl Served {
             (None, _) => crew,
         };
         let builder = EventLoopGroup::builder("served").loops(1).roaming();
-        let driver = |_| Ok(RoamingDriver::new(SystemPoller::new()?));
-        let group = NetGroup::build_with(builder, &crew, driver).expect("a poller");
+        let group = NetGroup::build_with_config(builder, &crew).expect("a poller");
         let server = Server::builder(&group).pipeline(move |p| p.add("works", handler()));
         let server = server.bind("127.0.0.1:0").wait().expect("a free port");
         Self {

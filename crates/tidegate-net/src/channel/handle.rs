@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use bytes::Bytes;
 use tidegate_core::SignalBlock;
-use tidegate_promise::{Completion, Failure, Outcome, promise_on};
+use tidegate_promise::{Completion, Failure, Outcome, SharedCompletion, promise_on};
 
 use super::event::{HandlerEvent, InEvent, UserEvent};
 use super::mail::{ChannelRequest, refuse};
-use super::shared::{Attribute, Closed, Shared};
+use super::shared::{Attribute, Shared};
 use super::write_queue::{ENTRY_OVERHEAD, WaterMarks};
 use crate::errors::{NetError, WriteRefused};
 use crate::message::{Message, Msg};
@@ -152,7 +152,7 @@ impl Channel {
 
     /// Closes the channel. The completion succeeds when the channel is closed. Data that is not
     /// sent by then fails, and so do later writes.
-    pub fn close(&self) -> Closed {
+    pub fn close(&self) -> SharedCompletion<()> {
         let closed = self.closed();
         self.post(ChannelRequest::Close);
         closed
@@ -161,7 +161,7 @@ impl Channel {
     /// Closes the channel and resets its connection: the peer reads an error instead of the end.
     /// Data that is not sent is lost, including data that the operating system holds. On a
     /// transport without resets this is [`Channel::close`].
-    pub fn abort(&self) -> Closed {
+    pub fn abort(&self) -> SharedCompletion<()> {
         let closed = self.closed();
         self.post(ChannelRequest::Abort);
         closed
@@ -182,7 +182,7 @@ impl Channel {
     /// [`NetError::Closed`]. Data that cannot be sent within
     /// [`close_timeout`](crate::ChannelOptions::close_timeout) fails: the channel is then closed
     /// with a [`NetError::CloseTimeout`].
-    pub fn close_when_flushed(&self) -> Closed {
+    pub fn close_when_flushed(&self) -> SharedCompletion<()> {
         let closed = self.closed();
         self.post(ChannelRequest::CloseWhenFlushed);
         closed
@@ -245,7 +245,7 @@ impl Channel {
 
     /// Returns a completion that succeeds when the channel is closed, for any reason. Only the
     /// channel can complete it.
-    pub fn closed(&self) -> Closed {
+    pub fn closed(&self) -> SharedCompletion<()> {
         self.shared.closed()
     }
 

@@ -52,12 +52,9 @@ pub(crate) use self::handle::ring_timer;
 pub(crate) use self::io::{ChannelIo, Record};
 pub(crate) use self::local::local_ends;
 pub(crate) use self::mail::{ChangeRequest, ChannelRequest, RemoteAction, refuse};
-pub use self::options::{
-    ChannelOptions, DEFAULT_CLOSE_TIMEOUT, DEFAULT_CONNECT_TIMEOUT, DEFAULT_READS_PER_TURN,
-};
+pub use self::options::ChannelOptions;
 pub(crate) use self::origin::Origin;
 pub(crate) use self::pipeline::ChannelPipeline;
-pub use self::shared::Closed;
 pub(crate) use self::shared::{Home, Shared};
 pub(crate) use self::start::{Connecting, Start};
 pub(crate) use self::state::Flags;

@@ -5,13 +5,6 @@ use std::time::Duration;
 use super::read_size::ReadSize;
 use super::write_queue::{WRITE_SPIN, WaterMarks};
 
-/// Default maximum number of reads per turn, before other channels get theirs.
-pub const DEFAULT_READS_PER_TURN: u32 = 16;
-/// Default time limit for a connect.
-pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-/// Default time limit for sending the rest, before a channel is closed without it.
-pub const DEFAULT_CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
-
 /// Options of a channel.
 ///
 /// ```
@@ -60,20 +53,27 @@ impl Default for ChannelOptions {
             half_closure: false,
             marks: WaterMarks::default(),
             read_size: ReadSize::default(),
-            reads_per_turn: DEFAULT_READS_PER_TURN,
+            reads_per_turn: Self::DEFAULT_READS_PER_TURN,
             write_spin: WRITE_SPIN,
             no_delay: true,
             keep_alive: false,
             linger: None,
             send_buffer: None,
             receive_buffer: None,
-            connect_timeout: DEFAULT_CONNECT_TIMEOUT,
-            close_timeout: DEFAULT_CLOSE_TIMEOUT,
+            connect_timeout: Self::DEFAULT_CONNECT_TIMEOUT,
+            close_timeout: Self::DEFAULT_CLOSE_TIMEOUT,
         }
     }
 }
 
 impl ChannelOptions {
+    /// The default maximum number of reads per turn, before other channels get theirs.
+    pub const DEFAULT_READS_PER_TURN: u32 = 16;
+    /// The default time limit for a connect.
+    pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+    /// The default time limit for sending the rest, before a channel is closed without it.
+    pub const DEFAULT_CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
+
     /// Applies the options of the socket. Ignores those that the operating system refuses: the
     /// channel works without them.
     pub(crate) fn apply(&self, socket: &socket2::SockRef<'_>, tcp: bool) {

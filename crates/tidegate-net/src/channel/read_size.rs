@@ -15,7 +15,7 @@ const UP: u8 = 4;
 const DOWN: u8 = 1;
 
 /// The sizes that are offered, smallest first.
-pub const SIZE_TABLE: [u32; ENTRIES] = table();
+const SIZE_TABLE: [u32; ENTRIES] = table();
 
 const fn table() -> [u32; ENTRIES] {
     let mut sizes = [0; ENTRIES];
@@ -31,14 +31,8 @@ const fn table() -> [u32; ENTRIES] {
     sizes
 }
 
-/// The default smallest offer.
-pub const DEFAULT_MINIMUM: u32 = 64;
-/// The default first offer.
-pub const DEFAULT_INITIAL: u32 = 2048;
-/// The default largest offer.
-pub const DEFAULT_MAXIMUM: u32 = 65_536;
-
-/// Predicts the size of the next read of one channel.
+/// Predicts the size of the next read of one channel. Sizes are multiples of 16 up to 496, and
+/// powers of two from 512 to 1 GiB, within the bounds.
 ///
 /// ```
 /// use tidegate_net::ReadSize;
@@ -64,6 +58,13 @@ pub struct ReadSize {
 }
 
 impl ReadSize {
+    /// The default smallest offer.
+    pub const DEFAULT_MIN: u32 = 64;
+    /// The default first offer.
+    pub const DEFAULT_INITIAL: u32 = 2048;
+    /// The default largest offer.
+    pub const DEFAULT_MAX: u32 = 65_536;
+
     /// Creates a prediction between `minimum` and `maximum` that starts at `initial`.
     ///
     /// # Errors
@@ -156,7 +157,7 @@ impl ReadSize {
 
 impl Default for ReadSize {
     fn default() -> Self {
-        Self::bounded(DEFAULT_MINIMUM, DEFAULT_INITIAL, DEFAULT_MAXIMUM)
+        Self::bounded(Self::DEFAULT_MIN, Self::DEFAULT_INITIAL, Self::DEFAULT_MAX)
             .expect("the defaults are in order")
     }
 }

@@ -109,16 +109,13 @@ pub(crate) struct Home {
     pub(crate) roam: Option<Arc<RoamingShared>>,
 }
 
-/// A completion of the end of a channel, for any number of waiters.
-pub type Closed = SharedCompletion<(), Failure>;
-
 #[derive(Default)]
 enum End {
     /// Open, and no completion was requested yet.
     #[default]
     Unasked,
-    Asked(Promise<()>, Closed),
-    Over(Option<Failure>, Option<Closed>),
+    Asked(Promise<()>, SharedCompletion<()>),
+    Over(Option<Failure>, Option<SharedCompletion<()>>),
 }
 
 impl Shared {
@@ -398,7 +395,7 @@ impl Shared {
     }
 
     /// Returns the completion of the channel's end.
-    pub(crate) fn closed(&self) -> Closed {
+    pub(crate) fn closed(&self) -> SharedCompletion<()> {
         let mut inner = self.lock();
         match &mut inner.end {
             End::Asked(_, closed) => closed.clone(),
@@ -494,7 +491,7 @@ impl Shared {
     }
 }
 
-fn new_end() -> (Promise<()>, Closed) {
+fn new_end() -> (Promise<()>, SharedCompletion<()>) {
     let (promise, completion) = promise_with_error();
     promise.set_uncancellable();
     let Ok(closed) = completion.share() else {

@@ -595,7 +595,7 @@ fn an_accepted_connection_that_its_loop_cannot_watch_goes_to_the_hook() {
     let socket = mio::net::UdpSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     script.refuse(std::io::ErrorKind::StorageFull);
     hand.run(move || {
-        <Pinned as crate::group::ChannelPlacement>::settle(crate::group::ChannelPlacer {
+        <Pinned as crate::group::ChannelPlacement>::place(crate::group::ChannelPlacer {
             transport: Transport::Udp(socket),
             parts: Parts::new(shared),
             checked: Vec::new(),

@@ -26,7 +26,7 @@ use crate::channel::{
 use crate::errors::NetError;
 use crate::group::{ChannelPlacement, ChannelPlacer, LoopTarget, NetGroup};
 use crate::pipeline::{Head, Initialiser, Parts, PipelineBuilder, assemble};
-use crate::resolve::{Address, DEFAULT_RESOLVE_TIMEOUT, Resolver, SystemResolver};
+use crate::resolve::{Address, RESOLVE_TIMEOUT, Resolver, SystemResolver};
 
 /// Creates connections; each call of `connect` makes one. They end with the event loops of the
 /// group, so keep the group or the client at least as long as the connections.
@@ -49,6 +49,11 @@ pub struct Client<P: ChannelPlacement = Pinned> {
     resolve_timeout: Duration,
 }
 
+impl Client {
+    /// The default time limit for resolving a name, of clients and of servers.
+    pub const DEFAULT_RESOLVE_TIMEOUT: Duration = RESOLVE_TIMEOUT;
+}
+
 impl<P: ChannelPlacement> Client<P> {
     /// Creates a client whose connections live on the event loops of `group`.
     pub fn new(group: &NetGroup<P>) -> Self {
@@ -57,7 +62,7 @@ impl<P: ChannelPlacement> Client<P> {
             initialise: Arc::new(|p| p),
             options: Arc::default(),
             resolver: Arc::new(SystemResolver::new()),
-            resolve_timeout: DEFAULT_RESOLVE_TIMEOUT,
+            resolve_timeout: RESOLVE_TIMEOUT,
         }
     }
 
@@ -260,7 +265,7 @@ impl<P: ChannelPlacement> Client<P> {
             if datagrams {
                 parts.io.take_datagrams();
             }
-            P::settle(ChannelPlacer {
+            P::place(ChannelPlacer {
                 transport,
                 parts,
                 checked,

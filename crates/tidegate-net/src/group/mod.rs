@@ -9,5 +9,6 @@ mod placement;
 mod watch;
 
 pub use self::net_group::{NetGroup, pinned, pinned_with, roaming, roaming_with};
-pub(crate) use self::placement::{ChannelPlacement, ChannelPlacer, LoopTarget};
+pub(crate) use self::placement::LoopTarget;
+pub use self::placement::{ChannelPlacement, ChannelPlacer};
 pub use self::watch::WatchAction;

@@ -1,7 +1,6 @@
 //! Groups of loops with I/O.
 
 use std::fmt;
-use std::io;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -175,25 +174,23 @@ impl NetGroup<Roaming> {
             Some(monitor) => crew.late(monitor),
             None => crew,
         };
-        Self::build_with(builder, &crew, |_| {
-            Ok(RoamingDriver::new(SystemPoller::new()?))
-        })
+        Self::build_with_config(builder, &crew)
     }
 
-    /// Creates the loops that `builder` describes, with the caller's drivers, on the threads of
-    /// `crew`.
+    /// Creates the loops that `builder` describes, each with a poller, as `config` says. For the
+    /// benchmarks of this workspace: unstable.
     ///
     /// # Errors
     ///
-    /// [`BuildError`] if the description contradicts itself or a driver cannot be created.
-    pub fn build_with(
+    /// [`BuildError`] if the description contradicts itself or a poller cannot be created.
+    #[doc(hidden)]
+    pub fn build_with_config(
         builder: EventLoopGroupBuilder<Roaming>,
-        crew: &RoamingConfig,
-        mut driver: impl FnMut(usize) -> io::Result<RoamingDriver>,
+        config: &RoamingConfig,
     ) -> Result<Self, BuildError> {
         let (mut watches, mut roams) = (Vec::new(), Vec::new());
-        let loops = builder.build_over(crew, |at| {
-            let driver = driver(at)?;
+        let loops = builder.build_over(config, |_| {
+            let driver = RoamingDriver::new(SystemPoller::new()?);
             watches.push(driver.watch());
             roams.push(Arc::clone(driver.roam()));
             Ok(driver)

@@ -22,25 +22,25 @@ pub struct ChannelPlacer {
 
 impl std::fmt::Debug for ChannelPlacer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Settler").finish_non_exhaustive()
+        f.debug_struct("ChannelPlacer").finish_non_exhaustive()
     }
 }
 
 /// A placement whose loops have channels: [`Pinned`] and [`Roaming`].
 pub trait ChannelPlacement: Placement {
-    /// Creates a channel from `settler`. Runs as a task of the loop.
+    /// Creates a channel from `placer`. Runs as a task of the loop.
     #[doc(hidden)]
-    fn settle(settler: ChannelPlacer);
+    fn place(placer: ChannelPlacer);
 }
 
 impl ChannelPlacement for Pinned {
-    fn settle(settler: ChannelPlacer) {
+    fn place(placer: ChannelPlacer) {
         let ChannelPlacer {
             transport,
             parts,
             checked,
             start,
-        } = settler;
+        } = placer;
         let unwatched = Unwatched::of(&parts, &start);
         let pipeline = Pipeline::<dyn Erased>::new(parts, checked);
         let registered = reactor::register(|token| {
@@ -54,13 +54,13 @@ impl ChannelPlacement for Pinned {
 }
 
 impl ChannelPlacement for Roaming {
-    fn settle(settler: ChannelPlacer) {
+    fn place(placer: ChannelPlacer) {
         let ChannelPlacer {
             transport,
             parts,
             checked,
             start,
-        } = settler;
+        } = placer;
         let Some(roam) = parts.io.shared.roam().cloned() else {
             return;
         };

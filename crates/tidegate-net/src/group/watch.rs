@@ -1,7 +1,12 @@
 //! User-defined sources that a loop watches.
 
 use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 
+use mio::unix::SourceFd;
+use mio::{Interest, Registry};
+use tidegate_core::contain;
 use tidegate_promise::{Completion, promise};
 
 use super::net_group::NetGroup;
@@ -14,11 +19,11 @@ use crate::sys::{Readiness, Source};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchAction {
     /// The loop continues to watch it.
-    Watching,
+    Continue,
     /// The same event is delivered once more, after the other sources: there is more to do.
     Again,
     /// The loop drops it.
-    Done,
+    Stop,
 }
 
 impl<P: ChannelPlacement> NetGroup<P> {
@@ -26,74 +31,111 @@ impl<P: ChannelPlacement> NetGroup<P> {
     /// have, a pipe, a timer of the operating system. The completion succeeds when the source is
     /// watched, and fails with the error of the poller. It cannot be cancelled.
     ///
-    /// `hear` is called with the source and its readiness. Each change is reported once, so `hear`
-    /// continues until the source would block, or returns [`WatchAction::Again`]. When `hear` returns
-    /// [`WatchAction::Done`] or panics, and at the end of the loop, the source is dropped, which has to
-    /// close it.
+    /// The source must be non-blocking. `on_ready` is called with the source and its readiness.
+    /// Each change is reported once, so `on_ready` continues until the source would block, or
+    /// returns [`WatchAction::Again`]. When `on_ready` returns [`WatchAction::Stop`] or panics, and
+    /// at the end of the loop, the source is dropped, which has to close it.
     ///
     /// # Threads
     ///
-    /// `hear` runs on the loop, must not block, and need not be `Sync`.
+    /// `on_ready` runs on the loop, must not block, and need not be `Sync`.
     ///
     /// ```
+    /// use std::io::{Read, Write};
+    /// use std::os::unix::net::UnixStream;
     /// use tidegate_net::WatchAction;
-    /// use tidegate_net::sys::Readiness;
     ///
     /// let group = tidegate_net::pinned("io", 1)?;
-    /// let (mut far, near) = std::os::unix::net::UnixStream::pair()?;
+    /// let (mut far, near) = UnixStream::pair()?;
     /// near.set_nonblocking(true)?;
-    /// let (tell, told) = std::sync::mpsc::channel();
-    /// let near = mio::net::UnixStream::from_std(near);
+    /// let (sender, received) = std::sync::mpsc::channel();
     /// group.watch(near, move |near, readiness| {
     ///     let mut byte = [0];
-    ///     if readiness.has(Readiness::READ) && std::io::Read::read(near, &mut byte).is_ok() {
-    ///         tell.send(byte[0]).expect("somebody waits");
-    ///         return WatchAction::Done;
+    ///     if readiness.is_readable() && near.read(&mut byte).is_ok() {
+    ///         let _ = sender.send(byte[0]);
+    ///         return WatchAction::Stop;
     ///     }
-    ///     WatchAction::Watching
+    ///     WatchAction::Continue
     /// }).wait()?;
-    /// std::io::Write::write_all(&mut far, &[7])?;
-    /// assert_eq!(told.recv()?, 7);
+    /// far.write_all(&[7])?;
+    /// assert_eq!(received.recv()?, 7);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn watch<S, F>(&self, source: S, hear: F) -> Completion<()>
+    pub fn watch<S, F>(&self, source: S, on_ready: F) -> Completion<()>
     where
-        S: Source + Send + 'static,
+        S: AsFd + Send + 'static,
         F: FnMut(&mut S, Readiness) -> WatchAction + Send + 'static,
     {
         let (promise, done) = promise();
-        // Only `hear` can end the watch, not the caller.
+        // Only `on_ready` can end the watch, not the caller.
         promise.set_uncancellable();
         let home = self.pick();
         let what = "cannot watch a source".to_owned();
         let promise = Awaited::new(promise, what, home.home.executor());
-        home.register(|_| Box::new(Watched { source, hear }), promise);
+        let source = Descriptor(source);
+        home.register(|_| Box::new(Watched { source, on_ready }), promise);
         done
     }
 }
 
 /// A user-defined source and its callback.
 struct Watched<S, F> {
-    source: S,
-    hear: F,
+    source: Descriptor<S>,
+    on_ready: F,
+}
+
+/// A user-defined source, as a poller takes it.
+struct Descriptor<S>(S);
+
+impl<S: AsFd> Descriptor<S> {
+    /// Returns the descriptor of the source. Its `as_fd` is the user's code and may panic.
+    fn number(&self) -> io::Result<RawFd> {
+        let number = contain(|| self.0.as_fd().as_raw_fd());
+        number
+            .map_err(|panic| io::Error::other(format!("its `as_fd` panicked: {}", panic.message())))
+    }
+}
+
+impl<S: AsFd> Source for Descriptor<S> {
+    fn register(
+        &mut self,
+        registry: &Registry,
+        token: mio::Token,
+        interests: Interest,
+    ) -> io::Result<()> {
+        SourceFd(&self.number()?).register(registry, token, interests)
+    }
+
+    fn reregister(
+        &mut self,
+        registry: &Registry,
+        token: mio::Token,
+        interests: Interest,
+    ) -> io::Result<()> {
+        SourceFd(&self.number()?).reregister(registry, token, interests)
+    }
+
+    fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        SourceFd(&self.number()?).deregister(registry)
+    }
 }
 
 impl<S, F> Batched for Watched<S, F> {}
 
 impl<S, F> EventSource for Watched<S, F>
 where
-    S: Source,
+    S: AsFd,
     F: FnMut(&mut S, Readiness) -> WatchAction,
 {
-    fn ready(&mut self, readiness: Readiness, _desk: &mut IoContext) -> Next {
+    fn ready(&mut self, readiness: Readiness, _io_context: &mut IoContext) -> Next {
         if readiness == Readiness::MAIL {
             // It has no queued requests; a roaming loop starts every source this way.
             return Next::Stay;
         }
-        match (self.hear)(&mut self.source, readiness) {
-            WatchAction::Watching => Next::Stay,
+        match (self.on_ready)(&mut self.source.0, readiness) {
+            WatchAction::Continue => Next::Stay,
             WatchAction::Again => Next::Again(readiness),
-            WatchAction::Done => Next::Leave,
+            WatchAction::Stop => Next::Leave,
         }
     }
 
@@ -101,7 +143,7 @@ where
         Some(&mut self.source)
     }
 
-    fn close(&mut self, _desk: &mut IoContext) {}
+    fn close(&mut self, _io_context: &mut IoContext) {}
 }
 
 impl<S, F> fmt::Debug for Watched<S, F> {

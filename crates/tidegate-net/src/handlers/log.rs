@@ -23,7 +23,9 @@ use crate::pipeline::{HandlerContext, Inbound, InboundContext, Outbound, Outboun
 /// let mut channel = EmbeddedChannel::new(|p| p.add_duplex("log", log))?;
 /// channel.receive("hi\n");
 /// assert_eq!(told.recv()?, "active");
-/// assert!(told.recv()?.contains("68 69 0a"));
+/// let dump = told.recv()?;
+/// assert!(dump.contains("00000000  68 69 0a"));
+/// assert!(dump.ends_with("|hi.|\n"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
@@ -59,14 +61,7 @@ impl std::fmt::Debug for Logging {
 }
 
 /// Formats bytes as lines of sixteen, in hex and as text.
-///
-/// ```
-/// use tidegate_net::handlers::hex_dump;
-///
-/// assert!(hex_dump(b"hi\n").starts_with("00000000  68 69 0a"));
-/// assert!(hex_dump(b"hi\n").ends_with("|hi.|\n"));
-/// ```
-pub fn hex_dump(bytes: &[u8]) -> String {
+fn hex_dump(bytes: &[u8]) -> String {
     let mut text = String::new();
     for (at, line) in bytes.chunks(16).enumerate() {
         let mut hex = String::new();

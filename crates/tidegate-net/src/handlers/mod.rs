@@ -8,22 +8,13 @@ mod proxy;
 mod shape;
 pub(crate) mod stream;
 mod strings;
-#[cfg(feature = "tls")]
-mod tls;
 
 pub use self::flow::FlowControl;
 pub use self::frames::{
     DelimiterFrames, FixedFrames, FramesError, LengthField, LengthFrames, LengthPrefix, LineFrames,
 };
 pub use self::idle::{Idle, IdleEvent, IdleKind, WriteTimeout};
-pub use self::log::{Logging, hex_dump};
+pub use self::log::Logging;
 pub use self::proxy::{ProxiedPeer, ProxyProtocol};
 pub use self::shape::{FlushConsolidation, Rate, TrafficShaping};
 pub use self::strings::Strings;
-#[cfg(feature = "tls")]
-pub use self::tls::{
-    DEFAULT_HANDSHAKE_TIMEOUT, Tls, TlsClient, TlsError, TlsHandshake, TlsName, TlsServer,
-    TlsVersion,
-};
-#[cfg(feature = "tls")]
-pub use rustls;

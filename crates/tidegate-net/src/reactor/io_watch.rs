@@ -5,19 +5,10 @@ use std::sync::Arc;
 use super::roaming::RoamingShared;
 use crate::metrics::{Counters, IoMetrics};
 
-/// A view of the counters of a [`PollDriver`](crate::PollDriver) or a
-/// [`RoamingDriver`](crate::RoamingDriver).
-///
-/// ```
-/// use tidegate_net::PollDriver;
-/// use tidegate_net::sys::FakePoller;
-///
-/// let (poller, _script) = FakePoller::new();
-/// let watch = PollDriver::new(poller).watch();
-/// assert_eq!(watch.metrics().polls, 0);
-/// ```
+/// A view of the counters of a [`PollDriver`](super::PollDriver) or a
+/// [`RoamingDriver`](super::RoamingDriver).
 #[derive(Clone, Debug)]
-pub struct IoWatch {
+pub(crate) struct IoWatch {
     counters: Arc<Counters>,
     /// Has the counters of the tasks, if the loop is a roaming one.
     roam: Option<Arc<RoamingShared>>,
@@ -39,7 +30,7 @@ impl IoWatch {
     }
 
     /// Returns the current values.
-    pub fn metrics(&self) -> IoMetrics {
+    pub(crate) fn metrics(&self) -> IoMetrics {
         let mut sum = self.counters.snapshot();
         if let Some(roam) = &self.roam {
             roam.each_counters(|more| sum.add(&more.snapshot()));

@@ -27,13 +27,13 @@ mod tests;
 
 pub(crate) use self::batch::Batched;
 pub(crate) use self::io_context::IoContext;
-pub use self::io_watch::IoWatch;
+pub(crate) use self::io_watch::IoWatch;
 #[cfg(test)]
 pub(crate) use self::pinned::with;
 pub(crate) use self::pinned::{begin, dispatch, handles, names, register};
-pub use self::poll_driver::PollDriver;
+pub(crate) use self::poll_driver::PollDriver;
 #[cfg(test)]
 pub(crate) use self::poller_health::{FAILURES, RENEW_AFTER, SPINS};
-pub use self::roaming::RoamingDriver;
+pub(crate) use self::roaming::RoamingDriver;
 pub(crate) use self::roaming::{OnRegistered, RoamingShared, Update};
 pub(crate) use self::source::{EventSource, Next, SourceHandle};

@@ -14,17 +14,7 @@ use crate::metrics::Counters;
 use crate::sys::{PIECES, Poller};
 
 /// The driver of a pinned loop with I/O, which waits on a poller.
-///
-/// ```
-/// use tidegate_loop::EventLoop;
-/// use tidegate_net::PollDriver;
-/// use tidegate_net::sys::SystemPoller;
-///
-/// let home = EventLoop::builder("io").build_with(PollDriver::new(SystemPoller::new()?))?;
-/// assert_eq!(home.submit(|| 1 + 1)?.wait()?, 2);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub struct PollDriver {
+pub(crate) struct PollDriver {
     id: u64,
     /// `None` while a thread drives the loop.
     polling: Option<Polling>,
@@ -41,7 +31,7 @@ pub struct PollDriver {
 
 impl PollDriver {
     /// Creates a driver for `poller`.
-    pub fn new(poller: impl Poller) -> Self {
+    pub(crate) fn new(poller: impl Poller) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let counters = Arc::<Counters>::default();
         let polling = Polling::new(poller, Arc::clone(&counters));
@@ -58,7 +48,7 @@ impl PollDriver {
     }
 
     /// Returns a view of this driver's counters, to be kept after the driver was given to a loop.
-    pub fn watch(&self) -> IoWatch {
+    pub(crate) fn watch(&self) -> IoWatch {
         IoWatch::new(Arc::clone(&self.counters))
     }
 }

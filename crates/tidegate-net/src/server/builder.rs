@@ -12,21 +12,16 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tidegate_core::SignalBlock;
 use tidegate_loop::Pinned;
 use tidegate_loop::internal::LoopScheduler;
-use tidegate_promise::{Completion, Failure, Outcome, Promise, promise};
+use tidegate_promise::{Completion, Failure, Outcome, Promise, SharedCompletion, promise};
 
-use super::drain::DrainReport;
+use super::drain::{DrainReport, GRACE};
 use super::listener::{Accepting, Config, GroupChildren, ListenerCore, Listening, ServerShared};
 use crate::awaited::Awaited;
-use crate::channel::{ChannelOptions, Closed, Home};
+use crate::channel::{ChannelOptions, Home};
 use crate::errors::tried;
 use crate::group::{ChannelPlacement, LoopTarget, NetGroup};
 use crate::pipeline::{Head, Initialiser, PipelineBuilder, assemble};
-use crate::resolve::{Address, DEFAULT_RESOLVE_TIMEOUT, Resolver, SystemResolver};
-
-/// The default number of connections that the operating system holds until they are accepted.
-pub const DEFAULT_BACKLOG: i32 = 1024;
-/// The default pause of accepting when there are no descriptors left.
-pub const DEFAULT_ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+use crate::resolve::{Address, RESOLVE_TIMEOUT, Resolver, SystemResolver};
 
 /// The address that a server on a Unix socket reports.
 const NO_ADDRESS: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
@@ -71,6 +66,14 @@ pub struct Server {
 }
 
 impl Server {
+    /// The default number of connections that the operating system holds until they are accepted.
+    pub const DEFAULT_BACKLOG: i32 = 1024;
+    /// The default pause of accepting when there are no descriptors left.
+    pub const DEFAULT_ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+    /// How long a [drain](Server::drain) waits after its deadline for handlers that have not
+    /// returned.
+    pub const DRAIN_GRACE: Duration = GRACE;
+
     /// Returns the builder of a server whose connections live on the event loops of `group`.
     pub fn builder<P: ChannelPlacement>(group: &NetGroup<P>) -> ServerBuilder<P> {
         ServerBuilder {
@@ -78,12 +81,12 @@ impl Server {
             children: group.clone(),
             initialise: None,
             options: ChannelOptions::default(),
-            backlog: DEFAULT_BACKLOG,
-            pause: DEFAULT_ACCEPT_PAUSE,
+            backlog: Self::DEFAULT_BACKLOG,
+            pause: Self::DEFAULT_ACCEPT_PAUSE,
             reuse_port: false,
             listeners: 1,
             resolver: Arc::new(SystemResolver::new()),
-            resolve_timeout: DEFAULT_RESOLVE_TIMEOUT,
+            resolve_timeout: RESOLVE_TIMEOUT,
         }
     }
 
@@ -104,7 +107,7 @@ impl Server {
 
     /// Stops accepting. Open connections stay open. Connections that came before this call are
     /// still accepted, up to the size of the backlog. Completes when the port is free.
-    pub fn close(&self) -> Closed {
+    pub fn close(&self) -> SharedCompletion<()> {
         let closed = self.closed();
         for listener in self.listeners.iter() {
             listener.stop();
@@ -114,14 +117,14 @@ impl Server {
     }
 
     /// Returns a completion that succeeds when the server no longer accepts.
-    pub fn closed(&self) -> Closed {
+    pub fn closed(&self) -> SharedCompletion<()> {
         self.port.closed()
     }
 
     /// Accepts the connections that have come so far and no more. Tells the handlers of each
     /// connection with a [`Draining`](crate::Draining) event, and closes the connections that are
     /// still open at `deadline`. The report names those. It does not wait for handlers that do not
-    /// return: it is made [`DRAIN_GRACE`](crate::DRAIN_GRACE) after the deadline without them.
+    /// return: it is made [`Server::DRAIN_GRACE`] after the deadline without them.
     pub fn drain(&self, deadline: Duration) -> Completion<DrainReport> {
         drop(self.close());
         let first = self.listeners.first();

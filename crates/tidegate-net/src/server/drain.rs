@@ -12,13 +12,13 @@ use crate::channel::{Channel, Origin};
 use crate::group::NetGroup;
 use crate::reactor::{self, RoamingShared, SourceHandle, Update};
 
+/// How long a drain waits after its deadline for handlers that have not returned.
+pub(super) const GRACE: Duration = Duration::from_millis(500);
+
 /// The event that tells handlers that their server is shutting down. They should finish their work
 /// and close the channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Draining;
-
-/// How long after the deadline of a drain the report waits for handlers that have not returned.
-pub const DRAIN_GRACE: Duration = Duration::from_millis(500);
 
 /// The result of a drain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,8 +30,9 @@ pub struct DrainReport {
     /// blocks a pinned event loop, the connections of that loop are missing here: no other thread
     /// may access them.
     pub cut: Vec<String>,
-    /// The number of connections whose handlers had not returned [`DRAIN_GRACE`] after the
-    /// deadline. They end when the handlers return.
+    /// The number of connections whose handlers had not returned
+    /// [`Server::DRAIN_GRACE`](crate::Server::DRAIN_GRACE) after the deadline. They end when the
+    /// handlers return.
     pub held: usize,
 }
 
@@ -148,7 +149,7 @@ impl Drain {
         let Some(clock) = group.loops().iter().next().map(|one| one.clock().clone()) else {
             return;
         };
-        let ends = clock.deadline(deadline.saturating_add(DRAIN_GRACE));
+        let ends = clock.deadline(deadline.saturating_add(GRACE));
         // If the thread cannot be started, the report waits for the handlers. Everything else
         // works.
         let _ = ThreadBuilder::new("tidegate-drain").spawn(move || {

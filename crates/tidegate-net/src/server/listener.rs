@@ -14,10 +14,10 @@ use mio::net::TcpListener;
 use mio::net::UnixListener;
 use tidegate_core::{Deliver, Delivery, SignalBlock, Unhandled};
 use tidegate_loop::internal::LoopScheduler;
-use tidegate_promise::{Completion, Promise, promise_with_error};
+use tidegate_promise::{Completion, Promise, SharedCompletion, promise_with_error};
 
 use super::drain::{DrainReport, drain, welcome};
-use crate::channel::{Channel, ChannelOptions, Closed, Home, Origin, Shared, Start, Transport};
+use crate::channel::{Channel, ChannelOptions, Home, Origin, Shared, Start, Transport};
 use crate::group::{ChannelPlacement, ChannelPlacer, NetGroup};
 use crate::pipeline::{Head, Initialiser, Parts, assemble};
 use crate::reactor::{self, Batched, EventSource, IoContext, Next, Update};
@@ -47,7 +47,7 @@ pub(super) struct ServerShared {
     /// The number of listeners that accept or will accept.
     open: AtomicUsize,
     end: Mutex<Option<Promise<()>>>,
-    closed: Closed,
+    closed: SharedCompletion<()>,
 }
 
 impl ServerShared {
@@ -69,7 +69,7 @@ impl ServerShared {
         &self.origin
     }
 
-    pub(super) fn closed(&self) -> Closed {
+    pub(super) fn closed(&self) -> SharedCompletion<()> {
         self.closed.clone()
     }
 
@@ -426,7 +426,7 @@ fn adopt<P: ChannelPlacement>(
         }
     };
     let channel = Channel::of(Arc::clone(&shared));
-    P::settle(ChannelPlacer {
+    P::place(ChannelPlacer {
         transport,
         parts: Parts::new(shared),
         checked,

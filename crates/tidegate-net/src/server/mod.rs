@@ -8,5 +8,5 @@ mod builder;
 mod drain;
 mod listener;
 
-pub use self::builder::{DEFAULT_ACCEPT_PAUSE, DEFAULT_BACKLOG, Server, ServerBuilder};
-pub use self::drain::{DRAIN_GRACE, DrainReport, Draining};
+pub use self::builder::{Server, ServerBuilder};
+pub use self::drain::{DrainReport, Draining};

@@ -10,26 +10,14 @@ use tidegate_core::{Parker, Sleeper};
 use super::poller::{Poller, Ready, Source, Token};
 
 /// A [`Poller`] that returns what its [`FakeScript`] says.
-///
-/// ```
-/// use tidegate_net::sys::{FakePoller, Poller, Readiness, Ready, Token};
-///
-/// let (mut poller, script) = FakePoller::new();
-/// let ready = Ready { token: Token::new(1, 1), readiness: Readiness::READ };
-/// script.ready([ready]);
-/// let mut seen = Vec::new();
-/// poller.poll(&mut seen, None)?;
-/// assert_eq!(seen, [ready]);
-/// # Ok::<(), std::io::Error>(())
-/// ```
 #[derive(Debug)]
-pub struct FakePoller {
+pub(crate) struct FakePoller {
     script: FakeScript,
 }
 
 /// The script of a [`FakePoller`], and the record of its calls.
 #[derive(Clone, Debug, Default)]
-pub struct FakeScript {
+pub(crate) struct FakeScript {
     inner: Arc<Inner>,
 }
 
@@ -51,7 +39,7 @@ struct State {
 
 impl FakePoller {
     /// Creates a poller and its script.
-    pub fn new() -> (Self, FakeScript) {
+    pub(crate) fn new() -> (Self, FakeScript) {
         let script = FakeScript::default();
         let poller = Self {
             script: script.clone(),
@@ -60,52 +48,55 @@ impl FakePoller {
     }
 }
 
+#[cfg(test)]
 impl FakeScript {
     /// Makes one poll return `events`; a poll that waits returns now.
-    pub fn ready(&self, events: impl IntoIterator<Item = Ready>) {
+    pub(crate) fn ready(&self, events: impl IntoIterator<Item = Ready>) {
         let batch = events.into_iter().collect();
         self.lock().batches.push_back(Ok(batch));
         self.inner.parker.unpark();
     }
 
     /// Makes this many polls end at once, for no reason.
-    pub fn spin(&self, polls: usize) {
+    pub(crate) fn spin(&self, polls: usize) {
         let mut state = self.lock();
         state.batches.extend((0..polls).map(|_| Ok(Vec::new())));
     }
 
     /// Makes one poll fail with `why`.
-    pub fn fail(&self, why: io::ErrorKind) {
+    pub(crate) fn fail(&self, why: io::ErrorKind) {
         self.lock().batches.push_back(Err(why.into()));
         self.inner.parker.unpark();
     }
 
     /// Makes the next registration fail with `why`.
-    pub fn refuse(&self, why: io::ErrorKind) {
+    pub(crate) fn refuse(&self, why: io::ErrorKind) {
         self.lock().refusal = Some(why);
     }
 
     /// Returns the tokens that were registered, oldest first.
-    pub fn registered(&self) -> Vec<Token> {
+    pub(crate) fn registered(&self) -> Vec<Token> {
         self.lock().registered.clone()
     }
 
     /// Returns the tokens of the sources that were away when the poller was replaced, and have come
     /// back.
-    pub fn adopted(&self) -> Vec<Token> {
+    pub(crate) fn adopted(&self) -> Vec<Token> {
         self.lock().adopted.clone()
     }
 
     /// Returns how often the poller was replaced.
-    pub fn renewals(&self) -> usize {
+    pub(crate) fn renewals(&self) -> usize {
         self.lock().renewals
     }
 
     /// Returns the timeouts of the polls since the last call, oldest first.
-    pub fn polls(&self) -> Vec<Option<Duration>> {
+    pub(crate) fn polls(&self) -> Vec<Option<Duration>> {
         std::mem::take(&mut self.lock().polls)
     }
+}
 
+impl FakeScript {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.inner
             .state

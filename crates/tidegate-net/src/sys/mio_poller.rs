@@ -18,19 +18,7 @@ const BATCH: usize = 1024;
 const WAKE: mio::Token = mio::Token(usize::MAX);
 
 /// A [`Poller`] over `mio`.
-///
-/// ```
-/// use std::time::Duration;
-/// use tidegate_net::sys::{SystemPoller, Poller};
-///
-/// let mut poller = SystemPoller::new()?;
-/// poller.waker().wake();
-/// let mut ready = Vec::new();
-/// poller.poll(&mut ready, None)?; // returns at once, since it was woken
-/// assert!(ready.is_empty());
-/// # Ok::<(), std::io::Error>(())
-/// ```
-pub struct SystemPoller {
+pub(crate) struct SystemPoller {
     poll: Poll,
     /// Replaced pollers, kept for sources that were away at that time.
     old: Vec<Poll>,
@@ -53,7 +41,7 @@ impl SystemPoller {
     /// # Errors
     ///
     /// The error of the operating system, for example that no descriptors are left.
-    pub fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         let poll = Poll::new()?;
         let waker = mio::Waker::new(poll.registry(), WAKE)?;
         Ok(Self {
@@ -166,6 +154,49 @@ impl Sleeper for PollWaker {
 
 impl fmt::Debug for SystemPoller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MioPoller").finish_non_exhaustive()
+        f.debug_struct("SystemPoller").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! A poller of the operating system, and what happens when it is replaced.
+
+    use std::net::TcpStream;
+
+    use super::*;
+
+    #[test]
+    fn a_poller_that_was_woken_returns_at_once() {
+        let mut poller = SystemPoller::new().unwrap();
+        poller.waker().wake();
+        let mut ready = Vec::new();
+        poller.poll(&mut ready, None).unwrap();
+        assert!(ready.is_empty());
+    }
+
+    #[test]
+    fn a_renewed_poller_still_reports_its_sockets_and_its_waker() {
+        let mut poller = SystemPoller::new().unwrap();
+        let waker = poller.waker();
+        let address = "127.0.0.1:0".parse().unwrap();
+        let mut listener = mio::net::TcpListener::bind(address).unwrap();
+        let token = Token::new(3, 1);
+        poller.register(&mut listener, token).unwrap();
+        let lost = poller.renew(vec![(token, &mut listener)]).unwrap();
+        assert!(lost.is_empty());
+        let mut ready = Vec::new();
+        poller.poll(&mut ready, None).unwrap();
+        assert!(
+            ready.is_empty(),
+            "it was woken, in case a wake-up went to the old waker"
+        );
+        waker.wake();
+        poller.poll(&mut ready, None).unwrap();
+        assert!(ready.is_empty());
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        poller.poll(&mut ready, None).unwrap();
+        assert_eq!(ready[0].token, token);
+        assert!(ready[0].readiness.is_readable());
     }
 }

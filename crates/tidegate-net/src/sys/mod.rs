@@ -13,9 +13,12 @@ mod prefetch;
 mod socket;
 
 pub(crate) use self::chunk::{Chunk, PIECE, PIECES};
-pub use self::fake::{FakePoller, FakeScript};
-pub use self::mio_poller::SystemPoller;
-pub use self::poller::{Poller, Readiness, Ready, Source, Token};
+pub(crate) use self::fake::FakePoller;
+#[cfg(test)]
+pub(crate) use self::fake::FakeScript;
+pub(crate) use self::mio_poller::SystemPoller;
+pub use self::poller::Readiness;
+pub(crate) use self::poller::{Poller, Ready, Source, Token};
 pub(crate) use self::prefetch::prefetch;
 pub(crate) use self::socket::{
     Numbered, SpareDescriptor, is_out_of_descriptors, send, send_slices,

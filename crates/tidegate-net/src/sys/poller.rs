@@ -8,44 +8,37 @@ use std::time::Duration;
 
 use tidegate_core::Sleeper;
 
-pub use mio::event::Source;
+pub(crate) use mio::event::Source;
 
 /// The token of a registration: a slot, and how often the slot was used before. So an event for a
 /// source that is gone is never taken for one of its successor.
-///
-/// ```
-/// use tidegate_net::sys::Token;
-///
-/// let token = Token::new(7, 3);
-/// assert_eq!((token.slot(), token.generation()), (7, 3));
-/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Token(u64);
+pub(crate) struct Token(u64);
 
 impl Token {
     /// Creates the token for generation `generation` of slot `slot`.
-    pub const fn new(slot: u32, generation: u32) -> Self {
+    pub(crate) const fn new(slot: u32, generation: u32) -> Self {
         Self(((generation as u64) << 32) | slot as u64)
     }
 
     /// Creates a token from the number that a poller returned.
-    pub const fn from_bits(bits: u64) -> Self {
+    pub(crate) const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 
     /// Returns the token as a poller stores it.
-    pub const fn bits(self) -> u64 {
+    pub(crate) const fn bits(self) -> u64 {
         self.0
     }
 
     /// Returns the slot in the table.
     #[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
-    pub const fn slot(self) -> u32 {
+    pub(crate) const fn slot(self) -> u32 {
         self.0 as u32
     }
 
     /// Returns how often the slot was used before.
-    pub const fn generation(self) -> u32 {
+    pub(crate) const fn generation(self) -> u32 {
         (self.0 >> 32) as u32
     }
 }
@@ -59,10 +52,10 @@ impl fmt::Debug for Token {
 /// What a source is ready for.
 ///
 /// ```
-/// use tidegate_net::sys::Readiness;
+/// use tidegate_net::Readiness;
 ///
 /// let both = Readiness::READ | Readiness::WRITE;
-/// assert!(both.has(Readiness::READ) && !both.has(Readiness::HANG_UP));
+/// assert!(both.is_readable() && both.is_writable() && !both.has(Readiness::HANG_UP));
 /// ```
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Readiness(u8);
@@ -80,6 +73,18 @@ impl Readiness {
     pub const ERROR: Self = Self(8);
     /// Requests are queued for the channel.
     pub(crate) const MAIL: Self = Self(16);
+
+    /// Returns `true` if there is something to read or to accept.
+    #[inline]
+    pub const fn is_readable(self) -> bool {
+        self.has(Self::READ)
+    }
+
+    /// Returns `true` if there is room to write, or if a connect has ended.
+    #[inline]
+    pub const fn is_writable(self) -> bool {
+        self.has(Self::WRITE)
+    }
 
     /// Returns `true` if this contains all of `other`.
     #[inline]
@@ -134,7 +139,7 @@ impl fmt::Debug for Readiness {
 
 /// One event: a source and its readiness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ready {
+pub(crate) struct Ready {
     /// The source.
     pub token: Token,
     /// What it is ready for.
@@ -143,7 +148,7 @@ pub struct Ready {
 
 /// A poller that a loop with I/O waits on. Edge-triggered: a registration is armed once for
 /// reading, writing and hang-up, and each change is reported once.
-pub trait Poller: Send + 'static {
+pub(crate) trait Poller: Send + 'static {
     /// Watches `source` under `token` until it is deregistered or closed.
     ///
     /// # Errors

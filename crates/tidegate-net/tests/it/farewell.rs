@@ -6,8 +6,8 @@ use bytes::Bytes;
 use tidegate_loop::EventLoop;
 use tidegate_net::handlers::{Rate, TrafficShaping};
 use tidegate_net::{
-    Channel, ChannelOptions, DEFAULT_CLOSE_TIMEOUT, EmbeddedChannel, Handler, Inbound,
-    InboundContext, NetError, Nothing, Outbound, OutboundContext,
+    Channel, ChannelOptions, EmbeddedChannel, Handler, Inbound, InboundContext, NetError, Nothing,
+    Outbound, OutboundContext,
 };
 use tidegate_promise::{Completion, WaitError};
 use tidegate_testkit::Log;
@@ -111,16 +111,16 @@ fn a_gentle_close_without_a_deadline_waits_and_one_in_time_leaves_no_timer() {
         handle.write("slow");
         let closed = handle.close_when_flushed();
         channel.run();
-        channel.advance(DEFAULT_CLOSE_TIMEOUT - Duration::from_nanos(1));
+        channel.advance(ChannelOptions::DEFAULT_CLOSE_TIMEOUT - Duration::from_nanos(1));
         assert!(!closed.is_done());
         if waits {
-            channel.advance(DEFAULT_CLOSE_TIMEOUT * 100);
+            channel.advance(ChannelOptions::DEFAULT_CLOSE_TIMEOUT * 100);
             assert!(!closed.is_done());
         }
         channel.set_room(None);
         assert!(closed.is_done() && handle.close_cause().is_none());
         assert_eq!(channel.sent(), "slow");
-        channel.advance(DEFAULT_CLOSE_TIMEOUT);
+        channel.advance(ChannelOptions::DEFAULT_CLOSE_TIMEOUT);
         assert!(handle.close_cause().is_none());
     }
 }
@@ -141,7 +141,7 @@ fn a_client_that_does_not_read_is_let_go_of_after_the_deadline() {
     // After this task the event loop has processed all requests above.
     group.submit(|| ()).unwrap().wait().unwrap();
     assert!(!closed.is_done());
-    clock.advance(DEFAULT_CLOSE_TIMEOUT);
+    clock.advance(ChannelOptions::DEFAULT_CLOSE_TIMEOUT);
     closed.wait().unwrap();
     assert!(is_closed(last));
     let cause = channel.close_cause().unwrap();

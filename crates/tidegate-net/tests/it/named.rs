@@ -160,7 +160,7 @@ fn a_connect_that_its_loop_does_not_live_to_see_says_so() {
 #[cfg(feature = "tls")]
 #[test]
 fn a_file_without_a_key_or_a_certificate_says_which() {
-    use tidegate_net::handlers::{TlsClient, TlsServer};
+    use tidegate_net::tls::{TlsClient, TlsServer};
 
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let (chain, key) = (made.cert.pem(), made.signing_key.serialize_pem());

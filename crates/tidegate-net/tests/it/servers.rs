@@ -107,7 +107,7 @@ fn a_drain_reports_even_if_a_handler_holds_up_its_loop() {
     client.write_all(b"hello").unwrap();
     arrived.wait();
     let drained = server.drain(Duration::from_secs(10));
-    clock.jump(Duration::from_secs(10) + tidegate_net::DRAIN_GRACE);
+    clock.jump(Duration::from_secs(10) + Server::DRAIN_GRACE);
     let report = drained.wait().unwrap();
     assert_eq!((report.open, report.held), (1, 1));
     go_on.open();

@@ -1,7 +1,7 @@
 //! Channels over real sockets.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::Shutdown;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -265,30 +265,4 @@ fn a_busy_loop_still_reads_its_sockets() {
     let mut client = dial(&server);
     assert_eq!(round_trip(&mut client, b"hello"), b"hello");
     stop.open();
-}
-
-#[test]
-fn a_poller_that_begins_anew_still_hears_its_sockets_and_its_waker() {
-    use tidegate_net::sys::{Poller, Readiness, SystemPoller, Token};
-    let mut poller = SystemPoller::new().unwrap();
-    let waker = poller.waker();
-    let address = "127.0.0.1:0".parse().unwrap();
-    let mut listener = mio::net::TcpListener::bind(address).unwrap();
-    let token = Token::new(3, 1);
-    poller.register(&mut listener, token).unwrap();
-    let lost = poller.renew(vec![(token, &mut listener)]).unwrap();
-    assert!(lost.is_empty());
-    let mut ready = Vec::new();
-    poller.poll(&mut ready, None).unwrap();
-    assert!(
-        ready.is_empty(),
-        "it was rung, in case somebody had just done so"
-    );
-    waker.wake();
-    poller.poll(&mut ready, None).unwrap();
-    assert!(ready.is_empty());
-    let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    poller.poll(&mut ready, None).unwrap();
-    assert_eq!(ready[0].token, token);
-    assert!(ready[0].readiness.has(Readiness::READ));
 }

@@ -4,9 +4,9 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tidegate_net::handlers::rustls::pki_types::pem::PemObject;
-use tidegate_net::handlers::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tidegate_net::handlers::{TlsHandshake, TlsServer, rustls};
+use tidegate_net::tls::rustls::pki_types::pem::PemObject;
+use tidegate_net::tls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tidegate_net::tls::{TlsHandshake, TlsServer, rustls};
 use tidegate_net::{
     ChannelOptions, EmbeddedChannel, Inbound, InboundContext, Nothing, UserEvent, WaterMarks,
 };

@@ -1,37 +1,35 @@
 //! The user's own event sources on an event loop.
 
 use std::io::{Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
 use tidegate_core::OnUnhandled;
 use tidegate_loop::EventLoopGroup;
-use tidegate_net::sys::Readiness;
-use tidegate_net::{NetGroup, WatchAction};
+use tidegate_net::{NetGroup, Readiness, WatchAction};
 use tidegate_pool::WorkerPool;
 use tidegate_testkit::Log;
 
 use crate::{Echo, dial, round_trip, serve};
 
-fn pair() -> (UnixStream, mio::net::UnixStream) {
+fn pair() -> (UnixStream, UnixStream) {
     let (far, near) = UnixStream::pair().unwrap();
     near.set_nonblocking(true).unwrap();
-    (far, mio::net::UnixStream::from_std(near))
+    (far, near)
 }
 
 /// Logs the bytes that it reads, one per call, and ends at a full stop.
-fn hear(
-    log: &Log<u8>,
-) -> impl FnMut(&mut mio::net::UnixStream, Readiness) -> WatchAction + Send + use<> {
+fn hear(log: &Log<u8>) -> impl FnMut(&mut UnixStream, Readiness) -> WatchAction + Send + use<> {
     let log = log.clone();
     move |near, _| {
         let mut byte = [0];
         match near.read(&mut byte) {
-            Ok(1) if byte == *b"." => WatchAction::Done,
+            Ok(1) if byte == *b"." => WatchAction::Stop,
             Ok(1) => {
                 log.push(byte[0]);
                 WatchAction::Again
             }
-            _ => WatchAction::Watching,
+            _ => WatchAction::Continue,
         }
     }
 }
@@ -63,8 +61,7 @@ fn one_that_panics_is_let_go_of_and_hurts_nobody() {
     let server = serve(&group, |p| p.add("echo", Echo));
     let mut client = dial(&server);
     let (mut far, near) = pair();
-    let panics =
-        |_: &mut mio::net::UnixStream, _: Readiness| -> WatchAction { panic!("as planned") };
+    let panics = |_: &mut UnixStream, _: Readiness| -> WatchAction { panic!("as planned") };
     group.watch(near, panics).wait().unwrap();
     let mut rest = Vec::new();
     let _ = far.read_to_end(&mut rest);
@@ -101,4 +98,22 @@ fn it_works_on_roaming_loops_too() {
     far.write_all(b".").unwrap();
     let mut rest = Vec::new();
     far.read_to_end(&mut rest).unwrap();
+}
+
+/// A source that has no descriptor to show.
+struct NoDescriptor;
+
+impl AsFd for NoDescriptor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        panic!("as planned")
+    }
+}
+
+#[test]
+fn a_source_whose_descriptor_panics_is_refused_and_the_loop_goes_on() {
+    let group = tidegate_net::pinned("io", 1).unwrap();
+    let refused = group.watch(NoDescriptor, |_, _| WatchAction::Stop).wait();
+    let why = refused.unwrap_err().to_string();
+    assert!(why.contains("as planned"), "{why}");
+    group.submit(|| ()).unwrap().wait().unwrap();
 }

@@ -18,22 +18,16 @@ use bytes::{Buf, Bytes};
 use tidegate_promise::{Failure, Promise};
 
 /// Size that an entry counts for in addition to its bytes.
-pub const ENTRY_OVERHEAD: usize = 96;
-/// The default low-water mark.
-pub const DEFAULT_LOW: usize = 32 * 1024;
-/// The default high-water mark.
-pub const DEFAULT_HIGH: usize = 64 * 1024;
-/// The default hard cap.
-pub const DEFAULT_CAP: usize = 16 * 1024 * 1024;
+pub(crate) const ENTRY_OVERHEAD: usize = 96;
 /// Maximum number of writes per flush, before other channels get their turn.
-pub const WRITE_SPIN: usize = 16;
+pub(crate) const WRITE_SPIN: usize = 16;
 /// Maximum number of slices in one write.
 const MOST_SLICES: usize = 1024;
 /// Number of slices that fit into an array on the stack.
 const FEW_SLICES: usize = 16;
 
 /// The destination of a queue's bytes.
-pub trait Sink {
+pub(crate) trait Sink {
     /// Writes some of `slices`, in order. Returns the number of bytes written.
     ///
     /// # Errors
@@ -72,6 +66,13 @@ pub struct WaterMarks {
 }
 
 impl WaterMarks {
+    /// The default low-water mark.
+    pub const DEFAULT_LOW: usize = 32 * 1024;
+    /// The default high-water mark.
+    pub const DEFAULT_HIGH: usize = 64 * 1024;
+    /// The default hard cap.
+    pub const DEFAULT_CAP: usize = 16 * 1024 * 1024;
+
     /// Creates limits: a channel is unwritable above `high` and writable again below `low`; a write
     /// above `cap` is refused.
     ///
@@ -104,9 +105,9 @@ impl WaterMarks {
 impl Default for WaterMarks {
     fn default() -> Self {
         Self {
-            low: DEFAULT_LOW,
-            high: DEFAULT_HIGH,
-            cap: DEFAULT_CAP,
+            low: Self::DEFAULT_LOW,
+            high: Self::DEFAULT_HIGH,
+            cap: Self::DEFAULT_CAP,
         }
     }
 }
@@ -138,7 +139,7 @@ impl Error for WaterMarksError {}
 
 /// Result of writing a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Drained {
+pub(crate) enum Drained {
     /// All flushed data is written.
     All,
     /// The sink accepts no more for now.
@@ -148,31 +149,8 @@ pub enum Drained {
 }
 
 /// A queue of bytes to send.
-///
-/// ```
-/// use std::io::{self, IoSlice};
-/// use tidegate_net::{Drained, Sink, WaterMarks, WriteQueue};
-///
-/// struct Calls(Vec<usize>);
-/// impl Sink for Calls {
-///     fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-///         self.0.push(slices.len());
-///         Ok(slices.iter().map(|slice| slice.len()).sum())
-///     }
-/// }
-///
-/// let mut queue = WriteQueue::new();
-/// let marks = WaterMarks::default();
-/// queue.push("one ".into(), None, &marks).unwrap();
-/// queue.push("write".into(), None, &marks).unwrap();
-/// queue.flush();
-/// let mut calls = Calls(Vec::new());
-/// assert_eq!(queue.drain(&mut calls, 16)?, Drained::All);
-/// assert_eq!(calls.0, [2], "one call with two slices");
-/// # Ok::<(), io::Error>(())
-/// ```
 #[derive(Debug, Default)]
-pub struct WriteQueue {
+pub(crate) struct WriteQueue {
     /// The first entry, so that a queue of one entry allocates nothing.
     front: Option<Entry>,
     /// The other entries. Rarely there, so that an idle connection holds no memory for them.
@@ -197,7 +175,7 @@ struct Entry {
 
 /// A write that was refused because it would exceed the cap.
 #[derive(Debug)]
-pub struct Overfull {
+pub(crate) struct Overfull {
     /// The bytes to write.
     pub bytes: Bytes,
     /// Its promise, if it had one.
@@ -206,7 +184,7 @@ pub struct Overfull {
 
 impl WriteQueue {
     /// Creates an empty queue.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
@@ -216,7 +194,7 @@ impl WriteQueue {
     ///
     /// Bytes and promise, if the cap would be exceeded.
     #[inline]
-    pub fn push(
+    pub(crate) fn push(
         &mut self,
         bytes: Bytes,
         promise: Option<Promise<()>>,
@@ -261,7 +239,7 @@ impl WriteQueue {
 
     /// Marks everything added so far to be written. Removes the entries that were cancelled.
     #[inline]
-    pub fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) {
         match &self.front {
             None => {}
             // One entry that cannot be cancelled: nearly always the case.
@@ -290,7 +268,12 @@ impl WriteQueue {
     /// # Errors
     ///
     /// The error of the sink, except that it would block.
-    pub fn drain<S: Sink + ?Sized>(&mut self, sink: &mut S, spins: usize) -> io::Result<Drained> {
+    #[cfg(test)]
+    pub(crate) fn drain<S: Sink + ?Sized>(
+        &mut self,
+        sink: &mut S,
+        spins: usize,
+    ) -> io::Result<Drained> {
         self.drain_on(None, sink, spins)
     }
 
@@ -409,7 +392,7 @@ impl WriteQueue {
     }
 
     /// Removes every entry and fails its promise with `cause`.
-    pub fn fail_all(&mut self, cause: &Failure) {
+    pub(crate) fn fail_all(&mut self, cause: &Failure) {
         self.flushed = 0;
         while self.front.is_some() {
             let failed = self.take(0);
@@ -422,31 +405,31 @@ impl WriteQueue {
 
     /// Returns the number of bytes that wait, including the overhead of their entries.
     #[inline]
-    pub fn pending(&self) -> usize {
+    pub(crate) fn pending(&self) -> usize {
         self.pending
     }
 
     /// Returns the number of entries that wait.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         let rest = self.rest.as_ref().map_or(0, |rest| rest.len());
         usize::from(self.front.is_some()) + rest
     }
 
     /// Returns `true` if nothing waits.
     #[inline]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.front.is_none()
     }
 
     /// Returns `true` if flushed data waits.
     #[inline]
-    pub fn has_flushed(&self) -> bool {
+    pub(crate) fn has_flushed(&self) -> bool {
         self.flushed > 0
     }
 
     /// Returns the number of bytes written since the queue was created.
     #[inline]
-    pub fn written(&self) -> u64 {
+    pub(crate) fn written(&self) -> u64 {
         self.written
     }
 

@@ -29,21 +29,7 @@ const REFUSED_PAUSE: Duration = Duration::from_millis(1);
 const SPARE_TRIPS: usize = 64;
 
 /// The driver of a roaming loop with I/O, which waits on a poller.
-///
-/// ```
-/// use std::sync::Arc;
-/// use tidegate_loop::{RoamingConfig, EventLoop};
-/// use tidegate_pool::WorkerPool;
-/// use tidegate_net::RoamingDriver;
-/// use tidegate_net::sys::SystemPoller;
-///
-/// let pool = Arc::new(WorkerPool::builder("workers").max(4).build()?);
-/// let driver = RoamingDriver::new(SystemPoller::new()?);
-/// let home = EventLoop::builder("io").build_over(driver, &RoamingConfig::of(pool))?;
-/// assert_eq!(home.submit(|| 1 + 1)?.wait()?, 2);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub struct RoamingDriver {
+pub(crate) struct RoamingDriver {
     pub(super) reactor: Reactor<Roaming>,
     counters: Arc<Counters>,
     /// Events whose task was refused for lack of a thread; retried when one may be free.
@@ -62,7 +48,7 @@ pub struct RoamingDriver {
 
 impl RoamingDriver {
     /// Creates a driver for `poller`.
-    pub fn new(poller: impl Poller) -> Self {
+    pub(crate) fn new(poller: impl Poller) -> Self {
         let counters = Arc::<Counters>::default();
         let polling = Polling::new(poller, Arc::clone(&counters));
         Self {
@@ -79,7 +65,7 @@ impl RoamingDriver {
     }
 
     /// Returns a view of this driver's counters, to be kept after the driver was given to a loop.
-    pub fn watch(&self) -> IoWatch {
+    pub(crate) fn watch(&self) -> IoWatch {
         IoWatch::of_roaming(Arc::clone(&self.counters), Arc::clone(&self.roam))
     }
 

@@ -9,5 +9,5 @@ mod roaming_task;
 mod tests;
 mod updates;
 
-pub use self::driver::RoamingDriver;
+pub(crate) use self::driver::RoamingDriver;
 pub(crate) use self::updates::{OnRegistered, RoamingShared, Update};

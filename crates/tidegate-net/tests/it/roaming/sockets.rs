@@ -8,8 +8,8 @@ use bytes::Bytes;
 use tidegate_loop::{Quiet, ShutdownError};
 use tidegate_net::handlers::LineFrames;
 use tidegate_net::{
-    Blocking, Channel, Client, DRAIN_GRACE, Handler, Inbound, InboundContext, Nothing,
-    PipelineChange, PipelineError,
+    Blocking, Channel, Client, Handler, Inbound, InboundContext, Nothing, PipelineChange,
+    PipelineError,
 };
 use tidegate_promise::WaitError;
 use tidegate_testkit::{Gate, Log};
@@ -374,7 +374,7 @@ fn a_drain_does_not_wait_for_a_handler_that_does_not_return() {
             channel.closed().wait().unwrap();
         }
     }
-    clock.jump(DRAIN_GRACE);
+    clock.jump(Server::DRAIN_GRACE);
     let report = drained.wait().unwrap();
     assert_eq!((report.open, report.cut.len(), report.held), (2, 2, 1));
     assert!(report.cut.contains(&peer), "{report:?}");

@@ -1,6 +1,6 @@
 //! Certificates and names: refused certificates, several certificates, replaced certificates.
 
-use tidegate_net::handlers::{TlsClient, TlsError, rustls};
+use tidegate_net::tls::{TlsClient, TlsError, rustls};
 
 use super::{Authority, Pair, only_error, whole};
 

@@ -1,7 +1,7 @@
 //! The end of an encrypted connection, with and without a `close_notify`.
 
 use bytes::Bytes;
-use tidegate_net::handlers::TlsError;
+use tidegate_net::tls::TlsError;
 use tidegate_net::{
     ChannelOptions, EmbeddedChannel, Inbound, InboundContext, InputShutdown, Nothing, UserEvent,
 };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidegate_net::handlers::{TlsError, TlsHandshake, TlsVersion, rustls};
+use tidegate_net::tls::{TlsError, TlsHandshake, TlsVersion, rustls};
 use tidegate_net::{
     ChannelOptions, EmbeddedChannel, Inbound, InboundContext, Nothing, UserEvent, WaterMarks,
 };

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use tidegate_net::handlers::{TlsClient, TlsError, TlsHandshake, TlsServer};
+use tidegate_net::tls::{TlsClient, TlsError, TlsHandshake, TlsServer};
 use tidegate_net::{ChannelOptions, EmbeddedChannel};
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -15,9 +15,6 @@ use rustls::{Connection, RootCertStore};
 
 use super::{Tls, TlsError};
 
-/// The default limit for the duration of a handshake.
-pub const DEFAULT_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-
 /// The number of sessions that a server stores for resumption, the same as the default of rustls.
 const SESSIONS: usize = 256;
 
@@ -26,7 +23,7 @@ const SESSIONS: usize = 256;
 ///
 /// ```no_run
 /// use tidegate_net::Server;
-/// use tidegate_net::handlers::TlsServer;
+/// use tidegate_net::tls::TlsServer;
 ///
 /// let (chain, key) = (std::fs::read("chain.pem")?, std::fs::read("key.pem")?);
 /// let tls = TlsServer::from_pem(&chain, &key)?.alpn(["h2", "http/1.1"]);
@@ -49,6 +46,9 @@ pub struct TlsServer {
 }
 
 impl TlsServer {
+    /// The default limit for the duration of a handshake, of servers and of clients.
+    pub const DEFAULT_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
     /// Creates a server with a chain of certificates, its own first, and its private key, both as
     /// PEM.
     ///
@@ -76,7 +76,7 @@ impl TlsServer {
         Self {
             config: Arc::new(RwLock::new(config)),
             identities,
-            timeout: DEFAULT_HANDSHAKE_TIMEOUT,
+            timeout: TlsServer::DEFAULT_HANDSHAKE_TIMEOUT,
         }
     }
 
@@ -159,7 +159,7 @@ impl fmt::Debug for TlsServer {
 ///
 /// ```no_run
 /// use tidegate_net::Client;
-/// use tidegate_net::handlers::TlsClient;
+/// use tidegate_net::tls::TlsClient;
 ///
 /// let tls = TlsClient::trusting(&std::fs::read("roots.pem")?)?;
 /// let group = tidegate_net::pinned("io", 1)?;
@@ -205,7 +205,7 @@ impl TlsClient {
     pub fn from_config(config: Arc<ClientConfig>) -> Self {
         Self {
             config,
-            timeout: DEFAULT_HANDSHAKE_TIMEOUT,
+            timeout: TlsServer::DEFAULT_HANDSHAKE_TIMEOUT,
         }
     }
 

@@ -16,12 +16,13 @@ use tidegate_core::Blocking;
 use tidegate_promise::{Completion, Failure, Outcome, Promise, promise};
 
 use self::config::Side;
-pub use self::config::{DEFAULT_HANDSHAKE_TIMEOUT, TlsClient, TlsName, TlsServer};
+pub use self::config::{TlsClient, TlsName, TlsServer};
 pub use self::error::TlsError;
 use crate::channel::write_queue::ENTRY_OVERHEAD;
 use crate::channel::{InputEnd, InputShutdown, UserEvent};
 use crate::errors::NetError;
 use crate::pipeline::{Inbound, InboundContext, Outbound, OutboundContext};
+pub use rustls;
 
 /// The result of a handshake. A [`Tls`] handler fires it as an event before the first bytes, and
 /// stores it as an attribute of the channel.

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// error event, and invalid certificates are refused with it.
 ///
 /// ```
-/// use tidegate_net::handlers::{TlsError, TlsServer};
+/// use tidegate_net::tls::{TlsError, TlsServer};
 ///
 /// let why = TlsServer::from_pem(b"no certificate", b"no key").unwrap_err();
 /// assert!(matches!(why, TlsError::BadIdentity(_)));
