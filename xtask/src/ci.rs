@@ -9,7 +9,8 @@ use crate::{
     deny, features, fuzz, interop, loom, miri, msrv, readme, root, sanitize, shuttle, tidy,
 };
 
-/// Libraries whose tests take eight minutes to build with optimisation. The nightly run tests them.
+/// Libraries whose integration tests take eight minutes to build with optimisation. The nightly run
+/// has these; here only their unit tests run optimised.
 const SLOW_TO_BUILD: [&str; 3] = ["tidegate", "tidegate-isolate", "tidegate-net"];
 
 /// A step by name; the function gets the workspace root.
@@ -64,18 +65,23 @@ fn test(root: &Path) -> step::Result {
     step::run(cargo(root).args(&words[1..]))
 }
 
-/// Runs the tests of the libraries again, with optimisation, except for `SLOW_TO_BUILD`: debug
-/// builds hide races.
+/// Runs the tests of the libraries again, with optimisation, because debug builds hide races.
 fn test_release(root: &Path) -> step::Result {
+    let names = root::libraries(root)?;
+    let (slow, fast): (Vec<_>, Vec<_>) = names
+        .iter()
+        .partition(|name| SLOW_TO_BUILD.contains(&name.as_str()));
+    test_optimised(root, &["--lib", "--tests"], &fast)?;
+    test_optimised(root, &["--lib"], &slow)
+}
+
+fn test_optimised(root: &Path, targets: &[&str], names: &[&String]) -> step::Result {
     let mut command = cargo(root);
     command
-        .args(["test", "--release", "--lib", "--tests"])
+        .args(["test", "--release"])
+        .args(targets)
         .env("CARGO_PROFILE_RELEASE_DEBUG", "false");
-    let names = root::libraries(root)?;
-    for name in names
-        .iter()
-        .filter(|name| !SLOW_TO_BUILD.contains(&name.as_str()))
-    {
+    for name in names {
         command.args(["-p", name]);
     }
     step::run(&mut command)
