@@ -54,7 +54,7 @@ impl PoolContestant for Tidegate {
     }
 
     fn stop(self) {
-        let stopped = self.0.stop(Duration::from_secs(10));
+        let stopped = self.0.shutdown(Duration::from_secs(10));
         stopped.wait().expect("every job has run");
     }
 }

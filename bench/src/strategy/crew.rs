@@ -86,9 +86,9 @@ impl Crew {
     /// Stops the threads and waits for them.
     pub(crate) fn stop(self) {
         if let Some(monitor) = &self.monitor {
-            monitor.stop();
+            monitor.shutdown();
         }
-        let stopped = self.pool.stop(Duration::from_secs(5)).wait();
+        let stopped = self.pool.shutdown(Duration::from_secs(5)).wait();
         assert!(stopped.is_ok(), "the pool ends in order");
     }
 }

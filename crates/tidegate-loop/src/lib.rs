@@ -69,7 +69,6 @@ pub use self::schedule::sleep::{Sleep, SleepError, TimeoutError, WithTimeout, sl
 pub use self::schedule::timeout::CoarseTimer;
 pub use self::schedule::timeouts::DEFAULT_TIMEOUT_TICK;
 pub use self::shutdown::report::ShutdownReport;
-pub use self::shutdown::termination::Terminated;
 pub use self::state::lifecycle::Lifecycle;
 pub use self::state::metrics::LoopMetrics;
 pub use self::submit::reject::RejectPolicy;

@@ -36,7 +36,7 @@ pub use self::pool::{
     DEFAULT_CORE_THREADS, DEFAULT_KEEP_ALIVE, DEFAULT_LOW_THREADS, DEFAULT_MAX_THREADS,
     DisplacedError, FreeThreads, Growth, Headroom, JobHandle, JobTimes, Lease, LeaseInfo,
     MAX_THREADS, OverBudget, PoolError, PoolLimits, PoolMetrics, PoolPolicy, ShutdownReport,
-    Stopped, StuckJob, TryExecutor, WorkerPool, WorkerPoolBuilder,
+    StuckJob, TryExecutor, WorkerPool, WorkerPoolBuilder,
 };
 
 /// Jobs, and the queue in which they wait for a thread.

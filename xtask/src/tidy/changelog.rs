@@ -87,8 +87,8 @@ mod tests {
     }
 
     #[test]
-    fn only_the_four_kinds_in_order_once() {
-        assert_eq!(lines("# Changelog\n## Unreleased\n### Removed\n"), [3]);
+    fn only_the_known_kinds_in_order_once() {
+        assert_eq!(lines("# Changelog\n## Unreleased\n### News\n"), [3]);
         assert_eq!(
             lines("# Changelog\n## Unreleased\n### Fixed\n### Added\n"),
             [4]

@@ -118,7 +118,7 @@ impl Drop for Served {
             Loops::Pinned(group) => drop(group.shutdown(quiet).wait()),
             Loops::Roaming(group, pool) => {
                 drop(group.shutdown(quiet).wait());
-                drop(pool.stop(Duration::from_secs(5)).wait());
+                drop(pool.shutdown(Duration::from_secs(5)).wait());
             }
         }
     }

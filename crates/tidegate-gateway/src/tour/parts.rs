@@ -35,7 +35,7 @@ pub(super) fn pool() -> Result<Lines> {
     for answer in waiting.into_iter().chain([third]) {
         answers.push(answer.wait()?);
     }
-    let report = workers.stop(Duration::from_secs(5)).wait()?;
+    let report = workers.shutdown(Duration::from_secs(5)).wait()?;
     Ok(vec![
         line("a job into a full pool of one thread", refused),
         line(

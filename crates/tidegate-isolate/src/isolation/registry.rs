@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tidegate_core::{Clock, Task};
-use tidegate_pool::{Stopped, WorkerPool};
+use tidegate_pool::{ShutdownError, ShutdownReport, WorkerPool};
+use tidegate_promise::SharedCompletion;
 
 use super::pools::Pools;
 use super::snapshot::CommandSnapshot;
@@ -138,7 +139,10 @@ impl Isolation {
     /// Stops accepting calls on threads. Accepted calls run until `timeout` has passed; then every
     /// running call is told to stop. Returns the completion of every pool's shutdown, with a report
     /// of the unfinished work.
-    pub fn shutdown(&self, timeout: Duration) -> Vec<(Key, Stopped)> {
+    pub fn shutdown(
+        &self,
+        timeout: Duration,
+    ) -> Vec<(Key, SharedCompletion<ShutdownReport, ShutdownError>)> {
         self.inner.pools.shut_down();
         let pools = self.inner.pools.all();
         let ends = pools

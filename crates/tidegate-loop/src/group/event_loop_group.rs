@@ -9,14 +9,15 @@ use arc_swap::ArcSwap;
 use tidegate_core::prim::{Mutex, lock};
 use tidegate_core::{CancelToken, Rejected, Task};
 use tidegate_pool::{Quiet, ShutdownError};
-use tidegate_promise::{Completion, WaitError};
+use tidegate_promise::{Completion, SharedCompletion, WaitError};
 
 use super::chooser::Chooser;
 use super::scaler::Scaler;
 use super::termination::gather;
 use crate::handle::event_loop::EventLoop;
 use crate::handle::placement::{Pinned, Placement};
-use crate::shutdown::termination::{Terminated, failed};
+use crate::shutdown::report::ShutdownReport;
+use crate::shutdown::termination::failed;
 use crate::state::lifecycle::Lifecycle;
 
 /// Several event loops. Clones are handles to the same group.
@@ -45,7 +46,7 @@ struct Inner<P: Placement> {
     active: Arc<ArcSwap<Vec<usize>>>,
     chooser: Chooser,
     scaler: Option<Scaler>,
-    terminated: Mutex<Option<Terminated>>,
+    terminated: Mutex<Option<SharedCompletion<ShutdownReport, ShutdownError>>>,
 }
 
 impl<P: Placement> EventLoopGroup<P> {
@@ -162,12 +163,12 @@ impl<P: Placement> EventLoopGroup<P> {
         self.next().schedule(after, run)
     }
 
-    /// Requests a shutdown of every event loop; see [`EventLoop::shutdown`]. The
-    /// returned completion ends when the last event loop has terminated: with the sum of the
-    /// reports, or with the first failure.
-    pub fn shutdown(&self, quiet: Quiet) -> Terminated {
+    /// Requests a shutdown of every event loop; see [`EventLoop::shutdown`]. The returned completion
+    /// ends when the last event loop has terminated: with the sum of the reports, or with the first
+    /// failure.
+    pub fn shutdown(&self, quiet: Quiet) -> SharedCompletion<ShutdownReport, ShutdownError> {
         if let Some(scaler) = &self.inner.scaler {
-            scaler.stop();
+            scaler.shutdown();
         }
         let ends: Vec<_> = self.iter().map(|one| one.shutdown(quiet)).collect();
         if quiet.period > quiet.timeout {
@@ -178,7 +179,7 @@ impl<P: Placement> EventLoopGroup<P> {
     }
 
     /// Returns a completion that ends when the last event loop has terminated.
-    pub fn termination(&self) -> Terminated {
+    pub fn termination(&self) -> SharedCompletion<ShutdownReport, ShutdownError> {
         let mut terminated = lock(&self.inner.terminated);
         terminated
             .get_or_insert_with(|| gather(self.iter().map(EventLoop::termination).collect()))

@@ -47,7 +47,7 @@ impl Scaler {
         Ok(Self { stop, utilisation })
     }
 
-    pub(crate) fn stop(&self) {
+    pub(crate) fn shutdown(&self) {
         self.stop.stop();
     }
 
@@ -58,7 +58,7 @@ impl Scaler {
 
 impl Drop for Scaler {
     fn drop(&mut self) {
-        self.stop();
+        self.shutdown();
     }
 }
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use tidegate_core::prim::{Mutex, lock};
 use tidegate_pool::ShutdownError;
+use tidegate_promise::SharedCompletion;
 
 use crate::shutdown::report::ShutdownReport;
-use crate::shutdown::termination::Terminated;
 
 /// Returns the sum of the reports, or the first failure with all tasks that the event loops handed
 /// back.
@@ -29,7 +29,9 @@ fn whole_end(
 }
 
 /// Combines many terminations into one: with the sum of the reports, or with the first failure.
-pub(super) fn gather(ends: Vec<Terminated>) -> Terminated {
+pub(super) fn gather(
+    ends: Vec<SharedCompletion<ShutdownReport, ShutdownError>>,
+) -> SharedCompletion<ShutdownReport, ShutdownError> {
     struct Sum {
         missing: usize,
         reports: Vec<ShutdownReport>,

@@ -13,14 +13,14 @@ use tidegate_core::{
 };
 use tidegate_pool::internal::Answer;
 use tidegate_pool::{Quiet, ShutdownError};
-use tidegate_promise::{Completion, Promise, WaitError, promise_on};
+use tidegate_promise::{Completion, Promise, SharedCompletion, WaitError, promise_on};
 
 use super::placement::{Pinned, Placement};
 use crate::errors::{NotOnLoop, PeriodError, ShutdownHookError};
 use crate::schedule::period::{Missed, Period};
 use crate::schedule::scheduled_task;
 use crate::schedule::timeout::{self, CoarseTimer};
-use crate::shutdown::termination::Terminated;
+use crate::shutdown::report::ShutdownReport;
 use crate::spawn::future;
 use crate::state::lifecycle::Lifecycle;
 use crate::state::metrics::LoopMetrics;
@@ -456,7 +456,7 @@ impl<P: Placement> EventLoop<P> {
     ///
     /// The returned completion fails with [`ShutdownError::Stuck`] if a task does not return in
     /// time, and with [`ShutdownError::BadQuiet`] at once if the period is longer than the timeout.
-    pub fn shutdown(&self, quiet: Quiet) -> Terminated {
+    pub fn shutdown(&self, quiet: Quiet) -> SharedCompletion<ShutdownReport, ShutdownError> {
         self.shared.shut_down(quiet)
     }
 
@@ -478,7 +478,7 @@ impl<P: Placement> EventLoop<P> {
     /// Returns a completion of the event loop's termination. Its listeners run on the thread that
     /// ends. Destructors of that thread's `thread_local!` values run later; cleanup that must be
     /// done before the listeners run belongs in [`at_thread_exit`](tidegate_core::at_thread_exit).
-    pub fn termination(&self) -> Terminated {
+    pub fn termination(&self) -> SharedCompletion<ShutdownReport, ShutdownError> {
         self.shared.termination.completion()
     }
 

@@ -4,15 +4,19 @@ use std::time::Duration;
 
 use tidegate_core::{CancelToken, Parker, as_nanos, check_wait};
 use tidegate_pool::{Quiet, ShutdownError};
-use tidegate_promise::WaitError;
+use tidegate_promise::{SharedCompletion, WaitError};
 
 use super::plan::Plan;
-use super::termination::{Terminated, failed};
+use super::report::ShutdownReport;
+use super::termination::failed;
 use crate::state::shared::Shared;
 
 impl Shared {
     /// Requests a shutdown as `quiet` says; a second call can only make it stricter.
-    pub(crate) fn shut_down(&self, quiet: Quiet) -> Terminated {
+    pub(crate) fn shut_down(
+        &self,
+        quiet: Quiet,
+    ) -> SharedCompletion<ShutdownReport, ShutdownError> {
         if self.plan.is_endless() {
             return self.termination.completion();
         }

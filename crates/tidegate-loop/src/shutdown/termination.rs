@@ -8,9 +8,6 @@ use tidegate_promise::{Promise, SharedCompletion};
 
 use super::report::ShutdownReport;
 
-/// The end of an event loop: a completion that any number of readers share.
-pub type Terminated = SharedCompletion<ShutdownReport, ShutdownError>;
-
 /// The outcome of an event loop's shutdown.
 pub(crate) type Outcome = Result<ShutdownReport, ShutdownError>;
 
@@ -28,7 +25,7 @@ pub(crate) struct Termination {
 }
 
 struct Seen {
-    terminated: Terminated,
+    terminated: SharedCompletion<ShutdownReport, ShutdownError>,
     handed_back: HandedBack,
 }
 
@@ -53,7 +50,7 @@ impl Termination {
     }
 
     /// Returns the completion of the end.
-    pub(crate) fn completion(&self) -> Terminated {
+    pub(crate) fn completion(&self) -> SharedCompletion<ShutdownReport, ShutdownError> {
         let seen = lock(&self.seen);
         let terminated = seen.as_ref().map(|seen| seen.terminated.clone());
         drop(seen);
@@ -115,7 +112,7 @@ impl Termination {
 }
 
 /// Returns a termination that has already failed.
-pub(crate) fn failed(why: ShutdownError) -> Terminated {
+pub(crate) fn failed(why: ShutdownError) -> SharedCompletion<ShutdownReport, ShutdownError> {
     let failed = tidegate_promise::Completion::failed(why);
     failed
         .share()

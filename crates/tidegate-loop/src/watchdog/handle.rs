@@ -21,7 +21,7 @@ const SHORTEST: Duration = Duration::from_millis(1);
 /// Reports event loops that are stuck in a task for longer than a threshold.
 ///
 /// It has one thread for all the event loops that it watches. Dropping it stops it and never
-/// blocks; [`Watchdog::stop`] also waits until its last callback has returned.
+/// blocks; [`Watchdog::shutdown`] also waits until its last callback has returned.
 ///
 /// ```
 /// use std::sync::mpsc;
@@ -71,7 +71,7 @@ pub struct Watchdog {
 ///     .on_recover(|recovered| eprintln!("{recovered}"))
 ///     .watch(&home)
 ///     .start()?;
-/// watchdog.stop();
+/// watchdog.shutdown();
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct WatchdogBuilder {
@@ -114,7 +114,7 @@ impl Watchdog {
 
     /// Stops watching, and waits until no callback runs any more. Inside a callback it does not
     /// wait.
-    pub fn stop(self) {
+    pub fn shutdown(self) {
         self.ask_to_stop();
         self.shared.await_look();
     }

@@ -39,7 +39,7 @@ pub(super) struct Watching {
     look: Mutex<()>,
     /// The id of the watchdog's thread.
     thread: OnceLock<ThreadId>,
-    stopped: AtomicBool,
+    shutdown: AtomicBool,
     stalls: AtomicU64,
 }
 
@@ -89,7 +89,7 @@ impl Watching {
             loops: Mutex::new(loops),
             look: Mutex::default(),
             thread: OnceLock::new(),
-            stopped: AtomicBool::new(false),
+            shutdown: AtomicBool::new(false),
             stalls: AtomicU64::new(0),
         }
     }
@@ -115,7 +115,7 @@ impl Watching {
     }
 
     pub(super) fn set_stopped(&self) {
-        self.stopped.store(true, Ordering::Relaxed);
+        self.shutdown.store(true, Ordering::Relaxed);
     }
 
     /// Waits until no callback runs any more. Inside a callback it does not wait.
@@ -129,7 +129,7 @@ impl Watching {
         // No other thread sets it.
         let _ = self.thread.set(thread::current().id());
         while let Some(passed) = ticker.wait() {
-            if self.is_stopped() {
+            if self.is_shutdown() {
                 return;
             }
             let look = lock(&self.look);
@@ -142,7 +142,7 @@ impl Watching {
     fn look(&self, passed: Duration) {
         let count = lock(&self.loops).len();
         for at in 0..count {
-            if self.is_stopped() {
+            if self.is_shutdown() {
                 return;
             }
             self.look_at(at, passed);
@@ -223,8 +223,8 @@ impl Watching {
         contained(|| hear(&recovered));
     }
 
-    fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::Relaxed)
+    fn is_shutdown(&self) -> bool {
+        self.shutdown.load(Ordering::Relaxed)
     }
 
     /// Clears the `stalled` flags that a stopped watchdog has set. Called after each check and
@@ -233,7 +233,7 @@ impl Watching {
         // ORDERING: SeqCst fence, on both sides: one side has just set the flag and will try the
         // lock, the other has just released the lock and will read the flag.
         fence(Ordering::SeqCst);
-        if !self.is_stopped() {
+        if !self.is_shutdown() {
             return;
         }
         let look = match self.look.try_lock() {

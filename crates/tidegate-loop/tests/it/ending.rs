@@ -445,7 +445,7 @@ fn whoever_waits_for_a_job_that_a_pool_has_left_hears_so() {
     let [early, late] = [(); 2].map(|()| pool.submit(|| 7).unwrap());
     thread::scope(|scope| {
         let waits = scope.spawn(move || early.wait());
-        let report = pool.stop(std::time::Duration::ZERO).wait().unwrap();
+        let report = pool.shutdown(std::time::Duration::ZERO).wait().unwrap();
         assert_eq!((report.handed_back.len(), report.stuck.len()), (2, 1));
         assert!(never_began(waits.join().unwrap()) && never_began(late.wait()));
         go_on.open();

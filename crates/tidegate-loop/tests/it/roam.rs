@@ -42,7 +42,7 @@ fn manual(reserve: usize) -> (EventLoop<Roaming>, Arc<dyn Strategy>, Arc<Hand>) 
 fn end(home: EventLoop<Roaming>, strategy: &Arc<dyn Strategy>, hand: &Arc<Hand>) {
     drop(home);
     hand.settle();
-    strategy.stop();
+    strategy.shutdown();
     hand.drop_all();
 }
 
@@ -334,6 +334,6 @@ fn the_last_handle_ends_the_loop() {
 fn a_pool_that_is_over_refuses_the_start() {
     let pool = pool(2);
     let home = on(Arc::clone(&pool) as _, false);
-    pool.stop(Duration::ZERO).wait().unwrap();
+    pool.shutdown(Duration::ZERO).wait().unwrap();
     assert!(home.execute(|| ()).is_err());
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use tidegate_core::{Clock, ManualClock, RejectReason, Sleeper, Task, ThreadBuilder};
 use tidegate_loop::internal::Driver;
-use tidegate_loop::{EventLoop, Lifecycle, Quiet, ShutdownError, ShutdownReport, Terminated};
+use tidegate_loop::{EventLoop, Lifecycle, Quiet, ShutdownError, ShutdownReport};
 use tidegate_pool::NotStartedError;
-use tidegate_promise::{Outcome, WaitError};
+use tidegate_promise::{Outcome, SharedCompletion, WaitError};
 use tidegate_testkit::{Counter, DropCount, Gate, Log, until};
 
 use crate::{SECOND, builder, end, hits, hold, home, on, watched};
@@ -22,7 +22,7 @@ fn quiet(period: u32, timeout: u32) -> Quiet {
     }
 }
 
-fn failure(ended: &Terminated) -> ShutdownError {
+fn failure(ended: &SharedCompletion<ShutdownReport, ShutdownError>) -> ShutdownError {
     ended.wait().unwrap_err().failure().unwrap()
 }
 

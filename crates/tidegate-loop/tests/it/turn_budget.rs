@@ -210,7 +210,7 @@ fn a_roaming_loop_keeps_its_turns_short_too() {
     assert_eq!((heard.len(), heard[64]), (101, "io"));
     drop(home);
     hand.settle();
-    strategy.stop();
+    strategy.shutdown();
     hand.drop_all();
 }
 

@@ -117,7 +117,7 @@ fn misbehave() {
     Executor::execute(&ImmediateExecutor::new(), bad()).unwrap();
     let threads = ThreadPerTask::new(ThreadBuilder::new("job"));
     Executor::execute(&threads, bad()).unwrap();
-    pool.stop(std::time::Duration::from_secs(60))
+    pool.shutdown(std::time::Duration::from_secs(60))
         .wait()
         .unwrap();
     OnUnhandled::stderr().flush().unwrap();

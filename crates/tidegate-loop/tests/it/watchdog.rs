@@ -363,7 +363,7 @@ fn stop_waits_for_a_callback_and_drop_does_not() {
         if stops {
             let seen = log.clone();
             let stopping = ThreadBuilder::new("stop").spawn(move || {
-                watchdog.stop();
+                watchdog.shutdown();
                 seen.push("stopped");
             });
             go_on.open();
@@ -388,7 +388,7 @@ fn a_watchdog_by_real_time_stops_without_waiting_for_a_tick() {
             .threshold(1_000_000 * SECOND)
             .watch(&home)
     };
-    builder().start().unwrap().stop();
+    builder().start().unwrap().shutdown();
     drop(builder().start().unwrap());
     assert!(!home.is_stalled());
 }

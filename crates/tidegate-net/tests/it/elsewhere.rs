@@ -275,7 +275,7 @@ fn when_much_waits_the_channel_reads_no_more_for_a_while() {
 fn an_executor_that_refuses_is_an_error_that_names_it() {
     let pool = WorkerPool::builder("closed").core(1).build().unwrap();
     let executor = Arc::new(pool.clone());
-    pool.stop(Duration::from_secs(5)).wait().unwrap();
+    pool.shutdown(Duration::from_secs(5)).wait().unwrap();
     let log = Log::new();
     let notes = Handler::inbound_on(executor, Notes(log.clone()));
     let mut channel = EmbeddedChannel::new(|p| p.add_handler("notes", notes)).unwrap();

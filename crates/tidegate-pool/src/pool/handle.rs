@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::{CancelToken, Executor, Rejected, Task};
-use tidegate_promise::{Completion, Promise, promise_on};
+use tidegate_promise::{Completion, Promise, SharedCompletion, promise_on};
 
-use crate::executor::delegate_executor;
+use crate::executor::{ShutdownError, delegate_executor};
 
 use super::answer::Answer;
 use super::budget::{LeaseInfo, OverBudget};
@@ -18,7 +18,7 @@ use super::lease::Lease;
 use super::limits::{PoolError, PoolLimits};
 use super::metrics::PoolMetrics;
 use super::queue::{Job, JobKey};
-use super::shutdown_report::Stopped;
+use super::shutdown_report::ShutdownReport;
 use super::try_executor::TryExecutor;
 
 /// A handle to a pool of threads for jobs that may block.
@@ -33,7 +33,7 @@ use super::try_executor::TryExecutor;
 /// let pool = WorkerPool::builder("workers").core(4).max(64).queue(1024).build()?;
 /// let sum = pool.submit(|| 20 + 22)?;
 /// assert_eq!(sum.wait()?, 42);
-/// let report = pool.stop(Duration::from_secs(1)).wait()?;
+/// let report = pool.shutdown(Duration::from_secs(1)).wait()?;
 /// assert!(report.handed_back.is_empty() && report.stuck.is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -208,7 +208,7 @@ impl WorkerPool {
         leased.map(drop).map_err(PoolError::OverBudget)
     }
 
-    /// Stops the pool: it takes no more jobs and ends. Accepted jobs run until `timeout` has
+    /// Shuts the pool down: it takes no more jobs and ends. Accepted jobs run until `timeout` has
     /// passed. Then jobs that have not started are handed back, and jobs that have not returned are
     /// reported. After half of `timeout`, [`WorkerPool::shutdown_token`] is cancelled. A second call
     /// can only make the deadline earlier.
@@ -216,13 +216,13 @@ impl WorkerPool {
     /// # Threads
     ///
     /// Can be called from any thread, including threads of the pool. Never blocks.
-    pub fn stop(&self, timeout: Duration) -> Stopped {
-        self.shared.stop(timeout)
+    pub fn shutdown(&self, timeout: Duration) -> SharedCompletion<ShutdownReport, ShutdownError> {
+        self.shared.shutdown(timeout)
     }
 
     /// Returns a completion for the end of the pool.
-    pub fn stopped(&self) -> Stopped {
-        self.shared.stopped()
+    pub fn termination(&self) -> SharedCompletion<ShutdownReport, ShutdownError> {
+        self.shared.termination()
     }
 
     /// Returns the token that is cancelled when running jobs should stop. Long-running jobs check

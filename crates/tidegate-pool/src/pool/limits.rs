@@ -155,8 +155,8 @@ pub enum PoolError {
     OverBudget(OverBudget),
     /// Jobs of the pool wait for each other and rely on more threads.
     WaitsRely(WaitRefusedError),
-    /// The pool was stopped.
-    Stopped,
+    /// The pool was shut down.
+    Shutdown,
 }
 
 impl fmt::Display for PoolError {
@@ -187,7 +187,7 @@ impl fmt::Display for PoolError {
                 "jobs of the pool rely on the threads that it has: {why}; change the limits when \
                  they have come back"
             ),
-            Self::Stopped => f.write_str("the pool was stopped; build another one"),
+            Self::Shutdown => f.write_str("the pool was shut down; build another one"),
         }
     }
 }

@@ -20,7 +20,7 @@
 //!
 //! # Invariants
 //!
-//! * An accepted job runs exactly once, or is handed back: by its handle, or by the stop report. Or
+//! * An accepted job runs exactly once, or is handed back: by its handle, or by the shutdown report. Or
 //!   it is dropped as displaced, if the chosen policy or queue does that.
 //! * No user code runs while the lock is held, except that of the queue.
 //! * All limits change in one step: no thread sees a new maximum with an old core size.
@@ -55,5 +55,5 @@ pub use self::metrics::{JobTimes, PoolMetrics};
 pub use self::policy::{DisplacedError, PoolPolicy};
 pub use self::queue::{Job, JobKey, JobList, JobQueue, Popped};
 pub use self::raw::Growth;
-pub use self::shutdown_report::{ShutdownReport, Stopped, StuckJob};
+pub use self::shutdown_report::{ShutdownReport, StuckJob};
 pub use self::try_executor::TryExecutor;

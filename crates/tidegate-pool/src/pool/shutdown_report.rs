@@ -2,17 +2,12 @@
 
 use std::fmt;
 
-use tidegate_promise::SharedCompletion;
+use crate::executor::HandedBack;
 
-use crate::executor::{HandedBack, ShutdownError};
-
-/// The completion of a pool's end.
-pub type Stopped = SharedCompletion<ShutdownReport, ShutdownError>;
-
-/// What a pool did while it stopped. Clones share the tasks that were handed back.
+/// What a pool did while it shut down. Clones share the tasks that were handed back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShutdownReport {
-    /// Jobs that ended after the pool was asked to stop.
+    /// Jobs that ended after the shutdown began.
     pub ran: u64,
     /// Jobs that were accepted and had not started at the deadline.
     pub handed_back: HandedBack,

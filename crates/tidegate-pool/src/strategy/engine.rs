@@ -155,8 +155,8 @@ impl<P: Producer, R: Rule<P>> Engine<P, R> {
         R::dispatch(self)
     }
 
-    /// Returns `true` if this call stopped the strategy.
-    pub(crate) fn stop(&self) -> bool {
+    /// Returns `true` if this call shut the strategy down.
+    pub(crate) fn shutdown(&self) -> bool {
         match self.cell.close() {
             CloseResult::Already => false,
             CloseResult::Out => true,
@@ -205,7 +205,7 @@ impl<P: Producer, R: Rule<P>> Engine<P, R> {
             match rest {
                 RestResult::Again(again) => held = again,
                 RestResult::Idle => return,
-                RestResult::AbandonedTasks(producer) => return discard(producer),
+                RestResult::GivenUp(producer) => return discard(producer),
             }
         }
     }

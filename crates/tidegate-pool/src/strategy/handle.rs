@@ -19,7 +19,7 @@ use super::counts::Counts;
 /// for strategy in all {
 ///     strategy.produce();
 ///     assert!(strategy.is_idle());
-///     assert!(strategy.stop() && !strategy.stop());
+///     assert!(strategy.shutdown() && !strategy.shutdown());
 ///     strategy.produce(); // does nothing
 /// }
 /// ```
@@ -38,20 +38,20 @@ pub trait Strategy: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// If the strategy is stopped or its executor refuses. No task is lost: the next producing
+    /// If the strategy was shut down or its executor refuses. No task is lost: the next producing
     /// thread finds the work.
     fn dispatch(&self) -> Result<(), Rejected<()>>;
 
-    /// Stops production. The producer is dropped now, or by the thread that holds it before it
+    /// Ends production. The producer is dropped now, or by the thread that holds it before it
     /// would produce again. Tasks that were already produced are still consumed. Returns `true` if
-    /// this call stopped the strategy.
-    fn stop(&self) -> bool;
+    /// this call did it.
+    fn shutdown(&self) -> bool;
 
     /// Returns `true` if no thread produces and no round was requested.
     fn is_idle(&self) -> bool;
 
-    /// Returns `true` if the strategy was stopped and the producer was dropped.
-    fn is_stopped(&self) -> bool;
+    /// Returns `true` if the strategy was shut down and the producer was dropped.
+    fn is_shutdown(&self) -> bool;
 
     /// Returns the counters of its decisions so far.
     fn counts(&self) -> Counts;
@@ -67,12 +67,12 @@ pub trait Strategy: Send + Sync + 'static {
 macro_rules! strategy_handle {
     ($strategy:ident, $name:expr) => {
         impl<P: crate::strategy::producer::Producer> $strategy<P> {
-            /// Continues with another producer after a stop.
+            /// Continues with another producer after a shutdown.
             ///
             /// # Errors
             ///
-            /// Returns the producer if the strategy is not stopped, or if a thread still holds the
-            /// last producer ([`Strategy::is_stopped`](crate::strategy::Strategy::is_stopped)).
+            /// Returns the producer if the strategy was not shut down, or if a thread still holds the
+            /// last producer ([`Strategy::is_shutdown`](crate::strategy::Strategy::is_shutdown)).
             pub fn restart(&self, producer: P) -> Result<(), P> {
                 self.engine.restart(producer)
             }
@@ -89,15 +89,15 @@ macro_rules! strategy_handle {
                 self.engine.dispatch()
             }
 
-            fn stop(&self) -> bool {
-                self.engine.stop()
+            fn shutdown(&self) -> bool {
+                self.engine.shutdown()
             }
 
             fn is_idle(&self) -> bool {
                 self.engine.cell.is_idle()
             }
 
-            fn is_stopped(&self) -> bool {
+            fn is_shutdown(&self) -> bool {
                 self.engine.cell.is_over()
             }
 

@@ -15,7 +15,7 @@
 //! The right to produce is the ownership of the boxed producer in a `ProducerCell` of `raw`. So
 //! code in which two threads produce at once does not compile, and each producing thread sees what
 //! the previous one wrote. A panic in the producer or in a task, a refusal by the executor, or a
-//! stop at any point does not break the strategy, and no task is lost.
+//! shutdown at any point does not break the strategy, and no task is lost.
 //!
 //! From top to bottom; each file uses only files below it:
 //!

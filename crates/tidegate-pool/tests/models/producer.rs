@@ -31,7 +31,7 @@ impl Line {
             }
             match held.rest() {
                 RestResult::Again(again) => held = again,
-                RestResult::Idle | RestResult::AbandonedTasks(_) => return,
+                RestResult::Idle | RestResult::GivenUp(_) => return,
             }
         }
     }

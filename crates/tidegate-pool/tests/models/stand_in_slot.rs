@@ -61,7 +61,7 @@ impl Watched {
     }
 
     /// Makes the last scan, on the thread that stops the monitor.
-    fn stop(&self) {
+    fn shutdown(&self) {
         assert!(self.monitor_state.end());
         let seen = self.cell.glance();
         if seen.lent
@@ -83,7 +83,7 @@ fn a_monitor_that_stops_finds_a_loan_or_is_found_stopped() {
         let line = Watched::new(Some(1));
         let stopper = {
             let line = StdArc::clone(&line);
-            thread::spawn(move || line.stop())
+            thread::spawn(move || line.shutdown())
         };
         let held = line.cell.claim().expect("idle");
         line.lend_and_block(held, 2);
@@ -120,7 +120,7 @@ fn a_stand_in_that_is_away_at_the_last_look_comes_by_itself() {
         };
         let stopper = {
             let line = StdArc::clone(&line);
-            thread::spawn(move || line.stop())
+            thread::spawn(move || line.shutdown())
         };
         if let Some(held) = line.cell.resume() {
             line.lend_and_block(held, 2);
@@ -189,7 +189,7 @@ fn demand_from_inside_a_task_reaches_somebody() {
                 }
                 match held.rest() {
                     RestResult::Again(again) => held = again,
-                    RestResult::Idle | RestResult::AbandonedTasks(_) => return,
+                    RestResult::Idle | RestResult::GivenUp(_) => return,
                 }
             }
         };

@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use tidegate_core::{FastClock, OnUnhandled, Permit, Permits, Rejected, Task};
 use tidegate_pool::queue::{Job, JobKey};
-use tidegate_pool::{PoolLimits, PoolPolicy, Stopped, WorkerPool};
+use tidegate_pool::{PoolLimits, PoolPolicy, ShutdownError, ShutdownReport, WorkerPool};
+use tidegate_promise::SharedCompletion;
 
 use super::config::PoolConfig;
 use super::home::Home;
@@ -152,9 +153,12 @@ impl ThreadBulkhead {
     }
 
     /// Stops accepting calls; accepted calls run until `timeout` has passed.
-    pub(crate) fn stop(&self, timeout: Duration) -> Stopped {
+    pub(crate) fn stop(
+        &self,
+        timeout: Duration,
+    ) -> SharedCompletion<ShutdownReport, ShutdownError> {
         self.is_closed.store(true, Ordering::Relaxed);
-        self.pool.stop(timeout)
+        self.pool.shutdown(timeout)
     }
 
     /// Returns why the pool rejects a call: it was stopped, its adjustable bound is reached, or it

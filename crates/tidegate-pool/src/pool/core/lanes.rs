@@ -58,7 +58,7 @@ pub(super) struct Lanes {
     pub(super) counts: Counts,
     pub(super) limits: PoolLimits,
     pub(super) budget: Budget,
-    pub(super) stop: Option<StopPlan>,
+    pub(super) shutdown: Option<ShutdownPlan>,
     /// Taken under the guard that drains the queue for the report. The thread that takes it
     /// reports.
     pub(super) termination: Option<Promise<ShutdownReport, ShutdownError>>,
@@ -89,11 +89,11 @@ pub(crate) enum Purpose {
 
 /// The deadlines of a pool that stops.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct StopPlan {
+pub(super) struct ShutdownPlan {
     pub(super) deadline: u64,
     /// When running jobs are told to stop.
     pub(super) tell_at: u64,
-    /// The number of finished jobs when the stop began.
+    /// The number of finished jobs when the shutdown began.
     pub(super) done: u64,
 }
 
@@ -115,7 +115,7 @@ impl Lanes {
             counts: Counts::default(),
             limits,
             budget: Budget::default(),
-            stop: None,
+            shutdown: None,
             termination: Some(termination),
             roster: Vec::new(),
         }

@@ -7,7 +7,7 @@
 //!   the current limits. `shared`: the rest of the data.
 //! * `room`: values that are read without the lock. `low_threads`: the hook for a pool that is low
 //!   on threads. `turn`: releases the dispatch guard, then calls user code.
-//! * `stop`: how the pool ends.
+//! * `shutdown`: how the pool ends.
 //! * `start`: how it starts threads. The builder passes in the function that a thread runs.
 //! * `place`: how a job gets a thread or is queued. `reserve`: how it gets a thread at once or not
 //!   at all.
@@ -27,8 +27,8 @@ mod reserve;
 mod resize;
 mod room;
 mod shared;
+mod shutdown;
 mod start;
-mod stop;
 mod submit;
 mod turn;
 mod worker;

@@ -10,7 +10,7 @@ impl Shared {
         limits.check()?;
         let mut turn = self.dispatcher.turn();
         if turn.is_closed() {
-            return Err(PoolError::Stopped);
+            return Err(PoolError::Shutdown);
         }
         turn.budget
             .check(limits.max)

@@ -11,13 +11,14 @@ use tidegate_core::{
     CancelToken, CaughtPanic, Clock, ClockMember, ExecutorId, FastClock, OnUnhandled, Parker,
     ThreadBuilder, Unhandled, as_nanos, contain,
 };
+use tidegate_promise::SharedCompletion;
 
-use crate::executor::{HandedBack, UnstartedTasks};
+use crate::executor::{HandedBack, ShutdownError, UnstartedTasks};
 use crate::pool::limits::PoolLimits;
 use crate::pool::policy::{PoolPolicy, displacing};
 use crate::pool::queue::{Job, JobQueue};
 use crate::pool::raw::{DispatchGuard, Dispatcher};
-use crate::pool::shutdown_report::Stopped;
+use crate::pool::shutdown_report::ShutdownReport;
 
 use super::counts::AtomicCounters;
 use super::lanes::{Lanes, Purpose, WorkerEntry};
@@ -73,7 +74,7 @@ pub(crate) struct Shared {
 
 /// The report of a pool's end.
 pub(super) struct Ending {
-    pub(super) stopped: Stopped,
+    pub(super) stopped: SharedCompletion<ShutdownReport, ShutdownError>,
     /// The tasks that the report hands back.
     pub(super) handed_back: HandedBack,
 }

@@ -21,7 +21,7 @@ pub const DEFAULT_STAND_INS: usize = 64;
 
 /// Watches the producers that [`Adaptive`](crate::strategy::Adaptive) strategies have lent.
 ///
-/// It has one thread for any number of strategies. Dropping the last handle stops it. Strategies
+/// It has one thread for any number of strategies. Dropping the last handle shuts it down. Strategies
 /// that were built with it then hand over eagerly, as without a monitor. Clones are the same
 /// monitor.
 ///
@@ -30,7 +30,7 @@ pub const DEFAULT_STAND_INS: usize = 64;
 ///
 /// let monitor = Monitor::start("io")?;
 /// assert!(monitor.is_running());
-/// monitor.stop();
+/// monitor.shutdown();
 /// assert!(!monitor.is_running());
 /// # Ok::<(), std::io::Error>(())
 /// ```
@@ -87,12 +87,12 @@ impl Monitor {
         }
     }
 
-    /// Stops the monitor. Producers that are lent at this moment are still given to another thread.
-    pub fn stop(&self) {
-        self.watch().stop();
+    /// Shuts the monitor down. Producers that are lent at this moment are still given to another thread.
+    pub fn shutdown(&self) {
+        self.watch().shutdown();
     }
 
-    /// Returns `true` if the monitor has not been stopped.
+    /// Returns `true` if the monitor was not shut down.
     pub fn is_running(&self) -> bool {
         self.watch().is_running()
     }
@@ -214,6 +214,6 @@ struct Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.watch.stop();
+        self.watch.shutdown();
     }
 }

@@ -163,7 +163,7 @@ impl Watch {
 
     /// Stops the monitor. The caller makes the last scan, which gives lent producers to other
     /// threads.
-    pub(super) fn stop(&self) {
+    pub(super) fn shutdown(&self) {
         if self.monitor_state.end() {
             self.waker.stop();
             self.give_away();

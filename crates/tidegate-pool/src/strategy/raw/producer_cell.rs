@@ -354,7 +354,7 @@ pub enum RestResult<'a, T> {
     /// Another round was requested: produce again.
     Again(ProducerGuard<'a, T>),
     /// The cell was closed: the caller drops the producer.
-    AbandonedTasks(Box<T>),
+    GivenUp(Box<T>),
 }
 
 /// The result of lending a producer.
@@ -385,8 +385,7 @@ impl<'a, T> ProducerGuard<'a, T> {
             }
             None => {
                 self.value = self.cell.read();
-                self.give_up()
-                    .map_or(RestResult::Idle, RestResult::AbandonedTasks)
+                self.give_up().map_or(RestResult::Idle, RestResult::GivenUp)
             }
         }
     }

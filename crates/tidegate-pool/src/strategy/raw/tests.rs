@@ -139,7 +139,7 @@ fn a_holder_that_rests_or_is_dropped_in_a_closed_cell_gives_up() {
         let held = cell.claim().expect("idle");
         assert_eq!(cell.close(), CloseResult::Out);
         if rests {
-            assert!(matches!(held.rest(), RestResult::AbandonedTasks(_)));
+            assert!(matches!(held.rest(), RestResult::GivenUp(_)));
         } else {
             drop(held);
         }

@@ -449,6 +449,6 @@ fn a_view_says_that_the_executor_below_has_left_its_tasks() {
     let pool = WorkerPool::builder("workers").max(2).build().unwrap();
     let view = OrderedView::over(Arc::new(pool.clone())).unwrap();
     assert!(!view.has_left_tasks());
-    pool.stop(Duration::ZERO).wait().unwrap();
+    pool.shutdown(Duration::ZERO).wait().unwrap();
     until("the pool's end is told", || view.has_left_tasks());
 }

@@ -66,8 +66,8 @@ fn a_bad_resize_changes_nothing() {
         Err(PoolError::MaxBelowCore { core: 9, max: 4 })
     );
     assert_eq!(pool.limits(), before);
-    pool.stop(Duration::ZERO).wait().unwrap();
-    assert_eq!(pool.resize(before), Err(PoolError::Stopped));
+    pool.shutdown(Duration::ZERO).wait().unwrap();
+    assert_eq!(pool.resize(before), Err(PoolError::Shutdown));
 }
 
 #[test]

@@ -261,7 +261,7 @@ fn a_queue_that_goes_on_panicking_costs_a_thread_and_not_the_pool() {
     assert_eq!(pool.metrics().queued, 1);
     assert_eq!(pool.submit(|| 2).unwrap().wait().unwrap(), 2);
     assert_eq!(first.wait().unwrap(), 1);
-    let report = pool.stop(crate::SECOND).wait().unwrap();
+    let report = pool.shutdown(crate::SECOND).wait().unwrap();
     assert!(report.handed_back.is_empty() && report.stuck.is_empty());
 }
 
@@ -273,7 +273,7 @@ fn what_a_broken_queue_kept_is_handed_back() {
     let gate = hold(&pool);
     let answer = pool.submit(|| 1).unwrap();
     release(&clock, vec![gate]);
-    let report = pool.stop(crate::SECOND).wait().unwrap();
+    let report = pool.shutdown(crate::SECOND).wait().unwrap();
     report.handed_back.take().into_iter().for_each(Task::run);
     assert_eq!(answer.wait().unwrap(), 1);
 }
@@ -332,7 +332,7 @@ fn a_queue_that_cannot_be_counted_costs_neither_the_process_nor_a_job() {
     }
     broken.store(false, Ordering::Relaxed);
     assert_eq!(pool.submit(|| 7).unwrap().wait().unwrap(), 7);
-    let report = pool.stop(crate::SECOND).wait().unwrap();
+    let report = pool.shutdown(crate::SECOND).wait().unwrap();
     assert!(report.handed_back.is_empty() && report.stuck.is_empty());
 }
 

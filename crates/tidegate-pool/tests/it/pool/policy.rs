@@ -212,7 +212,7 @@ fn a_stop_ends_a_backoff() {
     thread::scope(|scope| {
         let waiting = scope.spawn(|| pool.execute(|| ()));
         clock.await_sleepers(1);
-        let stopped = pool.stop(SECOND);
+        let stopped = pool.shutdown(SECOND);
         assert_eq!(
             waiting.join().unwrap().unwrap_err().why(),
             RejectReason::Closed
@@ -281,7 +281,7 @@ fn a_stopped_pool_refuses_whatever_the_policy() {
     ];
     for policy in policies {
         let pool = tight(&clock, policy);
-        pool.stop(SECOND).wait().unwrap();
+        pool.shutdown(SECOND).wait().unwrap();
         assert_eq!(pool.execute(|| ()).unwrap_err().why(), RejectReason::Closed);
         let internal = pool.execute_internal(Task::new(|| ()));
         assert_eq!(internal.unwrap_err().why(), RejectReason::Closed);

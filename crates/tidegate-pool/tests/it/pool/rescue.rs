@@ -63,7 +63,7 @@ fn what_was_accepted_before_a_stop_gets_its_threads_after_it() {
         let ran = Counter::new();
         pool.execute_task(first).unwrap();
         pool.execute(hits(ran.clone())).unwrap();
-        let stopped = pool.stop(SECOND);
+        let stopped = pool.shutdown(SECOND);
         ran.wait_for(1);
         end_first.open();
         assert!(stopped.wait().unwrap().handed_back.is_empty());
@@ -174,7 +174,7 @@ fn a_queue_that_panics_costs_no_job() {
         }
         ran.wait_for(3);
         clock.settle();
-        let stopped = pool.stop(SECOND);
+        let stopped = pool.shutdown(SECOND);
         assert_eq!(stopped.wait().unwrap().handed_back.len(), 0);
     }
 }
@@ -191,7 +191,7 @@ fn a_queue_that_panics_at_the_end_keeps_nobody_waiting() {
         pool.execute(hits(ran.clone())).unwrap();
     }
     breaks.store(true, Ordering::Relaxed);
-    let report = pool.stop(std::time::Duration::ZERO).wait().unwrap();
+    let report = pool.shutdown(std::time::Duration::ZERO).wait().unwrap();
     assert_eq!(report.stuck.len(), 1);
     gate.open();
     until("the pool has no thread", || pool.metrics().threads == 0);

@@ -100,7 +100,7 @@ fn a_stop_ends_the_reserve() {
     let clock = ManualClock::new();
     let pool = reserving(&clock, 4, 4);
     release(&clock, hold_many(&pool, 4));
-    let stopped = pool.stop(SECOND);
+    let stopped = pool.shutdown(SECOND);
     assert!(stopped.wait().unwrap().stuck.is_empty());
     assert_eq!((pool.metrics().threads, pool.metrics().reserved), (0, 0));
     assert!(pool.try_execute(Task::new(|| ())).is_err());

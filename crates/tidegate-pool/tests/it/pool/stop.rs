@@ -15,7 +15,7 @@ use crate::{SECOND, hits};
 fn a_pool_that_never_ran_ends_at_once() {
     let clock = ManualClock::new();
     let pool = fixed(&clock, 2, 8).build().unwrap();
-    let report = pool.stop(SECOND).wait().unwrap();
+    let report = pool.shutdown(SECOND).wait().unwrap();
     assert_eq!((report.ran, report.stuck.len()), (0, 0));
     assert_eq!(pool.execute(|| ()).unwrap_err().why(), RejectReason::Closed);
 }
@@ -25,7 +25,7 @@ fn idle_threads_are_woken_and_end() {
     let clock = ManualClock::new();
     let pool = fixed(&clock, 4, 8).build().unwrap();
     release(&clock, hold_many(&pool, 4));
-    pool.stop(SECOND).wait().unwrap();
+    pool.shutdown(SECOND).wait().unwrap();
     assert_eq!((pool.metrics().threads, clock.nanos()), (0, 0));
 }
 
@@ -37,7 +37,7 @@ fn what_was_accepted_runs_before_the_deadline() {
     for _ in 0..5 {
         pool.execute(hits(ran.clone())).unwrap();
     }
-    let stopped = pool.stop(SECOND);
+    let stopped = pool.shutdown(SECOND);
     assert_eq!(pool.execute(|| ()).unwrap_err().why(), RejectReason::Closed);
     assert!(!stopped.is_done());
     gate.open();
@@ -57,7 +57,7 @@ fn at_the_deadline_what_has_not_started_is_handed_back_and_the_rest_is_named() {
     for _ in 0..3 {
         pool.execute(hits(ran.clone())).unwrap();
     }
-    let stopped = pool.stop(4 * SECOND);
+    let stopped = pool.shutdown(4 * SECOND);
     let token = pool.shutdown_token();
     clock.await_sleepers(1);
     clock.jump(SECOND);
@@ -96,7 +96,7 @@ fn a_job_that_looks_at_the_token_ends_in_time() {
     })
     .unwrap();
     begun.wait();
-    let stopped = pool.stop(4 * SECOND);
+    let stopped = pool.shutdown(4 * SECOND);
     clock.await_sleepers(1);
     clock.jump(2 * SECOND);
     let report = stopped.wait().unwrap();
@@ -109,7 +109,7 @@ fn without_a_timeout_what_waits_comes_back_at_once() {
     let pool = fixed(&clock, 1, 8).build().unwrap();
     let gate = hold(&pool);
     let answer = pool.submit(|| 7).unwrap();
-    let report = pool.stop(Duration::ZERO).wait().unwrap();
+    let report = pool.shutdown(Duration::ZERO).wait().unwrap();
     assert_eq!((report.handed_back.len(), report.stuck.len()), (1, 1));
     assert!(!answer.is_done());
     report.handed_back.take().into_iter().for_each(Task::run);
@@ -122,10 +122,10 @@ fn a_second_stop_can_only_make_it_earlier() {
     let clock = ManualClock::new();
     let pool = fixed(&clock, 1, 8).build().unwrap();
     let gate = hold(&pool);
-    let first = pool.stop(1000 * SECOND);
+    let first = pool.shutdown(1000 * SECOND);
     clock.await_sleepers(1);
-    let second = pool.stop(2 * SECOND);
-    let _later = pool.stop(5000 * SECOND);
+    let second = pool.shutdown(2 * SECOND);
+    let _later = pool.shutdown(5000 * SECOND);
     clock.jump(2 * SECOND);
     let reports = (first.wait().unwrap(), second.wait().unwrap());
     assert_eq!(reports.0, reports.1);
@@ -139,7 +139,7 @@ fn a_thread_of_the_pool_may_stop_it() {
     let pool = fixed(&clock, 2, 8).build().unwrap();
     release(&clock, hold_many(&pool, 2));
     let handle = pool.clone();
-    let asked = pool.submit(move || handle.stop(SECOND)).unwrap();
+    let asked = pool.submit(move || handle.shutdown(SECOND)).unwrap();
     let report = asked.wait().unwrap().wait().unwrap();
     assert_eq!((report.ran, report.stuck.len()), (1, 0));
 }
@@ -152,7 +152,7 @@ fn the_last_handle_ends_the_pool_after_what_it_accepted() {
     for _ in 0..3 {
         pool.execute(hits(ran.clone())).unwrap();
     }
-    let stopped = pool.stopped();
+    let stopped = pool.termination();
     drop(pool);
     assert!(!stopped.is_done());
     gate.open();
@@ -171,7 +171,7 @@ fn what_nobody_takes_back_is_dropped_with_the_pool() {
             let load = DropCount::new(&drops);
             drop(pool.submit(move || drop(load)).unwrap());
         }
-        pool.stop(Duration::ZERO).wait().unwrap();
+        pool.shutdown(Duration::ZERO).wait().unwrap();
         gate
     };
     drops.wait_for(3);
@@ -183,7 +183,7 @@ fn a_stop_resets_the_budget() {
     let clock = ManualClock::new();
     let pool = fixed(&clock, 4, 8).build().unwrap();
     let lease = pool.lease("selectors", 3).unwrap();
-    pool.stop(SECOND).wait().unwrap();
+    pool.shutdown(SECOND).wait().unwrap();
     assert_eq!(pool.metrics().leased, 0);
     drop(lease);
 }
@@ -207,7 +207,7 @@ fn submitters_against_a_stop_lose_nothing() {
                     }
                 });
             }
-            pool.stop(SECOND).wait().unwrap()
+            pool.shutdown(SECOND).wait().unwrap()
         });
         let back = report.handed_back.len() as u64;
         assert_eq!(ran.count() + back, accepted.count());
@@ -269,7 +269,7 @@ fn the_last_thread_that_ends_at_the_deadline_loses_nothing() {
         for _ in 0..JOBS {
             pool.execute(hits(ran.clone())).unwrap();
         }
-        let report = pool.stop(Duration::ZERO).wait().unwrap();
+        let report = pool.shutdown(Duration::ZERO).wait().unwrap();
         assert_eq!((report.handed_back.len(), report.stuck.len()), (JOBS, 1));
         assert_eq!(ran.count(), 0);
         until("the pool has no thread", || pool.metrics().threads == 0);
@@ -290,7 +290,7 @@ fn a_job_given_to_a_thread_that_has_not_begun_is_handed_back() {
     for _ in 0..3 {
         pool.execute(hits(ran.clone())).unwrap();
     }
-    let report = pool.stop(Duration::ZERO).wait().unwrap();
+    let report = pool.shutdown(Duration::ZERO).wait().unwrap();
     assert_eq!((report.handed_back.len(), report.stuck.len()), (3, 0));
     for thread in started.lock().unwrap().drain(..) {
         thread.run();
@@ -315,7 +315,7 @@ fn at_the_end_each_job_has_run_still_runs_or_is_handed_back() {
             };
             accepted += u64::from(given);
         }
-        let report = pool.stop(Duration::ZERO).wait().unwrap();
+        let report = pool.shutdown(Duration::ZERO).wait().unwrap();
         let (stuck, back) = (report.stuck.len() as u64, report.handed_back.len() as u64);
         let unaccounted = accepted - back - ran.count();
         assert!(unaccounted <= stuck, "{unaccounted} start after the end");
@@ -339,7 +339,7 @@ fn a_listener_of_the_stop_token_that_blocks_does_not_delay_the_end() {
             until_end.wait();
         })
         .forget();
-    let stopped = pool.stop(4 * SECOND);
+    let stopped = pool.shutdown(4 * SECOND);
     clock.await_sleepers(1);
     clock.jump(2 * SECOND);
     told.wait();
@@ -358,12 +358,12 @@ fn a_listener_of_the_end_that_blocks_keeps_no_thread() {
     let job = hold(&pool);
     let (told, go_on) = (Gate::new(), Gate::new());
     let (tell, until_over) = (told.clone(), go_on.clone());
-    pool.stopped().on_complete(move |_| {
+    pool.termination().on_complete(move |_| {
         tell.open();
         until_over.wait();
     });
     thread::scope(|scope| {
-        scope.spawn(|| pool.stop(Duration::ZERO));
+        scope.spawn(|| pool.shutdown(Duration::ZERO));
         told.wait();
         until("one thread is left", || pool.metrics().threads == 1);
         job.open();
@@ -380,7 +380,7 @@ fn a_report_does_not_print_every_task() {
     for _ in 0..3 {
         pool.execute_task(Task::named("secret", || ())).unwrap();
     }
-    let report = pool.stop(Duration::ZERO).wait().unwrap();
+    let report = pool.shutdown(Duration::ZERO).wait().unwrap();
     let printed = format!("{report:?}");
     assert!(printed.contains("HandedBack { tasks: 3 }"), "{printed}");
     assert!(!printed.contains("secret"), "{printed}");

@@ -175,7 +175,7 @@ fn run(rng: &mut Rng, operations: usize) {
                     for step in 0..each {
                         if at < 2 && step == stop_at {
                             let timeout = submitter.timeout();
-                            submitter.pool.stop(timeout);
+                            submitter.pool.shutdown(timeout);
                         }
                         submitter.operate(at * each + step);
                     }
@@ -213,7 +213,7 @@ fn run(rng: &mut Rng, operations: usize) {
 /// Stops the pool, advances a manual clock over the deadline, and runs the jobs that are handed
 /// back. Returns their number.
 fn finish(pool: &WorkerPool, clock: Option<&ManualClock>) -> u64 {
-    let stopped = pool.stop(SECOND);
+    let stopped = pool.shutdown(SECOND);
     until("the pool has stopped", || {
         let done = stopped.is_done();
         if let Some(clock) = clock.filter(|_| !done) {

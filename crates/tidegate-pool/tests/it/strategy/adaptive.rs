@@ -338,7 +338,9 @@ fn a_pool_says_cheaply_what_its_room_says() {
         pool.metrics().busy + pool.metrics().queued == 0
     });
     agree(true); // idle or reserved
-    pool.stop(std::time::Duration::from_secs(5)).wait().unwrap();
+    pool.shutdown(std::time::Duration::from_secs(5))
+        .wait()
+        .unwrap();
     agree(false); // stopped
 }
 

@@ -190,7 +190,7 @@ fn a_producer_that_waits_inside_leases_the_thread_it_keeps() {
     assert_eq!(threads(&pool), 2);
 
     gate.open();
-    pool.stop(std::time::Duration::from_secs(60))
+    pool.shutdown(std::time::Duration::from_secs(60))
         .wait()
         .unwrap();
     assert!(waiting.is_idle());

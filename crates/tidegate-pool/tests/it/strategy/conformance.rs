@@ -278,17 +278,17 @@ fn stop_in_the_middle(kind: Kind, place: Place, what: Blocking) {
     };
     let stage = Stage::over(kind, place, &source, Box::new(producer));
     let strategy = stage.strategy();
-    source.add(what, move || assert!(strategy.stop()));
+    source.add(what, move || assert!(strategy.shutdown()));
     add_some(&source, 3);
     stage.produce();
     stage.settle();
-    assert!(stage.made.strategy.is_stopped(), "{stage}");
+    assert!(stage.made.strategy.is_shutdown(), "{stage}");
     assert_eq!(dropped.count(), 1, "{stage}");
     let (ran, gone) = (source.ran.count(), source.gone.count());
     assert_eq!(ran, gone, "what was produced was consumed: {stage}");
 
     // A second stop, and calls after it.
-    assert!(!stage.made.strategy.stop());
+    assert!(!stage.made.strategy.shutdown());
     stage.produce();
     let late = stage.made.strategy.dispatch().unwrap_err();
     assert_eq!(late.why(), RejectReason::Closed);
@@ -307,11 +307,11 @@ fn a_stop_while_it_produces_gives_the_producer_up() {
         for place in PLACES {
             let stage = meanwhile(kind, place, |source, strategy| {
                 source.add(Blocking::May, || ());
-                assert!(strategy.stop() && !strategy.is_stopped());
+                assert!(strategy.shutdown() && !strategy.is_shutdown());
             });
             stage.produce();
             stage.settle();
-            assert!(stage.made.strategy.is_stopped(), "{stage}");
+            assert!(stage.made.strategy.is_shutdown(), "{stage}");
             assert_eq!(stage.source.ran.count(), 0, "{stage}");
             assert!(stage.made.restart(stage.source.producer()));
             stage.produce_and_settle();
@@ -483,7 +483,7 @@ fn a_panic_in_the_drop_of_a_producer_goes_no_further() {
             Box::new(producer),
         );
         stage.produce_and_settle();
-        assert!(stage.made.strategy.stop());
-        assert!(stage.made.strategy.is_stopped());
+        assert!(stage.made.strategy.shutdown());
+        assert!(stage.made.strategy.is_shutdown());
     }
 }

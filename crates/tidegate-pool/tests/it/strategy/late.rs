@@ -298,7 +298,7 @@ fn all_of_it_can_be_switched_off_and_on() {
 #[test]
 fn with_its_monitor_stopped_it_hands_over_eagerly() {
     let late = late(1);
-    late.monitor.stop();
+    late.monitor.shutdown();
     late.add(|| ());
     late.strategy.produce();
     let counts = late.strategy.counts();
@@ -311,7 +311,7 @@ fn a_monitor_that_is_stopped_gives_away_what_lies_in_a_cell() {
     let late = late(1);
     let (monitor, hand) = (late.monitor.clone(), late.hand.clone());
     late.add(move || {
-        monitor.stop();
+        monitor.shutdown();
         assert!(hand.run_given());
     });
     late.add(|| ());
@@ -340,7 +340,7 @@ fn a_monitor_watches_any_number_of_strategies_and_forgets_them() {
         0,
         "the other strategy's pool is not asked"
     );
-    assert!(second.stop());
+    assert!(second.shutdown());
     drop(second);
     late.steps.tick(TICK);
     assert_eq!(

@@ -219,7 +219,7 @@ struct Undo(Weak<dyn Strategy>, Arc<Hand>);
 impl Drop for Undo {
     fn drop(&mut self) {
         if let Some(strategy) = self.0.upgrade() {
-            strategy.stop();
+            strategy.shutdown();
         }
         self.1.drop_all();
     }

@@ -100,7 +100,7 @@ fn a_stand_in_is_reserved_once_and_kept_while_it_is_not_needed() {
     late.strategy.produce();
     assert_eq!(late.strategy.counts().monitor_wakes, 1);
     assert_eq!(late.monitor.stand_ins(), 2);
-    late.monitor.stop();
+    late.monitor.shutdown();
     until("no stand-in is left", || late.monitor.stand_ins() == 0);
 }
 
@@ -147,7 +147,7 @@ impl Producer for StopsIt {
     }
 
     fn backlog(&self) -> usize {
-        self.monitor.stop();
+        self.monitor.shutdown();
         0
     }
 }
@@ -192,7 +192,7 @@ fn a_monitor_that_stops_in_a_task_leaves_it_a_stand_in() {
     let (monitor, hand) = (late.monitor.clone(), late.hand.clone());
     block_until_it_goes_on(&late, move || {
         hand.set_reserve(0);
-        monitor.stop();
+        monitor.shutdown();
     });
     late.strategy.produce();
     assert!(late.hand.unhandled.is_empty(), "{:?}", late.hand.unhandled);

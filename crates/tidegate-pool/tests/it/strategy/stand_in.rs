@@ -103,7 +103,7 @@ fn a_loan_with_nobody_idle_gets_a_stand_in_when_its_monitor_stops() {
     let (monitor, went_on) = (late.monitor.clone(), Gate::new());
     let until = went_on.clone();
     late.add(move || {
-        monitor.stop();
+        monitor.shutdown();
         until.wait();
     });
     late.source.add(Blocking::Never, move || went_on.open());
@@ -209,7 +209,7 @@ impl Busy {
 
     fn end(self) {
         self.churn.over.open();
-        let stopped = self.pool.stop(Duration::from_secs(60));
+        let stopped = self.pool.shutdown(Duration::from_secs(60));
         stopped.wait().unwrap();
         // A stand-in does not belong to the pool and may still be about to finish.
         until("no stand-in is left", || self.strategy.is_idle());

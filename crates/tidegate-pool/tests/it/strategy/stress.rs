@@ -189,11 +189,11 @@ fn stop_and_restart(kind: Kind, rng: &mut Rng) {
         }
         scope.spawn(|| {
             spin_times(spins);
-            made.strategy.stop();
+            made.strategy.shutdown();
         });
     });
     while hand.work() {}
-    assert!(made.strategy.is_stopped());
+    assert!(made.strategy.is_shutdown());
     assert!(made.restart(source.producer()));
     made.strategy.produce();
     while hand.work() {}

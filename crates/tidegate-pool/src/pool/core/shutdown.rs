@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use tidegate_core::prim::lock;
 use tidegate_core::{CancelToken, Parker, ThreadBuilder, contain};
+use tidegate_promise::SharedCompletion;
 
 use crate::executor::ShutdownError;
 use crate::pool::queue::Job;
 use crate::pool::raw::WorkerWake;
-use crate::pool::shutdown_report::{ShutdownReport, Stopped, StuckJob};
+use crate::pool::shutdown_report::{ShutdownReport, StuckJob};
 
-use super::lanes::StopPlan;
+use super::lanes::ShutdownPlan;
 use super::shared::{PoolDispatchGuard, Shared};
 
 /// Consecutive panics of a queue after which `report` stops draining it.
@@ -22,14 +23,17 @@ const QUEUE_PANICS: usize = 2;
 impl Shared {
     /// Takes no more jobs; accepted jobs run until the deadline. A second call can only make the
     /// deadline earlier.
-    pub(crate) fn stop(&self, timeout: Duration) -> Stopped {
-        let stopped = self.stopped();
+    pub(crate) fn shutdown(
+        &self,
+        timeout: Duration,
+    ) -> SharedCompletion<ShutdownReport, ShutdownError> {
+        let stopped = self.termination();
         let deadline = self.clock.deadline(timeout);
         let tell_at = self.clock.deadline(timeout / 2);
         let mut turn = self.dispatcher.turn();
-        let first = turn.stop.is_none();
+        let first = turn.shutdown.is_none();
         let done = turn.counts.done;
-        let plan = turn.stop.get_or_insert(StopPlan {
+        let plan = turn.shutdown.get_or_insert(ShutdownPlan {
             deadline,
             tell_at,
             done,
@@ -82,7 +86,7 @@ impl Shared {
         *lock(&self.reaper) = Some(parker.clone());
         let shared = self.arc();
         let done = parker.clone();
-        self.stopped().on_complete(move |_| done.unpark());
+        self.termination().on_complete(move |_| done.unpark());
         let reaper = ThreadBuilder::new("tidegate-end").spawn(move || reap(&shared, &parker));
         if reaper.is_err() {
             // No thread will do this at half time, so tell the running jobs now.
@@ -138,7 +142,7 @@ impl Shared {
         {
             panics.push(panic);
         }
-        let before = turn.stop.map_or(turn.counts.done, |plan| plan.done);
+        let before = turn.shutdown.map_or(turn.counts.done, |plan| plan.done);
         let ran = turn.counts.done - before;
         let promise = turn.termination.take();
         drop(turn);
@@ -184,7 +188,7 @@ impl Shared {
     }
 
     /// Returns a completion for the end of the pool.
-    pub(crate) fn stopped(&self) -> Stopped {
+    pub(crate) fn termination(&self) -> SharedCompletion<ShutdownReport, ShutdownError> {
         let ending = lock(&self.ending);
         let stopped = ending.as_ref().map(|ending| ending.stopped.clone());
         stopped.unwrap_or_else(|| {
@@ -209,12 +213,12 @@ impl Shared {
 }
 
 fn reap(shared: &Arc<Shared>, parker: &Parker) {
-    let stopped = shared.stopped();
+    let stopped = shared.termination();
     loop {
         if stopped.is_done() {
             return;
         }
-        let Some(plan) = shared.dispatcher.turn().stop else {
+        let Some(plan) = shared.dispatcher.turn().shutdown else {
             return;
         };
         let now = shared.clock.nanos();
