@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use tidegate_core::{CancelToken, Clock};
 use tidegate_isolate::internal::CallWord;
-use tidegate_timer::{Wheel, WheelTimer};
+use tidegate_timer::WheelTimer;
+use tidegate_timer::wheel::Wheel;
 
 use super::{CHEAP, TIMEOUT, each, heading};
 use crate::report::{Heading, Role, Table};

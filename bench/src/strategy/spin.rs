@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
 use crossbeam_queue::SegQueue;
-use tidegate_core::{Clock, Executor, ExecutorId, RejectReason, Rejected, Signal, Task};
+use tidegate_core::executor::{ExecutorId, Signal};
+use tidegate_core::{Clock, Executor, RejectReason, Rejected, Task};
 
 /// The state that submitters and the worker share.
 struct Shared {

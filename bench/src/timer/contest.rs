@@ -66,7 +66,8 @@ impl Payload for (u64, u64) {
 pub(crate) type Closure = Box<dyn FnOnce() + Send>;
 
 impl Payload for Closure {
-    const WARM: Option<fn(&Self)> = Some(|closure| tidegate_core::prefetch_block(&**closure));
+    const WARM: Option<fn(&Self)> =
+        Some(|closure| tidegate_core::internal::prefetch_block(&**closure));
 
     fn fresh(number: u64) -> Self {
         Box::new(move || note(number))

@@ -13,7 +13,8 @@ use hierarchical_hash_wheel_timer::wheels::Skip;
 use hierarchical_hash_wheel_timer::wheels::cancellable::{
     CancellableTimerEntry, QuadWheelWithOverflow,
 };
-use tidegate_timer::{Key, Wheel};
+use tidegate_timer::Key;
+use tidegate_timer::wheel::Wheel;
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, Sleep};
 

@@ -96,6 +96,7 @@ impl CancelToken {
     }
 
     /// Does the same as [`CancelToken::set_deadline`], with a time in nanoseconds of `clock`.
+    #[doc(hidden)]
     #[inline]
     pub fn set_deadline_at(&self, clock: &Clock, nanos: u64) {
         let offset = if clock.is_manual() {
@@ -108,6 +109,7 @@ impl CancelToken {
 
     /// Returns `true` if no other code can have used this token: no clone of it is alive, it was
     /// not cancelled and it never had a hook. Such a token can be reused for the next call.
+    #[doc(hidden)]
     #[inline]
     pub fn is_untouched(&self) -> bool {
         if Arc::strong_count(&self.shared) != 1 {
@@ -146,6 +148,7 @@ impl CancelToken {
     /// token.run_hooks();
     /// assert_eq!(rx.recv(), Ok("stop"));
     /// ```
+    #[doc(hidden)]
     pub fn trip(&self) -> bool {
         // ORDERING: AcqRel. Release publishes what the canceller did to any thread that then sees
         // the token cancelled (Acquire in `is_cancelled`); Acquire for the second caller.
@@ -166,18 +169,21 @@ impl CancelToken {
     }
 
     /// Returns `true` if there are hooks to call or to [drop](CancelToken::drop_hooks).
+    #[doc(hidden)]
     pub fn has_hooks(&self) -> bool {
         self.shared.hooked.load(Ordering::Relaxed) && !self.lock().waiting.is_empty()
     }
 
     /// Calls the hooks of a cancelled token on this thread, oldest first. Each hook is called once,
     /// even if several threads call this. Does nothing before the token is cancelled.
+    #[doc(hidden)]
     pub fn run_hooks(&self) {
         self.run_hooks_to(WHO, &OnUnhandled::stderr());
     }
 
     /// Does the same as [`CancelToken::run_hooks`], but reports panics of hooks to `hear`, under
     /// the name `who`.
+    #[doc(hidden)]
     pub fn run_hooks_to(&self, who: &str, hear: &OnUnhandled) {
         while let Some(hook) = self.next_hook() {
             hook.run(who, hear);
@@ -192,6 +198,7 @@ impl CancelToken {
 
     /// Drops the hooks on this thread without calling them: for the end of the work, when the token
     /// will not be cancelled any more.
+    #[doc(hidden)]
     pub fn drop_hooks(&self) {
         let hooks = std::mem::take(&mut self.lock().waiting);
         discard_all(hooks);
@@ -225,6 +232,7 @@ impl CancelToken {
 
     /// Unparks `parker` when the token is cancelled, before any hook is called; at once if it
     /// already is. Dropping the returned guard removes the registration.
+    #[doc(hidden)]
     #[must_use = "dropping the hook takes it back"]
     pub fn unpark_on_cancel(&self, parker: &Parker) -> CancelHook {
         self.add(Hook::Wake(parker.clone()))

@@ -27,7 +27,7 @@ type Payload = Box<dyn Any + Send>;
 /// The panic. Ignoring it is safe: its payload is dropped inside containment.
 ///
 /// ```
-/// use tidegate_core::contain;
+/// use tidegate_core::internal::contain;
 ///
 /// assert_eq!(contain(|| 7).unwrap(), 7);
 /// let panic = contain(|| panic!("out of ink")).unwrap_err();
@@ -39,12 +39,7 @@ pub fn contain<R>(run: impl FnOnce() -> R) -> Result<R, CaughtPanic> {
 }
 
 /// Returns the message of a caught panic, for reports.
-///
-/// ```
-/// let caught = std::panic::catch_unwind(|| panic!("out of ink")).unwrap_err();
-/// assert_eq!(tidegate_core::panic_message(&*caught), "out of ink");
-/// ```
-pub fn panic_message(payload: &(dyn Any + Send)) -> &str {
+fn panic_message(payload: &(dyn Any + Send)) -> &str {
     if let Some(message) = payload.downcast_ref::<&'static str>() {
         message
     } else if let Some(message) = payload.downcast_ref::<String>() {
@@ -63,7 +58,7 @@ pub fn panic_message(payload: &(dyn Any + Send)) -> &str {
 ///         panic!("on purpose");
 ///     }
 /// }
-/// tidegate_core::discard(Bomb);
+/// tidegate_core::internal::discard(Bomb);
 /// ```
 #[inline]
 pub fn discard<T>(value: T) {

@@ -3,92 +3,82 @@
 //!
 //! | folder or file | content |
 //! |---|---|
-//! | `clock` | [`Clock`], [`ManualClock`], [`FastClock`], [`CoarseClock`], [`Ticker`] |
-//! | `raw` | [`Task`] (a closure in four words), [`Signal`], [`OwnerCell`], [`Running`] |
-//! | `executor` | [`Executor`], [`ExecutorId`], [`Rejected`]; [`current`] executor and [`stance`] |
-//! | `lane` | queues into an event loop: [`TaskLane`], [`SignalLane`]; its wake-up: [`Doorbell`] |
+//! | `clock` | [`Clock`], [`ManualClock`], [`Ticker`], and clocks that are cheaper to read |
+//! | `raw` | [`Task`] (a closure in four words), signals, and other types of unsafe code |
+//! | [`executor`] | [`Executor`], [`Rejected`], the current executor and the wait policy of a thread |
+//! | `lane` | queues into an event loop, and the doorbell that wakes the loop |
 //! | `cancel` | [`CancelToken`] |
-//! | `parker`, `spin_wait` | [`Parker`], in which a thread sleeps; [`SpinWait`], which spins before |
-//! | `permits` | [`Permits`], counted bounds |
-//! | `thread` | [`ThreadBuilder`], [`ThreadHandle`], [`ThreadInfo`], [`ThreadPerTask`] |
-//! | `wait` | [`check_wait`], which refuses a wait that would deadlock |
-//! | `contain` | [`contain()`], [`discard`], [`CaughtPanic`]: user code that may panic |
+//! | `parker`, `spin_wait` | [`Parker`], in which a thread sleeps; the spinning before |
+//! | [`permits`] | counted bounds |
+//! | [`thread`] | [`ThreadBuilder`], the handles of threads, an executor with a thread per task |
+//! | `wait` | the check that refuses a wait that would deadlock |
+//! | `contain` | [`CaughtPanic`]; runs user code that may panic |
 //! | `unhandled` | [`Unhandled`] and [`OnUnhandled`]: errors that no other code handles |
-//! | `sys` | access to the operating system and the processor, including [`prefetch`] |
-//! | `prim`, `counter`, `sentence` | atomics for models; a counter; [`debug_as_display!`] |
+//! | `sys` | access to the operating system and the processor; atomics and locks for models |
+//! | `internal` | hidden and unstable: what the other crates of this workspace need |
+//! | `counter`, `sentence` | a counter; [`debug_as_display!`] |
 //!
 //! Unsafe code exists only in `lane`, `raw` and `sys`. Every unsafe block has a comment that argues
 //! its soundness, every atomic operation stronger than relaxed names its partner, and the
 //! word-level protocols are model-checked (`cargo xtask loom`).
 //!
-//! # Hidden items
-//!
-//! These are public only for the other crates of this workspace. They are unstable: they change
-//! without notice and without a change of the version number.
-//!
-//! * [`internal`]: parts of the raw types that other crates build on.
-//! * [`prim`]: atomics, locks and threads. A program gets std's, a model gets loom's or shuttle's.
-//! * The macros `debug_as_display!` and, under shuttle, `scheduled_thread_local!`.
+//! Most programs use the names in the root, or the crate `tidegate`, which re-exports them. Code that
+//! implements an executor needs [`executor`]; code that observes threads needs [`thread`].
 #![deny(unsafe_code)]
-
-#[doc(hidden)]
-pub mod internal {
-    //! Unstable; see "Hidden items" in the documentation of the crate.
-
-    pub use crate::counter::Counter;
-    pub use crate::raw::signal::SignalHeader;
-    pub use crate::sys::futex::Futex;
-    pub use crate::sys::prefetch::prefetch_for_write;
-}
 
 mod cancel;
 mod clock;
 mod contain;
 mod counter;
-mod executor;
+pub mod executor;
+#[doc(hidden)]
+pub mod internal {
+    //! Items for the other crates of this workspace only. Unstable: they change without notice.
+    //!
+    //! The macros `debug_as_display!` and, under shuttle, `scheduled_thread_local!` belong here too;
+    //! the language exports macros at the root of the crate.
+
+    pub use crossbeam_utils::CachePadded;
+
+    pub use crate::clock::{ClockMember, CoarseClock, FastClock, Sleeper, TickerStop, as_nanos};
+    pub use crate::contain::{contain, discard, discard_all};
+    pub use crate::counter::Counter;
+    pub use crate::lane::doorbell::Doorbell;
+    pub use crate::lane::signal::{SignalBatch, SignalLane};
+    pub use crate::lane::task::{TaskLane, TaskLaneReceiver};
+    pub use crate::raw::owner::OwnerCell;
+    pub use crate::raw::running::{Running, RunningGuard, RunningTask};
+    pub use crate::raw::signal::{Deliver, Delivery, SignalBlock, SignalHeader};
+    pub use crate::spin_wait::SpinWait;
+    pub use crate::sys::futex::Futex;
+    pub use crate::sys::prefetch::{prefetch, prefetch_block, prefetch_for_write};
+    pub use crate::sys::prim;
+    pub use crate::sys::thread::{thread_cpu_time, usable_cpus};
+    pub use crate::thread::builder::run_exit_hooks;
+    pub use crate::thread::handle::ThreadWatch;
+    pub use crate::thread::start::at_thread_exit;
+    pub use crate::wait::{WaitGuard, change_width, check_may_block, check_wait};
+}
 mod lane;
 mod parker;
-mod permits;
-#[doc(hidden)]
-pub mod prim;
+pub mod permits;
 mod raw;
 mod sentence;
 mod spin_wait;
 mod sys;
 #[cfg(all(test, not(tidegate_loom)))]
 mod testing;
-mod thread;
+pub mod thread;
 mod unhandled;
 mod wait;
 
-pub use crossbeam_utils::CachePadded;
-
 pub use self::cancel::{CancelHook, CancelToken, Interrupted};
-pub use self::clock::{
-    Clock, ClockMember, CoarseClock, FastClock, ManualClock, ManualTicker, Sleeper, Ticker,
-    TickerStop, as_nanos,
-};
-pub use self::contain::{CaughtPanic, contain, discard, discard_all, panic_message};
-pub use self::executor::{
-    CurrentGuard, Executor, ExecutorId, RejectHandler, RejectReason, Rejected, WaitPolicy,
-    begin_turn, blocking_allowed, current, enter, is_current, non_blocking, stance, turn,
-};
-pub use self::lane::doorbell::Doorbell;
-pub use self::lane::signal::{SignalBatch, SignalLane};
-pub use self::lane::task::{TaskLane, TaskLaneReceiver};
+pub use self::clock::{Clock, ManualClock, ManualTicker, Ticker};
+pub use self::contain::CaughtPanic;
+pub use self::executor::{Executor, RejectReason, Rejected, blocking_allowed, non_blocking};
 pub use self::parker::Parker;
-pub use self::permits::{Permit, PermitRef, Permits};
-pub use self::raw::owner::OwnerCell;
-pub use self::raw::running::{Running, RunningGuard, RunningTask};
-pub use self::raw::signal::{Deliver, Delivery, Signal, SignalBlock};
 pub use self::raw::task::Task;
 pub use self::raw::vtable::Blocking;
-pub use self::spin_wait::SpinWait;
-pub use self::sys::prefetch::{prefetch, prefetch_block};
-pub use self::sys::thread::{thread_cpu_time, thread_id, usable_cpus};
-pub use self::thread::{
-    JoinError, JoinErrorKind, JoinPolicy, PriorityError, ThreadBuilder, ThreadEnd, ThreadHandle,
-    ThreadInfo, ThreadJob, ThreadPerTask, ThreadState, ThreadWatch, at_thread_exit, run_exit_hooks,
-};
+pub use self::thread::ThreadBuilder;
 pub use self::unhandled::{OnUnhandled, Unhandled};
-pub use self::wait::{WaitGuard, WaitRefusedError, change_width, check_may_block, check_wait};
+pub use self::wait::WaitRefusedError;

@@ -14,8 +14,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::prim::{AtomicU32, AtomicU64, Ordering};
 use crate::sys::futex::Futex;
+use crate::sys::prim::{AtomicU32, AtomicU64, Ordering};
 
 const EMPTY: u32 = 0;
 const PARKED: u32 = 1;
@@ -76,6 +76,7 @@ impl Parker {
     }
 
     /// Consumes a pending wakeup without sleeping. Returns `true` if there was one.
+    #[doc(hidden)]
     pub fn take_wakeup(&self) -> bool {
         let state = &self.shared.state;
         // ORDERING: Acquire pairs with the Release in `unpark`.
@@ -101,11 +102,13 @@ impl Parker {
     }
 
     /// Returns `true` if both are handles to the same parker.
+    #[doc(hidden)]
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
 
     /// Returns the number of calls of [`Parker::unpark`] so far.
+    #[doc(hidden)]
     pub fn wakes(&self) -> u64 {
         self.shared.wakes.load(Ordering::Relaxed)
     }

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::prim::{AtomicU64, Ordering};
+use crate::sys::prim::{AtomicU64, Ordering};
 
 /// A set of permits that can be held at the same time. Clones are handles to the same set.
 ///
 /// ```
-/// use tidegate_core::Permits;
+/// use tidegate_core::permits::Permits;
 ///
 /// let permits = Permits::new(1);
 /// let held = permits.try_acquire().expect("one is free");
@@ -59,6 +59,7 @@ impl Permits {
 
     /// Takes a permit only while fewer than `ceiling` permits are held, so that the permits above
     /// the ceiling stay free for other callers. A ceiling above the limit means the limit.
+    #[doc(hidden)]
     #[inline]
     pub fn try_borrow_below(&self, ceiling: usize) -> Option<PermitRef<'_>> {
         let taken = self.shared.take(self.limit().min(ceiling));
@@ -67,12 +68,14 @@ impl Permits {
 
     /// Returns `true` if [`Permits::try_borrow_below`] would find no permit now. This is cheaper
     /// than trying to take a permit where most attempts fail.
+    #[doc(hidden)]
     #[inline]
     pub fn is_full_below(&self, ceiling: usize) -> bool {
         self.held() >= self.limit().min(ceiling)
     }
 
     /// Does the same as [`Permits::try_borrow_below`], but the permit owns its handle.
+    #[doc(hidden)]
     pub fn try_acquire_below(&self, ceiling: usize) -> Option<Permit> {
         let taken = self.shared.take(self.limit().min(ceiling));
         taken.then(|| Permit {
@@ -82,11 +85,13 @@ impl Permits {
 
     /// Creates a guard for a permit that was released by [`PermitRef::forget`] and still counts as
     /// held. The two methods together hand a held permit to another thread.
+    #[doc(hidden)]
     pub fn adopt(&self) -> PermitRef<'_> {
         PermitRef { of: &self.shared }
     }
 
     /// Does the same as [`Permits::adopt`], but the permit owns its handle.
+    #[doc(hidden)]
     pub fn adopt_owned(&self) -> Permit {
         Permit {
             of: Arc::clone(&self.shared),
@@ -162,6 +167,7 @@ pub struct PermitRef<'a> {
 impl PermitRef<'_> {
     /// Releases the guard without returning the permit: the permit counts as held until a guard
     /// from [`Permits::adopt`] is dropped.
+    #[doc(hidden)]
     pub fn forget(self) {
         std::mem::forget(self);
     }

@@ -9,8 +9,9 @@
 
 use std::sync::OnceLock;
 
-use crate::prim::spin_loop;
-use crate::{Clock, usable_cpus};
+use crate::Clock;
+use crate::sys::prim::spin_loop;
+use crate::sys::thread::usable_cpus;
 
 /// The longest spin, in microseconds: a few times the cost of sleeping and being woken.
 const MOST: u32 = 32;
@@ -31,7 +32,7 @@ const MOST_REST: u32 = 64;
 /// a microsecond per sleep, on average.
 ///
 /// ```
-/// use tidegate_core::SpinWait;
+/// use tidegate_core::internal::SpinWait;
 ///
 /// let mut look = SpinWait::new();
 /// let mut looks = 0;

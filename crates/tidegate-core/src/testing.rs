@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::{Clock, Executor, ExecutorId, RejectReason, Rejected, Signal, Task, change_width};
+use crate::executor::ExecutorId;
+use crate::raw::signal::Signal;
+use crate::wait::change_width;
+use crate::{Clock, Executor, RejectReason, Rejected, Task};
 
 /// An executor that runs nothing and only has a name, an identity and a width.
 pub(crate) struct Nameplate {
@@ -46,7 +49,7 @@ impl Executor for Nameplate {
     }
 
     fn is_current(&self) -> bool {
-        crate::is_current(self.id)
+        crate::executor::is_current(self.id)
     }
 
     fn id(&self) -> ExecutorId {

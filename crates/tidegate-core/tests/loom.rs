@@ -43,10 +43,11 @@ use std::sync::Arc as StdArc;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use loom::thread;
-use tidegate_core::{
-    Deliver, Delivery, Doorbell, OwnerCell, Parker, Permits, SignalBlock, SignalLane, Task,
-    TaskLane, TaskLaneReceiver,
+use tidegate_core::internal::{
+    Deliver, Delivery, Doorbell, OwnerCell, SignalBlock, SignalLane, TaskLane, TaskLaneReceiver,
 };
+use tidegate_core::permits::Permits;
+use tidegate_core::{Parker, Task};
 
 #[path = "../../tidegate-testkit/shared/loom_log.rs"]
 mod loom_log;

@@ -113,5 +113,5 @@ pub use self::rate::RateConfig;
 pub use self::request::{
     Entered, InContext, LogEntry, MOST_LOGGED, NoContext, RequestContext, RequestVariable,
 };
-pub use tidegate_core::{Permit, PermitRef, Permits};
+pub use tidegate_core::permits::{Permit, PermitRef, Permits};
 pub use tidegate_pool::Growth;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 
 use tidegate_pool::OverBudget;
-use tidegate_timer::WheelError;
+use tidegate_timer::wheel::WheelError;
 
 /// Why a periodic task was not scheduled.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -109,7 +109,8 @@ impl<T: Send + 'static> Drop for Awaited<T> {
 mod tests {
     //! Failures of a promise whose work was dropped.
 
-    use tidegate_core::{ThreadBuilder, ThreadPerTask};
+    use tidegate_core::ThreadBuilder;
+    use tidegate_core::thread::ThreadPerTask;
     use tidegate_promise::promise_with_error;
 
     use super::*;

@@ -4,7 +4,9 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
-use tidegate_core::{Executor, Permits, Task, ThreadBuilder, ThreadPerTask};
+use tidegate_core::permits::Permits;
+use tidegate_core::thread::ThreadPerTask;
+use tidegate_core::{Executor, Task, ThreadBuilder};
 use tidegate_loop::internal::LoopScheduler;
 use tidegate_promise::{Completion, Failure, Outcome, promise};
 

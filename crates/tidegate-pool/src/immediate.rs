@@ -13,12 +13,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidegate_core::{
-    Clock, Executor, ExecutorId, OnUnhandled, Rejected, Signal, Task, Unhandled, contain,
-};
+use tidegate_core::executor::{ExecutorId, Signal};
+use tidegate_core::internal::contain;
+use tidegate_core::{Clock, Executor, OnUnhandled, Rejected, Task, Unhandled};
 use tidegate_promise::{Completion, Promise, promise_on};
 
-tidegate_core::prim::thread_local! {
+tidegate_core::internal::prim::thread_local! {
     /// Work that waits until the running task has returned; `None` while no task runs.
     static WAITING: RefCell<Option<VecDeque<Work>>> = const { RefCell::new(None) };
 }

@@ -25,7 +25,8 @@ use std::sync::Arc as StdArc;
 
 use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use loom::thread;
-use tidegate_core::{Doorbell, Parker};
+use tidegate_core::Parker;
+use tidegate_core::internal::Doorbell;
 use tidegate_pool::internal::{CloseResult, ProducerCell, ProducerGuard, RestResult};
 
 #[path = "../../tidegate-testkit/shared/loom_log.rs"]

@@ -26,21 +26,31 @@
 //!
 //! # Files
 //!
+//! `internal` is hidden and unstable: it re-exports what the other crates of this workspace need.
 //! `block` is the raw block and contains all unsafe code; its header lists its files in dependency
 //! order. `wait` (blocking waits), `shared` ([`SharedCompletion`]), `completion` ([`Completion`])
 //! and `promise` ([`Promise`], and the functions that create pairs) build on it. `chain`
 //! (completions made from others), `combine` ([`all`], [`any`], [`first_success`]) and `progress`
-//! ([`ProgressPromise`]) build on those. `outcome` and `failure` depend on none of them.
+//! ([`ProgressPromise`](progress::ProgressPromise)) build on those. `outcome` and `failure` depend on none of them.
 #![deny(unsafe_code)]
 
-#[doc(hidden)]
-pub mod block;
+mod block;
 mod chain;
 mod combine;
 mod completion;
 mod failure;
+#[doc(hidden)]
+pub mod internal {
+    //! Items for the other crates of this workspace only. Unstable: they change without notice.
+
+    pub use crate::block::{
+        ListenerToken, Reader, SharedReader, SharedWriter, Writer, block, notify_unstarted,
+        task_block, wake_sleepers,
+    };
+    pub use crate::promise::promise_for_task;
+}
 mod outcome;
-mod progress;
+pub mod progress;
 mod promise;
 mod shared;
 mod wait;
@@ -51,10 +61,8 @@ pub use self::combine::{Combiner, all, any, first_success};
 pub use self::completion::{CancelOnDrop, Completion, ListenerId};
 pub use self::failure::{Abandoned, Failure, FailureKind};
 pub use self::outcome::Outcome;
-pub use self::progress::{Progress, ProgressCompletion, ProgressError, ProgressPromise};
 pub use self::promise::{
-    AlreadyCancelled, Promise, SharedPromise, promise, promise_for_task, promise_on,
-    promise_with_error,
+    AlreadyCancelled, Promise, SharedPromise, promise, promise_on, promise_with_error,
 };
 pub use self::shared::{ListenerGuard, SharedCompletion};
 pub use self::wait::WaitError;

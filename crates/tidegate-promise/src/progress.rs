@@ -9,9 +9,8 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, OnceLock};
 
-use tidegate_core::{
-    Deliver, Delivery, Executor, OnUnhandled, OwnerCell, SignalBlock, Unhandled, contain, discard,
-};
+use tidegate_core::internal::{Deliver, Delivery, OwnerCell, SignalBlock, contain, discard};
+use tidegate_core::{Executor, OnUnhandled, Unhandled};
 
 use crate::{AlreadyCancelled, Completion, Failure, Promise};
 
@@ -75,7 +74,8 @@ impl Error for ProgressError {}
 ///
 /// ```
 /// use std::sync::mpsc;
-/// use tidegate_promise::{ProgressPromise, promise};
+/// use tidegate_promise::promise;
+/// use tidegate_promise::progress::ProgressPromise;
 ///
 /// let (promise, answer) = ProgressPromise::with_progress(promise::<u32>());
 /// let (tx, rx) = mpsc::channel();

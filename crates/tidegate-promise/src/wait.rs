@@ -6,9 +6,8 @@ use std::fmt;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-use tidegate_core::{
-    CancelToken, Clock, Parker, SpinWait, WaitRefusedError, check_may_block, check_wait,
-};
+use tidegate_core::internal::{SpinWait, check_may_block, check_wait};
+use tidegate_core::{CancelToken, Clock, Parker, WaitRefusedError};
 
 use crate::Outcome;
 use crate::block::Reader;
@@ -133,7 +132,7 @@ pub(crate) enum Limit {
 /// shorter limit by the whole spin time.
 const LOOK_ON_FROM: Duration = Duration::from_millis(1);
 
-tidegate_core::prim::thread_local! {
+tidegate_core::internal::prim::thread_local! {
     /// The parker in which this thread sleeps when it waits for a promise.
     static PARKER: (Parker, Waker) = new_parker();
     /// What this thread has learned about spinning before it sleeps.

@@ -60,9 +60,11 @@ use loom::cell::Cell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use loom::thread;
-use tidegate_core::{Clock, Executor, ExecutorId, Parker, Rejected, Signal, SignalLane, Task};
+use tidegate_core::executor::{ExecutorId, Signal};
+use tidegate_core::internal::SignalLane;
+use tidegate_core::{Clock, Executor, Parker, Rejected, Task};
 use tidegate_promise::Outcome;
-use tidegate_promise::block::{Reader, SharedReader, Writer, block};
+use tidegate_promise::internal::{Reader, SharedReader, Writer, block};
 
 /// A value for which loom reports a leak or a double drop.
 type Value = Arc<u32>;

@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use tidegate_core::{
-    Clock, Executor, ExecutorId, RejectReason, Rejected, Signal, Task, Unhandled, WaitPolicy, enter,
-};
+use tidegate_core::executor::{ExecutorId, Signal, WaitPolicy, enter};
+use tidegate_core::{Clock, Executor, RejectReason, Rejected, Task, Unhandled};
 use tidegate_pool::{FreeThreads, Headroom, TryExecutor};
 use tidegate_testkit::Log;
 
@@ -150,7 +149,7 @@ impl Executor for Hand {
     }
 
     fn is_current(&self) -> bool {
-        tidegate_core::is_current(self.id)
+        tidegate_core::executor::is_current(self.id)
     }
 
     fn id(&self) -> ExecutorId {

@@ -1,6 +1,6 @@
 //! Keys of entries, and the generations that tell a stale key from a valid one.
 //!
-//! [`Heap`](crate::Heap) and [`Wheel`](crate::Wheel) keep their entries in numbered slots and reuse
+//! [`Heap`](crate::heap::Heap) and [`Wheel`](crate::wheel::Wheel) keep their entries in numbered slots and reuse
 //! the slots. Both follow the same rules:
 //!
 //! * The generation of a slot is incremented each time an entry leaves the slot. A slot whose
@@ -12,7 +12,7 @@
 use std::fmt;
 use std::num::NonZeroU32;
 
-use tidegate_core::prim::{AtomicU64, Ordering};
+use tidegate_core::internal::prim::{AtomicU64, Ordering};
 
 /// Distinguishes the entries that used one slot, one after the other. Never zero, so `Option<Key>`
 /// is as small as `Key`.
@@ -25,7 +25,7 @@ pub(crate) const OLD: Generation = Generation::new(1 << 31).expect("it is not ze
 /// generations.
 pub(crate) const RETIRED: Generation = Generation::MAX;
 
-/// Identifies one entry of one [`Heap`](crate::Heap) or [`Wheel`](crate::Wheel) while the entry is
+/// Identifies one entry of one [`Heap`](crate::heap::Heap) or [`Wheel`](crate::wheel::Wheel) while the entry is
 /// in it.
 ///
 /// A key takes 8 bytes, and so does an `Option<Key>`. Once its entry has left, the key is stale
@@ -36,7 +36,8 @@ pub(crate) const RETIRED: Generation = Generation::MAX;
 /// # Examples
 ///
 /// ```
-/// use tidegate_timer::{Heap, Key};
+/// use tidegate_timer::Key;
+/// use tidegate_timer::heap::Heap;
 ///
 /// assert_eq!(size_of::<Option<Key>>(), 8);
 ///
@@ -58,7 +59,8 @@ impl Key {
     /// # Examples
     ///
     /// ```
-    /// use tidegate_timer::{Heap, Key};
+    /// use tidegate_timer::Key;
+    /// use tidegate_timer::heap::Heap;
     ///
     /// let mut heap = Heap::new();
     /// let key = heap.insert(1, "tea");

@@ -64,10 +64,13 @@
 //! uses `key`, `raw` and `wheel`; `timer`, with [`WheelTimer`], uses all modules but `heap`. Only
 //! `raw` contains unsafe code.
 //!
+//! [`Heap`]: heap::Heap
+//! [`Wheel`]: wheel::Wheel
+//!
 //! # Examples
 //!
 //! ```
-//! use tidegate_timer::Heap;
+//! use tidegate_timer::heap::Heap;
 //!
 //! let mut timers = Heap::new();
 //! timers.insert(300, "later");
@@ -84,25 +87,26 @@
 
 #![deny(unsafe_code)]
 
-mod heap;
+pub mod heap;
 #[doc(hidden)]
 pub mod internal {
     //! Items for the other crates of this workspace only. Unstable: they change without notice.
 
     pub use crate::key::KeySlot;
     pub use crate::place::place;
+    pub use crate::raw::{
+        ArenaArray, HugePageArena, Reset, StillPending, TimeoutBatch, TimeoutCell, TimeoutLane,
+        TimeoutNode, TimeoutOutcome,
+    };
 }
 mod key;
 mod place;
-#[doc(hidden)]
-pub mod raw;
+mod raw;
 mod timer;
-mod wheel;
+pub mod wheel;
 
-pub use self::heap::{Drain, Due, Heap};
 pub use self::key::Key;
 pub use self::timer::{
     Stopping, TimerError, TimerHandle, TimerMetrics, TimerTask, UnfiredTimeout, WheelTimer,
     WheelTimerBuilder,
 };
-pub use self::wheel::{Expired, Wheel, WheelDrain, WheelError};

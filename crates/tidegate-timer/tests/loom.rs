@@ -9,7 +9,7 @@ use std::sync::Arc as StdArc;
 
 use loom::sync::Arc;
 use loom::thread;
-use tidegate_timer::raw::{Reset, StillPending, TimeoutCell, TimeoutOutcome};
+use tidegate_timer::internal::{Reset, StillPending, TimeoutCell, TimeoutOutcome};
 
 #[path = "../../tidegate-testkit/shared/place.rs"]
 mod place;

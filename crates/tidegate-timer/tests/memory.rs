@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use tidegate_core::ManualClock;
 use tidegate_testkit::short_or_long;
-use tidegate_timer::{Wheel, WheelTimer};
+use tidegate_timer::WheelTimer;
+use tidegate_timer::wheel::Wheel;
 
 #[path = "../../tidegate-testkit/shared/counting.rs"]
 mod counting;

@@ -1,4 +1,4 @@
-//! Checks that panics of user code are caught in one place only: `tidegate_core::contain`.
+//! Checks that panics of user code are caught in one place only: `tidegate_core::internal::contain`.
 //!
 //! A bare `catch_unwind` returns the payload of the panic, whose `Drop` may panic in turn and end
 //! the thread that drops it.
@@ -21,7 +21,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         let caught = file.tokens.iter().filter(|t| t.is_word("catch_unwind"));
         for token in caught {
             if !tests.iter().any(|test| test.contains(&token.line)) {
-                let message = "catch panics with `tidegate_core::contain`: it also contains the \
+                let message = "catch panics with `tidegate_core::internal::contain`: it also contains the \
                                drop of their payload";
                 findings.push(Finding::new(&file.path, token.line, message));
             }

@@ -25,7 +25,8 @@ use crate::sys::tick;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tidegate_core::{Clock, CoarseClock, ManualClock};
+/// use tidegate_core::{Clock, ManualClock};
+/// use tidegate_core::internal::CoarseClock;
 ///
 /// let manual = ManualClock::new();
 /// let coarse = CoarseClock::new(&Clock::from(&manual));
@@ -111,7 +112,8 @@ mod tests {
     //! Readings are never ahead, never go back, and are at most two ticks behind.
 
     use super::*;
-    use crate::{ManualClock, as_nanos};
+    use crate::ManualClock;
+    use crate::clock::as_nanos;
 
     #[test]
     fn a_manual_clock_is_read_as_it_is() {

@@ -40,7 +40,8 @@ const SHIFT: u32 = 32;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tidegate_core::{FastClock, ManualClock};
+/// use tidegate_core::ManualClock;
+/// use tidegate_core::internal::FastClock;
 ///
 /// let manual = ManualClock::new();
 /// let fast = FastClock::new(&(&manual).into());

@@ -96,6 +96,7 @@ impl Clock {
 
     /// Sleeps in `parker` until it is unparked or until nanosecond `deadline`. Returns `true` if it
     /// was unparked. Spurious wake-ups are possible.
+    #[doc(hidden)]
     pub fn park_until(&self, parker: &Parker, deadline: Option<u64>) -> bool {
         match &self.source {
             Source::System => match self.left_until(deadline) {
@@ -118,6 +119,7 @@ impl Clock {
     /// Calls `wait` to sleep until `deadline` on this clock. `wait` gets the longest time that it
     /// may really sleep, and must return when `sleeper` is woken. For waits outside a parker, such
     /// as a poller's.
+    #[doc(hidden)]
     pub fn sleep_until(
         &self,
         sleeper: &Arc<dyn Sleeper>,
@@ -134,6 +136,7 @@ impl Clock {
 
     /// Announces a thread that [`ManualClock::settle`] of this clock has to wait for. Called before
     /// the thread starts; the thread then calls [`ClockMember::enter`].
+    #[doc(hidden)]
     pub fn join(&self) -> ClockMember {
         match &self.source {
             Source::System => ClockMember::none(),

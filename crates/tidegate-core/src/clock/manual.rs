@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use super::moment::{as_nanos, origin, system_now};
 use super::sleeper::Sleeper;
-use crate::prim::{self, Condvar, Mutex, MutexGuard};
+use crate::sys::prim::{self, Condvar, Mutex, MutexGuard};
 
 prim::thread_local! {
     /// Ids of the memberships of this thread, innermost last. An id is unique in the process, since

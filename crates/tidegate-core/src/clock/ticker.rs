@@ -13,8 +13,8 @@ use std::time::Duration;
 use super::handle::Clock;
 use super::moment::as_nanos;
 use crate::Parker;
-use crate::prim::mpsc::{Sender, channel};
-use crate::prim::{Condvar, Mutex, MutexGuard};
+use crate::sys::prim::mpsc::{Sender, channel};
+use crate::sys::prim::{Condvar, Mutex, MutexGuard};
 
 /// A source of ticks.
 ///
@@ -166,12 +166,14 @@ impl Ticker {
     /// Waits without ticking until [`TickerStop::wake`] or [`TickerStop::stop`] is called; a call
     /// that came before counts too. May return early. A manual ticker does not wait here: its next
     /// tick comes when the test calls it.
+    #[doc(hidden)]
     pub fn rest(&mut self) {
         self.rest_at_most(None);
     }
 
     /// Does the same as [`Ticker::rest`], for at most `limit`. Returns how long it has rested: zero
     /// for a manual ticker.
+    #[doc(hidden)]
     pub fn rest_at_most(&mut self, limit: Option<Duration>) -> Duration {
         let Source::Every { last, stop, .. } = &mut self.source else {
             return Duration::ZERO;
@@ -186,6 +188,7 @@ impl Ticker {
 
     /// Returns a handle that stops this ticker from another thread. A manual ticker also stops when
     /// the last [`ManualTicker`] is dropped.
+    #[doc(hidden)]
     pub fn stop_handle(&self) -> TickerStop {
         TickerStop {
             stops: match &self.source {

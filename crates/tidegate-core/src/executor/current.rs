@@ -10,15 +10,12 @@ use std::sync::Arc;
 
 use super::id::ExecutorId;
 use super::traits::Executor;
-use crate::prim;
+use crate::sys::prim;
 
 prim::thread_local! {
     static CURRENT: Cell<u64> = const { Cell::new(0) };
     static STANCE: Cell<WaitPolicy> = const { Cell::new(WaitPolicy::Free) };
     static EXECUTOR: RefCell<Option<Arc<dyn Executor>>> = const { RefCell::new(None) };
-    /// The time at which the current turn began on the current executor's clock, plus one; 0
-    /// outside a turn.
-    static TURN: Cell<u64> = const { Cell::new(0) };
 }
 
 /// The wait policy of a thread: whether it may block.
@@ -54,7 +51,8 @@ pub fn stance() -> WaitPolicy {
 /// panic. Calls can be nested.
 ///
 /// ```
-/// use tidegate_core::{WaitPolicy, non_blocking, stance};
+/// use tidegate_core::non_blocking;
+/// use tidegate_core::executor::{WaitPolicy, stance};
 ///
 /// assert_eq!(stance(), WaitPolicy::Free);
 /// non_blocking(|| assert_eq!(stance(), WaitPolicy::Tagged));
@@ -69,7 +67,8 @@ pub fn non_blocking<R>(work: impl FnOnce() -> R) -> R {
 /// Use this only where the awaited side is known to need nothing from this loop.
 ///
 /// ```
-/// use tidegate_core::{WaitPolicy, blocking_allowed, non_blocking, stance};
+/// use tidegate_core::{blocking_allowed, non_blocking};
+/// use tidegate_core::executor::{WaitPolicy, stance};
 ///
 /// non_blocking(|| blocking_allowed(|| assert_eq!(stance(), WaitPolicy::Free)));
 /// ```
@@ -93,31 +92,16 @@ pub fn enter(executor: Arc<dyn Executor>, stance: WaitPolicy) -> CurrentGuard {
         executor: EXECUTOR.replace(Some(executor)),
         current: CURRENT.replace(id),
         stance: STANCE.replace(stance),
-        turn: TURN.replace(0),
         _not_send: PhantomData,
     }
 }
 
-/// Stores the time at which the current turn of the calling thread's loop began.
-#[inline]
-pub fn begin_turn(nanos: u64) {
-    TURN.set(nanos.saturating_add(1));
-}
-
-/// Returns the time at which the current turn of the calling thread's loop began: the cached "now"
-/// of everything that happens in that turn. `None` outside a loop.
-#[inline]
-pub fn turn() -> Option<u64> {
-    TURN.with(Cell::get).checked_sub(1)
-}
-
-/// Guard of [`enter`]. Dropping it restores the thread's previous executor, wait policy and turn.
+/// Guard of [`enter`]. Dropping it restores the thread's previous executor and wait policy.
 #[must_use = "dropping the guard ends the entry"]
 pub struct CurrentGuard {
     executor: Option<Arc<dyn Executor>>,
     current: u64,
     stance: WaitPolicy,
-    turn: u64,
     _not_send: PhantomData<*const ()>,
 }
 
@@ -126,13 +110,12 @@ impl Drop for CurrentGuard {
         let mine = EXECUTOR.replace(self.executor.take());
         CURRENT.set(self.current);
         STANCE.set(self.stance);
-        TURN.set(self.turn);
         drop(mine);
     }
 }
 
 impl std::fmt::Debug for CurrentGuard {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MarkGuard").finish_non_exhaustive()
+        f.debug_struct("CurrentGuard").finish_non_exhaustive()
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Identity of an executor: unique in the process, never reused.
 ///
 /// ```
-/// use tidegate_core::ExecutorId;
+/// use tidegate_core::executor::ExecutorId;
 ///
 /// assert_ne!(ExecutorId::next(), ExecutorId::next());
 /// ```

@@ -16,9 +16,9 @@ mod tests;
 mod traits;
 
 pub use self::current::{
-    CurrentGuard, WaitPolicy, begin_turn, blocking_allowed, current, enter, is_current,
-    non_blocking, stance, turn,
+    CurrentGuard, WaitPolicy, blocking_allowed, current, enter, is_current, non_blocking, stance,
 };
 pub use self::id::ExecutorId;
 pub use self::rejected::{RejectHandler, RejectReason, Rejected};
 pub use self::traits::Executor;
+pub use crate::raw::signal::Signal;

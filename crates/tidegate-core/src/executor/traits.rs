@@ -5,7 +5,8 @@ use std::any::Any;
 
 use super::id::ExecutorId;
 use super::rejected::Rejected;
-use crate::{Clock, OnUnhandled, Signal, Task, Unhandled, WaitRefusedError};
+use crate::raw::signal::Signal;
+use crate::{Clock, OnUnhandled, Task, Unhandled, WaitRefusedError};
 
 /// A place where tasks run: an event loop, a pool, or a view over a pool.
 ///
@@ -14,7 +15,8 @@ use crate::{Clock, OnUnhandled, Signal, Task, Unhandled, WaitRefusedError};
 /// only when the executor has terminated.
 ///
 /// ```
-/// use tidegate_core::{Executor, Task, ThreadPerTask, ThreadBuilder};
+/// use tidegate_core::{Executor, Task, ThreadBuilder};
+/// use tidegate_core::thread::ThreadPerTask;
 ///
 /// let threads = ThreadPerTask::new(ThreadBuilder::new("job"));
 /// let (tx, rx) = std::sync::mpsc::channel();

@@ -21,7 +21,7 @@ use std::fmt;
 
 use crossbeam_utils::CachePadded;
 
-use crate::prim::{AtomicU64, Ordering};
+use crate::sys::prim::{AtomicU64, Ordering};
 
 /// The loop is awake and will check its lanes before it sleeps.
 const AWAKE: u64 = 0;
@@ -29,7 +29,7 @@ const AWAKE: u64 = 0;
 /// One word that says whether a loop sleeps, and until when.
 ///
 /// ```
-/// use tidegate_core::Doorbell;
+/// use tidegate_core::internal::Doorbell;
 ///
 /// let bell = Doorbell::new();
 /// assert!(!bell.ring(), "the loop is awake: nothing to do");
@@ -81,7 +81,7 @@ impl Doorbell {
     pub fn arm(&self, until: u64) {
         // ORDERING: SeqCst, the loop's announcement; pairs with the load in `ring`.
         self.until.swap(until.max(1), Ordering::SeqCst);
-        crate::prim::claim_fence();
+        crate::sys::prim::claim_fence();
     }
 
     /// Announces that the loop is awake. Returns `true` if no producer had rung.
@@ -120,7 +120,8 @@ mod tests {
     use tidegate_testkit::{rounds, until};
 
     use super::*;
-    use crate::{Parker, Task, TaskLane};
+    use crate::lane::task::TaskLane;
+    use crate::{Parker, Task};
 
     #[test]
     fn only_the_first_ring_of_a_sleep_wakes() {

@@ -11,15 +11,15 @@ use std::ptr::{self, NonNull};
 use crossbeam_utils::CachePadded;
 
 use crate::executor::{RejectReason, Rejected};
-use crate::prim::{AtomicPtr, Ordering, claim_fence};
 use crate::raw::signal::{Signal, SignalHeader};
+use crate::sys::prim::{AtomicPtr, Ordering, claim_fence};
 
 /// A queue for signals with many producers and one consumer: unbounded and allocation-free.
 ///
 /// ```
 /// use std::sync::Arc;
 /// use std::sync::atomic::{AtomicU32, Ordering};
-/// use tidegate_core::{Deliver, Delivery, SignalBlock, SignalLane};
+/// use tidegate_core::internal::{Deliver, Delivery, SignalBlock, SignalLane};
 ///
 /// struct Hello;
 /// impl Deliver for Hello {

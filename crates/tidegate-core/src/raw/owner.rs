@@ -6,12 +6,12 @@
 use std::fmt;
 use std::ptr;
 
-use crate::prim::{AtomicPtr, Ordering};
+use crate::sys::prim::{AtomicPtr, Ordering};
 
 /// A cell for at most one boxed value; `take` and `put` are single atomic operations.
 ///
 /// ```
-/// use tidegate_core::OwnerCell;
+/// use tidegate_core::internal::OwnerCell;
 ///
 /// let cell = OwnerCell::new(Box::new(7));
 /// let mine = cell.take().expect("nobody else took it");

@@ -11,8 +11,8 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::prim;
 use crate::raw::vtable::Vtable;
+use crate::sys::prim;
 
 prim::thread_local! {
     /// The record of the loop that this thread drives.
@@ -23,7 +23,8 @@ prim::thread_local! {
 /// it for every task, and other data on the same lines would be slower to read.
 ///
 /// ```
-/// use tidegate_core::{Running, Task};
+/// use tidegate_core::Task;
+/// use tidegate_core::internal::Running;
 ///
 /// let running = Running::default();
 /// let task = Task::named("compact", || {});

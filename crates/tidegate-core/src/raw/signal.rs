@@ -13,7 +13,7 @@ use std::mem;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use crate::prim::{AtomicBool, AtomicPtr, Ordering};
+use crate::sys::prim::{AtomicBool, AtomicPtr, Ordering};
 
 /// How a signal reaches its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,16 +62,19 @@ impl Signal {
     /// `block` must point to a live block that begins with this header, the caller gives up one
     /// reference to it, any thread must be able to use the block, and no other signal for it may
     /// exist until this one is delivered.
+    #[doc(hidden)]
     pub unsafe fn from_block(block: NonNull<SignalHeader>) -> Self {
         Self { block }
     }
 
     /// Returns the address of the block, to distinguish it from others.
+    #[doc(hidden)]
     pub fn addr(&self) -> usize {
         self.block.addr().get()
     }
 
     /// Returns the block without delivering the signal; the counterpart of [`Signal::from_block`].
+    #[doc(hidden)]
     pub fn into_block(self) -> NonNull<SignalHeader> {
         let block = self.block;
         mem::forget(self);
@@ -124,7 +127,7 @@ pub trait Deliver: Send + Sync + Sized + 'static {
 /// ```
 /// use std::sync::Arc;
 /// use std::sync::atomic::{AtomicU32, Ordering};
-/// use tidegate_core::{Deliver, Delivery, SignalBlock};
+/// use tidegate_core::internal::{Deliver, Delivery, SignalBlock};
 ///
 /// struct Count(AtomicU32);
 /// impl Deliver for Count {

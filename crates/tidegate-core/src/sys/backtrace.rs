@@ -35,7 +35,8 @@ mod linux {
     use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
     use std::time::Duration;
 
-    use crate::{Clock, Parker, thread_id};
+    use crate::sys::thread::thread_id;
+    use crate::{Clock, Parker};
 
     const SIGNAL: c_int = libc::SIGURG;
     const MOST_FRAMES: usize = 64;
@@ -233,7 +234,8 @@ mod tests {
     use std::sync::{Mutex, MutexGuard, PoisonError};
 
     use super::of_thread;
-    use crate::{ThreadBuilder, thread_id};
+    use crate::ThreadBuilder;
+    use crate::sys::thread::thread_id;
 
     /// Only one backtrace is taken at a time, and every test of this file takes one.
     fn alone() -> MutexGuard<'static, ()> {

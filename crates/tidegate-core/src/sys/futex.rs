@@ -56,9 +56,9 @@ mod portable {
     #[cfg(tidegate_loom)]
     use loom::sync::{Condvar, Mutex};
 
-    use crate::prim::{AtomicU32, Ordering};
+    use crate::sys::prim::{AtomicU32, Ordering};
     #[cfg(not(tidegate_loom))]
-    use crate::prim::{Condvar, Mutex};
+    use crate::sys::prim::{Condvar, Mutex};
 
     /// A condition variable that accompanies the word.
     #[derive(Debug, Default)]

@@ -5,6 +5,7 @@
 //! * [`backtrace`]: the stack of another thread.
 //! * [`tick`], [`cycles`]: cheap clocks, of the system and of the processor.
 //! * [`prefetch`]: fetching memory into the cache before it is needed.
+//! * [`prim`]: atomics, locks and threads. A program gets std's, a model gets loom's or shuttle's.
 //!
 //! Each file offers the same functions on every system. Where a system lacks the mechanism, the
 //! function reports that or does nothing, as its documentation says.
@@ -17,5 +18,6 @@ pub(crate) mod backtrace;
 pub(crate) mod cycles;
 pub(crate) mod futex;
 pub(crate) mod prefetch;
+pub mod prim;
 pub(crate) mod thread;
 pub(crate) mod tick;

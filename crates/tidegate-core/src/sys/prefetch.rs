@@ -6,7 +6,7 @@
 ///
 /// ```
 /// let later = Box::new([0_u64; 8]);
-/// tidegate_core::prefetch(&*later);
+/// tidegate_core::internal::prefetch(&*later);
 /// ```
 #[inline(always)]
 pub fn prefetch<T: ?Sized>(value: &T) {
@@ -18,7 +18,7 @@ pub fn prefetch<T: ?Sized>(value: &T) {
 ///
 /// ```
 /// let callback: Box<dyn FnOnce()> = Box::new(|| ());
-/// tidegate_core::prefetch_block(&*callback);
+/// tidegate_core::internal::prefetch_block(&*callback);
 /// callback();
 /// ```
 #[inline(always)]

@@ -3,7 +3,7 @@
 //! Linux only; on other systems the functions report that nothing was done.
 
 /// Returns the system's id of the calling thread; 0 on systems other than Linux.
-pub fn thread_id() -> u64 {
+pub(crate) fn thread_id() -> u64 {
     #[cfg(target_os = "linux")]
     {
         rustix::thread::gettid().as_raw_nonzero().get() as u64

@@ -10,7 +10,9 @@ use super::info::{JoinPolicy, Life, NORMAL_PRIORITY};
 use super::start::{
     Current, End, ThreadNames, hook_panic, run_contained, run_exit_hooks_to, spawn_named,
 };
-use crate::{OnUnhandled, Unhandled, contain, discard, discard_all, prim, sys};
+use crate::contain::{contain, discard, discard_all};
+use crate::sys::prim;
+use crate::{OnUnhandled, Unhandled, sys};
 
 /// A hook that runs when a thread starts or stops.
 type Hook = Arc<dyn Fn() + Send + Sync>;
@@ -139,6 +141,7 @@ impl ThreadBuilder {
     }
 
     /// Does the same as [`ThreadBuilder::report_to`], unless a hook is already set.
+    #[doc(hidden)]
     pub fn or_report_to(mut self, hook: &OnUnhandled) -> Self {
         self.on_unhandled.get_or_insert_with(|| hook.clone());
         self
@@ -165,6 +168,7 @@ impl ThreadBuilder {
     /// # Errors
     ///
     /// The same as for [`ThreadBuilder::spawn`].
+    #[doc(hidden)]
     pub fn spawn_watched(
         &self,
         job: impl FnOnce(&ThreadWatch) + Send + 'static,
@@ -228,7 +232,7 @@ impl ThreadJob {
     }
 
     /// Runs the job on the calling thread: sets the thread up, then runs the start hooks, the job,
-    /// the stop hooks and the hooks of [`at_thread_exit`](crate::at_thread_exit). A panic of the
+    /// the stop hooks and the hooks of `at_thread_exit`. A panic of the
     /// job or of a hook is contained and reported.
     pub fn run(self) {
         let Self { builder, end, job } = self;
@@ -315,7 +319,7 @@ crate::debug_as_display!(PriorityError);
 
 impl Error for PriorityError {}
 
-/// Runs the hooks that [`at_thread_exit`](crate::at_thread_exit) registered on this thread, newest
+/// Runs the hooks that `at_thread_exit` registered on this thread, newest
 /// first, until none is left. A panicking hook does not prevent the others from running.
 pub fn run_exit_hooks() {
     run_exit_hooks_to(|who, what| OnUnhandled::stderr().tell(who, what));

@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 
-use crate::{ExecutorId, contain, sys};
+use crate::contain::contain;
+use crate::executor::ExecutorId;
+use crate::sys;
 
 /// The default priority of a thread.
 pub(super) const NORMAL_PRIORITY: u8 = 5;
@@ -35,7 +37,8 @@ pub enum ThreadState {
 /// A view of a thread: the eight properties that event loops on the JVM show of their threads.
 ///
 /// ```
-/// use tidegate_core::{JoinPolicy, ThreadBuilder};
+/// use tidegate_core::ThreadBuilder;
+/// use tidegate_core::thread::JoinPolicy;
 ///
 /// let thread = ThreadBuilder::new("io").spawn(|| ())?;
 /// let info = thread.info();

@@ -5,7 +5,7 @@
 //! system refuses is not an error; [`ThreadInfo`] reports the granted priority.
 //!
 //! * `info`: what other threads can see of a thread ([`ThreadInfo`]).
-//! * `start`: names, the start and the end of a thread, [`at_thread_exit`].
+//! * `start`: names, the start and the end of a thread, `at_thread_exit`.
 //! * `handle`: [`ThreadHandle`], which waits for the end of a thread.
 //! * `builder`: [`ThreadBuilder`].
 //! * `per_task`: [`ThreadPerTask`], the simplest executor.
@@ -13,18 +13,17 @@
 //! Each module uses only the modules listed before it. Wait checks and the hook for unhandled
 //! errors use `info` and `start`; `handle` and `builder` use both of them.
 
-mod builder;
-mod handle;
+pub(crate) mod builder;
+pub(crate) mod handle;
 mod info;
 mod per_task;
-mod start;
+pub(crate) mod start;
 #[cfg(test)]
 mod tests;
 
-pub use self::builder::{PriorityError, ThreadBuilder, ThreadJob, run_exit_hooks};
-pub use self::handle::{JoinError, JoinErrorKind, ThreadEnd, ThreadHandle, ThreadWatch};
+pub use self::builder::{PriorityError, ThreadBuilder, ThreadJob};
+pub use self::handle::{JoinError, JoinErrorKind, ThreadEnd, ThreadHandle};
 pub(crate) use self::info::Life;
 pub use self::info::{JoinPolicy, ThreadInfo, ThreadState};
 pub use self::per_task::ThreadPerTask;
-pub use self::start::at_thread_exit;
 pub(crate) use self::start::{ThreadNames, current, spawn_bare};

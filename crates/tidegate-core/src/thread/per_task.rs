@@ -6,12 +6,14 @@ use super::builder::ThreadBuilder;
 use crate::executor::{
     Executor, ExecutorId, RejectReason, Rejected, WaitPolicy, enter, is_current,
 };
-use crate::{Clock, Signal, Task};
+use crate::raw::signal::Signal;
+use crate::{Clock, Task};
 
 /// An executor that runs each task on a thread of its own.
 ///
 /// ```
-/// use tidegate_core::{Executor, Task, ThreadBuilder, ThreadPerTask};
+/// use tidegate_core::{Executor, Task, ThreadBuilder};
+/// use tidegate_core::thread::ThreadPerTask;
 ///
 /// let threads = ThreadPerTask::new(ThreadBuilder::new("job"));
 /// let (tx, rx) = std::sync::mpsc::channel();

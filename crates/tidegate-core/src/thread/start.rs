@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::info::{JoinPolicy, Life, NORMAL_PRIORITY};
 use crate::contain::contain;
-use crate::prim;
+use crate::sys::prim;
 use crate::unhandled::Unhandled;
 
 /// Names the threads of one pool: `io-1-1`, `io-1-2` if `io` is the first pool of the process.
@@ -151,7 +151,8 @@ prim::thread_local! {
 /// threads `clean_up` is never called.
 ///
 /// ```
-/// use tidegate_core::{ThreadBuilder, at_thread_exit};
+/// use tidegate_core::ThreadBuilder;
+/// use tidegate_core::internal::at_thread_exit;
 ///
 /// let (tx, rx) = std::sync::mpsc::channel();
 /// ThreadBuilder::new("job").spawn(move || at_thread_exit(move || tx.send("clean").unwrap()))?;

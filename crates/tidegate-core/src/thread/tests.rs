@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 
 use super::builder::pool_name;
+use super::start::at_thread_exit;
 use super::*;
 use crate::{CancelToken, Executor, RejectReason, Task};
 

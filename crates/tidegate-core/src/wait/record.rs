@@ -86,7 +86,8 @@ pub(super) fn record(
 /// A [`WaitRefusedError`] that names the cycle, if a cycle would close; `apply` is not called then.
 ///
 /// ```
-/// use tidegate_core::{ExecutorId, change_width};
+/// use tidegate_core::executor::ExecutorId;
+/// use tidegate_core::internal::change_width;
 ///
 /// let mut width = 4;
 /// change_width(ExecutorId::next(), 2, || width = 2).expect("nobody waits");

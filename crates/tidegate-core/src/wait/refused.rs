@@ -6,7 +6,8 @@ use std::fmt;
 /// A refused blocking wait: the reason, and the names of the waiter and of what it waited for.
 ///
 /// ```
-/// use tidegate_core::{check_wait, non_blocking};
+/// use tidegate_core::non_blocking;
+/// use tidegate_core::internal::check_wait;
 ///
 /// let refused = non_blocking(|| check_wait(None)).unwrap_err();
 /// assert!(refused.to_string().contains("must not block"));
@@ -35,6 +36,7 @@ pub(super) enum Why {
 impl WaitRefusedError {
     /// Creates the refusal of a wait, inside a listener, for the promise that is notifying this
     /// listener.
+    #[doc(hidden)]
     pub fn own_listener() -> Self {
         Self {
             why: Why::OwnListener {
@@ -45,6 +47,7 @@ impl WaitRefusedError {
 
     /// Creates the refusal of a wait that would close a cycle of these executors; the first one
     /// waits.
+    #[doc(hidden)]
     pub fn circle(names: Vec<String>) -> Self {
         Self {
             why: Why::Circle { names },

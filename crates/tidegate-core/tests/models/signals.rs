@@ -13,7 +13,7 @@ impl Deliver for Numbered {
     }
 }
 
-fn numbered(number: u32, log: &Arc<Log>) -> tidegate_core::Signal {
+fn numbered(number: u32, log: &Arc<Log>) -> tidegate_core::executor::Signal {
     let block = SignalBlock::new(Numbered(number, Arc::clone(log)));
     block.raise().expect("not raised yet")
 }

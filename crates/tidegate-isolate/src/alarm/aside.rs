@@ -17,7 +17,8 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use tidegate_core::{CancelToken, Clock, OnUnhandled, Permit, Permits, Task, ThreadBuilder};
+use tidegate_core::permits::{Permit, Permits};
+use tidegate_core::{CancelToken, Clock, OnUnhandled, Task, ThreadBuilder};
 use tidegate_pool::{PoolLimits, WorkerPool};
 
 use crate::key::Key;

@@ -5,7 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
-use tidegate_core::{Clock, FastClock, OnUnhandled, Task, ThreadBuilder};
+use tidegate_core::internal::FastClock;
+use tidegate_core::{Clock, OnUnhandled, Task, ThreadBuilder};
 
 use super::aside::Aside;
 use super::tasks::{Due, TimerTaskId};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidegate_core::Task;
-use tidegate_timer::Heap;
+use tidegate_timer::heap::Heap;
 
 use super::aside::Aside;
 

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidegate_core::{Clock, JoinPolicy, ManualClock, OnUnhandled, Task, ThreadBuilder};
+use tidegate_core::thread::JoinPolicy;
+use tidegate_core::{Clock, ManualClock, OnUnhandled, Task, ThreadBuilder};
 use tidegate_testkit::{Counter, Gate};
 
 use super::*;

@@ -5,10 +5,9 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidegate_core::{
-    CancelToken, Clock, FastClock, JoinPolicy, OnUnhandled, Parker, Task, ThreadBuilder, Unhandled,
-    contain,
-};
+use tidegate_core::internal::{FastClock, contain};
+use tidegate_core::thread::JoinPolicy;
+use tidegate_core::{CancelToken, Clock, OnUnhandled, Parker, Task, ThreadBuilder, Unhandled};
 
 use super::aside::Aside;
 use super::tasks::{Due, Tasks};

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tidegate_core::{CancelToken, Task, as_nanos};
+use tidegate_core::internal::as_nanos;
+use tidegate_core::{CancelToken, Task};
 
 use crate::alarm::{TimerTaskId, WakerSlot};
 use crate::command::Command;

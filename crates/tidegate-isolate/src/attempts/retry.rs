@@ -7,7 +7,8 @@ use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tidegate_core::{CancelToken, Parker, as_nanos, check_may_block};
+use tidegate_core::internal::{as_nanos, check_may_block};
+use tidegate_core::{CancelToken, Parker};
 
 use crate::alarm::Pause;
 use crate::command::Command;

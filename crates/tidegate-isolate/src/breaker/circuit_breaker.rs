@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tidegate_core::{OnUnhandled, as_nanos};
+use tidegate_core::OnUnhandled;
+use tidegate_core::internal::as_nanos;
 
 use super::config::{BreakerConfig, BreakerMode};
 use super::core::Core;

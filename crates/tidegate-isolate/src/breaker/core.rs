@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_core::as_nanos;
+use tidegate_core::internal::as_nanos;
 
 use super::config::BreakerConfig;
 use super::health::Reading;

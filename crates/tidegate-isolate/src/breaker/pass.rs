@@ -5,7 +5,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_core::as_nanos;
+use tidegate_core::internal::as_nanos;
 
 use super::circuit_breaker::CircuitBreaker;
 use super::config::BreakerMode;

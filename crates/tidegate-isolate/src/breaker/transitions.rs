@@ -7,7 +7,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_core::{Unhandled, as_nanos};
+use tidegate_core::Unhandled;
+use tidegate_core::internal::as_nanos;
 
 use super::circuit_breaker::CircuitBreaker;
 use super::config::BreakerMode;

@@ -10,7 +10,7 @@
 //! is therefore advanced after the state has changed, never before: otherwise a second caller would
 //! overlook the judgement that the first is still making.
 
-use tidegate_core::prim::{AtomicU64, Ordering};
+use tidegate_core::internal::prim::{AtomicU64, Ordering};
 
 const STATE: u64 = 3;
 

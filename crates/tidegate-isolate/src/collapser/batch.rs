@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidegate_core::{Permit, discard};
+use tidegate_core::internal::discard;
+use tidegate_core::permits::Permit;
 use tidegate_promise::Promise;
 
 use super::error::CollapserError;

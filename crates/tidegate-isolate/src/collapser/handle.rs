@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use arc_swap::ArcSwapOption;
-use tidegate_core::{CancelToken, Permit, Task};
+use tidegate_core::permits::Permit;
+use tidegate_core::{CancelToken, Task};
 use tidegate_promise::{Completion, Outcome, promise_with_error};
 
 use super::batch::{Batch, Due, NEXT_BATCH, Receive, Slot, Waiting, lock};

@@ -8,7 +8,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use tidegate_core::{Task, discard};
+use tidegate_core::Task;
+use tidegate_core::internal::discard;
 use tidegate_promise::Completion;
 
 use super::options::Options;

@@ -5,7 +5,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{CancelToken, as_nanos};
+use tidegate_core::CancelToken;
+use tidegate_core::internal::as_nanos;
 use tidegate_promise::Completion;
 
 use super::handle::Command;
@@ -14,8 +15,7 @@ use crate::bulkhead::Criticality;
 use crate::error::CommandError;
 use crate::event::Event;
 use crate::isolation::state::THREADS;
-use crate::request::wait_graph;
-use crate::request::{CacheUse, Looked, RequestContext};
+use crate::request::{CacheUse, Looked, RequestContext, wait_graph};
 
 impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
     /// Runs `work` behind the bulkhead and waits for its answer.

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use tidegate_core::{CaughtPanic, discard};
+use tidegate_core::CaughtPanic;
+use tidegate_core::internal::discard;
 
 use super::handle::Command;
 use super::options::{Asked, Options};

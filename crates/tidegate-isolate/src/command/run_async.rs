@@ -20,7 +20,8 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use tidegate_core::{CancelToken, contain};
+use tidegate_core::CancelToken;
+use tidegate_core::internal::contain;
 
 use super::admission::{Admission, Denied};
 use super::ending::{Ended, Times};

@@ -8,7 +8,8 @@
 //! The way of a call that finds all permits held, where nothing else has a say: a look at the
 //! count, a coarse clock reading, one addition, the error.
 
-use tidegate_core::{CancelToken, contain};
+use tidegate_core::CancelToken;
+use tidegate_core::internal::contain;
 
 use super::options::Asked;
 use super::outcome::Refusal;

@@ -14,7 +14,8 @@
 
 use std::sync::Arc;
 
-use tidegate_core::{CancelToken, Executor, WaitGuard, check_wait};
+use tidegate_core::internal::{WaitGuard, check_wait};
+use tidegate_core::{CancelToken, Executor};
 use tidegate_promise::{Completion, promise_on, promise_with_error};
 
 use super::admission::{Admission, Denied};

@@ -3,7 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidegate_core::{CancelToken, Permit, Task, discard, discard_all};
+use tidegate_core::internal::{discard, discard_all};
+use tidegate_core::permits::Permit;
+use tidegate_core::{CancelToken, Task};
 use tidegate_pool::queue::JobKey;
 use tidegate_promise::Promise;
 
@@ -202,7 +204,7 @@ where
         } = cargo;
         let surroundings = Surroundings::install(&state.plugins, context, captured);
         let within = wait_graph::set(within);
-        let result: Ran<T, E> = tidegate_core::contain(|| {
+        let result: Ran<T, E> = tidegate_core::internal::contain(|| {
             state.hook(Stage::ThreadStart).map_err(Refusal)?;
             state.hook(Stage::ExecutionStart).map_err(Refusal)?;
             Ok(work(self.flight().token()))

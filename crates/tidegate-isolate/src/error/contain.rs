@@ -2,5 +2,5 @@
 
 /// Runs user code. A panic becomes an error with its message.
 pub(crate) fn contain<R>(run: impl FnOnce() -> R) -> Result<R, String> {
-    tidegate_core::contain(run).map_err(|panic| panic.message().to_owned())
+    tidegate_core::internal::contain(run).map_err(|panic| panic.message().to_owned())
 }

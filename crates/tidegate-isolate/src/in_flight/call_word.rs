@@ -19,7 +19,7 @@
 //!
 //! The number of the call is part of the word, so a thread that saw one call cannot end the next.
 
-use tidegate_core::prim::{AtomicU64, Ordering, fence};
+use tidegate_core::internal::prim::{AtomicU64, Ordering, fence};
 
 const STATE: u64 = 7;
 const IDLE: u64 = 0;

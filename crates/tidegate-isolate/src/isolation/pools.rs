@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tidegate_core::{FastClock, OnUnhandled};
+use tidegate_core::OnUnhandled;
+use tidegate_core::internal::FastClock;
 
 use crate::bulkhead::{PoolConfig, ThreadBulkhead};
 use crate::error::ConfigError;

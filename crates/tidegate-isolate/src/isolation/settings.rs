@@ -4,7 +4,8 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidegate_core::{Task, as_nanos};
+use tidegate_core::Task;
+use tidegate_core::internal::as_nanos;
 
 use super::state::{
     BREAKS, CACHES, FALLS_BACK, GATED, INTERRUPTS, INTERRUPTS_ON_CANCEL, LOGS, RATED, State,

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tidegate_core::{CoarseClock, Permits};
+use tidegate_core::internal::CoarseClock;
+use tidegate_core::permits::Permits;
 
 use super::pools::{Pools, RegisteredPool};
 use crate::alarm::{CallTimer, CallbackThreadsHandle};

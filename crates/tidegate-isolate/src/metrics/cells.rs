@@ -16,7 +16,7 @@ use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use tidegate_core::CachePadded;
+use tidegate_core::internal::CachePadded;
 
 /// The number of threads that have a row of their own.
 const OWN: usize = 16;

@@ -102,7 +102,7 @@ pub struct Distribution {
 impl Distribution {
     /// Adds one duration.
     pub fn record(&mut self, duration: Duration) {
-        self.add(step_of(tidegate_core::as_nanos(duration)), 1);
+        self.add(step_of(tidegate_core::internal::as_nanos(duration)), 1);
     }
 
     /// Adds all durations of `other`.

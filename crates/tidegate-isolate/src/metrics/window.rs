@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tidegate_core::as_nanos;
+use tidegate_core::internal::as_nanos;
 
 use super::cells::Cells;
 use crate::error::ConfigError;

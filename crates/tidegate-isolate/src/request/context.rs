@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-use tidegate_core::{OnUnhandled, Unhandled, discard_all};
+use tidegate_core::internal::discard_all;
+use tidegate_core::{OnUnhandled, Unhandled};
 
 use super::log::{Log, LogEntry};
 use crate::error::contain;

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use tidegate_core::as_nanos;
+use tidegate_core::internal::as_nanos;
 
 /// How long a turn may spend on each kind of work by default.
 pub const DEFAULT_TURN_BUDGET: Duration = Duration::from_millis(10);

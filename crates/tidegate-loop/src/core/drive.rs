@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use tidegate_core::{Task, contain};
+use tidegate_core::Task;
+use tidegate_core::internal::contain;
 use tidegate_pool::ShutdownError;
 
 use super::driver::Driver;

@@ -15,7 +15,8 @@
 
 use std::sync::Arc;
 
-use tidegate_core::{Blocking, Task, contain};
+use tidegate_core::internal::contain;
+use tidegate_core::{Blocking, Task};
 use tidegate_pool::ShutdownError;
 
 use super::budget::BUDGET;

@@ -6,8 +6,8 @@
 //! both fetch every cache line from the other. A short pause lets it take a whole batch of tasks
 //! instead.
 
-use tidegate_core::prim::{spin_loop, yield_now};
-use tidegate_core::usable_cpus;
+use tidegate_core::internal::prim::{spin_loop, yield_now};
+use tidegate_core::internal::usable_cpus;
 
 /// The maximum number of spins before the event loop sleeps: some tens of microseconds.
 const LOOKS: u32 = 2048;

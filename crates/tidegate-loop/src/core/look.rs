@@ -1,7 +1,5 @@
 //! Clock reads in the middle of a turn.
 
-use tidegate_core::begin_turn;
-
 use super::driver::Driver;
 use super::loop_core::Core;
 use crate::state::shared::Shared;
@@ -21,7 +19,6 @@ impl<D: Driver> Core<D> {
         let due = local::with(|local| local.kept.next_deadline()).flatten();
         let now = shared.clock.nanos();
         shared.meter.note_longest(now);
-        begin_turn(now);
         shared.meter.counters.heartbeat.set(now);
         let over = self.pace.look(now);
         over || due.is_some_and(|due| due <= now) || !shared.mailbox.signals.is_empty()

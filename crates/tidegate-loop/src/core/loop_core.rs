@@ -3,8 +3,8 @@
 //! [`Core`] is one value; a thread only drives it. Its operations are in the files above this one:
 //! a turn in `turn.rs`, sleeping in `sleep.rs`, what follows a turn in `after_turn.rs`.
 
-use tidegate_core::prim::spin_loop;
-use tidegate_core::{TaskLaneReceiver, ThreadWatch, contain};
+use tidegate_core::internal::prim::spin_loop;
+use tidegate_core::internal::{TaskLaneReceiver, ThreadWatch, contain};
 
 use super::budget::BudgetTimer;
 use super::driver::Driver;

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use tidegate_core::{CaughtPanic, Task, Unhandled, contain};
+use tidegate_core::internal::contain;
+use tidegate_core::{CaughtPanic, Task, Unhandled};
 
 use crate::state::shared::Shared;
 

@@ -1,6 +1,6 @@
 //! How an idle event loop sleeps: it spins for a while, arms its doorbell, and waits on its driver.
 
-use tidegate_core::prim::spin_loop;
+use tidegate_core::internal::prim::spin_loop;
 
 use super::driver::Driver;
 use super::loop_core::Core;

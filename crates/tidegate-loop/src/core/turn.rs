@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use tidegate_core::{begin_turn, contain};
+use tidegate_core::internal::contain;
 
 use super::budget::BUDGET;
 use super::driver::Driver;
@@ -45,7 +45,6 @@ impl<D: Driver> Core<D> {
 
     pub(super) fn begin(&mut self, shared: &Shared) -> u64 {
         let now = self.woke.take().unwrap_or_else(|| shared.clock.nanos());
-        begin_turn(now);
         let counters = &shared.meter.counters;
         counters.turns.add(1);
         counters.heartbeat.set(now.max(1));

@@ -6,8 +6,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidegate_core::prim::{Mutex, lock};
-use tidegate_core::{Clock, JoinPolicy, ThreadBuilder};
+use tidegate_core::internal::prim::{Mutex, lock};
+use tidegate_core::thread::JoinPolicy;
+use tidegate_core::{Clock, ThreadBuilder};
 use tidegate_pool::ShutdownError;
 
 use crate::handle::event_loop::EventLoop;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tidegate_core::{Clock, ManualClock, ThreadBuilder, ThreadState};
+use tidegate_core::thread::ThreadState;
+use tidegate_core::{Clock, ManualClock, ThreadBuilder};
 use tidegate_pool::{Quiet, ShutdownError};
 use tidegate_promise::WaitError;
 use tidegate_testkit::{Counter, Gate, Log};

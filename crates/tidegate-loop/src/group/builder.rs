@@ -5,7 +5,8 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use tidegate_core::{Clock, OnUnhandled, ThreadBuilder, Unhandled, usable_cpus};
+use tidegate_core::internal::usable_cpus;
+use tidegate_core::{Clock, OnUnhandled, ThreadBuilder, Unhandled};
 
 use super::chooser::{Choose, Chooser};
 use super::event_loop_group::EventLoopGroup;

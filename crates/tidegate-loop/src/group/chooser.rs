@@ -1,6 +1,6 @@
 //! Choosing an event loop of a group.
 
-use tidegate_core::prim::{AtomicU64, Ordering};
+use tidegate_core::internal::prim::{AtomicU64, Ordering};
 
 /// How a group chooses the event loop for new work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

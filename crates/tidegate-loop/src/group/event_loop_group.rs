@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tidegate_core::prim::{Mutex, lock};
+use tidegate_core::internal::prim::{Mutex, lock};
 use tidegate_core::{CancelToken, Rejected, Task};
 use tidegate_pool::{Quiet, ShutdownError};
 use tidegate_promise::{Completion, SharedCompletion, WaitError};

@@ -6,8 +6,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tidegate_core::prim::{Mutex, lock};
-use tidegate_core::{ThreadBuilder, Ticker, TickerStop, as_nanos};
+use tidegate_core::internal::prim::{Mutex, lock};
+use tidegate_core::internal::{TickerStop, as_nanos};
+use tidegate_core::{ThreadBuilder, Ticker};
 
 use super::scaling::{Decide, Sample, Scaling};
 use crate::state::lifecycle::Lifecycle;

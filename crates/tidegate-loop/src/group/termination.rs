@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidegate_core::prim::{Mutex, lock};
+use tidegate_core::internal::prim::{Mutex, lock};
 use tidegate_pool::ShutdownError;
 use tidegate_promise::SharedCompletion;
 

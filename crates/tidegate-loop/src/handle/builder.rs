@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{Clock, OnUnhandled, TaskLane, ThreadBuilder, Unhandled};
+use tidegate_core::internal::TaskLane;
+use tidegate_core::{Clock, OnUnhandled, ThreadBuilder, Unhandled};
 use tidegate_pool::internal::default_bound;
 
 use super::event_loop::EventLoop;

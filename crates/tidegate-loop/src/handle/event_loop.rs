@@ -7,10 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_core::{
-    CancelToken, Clock, Executor, ExecutorId, Interrupted, RejectReason, Rejected, Task,
-    ThreadInfo, is_current,
-};
+use tidegate_core::executor::{ExecutorId, is_current};
+use tidegate_core::thread::ThreadInfo;
+use tidegate_core::{CancelToken, Clock, Executor, Interrupted, RejectReason, Rejected, Task};
 use tidegate_pool::internal::Answer;
 use tidegate_pool::{Quiet, ShutdownError};
 use tidegate_promise::{Completion, Promise, SharedCompletion, WaitError, promise_on};
@@ -477,7 +476,7 @@ impl<P: Placement> EventLoop<P> {
 
     /// Returns a completion of the event loop's termination. Its listeners run on the thread that
     /// ends. Destructors of that thread's `thread_local!` values run later; cleanup that must be
-    /// done before the listeners run belongs in [`at_thread_exit`](tidegate_core::at_thread_exit).
+    /// done before the listeners run belongs in [`at_thread_exit`](tidegate_core::internal::at_thread_exit).
     pub fn termination(&self) -> SharedCompletion<ShutdownReport, ShutdownError> {
         self.shared.termination.completion()
     }

@@ -12,8 +12,8 @@ macro_rules! forward_executor {
 
         fn signal(
             &self,
-            signal: tidegate_core::Signal,
-        ) -> Result<(), tidegate_core::Rejected<tidegate_core::Signal>> {
+            signal: tidegate_core::executor::Signal,
+        ) -> Result<(), tidegate_core::Rejected<tidegate_core::executor::Signal>> {
             tidegate_core::Executor::signal(&*self.$to, signal)
         }
 
@@ -21,7 +21,7 @@ macro_rules! forward_executor {
             tidegate_core::Executor::is_current(&*self.$to)
         }
 
-        fn id(&self) -> tidegate_core::ExecutorId {
+        fn id(&self) -> tidegate_core::executor::ExecutorId {
             tidegate_core::Executor::id(&*self.$to)
         }
 

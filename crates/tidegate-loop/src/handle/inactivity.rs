@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{CancelToken, Parker, check_wait};
+use tidegate_core::internal::check_wait;
+use tidegate_core::{CancelToken, Parker};
 
 use super::event_loop::EventLoop;
 use super::placement::Placement;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_core::as_nanos;
+use tidegate_core::internal::as_nanos;
 
 /// What a fixed-rate task does about runs that it missed while its event loop was busy.
 ///

@@ -8,13 +8,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::prim::{Mutex, lock};
-use tidegate_core::{
-    Deliver, Delivery, RejectReason, Rejected, SignalBlock, Task, contain, is_current,
-};
+use tidegate_core::executor::is_current;
+use tidegate_core::internal::prim::{Mutex, lock};
+use tidegate_core::internal::{Deliver, Delivery, SignalBlock, contain};
+use tidegate_core::{RejectReason, Rejected, Task};
 use tidegate_pool::internal::Answer;
 use tidegate_promise::Completion;
-use tidegate_timer::Due;
+use tidegate_timer::heap::Due;
 
 use super::period::Period;
 use super::timers::{Body, Repeat, Timer, TimerState};

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tidegate_core::Task;
-use tidegate_core::prim::{Mutex, lock};
+use tidegate_core::internal::prim::{Mutex, lock};
 
 use super::timeout::CoarseTimer;
 use crate::handle::event_loop::EventLoop;

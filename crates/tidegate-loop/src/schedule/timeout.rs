@@ -9,9 +9,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{Deliver, Delivery, SignalBlock, Task, is_current};
-use tidegate_timer::internal::KeySlot;
-use tidegate_timer::raw::{Reset, StillPending, TimeoutCell, TimeoutOutcome};
+use tidegate_core::Task;
+use tidegate_core::executor::is_current;
+use tidegate_core::internal::{Deliver, Delivery, SignalBlock};
+use tidegate_timer::internal::{KeySlot, Reset, StillPending, TimeoutCell, TimeoutOutcome};
 
 use super::timeouts::CoarseEntry;
 use crate::state::shared::{Shared, drop_contained};

@@ -3,10 +3,10 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tidegate_core::{SignalBlock, Task, prefetch_block};
-use tidegate_timer::Wheel;
-use tidegate_timer::internal::{KeySlot, place};
-use tidegate_timer::raw::TimeoutCell;
+use tidegate_core::Task;
+use tidegate_core::internal::{SignalBlock, prefetch_block};
+use tidegate_timer::internal::{KeySlot, TimeoutCell, place};
+use tidegate_timer::wheel::Wheel;
 
 use crate::errors::BuildError;
 use crate::state::shared::Shared;

@@ -2,10 +2,12 @@
 
 use std::sync::{Arc, Weak};
 
-use tidegate_core::prim::{Mutex, lock};
-use tidegate_core::{SignalBlock, Task};
+use tidegate_core::Task;
+use tidegate_core::internal::SignalBlock;
+use tidegate_core::internal::prim::{Mutex, lock};
 use tidegate_pool::internal::Answer;
-use tidegate_timer::{Due, Heap, Key};
+use tidegate_timer::Key;
+use tidegate_timer::heap::{Due, Heap};
 
 use super::period::Period;
 use crate::state::shared::Shared;

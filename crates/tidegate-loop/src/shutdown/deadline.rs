@@ -9,7 +9,8 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use tidegate_core::{Parker, ThreadBuilder, as_nanos};
+use tidegate_core::internal::as_nanos;
+use tidegate_core::{Parker, ThreadBuilder};
 use tidegate_pool::ShutdownError;
 
 use crate::state::lifecycle::Lifecycle;

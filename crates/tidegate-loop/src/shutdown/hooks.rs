@@ -1,7 +1,8 @@
 //! Shutdown hooks: user closures that run on an event loop after its last task.
 
-use tidegate_core::prim::{Mutex, lock};
-use tidegate_core::{Clock, Unhandled, contain, discard_all};
+use tidegate_core::internal::prim::{Mutex, lock};
+use tidegate_core::internal::{contain, discard_all};
+use tidegate_core::{Clock, Unhandled};
 
 use crate::errors::ShutdownHookError;
 

@@ -1,6 +1,6 @@
 //! The requested shutdown of an event loop: its quiet period and its deadline.
 
-use tidegate_core::prim::{AtomicBool, Mutex, Ordering, lock};
+use tidegate_core::internal::prim::{AtomicBool, Mutex, Ordering, lock};
 use tidegate_core::{Clock, Parker};
 
 /// The parameters of a requested shutdown.

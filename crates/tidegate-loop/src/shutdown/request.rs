@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tidegate_core::{CancelToken, Parker, as_nanos, check_wait};
+use tidegate_core::internal::{as_nanos, check_wait};
+use tidegate_core::{CancelToken, Parker};
 use tidegate_pool::{Quiet, ShutdownError};
 use tidegate_promise::{SharedCompletion, WaitError};
 

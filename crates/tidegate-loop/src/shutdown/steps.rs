@@ -7,7 +7,7 @@
 use std::mem;
 use std::sync::Arc;
 
-use tidegate_core::contain;
+use tidegate_core::internal::contain;
 use tidegate_pool::{HandedBack, ShutdownError};
 
 use super::deadline::stuck;

@@ -1,7 +1,7 @@
 //! The public view of an event loop's end: a completion, and the tasks that were handed back.
 
-use tidegate_core::ExecutorId;
-use tidegate_core::prim::{Mutex, lock};
+use tidegate_core::executor::ExecutorId;
+use tidegate_core::internal::prim::{Mutex, lock};
 use tidegate_pool::internal::UnstartedTasks;
 use tidegate_pool::{HandedBack, ShutdownError};
 use tidegate_promise::{Promise, SharedCompletion};

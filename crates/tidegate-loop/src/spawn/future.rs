@@ -9,10 +9,10 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 
-use tidegate_core::prim::{AtomicBool, Mutex, Ordering};
-use tidegate_core::{
-    CaughtPanic, Deliver, Delivery, Rejected, SignalBlock, Task, contain, is_current,
-};
+use tidegate_core::executor::is_current;
+use tidegate_core::internal::prim::{AtomicBool, Mutex, Ordering};
+use tidegate_core::internal::{Deliver, Delivery, SignalBlock, contain};
+use tidegate_core::{CaughtPanic, Rejected, Task};
 use tidegate_pool::internal::Answer;
 use tidegate_promise::Completion;
 
@@ -48,7 +48,7 @@ where
     let taken = Arc::clone(&cell);
     let home = shared.id;
     let settle = move || {
-        let parts = tidegate_core::prim::lock(&taken).take();
+        let parts = tidegate_core::internal::prim::lock(&taken).take();
         // A handed-back task may be run elsewhere, where nothing could wake the future. It is
         // dropped there, which cancels its completion.
         if let Some((future, answer)) = parts.filter(|_| is_current(home)) {
@@ -68,7 +68,7 @@ where
             let why = refused.why();
             // Drops the block as well, so that returning the future sends the event loop no signal.
             drop(refused);
-            let parts = tidegate_core::prim::lock(&cell).take();
+            let parts = tidegate_core::internal::prim::lock(&cell).take();
             match parts {
                 Some((future, _answer)) => Err(Rejected::new(future, why)),
                 None => Ok(completion),

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tidegate_core::prim::{Mutex, lock};
+use tidegate_core::internal::prim::{Mutex, lock};
 
 /// Counts the tasks that were handed out to other threads and have not ended.
 #[derive(Default)]

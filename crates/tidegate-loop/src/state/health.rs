@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::prim::{AtomicU64, Ordering};
-use tidegate_core::{Clock, as_nanos};
+use tidegate_core::Clock;
+use tidegate_core::internal::as_nanos;
+use tidegate_core::internal::prim::{AtomicU64, Ordering};
 
 /// The health of a [`Driver`](crate::internal::Driver). Clones share one state.
 ///

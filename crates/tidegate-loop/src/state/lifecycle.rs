@@ -12,7 +12,7 @@
 //! | any | `Shutdown` | it is stuck after its deadline | `shutdown/deadline.rs` |
 //! | any | `Terminated` | it has ended | `Shared::terminate` |
 
-use tidegate_core::prim::{AtomicU8, Ordering};
+use tidegate_core::internal::prim::{AtomicU8, Ordering};
 
 /// The state of an event loop's life cycle. Later states are greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use tidegate_core::prim::{AtomicU32, Ordering};
-use tidegate_core::{Doorbell, SignalLane, Sleeper, TaskLane};
+use tidegate_core::internal::prim::{AtomicU32, Ordering};
+use tidegate_core::internal::{Doorbell, SignalLane, Sleeper, TaskLane};
 
 /// The number of signals pushed without a wake-up at which the event loop is woken after all.
 pub(crate) const SILENT: u32 = 1024;

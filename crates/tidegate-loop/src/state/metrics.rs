@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tidegate_core::internal::Counter;
-use tidegate_core::prim::{Mutex, lock};
-use tidegate_core::{CachePadded, Clock, Running, RunningTask, Unhandled};
+use tidegate_core::internal::prim::{Mutex, lock};
+use tidegate_core::internal::{CachePadded, Counter, Running, RunningTask};
+use tidegate_core::{Clock, Unhandled};
 
 /// The value of `place` while the event loop notifies listeners or polls futures.
 pub(crate) const IN_SIGNALS: u64 = 1;

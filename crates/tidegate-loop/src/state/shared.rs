@@ -6,11 +6,10 @@
 
 use std::sync::{Arc, Weak};
 
-use tidegate_core::prim::{AtomicBool, AtomicUsize, Ordering, fence};
-use tidegate_core::{
-    Clock, ExecutorId, OnUnhandled, OwnerCell, Sleeper, Task, TaskLane, ThreadBuilder, Unhandled,
-    contain,
-};
+use tidegate_core::executor::ExecutorId;
+use tidegate_core::internal::prim::{AtomicBool, AtomicUsize, Ordering, fence};
+use tidegate_core::internal::{OwnerCell, Sleeper, TaskLane, contain};
+use tidegate_core::{Clock, OnUnhandled, Task, ThreadBuilder, Unhandled};
 
 use super::handed_out::HandedOut;
 use super::health::Health;

@@ -5,8 +5,9 @@
 //! that was requested meanwhile. `thread/slot.rs` describes the start in detail,
 //! `shutdown/steps.rs` the steps of the shutdown.
 
-use tidegate_core::prim::MutexGuard;
-use tidegate_core::{RejectReason, ThreadBuilder, ThreadWatch, Unhandled, contain};
+use tidegate_core::internal::prim::MutexGuard;
+use tidegate_core::internal::{ThreadWatch, contain};
+use tidegate_core::{RejectReason, ThreadBuilder, Unhandled};
 use tidegate_pool::ShutdownError;
 
 use super::lifecycle::Lifecycle;

@@ -1,6 +1,6 @@
 //! How an event loop is woken, or gets a thread, after a push into one of its lanes.
 
-use tidegate_core::prim::{Ordering, fence};
+use tidegate_core::internal::prim::{Ordering, fence};
 
 use super::lifecycle::Lifecycle;
 use super::mailbox::SILENT;

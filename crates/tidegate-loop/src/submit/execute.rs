@@ -4,9 +4,9 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tidegate_core::executor::{ExecutorId, Signal, WaitPolicy, is_current, stance};
 use tidegate_core::{
-    CancelToken, Clock, Executor, ExecutorId, Parker, RejectReason, Rejected, Signal, Task,
-    Unhandled, WaitPolicy, is_current, stance,
+    CancelToken, Clock, Executor, Parker, RejectReason, Rejected, Task, Unhandled,
 };
 
 use super::reject::RejectPolicy;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use tidegate_core::RejectHandler;
+use tidegate_core::executor::RejectHandler;
 
 /// What an event loop does with a task that does not fit into its lane.
 ///

@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use tidegate_core::{CurrentGuard, Executor, RunningGuard, WaitPolicy, enter as mark};
+use tidegate_core::Executor;
+use tidegate_core::executor::{CurrentGuard, WaitPolicy, enter as mark};
+use tidegate_core::internal::RunningGuard;
 
 use super::local::{self, Local, LoopState};
 use crate::spawn::slots::LocalFutures;

@@ -18,7 +18,7 @@ use crate::state::shared::Shared;
 /// tasks.
 const RESERVE: u32 = 64;
 
-tidegate_core::prim::thread_local! {
+tidegate_core::internal::prim::thread_local! {
     static LOCAL: RefCell<Option<Local>> = const { RefCell::new(None) };
 }
 

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use tidegate_core::prim::{Mutex, lock};
+use tidegate_core::internal::prim::{Mutex, lock};
 use tidegate_core::{Parker, WaitRefusedError};
 
 /// Why [`EventLoop::await_inactivity`](crate::EventLoop::await_inactivity) did not wait.

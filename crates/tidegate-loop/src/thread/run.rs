@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidegate_core::{ClockMember, contain, run_exit_hooks};
+use tidegate_core::internal::{ClockMember, contain, run_exit_hooks};
 use tidegate_pool::ShutdownError;
 
 use crate::state::shared::Shared;

@@ -13,14 +13,16 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use tidegate_core::prim::{Mutex, MutexGuard, lock};
-use tidegate_core::{ExecutorId, Parker, ThreadBuilder, ThreadWatch, WaitPolicy, stance};
+use tidegate_core::executor::{ExecutorId, WaitPolicy, stance};
+use tidegate_core::internal::ThreadWatch;
+use tidegate_core::internal::prim::{Mutex, MutexGuard, lock};
+use tidegate_core::{Parker, ThreadBuilder};
 use tidegate_pool::strategy::Strategy;
 
 use super::presence::ThreadPresence;
 use crate::state::lifecycle::State;
 
-tidegate_core::prim::thread_local! {
+tidegate_core::internal::prim::thread_local! {
     /// The event loop for which this thread runs a spawner; 0 if none.
     static STARTS: Cell<u64> = const { Cell::new(0) };
 }

@@ -1,6 +1,6 @@
 //! How an idle event loop gives its thread back.
 
-use tidegate_core::prim::{Ordering, fence};
+use tidegate_core::internal::prim::{Ordering, fence};
 
 use crate::state::lifecycle::Lifecycle;
 use crate::state::shared::Shared;

@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{JoinPolicy, ThreadBuilder, Ticker, TickerStop};
+use tidegate_core::internal::TickerStop;
+use tidegate_core::thread::JoinPolicy;
+use tidegate_core::{ThreadBuilder, Ticker};
 
 use super::report::{Recovered, Stall, WatchdogError};
 use super::watching::{Callbacks, OnRecover, OnStall, Watched, Watching};

@@ -13,8 +13,9 @@ use std::sync::{Arc, OnceLock, TryLockError, Weak};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use tidegate_core::prim::{Mutex, lock};
-use tidegate_core::{Ticker, contain};
+use tidegate_core::Ticker;
+use tidegate_core::internal::contain;
+use tidegate_core::internal::prim::{Mutex, lock};
 
 use super::report::{Recovered, Stall};
 use crate::state::lifecycle::Lifecycle;

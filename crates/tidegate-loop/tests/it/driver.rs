@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tidegate_core::{Clock, ManualClock, Parker, Running, Sleeper, Task};
+use tidegate_core::internal::{Running, Sleeper};
+use tidegate_core::{Clock, ManualClock, Parker, Task};
 use tidegate_loop::internal::Driver;
 use tidegate_loop::{EventLoop, Quiet};
 use tidegate_testkit::Log;

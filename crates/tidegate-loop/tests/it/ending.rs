@@ -8,7 +8,8 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 
-use tidegate_core::{ManualClock, Task, ThreadBuilder, ThreadJob};
+use tidegate_core::thread::ThreadJob;
+use tidegate_core::{ManualClock, Task, ThreadBuilder};
 use tidegate_loop::{EventLoop, EventLoopGroup, Quiet, ShutdownError};
 use tidegate_pool::{NotStartedError, WorkerPool};
 use tidegate_promise::{Completion, Failure, Outcome, WaitError};

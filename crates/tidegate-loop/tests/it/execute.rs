@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
-use tidegate_core::{
-    ManualClock, RejectReason, Task, ThreadBuilder, ThreadJob, ThreadState, at_thread_exit,
-};
+use tidegate_core::internal::at_thread_exit;
+use tidegate_core::thread::{ThreadJob, ThreadState};
+use tidegate_core::{ManualClock, RejectReason, Task, ThreadBuilder};
 use tidegate_loop::{EventLoop, Lifecycle, Quiet};
 use tidegate_testkit::{Counter, DropCount, Gate, Log};
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tidegate_core::{ManualClock, ThreadBuilder, Ticker, usable_cpus};
+use tidegate_core::internal::usable_cpus;
+use tidegate_core::{ManualClock, ThreadBuilder, Ticker};
 use tidegate_loop::internal::ParkDriver;
 use tidegate_loop::{
     BuildError, Choose, EventLoop, EventLoopGroup, Lifecycle, MAX_LOOPS, Quiet, Scaling,

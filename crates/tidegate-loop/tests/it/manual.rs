@@ -5,7 +5,8 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-use tidegate_core::{ManualClock, RejectReason, WaitPolicy, stance};
+use tidegate_core::executor::{WaitPolicy, stance};
+use tidegate_core::{ManualClock, RejectReason};
 use tidegate_loop::{EventLoop, Lifecycle, ManualLoop, Quiet, ShutdownError};
 use tidegate_testkit::{Counter, Log};
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tidegate_core::{ManualClock, as_nanos};
+use tidegate_core::ManualClock;
+use tidegate_core::internal::as_nanos;
 use tidegate_loop::{EventLoop, ManualLoop, Quiet, TurnBudget};
 use tidegate_testkit::{Counter, DropCount, Log};
 

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use tidegate_core::{Deliver, Delivery, ManualClock, SignalBlock, Task, ThreadBuilder, Ticker};
+use tidegate_core::internal::{Deliver, Delivery, SignalBlock};
+use tidegate_core::{ManualClock, Task, ThreadBuilder, Ticker};
 use tidegate_loop::internal::ParkDriver;
 use tidegate_loop::{EventLoop, Lifecycle, Quiet, RoamingConfig, Watchdog};
 use tidegate_pool::strategy::{ProduceConsume, Strategy};

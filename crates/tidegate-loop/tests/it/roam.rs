@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{Task, Ticker, WaitPolicy, stance};
+use tidegate_core::executor::{WaitPolicy, stance};
+use tidegate_core::{Task, Ticker};
 use tidegate_loop::internal::ParkDriver;
 use tidegate_loop::{BuildError, EventLoop, Quiet, Roaming, RoamingConfig, ShutdownError};
 use tidegate_pool::strategy::{Monitor, Strategy};

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use tidegate_core::{Clock, ManualClock, RejectReason, Sleeper, Task, ThreadBuilder};
+use tidegate_core::internal::Sleeper;
+use tidegate_core::{Clock, ManualClock, RejectReason, Task, ThreadBuilder};
 use tidegate_loop::internal::Driver;
 use tidegate_loop::{EventLoop, Lifecycle, Quiet, ShutdownError, ShutdownReport};
 use tidegate_pool::NotStartedError;

@@ -4,7 +4,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidegate_core::{Clock, ManualClock, Parker, Sleeper, Task};
+use tidegate_core::internal::Sleeper;
+use tidegate_core::{Clock, ManualClock, Parker, Task};
 use tidegate_loop::internal::{Driver, Health};
 use tidegate_loop::{
     Choose, EventLoop, EventLoopBuilder, EventLoopGroup, RoamingConfig, TurnBudget,

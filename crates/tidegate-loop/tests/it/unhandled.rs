@@ -4,7 +4,8 @@
 use std::process::Command;
 use std::sync::Arc;
 
-use tidegate_core::{Executor, OnUnhandled, Task, ThreadBuilder, ThreadPerTask};
+use tidegate_core::thread::ThreadPerTask;
+use tidegate_core::{Executor, OnUnhandled, Task, ThreadBuilder};
 use tidegate_loop::EventLoop;
 use tidegate_pool::{ImmediateExecutor, WorkerPool};
 use tidegate_testkit::{Gate, Log};

@@ -8,7 +8,8 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tidegate_core::{Blocking, SignalBlock};
+use tidegate_core::Blocking;
+use tidegate_core::internal::SignalBlock;
 use tidegate_promise::Failure;
 
 use super::datagram::{Datagram, LARGEST};

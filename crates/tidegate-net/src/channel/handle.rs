@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use bytes::Bytes;
-use tidegate_core::SignalBlock;
+use tidegate_core::internal::SignalBlock;
 use tidegate_promise::{Completion, Failure, Outcome, SharedCompletion, promise_on};
 
 use super::event::{HandlerEvent, InEvent, UserEvent};

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use tidegate_core::SignalBlock;
+use tidegate_core::internal::SignalBlock;
 use tidegate_promise::{Completion, Failure, Promise, promise_on};
 
 use super::datagram::Outbox;

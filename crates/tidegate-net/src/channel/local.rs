@@ -5,7 +5,7 @@ use std::io::{self, IoSlice};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
-use tidegate_core::SignalBlock;
+use tidegate_core::internal::SignalBlock;
 
 use super::mail::ChannelRequest;
 use super::shared::Shared;

@@ -3,7 +3,7 @@
 
 use std::any::Any;
 
-use tidegate_core::discard;
+use tidegate_core::internal::discard;
 use tidegate_promise::{Failure, Promise};
 
 use super::event::{HandlerEvent, InEvent, OutOp};

@@ -1,6 +1,6 @@
 //! Requests of handles to a channel, carried out on its loop.
 
-use tidegate_core::discard;
+use tidegate_core::internal::discard;
 
 use super::core::ChannelCore;
 use super::event::{InEvent, OutOp};

@@ -11,7 +11,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidegate_core::{Deliver, Delivery, Executor, SignalBlock, Unhandled, discard_all};
+use tidegate_core::internal::{Deliver, Delivery, SignalBlock, discard_all};
+use tidegate_core::{Executor, Unhandled};
 use tidegate_promise::{Completion, Failure, Promise, SharedCompletion, promise_with_error};
 
 use super::event::InEvent;

@@ -5,7 +5,7 @@ use std::io::{self, IoSlice};
 use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::{Bytes, BytesMut};
-use tidegate_core::SignalBlock;
+use tidegate_core::internal::SignalBlock;
 
 use super::shared::Shared;
 

@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tidegate_core::SignalBlock;
+use tidegate_core::internal::SignalBlock;
 use tidegate_loop::{EventLoop, ManualLoop, Pinned};
 use tidegate_promise::{Completion, Failure, promise};
 use tidegate_testkit::Log;

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use mio::net::UnixStream;
 use mio::net::{TcpStream, UdpSocket};
 use socket2::SockRef;
-use tidegate_core::SignalBlock;
+use tidegate_core::internal::SignalBlock;
 
 use super::local::LocalEnd;
 use super::options::ChannelOptions;

@@ -280,7 +280,7 @@ impl<P: ChannelPlacement> Client<P> {
     fn begin_connect(
         &self,
         timers: &LoopScheduler,
-        shared: &Arc<tidegate_core::SignalBlock<Shared>>,
+        shared: &Arc<tidegate_core::internal::SignalBlock<Shared>>,
         subject: Subject,
         promise: Awaited<Channel>,
     ) -> Start {

@@ -3,7 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
-use tidegate_core::{Rejected, SignalBlock, Task};
+use tidegate_core::internal::SignalBlock;
+use tidegate_core::{Rejected, Task};
 use tidegate_loop::{EventLoop, Pinned, Placement, Roaming};
 
 use crate::awaited::Awaited;

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use mio::unix::SourceFd;
 use mio::{Interest, Registry};
-use tidegate_core::contain;
+use tidegate_core::internal::contain;
 use tidegate_promise::{Completion, promise};
 
 use super::net_group::NetGroup;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tidegate_core::{Blocking, as_nanos};
+use tidegate_core::Blocking;
+use tidegate_core::internal::as_nanos;
 use tidegate_promise::Failure;
 
 use crate::channel::UserEvent;

@@ -15,7 +15,8 @@ use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Buf, Bytes, BytesMut};
 use futures_io::{AsyncRead, AsyncWrite};
-use tidegate_core::{Blocking, contain, discard};
+use tidegate_core::Blocking;
+use tidegate_core::internal::{contain, discard};
 use tidegate_loop::EventLoop;
 use tidegate_promise::{Completion, Failure};
 

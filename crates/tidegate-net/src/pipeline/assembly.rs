@@ -5,7 +5,8 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use tidegate_core::{Blocking, Executor, contain};
+use tidegate_core::internal::contain;
+use tidegate_core::{Blocking, Executor};
 use tidegate_loop::{Pinned, Placement, Roaming};
 use tidegate_promise::Failure;
 

@@ -1,6 +1,7 @@
 //! Handlers in a row.
 
-use tidegate_core::{Blocking, CaughtPanic, contain};
+use tidegate_core::internal::contain;
+use tidegate_core::{Blocking, CaughtPanic};
 use tidegate_promise::{Failure, Promise};
 
 use super::context::HandlerContext;

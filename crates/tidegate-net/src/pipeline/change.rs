@@ -4,7 +4,7 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use tidegate_core::{contain, discard};
+use tidegate_core::internal::{contain, discard};
 use tidegate_promise::{Completion, Failure, Promise, promise_on};
 
 use super::assembly::Handler;

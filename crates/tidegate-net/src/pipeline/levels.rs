@@ -9,7 +9,7 @@
 //! are dropped and its channel is closed. The chain of a handler on an executor of its own cannot
 //! loop, because its actions go back to the channel as requests.
 
-use tidegate_core::contain;
+use tidegate_core::internal::contain;
 use tidegate_promise::Failure;
 
 use super::chain::Pipeline;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use tidegate_core::{Blocking, SignalBlock};
+use tidegate_core::Blocking;
+use tidegate_core::internal::SignalBlock;
 use tidegate_promise::Promise;
 
 use super::check::{Head, Name};

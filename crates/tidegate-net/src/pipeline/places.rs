@@ -1,6 +1,6 @@
 //! Inserts handlers into a chain and removes them.
 
-use tidegate_core::contain;
+use tidegate_core::internal::contain;
 use tidegate_promise::Failure;
 
 use super::chain::Pipeline;

@@ -20,7 +20,8 @@ use std::collections::VecDeque;
 use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use tidegate_core::{Blocking, Executor, SignalBlock, Task, contain, discard_all};
+use tidegate_core::internal::{SignalBlock, contain, discard_all};
+use tidegate_core::{Blocking, Executor, Task};
 use tidegate_loop::EventLoop;
 use tidegate_promise::{Failure, Promise};
 

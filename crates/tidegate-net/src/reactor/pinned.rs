@@ -9,7 +9,7 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tidegate_core::{Running, contain};
+use tidegate_core::internal::{Running, contain};
 use tidegate_loop::Pinned;
 
 use super::core::Reactor;

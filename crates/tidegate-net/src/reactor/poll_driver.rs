@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidegate_core::{Clock, Running, Sleeper, Task};
+use tidegate_core::internal::{Running, Sleeper};
+use tidegate_core::{Clock, Task};
 use tidegate_loop::internal::{Driver, Health};
 
 use super::io_watch::IoWatch;

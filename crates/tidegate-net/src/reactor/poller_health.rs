@@ -2,7 +2,8 @@
 
 use std::io;
 
-use tidegate_core::{Clock, Sleeper};
+use tidegate_core::Clock;
+use tidegate_core::internal::Sleeper;
 use tidegate_loop::internal::Health;
 
 use crate::metrics::Counters;

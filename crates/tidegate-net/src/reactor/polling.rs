@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidegate_core::Sleeper;
+use tidegate_core::internal::Sleeper;
 use tidegate_loop::internal::Health;
 
 use super::poller_health::PollerHealth;

@@ -7,7 +7,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use tidegate_core::{Blocking, contain};
+use tidegate_core::Blocking;
+use tidegate_core::internal::contain;
 
 use super::batch::Batched;
 use super::io_context::IoContext;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
-use tidegate_core::SignalBlock;
+use tidegate_core::internal::SignalBlock;
 use tidegate_loop::Pinned;
 use tidegate_loop::internal::LoopScheduler;
 use tidegate_promise::{Completion, Failure, Outcome, Promise, SharedCompletion, promise};

@@ -12,7 +12,8 @@ use std::time::Duration;
 use mio::net::TcpListener;
 #[cfg(unix)]
 use mio::net::UnixListener;
-use tidegate_core::{Deliver, Delivery, SignalBlock, Unhandled};
+use tidegate_core::Unhandled;
+use tidegate_core::internal::{Deliver, Delivery, SignalBlock};
 use tidegate_loop::internal::LoopScheduler;
 use tidegate_promise::{Completion, Promise, SharedCompletion, promise_with_error};
 

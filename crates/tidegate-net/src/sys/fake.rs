@@ -5,7 +5,8 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tidegate_core::{Parker, Sleeper};
+use tidegate_core::Parker;
+use tidegate_core::internal::Sleeper;
 
 use super::poller::{Poller, Ready, Source, Token};
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
 use mio::{Interest, Poll};
-use tidegate_core::Sleeper;
+use tidegate_core::internal::Sleeper;
 
 use super::events::Events;
 use super::poller::{Poller, Ready, Source, Token};

@@ -6,7 +6,7 @@ use std::ops::{BitOr, BitOrAssign};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::Sleeper;
+use tidegate_core::internal::Sleeper;
 
 pub(crate) use mio::event::Source;
 

@@ -6,8 +6,10 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-use tidegate_core::{CaughtPanic, Executor, Task, Unhandled, contain, discard_all};
-use tidegate_promise::{Completion, Failure, Promise, promise_for_task};
+use tidegate_core::internal::{contain, discard_all};
+use tidegate_core::{CaughtPanic, Executor, Task, Unhandled};
+use tidegate_promise::internal::promise_for_task;
+use tidegate_promise::{Completion, Failure, Promise};
 
 /// The error of a task that never started: its executor ended first, and the task was not taken
 /// from the report of that end.
@@ -30,7 +32,7 @@ fn left() -> Failure {
     Failure::new(NotStartedError)
 }
 
-tidegate_core::prim::thread_local! {
+tidegate_core::internal::prim::thread_local! {
     /// `true` while this thread drops tasks that were handed back and not taken.
     static NOBODY_TOOK: Cell<bool> = const { Cell::new(false) };
 }

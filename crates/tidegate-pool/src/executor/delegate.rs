@@ -5,7 +5,8 @@
 macro_rules! delegate_executor {
     ($handle:ty) => {
         const _: () = {
-            use tidegate_core::{Clock, Executor, ExecutorId, Rejected, Signal, Task, Unhandled};
+            use tidegate_core::executor::{ExecutorId, Signal};
+            use tidegate_core::{Clock, Executor, Rejected, Task, Unhandled};
 
             impl Executor for $handle {
                 fn execute(&self, task: Task) -> Result<(), Rejected<Task>> {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, PoisonError};
 
 use tidegate_core::Task;
-use tidegate_core::prim::{AtomicBool, Mutex, MutexGuard, Ordering};
+use tidegate_core::internal::prim::{AtomicBool, Mutex, MutexGuard, Ordering};
 
 use super::answer::drop_untaken;
 

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use tidegate_core::ExecutorId;
-use tidegate_core::prim::{AtomicBool, Ordering};
-use tidegate_promise::block::{notify_unstarted, wake_sleepers};
+use tidegate_core::executor::ExecutorId;
+use tidegate_core::internal::prim::{AtomicBool, Ordering};
+use tidegate_promise::internal::{notify_unstarted, wake_sleepers};
 
 use super::handed_back::HandedBack;
 

@@ -19,7 +19,8 @@ pub const DEFAULT_TASKS_PER_TURN: usize = 1024;
 /// ```
 /// use std::sync::Arc;
 /// use tidegate_pool::OrderedView;
-/// use tidegate_core::{ThreadBuilder, ThreadPerTask};
+/// use tidegate_core::ThreadBuilder;
+/// use tidegate_core::thread::ThreadPerTask;
 ///
 /// let threads = Arc::new(ThreadPerTask::new(ThreadBuilder::new("job")));
 /// let view = OrderedView::builder(threads).name("orders").max_tasks_per_turn(64).build()?;

@@ -28,12 +28,13 @@
 
 use std::sync::{Arc, Weak};
 
-use tidegate_core::prim::{AtomicU8, AtomicU64, Ordering, fence};
-use tidegate_core::{
-    Clock, Deliver, Delivery, Executor, ExecutorId, OwnerCell, RejectReason, Rejected, Signal,
-    SignalBlock, SignalLane, Task, TaskLane, TaskLaneReceiver, Unhandled, contain, discard_all,
-    enter, is_current, stance,
+use tidegate_core::executor::{ExecutorId, Signal, enter, is_current, stance};
+use tidegate_core::internal::prim::{AtomicU8, AtomicU64, Ordering, fence};
+use tidegate_core::internal::{
+    Deliver, Delivery, OwnerCell, SignalBlock, SignalLane, TaskLane, TaskLaneReceiver, contain,
+    discard_all,
 };
+use tidegate_core::{Clock, Executor, RejectReason, Rejected, Task, Unhandled};
 
 use crate::executor::HandedBack;
 
@@ -244,7 +245,7 @@ impl Shared {
                     *ran += 1;
                 }
                 // A producer may have claimed a slot and be about to write its task.
-                None => tidegate_core::prim::yield_now(),
+                None => tidegate_core::internal::prim::yield_now(),
             }
             if end.is_wanted() {
                 end.publish();

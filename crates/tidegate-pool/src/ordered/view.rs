@@ -19,7 +19,8 @@ use super::turn::Shared;
 /// ```
 /// use std::sync::{Arc, mpsc};
 /// use tidegate_pool::OrderedView;
-/// use tidegate_core::{ThreadBuilder, ThreadPerTask};
+/// use tidegate_core::ThreadBuilder;
+/// use tidegate_core::thread::ThreadPerTask;
 ///
 /// let threads = ThreadPerTask::new(ThreadBuilder::new("job"));
 /// let view = OrderedView::over(Arc::new(threads))?;

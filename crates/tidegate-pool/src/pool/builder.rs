@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{Clock, FastClock, OnUnhandled, ThreadBuilder, Unhandled};
+use tidegate_core::internal::FastClock;
+use tidegate_core::{Clock, OnUnhandled, ThreadBuilder, Unhandled};
 
 use super::budget::LeaseInfo;
 use super::core::{OnLow, Parts, Shared, run_worker};

@@ -4,7 +4,8 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use tidegate_core::{WaitRefusedError, usable_cpus};
+use tidegate_core::WaitRefusedError;
+use tidegate_core::internal::usable_cpus;
 
 use crate::executor::DEFAULT_BOUND;
 

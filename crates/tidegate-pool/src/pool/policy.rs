@@ -5,7 +5,7 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use tidegate_core::RejectHandler;
+use tidegate_core::executor::RejectHandler;
 
 /// What a pool does with a user job that it cannot take.
 ///

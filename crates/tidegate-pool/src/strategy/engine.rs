@@ -14,10 +14,9 @@ use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
 
-use tidegate_core::{
-    CaughtPanic, Executor, RejectReason, Rejected, Task, Unhandled, WaitPolicy, contain, discard,
-    non_blocking, stance,
-};
+use tidegate_core::executor::{WaitPolicy, stance};
+use tidegate_core::internal::{contain, discard};
+use tidegate_core::{CaughtPanic, Executor, RejectReason, Rejected, Task, Unhandled, non_blocking};
 
 use crate::strategy::raw::{CloseResult, ProducerCell, ProducerGuard, RestResult};
 

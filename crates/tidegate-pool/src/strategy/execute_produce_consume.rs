@@ -10,7 +10,8 @@
 
 use std::sync::Arc;
 
-use tidegate_core::{Blocking, Executor, Task, discard};
+use tidegate_core::internal::discard;
+use tidegate_core::{Blocking, Executor, Task};
 
 use crate::strategy::raw::ProducerGuard;
 
@@ -24,7 +25,8 @@ use super::producer::Producer;
 /// ```
 /// use std::sync::Arc;
 /// use tidegate_pool::strategy::{ExecuteProduceConsume, Strategy};
-/// use tidegate_core::{Task, ThreadBuilder, ThreadPerTask};
+/// use tidegate_core::{Task, ThreadBuilder};
+/// use tidegate_core::thread::ThreadPerTask;
 ///
 /// let (say, said) = std::sync::mpsc::channel();
 /// let mut only = Some(Task::new(move || say.send(std::thread::current().id()).unwrap()));

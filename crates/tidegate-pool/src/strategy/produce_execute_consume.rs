@@ -18,7 +18,8 @@ use super::producer::Producer;
 /// ```
 /// use std::sync::Arc;
 /// use tidegate_pool::strategy::{ProduceExecuteConsume, Strategy};
-/// use tidegate_core::{Task, ThreadBuilder, ThreadPerTask};
+/// use tidegate_core::{Task, ThreadBuilder};
+/// use tidegate_core::thread::ThreadPerTask;
 ///
 /// let (say, said) = std::sync::mpsc::channel();
 /// let mut left = 2;

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
 
-use tidegate_core::{
-    Clock, Deliver, Delivery, Executor, ManualClock, SignalBlock, Task, ThreadBuilder,
-};
+use tidegate_core::internal::{Deliver, Delivery, SignalBlock};
+use tidegate_core::{Clock, Executor, ManualClock, Task, ThreadBuilder};
 use tidegate_pool::ImmediateExecutor;
 use tidegate_testkit::{Counter, Gate, Log, explode};
 

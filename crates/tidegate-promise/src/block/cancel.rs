@@ -1,7 +1,7 @@
 //! Cancellation of a block, and the hook that runs on the thread that cancels it.
 
 use tidegate_core::Task;
-use tidegate_core::prim::{Ordering, fence};
+use tidegate_core::internal::prim::{Ordering, fence};
 
 use super::decide::Decided;
 use super::depth;

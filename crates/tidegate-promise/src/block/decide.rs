@@ -1,6 +1,6 @@
 //! The transition of a block from open to done.
 
-use tidegate_core::prim::Ordering;
+use tidegate_core::internal::prim::Ordering;
 
 use super::state::{DONE, INLINE, LISTENER, NOTIFYING, OWNERS, WRITER};
 use super::storage::BlockPtr;

@@ -15,7 +15,8 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use tidegate_core::{CaughtPanic, Executor, OnUnhandled, Signal, Task, Unhandled};
+use tidegate_core::executor::Signal;
+use tidegate_core::{CaughtPanic, Executor, OnUnhandled, Task, Unhandled};
 
 /// The maximum nesting depth of listeners on one thread. Deeper ones are queued.
 const MAX_DEPTH: u32 = 8;
@@ -23,7 +24,7 @@ const MAX_DEPTH: u32 = 8;
 const DEPTH_VARIABLE: &str = "TIDEGATE_MAX_LISTENER_DEPTH";
 
 #[cfg(not(tidegate_loom))]
-tidegate_core::prim::thread_local! {
+tidegate_core::internal::prim::thread_local! {
     static DEPTH: Cell<Depth> = const { Cell::new(Depth::OUTSIDE) };
     /// The innermost listener that runs on this thread. Points to the stack.
     static TELLING: Cell<*const ActiveListener> = const { Cell::new(ptr::null()) };
@@ -153,7 +154,7 @@ pub(super) fn run_hook(home: Option<&Arc<dyn Executor>>, hook: Box<Task>) {
 /// Runs user code. A panic in it is reported to `home` and contained.
 #[inline]
 pub(super) fn contain(home: Option<&dyn Executor>, run: impl FnOnce()) {
-    if let Err(panic) = tidegate_core::contain(run) {
+    if let Err(panic) = tidegate_core::internal::contain(run) {
         report(home, panic);
     }
 }
@@ -175,7 +176,7 @@ pub(super) fn tell_home(home: Option<&dyn Executor>, what: &Unhandled<'_>) {
     let Some(home) = home else {
         return OnUnhandled::stderr().tell("a promise without a home", what);
     };
-    let _ = tidegate_core::contain(|| home.unhandled(what));
+    let _ = tidegate_core::internal::contain(|| home.unhandled(what));
 }
 
 fn put_off(what: Deferred) {

@@ -4,7 +4,7 @@
 use std::ptr::NonNull;
 use std::task::Waker;
 
-use tidegate_core::prim::{Ordering, fence};
+use tidegate_core::internal::prim::{Ordering, fence};
 
 use super::decide::Decided;
 use super::depth;

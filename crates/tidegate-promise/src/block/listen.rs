@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tidegate_core::prim::Ordering;
+use tidegate_core::internal::prim::Ordering;
 
 use super::listener::{Listener, Node};
 use super::notify;

@@ -10,7 +10,7 @@ use std::mem::{self, ManuallyDrop, MaybeUninit};
 use std::ptr;
 use std::task::Waker;
 
-use tidegate_core::prim::{AtomicPtr, AtomicU32, Ordering, UnsafeCell};
+use tidegate_core::internal::prim::{AtomicPtr, AtomicU32, Ordering, UnsafeCell};
 
 use super::watch_list::Watch;
 use crate::outcome::Outcome;

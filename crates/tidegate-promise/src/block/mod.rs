@@ -4,8 +4,6 @@
 //! crate build. The common life of a block (created, listened to, completed) takes no lock and
 //! three atomic read-modify-writes, or one if adding the listener also consumes the read end.
 //!
-//! Hidden and unstable: only for the other crates of this workspace and for the models.
-//!
 //! # Files
 //!
 //! Each file depends only on files above it in this table.

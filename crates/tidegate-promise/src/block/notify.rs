@@ -10,9 +10,10 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::task::Waker;
 
-use tidegate_core::internal::SignalHeader;
-use tidegate_core::prim::Ordering;
-use tidegate_core::{Delivery, Signal, Unhandled};
+use tidegate_core::Unhandled;
+use tidegate_core::executor::Signal;
+use tidegate_core::internal::prim::Ordering;
+use tidegate_core::internal::{Delivery, SignalHeader};
 
 use super::decide::Decided;
 use super::depth::{self, contain};

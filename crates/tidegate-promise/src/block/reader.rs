@@ -9,7 +9,7 @@ use std::task::{Poll, Waker};
 
 use tidegate_core::Executor;
 use tidegate_core::internal::prefetch_for_write;
-use tidegate_core::prim::Ordering;
+use tidegate_core::internal::prim::Ordering;
 
 use super::depth;
 use super::listen::{ListenerToken, Place, announce, push_node, take_back};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use tidegate_core::Executor;
-use tidegate_core::prim::Ordering;
+use tidegate_core::internal::prim::Ordering;
 
 use super::listen::{ListenerToken, Place, push_node, take_back};
 use super::listener::Listener;

@@ -9,8 +9,9 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use tidegate_core::prim::{AtomicU32, yield_now};
-use tidegate_core::{Executor, ExecutorId};
+use tidegate_core::Executor;
+use tidegate_core::executor::ExecutorId;
+use tidegate_core::internal::prim::{AtomicU32, yield_now};
 
 use super::word_waiters::WordWaiters;
 

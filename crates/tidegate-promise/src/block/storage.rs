@@ -8,9 +8,9 @@ use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use tidegate_core::internal::SignalHeader;
-use tidegate_core::prim::{AtomicPtr, AtomicU16, AtomicU32, Ordering, UnsafeCell};
-use tidegate_core::{Delivery, Executor, Task};
+use tidegate_core::internal::prim::{AtomicPtr, AtomicU16, AtomicU32, Ordering, UnsafeCell};
+use tidegate_core::internal::{Delivery, SignalHeader};
+use tidegate_core::{Executor, Task};
 
 use super::listener::{Listener, Node};
 use super::state::{CANCELLED, DONE, INLINE, LEFT, LISTENER, OWNERS, READER, WRITER};

@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Wake, Waker};
 
-use tidegate_core::prim::Ordering;
-use tidegate_core::{Clock, Executor, ExecutorId, RejectReason, Rejected, Signal, Task, Unhandled};
+use tidegate_core::executor::{ExecutorId, Signal};
+use tidegate_core::internal::prim::Ordering;
+use tidegate_core::{Clock, Executor, RejectReason, Rejected, Task, Unhandled};
 
 use super::listener::Listener;
 use super::state::{DONE, INLINE, LISTENER, NOTIFYING, READER, WRITER};

@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use tidegate_core::{CachePadded, ExecutorId};
+use tidegate_core::executor::ExecutorId;
+use tidegate_core::internal::CachePadded;
 
 use super::depth;
 

@@ -54,7 +54,7 @@ mod model {
     use std::sync::Arc;
 
     use tidegate_core::internal::Futex;
-    use tidegate_core::prim::AtomicU32;
+    use tidegate_core::internal::prim::AtomicU32;
 
     /// A condition variable that outlives the word, like the kernel's futex table.
     #[derive(Clone)]

@@ -5,7 +5,7 @@ use std::fmt;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-use tidegate_core::prim::{Ordering, fence};
+use tidegate_core::internal::prim::{Ordering, fence};
 use tidegate_core::{Executor, Task};
 
 use super::state::{CANCELLED, CLAIMED, DONE, LISTENER, NOTIFYING, OWNERS, READER, WRITER};

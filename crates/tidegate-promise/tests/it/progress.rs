@@ -1,6 +1,7 @@
 //! Progress: which reports are accepted, and where and when the listeners run.
 
-use tidegate_promise::{Progress, ProgressCompletion, ProgressError, ProgressPromise, promise};
+use tidegate_promise::progress::{Progress, ProgressCompletion, ProgressError, ProgressPromise};
+use tidegate_promise::promise;
 use tidegate_testkit::{Bomb, Counter, DropCount, Log, explode};
 
 use crate::support::{Loop, thread};

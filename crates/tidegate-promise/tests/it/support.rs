@@ -7,10 +7,8 @@ use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::task::{Wake, Waker};
 use std::thread::{self, JoinHandle};
 
-use tidegate_core::{
-    Clock, Executor, ExecutorId, RejectReason, Rejected, Signal, Task, Unhandled, WaitPolicy,
-    enter, is_current,
-};
+use tidegate_core::executor::{ExecutorId, Signal, WaitPolicy, enter, is_current};
+use tidegate_core::{Clock, Executor, RejectReason, Rejected, Task, Unhandled};
 use tidegate_promise::{Completion, Promise, promise_on};
 use tidegate_testkit::{Counter, Gate, Log, until};
 

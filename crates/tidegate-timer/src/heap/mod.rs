@@ -51,7 +51,7 @@ const ARITY: usize = 4;
 /// An event loop fires due entries and reinserts a periodic one:
 ///
 /// ```
-/// use tidegate_timer::Heap;
+/// use tidegate_timer::heap::Heap;
 ///
 /// const PERIOD: u64 = 100;
 ///
@@ -88,7 +88,7 @@ pub struct Heap<T> {
 /// # Examples
 ///
 /// ```
-/// use tidegate_timer::{Due, Heap};
+/// use tidegate_timer::heap::{Due, Heap};
 ///
 /// let mut timers = Heap::new();
 /// timers.insert(10, 'a');
@@ -112,7 +112,7 @@ impl<T> Heap<T> {
     /// # Examples
     ///
     /// ```
-    /// let timers = tidegate_timer::Heap::<u32>::new();
+    /// let timers = tidegate_timer::heap::Heap::<u32>::new();
     /// assert!(timers.is_empty());
     /// ```
     #[must_use]
@@ -131,7 +131,7 @@ impl<T> Heap<T> {
     /// # Examples
     ///
     /// ```
-    /// let mut timers = tidegate_timer::Heap::new();
+    /// let mut timers = tidegate_timer::heap::Heap::new();
     /// timers.insert(10, "first");
     /// timers.insert(10, "second");
     /// assert_eq!(timers.pop_due(10).map(|due| due.value), Some("first"));
@@ -160,7 +160,7 @@ impl<T> Heap<T> {
     /// # Examples
     ///
     /// ```
-    /// let mut timers = tidegate_timer::Heap::new();
+    /// let mut timers = tidegate_timer::heap::Heap::new();
     /// timers.insert(10, "periodic");
     /// let due = timers.pop_due(10).expect("it is due");
     ///
@@ -187,7 +187,7 @@ impl<T> Heap<T> {
     /// # Examples
     ///
     /// ```
-    /// let mut timers = tidegate_timer::Heap::new();
+    /// let mut timers = tidegate_timer::heap::Heap::new();
     /// let key = timers.insert(10, "request timeout");
     /// assert_eq!(timers.remove(key), Some("request timeout"));
     /// assert_eq!(timers.remove(key), None);
@@ -205,7 +205,7 @@ impl<T> Heap<T> {
     /// # Examples
     ///
     /// ```
-    /// let mut timers = tidegate_timer::Heap::new();
+    /// let mut timers = tidegate_timer::heap::Heap::new();
     /// timers.insert(10, "a");
     /// timers.insert(30, "b");
     /// assert_eq!(timers.pop_due(20).map(|due| due.value), Some("a"));
@@ -227,7 +227,7 @@ impl<T> Heap<T> {
     /// # Examples
     ///
     /// ```
-    /// let mut timers = tidegate_timer::Heap::new();
+    /// let mut timers = tidegate_timer::heap::Heap::new();
     /// timers.insert(u64::MAX, "never");
     /// timers.insert(10, "soon");
     ///
@@ -253,7 +253,7 @@ impl<T> Heap<T> {
     /// # Examples
     ///
     /// ```
-    /// let mut timers = tidegate_timer::Heap::new();
+    /// let mut timers = tidegate_timer::heap::Heap::new();
     /// assert_eq!(timers.peek(), None);
     /// timers.insert(20, "b");
     /// timers.insert(10, "a");
@@ -271,7 +271,7 @@ impl<T> Heap<T> {
     /// # Examples
     ///
     /// ```
-    /// let mut timers = tidegate_timer::Heap::new();
+    /// let mut timers = tidegate_timer::heap::Heap::new();
     /// assert_eq!(timers.next_deadline(), None);
     /// timers.insert(10, ());
     /// assert_eq!(timers.next_deadline(), Some(10));
@@ -286,7 +286,7 @@ impl<T> Heap<T> {
     /// # Examples
     ///
     /// ```
-    /// let mut timers = tidegate_timer::Heap::new();
+    /// let mut timers = tidegate_timer::heap::Heap::new();
     /// let key = timers.insert(10, "a");
     /// assert_eq!(timers.get(key), Some(&"a"));
     /// timers.pop_due(10);
@@ -399,7 +399,7 @@ impl<T> Default for Heap<T> {
 /// # Examples
 ///
 /// ```
-/// let mut timers = tidegate_timer::Heap::new();
+/// let mut timers = tidegate_timer::heap::Heap::new();
 /// timers.insert(10, 'a');
 /// timers.insert(20, 'b');
 /// let left = timers.drain();

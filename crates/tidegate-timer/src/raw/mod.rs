@@ -4,7 +4,7 @@
 //!   [`TimeoutLane`]).
 //! * `memory`: memory for large wheels, on huge pages of the operating system ([`HugePageArena`]).
 //!
-//! Neither module uses the other. Hidden and unstable: for the other crates of this workspace only.
+//! Neither module uses the other.
 #![expect(
     unsafe_code,
     reason = "cells handed between threads by one word, and memory that is laid out by hand"

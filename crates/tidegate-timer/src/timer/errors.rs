@@ -5,7 +5,7 @@ use std::fmt;
 
 use tidegate_core::WaitRefusedError;
 
-use crate::WheelError;
+use crate::wheel::WheelError;
 
 /// The reason why an operation of a timer failed.
 ///

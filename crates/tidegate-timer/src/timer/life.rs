@@ -3,7 +3,8 @@
 use std::task::Waker;
 use std::thread::ThreadId;
 
-use tidegate_core::{ThreadBuilder, ThreadWatch};
+use tidegate_core::ThreadBuilder;
+use tidegate_core::internal::ThreadWatch;
 
 /// The lifecycle state of a timer.
 ///

@@ -1,6 +1,6 @@
 //! [`WheelTimer`]: a wheel with a thread of its own, for programs without event loops.
 //!
-//! The data is a [`Wheel`](crate::Wheel); this module adds a clock, a thread and access from other
+//! The data is a [`Wheel`](crate::wheel::Wheel); this module adds a clock, a thread and access from other
 //! threads. The section "Four engines" of the crate documentation explains why it exists beside the
 //! other engines.
 //!

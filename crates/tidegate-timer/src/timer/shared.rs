@@ -16,18 +16,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tidegate_core::{
-    CachePadded, Clock, Doorbell, Executor, OnUnhandled, Parker, Task, ThreadBuilder, Unhandled,
-    check_may_block, contain,
-};
+use tidegate_core::internal::{CachePadded, Doorbell, check_may_block, contain};
+use tidegate_core::{Clock, Executor, OnUnhandled, Parker, Task, ThreadBuilder, Unhandled};
 
 use super::errors::TimerError;
 use super::life::Life;
 use super::task::TimerTask;
-use crate::Wheel;
 use crate::place::place;
 use crate::raw::{Reset, TimeoutLane, TimeoutNode, TimeoutOutcome};
-use crate::wheel::Geometry;
+use crate::wheel::{Geometry, Wheel};
 
 /// The worker is woken when this many cancelled entries wait to be unlinked, and each time the
 /// number of pending timeouts reaches a multiple of this. So a burst of additions enters the wheel

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_core::{RejectReason, Rejected, contain};
+use tidegate_core::internal::contain;
+use tidegate_core::{RejectReason, Rejected};
 
 use super::errors::TimerError;
 use super::life::Life;

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
 
-use tidegate_core::{Parker, contain};
+use tidegate_core::Parker;
+use tidegate_core::internal::contain;
 
 use super::errors::TimerError;
 use super::life::Life;

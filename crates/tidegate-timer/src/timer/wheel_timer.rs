@@ -5,16 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_core::{
-    Clock, Executor, OnUnhandled, Rejected, Task, ThreadBuilder, Unhandled, prefetch_block,
-};
+use tidegate_core::internal::prefetch_block;
+use tidegate_core::{Clock, Executor, OnUnhandled, Rejected, Task, ThreadBuilder, Unhandled};
 
 use super::errors::TimerError;
 use super::handle::TimerHandle;
 use super::shared::{Cell, Settings, Shared};
 use super::stopping::{self, Stopping, UnfiredTimeout};
 use super::task::TimerTask;
-use crate::Wheel;
+use crate::wheel::Wheel;
 
 /// A timer: any thread adds timeouts, and the timer's thread fires them.
 ///

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tidegate_core::{ClockMember, Task};
+use tidegate_core::Task;
+use tidegate_core::internal::ClockMember;
 
 use crate::raw::StillPending;
 

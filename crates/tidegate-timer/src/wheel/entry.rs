@@ -1,6 +1,6 @@
 //! An entry of a wheel: one cell of its pages.
 
-use tidegate_core::prefetch;
+use tidegate_core::internal::prefetch;
 
 use super::lists::Place;
 use super::pages::{Cell, END, Pages};

@@ -11,13 +11,13 @@ use super::entry::Live;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tidegate_timer::{Expired, Wheel};
+/// use tidegate_timer::wheel::{Expired, Wheel};
 ///
 /// let mut wheel = Wheel::new(Duration::from_nanos(10), 8)?;
 /// wheel.insert(15, 'a');
 /// let Expired { deadline, value } = wheel.pop_due(20).expect("it is due");
 /// assert_eq!((deadline, value), (15, 'a'));
-/// # Ok::<(), tidegate_timer::WheelError>(())
+/// # Ok::<(), tidegate_timer::wheel::WheelError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Expired<T> {
@@ -45,10 +45,10 @@ impl<T> From<Live<T>> for Expired<T> {
 /// ```
 /// use std::time::Duration;
 ///
-/// let mut wheel = tidegate_timer::Wheel::new(Duration::from_millis(1), 512)?;
+/// let mut wheel = tidegate_timer::wheel::Wheel::new(Duration::from_millis(1), 512)?;
 /// wheel.insert(10, 'a');
 /// assert_eq!(wheel.drain().len(), 1);
-/// # Ok::<(), tidegate_timer::WheelError>(())
+/// # Ok::<(), tidegate_timer::wheel::WheelError>(())
 /// ```
 #[derive(Debug)]
 #[must_use = "dropping it drops what was in the wheel"]

@@ -13,7 +13,7 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use tidegate_core::as_nanos;
+use tidegate_core::internal::as_nanos;
 
 /// Number of slots of each level above the first, as a power of two.
 const UPPER_BITS: u32 = 6;
@@ -167,7 +167,7 @@ fn low_bits(count: u32) -> u64 {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tidegate_timer::{Wheel, WheelError};
+/// use tidegate_timer::wheel::{Wheel, WheelError};
 ///
 /// let refused = Wheel::<()>::new(Duration::ZERO, 512).unwrap_err();
 /// assert_eq!(refused, WheelError::ZeroTick);

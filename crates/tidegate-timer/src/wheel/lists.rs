@@ -22,7 +22,7 @@
 //! * A picked chunk is in no ring. The pick counts as one of its entries, so that no other list
 //!   reuses the chunk while its old contents may still be looked up.
 
-use tidegate_core::prefetch;
+use tidegate_core::internal::prefetch;
 
 use super::bits::Bits;
 use super::pages::{Cell, Pages};

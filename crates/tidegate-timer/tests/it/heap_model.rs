@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use tidegate_testkit::{Counter, DropCount, Rng, model};
-use tidegate_timer::{Due, Heap, Key};
+use tidegate_timer::Key;
+use tidegate_timer::heap::{Due, Heap};
 
 /// The heap and a naive reference, which receive the same operations.
 #[derive(Default)]

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tidegate_testkit::{Counter, DropCount, Rng, model, short_or_long};
-use tidegate_timer::{Key, Wheel};
+use tidegate_timer::Key;
+use tidegate_timer::wheel::Wheel;
 
 /// One step of a script; the numbers select among the existing entries.
 #[derive(Clone, Copy, Debug)]

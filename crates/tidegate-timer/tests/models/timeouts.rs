@@ -2,8 +2,9 @@
 
 use super::*;
 
-use tidegate_core::{Doorbell, Parker};
-use tidegate_timer::raw::{TimeoutLane, TimeoutNode, TimeoutOutcome};
+use tidegate_core::Parker;
+use tidegate_core::internal::Doorbell;
+use tidegate_timer::internal::{TimeoutLane, TimeoutNode, TimeoutOutcome};
 
 /// Three threads, one timeout: a cancel, an expiry and a reset. One of the first two gets the
 /// value, and a reset that succeeded is not overtaken by the old deadline.

@@ -4,10 +4,10 @@ use std::fmt;
 use std::mem;
 use std::ptr;
 
-use crate::prim::{AtomicPtr, Ordering, UnsafeCell};
 use crate::raw::task::Task;
 use crate::raw::vtable::{Data, Vtable};
 use crate::sys;
+use crate::sys::prim::{AtomicPtr, Ordering, UnsafeCell};
 
 /// Slots in a chunk (16 KiB), a power of two.
 pub(super) const CHUNK: usize = if cfg!(tidegate_loom) { 2 } else { 512 };

@@ -30,10 +30,10 @@ use crossbeam_utils::CachePadded;
 
 use self::chunk::{CHUNK, Chunk};
 use crate::executor::{RejectReason, Rejected};
-use crate::prim::{
+use crate::raw::task::Task;
+use crate::sys::prim::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, claim_fence, spin_loop, yield_now,
 };
-use crate::raw::task::Task;
 
 mod chunk;
 
@@ -47,7 +47,8 @@ const MAX_BOUND: usize = 1 << 30;
 /// The producers' side of a loop's task lane.
 ///
 /// ```
-/// use tidegate_core::{Task, TaskLane};
+/// use tidegate_core::Task;
+/// use tidegate_core::internal::TaskLane;
 ///
 /// let (lane, mut end) = TaskLane::new(16);
 /// lane.push(Task::new(|| println!("hello"))).unwrap();

@@ -111,6 +111,7 @@ impl Task {
 
     /// Creates a task that is identified by the type `L` instead of the type of its closure: for
     /// code that wraps a user's closure and wants reports to show the user's type.
+    #[doc(hidden)]
     #[inline]
     pub fn labelled<L: 'static, F>(run: F) -> Self
     where

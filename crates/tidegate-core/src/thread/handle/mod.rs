@@ -9,10 +9,10 @@ use std::task::{Context, Poll, Waker};
 
 use super::info::{Life, ThreadInfo};
 use super::start::current;
-use crate::wait::check_end;
-use crate::{
-    CancelToken, CaughtPanic, Parker, WaitGuard, WaitPolicy, WaitRefusedError, prim, stance,
-};
+use crate::executor::{WaitPolicy, stance};
+use crate::sys::prim;
+use crate::wait::{WaitGuard, check_end};
+use crate::{CancelToken, CaughtPanic, Parker, WaitRefusedError};
 
 /// A started thread.
 ///
@@ -35,6 +35,7 @@ impl ThreadHandle {
     }
 
     /// Returns a handle that observes the thread without owning it.
+    #[doc(hidden)]
     pub fn watch(&self) -> ThreadWatch {
         ThreadWatch::new(&self.life)
     }
@@ -158,7 +159,7 @@ impl ThreadWatch {
 /// ```
 /// use tidegate_core::ThreadBuilder;
 ///
-/// async fn tidy_up(thread: tidegate_core::ThreadHandle) {
+/// async fn tidy_up(thread: tidegate_core::thread::ThreadHandle) {
 ///     thread.ended().await;
 /// }
 /// # drop(tidy_up(ThreadBuilder::new("job").spawn(|| ())?));

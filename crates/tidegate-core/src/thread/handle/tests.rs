@@ -8,8 +8,12 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use tidegate_testkit::{Bomb, block_on, explode};
 
 use super::*;
+use crate::ThreadBuilder;
+use crate::executor::enter;
 use crate::testing::Nameplate;
-use crate::{ThreadBuilder, ThreadJob, ThreadState, at_thread_exit, check_wait, enter};
+use crate::thread::start::at_thread_exit;
+use crate::thread::{ThreadJob, ThreadState};
+use crate::wait::check_wait;
 
 /// Starts a thread that runs until the sender is dropped.
 fn held() -> (ThreadHandle, Sender<()>) {

@@ -18,8 +18,10 @@ use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError
 use std::time::Duration;
 
 use super::report::Unhandled;
+use crate::clock::as_nanos;
+use crate::contain::contain;
 use crate::thread::{ThreadNames, spawn_bare};
-use crate::{Clock, Parker, as_nanos, contain};
+use crate::{Clock, Parker};
 
 /// How long a reporting thread waits until the hook has received its report.
 const PATIENCE: Duration = Duration::from_millis(50);

@@ -17,9 +17,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 
-use tidegate_core::{
-    Clock, OnUnhandled, Parker, Permit, PermitRef, Permits, Unhandled, as_nanos, check_may_block,
-};
+use tidegate_core::internal::{as_nanos, check_may_block};
+use tidegate_core::permits::{Permit, PermitRef, Permits};
+use tidegate_core::{Clock, OnUnhandled, Parker, Unhandled};
 
 use super::config::PermitConfig;
 use super::sampler::Sampler;

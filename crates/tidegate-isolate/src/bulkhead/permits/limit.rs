@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use tidegate_core::as_nanos;
+use tidegate_core::internal::as_nanos;
 
 use crate::error::ConfigError;
 use crate::key::Key;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tidegate_core::as_nanos;
+use tidegate_core::internal::as_nanos;
 
 use super::limit::{AdaptiveLimit, Estimator};
 

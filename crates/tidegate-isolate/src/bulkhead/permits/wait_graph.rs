@@ -13,7 +13,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-use tidegate_core::Permits;
+use tidegate_core::permits::Permits;
 
 /// Identifies a gate.
 pub(super) type GateId = u64;

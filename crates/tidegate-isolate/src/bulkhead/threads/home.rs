@@ -10,9 +10,9 @@ use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
+use tidegate_core::executor::{ExecutorId, Signal};
 use tidegate_core::{
-    Clock, Executor, ExecutorId, OnUnhandled, RejectReason, Rejected, Signal, Task, Unhandled,
-    WaitRefusedError,
+    Clock, Executor, OnUnhandled, RejectReason, Rejected, Task, Unhandled, WaitRefusedError,
 };
 use tidegate_pool::WorkerPool;
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tidegate_core::{CoarseClock, FastClock};
+use tidegate_core::internal::{CoarseClock, FastClock};
 use tidegate_pool::queue::{Job, JobKey, JobQueue, Popped};
 
 use crate::bulkhead::queue::{Next, QueueDiscipline, WaitQueue};

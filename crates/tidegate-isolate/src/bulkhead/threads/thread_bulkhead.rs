@@ -13,7 +13,9 @@ use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tidegate_core::{FastClock, OnUnhandled, Permit, Permits, Rejected, Task};
+use tidegate_core::internal::FastClock;
+use tidegate_core::permits::{Permit, Permits};
+use tidegate_core::{OnUnhandled, Rejected, Task};
 use tidegate_pool::queue::{Job, JobKey};
 use tidegate_pool::{PoolLimits, PoolPolicy, ShutdownError, ShutdownReport, WorkerPool};
 use tidegate_promise::SharedCompletion;

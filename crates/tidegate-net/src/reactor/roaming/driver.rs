@@ -9,7 +9,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{Clock, Sleeper, Task, as_nanos, contain};
+use tidegate_core::internal::{Sleeper, as_nanos, contain};
+use tidegate_core::{Clock, Task};
 use tidegate_loop::Roaming;
 use tidegate_loop::internal::{Driver, Health};
 

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use tidegate_core::{Blocking, Task, contain};
+use tidegate_core::internal::contain;
+use tidegate_core::{Blocking, Task};
 
 use super::super::io_context::IoContext;
 use super::super::source::{Next, close_and_drop};

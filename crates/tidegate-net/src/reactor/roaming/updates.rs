@@ -19,7 +19,7 @@ use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use tidegate_core::Sleeper;
+use tidegate_core::internal::Sleeper;
 use tidegate_loop::internal::LoopScheduler;
 
 use super::super::source::{EventSource, Next, SourceHandle};

@@ -2,9 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use tidegate_core::{
-    Clock, Executor, ExecutorId, RejectReason, Rejected, Signal, Task, Unhandled, is_current,
-};
+use tidegate_core::executor::{ExecutorId, Signal, is_current};
+use tidegate_core::{Clock, Executor, RejectReason, Rejected, Task, Unhandled};
 
 use crate::pool::queue::Job;
 use crate::pool::raw::Dispatch;

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use tidegate_core::{Running, contain};
+use tidegate_core::internal::{Running, contain};
 use tidegate_promise::Promise;
 
 use crate::executor::ShutdownError;

@@ -4,7 +4,8 @@
 
 use std::sync::Arc;
 
-use tidegate_core::{ThreadBuilder, Unhandled, contain};
+use tidegate_core::internal::contain;
+use tidegate_core::{ThreadBuilder, Unhandled};
 
 use super::shared::{OnLow, PoolDispatchGuard, Shared};
 

@@ -1,6 +1,7 @@
 //! How a job gets a thread or a place in the queue.
 
-use tidegate_core::{RejectReason, Rejected, contain};
+use tidegate_core::internal::contain;
+use tidegate_core::{RejectReason, Rejected};
 
 use crate::pool::policy::PoolPolicy;
 use crate::pool::queue::{Job, JobKey};

@@ -3,7 +3,8 @@
 
 use std::sync::atomic::Ordering;
 
-use tidegate_core::{WaitRefusedError, as_nanos, change_width};
+use tidegate_core::WaitRefusedError;
+use tidegate_core::internal::{as_nanos, change_width};
 
 use crate::pool::headroom::{FreeThreads, Headroom};
 use crate::pool::limits::PoolLimits;

@@ -6,10 +6,11 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use tidegate_core::prim::Mutex;
+use tidegate_core::executor::ExecutorId;
+use tidegate_core::internal::prim::Mutex;
+use tidegate_core::internal::{ClockMember, FastClock, as_nanos, contain};
 use tidegate_core::{
-    CancelToken, CaughtPanic, Clock, ClockMember, ExecutorId, FastClock, OnUnhandled, Parker,
-    ThreadBuilder, Unhandled, as_nanos, contain,
+    CancelToken, CaughtPanic, Clock, OnUnhandled, Parker, ThreadBuilder, Unhandled,
 };
 use tidegate_promise::SharedCompletion;
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
-use tidegate_core::prim::lock;
-use tidegate_core::{CancelToken, Parker, ThreadBuilder, contain};
+use tidegate_core::internal::contain;
+use tidegate_core::internal::prim::lock;
+use tidegate_core::{CancelToken, Parker, ThreadBuilder};
 use tidegate_promise::SharedCompletion;
 
 use crate::executor::ShutdownError;

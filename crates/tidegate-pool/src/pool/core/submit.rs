@@ -3,10 +3,9 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_core::{
-    Blocking, CancelHook, Parker, RejectReason, Rejected, Task, WaitPolicy, contain, is_current,
-    stance,
-};
+use tidegate_core::executor::{WaitPolicy, is_current, stance};
+use tidegate_core::internal::contain;
+use tidegate_core::{Blocking, CancelHook, Parker, RejectReason, Rejected, Task};
 
 use crate::pool::policy::PoolPolicy;
 use crate::pool::queue::{Job, JobKey};

@@ -4,9 +4,9 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tidegate_core::{
-    ClockMember, Executor, FastClock, SpinWait, WaitPolicy, contain, enter, is_current,
-};
+use tidegate_core::Executor;
+use tidegate_core::executor::{WaitPolicy, enter, is_current};
+use tidegate_core::internal::{ClockMember, FastClock, SpinWait, contain};
 
 use crate::pool::queue::Job;
 use crate::pool::raw::{SlotWait, WorkerStep};
@@ -18,7 +18,7 @@ use super::shared::{PoolDispatchGuard, Shared};
 /// Consecutive panics of a queue after which a worker thread ends.
 const QUEUE_PANICS: u32 = 2;
 
-tidegate_core::prim::thread_local! {
+tidegate_core::internal::prim::thread_local! {
     /// `true` if the job on this thread has announced its end and the dispatcher has counted that.
     static COMING: Cell<bool> = const { Cell::new(false) };
 }

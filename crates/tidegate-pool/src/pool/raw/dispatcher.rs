@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tidegate_core::prim::{AtomicU64, ModelMutex as Mutex, Ordering};
+use tidegate_core::internal::prim::{AtomicU64, ModelMutex as Mutex, Ordering};
 
 use super::reserve::ReservedWorkers;
 use super::wake_backoff::WakeBackoff;

@@ -9,7 +9,7 @@ use std::fmt;
 use std::ptr;
 use std::sync::Arc;
 
-use tidegate_core::prim::{AtomicPtr, AtomicU32, Ordering};
+use tidegate_core::internal::prim::{AtomicPtr, AtomicU32, Ordering};
 
 use super::worker_slot::WorkerSlot;
 

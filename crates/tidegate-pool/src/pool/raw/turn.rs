@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use tidegate_core::prim::{ModelMutexGuard as MutexGuard, Ordering};
+use tidegate_core::internal::prim::{ModelMutexGuard as MutexGuard, Ordering};
 
 use super::dispatcher::{
     Dispatch, DispatchLimits, Dispatcher, JobSource, MOVE, State, WorkerStep, WorkerWake,

@@ -20,7 +20,7 @@ impl WakeBackoff {
 
     pub(super) fn new() -> Self {
         // With one CPU, no worker can run while the submitter spins.
-        let alone = !cfg!(tidegate_loom) && tidegate_core::usable_cpus() == 1;
+        let alone = !cfg!(tidegate_loom) && tidegate_core::internal::usable_cpus() == 1;
         Self {
             looks: if alone { 0 } else { Self::MOST },
             skipped: if alone { u32::MAX } else { 0 },

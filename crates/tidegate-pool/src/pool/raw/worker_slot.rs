@@ -15,7 +15,7 @@
 
 use std::fmt;
 
-use tidegate_core::prim::{AtomicU32, Ordering, UnsafeCell, spin_loop, yield_now};
+use tidegate_core::internal::prim::{AtomicU32, Ordering, UnsafeCell, spin_loop, yield_now};
 use tidegate_core::{Clock, Parker};
 
 const EMPTY: u32 = 0;

@@ -5,7 +5,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tidegate_core::{Blocking, Task, discard};
+use tidegate_core::internal::discard;
+use tidegate_core::{Blocking, Task};
 
 use crate::strategy::counts::raise;
 use crate::strategy::engine::{Engine, Helper};

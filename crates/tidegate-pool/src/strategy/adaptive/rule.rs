@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tidegate_core::{Blocking, RejectReason, Rejected, Task, discard};
+use tidegate_core::internal::discard;
+use tidegate_core::{Blocking, RejectReason, Rejected, Task};
 
 use crate::strategy::counts::raise;
 use crate::strategy::engine::{Engine, Helper, Rule};

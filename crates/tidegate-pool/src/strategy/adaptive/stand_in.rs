@@ -10,7 +10,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tidegate_core::{discard, non_blocking};
+use tidegate_core::internal::discard;
+use tidegate_core::non_blocking;
 
 use crate::strategy::counts::raise;
 use crate::strategy::engine::{Engine, Helper};
@@ -20,7 +21,7 @@ use crate::strategy::raw::{NotifyResult, ProducerGuard};
 
 use super::choice::Choice;
 
-tidegate_core::prim::thread_local! {
+tidegate_core::internal::prim::thread_local! {
     /// The strategy for which this thread is the stand-in; 0 if for none.
     static STANDS_IN_FOR: Cell<usize> = const { Cell::new(0) };
 }

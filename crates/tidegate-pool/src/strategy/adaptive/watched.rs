@@ -4,7 +4,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tidegate_core::{ExecutorId, Task, discard};
+use tidegate_core::Task;
+use tidegate_core::executor::ExecutorId;
+use tidegate_core::internal::discard;
 
 use crate::strategy::counts::raise;
 use crate::strategy::engine::Engine;

@@ -5,7 +5,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{JoinPolicy, ThreadBuilder, Ticker};
+use tidegate_core::thread::JoinPolicy;
+use tidegate_core::{ThreadBuilder, Ticker};
 
 use super::watch::Watch;
 

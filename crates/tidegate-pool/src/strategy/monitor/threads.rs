@@ -16,7 +16,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidegate_core::{Clock, ThreadBuilder, contain};
+use tidegate_core::internal::contain;
+use tidegate_core::{Clock, ThreadBuilder};
 
 use crate::pool::raw::{SlotWait, WorkerSlot};
 

@@ -5,10 +5,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use tidegate_core::{
-    CachePadded, ExecutorId, ThreadBuilder, Ticker, TickerStop, as_nanos, thread_cpu_time,
-    usable_cpus,
-};
+use tidegate_core::executor::ExecutorId;
+use tidegate_core::internal::{CachePadded, TickerStop, as_nanos, thread_cpu_time, usable_cpus};
+use tidegate_core::{ThreadBuilder, Ticker};
 
 use crate::strategy::raw::{CellSnapshot, MonitorState, NotifyResult, PendingHelper};
 

@@ -9,14 +9,14 @@
 //!
 //! # Ordering
 //!
-//! This is the store-buffer pattern, as in [`Doorbell`](tidegate_core::Doorbell): `ProducerGuard::lend`, the
+//! This is the store-buffer pattern, as in [`Doorbell`](tidegate_core::internal::Doorbell): `ProducerGuard::lend`, the
 //! load in [`MonitorState::ring`], the changes in [`MonitorState::sleep`] and [`MonitorState::end`] and the load in
 //! `ProducerCell::glance` are all `SeqCst`.
 
 use std::fmt;
 
-use tidegate_core::CachePadded;
-use tidegate_core::prim::{AtomicU32, Ordering, claim_fence};
+use tidegate_core::internal::CachePadded;
+use tidegate_core::internal::prim::{AtomicU32, Ordering, claim_fence};
 
 /// The monitor scans its cells.
 const AWAKE: u32 = 0;

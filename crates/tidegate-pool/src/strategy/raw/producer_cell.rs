@@ -44,8 +44,8 @@
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-use tidegate_core::CachePadded;
-use tidegate_core::prim::{AtomicU64, Ordering, UnsafeCell, claim_fence};
+use tidegate_core::internal::CachePadded;
+use tidegate_core::internal::prim::{AtomicU64, Ordering, UnsafeCell, claim_fence};
 
 /// There is no holder: the box is in the cell, or the cell is closed and the box was given up.
 const HOME: u64 = 1;

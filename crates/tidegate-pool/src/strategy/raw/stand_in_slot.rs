@@ -15,7 +15,7 @@
 
 use std::fmt;
 
-use tidegate_core::prim::{
+use tidegate_core::internal::prim::{
     AtomicBool, ModelMutex as Mutex, ModelMutexGuard as MutexGuard, Ordering,
 };
 

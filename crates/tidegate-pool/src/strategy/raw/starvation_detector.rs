@@ -20,7 +20,7 @@
 //! the model checker lets a compare-and-swap that read the value before a plain store take effect
 //! after it.
 
-use tidegate_core::prim::{AtomicU64, Ordering};
+use tidegate_core::internal::prim::{AtomicU64, Ordering};
 
 /// Jobs that the pool's threads must have ended between two scans for the pool to be brisk: each
 /// job then took a small part of a tick.

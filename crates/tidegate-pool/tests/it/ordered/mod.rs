@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use tidegate_core::{Deliver, Delivery, Executor, RejectReason, SignalBlock, Task, ThreadBuilder};
+use tidegate_core::internal::{Deliver, Delivery, SignalBlock};
+use tidegate_core::{Executor, RejectReason, Task, ThreadBuilder};
 use tidegate_pool::{
     DEFAULT_TASKS_PER_TURN, ImmediateExecutor, OrderedView, OrderedViewError, WorkerPool,
 };

@@ -4,10 +4,9 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
-use tidegate_core::{
-    Clock, Executor, ExecutorId, RejectReason, Rejected, Signal, Task, ThreadBuilder, ThreadHandle,
-    Unhandled, WaitPolicy, enter, is_current,
-};
+use tidegate_core::executor::{ExecutorId, Signal, WaitPolicy, enter, is_current};
+use tidegate_core::thread::ThreadHandle;
+use tidegate_core::{Clock, Executor, RejectReason, Rejected, Task, ThreadBuilder, Unhandled};
 use tidegate_pool::OrderedView;
 use tidegate_testkit::Log;
 

@@ -3,9 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use tidegate_core::{
-    Clock, Executor, ExecutorId, RejectReason, Rejected, Signal, Task, ThreadBuilder, is_current,
-};
+use tidegate_core::executor::{ExecutorId, Signal, is_current};
+use tidegate_core::{Clock, Executor, RejectReason, Rejected, Task, ThreadBuilder};
 use tidegate_pool::OrderedView;
 use tidegate_testkit::{Counter, Gate, Log, model, until, yield_times};
 

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use tidegate_core::{ManualClock, RejectReason, ThreadBuilder, ThreadJob, Unhandled};
+use tidegate_core::thread::ThreadJob;
+use tidegate_core::{ManualClock, RejectReason, ThreadBuilder, Unhandled};
 use tidegate_pool::{Growth, PoolLimits, WorkerPool};
 use tidegate_promise::WaitError;
 use tidegate_testkit::{Counter, Gate, Log, until};
@@ -311,7 +312,7 @@ fn a_pool_of_one_that_waits_for_itself_is_refused() {
 fn the_usual_reserve_follows_cpus_and_maximum() {
     assert_eq!(PoolLimits::usual_reserve(1), 1);
     assert_eq!(PoolLimits::usual_reserve(7), 1);
-    let cpus = tidegate_core::usable_cpus();
+    let cpus = tidegate_core::internal::usable_cpus();
     assert_eq!(
         PoolLimits::usual_reserve(32_767),
         cpus.next_power_of_two().min(64)

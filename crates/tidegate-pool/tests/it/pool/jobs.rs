@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tidegate_core::{CancelToken, ManualClock, RejectReason, Task, contain};
+use tidegate_core::internal::contain;
+use tidegate_core::{CancelToken, ManualClock, RejectReason, Task};
 use tidegate_pool::queue::{Job, JobKey, JobList, JobQueue, Popped};
 use tidegate_pool::{DisplacedError, WorkerPool};
 use tidegate_promise::WaitError;

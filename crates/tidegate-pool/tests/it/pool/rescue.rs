@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use tidegate_core::{ManualClock, Task, ThreadBuilder, ThreadJob};
+use tidegate_core::thread::ThreadJob;
+use tidegate_core::{ManualClock, Task, ThreadBuilder};
 use tidegate_pool::queue::{Job, JobKey, JobList, JobQueue, Popped};
 use tidegate_pool::{Growth, WorkerPool};
 use tidegate_testkit::{Counter, Gate, until};

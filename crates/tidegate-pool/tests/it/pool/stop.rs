@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use tidegate_core::{ManualClock, RejectReason, Task, ThreadBuilder, ThreadJob};
+use tidegate_core::thread::ThreadJob;
+use tidegate_core::{ManualClock, RejectReason, Task, ThreadBuilder};
 use tidegate_pool::queue::{Job, JobKey, JobList, JobQueue, Popped};
 use tidegate_testkit::{Counter, DropCount, Gate, until};
 

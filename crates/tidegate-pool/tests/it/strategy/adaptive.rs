@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use tidegate_core::{Blocking, WaitPolicy, non_blocking, stance};
+use tidegate_core::executor::{WaitPolicy, stance};
+use tidegate_core::{Blocking, non_blocking};
 use tidegate_pool::strategy::{Adaptive, Strategy};
 use tidegate_pool::{Headroom, WorkerPool};
 use tidegate_testkit::{Counter, Gate, Log, until};

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-use tidegate_core::{Blocking, RejectReason, Task, WaitPolicy, stance};
+use tidegate_core::executor::{WaitPolicy, stance};
+use tidegate_core::{Blocking, RejectReason, Task};
 use tidegate_pool::strategy::Strategy;
 use tidegate_testkit::{Counter, DropCount, Log};
 

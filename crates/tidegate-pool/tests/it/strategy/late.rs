@@ -272,7 +272,7 @@ fn work_that_waits_while_a_processor_is_idle_brings_a_thread() {
         source.add(Blocking::May, || ());
         strategy.produce();
         let counts = strategy.counts();
-        let brought = waiting as u64 * u64::from(tidegate_core::usable_cpus() > 1);
+        let brought = waiting as u64 * u64::from(tidegate_core::internal::usable_cpus() > 1);
         assert_eq!((counts.epc, counts.lent), (brought, 1 - brought));
         assert_eq!(hand.given() as u64, brought);
         hand.drop_all();

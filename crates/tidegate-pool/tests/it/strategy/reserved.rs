@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-use tidegate_core::{Blocking, Task, ThreadBuilder, ThreadJob, Ticker};
+use tidegate_core::thread::ThreadJob;
+use tidegate_core::{Blocking, Task, ThreadBuilder, Ticker};
 use tidegate_pool::WorkerPool;
 use tidegate_pool::strategy::{Adaptive, Monitor, Producer, Strategy};
 use tidegate_testkit::{DropCount, Gate, Log, until};
@@ -178,7 +179,7 @@ fn a_monitor_that_stops_before_a_loan_is_not_counted_on() {
         let counts = strategy.counts();
         if monitor.is_running() {
             // With a single processor the strategy does not ask for the backlog.
-            assert_eq!(tidegate_core::usable_cpus(), 1);
+            assert_eq!(tidegate_core::internal::usable_cpus(), 1);
         } else {
             let expected = (0, threads as u64, 1 - threads as u64);
             assert_eq!((counts.lent, counts.epc, counts.pec), expected);
@@ -335,8 +336,8 @@ impl tidegate_core::Executor for DropsIt {
 
     fn signal(
         &self,
-        signal: tidegate_core::Signal,
-    ) -> Result<(), tidegate_core::Rejected<tidegate_core::Signal>> {
+        signal: tidegate_core::executor::Signal,
+    ) -> Result<(), tidegate_core::Rejected<tidegate_core::executor::Signal>> {
         self.hand.signal(signal)
     }
 
@@ -344,7 +345,7 @@ impl tidegate_core::Executor for DropsIt {
         self.hand.is_current()
     }
 
-    fn id(&self) -> tidegate_core::ExecutorId {
+    fn id(&self) -> tidegate_core::executor::ExecutorId {
         self.hand.id()
     }
 

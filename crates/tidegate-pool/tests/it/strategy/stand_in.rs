@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{
-    Blocking, ManualTicker, ThreadBuilder, ThreadHandle, Ticker, WaitPolicy, stance,
-};
+use tidegate_core::executor::{WaitPolicy, stance};
+use tidegate_core::thread::ThreadHandle;
+use tidegate_core::{Blocking, ManualTicker, ThreadBuilder, Ticker};
 use tidegate_pool::strategy::{Adaptive, Monitor, Strategy};
 use tidegate_pool::{Headroom, WorkerPool};
 use tidegate_testkit::{Counter, Gate, Log, until};

@@ -24,7 +24,7 @@ pub(super) const SINGLE: usize = 64;
 /// # Examples
 ///
 /// ```
-/// use tidegate_timer::raw::HugePageArena;
+/// use tidegate_timer::internal::HugePageArena;
 ///
 /// let mut arena = HugePageArena::<u64, 512>::new();
 /// let mut plot = arena.plot(|place| place as u64);
@@ -116,7 +116,7 @@ impl<T, const N: usize> HugePageArena<T, N> {
     /// # Examples
     ///
     /// ```
-    /// let mut arena = tidegate_timer::raw::HugePageArena::<String, 4>::new();
+    /// let mut arena = tidegate_timer::internal::HugePageArena::<String, 4>::new();
     /// let plot = arena.plot(|place| format!("number {place}"));
     /// assert_eq!(plot[2], "number 2");
     /// ```
@@ -150,7 +150,7 @@ impl<T, const N: usize> HugePageArena<T, N> {
     /// # Examples
     ///
     /// ```
-    /// let mut arena = tidegate_timer::raw::HugePageArena::<[u64; 8], 512>::new();
+    /// let mut arena = tidegate_timer::internal::HugePageArena::<[u64; 8], 512>::new();
     /// let plots: Vec<_> = (0..65).map(|_| arena.plot(|_| [0; 8])).collect();
     /// drop(plots);
     /// arena.trim();

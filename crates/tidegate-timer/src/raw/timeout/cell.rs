@@ -19,7 +19,7 @@
 use std::fmt;
 use std::mem::MaybeUninit;
 
-use tidegate_core::prim::{AtomicU64, Ordering, UnsafeCell, fence};
+use tidegate_core::internal::prim::{AtomicU64, Ordering, UnsafeCell, fence};
 
 const CANCELLED: u64 = u64::MAX;
 const EXPIRED: u64 = u64::MAX - 1;
@@ -31,7 +31,7 @@ pub(super) const LATEST: u64 = u64::MAX - 3;
 /// The outcome of a timeout.
 ///
 /// ```
-/// use tidegate_timer::raw::{TimeoutOutcome, TimeoutCell};
+/// use tidegate_timer::internal::{TimeoutCell, TimeoutOutcome};
 ///
 /// let timeout = TimeoutCell::new(5, "closure");
 /// assert_eq!(timeout.fate(), None);
@@ -51,7 +51,7 @@ pub enum TimeoutOutcome {
 /// The reason why a timeout does not expire now.
 ///
 /// ```
-/// use tidegate_timer::raw::{StillPending, TimeoutCell};
+/// use tidegate_timer::internal::{StillPending, TimeoutCell};
 ///
 /// let timeout = TimeoutCell::new(5, ());
 /// assert_eq!(timeout.expire(4), Err(StillPending::Until(5)));
@@ -67,7 +67,7 @@ pub enum StillPending {
 /// The result of [`TimeoutCell::reset`].
 ///
 /// ```
-/// use tidegate_timer::raw::{Reset, TimeoutCell};
+/// use tidegate_timer::internal::{Reset, TimeoutCell};
 ///
 /// let timeout = TimeoutCell::new(5, ());
 /// assert_eq!(timeout.reset(4), Reset::Sooner);
@@ -93,7 +93,7 @@ impl Reset {
 /// A value that is taken when its deadline passes, unless a cancellation takes it first.
 ///
 /// ```
-/// use tidegate_timer::raw::{TimeoutOutcome, Reset, StillPending, TimeoutCell};
+/// use tidegate_timer::internal::{Reset, StillPending, TimeoutCell, TimeoutOutcome};
 ///
 /// let tea = TimeoutCell::new(100, "tea");
 /// assert_eq!(tea.reset(250), Reset::Later, "the timer looks at 100 and finds it not due");

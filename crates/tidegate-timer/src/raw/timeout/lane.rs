@@ -1,7 +1,7 @@
 //! The lane: a lock-free stack that passes timeouts to the thread that owns the wheel, which takes
 //! the whole stack at once.
 //!
-//! It works like the [`SignalLane`](tidegate_core::SignalLane), but holds cells of one type, and
+//! It works like the [`SignalLane`](tidegate_core::internal::SignalLane), but holds cells of one type, and
 //! the owner receives the cells themselves. A cell is in the lane at most once, however often it is
 //! pushed, so the lane allocates nothing and its length is bounded by the number of live cells.
 
@@ -10,8 +10,8 @@ use std::ops::Deref;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use tidegate_core::CachePadded;
-use tidegate_core::prim::{AtomicBool, AtomicPtr, Ordering, claim_fence};
+use tidegate_core::internal::CachePadded;
+use tidegate_core::internal::prim::{AtomicBool, AtomicPtr, Ordering, claim_fence};
 
 use super::cell::TimeoutCell;
 use crate::key::KeySlot;
@@ -19,7 +19,7 @@ use crate::key::KeySlot;
 /// A cell that can be pushed into a lane, to reach the owner of a wheel.
 ///
 /// ```
-/// use tidegate_timer::raw::TimeoutNode;
+/// use tidegate_timer::internal::TimeoutNode;
 ///
 /// let timeout = TimeoutNode::new(5, "closure");
 /// assert_eq!(timeout.expire(5), Ok("closure"));
@@ -69,7 +69,7 @@ impl<T> fmt::Debug for TimeoutNode<T> {
 /// A queue of cells that changed since the owner of a wheel last saw them: new, reset or cancelled.
 ///
 /// ```
-/// use tidegate_timer::raw::{TimeoutLane, TimeoutNode};
+/// use tidegate_timer::internal::{TimeoutLane, TimeoutNode};
 ///
 /// let (lane, timeout) = (TimeoutLane::new(), TimeoutNode::new(5, ()));
 /// assert!(lane.push(&timeout));
@@ -97,7 +97,7 @@ impl<T> TimeoutLane<T> {
 
     /// Pushes a cell, so that the owner sees every change made to it before this call. Returns
     /// `false` if the lane is closed. If the owner must wake up for it, the caller rings the
-    /// [`Doorbell`](tidegate_core::Doorbell) afterwards.
+    /// [`Doorbell`](tidegate_core::internal::Doorbell) afterwards.
     #[inline]
     #[must_use = "false means that nobody will look at the cell"]
     pub fn push(&self, cell: &Arc<TimeoutNode<T>>) -> bool {
@@ -212,7 +212,7 @@ impl<T> fmt::Debug for TimeoutLane<T> {
 /// cell can be pushed again, and every change made before its last push is visible.
 ///
 /// ```
-/// use tidegate_timer::raw::{TimeoutLane, TimeoutNode};
+/// use tidegate_timer::internal::{TimeoutLane, TimeoutNode};
 ///
 /// let lane = TimeoutLane::new();
 /// for number in 0..2 {

@@ -66,7 +66,7 @@ const LOOKAHEAD: usize = 8;
 /// and to reset.
 ///
 /// Intended for many timeouts that almost never fire. A deadline is a number of nanoseconds on the
-/// caller's clock, as in [`Heap`](crate::Heap). An entry is due at the first end of a tick that is
+/// caller's clock, as in [`Heap`](crate::heap::Heap). An entry is due at the first end of a tick that is
 /// not before its deadline: never early, and less than one tick late. An entry whose deadline has
 /// already passed when it is added is due at the next tick.
 ///
@@ -92,7 +92,7 @@ const LOOKAHEAD: usize = 8;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tidegate_timer::Wheel;
+/// use tidegate_timer::wheel::Wheel;
 ///
 /// let ms = 1_000_000;
 /// let mut idle = Wheel::new(Duration::from_millis(10), 512)?;
@@ -105,7 +105,7 @@ const LOOKAHEAD: usize = 8;
 /// assert!(idle.pop_due(60_000 * ms).is_none());
 /// let expired = idle.pop_due(60_010 * ms).expect("its tick has ended");
 /// assert_eq!((expired.deadline, expired.value), (60_000 * ms + 1, "connection 2"));
-/// # Ok::<(), tidegate_timer::WheelError>(())
+/// # Ok::<(), tidegate_timer::wheel::WheelError>(())
 /// ```
 pub struct Wheel<T> {
     levels: WheelLevels,
@@ -135,9 +135,9 @@ impl<T> Wheel<T> {
     /// ```
     /// use std::time::Duration;
     ///
-    /// let wheel = tidegate_timer::Wheel::<u32>::new(Duration::from_millis(1), 1_000)?;
+    /// let wheel = tidegate_timer::wheel::Wheel::<u32>::new(Duration::from_millis(1), 1_000)?;
     /// assert_eq!(wheel.slots(), 1_024);
-    /// # Ok::<(), tidegate_timer::WheelError>(())
+    /// # Ok::<(), tidegate_timer::wheel::WheelError>(())
     /// ```
     ///
     /// # Errors
@@ -163,22 +163,23 @@ impl<T> Wheel<T> {
     /// Calls `warm` with each value shortly before it is due, to prefetch the memory behind it.
     ///
     /// This is a hint for values that point to other memory, such as boxed closures; see
-    /// [`prefetch`](tidegate_core::prefetch). `warm` may be called for a value that is cancelled
+    /// [`prefetch`](tidegate_core::internal::prefetch). `warm` may be called for a value that is cancelled
     /// afterwards, and may not be called for some values.
     ///
     /// # Examples
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tidegate_core::prefetch;
-    /// use tidegate_timer::Wheel;
+    /// use tidegate_core::internal::prefetch;
+    /// use tidegate_timer::wheel::Wheel;
     ///
     /// type Callback = Box<dyn FnOnce()>;
     /// let mut wheel = Wheel::<Callback>::new(Duration::from_millis(1), 512)?
     ///     .warmed_by(|callback| prefetch(&**callback));
     /// wheel.insert(5, Box::new(|| ()));
-    /// # Ok::<(), tidegate_timer::WheelError>(())
+    /// # Ok::<(), tidegate_timer::wheel::WheelError>(())
     /// ```
+    #[doc(hidden)]
     #[must_use]
     pub fn warmed_by(mut self, warm: fn(&T)) -> Self {
         self.warm = Some(warm);
@@ -192,11 +193,11 @@ impl<T> Wheel<T> {
     /// ```
     /// use std::time::Duration;
     ///
-    /// let mut wheel = tidegate_timer::Wheel::new(Duration::from_nanos(10), 8)?;
+    /// let mut wheel = tidegate_timer::wheel::Wheel::new(Duration::from_nanos(10), 8)?;
     /// wheel.insert(u64::MAX, "never");
     /// wheel.insert(0, "at the next tick");
     /// assert_eq!(wheel.next_deadline(), Some(10));
-    /// # Ok::<(), tidegate_timer::WheelError>(())
+    /// # Ok::<(), tidegate_timer::wheel::WheelError>(())
     /// ```
     ///
     /// # Panics
@@ -239,11 +240,11 @@ impl<T> Wheel<T> {
     /// ```
     /// use std::time::Duration;
     ///
-    /// let mut wheel = tidegate_timer::Wheel::new(Duration::from_millis(1), 512)?;
+    /// let mut wheel = tidegate_timer::wheel::Wheel::new(Duration::from_millis(1), 512)?;
     /// let key = wheel.insert(5_000_000, "request timeout");
     /// assert_eq!(wheel.remove(key), Some("request timeout"));
     /// assert_eq!(wheel.remove(key), None);
-    /// # Ok::<(), tidegate_timer::WheelError>(())
+    /// # Ok::<(), tidegate_timer::wheel::WheelError>(())
     /// ```
     #[inline]
     pub fn remove(&mut self, key: Key) -> Option<T> {
@@ -266,13 +267,13 @@ impl<T> Wheel<T> {
     /// ```
     /// use std::time::Duration;
     ///
-    /// let mut wheel = tidegate_timer::Wheel::new(Duration::from_nanos(10), 8)?;
+    /// let mut wheel = tidegate_timer::wheel::Wheel::new(Duration::from_nanos(10), 8)?;
     /// let key = wheel.insert(10, "idle");
     /// assert!(wheel.reset(key, 500));
     /// assert!(wheel.pop_due(499).is_none());
     /// assert!(wheel.pop_due(500).is_some());
     /// assert!(!wheel.reset(key, 1_000));
-    /// # Ok::<(), tidegate_timer::WheelError>(())
+    /// # Ok::<(), tidegate_timer::wheel::WheelError>(())
     /// ```
     pub fn reset(&mut self, key: Key, deadline: u64) -> bool {
         let Some(&Live {
@@ -309,14 +310,14 @@ impl<T> Wheel<T> {
     /// ```
     /// use std::time::Duration;
     ///
-    /// let mut wheel = tidegate_timer::Wheel::new(Duration::from_nanos(10), 8)?;
+    /// let mut wheel = tidegate_timer::wheel::Wheel::new(Duration::from_nanos(10), 8)?;
     /// wheel.insert(12, "a");
     /// assert!(wheel.pop_due(19).is_none());
     /// while let Some(expired) = wheel.pop_due(20) {
     ///     wheel.insert(0, expired.value);
     /// }
     /// assert_eq!(wheel.next_deadline(), Some(30));
-    /// # Ok::<(), tidegate_timer::WheelError>(())
+    /// # Ok::<(), tidegate_timer::wheel::WheelError>(())
     /// ```
     #[inline]
     pub fn pop_due(&mut self, now: u64) -> Option<Expired<T>> {
@@ -341,13 +342,13 @@ impl<T> Wheel<T> {
     /// ```
     /// use std::time::Duration;
     ///
-    /// let mut wheel = tidegate_timer::Wheel::new(Duration::from_millis(1), 512)?;
+    /// let mut wheel = tidegate_timer::wheel::Wheel::new(Duration::from_millis(1), 512)?;
     /// wheel.insert(u64::MAX, "never");
     /// wheel.insert(10, "soon");
     /// let left: Vec<_> = wheel.drain().map(|entry| entry.value).collect();
     /// assert_eq!(left, ["soon", "never"]);
     /// assert!(wheel.is_empty());
-    /// # Ok::<(), tidegate_timer::WheelError>(())
+    /// # Ok::<(), tidegate_timer::wheel::WheelError>(())
     /// ```
     pub fn drain(&mut self) -> WheelDrain<T> {
         let mut left = Vec::with_capacity(self.len);
@@ -379,11 +380,11 @@ impl<T> Wheel<T> {
     /// ```
     /// use std::time::Duration;
     ///
-    /// let mut wheel = tidegate_timer::Wheel::new(Duration::from_millis(100), 512)?;
+    /// let mut wheel = tidegate_timer::wheel::Wheel::new(Duration::from_millis(100), 512)?;
     /// assert_eq!(wheel.next_deadline(), None);
     /// wheel.insert(3_600_000_000_001, "in an hour");
     /// assert_eq!(wheel.next_deadline(), Some(3_600_100_000_000));
-    /// # Ok::<(), tidegate_timer::WheelError>(())
+    /// # Ok::<(), tidegate_timer::wheel::WheelError>(())
     /// ```
     #[must_use]
     pub fn next_deadline(&mut self) -> Option<u64> {

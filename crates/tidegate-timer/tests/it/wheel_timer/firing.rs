@@ -1,9 +1,9 @@
 //! When and where timeouts fire, and how a task can affect other timeouts.
 
 use super::*;
-use tidegate_core::{
-    Clock, Executor, ExecutorId, Rejected, Signal, Task, ThreadBuilder, ThreadPerTask,
-};
+use tidegate_core::executor::{ExecutorId, Signal};
+use tidegate_core::thread::ThreadPerTask;
+use tidegate_core::{Clock, Executor, Rejected, Task, ThreadBuilder};
 
 #[test]
 fn fires_at_the_end_of_its_tick_never_early() {

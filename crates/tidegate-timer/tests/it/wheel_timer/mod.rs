@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tidegate_core::{ManualClock, RejectReason};
 use tidegate_testkit::{Bomb, Counter, DropCount, Gate, Log, explode};
-use tidegate_timer::{TimerError, TimerTask, WheelError, WheelTimer};
+use tidegate_timer::wheel::WheelError;
+use tidegate_timer::{TimerError, TimerTask, WheelTimer};
 
 mod cancel;
 mod firing;

@@ -1,9 +1,9 @@
 //! The timer survives panics whose payload panics on drop, and values that panic on drop.
 
 use super::*;
-use tidegate_core::{
-    Clock, Executor, ExecutorId, Rejected, Signal, Task, ThreadBuilder, ThreadPerTask,
-};
+use tidegate_core::executor::{ExecutorId, Signal};
+use tidegate_core::thread::ThreadPerTask;
+use tidegate_core::{Clock, Executor, Rejected, Task, ThreadBuilder};
 
 /// An executor whose every submission panics.
 struct Explodes(ThreadPerTask);

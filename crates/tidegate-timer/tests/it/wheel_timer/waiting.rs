@@ -8,10 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use super::*;
-use tidegate_core::{
-    Clock, Executor, ExecutorId, Rejected, Signal, Task, ThreadBuilder, WaitPolicy, check_wait,
-    enter,
-};
+use tidegate_core::executor::{ExecutorId, Signal, WaitPolicy, enter};
+use tidegate_core::internal::check_wait;
+use tidegate_core::{Clock, Executor, Rejected, Task, ThreadBuilder};
 use tidegate_testkit::block_on;
 use tidegate_timer::{Stopping, UnfiredTimeout};
 
@@ -34,7 +33,7 @@ impl Executor for Nameplate {
     }
 
     fn is_current(&self) -> bool {
-        tidegate_core::is_current(self.0)
+        tidegate_core::executor::is_current(self.0)
     }
 
     fn id(&self) -> ExecutorId {
@@ -233,14 +232,15 @@ fn a_spawner_that_fails_or_panics_refuses_the_timeout_and_the_next_one_tries_aga
 fn slow_to_start(clock: &ManualClock, works: bool) -> (WheelTimer, Gate, Gate) {
     let (asked, go_on) = (Gate::new(), Gate::new());
     let (here, gate) = (asked.clone(), go_on.clone());
-    let threads = ThreadBuilder::new("slow").spawner(move |job: tidegate_core::ThreadJob| {
-        here.open();
-        gate.wait();
-        if !works {
-            return Err(io::Error::other("none today"));
-        }
-        std::thread::Builder::new().spawn(|| job.run()).map(drop)
-    });
+    let threads =
+        ThreadBuilder::new("slow").spawner(move |job: tidegate_core::thread::ThreadJob| {
+            here.open();
+            gate.wait();
+            if !works {
+                return Err(io::Error::other("none today"));
+            }
+            std::thread::Builder::new().spawn(|| job.run()).map(drop)
+        });
     let timer = WheelTimer::builder("test").clock(clock).threads(threads);
     (timer.build().expect("a sound geometry"), asked, go_on)
 }

@@ -27,11 +27,11 @@ macro_rules! scheduled_thread_local {
     };
     ($(#[$attr:meta])* $vis:vis static $name:ident: $t:ty = $init:expr; $($rest:tt)*) => {
         $(#[$attr])*
-        $vis static $name: $crate::prim::Key<$t> = {
-            $crate::prim::inner_thread_local! {
+        $vis static $name: $crate::internal::prim::Key<$t> = {
+            $crate::internal::prim::inner_thread_local! {
                 static INNER: $t = $init;
             }
-            $crate::prim::Key(&INNER)
+            $crate::internal::prim::Key(&INNER)
         };
         $crate::scheduled_thread_local!($($rest)*);
     };
@@ -42,34 +42,41 @@ macro_rules! scheduled_thread_local {
 pub struct Key<T: 'static>(pub &'static LocalKey<T>);
 
 impl<T: 'static> Key<T> {
+    /// Does the same as the method of std's `LocalKey` with this name.
     pub fn with<R>(&'static self, use_it: impl FnOnce(&T) -> R) -> R {
         self.0.with(use_it)
     }
 
+    /// Does the same as the method of std's `LocalKey` with this name.
     pub fn try_with<R>(&'static self, use_it: impl FnOnce(&T) -> R) -> Result<R, AccessError> {
         self.0.try_with(use_it)
     }
 }
 
 impl<T: 'static> Key<Cell<T>> {
+    /// Does the same as the method of std's `LocalKey` with this name.
     pub fn set(&'static self, value: T) {
         self.with(|cell| cell.set(value));
     }
 
+    /// Does the same as the method of std's `LocalKey` with this name.
     pub fn replace(&'static self, value: T) -> T {
         self.with(|cell| cell.replace(value))
     }
 }
 
 impl<T: 'static> Key<RefCell<T>> {
+    /// Does the same as the method of std's `LocalKey` with this name.
     pub fn with_borrow<R>(&'static self, use_it: impl FnOnce(&T) -> R) -> R {
         self.with(|cell| use_it(&cell.borrow()))
     }
 
+    /// Does the same as the method of std's `LocalKey` with this name.
     pub fn with_borrow_mut<R>(&'static self, use_it: impl FnOnce(&mut T) -> R) -> R {
         self.with(|cell| use_it(&mut cell.borrow_mut()))
     }
 
+    /// Does the same as the method of std's `LocalKey` with this name.
     pub fn replace(&'static self, value: T) -> T {
         self.with(|cell| cell.replace(value))
     }

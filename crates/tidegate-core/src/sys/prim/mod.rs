@@ -35,6 +35,7 @@ mod cell {
     pub struct UnsafeCell<T: ?Sized>(std::cell::UnsafeCell<T>);
 
     impl<T> UnsafeCell<T> {
+        /// Creates a cell that holds `value`.
         pub const fn new(value: T) -> Self {
             Self(std::cell::UnsafeCell::new(value))
         }
