@@ -20,9 +20,10 @@ const KINDS: [(&str, &str); 5] = [
     ("promise", "promise with one listener"),
 ];
 /// The kinds that `examples/call_cost.rs` of the isolate crate knows, and what they are.
-const CALLS: [(&str, &str); 2] = [
+const CALLS: [(&str, &str); 3] = [
     ("run", "`run`, with permits"),
     ("run-async", "`run_async`, of a future that is ready"),
+    ("admit", "`admit`, a verdict, and the end of the entry"),
 ];
 /// The amounts in the two runs.
 const FEW: u64 = 100_000;

@@ -33,6 +33,10 @@ fn main() -> Result<(), Box<dyn Error>> {
             let answer = answer.poll(&mut Context::from_waker(Waker::noop()));
             matches!(answer, Poll::Ready(Ok(_)))
         }),
+        "admit" => repeat(count, |number| {
+            let entry = command.admit();
+            entry.is_ok_and(|entry| entry.verdict(number < u64::MAX))
+        }),
         other => return Err(format!("there is no kind {other:?}").into()),
     };
     assert_eq!((succeeded, command.snapshot().active), (count, 0));

@@ -82,6 +82,7 @@ pub mod internal {
 
     pub use crate::breaker::word::{BreakerWord, Phase};
     pub use crate::in_flight::call_word::{CallWord, Leave, Left, UnderWay};
+    pub use crate::in_flight::entry_word::EntryWord;
 }
 mod isolation;
 mod key;
@@ -100,7 +101,7 @@ pub use self::bulkhead::{
     PoolSnapshot, QueueDiscipline, SampleWindow,
 };
 pub use self::collapser::{Collapser, CollapserConfig, CollapserError, CollapserScope};
-pub use self::command::{Call, Command, CommandBuilder};
+pub use self::command::{Call, Command, CommandBuilder, Entry, Verdict};
 pub use self::config::CommandConfig;
 pub use self::error::{Cause, CommandError, ConfigError, FallbackError, Refused};
 pub use self::event::{Event, Events};

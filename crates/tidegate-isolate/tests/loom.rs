@@ -7,8 +7,9 @@
 //! or before `is_left`; a relaxed load in `look` or a relaxed `start`; an end that swaps instead of
 //! comparing; a `leave` that does not compare the number; an end that keeps the number. In the word
 //! of a breaker: `change` without Release or relaxed, `get` without Acquire, `is_due` without
-//! Acquire, `judge` without Release, or advancing the time before it decides. The ends of a call
-//! are relaxed, and the models hold.
+//! Acquire, `judge` without Release, or advancing the time before it decides. In the word of an
+//! entry: a `report` that loads and stores instead of swapping. The ends of a call are relaxed, and
+//! the models hold.
 #![cfg(tidegate_loom)]
 
 use std::sync::Arc as StdArc;
@@ -16,7 +17,8 @@ use std::sync::Arc as StdArc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
-use tidegate_isolate::internal::{BreakerWord, CallWord, Leave, Left};
+use tidegate_core::Permits;
+use tidegate_isolate::internal::{BreakerWord, CallWord, EntryWord, Leave, Left};
 
 #[path = "../../tidegate-testkit/shared/place.rs"]
 mod place;
@@ -174,6 +176,92 @@ fn a_queued_job_whose_caller_has_gone_is_taken_out() {
         }
         leaver.join().expect("it does not panic");
         assert_eq!(*queue.lock().expect("nobody panics"), None);
+    });
+}
+
+/// How the holder of an entry ends it.
+#[derive(Clone, Copy, PartialEq)]
+enum EntryEnd {
+    /// With a verdict, and then by dropping it.
+    Verdict,
+    /// By dropping it.
+    Drop,
+}
+
+/// An entry ends while its time ends and the limit changes: there is one outcome, the permit comes
+/// back once, and never are more permits held than a limit allowed.
+fn an_entry_ends(how: EntryEnd) {
+    loom::model(move || {
+        let word = StdArc::new(CallWord::default());
+        let permits = Permits::new(1);
+        let entry = EntryWord::default();
+        permits.try_borrow().expect("one is free").forget();
+        let seen = word.begin();
+        let timer = {
+            let word = StdArc::clone(&word);
+            thread::spawn(move || word.leave(seen, Leave::Expired).is_some())
+        };
+        let changer = {
+            let permits = permits.clone();
+            thread::spawn(move || {
+                permits.set_limit(2);
+                let other = permits.try_borrow();
+                permits.set_limit(1);
+                assert!(permits.held() <= 2);
+                other.is_some()
+            })
+        };
+        let mut in_time = None;
+        if how == EntryEnd::Verdict {
+            in_time = entry.report(|| word.finish());
+            assert_eq!(entry.report(|| word.finish()), None, "it is given once");
+        }
+        if !entry.is_reported() {
+            in_time = Some(word.finish());
+        }
+        drop(permits.adopt());
+        let timed_out = timer.join().expect("it does not panic");
+        assert_eq!(in_time, Some(!timed_out), "one of the two ends the call");
+        let found = changer.join().expect("it does not panic");
+        assert!(found, "there were two permits, and one was held");
+        assert_eq!(permits.held(), 0);
+        assert!(permits.try_borrow().is_some());
+    });
+}
+
+#[test]
+fn a_verdict_against_a_timeout_and_a_change_of_the_limit() {
+    an_entry_ends(EntryEnd::Verdict);
+}
+
+#[test]
+fn the_drop_of_an_entry_against_a_timeout_and_a_change_of_the_limit() {
+    an_entry_ends(EntryEnd::Drop);
+}
+
+/// Two threads give a verdict on one entry while its time ends: one verdict counts at most, and
+/// none if the time was over first.
+#[test]
+fn one_of_two_verdicts_counts() {
+    loom::model(|| {
+        let word = StdArc::new(CallWord::default());
+        let entry = StdArc::new(EntryWord::default());
+        let seen = word.begin();
+        let timer = {
+            let word = StdArc::clone(&word);
+            thread::spawn(move || word.leave(seen, Leave::Expired).is_some())
+        };
+        let verdict = || {
+            let (word, entry) = (StdArc::clone(&word), StdArc::clone(&entry));
+            move || entry.report(|| word.finish())
+        };
+        let other = thread::spawn(verdict());
+        let mine = verdict()();
+        let other = other.join().expect("it does not panic");
+        let timed_out = timer.join().expect("it does not panic");
+        assert_eq!(mine.is_some(), other.is_none(), "one of them reports");
+        assert_eq!(mine.or(other), Some(!timed_out));
+        assert!(entry.is_reported());
     });
 }
 

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tidegate_core::ManualClock;
-use tidegate_isolate::{Command, Isolation};
+use tidegate_isolate::{Command, Entry, Isolation};
 
 #[path = "../../tidegate-testkit/shared/counting.rs"]
 mod counting;
@@ -112,4 +112,56 @@ fn a_future_that_is_ready_allocates_nothing() {
     let before = ALLOCATED.get();
     (0..1_000).for_each(|_| call());
     assert_eq!(ALLOCATED.get() - before, 0);
+}
+
+#[test]
+fn an_entry_allocates_nothing() {
+    let clock = ManualClock::new();
+    let isolation = Isolation::builder()
+        .clock(&clock)
+        .build()
+        .expect("nothing was asked for");
+    let command = build(&isolation, 0);
+    let admit = || command.admit().expect("there is room");
+    (0..10).for_each(|_| assert!(admit().verdict(true)));
+    let before = ALLOCATED.get();
+    (0..1_000).for_each(|_| assert!(admit().verdict(true)));
+    assert_eq!(ALLOCATED.get() - before, 0);
+}
+
+/// What entries need wanders to the thread where they end, and comes back from there.
+#[test]
+fn an_entry_that_ends_elsewhere_allocates_nothing_either() {
+    const WARM: usize = 200;
+    let clock = ManualClock::new();
+    let isolation = Isolation::builder()
+        .clock(&clock)
+        .build()
+        .expect("nothing was asked for");
+    let command = build(&isolation, 0);
+    let (give, given) = std::sync::mpsc::sync_channel::<Entry>(0);
+    let (tell, told) = std::sync::mpsc::sync_channel::<u64>(0);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for entry in given {
+                let before = ALLOCATED.get();
+                assert!(entry.verdict(true));
+                drop(entry);
+                tell.send(ALLOCATED.get() - before).expect("it is read");
+            }
+        });
+        let (mut here, mut there) = (0, 0);
+        for number in 0..WARM + 1_000 {
+            let before = ALLOCATED.get();
+            let entry = command.admit().expect("there is room");
+            let admitted = ALLOCATED.get() - before;
+            give.send(entry).expect("it is read");
+            let ended = told.recv().expect("it tells");
+            if number >= WARM {
+                (here, there) = (here + admitted, there + ended);
+            }
+        }
+        drop(give);
+        assert_eq!((here, there), (0, 0));
+    });
 }

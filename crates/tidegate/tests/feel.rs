@@ -95,6 +95,14 @@ mod programs {
         Ok(format!("{price:?} {queued:?} {called:?}; {}", prices.snapshot()))               // a readable line; fields are public
     }
 
+    pub(super) async fn admission(prices: &Command<Price, NoSuchArticle>, upstream: Upstream) -> tidegate::Result<String> {
+        let entry = prices.admit()?;                 // permit, breaker ticket, deadline; or why not, and when to come back
+        let response = upstream.send("/price").await;
+        entry.verdict(response.is_ok());             // feeds breaker, latency and adaptive limit
+        Ok(response?.body().await)
+        // the permit goes back when `entry` is dropped: after the last byte of the body
+    }
+
     pub(super) fn time_in_a_test(counted: &Arc<AtomicU32>) -> tidegate::Result<()> {
         let count = { let counted = Arc::clone(counted); move || counted.fetch_add(1, Ordering::Relaxed) };
         let clock = ManualClock::new();
@@ -201,6 +209,46 @@ fn a_dependency_behind_a_bulkhead() {
         "{shown}"
     );
     assert!(shown.contains("prices"), "{shown}");
+}
+
+/// A service that answers on the loop of its caller.
+struct Upstream(Command<Price, NoSuchArticle>);
+
+struct Response(Command<Price, NoSuchArticle>);
+
+impl Upstream {
+    async fn send(self, path: &str) -> Result<Response, NoSuchArticle> {
+        match path {
+            "/price" => Ok(Response(self.0)),
+            _ => Err(NoSuchArticle),
+        }
+    }
+}
+
+impl Response {
+    async fn body(self) -> String {
+        let held = self.0.snapshot().active;
+        format!("700, with {held} permit")
+    }
+}
+
+#[test]
+fn a_dependency_without_a_closure() {
+    let isolation = Isolation::builder().build().unwrap();
+    let prices = Command::builder("prices").group("catalog");
+    let prices = prices.build(&isolation).unwrap();
+    let upstream = Upstream(prices.clone());
+    let admitted = prices.clone();
+    let body = EventLoop::global().spawn(async move {
+        let body = programs::admission(&admitted, upstream).await;
+        body.map_err(|why| why.to_string())
+    });
+    assert_eq!(
+        body.unwrap().wait().unwrap(),
+        Ok("700, with 1 permit".into())
+    );
+    let snapshot = prices.snapshot();
+    assert_eq!((snapshot.active, snapshot.latencies.total.count()), (0, 1));
 }
 
 #[test]

@@ -120,11 +120,13 @@ impl CallTimer {
     /// Returns the older half of a thread's call slots to the shared ones.
     #[cold]
     fn give_flights(&self, idle: &mut Vec<(u64, Arc<Flight>)>) {
-        let mut given: Vec<_> = idle.drain(..KEPT / 2).collect();
-        given.retain(|(id, _)| *id == self.shared.id);
+        let id = self.shared.id;
         let mut spare = self.spare();
         let room = SPARE.saturating_sub(spare.len());
-        spare.extend(given.drain(..).take(room).map(|(_, flight)| flight));
+        // What finds no room is dropped under the lock. A slot that is kept has no hook and no
+        // waker, so no user code is dropped with it.
+        let given = idle.drain(..KEPT / 2).filter(|(of, _)| *of == id);
+        spare.extend(given.take(room).map(|(_, flight)| flight));
     }
 
     fn spare(&self) -> MutexGuard<'_, Vec<Arc<Flight>>> {

@@ -33,7 +33,7 @@ pub use self::state::{BreakerState, Transition};
 pub use self::ticket::Open;
 
 pub(crate) use self::state::OnTransition;
-pub(crate) use self::ticket::{Ticket, Verdict};
+pub(crate) use self::ticket::{Settlement, Ticket};
 
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@ use super::circuit_breaker::CircuitBreaker;
 use super::config::BreakerMode;
 use super::health::Health;
 use super::state::BreakerState;
-use super::ticket::{Open, Ticket, Verdict};
+use super::ticket::{Open, Settlement, Ticket};
 
 impl CircuitBreaker {
     /// Lets a call pass, or denies it. An open breaker whose sleep is over becomes half open and
@@ -91,19 +91,20 @@ impl CircuitBreaker {
 
     /// Reports how a call ended, and how long it took.
     #[inline]
-    pub(crate) fn settle(&self, ticket: Ticket, verdict: Verdict, now: u64, took_nanos: u64) {
+    pub(crate) fn settle(&self, ticket: Ticket, settlement: Settlement, now: u64, took_nanos: u64) {
         if ticket.is_probe {
-            self.settle_probe(ticket, verdict, now, took_nanos);
+            self.settle_probe(ticket, settlement, now, took_nanos);
             return;
         }
-        let counts = matches!(verdict, Verdict::Success | Verdict::Failure);
+        let counts = matches!(settlement, Settlement::Success | Settlement::Failure);
         if counts && self.word.is_due(now) {
             self.judge(now);
         }
         // Checked after the judgement, which may have ended the phase of the call.
         if counts && ticket.generation == self.word.get().generation() {
             let slow = took_nanos > self.slow_nanos.load(Ordering::Relaxed);
-            self.health.add(now, verdict == Verdict::Failure, slow);
+            self.health
+                .add(now, settlement == Settlement::Failure, slow);
             if matches!(self.health, Health::Count(_)) && self.looks_bad(now) {
                 self.judge_counts(now);
             }
@@ -147,18 +148,18 @@ pub struct Pass<'a> {
 impl Pass<'_> {
     /// Reports that the call succeeded.
     pub fn success(self, now: u64, took: Duration) {
-        self.settle(Verdict::Success, now, took);
+        self.settle(Settlement::Success, now, took);
     }
 
     /// Reports that the call failed.
     pub fn failure(self, now: u64, took: Duration) {
-        self.settle(Verdict::Failure, now, took);
+        self.settle(Settlement::Failure, now, took);
     }
 
     /// Reports that the dependency responded and the result says nothing about its health. If the
     /// call is a probe, the next call may take its place.
     pub fn ignore(self, now: u64) {
-        self.settle(Verdict::Ignored, now, Duration::ZERO);
+        self.settle(Settlement::Ignored, now, Duration::ZERO);
     }
 
     /// Returns `true` if this call is a probe.
@@ -166,9 +167,9 @@ impl Pass<'_> {
         self.ticket.is_some_and(|ticket| ticket.is_probe)
     }
 
-    fn settle(mut self, verdict: Verdict, now: u64, took: Duration) {
+    fn settle(mut self, settlement: Settlement, now: u64, took: Duration) {
         if let Some(ticket) = self.ticket.take() {
-            self.of.settle(ticket, verdict, now, as_nanos(took));
+            self.of.settle(ticket, settlement, now, as_nanos(took));
         }
     }
 }
@@ -178,7 +179,7 @@ impl Drop for Pass<'_> {
         if let Some(ticket) = self.ticket.take() {
             // The time of the drop is unknown, so the sleep counts from the time at which the call
             // passed.
-            self.of.settle(ticket, Verdict::Dropped, self.now, 0);
+            self.of.settle(ticket, Settlement::Dropped, self.now, 0);
         }
     }
 }

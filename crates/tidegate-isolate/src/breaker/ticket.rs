@@ -41,7 +41,7 @@ impl Ticket {
 
 /// How a call that passed the breaker ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum Settlement {
     Success,
     Failure,
     /// The dependency responded, and the result says nothing about its health.

@@ -15,7 +15,7 @@ use super::config::BreakerMode;
 use super::core::Core;
 use super::health::{self, Health};
 use super::state::{BreakerState, Transition};
-use super::ticket::{Open, Ticket, Verdict};
+use super::ticket::{Open, Settlement, Ticket};
 use crate::error::contain;
 use crate::metrics::Counts;
 
@@ -133,7 +133,7 @@ impl CircuitBreaker {
     /// Applies the verdict of a probe. The verdict of a probe of an earlier half-open phase is
     /// ignored.
     #[cold]
-    pub(super) fn settle_probe(&self, ticket: Ticket, verdict: Verdict, now: u64, took: u64) {
+    pub(super) fn settle_probe(&self, ticket: Ticket, settlement: Settlement, now: u64, took: u64) {
         let mut core = self.lock();
         let word = self.word.get();
         if word.generation() != ticket.generation || word.state() != BreakerState::HalfOpen {
@@ -141,9 +141,9 @@ impl CircuitBreaker {
         }
         core.probes_out -= 1;
         let slow = took > self.slow_nanos.load(Ordering::Relaxed);
-        let change = match verdict {
-            Verdict::Ignored => None,
-            Verdict::Success if !slow => {
+        let change = match settlement {
+            Settlement::Ignored => None,
+            Settlement::Success if !slow => {
                 core.successes += 1;
                 (core.successes >= core.config.successes).then(|| self.close(&mut core, now))
             }

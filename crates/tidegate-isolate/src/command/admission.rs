@@ -7,11 +7,12 @@
 
 use std::sync::Arc;
 
+use super::ending::{Ended, Times};
 use super::options::Asked;
 use super::outcome::late;
 use super::report::Story;
 use super::shared::Shared;
-use crate::breaker::{Open, Ticket, Verdict};
+use crate::breaker::{Open, Settlement, Ticket};
 use crate::bulkhead::Criticality;
 use crate::error::{Cause, CommandError, Refused};
 use crate::in_flight::Flight;
@@ -53,9 +54,23 @@ impl Admission {
         self.start.saturating_add(self.timeout)
     }
 
+    #[inline(always)]
+    pub(super) fn times(&self, now: u64) -> Times {
+        let (start, began) = (self.start, self.began);
+        Times { start, began, now }
+    }
+
     /// Why the call ended with its time.
     pub(super) fn late<E>(&self) -> Cause<E> {
         late(self.timeout)
+    }
+
+    /// How the call ended with its time: without a timeout, everything was stopped.
+    pub(super) fn ended_late(&self) -> Ended {
+        match self.timeout {
+            u64::MAX => Ended::Cancelled,
+            _ => Ended::TimedOut,
+        }
     }
 }
 
@@ -175,12 +190,12 @@ impl State {
             refused,
             Refused::Permits | Refused::Pool | Refused::Threshold | Refused::Reserved
         );
-        let verdict = if is_full {
-            Verdict::Failure
+        let settlement = if is_full {
+            Settlement::Failure
         } else {
-            Verdict::Ignored
+            Settlement::Ignored
         };
-        self.breaker.settle(ticket, verdict, now, 0);
+        self.breaker.settle(ticket, settlement, now, 0);
         if is_full {
             self.gate.sample(now, now.saturating_sub(start), true);
         }

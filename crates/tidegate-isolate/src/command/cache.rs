@@ -42,7 +42,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             state.metrics.count(now, Event::ResponseFromCache);
             let _ = state.hook(Stage::CacheHit);
             state.plugins.event(&state.key, Event::ResponseFromCache);
-            options.tell(state, Event::ResponseFromCache);
+            state.tell_observer(options.observer(), Event::ResponseFromCache);
             if state.flags() & LOGS != 0 {
                 copies.log_into(context);
             }

@@ -9,6 +9,7 @@ use tidegate_core::CancelToken;
 use tidegate_core::internal::as_nanos;
 use tidegate_promise::Completion;
 
+use super::entry::Entry;
 use super::handle::Command;
 use super::options::{Asked, Options};
 use crate::bulkhead::Criticality;
@@ -98,6 +99,21 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
         Arc::clone(&self.shared).run_async(options, work)
     }
 
+    /// Admits a call that the caller makes by itself, without a closure: takes a permit, asks the
+    /// breaker and starts the timeout. See [`Entry`].
+    ///
+    /// For handlers and other code whose work begins in one place and ends in another. It never
+    /// waits for a permit, also where other callers may, and tries no fallback.
+    ///
+    /// # Errors
+    ///
+    /// Why the call was not admitted; [`CommandError::retry_after`] says when to try again, where
+    /// that is known. A command with threads of its own refuses: the work would run outside of them.
+    #[inline]
+    pub fn admit(&self) -> Result<Entry, CommandError<E>> {
+        self.shared.enter(Asked::NOTHING)
+    }
+
     /// Begins a call that differs from the others.
     #[inline]
     pub fn call(&self) -> Call<'_, T, E> {
@@ -174,8 +190,8 @@ impl<'a, T: Send + 'static, E: Send + 'static> Call<'a, T, E> {
 
     /// Calls `observe` with everything that happens in this call, in order, on the thread
     /// where it happens.
-    pub fn observe(mut self, observe: impl FnMut(Event) + Send + 'static) -> Self {
-        self.options.rare().observer = Some(Box::new(observe));
+    pub fn observe(mut self, observe: impl Fn(Event) + Send + Sync + 'static) -> Self {
+        self.options.rare().observer = Some(Arc::new(observe));
         self
     }
 
@@ -237,6 +253,16 @@ impl<'a, T: Send + 'static, E: Send + 'static> Call<'a, T, E> {
         // It may be polled elsewhere, where the thread is in another request or in none.
         options.context = options.context.or_else(RequestContext::current);
         Arc::clone(&self.command.shared).run_async(options, work)
+    }
+
+    /// Admits a call that the caller makes by itself, with the timeout, criticality, request and
+    /// observer of this call. A fallback and a cache key are not used. See [`Command::admit`].
+    ///
+    /// # Errors
+    ///
+    /// Why the call was not admitted.
+    pub fn admit(mut self) -> Result<Entry, CommandError<E>> {
+        self.command.shared.enter(Asked(Some(&mut self.options)))
     }
 
     /// Runs `work` on a thread of the bulkhead and waits for it.

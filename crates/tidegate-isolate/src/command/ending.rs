@@ -12,7 +12,7 @@ use super::options::Asked;
 use super::outcome::Ran;
 use super::report::Story;
 use super::shared::Shared;
-use crate::breaker::{Ticket, Verdict};
+use crate::breaker::{Settlement, Ticket};
 use crate::error::{Cause, CommandError};
 use crate::event::Event;
 use crate::isolation::state::State;
@@ -40,14 +40,25 @@ impl Ended {
         }
     }
 
+    /// What it is counted as.
+    pub(super) fn event(self) -> Event {
+        match self {
+            Self::Success => Event::Success,
+            Self::Failure => Event::Failure,
+            Self::Ignored => Event::BadRequest,
+            Self::TimedOut => Event::Timeout,
+            Self::Cancelled => Event::Cancelled,
+        }
+    }
+
     /// What the breaker hears of it.
     #[inline(always)]
-    pub(super) fn verdict(self) -> Verdict {
+    pub(super) fn settlement(self) -> Settlement {
         match self {
-            Self::Success => Verdict::Success,
-            Self::Failure | Self::TimedOut => Verdict::Failure,
-            Self::Ignored => Verdict::Ignored,
-            Self::Cancelled => Verdict::Dropped,
+            Self::Success => Settlement::Success,
+            Self::Failure | Self::TimedOut => Settlement::Failure,
+            Self::Ignored => Settlement::Ignored,
+            Self::Cancelled => Settlement::Dropped,
         }
     }
 }
@@ -73,7 +84,7 @@ impl State {
     /// Gives back the permit of a call that was admitted, and serves calls that wait for one.
     #[inline(always)]
     pub(super) fn release(&self, now: u64) {
-        self.gate.give_back(now);
+        self.gate.give_back(|| now);
     }
 
     /// Records the latency of a call, and tells the breaker how it ended. A success is counted here,
@@ -93,7 +104,7 @@ impl State {
         if ended == Ended::Success {
             self.metrics.count(now, Event::Success);
         }
-        self.breaker.settle(ticket, ended.verdict(), now, run);
+        self.breaker.settle(ticket, ended.settlement(), now, run);
     }
 }
 

@@ -6,7 +6,8 @@
 //! 1. `call`: how it is made, with `options` of its own; `cache` and `cache_hit`, where it shares the
 //!    run of another.
 //! 2. `admission`: the one way in, what may refuse it; `permit_wait` for a future that waits for a permit.
-//! 3. `run_in_place`, `run_async`, `run_on_threads`: the three ways of its work. On threads,
+//! 3. `run_in_place`, `run_async`, `run_on_threads`: the three ways of its work; or `entry`, where the
+//!    caller does it by itself. On threads,
 //!    `thread_call` is the call between its submission and its end, and `surroundings` what the
 //!    working thread takes over from the caller.
 //! 4. `ending`: the one way out, in a fixed order; `outcome`: what the caller gets; `fallback`, which may
@@ -21,6 +22,7 @@ mod cache;
 mod cache_hit;
 mod call;
 mod ending;
+mod entry;
 mod fallback;
 mod handle;
 mod options;
@@ -36,4 +38,5 @@ mod thread_call;
 
 pub use self::builder::CommandBuilder;
 pub use self::call::Call;
+pub use self::entry::{Entry, Verdict};
 pub use self::handle::Command;

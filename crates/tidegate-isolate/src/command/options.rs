@@ -1,10 +1,10 @@
 //! What differs in one call from the others of its command.
 
 use super::admission::Terms;
+use super::report::Observer;
 use crate::bulkhead::Criticality;
-use crate::error::{CommandError, contain};
-use crate::event::Event;
-use crate::isolation::state::State;
+use crate::error::CommandError;
+use crate::isolation::state::{LOGS, State};
 use crate::plugin::Install;
 use crate::request::wait_graph::{self, RunId, Within};
 use crate::request::{Answer, CacheUse, Entered, RequestContext, Tells};
@@ -24,7 +24,7 @@ pub(super) struct Options<T, E> {
 pub(super) struct Rare<T, E> {
     pub(super) cache: Option<CacheUse<T, E>>,
     pub(super) fallback: Option<OwnFallback<T, E>>,
-    pub(super) observer: Option<Box<dyn FnMut(Event) + Send>>,
+    pub(super) observer: Option<Observer>,
     /// What a fallback on a thread of the command finds around it.
     pub(super) captured: Vec<Install>,
     /// The shared run that this call makes.
@@ -125,14 +125,9 @@ impl<T, E> Options<T, E> {
         self.rare.as_mut()?.fallback.take()
     }
 
-    /// Tells whoever observes this call.
-    pub(super) fn tell(&mut self, state: &State, event: Event) {
-        let observer = self.rare.as_mut().and_then(|rare| rare.observer.as_mut());
-        if let Some(observer) = observer
-            && let Err(message) = contain(|| observer(event))
-        {
-            state.plugins.panicked(&state.key, &message);
-        }
+    #[inline]
+    pub(super) fn observer(&self) -> Option<&Observer> {
+        self.rare.as_ref().and_then(|rare| rare.observer.as_ref())
     }
 }
 
@@ -163,6 +158,15 @@ impl<T, E> Asked<'_, T, E> {
         self.0.as_ref()?.context.as_ref()
     }
 
+    /// Returns the request whose log the call is written into, if calls are logged.
+    #[inline]
+    pub(super) fn context_to_log(&self, flags: u32) -> Option<RequestContext> {
+        if flags & LOGS == 0 {
+            return None;
+        }
+        self.context().cloned().or_else(RequestContext::current)
+    }
+
     /// Enters the request that was asked for, if any.
     #[inline]
     pub(super) fn enter_context(&self) -> Option<Entered> {
@@ -178,9 +182,8 @@ impl<T, E> Asked<'_, T, E> {
     }
 
     #[inline]
-    pub(super) fn has_observer(&self) -> bool {
-        let rare = self.0.as_ref().and_then(|options| options.rare.as_ref());
-        rare.is_some_and(|rare| rare.observer.is_some())
+    pub(super) fn observer(&self) -> Option<&Observer> {
+        self.0.as_ref().and_then(|options| options.observer())
     }
 
     /// Calls `then` with the options, or with those of a call that asked for nothing.

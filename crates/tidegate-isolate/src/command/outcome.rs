@@ -37,7 +37,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     #[inline]
     pub(super) fn is_watched(&self, flags: u32, asked: &Asked<'_, T, E>) -> bool {
         flags & WATCHED != 0
-            || asked.has_observer()
+            || asked.observer().is_some()
             || (flags & LOGS != 0 && (asked.context().is_some() || RequestContext::is_entered()))
     }
 
@@ -109,8 +109,18 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     /// Ends a call that was made wrongly, before anything was asked: it is counted, and no fallback
     /// is tried.
     #[cold]
-    pub(super) fn misused(&self, options: &mut Options<T, E>, cause: Cause<E>) -> CommandError<E> {
-        let mut story = Story::new(self.state.now());
+    pub(super) fn misused(&self, options: &Options<T, E>, cause: Cause<E>) -> CommandError<E> {
+        self.failed_at_once(Story::new(self.state.now()), options, cause)
+    }
+
+    /// Ends a call that was not admitted, and for which no fallback is tried.
+    #[cold]
+    pub(super) fn failed_at_once(
+        &self,
+        mut story: Story,
+        options: &Options<T, E>,
+        cause: Cause<E>,
+    ) -> CommandError<E> {
         self.emit(&mut story, options, cause.event());
         self.thrown(&mut story, options);
         let _ = self.state.hook(Stage::Error);

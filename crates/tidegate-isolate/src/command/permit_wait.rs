@@ -11,7 +11,7 @@ use super::options::Options;
 use super::report::Story;
 use super::shared::Shared;
 use crate::alarm::TimerTaskId;
-use crate::breaker::{Ticket, Verdict};
+use crate::breaker::{Settlement, Ticket};
 use crate::bulkhead::Place;
 use crate::error::{Cause, Refused};
 use crate::plugin::Stage;
@@ -132,7 +132,7 @@ impl<T: Send + 'static, E: Send + 'static> Drop for PermitWait<'_, T, E> {
             state.gate.give_up(&place);
             state.gate.after_leaving(now);
         }
-        state.breaker.settle(ticket, Verdict::Dropped, now, 0);
+        state.breaker.settle(ticket, Settlement::Dropped, now, 0);
         let _ = state.hook(Stage::Cancelled);
         let story = Story::until(self.start, now);
         let _ = self.shared.failed(story, self.options, Cause::Cancelled);

@@ -1,12 +1,14 @@
 //! What a call reports: its events to the metrics and to listeners, and its end to the log of its
 //! request.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::options::Options;
 use super::shared::Shared;
+use crate::error::contain;
 use crate::event::{Event, Events};
-use crate::isolation::state::{LOGS, WATCHED};
+use crate::isolation::state::{LOGS, State, WATCHED};
 use crate::request::{LogEntry, RequestContext};
 
 /// What is known of a call that is being made.
@@ -32,17 +34,19 @@ impl Story {
     }
 }
 
-impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
+/// Hears what happens in one call.
+pub(super) type Observer = Arc<dyn Fn(Event) + Send + Sync>;
+
+impl State {
     /// Counts an event and tells whoever listens.
-    pub(super) fn emit(&self, story: &mut Story, options: &mut Options<T, E>, event: Event) {
+    pub(super) fn emit(&self, story: &mut Story, observer: Option<&Observer>, event: Event) {
         story.events.add(event);
-        let state = &*self.state;
-        state.metrics.count(story.now, event);
-        self.tell(options, event);
+        self.metrics.count(story.now, event);
+        self.tell(observer, event);
     }
 
     /// An error is about to reach the caller. It is counted only where no other count says so.
-    pub(super) fn thrown(&self, story: &mut Story, options: &mut Options<T, E>) {
+    pub(super) fn thrown(&self, story: &mut Story, observer: Option<&Observer>) {
         let said = [
             Event::BadRequest,
             Event::FallbackFailure,
@@ -52,31 +56,58 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         ];
         if said.iter().any(|event| story.events.contains(*event)) {
             story.events.add(Event::ExceptionThrown);
-            self.tell(options, Event::ExceptionThrown);
+            self.tell(observer, Event::ExceptionThrown);
         } else {
-            self.emit(story, options, Event::ExceptionThrown);
+            self.emit(story, observer, Event::ExceptionThrown);
         }
     }
 
-    pub(super) fn tell(&self, options: &mut Options<T, E>, event: Event) {
-        if self.state.flags() & WATCHED != 0 {
-            self.state.plugins.event(&self.state.key, event);
+    /// Tells the listeners of all calls, and the observer of this one.
+    pub(super) fn tell(&self, observer: Option<&Observer>, event: Event) {
+        if self.flags() & WATCHED != 0 {
+            self.plugins.event(&self.key, event);
         }
-        options.tell(&self.state, event);
+        self.tell_observer(observer, event);
+    }
+
+    pub(super) fn tell_observer(&self, observer: Option<&Observer>, event: Event) {
+        if let Some(observer) = observer
+            && let Err(message) = contain(|| observer(event))
+        {
+            self.plugins.panicked(&self.key, &message);
+        }
+    }
+
+    /// Writes a call that has ended into the log of its request.
+    pub(super) fn log_into(&self, context: &RequestContext, story: &Story) {
+        context.note(LogEntry {
+            command: self.key.clone(),
+            events: story.events,
+            took: Duration::from_nanos(story.now.saturating_sub(story.start)),
+        });
+    }
+}
+
+impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
+    pub(super) fn emit(&self, story: &mut Story, options: &Options<T, E>, event: Event) {
+        self.state.emit(story, options.observer(), event);
+    }
+
+    pub(super) fn thrown(&self, story: &mut Story, options: &Options<T, E>) {
+        self.state.thrown(story, options.observer());
+    }
+
+    pub(super) fn tell(&self, options: &Options<T, E>, event: Event) {
+        self.state.tell(options.observer(), event);
     }
 
     pub(super) fn log(&self, story: &Story, options: &Options<T, E>) {
-        let state = &*self.state;
-        if state.flags() & LOGS == 0 {
+        if self.state.flags() & LOGS == 0 {
             return;
         }
         let context = options.context.clone().or_else(RequestContext::current);
         if let Some(context) = context {
-            context.note(LogEntry {
-                command: state.key.clone(),
-                events: story.events,
-                took: Duration::from_nanos(story.now.saturating_sub(story.start)),
-            });
+            self.state.log_into(&context, story);
         }
     }
 }

@@ -24,7 +24,7 @@ use tidegate_core::CancelToken;
 use tidegate_core::internal::contain;
 
 use super::admission::{Admission, Denied};
-use super::ending::{Ended, Times};
+use super::ending::Ended;
 use super::options::{Asked, Options, RunOwner};
 use super::outcome::{Ran, Refusal};
 use super::permit_wait::PermitWait;
@@ -222,11 +222,9 @@ impl<T: Send + 'static, E: Send + 'static, F, W> Running<'_, T, E, F, W> {
         call.flight.finish();
         call.flight.clear_ear();
         state.release(now);
-        let Admission { start, began, .. } = call;
-        let times = Times { start, began, now };
-        state.report(call.ticket, times, Ended::Cancelled);
+        state.report(call.ticket, call.times(now), Ended::Cancelled);
         let _ = state.hook(Stage::Cancelled);
-        let story = Story::until(start, now);
+        let story = Story::until(call.start, now);
         let _ = self.shared.failed(story, self.options, Cause::Cancelled);
     }
 }

@@ -423,8 +423,8 @@ where
         self.unqueue();
         match left {
             Left::Queued => {
-                let verdict = ended.verdict();
-                state.breaker.settle(self.call.ticket, verdict, now, 0);
+                let settlement = ended.settlement();
+                state.breaker.settle(self.call.ticket, settlement, now, 0);
                 if matches!(why, Why::Expired) {
                     self.sample(now, true);
                     self.pool.count_expired(now);

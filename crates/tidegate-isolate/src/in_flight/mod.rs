@@ -1,11 +1,14 @@
 //! Calls in flight: the data that a caller, a worker and the timer share during a call.
 //!
-//! `call_word` decides which of them ends the call. `flight` is a call slot: it adds the deadline,
-//! the cancel token and the receiver of the timeout. Both are below the timer, which scans the call
-//! slots, and below the commands, whose calls use them.
+//! `call_word` decides which of them ends the call, `entry_word` whether the holder of an entry has
+//! said how it went. `flight` is a call slot: it adds the deadline, the cancel token and the receiver
+//! of the timeout. All are below the timer, which scans the call slots, and below the commands, whose
+//! calls use them.
 
 pub(crate) mod call_word;
+pub(crate) mod entry_word;
 mod flight;
 
 pub(crate) use self::call_word::{Left, UnderWay};
+pub(crate) use self::entry_word::EntryWord;
 pub(crate) use self::flight::{Callbacks, Expires, Flight};

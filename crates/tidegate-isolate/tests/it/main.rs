@@ -14,6 +14,7 @@ mod chaos;
 mod circles;
 mod collapse;
 mod configure;
+mod entry;
 mod flow;
 mod hidden;
 mod hooks;

@@ -212,11 +212,14 @@ impl Gate {
         Woken { decided, report }
     }
 
-    /// Returns a permit that was taken and forgotten, and serves waiting calls.
+    /// Returns a permit that was taken and forgotten, and serves waiting calls. The time is asked
+    /// for only if there are any.
     #[inline]
-    pub(crate) fn give_back(&self, now: u64) {
+    pub(crate) fn give_back(&self, now: impl FnOnce() -> u64) {
         drop(self.permits.adopt());
-        self.after_leaving(now);
+        if self.has_waiters_to_see() {
+            self.serve(now());
+        }
     }
 
     /// Serves the waiters after a permit was returned.

@@ -74,7 +74,7 @@ fn a_reserved_permit_goes_to_a_waiter_that_may_have_it() {
     ]
     .map(|criticality| wait(criticality).expect("there is room"));
     critical.forget();
-    gate.give_back(0);
+    gate.give_back(|| 0);
     let served = |place| gate.ask(place, 0, Waker::noop());
     let second = served(&second).expect("it need not wait for the first");
     assert!(second.is_ok());
@@ -97,7 +97,7 @@ fn a_waiter_gets_the_permit_that_is_given_back() {
         manual.await_sleepers(1);
         assert_eq!(gate.waiting(), 1);
         first.forget();
-        gate.give_back(0);
+        gate.give_back(|| 0);
         assert!(waiter.join().expect("it does not panic"));
     });
     assert_eq!((gate.held(), gate.waiting()), (0, 0));
@@ -172,7 +172,7 @@ fn no_permit_is_lost_between_waiters_and_those_who_leave() {
                     most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                     now.fetch_sub(1, Ordering::SeqCst);
                     permit.forget();
-                    gate.give_back(0);
+                    gate.give_back(|| 0);
                 }
             });
         }

@@ -1,0 +1,279 @@
+//! A call that its holder makes by itself: admission as a value.
+//!
+//! The holder of an [`Entry`] does the work wherever and however it likes, says how it went, and
+//! drops the entry when the work needs no room any more. Nothing is allocated, and no lock is taken
+//! on the way of a call that succeeds.
+//!
+//! | end | event | breaker | latency | adaptive limit | hooks |
+//! |---|---|---|---|---|---|
+//! | success | SUCCESS | success | yes | yes | ExecutionEmit, Emit, ExecutionSuccess, Success |
+//! | failure | FAILURE | failure | yes | yes | ExecutionError, Error |
+//! | ignored | BAD_REQUEST | none; a probe frees its place | yes | yes | ExecutionError, Error |
+//! | the time was over | TIMEOUT | failure | yes | as dropped | Error |
+//! | dropped without a verdict | CANCELLED | none; a probe opens it again | yes | none | Cancelled |
+//!
+//! All of this happens on the thread that gives the verdict or drops the entry. The timer only
+//! decides that the time is over, and cancels the token: it never gives a permit back.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tidegate_core::CancelToken;
+
+use super::admission::Admission;
+use super::ending::Ended;
+use super::options::Asked;
+use super::report::{Observer, Story};
+use super::shared::Shared;
+use crate::error::{Cause, CommandError};
+use crate::event::{Event, Events};
+use crate::in_flight::EntryWord;
+use crate::isolation::state::{State, WATCHED};
+use crate::plugin::Stage;
+use crate::request::RequestContext;
+
+/// How a call went, as the holder of its [`Entry`] says.
+///
+/// ```
+/// use tidegate_isolate::Verdict;
+///
+/// assert_eq!(Verdict::from(true), Verdict::Success);
+/// assert_eq!(Verdict::from(false), Verdict::Failure);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// The dependency did what it was asked for.
+    Success,
+    /// The dependency failed.
+    Failure,
+    /// The caller was wrong, or the result says nothing about the dependency: the breaker does not
+    /// count it.
+    Ignored,
+}
+
+impl From<bool> for Verdict {
+    fn from(is_success: bool) -> Self {
+        if is_success {
+            Self::Success
+        } else {
+            Self::Failure
+        }
+    }
+}
+
+impl From<Verdict> for Ended {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Success => Self::Success,
+            Verdict::Failure => Self::Failure,
+            Verdict::Ignored => Self::Ignored,
+        }
+    }
+}
+
+/// A call that was admitted and that its holder makes by itself: it holds a permit, a ticket of the
+/// breaker and a deadline. [`Command::admit`](crate::Command::admit) returns one.
+///
+/// [`verdict`](Entry::verdict) says how the call went, once. Dropping the entry gives the permit
+/// back. An entry that is dropped without a verdict counts as cancelled; if its call was a probe,
+/// the breaker opens again.
+///
+/// ```
+/// use tidegate_isolate::{Command, Isolation};
+///
+/// let isolation = Isolation::builder().build()?;
+/// let prices: Command<(), String> = Command::builder("prices").group("catalog").build(&isolation)?;
+///
+/// let entry = prices.admit().expect("there is room");
+/// let response: Result<&str, &str> = Ok("42");
+/// assert!(entry.verdict(response.is_ok()));
+/// assert_eq!(prices.snapshot().active, 1, "until the last byte of the response was used");
+/// drop(entry);
+/// assert_eq!(prices.snapshot().active, 0);
+/// # Ok::<(), tidegate_isolate::ConfigError>(())
+/// ```
+#[must_use = "dropping an entry without a verdict counts as cancelled"]
+pub struct Entry {
+    state: Arc<State>,
+    /// None only while the entry is dropped.
+    call: Option<Admission>,
+    word: EntryWord,
+    /// The request whose log the call is written into, if any.
+    context: Option<RequestContext>,
+    observer: Option<Observer>,
+}
+
+impl Entry {
+    /// Says how the call went. Records its latency, and feeds the breaker and the adaptive limit.
+    /// This also ends the timeout of the call; the permit stays until the entry is dropped.
+    ///
+    /// Returns `true` if the verdict counts. It does not if there was one before, or if the time was
+    /// over: then the call counts as timed out.
+    pub fn verdict(&self, verdict: impl Into<Verdict>) -> bool {
+        let verdict = verdict.into();
+        self.report(verdict.into()) == Some(Ended::from(verdict))
+    }
+
+    /// Returns the time by which the call should be done, if it has a timeout.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.token().deadline()
+    }
+
+    /// Returns the token of the call. It is cancelled when the time is over, if the command says so,
+    /// when the isolation is stopped, and when the entry is dropped without a verdict.
+    ///
+    /// Clones may outlive the entry; then the next call allocates a new token.
+    pub fn token(&self) -> &CancelToken {
+        self.call().flight.token()
+    }
+
+    fn call(&self) -> &Admission {
+        let call = self.call.as_ref();
+        call.expect("only the drop takes it")
+    }
+
+    /// Ends the call as the holder says, or as timed out. None if it has ended before.
+    fn report(&self, ended: Ended) -> Option<Ended> {
+        let (state, call) = (&*self.state, self.call());
+        let now = state.now();
+        let in_time = self.word.report(|| state.stop_time(call, now))?;
+        let ended = if in_time { ended } else { call.ended_late() };
+        self.tell(call, ended, now);
+        Some(ended)
+    }
+
+    /// Tells breaker, metrics and listeners how the call ended.
+    #[inline(always)]
+    fn tell(&self, call: &Admission, ended: Ended, now: u64) {
+        self.state.report(call.ticket, call.times(now), ended);
+        let is_heard = self.observer.is_some() || self.context.is_some();
+        if ended != Ended::Success || is_heard || self.state.flags() & WATCHED != 0 {
+            self.tell_listeners(Story::until(call.start, now), ended, false);
+        }
+    }
+
+    /// Counts what was not counted yet, and calls hooks and listeners; `is_thrown` if the call ends
+    /// with an error of its own. Returns all events of the call.
+    #[cold]
+    fn tell_listeners(&self, mut story: Story, ended: Ended, is_thrown: bool) -> Events {
+        let state = &*self.state;
+        let (before, after): (&[Stage], &[Stage]) = match ended {
+            Ended::Success => (
+                &[Stage::ExecutionEmit, Stage::Emit, Stage::ExecutionSuccess],
+                &[Stage::Success],
+            ),
+            Ended::Failure | Ended::Ignored => (&[Stage::ExecutionError], &[Stage::Error]),
+            Ended::TimedOut => (&[], &[Stage::Error]),
+            Ended::Cancelled => (&[Stage::Cancelled], &[]),
+        };
+        before.iter().for_each(|stage| drop(state.hook(*stage)));
+        let observer = self.observer.as_ref();
+        if ended == Ended::Success {
+            // Counted already.
+            story.events.add(Event::Success);
+            state.tell(observer, Event::Success);
+        } else {
+            state.emit(&mut story, observer, ended.event());
+        }
+        // The count of what is ignored contains this one.
+        if is_thrown || ended == Ended::Ignored {
+            state.thrown(&mut story, observer);
+        }
+        after.iter().for_each(|stage| drop(state.hook(*stage)));
+        if let Some(context) = &self.context {
+            state.log_into(context, &story);
+        }
+        story.events
+    }
+
+    /// Ends a call whose start a hook has refused: that counts as a failure of the call.
+    #[cold]
+    fn refuse<E>(self, message: String) -> CommandError<E> {
+        let (state, call) = (&*self.state, self.call());
+        let now = state.now();
+        let in_time = self.word.report(|| state.stop_time(call, now));
+        let (ended, cause) = match in_time {
+            Some(true) => (Ended::Failure, Cause::Panicked(message)),
+            _ => (call.ended_late(), call.late()),
+        };
+        state.report(call.ticket, call.times(now), ended);
+        let story = Story::until(call.start, now);
+        let events = self.tell_listeners(story, ended, true);
+        CommandError::new(&state.key, cause).with_events(events)
+    }
+
+    /// Ends a call that was dropped without a verdict; `in_time` says whether its time was not over.
+    #[cold]
+    fn cancel(&self, call: &Admission, in_time: bool) {
+        let state = &*self.state;
+        let now = state.now();
+        let token = call.flight.token();
+        let ended = if in_time {
+            token.trip();
+            Ended::Cancelled
+        } else {
+            let took = now.saturating_sub(call.began);
+            state.gate.sample(now, took, true);
+            call.ended_late()
+        };
+        state.release(now);
+        if in_time {
+            token.run_hooks_to(&state.key, &state.plugins.unhandled);
+        }
+        self.tell(call, ended, now);
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let Some(call) = self.call.take() else {
+            return;
+        };
+        if self.word.is_reported() {
+            self.state.gate.give_back(|| self.state.now());
+        } else {
+            self.cancel(&call, call.flight.finish());
+        }
+        self.state.alarms.keep_flight(call.flight);
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry")
+            .field("command", &self.state.key)
+            .field("is_reported", &self.word.is_reported())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
+    /// Admits a call as an entry. Does not wait for a permit, and tries no fallback.
+    #[inline]
+    pub(super) fn enter(&self, asked: Asked<'_, T, E>) -> Result<Entry, CommandError<E>> {
+        let state = &self.state;
+        let (flags, start) = (state.flags(), state.now());
+        let call = match state.admit(flags, start, asked.terms(state)) {
+            Ok(call) => call,
+            Err(denied) => {
+                state.book_denial(&denied, (start, start));
+                let (story, cause) = (Story::new(start), denied.into_cause());
+                return Err(asked.with(|options| self.failed_at_once(story, options, cause)));
+            }
+        };
+        let entry = Entry {
+            state: Arc::clone(state),
+            call: Some(call),
+            word: EntryWord::default(),
+            context: asked.context_to_log(flags),
+            observer: asked.observer().cloned(),
+        };
+        if flags & WATCHED != 0
+            && let Err(message) = state.hook(Stage::ExecutionStart)
+        {
+            return Err(entry.refuse(message));
+        }
+        Ok(entry)
+    }
+}
