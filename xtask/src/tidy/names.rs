@@ -98,7 +98,7 @@ fn hidden(tree: &Tree) -> Names {
                 What::Module(module, Some(inside)) if item.hidden && module == INTERNAL => {
                     found.add(inside, file, &format!("{name}::{INTERNAL}"));
                 }
-                What::Module(module, _) if item.public && module == INTERNAL => {
+                What::Module(module, _) if item.public && (item.hidden || module == INTERNAL) => {
                     let message = "hidden items belong in `#[doc(hidden)] pub mod internal { … }`";
                     found.refuse(file, &item, message);
                 }
@@ -239,6 +239,8 @@ mod tests {
         assert_eq!(findings("pub mod net;", "", &[]), 1);
         assert_eq!(findings("#[doc(hidden)] pub use x::Y;", "", &[]), 1);
         assert_eq!(findings("", "pub mod internal {}", &[]), 1);
+        assert_eq!(findings("", "#[doc(hidden)] pub mod prim;", &[]), 1);
+        assert_eq!(findings("", "#[doc(hidden)] mod own;", &[]), 0);
     }
 
     #[test]
