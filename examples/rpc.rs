@@ -104,7 +104,7 @@ fn main() -> tidegate::Result<()> {
         .pipeline(|p| framed(p).add("shout", Shout))
         .bind("127.0.0.1:0")
         .wait()?;
-    let channel = Client::new(&group)
+    let channel = Client::builder(&group)
         .pipeline(|p| framed(p).add_duplex("calls", Calls::default()))
         .connect(server.local_addr())
         .wait()?;

@@ -29,10 +29,12 @@ impl Inbound for Pipe {
         // Reads nothing before the connection to the other side exists.
         ctx.set_auto_read(false);
         let (me, back) = (ctx.channel(), ctx.channel());
-        let client = Client::new(&group).options(options()).pipeline(move |p| {
-            let (other, upstream) = (Some(back.clone()), None);
-            p.add("pipe", Pipe { other, upstream })
-        });
+        let client = Client::builder(&group)
+            .options(options())
+            .pipeline(move |p| {
+                let (other, upstream) = (Some(back.clone()), None);
+                p.add("pipe", Pipe { other, upstream })
+            });
         client.connect(to).finally(move |outcome| match outcome {
             Outcome::Success(upstream) => {
                 // Also if this side has ended while the other one was being connected.

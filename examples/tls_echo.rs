@@ -74,10 +74,12 @@ fn main() -> tidegate::Result<()> {
     let tls = TlsClient::trusting(chain.as_bytes())?.alpn(["echo"]);
     let name = tls.name("localhost")?;
     let (answers, answer) = mpsc::channel();
-    let client = Client::new(&group).pipeline(move |p| {
-        p.add_duplex("tls", name.handler())
-            .add("ask", Ask(answers.clone()))
-    });
+    let client = Client::builder(&group)
+        .pipeline(move |p| {
+            p.add_duplex("tls", name.handler())
+                .add("ask", Ask(answers.clone()))
+        })
+        .build();
     let channel = client.connect(server.local_addr()).wait()?;
     println!("{:?}", answer.recv()?);
     channel.closed().wait()?;

@@ -23,8 +23,9 @@ impl Inbound for Lengths {
 
 fn main() -> tidegate::Result<()> {
     let group = tidegate::net::pinned("udp", 1)?;
-    let server = Client::new(&group)
+    let server = Client::builder(&group)
         .pipeline(|p| p.add("lengths", Lengths))
+        .build()
         .bind_udp("127.0.0.1:0".parse()?)
         .wait()?;
     let address = server.local_addr().ok_or("a bound socket has an address")?;

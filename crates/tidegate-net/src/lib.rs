@@ -25,7 +25,7 @@
 //!     .bind("127.0.0.1:0")
 //!     .wait()?;
 //! println!("listening on {}", server.local_addr());
-//! # server.close().wait()?;
+//! # server.stop_accepting().wait()?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![deny(unsafe_code)]
@@ -68,10 +68,10 @@ pub use self::channel::write_queue::{WaterMarks, WaterMarksError};
 pub use self::channel::{
     Channel, ChannelOptions, Datagram, Deregistered, InputShutdown, Registered, UserEvent,
 };
-pub use self::client::{Client, local_pair};
+pub use self::client::{Client, ClientBuilder};
 pub use self::embedded::EmbeddedChannel;
 pub use self::errors::{NetError, WriteRefused};
-pub use self::group::{NetGroup, WatchAction, pinned, pinned_with, roaming, roaming_with};
+pub use self::group::{NetGroup, NetGroupBuilder, WatchAction, pinned, roaming};
 pub use self::handlers::stream::{ByteStream, StreamHandler};
 pub use self::message::{AnyMessage, Message, Nothing};
 pub use self::metrics::IoMetrics;
@@ -79,7 +79,7 @@ pub use self::pipeline::{
     Handler, HandlerContext, Inbound, InboundContext, Outbound, OutboundContext, PipelineBuilder,
     PipelineChange, PipelineError,
 };
-pub use self::resolve::{Address, Resolver, SystemResolver};
+pub use self::resolve::Address;
 pub use self::server::{DrainReport, Draining, Server, ServerBuilder};
 pub use self::sys::Readiness;
 

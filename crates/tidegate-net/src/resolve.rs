@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::permits::Permits;
@@ -97,7 +98,7 @@ impl Address {
     /// `resolver`, for at most `after`; zero means no limit.
     pub(crate) fn look_up(
         self,
-        resolver: &dyn Resolver,
+        resolver: &Resolver,
         after: Duration,
         timers: &LoopScheduler,
     ) -> Completion<Vec<SocketAddr>> {
@@ -110,7 +111,7 @@ impl Address {
         };
         let (promise, found) = promise();
         let promise = promise.share();
-        let resolved = resolver.resolve(&host, port);
+        let resolved = resolver(&host, port);
         let limit = (!after.is_zero()).then(|| {
             let (promise, name) = (promise.clone(), host.clone());
             timers.schedule(after, move || {
@@ -136,45 +137,29 @@ impl Address {
     }
 }
 
-/// Resolves names to addresses, never on a loop.
-pub trait Resolver: Send + Sync + 'static {
-    /// Returns the addresses of `host`, best first.
-    fn resolve(&self, host: &str, port: u16) -> Completion<Vec<SocketAddr>>;
+/// Returns the addresses of a host and port, best first.
+pub(crate) type Resolver = dyn Fn(&str, u16) -> Completion<Vec<SocketAddr>> + Send + Sync;
+
+/// Returns a resolver that asks the operating system, on threads of its own, at most
+/// [`MOST_LOOKUPS`] at once.
+pub(crate) fn system_resolver() -> Arc<Resolver> {
+    let resolver = SystemResolver::new();
+    Arc::new(move |host, port| resolver.resolve(host, port))
 }
 
-/// Resolves names with the operating system, on threads of its own, at most [`MOST_LOOKUPS`] at
-/// once.
-///
-/// ```
-/// use tidegate_net::{Resolver, SystemResolver};
-///
-/// let addresses = SystemResolver::new().resolve("localhost", 80).wait()?;
-/// assert!(addresses.iter().all(|address| address.ip().is_loopback()));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Debug)]
-pub struct SystemResolver {
+struct SystemResolver {
     threads: ThreadPerTask,
     permits: Permits,
 }
 
 impl SystemResolver {
-    /// Creates a resolver.
-    pub fn new() -> Self {
+    fn new() -> Self {
         Self {
             threads: ThreadPerTask::new(ThreadBuilder::new("resolve")),
             permits: Permits::new(MOST_LOOKUPS),
         }
     }
-}
 
-impl Default for SystemResolver {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Resolver for SystemResolver {
     fn resolve(&self, host: &str, port: u16) -> Completion<Vec<SocketAddr>> {
         let Some(permit) = self.permits.try_acquire() else {
             let why = format!("{MOST_LOOKUPS} names are being resolved already; try again later");
@@ -204,5 +189,18 @@ impl Resolver for SystemResolver {
             let _ = promise.try_fail(Failure::new(NetError::NoName { name, why }));
         }
         resolved
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! The resolver of the operating system.
+
+    use super::*;
+
+    #[test]
+    fn the_operating_system_resolves_the_local_host() {
+        let addresses = system_resolver()("localhost", 80).wait().unwrap();
+        assert!(addresses.iter().all(|address| address.ip().is_loopback()));
     }
 }

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tidegate_core::ManualClock;
-use tidegate_loop::EventLoopGroup;
 use tidegate_net::{NetGroup, Server};
 use tidegate_testkit::Log;
 
@@ -24,9 +23,9 @@ fn out_of_descriptors_accepting_pauses_and_goes_on() {
     let clock = ManualClock::new();
     let log = Log::new();
     let heard = log.clone();
-    let loops = EventLoopGroup::builder("io").loops(1).clock(&clock);
+    let loops = NetGroup::builder("io").loops(1).clock(&clock);
     let loops = loops.on_unhandled(move |_, what| heard.push(what.to_string()));
-    let group = NetGroup::build(loops).unwrap();
+    let group = loops.build().unwrap();
     let server = Server::builder(&group)
         .pipeline(|p| p.add("echo", Echo))
         .bind("127.0.0.1:0")

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidegate_loop::{EventLoopGroup, Quiet, Roaming, RoamingConfig};
+use tidegate_loop::{Quiet, Roaming, RoamingConfig};
 use tidegate_net::{
     Blocking, Inbound, InboundContext, IoMetrics, NetGroup, Nothing, PipelineBuilder, Server,
 };
@@ -86,8 +86,8 @@ impl Served {
             (None, Way::Pec) => crew.only_produce(),
             (None, _) => crew,
         };
-        let builder = EventLoopGroup::builder("served").loops(1).roaming();
-        let group = NetGroup::build_with_config(builder, &crew).expect("a poller");
+        let group = NetGroup::builder("served").loops(1);
+        let group = group.build_roaming_with_config(&crew).expect("a poller");
         let server = Server::builder(&group).pipeline(move |p| p.add("works", handler()));
         let server = server.bind("127.0.0.1:0").wait().expect("a free port");
         Self {

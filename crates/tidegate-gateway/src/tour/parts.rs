@@ -119,7 +119,7 @@ pub(super) fn server() -> Result<Lines> {
     let mut answer = [0; 5];
     client.read_exact(&mut answer)?;
     drop(client);
-    server.close().wait()?;
+    server.stop_accepting().wait()?;
     Ok(vec![line(
         "a line over TCP through a pipeline of two handlers",
         format!("`{}`", String::from_utf8_lossy(&answer)),

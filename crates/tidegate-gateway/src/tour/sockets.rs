@@ -137,10 +137,12 @@ pub(super) fn tls() -> Result<Lines> {
     let ask = |name: &str, words: usize| -> Result<Vec<String>> {
         let name = TlsClient::trusting(chain.as_bytes())?.name(name)?;
         let (say, said) = mpsc::channel();
-        let client = Client::new(&group).pipeline(move |p| {
-            p.add_duplex("tls", name.handler())
-                .add("ask", Ask(say.clone()))
-        });
+        let client = Client::builder(&group)
+            .pipeline(move |p| {
+                p.add_duplex("tls", name.handler())
+                    .add("ask", Ask(say.clone()))
+            })
+            .build();
         let channel = client.connect(server.local_addr()).wait()?;
         let heard = said.iter().take(words).collect();
         channel.closed().wait()?;

@@ -3,6 +3,11 @@
 //!
 //! Uses [`group`](crate::group) and [`resolve`](crate::resolve), but not the server.
 
+mod builder;
+mod local_pair;
+
+pub use self::builder::ClientBuilder;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
@@ -15,18 +20,16 @@ use std::time::Duration;
 use mio::net::TcpStream;
 use tidegate_loop::Pinned;
 use tidegate_loop::internal::LoopScheduler;
-use tidegate_promise::{
-    AlreadyCancelled, Completion, Failure, Outcome, Promise, promise, promise_on,
-};
+use tidegate_promise::{Completion, Failure, Outcome, Promise, promise_on};
 
 use crate::awaited::Awaited;
 use crate::channel::{
-    Channel, ChannelOptions, ChannelRequest, Connecting, Shared, Start, Transport, local_ends,
+    Channel, ChannelOptions, ChannelRequest, Connecting, Shared, Start, Transport,
 };
 use crate::errors::NetError;
 use crate::group::{ChannelPlacement, ChannelPlacer, LoopTarget, NetGroup};
-use crate::pipeline::{Head, Initialiser, Parts, PipelineBuilder, assemble};
-use crate::resolve::{Address, RESOLVE_TIMEOUT, Resolver, SystemResolver};
+use crate::pipeline::{Head, Initialiser, Parts, assemble};
+use crate::resolve::{Address, Resolver};
 
 /// Creates connections; each call of `connect` makes one. They end with the event loops of the
 /// group, so keep the group or the client at least as long as the connections.
@@ -36,7 +39,9 @@ use crate::resolve::{Address, RESOLVE_TIMEOUT, Resolver, SystemResolver};
 /// use tidegate_net::handlers::LineFrames;
 ///
 /// let group = tidegate_net::pinned("io", 1)?;
-/// let client = Client::new(&group).pipeline(|p| p.add("lines", LineFrames::max(1024)));
+/// let client = Client::builder(&group)
+///     .pipeline(|p| p.add("lines", LineFrames::max(1024)))
+///     .build();
 /// let channel = client.connect("example.org:7000").wait()?;
 /// channel.write_and_flush("hello\n");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -45,55 +50,11 @@ pub struct Client<P: ChannelPlacement = Pinned> {
     group: NetGroup<P>,
     initialise: Initialiser<P>,
     options: Arc<ChannelOptions>,
-    resolver: Arc<dyn Resolver>,
+    resolver: Arc<Resolver>,
     resolve_timeout: Duration,
 }
 
-impl Client {
-    /// The default time limit for resolving a name, of clients and of servers.
-    pub const DEFAULT_RESOLVE_TIMEOUT: Duration = RESOLVE_TIMEOUT;
-}
-
 impl<P: ChannelPlacement> Client<P> {
-    /// Creates a client whose connections live on the event loops of `group`.
-    pub fn new(group: &NetGroup<P>) -> Self {
-        Self {
-            group: group.clone(),
-            initialise: Arc::new(|p| p),
-            options: Arc::default(),
-            resolver: Arc::new(SystemResolver::new()),
-            resolve_timeout: RESOLVE_TIMEOUT,
-        }
-    }
-
-    /// Sets the handlers of each connection, first to last. `assemble` is called on the
-    /// connection's event loop.
-    pub fn pipeline(
-        mut self,
-        assemble: impl Fn(PipelineBuilder<P>) -> PipelineBuilder<P> + Send + Sync + 'static,
-    ) -> Self {
-        self.initialise = Arc::new(assemble);
-        self
-    }
-
-    /// Sets the options of the connections.
-    pub fn options(mut self, options: ChannelOptions) -> Self {
-        self.options = Arc::new(options);
-        self
-    }
-
-    /// Sets the resolver of names.
-    pub fn resolver(mut self, resolver: impl Resolver) -> Self {
-        self.resolver = Arc::new(resolver);
-        self
-    }
-
-    /// Sets the time limit for resolving a name; zero means no limit.
-    pub fn resolve_timeout(mut self, after: Duration) -> Self {
-        self.resolve_timeout = after;
-        self
-    }
-
     /// Connects to `to`. The addresses of a name are tried in their order until one succeeds. The
     /// completion fails if the handlers do not fit each other or `assemble` panics, if the name has
     /// no address, with the error of the operating system, or with [`NetError::ConnectTimeout`],
@@ -171,7 +132,7 @@ impl<P: ChannelPlacement> Client<P> {
     ///
     /// let group = tidegate_net::pinned("io", 1)?;
     /// let (near, mut far) = UnixStream::pair()?;
-    /// let channel = Client::new(&group).adopt_unix(near).wait()?;
+    /// let channel = Client::builder(&group).build().adopt_unix(near).wait()?;
     /// channel.write_and_flush("hello");
     /// let mut heard = [0; 5];
     /// far.read_exact(&mut heard)?;
@@ -194,7 +155,7 @@ impl<P: ChannelPlacement> Client<P> {
     ///
     /// let group = tidegate_net::pinned("io", 1)?;
     /// let any = "127.0.0.1:0".parse()?;
-    /// let channel = Client::new(&group).bind_udp(any).wait()?;
+    /// let channel = Client::builder(&group).build().bind_udp(any).wait()?;
     /// let own = channel.local_addr().expect("it is bound");
     /// channel.write_message(Datagram { bytes: "to myself".into(), peer: own });
     /// channel.flush();
@@ -423,46 +384,4 @@ impl<P: ChannelPlacement> fmt::Debug for Client<P> {
             .field("options", &self.options)
             .finish_non_exhaustive()
     }
-}
-
-/// Creates two connected channels within this process, like a socket pair, each on the next event
-/// loop of `group`. Each reads what the other writes.
-///
-/// ```
-/// let group = tidegate_net::pinned("io", 1)?;
-/// let (one, other) = tidegate_net::local_pair(&group, |p| p, |p| p).wait()?;
-/// one.close().wait()?;
-/// other.closed().wait()?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub fn local_pair<P: ChannelPlacement>(
-    group: &NetGroup<P>,
-    first: impl Fn(PipelineBuilder<P>) -> PipelineBuilder<P> + Send + Sync + 'static,
-    second: impl Fn(PipelineBuilder<P>) -> PipelineBuilder<P> + Send + Sync + 'static,
-) -> Completion<(Channel, Channel)> {
-    let (one, other) = local_ends();
-    let open = |end, assemble: Initialiser<P>| {
-        let mut client = Client::new(group);
-        client.initialise = assemble;
-        let subject = Subject::Other("make a pair of channels");
-        client.open(subject, move || Ok((Transport::Local(end), None, None)))
-    };
-    let (one, other) = (open(one, Arc::new(first)), open(other, Arc::new(second)));
-    let (promise, pair) = promise();
-    let both = tidegate_promise::all([one, other]);
-    both.finally(move |outcome| {
-        let made = match outcome {
-            Outcome::Success(channels) => match channels.as_slice() {
-                [one, other] => Ok((one.clone(), other.clone())),
-                _ => return,
-            },
-            Outcome::Failure(why) => Err(why.clone()),
-            Outcome::Cancelled => Err(Failure::cancelled()),
-        };
-        if let Err(AlreadyCancelled(Ok((one, other)))) = promise.complete(made) {
-            // The caller has cancelled.
-            drop((one.close(), other.close()));
-        }
-    });
-    pair
 }

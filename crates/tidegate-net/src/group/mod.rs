@@ -1,14 +1,16 @@
 //! Groups of event loops with I/O, and how channels and user-defined sources get onto a loop.
 //!
-//! `net_group` has the loops, `placement` places channels on them, `watch` other sources. Depends
+//! `net_group` has the loops, `builder` creates them, `placement` places channels on them, `watch` other sources. Depends
 //! on the [`reactor`](crate::reactor), the [`channel`](crate::channel) and the
 //! [`pipeline`](crate::pipeline); servers and clients are above.
 
+mod builder;
 mod net_group;
 mod placement;
 mod watch;
 
-pub use self::net_group::{NetGroup, pinned, pinned_with, roaming, roaming_with};
+pub use self::builder::NetGroupBuilder;
+pub use self::net_group::{NetGroup, pinned, roaming};
 pub(crate) use self::placement::LoopTarget;
 pub use self::placement::{ChannelPlacement, ChannelPlacer};
 pub use self::watch::WatchAction;

@@ -4,17 +4,13 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use tidegate_core::OnUnhandled;
-use tidegate_loop::{
-    BuildError, EventLoopGroup, EventLoopGroupBuilder, Pinned, Placement, Roaming, RoamingConfig,
-};
+use tidegate_loop::{BuildError, EventLoopGroup, Pinned, Placement, Roaming};
 use tidegate_pool::WorkerPool;
-use tidegate_pool::strategy::{Counts, Monitor};
+use tidegate_pool::strategy::Counts;
 
 use crate::group::LoopTarget;
 use crate::metrics::IoMetrics;
-use crate::reactor::{IoWatch, PollDriver, RoamingDriver, RoamingShared};
-use crate::sys::SystemPoller;
+use crate::reactor::{IoWatch, RoamingShared};
 
 /// Creates `loops` event loops with I/O, each on a thread of its own that a channel never leaves; 0
 /// means twice the processors.
@@ -29,30 +25,7 @@ use crate::sys::SystemPoller;
 /// # Ok::<(), tidegate_loop::BuildError>(())
 /// ```
 pub fn pinned(name: impl Into<String>, loops: usize) -> Result<NetGroup, BuildError> {
-    pinned_with(name, loops, OnUnhandled::stderr())
-}
-
-/// Creates a group like [`pinned`], with a hook for unhandled errors: panics on the loops, errors
-/// that no handler takes, connections that were cut.
-///
-/// # Errors
-///
-/// As for [`pinned`].
-///
-/// ```
-/// use tidegate_core::OnUnhandled;
-///
-/// let hook = OnUnhandled::new(|place, what| println!("{place}: {what}"));
-/// let group = tidegate_net::pinned_with("io", 2, hook)?;
-/// assert_eq!(group.len(), 2);
-/// # Ok::<(), tidegate_loop::BuildError>(())
-/// ```
-pub fn pinned_with(
-    name: impl Into<String>,
-    loops: usize,
-    hook: OnUnhandled,
-) -> Result<NetGroup, BuildError> {
-    NetGroup::build(EventLoopGroup::builder(name).loops(loops).report_to(hook))
+    NetGroup::builder(name).loops(loops).build()
 }
 
 /// Creates `loops` event loops with I/O on the threads of `workers`. A channel moves to the thread
@@ -81,36 +54,7 @@ pub fn roaming(
     loops: usize,
     workers: &WorkerPool,
 ) -> Result<NetGroup<Roaming>, BuildError> {
-    roaming_with(name, loops, workers, OnUnhandled::stderr())
-}
-
-/// Creates a group like [`roaming`], with a hook for unhandled errors like that of [`pinned_with`].
-/// Errors of the pool's own jobs go to the pool's hook.
-///
-/// # Errors
-///
-/// As for [`roaming`].
-///
-/// ```
-/// use tidegate_pool::WorkerPool;
-/// use tidegate_core::OnUnhandled;
-///
-/// let workers = WorkerPool::builder("workers").core(4).max(64).build()?;
-/// let hook = OnUnhandled::new(|place, what| println!("{place}: {what}"));
-/// let group = tidegate_net::roaming_with("io", 2, &workers, hook)?;
-/// assert_eq!(group.len(), 2);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub fn roaming_with(
-    name: impl Into<String>,
-    loops: usize,
-    workers: &WorkerPool,
-    hook: OnUnhandled,
-) -> Result<NetGroup<Roaming>, BuildError> {
-    let name = name.into();
-    let monitor = Monitor::start(&name).map_err(BuildError::Driver)?;
-    let builder = EventLoopGroup::builder(name).loops(loops).report_to(hook);
-    NetGroup::build_over(builder.roaming(), workers, Some(&monitor))
+    NetGroup::builder(name).loops(loops).build_roaming(workers)
 }
 
 /// Event loops with I/O, on which channels live for good, or with which they roam.
@@ -120,15 +64,7 @@ pub fn roaming_with(
 /// the connections that a [`Client`](crate::Client) made. A bound [`Server`](crate::Server) keeps
 /// its own clone.
 ///
-/// ```
-/// use tidegate_loop::{Choose, EventLoopGroup};
-/// use tidegate_net::NetGroup;
-///
-/// let loops = EventLoopGroup::builder("io").loops(2).choose(Choose::LessBusy);
-/// let group = NetGroup::build(loops)?;
-/// assert_eq!(group.io_metrics().len(), 2);
-/// # Ok::<(), tidegate_loop::BuildError>(())
-/// ```
+/// [`pinned`] and [`roaming`] create a group in one line, [`NetGroup::builder`] with more settings.
 pub struct NetGroup<P: Placement = Pinned> {
     loops: EventLoopGroup<P>,
     watches: Arc<[IoWatch]>,
@@ -136,75 +72,7 @@ pub struct NetGroup<P: Placement = Pinned> {
     roams: Arc<[Arc<RoamingShared>]>,
 }
 
-impl NetGroup {
-    /// Creates the loops that `builder` describes, each with a poller.
-    ///
-    /// # Errors
-    ///
-    /// [`BuildError`] if the description contradicts itself or a poller cannot be created.
-    pub fn build(builder: EventLoopGroupBuilder) -> Result<Self, BuildError> {
-        let mut watches = Vec::new();
-        let loops = builder.build_with(|_| {
-            let driver = PollDriver::new(SystemPoller::new()?);
-            watches.push(driver.watch());
-            Ok(driver)
-        })?;
-        Ok(Self {
-            loops,
-            watches: watches.into(),
-            roams: Arc::new([]),
-        })
-    }
-}
-
 impl NetGroup<Roaming> {
-    /// Creates the loops that `builder` describes, each with a poller, on the threads of `workers`.
-    /// With a monitor they hand over late.
-    ///
-    /// # Errors
-    ///
-    /// As for [`roaming`].
-    pub fn build_over(
-        builder: EventLoopGroupBuilder<Roaming>,
-        workers: &WorkerPool,
-        monitor: Option<&Monitor>,
-    ) -> Result<Self, BuildError> {
-        let crew = RoamingConfig::of(Arc::new(workers.clone()));
-        let crew = match monitor {
-            Some(monitor) => crew.late(monitor),
-            None => crew,
-        };
-        Self::build_with_config(builder, &crew)
-    }
-
-    /// Creates the loops that `builder` describes, each with a poller, as `config` says. For the
-    /// benchmarks of this workspace: unstable.
-    ///
-    /// # Errors
-    ///
-    /// [`BuildError`] if the description contradicts itself or a poller cannot be created.
-    #[doc(hidden)]
-    pub fn build_with_config(
-        builder: EventLoopGroupBuilder<Roaming>,
-        config: &RoamingConfig,
-    ) -> Result<Self, BuildError> {
-        let (mut watches, mut roams) = (Vec::new(), Vec::new());
-        let loops = builder.build_over(config, |_| {
-            let driver = RoamingDriver::new(SystemPoller::new()?);
-            watches.push(driver.watch());
-            roams.push(Arc::clone(driver.roam()));
-            Ok(driver)
-        })?;
-        for (one, roam) in loops.iter().zip(&roams) {
-            roam.set_timers(one.timers());
-        }
-        Ok(Self {
-            loops,
-            watches: watches.into(),
-            roams: roams.into(),
-        })
-    }
-
     /// Returns the decisions of each loop's strategy, in the order of the loops: how many tasks ran
     /// in place, were given away, or were handed over late.
     pub fn metrics(&self) -> Vec<Counts> {
@@ -214,6 +82,18 @@ impl NetGroup<Roaming> {
 }
 
 impl<P: Placement> NetGroup<P> {
+    pub(super) fn new(
+        loops: EventLoopGroup<P>,
+        watches: Vec<IoWatch>,
+        roams: Vec<Arc<RoamingShared>>,
+    ) -> Self {
+        Self {
+            loops,
+            watches: watches.into(),
+            roams: roams.into(),
+        }
+    }
+
     /// Returns the loops.
     pub fn loops(&self) -> &EventLoopGroup<P> {
         &self.loops

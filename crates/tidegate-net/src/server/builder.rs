@@ -21,7 +21,7 @@ use crate::channel::{ChannelOptions, Home};
 use crate::errors::tried;
 use crate::group::{ChannelPlacement, LoopTarget, NetGroup};
 use crate::pipeline::{Head, Initialiser, PipelineBuilder, assemble};
-use crate::resolve::{Address, RESOLVE_TIMEOUT, Resolver, SystemResolver};
+use crate::resolve::{Address, RESOLVE_TIMEOUT, Resolver, system_resolver};
 
 /// The address that a server on a Unix socket reports.
 const NO_ADDRESS: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
@@ -29,8 +29,8 @@ const NO_ADDRESS: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPEC
 /// A handle of a server. [`Server::builder`] returns the builder of one.
 ///
 /// Once bound, a server accepts connections and keeps its event loops running until it is
-/// [closed](Server::close) or [drained](Server::drain), or the loops are shut down. This also holds
-/// when every handle of the server and of its group has been dropped.
+/// [stopped](Server::stop_accepting) or [drained](Server::drain), or the loops are shut down. This
+/// also holds when every handle of the server and of its group has been dropped.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -55,7 +55,7 @@ const NO_ADDRESS: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPEC
 ///     .bind("127.0.0.1:0")
 ///     .wait()?;
 /// println!("listening on {}", server.local_addr());
-/// server.close().wait()?;
+/// server.stop_accepting().wait()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
@@ -85,7 +85,7 @@ impl Server {
             pause: Self::DEFAULT_ACCEPT_PAUSE,
             reuse_port: false,
             listeners: 1,
-            resolver: Arc::new(SystemResolver::new()),
+            resolver: system_resolver(),
             resolve_timeout: RESOLVE_TIMEOUT,
         }
     }
@@ -107,7 +107,7 @@ impl Server {
 
     /// Stops accepting. Open connections stay open. Connections that came before this call are
     /// still accepted, up to the size of the backlog. Completes when the port is free.
-    pub fn close(&self) -> SharedCompletion<()> {
+    pub fn stop_accepting(&self) -> SharedCompletion<()> {
         let closed = self.closed();
         for listener in self.listeners.iter() {
             listener.stop();
@@ -126,7 +126,7 @@ impl Server {
     /// still open at `deadline`. The report names those. It does not wait for handlers that do not
     /// return: it is made [`Server::DRAIN_GRACE`] after the deadline without them.
     pub fn drain(&self, deadline: Duration) -> Completion<DrainReport> {
-        drop(self.close());
+        drop(self.stop_accepting());
         let first = self.listeners.first();
         first.map_or_else(
             || Completion::succeeded(DrainReport::default()),
@@ -157,7 +157,7 @@ pub struct ServerBuilder<P: ChannelPlacement = Pinned> {
     pause: Duration,
     reuse_port: bool,
     listeners: usize,
-    resolver: Arc<dyn Resolver>,
+    resolver: Arc<Resolver>,
     resolve_timeout: Duration,
 }
 
@@ -196,7 +196,7 @@ impl Boss {
 
 impl<P: ChannelPlacement> ServerBuilder<P> {
     /// Accepts on the next event loop of `group` instead of a loop on which connections live.
-    pub fn boss<Q: ChannelPlacement>(mut self, group: &NetGroup<Q>) -> Self {
+    pub fn accept_on<Q: ChannelPlacement>(mut self, group: &NetGroup<Q>) -> Self {
         self.bosses = Boss::all(group);
         self
     }
@@ -246,7 +246,7 @@ impl<P: ChannelPlacement> ServerBuilder<P> {
     ///
     /// let group = tidegate_net::pinned("io", 2)?;
     /// let server = Server::builder(&group).listeners_per_port(2).bind("127.0.0.1:0").wait()?;
-    /// # server.close().wait()?;
+    /// # server.stop_accepting().wait()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn listeners_per_port(mut self, listeners: usize) -> Self {
@@ -254,8 +254,13 @@ impl<P: ChannelPlacement> ServerBuilder<P> {
         self
     }
 
-    /// Sets the resolver of names.
-    pub fn resolver(mut self, resolver: impl Resolver) -> Self {
+    /// Sets the resolver of names. `resolver` gets a host and a port, and returns the addresses,
+    /// best first. It is called by [`ServerBuilder::bind`] and should not block. By default the
+    /// operating system resolves names, on threads of its own.
+    pub fn resolver(
+        mut self,
+        resolver: impl Fn(&str, u16) -> Completion<Vec<SocketAddr>> + Send + Sync + 'static,
+    ) -> Self {
         self.resolver = Arc::new(resolver);
         self
     }
@@ -401,7 +406,7 @@ impl<P: ChannelPlacement> ServerBuilder<P> {
                 Outcome::Failure(why) => why.clone(),
                 Outcome::Cancelled => Failure::cancelled(),
             };
-            drop(server.close());
+            drop(server.stop_accepting());
             let _ = promise.fail(failed);
         });
         Ok(bound)
@@ -469,7 +474,7 @@ fn hand_on(started: Completion<Server>, promise: Promise<Server>) {
 /// Completes `promise` with a server; closes the server if the promise was cancelled.
 fn give(server: &Server, promise: Promise<Server>) {
     if promise.succeed(server.clone()).is_err() {
-        drop(server.close());
+        drop(server.stop_accepting());
     }
 }
 

@@ -164,7 +164,7 @@ impl fmt::Debug for TlsServer {
 /// let tls = TlsClient::trusting(&std::fs::read("roots.pem")?)?;
 /// let group = tidegate_net::pinned("io", 1)?;
 /// let name = tls.name("example.org")?; // checked now, not with each connection
-/// let client = Client::new(&group).pipeline(move |p| p.add_duplex("tls", name.handler()));
+/// let client = Client::builder(&group).pipeline(move |p| p.add_duplex("tls", name.handler())).build();
 /// let channel = client.connect("example.org:443").wait()?;
 /// # let _ = channel;
 /// # Ok::<(), Box<dyn std::error::Error>>(())

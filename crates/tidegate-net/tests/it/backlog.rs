@@ -88,7 +88,7 @@ fn a_server_that_is_closed_keeps_them_too() {
     let server = serve(&group, answers);
     let go_on = hold(&group);
     let clients = waiting(&server);
-    let closed = server.close();
+    let closed = server.stop_accepting();
     go_on.open();
     closed.wait().unwrap();
     for client in &clients {
@@ -102,7 +102,9 @@ fn on_roaming_loops_as_well() {
     let workers = workers.build().unwrap();
     let roaming = tidegate_net::roaming("io", 1, &workers).unwrap();
     let acceptors = group(1);
-    let server = Server::builder(&roaming).boss(&acceptors).pipeline(answers);
+    let server = Server::builder(&roaming)
+        .accept_on(&acceptors)
+        .pipeline(answers);
     let server = server.bind("127.0.0.1:0").wait().unwrap();
     let go_on = hold(&acceptors);
     let clients = waiting(&server);

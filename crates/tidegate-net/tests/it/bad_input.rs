@@ -183,9 +183,9 @@ fn an_address_in_use_and_a_refused_connect_leave_everybody_else_alone() {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = nobody.local_addr().unwrap();
     drop(nobody);
-    let refused = Client::new(&bench.group).connect(address);
+    let refused = Client::builder(&bench.group).connect(address);
     assert!(said(refused).to_lowercase().contains("refused"));
-    let nameless = Client::new(&bench.group).connect("no such name:80");
+    let nameless = Client::builder(&bench.group).connect("no such name:80");
     assert!(said(nameless).contains("no such name"));
     bench.goes_on();
 }
@@ -201,7 +201,7 @@ fn options_reach_the_sockets_of_clients_and_of_a_servers_connections() {
         receive_buffer: Some(64 * 1024),
         ..ChannelOptions::default()
     };
-    let client = Client::new(&bench.group).options(options);
+    let client = Client::builder(&bench.group).options(options).build();
     let channel = client.adopt(stream).wait().unwrap();
     let look = socket2::SockRef::from(&look);
     assert!(look.tcp_nodelay().unwrap() && look.keepalive().unwrap());
@@ -238,7 +238,11 @@ fn options_reach_the_sockets_of_clients_and_of_a_servers_connections() {
 fn bytes_for_a_channel_of_datagrams_are_an_error_that_says_so() {
     let group = tidegate_net::pinned("io", 1).unwrap();
     let any = "127.0.0.1:0".parse().unwrap();
-    let channel = Client::new(&group).bind_udp(any).wait().unwrap();
+    let channel = Client::builder(&group)
+        .build()
+        .bind_udp(any)
+        .wait()
+        .unwrap();
     let why = channel.write_with("bytes");
     channel.flush();
     let why = why.wait().unwrap_err().to_string();

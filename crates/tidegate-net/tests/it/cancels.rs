@@ -166,7 +166,9 @@ fn a_cancelled_datagram_is_not_sent() {
     let group = group(1);
     let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
     let to = peer.local_addr().unwrap();
-    let client = Client::new(&group).bind_udp("127.0.0.1:0".parse().unwrap());
+    let client = Client::builder(&group)
+        .build()
+        .bind_udp("127.0.0.1:0".parse().unwrap());
     let channel = client.wait().unwrap();
     let say = |text: &'static str| {
         channel.write_message_with(Datagram {

@@ -16,7 +16,9 @@ fn a_client_connects_and_the_completion_has_the_channel() {
     let server = serve(&group, |p| p.add("echo", Echo));
     let log = Log::new();
     let own = log.clone();
-    let client = Client::new(&group).pipeline(move |p| p.add("hears", Hears(own.clone())));
+    let client = Client::builder(&group)
+        .pipeline(move |p| p.add("hears", Hears(own.clone())))
+        .build();
     let channel = client.connect(server.local_addr()).wait().unwrap();
     assert!(channel.is_active());
     channel.write_and_flush("hello");
@@ -31,27 +33,19 @@ fn a_refused_connect_fails_with_what_the_system_says() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = free.local_addr().unwrap();
     drop(free);
-    let why = Client::new(&group).connect(address).wait().unwrap_err();
+    let why = Client::builder(&group).connect(address).wait().unwrap_err();
     assert!(why.to_string().contains("refused"), "{why}");
 }
 
 #[test]
 fn a_name_that_does_not_resolve_and_handlers_that_do_not_fit_are_errors() {
-    struct Nowhere;
-    impl tidegate_net::Resolver for Nowhere {
-        fn resolve(
-            &self,
-            _host: &str,
-            _port: u16,
-        ) -> tidegate_promise::Completion<Vec<std::net::SocketAddr>> {
-            tidegate_promise::Completion::succeeded(Vec::new())
-        }
-    }
     let group = group(1);
-    let client = Client::new(&group).resolver(Nowhere);
+    let client = Client::builder(&group).resolver(table(Vec::new())).build();
     let why = client.connect("nowhere.invalid:80").wait().unwrap_err();
     assert!(why.to_string().contains("`nowhere.invalid` has no address"));
-    let misfit = Client::new(&group).pipeline(|p| p.add("echo", Echo).add("late", Echo));
+    let misfit = Client::builder(&group)
+        .pipeline(|p| p.add("echo", Echo).add("late", Echo))
+        .build();
     let why = misfit.connect("127.0.0.1:1").wait().unwrap_err();
     assert!(why.to_string().contains("`echo`") && why.to_string().contains("`late`"));
     let server = Server::builder(&group).pipeline(|p| p.add("echo", Echo).add("late", Echo));
@@ -85,7 +79,7 @@ fn a_connect_that_takes_too_long_fails_by_the_loops_clock() {
     let (listener, _filled) = deaf();
     let clock = ManualClock::new();
     let group = group_by(&clock);
-    let connect = Client::new(&group).connect(listener.local_addr().unwrap());
+    let connect = Client::builder(&group).connect(listener.local_addr().unwrap());
     clock.advance(Duration::from_secs(29));
     assert!(!connect.is_done());
     clock.advance(Duration::from_secs(1));
@@ -100,7 +94,7 @@ fn a_connect_that_takes_too_long_fails_by_the_loops_clock() {
 fn cancelling_a_connect_ends_it() {
     let (listener, _filled) = deaf();
     let group = group(1);
-    let connect = Client::new(&group).connect(listener.local_addr().unwrap());
+    let connect = Client::builder(&group).connect(listener.local_addr().unwrap());
     group.iter().for_each(|one| one.settle());
     assert!(connect.cancel());
     // A cancellation arrives as a signal, which no task waits for.
@@ -114,23 +108,17 @@ fn cancelling_a_connect_ends_it() {
 
 type Addresses = Vec<std::net::SocketAddr>;
 
-/// Resolves names from a table, and never resolves `silent`.
-#[derive(Default)]
-struct Table(Addresses, std::sync::Mutex<Vec<Promise<Addresses>>>);
-
-impl tidegate_net::Resolver for Table {
-    fn resolve(&self, host: &str, _: u16) -> Completion<Addresses> {
+/// Returns a resolver that knows these addresses of every name, and never resolves `silent`.
+fn table(addresses: Addresses) -> impl Fn(&str, u16) -> Completion<Addresses> + Send + Sync {
+    let pending = std::sync::Mutex::<Vec<Promise<Addresses>>>::default();
+    move |host, _| {
         if host != "silent" {
-            return Completion::succeeded(self.0.clone());
+            return Completion::succeeded(addresses.clone());
         }
         let (promise, never) = tidegate_promise::promise();
-        self.1.lock().unwrap().push(promise);
+        pending.lock().unwrap().push(promise);
         never
     }
-}
-
-fn table(addresses: Addresses) -> Table {
-    Table(addresses, std::sync::Mutex::default())
 }
 
 /// Returns an address without a listener.
@@ -144,13 +132,17 @@ fn every_address_of_a_name_is_tried_in_order() {
     let group = group(1);
     let server = serve(&group, |p| p.add("echo", Echo));
     let there = server.local_addr();
-    let client = Client::new(&group).resolver(table(vec![nobody(), nobody(), there]));
+    let client = Client::builder(&group)
+        .resolver(table(vec![nobody(), nobody(), there]))
+        .build();
     let channel = client.connect("somewhere:1").wait().unwrap();
     assert_eq!(channel.peer_addr(), Some(there));
-    let client = Client::new(&group).resolver(table(vec![nobody(), nobody()]));
+    let client = Client::builder(&group)
+        .resolver(table(vec![nobody(), nobody()]))
+        .build();
     let why = client.connect("somewhere:1").wait().unwrap_err();
     assert!(why.to_string().contains("refused"), "{why}");
-    let client = Client::new(&group).resolver(table(Vec::new()));
+    let client = Client::builder(&group).resolver(table(Vec::new())).build();
     let why = client.connect("somewhere:1").wait().unwrap_err();
     assert!(why.to_string().contains("somewhere"), "{why}");
 }
@@ -158,7 +150,7 @@ fn every_address_of_a_name_is_tried_in_order() {
 #[test]
 fn a_name_that_does_not_resolve_is_an_error_that_names_it_and_so_is_what_is_none() {
     let group = group(1);
-    let client = Client::new(&group);
+    let client = Client::builder(&group).build();
     let name = "no-such-name.invalid:80";
     let why = client.connect(name).wait().unwrap_err();
     assert!(why.to_string().contains("no-such-name.invalid"), "{why}");
@@ -184,12 +176,13 @@ fn a_resolver_that_does_not_answer_is_given_up() {
     let clock = ManualClock::new();
     let group = group_by(&clock);
     let second = Duration::from_secs(1);
-    let client = Client::new(&group)
-        .resolver(Table::default())
-        .resolve_timeout(second);
+    let client = Client::builder(&group)
+        .resolver(table(Vec::new()))
+        .resolve_timeout(second)
+        .build();
     let connected = client.connect("silent:1");
     let bound = Server::builder(&group)
-        .resolver(Table::default())
+        .resolver(table(Vec::new()))
         .resolve_timeout(second)
         .bind("silent:1");
     group.next().settle();

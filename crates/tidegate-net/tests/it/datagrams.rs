@@ -2,7 +2,6 @@
 
 use std::net::{SocketAddr, UdpSocket};
 
-use tidegate_loop::EventLoopGroup;
 use tidegate_net::{
     Channel, ChannelOptions, Client, Datagram, Inbound, InboundContext, NetError, NetGroup,
     Nothing, WaterMarks,
@@ -82,7 +81,9 @@ fn a_datagram_that_is_too_large_is_an_error_that_names_it_and_is_counted() {
     let group = group(1);
     let (peer, to) = socket();
     let (burst, errors) = burst(1, TOO_LARGE, to);
-    let client = Client::new(&group).pipeline(move |p| p.add("burst", burst.clone()));
+    let client = Client::builder(&group)
+        .pipeline(move |p| p.add("burst", burst.clone()))
+        .build();
     let channel = open(&client);
     errors.wait_for(1);
     let why = errors.take().remove(0).to_string();
@@ -115,11 +116,11 @@ fn a_datagram_that_is_too_large_is_an_error_that_names_it_and_is_counted() {
 fn one_that_no_handler_hears_of_goes_to_the_hook_and_the_channel_stays_open() {
     let log = Log::new();
     let heard = log.clone();
-    let loops = EventLoopGroup::builder("io").loops(1);
+    let loops = NetGroup::builder("io").loops(1);
     let loops = loops.on_unhandled(move |_, what| heard.push(what.to_string()));
-    let group = NetGroup::build(loops).unwrap();
+    let group = loops.build().unwrap();
     let (peer, to) = socket();
-    let channel = open(&Client::new(&group));
+    let channel = open(&Client::builder(&group).build());
     channel.write_message(datagram(TOO_LARGE, to));
     channel.write_message(datagram(4, to));
     channel.flush();
@@ -134,7 +135,9 @@ fn what_a_full_queue_does_not_take_is_an_error_and_counted() {
     let group = group(1);
     let (_peer, to) = socket();
     let (burst, errors) = burst(1026, 1, to);
-    let client = Client::new(&group).pipeline(move |p| p.add("burst", burst.clone()));
+    let client = Client::builder(&group)
+        .pipeline(move |p| p.add("burst", burst.clone()))
+        .build();
     let channel = open(&client);
     errors.wait_for(2);
     let why = errors.take().remove(1).to_string();
@@ -156,8 +159,10 @@ fn datagrams_count_for_the_water_marks_until_they_are_sent() {
         marks: WaterMarks::new(500, 1500, 2500).unwrap(),
         ..ChannelOptions::default()
     };
-    let client = Client::new(&group).options(options);
-    let client = client.pipeline(move |p| p.add("burst", burst.clone()));
+    let client = Client::builder(&group).options(options);
+    let client = client
+        .pipeline(move |p| p.add("burst", burst.clone()))
+        .build();
     let channel = open(&client);
     errors.wait_for(1);
     let why = errors.take().remove(0).to_string();
@@ -193,7 +198,11 @@ impl Inbound for Stubborn {
 fn a_handler_that_answers_each_loss_with_another_does_not_hold_up_its_loop() {
     let group = group(1);
     let (peer, _) = socket();
-    let channel = open(&Client::new(&group).pipeline(|p| p.add("stubborn", Stubborn)));
+    let channel = open(
+        &Client::builder(&group)
+            .pipeline(|p| p.add("stubborn", Stubborn))
+            .build(),
+    );
     peer.connect(channel.local_addr().unwrap()).unwrap();
     for size in 1..=3 {
         peer.send(&vec![1; size]).unwrap();
@@ -220,7 +229,9 @@ impl Inbound for Closes {
 #[test]
 fn what_a_handler_asks_for_when_nothing_but_an_error_is_received_is_done() {
     let group = group(1);
-    let client = Client::new(&group).pipeline(|p| p.add("closes", Closes));
+    let client = Client::builder(&group)
+        .pipeline(|p| p.add("closes", Closes))
+        .build();
     let (gone, to) = socket();
     drop(gone);
     let (mine, _) = socket();

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tidegate_core::ManualClock;
-use tidegate_loop::{EventLoop, EventLoopGroup};
+use tidegate_loop::EventLoop;
 use tidegate_net::{
     Client, Draining, Handler, Inbound, InboundContext, NetGroup, Nothing, Outbound,
-    OutboundContext, Resolver, Server, UserEvent,
+    OutboundContext, Server, UserEvent,
 };
 use tidegate_pool::WorkerPool;
 use tidegate_promise::{Completion, Promise, promise};
@@ -43,8 +43,8 @@ impl Inbound for Notes {
 #[test]
 fn drains_that_overlap_end_at_their_own_deadlines_and_tell_once() {
     let clock = ManualClock::new();
-    let loops = EventLoopGroup::builder("io").loops(1).clock(&clock);
-    let group = NetGroup::build(loops).unwrap();
+    let loops = NetGroup::builder("io").loops(1).clock(&clock);
+    let group = loops.build().unwrap();
     let log = Log::new();
     let own = log.clone();
     let server = serve(&group, move |p| p.add("notes", Notes(own.clone())));
@@ -64,8 +64,8 @@ fn drains_that_overlap_end_at_their_own_deadlines_and_tell_once() {
 #[test]
 fn a_connection_that_comes_to_its_loop_during_a_drain_is_told_of_it() {
     let clock = ManualClock::new();
-    let loops = EventLoopGroup::builder("io").loops(2).clock(&clock);
-    let group = NetGroup::build(loops).unwrap();
+    let loops = NetGroup::builder("io").loops(2).clock(&clock);
+    let group = loops.build().unwrap();
     let (log, busy, begin) = (Log::new(), Gate::new(), Gate::new());
     let (held, go_on) = (Gate::new(), Gate::new());
     let own = log.clone();
@@ -106,13 +106,14 @@ fn a_connection_that_comes_to_its_loop_during_a_drain_is_told_of_it() {
     assert_eq!((count("active"), count("draining")), (3, 3));
 }
 
-/// Lets the test complete the resolution.
-struct Asks(Log<Promise<Vec<SocketAddr>>>);
-
-impl Resolver for Asks {
-    fn resolve(&self, _: &str, _: u16) -> Completion<Vec<SocketAddr>> {
+/// Returns a resolver that lets the test complete the resolution.
+fn asks(
+    log: &Log<Promise<Vec<SocketAddr>>>,
+) -> impl Fn(&str, u16) -> Completion<Vec<SocketAddr>> + Send + Sync + use<> {
+    let log = log.clone();
+    move |_, _| {
         let (promise, found) = promise();
-        self.0.push(promise);
+        log.push(promise);
         found
     }
 }
@@ -123,7 +124,7 @@ fn a_connect_that_was_cancelled_while_its_name_was_resolved_connects_to_nobody()
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let asked = Log::new();
-    let client = Client::new(&group).resolver(Asks(asked.clone()));
+    let client = Client::builder(&group).resolver(asks(&asked)).build();
     let [wanted, unwanted] = ["first:1", "second:1"].map(|name| client.connect(name));
     assert!(unwanted.cancel());
     for (at, question) in asked.take().into_iter().rev().enumerate() {
@@ -153,7 +154,7 @@ fn a_server_that_nobody_wants_any_more_frees_its_port() {
         });
         busy.wait();
         let asked = Log::new();
-        let server = Server::builder(&group).resolver(Asks(asked.clone()));
+        let server = Server::builder(&group).resolver(asks(&asked));
         let bound = match by_name {
             true => server.bind("somewhere:1"),
             false => server.bind(address),
@@ -178,10 +179,10 @@ fn a_server_that_nobody_wants_any_more_frees_its_port() {
 fn handlers_that_cannot_be_made_are_an_error_with_the_panic() {
     let unhandled = Log::new();
     let heard = unhandled.clone();
-    let loops = EventLoopGroup::builder("io")
+    let loops = NetGroup::builder("io")
         .loops(1)
         .on_unhandled(move |_, what| heard.push(what.to_string()));
-    let group = NetGroup::build(loops).unwrap();
+    let group = loops.build().unwrap();
     let bound = Server::builder(&group).pipeline(|_| panic!("not at all"));
     let why = bound.bind("127.0.0.1:0").wait().unwrap_err().to_string();
     assert!(why.contains("not at all"), "{why}");
@@ -202,7 +203,9 @@ fn handlers_that_cannot_be_made_are_an_error_with_the_panic() {
         "{heard:?}"
     );
 
-    let client = Client::new(&group).pipeline(|_| panic!("not here"));
+    let client = Client::builder(&group)
+        .pipeline(|_| panic!("not here"))
+        .build();
     let refused = client.connect(server.local_addr()).wait().unwrap_err();
     assert!(refused.to_string().contains("not here"), "{refused}");
     assert!(unhandled.is_empty(), "who asked knows");
@@ -235,8 +238,8 @@ impl Outbound for Holds {
 #[test]
 fn a_drain_cuts_connections_whose_handlers_hold_the_close_back() {
     let clock = ManualClock::new();
-    let loops = EventLoopGroup::builder("io").loops(1).clock(&clock);
-    let group = NetGroup::build(loops).unwrap();
+    let loops = NetGroup::builder("io").loops(1).clock(&clock);
+    let group = loops.build().unwrap();
     let workers = WorkerPool::builder("workers").core(1).build().unwrap();
     let gate = Gate::new();
     let own = gate.clone();
@@ -275,8 +278,7 @@ fn a_pair_of_channels_that_nobody_wants_any_more_is_closed() {
     let held = gate.clone();
     group.next().execute(move || held.wait()).unwrap();
     let (one, other) = (log.clone(), log.clone());
-    let pair = tidegate_net::local_pair(
-        &group,
+    let pair = group.local_pair(
         move |p| p.add("ends", Ends(one.clone())),
         move |p| p.add("ends", Ends(other.clone())),
     );

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tidegate_core::ManualClock;
-use tidegate_loop::EventLoopGroup;
 use tidegate_net::{ChannelOptions, Client, Inbound, InboundContext, NetGroup, Nothing, Server};
 use tidegate_testkit::{Log, model};
 
@@ -119,7 +118,7 @@ fn a_connect_without_a_timeout_works() {
         connect_timeout: Duration::ZERO,
         ..ChannelOptions::default()
     };
-    let client = Client::new(&group).options(options);
+    let client = Client::builder(&group).options(options).build();
     let channel = client.connect(server.local_addr()).wait().unwrap();
     assert!(channel.is_active());
 }
@@ -167,8 +166,8 @@ fn a_message_costs_a_receive_a_send_and_a_share_of_a_poll() {
 #[test]
 fn a_listener_that_fails_for_good_is_left_alone_for_a_while_too() {
     let clock = ManualClock::new();
-    let loops = EventLoopGroup::builder("io").loops(1).clock(&clock);
-    let group = NetGroup::build(loops).unwrap();
+    let loops = NetGroup::builder("io").loops(1).clock(&clock);
+    let group = loops.build().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let same = listener.try_clone().unwrap();
     let server = Server::builder(&group).pipeline(|p| p.add("echo", Echo));
@@ -184,5 +183,5 @@ fn a_listener_that_fails_for_good_is_left_alone_for_a_while_too() {
     clock.advance(Duration::from_secs(1));
     group.next().settle();
     assert_eq!(pauses(), 2, "once a second");
-    server.close().wait().unwrap();
+    server.stop_accepting().wait().unwrap();
 }

@@ -117,15 +117,19 @@ fn a_write_after_the_end_of_its_half_fails_and_the_other_half_lives_on() {
     let log = Log::new();
     let (on_pinned, on_roaming) = (log.clone(), log.clone());
     let pinned = tidegate_net::pinned("io", 1).unwrap();
-    let client = Client::new(&pinned).options(options());
-    let client = client.pipeline(move |p| p.add("notes", Notes(on_pinned.clone())));
+    let client = Client::builder(&pinned).options(options());
+    let client = client
+        .pipeline(move |p| p.add("notes", Notes(on_pinned.clone())))
+        .build();
     a_late_write_fails_alone(&client.connect(address).wait().unwrap(), &listener, &log);
 
     let workers = WorkerPool::builder("workers").core(3).max(3);
     let workers = workers.build().unwrap();
     let roaming = tidegate_net::roaming("io", 1, &workers).unwrap();
-    let client = Client::new(&roaming).options(options());
-    let client = client.pipeline(move |p| p.add("notes", Notes(on_roaming.clone())));
+    let client = Client::builder(&roaming).options(options());
+    let client = client
+        .pipeline(move |p| p.add("notes", Notes(on_roaming.clone())))
+        .build();
     a_late_write_fails_alone(&client.connect(address).wait().unwrap(), &listener, &log);
 }
 
@@ -133,7 +137,7 @@ fn a_write_after_the_end_of_its_half_fails_and_the_other_half_lives_on() {
 fn a_channel_that_is_aborted_resets_its_connection() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let pinned = tidegate_net::pinned("io", 1).unwrap();
-    let connecting = Client::new(&pinned).connect(listener.local_addr().unwrap());
+    let connecting = Client::builder(&pinned).connect(listener.local_addr().unwrap());
     let channel = connecting.wait().unwrap();
     let (mut peer, _) = listener.accept().unwrap();
     channel.abort().wait().unwrap();

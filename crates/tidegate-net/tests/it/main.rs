@@ -50,7 +50,6 @@ use std::net::TcpStream;
 
 use bytes::Bytes;
 use tidegate_core::ManualClock;
-use tidegate_loop::EventLoopGroup;
 use tidegate_net::{Channel, Inbound, InboundContext, NetGroup, Nothing, PipelineBuilder, Server};
 use tidegate_testkit::Log;
 
@@ -94,8 +93,8 @@ fn group(loops: usize) -> NetGroup {
 
 /// Creates a group of one pinned event loop with a manual clock.
 fn group_by(clock: &ManualClock) -> NetGroup {
-    let loops = EventLoopGroup::builder("io").loops(1).clock(clock);
-    NetGroup::build(loops).unwrap()
+    let loops = NetGroup::builder("io").loops(1).clock(clock);
+    loops.build().unwrap()
 }
 
 fn serve(

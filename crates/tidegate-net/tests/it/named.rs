@@ -33,7 +33,7 @@ fn says(why: &Failure, parts: &[&str]) {
 
 #[test]
 fn a_refused_connect_names_the_address_and_keeps_its_kind() {
-    let (client, nobody) = (Client::new(&group(1)), nobody());
+    let (client, nobody) = (Client::builder(&group(1)).build(), nobody());
     let why = failure(client.connect(nobody));
     says(&why, &["cannot connect to", &nobody.to_string(), "refused"]);
     let io = why.downcast_ref::<io::Error>().unwrap();
@@ -50,7 +50,7 @@ fn a_refused_connect_names_the_address_and_keeps_its_kind() {
 #[test]
 fn a_connect_that_fails_at_once_names_the_address() {
     // Port 0 cannot be connected to; the operating system reports this at once or shortly after.
-    let why = failure(Client::new(&group(1)).connect("127.0.0.1:0"));
+    let why = failure(Client::builder(&group(1)).connect("127.0.0.1:0"));
     says(&why, &["cannot connect to 127.0.0.1:0: "]);
 }
 
@@ -68,7 +68,7 @@ fn an_address_that_is_taken_is_named() {
 
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
-    let why = failure(Client::new(&group).bind_udp(address));
+    let why = failure(Client::builder(&group).build().bind_udp(address));
     says(&why, &["UDP", &address.to_string(), "in use"]);
 
     let why = failure(Server::builder(&group).bind_unix("/no/such/folder/socket"));
@@ -103,7 +103,7 @@ fn loops_that_have_ended_are_named() {
     let at_once = || Quiet::none(Duration::from_secs(60));
     let pinned = group(1);
     pinned.shutdown(at_once()).wait().unwrap();
-    let client = Client::new(&pinned);
+    let client = Client::builder(&pinned).build();
     nothing_opens(&Opens {
         connect: &|to| client.connect(to),
         udp: &|at| client.bind_udp(at),
@@ -113,7 +113,7 @@ fn loops_that_have_ended_are_named() {
     let workers = workers.build().unwrap();
     let roaming = tidegate_net::roaming("io", 1, &workers).unwrap();
     roaming.shutdown(at_once()).wait().unwrap();
-    let client = Client::new(&roaming);
+    let client = Client::builder(&roaming).build();
     nothing_opens(&Opens {
         connect: &|to| client.connect(to),
         udp: &|at| client.bind_udp(at),
@@ -137,7 +137,7 @@ fn a_connect_that_its_loop_does_not_live_to_see_says_so() {
     let to = listener.local_addr().unwrap().as_socket().unwrap();
     let filled: Vec<_> = (0..4)
         .map(|_| {
-            let one = Client::new(&group).connect(to);
+            let one = Client::builder(&group).connect(to);
             group.submit(|| ()).unwrap().wait().unwrap();
             one
         })

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use bytes::Bytes;
-use tidegate_loop::{EventLoop, EventLoopGroup, Lifecycle, Placement};
+use tidegate_loop::{EventLoop, Lifecycle, Placement};
 use tidegate_net::handlers::LineFrames;
 use tidegate_net::{
     Channel, EmbeddedChannel, Handler, Inbound, InboundContext, Message, NetGroup, Nothing,
@@ -55,8 +55,8 @@ impl Inbound for Explodes {
     }
 }
 
-fn loops() -> tidegate_loop::EventLoopGroupBuilder {
-    EventLoopGroup::builder("io")
+fn loops() -> tidegate_net::NetGroupBuilder {
+    NetGroup::builder("io")
         .loops(1)
         .on_unhandled(|_, _| explode())
 }
@@ -80,7 +80,7 @@ fn assert_survives<P: Placement>(group: &NetGroup<P>, address: std::net::SocketA
 
 #[test]
 fn of_handlers_on_a_pinned_loop() {
-    let group = NetGroup::build(loops()).unwrap();
+    let group = loops().build().unwrap();
     let server = Server::builder(&group).pipeline(|p| {
         p.add("lines", LineFrames::max(64))
             .add("explodes", Explodes::default())
@@ -93,7 +93,9 @@ fn of_handlers_on_a_pinned_loop() {
 #[test]
 fn of_handlers_on_a_roaming_loop() {
     let pool = WorkerPool::builder("workers").max(4).build().unwrap();
-    let group = NetGroup::build_over(loops().roaming(), &pool, None).unwrap();
+    let group = loops()
+        .build_roaming_with_config(&crate::roaming::eager(&pool))
+        .unwrap();
     let server = Server::builder(&group).pipeline(|p| {
         p.add("lines", LineFrames::max(64))
             .add("explodes", Explodes::default())
@@ -105,7 +107,7 @@ fn of_handlers_on_a_roaming_loop() {
 
 #[test]
 fn of_what_makes_handlers_and_changes_them() {
-    let group = NetGroup::build(loops()).unwrap();
+    let group = loops().build().unwrap();
     let made = std::sync::atomic::AtomicUsize::new(0);
     let server = Server::builder(&group).pipeline(move |p| {
         // The first call is the check of the pipeline when the server is bound.

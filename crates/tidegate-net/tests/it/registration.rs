@@ -226,7 +226,9 @@ fn a_channel_that_is_not_connected_yet_stays_on_its_loop() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let log = Log::new();
     let own = log.clone();
-    let client = Client::new(&group).pipeline(move |p| p.add("early", Early(own.clone())));
+    let client = Client::builder(&group)
+        .pipeline(move |p| p.add("early", Early(own.clone())))
+        .build();
     let connected = client.connect(listener.local_addr().unwrap());
     let channel = connected.wait().unwrap();
     assert!(fails(log.take().remove(0)).contains("not connected yet"));

@@ -28,7 +28,7 @@ fn a_closed_server_frees_its_port_and_keeps_its_connections() {
     let server = serve(&group, |p| p.add("echo", Echo));
     let mut client = dial(&server);
     assert_eq!(round_trip(&mut client, b"hello"), b"hello");
-    server.close().wait().unwrap();
+    server.stop_accepting().wait().unwrap();
     assert_eq!(round_trip(&mut client, b"again"), b"again");
     group.iter().for_each(|one| one.settle());
     assert!(TcpStream::connect(server.local_addr()).is_err());
@@ -147,7 +147,11 @@ fn channels_are_made_of_sockets_that_exist() {
         .unwrap();
     let mut client = dial(&server);
     assert_eq!(round_trip(&mut client, b"x"), b"x");
-    let adopted = Client::new(&group).adopt(client).wait().unwrap();
+    let adopted = Client::builder(&group)
+        .build()
+        .adopt(client)
+        .wait()
+        .unwrap();
     assert_eq!(adopted.peer_addr(), Some(server.local_addr()));
 }
 
@@ -183,7 +187,7 @@ fn several_listeners_share_one_port_and_each_keeps_its_connections() {
         on_each[usize::from(channel.loop_name() == "io-1")] += 1;
     }
     assert_eq!(on_each.to_vec(), accepted, "it stays where it was accepted");
-    server.close().wait().unwrap();
+    server.stop_accepting().wait().unwrap();
     assert!(
         TcpStream::connect(server.local_addr()).is_err(),
         "all are closed"

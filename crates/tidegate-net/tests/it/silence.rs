@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tidegate_core::{ManualClock, OnUnhandled};
-use tidegate_loop::{EventLoopGroup, Placement};
+use tidegate_loop::Placement;
 use tidegate_net::handlers::{Idle, LineFrames};
 use tidegate_net::{Handler, Inbound, InboundContext, NetGroup, Nothing, PipelineBuilder, Server};
 use tidegate_pool::WorkerPool;
@@ -57,8 +57,16 @@ fn why_a_client_was_cut_goes_to_the_hook_on_either_kind_of_loops() {
     let (hook, log) = hook();
     let workers = WorkerPool::builder("workers").core(3).max(3);
     let workers = workers.build().unwrap();
-    let roaming = tidegate_net::roaming_with("io", 1, &workers, hook.clone()).unwrap();
-    let pinned = tidegate_net::pinned_with("io", 1, hook).unwrap();
+    let roaming = NetGroup::builder("io")
+        .loops(1)
+        .report_to(hook.clone())
+        .build_roaming(&workers)
+        .unwrap();
+    let pinned = NetGroup::builder("io")
+        .loops(1)
+        .report_to(hook)
+        .build()
+        .unwrap();
     let roams = Server::builder(&roaming).pipeline(breaks);
     let roams = roams.bind("127.0.0.1:0").wait().unwrap();
     for server in [serve(&pinned, breaks), roams] {
@@ -71,8 +79,8 @@ fn why_a_client_was_cut_goes_to_the_hook_on_either_kind_of_loops() {
 fn a_client_that_was_idle_for_too_long_is_named() {
     let (hook, log) = hook();
     let clock = ManualClock::new();
-    let loops = EventLoopGroup::builder("io").loops(1).clock(&clock);
-    let group = NetGroup::build(loops.report_to(hook)).unwrap();
+    let loops = NetGroup::builder("io").loops(1).clock(&clock);
+    let group = loops.report_to(hook).build().unwrap();
     let idle = Duration::from_secs(30);
     let server = serve(&group, move |p| {
         p.add_duplex("idle", Idle::reads(idle).closes())
@@ -91,10 +99,14 @@ fn a_client_that_was_idle_for_too_long_is_named() {
 #[test]
 fn a_connection_that_a_full_loop_refuses_is_named() {
     let (hook, log) = hook();
-    let acceptors = tidegate_net::pinned_with("accepts", 1, hook).unwrap();
-    let loops = EventLoopGroup::builder("full").loops(1).bound(16);
-    let full = NetGroup::build(loops).unwrap();
-    let server = Server::builder(&full).boss(&acceptors);
+    let acceptors = NetGroup::builder("accepts")
+        .loops(1)
+        .report_to(hook)
+        .build()
+        .unwrap();
+    let loops = NetGroup::builder("full").loops(1).bound(16);
+    let full = loops.build().unwrap();
+    let server = Server::builder(&full).accept_on(&acceptors);
     let server = server.bind("127.0.0.1:0").wait().unwrap();
     let (held, go_on) = (Gate::new(), Gate::new());
     let gates = (held.clone(), go_on.clone());

@@ -371,7 +371,7 @@ fn what_was_asked_before_a_goodbye_is_answered_after_it() {
     let name = authority.client().name("localhost").unwrap();
     let log = Log::new();
     let own = log.clone();
-    let client = Client::new(&group).pipeline(move |p| {
+    let client = Client::builder(&group).pipeline(move |p| {
         let own = own.clone();
         let ask = |mut stream: ByteStream| async move {
             write_all(&mut stream, b"a question").await.unwrap();
@@ -419,7 +419,14 @@ fn group_with_hook() -> (tidegate_net::NetGroup, Log<String>) {
     let log = Log::new();
     let heard = log.clone();
     let hook = tidegate_core::OnUnhandled::new(move |_, what| heard.push(what.to_string()));
-    (tidegate_net::pinned_with("io", 1, hook).unwrap(), log)
+    (
+        tidegate_net::NetGroup::builder("io")
+            .loops(1)
+            .report_to(hook)
+            .build()
+            .unwrap(),
+        log,
+    )
 }
 
 #[test]

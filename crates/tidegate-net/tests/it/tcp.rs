@@ -230,10 +230,10 @@ fn a_handler_that_panics_hurts_its_own_connection_only() {
     }
     let unhandled = Log::new();
     let heard = unhandled.clone();
-    let loops = tidegate_loop::EventLoopGroup::builder("io")
+    let loops = tidegate_net::NetGroup::builder("io")
         .loops(1)
         .on_unhandled(move |_, what| heard.push(what.to_string()));
-    let group = tidegate_net::NetGroup::build(loops).unwrap();
+    let group = loops.build().unwrap();
     let server = serve(&group, |p| p.add("panics", Panics).add("echo", Echo));
     let (mut good, mut bad) = (dial(&server), dial(&server));
     assert_eq!(round_trip(&mut good, b"hello"), b"hello");

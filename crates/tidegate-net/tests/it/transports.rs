@@ -14,7 +14,7 @@ fn two_ends_in_memory_speak_to_each_other() {
     let log = Log::new();
     let own = log.clone();
     let hears = move |p: tidegate_net::PipelineBuilder| p.add("hears", Hears(own.clone()));
-    let pair = tidegate_net::local_pair(&group, hears, |p| p.add("echo", Echo));
+    let pair = group.local_pair(hears, |p| p.add("echo", Echo));
     let (one, other) = pair.wait().unwrap();
     // Small messages, so that several are waiting when the other end reads.
     for _ in 0..299 {
@@ -52,7 +52,7 @@ fn what_one_end_says_before_the_other_is_there_is_heard() {
     // On one event loop, the first end is opened, writes and closes before the second end is
     // created.
     let hears = move |p: tidegate_net::PipelineBuilder| p.add("hears", Hears(own.clone()));
-    let pair = tidegate_net::local_pair(&group, |p| p.add("greets", Greets), hears);
+    let pair = group.local_pair(|p| p.add("greets", Greets), hears);
     let (_, other) = pair.wait().unwrap();
     other.closed().wait().unwrap();
     assert_eq!(log.take(), ["hello"]);
@@ -73,11 +73,15 @@ fn a_unix_socket_serves_like_any_other() {
     let mut back = [0; 5];
     client.read_exact(&mut back).unwrap();
     assert_eq!(&back, b"hello");
-    let ours = Client::new(&group).connect_unix(&path).wait().unwrap();
+    let ours = Client::builder(&group)
+        .build()
+        .connect_unix(&path)
+        .wait()
+        .unwrap();
     assert!(ours.is_active());
-    server.close().wait().unwrap();
+    server.stop_accepting().wait().unwrap();
     std::fs::remove_dir_all(&folder).unwrap();
-    let missing = Client::new(&group).connect_unix(&path).wait();
+    let missing = Client::builder(&group).build().connect_unix(&path).wait();
     assert!(missing.is_err());
 }
 
@@ -113,16 +117,20 @@ fn channels_are_made_of_unix_and_udp_sockets_that_exist() {
     std::fs::remove_dir_all(&folder).unwrap();
     let log = Log::new();
     let own = log.clone();
-    let client = Client::new(&group).pipeline(move |p| p.add("hears", Hears(own.clone())));
+    let client = Client::builder(&group)
+        .pipeline(move |p| p.add("hears", Hears(own.clone())))
+        .build();
     let channel = client.adopt_unix(far).wait().unwrap();
     channel.write_and_flush("hello");
     log.wait_for(1);
     assert_eq!(log.take(), ["hello"]);
-    server.close().wait().unwrap();
+    server.stop_accepting().wait().unwrap();
 
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
-    let answers = Client::new(&group).pipeline(|p| p.add("answers", Answers));
+    let answers = Client::builder(&group)
+        .pipeline(|p| p.add("answers", Answers))
+        .build();
     let answers = answers.adopt_udp(socket).wait().unwrap();
     assert_eq!(answers.local_addr(), Some(address));
     let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -136,7 +144,9 @@ fn channels_are_made_of_unix_and_udp_sockets_that_exist() {
 fn datagrams_go_out_and_come_back() {
     let group = group(1);
     let any = "127.0.0.1:0".parse().unwrap();
-    let server = Client::new(&group).pipeline(|p| p.add("answers", Answers));
+    let server = Client::builder(&group)
+        .pipeline(|p| p.add("answers", Answers))
+        .build();
     let server = server.bind_udp(any).wait().unwrap();
     let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     client.connect(server.local_addr().unwrap()).unwrap();
@@ -146,7 +156,9 @@ fn datagrams_go_out_and_come_back() {
         let count = client.recv(&mut answer).unwrap();
         assert_eq!(answer[..count], vec![b'A'; size]);
     }
-    let misfit = Client::new(&group).pipeline(|p| p.add("echo", Echo));
+    let misfit = Client::builder(&group)
+        .pipeline(|p| p.add("echo", Echo))
+        .build();
     let why = misfit.bind_udp(any).wait().unwrap_err().to_string();
     assert!(why.contains("Datagram") && why.contains("`echo`"), "{why}");
     server.close().wait().unwrap();

@@ -5,7 +5,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
 use tidegate_core::OnUnhandled;
-use tidegate_loop::EventLoopGroup;
 use tidegate_net::{NetGroup, Readiness, WatchAction};
 use tidegate_pool::WorkerPool;
 use tidegate_testkit::Log;
@@ -55,9 +54,9 @@ fn it_is_told_until_it_is_done_and_then_closed() {
 fn one_that_panics_is_let_go_of_and_hurts_nobody() {
     let log = Log::new();
     let heard = log.clone();
-    let loops = EventLoopGroup::builder("io").loops(1);
+    let loops = NetGroup::builder("io").loops(1);
     let loops = loops.on_unhandled(move |_, what| heard.push(what.to_string()));
-    let group = NetGroup::build(loops).unwrap();
+    let group = loops.build().unwrap();
     let server = serve(&group, |p| p.add("echo", Echo));
     let mut client = dial(&server);
     let (mut far, near) = pair();
@@ -75,10 +74,18 @@ fn groups_of_either_shape_take_the_hook_for_what_nobody_handles() {
     let log = Log::new();
     let heard = log.clone();
     let hook = OnUnhandled::new(move |who, what| heard.push(format!("{who}: {what}")));
-    let pinned = tidegate_net::pinned_with("still", 1, hook.clone()).unwrap();
+    let pinned = NetGroup::builder("still")
+        .loops(1)
+        .report_to(hook.clone())
+        .build()
+        .unwrap();
     pinned.execute(|| panic!("as planned")).unwrap();
     let pool = WorkerPool::builder("workers").max(3).build().unwrap();
-    let roaming = tidegate_net::roaming_with("roams", 1, &pool, hook).unwrap();
+    let roaming = NetGroup::builder("roams")
+        .loops(1)
+        .report_to(hook)
+        .build_roaming(&pool)
+        .unwrap();
     roaming.execute(|| panic!("as planned")).unwrap();
     log.wait_for(2);
     let mut heard = log.take();

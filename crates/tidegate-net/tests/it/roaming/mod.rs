@@ -4,8 +4,10 @@ mod scarce;
 mod sockets;
 mod stress;
 
+use std::sync::Arc;
+
 use tidegate_core::ManualClock;
-use tidegate_loop::{EventLoopGroup, Roaming};
+use tidegate_loop::{Roaming, RoamingConfig};
 use tidegate_net::{NetGroup, PipelineBuilder, Server};
 use tidegate_pool::WorkerPool;
 
@@ -14,14 +16,19 @@ pub(crate) fn roaming(threads: usize) -> (WorkerPool, NetGroup<Roaming>) {
     roaming_with(threads, true)
 }
 
+/// Returns the configuration of loops on `pool` that hand over eagerly.
+pub(crate) fn eager(pool: &WorkerPool) -> RoamingConfig {
+    RoamingConfig::of(Arc::new(pool.clone()))
+}
+
 fn roaming_with(threads: usize, late: bool) -> (WorkerPool, NetGroup<Roaming>) {
     let pool = WorkerPool::builder("workers").core(threads).max(threads);
     let pool = pool.build().unwrap();
     let group = if late {
         tidegate_net::roaming("io", 1, &pool)
     } else {
-        let builder = EventLoopGroup::builder("io").loops(1).roaming();
-        NetGroup::build_over(builder, &pool, None)
+        let builder = NetGroup::builder("io").loops(1);
+        builder.build_roaming_with_config(&eager(&pool))
     };
     (pool, group.unwrap())
 }
@@ -31,8 +38,8 @@ fn roaming_by(threads: usize) -> (WorkerPool, NetGroup<Roaming>, ManualClock) {
     let pool = WorkerPool::builder("workers").core(threads).max(threads);
     let pool = pool.build().unwrap();
     let clock = ManualClock::new();
-    let builder = EventLoopGroup::builder("io").loops(1).clock(&clock);
-    let group = NetGroup::build_over(builder.roaming(), &pool, None).unwrap();
+    let builder = NetGroup::builder("io").loops(1).clock(&clock);
+    let group = builder.build_roaming_with_config(&eager(&pool)).unwrap();
     (pool, group, clock)
 }
 

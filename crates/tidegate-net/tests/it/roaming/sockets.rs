@@ -187,10 +187,12 @@ fn what_is_written_from_outside_comes_after_what_the_handler_was_busy_with() {
 fn a_panic_ends_its_own_channel_only() {
     let log = Log::new();
     let heard = log.clone();
-    let builder = tidegate_loop::EventLoopGroup::builder("io").loops(1);
+    let builder = NetGroup::builder("io").loops(1);
     let builder = builder.on_unhandled(move |_, what| heard.push(what.to_string()));
     let pool = WorkerPool::builder("workers").max(4).build().unwrap();
-    let group = NetGroup::build_over(builder.roaming(), &pool, None).unwrap();
+    let group = builder
+        .build_roaming_with_config(&super::eager(&pool))
+        .unwrap();
     let server = serve_lines(&group, &Does::new());
     let (mut hurt, mut other) = (dial(&server), dial(&server));
     assert_eq!(round_trip(&mut other, b"hello\n"), b"hello\n");
@@ -242,7 +244,7 @@ fn a_handler_may_wait_for_its_own_loop_and_a_timer_may_not() {
     });
     assert!(refused.unwrap().wait().unwrap());
     drop(does.group.take());
-    server.close().wait().unwrap();
+    server.stop_accepting().wait().unwrap();
 }
 
 #[test]
@@ -251,15 +253,16 @@ fn clients_connect_and_refused_connects_fail() {
     let server = serve(&group, |p| p.add("echo", Echo));
     let does = Does::new();
     let own = does.clone();
-    let client = Client::new(&group)
-        .pipeline(move |p| p.add("lines", LineFrames::max(80)).add("does", own.clone()));
+    let client = Client::builder(&group)
+        .pipeline(move |p| p.add("lines", LineFrames::max(80)).add("does", own.clone()))
+        .build();
     let channel = client.connect(server.local_addr()).wait().unwrap();
     channel.write_and_flush("block\n");
     does.arrived.wait();
     does.go_on.open();
     channel.close().wait().unwrap();
     let address = server.local_addr();
-    server.close().wait().unwrap();
+    server.stop_accepting().wait().unwrap();
     assert!(client.connect(address).wait().is_err());
 }
 
@@ -268,8 +271,7 @@ fn a_pair_in_memory_speaks_on_roaming_loops() {
     let (_pool, group) = roaming(4);
     let does = Does::new();
     let own = does.clone();
-    let pair = tidegate_net::local_pair(
-        &group,
+    let pair = group.local_pair(
         |p| p.add("echo", Echo),
         move |p| p.add("lines", LineFrames::max(80)).add("does", own.clone()),
     );

@@ -121,7 +121,7 @@ fn disorder(rng: &mut Rng) {
     }
     assert_eq!(seen.overlaps.load(Ordering::Relaxed), 0);
     assert_eq!((server.accepted(), server.connections()), (PEERS, 0));
-    server.close().wait().unwrap();
+    server.stop_accepting().wait().unwrap();
 }
 
 #[test]

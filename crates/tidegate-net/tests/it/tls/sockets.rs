@@ -81,10 +81,12 @@ fn echoes_over_sockets_and_outlives_those_who_do_not_shake_hands() {
     let client = |name: &str| {
         let name = authority.client().name(name).unwrap();
         let (bytes, errors) = (bytes.clone(), errors.clone());
-        Client::new(&group).pipeline(move |p| {
-            p.add_duplex("tls", name.handler())
-                .add("gives", Gives(bytes.clone(), errors.clone()))
-        })
+        Client::builder(&group)
+            .pipeline(move |p| {
+                p.add_duplex("tls", name.handler())
+                    .add("gives", Gives(bytes.clone(), errors.clone()))
+            })
+            .build()
     };
     let wrong = dial(&client("elsewhere"), &server);
     wrong.closed().wait().unwrap();
