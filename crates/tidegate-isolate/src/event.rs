@@ -143,18 +143,18 @@ impl fmt::Display for Event {
 /// order of time.
 ///
 /// ```
-/// use tidegate_isolate::{Event, Events};
+/// use tidegate_isolate::{Event, EventSet};
 ///
-/// let events = Events::of(&[Event::FallbackSuccess, Event::Timeout]);
+/// let events = EventSet::of(&[Event::FallbackSuccess, Event::Timeout]);
 /// assert_eq!(events.to_string(), "[TIMEOUT, FALLBACK_SUCCESS]");
 /// assert!(events.contains(Event::Timeout));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Events {
+pub struct EventSet {
     bits: u32,
 }
 
-impl Events {
+impl EventSet {
     /// Creates an empty set.
     pub const fn none() -> Self {
         Self { bits: 0 }
@@ -211,7 +211,7 @@ impl Events {
     }
 }
 
-impl fmt::Display for Events {
+impl fmt::Display for EventSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("[")?;
         for (at, event) in self.iter().enumerate() {
@@ -237,10 +237,10 @@ mod tests {
 
     #[test]
     fn events_are_told_in_the_order_of_the_kinds() {
-        let events = Events::of(&[Event::FallbackSuccess, Event::Failure]);
+        let events = EventSet::of(&[Event::FallbackSuccess, Event::Failure]);
         let names: Vec<_> = events.iter().collect();
         assert_eq!(names, [Event::Failure, Event::FallbackSuccess]);
-        assert!(events.executed() && !Events::none().executed());
-        assert!(Events::none().is_empty());
+        assert!(events.executed() && !EventSet::none().executed());
+        assert!(EventSet::none().is_empty());
     }
 }

@@ -94,7 +94,8 @@ mod request;
 
 pub use self::attempts::{Hedge, Retry, RetryBudget, RunHedged};
 pub use self::breaker::{
-    BreakerConfig, BreakerMode, BreakerState, BreakerWindow, CircuitBreaker, Open, Pass, Transition,
+    BreakerConfig, BreakerMode, BreakerOpenError, BreakerState, BreakerTransition, BreakerWindow,
+    CircuitBreaker, Pass,
 };
 pub use self::bulkhead::{
     AdaptiveLimit, Bulkhead, Criticality, LimitAlgorithm, Partitions, PermitConfig, PoolConfig,
@@ -103,16 +104,16 @@ pub use self::bulkhead::{
 pub use self::collapser::{Collapser, CollapserConfig, CollapserError, CollapserScope};
 pub use self::command::{Call, Command, CommandBuilder, Entry, Verdict};
 pub use self::config::CommandConfig;
-pub use self::error::{Cause, CommandError, ConfigError, FallbackError, Refused};
-pub use self::event::{Event, Events};
+pub use self::error::{Cause, CommandError, ConfigError, FallbackError, Rejection};
+pub use self::event::{Event, EventSet};
 pub use self::isolation::{CommandSnapshot, Isolation, IsolationBuilder};
 pub use self::key::Key;
 pub use self::metrics::{Distribution, EventCounts, Latencies, MetricsConfig, WindowConfig};
-pub use self::plugin::{Hook, Install, MetricsPublisher, Propagator, Restore, Stage};
+pub use self::plugin::{CallStage, Hook, Install, MetricsPublisher, Propagator, Restore};
 pub use self::properties::{ChangeListener, PREFIX, Properties, PropertySource};
 pub use self::rate::RateConfig;
 pub use self::request::{
-    Entered, InContext, LogEntry, MOST_LOGGED, NoContext, RequestContext, RequestVariable,
+    Entered, InContext, LogEntry, MOST_LOGGED, NoContextError, RequestContext, RequestVariable,
 };
 pub use tidegate_core::permits::{Permit, PermitRef, Permits};
 pub use tidegate_pool::Growth;

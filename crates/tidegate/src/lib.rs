@@ -210,11 +210,11 @@ pub mod tls {
 pub mod isolate {
     #[doc(inline)]
     pub use tidegate_isolate::{
-        AdaptiveLimit, BreakerConfig, BreakerMode, BreakerState, BreakerWindow, Cause, Collapser,
-        CollapserConfig, CollapserScope, Command, CommandError, ConfigError, Criticality, Event,
-        Hedge, Isolation, Partitions, PermitConfig, PoolConfig, Properties, PropertySource,
-        QueueDiscipline, RateConfig, Refused, RequestContext, RequestVariable, Retry, RetryBudget,
-        Stage,
+        AdaptiveLimit, BreakerConfig, BreakerMode, BreakerState, BreakerWindow, CallStage, Cause,
+        Collapser, CollapserConfig, CollapserScope, Command, CommandError, ConfigError,
+        Criticality, Event, Hedge, Isolation, Partitions, PermitConfig, PoolConfig, Properties,
+        PropertySource, QueueDiscipline, RateConfig, Rejection, RequestContext, RequestVariable,
+        Retry, RetryBudget,
     };
 }
 

@@ -10,7 +10,7 @@
 //! * Threads: as many as the command may run fallbacks or batches concurrently, and one more that
 //!   can reject the next one. They start on demand and end when they are idle.
 //! * Tasks: each belongs to an object that is bounded where it begins. A queued call and a batch
-//!   reserve a place here before they are accepted ([`Aside::reserve`]), so a task is never
+//!   reserve a place here before they are accepted ([`CallbackThreads::reserve`]), so a task is never
 //!   rejected when it is due. A waker belongs to a future, which has one at a time. The hooks of
 //!   tokens are rejected, and counted, above [`BACKLOG`].
 
@@ -33,7 +33,7 @@ const QUEUE: usize = u32::MAX as usize - 1;
 
 /// The callback threads of one command.
 #[derive(Debug)]
-pub(crate) struct Aside {
+pub(crate) struct CallbackThreads {
     /// Identifies these threads in a call slot.
     pub(super) id: u64,
     key: Key,
@@ -50,7 +50,7 @@ pub(crate) struct Aside {
     refused: AtomicU64,
 }
 
-impl Aside {
+impl CallbackThreads {
     pub(super) fn new(
         id: u64,
         key: &Key,

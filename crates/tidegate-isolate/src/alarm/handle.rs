@@ -8,7 +8,7 @@ use std::sync::atomic::{Ordering, fence};
 use tidegate_core::internal::FastClock;
 use tidegate_core::{Clock, OnUnhandled, Task, ThreadBuilder};
 
-use super::aside::Aside;
+use super::aside::CallbackThreads;
 use super::tasks::{Due, TimerTaskId};
 use super::timer_thread::Shared;
 use crate::key::Key;
@@ -64,8 +64,8 @@ impl CallTimer {
 
     /// Runs `task` at `at` on the callback threads of a command. If the timer ends before, the task
     /// is dropped there.
-    pub(crate) fn run_at(&self, at: u64, aside: &Arc<Aside>, task: Task) -> TimerTaskId {
-        self.set(at, Due::Aside(Arc::clone(aside), task))
+    pub(crate) fn run_at(&self, at: u64, aside: &Arc<CallbackThreads>, task: Task) -> TimerTaskId {
+        self.set(at, Due::CallbackThreads(Arc::clone(aside), task))
     }
 
     fn set(&self, at: u64, due: Due) -> TimerTaskId {
@@ -115,7 +115,7 @@ impl CallTimer {
         self.add_aside(self.shared.new_aside(id, key, threads))
     }
 
-    pub(super) fn add_aside(&self, aside: Aside) -> CallbackThreadsHandle {
+    pub(super) fn add_aside(&self, aside: CallbackThreads) -> CallbackThreadsHandle {
         let aside = Arc::new(aside);
         let known = Arc::clone(&aside);
         self.shared.asides().insert(aside.id, known);
@@ -126,7 +126,7 @@ impl CallTimer {
     }
 
     /// Runs a task on the callback threads of a command, for a caller that must not run it itself.
-    pub(crate) fn run_aside(&self, aside: &Arc<Aside>, task: Task) {
+    pub(crate) fn run_aside(&self, aside: &Arc<CallbackThreads>, task: Task) {
         self.shared.run_aside(aside, task);
         self.shared.see_to_starved();
     }
@@ -160,11 +160,11 @@ impl fmt::Debug for CallTimer {
     }
 }
 
-/// A command's handle to its [`Aside`]; the timer knows the threads until this is dropped.
+/// A command's handle to its [`CallbackThreads`]; the timer knows the threads until this is dropped.
 #[derive(Debug)]
 pub(crate) struct CallbackThreadsHandle {
     alarms: CallTimer,
-    aside: Arc<Aside>,
+    aside: Arc<CallbackThreads>,
 }
 
 impl CallbackThreadsHandle {
@@ -176,9 +176,9 @@ impl CallbackThreadsHandle {
 }
 
 impl std::ops::Deref for CallbackThreadsHandle {
-    type Target = Arc<Aside>;
+    type Target = Arc<CallbackThreads>;
 
-    fn deref(&self) -> &Arc<Aside> {
+    fn deref(&self) -> &Arc<CallbackThreads> {
         &self.aside
     }
 }

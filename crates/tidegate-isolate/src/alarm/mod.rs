@@ -19,7 +19,7 @@
 //!   than the timer's wake-up time wakes it.
 //! * A call slot is idle, or used by one call; the timer only ever expires the call that it saw.
 //! * The thread runs and drops no user code: it decides, wakes callers that wait, and hands the
-//!   rest to the callback threads of the command ([`Aside`]).
+//!   rest to the callback threads of the command ([`CallbackThreads`]).
 //! * No user code runs under a lock.
 
 mod aside;
@@ -29,7 +29,7 @@ mod pause;
 mod tasks;
 mod timer_thread;
 
-pub(crate) use self::aside::Aside;
+pub(crate) use self::aside::CallbackThreads;
 pub(crate) use self::handle::{CallTimer, CallbackThreadsHandle};
 pub(crate) use self::pause::{Pause, WakerSlot};
 pub(crate) use self::tasks::TimerTaskId;

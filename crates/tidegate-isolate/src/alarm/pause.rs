@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use tidegate_core::Task;
 
-use super::aside::Aside;
+use super::aside::CallbackThreads;
 use super::handle::CallTimer;
 use super::tasks::TimerTaskId;
 
@@ -15,7 +15,7 @@ use super::tasks::TimerTaskId;
 /// task.
 pub(crate) struct Pause {
     alarms: CallTimer,
-    aside: Arc<Aside>,
+    aside: Arc<CallbackThreads>,
     at: u64,
     alarm: Option<TimerTaskId>,
     waker: Arc<WakerSlot>,
@@ -23,7 +23,7 @@ pub(crate) struct Pause {
 
 impl Pause {
     /// Creates a delay for a command, whose callback threads wake the future.
-    pub(crate) fn until(alarms: &CallTimer, aside: &Arc<Aside>, at: u64) -> Self {
+    pub(crate) fn until(alarms: &CallTimer, aside: &Arc<CallbackThreads>, at: u64) -> Self {
         Self {
             alarms: alarms.clone(),
             aside: Arc::clone(aside),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tidegate_core::Task;
 use tidegate_timer::heap::Heap;
 
-use super::aside::Aside;
+use super::aside::CallbackThreads;
 
 /// Tasks ordered by time, then by the order in which they were set.
 pub(super) type Tasks = Heap<Due>;
@@ -15,7 +15,7 @@ pub(super) enum Due {
     /// A short task of this crate, which runs on the timer's thread.
     Here(Task),
     /// User code of a command, which runs on its callback threads.
-    Aside(Arc<Aside>, Task),
+    CallbackThreads(Arc<CallbackThreads>, Task),
 }
 
 /// The id of a timed task; empty if the timer was already closed.

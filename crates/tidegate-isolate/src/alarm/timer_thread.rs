@@ -9,7 +9,7 @@ use tidegate_core::internal::{FastClock, contain};
 use tidegate_core::thread::JoinPolicy;
 use tidegate_core::{CancelToken, Clock, OnUnhandled, Parker, Task, ThreadBuilder, Unhandled};
 
-use super::aside::Aside;
+use super::aside::CallbackThreads;
 use super::tasks::{Due, Tasks};
 use crate::in_flight::{Callbacks, Flight};
 use crate::key::Key;
@@ -34,10 +34,10 @@ pub(super) struct Shared {
     pub(super) spare: Mutex<Vec<Arc<Flight>>>,
     tasks: Mutex<Tasks>,
     /// The callback threads of each command, by number.
-    asides: Mutex<HashMap<u64, Arc<Aside>>>,
+    asides: Mutex<HashMap<u64, Arc<CallbackThreads>>>,
     pub(super) next_aside: AtomicU64,
     /// Starved tasks: the system had no thread for them.
-    starved: Mutex<Vec<(Arc<Aside>, Task)>>,
+    starved: Mutex<Vec<(Arc<CallbackThreads>, Task)>>,
     /// Starts the timer's thread.
     threads: ThreadBuilder,
     unhandled: OnUnhandled,
@@ -139,7 +139,7 @@ impl Shared {
         self.closed.store(true, Ordering::SeqCst);
         let tasks = self.tasks().drain();
         for due in tasks {
-            if let Due::Aside(aside, task) = due.value {
+            if let Due::CallbackThreads(aside, task) = due.value {
                 self.run_aside(&aside, Task::new(move || drop(task)));
             }
         }
@@ -148,7 +148,7 @@ impl Shared {
     }
 
     /// Runs a task on the callback threads of a command; later, if the system has no thread now.
-    pub(super) fn run_aside(&self, aside: &Arc<Aside>, task: Task) {
+    pub(super) fn run_aside(&self, aside: &Arc<CallbackThreads>, task: Task) {
         if let Err(task) = aside.offer(task) {
             let starved = (Arc::clone(aside), task);
             self.starved().push(starved);
@@ -156,11 +156,11 @@ impl Shared {
     }
 
     /// Returns the callback threads of the command with this number.
-    pub(super) fn aside_of(&self, id: u64) -> Option<Arc<Aside>> {
+    pub(super) fn aside_of(&self, id: u64) -> Option<Arc<CallbackThreads>> {
         self.asides().get(&id).cloned()
     }
 
-    pub(super) fn asides(&self) -> MutexGuard<'_, HashMap<u64, Arc<Aside>>> {
+    pub(super) fn asides(&self) -> MutexGuard<'_, HashMap<u64, Arc<CallbackThreads>>> {
         self.asides.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -173,11 +173,11 @@ impl Shared {
     }
 
     /// Creates the callback threads of a command; the timer does not know them yet.
-    pub(super) fn new_aside(&self, id: u64, key: &Key, threads: ThreadBuilder) -> Aside {
-        Aside::new(id, key, threads, (self.clock.clock(), &self.unhandled))
+    pub(super) fn new_aside(&self, id: u64, key: &Key, threads: ThreadBuilder) -> CallbackThreads {
+        CallbackThreads::new(id, key, threads, (self.clock.clock(), &self.unhandled))
     }
 
-    fn starved(&self) -> MutexGuard<'_, Vec<(Arc<Aside>, Task)>> {
+    fn starved(&self) -> MutexGuard<'_, Vec<(Arc<CallbackThreads>, Task)>> {
         self.starved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -248,7 +248,7 @@ impl Shared {
             drop(tasks);
             match due.value {
                 Due::Here(task) => self.run_contained(task),
-                Due::Aside(aside, task) => self.run_aside(&aside, task),
+                Due::CallbackThreads(aside, task) => self.run_aside(&aside, task),
             }
         }
         (next.min(self.offer_again(now)), calls)

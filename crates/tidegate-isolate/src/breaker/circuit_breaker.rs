@@ -11,7 +11,7 @@ use tidegate_core::internal::as_nanos;
 use super::config::{BreakerConfig, BreakerMode};
 use super::core::Core;
 use super::health::Health;
-use super::state::{OnTransition, StateWord, Transition};
+use super::state::{BreakerTransition, OnTransition, StateWord};
 use crate::error::ConfigError;
 use crate::key::Key;
 
@@ -91,7 +91,10 @@ impl CircuitBreaker {
     }
 
     /// Calls `listen` at every change of state, on the thread whose call caused it.
-    pub fn on_transition(mut self, listen: impl Fn(&Transition) + Send + Sync + 'static) -> Self {
+    pub fn on_transition(
+        mut self,
+        listen: impl Fn(&BreakerTransition) + Send + Sync + 'static,
+    ) -> Self {
         self.listeners.push(Arc::new(listen));
         self
     }

@@ -29,8 +29,8 @@ pub(crate) mod word;
 pub use self::circuit_breaker::CircuitBreaker;
 pub use self::config::{BreakerConfig, BreakerMode, BreakerWindow};
 pub use self::pass::Pass;
-pub use self::state::{BreakerState, Transition};
-pub use self::ticket::Open;
+pub use self::state::{BreakerState, BreakerTransition};
+pub use self::ticket::BreakerOpenError;
 
 pub(crate) use self::state::OnTransition;
 pub(crate) use self::ticket::{Settlement, Ticket};

@@ -11,7 +11,7 @@ use super::circuit_breaker::CircuitBreaker;
 use super::config::BreakerMode;
 use super::health::Health;
 use super::state::BreakerState;
-use super::ticket::{Open, Settlement, Ticket};
+use super::ticket::{BreakerOpenError, Settlement, Ticket};
 
 impl CircuitBreaker {
     /// Lets a call pass, or denies it. An open breaker whose sleep is over becomes half open and
@@ -19,8 +19,8 @@ impl CircuitBreaker {
     ///
     /// # Errors
     ///
-    /// Returns [`Open`], with the time after which a retry makes sense.
-    pub fn try_pass(&self, now: u64) -> Result<Pass<'_>, Open> {
+    /// Returns [`BreakerOpenError`], with the time after which a retry makes sense.
+    pub fn try_pass(&self, now: u64) -> Result<Pass<'_>, BreakerOpenError> {
         let ticket = self.try_ticket(now)?;
         Ok(Pass {
             of: self,
@@ -61,7 +61,7 @@ impl CircuitBreaker {
     }
 
     #[inline]
-    pub(crate) fn try_ticket(&self, now: u64) -> Result<Ticket, Open> {
+    pub(crate) fn try_ticket(&self, now: u64) -> Result<Ticket, BreakerOpenError> {
         if self.word.is_due(now) {
             self.judge(now);
         }
@@ -77,11 +77,11 @@ impl CircuitBreaker {
     }
 
     /// Decides about a call when the breaker is not closed, or its mode is not `Normal`.
-    fn try_ticket_otherwise(&self, now: u64, free: Ticket) -> Result<Ticket, Open> {
+    fn try_ticket_otherwise(&self, now: u64, free: Ticket) -> Result<Ticket, BreakerOpenError> {
         match (self.mode(), self.word.get().state()) {
             (BreakerMode::Normal, BreakerState::Closed) => Ok(free),
             (BreakerMode::Normal, _) => self.try_ticket_when_open(now),
-            (BreakerMode::ForcedOpen, _) => Err(Open { retry_after: None }),
+            (BreakerMode::ForcedOpen, _) => Err(BreakerOpenError { retry_after: None }),
             (BreakerMode::Disabled, _) => Ok(Ticket::UNHEARD),
             (BreakerMode::ForcedClosed, _) => Ok(free),
             // Denies nothing, but the state changes as if calls were denied.

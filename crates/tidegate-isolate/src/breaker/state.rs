@@ -52,7 +52,7 @@ impl BreakerState {
 /// A change of a breaker's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Transition {
+pub struct BreakerTransition {
     /// The key of the command.
     pub key: Key,
     /// The state that ended.
@@ -64,7 +64,7 @@ pub struct Transition {
 }
 
 /// A listener that is called at every transition of a breaker.
-pub(crate) type OnTransition = Arc<dyn Fn(&Transition) + Send + Sync>;
+pub(crate) type OnTransition = Arc<dyn Fn(&BreakerTransition) + Send + Sync>;
 
 /// The word that calls read; transitions are made under the breaker's lock.
 #[derive(Debug, Default)]

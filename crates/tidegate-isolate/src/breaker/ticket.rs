@@ -6,12 +6,12 @@ use std::time::Duration;
 
 /// The error of a call that the breaker denied because it is open.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Open {
+pub struct BreakerOpenError {
     /// The time after which a call may pass again, if that is known.
     pub retry_after: Option<Duration>,
 }
 
-impl fmt::Display for Open {
+impl fmt::Display for BreakerOpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.retry_after {
             Some(after) => write!(f, "the breaker is open, try again in {after:?}"),
@@ -20,9 +20,9 @@ impl fmt::Display for Open {
     }
 }
 
-tidegate_core::debug_as_display!(Open);
+tidegate_core::debug_as_display!(BreakerOpenError);
 
-impl std::error::Error for Open {}
+impl std::error::Error for BreakerOpenError {}
 
 /// The right of a call to pass, without a reference to its breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,8 +14,8 @@ use super::circuit_breaker::CircuitBreaker;
 use super::config::BreakerMode;
 use super::core::Core;
 use super::health::{self, Health};
-use super::state::{BreakerState, Transition};
-use super::ticket::{Open, Settlement, Ticket};
+use super::state::{BreakerState, BreakerTransition};
+use super::ticket::{BreakerOpenError, Settlement, Ticket};
 use crate::error::contain;
 use crate::metrics::Counts;
 
@@ -51,7 +51,7 @@ impl CircuitBreaker {
         core: &mut Core,
         counts: &Counts<3>,
         now: u64,
-        changes: &mut Vec<Transition>,
+        changes: &mut Vec<BreakerTransition>,
     ) {
         let closings = counts.closings(now, core.judged);
         core.judged = counts.bucket_of(now);
@@ -79,10 +79,10 @@ impl CircuitBreaker {
 
     /// Lets a call pass a breaker that is not closed, or denies it.
     #[cold]
-    pub(super) fn try_ticket_when_open(&self, now: u64) -> Result<Ticket, Open> {
+    pub(super) fn try_ticket_when_open(&self, now: u64) -> Result<Ticket, BreakerOpenError> {
         let until = self.denied_until.load(Ordering::Relaxed);
         if self.word.get().state() == BreakerState::Open && now <= until {
-            return Err(Open {
+            return Err(BreakerOpenError {
                 retry_after: Some(Duration::from_nanos((until - now).max(1))),
             });
         }
@@ -99,8 +99,8 @@ impl CircuitBreaker {
         &self,
         core: &mut Core,
         now: u64,
-        changes: &mut Vec<Transition>,
-    ) -> Result<Ticket, Open> {
+        changes: &mut Vec<BreakerTransition>,
+    ) -> Result<Ticket, BreakerOpenError> {
         let word = self.word.get();
         let until = self.denied_until.load(Ordering::Relaxed);
         match word.state() {
@@ -115,7 +115,7 @@ impl CircuitBreaker {
             }
             BreakerState::HalfOpen if core.has_probe(now) => Ok(self.probe(core)),
             BreakerState::Open => Err(self.denial(now)),
-            BreakerState::HalfOpen => Err(Open { retry_after: None }),
+            BreakerState::HalfOpen => Err(BreakerOpenError { retry_after: None }),
             BreakerState::Ramping => {
                 let share = core.ramp_share(now);
                 let before = core.ramp_calls * share / 1000;
@@ -123,7 +123,7 @@ impl CircuitBreaker {
                 if core.ramp_calls * share / 1000 > before {
                     Ok(self.free())
                 } else {
-                    Err(Open { retry_after: None })
+                    Err(BreakerOpenError { retry_after: None })
                 }
             }
             BreakerState::Closed => Ok(self.free()),
@@ -168,21 +168,21 @@ impl CircuitBreaker {
         }
     }
 
-    fn denial(&self, now: u64) -> Open {
+    fn denial(&self, now: u64) -> BreakerOpenError {
         let until = self.denied_until.load(Ordering::Relaxed);
-        Open {
+        BreakerOpenError {
             retry_after: Some(Duration::from_nanos(until.saturating_sub(now).max(1))),
         }
     }
 
-    fn open(&self, core: &mut Core, at: u64, is_relapse: bool) -> Transition {
+    fn open(&self, core: &mut Core, at: u64, is_relapse: bool) -> BreakerTransition {
         core.relapses = if is_relapse { core.relapses + 1 } else { 0 };
         let until = at.saturating_add(core.sleep_nanos());
         self.denied_until.store(until, Ordering::Relaxed);
         self.go(core, BreakerState::Open, at)
     }
 
-    fn close(&self, core: &mut Core, now: u64) -> Transition {
+    fn close(&self, core: &mut Core, now: u64) -> BreakerTransition {
         self.health.restart(now);
         if let Health::Time(counts) = &self.health {
             core.judged = core.judged.max(counts.bucket_of(now));
@@ -213,7 +213,7 @@ impl CircuitBreaker {
         }
     }
 
-    fn go(&self, core: &mut Core, to: BreakerState, at: u64) -> Transition {
+    fn go(&self, core: &mut Core, to: BreakerState, at: u64) -> BreakerTransition {
         let from = self.word.get().state();
         // Another thread's time may be slightly behind, so `since` never goes back and no time is
         // counted twice.
@@ -222,7 +222,7 @@ impl CircuitBreaker {
         core.entered[to as usize] += 1;
         core.since = since;
         self.word.go(to);
-        Transition {
+        BreakerTransition {
             key: self.key.clone(),
             from,
             to,
@@ -232,7 +232,7 @@ impl CircuitBreaker {
 
     /// Calls the listeners one after the other. A listener that panics is reported and does not
     /// stop the others.
-    fn tell(&self, changes: &[Transition]) {
+    fn tell(&self, changes: &[BreakerTransition]) {
         for change in changes {
             for listener in &self.listeners {
                 if let Err(message) = contain(|| listener(change)) {

@@ -15,7 +15,7 @@ use super::batch::{Batch, Due, NEXT_BATCH, Receive, Slot, Waiting, lock};
 use super::config::{CollapserConfig, CollapserScope, Live};
 use super::error::CollapserError;
 use crate::command::Command;
-use crate::error::{Cause, CommandError, ConfigError, Refused, contain};
+use crate::error::{Cause, CommandError, ConfigError, Rejection, contain};
 use crate::event::Event;
 use crate::properties::PropertyOwner;
 use crate::request::{CacheOwner, RequestContext};
@@ -183,7 +183,7 @@ where
     /// Returns the error for too many batches that wait for a callback thread: no new batch is
     /// started.
     fn backlog(&self) -> CollapserError<E> {
-        let cause = Cause::Rejected(Refused::Backlog);
+        let cause = Cause::Rejected(Rejection::Backlog);
         self.command.count(cause.event());
         CollapserError::Batch(CommandError::new(self.command.key(), cause))
     }

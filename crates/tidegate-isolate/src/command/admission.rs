@@ -12,13 +12,13 @@ use super::options::Asked;
 use super::outcome::late;
 use super::report::Story;
 use super::shared::Shared;
-use crate::breaker::{Open, Settlement, Ticket};
+use crate::breaker::{BreakerOpenError, Settlement, Ticket};
 use crate::bulkhead::Criticality;
-use crate::error::{Cause, CommandError, Refused};
+use crate::error::{Cause, CommandError, Rejection};
 use crate::in_flight::Flight;
 use crate::isolation::state::{BREAKS, FALLS_BACK, GATED, RATED, State, THREADS, WATCHED};
 use crate::metrics::Plain;
-use crate::plugin::Stage;
+use crate::plugin::CallStage;
 
 /// Something besides the permits may refuse a call, or wants to hear of its refusal.
 const NOT_ALONE: u32 = BREAKS | GATED | RATED | THREADS | WATCHED;
@@ -79,12 +79,12 @@ pub(super) enum Denied {
     /// A hook refused it.
     Hook(String),
     /// It was refused before the breaker was asked.
-    Early(Refused),
+    Early(Rejection),
     /// The breaker let nothing through.
-    Open(Open),
+    Open(BreakerOpenError),
     /// It was refused after the breaker let it through: the ticket is settled by
     /// [`State::book_denial`].
-    Refused(Refused, Ticket),
+    Refused(Rejection, Ticket),
 }
 
 impl Denied {
@@ -107,7 +107,7 @@ impl State {
                 permit.forget();
                 Ok(self.begin(flags, ticket, (start, start), terms.timeout))
             }
-            None => Err(Denied::Refused(Refused::Permits, ticket)),
+            None => Err(Denied::Refused(Rejection::Permits, ticket)),
         }
     }
 
@@ -125,12 +125,12 @@ impl State {
 
     #[cold]
     fn pass_watched(&self, flags: u32, start: u64) -> Result<(), Denied> {
-        self.hook(Stage::Start).map_err(Denied::Hook)?;
+        self.hook(CallStage::Start).map_err(Denied::Hook)?;
         if flags & THREADS != 0 {
-            return Err(Denied::Early(Refused::InPlace));
+            return Err(Denied::Early(Rejection::InPlace));
         }
         let rated = self.rate.try_take(start);
-        rated.map_err(|after| Denied::Early(Refused::Rate(after)))
+        rated.map_err(|after| Denied::Early(Rejection::Rate(after)))
     }
 
     /// Starts the time of a call that has its permit, and counts it as active.
@@ -163,7 +163,7 @@ impl State {
         start: u64,
         terms: Terms,
     ) -> Result<Admission, Denied> {
-        let Denied::Refused(Refused::Permits, ticket) = denied else {
+        let Denied::Refused(Rejection::Permits, ticket) = denied else {
             return Err(denied);
         };
         let deadline = start.saturating_add(terms.timeout);
@@ -188,7 +188,7 @@ impl State {
         };
         let is_full = matches!(
             refused,
-            Refused::Permits | Refused::Pool | Refused::Threshold | Refused::Reserved
+            Rejection::Permits | Rejection::Pool | Rejection::Threshold | Rejection::Reserved
         );
         let settlement = if is_full {
             Settlement::Failure
@@ -215,7 +215,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         self.state.book_denial(&denied, (start, now));
         let plain = match &denied {
             Denied::Open(_) => Some(Plain::Open),
-            Denied::Refused(Refused::Permits, _) => Some(Plain::Permits),
+            Denied::Refused(Rejection::Permits, _) => Some(Plain::Permits),
             _ => None,
         };
         if let Some(plain) = plain
@@ -243,7 +243,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         flags: u32,
         asked: Asked<'_, T, E>,
     ) -> Result<T, CommandError<E>> {
-        let cause = Cause::Rejected(Refused::Permits);
+        let cause = Cause::Rejected(Rejection::Permits);
         if self.is_plain(flags, &asked) {
             return self.refused_plainly(self.state.coarse_now(), Plain::Permits, cause);
         }

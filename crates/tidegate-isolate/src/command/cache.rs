@@ -3,10 +3,10 @@
 use super::options::Options;
 use super::report::Story;
 use super::shared::Shared;
-use crate::error::{Cause, CommandError, Refused};
+use crate::error::{Cause, CommandError, Rejection};
 use crate::event::Event;
 use crate::isolation::state::{CACHES, LOGS};
-use crate::plugin::Stage;
+use crate::plugin::CallStage;
 use crate::request::{Answer, Looked, RequestContext, Whose};
 
 impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
@@ -40,7 +40,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             }
             let now = state.now();
             state.metrics.count(now, Event::ResponseFromCache);
-            let _ = state.hook(Stage::CacheHit);
+            let _ = state.hook(CallStage::CacheHit);
             state.plugins.event(&state.key, Event::ResponseFromCache);
             state.tell_observer(options.observer(), Event::ResponseFromCache);
             if state.flags() & LOGS != 0 {
@@ -57,6 +57,6 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     #[cold]
     pub(super) fn closes_circle(&self, options: &mut Options<T, E>) -> Answer<T, E> {
         let story = Story::new(self.state.now());
-        self.failed(story, options, Cause::Rejected(Refused::Circle))
+        self.failed(story, options, Cause::Rejected(Rejection::Circle))
     }
 }

@@ -18,7 +18,7 @@ use super::report::Story;
 use super::shared::Shared;
 use super::surroundings::Surroundings;
 use crate::alarm::Pause;
-use crate::error::{Cause, CommandError, Refused};
+use crate::error::{Cause, CommandError, Rejection};
 use crate::request::{Answer, Copies, RequestContext, SharedFuture, take};
 
 /// No timeout.
@@ -55,7 +55,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         }
         let capacity = state.threads.get().map_or(0, |pool| pool.capacity());
         let Some(place) = state.aside.reserve(capacity) else {
-            let cause = Cause::Rejected(Refused::Backlog);
+            let cause = Cause::Rejected(Rejection::Backlog);
             return match self.failed(Story::new(start), &mut options, cause) {
                 Ok(value) => Completion::succeeded(value),
                 Err(error) => Completion::failed(error),

@@ -16,7 +16,7 @@ use crate::breaker::{Settlement, Ticket};
 use crate::error::{Cause, CommandError};
 use crate::event::Event;
 use crate::isolation::state::State;
-use crate::plugin::Stage;
+use crate::plugin::CallStage;
 
 /// How an admitted call ended, as metrics and breaker see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,7 +160,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         let cause = self.cause_of(result, late);
         state.report(ticket, times, Ended::by(&cause));
         if late.is_none() {
-            let _ = state.hook(Stage::ExecutionError);
+            let _ = state.hook(CallStage::ExecutionError);
         }
         let story = Story::until(times.start, times.now);
         asked.with(|options| self.failed(story, options, cause))

@@ -27,10 +27,10 @@ use super::options::Asked;
 use super::report::{Observer, Story};
 use super::shared::Shared;
 use crate::error::{Cause, CommandError};
-use crate::event::{Event, Events};
+use crate::event::{Event, EventSet};
 use crate::in_flight::EntryWord;
 use crate::isolation::state::{State, WATCHED};
-use crate::plugin::Stage;
+use crate::plugin::CallStage;
 use crate::request::RequestContext;
 
 /// How a call went, as the holder of its [`Entry`] says.
@@ -156,16 +156,20 @@ impl Entry {
     /// Counts what was not counted yet, and calls hooks and listeners; `is_thrown` if the call ends
     /// with an error of its own. Returns all events of the call.
     #[cold]
-    fn tell_listeners(&self, mut story: Story, ended: Ended, is_thrown: bool) -> Events {
+    fn tell_listeners(&self, mut story: Story, ended: Ended, is_thrown: bool) -> EventSet {
         let state = &*self.state;
-        let (before, after): (&[Stage], &[Stage]) = match ended {
+        let (before, after): (&[CallStage], &[CallStage]) = match ended {
             Ended::Success => (
-                &[Stage::ExecutionEmit, Stage::Emit, Stage::ExecutionSuccess],
-                &[Stage::Success],
+                &[
+                    CallStage::ExecutionEmit,
+                    CallStage::Emit,
+                    CallStage::ExecutionSuccess,
+                ],
+                &[CallStage::Success],
             ),
-            Ended::Failure | Ended::Ignored => (&[Stage::ExecutionError], &[Stage::Error]),
-            Ended::TimedOut => (&[], &[Stage::Error]),
-            Ended::Cancelled => (&[Stage::Cancelled], &[]),
+            Ended::Failure | Ended::Ignored => (&[CallStage::ExecutionError], &[CallStage::Error]),
+            Ended::TimedOut => (&[], &[CallStage::Error]),
+            Ended::Cancelled => (&[CallStage::Cancelled], &[]),
         };
         before.iter().for_each(|stage| drop(state.hook(*stage)));
         let observer = self.observer.as_ref();
@@ -270,7 +274,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             observer: asked.observer().cloned(),
         };
         if flags & WATCHED != 0
-            && let Err(message) = state.hook(Stage::ExecutionStart)
+            && let Err(message) = state.hook(CallStage::ExecutionStart)
         {
             return Err(entry.refuse(message));
         }

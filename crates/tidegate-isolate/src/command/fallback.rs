@@ -10,7 +10,7 @@ use super::shared::Shared;
 use crate::error::{CommandError, FallbackError, contain};
 use crate::event::Event;
 use crate::isolation::state::FALLS_BACK;
-use crate::plugin::Stage;
+use crate::plugin::CallStage;
 use crate::request::RequestContext;
 
 impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
@@ -28,9 +28,13 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             Err(FallbackError::Rejected) => Event::FallbackRejection,
             Err(_) => Event::FallbackFailure,
         };
-        let stages: &[Stage] = match event {
-            Event::FallbackSuccess => &[Stage::FallbackEmit, Stage::Emit, Stage::FallbackSuccess],
-            Event::FallbackFailure => &[Stage::FallbackError],
+        let stages: &[CallStage] = match event {
+            Event::FallbackSuccess => &[
+                CallStage::FallbackEmit,
+                CallStage::Emit,
+                CallStage::FallbackSuccess,
+            ],
+            Event::FallbackFailure => &[CallStage::FallbackError],
             _ => &[],
         };
         if event == Event::FallbackSuccess || event == Event::FallbackFailure {
@@ -61,7 +65,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             return Err(FallbackError::Rejected);
         };
         state
-            .hook(Stage::FallbackStart)
+            .hook(CallStage::FallbackStart)
             .map_err(FallbackError::Panicked)?;
         let _entered = options.context.as_ref().map(RequestContext::enter);
         let ran = contain(|| match (own, &self.fallback) {

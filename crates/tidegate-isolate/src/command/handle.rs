@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::shared::Shared;
-use crate::alarm::{Aside, CallTimer};
+use crate::alarm::{CallTimer, CallbackThreads};
 use crate::config::CommandConfig;
 use crate::error::ConfigError;
 use crate::event::Event;
@@ -69,7 +69,7 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
     }
 
     /// Where user code of the command runs that no caller runs.
-    pub(crate) fn aside(&self) -> &Arc<Aside> {
+    pub(crate) fn aside(&self) -> &Arc<CallbackThreads> {
         &self.shared.state.aside
     }
 

@@ -10,11 +10,11 @@ use super::handle::Command;
 use super::options::{Asked, Options};
 use super::report::Story;
 use super::shared::Shared;
-use crate::error::{Cause, CommandError, Refused, contain};
+use crate::error::{Cause, CommandError, Rejection, contain};
 use crate::event::Event;
 use crate::isolation::state::{FALLS_BACK, LOGS, WATCHED};
 use crate::metrics::Plain;
-use crate::plugin::Stage;
+use crate::plugin::CallStage;
 use crate::request::RequestContext;
 
 /// Why a call was ended before its work: its time was over, or, where it has none, everything was
@@ -66,7 +66,11 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
 
     /// Calls the hooks of work that has answered, where it did.
     pub(super) fn emitted(&self) {
-        for stage in [Stage::ExecutionEmit, Stage::Emit, Stage::ExecutionSuccess] {
+        for stage in [
+            CallStage::ExecutionEmit,
+            CallStage::Emit,
+            CallStage::ExecutionSuccess,
+        ] {
             let _ = self.state.hook(stage);
         }
     }
@@ -77,7 +81,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     pub(super) fn succeeded(&self, mut story: Story, options: &mut Options<T, E>) {
         story.events.add(Event::Success);
         self.tell(options, Event::Success);
-        let _ = self.state.hook(Stage::Success);
+        let _ = self.state.hook(CallStage::Success);
         self.log(&story, options);
     }
 
@@ -90,7 +94,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         cause: Cause<E>,
     ) -> Result<T, CommandError<E>> {
         self.emit(&mut story, options, cause.event());
-        if let Cause::Rejected(Refused::Threshold) = cause {
+        if let Cause::Rejected(Rejection::Threshold) = cause {
             self.emit(&mut story, options, Event::ThresholdReached);
         }
         let error = CommandError::new(&self.state.key, cause).with_events(story.events);
@@ -123,7 +127,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     ) -> CommandError<E> {
         self.emit(&mut story, options, cause.event());
         self.thrown(&mut story, options);
-        let _ = self.state.hook(Stage::Error);
+        let _ = self.state.hook(CallStage::Error);
         self.log(&story, options);
         CommandError::new(&self.state.key, cause).with_events(story.events)
     }
@@ -153,10 +157,10 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             let cancelled = story.events.contains(Event::Cancelled);
             if !cancelled {
                 self.thrown(&mut story, options);
-                let _ = self.state.hook(Stage::Error);
+                let _ = self.state.hook(CallStage::Error);
             }
         } else {
-            let _ = self.state.hook(Stage::Success);
+            let _ = self.state.hook(CallStage::Success);
         }
         self.log(&story, options);
         answer.map_err(|error| error.with_events(story.events))

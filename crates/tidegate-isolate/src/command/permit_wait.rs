@@ -13,8 +13,8 @@ use super::shared::Shared;
 use crate::alarm::TimerTaskId;
 use crate::breaker::{Settlement, Ticket};
 use crate::bulkhead::Place;
-use crate::error::{Cause, Refused};
-use crate::plugin::Stage;
+use crate::error::{Cause, Rejection};
+use crate::plugin::CallStage;
 
 /// Admits a call that the breaker let through, once there is a permit for it. An error has the
 /// time at which it was known. Dropping it ends the call as cancelled.
@@ -47,7 +47,7 @@ impl<'a, T: Send + 'static, E: Send + 'static> PermitWait<'a, T, E> {
     }
 
     /// Takes a place in the queue, unless the call has one.
-    fn queue_up(&mut self, waker: &Waker) -> Result<(), Refused> {
+    fn queue_up(&mut self, waker: &Waker) -> Result<(), Rejection> {
         if self.place.is_some() {
             return Ok(());
         }
@@ -65,7 +65,7 @@ impl<'a, T: Send + 'static, E: Send + 'static> PermitWait<'a, T, E> {
     }
 
     /// What became of the wait; none while it goes on.
-    fn ask(&mut self, now: u64, waker: &Waker) -> Option<Result<(), Refused>> {
+    fn ask(&mut self, now: u64, waker: &Waker) -> Option<Result<(), Rejection>> {
         let state = &*self.shared.state;
         let (place, _) = self.place.as_ref()?;
         let answer = state.gate.ask(place, now, waker);
@@ -75,7 +75,7 @@ impl<'a, T: Send + 'static, E: Send + 'static> PermitWait<'a, T, E> {
             state.alarms.is_closed().then(|| {
                 state.gate.give_up(place);
                 state.gate.after_leaving(now);
-                Err(Refused::Closed)
+                Err(Rejection::Closed)
             })
         });
         if answer.is_some()
@@ -133,7 +133,7 @@ impl<T: Send + 'static, E: Send + 'static> Drop for PermitWait<'_, T, E> {
             state.gate.after_leaving(now);
         }
         state.breaker.settle(ticket, Settlement::Dropped, now, 0);
-        let _ = state.hook(Stage::Cancelled);
+        let _ = state.hook(CallStage::Cancelled);
         let story = Story::until(self.start, now);
         let _ = self.shared.failed(story, self.options, Cause::Cancelled);
     }

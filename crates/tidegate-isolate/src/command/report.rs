@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::options::Options;
 use super::shared::Shared;
 use crate::error::contain;
-use crate::event::{Event, Events};
+use crate::event::{Event, EventSet};
 use crate::isolation::state::{LOGS, State, WATCHED};
 use crate::request::{LogEntry, RequestContext};
 
@@ -16,7 +16,7 @@ pub(super) struct Story {
     pub(super) start: u64,
     /// The last reading of the clock: a clock costs more than a count.
     pub(super) now: u64,
-    pub(super) events: Events,
+    pub(super) events: EventSet,
 }
 
 impl Story {
@@ -29,7 +29,7 @@ impl Story {
         Self {
             start,
             now,
-            events: Events::none(),
+            events: EventSet::none(),
         }
     }
 }

@@ -30,9 +30,9 @@ use super::outcome::{Ran, Refusal};
 use super::permit_wait::PermitWait;
 use super::report::Story;
 use super::shared::Shared;
-use crate::error::{Cause, Refused};
+use crate::error::{Cause, Rejection};
 use crate::isolation::state::WATCHED;
-use crate::plugin::Stage;
+use crate::plugin::CallStage;
 use crate::request::{Answer, Looked, RequestContext};
 
 impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
@@ -59,7 +59,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         let (start, terms) = (state.now(), options.terms(state));
         let call = match state.admit(flags, start, terms) {
             Ok(call) => Ok(call),
-            Err(Denied::Refused(Refused::Permits, ticket)) if state.gate.may_wait() => {
+            Err(Denied::Refused(Rejection::Permits, ticket)) if state.gate.may_wait() => {
                 Box::pin(PermitWait::new(&self, &mut options, (start, terms), ticket)).await
             }
             Err(denied) => Err((denied, start)),
@@ -140,7 +140,7 @@ where
             let _entered = request.map(RequestContext::enter);
             if let Some(work) = work.take() {
                 if state.flags() & WATCHED != 0 {
-                    state.hook(Stage::ExecutionStart).map_err(Refusal)?;
+                    state.hook(CallStage::ExecutionStart).map_err(Refusal)?;
                 }
                 future.set(Some(work(call.flight.token().clone())));
             }
@@ -223,7 +223,7 @@ impl<T: Send + 'static, E: Send + 'static, F, W> Running<'_, T, E, F, W> {
         call.flight.clear_ear();
         state.release(now);
         state.report(call.ticket, call.times(now), Ended::Cancelled);
-        let _ = state.hook(Stage::Cancelled);
+        let _ = state.hook(CallStage::Cancelled);
         let story = Story::until(call.start, now);
         let _ = self.shared.failed(story, self.options, Cause::Cancelled);
     }

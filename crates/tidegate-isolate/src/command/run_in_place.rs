@@ -16,7 +16,7 @@ use super::outcome::Refusal;
 use super::shared::Shared;
 use crate::error::CommandError;
 use crate::isolation::state::WATCHED;
-use crate::plugin::Stage;
+use crate::plugin::CallStage;
 
 impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     #[inline]
@@ -47,7 +47,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         let around = (asked.enter_context(), state.gate.hold());
         let result = contain(|| {
             if flags & WATCHED != 0 {
-                state.hook(Stage::ExecutionStart).map_err(Refusal)?;
+                state.hook(CallStage::ExecutionStart).map_err(Refusal)?;
             }
             Ok(work(call.flight.token()))
         });

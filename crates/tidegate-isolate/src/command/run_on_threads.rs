@@ -25,7 +25,7 @@ use super::shared::Shared;
 use super::thread_call::{Begun, Cargo, Held, Teller, ThreadCall, Told};
 use crate::breaker::Ticket;
 use crate::bulkhead::{Criticality, Home};
-use crate::error::{Cause, CommandError, Refused};
+use crate::error::{Cause, CommandError, Rejection};
 use crate::isolation::RegisteredPool;
 use crate::isolation::state::{GATED, INTERRUPTS, State, THREADS};
 use crate::request::RequestContext;
@@ -87,7 +87,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         };
         let capacity = pool.map_or(0, |pool| pool.capacity());
         let Some(place) = self.state.aside.reserve(capacity) else {
-            let cause = Cause::Rejected(Refused::Backlog);
+            let cause = Cause::Rejected(Rejection::Backlog);
             let _ = promise.complete(self.failed(Story::new(start), &mut options, cause));
             return answer;
         };
@@ -162,7 +162,7 @@ impl State {
     ) -> Result<Admitted<'_>, Denied> {
         let ticket = self.pass(flags & !THREADS, start)?;
         let denied = |refused| Denied::Refused(refused, ticket);
-        let pool = self.threads.get().ok_or(denied(Refused::Closed))?;
+        let pool = self.threads.get().ok_or(denied(Rejection::Closed))?;
         let place = pool.take_place(criticality).map_err(|refused| {
             pool.count_rejected(start);
             denied(refused)
@@ -171,18 +171,18 @@ impl State {
             None
         } else {
             let permit = self.gate.try_enter_owned(criticality);
-            Some(permit.ok_or(denied(Refused::Permits))?)
+            Some(permit.ok_or(denied(Rejection::Permits))?)
         };
         Ok((pool, ticket, Held { permit, place }))
     }
 
     /// Checks that the calling thread may wait for a call on threads. The answer is held for as
     /// long as it waits.
-    fn may_wait(&self) -> Result<WaitGuard, Refused> {
+    fn may_wait(&self) -> Result<WaitGuard, Rejection> {
         let pool = self.threads.get().map(|pool| pool.pool() as &dyn Executor);
         check_wait(pool).map_err(|refused| match refused.is_circle() {
-            true => Refused::Circle,
-            false => Refused::Waiting,
+            true => Rejection::Circle,
+            false => Rejection::Waiting,
         })
     }
 }

@@ -16,12 +16,12 @@ use super::outcome::{Ran, Refusal};
 use super::shared::Shared;
 use super::surroundings::Surroundings;
 use crate::bulkhead::Criticality;
-use crate::error::{Cause, CommandError, Refused};
+use crate::error::{Cause, CommandError, Rejection};
 use crate::event::Event;
 use crate::in_flight::{Expires, Flight, Left, UnderWay};
 use crate::isolation::RegisteredPool;
 use crate::isolation::state::INTERRUPTS_ON_CANCEL;
-use crate::plugin::{Install, Stage};
+use crate::plugin::{CallStage, Install};
 use crate::request::RequestContext;
 use crate::request::wait_graph::{self, RunId};
 
@@ -56,7 +56,7 @@ enum Why {
     Expired,
     Cancelled,
     /// The queue gave its place to another call, or was given up.
-    Refused(Refused),
+    Refused(Rejection),
 }
 
 /// How the caller hears of the end.
@@ -205,8 +205,8 @@ where
         let surroundings = Surroundings::install(&state.plugins, context, captured);
         let within = wait_graph::set(within);
         let result: Ran<T, E> = tidegate_core::internal::contain(|| {
-            state.hook(Stage::ThreadStart).map_err(Refusal)?;
-            state.hook(Stage::ExecutionStart).map_err(Refusal)?;
+            state.hook(CallStage::ThreadStart).map_err(Refusal)?;
+            state.hook(CallStage::ExecutionStart).map_err(Refusal)?;
             Ok(work(self.flight().token()))
         });
         drop(within);
@@ -225,7 +225,7 @@ where
             // Somebody else has told the caller; what came of it is dropped here.
             self.pool.leave();
             discard(result);
-            let _ = state.hook(Stage::ThreadComplete);
+            let _ = state.hook(CallStage::ThreadComplete);
             return;
         }
         self.flight().clear_ear();
@@ -245,10 +245,10 @@ where
         state.report(self.call.ticket, self.times(now), ended);
         match &raw {
             Ok(_) => self.shared.emitted(),
-            Err(_) if in_time => drop(state.hook(Stage::ExecutionError)),
+            Err(_) if in_time => drop(state.hook(CallStage::ExecutionError)),
             Err(_) => {}
         }
-        let _ = state.hook(Stage::ThreadComplete);
+        let _ = state.hook(CallStage::ThreadComplete);
         self.tell(raw, Some(within));
     }
 
@@ -307,7 +307,7 @@ where
                 token.trip();
                 token.run_hooks_to(&state.key, &state.plugins.unhandled);
             }
-            let _ = state.hook(Stage::Cancelled);
+            let _ = state.hook(CallStage::Cancelled);
             let why = Why::Cancelled;
             let cause = self.clean_up(Departure { left, why });
             self.tell(Err(cause), None);
@@ -315,7 +315,7 @@ where
     }
 
     /// The bulkhead has no room for the call, or gave its place to another.
-    fn refuse(&self, refused: Refused) {
+    fn refuse(&self, refused: Rejection) {
         let state = &*self.shared.state;
         let now = state.now();
         self.flight().clear_ear();

@@ -10,7 +10,7 @@ use crate::event::Event;
 #[non_exhaustive]
 pub enum Cause<E> {
     /// A limit rejected the call; the work did not run.
-    Rejected(Refused),
+    Rejected(Rejection),
     /// The call timed out after this long.
     TimedOut(Duration),
     /// The breaker was open; the caller may retry after this long, if that is known.
@@ -34,7 +34,7 @@ pub enum Cause<E> {
 /// The limit that rejected a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Refused {
+pub enum Rejection {
     /// All permits are held.
     Permits,
     /// All threads are busy and the queue is full.
@@ -66,13 +66,13 @@ impl<E> Cause<E> {
     pub fn event(&self) -> Event {
         match self {
             Self::Rejected(
-                Refused::Pool
-                | Refused::Threshold
-                | Refused::Reserved
-                | Refused::Closed
-                | Refused::Backlog,
+                Rejection::Pool
+                | Rejection::Threshold
+                | Rejection::Reserved
+                | Rejection::Closed
+                | Rejection::Backlog,
             ) => Event::PoolRejected,
-            Self::Rejected(Refused::Rate(_)) => Event::RateLimited,
+            Self::Rejected(Rejection::Rate(_)) => Event::RateLimited,
             Self::Rejected(_) => Event::PermitsRejected,
             Self::TimedOut(_) => Event::Timeout,
             Self::ShortCircuited(_) => Event::ShortCircuited,
@@ -97,12 +97,12 @@ impl<E> Cause<E> {
             // A retry by the same caller would get the other rejections again.
             Self::Rejected(refused) => matches!(
                 refused,
-                Refused::Permits
-                    | Refused::Pool
-                    | Refused::Threshold
-                    | Refused::Reserved
-                    | Refused::Backlog
-                    | Refused::Rate(_)
+                Rejection::Permits
+                    | Rejection::Pool
+                    | Rejection::Threshold
+                    | Rejection::Reserved
+                    | Rejection::Backlog
+                    | Rejection::Rate(_)
             ),
             _ => false,
         }
@@ -131,7 +131,7 @@ impl<E: fmt::Display> fmt::Display for Cause<E> {
     }
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Permits => f.write_str("all permits are held, try again later"),

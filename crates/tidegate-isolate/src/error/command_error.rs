@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tidegate_promise::Abandoned;
 
-use super::cause::{Cause, Refused};
-use crate::event::Events;
+use super::cause::{Cause, Rejection};
+use crate::event::EventSet;
 use crate::key::{Key, Whose};
 
 /// The error of a call of a command: the first cause, and the outcome of the fallback.
@@ -30,7 +30,7 @@ pub struct CommandError<E> {
     /// The fallback's own error, if it ran.
     said: Option<Box<FallbackError<E>>>,
     fallback: Tried,
-    events: Events,
+    events: EventSet,
 }
 
 /// The outcome of the fallback.
@@ -68,13 +68,13 @@ impl<E> CommandError<E> {
             cause,
             said: None,
             fallback: Tried::No,
-            events: Events::none(),
+            events: EventSet::none(),
         }
     }
 
     /// Creates the error of a call that was rejected by a command without a fallback.
     #[inline]
-    pub(crate) fn plain(command: &Key, cause: Cause<E>, events: Events) -> Self {
+    pub(crate) fn plain(command: &Key, cause: Cause<E>, events: EventSet) -> Self {
         Self {
             whose: Whose::of(command),
             cause,
@@ -97,7 +97,7 @@ impl<E> CommandError<E> {
         self
     }
 
-    pub(crate) fn with_events(mut self, events: Events) -> Self {
+    pub(crate) fn with_events(mut self, events: EventSet) -> Self {
         self.events = events;
         self
     }
@@ -129,7 +129,7 @@ impl<E> CommandError<E> {
     }
 
     /// Returns the events of the call up to the creation of this error.
-    pub fn events(&self) -> Events {
+    pub fn events(&self) -> EventSet {
         self.events
     }
 
@@ -175,7 +175,7 @@ impl<E> CommandError<E> {
     pub fn retry_after(&self) -> Option<Duration> {
         match self.cause {
             Cause::ShortCircuited(after) => after,
-            Cause::Rejected(Refused::Rate(after)) => Some(after),
+            Cause::Rejected(Rejection::Rate(after)) => Some(after),
             _ => None,
         }
     }

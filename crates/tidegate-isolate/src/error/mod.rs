@@ -9,7 +9,7 @@ mod command_error;
 mod contain;
 mod invalid;
 
-pub use self::cause::{Cause, Refused};
+pub use self::cause::{Cause, Rejection};
 pub use self::command_error::{CommandError, FallbackError};
 pub use self::invalid::ConfigError;
 

@@ -8,7 +8,7 @@ use tidegate_core::{Clock, OnUnhandled, Unhandled};
 use super::pools::Pools;
 use super::registry::{Inner, Isolation};
 use crate::alarm::CallTimer;
-use crate::breaker::Transition;
+use crate::breaker::BreakerTransition;
 use crate::error::ConfigError;
 use crate::event::Event;
 use crate::key::Key;
@@ -84,7 +84,10 @@ impl IsolationBuilder {
     }
 
     /// Calls `listen` at every state change of a breaker, on the thread whose call caused it.
-    pub fn on_transition(mut self, listen: impl Fn(&Transition) + Send + Sync + 'static) -> Self {
+    pub fn on_transition(
+        mut self,
+        listen: impl Fn(&BreakerTransition) + Send + Sync + 'static,
+    ) -> Self {
         self.plugins.on_transition.push(Arc::new(listen));
         self
     }

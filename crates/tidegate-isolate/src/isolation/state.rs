@@ -18,7 +18,7 @@ use crate::error::ConfigError;
 use crate::in_flight::Flight;
 use crate::key::Key;
 use crate::metrics::Metrics;
-use crate::plugin::{Plugins, Stage};
+use crate::plugin::{CallStage, Plugins};
 use crate::properties::{Reading, Said, Sources};
 use crate::rate::RateLimit;
 use crate::request::CacheOwner;
@@ -184,7 +184,7 @@ impl State {
     }
 
     /// Calls the hooks of a stage.
-    pub(crate) fn hook(&self, stage: Stage) -> Result<(), String> {
+    pub(crate) fn hook(&self, stage: CallStage) -> Result<(), String> {
         if self.flags() & WATCHED == 0 {
             return Ok(());
         }

@@ -1,6 +1,6 @@
 //! The number of occurrences of each event, and the cells that count them.
 
-use crate::event::{Event, Events};
+use crate::event::{Event, EventSet};
 
 /// The number of occurrences of each event.
 ///
@@ -99,8 +99,8 @@ impl Plain {
 
     /// Returns the events of such a call.
     #[inline]
-    pub(crate) const fn events(self) -> Events {
-        Events::of_three(self.event(), Event::FallbackMissing, Event::ExceptionThrown)
+    pub(crate) const fn events(self) -> EventSet {
+        EventSet::of_three(self.event(), Event::FallbackMissing, Event::ExceptionThrown)
     }
 }
 

@@ -5,13 +5,13 @@ use crate::key::Key;
 /// The stage of a call at which a hook runs.
 ///
 /// ```
-/// use tidegate_isolate::Stage;
+/// use tidegate_isolate::CallStage;
 ///
-/// assert!(Stage::Start.may_refuse() && !Stage::Success.may_refuse());
+/// assert!(CallStage::Start.may_refuse() && !CallStage::Success.may_refuse());
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Stage {
+pub enum CallStage {
     /// Before anything else. An error ends the call without a fallback.
     Start,
     /// The work has received a thread of the bulkhead. An error counts as the work's own.
@@ -46,7 +46,7 @@ pub enum Stage {
     Cancelled,
 }
 
-impl Stage {
+impl CallStage {
     /// Returns `true` if an error of a hook at this stage has an effect. At other stages it is
     /// ignored.
     pub fn may_refuse(self) -> bool {
@@ -60,11 +60,11 @@ impl Stage {
 /// User code that runs at the stages of every call, on the thread that performs the stage.
 ///
 /// ```
-/// use tidegate_isolate::{Isolation, Key, Stage};
+/// use tidegate_isolate::{Isolation, Key, CallStage};
 ///
 /// let isolation = Isolation::builder()
-///     .hook(|stage: Stage, command: &Key| match stage {
-///         Stage::Start if &**command == "legacy" => Err("not today".to_owned()),
+///     .hook(|stage: CallStage, command: &Key| match stage {
+///         CallStage::Start if &**command == "legacy" => Err("not today".to_owned()),
 ///         _ => Ok(()),
 ///     })
 ///     .build()?;
@@ -75,15 +75,15 @@ pub trait Hook: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// An error rejects the call at the stages where [`Stage::may_refuse`] returns `true`.
-    fn on(&self, stage: Stage, command: &Key) -> Result<(), String>;
+    /// An error rejects the call at the stages where [`CallStage::may_refuse`] returns `true`.
+    fn on(&self, stage: CallStage, command: &Key) -> Result<(), String>;
 }
 
 impl<F> Hook for F
 where
-    F: Fn(Stage, &Key) -> Result<(), String> + Send + Sync + 'static,
+    F: Fn(CallStage, &Key) -> Result<(), String> + Send + Sync + 'static,
 {
-    fn on(&self, stage: Stage, command: &Key) -> Result<(), String> {
+    fn on(&self, stage: CallStage, command: &Key) -> Result<(), String> {
         self(stage, command)
     }
 }

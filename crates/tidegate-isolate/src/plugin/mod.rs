@@ -10,7 +10,7 @@ mod plugins;
 mod propagator;
 mod publisher;
 
-pub use self::hook::{Hook, Stage};
+pub use self::hook::{CallStage, Hook};
 pub use self::propagator::{Install, Propagator, Restore};
 pub use self::publisher::MetricsPublisher;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tidegate_core::{OnUnhandled, Unhandled};
 
-use super::hook::{Hook, Stage};
+use super::hook::{CallStage, Hook};
 use super::propagator::{Install, Propagator};
 use super::publisher::MetricsPublisher;
 use crate::breaker::OnTransition;
@@ -34,7 +34,7 @@ impl Plugins {
     }
 
     /// Calls the hooks. Returns the first error, if the stage may reject a call.
-    pub(crate) fn hook(&self, stage: Stage, command: &Key) -> Result<(), String> {
+    pub(crate) fn hook(&self, stage: CallStage, command: &Key) -> Result<(), String> {
         let mut answer = Ok(());
         for hook in &self.hooks {
             let told = contain(|| hook.on(stage, command));

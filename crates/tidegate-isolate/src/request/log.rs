@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::event::Events;
+use crate::event::EventSet;
 use crate::key::Key;
 
 /// The largest number of calls in the log of a request.
@@ -16,7 +16,7 @@ pub struct LogEntry {
     /// The key of the command.
     pub command: Key,
     /// The events of the call.
-    pub events: Events,
+    pub events: EventSet,
     /// The duration of the call.
     pub took: Duration,
 }
@@ -50,9 +50,9 @@ impl Log {
     /// Returns the log as one line. Calls of the same command with the same events are listed once,
     /// with their number and the sum of their times.
     pub(super) fn text(&self) -> String {
-        let mut groups: Vec<(Key, Events, Duration, u32)> = Vec::new();
+        let mut groups: Vec<(Key, EventSet, Duration, u32)> = Vec::new();
         for call in self.calls() {
-            let same = |group: &&mut (Key, Events, Duration, u32)| {
+            let same = |group: &&mut (Key, EventSet, Duration, u32)| {
                 group.0 == call.command && group.1 == call.events
             };
             match groups.iter_mut().find(same) {

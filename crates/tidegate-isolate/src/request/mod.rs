@@ -15,7 +15,7 @@ pub(crate) mod wait_graph;
 
 pub use self::context::{Entered, InContext, RequestContext};
 pub use self::log::{LogEntry, MOST_LOGGED};
-pub use self::variable::{NoContext, RequestVariable};
+pub use self::variable::{NoContextError, RequestVariable};
 
 pub(crate) use self::context::CacheOwner;
 pub(crate) use self::shared_run::{

@@ -20,8 +20,8 @@ use super::log::LogEntry;
 use super::shared_run_home::home_of;
 use super::wait_graph::{self, RunId, Waits};
 use crate::bulkhead::Home;
-use crate::error::{Cause, CommandError, Refused};
-use crate::event::{Event, Events};
+use crate::error::{Cause, CommandError, Rejection};
+use crate::event::{Event, EventSet};
 use crate::key::Key;
 
 pub(crate) type Answer<T, E> = Result<T, CommandError<E>>;
@@ -405,8 +405,8 @@ fn answer_of<T, E>(waited: Result<T, WaitError<CommandError<E>>>, command: &Key)
         WaitError::Failed(error) => error,
         WaitError::Refused(why) => {
             let refused = match why.is_circle() {
-                true => Refused::Circle,
-                false => Refused::Waiting,
+                true => Rejection::Circle,
+                false => Rejection::Waiting,
             };
             CommandError::new(command, Cause::Rejected(refused))
         }
@@ -432,7 +432,7 @@ fn note<T, E>(log: Option<&RequestContext>, command: &Key, answer: &Answer<T, E>
         return;
     };
     let events = answer.as_ref().err();
-    let events = events.map_or_else(Events::none, CommandError::events);
+    let events = events.map_or_else(EventSet::none, CommandError::events);
     log.note(LogEntry {
         command: command.clone(),
         events: cached_events(events),
@@ -441,7 +441,7 @@ fn note<T, E>(log: Option<&RequestContext>, command: &Key, answer: &Answer<T, E>
 }
 
 /// Returns the events that a call records in the log when its result came from the cache.
-fn cached_events(events: Events) -> Events {
+fn cached_events(events: EventSet) -> EventSet {
     let mut events = events;
     events.add(Event::ResponseFromCache);
     events

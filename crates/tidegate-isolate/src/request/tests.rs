@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::*;
-use crate::{Event, Events, Key};
+use crate::{Event, EventSet, Key};
 
 #[test]
 fn leaving_a_context_restores_the_one_before() {
@@ -46,7 +46,7 @@ fn every_variable_ends_once_even_if_one_panics() {
     request.end();
     request.end();
     assert_eq!(ended.load(Ordering::Relaxed), 2);
-    assert_eq!(unused.get(), Err(NoContext));
+    assert_eq!(unused.get(), Err(NoContextError));
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn the_log_is_bounded_and_groups_equal_calls() {
     let request = RequestContext::new();
     let call = |command: &str, ms| LogEntry {
         command: command.into(),
-        events: Events::of(&[Event::Success]),
+        events: EventSet::of(&[Event::Success]),
         took: Duration::from_millis(ms),
     };
     request.note(call("a", 5));

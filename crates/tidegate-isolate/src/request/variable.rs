@@ -20,7 +20,7 @@ use super::context::{RequestContext, Stored, lock};
 /// assert_eq!(*user.get()?, "nobody");
 /// user.set("ann".to_owned())?;
 /// assert_eq!(*user.get()?, "ann");
-/// # Ok::<(), tidegate_isolate::NoContext>(())
+/// # Ok::<(), tidegate_isolate::NoContextError>(())
 /// ```
 pub struct RequestVariable<T> {
     id: u64,
@@ -32,17 +32,17 @@ type OnEnd<T> = Arc<dyn Fn(&T) + Send + Sync>;
 
 /// The error of an access outside of a request: enter a [`RequestContext`] first.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct NoContext;
+pub struct NoContextError;
 
-impl fmt::Display for NoContext {
+impl fmt::Display for NoContextError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("there is no request on this thread: enter a RequestContext first")
     }
 }
 
-tidegate_core::debug_as_display!(NoContext);
+tidegate_core::debug_as_display!(NoContextError);
 
-impl Error for NoContext {}
+impl Error for NoContextError {}
 
 impl<T: Send + Sync + 'static> RequestVariable<T> {
     /// Creates a variable whose value is created by `make` when a request first reads it.
@@ -65,9 +65,9 @@ impl<T: Send + Sync + 'static> RequestVariable<T> {
     ///
     /// # Errors
     ///
-    /// Returns [`NoContext`] outside of a request.
-    pub fn get(&self) -> Result<Arc<T>, NoContext> {
-        let context = RequestContext::current().ok_or(NoContext)?;
+    /// Returns [`NoContextError`] outside of a request.
+    pub fn get(&self) -> Result<Arc<T>, NoContextError> {
+        let context = RequestContext::current().ok_or(NoContextError)?;
         let known = |context: &RequestContext| {
             let variables = lock(&context.shared.variables);
             let stored = variables.get(&self.id)?;
@@ -88,9 +88,9 @@ impl<T: Send + Sync + 'static> RequestVariable<T> {
     ///
     /// # Errors
     ///
-    /// Returns [`NoContext`] outside of a request.
-    pub fn set(&self, value: T) -> Result<(), NoContext> {
-        let context = RequestContext::current().ok_or(NoContext)?;
+    /// Returns [`NoContextError`] outside of a request.
+    pub fn set(&self, value: T) -> Result<(), NoContextError> {
+        let context = RequestContext::current().ok_or(NoContextError)?;
         let stored = self.stored(&Arc::new(value));
         let old = lock(&context.shared.variables).insert(self.id, stored);
         drop(old);

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use tidegate_core::{CancelToken, ManualClock};
 use tidegate_isolate::{
-    BreakerConfig, BreakerWindow, Cause, Collapser, CollapserConfig, CollapserScope, Command,
-    Criticality, Event, Hedge, Isolation, IsolationBuilder, Key, PermitConfig, Refused, Retry,
-    RetryBudget, Stage, Transition,
+    BreakerConfig, BreakerTransition, BreakerWindow, CallStage, Cause, Collapser, CollapserConfig,
+    CollapserScope, Command, Criticality, Event, Hedge, Isolation, IsolationBuilder, Key,
+    PermitConfig, Rejection, Retry, RetryBudget,
 };
 use tidegate_testkit::{Counter, Gate, WATCHDOG, until};
 
@@ -196,7 +196,7 @@ fn hooks_of_a_token_that_are_dropped_uncalled() {
 #[test]
 fn listeners_of_a_breaker() {
     let scene = Scene::with(|isolation, stay| {
-        isolation.on_transition(move |change: &Transition| {
+        isolation.on_transition(move |change: &BreakerTransition| {
             if &*change.key == "slow" {
                 stay.stay();
             }
@@ -219,8 +219,8 @@ fn hooks_and_listeners_of_the_isolation() {
     let scene = Scene::with(|isolation, stay| {
         let hook = stay.clone();
         isolation
-            .hook(move |stage: Stage, key: &Key| {
-                if stage == Stage::Error && &**key == "slow" {
+            .hook(move |stage: CallStage, key: &Key| {
+                if stage == CallStage::Error && &**key == "slow" {
                     hook.stay();
                 }
                 Ok(())
@@ -472,7 +472,7 @@ fn a_command_whose_callbacks_do_not_return_refuses_new_calls() {
     }
     let answer = refused.lock().unwrap().take().expect("one was refused");
     let error = answer.wait().unwrap_err().failure().unwrap();
-    assert_eq!(error.cause(), &Cause::Rejected(Refused::Backlog));
+    assert_eq!(error.cause(), &Cause::Rejected(Rejection::Backlog));
     assert_eq!(slow.snapshot().callbacks_refused, 1);
     scene.check(11);
     // Accepted calls end, and then there is room again.

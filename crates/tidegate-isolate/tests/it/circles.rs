@@ -5,12 +5,12 @@ use std::sync::mpsc;
 use std::task::Poll;
 use std::time::Duration;
 
-use tidegate_isolate::{Cause, Event, Isolation, PermitConfig, Refused, RequestContext};
+use tidegate_isolate::{Cause, Event, Isolation, PermitConfig, Rejection, RequestContext};
 use tidegate_testkit::{Counter, Gate};
 
 use crate::support::{Numbers, builder, counted, poll_once, pool_of, still};
 
-const CIRCLE: Cause<&'static str> = Cause::Rejected(Refused::Circle);
+const CIRCLE: Cause<&'static str> = Cause::Rejected(Rejection::Circle);
 
 #[test]
 fn a_command_inside_its_own_run_does_not_wait_for_itself() {

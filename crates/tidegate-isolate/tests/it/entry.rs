@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate_isolate::{
-    BreakerConfig, BreakerMode, BreakerWindow, Cause, CommandSnapshot, Criticality, Entry, Event,
-    Isolation, Key, Partitions, PermitConfig, Refused, RequestContext, Stage, Verdict,
+    BreakerConfig, BreakerMode, BreakerWindow, CallStage, Cause, CommandSnapshot, Criticality,
+    Entry, Event, Isolation, Key, Partitions, PermitConfig, Rejection, RequestContext, Verdict,
 };
 use tidegate_testkit::{Gate, model};
 
@@ -194,7 +194,7 @@ fn a_timeout_does_not_give_the_permit_back() {
     clock.advance(SECOND * 3);
     assert_eq!(command.snapshot().active, 1);
     let error = command.admit().unwrap_err();
-    assert_eq!(error.cause(), &Cause::Rejected(Refused::Permits));
+    assert_eq!(error.cause(), &Cause::Rejected(Rejection::Permits));
     drop(entry);
     assert!(command.admit().unwrap().verdict(true));
 }
@@ -343,7 +343,7 @@ fn admission_never_waits_and_runs_no_fallback() {
         .unwrap();
     let _entry = command.admit().unwrap();
     let error = command.admit().unwrap_err();
-    assert_eq!(error.cause(), &Cause::Rejected(Refused::Permits));
+    assert_eq!(error.cause(), &Cause::Rejected(Rejection::Permits));
     assert_eq!(error.fallback(), None);
     let happened = [Event::PermitsRejected, Event::ExceptionThrown];
     assert_eq!(error.events(), events(&happened));
@@ -357,26 +357,26 @@ fn threads_refuse_an_entry() {
     let (_clock, isolation) = still();
     let command = builder("a").threads(pool_of(1, 1)).build(&isolation);
     let error = command.unwrap().admit().unwrap_err();
-    assert_eq!(error.cause(), &Cause::Rejected(Refused::InPlace));
+    assert_eq!(error.cause(), &Cause::Rejected(Rejection::InPlace));
 }
 
 /// What hooks and listeners saw, in order.
 #[derive(Clone, Debug, PartialEq)]
 enum Seen {
-    Stage(Stage),
+    CallStage(CallStage),
     Event(Event),
 }
 
 type Log = Arc<Mutex<Vec<Seen>>>;
 
 /// An isolation whose hooks and listeners write into the log; a hook refuses the stage given.
-fn watched(refuses: Option<Stage>) -> (Log, tidegate_core::ManualClock, Isolation) {
+fn watched(refuses: Option<CallStage>) -> (Log, tidegate_core::ManualClock, Isolation) {
     let (log, clock) = (Log::default(), tidegate_core::ManualClock::new());
     let [stages, events] = [(); 2].map(|()| Arc::clone(&log));
     let isolation = Isolation::builder()
         .clock(&clock)
-        .hook(move |stage: Stage, _: &Key| {
-            stages.lock().unwrap().push(Seen::Stage(stage));
+        .hook(move |stage: CallStage, _: &Key| {
+            stages.lock().unwrap().push(Seen::CallStage(stage));
             match Some(stage) == refuses {
                 true => Err("not today".to_owned()),
                 false => Ok(()),
@@ -392,23 +392,27 @@ type End = fn(&Entry, &tidegate_core::ManualClock);
 
 /// Each way in which an entry ends, and what is seen of it then.
 fn ends() -> [(End, Vec<Seen>); 5] {
-    use Seen::{Event as E, Stage as S};
+    use Seen::{CallStage as S, Event as E};
     let success = vec![
-        S(Stage::ExecutionEmit),
-        S(Stage::Emit),
-        S(Stage::ExecutionSuccess),
+        S(CallStage::ExecutionEmit),
+        S(CallStage::Emit),
+        S(CallStage::ExecutionSuccess),
         E(Event::Success),
-        S(Stage::Success),
+        S(CallStage::Success),
     ];
-    let failure = vec![S(Stage::ExecutionError), E(Event::Failure), S(Stage::Error)];
+    let failure = vec![
+        S(CallStage::ExecutionError),
+        E(Event::Failure),
+        S(CallStage::Error),
+    ];
     let ignored = vec![
-        S(Stage::ExecutionError),
+        S(CallStage::ExecutionError),
         E(Event::BadRequest),
         E(Event::ExceptionThrown),
-        S(Stage::Error),
+        S(CallStage::Error),
     ];
-    let late = vec![E(Event::Timeout), S(Stage::Error)];
-    let cancelled = vec![S(Stage::Cancelled), E(Event::Cancelled)];
+    let late = vec![E(Event::Timeout), S(CallStage::Error)];
+    let cancelled = vec![S(CallStage::Cancelled), E(Event::Cancelled)];
     [
         (|entry, _| assert!(entry.verdict(true)), success),
         (|entry, _| assert!(entry.verdict(false)), failure),
@@ -430,7 +434,7 @@ fn hooks_listeners_observers_and_the_log_hear_of_an_entry() {
         let call = command.call().context(&request);
         let call = call.observe(move |event| observe.lock().unwrap().push(event));
         let entry = call.admit().unwrap();
-        let begun = [Stage::Start, Stage::ExecutionStart].map(Seen::Stage);
+        let begun = [CallStage::Start, CallStage::ExecutionStart].map(Seen::CallStage);
         assert_eq!(take(), begun);
         clock.advance(Duration::from_millis(7));
         end(&entry, &clock);
@@ -438,7 +442,7 @@ fn hooks_listeners_observers_and_the_log_hear_of_an_entry() {
         assert_eq!(take(), expected);
         let told = expected.iter().filter_map(|seen| match seen {
             Seen::Event(event) => Some(*event),
-            Seen::Stage(_) => None,
+            Seen::CallStage(_) => None,
         });
         let told: Vec<Event> = told.collect();
         assert_eq!(*observed.lock().unwrap(), told);
@@ -464,17 +468,17 @@ fn hooks_listeners_and_the_log_hear_of_an_entry_that_is_refused() {
     assert_eq!(error.events(), events(&happened));
     assert_eq!(request.log()[0].events, events(&happened));
     let expected = [
-        Seen::Stage(Stage::Start),
+        Seen::CallStage(CallStage::Start),
         Seen::Event(Event::ShortCircuited),
         Seen::Event(Event::ExceptionThrown),
-        Seen::Stage(Stage::Error),
+        Seen::CallStage(CallStage::Error),
     ];
     assert_eq!(*log.lock().unwrap(), expected);
 }
 
 #[test]
 fn a_hook_that_refuses_the_start_of_the_work_gives_the_permit_back() {
-    let (_log, _clock, isolation) = watched(Some(Stage::ExecutionStart));
+    let (_log, _clock, isolation) = watched(Some(CallStage::ExecutionStart));
     let command = builder("a").breaker(touchy()).build(&isolation).unwrap();
     let error = command.admit().unwrap_err();
     assert_eq!(error.cause(), &Cause::Panicked("not today".into()));
@@ -484,7 +488,7 @@ fn a_hook_that_refuses_the_start_of_the_work_gives_the_permit_back() {
     assert_eq!(command.snapshot().active, 0);
     assert!(command.snapshot().is_open, "as if the work had failed");
 
-    let (_log, _clock, isolation) = watched(Some(Stage::Start));
+    let (_log, _clock, isolation) = watched(Some(CallStage::Start));
     let command = builder("a").build(&isolation).unwrap();
     let error = command.admit().unwrap_err();
     assert_eq!(error.cause(), &Cause::Hook("not today".into()));

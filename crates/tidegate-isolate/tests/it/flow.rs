@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidegate_isolate::{BreakerConfig, BreakerMode, Cause, Event, FallbackError, Refused};
+use tidegate_isolate::{BreakerConfig, BreakerMode, Cause, Event, FallbackError, Rejection};
 use tidegate_testkit::Gate;
 
 use crate::support::{Numbers, builder, counted, events, still};
@@ -205,7 +205,7 @@ fn full_permits_refuse_without_running() {
         });
         inside.wait();
         let error = command.run(|_| panic!("must not run")).unwrap_err();
-        assert_eq!(error.cause(), &Cause::Rejected(Refused::Permits));
+        assert_eq!(error.cause(), &Cause::Rejected(Rejection::Permits));
         assert_eq!(command.snapshot().active, 1);
         go_on.open();
     });

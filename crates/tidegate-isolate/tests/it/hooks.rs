@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use tidegate_core::ManualClock;
 use tidegate_isolate::{
-    BreakerConfig, BreakerMode, Cause, FallbackError, Hook, Install, Isolation, Key,
-    MetricsPublisher, Propagator, Properties, Restore, Stage,
+    BreakerConfig, BreakerMode, CallStage, Cause, FallbackError, Hook, Install, Isolation, Key,
+    MetricsPublisher, Propagator, Properties, Restore,
 };
 use tidegate_testkit::{Gate, until};
 
 use crate::support::{Answer, SECOND, builder, hold, pool, pool_of};
 
-type Stages = Arc<Mutex<Vec<Stage>>>;
+type Stages = Arc<Mutex<Vec<CallStage>>>;
 
 fn hooked() -> (Stages, ManualClock, Isolation) {
     let stages = Stages::default();
@@ -20,7 +20,7 @@ fn hooked() -> (Stages, ManualClock, Isolation) {
     let note = Arc::clone(&stages);
     let isolation = Isolation::builder()
         .clock(&clock)
-        .hook(move |stage: Stage, _: &Key| {
+        .hook(move |stage: CallStage, _: &Key| {
             note.lock().unwrap().push(stage);
             Ok(())
         })
@@ -29,7 +29,7 @@ fn hooked() -> (Stages, ManualClock, Isolation) {
     (stages, clock, isolation)
 }
 
-fn take(stages: &Stages) -> Vec<Stage> {
+fn take(stages: &Stages) -> Vec<CallStage> {
     std::mem::take(&mut stages.lock().unwrap())
 }
 
@@ -39,12 +39,12 @@ fn success_goes_through_its_stages() {
     let command = builder("a").build(&isolation).unwrap();
     command.run(|_| Ok(1)).unwrap();
     let expected = [
-        Stage::Start,
-        Stage::ExecutionStart,
-        Stage::ExecutionEmit,
-        Stage::Emit,
-        Stage::ExecutionSuccess,
-        Stage::Success,
+        CallStage::Start,
+        CallStage::ExecutionStart,
+        CallStage::ExecutionEmit,
+        CallStage::Emit,
+        CallStage::ExecutionSuccess,
+        CallStage::Success,
     ];
     assert_eq!(take(&stages), expected);
 }
@@ -58,23 +58,23 @@ fn failure_with_and_without_a_fallback() {
         .unwrap();
     with.run(|_| Err("no")).unwrap();
     let expected = [
-        Stage::Start,
-        Stage::ExecutionStart,
-        Stage::ExecutionError,
-        Stage::FallbackStart,
-        Stage::FallbackEmit,
-        Stage::Emit,
-        Stage::FallbackSuccess,
-        Stage::Success,
+        CallStage::Start,
+        CallStage::ExecutionStart,
+        CallStage::ExecutionError,
+        CallStage::FallbackStart,
+        CallStage::FallbackEmit,
+        CallStage::Emit,
+        CallStage::FallbackSuccess,
+        CallStage::Success,
     ];
     assert_eq!(take(&stages), expected);
     let without = builder("without").build(&isolation).unwrap();
     let _ = without.run(|_| Err("no"));
     let expected = [
-        Stage::Start,
-        Stage::ExecutionStart,
-        Stage::ExecutionError,
-        Stage::Error,
+        CallStage::Start,
+        CallStage::ExecutionStart,
+        CallStage::ExecutionError,
+        CallStage::Error,
     ];
     assert_eq!(take(&stages), expected);
     let failing = builder("failing")
@@ -82,7 +82,11 @@ fn failure_with_and_without_a_fallback() {
         .build(&isolation)
         .unwrap();
     let _ = failing.run(|_| Err("no"));
-    let expected = [Stage::FallbackStart, Stage::FallbackError, Stage::Error];
+    let expected = [
+        CallStage::FallbackStart,
+        CallStage::FallbackError,
+        CallStage::Error,
+    ];
     assert_eq!(take(&stages)[3..], expected);
 }
 
@@ -97,19 +101,19 @@ fn a_timeout_has_neither_execution_error_nor_success() {
         })
         .unwrap();
     let expected = [
-        Stage::Start,
-        Stage::ExecutionStart,
-        Stage::FallbackStart,
-        Stage::FallbackEmit,
-        Stage::Emit,
-        Stage::FallbackSuccess,
-        Stage::Success,
+        CallStage::Start,
+        CallStage::ExecutionStart,
+        CallStage::FallbackStart,
+        CallStage::FallbackEmit,
+        CallStage::Emit,
+        CallStage::FallbackSuccess,
+        CallStage::Success,
     ];
     assert_eq!(take(&stages), expected);
 }
 
 /// Returns the stages that the hooks saw of a call on a thread that `leave` ends while it runs.
-fn left(leave: impl FnOnce(&ManualClock, &Answer)) -> Vec<Stage> {
+fn left(leave: impl FnOnce(&ManualClock, &Answer)) -> Vec<CallStage> {
     let (stages, clock, isolation) = hooked();
     let command = builder("a")
         .threads(pool_of(1, 0))
@@ -124,28 +128,28 @@ fn left(leave: impl FnOnce(&ManualClock, &Answer)) -> Vec<Stage> {
     let seen = take(&stages);
     go_on.open();
     until("no call is active", || pool(&isolation).active == 0);
-    assert_eq!(take(&stages), [Stage::ThreadComplete], "when it is");
+    assert_eq!(take(&stages), [CallStage::ThreadComplete], "when it is");
     seen
 }
 
 #[test]
 fn a_thread_that_was_left_completes_when_its_work_ends() {
     let cancelled = [
-        Stage::Start,
-        Stage::ThreadStart,
-        Stage::ExecutionStart,
-        Stage::Cancelled,
+        CallStage::Start,
+        CallStage::ThreadStart,
+        CallStage::ExecutionStart,
+        CallStage::Cancelled,
     ];
     assert_eq!(left(|_, answer| assert!(answer.cancel())), cancelled);
     let late = [
-        Stage::Start,
-        Stage::ThreadStart,
-        Stage::ExecutionStart,
-        Stage::FallbackStart,
-        Stage::FallbackEmit,
-        Stage::Emit,
-        Stage::FallbackSuccess,
-        Stage::Success,
+        CallStage::Start,
+        CallStage::ThreadStart,
+        CallStage::ExecutionStart,
+        CallStage::FallbackStart,
+        CallStage::FallbackEmit,
+        CallStage::Emit,
+        CallStage::FallbackSuccess,
+        CallStage::Success,
     ];
     assert_eq!(left(|clock, _| clock.jump(SECOND)), late);
 }
@@ -161,7 +165,7 @@ fn a_full_pool_has_only_start_and_error() {
     let held = hold(&command, &go_on);
     take(&stages);
     assert!(command.run(|_| Ok(1)).unwrap_err().is_rejected());
-    assert_eq!(take(&stages), [Stage::Start, Stage::Error]);
+    assert_eq!(take(&stages), [CallStage::Start, CallStage::Error]);
     go_on.open();
     held.wait().unwrap();
 }
@@ -175,14 +179,14 @@ fn a_short_circuit_has_only_start_and_error() {
     };
     let command = builder("a").breaker(open).build(&isolation).unwrap();
     let _ = command.run(|_| Ok(1));
-    assert_eq!(take(&stages), [Stage::Start, Stage::Error]);
+    assert_eq!(take(&stages), [CallStage::Start, CallStage::Error]);
 }
 
 #[test]
 fn a_hook_that_refuses_the_start_ends_the_call_without_a_fallback() {
-    let refuse = |at: Stage| {
+    let refuse = |at: CallStage| {
         Isolation::builder()
-            .hook(move |stage: Stage, _: &Key| {
+            .hook(move |stage: CallStage, _: &Key| {
                 if stage == at {
                     Err("not today".to_owned())
                 } else {
@@ -192,13 +196,13 @@ fn a_hook_that_refuses_the_start_ends_the_call_without_a_fallback() {
             .build()
             .unwrap()
     };
-    let isolation = refuse(Stage::Start);
+    let isolation = refuse(CallStage::Start);
     let command = builder("a").fallback(|_| Ok(1)).build(&isolation).unwrap();
     let error = command.run(|_| panic!("must not run")).unwrap_err();
     assert_eq!(error.cause(), &Cause::Hook("not today".into()));
     assert_eq!(error.fallback(), None);
 
-    let isolation = refuse(Stage::ExecutionStart);
+    let isolation = refuse(CallStage::ExecutionStart);
     let command = builder("a").fallback(|_| Ok(1)).build(&isolation).unwrap();
     assert_eq!(
         command.run(|_| panic!("must not run")),
@@ -206,7 +210,7 @@ fn a_hook_that_refuses_the_start_ends_the_call_without_a_fallback() {
         "as if the work had failed"
     );
 
-    let isolation = refuse(Stage::FallbackStart);
+    let isolation = refuse(CallStage::FallbackStart);
     let command = builder("a").fallback(|_| Ok(1)).build(&isolation).unwrap();
     let error = command.run(|_| Err("no")).unwrap_err();
     assert_eq!(
@@ -214,7 +218,7 @@ fn a_hook_that_refuses_the_start_ends_the_call_without_a_fallback() {
         Some(&FallbackError::Panicked("not today".into()))
     );
 
-    let isolation = refuse(Stage::Success);
+    let isolation = refuse(CallStage::Success);
     let command = builder("a").build(&isolation).unwrap();
     assert_eq!(command.run(|_| Ok(1)), Ok(1), "an observer cannot refuse");
 }
@@ -230,7 +234,7 @@ fn several_hooks_and_listeners_and_one_that_panics() {
         .on_event(note("first"))
         .on_event(|_, _| panic!("on purpose"))
         .on_event(note("second"))
-        .hook(|_: Stage, _: &Key| -> Result<(), String> { panic!("on purpose") })
+        .hook(|_: CallStage, _: &Key| -> Result<(), String> { panic!("on purpose") })
         .build()
         .unwrap();
     let command = builder("a").build(&isolation).unwrap();
@@ -271,9 +275,9 @@ impl Propagator for Named {
 }
 
 impl Hook for Named {
-    fn on(&self, stage: Stage, _: &Key) -> Result<(), String> {
+    fn on(&self, stage: CallStage, _: &Key) -> Result<(), String> {
         match stage {
-            Stage::ExecutionStart => Err(format!("{} says no", self.0)),
+            CallStage::ExecutionStart => Err(format!("{} says no", self.0)),
             _ => Ok(()),
         }
     }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate_core::ManualClock;
-use tidegate_isolate::{Bulkhead, Cause, Event, Isolation, Refused};
+use tidegate_isolate::{Bulkhead, Cause, Event, Isolation, Rejection};
 use tidegate_promise::WaitError;
 use tidegate_testkit::{Gate, until};
 
@@ -200,7 +200,7 @@ fn shutting_down_has_a_deadline_and_a_report() {
     let mut ends = isolation.shutdown(SECOND);
     let (key, end) = ends.remove(0);
     let refused = command.run(|_| Ok(1)).unwrap_err();
-    assert_eq!(refused.cause(), &Cause::Rejected(Refused::Closed));
+    assert_eq!(refused.cause(), &Cause::Rejected(Rejection::Closed));
     let answer = command.call().fallback(|_| Ok(5)).run(|_| Ok(1));
     assert_eq!(answer, Ok(5), "a fallback may still answer");
     clock.jump(SECOND);
@@ -266,8 +266,8 @@ fn a_pool_that_is_made_after_the_end_takes_no_calls() {
         .unwrap();
     for command in [late.unwrap(), permits] {
         let error = command.run(|_| panic!("must not run")).unwrap_err();
-        assert_eq!(error.cause(), &Cause::Rejected(Refused::Closed));
+        assert_eq!(error.cause(), &Cause::Rejected(Rejection::Closed));
         let error = cause(command.queue(|_| panic!("must not run")));
-        assert_eq!(error, Cause::Rejected(Refused::Closed));
+        assert_eq!(error, Cause::Rejected(Rejection::Closed));
     }
 }

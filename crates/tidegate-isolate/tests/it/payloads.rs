@@ -6,7 +6,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tidegate_core::ManualClock;
-use tidegate_isolate::{BreakerConfig, BreakerWindow, Cause, FallbackError, Isolation, Key, Stage};
+use tidegate_isolate::{
+    BreakerConfig, BreakerWindow, CallStage, Cause, FallbackError, Isolation, Key,
+};
 use tidegate_testkit::{Counter, explode};
 
 use crate::support::{SECOND, builder, poll_once, pool_of, still};
@@ -53,9 +55,9 @@ fn of_futures() {
 #[test]
 fn of_hooks_and_listeners() {
     let isolation = Isolation::builder().on_event(|_, _| explode()).hook(
-        |stage: Stage, _: &Key| -> Result<(), String> {
+        |stage: CallStage, _: &Key| -> Result<(), String> {
             match stage {
-                Stage::Success => explode(),
+                CallStage::Success => explode(),
                 _ => Ok(()),
             }
         },

@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tidegate_isolate::{
-    AdaptiveLimit, Cause, Criticality, Event, Hedge, Partitions, PermitConfig, Refused,
+    AdaptiveLimit, Cause, Criticality, Event, Hedge, Partitions, PermitConfig, Rejection,
 };
 use tidegate_testkit::Gate;
 
@@ -107,7 +107,7 @@ fn a_wait_that_is_over_is_a_refusal() {
             clock.await_sleepers(sleepers + 1);
             clock.jump(Duration::from_millis(5));
             let error = waiter.join().unwrap().unwrap_err();
-            assert_eq!(error.cause(), &Cause::Rejected(Refused::Permits));
+            assert_eq!(error.cause(), &Cause::Rejected(Rejection::Permits));
         });
     });
     assert_eq!(command.snapshot().totals[Event::PermitsRejected], 1);
@@ -210,7 +210,7 @@ fn a_command_with_threads_refuses_work_in_place() {
         .build(&isolation)
         .unwrap();
     let error = command.run_in_place(|_| Ok(1)).unwrap_err();
-    assert_eq!(error.cause(), &Cause::Rejected(Refused::InPlace));
+    assert_eq!(error.cause(), &Cause::Rejected(Rejection::InPlace));
     let ran = Arc::new(AtomicBool::new(false));
     let run = Arc::clone(&ran);
     let future = command.run_async(move |_| async move {
@@ -220,11 +220,11 @@ fn a_command_with_threads_refuses_work_in_place() {
     let Poll::Ready(Err(error)) = poll_once(pin!(future)) else {
         panic!("a future would run outside of the bound");
     };
-    assert_eq!(error.cause(), &Cause::Rejected(Refused::InPlace));
+    assert_eq!(error.cause(), &Cause::Rejected(Rejection::InPlace));
     assert!(!ran.load(Ordering::Relaxed));
     let hedged = command.run_hedged(Hedge::default(), |_| async { Ok(1) });
     let Poll::Ready(Err(error)) = poll_once(pin!(hedged)) else {
         panic!("nor does one of two attempts");
     };
-    assert_eq!(error.cause(), &Cause::Rejected(Refused::InPlace));
+    assert_eq!(error.cause(), &Cause::Rejected(Rejection::InPlace));
 }

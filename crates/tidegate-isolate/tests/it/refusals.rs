@@ -10,7 +10,7 @@ use std::time::Duration;
 use tidegate_core::ManualClock;
 use tidegate_isolate::{
     BreakerConfig, BreakerState, BreakerWindow, Cause, Command, Criticality, Event, Install,
-    Isolation, Partitions, PoolConfig, Propagator, Refused, Retry, RetryBudget,
+    Isolation, Partitions, PoolConfig, Propagator, Rejection, Retry, RetryBudget,
 };
 use tidegate_testkit::{Counter, Gate, until};
 
@@ -26,7 +26,7 @@ fn a_full_queue_and_a_reached_threshold_are_told_apart() {
     let waiting: Vec<_> = (0..2).map(|_| command.queue(|_| Ok(1))).collect();
     let full = command.queue(|_| Ok(1)).wait().unwrap_err().failure();
     let full = full.expect("it was refused");
-    assert_eq!(full.cause(), &Cause::Rejected(Refused::Pool));
+    assert_eq!(full.cause(), &Cause::Rejected(Rejection::Pool));
     assert!(full.to_string().contains("the queue is full"), "{full}");
     assert!(!full.events().contains(Event::ThresholdReached));
     command
@@ -34,7 +34,7 @@ fn a_full_queue_and_a_reached_threshold_are_told_apart() {
         .unwrap();
     let over = command.queue(|_| Ok(1)).wait().unwrap_err().failure();
     let over = over.expect("it was refused");
-    assert_eq!(over.cause(), &Cause::Rejected(Refused::Threshold));
+    assert_eq!(over.cause(), &Cause::Rejected(Rejection::Threshold));
     assert!(
         over.to_string().contains("queueSizeRejectionThreshold"),
         "{over}"
@@ -53,7 +53,7 @@ fn a_full_queue_and_a_reached_threshold_are_told_apart() {
     let full = command.queue(|_| Ok(1));
     assert_eq!(
         cause(full),
-        Cause::Rejected(Refused::Pool),
+        Cause::Rejected(Rejection::Pool),
         "the queue's own bound again"
     );
     go_on.open();
@@ -76,8 +76,8 @@ fn what_is_kept_for_other_calls_is_told_as_such() {
     let go_on = Gate::new();
     let held = hold(&command, &go_on);
     let refused = command.queue(|_| Ok(1));
-    assert_eq!(cause(refused), Cause::Rejected(Refused::Reserved));
-    let text = Refused::Reserved.to_string();
+    assert_eq!(cause(refused), Cause::Rejected(Rejection::Reserved));
+    let text = Rejection::Reserved.to_string();
     assert!(text.contains("calls that matter more"), "{text}");
     let high = command.call().criticality(Criticality::High);
     assert_eq!(high.run(|_| Ok(2)), Ok(2));
@@ -98,9 +98,9 @@ fn a_closed_pool_says_nothing_of_the_dependency() {
     drop(isolation.shutdown(Duration::ZERO));
     for _ in 0..3 {
         let error = command.run(|_| Ok(1)).unwrap_err();
-        assert_eq!(error.cause(), &Cause::Rejected(Refused::Closed));
+        assert_eq!(error.cause(), &Cause::Rejected(Rejection::Closed));
         let queued = command.queue(|_| Ok(1));
-        assert_eq!(cause(queued), Cause::Rejected(Refused::Closed));
+        assert_eq!(cause(queued), Cause::Rejected(Rejection::Closed));
     }
     assert!(!command.snapshot().is_open, "no breaker heard of it");
 }
@@ -303,7 +303,7 @@ fn nothing_is_tried_again_after_the_end() {
     let error = command.run_with_retry(Retry::attempts(5), &budget, |_| Ok(1));
     assert_eq!(
         error.unwrap_err().cause(),
-        &Cause::Rejected(Refused::Closed)
+        &Cause::Rejected(Rejection::Closed)
     );
     let totals = command.snapshot().totals;
     assert_eq!(
@@ -329,7 +329,7 @@ fn a_call_after_the_end_is_refused_before_anything_is_prepared_for_it() {
     let command = command.unwrap();
     drop(isolation.shutdown(Duration::from_secs(1)));
     let error = command.run(|_| Ok(1)).unwrap_err();
-    assert_eq!(error.cause(), &Cause::Rejected(Refused::Closed));
+    assert_eq!(error.cause(), &Cause::Rejected(Rejection::Closed));
     assert_eq!(captured.count(), 0, "it was not timed either");
 }
 
@@ -377,7 +377,7 @@ fn what_a_thread_must_not_do_is_not_tried_again() {
     });
     assert_eq!(
         error.unwrap_err().cause(),
-        &Cause::Rejected(Refused::Waiting)
+        &Cause::Rejected(Rejection::Waiting)
     );
     assert_eq!(command.snapshot().totals[Event::Retried], 0);
 }

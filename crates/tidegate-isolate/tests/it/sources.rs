@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use tidegate_isolate::{
-    Cause, ChangeListener, Isolation, PermitConfig, Properties, PropertySource, Refused,
+    Cause, ChangeListener, Isolation, PermitConfig, Properties, PropertySource, Rejection,
 };
 use tidegate_testkit::Gate;
 
@@ -198,7 +198,7 @@ fn callers_that_wait_for_a_permit_hear_that_everything_ends() {
     let a = a.build(&isolation).unwrap();
     let woken = Gate::new();
     let waker = Waker::from(Arc::new(Opens(woken.clone())));
-    let closed = Cause::Rejected(Refused::Closed);
+    let closed = Cause::Rejected(Rejection::Closed);
     while_inside(&a, 1, || {
         let mut waits = pin!(a.run_async(|_| async { Ok(1) }));
         let polled = waits.as_mut().poll(&mut Context::from_waker(&waker));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tidegate_core::ManualClock;
 use tidegate_isolate::{
-    Cause, Command, CommandBuilder, CommandError, Event, Events, Isolation, PoolConfig,
+    Cause, Command, CommandBuilder, CommandError, Event, EventSet, Isolation, PoolConfig,
     PoolSnapshot, Properties,
 };
 use tidegate_promise::Completion;
@@ -107,6 +107,6 @@ pub(crate) fn counted(command: &Numbers) -> Vec<(Event, u64)> {
     totals.iter().filter(|(_, count)| *count > 0).collect()
 }
 
-pub(crate) fn events(list: &[Event]) -> Events {
-    Events::of(list)
+pub(crate) fn events(list: &[Event]) -> EventSet {
+    EventSet::of(list)
 }

@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use tidegate_core::ManualClock;
 use tidegate_isolate::{
-    Event, Install, Isolation, Key, Propagator, RequestContext, RequestVariable, Restore, Stage,
+    CallStage, Event, Install, Isolation, Key, Propagator, RequestContext, RequestVariable, Restore,
 };
 use tidegate_loop::EventLoop;
 use tidegate_pool::Quiet;
@@ -20,7 +20,7 @@ fn hooks_know_the_thread() {
     let stages = Arc::new(Mutex::new(Vec::new()));
     let note = Arc::clone(&stages);
     let isolation = Isolation::builder()
-        .hook(move |stage: Stage, _: &Key| {
+        .hook(move |stage: CallStage, _: &Key| {
             note.lock().unwrap().push(stage);
             Ok(())
         })
@@ -33,21 +33,21 @@ fn hooks_know_the_thread() {
         .unwrap();
     command.run(|_| Ok(1)).unwrap();
     let expected = [
-        Stage::Start,
-        Stage::ThreadStart,
-        Stage::ExecutionStart,
-        Stage::ExecutionEmit,
-        Stage::Emit,
-        Stage::ExecutionSuccess,
-        Stage::ThreadComplete,
-        Stage::Success,
+        CallStage::Start,
+        CallStage::ThreadStart,
+        CallStage::ExecutionStart,
+        CallStage::ExecutionEmit,
+        CallStage::Emit,
+        CallStage::ExecutionSuccess,
+        CallStage::ThreadComplete,
+        CallStage::Success,
     ];
     assert_eq!(std::mem::take(&mut *stages.lock().unwrap()), expected);
     command.run(|_| Err("no")).unwrap();
     let expected = [
-        Stage::ExecutionError,
-        Stage::ThreadComplete,
-        Stage::FallbackStart,
+        CallStage::ExecutionError,
+        CallStage::ThreadComplete,
+        CallStage::FallbackStart,
     ];
     assert_eq!(stages.lock().unwrap()[3..6], expected);
 }

@@ -27,7 +27,7 @@ use super::wait_graph::{self, GateId, Holding};
 use super::waiter::{CLOSED, GONE, Place, SERVED, TURNED_AWAY, WAITING, Waiter};
 use crate::bulkhead::partition::{Criticality, Partitions};
 use crate::bulkhead::queue::{Next, WaitQueue};
-use crate::error::{Refused, contain};
+use crate::error::{Rejection, contain};
 use crate::key::Key;
 
 /// The permits, the calls that wait for one, and the algorithm that sets the limit.
@@ -117,9 +117,9 @@ impl Gate {
         clock: &Clock,
         criticality: Criticality,
         until: u64,
-    ) -> Result<PermitRef<'_>, Refused> {
+    ) -> Result<PermitRef<'_>, Rejection> {
         if check_may_block(None).is_err() {
-            return Err(Refused::Waiting);
+            return Err(Rejection::Waiting);
         }
         let parker = Parker::new();
         let place = self.queue_up(clock.nanos(), criticality, until, &Waker::from(&parker))?;
@@ -131,7 +131,7 @@ impl Gate {
         let Ok(_recorded) = recorded else {
             self.give_up(&place);
             self.after_leaving(clock.nanos());
-            return Err(Refused::Circle);
+            return Err(Rejection::Circle);
         };
         let state = place.waiter.wait(clock, &parker, place.until);
         if state == SERVED {
@@ -150,12 +150,12 @@ impl Gate {
         criticality: Criticality,
         until: u64,
         waker: &Waker,
-    ) -> Result<Place, Refused> {
+    ) -> Result<Place, Rejection> {
         let until = until.min(now.saturating_add(self.wait_nanos.load(Ordering::Relaxed)));
         if self.waiting.fetch_add(1, Ordering::Relaxed) >= self.max_waiting.load(Ordering::Relaxed)
         {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
-            return Err(Refused::Permits);
+            return Err(Rejection::Permits);
         }
         let waiter = Arc::new(Waiter::new(criticality, waker));
         let id = self.lock().push(now, Arc::clone(&waiter));
@@ -173,7 +173,7 @@ impl Gate {
         place: &Place,
         now: u64,
         waker: &Waker,
-    ) -> Option<Result<PermitRef<'_>, Refused>> {
+    ) -> Option<Result<PermitRef<'_>, Rejection>> {
         place.waiter.set_waker(waker);
         let mut state = place.waiter.state();
         if state == WAITING && now >= place.until {
@@ -391,10 +391,10 @@ impl Woken {
 }
 
 /// Returns the rejection of a wait that ended in this state without a permit.
-fn refusal(state: u8) -> Refused {
+fn refusal(state: u8) -> Rejection {
     match state {
-        CLOSED => Refused::Closed,
-        _ => Refused::Permits,
+        CLOSED => Rejection::Closed,
+        _ => Rejection::Permits,
     }
 }
 

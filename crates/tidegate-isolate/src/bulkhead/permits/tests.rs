@@ -7,7 +7,7 @@ use std::time::Duration;
 use tidegate_core::{Clock, ManualClock};
 
 use super::*;
-use crate::{Criticality, Partitions, Refused};
+use crate::{Criticality, Partitions, Rejection};
 
 fn waiting(limit: usize) -> PermitConfig {
     PermitConfig {
@@ -129,11 +129,11 @@ fn waiting_ends_with_its_time_and_with_its_room() {
         let waiter = scope.spawn(|| gate.wait(&clock, Criticality::Normal, u64::MAX).err());
         manual.await_sleepers(1);
         let second = gate.wait(&clock, Criticality::Normal, u64::MAX);
-        assert_eq!(second.err(), Some(Refused::Permits), "one may wait");
+        assert_eq!(second.err(), Some(Rejection::Permits), "one may wait");
         manual.advance(Duration::from_millis(10));
         assert_eq!(
             waiter.join().expect("it does not panic"),
-            Some(Refused::Permits)
+            Some(Rejection::Permits)
         );
     });
     assert_eq!((gate.held(), gate.waiting()), (1, 0));
@@ -147,7 +147,7 @@ fn a_thread_that_must_not_block_is_refused_instead() {
         gate.wait(&Clock::system(), Criticality::Normal, u64::MAX)
             .err()
     });
-    assert_eq!(refused, Some(Refused::Waiting));
+    assert_eq!(refused, Some(Rejection::Waiting));
 }
 
 #[test]

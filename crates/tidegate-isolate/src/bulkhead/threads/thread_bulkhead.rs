@@ -25,7 +25,7 @@ use super::home::Home;
 use super::job_queue::{ByDiscipline, LiveDiscipline};
 use super::snapshot::PoolSnapshot;
 use crate::bulkhead::partition::{Criticality, Partitions};
-use crate::error::{ConfigError, Refused};
+use crate::error::{ConfigError, Rejection};
 use crate::key::Key;
 use crate::metrics::{Counts, Peak};
 
@@ -115,11 +115,11 @@ impl ThreadBulkhead {
     /// Returns an error if there is no room, if the rest is reserved for more critical calls, or if
     /// the pool was stopped.
     #[inline]
-    pub(crate) fn take_place(&self, criticality: Criticality) -> Result<Option<Permit>, Refused> {
+    pub(crate) fn take_place(&self, criticality: Criticality) -> Result<Option<Permit>, Rejection> {
         // Checked before the call's timeout starts: otherwise the end of the isolation would expire
         // the call, and it would fail as timed out although it was never accepted.
         if self.is_closed.load(Ordering::Relaxed) {
-            return Err(Refused::Closed);
+            return Err(Rejection::Closed);
         }
         if !self.is_parted.load(Ordering::Relaxed) {
             return Ok(None);
@@ -127,7 +127,7 @@ impl ThreadBulkhead {
         let ceiling = self.ceilings[criticality as usize].load(Ordering::Relaxed);
         match self.places.try_acquire_below(ceiling) {
             Some(place) => Ok(Some(place)),
-            None if ceiling < self.places.limit() => Err(Refused::Reserved),
+            None if ceiling < self.places.limit() => Err(Rejection::Reserved),
             None => Err(self.refusal()),
         }
     }
@@ -165,11 +165,11 @@ impl ThreadBulkhead {
 
     /// Returns why the pool rejects a call: it was stopped, its adjustable bound is reached, or it
     /// is full.
-    pub(crate) fn refusal(&self) -> Refused {
+    pub(crate) fn refusal(&self) -> Rejection {
         match self.is_closed.load(Ordering::Relaxed) {
-            true => Refused::Closed,
-            false if self.is_bounded_live.load(Ordering::Relaxed) => Refused::Threshold,
-            false => Refused::Pool,
+            true => Rejection::Closed,
+            false if self.is_bounded_live.load(Ordering::Relaxed) => Rejection::Threshold,
+            false => Rejection::Pool,
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidegate_isolate::{AdaptiveLimit, Cause, Event, Growth, PoolConfig, Refused};
+use tidegate_isolate::{AdaptiveLimit, Cause, Event, Growth, PoolConfig, Rejection};
 use tidegate_testkit::{Gate, until};
 
 use crate::support::{SECOND, builder, cause, counted, hold, pool, pool_of, still};
@@ -40,7 +40,7 @@ fn no_queue_means_a_thread_or_a_refusal() {
     let go_on = Gate::new();
     let held = [hold(&command, &go_on), hold(&command, &go_on)];
     let error = command.run(|_| Ok(1)).unwrap_err();
-    assert_eq!(error.cause(), &Cause::Rejected(Refused::Pool));
+    assert_eq!(error.cause(), &Cause::Rejected(Rejection::Pool));
     assert_eq!(command.snapshot().active, 2);
     go_on.open();
     for answer in held {
@@ -186,7 +186,7 @@ fn an_adaptive_limit_bounds_what_is_queued_and_what_runs() {
     let queued = [(); 3].map(|()| command.queue(|_| Ok(1)));
     assert_eq!(at(), Some(4));
     let refused = command.queue(|_| Ok(1));
-    assert_eq!(cause(refused), Cause::Rejected(Refused::Permits));
+    assert_eq!(cause(refused), Cause::Rejected(Rejection::Permits));
     assert_eq!(at(), Some(3), "a refusal is a drop: a tenth less");
     clock.jump(SECOND);
     for answer in queued.into_iter().chain([held]) {
@@ -214,7 +214,7 @@ fn a_loop_must_not_wait_for_a_thread() {
         .build(&isolation)
         .unwrap();
     let error = tidegate_core::non_blocking(|| command.run(|_| Ok(1))).unwrap_err();
-    assert_eq!(error.cause(), &Cause::Rejected(Refused::Waiting));
+    assert_eq!(error.cause(), &Cause::Rejected(Rejection::Waiting));
     let answer = tidegate_core::non_blocking(|| command.queue(|_| Ok(1)));
     assert_eq!(answer.wait().unwrap(), 1);
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidegate_isolate::{
-    Cause, Criticality, Event, Partitions, PoolConfig, QueueDiscipline, Refused,
+    Cause, Criticality, Event, Partitions, PoolConfig, QueueDiscipline, Rejection,
 };
 use tidegate_testkit::{Gate, Log, until};
 
@@ -26,7 +26,7 @@ fn what_matters_more_displaces_what_matters_less() {
         "nobody matters less"
     );
     let high = call(Criticality::High);
-    assert_eq!(cause(sheddable), Cause::Rejected(Refused::Pool));
+    assert_eq!(cause(sheddable), Cause::Rejected(Rejection::Pool));
     go_on.open();
     assert_eq!((normal.wait().unwrap(), high.wait().unwrap()), (1, 1));
     assert_eq!(command.snapshot().totals[Event::PoolRejected], 2);
@@ -48,7 +48,7 @@ fn what_is_reserved_of_a_pool_is_not_taken_by_others() {
     let held = [hold(&command, &go_on), hold(&command, &go_on)];
     let call = |criticality| command.call().criticality(criticality).queue(|_| Ok(1));
     let refused = call(Criticality::Normal);
-    assert_eq!(cause(refused), Cause::Rejected(Refused::Reserved));
+    assert_eq!(cause(refused), Cause::Rejected(Rejection::Reserved));
     assert_eq!(pool(&isolation).queued, 0, "though there is a place");
     let high = call(Criticality::High);
     assert!(!high.is_done() && call(Criticality::High).is_done());
@@ -113,7 +113,7 @@ fn codel_turns_away_who_waited_too_long_and_tells_them() {
     let (fresh, inside) = queue(&gates[2]);
     gates[1].open();
     inside.wait();
-    assert_eq!(cause(stale), Cause::Rejected(Refused::Pool));
+    assert_eq!(cause(stale), Cause::Rejected(Rejection::Pool));
     gates[2].open();
     for answer in [first, second, fresh] {
         answer.wait().unwrap();
