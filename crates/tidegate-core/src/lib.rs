@@ -1,6 +1,8 @@
 //! The types that every crate of Tidegate shares: time, tasks, executors, threads, and the queues
 //! between threads.
 //!
+//! Programs use this crate through the facade, [`tidegate`](../tidegate/index.html).
+//!
 //! | folder or file | content |
 //! |---|---|
 //! | `clock` | [`Clock`], [`ManualClock`], [`Ticker`], and clocks that are cheaper to read |

@@ -1,5 +1,7 @@
 //! Isolation: every dependency behind its own bulkhead.
 //!
+//! Programs use this crate through the facade, [`tidegate`](../tidegate/index.html).
+//!
 //! A [`Command`] stands for a dependency. It is built once and called often. It limits the damage
 //! that the dependency can do to the program:
 //!

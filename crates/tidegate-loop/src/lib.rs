@@ -1,5 +1,7 @@
 //! Event loops, groups, scheduling and shutdown.
 //!
+//! Programs use this crate through the facade, [`tidegate`](../tidegate/index.html).
+//!
 //! An [`EventLoop`] is one thread that runs tasks one at a time, in order. The number of tasks that
 //! may wait is bounded. An event loop accepts closures, futures and scheduled tasks, and runs the
 //! listeners of its promises. It shuts down gracefully and reports the tasks that it did not run.

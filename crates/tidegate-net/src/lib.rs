@@ -1,5 +1,7 @@
 //! Event loops with I/O: pollers, channels, pipelines, servers and clients.
 //!
+//! Programs use this crate through the facade, [`tidegate`](../tidegate/index.html).
+//!
 //! ```
 //! use bytes::Bytes;
 //! use tidegate_net::handlers::LineFrames;

@@ -1,5 +1,7 @@
 //! Threads for jobs that may block, and strategies that decide which thread runs a task.
 //!
+//! Programs use this crate through the facade, [`tidegate`](../tidegate/index.html).
+//!
 //! * A [`WorkerPool`] runs jobs on its own threads. An [`OrderedView`] of it runs tasks one at a
 //!   time and in order. A [`Lease`] reserves some of its threads for one component.
 //! * A [`Strategy`](strategy::Strategy) asks a [`Producer`](strategy::Producer) for tasks. For each task it decides which thread runs the

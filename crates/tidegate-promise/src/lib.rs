@@ -1,5 +1,7 @@
 //! Promises with listeners that run on a chosen executor.
 //!
+//! Programs use this crate through the facade, [`tidegate`](../tidegate/index.html).
+//!
 //! A [`Promise`] is the write end. It is unique, and `succeed` or `fail` consumes it, so
 //! completing a promise twice does not compile. A [`Completion`] is the read end: it accepts
 //! listeners, a thread can block on it, and it is a future in any runtime. Each promise ends

@@ -1,5 +1,7 @@
 //! Timers: a heap and a wheel as pure data structures, and a wheel with a thread of its own.
 //!
+//! Programs use this crate through the facade, [`tidegate`](../tidegate/index.html).
+//!
 //! [`Heap`] and [`Wheel`] own no thread, take no lock and read no clock: deadlines go in, due
 //! entries come out. The caller passes the current time, so an event loop reads the clock once per
 //! turn, and a test can simulate a year in a millisecond. [`WheelTimer`] gives a wheel a thread of

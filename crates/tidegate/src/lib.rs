@@ -56,6 +56,10 @@
 //! A method may return a type that is not listed here, for example a builder, a report or a
 //! snapshot. Its documentation is in the crate that the signature links to.
 //!
+//! The examples on the pages of single items name the crate that holds the item. A program writes
+//! the module of this crate instead: `tidegate_net::Server` is `tidegate::net::Server`, and
+//! `tidegate_core::Clock` is `tidegate::Clock`.
+//!
 //! # Features
 //!
 //! All of them are on by default.
