@@ -81,7 +81,7 @@ fn main() -> tidegate::Result<()> {
         seen.sort_unstable();
         let at = |part: usize| seen[(seen.len() - 1) * part / 1000] as f64 / 1e3;
         let (p50, p99, max) = (at(500), at(990), at(1000));
-        let counts = strategy.counts();
+        let counts = strategy.metrics();
         println!("{name:24} {p50:8.1} {p99:8.1} {max:8.1}   {counts}");
     }
     Ok(())

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_pool::strategy::{
-    Adaptive, Counts, EatWhatYouKill, ExecuteProduceConsume, Monitor, ProduceConsume,
-    ProduceExecuteConsume, Producer, Strategy,
+    Adaptive, EatWhatYouKill, ExecuteProduceConsume, Monitor, ProduceConsume,
+    ProduceExecuteConsume, Producer, Strategy, StrategyMetrics,
 };
 use tidegate_pool::{TryExecutor, WorkerPool};
 
@@ -121,7 +121,7 @@ pub(crate) struct Detail {
     /// Number of tasks.
     pub(crate) tasks: u64,
     /// The decisions of the strategy in the last round.
-    pub(crate) counts: Counts,
+    pub(crate) counts: StrategyMetrics,
     /// Voluntary and involuntary context switches.
     pub(crate) switches: (u64, u64),
     /// Number of tasks consumed on the CPU that produced them.

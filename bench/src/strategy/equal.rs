@@ -274,7 +274,7 @@ fn timed(
         },
         detail: Detail {
             tasks,
-            counts: strategy.counts(),
+            counts: strategy.metrics(),
             switches: (
                 after.0.saturating_sub(switched.0),
                 after.1.saturating_sub(switched.1),

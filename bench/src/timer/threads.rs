@@ -67,7 +67,7 @@ fn full_loop(hour: Duration) -> EventLoop {
     let home = EventLoop::builder("bench").coarse_tick(TICK).build();
     let home = home.expect("a sound tick");
     for _ in 0..super::OUTSTANDING {
-        home.timeout(hour, || ()).expect("the loop lives");
+        home.schedule_coarse(hour, || ()).expect("the loop lives");
     }
     home.settle();
     home
@@ -77,7 +77,7 @@ fn loop_remote(hour: Duration) -> Entry {
     let home = full_loop(hour);
     entry("tidegate EventLoop::timeout", Role::Ours, move |count| {
         for _ in 0..count {
-            let handle = home.timeout(hour, || ()).expect("the loop lives");
+            let handle = home.schedule_coarse(hour, || ()).expect("the loop lives");
             handle.cancel();
         }
     })
@@ -93,7 +93,7 @@ fn loop_itself(hour: Duration) -> Entry {
             let here = home.clone();
             let done = home.submit(move || {
                 for _ in 0..count {
-                    let handle = here.timeout(hour, || ()).expect("the loop lives");
+                    let handle = here.schedule_coarse(hour, || ()).expect("the loop lives");
                     handle.cancel();
                 }
             });

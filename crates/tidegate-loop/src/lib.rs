@@ -27,7 +27,7 @@
 //    `schedule/sleep.rs`
 // 5. the turns of an event loop: `core/`, `shutdown/steps.rs`
 // 4. the ways in which work reaches an event loop: `submit/execute.rs`,
-//    `schedule/scheduled_task.rs`, `schedule/timeout.rs`, `spawn/future.rs`, `shutdown/request.rs`;
+//    `schedule/scheduled_task.rs`, `schedule/coarse_timer.rs`, `spawn/future.rs`, `shutdown/request.rs`;
 //    and the state that an event loop keeps on its thread: `thread/local.rs`
 // 3. the life cycle: `state/transitions.rs`, `state/wake.rs`, `thread/run.rs`, `thread/suspend.rs`,
 //    `shutdown/deadline.rs`
@@ -66,10 +66,10 @@ pub use self::handle::event_loop::EventLoop;
 pub use self::handle::manual::ManualLoop;
 pub use self::handle::placement::{Pinned, Placement, Roaming};
 pub use self::roam::config::RoamingConfig;
+pub use self::schedule::coarse_timer::CoarseTimer;
+pub use self::schedule::coarse_timers::DEFAULT_TIMEOUT_TICK;
 pub use self::schedule::period::Missed;
-pub use self::schedule::sleep::{Sleep, SleepError, TimeoutError, WithTimeout, sleep, timeout};
-pub use self::schedule::timeout::CoarseTimer;
-pub use self::schedule::timeouts::DEFAULT_TIMEOUT_TICK;
+pub use self::schedule::sleep::{Sleep, SleepError, Timeout, TimeoutError, sleep, timeout};
 pub use self::shutdown::report::ShutdownReport;
 pub use self::state::lifecycle::Lifecycle;
 pub use self::state::metrics::LoopMetrics;

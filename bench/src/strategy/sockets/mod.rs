@@ -16,7 +16,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use tidegate_pool::strategy::Counts;
+use tidegate_pool::strategy::StrategyMetrics;
 
 pub(crate) use self::caller::child as caller_child;
 use self::caller::{CONNECTIONS, Call, Caller};
@@ -251,7 +251,7 @@ struct Detail {
     /// CPU time of the server, and its elapsed time.
     busy: (Duration, Duration),
     /// The decisions of the strategy since its start.
-    counts: Counts,
+    counts: StrategyMetrics,
     /// Number of rounds, and number of rounds that ended late.
     rounds: (u64, u64),
 }
@@ -267,7 +267,7 @@ impl Detail {
             calls: [0; 4],
             monitor: Duration::ZERO,
             busy: (Duration::ZERO, Duration::ZERO),
-            counts: Counts::default(),
+            counts: StrategyMetrics::default(),
             rounds: (0, 0),
         }
     }

@@ -11,7 +11,7 @@ use tidegate_net::{
     Blocking, Inbound, InboundContext, IoMetrics, NetGroup, Nothing, PipelineBuilder, Server,
 };
 use tidegate_pool::WorkerPool;
-use tidegate_pool::strategy::{Counts, Monitor};
+use tidegate_pool::strategy::{Monitor, StrategyMetrics};
 
 use super::super::work::burn;
 
@@ -51,7 +51,7 @@ enum Loops {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
     pub(super) io: IoMetrics,
-    pub(super) counts: Counts,
+    pub(super) counts: StrategyMetrics,
     pub(super) monitor: Duration,
 }
 
@@ -80,7 +80,7 @@ impl Served {
         let pool = pool.reserved(POOL).build().expect("limits that agree");
         pool.prestart();
         let monitor = (way == Way::Late).then(|| Monitor::start("served").expect("a thread"));
-        let crew = RoamingConfig::of(Arc::new(pool.clone()));
+        let crew = RoamingConfig::new(Arc::new(pool.clone()));
         let crew = match (&monitor, way) {
             (Some(monitor), _) => crew.late(monitor),
             (None, Way::Pec) => crew.only_produce(),

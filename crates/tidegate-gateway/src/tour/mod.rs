@@ -197,7 +197,7 @@ fn timeouts() -> Result<Lines> {
     let began = Clock::system().now();
     let handles = (0..MANY).map(|at| {
         let fired = Arc::clone(&fired);
-        home.timeout(Duration::from_millis(30_000 + at), move || {
+        home.schedule_coarse(Duration::from_millis(30_000 + at), move || {
             fired.fetch_add(1, Ordering::Relaxed);
         })
     });
@@ -252,7 +252,7 @@ fn group() -> Result<Lines> {
             let _ = stalls.send(format!("`{}` runs `{}`", stall.name, stall.task));
         })
         .watch(group.next())
-        .start()?;
+        .build()?;
     let (go, gate) = mpsc::channel::<()>();
     let (up, started) = mpsc::channel();
     let stuck = Task::named("compact", move || {

@@ -87,7 +87,7 @@ pub(super) fn strategy() -> Result<Lines> {
             "1,000 tasks from one producer; the tenth waits for the last",
             format!("{ran} ran; nobody waited in vain"),
         ),
-        line("what the strategy chose", strategy.counts()),
+        line("what the strategy chose", strategy.metrics()),
     ])
 }
 

@@ -4,7 +4,7 @@ use super::budget::BUDGET;
 use super::driver::Driver;
 use super::loop_core::Core;
 use super::run_task::run_task;
-use crate::schedule::{scheduled_task, timeout};
+use crate::schedule::{coarse_timer, scheduled_task};
 use crate::state::shared::Shared;
 use crate::thread::local;
 
@@ -39,10 +39,10 @@ impl<D: Driver> Core<D> {
     fn run_timeouts(&mut self, shared: &Shared, now: u64) -> bool {
         let mut looks = 0;
         while looks < BUDGET && !shared.is_out_of_time() {
-            let due = local::with(|local| local.kept.timeouts.pop_due(now)).flatten();
+            let due = local::with(|local| local.kept.coarse.pop_due(now)).flatten();
             let Some(due) = due else { break };
             looks += 1;
-            if let Some((task, late)) = timeout::expire(shared, &due, now) {
+            if let Some((task, late)) = coarse_timer::expire(shared, &due, now) {
                 shared.meter.note_lateness(late);
                 run_task(shared, task);
             }

@@ -1,7 +1,6 @@
 //! The builder of a group.
 
 use std::io;
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -17,7 +16,7 @@ use crate::core::driver::{Driver, ParkDriver};
 use crate::errors::BuildError;
 use crate::handle::builder::EventLoopBuilder;
 use crate::handle::event_loop::EventLoop;
-use crate::handle::placement::{Pinned, Placement, Roaming};
+use crate::handle::placement::{Placement, Roaming};
 use crate::roam::config::RoamingConfig;
 use crate::submit::reject::RejectPolicy;
 
@@ -34,12 +33,11 @@ pub const MAX_LOOPS: usize = 4096;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct EventLoopGroupBuilder<P: Placement = Pinned> {
+pub struct EventLoopGroupBuilder {
     proto: EventLoopBuilder,
     loops: usize,
     choose: Choose,
     scaling: Option<Scaling>,
-    placement: PhantomData<P>,
 }
 
 impl EventLoopGroup {
@@ -50,42 +48,11 @@ impl EventLoopGroup {
             loops: 0,
             choose: Choose::default(),
             scaling: None,
-            placement: PhantomData,
         }
     }
 }
 
 impl EventLoopGroupBuilder {
-    /// Makes the event loops roaming: everything they are given must be `Send`, and tasks may
-    /// block.
-    pub fn roaming(self) -> EventLoopGroupBuilder<Roaming> {
-        EventLoopGroupBuilder {
-            proto: self.proto,
-            loops: self.loops,
-            choose: self.choose,
-            scaling: self.scaling,
-            placement: PhantomData,
-        }
-    }
-}
-
-impl EventLoopGroupBuilder<Roaming> {
-    /// Builds event loops that strategies drive on the threads of `config`, each with a driver of its
-    /// own; see [`EventLoopBuilder::build_over`].
-    ///
-    /// # Errors
-    ///
-    /// As for [`EventLoopGroupBuilder::build_with`].
-    pub fn build_over<D: Driver>(
-        self,
-        config: &RoamingConfig,
-        driver: impl FnMut(usize) -> io::Result<D>,
-    ) -> Result<EventLoopGroup<Roaming>, BuildError> {
-        self.build_each(driver, |one, driver| one.build_over(driver, config))
-    }
-}
-
-impl<P: Placement> EventLoopGroupBuilder<P> {
     /// Sets the number of event loops; 0 means twice the number of processors.
     pub fn loops(mut self, loops: usize) -> Self {
         self.loops = loops;
@@ -160,8 +127,8 @@ impl<P: Placement> EventLoopGroupBuilder<P> {
     /// # Errors
     ///
     /// [`BuildError`] if the settings contradict each other.
-    pub fn build(self) -> Result<EventLoopGroup<P>, BuildError> {
-        self.build_with(|_| Ok(ParkDriver::new()))
+    pub fn build(self) -> Result<EventLoopGroup, BuildError> {
+        self.build_with_driver(|_| Ok(ParkDriver::new()))
     }
 
     /// Builds the group, with a driver for each event loop: `driver` gets the event loop's number.
@@ -171,14 +138,44 @@ impl<P: Placement> EventLoopGroupBuilder<P> {
     /// # Errors
     ///
     /// As for [`EventLoopGroupBuilder::build`], and [`BuildError::Driver`].
-    pub fn build_with<D: Driver>(
+    #[doc(hidden)]
+    pub fn build_with_driver<D: Driver>(
         self,
         driver: impl FnMut(usize) -> io::Result<D>,
-    ) -> Result<EventLoopGroup<P>, BuildError> {
-        self.build_each(driver, EventLoopBuilder::assemble::<P, D>)
+    ) -> Result<EventLoopGroup, BuildError> {
+        self.build_each(driver, EventLoopBuilder::build_with_driver::<D>)
     }
 
-    fn build_each<D: Driver>(
+    /// Builds a group of roaming event loops, which strategies drive on the threads of `config`;
+    /// see [`EventLoopBuilder::build_roaming`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`EventLoopGroupBuilder::build`], and [`BuildError::NoThreads`].
+    pub fn build_roaming(
+        self,
+        config: &RoamingConfig,
+    ) -> Result<EventLoopGroup<Roaming>, BuildError> {
+        self.build_roaming_with_driver(|_| Ok(ParkDriver::new()), config)
+    }
+
+    /// [`EventLoopGroupBuilder::build_roaming`] with a driver for each event loop.
+    ///
+    /// # Errors
+    ///
+    /// As for [`EventLoopGroupBuilder::build_roaming`], and [`BuildError::Driver`].
+    #[doc(hidden)]
+    pub fn build_roaming_with_driver<D: Driver>(
+        self,
+        driver: impl FnMut(usize) -> io::Result<D>,
+        config: &RoamingConfig,
+    ) -> Result<EventLoopGroup<Roaming>, BuildError> {
+        self.build_each(driver, |one, driver| {
+            one.build_roaming_with_driver(driver, config)
+        })
+    }
+
+    fn build_each<P: Placement, D: Driver>(
         self,
         mut driver: impl FnMut(usize) -> io::Result<D>,
         build: impl Fn(EventLoopBuilder, D) -> Result<EventLoop<P>, BuildError>,
@@ -188,7 +185,6 @@ impl<P: Placement> EventLoopGroupBuilder<P> {
             loops,
             choose,
             mut scaling,
-            ..
         } = self;
         let count = if loops == 0 { default_loops() } else { loops };
         if count > MAX_LOOPS {

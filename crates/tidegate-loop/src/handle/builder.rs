@@ -15,7 +15,7 @@ use crate::core::driver::{Driver, ParkDriver};
 use crate::core::loop_core::Core;
 use crate::errors::BuildError;
 use crate::roam::config::RoamingConfig;
-use crate::schedule::timeouts::{self, DEFAULT_TIMEOUT_TICK};
+use crate::schedule::coarse_timers::{self, DEFAULT_TIMEOUT_TICK};
 use crate::state::settings::Settings;
 use crate::state::shared::{Drive, Parts, Shared};
 use crate::submit::reject::RejectPolicy;
@@ -109,7 +109,7 @@ impl EventLoopBuilder {
         self
     }
 
-    /// Sets the resolution of coarse timeouts ([`EventLoop::timeout`], `sleep`): they fire up to
+    /// Sets the resolution of coarse timers ([`EventLoop::schedule_coarse`], `sleep`): they fire up to
     /// one tick late. The default is [`DEFAULT_TIMEOUT_TICK`].
     pub fn coarse_tick(mut self, tick: Duration) -> Self {
         self.coarse_tick = tick;
@@ -128,7 +128,7 @@ impl EventLoopBuilder {
     ///
     /// [`BuildError`] if the settings contradict each other.
     pub fn build(self) -> Result<EventLoop, BuildError> {
-        self.build_with(ParkDriver::new())
+        self.build_with_driver(ParkDriver::new())
     }
 
     /// Builds an event loop that waits on `driver`.
@@ -136,8 +136,11 @@ impl EventLoopBuilder {
     /// # Errors
     ///
     /// As for [`EventLoopBuilder::build`].
-    pub fn build_with<D: Driver>(self, driver: D) -> Result<EventLoop, BuildError> {
-        self.assemble::<Pinned, D>(driver)
+    #[doc(hidden)]
+    pub fn build_with_driver<D: Driver>(self, driver: D) -> Result<EventLoop, BuildError> {
+        let (shared, core) = self.parts::<Pinned, D>(driver, false)?;
+        drop(shared.core.put(Box::new(core)));
+        Ok(EventLoop::from_shared(shared))
     }
 
     /// Builds an event loop without a thread of its own. The owner of the returned [`ManualLoop`]
@@ -157,6 +160,7 @@ impl EventLoopBuilder {
     /// # Errors
     ///
     /// As for [`EventLoopBuilder::build`].
+    #[doc(hidden)]
     pub fn build_manual_with_driver<D: Driver>(
         self,
         driver: D,
@@ -176,7 +180,17 @@ impl EventLoopBuilder {
     ///
     /// As for [`EventLoopBuilder::build`], and [`BuildError::NoThreads`] if the pool has no thread
     /// that the event loop can keep.
-    pub fn build_over<D: Driver>(
+    pub fn build_roaming(self, config: &RoamingConfig) -> Result<EventLoop<Roaming>, BuildError> {
+        self.build_roaming_with_driver(ParkDriver::new(), config)
+    }
+
+    /// [`EventLoopBuilder::build_roaming`] with a `driver`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`EventLoopBuilder::build_roaming`].
+    #[doc(hidden)]
+    pub fn build_roaming_with_driver<D: Driver>(
         self,
         driver: D,
         config: &RoamingConfig,
@@ -203,15 +217,6 @@ impl EventLoopBuilder {
         self
     }
 
-    pub(crate) fn assemble<P: Placement, D: Driver>(
-        self,
-        driver: D,
-    ) -> Result<EventLoop<P>, BuildError> {
-        let (shared, core) = self.parts::<P, D>(driver, false)?;
-        drop(shared.core.put(Box::new(core)));
-        Ok(EventLoop::from_shared(shared))
-    }
-
     fn parts<P: Placement, D: Driver>(
         self,
         driver: D,
@@ -220,7 +225,7 @@ impl EventLoopBuilder {
         if matches!(self.reject, RejectPolicy::Backoff { attempts: 0, .. }) {
             return Err(BuildError::NoAttempts);
         }
-        timeouts::check_tick(self.coarse_tick)?;
+        coarse_timers::check_tick(self.coarse_tick)?;
         let (lane, end) = TaskLane::new(self.bound);
         let this = self.with_threads();
         let shared = Shared::new(Parts {

@@ -16,9 +16,9 @@ use tidegate_promise::{Completion, Promise, SharedCompletion, WaitError, promise
 
 use super::placement::{Pinned, Placement};
 use crate::errors::{NotOnLoop, PeriodError, ShutdownHookError};
+use crate::schedule::coarse_timer::{self, CoarseTimer};
 use crate::schedule::period::{Missed, Period};
 use crate::schedule::scheduled_task;
-use crate::schedule::timeout::{self, CoarseTimer};
 use crate::shutdown::report::ShutdownReport;
 use crate::spawn::future;
 use crate::state::lifecycle::Lifecycle;
@@ -233,9 +233,9 @@ impl<P: Placement> EventLoop<P> {
         Ok(scheduled_task::once(&self.shared, after, run))
     }
 
-    /// Runs `run` once, `after` from now and up to one tick late. For large numbers of timeouts
-    /// that rarely fire: it costs less than [`EventLoop::schedule`], does not keep the order of
-    /// equal deadlines, and has no result. The handle cancels the timeout or resets it.
+    /// Runs `run` once, `after` from now and up to one tick late. For large numbers of timers that
+    /// rarely fire, such as the idle time of connections: it costs less than [`EventLoop::schedule`], does not keep the order of
+    /// equal deadlines, and has no result. The handle cancels the timer or resets it.
     ///
     /// # Errors
     ///
@@ -245,13 +245,13 @@ impl<P: Placement> EventLoop<P> {
     ///
     /// May be called from any thread. `run` runs on the event loop, never early. Cancelling drops
     /// `run` at once. If the event loop ends first, `run` is dropped and the handle reports the
-    /// timeout as cancelled.
-    pub fn timeout<F>(&self, after: Duration, run: F) -> Result<CoarseTimer, Rejected<F>>
+    /// timer as cancelled.
+    pub fn schedule_coarse<F>(&self, after: Duration, run: F) -> Result<CoarseTimer, Rejected<F>>
     where
         F: FnOnce() + Send + 'static,
     {
         let run = scheduled_task::check(&self.shared, run)?;
-        Ok(timeout::add(&self.shared, after, Task::new(run)))
+        Ok(coarse_timer::add(&self.shared, after, Task::new(run)))
     }
 
     /// Runs `run` after `first` and then every `period`, measured from start to start. Missed runs

@@ -21,21 +21,42 @@ pub struct Pinned;
 
 /// Any thread: everything must be `Send`.
 ///
+/// ```
+/// use std::sync::Arc;
+/// use tidegate_loop::{EventLoopGroup, Roaming, RoamingConfig};
+/// use tidegate_pool::WorkerPool;
+///
+/// let pool = Arc::new(WorkerPool::builder("workers").max(8).build()?);
+/// let config = RoamingConfig::new(pool);
+/// let group: EventLoopGroup<Roaming> =
+///     EventLoopGroup::builder("io").loops(1).build_roaming(&config)?;
+/// group.next().spawn(async {})?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// A roaming loop has no `spawn_local`:
 ///
 /// ```compile_fail
-/// use tidegate_loop::{EventLoopGroup, Roaming};
+/// use std::sync::Arc;
+/// use tidegate_loop::{EventLoopGroup, RoamingConfig};
+/// use tidegate_pool::WorkerPool;
 ///
-/// let group: EventLoopGroup<Roaming> = EventLoopGroup::builder("io").roaming().build().unwrap();
+/// let pool = Arc::new(WorkerPool::builder("workers").max(8).build().unwrap());
+/// let config = RoamingConfig::new(pool);
+/// let group = EventLoopGroup::builder("io").loops(1).build_roaming(&config).unwrap();
 /// group.next().spawn_local(async {});
 /// ```
 ///
 /// and everything that it is given must be `Send`:
 ///
 /// ```compile_fail
-/// use tidegate_loop::{EventLoopGroup, Roaming};
+/// use std::sync::Arc;
+/// use tidegate_loop::{EventLoopGroup, RoamingConfig};
+/// use tidegate_pool::WorkerPool;
 ///
-/// let group: EventLoopGroup<Roaming> = EventLoopGroup::builder("io").roaming().build().unwrap();
+/// let pool = Arc::new(WorkerPool::builder("workers").max(8).build().unwrap());
+/// let config = RoamingConfig::new(pool);
+/// let group = EventLoopGroup::builder("io").loops(1).build_roaming(&config).unwrap();
 /// let local = std::rc::Rc::new(1);
 /// group.next().spawn(async move { drop(local) });
 /// ```

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tidegate_core::{Blocking, RejectReason, Task, non_blocking};
+use tidegate_core::{Blocking, RejectReason, Rejected, Task, non_blocking};
 use tidegate_pool::internal::InterruptFn;
-use tidegate_pool::strategy::{Adaptive, Monitor, Options, ProduceExecuteConsume, Strategy};
+use tidegate_pool::strategy::{Adaptive, Monitor, ProduceExecuteConsume, Strategy};
 use tidegate_pool::{OverBudget, TryExecutor};
 
 use super::loop_pool::LoopPool;
@@ -24,14 +24,13 @@ use crate::state::shared::Shared;
 ///
 /// ```
 /// use std::sync::Arc;
-/// use tidegate_loop::{RoamingConfig, EventLoop};
-/// use tidegate_loop::internal::ParkDriver;
+/// use tidegate_loop::{EventLoop, RoamingConfig};
 /// use tidegate_pool::WorkerPool;
 /// use tidegate_pool::strategy::Monitor;
 ///
 /// let pool = Arc::new(WorkerPool::builder("workers").max(4).build()?);
-/// let config = RoamingConfig::of(pool).late(&Monitor::start("io")?);
-/// let home = EventLoop::builder("home").build_over(ParkDriver::new(), &config)?;
+/// let config = RoamingConfig::new(pool).late(&Monitor::start("io")?);
+/// let home = EventLoop::builder("home").build_roaming(&config)?;
 /// assert_eq!(home.submit(|| 1 + 1)?.wait()?, 2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -45,7 +44,7 @@ pub struct RoamingConfig {
 
 impl RoamingConfig {
     /// Uses the threads of `pool`; the loops hand over eagerly.
-    pub fn of(pool: Arc<dyn TryExecutor>) -> Self {
+    pub fn new(pool: Arc<dyn TryExecutor>) -> Self {
         Self {
             pool,
             monitor: None,
@@ -66,15 +65,14 @@ impl RoamingConfig {
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use tidegate_loop::{RoamingConfig, EventLoop};
-    /// use tidegate_loop::internal::ParkDriver;
+    /// use tidegate_loop::{EventLoop, RoamingConfig};
     /// use tidegate_pool::WorkerPool;
     ///
     /// let pool = Arc::new(WorkerPool::builder("workers").max(4).build()?);
-    /// let config = RoamingConfig::of(pool).only_produce();
-    /// let home = EventLoop::builder("home").build_over(ParkDriver::new(), &config)?;
+    /// let config = RoamingConfig::new(pool).only_produce();
+    /// let home = EventLoop::builder("home").build_roaming(&config)?;
     /// assert_eq!(home.submit(|| 1 + 1)?.wait()?, 2);
-    /// assert_eq!(home.strategy().unwrap().name(), "ProduceExecuteConsume");
+    /// assert_eq!(home.strategy().name(), "ProduceExecuteConsume");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn only_produce(mut self) -> Self {
@@ -102,7 +100,7 @@ impl RoamingConfig {
         };
         let pool = Arc::new(LoopPool::new(&self.pool, shared, lease));
         let weak = Arc::downgrade(shared);
-        let options = Options::new().on_refused(move |refused| {
+        let on_refused = move |refused: Rejected<Task>| {
             let driver = |shared: Arc<Shared>| shared.out.is_of_driver();
             // A refused task of the driver is dropped, which returns the work to the driver. A
             // submitted task was accepted and must not be lost: it runs here, where it must not
@@ -112,12 +110,12 @@ impl RoamingConfig {
             } else {
                 non_blocking(|| refused.into_inner().run());
             }
-        });
+        };
         if self.only_produce {
-            let strategy = ProduceExecuteConsume::with(producer, pool, options);
-            return Ok(Arc::new(strategy));
+            let builder = ProduceExecuteConsume::builder(producer, pool);
+            return Ok(Arc::new(builder.on_refused(on_refused).build()));
         }
-        let builder = Adaptive::builder(producer, pool).options(options);
+        let builder = Adaptive::builder(producer, pool).on_refused(on_refused);
         let builder = match &self.monitor {
             Some(monitor) => builder.late(monitor),
             None => builder,
@@ -147,7 +145,7 @@ fn interrupt(shared: &Arc<Shared>) -> InterruptFn {
 
 impl fmt::Debug for RoamingConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Crew")
+        f.debug_struct("RoamingConfig")
             .field("pool", &self.pool.name())
             .field("late", &self.monitor.is_some())
             .field("only_produce", &self.only_produce)
@@ -156,8 +154,9 @@ impl fmt::Debug for RoamingConfig {
 }
 
 impl EventLoop<Roaming> {
-    /// Returns the strategy that drives this event loop; `None` if it has a thread of its own.
-    pub fn strategy(&self) -> Option<Arc<dyn Strategy>> {
-        self.shared.thread.strategy()
+    /// Returns the strategy that drives this event loop.
+    pub fn strategy(&self) -> Arc<dyn Strategy> {
+        let strategy = self.shared.thread.strategy();
+        strategy.unwrap_or_else(|| unreachable!("a roaming event loop is built with a strategy"))
     }
 }

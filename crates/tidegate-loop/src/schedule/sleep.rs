@@ -13,7 +13,7 @@ use std::time::Duration;
 use tidegate_core::Task;
 use tidegate_core::internal::prim::{Mutex, lock};
 
-use super::timeout::CoarseTimer;
+use super::coarse_timer::CoarseTimer;
 use crate::handle::event_loop::EventLoop;
 use crate::handle::placement::Placement;
 use crate::state::shared::Shared;
@@ -38,7 +38,7 @@ pub fn sleep(after: Duration) -> Sleep {
 }
 
 /// Waits for `future`, for at most `after`, on the event loop that the calling thread drives, or
-/// else on the global one. The future is dropped with the returned [`WithTimeout`], not when the
+/// else on the global one. The future is dropped with the returned [`Timeout`], not when the
 /// time is up.
 ///
 /// ```
@@ -52,8 +52,8 @@ pub fn sleep(after: Duration) -> Sleep {
 /// assert_eq!(late.wait()?, Err(TimeoutError::Elapsed));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn timeout<F: Future>(after: Duration, future: F) -> WithTimeout<F> {
-    WithTimeout {
+pub fn timeout<F: Future>(after: Duration, future: F) -> Timeout<F> {
+    Timeout {
         sleep: sleep(after),
         future: Box::pin(future),
     }
@@ -74,8 +74,8 @@ impl<P: Placement> EventLoop<P> {
     }
 
     /// [`timeout`] on this event loop's clock.
-    pub fn within<F: Future>(&self, after: Duration, future: F) -> WithTimeout<F> {
-        WithTimeout {
+    pub fn timeout<F: Future>(&self, after: Duration, future: F) -> Timeout<F> {
+        Timeout {
             sleep: self.sleep(after),
             future: Box::pin(future),
         }
@@ -127,7 +127,7 @@ impl Sleep {
         let task = Task::non_blocking(move || alarm.end(Ok(())));
         Self {
             state,
-            timeout: Some(super::timeout::add(shared, after, task)),
+            timeout: Some(super::coarse_timer::add(shared, after, task)),
         }
     }
 
@@ -180,12 +180,12 @@ impl Drop for Sleep {
 /// A future with a time limit. See [`timeout`].
 #[derive(Debug)]
 #[must_use = "a future does nothing unless it is awaited"]
-pub struct WithTimeout<F> {
+pub struct Timeout<F> {
     sleep: Sleep,
     future: Pin<Box<F>>,
 }
 
-impl<F: Future> Future for WithTimeout<F> {
+impl<F: Future> Future for Timeout<F> {
     type Output = Result<F::Output, TimeoutError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {

@@ -15,7 +15,7 @@ use super::plan::Plan;
 use super::progress::{Progress, ShutdownStart};
 use crate::core::driver::Driver;
 use crate::core::loop_core::{Core, Turn};
-use crate::schedule::{scheduled_task, timeout};
+use crate::schedule::{coarse_timer, scheduled_task};
 use crate::state::lifecycle::Lifecycle;
 use crate::state::metrics::{IN_DROPS, IN_SIGNALS};
 use crate::state::shared::{Shared, drop_contained};
@@ -144,13 +144,13 @@ fn run_hooks(shared: &Shared, begun: &mut ShutdownStart, deadline: u64) -> bool 
 fn cancel_timers(shared: &Shared) -> u64 {
     shared.meter.counters.place.set(IN_DROPS);
     let (timers, timeouts) =
-        local::with(|local| (local.kept.timers.drain(), local.kept.timeouts.drain()))
+        local::with(|local| (local.kept.timers.drain(), local.kept.coarse.drain()))
             .unwrap_or_default();
     for timer in &timers {
         scheduled_task::expire(shared, timer);
     }
     for timeout in &timeouts {
-        timeout::end(shared, timeout);
+        coarse_timer::end(shared, timeout);
     }
     shared.meter.counters.place.set(0);
     (timers.len() + timeouts.len()) as u64

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tidegate_core::{RejectReason, Rejected, Task};
 
-use crate::schedule::timeouts::Timeouts;
+use crate::schedule::coarse_timers::CoarseTimers;
 use crate::schedule::timers::Timers;
 use crate::spawn::slots::{Futures, LocalFutures};
 use crate::state::shared::Shared;
@@ -41,7 +41,7 @@ pub(crate) struct LoopState {
     /// thread.
     pub(crate) closed: bool,
     pub(crate) timers: Timers,
-    pub(crate) timeouts: Timeouts,
+    pub(crate) coarse: CoarseTimers,
     pub(crate) futures: Futures,
 }
 
@@ -53,16 +53,13 @@ impl LoopState {
 
     /// Returns the number of pending timers of both kinds.
     pub(crate) fn timers_len(&self) -> usize {
-        self.timers.len() + self.timeouts.len()
+        self.timers.len() + self.coarse.len()
     }
 
     /// Returns the time at which the next timer or timeout is due.
     pub(crate) fn next_deadline(&mut self) -> Option<u64> {
         let precise = self.timers.next_deadline();
-        precise
-            .into_iter()
-            .chain(self.timeouts.next_deadline())
-            .min()
+        precise.into_iter().chain(self.coarse.next_deadline()).min()
     }
 }
 

@@ -39,7 +39,7 @@ const SHORTEST: Duration = Duration::from_millis(1);
 ///     .ticker(ticker)
 ///     .on_stall(move |stall| tell.send(stall.to_string()).unwrap())
 ///     .watch(&home)
-///     .start()?;
+///     .build()?;
 ///
 /// let (begun, has_begun) = mpsc::channel();
 /// let (go_on, gone_on) = mpsc::channel::<()>();
@@ -72,7 +72,7 @@ pub struct Watchdog {
 ///     .on_stall(|stall| eprintln!("{stall}"))
 ///     .on_recover(|recovered| eprintln!("{recovered}"))
 ///     .watch(&home)
-///     .start()?;
+///     .build()?;
 /// watchdog.shutdown();
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -189,7 +189,7 @@ impl WatchdogBuilder {
     /// # Errors
     ///
     /// [`WatchdogError`] if the threshold is zero, or no thread can be started.
-    pub fn start(self) -> Result<Watchdog, WatchdogError> {
+    pub fn build(self) -> Result<Watchdog, WatchdogError> {
         if self.threshold.is_zero() {
             return Err(WatchdogError::ZeroThreshold);
         }

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use tidegate_core::{Executor, ManualClock, RejectReason, Task};
-use tidegate_loop::internal::ParkDriver;
 use tidegate_loop::{EventLoop, RoamingConfig};
 use tidegate_pool::{
     Growth, ImmediateExecutor, OrderedView, OrderedViewError, PoolPolicy, WorkerPool,
@@ -46,9 +45,9 @@ fn a_roaming_loop_starts_over_a_busy_core_thread() {
     let clock = ManualClock::new();
     let pool = Arc::new(queue_first(&clock, 4, 8));
     let gate = hold_thread(&pool);
-    let config = RoamingConfig::of(Arc::clone(&pool) as _);
+    let config = RoamingConfig::new(Arc::clone(&pool) as _);
     let home = EventLoop::builder("home").clock(&clock);
-    let home = home.build_over(ParkDriver::new(), &config).unwrap();
+    let home = home.build_roaming(&config).unwrap();
     let ran = Counter::new();
     // A task that may block would become a job of the pool and wait for the busy core thread.
     let task = Task::non_blocking(hits(ran.clone()));
@@ -62,9 +61,9 @@ fn a_loop_that_only_produces_starts_over_a_busy_core_thread() {
     let clock = ManualClock::new();
     let pool = Arc::new(queue_first(&clock, 4, 8));
     let gate = hold_thread(&pool);
-    let config = RoamingConfig::of(Arc::clone(&pool) as _).only_produce();
+    let config = RoamingConfig::new(Arc::clone(&pool) as _).only_produce();
     let home = EventLoop::builder("home").clock(&clock);
-    let home = home.build_over(ParkDriver::new(), &config).unwrap();
+    let home = home.build_roaming(&config).unwrap();
     let ran = Counter::new();
     Executor::execute(&home, Task::non_blocking(hits(ran.clone()))).unwrap();
     ran.wait_for(1);
@@ -75,9 +74,9 @@ fn a_loop_that_only_produces_starts_over_a_busy_core_thread() {
 fn a_full_queue_does_not_keep_a_loop_that_only_produces_from_starting() {
     let clock = ManualClock::new();
     let pool = Arc::new(queue_first(&clock, 3, 1));
-    let config = RoamingConfig::of(Arc::clone(&pool) as _).only_produce();
+    let config = RoamingConfig::new(Arc::clone(&pool) as _).only_produce();
     let home = EventLoop::builder("home").clock(&clock);
-    let home = home.build_over(ParkDriver::new(), &config).unwrap();
+    let home = home.build_roaming(&config).unwrap();
     let gate = Gate::new();
     let busy = || {
         let until = gate.clone();

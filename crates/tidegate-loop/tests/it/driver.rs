@@ -91,7 +91,9 @@ fn a_loop_that_never_sleeps_lets_its_driver_look() {
     let log = Log::new();
     let driver = told(&log);
     let work = Arc::clone(&driver.work);
-    let home = EventLoop::builder("told").build_with(driver).unwrap();
+    let home = EventLoop::builder("told")
+        .build_with_driver(driver)
+        .unwrap();
     work.store(1, Ordering::Relaxed);
     // Each task submits the next one, until the driver's own task has run.
     fn go_on(home: EventLoop, log: Log<&'static str>) {
@@ -113,7 +115,9 @@ fn a_loop_that_never_sleeps_lets_its_driver_look() {
 #[test]
 fn the_driver_closes_after_the_last_task_and_before_the_hooks_that_are_left() {
     let log = Log::new();
-    let home = EventLoop::builder("told").build_with(told(&log)).unwrap();
+    let home = EventLoop::builder("told")
+        .build_with_driver(told(&log))
+        .unwrap();
     let also = log.clone();
     home.execute(move || also.push("task")).unwrap();
     home.settle();
@@ -129,7 +133,9 @@ fn a_loop_whose_driver_has_something_to_keep_stays_on_its_thread() {
     let driver = told(&log);
     let busy = Arc::clone(&driver.busy);
     busy.store(true, Ordering::Relaxed);
-    let home = EventLoop::builder("told").build_with(driver).unwrap();
+    let home = EventLoop::builder("told")
+        .build_with_driver(driver)
+        .unwrap();
     let before = home.submit(|| std::thread::current().id()).unwrap().wait();
     assert!(home.try_suspend());
     let after = home.submit(|| std::thread::current().id()).unwrap().wait();

@@ -41,7 +41,9 @@ fn a_due_timer_does_not_begin_after_the_deadline() {
     let second = log.clone();
     let b = home.schedule(SECOND, move || second.push("b")).unwrap();
     let third = log.clone();
-    let c = home.timeout(SECOND, move || third.push("c")).unwrap();
+    let c = home
+        .schedule_coarse(SECOND, move || third.push("c"))
+        .unwrap();
     hand.run_until_idle();
     clock.jump(SECOND * 2);
     hand.run_until_idle();

@@ -9,9 +9,10 @@ use tidegate_core::internal::usable_cpus;
 use tidegate_core::{ManualClock, ThreadBuilder, Ticker};
 use tidegate_loop::internal::ParkDriver;
 use tidegate_loop::{
-    BuildError, Choose, EventLoop, EventLoopGroup, Lifecycle, MAX_LOOPS, Quiet, Scaling,
-    ShutdownError,
+    BuildError, Choose, EventLoop, EventLoopGroup, Lifecycle, MAX_LOOPS, Quiet, RoamingConfig,
+    Scaling, ShutdownError,
 };
+use tidegate_pool::WorkerPool;
 use tidegate_promise::WaitError;
 use tidegate_testkit::Gate;
 
@@ -148,7 +149,7 @@ fn a_group_that_cannot_be_made_leaves_nothing_behind() {
         count.fetch_add(1, Ordering::Relaxed);
     });
     let group = EventLoopGroup::builder("g").loops(3).threads(builder);
-    let failed = group.build_with(|at| match at {
+    let failed = group.build_with_driver(|at| match at {
         2 => Err(io::Error::other("no more")),
         _ => Ok(ParkDriver::new()),
     });
@@ -219,11 +220,10 @@ fn waiting_for_the_end_spends_one_deadline_over_all_loops() {
 
 #[test]
 fn a_roaming_group_lets_its_tasks_wait() {
-    let group = EventLoopGroup::builder("g")
-        .loops(2)
-        .roaming()
-        .build()
-        .unwrap();
+    let pool = Arc::new(WorkerPool::builder("workers").max(4).build().unwrap());
+    let config = RoamingConfig::new(pool);
+    let group = EventLoopGroup::builder("g").loops(2);
+    let group = group.build_roaming(&config).unwrap();
     let other = group.iter().nth(1).unwrap().clone();
     let answer = group.submit(move || other.submit(|| 7).unwrap().wait());
     assert_eq!(answer.unwrap().wait().unwrap().unwrap(), 7);

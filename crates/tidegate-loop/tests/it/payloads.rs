@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use tidegate_core::internal::{Deliver, Delivery, SignalBlock};
 use tidegate_core::{ManualClock, Task, ThreadBuilder, Ticker};
-use tidegate_loop::internal::ParkDriver;
 use tidegate_loop::{EventLoop, Lifecycle, Quiet, RoamingConfig, Watchdog};
 use tidegate_pool::strategy::{ProduceConsume, Strategy};
 use tidegate_pool::{OrderedView, WorkerPool};
@@ -53,7 +52,7 @@ fn of_timers_and_timeouts() {
     let once = home.schedule(SECOND, || -> u32 { explode() }).unwrap();
     let rate = home.schedule_at_fixed_rate(SECOND, SECOND, || explode());
     let rate = rate.unwrap();
-    let timeout = home.timeout(SECOND, || explode()).unwrap();
+    let timeout = home.schedule_coarse(SECOND, || explode()).unwrap();
     let after = Counter::new();
     drop(home.schedule(SECOND, hits(after.clone())));
     home.settle();
@@ -133,7 +132,7 @@ fn of_values_that_a_loop_drops_at_its_end() {
         drop(home.schedule(SECOND, move || drop(bomb)));
     }
     for bomb in bombs() {
-        drop(home.timeout(SECOND, move || drop(bomb)));
+        drop(home.schedule_coarse(SECOND, move || drop(bomb)));
     }
     for bomb in bombs() {
         drop(home.spawn(poll_fn(move |_| {
@@ -165,7 +164,7 @@ fn of_a_roaming_loops_tasks() {
     let pool = WorkerPool::builder("workers").max(3).build().unwrap();
     let home = EventLoop::builder("roams");
     let home = home
-        .build_over(ParkDriver::new(), &RoamingConfig::of(Arc::new(pool)))
+        .build_roaming(&RoamingConfig::new(Arc::new(pool)))
         .unwrap();
     home.execute(|| explode()).unwrap();
     home.execute_task(Task::non_blocking(|| explode())).unwrap();
@@ -205,7 +204,7 @@ fn of_a_strategys_producer_and_tasks() {
     let strategy = ProduceConsume::new(producer, here);
     strategy.produce();
     assert_eq!(ran.count(), 1);
-    let counts = strategy.counts();
+    let counts = strategy.metrics();
     assert_eq!((counts.producer_panics, counts.task_panics), (1, 1));
 }
 
@@ -234,7 +233,7 @@ fn of_a_watchdogs_callbacks() {
             explode();
         })
         .watch(&home)
-        .start()
+        .build()
         .unwrap();
     let gate = hold(&home);
     for _ in 0..3 {

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use tidegate_core::executor::{WaitPolicy, stance};
 use tidegate_core::{Task, Ticker};
-use tidegate_loop::internal::ParkDriver;
 use tidegate_loop::{BuildError, EventLoop, Quiet, Roaming, RoamingConfig, ShutdownError};
 use tidegate_pool::strategy::{Monitor, Strategy};
 use tidegate_pool::{TryExecutor, WorkerPool};
@@ -20,21 +19,21 @@ fn pool(threads: usize) -> Arc<WorkerPool> {
 }
 
 fn on(pool: Arc<dyn TryExecutor>, late: bool) -> EventLoop<Roaming> {
-    let mut config = RoamingConfig::of(pool);
+    let mut config = RoamingConfig::new(pool);
     if late {
         config = config.late(&Monitor::start("io").unwrap());
     }
     let builder = EventLoop::builder("roams");
-    builder.build_over(ParkDriver::new(), &config).unwrap()
+    builder.build_roaming(&config).unwrap()
 }
 
 /// Returns an event loop that the test drives by hand, on an executor that runs nothing by itself.
 fn manual(reserve: usize) -> (EventLoop<Roaming>, Arc<dyn Strategy>, Arc<Hand>) {
     let hand = Hand::new(reserve);
-    let config = RoamingConfig::of(hand.clone()).manual();
-    let home = EventLoop::builder("roams").build_over(ParkDriver::new(), &config);
+    let config = RoamingConfig::new(hand.clone()).manual();
+    let home = EventLoop::builder("roams").build_roaming(&config);
     let home = home.unwrap();
-    let strategy = home.strategy().unwrap();
+    let strategy = home.strategy();
     (home, strategy, hand)
 }
 
@@ -57,7 +56,7 @@ fn tasks_timers_timeouts_and_futures_run() {
         assert_eq!(home.spawn(async { 3 }).unwrap().wait().unwrap(), 3);
         let gate = Gate::new();
         let opens = gate.clone();
-        let timeout = home.timeout(Duration::from_millis(1), move || opens.open());
+        let timeout = home.schedule_coarse(Duration::from_millis(1), move || opens.open());
         gate.wait();
         drop(timeout);
         let over = home.shutdown(Quiet::none(Duration::from_secs(60)));
@@ -81,7 +80,7 @@ fn a_task_that_blocks_does_not_hold_up_the_next() {
         }
         go_on.open();
         blocked.unwrap().wait().unwrap();
-        let counts = home.strategy().unwrap().counts();
+        let counts = home.strategy().metrics();
         assert!(counts.tasks() >= 11, "{counts}");
     }
 }
@@ -95,10 +94,10 @@ fn a_thread_that_waits_for_another_loop_runs_what_waits_for_a_thread() {
     let quiet = Duration::from_millis(4);
     let (ticker, steps) = Ticker::manual();
     let monitor = Monitor::builder("io").quiet(quiet).ticker(ticker);
-    let config = RoamingConfig::of(pool(3)).late(&monitor.start().unwrap());
+    let config = RoamingConfig::new(pool(3)).late(&monitor.build().unwrap());
     let build = |name: &str| {
         let builder = EventLoop::builder(name);
-        builder.build_over(ParkDriver::new(), &config).unwrap()
+        builder.build_roaming(&config).unwrap()
     };
     let (busy, idle) = (build("busy"), build("idle"));
     let look_until = |gate: &Gate| {
@@ -132,8 +131,8 @@ fn a_thread_that_waits_for_another_loop_runs_what_waits_for_a_thread() {
         runs_on(&busy);
         runs_on(&idle);
     }
-    let counts = idle.strategy().unwrap().counts();
-    assert!(counts.relieved > 0, "{counts}");
+    let counts = idle.strategy().metrics();
+    assert!(counts.handed_to_stand_in > 0, "{counts}");
     go_on.open();
     for home in [&busy, &idle] {
         let over = home.shutdown(Quiet::none(Duration::from_secs(60)));
@@ -143,14 +142,14 @@ fn a_thread_that_waits_for_another_loop_runs_what_waits_for_a_thread() {
 
 #[test]
 fn a_loop_that_only_produces_gives_every_task_away_and_keeps_its_thread() {
-    let config = RoamingConfig::of(pool(1)).only_produce();
+    let config = RoamingConfig::new(pool(1)).only_produce();
     let builder = EventLoop::builder("roams");
-    let none_left = builder.build_over(ParkDriver::new(), &config);
+    let none_left = builder.build_roaming(&config);
     assert!(matches!(none_left, Err(BuildError::NoThreads(_))));
 
-    let config = RoamingConfig::of(pool(2)).only_produce();
+    let config = RoamingConfig::new(pool(2)).only_produce();
     let builder = EventLoop::builder("roams");
-    let home = builder.build_over(ParkDriver::new(), &config).unwrap();
+    let home = builder.build_roaming(&config).unwrap();
     let producing = home.submit(|| ()).unwrap();
     producing.wait().unwrap();
     // One of the two threads produces. If it ran a task itself, the next task would not run.
@@ -165,7 +164,7 @@ fn a_loop_that_only_produces_gives_every_task_away_and_keeps_its_thread() {
     assert_eq!(own.wait().unwrap(), 7, "the loop goes on");
     go_on.open();
     blocked.unwrap().wait().unwrap();
-    let counts = home.strategy().unwrap().counts();
+    let counts = home.strategy().metrics();
     assert_eq!((counts.pec, counts.tasks()), (2, 2), "{counts}");
     let over = home.shutdown(Quiet::none(Duration::from_secs(60)));
     over.wait().unwrap();
@@ -222,7 +221,7 @@ fn a_task_for_which_there_is_no_thread_waits_in_the_executor() {
         home.execute(move || assert!(ran.hit() > 0)).unwrap();
     }
     strategy.produce();
-    assert_eq!((ran.count(), strategy.counts().pec), (0, 3));
+    assert_eq!((ran.count(), strategy.metrics().pec), (0, 3));
     hand.settle();
     assert_eq!(ran.count(), 3);
     end(home, &strategy, &hand);
@@ -247,9 +246,7 @@ fn a_panic_is_the_loops_to_report() {
     let heard = log.clone();
     let builder = EventLoop::builder("roams");
     let builder = builder.on_unhandled(move |name, what| heard.push(format!("{name}: {what}")));
-    let home = builder
-        .build_over(ParkDriver::new(), &RoamingConfig::of(pool(3)))
-        .unwrap();
+    let home = builder.build_roaming(&RoamingConfig::new(pool(3))).unwrap();
     home.execute(|| panic!("on purpose")).unwrap();
     log.wait_for(1);
     assert!(log.take()[0].starts_with("roams: ") && home.metrics().panics == 1);

@@ -537,7 +537,7 @@ fn a_driver_that_panics_ends_the_loop_in_order() {
         parker: tidegate_core::Parker::new(),
         breaks: Arc::clone(&breaks),
     };
-    let home = builder(&clock, "home").build_with(driver).unwrap();
+    let home = builder(&clock, "home").build_with_driver(driver).unwrap();
     let log = Log::new();
     let hook = log.clone();
     home.add_shutdown_hook("hook", move || hook.push("hook"))

@@ -98,7 +98,7 @@ fn cancelling_the_last_timer_lets_the_loop_go() {
     home.settle();
     assert!(timer.cancel());
     await_suspended(&home);
-    let timeouts = [1, 2, 3].map(|after| home.timeout(SECOND * after, || ()).unwrap());
+    let timeouts = [1, 2, 3].map(|after| home.schedule_coarse(SECOND * after, || ()).unwrap());
     home.settle();
     assert!(home.try_suspend());
     home.settle();

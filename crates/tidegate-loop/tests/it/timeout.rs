@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use tidegate_core::{ManualClock, RejectReason};
 use tidegate_loop::{
-    BuildError, CoarseTimer, DEFAULT_TIMEOUT_TICK, EventLoop, Sleep, SleepError, TimeoutError,
-    WithTimeout, sleep, timeout,
+    BuildError, CoarseTimer, DEFAULT_TIMEOUT_TICK, EventLoop, Sleep, SleepError, Timeout,
+    TimeoutError, sleep, timeout,
 };
 use tidegate_testkit::{Counter, DropCount, Gate, Log, block_on};
 
@@ -22,7 +22,7 @@ fn counting(home: &EventLoop, after: Duration, counter: &Counter) -> CoarseTimer
     let run = move || {
         counter.hit();
     };
-    home.timeout(after, run).unwrap()
+    home.schedule_coarse(after, run).unwrap()
 }
 
 /// Runs `work` on the event loop and returns its result.
@@ -37,7 +37,7 @@ fn never_early_and_at_most_a_tick_late() {
     for millis in [7, 1, 3, 300, 3_000] {
         let (log, clock) = (ran.clone(), clock.clone());
         let after = Duration::from_millis(millis) + Duration::from_nanos(1);
-        home.timeout(after, move || log.push((millis, clock.nanos())))
+        home.schedule_coarse(after, move || log.push((millis, clock.nanos())))
             .unwrap();
     }
     home.settle();
@@ -76,7 +76,7 @@ fn a_timeout_set_on_the_loop_runs_there() {
         let here = EventLoop::current().unwrap();
         let (promise, answer) = here.promise::<bool>();
         let loop_handle = here.clone();
-        here.timeout(SECOND, move || {
+        here.schedule_coarse(SECOND, move || {
             let _ = promise.succeed(loop_handle.is_current());
         })
         .unwrap();
@@ -94,7 +94,7 @@ fn a_cancelled_timeout_never_runs_and_drops_its_closure_on_the_caller() {
     let held = DropCount::new(&drops);
     let count = ran.clone();
     let handle = home
-        .timeout(SECOND, move || {
+        .schedule_coarse(SECOND, move || {
             let _held = &held;
             count.hit();
         })
@@ -118,7 +118,7 @@ fn cancelling_on_the_loop_frees_the_place_at_once() {
     let pending = on_loop(&home, || {
         let here = EventLoop::current().unwrap();
         let handles: Vec<_> = (0..100)
-            .map(|_| here.timeout(SECOND, || ()).unwrap())
+            .map(|_| here.schedule_coarse(SECOND, || ()).unwrap())
             .collect();
         handles.iter().filter(|handle| handle.cancel()).count()
     });
@@ -179,14 +179,15 @@ fn timeouts_may_add_cancel_and_reset_timeouts() {
     let log = Log::new();
     let (first, second) = (log.clone(), log.clone());
     let doomed = home
-        .timeout(SECOND * 2, move || second.push("doomed"))
+        .schedule_coarse(SECOND * 2, move || second.push("doomed"))
         .unwrap();
-    home.timeout(SECOND, move || {
+    home.schedule_coarse(SECOND, move || {
         first.push("first");
         assert!(doomed.cancel());
         let here = EventLoop::current().unwrap();
         let log = first.clone();
-        here.timeout(SECOND, move || log.push("child")).unwrap();
+        here.schedule_coarse(SECOND, move || log.push("child"))
+            .unwrap();
     })
     .unwrap();
     home.settle();
@@ -199,7 +200,8 @@ fn a_panicking_timeout_is_reported_and_hurts_nobody() {
     let clock = ManualClock::new();
     let (home, heard) = watched(&clock);
     let ran = Counter::new();
-    home.timeout(SECOND, || panic!("out of ink")).unwrap();
+    home.schedule_coarse(SECOND, || panic!("out of ink"))
+        .unwrap();
     counting(&home, SECOND, &ran);
     home.settle();
     clock.advance(SECOND + TICK);
@@ -216,16 +218,16 @@ fn the_end_of_the_loop_cancels_what_waits() {
     let (home, _clock) = home();
     let drops = Counter::new();
     let (mine, theirs) = (DropCount::new(&drops), DropCount::new(&drops));
-    let handle = home.timeout(SECOND, move || drop(mine)).unwrap();
+    let handle = home.schedule_coarse(SECOND, move || drop(mine)).unwrap();
     on_loop(&home, move || {
         let here = EventLoop::current().unwrap();
-        here.timeout(SECOND, move || drop(theirs)).unwrap();
+        here.schedule_coarse(SECOND, move || drop(theirs)).unwrap();
     });
     let report = end(&home);
     assert_eq!(report.cancelled, 2);
     assert_eq!(drops.count(), 2);
     assert!(handle.is_cancelled() && !handle.cancel() && !handle.reset(SECOND));
-    let refused = home.timeout(SECOND, || ()).map(drop).unwrap_err();
+    let refused = home.schedule_coarse(SECOND, || ()).map(drop).unwrap_err();
     assert_eq!(refused.why(), RejectReason::Closed);
 }
 
@@ -234,11 +236,11 @@ fn a_sleeping_loop_is_woken_when_many_silent_signals_wait() {
     let (home, _clock) = home();
     // A timeout that keeps the event loop asleep for an hour, so that nothing below is due before
     // it.
-    home.timeout(SECOND * 3600, || ()).unwrap();
+    home.schedule_coarse(SECOND * 3600, || ()).unwrap();
     home.settle();
     let woken = home.metrics().wakeups;
     let add_and_cancel = || {
-        let handle = home.timeout(SECOND * 7200, || ()).unwrap();
+        let handle = home.schedule_coarse(SECOND * 7200, || ()).unwrap();
         assert!(handle.cancel());
     };
     // None of these is due before the event loop wakes up; only the count of silent signals wakes
@@ -296,7 +298,7 @@ fn a_sleep_is_send_and_sync_and_ends_in_time() {
     assert_eq!(slept.as_mut().poll(&mut cx), Poll::Pending);
     clock.advance(SECOND + TICK);
     assert_eq!(slept.as_mut().poll(&mut cx), Poll::Ready(Ok(())));
-    let limited: WithTimeout<std::future::Ready<u32>> = home.within(SECOND, std::future::ready(1));
+    let limited: Timeout<std::future::Ready<u32>> = home.timeout(SECOND, std::future::ready(1));
     drop(needs_both(limited));
 }
 
@@ -345,7 +347,7 @@ fn a_sleeper_hears_that_its_loop_has_ended() {
         block_on("the sleep has ended", home.sleep(SECOND)),
         Err(SleepError)
     );
-    let limited = home.within(SECOND, std::future::pending::<()>());
+    let limited = home.timeout(SECOND, std::future::pending::<()>());
     assert_eq!(
         block_on("the limit has ended", limited),
         Err(TimeoutError::LoopEnded)

@@ -197,11 +197,14 @@ fn slow_timers_give_way_to_tasks() {
 fn a_roaming_loop_keeps_its_turns_short_too() {
     let bench = Bench::new();
     let hand = Hand::new(0);
-    let config = RoamingConfig::of(hand.clone()).manual();
+    let config = RoamingConfig::new(hand.clone()).manual();
     let sockets = bench.sockets(1, false);
     // An event loop that is driven by hand polls its driver in each turn.
-    let home = bench.builder().build_over(sockets, &config).unwrap();
-    let strategy = home.strategy().unwrap();
+    let home = bench
+        .builder()
+        .build_roaming_with_driver(sockets, &config)
+        .unwrap();
+    let strategy = home.strategy();
     for _ in 0..100 {
         let task = Task::non_blocking(bench.slow("task"));
         home.execute_task(task).unwrap();
@@ -224,7 +227,7 @@ fn a_group_leaves_loops_alone_whose_drivers_fail() {
             .loops(3)
             .choose(choose)
             .clock(&bench.clock)
-            .build_with(|_| {
+            .build_with_driver(|_| {
                 let sockets = bench.sockets(0, false);
                 healths.lock().unwrap().push(sockets.health.clone());
                 Ok(sockets)

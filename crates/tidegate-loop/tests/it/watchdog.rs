@@ -70,7 +70,7 @@ fn reports_at_the_threshold_and_whenever_the_age_doubles() {
     let log = Log::new();
     let (builder, steps) = watchdog(&log);
     let home = EventLoop::builder("home").build().unwrap();
-    let watchdog = builder.watch(&home).start().unwrap();
+    let watchdog = builder.watch(&home).build().unwrap();
     let gate = hold(&home);
     steps.tick(SECOND); // seen for the first time
     steps.tick(SECOND);
@@ -91,7 +91,7 @@ fn a_long_tick_is_reported_once() {
     let log = Log::new();
     let (builder, steps) = watchdog(&log);
     let home = EventLoop::builder("home").build().unwrap();
-    let _watchdog = builder.watch(&home).start().unwrap();
+    let _watchdog = builder.watch(&home).build().unwrap();
     let gate = hold(&home);
     steps.tick(SECOND);
     steps.tick(100 * SECOND);
@@ -108,7 +108,7 @@ fn reports_a_recovery_once() {
     let log = Log::new();
     let (builder, steps) = watchdog(&log);
     let home = manual("home");
-    let watchdog = builder.watch(&home).start().unwrap();
+    let watchdog = builder.watch(&home).build().unwrap();
     let gate = hold(&home);
     steps.tick(SECOND);
     steps.tick(3 * SECOND);
@@ -132,7 +132,7 @@ fn the_next_task_being_stuck_is_a_stall_of_its_own() {
     let log = Log::new();
     let (builder, steps) = watchdog(&log);
     let home = EventLoop::builder("home").build().unwrap();
-    let _watchdog = builder.watch(&home).start().unwrap();
+    let _watchdog = builder.watch(&home).build().unwrap();
     let first = hold(&home);
     let (arrived, go_on) = (Gate::new(), Gate::new());
     let (here, gate) = (arrived.clone(), go_on.clone());
@@ -170,7 +170,7 @@ fn a_sleeping_loop_is_never_reported() {
         .watch(&idle)
         .watch(&unused)
         .watch(&manual)
-        .start()
+        .build()
         .unwrap();
     idle.execute(|| ()).unwrap();
     idle.settle();
@@ -186,7 +186,7 @@ fn a_busy_loop_is_not_stuck() {
     let log = Log::new();
     let (builder, steps) = watchdog(&log);
     let home = EventLoop::builder("home").build().unwrap();
-    let _watchdog = builder.watch(&home).start().unwrap();
+    let _watchdog = builder.watch(&home).build().unwrap();
     for _ in 0..20 {
         // Busy at every check, each time with another task.
         let gate = hold(&home);
@@ -201,7 +201,7 @@ fn a_stuck_listener_is_reported_without_a_name() {
     let log = Log::new();
     let (builder, steps) = watchdog(&log);
     let home = EventLoop::builder("home").build().unwrap();
-    let _watchdog = builder.watch(&home).start().unwrap();
+    let _watchdog = builder.watch(&home).build().unwrap();
     let (promise, answer) = home.promise::<u32>();
     let (arrived, go_on) = (Gate::new(), Gate::new());
     let (here, gate) = (arrived.clone(), go_on.clone());
@@ -233,7 +233,7 @@ fn a_backtrace_comes_only_when_asked_for() {
             .backtrace(asked)
             .on_stall(move |stall| seen.push(stall.clone()))
             .watch(&home)
-            .start()
+            .build()
             .unwrap();
         let gate = hold(&home);
         steps.tick(SECOND);
@@ -268,7 +268,7 @@ fn a_callback_that_panics_is_contained() {
             panic!("on purpose");
         })
         .watch(&home)
-        .start()
+        .build()
         .unwrap();
     let gate = hold(&home);
     for _ in 0..3 {
@@ -285,7 +285,7 @@ fn loops_that_end_are_forgotten() {
     let log = Log::new();
     let (builder, steps) = watchdog(&log);
     let home = EventLoop::builder("home").build().unwrap();
-    let watchdog = builder.watch(&home).start().unwrap();
+    let watchdog = builder.watch(&home).build().unwrap();
     let gate = hold(&home);
     steps.tick(SECOND);
     steps.tick(2 * SECOND);
@@ -307,7 +307,7 @@ fn loops_that_end_are_forgotten() {
 fn more_loops_can_be_watched_later() {
     let log = Log::new();
     let (builder, steps) = watchdog(&log);
-    let watchdog = builder.start().unwrap();
+    let watchdog = builder.build().unwrap();
     steps.tick(SECOND);
     let home = EventLoop::builder("home").build().unwrap();
     watchdog.watch(&home);
@@ -323,7 +323,7 @@ fn a_dropped_watchdog_takes_its_word_back() {
     let log = Log::new();
     let (builder, steps) = watchdog(&log);
     let home = EventLoop::builder("home").build().unwrap();
-    let watchdog = builder.watch(&home).start().unwrap();
+    let watchdog = builder.watch(&home).build().unwrap();
     let gate = hold(&home);
     steps.tick(SECOND);
     steps.tick(2 * SECOND);
@@ -354,7 +354,7 @@ fn stop_waits_for_a_callback_and_drop_does_not() {
                 seen.push("callback");
             })
             .watch(&home)
-            .start()
+            .build()
             .unwrap();
         let held = hold(&home);
         steps.tick(SECOND);
@@ -388,8 +388,8 @@ fn a_watchdog_by_real_time_stops_without_waiting_for_a_tick() {
             .threshold(1_000_000 * SECOND)
             .watch(&home)
     };
-    builder().start().unwrap().shutdown();
-    drop(builder().start().unwrap());
+    builder().build().unwrap().shutdown();
+    drop(builder().build().unwrap());
     assert!(!home.is_stalled());
 }
 
@@ -397,7 +397,7 @@ fn a_watchdog_by_real_time_stops_without_waiting_for_a_tick() {
 fn a_threshold_of_zero_is_an_error() {
     let error = Watchdog::builder()
         .threshold(Duration::ZERO)
-        .start()
+        .build()
         .unwrap_err();
     assert!(matches!(error, WatchdogError::ZeroThreshold));
     assert!(error.to_string().contains("at least a millisecond"));

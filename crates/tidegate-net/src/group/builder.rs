@@ -127,7 +127,7 @@ impl NetGroupBuilder {
     /// [`BuildError`] if the settings contradict each other or a poller cannot be created.
     pub fn build(self) -> Result<NetGroup, BuildError> {
         let mut watches = Vec::new();
-        let loops = self.loops.build_with(|_| {
+        let loops = self.loops.build_with_driver(|_| {
             let driver = PollDriver::new(SystemPoller::new()?);
             watches.push(driver.watch());
             Ok(driver)
@@ -156,7 +156,7 @@ impl NetGroupBuilder {
             Some(monitor) => monitor,
             None => Monitor::start(&self.name).map_err(BuildError::Driver)?,
         };
-        let config = RoamingConfig::of(Arc::new(workers.clone())).late(&monitor);
+        let config = RoamingConfig::new(Arc::new(workers.clone())).late(&monitor);
         self.build_roaming_with_config(&config)
     }
 
@@ -171,12 +171,13 @@ impl NetGroupBuilder {
         config: &RoamingConfig,
     ) -> Result<NetGroup<Roaming>, BuildError> {
         let (mut watches, mut roams) = (Vec::new(), Vec::new());
-        let loops = self.loops.roaming().build_over(config, |_| {
+        let driver = |_| {
             let driver = RoamingDriver::new(SystemPoller::new()?);
             watches.push(driver.watch());
             roams.push(Arc::clone(driver.roam()));
             Ok(driver)
-        })?;
+        };
+        let loops = self.loops.build_roaming_with_driver(driver, config)?;
         for (one, roam) in loops.iter().zip(&roams) {
             roam.set_timers(one.timers());
         }

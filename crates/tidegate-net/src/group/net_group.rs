@@ -4,9 +4,9 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use tidegate_loop::{BuildError, EventLoopGroup, Pinned, Placement, Roaming};
+use tidegate_loop::{BuildError, EventLoop, EventLoopGroup, Pinned, Placement, Roaming};
 use tidegate_pool::WorkerPool;
-use tidegate_pool::strategy::Counts;
+use tidegate_pool::strategy::StrategyMetrics;
 
 use crate::group::LoopTarget;
 use crate::metrics::IoMetrics;
@@ -75,9 +75,9 @@ pub struct NetGroup<P: Placement = Pinned> {
 impl NetGroup<Roaming> {
     /// Returns the decisions of each loop's strategy, in the order of the loops: how many tasks ran
     /// in place, were given away, or were handed over late.
-    pub fn metrics(&self) -> Vec<Counts> {
-        let strategies = self.loops.iter().filter_map(|one| one.strategy());
-        strategies.map(|strategy| strategy.counts()).collect()
+    pub fn metrics(&self) -> Vec<StrategyMetrics> {
+        let strategies = self.loops.iter().map(EventLoop::strategy);
+        strategies.map(|strategy| strategy.metrics()).collect()
     }
 }
 

@@ -146,7 +146,7 @@ fn a_source_that_panics_goes_and_the_others_stay() {
 fn a_loop_with_something_ready_does_not_wait() {
     let (poller, script) = FakePoller::new();
     let home = EventLoop::builder("waits")
-        .build_with(PollDriver::new(poller))
+        .build_with_driver(PollDriver::new(poller))
         .unwrap();
     let log = Log::new();
     let ear = Ear {
@@ -179,7 +179,7 @@ fn a_loop_with_something_ready_does_not_wait() {
 fn one_wakeup_ends_a_sleep_however_many_tasks_come() {
     let (poller, script) = FakePoller::new();
     let home = EventLoop::builder("waits")
-        .build_with(PollDriver::new(poller))
+        .build_with_driver(PollDriver::new(poller))
         .unwrap();
     let gate = tidegate_testkit::Gate::new();
     let (inside, held) = (gate.clone(), tidegate_testkit::Gate::new());
@@ -219,7 +219,7 @@ fn a_failing_poller_is_asked_again_and_after_many_failures_the_loop_gives_up() {
         script.fail(io::ErrorKind::Other);
     }
     let home = EventLoop::builder("broken")
-        .build_with(PollDriver::new(poller))
+        .build_with_driver(PollDriver::new(poller))
         .unwrap();
     // Refused if the loop has already given up.
     let _ = home.execute(|| ());
@@ -323,7 +323,7 @@ fn a_group_gives_nothing_new_to_a_loop_whose_poller_fails_or_has_just_begun_anew
     let group = tidegate_loop::EventLoopGroup::builder("io")
         .loops(2)
         .clock(&clock)
-        .build_with(|_| {
+        .build_with_driver(|_| {
             let (poller, script) = FakePoller::new();
             scripts.push(script);
             Ok(PollDriver::new(poller))

@@ -14,7 +14,8 @@ use tidegate_core::{Blocking, Task};
 use crate::pool::TryExecutor;
 use crate::strategy::raw::ProducerGuard;
 
-use super::engine::{Engine, Options, Rule};
+use super::builder::StrategyBuilder;
+use super::engine::{Engine, Rule};
 use super::execute_produce_consume::eat;
 use super::handle::strategy_handle;
 use super::producer::Producer;
@@ -43,18 +44,20 @@ pub struct EatWhatYouKill<P> {
 impl<P: Producer> EatWhatYouKill<P> {
     /// Creates a strategy for `producer` whose helpers and tasks go to `pool`.
     pub fn new(producer: P, pool: Arc<dyn TryExecutor>) -> Self {
-        Self::with(producer, pool, Options::new())
+        Self::builder(producer, pool).build()
     }
 
-    /// Like [`Self::new`], with options.
-    pub fn with(producer: P, pool: Arc<dyn TryExecutor>, options: Options) -> Self {
-        let rule = Ewyk {
-            pool: Arc::clone(&pool),
-            low: AtomicUsize::new(DEFAULT_LOW_THREADS),
-        };
-        Self {
-            engine: Engine::new(producer, rule, pool, options),
-        }
+    /// Creates a builder for the same.
+    pub fn builder(producer: P, pool: Arc<dyn TryExecutor>) -> StrategyBuilder<Self> {
+        StrategyBuilder::new(move |on_refused| {
+            let rule = Ewyk {
+                pool: Arc::clone(&pool),
+                low: AtomicUsize::new(DEFAULT_LOW_THREADS),
+            };
+            Self {
+                engine: Engine::new(producer, rule, pool, on_refused),
+            }
+        })
     }
 
     /// Sets the number of free threads (idle, or that may start) at or below which the pool counts

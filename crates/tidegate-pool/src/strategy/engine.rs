@@ -11,7 +11,6 @@
 //!   name.
 
 use std::cell::RefCell;
-use std::fmt;
 use std::sync::Arc;
 
 use tidegate_core::executor::{WaitPolicy, stance};
@@ -20,7 +19,7 @@ use tidegate_core::{CaughtPanic, Executor, RejectReason, Rejected, Task, Unhandl
 
 use crate::strategy::raw::{CloseResult, ProducerCell, ProducerGuard, RestResult};
 
-use super::counts::{Counters, raise};
+use super::metrics::{Counters, raise};
 use super::producer::Producer;
 
 /// Consecutive panics of a producer, without a task in between, that count as "no task now".
@@ -33,49 +32,6 @@ thread_local! {
 
 /// The hook that receives and closes a task that the executor refused.
 pub(crate) type OnRefused = Box<dyn Fn(Rejected<Task>) + Send + Sync>;
-
-/// Options of any strategy.
-///
-/// ```
-/// use std::sync::Arc;
-/// use tidegate_pool::ImmediateExecutor;
-/// use tidegate_pool::strategy::{Options, ProduceExecuteConsume, Strategy};
-/// use tidegate_core::Task;
-///
-/// let options = Options::new().on_refused(|refused| {
-///     let why = refused.why();
-///     eprintln!("{}: {why}", refused.into_inner().name());
-/// });
-/// let here = Arc::new(ImmediateExecutor::new());
-/// let strategy = ProduceExecuteConsume::with(|| None, here, options);
-/// strategy.produce();
-/// ```
-#[derive(Default)]
-pub struct Options {
-    pub(crate) on_refused: Option<OnRefused>,
-}
-
-impl Options {
-    /// Creates the default options: a refused task is dropped, which closes what it holds.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Sets a hook that receives each task that the executor refused. It runs on the thread that
-    /// produced the task, which produces nothing meanwhile. A panic in the hook is caught.
-    pub fn on_refused(mut self, hear: impl Fn(Rejected<Task>) + Send + Sync + 'static) -> Self {
-        self.on_refused = Some(Box::new(hear));
-        self
-    }
-}
-
-impl fmt::Debug for Options {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options")
-            .field("on_refused", &self.on_refused.is_some())
-            .finish()
-    }
-}
 
 /// The rule of a strategy: decides which thread consumes a task.
 pub(crate) trait Rule<P: Producer>: Sized + Send + Sync + 'static {
@@ -114,7 +70,7 @@ pub(crate) struct Engine<P, R> {
     pub(crate) rule: R,
     pub(crate) executor: Arc<dyn Executor>,
     pub(crate) counters: Counters,
-    options: Options,
+    on_refused: Option<OnRefused>,
 }
 
 impl<P: Producer, R: Rule<P>> Engine<P, R> {
@@ -122,14 +78,14 @@ impl<P: Producer, R: Rule<P>> Engine<P, R> {
         producer: P,
         rule: R,
         executor: Arc<dyn Executor>,
-        options: Options,
+        on_refused: Option<OnRefused>,
     ) -> Arc<Self> {
         Arc::new(Self {
             cell: ProducerCell::new(Box::new(producer)),
             rule,
             executor,
             counters: Counters::default(),
-            options,
+            on_refused,
         })
     }
 
@@ -238,7 +194,7 @@ impl<P: Producer, R: Rule<P>> Engine<P, R> {
     #[cold]
     pub(crate) fn refused(&self, refused: Rejected<Task>) {
         raise(&self.counters.refused);
-        match &self.options.on_refused {
+        match &self.on_refused {
             Some(hear) => contained(|| hear(refused)),
             None => discard(refused),
         }

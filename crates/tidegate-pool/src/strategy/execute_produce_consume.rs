@@ -15,9 +15,10 @@ use tidegate_core::{Blocking, Executor, Task};
 
 use crate::strategy::raw::ProducerGuard;
 
-use super::counts::raise;
-use super::engine::{Engine, Helper, Options, Rule};
+use super::builder::StrategyBuilder;
+use super::engine::{Engine, Helper, Rule};
 use super::handle::strategy_handle;
+use super::metrics::raise;
 use super::producer::Producer;
 
 /// Runs each task on the thread that produced it, while a helper continues producing.
@@ -43,14 +44,14 @@ pub struct ExecuteProduceConsume<P> {
 impl<P: Producer> ExecuteProduceConsume<P> {
     /// Creates a strategy for `producer` whose helpers come from `executor`.
     pub fn new(producer: P, executor: Arc<dyn Executor>) -> Self {
-        Self::with(producer, executor, Options::new())
+        Self::builder(producer, executor).build()
     }
 
-    /// Like [`Self::new`], with options.
-    pub fn with(producer: P, executor: Arc<dyn Executor>, options: Options) -> Self {
-        Self {
-            engine: Engine::new(producer, Epc, executor, options),
-        }
+    /// Creates a builder for the same.
+    pub fn builder(producer: P, executor: Arc<dyn Executor>) -> StrategyBuilder<Self> {
+        StrategyBuilder::new(move |on_refused| Self {
+            engine: Engine::new(producer, Epc, executor, on_refused),
+        })
     }
 }
 

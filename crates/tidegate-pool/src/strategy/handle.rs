@@ -2,7 +2,7 @@
 
 use tidegate_core::Rejected;
 
-use super::counts::Counts;
+use super::metrics::StrategyMetrics;
 
 /// Decides which thread runs each task of a producer, and which thread produces next.
 ///
@@ -53,8 +53,8 @@ pub trait Strategy: Send + Sync + 'static {
     /// Returns `true` if the strategy was shut down and the producer was dropped.
     fn is_shutdown(&self) -> bool;
 
-    /// Returns the counters of its decisions so far.
-    fn counts(&self) -> Counts;
+    /// Returns a snapshot of the counters of its decisions.
+    fn metrics(&self) -> StrategyMetrics;
 
     /// Resets the counters to zero.
     fn reset_metrics(&self);
@@ -101,7 +101,7 @@ macro_rules! strategy_handle {
                 self.engine.cell.is_over()
             }
 
-            fn counts(&self) -> crate::strategy::counts::Counts {
+            fn metrics(&self) -> crate::strategy::metrics::StrategyMetrics {
                 self.engine.counters.read()
             }
 

@@ -25,19 +25,20 @@
 //! * `engine`: code that all strategies share: the loop that produces and consumes, the ways to run
 //!   a task, and the handling of panics and refusals. `monitor`: the thread that watches lent
 //!   producers, and its stand-in threads.
-//! * `handle`: [`Strategy`], and the macro that implements it. `producer`: [`Producer`]. `counts`:
-//!   [`Counts`].
+//! * `handle`: [`Strategy`], and the macro that implements it. `builder`: [`StrategyBuilder`]. `producer`: [`Producer`]. `metrics`:
+//!   [`StrategyMetrics`].
 //! * `raw`: the atomic words of the protocol, with all unsafe code of the strategies.
 //!
 //! The `README.md` beside this file describes late hand-over, which [`Adaptive`] uses with a
 //! [`Monitor`].
 
 pub(crate) mod adaptive;
-mod counts;
+mod builder;
 mod eat_what_you_kill;
 mod engine;
 mod execute_produce_consume;
 mod handle;
+mod metrics;
 mod monitor;
 mod produce_consume;
 mod produce_execute_consume;
@@ -45,11 +46,11 @@ mod producer;
 pub(crate) mod raw;
 
 pub use self::adaptive::{Adaptive, AdaptiveBuilder};
-pub use self::counts::Counts;
+pub use self::builder::StrategyBuilder;
 pub use self::eat_what_you_kill::{DEFAULT_LOW_THREADS, EatWhatYouKill};
-pub use self::engine::Options;
 pub use self::execute_produce_consume::ExecuteProduceConsume;
 pub use self::handle::Strategy;
+pub use self::metrics::StrategyMetrics;
 pub use self::monitor::{
     DEFAULT_MONITOR_INTERVAL, DEFAULT_MONITOR_QUIET, DEFAULT_STAND_INS, Monitor, MonitorBuilder,
 };

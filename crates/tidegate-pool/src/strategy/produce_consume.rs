@@ -10,7 +10,8 @@ use tidegate_core::{Executor, Task};
 
 use crate::strategy::raw::ProducerGuard;
 
-use super::engine::{Engine, Options, Rule};
+use super::builder::StrategyBuilder;
+use super::engine::{Engine, Rule};
 use super::handle::strategy_handle;
 use super::producer::Producer;
 
@@ -40,14 +41,14 @@ impl<P: Producer> ProduceConsume<P> {
     /// Creates a strategy for `producer`. Rounds started by [`dispatch`](crate::strategy::Strategy::dispatch)
     /// run on `executor`.
     pub fn new(producer: P, executor: Arc<dyn Executor>) -> Self {
-        Self::with(producer, executor, Options::new())
+        Self::builder(producer, executor).build()
     }
 
-    /// Like [`Self::new`], with options.
-    pub fn with(producer: P, executor: Arc<dyn Executor>, options: Options) -> Self {
-        Self {
-            engine: Engine::new(producer, Pc, executor, options),
-        }
+    /// Creates a builder for the same.
+    pub fn builder(producer: P, executor: Arc<dyn Executor>) -> StrategyBuilder<Self> {
+        StrategyBuilder::new(move |on_refused| Self {
+            engine: Engine::new(producer, Pc, executor, on_refused),
+        })
     }
 }
 

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tidegate_core::Task;
 use tidegate_isolate::Event;
-use tidegate_loop::internal::ParkDriver;
 use tidegate_loop::{EventLoop, RoamingConfig};
 use tidegate_pool::Quiet;
 use tidegate_pool::strategy::{Adaptive, Strategy};
@@ -22,8 +21,8 @@ fn a_roaming_loop_over_a_full_bulkhead_keeps_producing() {
         .unwrap();
     let bulkhead = isolation.pool("a").unwrap();
     // The loop runs on a thread of the bulkhead; a call has the other thread.
-    let crew = RoamingConfig::of(Arc::new(bulkhead.clone()));
-    let home = EventLoop::builder("roams").build_over(ParkDriver::new(), &crew);
+    let crew = RoamingConfig::new(Arc::new(bulkhead.clone()));
+    let home = EventLoop::builder("roams").build_roaming(&crew);
     let home = home.unwrap();
     home.submit(|| ()).unwrap().wait().unwrap();
     until("the bulkhead has a thread", || bulkhead.room().has_thread());

@@ -18,7 +18,7 @@ pub(crate) fn roaming(threads: usize) -> (WorkerPool, NetGroup<Roaming>) {
 
 /// Returns the configuration of loops on `pool` that hand over eagerly.
 pub(crate) fn eager(pool: &WorkerPool) -> RoamingConfig {
-    RoamingConfig::of(Arc::new(pool.clone()))
+    RoamingConfig::new(Arc::new(pool.clone()))
 }
 
 fn roaming_with(threads: usize, late: bool) -> (WorkerPool, NetGroup<Roaming>) {

@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use tidegate_core::internal::discard;
 use tidegate_core::{Blocking, Task};
 
-use crate::strategy::counts::raise;
 use crate::strategy::engine::{Engine, Helper};
+use crate::strategy::metrics::raise;
 use crate::strategy::monitor::Watch;
 use crate::strategy::producer::Producer;
 use crate::strategy::raw::{NotifyResult, ProducerGuard};
@@ -82,13 +82,13 @@ pub(super) fn lend<'a, P: Producer>(
 /// Hands over without a loan, because no stand-in is available: the task gets a thread now, or does
 /// not run here.
 #[cold]
-pub(super) fn unwatched<'a, P: Producer>(
+pub(super) fn without_stand_in<'a, P: Producer>(
     engine: &'a Arc<Engine<P, Choice>>,
     watch: &Watch,
     held: ProducerGuard<'a, P>,
     task: Task,
 ) -> Option<ProducerGuard<'a, P>> {
-    raise(&engine.counters.unwatched);
+    raise(&engine.counters.without_stand_in);
     // The monitor's next scan allows another attempt to start a thread.
     if watch.lent() == NotifyResult::Woken {
         raise(&engine.counters.monitor_wakes);
@@ -104,7 +104,7 @@ pub(super) fn unwatched<'a, P: Producer>(
 ///
 /// Returns its arguments if no task waits any more or no stand-in is available.
 #[cold]
-pub(super) fn relieved<'a, P: Producer>(
+pub(super) fn handed_to_stand_in<'a, P: Producer>(
     engine: &'a Arc<Engine<P, Choice>>,
     held: ProducerGuard<'a, P>,
     task: Task,
@@ -120,7 +120,7 @@ pub(super) fn relieved<'a, P: Producer>(
     };
     debug_assert!(task.blocking() != Blocking::Never, "those are run in place");
     engine.counters.lent.add(1);
-    raise(&engine.counters.relieved);
+    raise(&engine.counters.handed_to_stand_in);
     rule.class.store(task.class(), Ordering::Relaxed);
     let loan = held.lend(false);
     match loan.given_up {

@@ -4,8 +4,10 @@ use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
+use tidegate_core::{Rejected, Task};
+
 use crate::pool::{Lease, OverBudget, TryExecutor};
-use crate::strategy::engine::{Engine, Options};
+use crate::strategy::engine::{Engine, OnRefused};
 use crate::strategy::handle::strategy_handle;
 use crate::strategy::monitor::{Monitor, Watched};
 use crate::strategy::producer::Producer;
@@ -24,7 +26,7 @@ use super::choice::{Choice, InterruptFn};
 /// let monitor = Monitor::start("io")?;
 /// let strategy = Adaptive::builder(|| None, pool).late(&monitor).build();
 /// strategy.produce();
-/// println!("{}", strategy.counts());
+/// println!("{}", strategy.metrics());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Adaptive<P> {
@@ -36,18 +38,20 @@ pub struct Adaptive<P> {
 /// ```
 /// use std::sync::Arc;
 /// use tidegate_pool::WorkerPool;
-/// use tidegate_pool::strategy::{Adaptive, Options, Strategy};
+/// use tidegate_pool::strategy::{Adaptive, Strategy};
 ///
 /// let pool = Arc::new(WorkerPool::builder("workers").max(4).build()?);
-/// let options = Options::new().on_refused(|refused| eprintln!("{refused}"));
-/// let eager = Adaptive::builder(|| None, pool).options(options).build();
+/// let eager = Adaptive::builder(|| None, pool)
+///     .on_refused(|refused| eprintln!("{refused}"))
+///     .build();
 /// eager.produce();
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[must_use = "a builder does nothing until `build`"]
 pub struct AdaptiveBuilder<P> {
     producer: P,
     pool: Arc<dyn TryExecutor>,
-    options: Options,
+    on_refused: Option<OnRefused>,
     monitor: Option<Monitor>,
     lease: Option<Lease>,
     interrupt: Option<InterruptFn>,
@@ -64,7 +68,7 @@ impl<P: Producer> Adaptive<P> {
         AdaptiveBuilder {
             producer,
             pool,
-            options: Options::new(),
+            on_refused: None,
             monitor: None,
             lease: None,
             interrupt: None,
@@ -90,9 +94,10 @@ impl<P: Producer> AdaptiveBuilder<P> {
         self
     }
 
-    /// Sets further options.
-    pub fn options(mut self, options: Options) -> Self {
-        self.options = options;
+    /// Sets a hook that receives each task that the executor refused; see
+    /// [`StrategyBuilder::on_refused`](crate::strategy::StrategyBuilder::on_refused).
+    pub fn on_refused(mut self, hear: impl Fn(Rejected<Task>) + Send + Sync + 'static) -> Self {
+        self.on_refused = Some(Box::new(hear));
         self
     }
 
@@ -123,7 +128,7 @@ impl<P: Producer> AdaptiveBuilder<P> {
         }
         let pool = Arc::clone(&self.pool);
         let rule = Choice::new(pool, self.monitor, self.lease, self.interrupt);
-        let engine = Engine::new(self.producer, rule, self.pool, self.options);
+        let engine = Engine::new(self.producer, rule, self.pool, self.on_refused);
         if let Some(watch) = engine.rule.any_watch() {
             let weak = Arc::downgrade(&engine);
             let weak: Weak<dyn Watched> = weak;

@@ -6,14 +6,14 @@ use std::sync::atomic::Ordering;
 use tidegate_core::internal::discard;
 use tidegate_core::{Blocking, RejectReason, Rejected, Task};
 
-use crate::strategy::counts::raise;
 use crate::strategy::engine::{Engine, Helper, Rule};
+use crate::strategy::metrics::raise;
 use crate::strategy::monitor::Watch;
 use crate::strategy::producer::Producer;
 use crate::strategy::raw::{HelperRequest, ProducerGuard};
 
 use super::choice::Choice;
-use super::hand_over::{hand_over, lend, relieved, unwatched};
+use super::hand_over::{hand_over, handed_to_stand_in, lend, without_stand_in};
 use super::stand_in::{give_back, reserve, stands_in};
 
 impl<P: Producer> Rule<P> for Choice {
@@ -43,14 +43,14 @@ impl<P: Producer> Rule<P> for Choice {
         };
         let (held, task) = match rule.relief.load(Ordering::Relaxed) {
             false => (held, task),
-            true => match relieved(engine, held, task) {
+            true => match handed_to_stand_in(engine, held, task) {
                 Ok(()) => return None,
                 Err(back) => back,
             },
         };
         // A stand-in must be ready to take over if the task turns out to block.
         if !rule.stand_in_slot.is_ready() && !reserve(engine, watch) {
-            return unwatched(engine, watch, held, task);
+            return without_stand_in(engine, watch, held, task);
         }
         if wants_thread(rule, watch, &*held, &task) {
             hand_over(engine, Some(watch), held, task)

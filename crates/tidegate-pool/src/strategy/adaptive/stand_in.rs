@@ -13,8 +13,8 @@ use std::sync::atomic::Ordering;
 use tidegate_core::internal::discard;
 use tidegate_core::non_blocking;
 
-use crate::strategy::counts::raise;
 use crate::strategy::engine::{Engine, Helper};
+use crate::strategy::metrics::raise;
 use crate::strategy::monitor::{StandIn, Watch};
 use crate::strategy::producer::Producer;
 use crate::strategy::raw::{NotifyResult, ProducerGuard};

@@ -8,8 +8,8 @@ use tidegate_core::Task;
 use tidegate_core::executor::ExecutorId;
 use tidegate_core::internal::discard;
 
-use crate::strategy::counts::raise;
 use crate::strategy::engine::Engine;
+use crate::strategy::metrics::raise;
 use crate::strategy::monitor::{StandIn, Watch, Watched};
 use crate::strategy::producer::Producer;
 use crate::strategy::raw::CellSnapshot;
@@ -61,7 +61,7 @@ impl<P: Producer> Watched for Engine<P, Choice> {
                     Err(refused) => drop(refused),
                 }
             }
-            raise(&self.counters.no_spare);
+            raise(&self.counters.no_pool_thread);
             rule.starvation_detector.came(loan);
             // The next pool thread that finishes a short job takes this helper first.
             if is_brisk {

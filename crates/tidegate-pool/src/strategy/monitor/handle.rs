@@ -51,7 +51,7 @@ pub struct Monitor {
 /// let monitor = Monitor::builder("io")
 ///     .quiet(Duration::from_millis(10))
 ///     .ticker(ticker)
-///     .start()?;
+///     .build()?;
 /// steps.tick(Duration::from_millis(10));
 /// assert!(monitor.is_asleep());
 /// # Ok::<(), std::io::Error>(())
@@ -73,7 +73,7 @@ impl Monitor {
     ///
     /// If the thread cannot be started.
     pub fn start(name: &str) -> io::Result<Self> {
-        Self::builder(name).start()
+        Self::builder(name).build()
     }
 
     /// Creates a builder for a monitor.
@@ -109,7 +109,7 @@ impl Monitor {
     }
 
     /// Returns how often no stand-in was available: the monitor has its maximum, or the system
-    /// could not start a thread. See [`Counts::unwatched`](crate::strategy::Counts::unwatched).
+    /// could not start a thread. See [`StrategyMetrics::without_stand_in`](crate::strategy::StrategyMetrics::without_stand_in).
     pub fn failed_stand_ins(&self) -> u64 {
         self.watch().on_call.failed()
     }
@@ -187,7 +187,7 @@ impl MonitorBuilder {
     /// # Errors
     ///
     /// If the thread cannot be started.
-    pub fn start(self) -> io::Result<Monitor> {
+    pub fn build(self) -> io::Result<Monitor> {
         let mut ticker = self.ticker.unwrap_or_else(|| Ticker::every(self.interval));
         let name = format!("{}-monitor", self.name);
         let threads = self.threads;

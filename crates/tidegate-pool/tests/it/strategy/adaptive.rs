@@ -14,7 +14,7 @@ use super::{Hand, Kind, Place, Source, Stage, elsewhere};
 
 /// Returns (pc, pic, pec, epc).
 fn modes(strategy: &dyn Strategy) -> (u64, u64, u64, u64) {
-    let counts = strategy.counts();
+    let counts = strategy.metrics();
     (counts.pc, counts.pic, counts.pec, counts.epc)
 }
 
@@ -79,7 +79,7 @@ fn each_way_to_run_a_task_is_counted_first_and_is_a_frame_of_its_own() {
         let told = seen.clone();
         stage.source.add(what, move || {
             let frames = std::backtrace::Backtrace::force_capture().to_string();
-            told.push((frames, strategy.counts().tasks()));
+            told.push((frames, strategy.metrics().tasks()));
         });
         stage.produce_and_settle();
         let (frames, counted) = seen.take().remove(0);
@@ -180,7 +180,7 @@ fn a_thread_that_beats_the_helper_goes_on_itself() {
     stage.produce();
     assert_eq!(log.take(), [true]);
     stage.hand.settle();
-    assert_eq!(stage.made.strategy.counts().idle_helpers, 1);
+    assert_eq!(stage.made.strategy.metrics().idle_helpers, 1);
 }
 
 #[test]
@@ -255,7 +255,7 @@ fn a_helper_that_waits_in_a_queue_is_no_thread_to_be_had() {
         stage.source.add(Blocking::May, || ());
         stage.produce();
         assert_eq!(stage.source.ran.count(), 0, "given away: {stage}");
-        assert_eq!(stage.made.strategy.counts().pec, 1);
+        assert_eq!(stage.made.strategy.metrics().pec, 1);
         stage.hand.settle();
         assert_eq!(stage.source.ran.count(), 1);
         assert!(stage.made.strategy.is_idle());

@@ -20,10 +20,10 @@ fn looks(late: &Late, looks: u32, jobs: u64) {
 
 /// Runs one task that may block. Returns `true` if it was lent and not given to the executor.
 fn is_lent(late: &Late) -> bool {
-    let before = late.strategy.counts();
+    let before = late.strategy.metrics();
     late.add(|| ());
     late.strategy.produce();
-    let after = late.strategy.counts();
+    let after = late.strategy.metrics();
     assert_eq!(after.tasks(), before.tasks() + 1);
     after.lent > before.lent
 }
@@ -35,7 +35,7 @@ fn a_task_is_lent_whether_or_not_the_pool_has_a_thread() {
         assert!(is_lent(&late) && is_lent(&late));
         looks(&late, 5, 50);
         assert!(is_lent(&late));
-        let counts = late.strategy.counts();
+        let counts = late.strategy.metrics();
         assert_eq!((counts.lent, counts.pec), (3, 0));
         assert_eq!(late.hand.tried(), 0, "nobody was asked for");
         assert_eq!(late.monitor.stand_ins(), 1, "one is in reserve");
@@ -63,9 +63,9 @@ fn a_stuck_task_goes_to_the_next_thread_of_a_busy_pool() {
         "{:?}",
         late.hand.unhandled.take()
     );
-    let counts = late.strategy.counts();
+    let counts = late.strategy.metrics();
     assert_eq!(
-        (counts.no_spare, counts.late_epc, counts.helpers),
+        (counts.no_pool_thread, counts.late_epc, counts.helpers),
         (1, 1, 1)
     );
     assert!(late.strategy.is_idle());
@@ -94,7 +94,7 @@ fn a_helper_dropped_with_its_queue_is_not_waited_for() {
         late.hand.unhandled.take()
     );
     assert_eq!(
-        (late.strategy.counts().late_epc, late.source.ran.count()),
+        (late.strategy.metrics().late_epc, late.source.ran.count()),
         (1, 2)
     );
 }
@@ -106,13 +106,13 @@ fn tasks_given_away_for_want_of_a_stand_in_keep_the_monitor_awake() {
     assert!(late.monitor.is_asleep());
     assert!(!is_lent(&late));
     assert!(!late.monitor.is_asleep(), "it has to see when that ends");
-    assert_eq!(late.strategy.counts().monitor_wakes, 1);
+    assert_eq!(late.strategy.metrics().monitor_wakes, 1);
     for _ in 0..10 {
         late.steps.tick(QUIET / 2);
         assert!(!is_lent(&late));
     }
     assert_eq!(
-        (late.monitor.sleeps(), late.strategy.counts().monitor_wakes),
+        (late.monitor.sleeps(), late.strategy.metrics().monitor_wakes),
         (1, 1)
     );
     late.steps.tick(QUIET);
@@ -143,7 +143,7 @@ fn a_task_that_adapts_is_lent_with_a_stand_in_and_tagged_without() {
         let late = late_by(0, Monitor::builder("test").stand_ins(stand_ins));
         late.source.add(Blocking::Adapts, || ());
         late.strategy.produce();
-        let counts = late.strategy.counts();
+        let counts = late.strategy.metrics();
         let lent = stand_ins as u64;
         assert_eq!((counts.pic, counts.lent), (1 - lent, lent), "{counts}");
     }

@@ -163,7 +163,7 @@ fn a_panicking_producer_is_asked_again() {
             add_some(&source, 3);
             stage.produce_and_settle();
             assert_eq!(source.ran.count(), 3, "{stage}");
-            assert_eq!(stage.made.strategy.counts().producer_panics, 4, "{stage}");
+            assert_eq!(stage.made.strategy.metrics().producer_panics, 4, "{stage}");
             stage.hand.unhandled.wait_for(1);
             let said = stage.hand.unhandled.take();
             assert_eq!(said[0], "a producer panicked: on purpose");
@@ -204,7 +204,7 @@ fn a_refused_task_is_closed_once_and_production_goes_on() {
             (9, 9),
             "{stage}"
         );
-        assert_eq!(stage.made.strategy.counts().refused, refused, "{stage}");
+        assert_eq!(stage.made.strategy.metrics().refused, refused, "{stage}");
         stage.hand.refuse(false);
         add_some(&stage.source, 9);
         stage.produce_and_settle();
@@ -222,8 +222,9 @@ fn a_hook_for_refused_tasks_may_panic() {
     use super::{Hand, make};
     let source = Source::new();
     let hand = Hand::new(0);
-    let options = tidegate_pool::strategy::Options::new().on_refused(|_| panic!("on purpose"));
-    let made = make(Kind::Pec, source.producer(), hand.clone(), options);
+    let made = make(Kind::Pec, source.producer(), hand.clone(), |_| {
+        panic!("on purpose")
+    });
     hand.refuse(true);
     add_some(&source, 9);
     made.strategy.produce();
@@ -399,17 +400,17 @@ fn each_choice_is_counted_before_the_task_runs_and_can_be_reset() {
         let told = seen.clone();
         stage
             .source
-            .add(Blocking::Never, move || told.push(strategy.counts().pc));
+            .add(Blocking::Never, move || told.push(strategy.metrics().pc));
         stage.produce_and_settle();
         assert_eq!(seen.take(), [1], "{stage}");
         add_some(&stage.source, 8);
         stage.produce_and_settle();
-        assert_eq!(stage.made.strategy.counts().tasks(), 9, "{stage}");
+        assert_eq!(stage.made.strategy.metrics().tasks(), 9, "{stage}");
         stage.made.strategy.reset_metrics();
-        assert_eq!(stage.made.strategy.counts(), Default::default());
+        assert_eq!(stage.made.strategy.metrics(), Default::default());
         add_some(&stage.source, 3);
         stage.produce_and_settle();
-        assert_eq!(stage.made.strategy.counts().tasks(), 3, "{stage}");
+        assert_eq!(stage.made.strategy.metrics().tasks(), 3, "{stage}");
     });
 }
 
@@ -446,7 +447,7 @@ fn all_tasks_that_never_block_make_every_strategy_the_same() {
         (0..20).for_each(|_| stage.source.add(Blocking::Never, || ()));
         stage.produce();
         assert_eq!(stage.source.ran.count(), 20, "{stage}");
-        assert_eq!(stage.made.strategy.counts().pc, 20, "{stage}");
+        assert_eq!(stage.made.strategy.metrics().pc, 20, "{stage}");
         assert_eq!((stage.hand.queued(), stage.hand.given()), (0, 0), "{stage}");
     });
 }

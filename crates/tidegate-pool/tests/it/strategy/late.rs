@@ -30,7 +30,7 @@ pub(super) fn late(reserve: usize) -> Late {
 /// Like `late`, with a monitor that the test configures.
 pub(super) fn late_by(reserve: usize, monitor: MonitorBuilder) -> Late {
     let (ticker, steps) = Ticker::manual();
-    let monitor = monitor.quiet(QUIET).ticker(ticker).start().unwrap();
+    let monitor = monitor.quiet(QUIET).ticker(ticker).build().unwrap();
     let (hand, source) = (Hand::new(reserve), Source::new());
     let strategy = Adaptive::builder(source.producer(), hand.clone())
         .late(&monitor)
@@ -56,7 +56,7 @@ fn a_short_task_wakes_nobody() {
     let late = late(3);
     (0..50).for_each(|_| late.add(|| ()));
     late.strategy.produce();
-    let counts = late.strategy.counts();
+    let counts = late.strategy.metrics();
     assert_eq!((counts.lent, counts.tasks()), (50, 50));
     assert_eq!((late.hand.tried(), late.hand.queued()), (0, 0));
     assert_eq!((counts.helpers, counts.late_epc), (0, 0));
@@ -89,7 +89,7 @@ fn a_stuck_task_loses_the_producer_at_the_second_look() {
         "{:?}",
         late.hand.unhandled.take()
     );
-    let counts = late.strategy.counts();
+    let counts = late.strategy.metrics();
     assert_eq!((counts.lent, counts.late_epc), (3, 1));
     assert!(late.strategy.is_idle());
 }
@@ -102,8 +102,11 @@ fn a_producer_that_moves_between_two_looks_is_left_alone() {
         late.add(move || steps.tick(TICK));
     }
     late.strategy.produce();
-    assert_eq!((late.hand.tried(), late.strategy.counts().late_epc), (0, 0));
-    assert_eq!(late.strategy.counts().lent, 20);
+    assert_eq!(
+        (late.hand.tried(), late.strategy.metrics().late_epc),
+        (0, 0)
+    );
+    assert_eq!(late.strategy.metrics().lent, 20);
 }
 
 #[test]
@@ -121,8 +124,8 @@ fn with_no_thread_of_the_pool_a_stand_in_takes_the_producer() {
     late.source.add(Blocking::Never, move || went_on.open());
     late.strategy.produce();
     assert!(late.hand.unhandled.is_empty(), "{:?}", late.hand.unhandled);
-    let counts = late.strategy.counts();
-    assert_eq!((counts.no_spare, counts.late_epc), (1, 1), "{counts}");
+    let counts = late.strategy.metrics();
+    assert_eq!((counts.no_pool_thread, counts.late_epc), (1, 1), "{counts}");
     assert_eq!(counts.stand_ins, 1, "{counts}");
     assert_eq!(late.source.ran.count(), 2);
 }
@@ -143,7 +146,7 @@ fn a_helper_that_finds_the_producer_gone_leaves() {
         "it was sent, and the task ended first"
     );
     late.hand.settle();
-    let counts = late.strategy.counts();
+    let counts = late.strategy.metrics();
     assert_eq!((counts.idle_helpers, counts.late_epc), (1, 0));
     assert_eq!(late.source.ran.count(), 2);
 }
@@ -170,7 +173,7 @@ fn the_first_such_task_after_a_quiet_time_wakes_the_monitor() {
     (0..5).for_each(|_| late.add(|| ()));
     late.strategy.produce();
     assert!(late.hand.unhandled.is_empty());
-    let counts = late.strategy.counts();
+    let counts = late.strategy.metrics();
     assert_eq!((counts.monitor_wakes, counts.late_epc), (1, 1));
     assert_eq!(late.monitor.sleeps(), 1);
 }
@@ -184,7 +187,7 @@ fn the_monitor_stays_awake_while_such_tasks_run() {
         late.steps.tick(QUIET / 2);
     }
     assert_eq!(
-        (late.monitor.sleeps(), late.strategy.counts().monitor_wakes),
+        (late.monitor.sleeps(), late.strategy.metrics().monitor_wakes),
         (0, 0)
     );
     late.steps.tick(QUIET / 2);
@@ -200,7 +203,7 @@ fn tasks_that_never_block_do_not_keep_the_monitor_awake() {
     late.source.add(Blocking::Never, || ());
     late.strategy.produce();
     assert!(late.monitor.is_asleep());
-    assert_eq!(late.strategy.counts().monitor_wakes, 0);
+    assert_eq!(late.strategy.metrics().monitor_wakes, 0);
 }
 
 #[test]
@@ -212,7 +215,7 @@ fn a_task_known_to_be_long_gets_a_thread_at_once() {
     let told = log.clone();
     late.add(move || told.push("meanwhile"));
     late.strategy.produce();
-    let counts = late.strategy.counts();
+    let counts = late.strategy.metrics();
     assert_eq!((counts.epc, counts.lent, log.len()), (1, 1, 1));
     assert!(late.hand.unhandled.is_empty());
 }
@@ -236,14 +239,14 @@ fn a_class_that_was_taken_over_twice_gets_a_thread_at_once_until_it_is_short_aga
     let late = late(1);
     visit(&late, true);
     visit(&late, true);
-    let counts = late.strategy.counts();
+    let counts = late.strategy.metrics();
     assert_eq!((counts.lent, counts.late_epc, counts.epc), (2, 2, 0));
     visit(&late, true);
-    assert_eq!(late.strategy.counts().epc, 1, "known by now");
+    assert_eq!(late.strategy.metrics().epc, 1, "known by now");
     visit(&late, false);
     visit(&late, false);
     visit(&late, false);
-    let counts = late.strategy.counts();
+    let counts = late.strategy.metrics();
     assert!(counts.lent > 2, "short again: {counts}");
 }
 
@@ -263,7 +266,7 @@ impl Producer for Backlog {
 fn work_that_waits_while_a_processor_is_idle_brings_a_thread() {
     for waiting in [0, 1] {
         let (ticker, _steps) = Ticker::manual();
-        let monitor = Monitor::builder("test").ticker(ticker).start().unwrap();
+        let monitor = Monitor::builder("test").ticker(ticker).build().unwrap();
         let (hand, source) = (Hand::new(1), Source::new());
         let producer = Backlog(source.clone(), waiting);
         let strategy = Adaptive::builder(producer, hand.clone())
@@ -271,7 +274,7 @@ fn work_that_waits_while_a_processor_is_idle_brings_a_thread() {
             .build();
         source.add(Blocking::May, || ());
         strategy.produce();
-        let counts = strategy.counts();
+        let counts = strategy.metrics();
         let brought = waiting as u64 * u64::from(tidegate_core::internal::usable_cpus() > 1);
         assert_eq!((counts.epc, counts.lent), (brought, 1 - brought));
         assert_eq!(hand.given() as u64, brought);
@@ -287,12 +290,12 @@ fn all_of_it_can_be_switched_off_and_on() {
     late.add(|| ());
     late.strategy.produce();
     late.hand.settle();
-    let counts = late.strategy.counts();
+    let counts = late.strategy.metrics();
     assert_eq!((counts.epc, counts.lent), (1, 0));
     late.strategy.set_late(true);
     late.add(|| ());
     late.strategy.produce();
-    assert_eq!(late.strategy.counts().lent, 1);
+    assert_eq!(late.strategy.metrics().lent, 1);
 }
 
 #[test]
@@ -301,7 +304,7 @@ fn with_its_monitor_stopped_it_hands_over_eagerly() {
     late.monitor.shutdown();
     late.add(|| ());
     late.strategy.produce();
-    let counts = late.strategy.counts();
+    let counts = late.strategy.metrics();
     assert_eq!((counts.epc, counts.lent), (1, 0));
     late.hand.drop_all();
 }
@@ -316,7 +319,7 @@ fn a_monitor_that_is_stopped_gives_away_what_lies_in_a_cell() {
     });
     late.add(|| ());
     late.strategy.produce();
-    assert_eq!(late.strategy.counts().late_epc, 1);
+    assert_eq!(late.strategy.metrics().late_epc, 1);
     assert!(late.hand.unhandled.is_empty());
 }
 
@@ -334,7 +337,7 @@ fn a_monitor_watches_any_number_of_strategies_and_forgets_them() {
         assert!(own.run_given());
     });
     second.produce();
-    assert_eq!(second.counts().late_epc, 1);
+    assert_eq!(second.metrics().late_epc, 1);
     assert_eq!(
         late.hand.tried(),
         0,
@@ -361,7 +364,7 @@ fn a_dispatch_that_nobody_came_for_is_found_by_the_monitor() {
         assert!(hand.run_given());
     });
     late.strategy.produce();
-    assert_eq!(late.strategy.counts().late_epc, 1);
+    assert_eq!(late.strategy.metrics().late_epc, 1);
     late.hand.refuse(true);
     late.source.add(Blocking::Never, || ());
     assert!(late.strategy.dispatch().is_err());
@@ -394,7 +397,7 @@ fn a_task_taken_over_twice_is_still_run_by_one() {
     late.add(move || gate.open());
     late.strategy.produce();
     assert_eq!(late.source.ran.count(), 3);
-    assert_eq!(late.strategy.counts().late_epc, 2);
+    assert_eq!(late.strategy.metrics().late_epc, 2);
     assert!(late.hand.unhandled.is_empty());
 }
 
@@ -423,6 +426,6 @@ fn a_task_that_waits_for_a_later_one_ends() {
         source.add(Blocking::May, move || gate.open());
         strategy.dispatch().unwrap();
         source.gone.wait_for(12);
-        assert_eq!(source.ran.count(), 12, "{}", strategy.counts());
+        assert_eq!(source.ran.count(), 12, "{}", strategy.metrics());
     }
 }

@@ -15,9 +15,9 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use tidegate_core::{ManualTicker, Task, Ticker};
+use tidegate_core::{ManualTicker, Rejected, Task, Ticker};
 use tidegate_pool::strategy::{
-    Adaptive, EatWhatYouKill, ExecuteProduceConsume, Monitor, Options, ProduceConsume,
+    Adaptive, EatWhatYouKill, ExecuteProduceConsume, Monitor, ProduceConsume,
     ProduceExecuteConsume, Strategy,
 };
 use tidegate_pool::{TryExecutor, WorkerPool};
@@ -67,7 +67,7 @@ pub(crate) fn make(
     kind: Kind,
     producer: AnyProducer,
     pool: Arc<dyn TryExecutor>,
-    options: Options,
+    on_refused: impl Fn(Rejected<Task>) + Send + Sync + 'static,
 ) -> Made {
     macro_rules! made {
         ($strategy:expr, $steps:expr) => {{
@@ -81,18 +81,38 @@ pub(crate) fn make(
         }};
     }
     match kind {
-        Kind::Pc => made!(ProduceConsume::with(producer, pool, options), None),
-        Kind::Pec => made!(ProduceExecuteConsume::with(producer, pool, options), None),
-        Kind::Epc => made!(ExecuteProduceConsume::with(producer, pool, options), None),
-        Kind::Ewyk => made!(EatWhatYouKill::with(producer, pool, options), None),
+        Kind::Pc => made!(
+            ProduceConsume::builder(producer, pool)
+                .on_refused(on_refused)
+                .build(),
+            None
+        ),
+        Kind::Pec => made!(
+            ProduceExecuteConsume::builder(producer, pool)
+                .on_refused(on_refused)
+                .build(),
+            None
+        ),
+        Kind::Epc => made!(
+            ExecuteProduceConsume::builder(producer, pool)
+                .on_refused(on_refused)
+                .build(),
+            None
+        ),
+        Kind::Ewyk => made!(
+            EatWhatYouKill::builder(producer, pool)
+                .on_refused(on_refused)
+                .build(),
+            None
+        ),
         Kind::Eager => {
-            let builder = Adaptive::builder(producer, pool).options(options);
+            let builder = Adaptive::builder(producer, pool).on_refused(on_refused);
             made!(builder.build(), None)
         }
         Kind::Late => {
             let (ticker, steps) = Ticker::manual();
-            let monitor = Monitor::builder("test").ticker(ticker).start().unwrap();
-            let builder = Adaptive::builder(producer, pool).options(options);
+            let monitor = Monitor::builder("test").ticker(ticker).build().unwrap();
+            let builder = Adaptive::builder(producer, pool).on_refused(on_refused);
             made!(builder.late(&monitor).build(), Some(steps))
         }
     }
@@ -154,11 +174,11 @@ impl Stage {
         };
         let refused = Counter::new();
         let hear = refused.clone();
-        let options = Options::new().on_refused(move |task| {
+        let on_refused = move |task| {
             drop(task);
             hear.hit();
-        });
-        let made = make(kind, producer, executor, options);
+        };
+        let made = make(kind, producer, executor, on_refused);
         Self {
             _undo: Undo(Arc::downgrade(&made.strategy), Arc::clone(&hand)),
             kind,
@@ -227,7 +247,7 @@ impl Drop for Undo {
 
 impl std::fmt::Display for Stage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let counts = self.made.strategy.counts();
+        let counts = self.made.strategy.metrics();
         write!(f, "{:?} at {:?}: {counts}", self.kind, self.place)
     }
 }

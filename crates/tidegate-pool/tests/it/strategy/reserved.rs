@@ -75,7 +75,7 @@ fn strategies_that_counted_on_the_same_thread_all_go_on() {
     assert!(driver.unwrap().join().unwrap());
     went_on.wait_for(2);
     assert!(hand.unhandled.is_empty(), "{:?}", hand.unhandled);
-    let (one, other) = (one.strategy.counts(), other.counts());
+    let (one, other) = (one.strategy.metrics(), other.metrics());
     assert_eq!(one.late_epc + other.late_epc, 2, "{one}; {other}");
     assert_eq!(one.stand_ins + other.stand_ins, 1, "{one}; {other}");
 }
@@ -99,7 +99,7 @@ fn a_stand_in_is_reserved_once_and_kept_while_it_is_not_needed() {
     assert!(late.monitor.is_asleep());
     late.add(|| ());
     late.strategy.produce();
-    assert_eq!(late.strategy.counts().monitor_wakes, 1);
+    assert_eq!(late.strategy.metrics().monitor_wakes, 1);
     assert_eq!(late.monitor.stand_ins(), 2);
     late.monitor.shutdown();
     until("no stand-in is left", || late.monitor.stand_ins() == 0);
@@ -115,8 +115,8 @@ fn without_a_stand_in_a_task_that_may_block_does_not_run_here() {
     late.add(|| ());
     late.strategy.produce();
     assert_eq!(late.source.ran.count(), 1, "the one that never blocks");
-    let counts = late.strategy.counts();
-    assert_eq!((counts.pec, counts.unwatched), (2, 2), "{counts}");
+    let counts = late.strategy.metrics();
+    assert_eq!((counts.pec, counts.without_stand_in), (2, 2), "{counts}");
     assert_eq!(counts.lent, 0, "{counts}");
     assert_eq!(asked.load(Ordering::Relaxed), 1, "once between two looks");
     assert_eq!(late.monitor.failed_stand_ins(), 2);
@@ -125,14 +125,14 @@ fn without_a_stand_in_a_task_that_may_block_does_not_run_here() {
     late.hand.set_reserve(1);
     late.add(|| ());
     late.strategy.produce();
-    assert_eq!(late.strategy.counts().epc, 1);
+    assert_eq!(late.strategy.metrics().epc, 1);
     late.hand.settle();
     // And late again, after the system has threads again and the monitor has scanned.
     broken.store(false, Ordering::Relaxed);
     late.steps.tick(TICK);
     late.add(|| ());
     late.strategy.produce();
-    assert_eq!(late.strategy.counts().lent, 1);
+    assert_eq!(late.strategy.metrics().lent, 1);
     assert!(late.hand.unhandled.is_empty(), "{:?}", late.hand.unhandled);
 }
 
@@ -157,7 +157,7 @@ impl Producer for StopsIt {
 fn a_monitor_that_stops_before_a_loan_is_not_counted_on() {
     for threads in [0, 1] {
         let (ticker, _steps) = Ticker::manual();
-        let monitor = Monitor::builder("test").ticker(ticker).start().unwrap();
+        let monitor = Monitor::builder("test").ticker(ticker).build().unwrap();
         let (hand, source) = (Hand::new(threads), Source::new());
         let producer = StopsIt {
             source: source.clone(),
@@ -176,7 +176,7 @@ fn a_monitor_that_stops_before_a_loan_is_not_counted_on() {
         hand.settle();
         assert_eq!(source.ran.count(), 2);
         assert!(hand.unhandled.is_empty(), "{:?}", hand.unhandled);
-        let counts = strategy.counts();
+        let counts = strategy.metrics();
         if monitor.is_running() {
             // With a single processor the strategy does not ask for the backlog.
             assert_eq!(tidegate_core::internal::usable_cpus(), 1);
@@ -198,7 +198,7 @@ fn a_monitor_that_stops_in_a_task_leaves_it_a_stand_in() {
     late.strategy.produce();
     assert!(late.hand.unhandled.is_empty(), "{:?}", late.hand.unhandled);
     assert_eq!(late.source.ran.count(), 2);
-    assert_eq!(late.strategy.counts().stand_ins, 1);
+    assert_eq!(late.strategy.metrics().stand_ins, 1);
     until("no stand-in is left", || late.monitor.stand_ins() == 0);
 }
 
@@ -213,7 +213,7 @@ fn a_pool_that_gives_no_thread_at_once_does_not_stop_production() {
         pool.prestart();
         broken.store(system_refuses, Ordering::Relaxed);
         let (ticker, steps) = Ticker::manual();
-        let monitor = Monitor::builder("test").ticker(ticker).start().unwrap();
+        let monitor = Monitor::builder("test").ticker(ticker).build().unwrap();
         let source = Source::new();
         let strategy = Adaptive::builder(source.producer(), Arc::new(pool.clone()));
         let strategy = strategy.late(&monitor).build();
@@ -230,7 +230,7 @@ fn a_pool_that_gives_no_thread_at_once_does_not_stop_production() {
         steps.tick(TICK);
         source.gone.wait_for(2);
         assert_eq!(source.ran.count(), 2);
-        let counts = strategy.counts();
+        let counts = strategy.metrics();
         assert_eq!((counts.lent, counts.stand_ins), (1, 1), "{counts}");
     }
 }
@@ -238,7 +238,7 @@ fn a_pool_that_gives_no_thread_at_once_does_not_stop_production() {
 #[test]
 fn a_program_with_few_tasks_is_not_polled_for() {
     let (ticker, steps) = Ticker::manual();
-    let monitor = Monitor::builder("test").ticker(ticker).start().unwrap();
+    let monitor = Monitor::builder("test").ticker(ticker).build().unwrap();
     let (hand, source) = (Hand::new(1), Source::new());
     let strategy = Adaptive::builder(source.producer(), hand.clone());
     let strategy = strategy.late(&monitor).build();
@@ -249,7 +249,7 @@ fn a_program_with_few_tasks_is_not_polled_for() {
         // A tenth of a second.
         (0..800).for_each(|_| steps.tick(tick));
     }
-    assert_eq!(strategy.counts().lent, 10);
+    assert_eq!(strategy.metrics().lent, 10);
     assert!(monitor.looks() < 500, "{}", monitor.looks());
 }
 

@@ -23,7 +23,7 @@ fn produce_consume_runs_all_kinds_in_order_on_the_caller() {
     }
     stage.produce();
     assert_eq!(log.take(), (0..9).collect::<Vec<_>>());
-    assert_eq!(stage.made.strategy.counts().pc, 9);
+    assert_eq!(stage.made.strategy.metrics().pc, 9);
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn produce_execute_consume_gives_away_what_may_block_and_goes_on() {
     }
     stage.produce();
     assert_eq!((stage.source.ran.count(), stage.hand.queued()), (1, 2));
-    let counts = stage.made.strategy.counts();
+    let counts = stage.made.strategy.metrics();
     assert_eq!((counts.pc, counts.pec), (1, 2));
 }
 
@@ -88,7 +88,7 @@ fn one_helper_is_on_its_way_at_a_time() {
     (0..5).for_each(|_| stage.source.add(Blocking::May, || ()));
     stage.produce();
     assert_eq!((stage.source.ran.count(), stage.hand.queued()), (5, 1));
-    assert_eq!(stage.made.strategy.counts().helpers, 1);
+    assert_eq!(stage.made.strategy.metrics().helpers, 1);
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn a_helper_that_comes_too_late_does_nothing() {
     let asked = stage.source.asked();
     stage.hand.settle();
     assert_eq!(stage.source.asked(), asked);
-    assert_eq!(stage.made.strategy.counts().idle_helpers, 1);
+    assert_eq!(stage.made.strategy.metrics().idle_helpers, 1);
     // The next task requests another helper.
     stage.source.add(Blocking::May, || ());
     stage.produce();
@@ -133,7 +133,7 @@ fn a_refused_helper_is_asked_for_again_with_the_next_task() {
     stage.source.add(Blocking::May, || ());
     stage.produce();
     assert_eq!(stage.source.ran.count(), 2);
-    let counts = stage.made.strategy.counts();
+    let counts = stage.made.strategy.metrics();
     assert_eq!((counts.helpers_refused, counts.epc), (1, 2));
     assert_eq!(stage.hand.queued(), 1, "the second helper");
 }
@@ -161,7 +161,7 @@ fn low_on_threads_the_old_rule_hands_over_and_leaves_that_mode_again() {
         source.add(Blocking::May, || ());
         strategy.produce();
         hand.settle();
-        let counts = strategy.counts();
+        let counts = strategy.metrics();
         assert_eq!((counts.epc, counts.pec), expected);
     };
     step((1, 0));
@@ -195,7 +195,7 @@ fn a_task_that_says_nothing_may_block() {
     stage.source.push(Task::new(|| ()));
     stage.source.push(Task::named("named", || ()));
     stage.produce();
-    assert_eq!(stage.made.strategy.counts().pec, 2);
+    assert_eq!(stage.made.strategy.metrics().pec, 2);
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn a_stuck_task_in_a_pool_that_is_held_meanwhile_gets_a_stand_in() {
     assert!(late.hand.unhandled.is_empty(), "{:?}", late.hand.unhandled);
     log.assert_order(&[WaitPolicy::Tagged]);
     assert_eq!(late.hand.queued(), 2, "what may block is given away");
-    let counts = late.strategy.counts();
+    let counts = late.strategy.metrics();
     assert_eq!((counts.stand_ins, counts.late_epc), (1, 1));
     assert_eq!((counts.pc, counts.pec, counts.lent), (2, 1, 1));
     late.hand.settle();
@@ -90,7 +90,7 @@ fn a_stand_in_gives_the_producer_back_when_the_pool_moves_again() {
     assert!(driver.unwrap().join().unwrap());
     log.assert_order(&[WaitPolicy::Free]);
     assert!(late.hand.unhandled.is_empty(), "{:?}", late.hand.unhandled);
-    let counts = late.strategy.counts();
+    let counts = late.strategy.metrics();
     assert_eq!((counts.stand_ins, counts.pc, counts.pec), (1, 1, 0));
     assert_eq!(late.source.ran.count(), 3);
     assert!(late.strategy.is_idle());
@@ -109,7 +109,7 @@ fn a_loan_with_nobody_idle_gets_a_stand_in_when_its_monitor_stops() {
     late.source.add(Blocking::Never, move || went_on.open());
     late.strategy.produce();
     assert!(late.hand.unhandled.is_empty(), "{:?}", late.hand.unhandled);
-    assert_eq!(late.strategy.counts().stand_ins, 1);
+    assert_eq!(late.strategy.metrics().stand_ins, 1);
     assert_eq!(late.source.ran.count(), 2);
 }
 
@@ -153,7 +153,7 @@ impl Busy {
         let pool = WorkerPool::builder("workers").core(1).max(1).build();
         let pool = pool.unwrap();
         let (ticker, steps) = Ticker::manual();
-        let monitor = Monitor::builder("test").ticker(ticker).start().unwrap();
+        let monitor = Monitor::builder("test").ticker(ticker).build().unwrap();
         let source = Source::new();
         let strategy = Adaptive::builder(source.producer(), Arc::new(pool.clone()));
         let strategy = strategy.late(&monitor).build();
@@ -202,7 +202,7 @@ impl Busy {
         let strategy = self.strategy.clone();
         let driver = ThreadBuilder::new("driver").spawn(move || strategy.produce());
         arrived.wait();
-        let counts = self.strategy.counts();
+        let counts = self.strategy.metrics();
         assert_eq!((counts.lent, counts.pec), (1, 0), "{counts}");
         (go_on, driver.unwrap())
     }
@@ -227,9 +227,9 @@ fn the_thread_of_a_busy_pool_takes_a_stuck_producer_over() {
     busy.look_after_some_jobs();
     busy.look_after_some_jobs();
     went_on.wait();
-    let counts = busy.strategy.counts();
+    let counts = busy.strategy.metrics();
     assert_eq!((counts.late_epc, counts.stand_ins), (1, 0), "{counts}");
-    assert_eq!(counts.no_spare, 1, "nobody was idle: {counts}");
+    assert_eq!(counts.no_pool_thread, 1, "nobody was idle: {counts}");
     go_on.open();
     assert!(driver.join().unwrap());
     busy.end();
@@ -251,7 +251,7 @@ fn two_tasks_that_block_in_the_same_tick_do_not_stop_production() {
     }
     went_on.wait();
     assert!(!given.is_open(), "nobody is left who may block");
-    let counts = busy.strategy.counts();
+    let counts = busy.strategy.metrics();
     assert_eq!((counts.stand_ins, counts.pec), (1, 1), "{counts}");
     busy.churn.release.open();
     given.wait();

@@ -9,7 +9,6 @@ use std::thread;
 use std::time::Duration;
 
 use tidegate_core::{Blocking, Task};
-use tidegate_pool::strategy::Options;
 use tidegate_testkit::{Rng, model, short_or_long, spin_times, until, yield_times};
 
 use super::{Hand, KINDS, Kind, Made, Source, make};
@@ -45,14 +44,14 @@ fn run(kind: Kind, rng: &mut Rng, operations: usize) {
     let (hand, source) = (Hand::new(rng.index(4)), Source::new());
     let arena = Arc::new_cyclic(|arena: &std::sync::Weak<Arena>| {
         let arena = arena.clone();
-        let options = Options::new().on_refused(move |task| {
+        let on_refused = move |task| {
             drop(task);
             if let Some(arena) = arena.upgrade() {
                 arena.refused.fetch_add(1, Ordering::Relaxed);
             }
-        });
+        };
         Arena {
-            made: make(kind, source.producer(), hand.clone(), options),
+            made: make(kind, source.producer(), hand.clone(), on_refused),
             hand,
             source,
             added: AtomicU64::new(0),
@@ -92,7 +91,7 @@ fn run(kind: Kind, rng: &mut Rng, operations: usize) {
         0,
         "two threads produced at once"
     );
-    assert_eq!(arena.made.strategy.counts().producer_panics, 0);
+    assert_eq!(arena.made.strategy.metrics().producer_panics, 0);
     let (ran, gone) = (arena.source.ran.count(), arena.source.gone.count());
     let (added, refused) = (
         arena.added.load(Ordering::Relaxed),
@@ -102,9 +101,9 @@ fn run(kind: Kind, rng: &mut Rng, operations: usize) {
         (ran + refused, gone),
         (added, added),
         "{}",
-        arena.made.strategy.counts()
+        arena.made.strategy.metrics()
     );
-    assert_eq!(arena.made.strategy.counts().tasks(), added);
+    assert_eq!(arena.made.strategy.metrics().tasks(), added);
 }
 
 impl Arena {
@@ -178,7 +177,7 @@ fn a_stop_at_any_moment_ends_the_producer_once_and_a_restart_works() {
 
 fn stop_and_restart(kind: Kind, rng: &mut Rng) {
     let (hand, source) = (Hand::new(rng.index(3)), Source::new());
-    let made = make(kind, source.producer(), hand.clone(), Options::new());
+    let made = make(kind, source.producer(), hand.clone(), drop);
     for n in 0..200 {
         source.add([Blocking::Never, Blocking::May][n % 2], || ());
     }

@@ -1,6 +1,6 @@
-//! Coarse timeouts on an event loop, for large numbers of timeouts that rarely fire.
+//! Coarse timers on an event loop, for large numbers of timers that rarely fire.
 //!
-//! A timeout is one block: a cell with the task and its deadline, and its key in the event loop's
+//! A coarse timer is one block: a cell with the task and its deadline, and its key in the event loop's
 //! wheel. On the event loop's thread it is added and cancelled without a lock. From another thread
 //! the block itself is sent as a signal. A cancellation takes effect on the caller's thread and
 //! drops the closure there; only the entry in the wheel is removed in the event loop's next turn. A
@@ -14,13 +14,13 @@ use tidegate_core::executor::is_current;
 use tidegate_core::internal::{Deliver, Delivery, SignalBlock};
 use tidegate_timer::internal::{KeySlot, Reset, StillPending, TimeoutCell, TimeoutOutcome};
 
-use super::timeouts::CoarseEntry;
+use super::coarse_timers::CoarseEntry;
 use crate::state::shared::{Shared, drop_contained};
 use crate::thread::local;
 
-/// A handle to a pending timeout, which cancels or resets it.
+/// A handle to a pending coarse timer, which cancels or resets it.
 ///
-/// Dropping the handle detaches: the timeout stays. The handle may be used from any thread; on the
+/// Dropping the handle detaches: the timer stays. The handle may be used from any thread; on the
 /// event loop's own thread its operations take effect at once and without a lock.
 ///
 /// ```
@@ -30,7 +30,7 @@ use crate::thread::local;
 ///
 /// let clock = ManualClock::new();
 /// let home = EventLoop::builder("home").clock(&clock).build()?;
-/// let idle = home.timeout(Duration::from_secs(30), || println!("still there?"))?;
+/// let idle = home.schedule_coarse(Duration::from_secs(30), || println!("still there?"))?;
 /// clock.advance(Duration::from_secs(29));
 /// assert!(idle.reset(Duration::from_secs(30)), "something came: thirty more seconds");
 /// clock.advance(Duration::from_secs(29));
@@ -63,7 +63,7 @@ pub(crate) fn add(shared: &Arc<Shared>, after: Duration, task: Task) -> CoarseTi
 #[inline]
 fn place(shared: &Shared, timeout: &Arc<SignalBlock<CoarseEntry>>) {
     let tick = shared.settings.coarse_tick;
-    local::with(|local| local.kept.timeouts.place(tick, timeout));
+    local::with(|local| local.kept.coarse.place(tick, timeout));
 }
 
 /// Sends the block to its event loop, and wakes the event loop if it would sleep past `deadline`.
@@ -87,7 +87,7 @@ impl CoarseTimer {
             return true;
         };
         if is_current(shared.id) {
-            local::with(|local| local.kept.timeouts.remove(&self.block));
+            local::with(|local| local.kept.coarse.remove(&self.block));
         } else if let Some(signal) = self.block.raise()
             && shared.mailbox.signals.push(signal).is_ok()
         {

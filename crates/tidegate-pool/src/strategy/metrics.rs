@@ -22,14 +22,14 @@ use tidegate_core::internal::Counter;
 /// let producer = move || { left -= 1; (left > 0).then(|| Task::new(|| ())) };
 /// let strategy = ProduceConsume::new(producer, Arc::new(ImmediateExecutor::new()));
 /// strategy.produce();
-/// assert_eq!(strategy.counts().pc, 2);
-/// assert_eq!(strategy.counts().to_string(), "pc 2");
+/// assert_eq!(strategy.metrics().pc, 2);
+/// assert_eq!(strategy.metrics().to_string(), "pc 2");
 /// strategy.reset_metrics();
-/// assert_eq!(strategy.counts().tasks(), 0);
+/// assert_eq!(strategy.metrics().tasks(), 0);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Counts {
+pub struct StrategyMetrics {
     /// Produce, consume: the producing thread ran the task and then produced again.
     pub pc: u64,
     /// Produce, invoke, consume: the same with the thread tagged as non-blocking.
@@ -47,13 +47,13 @@ pub struct Counts {
     /// thread.
     pub stand_ins: u64,
     /// Scans in which the monitor found a stuck task and no thread of the pool for its producer.
-    pub no_spare: u64,
+    pub no_pool_thread: u64,
     /// Lent tasks for which a pool thread left the producer to a stand-in, because tasks of other
     /// producers waited for a thread.
-    pub relieved: u64,
+    pub handed_to_stand_in: u64,
     /// Tasks that were not lent because no stand-in was available: the monitor has its maximum, or
     /// the system could not start a thread. The task got a thread of the pool, or did not run here.
-    pub unwatched: u64,
+    pub without_stand_in: u64,
     /// How often a producer woke the monitor.
     pub monitor_wakes: u64,
     /// Helpers that were requested.
@@ -70,7 +70,7 @@ pub struct Counts {
     pub producer_panics: u64,
 }
 
-impl Counts {
+impl StrategyMetrics {
     /// Returns the number of tasks produced.
     pub fn tasks(&self) -> u64 {
         self.pc + self.pic + self.pec + self.epc + self.lent
@@ -86,9 +86,9 @@ impl Counts {
             lent: self.lent.saturating_sub(base.lent),
             late_epc: self.late_epc - base.late_epc,
             stand_ins: self.stand_ins - base.stand_ins,
-            no_spare: self.no_spare - base.no_spare,
-            relieved: self.relieved - base.relieved,
-            unwatched: self.unwatched - base.unwatched,
+            no_pool_thread: self.no_pool_thread - base.no_pool_thread,
+            handed_to_stand_in: self.handed_to_stand_in - base.handed_to_stand_in,
+            without_stand_in: self.without_stand_in - base.without_stand_in,
             monitor_wakes: self.monitor_wakes - base.monitor_wakes,
             helpers: self.helpers - base.helpers,
             idle_helpers: self.idle_helpers - base.idle_helpers,
@@ -100,7 +100,7 @@ impl Counts {
     }
 }
 
-impl fmt::Display for Counts {
+impl fmt::Display for StrategyMetrics {
     /// Writes the counters that are not zero.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let figures = [
@@ -111,9 +111,9 @@ impl fmt::Display for Counts {
             ("lent", self.lent),
             ("late epc", self.late_epc),
             ("stand-ins", self.stand_ins),
-            ("no spare", self.no_spare),
-            ("relieved", self.relieved),
-            ("unwatched", self.unwatched),
+            ("no pool thread", self.no_pool_thread),
+            ("handed to a stand-in", self.handed_to_stand_in),
+            ("without a stand-in", self.without_stand_in),
             ("monitor woken", self.monitor_wakes),
             ("helpers", self.helpers),
             ("idle helpers", self.idle_helpers),
@@ -131,7 +131,7 @@ impl fmt::Display for Counts {
     }
 }
 
-/// The counters behind [`Counts`]. The first group is written only by the thread that holds the
+/// The counters behind [`StrategyMetrics`]. The first group is written only by the thread that holds the
 /// producer, so a plain store is enough.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
@@ -142,9 +142,9 @@ pub(crate) struct Counters {
     pub(crate) epc: AtomicU64,
     pub(crate) late_epc: AtomicU64,
     pub(crate) stand_ins: AtomicU64,
-    pub(crate) no_spare: AtomicU64,
-    pub(crate) relieved: AtomicU64,
-    pub(crate) unwatched: AtomicU64,
+    pub(crate) no_pool_thread: AtomicU64,
+    pub(crate) handed_to_stand_in: AtomicU64,
+    pub(crate) without_stand_in: AtomicU64,
     pub(crate) monitor_wakes: AtomicU64,
     pub(crate) helpers: AtomicU64,
     pub(crate) idle_helpers: AtomicU64,
@@ -154,11 +154,11 @@ pub(crate) struct Counters {
     pub(crate) producer_panics: AtomicU64,
     /// The values at the last reset. The counters themselves are never set back, so a reset cannot
     /// race a producer's store.
-    base: Mutex<Counts>,
+    base: Mutex<StrategyMetrics>,
 }
 
 impl Counters {
-    pub(crate) fn read(&self) -> Counts {
+    pub(crate) fn read(&self) -> StrategyMetrics {
         let base = *self.base.lock().unwrap_or_else(PoisonError::into_inner);
         self.total().since(base)
     }
@@ -167,9 +167,9 @@ impl Counters {
         *self.base.lock().unwrap_or_else(PoisonError::into_inner) = self.total();
     }
 
-    fn total(&self) -> Counts {
+    fn total(&self) -> StrategyMetrics {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Counts {
+        StrategyMetrics {
             pc: self.pc.get(),
             pic: self.pic.get(),
             pec: self.pec.get(),
@@ -177,9 +177,9 @@ impl Counters {
             lent: self.lent.get(),
             late_epc: read(&self.late_epc),
             stand_ins: read(&self.stand_ins),
-            no_spare: read(&self.no_spare),
-            relieved: read(&self.relieved),
-            unwatched: read(&self.unwatched),
+            no_pool_thread: read(&self.no_pool_thread),
+            handed_to_stand_in: read(&self.handed_to_stand_in),
+            without_stand_in: read(&self.without_stand_in),
             monitor_wakes: read(&self.monitor_wakes),
             helpers: read(&self.helpers),
             idle_helpers: read(&self.idle_helpers),

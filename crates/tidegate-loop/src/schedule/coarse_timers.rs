@@ -1,4 +1,4 @@
-//! The coarse timeouts that wait on one event loop, in a timer wheel.
+//! The coarse timers that wait on one event loop, in a timer wheel.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub const DEFAULT_TIMEOUT_TICK: Duration = Duration::from_millis(1);
 /// The number of slots on the finest level of the wheel.
 const SLOTS: usize = 1_024;
 
-/// One coarse timeout: sent to the event loop as a signal, then an entry of the wheel.
+/// One coarse timer: sent to the event loop as a signal, then an entry of the wheel.
 #[derive(Debug)]
 pub(crate) struct CoarseEntry {
     pub(super) home: Weak<Shared>,
@@ -26,14 +26,14 @@ pub(crate) struct CoarseEntry {
     pub(super) key: KeySlot,
 }
 
-/// The pending timeouts of one event loop.
+/// The pending coarse timers of one event loop.
 #[derive(Default)]
-pub(crate) struct Timeouts {
-    /// Created with the first timeout: most event loops never have one.
+pub(crate) struct CoarseTimers {
+    /// Created with the first timer: most event loops never have one.
     wheel: Option<Box<Wheel<Arc<SignalBlock<CoarseEntry>>>>>,
 }
 
-impl Timeouts {
+impl CoarseTimers {
     pub(crate) fn len(&self) -> usize {
         self.wheel.as_ref().map_or(0, |wheel| wheel.len())
     }
@@ -46,7 +46,7 @@ impl Timeouts {
         self.wheel.as_mut()?.pop_due(now).map(|due| due.value)
     }
 
-    /// Removes and returns all timeouts.
+    /// Removes and returns all timers.
     pub(crate) fn drain(&mut self) -> Vec<Arc<SignalBlock<CoarseEntry>>> {
         let wheel = self.wheel.as_mut();
         wheel.map_or_else(Vec::new, |wheel| {
@@ -54,7 +54,7 @@ impl Timeouts {
         })
     }
 
-    /// Inserts or moves the timeout to its deadline; removes it if it has ended. `tick` is the tick
+    /// Inserts or moves the timer to its deadline; removes it if it has ended. `tick` is the tick
     /// of the wheel.
     pub(super) fn place(&mut self, tick: Duration, timeout: &Arc<SignalBlock<CoarseEntry>>) {
         let Some(deadline) = timeout.cell.deadline() else {
