@@ -1,6 +1,5 @@
 //! Cancellation tokens: how running work learns that its result is no longer wanted.
 
-use std::error::Error;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -327,18 +326,11 @@ impl fmt::Debug for CancelHook {
 }
 
 /// The error for a wait that ended because its [`CancelToken`] was cancelled.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Interrupted;
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the wait was interrupted: its cancel token was cancelled first")]
+pub struct InterruptedError;
 
-impl fmt::Display for Interrupted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the wait was interrupted by its cancel token")
-    }
-}
-
-crate::debug_as_display!(Interrupted);
-
-impl Error for Interrupted {}
+crate::debug_as_display!(InterruptedError);
 
 #[cfg(test)]
 mod tests {

@@ -48,6 +48,7 @@ pub mod internal {
     pub use crate::lane::doorbell::Doorbell;
     pub use crate::lane::signal::{SignalBatch, SignalLane};
     pub use crate::lane::task::{TaskLane, TaskLaneReceiver};
+    pub use crate::raw::by_value::ByValue;
     pub use crate::raw::owner::OwnerCell;
     pub use crate::raw::running::{Running, RunningGuard, RunningTask};
     pub use crate::raw::signal::{Deliver, Delivery, SignalBlock, SignalHeader};
@@ -74,7 +75,7 @@ pub mod thread;
 mod unhandled;
 mod wait;
 
-pub use self::cancel::{CancelHook, CancelToken, Interrupted};
+pub use self::cancel::{CancelHook, CancelToken, InterruptedError};
 pub use self::clock::{Clock, ManualClock, ManualTicker, Ticker};
 pub use self::contain::CaughtPanic;
 pub use self::executor::{Executor, RejectReason, Rejected, blocking_allowed, non_blocking};

@@ -1,6 +1,6 @@
 //! Completions made from a known value or from other completions.
 
-use crate::{Abandoned, Completion, Outcome, Promise, promise_with_error};
+use crate::{AbandonedError, Completion, Outcome, Promise, promise_with_error};
 
 impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
     /// Returns a completion that has already succeeded.
@@ -15,7 +15,7 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
     /// ```
     pub fn succeeded(value: T) -> Self
     where
-        E: From<Abandoned>,
+        E: From<AbandonedError>,
     {
         Self::completed(Ok(value))
     }
@@ -23,14 +23,14 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
     /// Returns a completion that has already failed.
     pub fn failed(cause: impl Into<E>) -> Self
     where
-        E: From<Abandoned>,
+        E: From<AbandonedError>,
     {
         Self::completed(Err(cause.into()))
     }
 
     fn completed(result: Result<T, E>) -> Self
     where
-        E: From<Abandoned>,
+        E: From<AbandonedError>,
     {
         let (promise, completion) = promise_with_error();
         // No other code holds the new completion yet, so it cannot have been cancelled.
@@ -54,7 +54,7 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
         U: Send + 'static,
         F: FnOnce(&T) -> U + Send + 'static,
         T: Sync,
-        E: From<Abandoned> + Clone + Sync,
+        E: From<AbandonedError> + Clone + Sync,
     {
         let (promise, mapped) = promise_with_error();
         self.pass_on(promise, move |value| map(value));

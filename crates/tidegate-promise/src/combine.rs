@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::{
-    Abandoned, Completion, Failure, Outcome, Promise, SharedCompletion, promise_with_error,
+    AbandonedError, Completion, Failure, Outcome, Promise, SharedCompletion, promise_with_error,
 };
 
 /// Completes when all of `parts` have completed: with all values, or with the first failure that
@@ -152,7 +152,7 @@ impl<T: Clone + Send + Sync + 'static> Gather<T> {
     fn put_taken(&self, count: usize) {
         let mut state = self.lock();
         state.missing -= count;
-        state.failure.get_or_insert_with(|| Abandoned.into());
+        state.failure.get_or_insert_with(|| AbandonedError.into());
         Self::complete_if_whole(state);
     }
 

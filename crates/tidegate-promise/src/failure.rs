@@ -101,9 +101,12 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.cause {
             Cause::Error(error) => error.fmt(f),
-            Cause::Panicked { message } => write!(f, "panicked: {message}"),
-            Cause::Abandoned => f.write_str("the promise was dropped without being completed"),
-            Cause::Cancelled => f.write_str("something it depends on was cancelled"),
+            Cause::Panicked { message } => write!(
+                f,
+                "the code that should complete the promise panicked: {message}"
+            ),
+            Cause::Abandoned => fmt::Display::fmt(&AbandonedError, f),
+            Cause::Cancelled => f.write_str("a promise that this one depends on was cancelled"),
         }
     }
 }
@@ -125,36 +128,29 @@ impl Error for Failure {
 }
 
 /// The error of a promise that was dropped without being completed. A custom failure type must
-/// implement `From<Abandoned>`.
+/// implement `From<AbandonedError>`.
 ///
 /// ```
-/// use tidegate_promise::{Abandoned, promise_with_error};
+/// use tidegate_promise::{AbandonedError, promise_with_error};
 ///
 /// #[derive(Debug, PartialEq)]
 /// enum MyError { Gone }
-/// impl From<Abandoned> for MyError {
-///     fn from(_: Abandoned) -> Self { Self::Gone }
+/// impl From<AbandonedError> for MyError {
+///     fn from(_: AbandonedError) -> Self { Self::Gone }
 /// }
 ///
 /// let (promise, answer) = promise_with_error::<u32, MyError>();
 /// drop(promise);
 /// assert_eq!(answer.wait().unwrap_err().failure(), Some(MyError::Gone));
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Abandoned;
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the promise was dropped before it was completed; complete it on every path")]
+pub struct AbandonedError;
 
-impl fmt::Display for Abandoned {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the promise was dropped without being completed")
-    }
-}
+tidegate_core::debug_as_display!(AbandonedError);
 
-tidegate_core::debug_as_display!(Abandoned);
-
-impl Error for Abandoned {}
-
-impl From<Abandoned> for Failure {
-    fn from(_: Abandoned) -> Self {
+impl From<AbandonedError> for Failure {
+    fn from(_: AbandonedError) -> Self {
         Self::from_cause(Cause::Abandoned)
     }
 }

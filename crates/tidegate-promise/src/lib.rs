@@ -61,7 +61,7 @@ pub use tidegate_core::{WaitRefusedError, blocking_allowed, non_blocking};
 
 pub use self::combine::{Combiner, all, any, first_success};
 pub use self::completion::{CancelOnDrop, Completion, ListenerId};
-pub use self::failure::{Abandoned, Failure, FailureKind};
+pub use self::failure::{AbandonedError, Failure, FailureKind};
 pub use self::outcome::Outcome;
 pub use self::promise::{
     AlreadyCancelled, Promise, SharedPromise, promise, promise_on, promise_with_error,

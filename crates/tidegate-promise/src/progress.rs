@@ -4,7 +4,6 @@
 //! latest report is kept: if several arrive before the home executor runs, the listeners see the
 //! last one.
 
-use std::error::Error;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, OnceLock};
@@ -31,7 +30,7 @@ impl Progress {
     /// Returns [`ProgressError`] if `done` exceeds `total`.
     pub fn new(done: u64, total: impl Into<Option<u64>>) -> Result<Self, ProgressError> {
         let total = total.into();
-        if total.is_some_and(|total| done > total) {
+        if let Some(total) = total.filter(|total| done > *total) {
             return Err(ProgressError::TooMuch { done, total });
         }
         Ok(Self { done, total })
@@ -39,35 +38,23 @@ impl Progress {
 }
 
 /// The reason why a progress report was rejected.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProgressError {
     /// The amount done exceeds the total.
+    #[error("a progress of {done} is more than the total of {total}; report at most the total")]
     TooMuch {
         /// The reported amount done.
         done: u64,
         /// The reported total.
-        total: Option<u64>,
+        total: u64,
     },
     /// The reader has cancelled.
+    #[error("the promise was cancelled by its reader; stop the work")]
     Cancelled,
 }
 
-impl fmt::Display for ProgressError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooMuch { done, total } => {
-                let total = total.unwrap_or(u64::MAX);
-                write!(f, "progress of {done} is more than the total of {total}")
-            }
-            Self::Cancelled => f.write_str("the reader has cancelled; nobody listens"),
-        }
-    }
-}
-
 tidegate_core::debug_as_display!(ProgressError);
-
-impl Error for ProgressError {}
 
 /// A promise that can report progress. Complete it with the methods below, or through
 /// [`ProgressPromise::into_inner`].

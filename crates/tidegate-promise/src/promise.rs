@@ -4,10 +4,11 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
+use tidegate_core::internal::ByValue;
 use tidegate_core::{Executor, Task};
 
 use crate::block::{SharedWriter, Writer, block, task_block};
-use crate::{Abandoned, Completion, Failure};
+use crate::{AbandonedError, Completion, Failure};
 
 /// Creates a promise without a home. Its listeners run on the thread that completes it.
 ///
@@ -27,7 +28,7 @@ pub fn promise<T: Send + 'static>() -> (Promise<T>, Completion<T>) {
 pub fn promise_with_error<T, E>() -> (Promise<T, E>, Completion<T, E>)
 where
     T: Send + 'static,
-    E: Send + From<Abandoned> + 'static,
+    E: Send + From<AbandonedError> + 'static,
 {
     make(None)
 }
@@ -37,7 +38,7 @@ where
 pub fn promise_on<T, E>(home: Arc<dyn Executor>) -> (Promise<T, E>, Completion<T, E>)
 where
     T: Send + 'static,
-    E: Send + From<Abandoned> + 'static,
+    E: Send + From<AbandonedError> + 'static,
 {
     make(Some(home))
 }
@@ -61,9 +62,9 @@ where
 fn make<T, E>(home: Option<Arc<dyn Executor>>) -> (Promise<T, E>, Completion<T, E>)
 where
     T: Send + 'static,
-    E: Send + From<Abandoned> + 'static,
+    E: Send + From<AbandonedError> + 'static,
 {
-    let (writer, reader) = block(home, || E::from(Abandoned));
+    let (writer, reader) = block(home, || E::from(AbandonedError));
     (Promise { writer }, Completion::new(reader))
 }
 
@@ -85,7 +86,7 @@ where
 ///
 /// # Cancellation
 ///
-/// Dropping this without completing it fails the promise as [`Abandoned`].
+/// Dropping this without completing it fails the promise as [`AbandonedError`].
 #[must_use = "dropping a promise fails it as abandoned"]
 pub struct Promise<T: Send + 'static, E: Send + 'static = Failure> {
     writer: Writer<T, E>,
@@ -107,7 +108,7 @@ impl<T: Send + 'static, E: Send + 'static> Promise<T, E> {
     pub fn succeed(self, value: T) -> Result<(), AlreadyCancelled<T>> {
         match self.writer.complete(Ok(value)) {
             Ok(()) => Ok(()),
-            Err(Ok(value)) => Err(AlreadyCancelled(value)),
+            Err(Ok(value)) => Err(AlreadyCancelled::new(value)),
             Err(Err(_)) => Ok(()),
         }
     }
@@ -120,7 +121,7 @@ impl<T: Send + 'static, E: Send + 'static> Promise<T, E> {
     pub fn fail(self, cause: impl Into<E>) -> Result<(), AlreadyCancelled<E>> {
         match self.writer.complete(Err(cause.into())) {
             Ok(()) => Ok(()),
-            Err(Err(cause)) => Err(AlreadyCancelled(cause)),
+            Err(Err(cause)) => Err(AlreadyCancelled::new(cause)),
             Err(Ok(_)) => Ok(()),
         }
     }
@@ -131,7 +132,7 @@ impl<T: Send + 'static, E: Send + 'static> Promise<T, E> {
     ///
     /// Returns the result if the reader has cancelled.
     pub fn complete(self, result: Result<T, E>) -> Result<(), AlreadyCancelled<Result<T, E>>> {
-        self.writer.complete(result).map_err(AlreadyCancelled)
+        self.writer.complete(result).map_err(AlreadyCancelled::new)
     }
 
     /// Cancels the promise from the writer's side: the reader sees a cancellation. If the promise
@@ -186,7 +187,7 @@ impl<T: Send + 'static, E: Send + 'static> fmt::Debug for Promise<T, E> {
 
 /// A write end that can be cloned. The first clone to complete wins; the others get their value
 /// back. When the last clone is dropped and none has completed, the promise fails as
-/// [`Abandoned`].
+/// [`AbandonedError`].
 ///
 /// ```
 /// let (promise, answer) = tidegate_promise::promise::<u32>();
@@ -274,13 +275,23 @@ impl<T: Send + 'static, E: Send + 'static> SharedPromise<T, E> {
 }
 
 /// The error of completing a promise that was already cancelled. Contains the rejected value.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct AlreadyCancelled<T>(pub T);
+///
+/// It is `Send` and `Sync` if the value is `Send`, so `?` converts it into any boxed error.
+#[must_use = "the rejected value is inside"]
+pub struct AlreadyCancelled<T> {
+    value: ByValue<T>,
+}
 
 impl<T> AlreadyCancelled<T> {
+    fn new(value: T) -> Self {
+        Self {
+            value: ByValue::new(value),
+        }
+    }
+
     /// Returns the rejected value.
     pub fn into_inner(self) -> T {
-        self.0
+        self.value.into_inner()
     }
 }
 
@@ -292,8 +303,9 @@ impl<T> fmt::Debug for AlreadyCancelled<T> {
 
 impl<T> fmt::Display for AlreadyCancelled<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the reader has cancelled; nobody waits for the outcome")
+        f.write_str("the promise was cancelled by its reader; take the value back, or drop it")
     }
 }
 
+// By hand: the derive would print the value with `Debug`.
 impl<T> Error for AlreadyCancelled<T> {}

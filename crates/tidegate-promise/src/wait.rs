@@ -89,11 +89,13 @@ impl<E> WaitError<E> {
     ) -> fmt::Result {
         match self {
             Self::Failed(why) => cause(why, f),
-            Self::Cancelled => f.write_str("cancelled"),
-            Self::TimedOut { after } => write!(f, "not completed within {after:?}"),
+            Self::Cancelled => f.write_str("the promise was cancelled"),
+            Self::TimedOut { after } => write!(f, "the promise was not completed within {after:?}"),
             Self::Interrupted => f.write_str("the wait was interrupted by its cancel token"),
             Self::Refused(why) => fmt::Display::fmt(why, f),
-            Self::Taken => f.write_str("the outcome was taken before"),
+            Self::Taken => {
+                f.write_str("the outcome was already taken; take it once, or share the completion")
+            }
         }
     }
 }
@@ -111,10 +113,13 @@ impl<E: fmt::Debug> fmt::Debug for WaitError<E> {
     }
 }
 
+// By hand: a derive needs `E: Display` for the `Debug` output too.
 impl<E: Error + 'static> Error for WaitError<E> {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
+            // The text is the cause's text, so the chain goes on behind it.
             Self::Failed(cause) => cause.source(),
+            Self::Refused(why) => why.source(),
             _ => None,
         }
     }

@@ -1,5 +1,6 @@
 //! Types that every crate shares and whose implementation is unsafe code.
 //!
+//! * [`by_value`]: a value that can only be moved out, and is therefore `Sync`.
 //! * [`signal`]: a reference to a heap block, on its way to an executor.
 //! * [`owner`]: a cell for a boxed value that one thread at a time can take and own.
 //! * [`vtable`]: the type information of a task's closure.
@@ -12,6 +13,7 @@
     reason = "values behind erased types, handed over by one word"
 )]
 
+pub(crate) mod by_value;
 pub(crate) mod owner;
 pub(crate) mod running;
 pub(crate) mod signal;

@@ -1,6 +1,5 @@
 //! The description and the start of the threads of one pool.
 
-use std::error::Error;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -300,24 +299,13 @@ fn start(job: ThreadJob) -> io::Result<prim::JoinHandle<()>> {
 }
 
 /// A priority outside 1 to 10.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{asked} is not a thread priority; use 1 (lowest) to 10 (highest)")]
 pub struct PriorityError {
     asked: u8,
 }
 
-impl fmt::Display for PriorityError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} is not a thread priority; use 1 (lowest) to 10",
-            self.asked
-        )
-    }
-}
-
 crate::debug_as_display!(PriorityError);
-
-impl Error for PriorityError {}
 
 /// Runs the hooks that `at_thread_exit` registered on this thread, newest
 /// first, until none is left. A panicking hook does not prevent the others from running.

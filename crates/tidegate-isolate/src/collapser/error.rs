@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
-use tidegate_promise::Abandoned;
+use tidegate_promise::AbandonedError;
 
 use crate::error::CommandError;
 
@@ -45,8 +45,8 @@ impl<E: Error + 'static> Error for CollapserError<E> {
     }
 }
 
-impl<E> From<Abandoned> for CollapserError<E> {
-    fn from(_: Abandoned) -> Self {
+impl<E> From<AbandonedError> for CollapserError<E> {
+    fn from(_: AbandonedError) -> Self {
         Self::Gone
     }
 }

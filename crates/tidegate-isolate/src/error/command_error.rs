@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use tidegate_promise::Abandoned;
+use tidegate_promise::AbandonedError;
 
 use super::cause::{Cause, Rejection};
 use crate::event::EventSet;
@@ -181,8 +181,8 @@ impl<E> CommandError<E> {
     }
 }
 
-impl<E> From<Abandoned> for CommandError<E> {
-    fn from(_: Abandoned) -> Self {
+impl<E> From<AbandonedError> for CommandError<E> {
+    fn from(_: AbandonedError) -> Self {
         Self::new("(abandoned)", Cause::Cancelled)
     }
 }

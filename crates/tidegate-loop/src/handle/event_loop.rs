@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tidegate_core::executor::{ExecutorId, is_current};
 use tidegate_core::thread::ThreadInfo;
-use tidegate_core::{CancelToken, Clock, Executor, Interrupted, RejectReason, Rejected, Task};
+use tidegate_core::{CancelToken, Clock, Executor, InterruptedError, RejectReason, Rejected, Task};
 use tidegate_pool::internal::Answer;
 use tidegate_pool::{Quiet, ShutdownError};
 use tidegate_promise::{Completion, Promise, SharedCompletion, WaitError, promise_on};
@@ -410,17 +410,17 @@ impl<P: Placement> EventLoop<P> {
     ///
     /// # Errors
     ///
-    /// [`Interrupted`] if `token` was tripped first.
-    pub fn settle_with_cancel(&self, token: &CancelToken) -> Result<(), Interrupted> {
+    /// [`InterruptedError`] if `token` was tripped first.
+    pub fn settle_with_cancel(&self, token: &CancelToken) -> Result<(), InterruptedError> {
         if let Some(clock) = self.shared.clock.as_manual() {
             return clock.settle_with_cancel(token);
         }
         match self.submit_with_cancel(|| (), token) {
             Ok(mut done) => match done.wait_with_cancel(token) {
-                Err(WaitError::Interrupted) => Err(Interrupted),
+                Err(WaitError::Interrupted) => Err(InterruptedError),
                 _ => Ok(()),
             },
-            Err(refused) if refused.why() == RejectReason::Interrupted => Err(Interrupted),
+            Err(refused) if refused.why() == RejectReason::Interrupted => Err(InterruptedError),
             Err(_) => Ok(()),
         }
     }

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use tidegate_core::{CancelToken, Interrupted, ManualClock, RejectReason};
+use tidegate_core::{CancelToken, InterruptedError, ManualClock, RejectReason};
 use tidegate_loop::{EventLoop, EventLoopGroup, InactivityError, Quiet, RejectPolicy};
 use tidegate_promise::WaitError;
 use tidegate_testkit::{Counter, Gate};
@@ -157,7 +157,7 @@ fn settling_is_interrupted_on_either_clock() {
         thread::scope(|scope| {
             let waiting = scope.spawn(|| home.settle_with_cancel(&token));
             token.cancel();
-            assert_eq!(waiting.join().unwrap(), Err(Interrupted));
+            assert_eq!(waiting.join().unwrap(), Err(InterruptedError));
         });
         gate.open();
         assert_eq!(home.settle_with_cancel(&CancelToken::new()), Ok(()));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidegate_promise::{AlreadyCancelled, Completion, Failure, Outcome, promise};
+use tidegate_promise::{Completion, Failure, Outcome, promise};
 
 use super::{Client, Subject};
 use crate::channel::{Channel, Transport, local_ends};
@@ -44,7 +44,9 @@ impl<P: ChannelPlacement> NetGroup<P> {
                 Outcome::Failure(why) => Err(why.clone()),
                 Outcome::Cancelled => Err(Failure::cancelled()),
             };
-            if let Err(AlreadyCancelled(Ok((one, other)))) = promise.complete(made) {
+            if let Err(late) = promise.complete(made)
+                && let Ok((one, other)) = late.into_inner()
+            {
                 // The caller has cancelled.
                 drop((one.close(), other.close()));
             }

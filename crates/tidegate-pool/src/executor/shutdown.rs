@@ -5,7 +5,7 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use tidegate_promise::Abandoned;
+use tidegate_promise::AbandonedError;
 
 use super::handed_back::HandedBack;
 
@@ -155,8 +155,8 @@ tidegate_core::debug_as_display!(ShutdownError);
 
 impl Error for ShutdownError {}
 
-impl From<Abandoned> for ShutdownError {
-    fn from(_: Abandoned) -> Self {
+impl From<AbandonedError> for ShutdownError {
+    fn from(_: AbandonedError) -> Self {
         Self::Lost
     }
 }

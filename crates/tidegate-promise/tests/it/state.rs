@@ -1,8 +1,10 @@
 //! States and transitions: a promise is decided once, in one of three ways.
 
+use std::cell::Cell;
+
 use tidegate_promise::{
-    Abandoned, AlreadyCancelled, Completion, Failure, FailureKind, Outcome, WaitError, promise,
-    promise_with_error,
+    AbandonedError, AlreadyCancelled, Completion, Failure, FailureKind, Outcome, WaitError,
+    promise, promise_with_error,
 };
 use tidegate_testkit::{Counter, Log};
 
@@ -55,11 +57,36 @@ fn completing_after_a_cancellation_gives_the_value_back() {
     assert_eq!(back.into_inner(), "mine");
     let (promise, answer) = promise_with_error::<u32, Failure>();
     assert!(answer.cancel());
-    let AlreadyCancelled(cause) = promise.fail(Failure::new("late")).unwrap_err();
+    let cause = promise.fail(Failure::new("late")).unwrap_err().into_inner();
     assert_eq!(cause.to_string(), "late");
     let (promise, answer) = promise_with_error::<u32, Failure>();
     assert!(answer.cancel());
-    assert_eq!(promise.complete(Ok(1)).unwrap_err().0.ok(), Some(1));
+    assert_eq!(
+        promise.complete(Ok(1)).unwrap_err().into_inner().ok(),
+        Some(1)
+    );
+}
+
+/// Compiles only if the error with a value that is `Send` but not `Sync` is both.
+#[test]
+fn the_value_that_comes_back_may_be_passed_on_as_an_error() {
+    fn late() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        let (promise, answer) = promise::<Cell<u32>>();
+        assert!(answer.cancel());
+        promise.succeed(Cell::new(1))?;
+        Ok(())
+    }
+    let error = late().unwrap_err();
+    assert!(
+        error
+            .downcast_ref::<AlreadyCancelled<Cell<u32>>>()
+            .is_some()
+    );
+    assert!(
+        error
+            .to_string()
+            .starts_with("the promise was cancelled by its reader")
+    );
 }
 
 #[test]
@@ -233,8 +260,8 @@ fn failures_of_ones_own_type_need_only_know_abandonment() {
         Gone,
         Broken(u32),
     }
-    impl From<Abandoned> for Mine {
-        fn from(_: Abandoned) -> Self {
+    impl From<AbandonedError> for Mine {
+        fn from(_: AbandonedError) -> Self {
             Self::Gone
         }
     }
@@ -361,7 +388,10 @@ fn a_cancellation_needs_no_cause_object() {
     assert_eq!(size_of::<Outcome<(), ()>>(), 1);
     let (_promise, answer) = promise::<u32>();
     answer.cancel();
-    assert_eq!(answer.wait().unwrap_err().to_string(), "cancelled");
+    assert_eq!(
+        answer.wait().unwrap_err().to_string(),
+        "the promise was cancelled"
+    );
 }
 
 #[test]
@@ -369,7 +399,11 @@ fn failures_say_what_they_are() {
     let caught = std::panic::catch_unwind(|| panic!("out of ink")).unwrap_err();
     let failure = Failure::from_panic(caught);
     assert!(failure.is_panic());
-    assert_eq!(failure.to_string(), "panicked: out of ink");
+    assert!(
+        failure
+            .to_string()
+            .ends_with("promise panicked: out of ink")
+    );
     let cancelled = Failure::cancelled();
     assert_eq!(cancelled.kind(), FailureKind::Cancelled);
     let io = Failure::new(std::io::Error::other("disk full"));

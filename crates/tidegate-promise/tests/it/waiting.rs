@@ -102,7 +102,10 @@ fn a_timeout_is_by_the_clock_of_the_home() {
     clock.advance(SECOND);
     let (error, answer) = waiter.join().unwrap();
     assert!(error.is_timeout());
-    assert_eq!(error.to_string(), "not completed within 10s");
+    assert_eq!(
+        error.to_string(),
+        "the promise was not completed within 10s"
+    );
     promise.succeed(4).unwrap();
     assert_eq!(answer.wait().unwrap(), 4, "it can be waited for again");
 }

@@ -9,8 +9,6 @@
 //! when time reaches their slot. As a result, the lowest list that is not empty is always the next
 //! one.
 
-use std::error::Error;
-use std::fmt;
 use std::time::Duration;
 
 use tidegate_core::internal::as_nanos;
@@ -171,20 +169,26 @@ fn low_bits(count: u32) -> u64 {
 ///
 /// let refused = Wheel::<()>::new(Duration::ZERO, 512).unwrap_err();
 /// assert_eq!(refused, WheelError::ZeroTick);
-/// assert_eq!(refused.to_string(), "a wheel needs a tick longer than zero");
+/// assert_eq!(refused.to_string(), "the tick of the wheel is zero; set a longer one");
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WheelError {
     /// The tick is zero.
+    #[error("the tick of the wheel is zero; set a longer one")]
     ZeroTick,
     /// The number of slots is zero.
+    #[error("the wheel has no slot; set at least one")]
     ZeroSlots,
     /// More slots than a wheel can index.
+    #[error("{slots} slots are more than a wheel can index; set {MAX_SLOTS} or fewer")]
     TooManySlots {
         /// The requested number of slots.
         slots: usize,
     },
+    #[error(
+        "a turn of {slots} ticks of {tick:?} overflows the clock; set a shorter tick or fewer slots"
+    )]
     /// One turn of the wheel overflows a `u64` of nanoseconds.
     TurnTooLong {
         /// The requested tick.
@@ -194,27 +198,7 @@ pub enum WheelError {
     },
 }
 
-impl fmt::Display for WheelError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::ZeroTick => f.write_str("a wheel needs a tick longer than zero"),
-            Self::ZeroSlots => f.write_str("a wheel needs at least one slot"),
-            Self::TooManySlots { slots } => write!(
-                f,
-                "{slots} slots are more than a wheel can index; ask for {MAX_SLOTS} or less"
-            ),
-            Self::TurnTooLong { tick, slots } => write!(
-                f,
-                "a turn of {slots} ticks of {tick:?} overflows; make the tick shorter or the \
-                 slots fewer"
-            ),
-        }
-    }
-}
-
 tidegate_core::debug_as_display!(WheelError);
-
-impl Error for WheelError {}
 
 #[cfg(test)]
 mod tests {

@@ -214,12 +214,14 @@ pub struct JoinError {
 }
 
 /// The reason why a thread was not joined.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JoinErrorKind {
     /// The calling thread may not wait for that thread.
-    Refused(WaitRefusedError),
+    #[error("the calling thread may not wait for it; await its end instead")]
+    Refused(#[source] WaitRefusedError),
     /// The caller's token was cancelled first.
+    #[error("the wait was interrupted by its cancel token; join it again, or await its end")]
     Interrupted,
 }
 
@@ -238,19 +240,18 @@ impl JoinError {
 impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.handle.life.name();
-        match &self.why {
-            JoinErrorKind::Refused(why) => write!(f, "thread `{name}` was not joined: {why}"),
-            JoinErrorKind::Interrupted => write!(
-                f,
-                "thread `{name}` was not joined: the wait was interrupted by its cancel token"
-            ),
-        }
+        write!(f, "thread `{name}` was not joined: {}", self.why)
     }
 }
 
 crate::debug_as_display!(JoinError);
 
-impl Error for JoinError {}
+// By hand: the text contains the text of the kind, so the chain goes on behind the kind.
+impl Error for JoinError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.why.source()
+    }
+}
 
 #[cfg(all(test, not(tidegate_loom)))]
 mod tests;

@@ -38,6 +38,13 @@ fn poll(end: &mut ThreadEnd, parker: &Parker) -> bool {
     poll.is_ready()
 }
 
+/// Returns the text of an error and of its cause.
+fn with_source(error: &JoinError) -> String {
+    let source = error.source().expect("it has a cause");
+    assert!(source.source().is_none());
+    format!("{error}: {source}")
+}
+
 /// Waits for the end of a thread that is about to end.
 fn await_end(thread: &ThreadHandle) {
     block_on("the thread has ended", thread.ended());
@@ -49,11 +56,11 @@ fn a_loop_must_not_join_and_gets_its_handle_back() {
     let home = Nameplate::new("io", 1);
     let mark = enter(home, WaitPolicy::Loop);
     let error = thread.join().unwrap_err();
-    let said = error.to_string();
+    let said = with_source(&error);
     for word in [
         "held-",
         "io, an event loop, must not block",
-        "await the end",
+        "await its end",
     ] {
         assert!(said.contains(word), "{said}");
     }
@@ -127,7 +134,7 @@ fn a_pool_must_not_join_a_thread_that_waits_for_it() {
     is_waiting.recv().unwrap();
     let mark = enter(pool, WaitPolicy::Free);
     let error = thread.join().unwrap_err();
-    let said = error.to_string();
+    let said = with_source(&error);
     assert!(said.contains("pool waits for waits-"), "{said}");
     drop(mark);
     drop(tx);

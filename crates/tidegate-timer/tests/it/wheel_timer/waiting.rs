@@ -1,5 +1,6 @@
 //! Which threads may wait for the end of a timer, and how to await it without blocking.
 
+use std::error::Error;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -66,7 +67,7 @@ fn an_event_loop_must_not_wait_for_it_and_awaits_it_instead() {
     let mark = enter(Nameplate::new(), WaitPolicy::Loop);
     let error = timer.stop().unwrap_err();
     assert!(matches!(&error, TimerError::Refused(why) if !why.is_circle()));
-    let said = error.to_string();
+    let said = error.source().expect("it has a cause").to_string();
     assert!(
         said.contains("plate, an event loop, must not block"),
         "{said}"
