@@ -108,10 +108,10 @@ pub use self::command::{Call, Command, CommandBuilder, Entry, Verdict};
 pub use self::config::CommandConfig;
 pub use self::error::{Cause, CommandError, ConfigError, FallbackError, Rejection};
 pub use self::event::{Event, EventSet};
-pub use self::isolation::{CommandSnapshot, Isolation, IsolationBuilder};
+pub use self::isolation::{CommandSnapshot, Isolation, IsolationBuilder, ShutdownReport};
 pub use self::key::Key;
 pub use self::metrics::{Distribution, EventCounts, Latencies, MetricsConfig, WindowConfig};
-pub use self::plugin::{CallStage, Hook, Install, MetricsPublisher, Propagator, Restore};
+pub use self::plugin::CallStage;
 pub use self::properties::{ChangeListener, PREFIX, Properties, PropertySource};
 pub use self::rate::RateConfig;
 pub use self::request::{

@@ -12,7 +12,7 @@ use crate::breaker::BreakerTransition;
 use crate::error::ConfigError;
 use crate::event::Event;
 use crate::key::Key;
-use crate::plugin::{Hook, MetricsPublisher, Plugins, Propagator};
+use crate::plugin::{CallStage, Install, Plugins, Restore};
 use crate::properties::{ChangeListener, PropertySource, Sources};
 
 impl Isolation {
@@ -71,8 +71,25 @@ impl IsolationBuilder {
         self
     }
 
-    /// Adds a hook around every call.
-    pub fn hook(mut self, hook: impl Hook) -> Self {
+    /// Adds a hook: it runs at the stages of every call, on the thread that performs the stage. An
+    /// error of the hook rejects the call at the stages where [`CallStage::may_refuse`] returns
+    /// `true`.
+    ///
+    /// ```
+    /// use tidegate_isolate::{CallStage, Isolation, Key};
+    ///
+    /// let isolation = Isolation::builder()
+    ///     .hook(|stage: CallStage, command: &Key| match stage {
+    ///         CallStage::Start if &**command == "legacy" => Err("not today".to_owned()),
+    ///         _ => Ok(()),
+    ///     })
+    ///     .build()?;
+    /// # Ok::<(), tidegate_isolate::ConfigError>(())
+    /// ```
+    pub fn hook(
+        mut self,
+        hook: impl Fn(CallStage, &Key) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
         self.plugins.hooks.push(Arc::new(hook));
         self
     }
@@ -92,15 +109,54 @@ impl IsolationBuilder {
         self
     }
 
-    /// Adds a publisher. It is notified of every key once.
-    pub fn publisher(mut self, publisher: impl MetricsPublisher) -> Self {
-        self.plugins.publishers.push(Arc::new(publisher));
+    /// Calls `listen` once for every key, after the first command of the key was built: for example
+    /// to publish its metrics.
+    pub fn on_command_added(mut self, listen: impl Fn(&Key) + Send + Sync + 'static) -> Self {
+        self.plugins.on_command_added.push(Arc::new(listen));
         self
     }
 
-    /// Adds a propagator, which carries context from the calling thread to the worker thread.
-    pub fn propagator(mut self, propagator: impl Propagator) -> Self {
-        self.plugins.propagators.push(Arc::new(propagator));
+    /// Calls `listen` once for every key that was removed ([`Isolation::remove`]).
+    pub fn on_command_removed(mut self, listen: impl Fn(&Key) + Send + Sync + 'static) -> Self {
+        self.plugins.on_command_removed.push(Arc::new(listen));
+        self
+    }
+
+    /// Adds a propagator, which carries context from the calling thread to the thread that works for
+    /// it: a thread of the bulkhead, or the thread that runs the fallback of a timed-out call.
+    /// `capture` runs on the calling thread. The closure that it returns installs the context on the
+    /// other thread, and the closure that this one returns restores the previous context there.
+    ///
+    /// A future needs no propagator: it is polled wherever its task runs, and its task carries the
+    /// context.
+    ///
+    /// ```
+    /// use std::cell::Cell;
+    /// use tidegate_isolate::Isolation;
+    ///
+    /// thread_local!(static USER: Cell<u32> = const { Cell::new(0) });
+    ///
+    /// let isolation = Isolation::builder()
+    ///     .propagator(|| {
+    ///         let user = USER.get();
+    ///         move || {
+    ///             let before = USER.replace(user);
+    ///             move || USER.set(before)
+    ///         }
+    ///     })
+    ///     .build()?;
+    /// # Ok::<(), tidegate_isolate::ConfigError>(())
+    /// ```
+    pub fn propagator<I, R>(mut self, capture: impl Fn() -> I + Send + Sync + 'static) -> Self
+    where
+        I: FnOnce() -> R + Send + 'static,
+        R: FnOnce() + 'static,
+    {
+        let capture = move || -> Install {
+            let install = capture();
+            Box::new(move || Box::new(install()) as Restore)
+        };
+        self.plugins.propagators.push(Arc::new(capture));
         self
     }
 

@@ -2,8 +2,8 @@
 //!
 //! `state` is one key with its breaker, its bulkhead and its metrics. `settings` changes it while
 //! calls run, and `snapshot` reports its figures. `pools` holds the thread bulkheads by their key.
-//! `registry` finds or creates a key's state, `changes` passes on changed properties, and `builder`
-//! builds the whole. This module uses everything that a command is made of. It does not use
+//! `registry` finds or creates a key's state, `changes` passes on changed properties, `shutdown`
+//! collects the reports of the pools, and `builder` builds the whole. This module uses everything that a command is made of. It does not use
 //! commands, which are handles to a state.
 
 mod builder;
@@ -11,11 +11,13 @@ mod changes;
 mod pools;
 mod registry;
 mod settings;
+mod shutdown;
 mod snapshot;
 pub(crate) mod state;
 
 pub use self::builder::IsolationBuilder;
 pub use self::registry::Isolation;
+pub use self::shutdown::ShutdownReport;
 pub use self::snapshot::CommandSnapshot;
 
 pub(crate) use self::pools::RegisteredPool;

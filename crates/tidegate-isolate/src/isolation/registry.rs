@@ -9,10 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tidegate_core::{Clock, Task};
-use tidegate_pool::{ShutdownError, ShutdownReport, WorkerPool};
+use tidegate_pool::WorkerPool;
 use tidegate_promise::SharedCompletion;
 
 use super::pools::Pools;
+use super::shutdown::{ShutdownReport, collect};
 use super::snapshot::CommandSnapshot;
 use super::state::State;
 use crate::alarm::CallTimer;
@@ -108,7 +109,7 @@ impl Isolation {
 
     /// Stops every running call: its cancel token is tripped and it ends as timed out. A call that
     /// waits for a permit is rejected. After that, no call times out any more.
-    pub fn stop(&self) {
+    pub fn shutdown_now(&self) {
         self.inner.alarms.close(true);
         self.inner.turn_away();
     }
@@ -137,12 +138,9 @@ impl Isolation {
     }
 
     /// Stops accepting calls on threads. Accepted calls run until `timeout` has passed; then every
-    /// running call is told to stop. Returns the completion of every pool's shutdown, with a report
-    /// of the unfinished work.
-    pub fn shutdown(
-        &self,
-        timeout: Duration,
-    ) -> Vec<(Key, SharedCompletion<ShutdownReport, ShutdownError>)> {
+    /// running call is told to stop. The completion ends when every pool has ended, with a report of
+    /// the unfinished work. It does not fail: the report says which pool did.
+    pub fn shutdown(&self, timeout: Duration) -> SharedCompletion<ShutdownReport> {
         self.inner.pools.shut_down();
         let pools = self.inner.pools.all();
         let ends = pools
@@ -172,7 +170,7 @@ impl Isolation {
             end.on_complete(move |_| told());
         }
         alarms.call_at(self.clock().deadline(timeout), Task::new(one_less()));
-        ends
+        collect(&ends)
     }
 
     /// Returns the state of a key. The first command creates it; later commands share it if their

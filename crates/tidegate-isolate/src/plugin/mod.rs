@@ -2,16 +2,12 @@
 //! are allowed. They are called in the order in which they were added, and a panic in one does not
 //! stop the others.
 //!
-//! There is one file for each kind; `plugins` holds and calls all of them. This module uses keys,
-//! events and the transitions of a breaker.
+//! `plugins` holds and calls them; `call_stage` lists the stages of a call for hooks. This module
+//! uses keys, events and the transitions of a breaker.
 
-mod hook;
+mod call_stage;
 mod plugins;
-mod propagator;
-mod publisher;
 
-pub use self::hook::{CallStage, Hook};
-pub use self::propagator::{Install, Propagator, Restore};
-pub use self::publisher::MetricsPublisher;
+pub use self::call_stage::CallStage;
 
-pub(crate) use self::plugins::Plugins;
+pub(crate) use self::plugins::{Install, Plugins, Restore};

@@ -5,24 +5,32 @@ use std::sync::Arc;
 
 use tidegate_core::{OnUnhandled, Unhandled};
 
-use super::hook::{CallStage, Hook};
-use super::propagator::{Install, Propagator};
-use super::publisher::MetricsPublisher;
+use super::call_stage::CallStage;
 use crate::breaker::OnTransition;
 use crate::error::contain;
 use crate::event::Event;
 use crate::key::Key;
 
 pub(crate) type OnEvent = Arc<dyn Fn(&Key, Event) + Send + Sync>;
+pub(crate) type OnKey = Arc<dyn Fn(&Key) + Send + Sync>;
+pub(crate) type Hook = Arc<dyn Fn(CallStage, &Key) -> Result<(), String> + Send + Sync>;
+
+/// Captures the context of the calling thread.
+pub(crate) type Capture = Arc<dyn Fn() -> Install + Send + Sync>;
+/// Installs a captured context on a worker thread.
+pub(crate) type Install = Box<dyn FnOnce() -> Restore + Send>;
+/// Restores the previous context of a worker thread.
+pub(crate) type Restore = Box<dyn FnOnce()>;
 
 /// All installed plug-ins.
 #[derive(Clone, Default)]
 pub(crate) struct Plugins {
-    pub(crate) hooks: Vec<Arc<dyn Hook>>,
+    pub(crate) hooks: Vec<Hook>,
     pub(crate) on_event: Vec<OnEvent>,
     pub(crate) on_transition: Vec<OnTransition>,
-    pub(crate) publishers: Vec<Arc<dyn MetricsPublisher>>,
-    pub(crate) propagators: Vec<Arc<dyn Propagator>>,
+    pub(crate) on_command_added: Vec<OnKey>,
+    pub(crate) on_command_removed: Vec<OnKey>,
+    pub(crate) propagators: Vec<Capture>,
     /// Receives problems that no caller handles.
     pub(crate) unhandled: OnUnhandled,
 }
@@ -37,7 +45,7 @@ impl Plugins {
     pub(crate) fn hook(&self, stage: CallStage, command: &Key) -> Result<(), String> {
         let mut answer = Ok(());
         for hook in &self.hooks {
-            let told = contain(|| hook.on(stage, command));
+            let told = contain(|| hook(stage, command));
             if let (Err(message), false) = (&told, stage.may_refuse()) {
                 self.panicked(command, message);
             }
@@ -52,7 +60,7 @@ impl Plugins {
     /// Captures the calling thread's context, to be installed on a thread that works for it.
     pub(crate) fn capture(&self) -> Vec<Install> {
         let captured = self.propagators.iter();
-        let captured = captured.map(|propagator| contain(|| propagator.capture()));
+        let captured = captured.map(|propagator| contain(|| propagator()));
         let heard = captured.inspect(|one| self.heard_propagator(one));
         heard.filter_map(Result::ok).collect()
     }
@@ -86,16 +94,16 @@ impl Plugins {
     }
 
     pub(crate) fn added(&self, command: &Key) {
-        for publisher in &self.publishers {
-            if let Err(message) = contain(|| publisher.added(command)) {
-                self.panicked(command, &message);
-            }
-        }
+        self.call(&self.on_command_added, command);
     }
 
     pub(crate) fn removed(&self, command: &Key) {
-        for publisher in &self.publishers {
-            if let Err(message) = contain(|| publisher.removed(command)) {
+        self.call(&self.on_command_removed, command);
+    }
+
+    fn call(&self, listeners: &[OnKey], command: &Key) {
+        for listener in listeners {
+            if let Err(message) = contain(|| listener(command)) {
                 self.panicked(command, &message);
             }
         }
@@ -107,7 +115,7 @@ impl fmt::Debug for Plugins {
         f.debug_struct("Plugins")
             .field("hooks", &self.hooks.len())
             .field("on_event", &self.on_event.len())
-            .field("publishers", &self.publishers.len())
+            .field("on_command_added", &self.on_command_added.len())
             .field("propagators", &self.propagators.len())
             .finish_non_exhaustive()
     }

@@ -259,7 +259,7 @@ fn a_pause_ends_with_the_isolation() {
     let waker = Waker::from(&woken);
     let mut poll = || call.as_mut().poll(&mut Context::from_waker(&waker));
     assert!(poll().is_pending());
-    isolation.stop();
+    isolation.shutdown_now();
     clock.settle();
     assert!(woken.is_notified(), "it does not hang");
     assert!(poll().is_ready());

@@ -431,7 +431,7 @@ fn stopping_and_shutting_down() {
         let leave = Gate::new();
         let mut other = hold(&scene.healthy, &leave);
         if stops {
-            scene.isolation.stop();
+            scene.isolation.shutdown_now();
         } else {
             drop(scene.isolation.shutdown(Duration::from_millis(5)));
             scene.clock.jump(Duration::from_millis(5));

@@ -224,7 +224,7 @@ fn requests_of_a_stopped_isolation_end() {
     let work = |_: &[u32], _: &_| -> Result<HashMap<u32, u32>, ()> { panic!("must not run") };
     let collapser = Collapser::new(&command, global(), work).unwrap();
     let waits = collapser.submit(1);
-    isolation.stop();
+    isolation.shutdown_now();
     let late = collapser.submit(2);
     for answer in [waits, late] {
         let error = answer.wait().unwrap_err().failure();

@@ -163,7 +163,7 @@ fn a_verdict_after_the_deadline_is_a_timeout() {
     assert_eq!(counted(&command), [(Event::Timeout, 1)]);
     assert_eq!(heard(&command.snapshot()), (1, 1, 1));
     // Nothing wakes the timer of a call that begins too late for it: only the clock tells.
-    isolation.stop();
+    isolation.shutdown_now();
     let entry = command.admit().unwrap();
     clock.jump(SECOND);
     assert!(!entry.token().is_cancelled(), "no timer is left");
@@ -206,7 +206,7 @@ fn a_verdict_ends_the_time() {
     let entry = command.admit().unwrap();
     assert!(entry.verdict(true));
     clock.advance(SECOND * 2);
-    isolation.stop();
+    isolation.shutdown_now();
     assert!(!entry.token().is_cancelled());
     drop(entry);
     assert_eq!(counted(&command), [(Event::Success, 1)]);
@@ -226,7 +226,7 @@ fn an_entry_knows_its_deadline_and_its_token_is_tripped() {
     let endless = builder("b").no_timeout().build(&isolation).unwrap();
     let endless = endless.admit().unwrap();
     assert_eq!(endless.deadline(), None);
-    isolation.stop();
+    isolation.shutdown_now();
     assert!(endless.token().is_cancelled(), "everything ends");
 }
 
@@ -297,7 +297,7 @@ fn entries_outlive_stop_remove_and_the_command() {
     let command = builder("a").no_timeout().build(&isolation).unwrap();
     let entry = command.admit().unwrap();
     assert!(isolation.remove("a"));
-    isolation.stop();
+    isolation.shutdown_now();
     let after = command.admit().unwrap();
     assert!(after.verdict(true), "as other calls are made after a stop");
     drop(after);

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tidegate_core::ManualClock;
 use tidegate_isolate::{
-    BreakerConfig, BreakerMode, CallStage, Cause, FallbackError, Hook, Install, Isolation, Key,
-    MetricsPublisher, Propagator, Properties, Restore,
+    BreakerConfig, BreakerMode, CallStage, Cause, FallbackError, Isolation, IsolationBuilder, Key,
+    Properties,
 };
 use tidegate_testkit::{Gate, until};
 
@@ -257,30 +257,23 @@ impl Named {
     }
 }
 
-impl MetricsPublisher for Named {
-    fn added(&self, _: &Key) {
-        self.note("added");
-    }
-}
-
-impl Propagator for Named {
-    fn capture(&self) -> Install {
-        self.note("captured");
-        let this = self.clone();
-        Box::new(move || {
-            this.note("installed");
-            Box::new(move || this.note("restored")) as Restore
+/// Adds a plug-in of each kind, which records its calls in `named`.
+fn plug_in(isolation: IsolationBuilder, named: &Named) -> IsolationBuilder {
+    let (added, captured, name) = (named.clone(), named.clone(), named.0);
+    isolation
+        .on_command_added(move |_| added.note("added"))
+        .propagator(move || {
+            captured.note("captured");
+            let this = captured.clone();
+            move || {
+                this.note("installed");
+                move || this.note("restored")
+            }
         })
-    }
-}
-
-impl Hook for Named {
-    fn on(&self, stage: CallStage, _: &Key) -> Result<(), String> {
-        match stage {
-            CallStage::ExecutionStart => Err(format!("{} says no", self.0)),
+        .hook(move |stage, _| match stage {
+            CallStage::ExecutionStart => Err(format!("{name} says no")),
             _ => Ok(()),
-        }
-    }
+        })
 }
 
 #[test]
@@ -288,13 +281,7 @@ fn several_of_each_kind_in_their_order() {
     let log = Arc::new(Mutex::new(Vec::new()));
     let [one, two] = ["one", "two"].map(|name| Named(name, Arc::clone(&log)));
     let [strong, weak] = [(); 2].map(|()| Properties::new());
-    let isolation = Isolation::builder()
-        .publisher(one.clone())
-        .publisher(two.clone())
-        .propagator(one.clone())
-        .propagator(two.clone())
-        .hook(one)
-        .hook(two)
+    let isolation = plug_in(plug_in(Isolation::builder(), &one), &two)
         .properties(strong.clone())
         .properties(weak.clone())
         .build()
@@ -331,20 +318,15 @@ fn several_of_each_kind_in_their_order() {
 }
 
 #[test]
-fn a_publisher_hears_of_every_key_once() {
-    #[derive(Clone, Default)]
-    struct Heard(Arc<Mutex<Vec<String>>>);
-    impl MetricsPublisher for Heard {
-        fn added(&self, command: &Key) {
-            self.0.lock().unwrap().push(format!("+{command}"));
-        }
-        fn removed(&self, command: &Key) {
-            self.0.lock().unwrap().push(format!("-{command}"));
-        }
-    }
-    let heard = Heard::default();
+fn listeners_hear_of_every_key_once() {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let note = |sign: char| {
+        let heard = Arc::clone(&heard);
+        move |command: &Key| heard.lock().unwrap().push(format!("{sign}{command}"))
+    };
     let isolation = Isolation::builder()
-        .publisher(heard.clone())
+        .on_command_added(note('+'))
+        .on_command_removed(note('-'))
         .build()
         .unwrap();
     std::thread::scope(|scope| {
@@ -353,7 +335,7 @@ fn a_publisher_hears_of_every_key_once() {
         }
     });
     assert!(isolation.remove("a") && !isolation.remove("a"));
-    assert_eq!(*heard.0.lock().unwrap(), ["+a", "-a"]);
+    assert_eq!(*heard.lock().unwrap(), ["+a", "-a"]);
 }
 
 #[test]

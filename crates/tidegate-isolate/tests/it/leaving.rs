@@ -197,14 +197,16 @@ fn shutting_down_has_a_deadline_and_a_report() {
     });
     inside.wait();
     let queued = command.queue(|_| Ok(1));
-    let mut ends = isolation.shutdown(SECOND);
-    let (key, end) = ends.remove(0);
+    let end = isolation.shutdown(SECOND);
     let refused = command.run(|_| Ok(1)).unwrap_err();
     assert_eq!(refused.cause(), &Cause::Rejected(Rejection::Closed));
     let answer = command.call().fallback(|_| Ok(5)).run(|_| Ok(1));
     assert_eq!(answer, Ok(5), "a fallback may still answer");
     clock.jump(SECOND);
-    let report = end.wait().unwrap();
+    let ended = end.wait().unwrap();
+    assert!(!ended.is_clean());
+    let (key, report) = &ended.pools[0];
+    let report = report.as_ref().unwrap();
     assert_eq!(
         (key.as_str(), report.stuck.len(), report.handed_back.len()),
         ("a", 1, 1)
@@ -259,7 +261,8 @@ fn timeouts_ends_and_cancellations_race_and_each_call_ends_once() {
 fn a_pool_that_is_made_after_the_end_takes_no_calls() {
     let (_clock, isolation) = still();
     let permits = builder("permits").build(&isolation).unwrap();
-    assert!(isolation.shutdown(Duration::ZERO).is_empty());
+    let report = isolation.shutdown(Duration::ZERO).wait().unwrap();
+    assert!(report.is_clean() && report.pools.is_empty());
     let late = builder("late").threads(pool_of(1, 1)).build(&isolation);
     permits
         .configure(|c| c.bulkhead = Bulkhead::Threads)

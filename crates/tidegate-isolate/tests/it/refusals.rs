@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use tidegate_core::ManualClock;
 use tidegate_isolate::{
-    BreakerConfig, BreakerState, BreakerWindow, Cause, Command, Criticality, Event, Install,
-    Isolation, Partitions, PoolConfig, Propagator, Rejection, Retry, RetryBudget,
+    BreakerConfig, BreakerState, BreakerWindow, Cause, Command, Criticality, Event, Isolation,
+    Partitions, PoolConfig, Rejection, Retry, RetryBudget,
 };
 use tidegate_testkit::{Counter, Gate, until};
 
@@ -296,9 +296,13 @@ fn nothing_is_tried_again_after_the_end() {
     let (_clock, isolation) = still();
     let command = builder("a").threads(pool_of(1, 0)).build(&isolation);
     let command = command.unwrap();
-    for (_, end) in isolation.shutdown(Duration::ZERO) {
-        end.wait().unwrap();
-    }
+    assert!(
+        isolation
+            .shutdown(Duration::ZERO)
+            .wait()
+            .unwrap()
+            .is_clean()
+    );
     let budget = RetryBudget::new(100, 100);
     let error = command.run_with_retry(Retry::attempts(5), &budget, |_| Ok(1));
     assert_eq!(
@@ -314,16 +318,13 @@ fn nothing_is_tried_again_after_the_end() {
 
 #[test]
 fn a_call_after_the_end_is_refused_before_anything_is_prepared_for_it() {
-    struct Counting(Counter);
-    impl Propagator for Counting {
-        fn capture(&self) -> Install {
-            self.0.hit();
-            Box::new(|| Box::new(|| ()))
-        }
-    }
     let captured = Counter::new();
+    let count = captured.clone();
     let isolation = Isolation::builder().clock(ManualClock::new());
-    let isolation = isolation.propagator(Counting(captured.clone()));
+    let isolation = isolation.propagator(move || {
+        count.hit();
+        || || ()
+    });
     let isolation = isolation.build().unwrap();
     let command = builder("a").threads(pool_of(1, 0)).build(&isolation);
     let command = command.unwrap();
@@ -336,7 +337,7 @@ fn a_call_after_the_end_is_refused_before_anything_is_prepared_for_it() {
 #[test]
 fn an_attempt_that_meets_the_end_is_the_last() {
     for how in [
-        (|isolation| Isolation::stop(isolation)) as fn(&Isolation),
+        (|isolation| Isolation::shutdown_now(isolation)) as fn(&Isolation),
         |isolation| drop(isolation.shutdown(Duration::ZERO)),
     ] {
         let (_clock, isolation) = still();

@@ -209,7 +209,7 @@ fn callers_that_wait_for_a_permit_hear_that_everything_ends() {
             let blocked = scope.spawn(|| a.run(|_| Ok(1)));
             clock.await_sleepers(sleepers + 1);
             assert_eq!(a.snapshot().waiting, 2);
-            isolation.stop();
+            isolation.shutdown_now();
             let error = blocked.join().unwrap().unwrap_err();
             assert_eq!(error.cause(), &closed);
         });

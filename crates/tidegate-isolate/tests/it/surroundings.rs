@@ -6,9 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
 use tidegate_core::ManualClock;
-use tidegate_isolate::{
-    CallStage, Event, Install, Isolation, Key, Propagator, RequestContext, RequestVariable, Restore,
-};
+use tidegate_isolate::{CallStage, Event, Isolation, Key, RequestContext, RequestVariable};
 use tidegate_loop::EventLoop;
 use tidegate_pool::Quiet;
 use tidegate_testkit::Gate;
@@ -54,19 +52,16 @@ fn hooks_know_the_thread() {
 
 #[test]
 fn the_context_goes_along_and_the_thread_gets_its_own_back() {
-    struct Name(Arc<Mutex<Vec<&'static str>>>);
-    impl Propagator for Name {
-        fn capture(&self) -> Install {
-            let log = Arc::clone(&self.0);
-            Box::new(move || {
-                log.lock().unwrap().push("installed");
-                Box::new(move || log.lock().unwrap().push("restored")) as Restore
-            })
-        }
-    }
     let log = Arc::new(Mutex::new(Vec::new()));
+    let carried = Arc::clone(&log);
     let isolation = Isolation::builder()
-        .propagator(Name(Arc::clone(&log)))
+        .propagator(move || {
+            let log = Arc::clone(&carried);
+            move || {
+                log.lock().unwrap().push("installed");
+                move || log.lock().unwrap().push("restored")
+            }
+        })
         .build()
         .unwrap();
     let command = builder("a")
@@ -105,15 +100,12 @@ thread_local! {
     static KNOWN: Cell<u32> = const { Cell::new(0) };
 }
 
-struct Knowledge;
-
-impl Propagator for Knowledge {
-    fn capture(&self) -> Install {
-        let known = KNOWN.get();
-        Box::new(move || {
-            let before = KNOWN.replace(known);
-            Box::new(move || KNOWN.set(before)) as Restore
-        })
+/// A propagator: carries `KNOWN` to another thread.
+fn carry_known() -> impl FnOnce() -> Box<dyn FnOnce()> + Send {
+    let known = KNOWN.get();
+    move || {
+        let before = KNOWN.replace(known);
+        Box::new(move || KNOWN.set(before))
     }
 }
 
@@ -122,7 +114,7 @@ fn a_fallback_after_a_timeout_is_in_the_request_and_the_log_knows_the_call() {
     let clock = ManualClock::new();
     let isolation = Isolation::builder()
         .clock(&clock)
-        .propagator(Knowledge)
+        .propagator(carry_known)
         .build()
         .unwrap();
     let user = Arc::new(RequestVariable::new(|| 0));

@@ -167,7 +167,7 @@ fn stopping_tells_running_calls() {
     let command = builder("a").build(&isolation).unwrap();
     let stop = isolation.clone();
     let error = command.run(move |cancel| {
-        stop.stop();
+        stop.shutdown_now();
         assert!(cancel.is_cancelled());
         Ok(1)
     });

@@ -8,8 +8,8 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use tidegate_core::ManualClock;
 use tidegate_isolate::{
-    BreakerConfig, BreakerWindow, Collapser, CollapserConfig, CollapserScope, Command, Install,
-    Isolation, IsolationBuilder, PermitConfig, Propagator, Restore,
+    BreakerConfig, BreakerWindow, Collapser, CollapserConfig, CollapserScope, Command, Isolation,
+    IsolationBuilder, PermitConfig,
 };
 use tidegate_testkit::{Gate, WATCHDOG};
 
@@ -134,25 +134,19 @@ fn what_a_caller_causes_is_reported_when_it_panics() {
 }
 
 /// A propagator that panics when it installs its context, or when it restores the previous one.
-struct BadPropagator {
-    on_install: bool,
-}
-
-impl Propagator for BadPropagator {
-    fn capture(&self) -> Install {
-        let on_install = self.on_install;
-        Box::new(move || {
-            assert!(!on_install, "installed");
-            Box::new(|| -> () { panic!("restored") }) as Restore
-        })
+fn bad_propagator(on_install: bool) -> impl FnOnce() -> fn() + Send {
+    move || {
+        assert!(!on_install, "installed");
+        || panic!("restored")
     }
 }
 
 #[test]
 fn propagators_and_splits_that_panic_are_reported() {
     let (_clock, isolation, heard) = hearing(|isolation| {
-        let bad = |on_install| BadPropagator { on_install };
-        isolation.propagator(bad(true)).propagator(bad(false))
+        isolation
+            .propagator(|| bad_propagator(true))
+            .propagator(|| bad_propagator(false))
     });
     let command = builder("a").threads(pool_of(1, 0)).build(&isolation);
     assert_eq!(command.unwrap().run(|_| Ok(1)), Ok(1));

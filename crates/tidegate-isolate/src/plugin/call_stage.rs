@@ -1,8 +1,7 @@
-//! Hooks: user code that runs at the stages of every call and may reject it.
+//! The stages of a call at which hooks run.
 
-use crate::key::Key;
-
-/// The stage of a call at which a hook runs.
+/// The stage of a call at which a hook runs; see
+/// [`IsolationBuilder::hook`](crate::IsolationBuilder::hook).
 ///
 /// ```
 /// use tidegate_isolate::CallStage;
@@ -54,36 +53,5 @@ impl CallStage {
             self,
             Self::Start | Self::ThreadStart | Self::ExecutionStart | Self::FallbackStart
         )
-    }
-}
-
-/// User code that runs at the stages of every call, on the thread that performs the stage.
-///
-/// ```
-/// use tidegate_isolate::{Isolation, Key, CallStage};
-///
-/// let isolation = Isolation::builder()
-///     .hook(|stage: CallStage, command: &Key| match stage {
-///         CallStage::Start if &**command == "legacy" => Err("not today".to_owned()),
-///         _ => Ok(()),
-///     })
-///     .build()?;
-/// # Ok::<(), tidegate_isolate::ConfigError>(())
-/// ```
-pub trait Hook: Send + Sync + 'static {
-    /// Runs at `stage` of a call of `command`.
-    ///
-    /// # Errors
-    ///
-    /// An error rejects the call at the stages where [`CallStage::may_refuse`] returns `true`.
-    fn on(&self, stage: CallStage, command: &Key) -> Result<(), String>;
-}
-
-impl<F> Hook for F
-where
-    F: Fn(CallStage, &Key) -> Result<(), String> + Send + Sync + 'static,
-{
-    fn on(&self, stage: CallStage, command: &Key) -> Result<(), String> {
-        self(stage, command)
     }
 }

@@ -1,0 +1,99 @@
+//! The end of an isolation: its report, collected from the reports of its pools.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tidegate_pool::ShutdownError;
+use tidegate_promise::{Outcome, Promise, SharedCompletion, promise};
+
+use crate::key::Key;
+
+type PoolResult = Result<tidegate_pool::ShutdownReport, ShutdownError>;
+
+/// How the pools of an isolation ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ShutdownReport {
+    /// The report of every pool, ordered by key, or the reason why its shutdown failed.
+    pub pools: Vec<(Key, Result<tidegate_pool::ShutdownReport, ShutdownError>)>,
+}
+
+impl ShutdownReport {
+    /// Returns `true` if every accepted call on threads has ended: no pool failed, no job is stuck
+    /// and none was handed back.
+    pub fn is_clean(&self) -> bool {
+        let clean = |report: &tidegate_pool::ShutdownReport| {
+            report.stuck.is_empty() && report.handed_back.is_empty()
+        };
+        let mut pools = self.pools.iter();
+        pools.all(|(_, result)| result.as_ref().is_ok_and(clean))
+    }
+}
+
+/// Waits for the reports of all pools.
+struct Collector {
+    results: Vec<(Key, Option<PoolResult>)>,
+    missing: usize,
+    promise: Option<Promise<ShutdownReport>>,
+}
+
+/// Returns a completion that ends when all pools have ended. It does not fail: the failure of a
+/// pool is part of the report, so that the reports of the other pools are not lost.
+pub(super) fn collect(
+    ends: &[(
+        Key,
+        SharedCompletion<tidegate_pool::ShutdownReport, ShutdownError>,
+    )],
+) -> SharedCompletion<ShutdownReport> {
+    let (promise, report) = promise();
+    let Ok(report) = report.share() else {
+        unreachable!("a new completion has no listener");
+    };
+    if ends.is_empty() {
+        let _ = promise.succeed(ShutdownReport::default());
+        return report;
+    }
+    let collector = Arc::new(Mutex::new(Collector {
+        results: ends.iter().map(|(key, _)| (key.clone(), None)).collect(),
+        missing: ends.len(),
+        promise: Some(promise),
+    }));
+    for (at, (_, end)) in ends.iter().enumerate() {
+        let collector = Arc::clone(&collector);
+        end.on_complete(move |outcome| {
+            let result = match outcome {
+                Outcome::Success(report) => Ok(report.clone()),
+                Outcome::Failure(why) => Err(why.clone()),
+                Outcome::Cancelled => Err(ShutdownError::Lost),
+            };
+            let done = collector
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .add(at, result);
+            // Completed without the lock: listeners are user code.
+            if let Some((promise, report)) = done {
+                let _ = promise.succeed(report);
+            }
+        });
+    }
+    report
+}
+
+impl Collector {
+    /// Stores the result of one pool. Returns what to complete if it was the last one.
+    fn add(
+        &mut self,
+        at: usize,
+        result: PoolResult,
+    ) -> Option<(Promise<ShutdownReport>, ShutdownReport)> {
+        self.results[at].1 = Some(result);
+        self.missing -= 1;
+        if self.missing > 0 {
+            return None;
+        }
+        let results = std::mem::take(&mut self.results).into_iter();
+        let pools = results.filter_map(|(key, result)| Some((key, result?)));
+        let report = ShutdownReport {
+            pools: pools.collect(),
+        };
+        self.promise.take().map(|promise| (promise, report))
+    }
+}
