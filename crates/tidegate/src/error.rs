@@ -6,7 +6,8 @@ use std::fmt;
 /// Any error, for `main` to return. An error returned from `main` is printed with `Debug`, which
 /// prints a sentence here.
 ///
-/// `?` converts any error into this type, and also a string.
+/// `?` converts any error that is `Send` and `Sync` into this type, and also a string. A refusal that
+/// gives a task or a value back is such an error.
 ///
 /// ```
 /// fn port(text: &str) -> tidegate::Result<u16> {
@@ -20,7 +21,7 @@ use std::fmt;
 /// assert_eq!(format!("{:?}", port("0").unwrap_err()), "port 0 is no port; use 1 to 65535");
 /// assert!(port("eighty").unwrap_err().downcast_ref::<std::num::ParseIntError>().is_some());
 /// ```
-pub struct Error(Box<dyn StdError>);
+pub struct Error(Box<dyn StdError + Send + Sync>);
 
 impl Error {
     /// Returns the inner error if it is an `E`.
@@ -29,12 +30,12 @@ impl Error {
     }
 
     /// Returns the inner error.
-    pub fn into_inner(self) -> Box<dyn StdError> {
+    pub fn into_inner(self) -> Box<dyn StdError + Send + Sync> {
         self.0
     }
 }
 
-impl<E: Into<Box<dyn StdError>>> From<E> for Error {
+impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for Error {
     fn from(error: E) -> Self {
         Self(error.into())
     }
@@ -69,16 +70,45 @@ mod tests {
     //! What `main` prints for an error.
 
     use super::*;
+    use std::cell::Cell;
+    use std::time::Duration;
+    use tidegate_loop::{EventLoop, Quiet};
+    use tidegate_promise::{Failure, promise};
 
     fn shown(error: impl Into<Error>) -> String {
         format!("{:?}", error.into())
     }
 
+    /// Compiles only if values of the type may go to other threads, and be seen by them.
+    fn crosses_threads<T: Send + Sync>() {}
+
+    #[test]
+    fn a_result_may_cross_threads() {
+        crosses_threads::<crate::Result<()>>();
+        crosses_threads::<Error>();
+    }
+
+    #[test]
+    fn a_refusal_becomes_an_error_also_with_what_it_gives_back() {
+        let task = Cell::new(7); // can go to another thread, but not be shared
+        let home = EventLoop::builder("home").build().unwrap();
+        let quiet = Quiet::none(Duration::from_secs(60));
+        home.shutdown(quiet).wait().unwrap();
+        let refused = home.schedule(Duration::ZERO, move || task.set(8));
+        let why = refused.map(drop).map_err(Error::from).unwrap_err();
+        assert!(shown(why).starts_with("rejected: "));
+
+        let (promise, answer) = promise::<Cell<u32>>();
+        assert!(answer.cancel());
+        let why = Error::from(promise.succeed(Cell::new(7)).unwrap_err());
+        assert!(!shown(why).is_empty());
+    }
+
     #[test]
     fn an_error_of_main_is_printed_as_a_sentence() {
-        let (promise, answer) = tidegate_promise::promise::<u32>();
+        let (promise, answer) = promise::<u32>();
         let why = std::io::Error::other("the disk is full");
-        promise.fail(tidegate_promise::Failure::new(why)).unwrap();
+        promise.fail(Failure::new(why)).unwrap();
         let why = answer.wait().unwrap_err();
         let boxed: Box<dyn StdError> = Box::new(why.clone());
         assert_eq!(format!("{boxed:?}"), "the disk is full");

@@ -90,7 +90,7 @@ pub use self::error::Error;
 #[doc(inline)]
 pub use tidegate_core::{
     Blocking, CancelToken, Clock, Executor, ManualClock, OnUnhandled, Rejected, Task,
-    ThreadBuilder, Ticker, blocking_allowed, non_blocking,
+    ThreadBuilder, Ticker, blocking_allowed,
 };
 #[doc(inline)]
 pub use tidegate_loop::{sleep, timeout};
@@ -216,9 +216,9 @@ pub mod isolate {
     pub use tidegate_isolate::{
         AdaptiveLimit, BreakerConfig, BreakerMode, BreakerState, BreakerWindow, CallStage, Cause,
         Collapser, CollapserConfig, CollapserScope, Command, CommandError, ConfigError,
-        Criticality, Event, Hedge, Isolation, Partitions, PermitConfig, PoolConfig, Properties,
-        PropertySource, QueueDiscipline, RateConfig, Rejection, RequestContext, RequestVariable,
-        Retry, RetryBudget,
+        Criticality, Entry, Event, Hedge, Isolation, Partitions, PermitConfig, PoolConfig,
+        Properties, PropertySource, QueueDiscipline, RateConfig, Rejection, RequestContext,
+        RequestVariable, Retry, RetryBudget,
     };
 }
 

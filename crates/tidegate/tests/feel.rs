@@ -146,7 +146,7 @@ fn ask(address: SocketAddr, line: &str) -> std::io::Result<String> {
 fn serve(program: fn(Sender<Server>) -> tidegate::Result<()>) {
     let (bind, bound): (_, Receiver<Server>) = channel();
     std::thread::scope(|scope| {
-        let server = scope.spawn(move || program(bind).map_err(|why| why.to_string()));
+        let server = scope.spawn(move || program(bind));
         let handle = bound.recv().unwrap();
         assert_eq!(ask(handle.local_addr(), "hello").unwrap(), "HELLO");
         let report = handle.drain(Duration::from_secs(60)).wait().unwrap();
