@@ -4,63 +4,41 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
-use tidegate_pool::OverBudget;
+use tidegate_pool::ThreadBudgetError;
 use tidegate_timer::wheel::WheelError;
 
 /// Why a periodic task was not scheduled.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PeriodError {
     /// The period is zero: the task would run without end.
+    #[error("a period of zero would run without end; give it at least 1 ns")]
     Zero,
     /// The event loop is shutting down.
+    #[error("the loop is shutting down; schedule on another one")]
     Closed,
-}
-
-impl fmt::Display for PeriodError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Zero => "a period of zero would run without end; give it at least 1 ns",
-            Self::Closed => "the loop is shutting down; schedule on another one",
-        })
-    }
 }
 
 tidegate_core::debug_as_display!(PeriodError);
 
-impl Error for PeriodError {}
-
 /// Why a shutdown hook was not added.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ShutdownHookError {
     /// Another hook has the same name.
+    #[error(
+        "there is a shutdown hook called `{name}` already; remove it first or choose another name"
+    )]
     Duplicate {
         /// The name.
         name: String,
     },
     /// The event loop has closed: a hook added now would never run.
+    #[error("the loop has closed and runs no more hooks; run the work of the hook directly")]
     Closed,
 }
 
-impl fmt::Display for ShutdownHookError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Duplicate { name } => write!(
-                f,
-                "there is a shutdown hook called `{name}` already; remove it first or choose \
-                 another name"
-            ),
-            Self::Closed => {
-                f.write_str("the loop has closed and runs no more hooks; do the work right here")
-            }
-        }
-    }
-}
-
 tidegate_core::debug_as_display!(ShutdownHookError);
-
-impl Error for ShutdownHookError {}
 
 /// The error of `spawn_local` if the caller is not on the event loop's thread, or the event loop
 /// accepts no more work. Returns the future to the caller.
@@ -83,9 +61,11 @@ impl<F> fmt::Display for NotOnLoop<F> {
 impl<F> Error for NotOnLoop<F> {}
 
 /// Why an event loop or a group could not be built.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
     /// The requested number of event loops is above the maximum.
+    #[error("{asked} loops are too many; use at most {most}, or 0 for twice the processors")]
     TooManyLoops {
         /// The requested number.
         asked: usize,
@@ -93,42 +73,20 @@ pub enum BuildError {
         most: usize,
     },
     /// The back-off has zero attempts.
+    #[error("a back-off needs at least one attempt; use `RejectPolicy::Fail` for none")]
     NoAttempts,
     /// The timer wheel does not support this tick.
-    BadTick(WheelError),
+    #[error("the tick of the coarse timers is not supported; change `coarse_tick`")]
+    BadTick(#[source] WheelError),
     /// The settings of a scaling group contradict each other; the text says how.
+    #[error("{0}")]
     BadScaling(&'static str),
     /// A driver could not be created.
-    Driver(io::Error),
+    #[error("the loop's driver could not be created")]
+    Driver(#[source] io::Error),
     /// The pool does not have enough threads for the event loops.
-    NoThreads(OverBudget),
-}
-
-impl fmt::Display for BuildError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooManyLoops { asked, most } => write!(
-                f,
-                "{asked} loops are too many; use at most {most}, or 0 for twice the processors"
-            ),
-            Self::NoAttempts => f.write_str(
-                "a back-off needs at least one attempt; use `RejectPolicy::Fail` for none",
-            ),
-            Self::BadTick(why) => write!(f, "the loop's timeouts cannot be counted: {why}"),
-            Self::BadScaling(what) => f.write_str(what),
-            Self::Driver(_) => f.write_str("the loop's driver could not be made"),
-            Self::NoThreads(why) => write!(f, "the pool is too small for the loops: {why}"),
-        }
-    }
+    #[error("the pool is too small for the loops; raise its `max` or use fewer loops")]
+    NoThreads(#[source] ThreadBudgetError),
 }
 
 tidegate_core::debug_as_display!(BuildError);
-
-impl Error for BuildError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Driver(error) => Some(error),
-            _ => None,
-        }
-    }
-}

@@ -50,14 +50,12 @@ mod submit;
 mod thread;
 mod watchdog;
 
-pub use tidegate_pool::{BOUND_VARIABLE, DEFAULT_BOUND, HandedBack, Quiet, ShutdownError};
+pub use tidegate_pool::{HandedBack, Quiet, ShutdownError};
 
-pub use self::core::budget::{DEFAULT_TURN_BUDGET, TurnBudget};
+pub use self::core::budget::TurnBudget;
 pub use self::errors::{BuildError, NotOnLoop, PeriodError, ShutdownHookError};
-pub use self::global::default_loop::{
-    DEFAULT_GLOBAL_QUIET_SECONDS, GLOBAL_QUIET_VARIABLE, GlobalGuard,
-};
-pub use self::group::builder::{EventLoopGroupBuilder, MAX_LOOPS};
+pub use self::global::default_loop::GlobalGuard;
+pub use self::group::builder::EventLoopGroupBuilder;
 pub use self::group::chooser::Choose;
 pub use self::group::event_loop_group::EventLoopGroup;
 pub use self::group::scaling::Scaling;
@@ -67,7 +65,6 @@ pub use self::handle::manual::ManualLoop;
 pub use self::handle::placement::{Pinned, Placement, Roaming};
 pub use self::roam::config::RoamingConfig;
 pub use self::schedule::coarse_timer::CoarseTimer;
-pub use self::schedule::coarse_timers::DEFAULT_TIMEOUT_TICK;
 pub use self::schedule::period::Missed;
 pub use self::schedule::sleep::{Sleep, SleepError, Timeout, TimeoutError, sleep, timeout};
 pub use self::shutdown::report::ShutdownReport;
@@ -75,7 +72,7 @@ pub use self::state::lifecycle::Lifecycle;
 pub use self::state::metrics::LoopMetrics;
 pub use self::submit::reject::RejectPolicy;
 pub use self::thread::presence::InactivityError;
-pub use self::watchdog::handle::{DEFAULT_STALL_THRESHOLD, Watchdog, WatchdogBuilder};
+pub use self::watchdog::handle::{Watchdog, WatchdogBuilder};
 pub use self::watchdog::report::{Recovered, Stall, WatchdogError};
 
 #[doc(hidden)]

@@ -27,18 +27,13 @@ mod ordered;
 mod pool;
 pub mod strategy;
 
-pub use self::executor::{
-    BOUND_VARIABLE, DEFAULT_BOUND, HandedBack, NotStartedError, Quiet, ShutdownError,
-};
+pub use self::executor::{HandedBack, NotStartedError, Quiet, ShutdownError};
 pub use self::immediate::ImmediateExecutor;
-pub use self::ordered::{
-    DEFAULT_TASKS_PER_TURN, OrderedView, OrderedViewBuilder, OrderedViewError,
-};
+pub use self::ordered::{OrderedView, OrderedViewBuilder, OrderedViewError};
 pub use self::pool::{
-    DEFAULT_CORE_THREADS, DEFAULT_KEEP_ALIVE, DEFAULT_LOW_THREADS, DEFAULT_MAX_THREADS,
     DisplacedError, FreeThreads, Growth, Headroom, JobHandle, JobTimes, Lease, LeaseInfo,
-    MAX_THREADS, OverBudget, PoolError, PoolLimits, PoolMetrics, PoolPolicy, ShutdownReport,
-    StuckJob, TryExecutor, WorkerPool, WorkerPoolBuilder,
+    PoolError, PoolLimits, PoolMetrics, PoolPolicy, ShutdownReport, StuckJob, ThreadBudgetError,
+    TryExecutor, WorkerPool, WorkerPoolBuilder,
 };
 
 /// Jobs, and the queue in which they wait for a thread.
@@ -53,7 +48,9 @@ pub mod queue {
 pub mod internal {
     //! Items for the other crates of this workspace only. Unstable: they change without notice.
 
-    pub use crate::executor::{Answer, UnstartedTasks, default_bound, drop_untaken};
+    pub use crate::executor::{
+        Answer, BOUND_VARIABLE, DEFAULT_BOUND, UnstartedTasks, default_bound, drop_untaken,
+    };
     pub use crate::pool::raw::{
         Dispatch, DispatchCounts, DispatchGuard, DispatchLimits, Dispatcher, JobSource,
         MAX_RESERVED, ReservedWorkers, SlotWait, WorkerSlot, WorkerStep, WorkerWake, WorkerWanted,

@@ -7,8 +7,6 @@ use std::time::Duration;
 
 use tidegate_core::internal::as_nanos;
 
-/// How long a turn may spend on each kind of work by default.
-pub const DEFAULT_TURN_BUDGET: Duration = Duration::from_millis(10);
 /// The maximum number of tasks of one kind in one turn.
 pub(super) const BUDGET: usize = 256;
 /// The maximum number of tasks between two clock reads.
@@ -40,14 +38,19 @@ pub struct TurnBudget {
     pub io: Duration,
 }
 
+impl TurnBudget {
+    /// The default: 10 ms for each kind of work.
+    pub const DEFAULT: Self = Self {
+        timers: Duration::from_millis(10),
+        tasks: Duration::from_millis(10),
+        io: Duration::from_millis(10),
+    };
+}
+
 impl Default for TurnBudget {
-    /// Returns [`DEFAULT_TURN_BUDGET`] for each kind of work.
+    /// Returns [`TurnBudget::DEFAULT`].
     fn default() -> Self {
-        Self {
-            timers: DEFAULT_TURN_BUDGET,
-            tasks: DEFAULT_TURN_BUDGET,
-            io: DEFAULT_TURN_BUDGET,
-        }
+        Self::DEFAULT
     }
 }
 

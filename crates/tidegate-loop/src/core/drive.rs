@@ -72,7 +72,7 @@ impl<D: Driver> Drive for Core<D> {
 
     fn abandon_by_hand(&mut self, shared: &Arc<Shared>, pinned: &mut LocalFutures) {
         self.manual(shared, pinned, |core| {
-            core.abandon(shared, |handed_back| ShutdownError::HandDropped {
+            core.abandon(shared, |handed_back| ShutdownError::ManualLoopDropped {
                 handed_back,
             });
         });

@@ -13,13 +13,6 @@ use tidegate_pool::ShutdownError;
 
 use crate::handle::event_loop::EventLoop;
 
-/// The default number of seconds without work after which the global event loop gives its thread
-/// back.
-pub const DEFAULT_GLOBAL_QUIET_SECONDS: u64 = 1;
-/// The environment variable that changes [`DEFAULT_GLOBAL_QUIET_SECONDS`]. It is read once; a value
-/// that is not a positive number counts as the default.
-pub const GLOBAL_QUIET_VARIABLE: &str = "TIDEGATE_GLOBAL_QUIET_SECONDS";
-
 /// The state behind [`EventLoop::global`].
 static GLOBAL: Mutex<Global> = Mutex::new(Global {
     own: None,
@@ -33,11 +26,18 @@ struct Global {
 }
 
 impl EventLoop {
+    /// The default number of seconds without work after which the global event loop gives its
+    /// thread back.
+    pub const DEFAULT_GLOBAL_QUIET_SECONDS: u64 = 1;
+    /// The environment variable that changes [`EventLoop::DEFAULT_GLOBAL_QUIET_SECONDS`]. It is
+    /// read once; a value that is not a positive number counts as the default.
+    pub const GLOBAL_QUIET_VARIABLE: &str = "TIDEGATE_GLOBAL_QUIET_SECONDS";
+
     /// Returns the default event loop of the process.
     ///
     /// For the occasional task without an event loop of its own; not for many timers, and not for
     /// work that the program has to see finished. Its thread ends after a while without work
-    /// ([`GLOBAL_QUIET_VARIABLE`]). It cannot be shut down: a request fails with
+    /// ([`EventLoop::GLOBAL_QUIET_VARIABLE`]). It cannot be shut down: a request fails with
     /// [`ShutdownError::Unsupported`], and dropping handles has no effect.
     ///
     /// ```
@@ -52,7 +52,7 @@ impl EventLoop {
         if let Some((_, stand_in)) = global.stand_ins.last() {
             return stand_in.clone();
         }
-        let quiet = || quiet_seconds(std::env::var(GLOBAL_QUIET_VARIABLE).ok().as_deref());
+        let quiet = || quiet_seconds(std::env::var(Self::GLOBAL_QUIET_VARIABLE).ok().as_deref());
         global
             .own
             .get_or_insert_with(|| endless(Clock::system(), quiet()))
@@ -124,5 +124,5 @@ pub(super) fn quiet_seconds(asked: Option<&str>) -> u64 {
     let asked = asked.and_then(|seconds| seconds.trim().parse().ok());
     asked
         .filter(|&seconds| seconds > 0)
-        .unwrap_or(DEFAULT_GLOBAL_QUIET_SECONDS)
+        .unwrap_or(EventLoop::DEFAULT_GLOBAL_QUIET_SECONDS)
 }

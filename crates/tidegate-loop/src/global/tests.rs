@@ -251,13 +251,13 @@ fn a_thread_that_cannot_start_never_was() {
 
 #[test]
 fn the_quiet_second_can_be_changed() {
-    assert_eq!(quiet_seconds(None), DEFAULT_GLOBAL_QUIET_SECONDS);
+    assert_eq!(quiet_seconds(None), EventLoop::DEFAULT_GLOBAL_QUIET_SECONDS);
     assert_eq!(quiet_seconds(Some("5")), 5);
     assert_eq!(quiet_seconds(Some(" 30 ")), 30);
     for bad in ["0", "-3", "soon", "", "1.5", "99999999999999999999999"] {
         assert_eq!(
             quiet_seconds(Some(bad)),
-            DEFAULT_GLOBAL_QUIET_SECONDS,
+            EventLoop::DEFAULT_GLOBAL_QUIET_SECONDS,
             "{bad}"
         );
     }

@@ -20,9 +20,6 @@ use crate::handle::placement::{Placement, Roaming};
 use crate::roam::config::RoamingConfig;
 use crate::submit::reject::RejectPolicy;
 
-/// The maximum number of event loops in a group.
-pub const MAX_LOOPS: usize = 4096;
-
 /// A builder for an [`EventLoopGroup`].
 ///
 /// ```
@@ -41,6 +38,9 @@ pub struct EventLoopGroupBuilder {
 }
 
 impl EventLoopGroup {
+    /// The maximum number of event loops in a group.
+    pub const MAX_LOOPS: usize = 4096;
+
     /// Creates a builder for a group whose event loops are called `name-0`, `name-1` and so on.
     pub fn builder(name: impl Into<String>) -> EventLoopGroupBuilder {
         EventLoopGroupBuilder {
@@ -187,10 +187,10 @@ impl EventLoopGroupBuilder {
             mut scaling,
         } = self;
         let count = if loops == 0 { default_loops() } else { loops };
-        if count > MAX_LOOPS {
+        if count > EventLoopGroup::MAX_LOOPS {
             return Err(BuildError::TooManyLoops {
                 asked: count,
-                most: MAX_LOOPS,
+                most: EventLoopGroup::MAX_LOOPS,
             });
         }
         if let Some(scaling) = &mut scaling {
@@ -218,5 +218,5 @@ impl EventLoopGroupBuilder {
 
 /// Returns twice the number of processors.
 fn default_loops() -> usize {
-    (2 * usable_cpus()).clamp(1, MAX_LOOPS)
+    (2 * usable_cpus()).clamp(1, EventLoopGroup::MAX_LOOPS)
 }

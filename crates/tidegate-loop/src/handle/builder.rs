@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidegate_core::internal::TaskLane;
 use tidegate_core::{Clock, OnUnhandled, ThreadBuilder, Unhandled};
-use tidegate_pool::internal::default_bound;
+use tidegate_pool::internal::{self, default_bound};
 
 use super::event_loop::EventLoop;
 use super::manual::ManualLoop;
@@ -15,7 +15,7 @@ use crate::core::driver::{Driver, ParkDriver};
 use crate::core::loop_core::Core;
 use crate::errors::BuildError;
 use crate::roam::config::RoamingConfig;
-use crate::schedule::coarse_timers::{self, DEFAULT_TIMEOUT_TICK};
+use crate::schedule::coarse_timers;
 use crate::state::settings::Settings;
 use crate::state::shared::{Drive, Parts, Shared};
 use crate::submit::reject::RejectPolicy;
@@ -51,6 +51,13 @@ impl EventLoop {
 }
 
 impl EventLoopBuilder {
+    /// The default for the maximum number of tasks that may wait.
+    pub const DEFAULT_BOUND: usize = internal::DEFAULT_BOUND;
+    /// The environment variable that overrides [`EventLoopBuilder::DEFAULT_BOUND`].
+    pub const BOUND_VARIABLE: &str = internal::BOUND_VARIABLE;
+    /// The default resolution of coarse timers.
+    pub const DEFAULT_COARSE_TICK: Duration = Duration::from_millis(1);
+
     fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -60,7 +67,7 @@ impl EventLoopBuilder {
             threads: None,
             on_unhandled: OnUnhandled::stderr(),
             time_tasks: false,
-            coarse_tick: DEFAULT_TIMEOUT_TICK,
+            coarse_tick: Self::DEFAULT_COARSE_TICK,
             budget: TurnBudget::default(),
             idle_stop: 0,
         }
@@ -72,7 +79,8 @@ impl EventLoopBuilder {
         self
     }
 
-    /// Sets the maximum number of tasks that may wait; at least 16.
+    /// Sets the maximum number of tasks that may wait; at least 16. The default is
+    /// [`EventLoopBuilder::DEFAULT_BOUND`].
     pub fn bound(mut self, tasks: usize) -> Self {
         self.bound = tasks;
         self
@@ -110,7 +118,7 @@ impl EventLoopBuilder {
     }
 
     /// Sets the resolution of coarse timers ([`EventLoop::schedule_coarse`], `sleep`): they fire up to
-    /// one tick late. The default is [`DEFAULT_TIMEOUT_TICK`].
+    /// one tick late. The default is [`EventLoopBuilder::DEFAULT_COARSE_TICK`].
     pub fn coarse_tick(mut self, tick: Duration) -> Self {
         self.coarse_tick = tick;
         self

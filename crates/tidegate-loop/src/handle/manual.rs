@@ -22,7 +22,7 @@ use crate::state::shared::{Drive, Shared};
 ///
 /// It cannot leave the thread that created it, because it keeps the futures of `spawn_local`.
 /// Dropping it ends the event loop: the termination fails with
-/// [`ShutdownError::HandDropped`](tidegate_pool::ShutdownError::HandDropped), which contains the
+/// [`ShutdownError::ManualLoopDropped`](tidegate_pool::ShutdownError::ManualLoopDropped), which contains the
 /// tasks that had not started.
 pub struct ManualLoop {
     shared: Arc<Shared>,

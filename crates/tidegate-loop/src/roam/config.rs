@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tidegate_core::{Blocking, RejectReason, Rejected, Task, non_blocking};
 use tidegate_pool::internal::InterruptFn;
 use tidegate_pool::strategy::{Adaptive, Monitor, ProduceExecuteConsume, Strategy};
-use tidegate_pool::{OverBudget, TryExecutor};
+use tidegate_pool::{ThreadBudgetError, TryExecutor};
 
 use super::loop_pool::LoopPool;
 use super::producer::LoopProducer;
@@ -89,7 +89,10 @@ impl RoamingConfig {
     }
 
     /// Creates the strategy that drives the event loop of `shared`.
-    pub(crate) fn drive(&self, shared: &Arc<Shared>) -> Result<Arc<dyn Strategy>, OverBudget> {
+    pub(crate) fn drive(
+        &self,
+        shared: &Arc<Shared>,
+    ) -> Result<Arc<dyn Strategy>, ThreadBudgetError> {
         let producer = LoopProducer::new(shared, self.manual);
         // `ProduceExecuteConsume` waits inside the producer and so keeps a thread. `Adaptive` takes
         // its own lease below.

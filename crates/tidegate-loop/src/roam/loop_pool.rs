@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use tidegate_core::{Executor, Rejected, Task, Unhandled};
-use tidegate_pool::{FreeThreads, Headroom, Lease, OverBudget, TryExecutor};
+use tidegate_pool::{FreeThreads, Headroom, Lease, ThreadBudgetError, TryExecutor};
 
 use crate::handle::forward::forward_executor;
 use crate::state::shared::Shared;
@@ -78,7 +78,7 @@ impl TryExecutor for LoopPool {
         self.pool.try_execute(task)
     }
 
-    fn lease_threads(&self, who: &str, threads: usize) -> Result<Option<Lease>, OverBudget> {
+    fn lease_threads(&self, who: &str, threads: usize) -> Result<Option<Lease>, ThreadBudgetError> {
         self.pool.lease_threads(who, threads)
     }
 }

@@ -11,9 +11,6 @@ use tidegate_timer::wheel::Wheel;
 use crate::errors::BuildError;
 use crate::state::shared::Shared;
 
-/// The default tick of an event loop's wheel.
-pub const DEFAULT_TIMEOUT_TICK: Duration = Duration::from_millis(1);
-
 /// The number of slots on the finest level of the wheel.
 const SLOTS: usize = 1_024;
 

@@ -2,8 +2,6 @@
 //!
 //! Both are `Send` and `Sync` and may be polled by any runtime: the event loop only wakes them.
 
-use std::error::Error;
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -196,44 +194,28 @@ impl<F: Future> Future for Timeout<F> {
         Pin::new(&mut self.sleep).poll(cx).map(|slept| {
             Err(match slept {
                 Ok(()) => TimeoutError::Elapsed,
-                Err(SleepError) => TimeoutError::LoopEnded,
+                Err(ended) => TimeoutError::LoopEnded(ended),
             })
         })
     }
 }
 
 /// The event loop of the sleep has ended.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the loop that counts the time has ended; sleep on a loop that lives on")]
 pub struct SleepError;
-
-impl fmt::Display for SleepError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the loop that counts the time has ended; sleep on a loop that lives on")
-    }
-}
 
 tidegate_core::debug_as_display!(SleepError);
 
-impl Error for SleepError {}
-
 /// Why a future with a time limit was not waited for any longer.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TimeoutError {
     /// The time is up.
+    #[error("the operation did not complete in time; retry it or allow more time")]
     Elapsed,
     /// The event loop has ended, so the time is not measured any more.
-    LoopEnded,
-}
-
-impl fmt::Display for TimeoutError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Elapsed => f.write_str("the time is up"),
-            Self::LoopEnded => SleepError.fmt(f),
-        }
-    }
+    #[error(transparent)]
+    LoopEnded(SleepError),
 }
 
 tidegate_core::debug_as_display!(TimeoutError);
-
-impl Error for TimeoutError {}

@@ -13,8 +13,6 @@ use super::watching::{Callbacks, OnRecover, OnStall, Watched, Watching};
 use crate::handle::event_loop::EventLoop;
 use crate::handle::placement::Placement;
 
-/// How long an event loop may be in one task before it counts as stuck, by default.
-pub const DEFAULT_STALL_THRESHOLD: Duration = Duration::from_secs(1);
 /// Ticks per threshold if no ticker is given.
 const LOOKS: u32 = 4;
 /// The shortest interval of the default ticker.
@@ -86,10 +84,13 @@ pub struct WatchdogBuilder {
 }
 
 impl Watchdog {
+    /// How long an event loop may be in one task before it counts as stuck, by default.
+    pub const DEFAULT_THRESHOLD: Duration = Duration::from_secs(1);
+
     /// Creates a builder for a watchdog.
     pub fn builder() -> WatchdogBuilder {
         WatchdogBuilder {
-            threshold: DEFAULT_STALL_THRESHOLD,
+            threshold: Self::DEFAULT_THRESHOLD,
             ticker: None,
             backtrace: false,
             on_stall: None,
@@ -144,7 +145,7 @@ impl fmt::Debug for Watchdog {
 }
 
 impl WatchdogBuilder {
-    /// Sets how long an event loop may be in one task; the default is [`DEFAULT_STALL_THRESHOLD`].
+    /// Sets how long an event loop may be in one task; the default is [`Watchdog::DEFAULT_THRESHOLD`].
     pub fn threshold(mut self, threshold: Duration) -> Self {
         self.threshold = threshold;
         self

@@ -1,6 +1,5 @@
 //! The reports of a watchdog.
 
-use std::error::Error;
 use std::fmt;
 use std::io;
 use std::time::Duration;
@@ -85,34 +84,15 @@ impl fmt::Display for Recovered {
 }
 
 /// Why a watchdog was not started.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum WatchdogError {
     /// With a threshold of zero every event loop would count as stuck.
+    #[error("a threshold of zero calls every loop stuck; give it at least a millisecond")]
     ZeroThreshold,
     /// The watchdog's thread could not be started.
-    NoThread(io::Error),
-}
-
-impl fmt::Display for WatchdogError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::ZeroThreshold => {
-                "a threshold of zero calls every loop stuck; give it at least a millisecond"
-            }
-            Self::NoThread(_) => {
-                "no thread could be started to watch; try again when the system has room"
-            }
-        })
-    }
+    #[error("no thread could be started to watch; try again when the system has room")]
+    NoThread(#[source] io::Error),
 }
 
 tidegate_core::debug_as_display!(WatchdogError);
-
-impl Error for WatchdogError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::ZeroThreshold => None,
-            Self::NoThread(error) => Some(error),
-        }
-    }
-}

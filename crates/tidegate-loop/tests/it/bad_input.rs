@@ -1,11 +1,16 @@
 //! Bad input returns an error with a sentence that says what to do. It never panics and never
 //! hangs.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::{ManualClock, RejectReason, WaitRefusedError, blocking_allowed};
-use tidegate_loop::{EventLoop, PeriodError, Quiet, ShutdownError};
+use tidegate_loop::{
+    EventLoop, EventLoopGroup, PeriodError, Quiet, RoamingConfig, ShutdownError, SleepError,
+    TimeoutError,
+};
+use tidegate_pool::WorkerPool;
 use tidegate_promise::{Completion, WaitError};
 use tidegate_testkit::Gate;
 
@@ -66,6 +71,23 @@ fn delays_and_timeouts_that_overflow() {
     assert!(!ended.is_done());
     end(&home);
     assert!(never.is_cancelled());
+}
+
+/// Each link of the chain is a sentence of its own: no text is repeated by the next one.
+#[test]
+fn an_error_names_its_cause() {
+    let bad_tick = EventLoop::builder("home").coarse_tick(Duration::ZERO);
+    let bad_tick = bad_tick.build().unwrap_err();
+    let pool = Arc::new(WorkerPool::builder("workers").max(1).build().unwrap());
+    let loops = EventLoopGroup::builder("io").loops(1);
+    let too_small = loops.build_roaming(&RoamingConfig::new(pool)).unwrap_err();
+    for error in [bad_tick, too_small] {
+        let cause = error.source().expect("it has a cause").to_string();
+        assert!(!error.to_string().contains(&cause), "{error}");
+    }
+    let ended: &dyn Error = &TimeoutError::LoopEnded(SleepError);
+    assert_eq!(ended.to_string(), SleepError.to_string());
+    assert!(ended.source().is_none(), "the same text is not told twice");
 }
 
 #[test]

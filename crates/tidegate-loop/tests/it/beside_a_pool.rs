@@ -113,7 +113,7 @@ fn an_ordered_view_over_a_loop_is_refused() {
     assert!(matches!(&refused, OrderedViewError::Ordered { executor } if executor == "home"));
     assert_eq!(
         refused.to_string(),
-        "home runs its tasks in order already; use it as it is"
+        "home already runs its tasks in order; use it without a view"
     );
 }
 

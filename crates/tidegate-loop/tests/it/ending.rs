@@ -93,7 +93,7 @@ fn a_hand_that_is_dropped_hands_its_tasks_back() {
     let ended = home.termination();
     drop(hand);
     let why = ended.wait().unwrap_err().failure().unwrap();
-    let ShutdownError::HandDropped { handed_back } = &why else {
+    let ShutdownError::ManualLoopDropped { handed_back } = &why else {
         panic!("{why}");
     };
     assert_eq!(handed_back.len(), 2);

@@ -9,8 +9,8 @@ use tidegate_core::internal::usable_cpus;
 use tidegate_core::{ManualClock, ThreadBuilder, Ticker};
 use tidegate_loop::internal::ParkDriver;
 use tidegate_loop::{
-    BuildError, Choose, EventLoop, EventLoopGroup, Lifecycle, MAX_LOOPS, Quiet, RoamingConfig,
-    Scaling, ShutdownError,
+    BuildError, Choose, EventLoop, EventLoopGroup, Lifecycle, Quiet, RoamingConfig, Scaling,
+    ShutdownError,
 };
 use tidegate_pool::WorkerPool;
 use tidegate_promise::WaitError;
@@ -32,7 +32,9 @@ fn zero_loops_means_twice_the_processors() {
 
 #[test]
 fn an_absurd_number_of_loops_is_an_error() {
-    let refused = EventLoopGroup::builder("g").loops(MAX_LOOPS + 1).build();
+    let refused = EventLoopGroup::builder("g")
+        .loops(EventLoopGroup::MAX_LOOPS + 1)
+        .build();
     let refused = refused.expect_err("too many");
     assert!(matches!(refused, BuildError::TooManyLoops { .. }));
     assert!(refused.to_string().contains("use at most"));

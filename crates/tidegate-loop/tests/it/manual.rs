@@ -176,7 +176,9 @@ fn dropping_the_hand_ends_the_loop_and_hands_back() {
     let ended = home.termination();
     drop(hand);
     let why = ended.wait().unwrap_err().failure().unwrap();
-    assert!(matches!(&why, ShutdownError::HandDropped { handed_back } if handed_back.len() == 1));
+    assert!(
+        matches!(&why, ShutdownError::ManualLoopDropped { handed_back } if handed_back.len() == 1)
+    );
     assert!(timer.is_cancelled() && future.is_cancelled());
     assert_eq!(home.lifecycle(), Lifecycle::Terminated);
     assert_eq!(home.execute(|| ()).unwrap_err().why(), RejectReason::Closed);

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use tidegate_core::{ManualClock, RejectReason};
 use tidegate_loop::{
-    BuildError, CoarseTimer, DEFAULT_TIMEOUT_TICK, EventLoop, Sleep, SleepError, Timeout,
-    TimeoutError, sleep, timeout,
+    BuildError, CoarseTimer, EventLoop, EventLoopBuilder, Sleep, SleepError, Timeout, TimeoutError,
+    sleep, timeout,
 };
 use tidegate_testkit::{Counter, DropCount, Gate, Log, block_on};
 
 use crate::{SECOND, builder, end, hold, home, watched};
 
-const TICK: Duration = DEFAULT_TIMEOUT_TICK;
+const TICK: Duration = EventLoopBuilder::DEFAULT_COARSE_TICK;
 
 fn counting(home: &EventLoop, after: Duration, counter: &Counter) -> CoarseTimer {
     let counter = counter.clone();
@@ -350,7 +350,7 @@ fn a_sleeper_hears_that_its_loop_has_ended() {
     let limited = home.timeout(SECOND, std::future::pending::<()>());
     assert_eq!(
         block_on("the limit has ended", limited),
-        Err(TimeoutError::LoopEnded)
+        Err(TimeoutError::LoopEnded(SleepError))
     );
 }
 

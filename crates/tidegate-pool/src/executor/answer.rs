@@ -2,8 +2,6 @@
 //! closure panics, and cancelled if the closure is dropped without having run.
 
 use std::cell::Cell;
-use std::error::Error;
-use std::fmt;
 use std::sync::Arc;
 
 use tidegate_core::internal::{contain, discard_all};
@@ -13,19 +11,14 @@ use tidegate_promise::{Completion, Failure, Promise};
 
 /// The error of a task that never started: its executor ended first, and the task was not taken
 /// from the report of that end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the task did not start because its executor has ended; take it from `handed_back` of the \
+     shutdown report and run it elsewhere"
+)]
 pub struct NotStartedError;
 
-impl fmt::Display for NotStartedError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "the task never began: its executor has ended, and nobody took it from the report of \
-             that end; take it from `handed_back` and run it elsewhere",
-        )
-    }
-}
-
-impl Error for NotStartedError {}
+tidegate_core::debug_as_display!(NotStartedError);
 
 #[cold]
 fn left() -> Failure {

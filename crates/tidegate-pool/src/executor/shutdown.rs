@@ -1,8 +1,6 @@
 //! The parameters of an executor's shutdown, and the errors of a shutdown that failed.
 
 use std::borrow::Cow;
-use std::error::Error;
-use std::fmt;
 use std::time::Duration;
 
 use tidegate_promise::AbandonedError;
@@ -50,14 +48,20 @@ impl Default for Quiet {
 }
 
 /// The error of an event loop's shutdown that failed.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ShutdownError {
     /// The quiet period is longer than the timeout.
+    #[error(
+        "the quiet period of {:?} is longer than the timeout of {:?}; raise the timeout or lower \
+         the period", .0.period, .0.timeout
+    )]
     BadQuiet(Quiet),
     /// This executor cannot be shut down.
+    #[error("the executor was not shut down because it does not support it; leave it running")]
     Unsupported,
     /// A task had not returned at the deadline. Its thread is left running.
+    #[error("loop {name} did not end in time: {}", stuck(task, *age, *behind, cut))]
     Stuck {
         /// The name of the event loop.
         name: String,
@@ -76,6 +80,7 @@ pub enum ShutdownError {
         handed_back: HandedBack,
     },
     /// The loop's own code panicked: a bug in the driver.
+    #[error("the loop's driver panicked: {message}; report it as a defect of the driver")]
     Panicked {
         /// The panic's message.
         message: String,
@@ -83,16 +88,25 @@ pub enum ShutdownError {
         handed_back: HandedBack,
     },
     /// No thread could be started to run the remaining tasks and the shutdown hooks.
+    #[error(
+        "no thread could be started to run the shutdown hooks; {} tasks are handed back",
+        handed_back.len()
+    )]
     NoThread {
         /// Tasks that had not started.
         handed_back: HandedBack,
     },
     /// The `ManualLoop` was dropped, so no thread drives the event loop any more.
-    HandDropped {
+    #[error(
+        "the `ManualLoop` that drove the loop was dropped; {} tasks are handed back",
+        handed_back.len()
+    )]
+    ManualLoopDropped {
         /// Tasks that had not started.
         handed_back: HandedBack,
     },
     /// The event loop was dropped without a report.
+    #[error("the loop was dropped without a report; keep a handle until it has terminated")]
     Lost,
 }
 
@@ -103,57 +117,21 @@ impl ShutdownError {
             Self::Stuck { handed_back, .. }
             | Self::Panicked { handed_back, .. }
             | Self::NoThread { handed_back }
-            | Self::HandDropped { handed_back } => Some(handed_back),
+            | Self::ManualLoopDropped { handed_back } => Some(handed_back),
             Self::BadQuiet(_) | Self::Unsupported | Self::Lost => None,
-        }
-    }
-}
-
-impl fmt::Display for ShutdownError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::BadQuiet(Quiet { period, timeout }) => write!(
-                f,
-                "the quiet period of {period:?} is longer than the timeout of {timeout:?}; \
-                 raise the timeout or lower the period"
-            ),
-            Self::Unsupported => f.write_str("this executor cannot be shut down"),
-            Self::Stuck {
-                name,
-                task,
-                age,
-                behind,
-                cut,
-                ..
-            } => {
-                write!(f, "loop {name} did not end in time: ")?;
-                match cut.as_slice() {
-                    [] => write!(
-                        f,
-                        "task `{task}` has been running for {age:?}, {behind} tasks wait behind it"
-                    ),
-                    cut => write!(f, "{task} has not returned, of {}", cut.join(", ")),
-                }
-            }
-            Self::Panicked { message, .. } => write!(f, "the loop's driver panicked: {message}"),
-            Self::NoThread { handed_back } => write!(
-                f,
-                "no thread could be started to run the shutdown hooks; {} tasks are handed back",
-                handed_back.len()
-            ),
-            Self::HandDropped { handed_back } => write!(
-                f,
-                "the hand that drove the loop was dropped; {} tasks are handed back",
-                handed_back.len()
-            ),
-            Self::Lost => f.write_str("the loop went away without reporting"),
         }
     }
 }
 
 tidegate_core::debug_as_display!(ShutdownError);
 
-impl Error for ShutdownError {}
+/// Describes what kept an event loop from ending.
+fn stuck(task: &str, age: Duration, behind: usize, cut: &[String]) -> String {
+    match cut {
+        [] => format!("task `{task}` has been running for {age:?}, {behind} tasks wait behind it"),
+        cut => format!("{task} has not returned, of {}", cut.join(", ")),
+    }
+}
 
 impl From<AbandonedError> for ShutdownError {
     fn from(_: AbandonedError) -> Self {

@@ -1,18 +1,14 @@
 //! The builder of an ordered view, and the errors of an invalid view.
 
-use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
 use tidegate_core::Executor;
 
-use crate::executor::default_bound;
+use crate::executor::{DEFAULT_BOUND, default_bound};
 
 use super::turn::Shared;
 use super::view::OrderedView;
-
-/// The default for how many tasks a view runs before it yields the thread.
-pub const DEFAULT_TASKS_PER_TURN: usize = 1024;
 
 /// A builder for an [`OrderedView`].
 ///
@@ -36,8 +32,14 @@ pub struct OrderedViewBuilder {
 }
 
 impl OrderedView {
-    /// Creates a view over `executor` with [`DEFAULT_TASKS_PER_TURN`] and the same [default
-    /// bound](crate::DEFAULT_BOUND) as an event loop.
+    /// The default for how many tasks a view runs before it yields the thread.
+    pub const DEFAULT_TASKS_PER_TURN: usize = 1024;
+    /// The default for the maximum number of tasks that may wait. The environment variable
+    /// `TIDEGATE_MAX_PENDING_TASKS` overrides it.
+    pub const DEFAULT_BOUND: usize = DEFAULT_BOUND;
+
+    /// Creates a view over `executor` with [`OrderedView::DEFAULT_TASKS_PER_TURN`] and
+    /// [`OrderedView::DEFAULT_BOUND`].
     ///
     /// # Errors
     ///
@@ -52,7 +54,7 @@ impl OrderedView {
             over: executor,
             name: None,
             bound: default_bound(),
-            tasks_per_turn: DEFAULT_TASKS_PER_TURN,
+            tasks_per_turn: OrderedView::DEFAULT_TASKS_PER_TURN,
         }
     }
 }
@@ -109,30 +111,18 @@ impl fmt::Debug for OrderedViewBuilder {
 }
 
 /// The error of a view that cannot be built.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OrderedViewError {
     /// The executor already runs one task at a time.
+    #[error("{executor} already runs its tasks in order; use it without a view")]
     Ordered {
         /// The executor's name.
         executor: String,
     },
     /// A turn of zero tasks would never run anything.
+    #[error("a turn of 0 tasks runs nothing; allow at least 1")]
     EmptyTurn,
 }
 
-impl fmt::Display for OrderedViewError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ordered { executor } => write!(
-                f,
-                "{executor} runs its tasks in order already; use it as it is"
-            ),
-            Self::EmptyTurn => f.write_str("a turn of 0 tasks runs nothing; allow at least 1"),
-        }
-    }
-}
-
 tidegate_core::debug_as_display!(OrderedViewError);
-
-impl Error for OrderedViewError {}

@@ -11,5 +11,5 @@ mod builder;
 mod turn;
 mod view;
 
-pub use self::builder::{DEFAULT_TASKS_PER_TURN, OrderedViewBuilder, OrderedViewError};
+pub use self::builder::{OrderedViewBuilder, OrderedViewError};
 pub use self::view::OrderedView;

@@ -27,10 +27,10 @@ impl Budget {
     }
 
     /// Adds a lease if at least one thread of `max` stays free.
-    pub(crate) fn add(&mut self, lessee: LeaseInfo, max: usize) -> Result<u64, OverBudget> {
+    pub(crate) fn add(&mut self, lessee: LeaseInfo, max: usize) -> Result<u64, ThreadBudgetError> {
         let total = self.leased().saturating_add(lessee.threads);
         if total >= max {
-            return Err(OverBudget {
+            return Err(ThreadBudgetError {
                 asked: Some(lessee),
                 leases: self.leases(),
                 max,
@@ -44,12 +44,12 @@ impl Budget {
     }
 
     /// Checks that the leases leave at least one thread of `max` free.
-    pub(crate) fn check(&self, max: usize) -> Result<(), OverBudget> {
+    pub(crate) fn check(&self, max: usize) -> Result<(), ThreadBudgetError> {
         let leased = self.leased();
         if leased == 0 || leased < max {
             return Ok(());
         }
-        Err(OverBudget {
+        Err(ThreadBudgetError {
             asked: None,
             leases: self.leases(),
             max,
@@ -59,9 +59,14 @@ impl Budget {
 
     /// Removes a lease again, because running waits rely on its threads. Returns the error for the
     /// caller.
-    pub(crate) fn undo(&mut self, id: u64, max: usize, waits: WaitRefusedError) -> OverBudget {
+    pub(crate) fn undo(
+        &mut self,
+        id: u64,
+        max: usize,
+        waits: WaitRefusedError,
+    ) -> ThreadBudgetError {
         let at = self.leases.iter().position(|(one, _)| *one == id);
-        OverBudget {
+        ThreadBudgetError {
             asked: at.map(|at| self.leases.remove(at).1),
             leases: self.leases(),
             max,
@@ -84,7 +89,7 @@ impl Budget {
 
 /// The error of leases that would leave no thread for jobs. It names each lease holder.
 #[derive(Clone, PartialEq, Eq)]
-pub struct OverBudget {
+pub struct ThreadBudgetError {
     asked: Option<LeaseInfo>,
     leases: Vec<LeaseInfo>,
     max: usize,
@@ -92,14 +97,14 @@ pub struct OverBudget {
     waits: Option<WaitRefusedError>,
 }
 
-impl OverBudget {
+impl ThreadBudgetError {
     /// Returns the holders of all leases.
     pub fn leases(&self) -> &[LeaseInfo] {
         &self.leases
     }
 }
 
-impl fmt::Display for OverBudget {
+impl fmt::Display for ThreadBudgetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("insufficient threads: ")?;
         if let Some(asked) = &self.asked {
@@ -111,12 +116,16 @@ impl fmt::Display for OverBudget {
         let max = self.max;
         match &self.waits {
             None => write!(f, "and at least one of {max} has to stay for jobs")?,
-            Some(waits) => write!(f, "and jobs rely on the rest of {max}: {waits}")?,
+            Some(_) => write!(f, "and waiting jobs rely on the rest of {max}")?,
         }
         f.write_str("; raise `max` or lease less")
     }
 }
 
-tidegate_core::debug_as_display!(OverBudget);
+tidegate_core::debug_as_display!(ThreadBudgetError);
 
-impl Error for OverBudget {}
+impl Error for ThreadBudgetError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.waits.as_ref().map(|waits| waits as _)
+    }
+}

@@ -10,7 +10,7 @@ use tidegate_core::{Clock, OnUnhandled, ThreadBuilder, Unhandled};
 use super::budget::LeaseInfo;
 use super::core::{OnLow, Parts, Shared, run_worker};
 use super::handle::WorkerPool;
-use super::limits::{DEFAULT_CORE_THREADS, PoolError, PoolLimits};
+use super::limits::{PoolError, PoolLimits};
 use super::policy::PoolPolicy;
 use super::queue::{JobList, JobQueue};
 use super::raw::Growth;
@@ -75,7 +75,7 @@ impl WorkerPoolBuilder {
     }
 
     /// Sets how many threads stay alive while idle. They start when they are needed. The default is
-    /// [`DEFAULT_CORE_THREADS`], or the maximum if that is less.
+    /// [`PoolLimits::DEFAULT_CORE`], or the maximum if that is less.
     pub fn core(mut self, threads: usize) -> Self {
         self.core = Some(threads);
         self
@@ -194,7 +194,9 @@ impl WorkerPoolBuilder {
     /// [`PoolError`] if the settings contradict each other.
     pub fn build(self) -> Result<WorkerPool, PoolError> {
         let mut limits = self.limits;
-        limits.core = self.core.unwrap_or(DEFAULT_CORE_THREADS.min(limits.max));
+        limits.core = self
+            .core
+            .unwrap_or(PoolLimits::DEFAULT_CORE.min(limits.max));
         limits.reserved = self
             .reserved
             .unwrap_or_else(|| PoolLimits::usual_reserve(limits.max));

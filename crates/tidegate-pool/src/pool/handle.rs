@@ -10,7 +10,7 @@ use tidegate_promise::{Completion, Promise, SharedCompletion, promise_on};
 use crate::executor::{ShutdownError, delegate_executor};
 
 use super::answer::Answer;
-use super::budget::{LeaseInfo, OverBudget};
+use super::budget::{LeaseInfo, ThreadBudgetError};
 use super::core::Shared;
 use super::headroom::{FreeThreads, Headroom};
 use super::job_handle::JobHandle;
@@ -196,16 +196,20 @@ impl WorkerPool {
     ///
     /// # Errors
     ///
-    /// [`OverBudget`], which names each lease holder. Also returned if jobs of the pool wait for
+    /// [`ThreadBudgetError`], which names each lease holder. Also returned if jobs of the pool wait for
     /// each other and rely on more threads. The budget is unchanged then.
-    pub fn lease(&self, name: impl Into<String>, threads: usize) -> Result<Lease, OverBudget> {
+    pub fn lease(
+        &self,
+        name: impl Into<String>,
+        threads: usize,
+    ) -> Result<Lease, ThreadBudgetError> {
         let name = name.into();
         Lease::new(&self.shared, LeaseInfo { name, threads })
     }
 
     pub(super) fn lease_for_life(&self, lessee: LeaseInfo) -> Result<(), PoolError> {
         let leased = self.shared.add_lease(lessee);
-        leased.map(drop).map_err(PoolError::OverBudget)
+        leased.map(drop).map_err(PoolError::Budget)
     }
 
     /// Shuts the pool down: it takes no more jobs and ends. Accepted jobs run until `timeout` has
@@ -302,7 +306,7 @@ impl TryExecutor for WorkerPool {
         self.shared.try_execute(task)
     }
 
-    fn lease_threads(&self, who: &str, threads: usize) -> Result<Option<Lease>, OverBudget> {
+    fn lease_threads(&self, who: &str, threads: usize) -> Result<Option<Lease>, ThreadBudgetError> {
         self.lease(who, threads).map(Some)
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use super::budget::{LeaseInfo, OverBudget};
+use super::budget::{LeaseInfo, ThreadBudgetError};
 use super::core::Shared;
 
 /// Threads of a pool that are leased to a component. Dropping the lease returns them.
@@ -35,7 +35,7 @@ pub struct Lease {
 
 impl Lease {
     /// Leases threads of `pool` to a component.
-    pub(super) fn new(pool: &Arc<Shared>, lessee: LeaseInfo) -> Result<Self, OverBudget> {
+    pub(super) fn new(pool: &Arc<Shared>, lessee: LeaseInfo) -> Result<Self, ThreadBudgetError> {
         let threads = lessee.threads;
         Ok(Self {
             pool: Arc::downgrade(pool),

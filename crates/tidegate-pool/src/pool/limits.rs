@@ -1,7 +1,5 @@
 //! All limits of a pool in one value, and the errors of invalid limits.
 
-use std::error::Error;
-use std::fmt;
 use std::time::Duration;
 
 use tidegate_core::WaitRefusedError;
@@ -9,19 +7,9 @@ use tidegate_core::internal::usable_cpus;
 
 use crate::executor::DEFAULT_BOUND;
 
-use super::budget::OverBudget;
+use super::budget::ThreadBudgetError;
 use super::raw::{DispatchLimits, Growth, MAX_RESERVED};
 
-/// The maximum number of threads that a pool may have.
-pub const MAX_THREADS: usize = 32_767;
-/// The default maximum number of threads.
-pub const DEFAULT_MAX_THREADS: usize = 200;
-/// The default number of threads that stay alive while idle.
-pub const DEFAULT_CORE_THREADS: usize = 8;
-/// The default for how long a thread above the core size may be idle.
-pub const DEFAULT_KEEP_ALIVE: Duration = Duration::from_secs(60);
-/// The default for the number of free threads at which a pool counts as low on threads.
-pub const DEFAULT_LOW_THREADS: usize = 1;
 /// The maximum length of a queue.
 const MAX_QUEUE: usize = u32::MAX as usize - 1;
 
@@ -55,6 +43,19 @@ pub struct PoolLimits {
 }
 
 impl PoolLimits {
+    /// The maximum number of threads that a pool may have.
+    pub const MAX_THREADS: usize = 32_767;
+    /// The default maximum number of threads.
+    pub const DEFAULT_MAX: usize = 200;
+    /// The default number of threads that stay alive while idle.
+    pub const DEFAULT_CORE: usize = 8;
+    /// The default for the maximum number of queued user jobs.
+    pub const DEFAULT_QUEUE: usize = DEFAULT_BOUND;
+    /// The default for how long a thread above the core size may be idle.
+    pub const DEFAULT_KEEP_ALIVE: Duration = Duration::from_secs(60);
+    /// The default for the number of free threads at which a pool counts as low on threads.
+    pub const DEFAULT_LOW: usize = 1;
+
     /// Returns the default number of reserved threads for a pool of `max` threads: as many as there
     /// are CPUs, but at most about an eighth of `max`, and at least one.
     pub fn usual_reserve(max: usize) -> usize {
@@ -86,7 +87,7 @@ impl PoolLimits {
         if max == 0 {
             return Err(PoolError::NoThreads);
         }
-        if max > MAX_THREADS {
+        if max > Self::MAX_THREADS {
             return Err(PoolError::TooManyThreads { asked: max });
         }
         if core > max {
@@ -109,29 +110,37 @@ impl PoolLimits {
 impl Default for PoolLimits {
     fn default() -> Self {
         Self {
-            core: DEFAULT_CORE_THREADS,
-            max: DEFAULT_MAX_THREADS,
-            queue: DEFAULT_BOUND,
-            reserved: Self::usual_reserve(DEFAULT_MAX_THREADS),
-            keep_alive: DEFAULT_KEEP_ALIVE,
+            core: Self::DEFAULT_CORE,
+            max: Self::DEFAULT_MAX,
+            queue: Self::DEFAULT_QUEUE,
+            reserved: Self::usual_reserve(Self::DEFAULT_MAX),
+            keep_alive: Self::DEFAULT_KEEP_ALIVE,
             growth: Growth::default(),
-            low: DEFAULT_LOW_THREADS,
+            low: Self::DEFAULT_LOW,
         }
     }
 }
 
 /// The error of a pool that could not be built, or whose limits could not be changed.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PoolError {
     /// The maximum is zero.
+    #[error("a pool needs at least one thread; raise `max`")]
     NoThreads,
-    /// The maximum is above [`MAX_THREADS`].
+    /// The maximum is above [`PoolLimits::MAX_THREADS`].
+    #[error(
+        "{asked} threads are too many; use at most {}",
+        PoolLimits::MAX_THREADS
+    )]
     TooManyThreads {
         /// The requested maximum.
         asked: usize,
     },
     /// The maximum is below the core size.
+    #[error(
+        "the maximum of {max} threads is below the core size of {core}; raise `max` or lower `core`"
+    )]
     MaxBelowCore {
         /// The core size.
         core: usize,
@@ -139,6 +148,7 @@ pub enum PoolError {
         max: usize,
     },
     /// More reserved threads than the pool can have.
+    #[error("{asked} threads cannot be in reserve; use at most {most} here")]
     TooManyReserved {
         /// The requested number of reserved threads.
         asked: usize,
@@ -146,53 +156,23 @@ pub enum PoolError {
         most: usize,
     },
     /// The queue is too long to be counted.
+    #[error("a queue of {asked} jobs is too long; use at most {MAX_QUEUE}")]
     QueueTooLong {
         /// The requested length.
         asked: usize,
     },
     /// A back-off with zero attempts.
+    #[error("a back-off needs at least one attempt; use `PoolPolicy::Fail` for none")]
     NoAttempts,
     /// The leases leave no thread for jobs.
-    OverBudget(OverBudget),
+    #[error(transparent)]
+    Budget(ThreadBudgetError),
     /// Jobs of the pool wait for each other and rely on more threads.
-    WaitsRely(WaitRefusedError),
+    #[error("jobs of the pool wait for others and rely on its threads; change the limits later")]
+    InUse(#[source] WaitRefusedError),
     /// The pool was shut down.
+    #[error("the pool was shut down; build another one")]
     Shutdown,
 }
 
-impl fmt::Display for PoolError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoThreads => f.write_str("a pool needs at least one thread; raise `max`"),
-            Self::TooManyThreads { asked } => {
-                write!(f, "{asked} threads are too many; use at most {MAX_THREADS}")
-            }
-            Self::MaxBelowCore { core, max } => write!(
-                f,
-                "at most {max} threads, but {core} are to stay; raise `max` or lower `core`"
-            ),
-            Self::TooManyReserved { asked, most } => write!(
-                f,
-                "{asked} threads cannot be in reserve; use at most {most} here"
-            ),
-            Self::QueueTooLong { asked } => write!(
-                f,
-                "a queue of {asked} jobs is too long; use at most {MAX_QUEUE}"
-            ),
-            Self::NoAttempts => f.write_str(
-                "a back-off needs at least one attempt; use `PoolPolicy::Fail` for none",
-            ),
-            Self::OverBudget(why) => why.fmt(f),
-            Self::WaitsRely(why) => write!(
-                f,
-                "jobs of the pool rely on the threads that it has: {why}; change the limits when \
-                 they have come back"
-            ),
-            Self::Shutdown => f.write_str("the pool was shut down; build another one"),
-        }
-    }
-}
-
 tidegate_core::debug_as_display!(PoolError);
-
-impl Error for PoolError {}

@@ -41,16 +41,13 @@ pub(crate) mod raw;
 mod shutdown_report;
 mod try_executor;
 
-pub use self::budget::{LeaseInfo, OverBudget};
+pub use self::budget::{LeaseInfo, ThreadBudgetError};
 pub use self::builder::WorkerPoolBuilder;
 pub use self::handle::WorkerPool;
 pub use self::headroom::{FreeThreads, Headroom};
 pub use self::job_handle::JobHandle;
 pub use self::lease::Lease;
-pub use self::limits::{
-    DEFAULT_CORE_THREADS, DEFAULT_KEEP_ALIVE, DEFAULT_LOW_THREADS, DEFAULT_MAX_THREADS,
-    MAX_THREADS, PoolError, PoolLimits,
-};
+pub use self::limits::{PoolError, PoolLimits};
 pub use self::metrics::{JobTimes, PoolMetrics};
 pub use self::policy::{DisplacedError, PoolPolicy};
 pub use self::queue::{Job, JobKey, JobList, JobQueue, Popped};

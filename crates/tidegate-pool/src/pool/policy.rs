@@ -1,7 +1,6 @@
 //! The policies for a job that gets neither a thread nor a place in the queue.
 
 use std::cell::Cell;
-use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
@@ -68,18 +67,11 @@ impl fmt::Debug for PoolPolicy {
 /// let failure = Failure::new(DisplacedError);
 /// assert!(failure.downcast_ref::<DisplacedError>().is_some());
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the job was displaced from a full queue; submit it again or shed load")]
 pub struct DisplacedError;
 
-impl fmt::Display for DisplacedError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the job was displaced from a full queue; submit it again or shed load")
-    }
-}
-
 tidegate_core::debug_as_display!(DisplacedError);
-
-impl Error for DisplacedError {}
 
 thread_local! {
     /// `true` while this thread drops displaced jobs. The promise of a closure reads it in `Drop`,

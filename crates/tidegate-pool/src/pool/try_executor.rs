@@ -2,7 +2,7 @@
 
 use tidegate_core::{Executor, Rejected, Task};
 
-use super::budget::OverBudget;
+use super::budget::ThreadBudgetError;
 use super::headroom::Headroom;
 use super::lease::Lease;
 
@@ -21,8 +21,8 @@ pub trait TryExecutor: Executor + Headroom {
     ///
     /// # Errors
     ///
-    /// [`OverBudget`] if no thread would be left for tasks. It names each lease holder.
-    fn lease_threads(&self, who: &str, threads: usize) -> Result<Option<Lease>, OverBudget> {
+    /// [`ThreadBudgetError`] if no thread would be left for tasks. It names each lease holder.
+    fn lease_threads(&self, who: &str, threads: usize) -> Result<Option<Lease>, ThreadBudgetError> {
         let _ = (who, threads);
         Ok(None)
     }

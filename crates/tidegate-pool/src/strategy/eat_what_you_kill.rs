@@ -21,7 +21,7 @@ use super::handle::strategy_handle;
 use super::producer::Producer;
 
 /// The default number of free threads at or below which a pool counts as low on threads.
-pub const DEFAULT_LOW_THREADS: usize = 1;
+const DEFAULT_LOW_THREADS: usize = 1;
 
 /// Acts as [`ExecuteProduceConsume`](crate::strategy::ExecuteProduceConsume) while the pool has free threads,
 /// and as [`ProduceExecuteConsume`](crate::strategy::ProduceExecuteConsume) while it is low on them.
@@ -61,7 +61,7 @@ impl<P: Producer> EatWhatYouKill<P> {
     }
 
     /// Sets the number of free threads (idle, or that may start) at or below which the pool counts
-    /// as low; applies from the next task on. The default is [`DEFAULT_LOW_THREADS`].
+    /// as low; applies from the next task on. The default is 1.
     pub fn low_threads(&self, threads: usize) {
         self.engine.rule.low.store(threads, Ordering::Relaxed);
     }

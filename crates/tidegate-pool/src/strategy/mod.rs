@@ -47,13 +47,11 @@ pub(crate) mod raw;
 
 pub use self::adaptive::{Adaptive, AdaptiveBuilder};
 pub use self::builder::StrategyBuilder;
-pub use self::eat_what_you_kill::{DEFAULT_LOW_THREADS, EatWhatYouKill};
+pub use self::eat_what_you_kill::EatWhatYouKill;
 pub use self::execute_produce_consume::ExecuteProduceConsume;
 pub use self::handle::Strategy;
 pub use self::metrics::StrategyMetrics;
-pub use self::monitor::{
-    DEFAULT_MONITOR_INTERVAL, DEFAULT_MONITOR_QUIET, DEFAULT_STAND_INS, Monitor, MonitorBuilder,
-};
+pub use self::monitor::{Monitor, MonitorBuilder};
 pub use self::produce_consume::ProduceConsume;
 pub use self::produce_execute_consume::ProduceExecuteConsume;
 pub use self::producer::Producer;

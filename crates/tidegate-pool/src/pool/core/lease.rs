@@ -1,6 +1,6 @@
 //! Adds leases to the thread budget of a pool and removes them.
 
-use crate::pool::budget::{LeaseInfo, OverBudget};
+use crate::pool::budget::{LeaseInfo, ThreadBudgetError};
 
 use super::shared::Shared;
 
@@ -9,8 +9,8 @@ impl Shared {
     ///
     /// # Errors
     ///
-    /// [`OverBudget`] if no thread would be left for jobs. The budget is unchanged then.
-    pub(crate) fn add_lease(&self, lessee: LeaseInfo) -> Result<u64, OverBudget> {
+    /// [`ThreadBudgetError`] if no thread would be left for jobs. The budget is unchanged then.
+    pub(crate) fn add_lease(&self, lessee: LeaseInfo) -> Result<u64, ThreadBudgetError> {
         let mut turn = self.dispatcher.turn();
         let max = turn.limits.max;
         let id = turn.budget.add(lessee, max)?;

@@ -12,12 +12,9 @@ impl Shared {
         if turn.is_closed() {
             return Err(PoolError::Shutdown);
         }
-        turn.budget
-            .check(limits.max)
-            .map_err(PoolError::OverBudget)?;
+        turn.budget.check(limits.max).map_err(PoolError::Budget)?;
         let leased = turn.budget.leased();
-        self.set_width(&limits, leased)
-            .map_err(PoolError::WaitsRely)?;
+        self.set_width(&limits, leased).map_err(PoolError::InUse)?;
         let before = std::mem::replace(&mut turn.limits, limits);
         let wakes = turn.set_limits(limits.dispatcher(leased), limits.reserved);
         self.show(&limits);

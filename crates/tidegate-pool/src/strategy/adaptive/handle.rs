@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use tidegate_core::{Rejected, Task};
 
-use crate::pool::{Lease, OverBudget, TryExecutor};
+use crate::pool::{Lease, ThreadBudgetError, TryExecutor};
 use crate::strategy::engine::{Engine, OnRefused};
 use crate::strategy::handle::strategy_handle;
 use crate::strategy::monitor::{Monitor, Watched};
@@ -107,8 +107,8 @@ impl<P: Producer> AdaptiveBuilder<P> {
     ///
     /// # Errors
     ///
-    /// [`OverBudget`] if no thread would be left for tasks.
-    pub fn lease(mut self, who: &str) -> Result<Self, OverBudget> {
+    /// [`ThreadBudgetError`] if no thread would be left for tasks.
+    pub fn lease(mut self, who: &str) -> Result<Self, ThreadBudgetError> {
         self.lease = self.pool.lease_threads(who, 1)?;
         Ok(self)
     }

@@ -10,16 +10,6 @@ use tidegate_core::{ThreadBuilder, Ticker};
 
 use super::watch::Watch;
 
-/// The default interval between two scans. Because the system's timers are late, a scan happens
-/// every 75 to 130 µs.
-pub const DEFAULT_MONITOR_INTERVAL: Duration = Duration::from_micros(75);
-/// The default for how long the monitor stays awake after the last task that may block: about
-/// thirty scans. A task that comes later costs a wake-up. A longer time would cost a program with
-/// ten such tasks a second seven thousand scans a second.
-pub const DEFAULT_MONITOR_QUIET: Duration = Duration::from_millis(4);
-/// The default for the maximum number of stand-ins of a monitor.
-pub const DEFAULT_STAND_INS: usize = 64;
-
 /// Watches the producers that [`Adaptive`](crate::strategy::Adaptive) strategies have lent.
 ///
 /// It has one thread for any number of strategies. Dropping the last handle shuts it down. Strategies
@@ -67,6 +57,16 @@ pub struct MonitorBuilder {
 }
 
 impl Monitor {
+    /// The default interval between two scans. Because the system's timers are late, a scan happens
+    /// every 75 to 130 µs.
+    pub const DEFAULT_INTERVAL: Duration = Duration::from_micros(75);
+    /// The default for how long the monitor stays awake after the last task that may block: about
+    /// thirty scans. A task that comes later costs a wake-up. A longer time would cost a program with
+    /// ten such tasks a second seven thousand scans a second.
+    pub const DEFAULT_QUIET: Duration = Duration::from_millis(4);
+    /// The default for the maximum number of stand-ins of a monitor.
+    pub const DEFAULT_STAND_INS: usize = 64;
+
     /// Starts a monitor with default settings. `name` becomes part of its thread's name.
     ///
     /// # Errors
@@ -80,11 +80,11 @@ impl Monitor {
     pub fn builder(name: &str) -> MonitorBuilder {
         MonitorBuilder {
             name: name.to_owned(),
-            interval: DEFAULT_MONITOR_INTERVAL,
-            quiet: DEFAULT_MONITOR_QUIET,
+            interval: Self::DEFAULT_INTERVAL,
+            quiet: Self::DEFAULT_QUIET,
             ticker: None,
             threads: None,
-            stand_ins: DEFAULT_STAND_INS,
+            stand_ins: Self::DEFAULT_STAND_INS,
         }
     }
 
@@ -147,14 +147,14 @@ impl fmt::Debug for Monitor {
 }
 
 impl MonitorBuilder {
-    /// Sets the interval between two scans. The default is [`DEFAULT_MONITOR_INTERVAL`].
+    /// Sets the interval between two scans. The default is [`Monitor::DEFAULT_INTERVAL`].
     pub fn interval(mut self, interval: Duration) -> Self {
         self.interval = interval;
         self
     }
 
     /// Sets how long the monitor stays awake after the last task that may block. The default is
-    /// [`DEFAULT_MONITOR_QUIET`].
+    /// [`Monitor::DEFAULT_QUIET`].
     pub fn quiet(mut self, quiet: Duration) -> Self {
         self.quiet = quiet;
         self
@@ -174,7 +174,7 @@ impl MonitorBuilder {
         self
     }
 
-    /// Sets the maximum number of stand-ins. The default is [`DEFAULT_STAND_INS`]. A strategy
+    /// Sets the maximum number of stand-ins. The default is [`Monitor::DEFAULT_STAND_INS`]. A strategy
     /// reserves one while it runs tasks that may block. A strategy that cannot get one hands over
     /// eagerly.
     pub fn stand_ins(mut self, most: usize) -> Self {

@@ -16,8 +16,6 @@ mod handle;
 mod threads;
 mod watch;
 
-pub use self::handle::{
-    DEFAULT_MONITOR_INTERVAL, DEFAULT_MONITOR_QUIET, DEFAULT_STAND_INS, Monitor, MonitorBuilder,
-};
+pub use self::handle::{Monitor, MonitorBuilder};
 pub(super) use self::threads::StandIn;
 pub(super) use self::watch::{Watch, Watched};

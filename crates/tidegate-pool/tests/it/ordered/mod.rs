@@ -8,9 +8,7 @@ use std::time::Duration;
 
 use tidegate_core::internal::{Deliver, Delivery, SignalBlock};
 use tidegate_core::{Executor, RejectReason, Task, ThreadBuilder};
-use tidegate_pool::{
-    DEFAULT_TASKS_PER_TURN, ImmediateExecutor, OrderedView, OrderedViewError, WorkerPool,
-};
+use tidegate_pool::{ImmediateExecutor, OrderedView, OrderedViewError, WorkerPool};
 use tidegate_testkit::{Counter, Gate, Log, model, until};
 
 use self::pool::Pool;
@@ -135,7 +133,7 @@ fn runs_a_thousand_tasks_to_a_turn_by_default() {
     let go_on = hold(&view);
     let before = pool.accepted();
     let ran = Counter::new();
-    for _ in 0..DEFAULT_TASKS_PER_TURN {
+    for _ in 0..OrderedView::DEFAULT_TASKS_PER_TURN {
         let ran = ran.clone();
         view.execute(move || {
             ran.hit();
@@ -143,7 +141,7 @@ fn runs_a_thousand_tasks_to_a_turn_by_default() {
         .unwrap();
     }
     go_on.open();
-    ran.wait_for(DEFAULT_TASKS_PER_TURN as u64);
+    ran.wait_for(OrderedView::DEFAULT_TASKS_PER_TURN as u64);
     assert_eq!(
         pool.accepted() - before,
         1,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidegate_core::ManualClock;
-use tidegate_pool::{MAX_THREADS, PoolError, PoolLimits, PoolPolicy, WorkerPool};
+use tidegate_pool::{PoolError, PoolLimits, PoolPolicy, WorkerPool};
 
 use super::builder;
 
@@ -21,7 +21,10 @@ fn contradictions_are_errors_that_say_what_to_do() {
         ),
         (builder(&clock).max(0), "at least one thread"),
         (builder(&clock).core(0).max(0), "at least one thread"),
-        (builder(&clock).max(MAX_THREADS + 1), "use at most 32767"),
+        (
+            builder(&clock).max(PoolLimits::MAX_THREADS + 1),
+            "use at most 32767",
+        ),
         (
             builder(&clock).core(usize::MAX).max(usize::MAX),
             "use at most 32767",
@@ -72,7 +75,9 @@ fn a_bad_resize_changes_nothing() {
 
 #[test]
 fn a_pool_of_the_largest_size_costs_nothing_until_used() {
-    let pool = WorkerPool::builder("large").core(0).max(MAX_THREADS);
+    let pool = WorkerPool::builder("large")
+        .core(0)
+        .max(PoolLimits::MAX_THREADS);
     let pool = pool.build().unwrap();
     assert_eq!(pool.submit(|| 7).unwrap().wait().unwrap(), 7);
     assert_eq!(pool.metrics().threads, 1);

@@ -206,7 +206,7 @@ fn a_maximum_below_the_leases_is_refused_and_changes_nothing() {
         ..pool.limits()
     };
     let error = pool.resize(smaller).unwrap_err();
-    assert!(matches!(&error, PoolError::OverBudget(_)));
+    assert!(matches!(&error, PoolError::Budget(_)));
     assert!(error.to_string().contains("selectors has 4"), "{error}");
     assert_eq!((pool.limits().core, pool.limits().max), (8, 8));
     drop(lease);

@@ -1,5 +1,6 @@
 //! Limits change while the pool runs, all of them in one step.
 
+use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -207,7 +208,8 @@ fn a_resize_below_what_a_wait_relies_on_is_refused_or_refuses_the_wait() {
             Err(error) => {
                 assert!(!wait_refused);
                 let said = "workers waits for workers";
-                assert!(error.to_string().contains(said), "{error}");
+                let cause = error.source().expect("the wait is the cause").to_string();
+                assert!(cause.contains(said), "{error}: {cause}");
                 assert_eq!(pool.limits().max, 2, "nothing has changed");
                 clock.settle();
                 pool.resize(narrower).unwrap();
@@ -226,7 +228,8 @@ fn a_lease_below_what_a_wait_relies_on_is_refused_or_refuses_the_wait() {
             Ok(_lease) => assert!(waiting.wait().unwrap(), "it has no thread left"),
             Err(error) => {
                 let said = "workers waits for workers";
-                assert!(error.to_string().contains(said), "{error}");
+                let cause = error.source().expect("the wait is the cause").to_string();
+                assert!(cause.contains(said), "{error}: {cause}");
                 gate.open();
                 assert!(!waiting.wait().unwrap());
                 assert_eq!(pool.metrics().leased, 0, "nothing has changed");
