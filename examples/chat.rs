@@ -20,7 +20,7 @@ impl Guest {
         for other in others.iter().filter(|other| *other != me) {
             // A guest that does not read misses messages, instead of filling our memory.
             if other.is_writable() {
-                other.write_message(format!("{text}\n"));
+                other.write(format!("{text}\n"));
                 other.flush();
             }
         }

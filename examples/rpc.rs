@@ -111,8 +111,7 @@ fn main() -> tidegate::Result<()> {
 
     let ask = |question: &'static str| {
         let (promise, answer) = tidegate::promise::promise::<Bytes>();
-        channel.write_message(Call(Bytes::from(question), promise));
-        channel.flush();
+        channel.write_and_flush(Call(Bytes::from(question), promise));
         answer
     };
     let answers = ["one", "two", "three"].map(ask);

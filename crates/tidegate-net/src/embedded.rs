@@ -168,7 +168,7 @@ impl EmbeddedChannel {
 
     /// Writes `message` behind the last handler and flushes.
     pub fn write_outbound<M: Message>(&mut self, message: M) {
-        self.channel.write_message(message);
+        self.channel.write(message);
         self.channel.flush();
         self.run();
     }

@@ -277,26 +277,6 @@ impl Error for IoErrorContext {
     }
 }
 
-/// A message that was not written because too much is pending or the channel is closed.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct WriteRefused<M>(pub M);
-
-impl<M> fmt::Debug for WriteRefused<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl<M> fmt::Display for WriteRefused<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "too much waits to be sent, or the channel is closed; wait until it is writable",
-        )
-    }
-}
-
-impl<M> Error for WriteRefused<M> {}
-
 /// Returns a copy of the error, since [`io::Error`] cannot be cloned.
 pub(crate) fn clone_io_error(why: &io::Error) -> io::Error {
     match why.raw_os_error() {

@@ -72,7 +72,7 @@ pub use self::channel::{
 };
 pub use self::client::{Client, ClientBuilder};
 pub use self::embedded::EmbeddedChannel;
-pub use self::errors::{NetError, WriteRefused};
+pub use self::errors::NetError;
 pub use self::group::{NetGroup, NetGroupBuilder, WatchAction, pinned, roaming};
 pub use self::handlers::stream::{ByteStream, StreamHandler};
 pub use self::message::{AnyMessage, Message, Nothing};

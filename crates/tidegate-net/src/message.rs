@@ -1,6 +1,7 @@
 //! Messages in a pipeline. Bytes are passed as they are; every other type is boxed.
 
 use std::any::{Any, TypeId, type_name};
+use std::borrow::Cow;
 
 use bytes::{Bytes, BytesMut};
 
@@ -30,7 +31,7 @@ use bytes::{Bytes, BytesMut};
 ///
 /// let mut embedded = EmbeddedChannel::new(|p| p.add_outbound("encode", Encode))?;
 /// let channel = embedded.channel();
-/// channel.write_message(Answer { id: 7, body: vec![0; 100_000].into() });
+/// channel.write(Answer { id: 7, body: vec![0; 100_000].into() });
 /// assert!(channel.pending_bytes() > 100_000 && !channel.is_writable());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -102,6 +103,30 @@ impl Msg {
         Self::sized(value, Message::size)
     }
 
+    /// Creates an outbound message from a value that a handle writes. A handle does not know which
+    /// type the last handler takes, so text and binary data get a type that
+    /// [`Msg::cast_written`] can convert: text becomes [`Text`], and binary data becomes `Bytes`,
+    /// which travel without a box.
+    pub(crate) fn from_handle<T: Message>(value: T) -> Self {
+        if is::<T, Vec<u8>>() {
+            Self::Bytes(retype::<T, Vec<u8>>(value).into())
+        } else if is::<T, Box<[u8]>>() {
+            Self::Bytes(retype::<T, Box<[u8]>>(value).into())
+        } else if is::<T, BytesMut>() {
+            Self::Bytes(retype::<T, BytesMut>(value).freeze())
+        } else if is::<T, &'static [u8]>() {
+            Self::Bytes(Bytes::from_static(retype(value)))
+        } else if is::<T, &'static str>() {
+            Self::to_write(Text(Cow::Borrowed(retype(value))))
+        } else if is::<T, String>() {
+            Self::to_write(Text(Cow::Owned(retype(value))))
+        } else if is::<T, Box<str>>() {
+            Self::to_write(Text(Cow::Owned(retype::<T, Box<str>>(value).into())))
+        } else {
+            Self::to_write(value)
+        }
+    }
+
     /// Creates a message from `value` that counts for `size`. For `Bytes` this is only a move: the
     /// compiler knows the types and removes the checks.
     #[inline(always)]
@@ -144,6 +169,45 @@ impl Msg {
         }
     }
 
+    /// Returns a message that is being written as a `T`, or the message itself. Unlike
+    /// [`Msg::cast`] it converts text and binary data of a handle to the type that is taken.
+    #[inline]
+    pub(crate) fn cast_written<T: Send + 'static>(self) -> Result<T, Self> {
+        self.cast().or_else(Self::convert)
+    }
+
+    #[cold]
+    fn convert<T: Send + 'static>(self) -> Result<T, Self> {
+        match self {
+            Self::Bytes(bytes) if is::<T, Vec<u8>>() => Ok(retype(Vec::from(bytes))),
+            Self::Bytes(bytes) if is::<T, BytesMut>() => Ok(retype(BytesMut::from(bytes))),
+            Self::Bytes(bytes) if is::<T, Box<[u8]>>() => {
+                Ok(retype(Vec::from(bytes).into_boxed_slice()))
+            }
+            Self::Bytes(bytes) => Err(Self::Bytes(bytes)),
+            Self::Other(other, size) => match other.downcast::<Text>() {
+                Ok(text) => text.convert().map_err(Self::to_write),
+                Err(other) => Err(Self::Other(other, size)),
+            },
+        }
+    }
+
+    /// Turns text of a handle into bytes, because it has passed all handlers.
+    pub(crate) fn text_to_bytes(self) -> Self {
+        match self {
+            Self::Other(other, _) if other.is::<Text>() => match Self::Other(other, 0).convert() {
+                Ok(bytes) => Self::Bytes(bytes),
+                Err(other) => other,
+            },
+            other => other,
+        }
+    }
+
+    /// Returns `true` if the message is text of a handle.
+    pub(crate) fn is_text(&self) -> bool {
+        matches!(self, Self::Other(other, _) if other.is::<Text>())
+    }
+
     /// Returns the counted size of the message: its bytes, or the size that its type states.
     pub(crate) fn size(&self) -> usize {
         match self {
@@ -151,6 +215,43 @@ impl Msg {
             Self::Other(_, size) => *size as usize,
         }
     }
+}
+
+/// Text that a handle writes. A handler that takes a `String` gets one, others get bytes.
+#[derive(Debug)]
+struct Text(Cow<'static, str>);
+
+impl Text {
+    /// Returns the text as a `T`, or the text itself.
+    fn convert<T: 'static>(self) -> Result<T, Self> {
+        match self.0 {
+            Cow::Borrowed(text) if is::<T, &'static str>() => Ok(retype(text)),
+            Cow::Borrowed(text) if is::<T, Bytes>() => Ok(retype(Bytes::from(text))),
+            text if is::<T, Bytes>() => Ok(retype(Bytes::from(text.into_owned()))),
+            text if is::<T, String>() => Ok(retype(text.into_owned())),
+            text if is::<T, Box<str>>() => Ok(retype(text.into_owned().into_boxed_str())),
+            text => Err(Self(text)),
+        }
+    }
+}
+
+impl Message for Text {
+    fn size(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// Returns `true` if both types are the same.
+fn is<T: 'static, U: 'static>() -> bool {
+    TypeId::of::<T>() == TypeId::of::<U>()
+}
+
+/// Returns a value of a type that [is](is) the type `U`.
+fn retype<T: 'static, U: 'static>(value: T) -> U {
+    let mut value = Some(value);
+    let any: &mut dyn Any = &mut value;
+    let own = any.downcast_mut::<Option<U>>().and_then(Option::take);
+    own.expect("the types are the same")
 }
 
 impl Message for Nothing {
@@ -181,6 +282,7 @@ stretches!(
     String,
     &'static str,
     Box<str>,
+    &'static [u8],
     Vec<u8>,
     Box<[u8]>
 );

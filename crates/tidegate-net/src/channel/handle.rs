@@ -6,15 +6,14 @@ use std::hash::{Hash, Hasher};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use bytes::Bytes;
 use tidegate_core::internal::SignalBlock;
-use tidegate_promise::{Completion, Failure, Outcome, SharedCompletion, promise_on};
+use tidegate_promise::{Completion, Failure, Outcome, Promise, SharedCompletion, promise_on};
 
 use super::event::{HandlerEvent, InEvent, UserEvent};
 use super::mail::{ChannelRequest, refuse};
 use super::shared::{Attribute, Shared};
 use super::write_queue::{ENTRY_OVERHEAD, WaterMarks};
-use crate::errors::{NetError, WriteRefused};
+use crate::errors::NetError;
 use crate::message::{Message, Msg};
 use crate::reactor::SourceHandle;
 
@@ -27,14 +26,12 @@ use crate::reactor::SourceHandle;
 /// bytes of a write count as pending at once.
 ///
 /// ```
-/// use bytes::Bytes;
 /// use tidegate_net::EmbeddedChannel;
 ///
 /// let mut embedded = EmbeddedChannel::new(|p| p)?;
 /// let channel = embedded.channel();
-/// channel.write(Bytes::from("hello"));
-/// let sent = channel.write_with(Bytes::from(" world"));
-/// channel.flush();
+/// channel.write("hello");
+/// let sent = channel.write_and_flush_with(" world");
 /// embedded.run();
 /// assert_eq!(embedded.sent(), "hello world");
 /// sent.wait()?;
@@ -60,65 +57,32 @@ impl Channel {
         &self.shared
     }
 
-    /// Writes bytes without reporting the outcome. Nothing is sent before a flush. A write that
-    /// would exceed the cap is refused, and the handlers receive a [`NetError::Overfull`].
-    pub fn write(&self, bytes: impl Into<Bytes>) {
-        self.write_message(bytes.into());
+    /// Writes a message that the last outbound handler takes; without one, bytes or text. Does not
+    /// report the outcome. Nothing is sent before a flush. A message that would exceed the cap, or
+    /// that the handler does not take, is refused, and the handlers receive an error event:
+    /// [`NetError::Overfull`] or [`NetError::Misfit`].
+    ///
+    /// Vectors and slices of bytes are written as [`Bytes`](crate::Bytes). Text stays text for a
+    /// handler that takes a `String`, and becomes bytes everywhere else.
+    pub fn write<M: Message>(&self, message: M) {
+        self.post_write(ChannelRequest::Write(Msg::from_handle(message), None));
     }
 
-    /// Writes a message that the last outbound handler takes. A message that it does not take
-    /// becomes an error event.
-    pub fn write_message<M: Message>(&self, message: M) {
-        self.post_write(ChannelRequest::Write(Msg::to_write(message), None));
-    }
-
-    /// Writes bytes. The completion succeeds when the operating system has taken them. It fails at
-    /// once with [`NetError::Overfull`] if the write would exceed the cap.
-    pub fn write_with(&self, bytes: impl Into<Bytes>) -> Completion<()> {
-        self.write_message_with(bytes.into())
-    }
-
-    /// Writes a message that the last outbound handler takes. The completion succeeds when the
-    /// operating system has taken what the handlers made of the message. It fails if they do not
-    /// take the message.
-    pub fn write_message_with<M: Message>(&self, message: M) -> Completion<()> {
-        let (promise, done) = promise_on(Arc::clone(self.shared.executor()));
-        self.post_write(ChannelRequest::Write(Msg::to_write(message), Some(promise)));
+    /// Writes a message like [`Channel::write`]. The completion succeeds when the operating system
+    /// has taken what the handlers made of the message. It fails if the message is refused, or the
+    /// channel is closed before. Cancelling it before the flush takes the message back.
+    pub fn write_with<M: Message>(&self, message: M) -> Completion<()> {
+        let (promise, done) = self.new_promise();
+        let message = Msg::from_handle(message);
+        self.post_write(ChannelRequest::Write(message, Some(promise)));
         done
-    }
-
-    /// Writes bytes if the channel is writable.
-    ///
-    /// # Errors
-    ///
-    /// The bytes, if more than the high-water mark is pending or the channel is closed.
-    /// [`Channel::writable`] succeeds later in the first case and fails in the second.
-    pub fn try_write<B: Into<Bytes>>(&self, bytes: B) -> Result<(), WriteRefused<B>> {
-        if !self.is_writable() {
-            return Err(WriteRefused(bytes));
-        }
-        self.write(bytes);
-        Ok(())
-    }
-
-    /// Writes a message if the channel is writable.
-    ///
-    /// # Errors
-    ///
-    /// The message, in the same cases as [`Channel::try_write`].
-    pub fn try_write_message<M: Message>(&self, message: M) -> Result<(), WriteRefused<M>> {
-        if !self.is_writable() {
-            return Err(WriteRefused(message));
-        }
-        self.write_message(message);
-        Ok(())
     }
 
     /// Returns a completion that succeeds when the channel is writable, at once if it already is.
     /// Otherwise flushes what was written so far, since nothing else would make room. The
     /// completion fails if the channel is closed.
     pub fn writable(&self) -> Completion<()> {
-        let (promise, room) = promise_on(Arc::clone(self.shared.executor()));
+        let (promise, room) = self.new_promise();
         match self.shared.wait_for_room(promise) {
             Ok(()) => self.flush(),
             Err(promise) if self.shared.is_closed() => {
@@ -130,10 +94,17 @@ impl Channel {
         room
     }
 
-    /// Writes bytes and sends them.
-    pub fn write_and_flush(&self, bytes: impl Into<Bytes>) {
-        self.write(bytes);
+    /// Writes a message like [`Channel::write`] and sends everything written so far.
+    pub fn write_and_flush<M: Message>(&self, message: M) {
+        self.write(message);
         self.flush();
+    }
+
+    /// Writes a message like [`Channel::write_with`] and sends everything written so far.
+    pub fn write_and_flush_with<M: Message>(&self, message: M) -> Completion<()> {
+        let done = self.write_with(message);
+        self.flush();
+        done
     }
 
     /// Sends what was written so far.
@@ -145,7 +116,7 @@ impl Channel {
     /// all of it that the handlers did not hold back. It fails if data was lost or was written
     /// after the end.
     pub fn flush_with(&self) -> Completion<()> {
-        let (promise, done) = promise_on(Arc::clone(self.shared.executor()));
+        let (promise, done) = self.new_promise();
         self.post(ChannelRequest::Flush(Some(promise)));
         done
     }
@@ -193,7 +164,7 @@ impl Channel {
     /// Later writes fail with [`NetError::OutputShut`]. The request can be cancelled until the
     /// channel's loop starts to carry it out.
     pub fn shutdown_output(&self) -> Completion<()> {
-        let (promise, done) = promise_on(Arc::clone(self.shared.executor()));
+        let (promise, done) = self.new_promise();
         self.post(ChannelRequest::ShutdownOutput(promise));
         done
     }
@@ -238,7 +209,7 @@ impl Channel {
     }
 
     fn set_registered(&self, on: bool) -> Completion<()> {
-        let (promise, done) = promise_on(Arc::clone(self.shared.executor()));
+        let (promise, done) = self.new_promise();
         self.post(ChannelRequest::Register(on, promise));
         done
     }
@@ -375,6 +346,10 @@ impl Channel {
             Outcome::Failure(why) => channel.fire_error(why.clone()),
             Outcome::Cancelled => channel.fire_error(Failure::cancelled()),
         });
+    }
+
+    fn new_promise(&self) -> (Promise<()>, Completion<()>) {
+        promise_on(Arc::clone(self.shared.executor()))
     }
 
     pub(crate) fn post(&self, mail: ChannelRequest) {

@@ -302,7 +302,7 @@ impl ChannelIo {
     /// Registers `promise` to complete when the operating system has taken everything written so
     /// far.
     pub(crate) fn flush_for(&mut self, promise: Promise<()>) {
-        if self.state.flags.take(Flags::LOST) {
+        if self.state.is_closed() || self.state.flags.take(Flags::LOST) {
             return drop(promise.fail(Failure::new(self.why_late())));
         }
         let free = match &mut self.outbox {

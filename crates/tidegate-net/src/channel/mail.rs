@@ -56,6 +56,7 @@ pub(crate) enum RemoteAction {
     In(InEvent),
     Write(Msg, Option<Promise<()>>),
     Out(OutOp),
+    Flush(Promise<()>),
     /// Few messages wait for the handler again: the channel may read.
     Resume,
     /// Writes of this counted size were taken out of the handler's inbox.
@@ -76,6 +77,7 @@ pub(crate) fn refuse(mail: ChannelRequest, cause: Option<&Failure>) {
             discard(msg);
         }
         ChannelRequest::Flush(Some(promise))
+        | ChannelRequest::Stage(_, RemoteAction::Flush(promise))
         | ChannelRequest::Register(_, promise)
         | ChannelRequest::ShutdownOutput(promise) => drop(promise.fail(closed())),
         ChannelRequest::PipelineChange(request) => request.refuse(),

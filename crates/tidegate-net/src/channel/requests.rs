@@ -34,7 +34,6 @@ impl<P: ChannelPipeline> ChannelCore<P> {
                 self.shared().took(&msg);
                 self.pipeline.write(msg, promise);
             }
-            ChannelRequest::Flush(Some(promise)) if promise.is_cancelled() => {}
             ChannelRequest::Flush(promise) => self.pipeline.flush(promise),
             ChannelRequest::Close => self.pipeline.out(OutOp::Close),
             ChannelRequest::FrameRule => {

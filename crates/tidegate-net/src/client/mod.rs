@@ -157,7 +157,7 @@ impl<P: ChannelPlacement> Client<P> {
     /// let any = "127.0.0.1:0".parse()?;
     /// let channel = Client::builder(&group).build().bind_udp(any).wait()?;
     /// let own = channel.local_addr().expect("it is bound");
-    /// channel.write_message(Datagram { bytes: "to myself".into(), peer: own });
+    /// channel.write(Datagram { bytes: "to myself".into(), peer: own });
     /// channel.flush();
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

@@ -184,7 +184,7 @@ fn write<H: Outbound>(
     promise: Option<Promise<()>>,
     mut ctx: HandlerContext<'_>,
 ) {
-    match message.cast::<H::Take>() {
+    match message.cast_written::<H::Take>() {
         Ok(message) => {
             ctx.set_promise(promise);
             handler.write(message, &mut OutboundContext::new(ctx));

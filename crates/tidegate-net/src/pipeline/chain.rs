@@ -148,6 +148,8 @@ impl<E: ?Sized + Held> Pipeline<E> {
             Action::In { at, event } => self.step_in(at, event),
             Action::Write { at, msg, promise } => self.step_write(at, msg, promise),
             Action::Out { at, op } => self.step_out(at, op),
+            Action::FlushWith { at, promise } => self.step_flush(at, promise),
+            Action::FlushMark { promise } => self.parts.io.flush_for(promise),
             Action::Return { at, event } => {
                 if self.begin_level() {
                     self.step_in(at, event);
@@ -225,6 +227,21 @@ impl<E: ?Sized + Held> Pipeline<E> {
             Some(at) => self.call(at, Doing::Out, |handler, ctx| handler.outbound(op, ctx)),
             None => self.parts.io.out_head(op),
         }
+    }
+
+    /// Flushes, and completes `promise` when everything written so far is sent. A flush that was
+    /// cancelled does nothing.
+    fn step_flush(&mut self, at: u32, promise: Promise<()>) {
+        if promise.is_cancelled() {
+            return;
+        }
+        if self.parts.is_elsewhere() {
+            // The first handler is the end of the separate chain.
+            return self.handlers[0].forward_flush(promise);
+        }
+        // Runs after everything that follows from the flush.
+        self.parts.stack.push(Action::FlushMark { promise });
+        self.step_out(at, OutOp::Flush);
     }
 
     /// Calls handler `at` and puts what it said into the order in which it is carried out.
@@ -429,9 +446,10 @@ impl<E: ?Sized + Held> ChannelPipeline for Pipeline<E> {
     }
 
     fn flush(&mut self, promise: Option<Promise<()>>) {
-        self.out(OutOp::Flush);
-        if let Some(promise) = promise {
-            self.parts.io.flush_for(promise);
+        let at = self.tail();
+        match promise {
+            Some(promise) => self.start(Action::FlushWith { at, promise }),
+            None => self.out(OutOp::Flush),
         }
     }
 

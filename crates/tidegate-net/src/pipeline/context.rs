@@ -45,6 +45,15 @@ impl HandlerContext<'_> {
         self.parts.flush(self.at);
     }
 
+    /// Sends everything written so far. The completion succeeds when the operating system has taken
+    /// all of it that the handlers did not hold back. It fails if data was lost or was written after
+    /// the end. A flush that is cancelled before the handler returns may still be carried out.
+    pub fn flush_with(&mut self) -> Completion<()> {
+        let (promise, done) = self.parts.io.new_promise();
+        self.parts.flush_with(self.at, promise);
+        done
+    }
+
     /// Closes the channel. Messages that are not sent yet fail, and so do later writes.
     pub fn close(&mut self) {
         self.out(OutOp::Close);

@@ -28,6 +28,10 @@ pub(crate) trait Erased {
     fn own(&mut self, what: HandlerEvent, ctx: HandlerContext<'_>);
     fn write(&mut self, message: Msg, promise: Option<Promise<()>>, ctx: HandlerContext<'_>);
     fn outbound(&mut self, op: OutOp, ctx: HandlerContext<'_>);
+    /// Sends a flush with a promise to the channel. Only for the end of a separate chain.
+    fn forward_flush(&mut self, promise: Promise<()>) {
+        drop(promise);
+    }
     /// Returns `true` if the handler keeps its place after its removal, until it reports that it is
     /// idle.
     fn lingers(&self) -> bool {

@@ -9,7 +9,6 @@ use tidegate_promise::{Completion, Failure, Promise};
 use super::context::HandlerContext;
 use super::stack::Action;
 use crate::channel::{UserEvent, mask};
-use crate::errors::WriteRefused;
 use crate::message::{Message, Msg};
 
 /// A handler of inbound events. Events travel from the first handler to the last.
@@ -227,22 +226,21 @@ impl<'a, H: Inbound> InboundContext<'a, H> {
     }
 
     /// Writes a message and completes `promise` with the result.
-    pub fn write_for(&mut self, message: impl Into<H::Write>, promise: Option<Promise<()>>) {
+    pub(crate) fn write_for(&mut self, message: impl Into<H::Write>, promise: Option<Promise<()>>) {
         self.raw.write_msg(Msg::to_write(message.into()), promise);
     }
 
-    /// Writes a message if the channel is writable.
-    ///
-    /// # Errors
-    ///
-    /// [`WriteRefused`] with the message, if the channel is not
-    /// [writable](HandlerContext::is_writable).
-    pub fn try_write<M: Into<H::Write>>(&mut self, message: M) -> Result<(), WriteRefused<M>> {
-        if !self.is_writable() {
-            return Err(WriteRefused(message));
-        }
+    /// Writes a message and sends everything written so far.
+    pub fn write_and_flush(&mut self, message: impl Into<H::Write>) {
         self.write(message);
-        Ok(())
+        self.flush();
+    }
+
+    /// Writes a message like [`InboundContext::write_with`] and sends everything written so far.
+    pub fn write_and_flush_with(&mut self, message: impl Into<H::Write>) -> Completion<()> {
+        let done = self.write_with(message);
+        self.flush();
+        done
     }
 }
 
@@ -288,11 +286,32 @@ impl<'a, H: Outbound> OutboundContext<'a, H> {
         self.raw.parts.hand_on(at, message, None);
     }
 
+    /// Passes a message on towards the socket. The completion succeeds when the operating system has
+    /// accepted the message. The promise of the current write is not attached to this message.
+    pub fn write_with(&mut self, message: impl Into<H::Write>) -> Completion<()> {
+        let (promise, done) = self.raw.parts.io.new_promise();
+        self.write_for(message, Some(promise));
+        done
+    }
+
     /// Passes a message on towards the socket and completes `promise` with the result.
-    pub fn write_for(&mut self, message: impl Into<H::Write>, promise: Option<Promise<()>>) {
+    pub(crate) fn write_for(&mut self, message: impl Into<H::Write>, promise: Option<Promise<()>>) {
         let at = self.raw.at;
         let message = Msg::to_write(message.into());
         self.raw.parts.hand_on(at, message, promise);
+    }
+
+    /// Passes a message on towards the socket and sends everything written so far.
+    pub fn write_and_flush(&mut self, message: impl Into<H::Write>) {
+        self.write(message);
+        self.flush();
+    }
+
+    /// Passes a message on like [`OutboundContext::write_with`] and sends everything written so far.
+    pub fn write_and_flush_with(&mut self, message: impl Into<H::Write>) -> Completion<()> {
+        let done = self.write_with(message);
+        self.flush();
+        done
     }
 
     /// Takes the promise of the current write, so that the handler can complete it later.

@@ -71,6 +71,13 @@ impl Parts {
 
     #[inline(never)]
     fn write_other(&mut self, msg: Msg, promise: Option<Promise<()>>) -> bool {
+        if msg.is_text() {
+            let bytes = msg.text_to_bytes();
+            return match self.io.outbox.is_some() {
+                true => self.write_other(bytes, promise),
+                false => self.write_usual(bytes, promise),
+            };
+        }
         let msg = match msg.cast::<Datagram>() {
             Ok(datagram) if self.io.outbox.is_some() => {
                 return self.write_datagram(datagram, promise);

@@ -68,6 +68,9 @@ impl Parts {
                         let _ = promise.fail(why.clone());
                     }
                 }
+                Action::FlushWith { promise, .. } | Action::FlushMark { promise } => {
+                    let _ = promise.fail(why.clone());
+                }
                 other => drop(other),
             });
         }

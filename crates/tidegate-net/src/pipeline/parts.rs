@@ -241,6 +241,16 @@ impl Parts {
         }
     }
 
+    /// A flush by handler `at` whose promise completes when everything written so far is sent.
+    pub(super) fn flush_with(&mut self, at: u32, promise: Promise<()>) {
+        if self.is_first_word() && !self.is_watched(at, mask::FLUSH) {
+            self.io.flush_head();
+            self.io.flush_for(promise);
+        } else {
+            self.stack.push(Action::FlushWith { at, promise });
+        }
+    }
+
     pub(super) fn forget_plan(&mut self) {
         if self.planned.is_some() {
             self.planned = None;

@@ -38,6 +38,15 @@ pub(crate) enum Action {
         at: u32,
         op: OutOp,
     },
+    /// A flush whose promise completes when everything written so far is sent.
+    FlushWith {
+        at: u32,
+        promise: Promise<()>,
+    },
+    /// The end of such a flush: it has passed all handlers.
+    FlushMark {
+        promise: Promise<()>,
+    },
     /// An inbound event caused by an outbound operation. It begins a new level.
     Return {
         at: u32,

@@ -483,6 +483,10 @@ impl Erased for StageEnd {
     fn outbound(&mut self, op: OutOp, _: HandlerContext<'_>) {
         self.back(RemoteAction::Out(op));
     }
+
+    fn forward_flush(&mut self, promise: Promise<()>) {
+        self.back(RemoteAction::Flush(promise));
+    }
 }
 
 impl<E: ?Sized + Held> Pipeline<E> {
@@ -503,6 +507,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
                 self.run();
             }
             RemoteAction::Out(op) => self.start(Action::Out { at, op }),
+            RemoteAction::Flush(promise) => self.start(Action::FlushWith { at, promise }),
             RemoteAction::Resume => {
                 // A handler that holds messages back until a read is requested must be told.
                 if self.parts.io.state.release_reads() && self.parts.is_watched(at, mask::DEMAND) {

@@ -152,13 +152,13 @@ fn a_cancelled_flush_sends_nothing() {
 fn a_message_that_was_cancelled_does_not_reach_the_end_of_the_chain() {
     let mut embedded = EmbeddedChannel::new(|p| p).unwrap();
     let channel = embedded.channel();
-    assert!(channel.write_message_with("cancelled".to_owned()).cancel());
-    let sent = channel.write_message_with("sent".to_owned());
+    assert!(channel.write_with(1_u32).cancel());
+    let sent = channel.write_with(2_u32);
     channel.flush();
     embedded.run();
     sent.wait().unwrap();
-    assert_eq!(embedded.read_outbound::<String>().unwrap(), "sent");
-    assert!(embedded.read_outbound::<String>().is_none());
+    assert_eq!(embedded.read_outbound::<u32>().unwrap(), 2);
+    assert!(embedded.read_outbound::<u32>().is_none());
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn a_cancelled_datagram_is_not_sent() {
         .bind_udp("127.0.0.1:0".parse().unwrap());
     let channel = client.wait().unwrap();
     let say = |text: &'static str| {
-        channel.write_message_with(Datagram {
+        channel.write_with(Datagram {
             bytes: text.into(),
             peer: to,
         })

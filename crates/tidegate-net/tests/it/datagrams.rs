@@ -91,8 +91,8 @@ fn a_datagram_that_is_too_large_is_an_error_that_names_it_and_is_counted() {
         why.contains("70000 bytes") && why.contains(&to.to_string()),
         "{why}"
     );
-    let lost = channel.write_message_with(datagram(TOO_LARGE, to));
-    let sent = channel.write_message_with(datagram(3, to));
+    let lost = channel.write_with(datagram(TOO_LARGE, to));
+    let sent = channel.write_with(datagram(3, to));
     channel.flush();
     let why = lost.wait().unwrap_err().failure().unwrap();
     let why = why.downcast_ref::<NetError>();
@@ -121,8 +121,8 @@ fn one_that_no_handler_hears_of_goes_to_the_hook_and_the_channel_stays_open() {
     let group = loops.build().unwrap();
     let (peer, to) = socket();
     let channel = open(&Client::builder(&group).build());
-    channel.write_message(datagram(TOO_LARGE, to));
-    channel.write_message(datagram(4, to));
+    channel.write(datagram(TOO_LARGE, to));
+    channel.write(datagram(4, to));
     channel.flush();
     assert_eq!(next(&peer), 4);
     log.wait_for(1);

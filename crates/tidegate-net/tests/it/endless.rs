@@ -451,7 +451,7 @@ struct Keeps {
 impl Keeps {
     fn answer(&mut self, ctx: &mut InboundContext<'_, Self>) {
         if self.by_mail {
-            ctx.channel().write_message(7_u32);
+            ctx.channel().write(7_u32);
             ctx.channel().flush();
         } else if let Some(message) = self.kept.pop() {
             ctx.write(message);

@@ -168,7 +168,7 @@ fn of_messages_that_nobody_takes_out_any_more() {
     let drops = Counter::new();
     let write = |channel: &Channel| {
         for _ in 0..3 {
-            channel.write_message(Grenade(drops.clone()));
+            channel.write(Grenade(drops.clone()));
         }
     };
     // Pending in a channel, and written after its end.

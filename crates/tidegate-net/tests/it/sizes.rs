@@ -57,10 +57,9 @@ fn a_message_from_another_thread_counts_for_the_size_that_its_type_states() {
     let assemble = |p: tidegate_net::PipelineBuilder| p.add_outbound("encode", Encode);
     let mut embedded = EmbeddedChannel::with_options(options(), assemble).unwrap();
     let channel = embedded.channel();
-    let sent = channel.write_message_with(Zeros(5000));
+    let sent = channel.write_with(Zeros(5000));
     assert!(channel.pending_bytes() >= 5000 && !channel.is_writable());
-    assert!(channel.try_write_message(Zeros(1)).is_err());
-    let refused = channel.write_message_with(Zeros(6000));
+    let refused = channel.write_with(Zeros(6000));
     let why = refused.wait().unwrap_err().failure().unwrap();
     let why = why.downcast_ref::<NetError>();
     assert!(matches!(why, Some(NetError::Overfull { .. })), "{why:?}");

@@ -1,9 +1,11 @@
 //! One channel: reading, writing, water marks, ends, and its handle.
 
+mod conversions;
 mod ends;
 mod handle;
 mod reading;
 mod water_marks;
+mod write_methods;
 mod writing;
 
 use bytes::Bytes;

@@ -68,7 +68,7 @@ fn a_handler_without_a_name_is_called_by_its_type_and_a_number() {
 #[test]
 fn a_message_that_no_outbound_handler_takes_fails_and_says_who() {
     let mut channel = embedded(|p| p.add_duplex("text", Strings::utf8()));
-    let sent = channel.channel().write_with("bytes");
+    let sent = channel.channel().write_with(bytes::Bytes::from("bytes"));
     channel.channel().flush();
     channel.run();
     let why = sent.wait().unwrap_err().to_string();
