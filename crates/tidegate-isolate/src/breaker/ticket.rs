@@ -1,28 +1,24 @@
 //! The data that a call carries from its admission to its end: a ticket or a rejection, and a
 //! verdict.
 
-use std::fmt;
 use std::time::Duration;
 
 /// The error of a call that the breaker denied because it is open.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the breaker is open{}", self.hint())]
 pub struct BreakerOpenError {
     /// The time after which a call may pass again, if that is known.
     pub retry_after: Option<Duration>,
 }
 
-impl fmt::Display for BreakerOpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.retry_after {
-            Some(after) => write!(f, "the breaker is open, try again in {after:?}"),
-            None => f.write_str("the breaker is open"),
-        }
+impl BreakerOpenError {
+    fn hint(self) -> String {
+        let after = self.retry_after;
+        after.map_or_else(String::new, |after| format!(", try again in {after:?}"))
     }
 }
 
 tidegate_core::debug_as_display!(BreakerOpenError);
-
-impl std::error::Error for BreakerOpenError {}
 
 /// The right of a call to pass, without a reference to its breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -78,15 +78,10 @@ impl<T: Send + 'static, E: Send + 'static> CommandBuilder<T, E> {
         self
     }
 
-    /// Runs on the callers' threads, so many at a time.
-    pub fn permits(self, limit: usize) -> Self {
-        self.permits_with(PermitConfig::of(limit))
-    }
-
-    /// Runs on the callers' threads, bounded by permits with these settings.
-    pub fn permits_with(mut self, permits: PermitConfig) -> Self {
+    /// Runs calls on the callers' threads, bounded by permits: a number, or a [`PermitConfig`].
+    pub fn permits(mut self, permits: impl Into<PermitConfig>) -> Self {
         self.config.bulkhead = Bulkhead::Permits;
-        self.config.permits = permits;
+        self.config.permits = permits.into();
         self.mark(&[
             "execution.isolation.strategy",
             "execution.isolation.semaphore.maxConcurrentRequests",

@@ -1,7 +1,6 @@
 //! Variables with a separate value for every request.
 
 use std::any::Any;
-use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,18 +30,11 @@ pub struct RequestVariable<T> {
 type OnEnd<T> = Arc<dyn Fn(&T) + Send + Sync>;
 
 /// The error of an access outside of a request: enter a [`RequestContext`] first.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("there is no request on this thread: enter a RequestContext first")]
 pub struct NoContextError;
 
-impl fmt::Display for NoContextError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("there is no request on this thread: enter a RequestContext first")
-    }
-}
-
 tidegate_core::debug_as_display!(NoContextError);
-
-impl Error for NoContextError {}
 
 impl<T: Send + Sync + 'static> RequestVariable<T> {
     /// Creates a variable whose value is created by `make` when a request first reads it.

@@ -337,9 +337,9 @@ fn poll<F: Future>(future: Pin<&mut F>, waker: &Waker) -> Poll<F::Output> {
 fn wakers() {
     let scene = Scene::new();
     let waker = Waker::from(Arc::new(StayingWaker(scene.stay.clone())));
-    let slow = builder("slow").permits_with(PermitConfig {
+    let slow = builder("slow").permits(PermitConfig {
         max_wait: SECOND,
-        ..PermitConfig::of(1)
+        ..PermitConfig::from(1)
     });
     let slow = slow.timeout(SECOND).build(&scene.isolation).unwrap();
     let mut running = pin!(slow.run_async(|_| pending()));
@@ -376,9 +376,9 @@ fn never(_: CancelToken) -> Pending<Result<u32, &'static str>> {
 #[test]
 fn the_drop_of_wakers() {
     let scene = Scene::new();
-    let slow = builder("slow").permits_with(PermitConfig {
+    let slow = builder("slow").permits(PermitConfig {
         max_wait: SECOND,
-        ..PermitConfig::of(1)
+        ..PermitConfig::from(1)
     });
     let slow = slow.timeout(SECOND).build(&scene.isolation).unwrap();
     let stays = || Waker::from(Arc::new(DroppedWaker(scene.stay.on_drop())));

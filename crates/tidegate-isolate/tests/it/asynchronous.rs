@@ -218,9 +218,9 @@ fn a_future_can_be_moved_to_another_thread() {
 fn patient(isolation: &Isolation) -> Numbers {
     let permits = PermitConfig {
         max_wait: Duration::from_millis(10),
-        ..PermitConfig::of(1)
+        ..PermitConfig::from(1)
     };
-    builder("a").permits_with(permits).build(isolation).unwrap()
+    builder("a").permits(permits).build(isolation).unwrap()
 }
 
 #[test]

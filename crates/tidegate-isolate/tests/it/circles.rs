@@ -198,9 +198,9 @@ fn a_queued_copy_cannot_be_waited_for_inside_its_own_run() {
 fn patient(isolation: &Isolation, key: &str, limit: usize) -> Numbers {
     let permits = PermitConfig {
         max_wait: Duration::from_secs(3600),
-        ..PermitConfig::of(limit)
+        ..PermitConfig::from(limit)
     };
-    let command = builder(key).permits_with(permits).no_timeout();
+    let command = builder(key).permits(permits).no_timeout();
     command.build(isolation).unwrap()
 }
 

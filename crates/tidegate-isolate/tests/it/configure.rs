@@ -287,7 +287,7 @@ fn builders_are_checked() {
         limit: 5,
         ..PermitConfig::default()
     };
-    assert!(builder("a").permits_with(config).build(&isolation).is_ok());
+    assert!(builder("a").permits(config).build(&isolation).is_ok());
 }
 
 /// Builds two commands that share a pool.

@@ -247,9 +247,9 @@ fn a_lowered_limit_waits_for_entries_and_a_raised_one_serves_waiters() {
     let (_clock, isolation) = still();
     let permits = PermitConfig {
         max_wait: SECOND,
-        ..PermitConfig::of(2)
+        ..PermitConfig::from(2)
     };
-    let command = builder("a").permits_with(permits).build(&isolation);
+    let command = builder("a").permits(permits).build(&isolation);
     let command = command.unwrap();
     let [first, second] = [(); 2].map(|()| command.admit().unwrap());
     command.configure(|c| c.permits.limit = 1).unwrap();
@@ -273,9 +273,9 @@ fn a_dropped_entry_serves_the_next_waiter() {
     let (clock, isolation) = still();
     let permits = PermitConfig {
         max_wait: SECOND,
-        ..PermitConfig::of(1)
+        ..PermitConfig::from(1)
     };
-    let command = builder("a").permits_with(permits).no_timeout();
+    let command = builder("a").permits(permits).no_timeout();
     let command = command.build(&isolation).unwrap();
     for verdict in [Some(true), None] {
         let entry = command.admit().unwrap();
@@ -334,10 +334,10 @@ fn admission_never_waits_and_runs_no_fallback() {
             critical: 0.5,
             ..Partitions::default()
         },
-        ..PermitConfig::of(2)
+        ..PermitConfig::from(2)
     };
     let command = builder("a")
-        .permits_with(permits)
+        .permits(permits)
         .fallback(|_| panic!("must not be called"))
         .build(&isolation)
         .unwrap();

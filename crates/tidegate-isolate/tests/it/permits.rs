@@ -26,7 +26,7 @@ fn what_matters_most_is_refused_last() {
         partitions,
         ..PermitConfig::default()
     };
-    let command = builder("a").permits_with(config).build(&isolation).unwrap();
+    let command = builder("a").permits(config).build(&isolation).unwrap();
     let passes = |criticality| {
         command
             .call()
@@ -56,7 +56,7 @@ fn a_call_waits_for_a_permit_and_its_wait_is_a_figure_of_its_own() {
         ..PermitConfig::default()
     };
     let command = builder("a")
-        .permits_with(config)
+        .permits(config)
         .no_timeout()
         .build(&isolation)
         .unwrap();
@@ -96,7 +96,7 @@ fn a_wait_that_is_over_is_a_refusal() {
         ..PermitConfig::default()
     };
     let command = builder("a")
-        .permits_with(config)
+        .permits(config)
         .no_timeout()
         .build(&isolation)
         .unwrap();

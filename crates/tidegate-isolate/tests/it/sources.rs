@@ -144,7 +144,7 @@ impl Wake for Changes {
 fn patient() -> PermitConfig {
     PermitConfig {
         max_wait: HOUR,
-        ..PermitConfig::of(1)
+        ..PermitConfig::from(1)
     }
 }
 
@@ -153,7 +153,7 @@ fn a_waker_may_change_properties_when_a_property_wakes_it() {
     let properties = Properties::new();
     let isolation = Isolation::builder().properties(properties.clone());
     let isolation = isolation.build().unwrap();
-    let a = builder("a").permits_with(patient()).build(&isolation);
+    let a = builder("a").permits(patient()).build(&isolation);
     let a = a.unwrap();
     let woken = Gate::new();
     let waker = Waker::from(Arc::new(Changes(properties.clone(), woken.clone())));
@@ -171,7 +171,7 @@ fn a_waker_may_change_properties_when_a_property_wakes_it() {
 #[test]
 fn callers_that_wait_are_served_after_waiting_was_switched_off() {
     let isolation = Isolation::builder().build().unwrap();
-    let a = builder("a").permits_with(patient()).build(&isolation);
+    let a = builder("a").permits(patient()).build(&isolation);
     let a = a.unwrap();
     let mut waits = pin!(a.run_async(|_| async { Ok(1) }));
     while_inside(&a, 1, || {
@@ -194,7 +194,7 @@ impl Wake for Opens {
 #[test]
 fn callers_that_wait_for_a_permit_hear_that_everything_ends() {
     let (clock, isolation) = still();
-    let a = builder("a").permits_with(patient()).no_timeout();
+    let a = builder("a").permits(patient()).no_timeout();
     let a = a.build(&isolation).unwrap();
     let woken = Gate::new();
     let waker = Waker::from(Arc::new(Opens(woken.clone())));

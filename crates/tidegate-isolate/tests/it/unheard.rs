@@ -117,12 +117,9 @@ fn what_a_caller_causes_is_reported_when_it_panics() {
     // A returned permit wakes a future that waits for one.
     let permits = PermitConfig {
         max_wait: SECOND,
-        ..PermitConfig::of(1)
+        ..PermitConfig::from(1)
     };
-    let permits: Numbers = builder("b")
-        .permits_with(permits)
-        .build(&isolation)
-        .unwrap();
+    let permits: Numbers = builder("b").permits(permits).build(&isolation).unwrap();
     let mut waits = pin!(permits.run_async(|_| async { Ok(1) }));
     while_inside(&permits, 1, || {
         let waker = Waker::from(Arc::new(BadWaker("waker of a waiter")));

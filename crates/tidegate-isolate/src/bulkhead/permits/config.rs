@@ -47,15 +47,17 @@ impl Default for PermitConfig {
     }
 }
 
-impl PermitConfig {
-    /// Creates settings with this many permits and no waiting.
-    pub fn of(limit: usize) -> Self {
+/// This many permits, and no waiting.
+impl From<usize> for PermitConfig {
+    fn from(limit: usize) -> Self {
         Self {
             limit,
             ..Self::default()
         }
     }
+}
 
+impl PermitConfig {
     /// Checks that the settings make sense.
     ///
     /// # Errors

@@ -43,12 +43,12 @@ fn what_matters_most_is_refused_last() {
 
 #[test]
 fn a_lower_limit_acts_at_once_and_takes_nothing_back() {
-    let gate = Gate::new(&PermitConfig::of(2));
+    let gate = Gate::new(&PermitConfig::from(2));
     let held = [
         gate.try_enter_owned(Criticality::Normal),
         gate.try_enter_owned(Criticality::Normal),
     ];
-    gate.configure(&PermitConfig::of(1));
+    gate.configure(&PermitConfig::from(1));
     assert_eq!((gate.held(), gate.limit()), (2, 1));
     assert!(gate.try_enter(Criticality::Critical).is_none());
     drop(held);

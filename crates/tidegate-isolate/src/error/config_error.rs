@@ -1,6 +1,5 @@
 //! The error of an invalid setting: which property of which key, and why.
 
-use std::error::Error;
 use std::fmt;
 
 /// An invalid setting: which property of which key, and why.
@@ -11,7 +10,8 @@ use std::fmt;
 /// let invalid = ConfigError::new("prices", "coreSize", "0", "a pool needs a thread");
 /// assert_eq!(invalid.to_string(), "prices: coreSize is 0: a pool needs a thread");
 /// ```
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{key}: {property} is {value}: {reason}")]
 pub struct ConfigError {
     key: String,
     property: String,
@@ -56,18 +56,4 @@ impl ConfigError {
     }
 }
 
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            key,
-            property,
-            value,
-            reason,
-        } = self;
-        write!(f, "{key}: {property} is {value}: {reason}")
-    }
-}
-
 tidegate_core::debug_as_display!(ConfigError);
-
-impl Error for ConfigError {}
