@@ -78,7 +78,7 @@ mod wait;
 pub use self::cancel::{CancelHook, CancelToken, InterruptedError};
 pub use self::clock::{Clock, ManualClock, ManualTicker, Ticker};
 pub use self::contain::CaughtPanic;
-pub use self::executor::{Executor, RejectReason, Rejected, blocking_allowed, non_blocking};
+pub use self::executor::{Executor, RejectReason, Rejected};
 pub use self::parker::Parker;
 pub use self::raw::task::Task;
 pub use self::raw::vtable::Blocking;

@@ -7,41 +7,82 @@ use crate::{
     AbandonedError, Completion, Failure, Outcome, Promise, SharedCompletion, promise_with_error,
 };
 
-/// Completes when all of `parts` have completed: with all values, or with the first failure that
-/// was seen. A cancelled part counts as a failure. Does not fail fast: it waits for all parts.
-/// Without parts it completes at once.
-///
-/// Cancelling the returned completion cancels every part.
-///
-/// ```
-/// use tidegate_promise::{all, promise};
-///
-/// let (a, first) = promise::<u32>();
-/// let (b, second) = promise::<u32>();
-/// let both = all([first, second]);
-/// b.succeed(2)?;
-/// a.succeed(1)?;
-/// assert_eq!(both.wait()?, [1, 2]);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub fn all<T>(parts: impl IntoIterator<Item = Completion<T>>) -> Completion<Vec<T>>
-where
-    T: Clone + Send + Sync + 'static,
-{
-    let mut combine = Combiner::new();
-    for part in parts {
-        combine.add(part);
+/// Combinators, for completions whose values can be cloned.
+impl<T: Clone + Send + Sync + 'static> Completion<T> {
+    /// Completes when all of `parts` have completed: with all values, or with the first failure that
+    /// was seen. A cancelled part counts as a failure. Does not fail fast: it waits for all parts.
+    /// Without parts it completes at once.
+    ///
+    /// Cancelling the returned completion cancels every part.
+    ///
+    /// ```
+    /// use tidegate_promise::{Completion, promise};
+    ///
+    /// let (a, first) = promise::<u32>();
+    /// let (b, second) = promise::<u32>();
+    /// let both = Completion::all([first, second]);
+    /// b.succeed(2)?;
+    /// a.succeed(1)?;
+    /// assert_eq!(both.wait()?, [1, 2]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn all(parts: impl IntoIterator<Item = Self>) -> Completion<Vec<T>> {
+        let mut combine = Combiner::new();
+        for part in parts {
+            combine.add(part);
+        }
+        combine.finish()
     }
-    combine.finish()
+
+    /// Completes with the outcome of the first of `parts` that completes, and cancels the others.
+    /// Without parts it fails as abandoned.
+    ///
+    /// ```
+    /// use tidegate_promise::{Completion, promise};
+    ///
+    /// let (a, first) = promise::<u32>();
+    /// let (b, second) = promise::<u32>();
+    /// let fastest = Completion::any([first, second]);
+    /// b.succeed(2)?;
+    /// assert!(a.is_cancelled());
+    /// assert_eq!(fastest.wait()?, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn any(parts: impl IntoIterator<Item = Self>) -> Self {
+        race(parts, |_| true)
+    }
+
+    /// Completes with the value of the first of `parts` that succeeds, and cancels the others. If
+    /// none succeeds, it fails with the last failure. Without parts it fails as abandoned.
+    ///
+    /// ```
+    /// use tidegate_promise::{Completion, Failure, promise};
+    ///
+    /// let (a, first) = promise::<u32>();
+    /// let (b, second) = promise::<u32>();
+    /// let good = Completion::first_success([first, second]);
+    /// a.fail(Failure::new("no luck"))?;
+    /// b.succeed(2)?;
+    /// assert_eq!(good.wait()?, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn first_success(parts: impl IntoIterator<Item = Self>) -> Self {
+        race(parts, |outcome| outcome.is_success())
+    }
+
+    /// Creates a [`Combiner`], which collects completions one by one.
+    pub fn combiner() -> Combiner<T> {
+        Combiner::new()
+    }
 }
 
-/// Collects completions one by one, then waits for all of them, like [`all`].
+/// Collects completions one by one, then waits for all of them, like [`Completion::all`].
 ///
 /// ```
-/// use tidegate_promise::{Combiner, promise};
+/// use tidegate_promise::{Completion, promise};
 ///
 /// let (a, first) = promise::<u32>();
-/// let mut combine = Combiner::new();
+/// let mut combine = Completion::combiner();
 /// combine.add(first);
 /// let every = combine.finish();
 /// a.succeed(1)?;
@@ -176,48 +217,6 @@ impl<T: Clone + Send + Sync + 'static> Gather<T> {
     fn lock(&self) -> std::sync::MutexGuard<'_, Gathered<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Completes with the outcome of the first of `parts` that completes, and cancels the others.
-/// Without parts it fails as abandoned.
-///
-/// ```
-/// use tidegate_promise::{any, promise};
-///
-/// let (a, first) = promise::<u32>();
-/// let (b, second) = promise::<u32>();
-/// let fastest = any([first, second]);
-/// b.succeed(2)?;
-/// assert!(a.is_cancelled());
-/// assert_eq!(fastest.wait()?, 2);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub fn any<T>(parts: impl IntoIterator<Item = Completion<T>>) -> Completion<T>
-where
-    T: Clone + Send + Sync + 'static,
-{
-    race(parts, |_| true)
-}
-
-/// Completes with the value of the first of `parts` that succeeds, and cancels the others. If none
-/// succeeds, it fails with the last failure. Without parts it fails as abandoned.
-///
-/// ```
-/// use tidegate_promise::{Failure, first_success, promise};
-///
-/// let (a, first) = promise::<u32>();
-/// let (b, second) = promise::<u32>();
-/// let good = first_success([first, second]);
-/// a.fail(Failure::new("no luck"))?;
-/// b.succeed(2)?;
-/// assert_eq!(good.wait()?, 2);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub fn first_success<T>(parts: impl IntoIterator<Item = Completion<T>>) -> Completion<T>
-where
-    T: Clone + Send + Sync + 'static,
-{
-    race(parts, |outcome| outcome.is_success())
 }
 
 fn race<T>(

@@ -61,10 +61,9 @@ tidegate_core::debug_as_display!(ProgressError);
 ///
 /// ```
 /// use std::sync::mpsc;
-/// use tidegate_promise::promise;
-/// use tidegate_promise::progress::ProgressPromise;
+/// use tidegate_promise::{Promise, promise};
 ///
-/// let (promise, answer) = ProgressPromise::with_progress(promise::<u32>());
+/// let (promise, answer) = Promise::with_progress(promise::<u32>());
 /// let (tx, rx) = mpsc::channel();
 /// answer.on_progress(move |progress| tx.send(progress.done).unwrap());
 /// promise.progress(1, 3)?;
@@ -87,24 +86,26 @@ pub struct ProgressCompletion<T: Send + 'static, E: Send + 'static = Failure> {
     hub: Arc<SignalBlock<Hub>>,
 }
 
-impl<T: Send + 'static, E: Send + 'static> ProgressPromise<T, E> {
-    /// Adds progress to a promise. Takes the pair returned by `promise` or by a loop's `promise`
-    /// method.
+impl<T: Send + 'static, E: Send + 'static> Promise<T, E> {
+    /// Adds progress to a promise. Takes the pair that [`promise`](crate::promise()) or the `promise`
+    /// method of an event loop returns.
     pub fn with_progress(
-        (promise, completion): (Promise<T, E>, Completion<T, E>),
-    ) -> (Self, ProgressCompletion<T, E>) {
+        (promise, completion): (Self, Completion<T, E>),
+    ) -> (ProgressPromise<T, E>, ProgressCompletion<T, E>) {
         let hub = SignalBlock::new(Hub {
             home: promise.home().cloned(),
             latest: OwnerCell::empty(),
             first: OnceLock::new(),
         });
-        let promise = Self {
+        let promise = ProgressPromise {
             promise,
             hub: Arc::clone(&hub),
         };
         (promise, ProgressCompletion { completion, hub })
     }
+}
 
+impl<T: Send + 'static, E: Send + 'static> ProgressPromise<T, E> {
     /// Reports the progress of the work.
     ///
     /// # Errors

@@ -90,7 +90,7 @@ pub use self::error::Error;
 #[doc(inline)]
 pub use tidegate_core::{
     Blocking, CancelToken, Clock, Executor, ManualClock, OnUnhandled, Rejected, Task,
-    ThreadBuilder, Ticker, blocking_allowed,
+    ThreadBuilder, Ticker,
 };
 #[doc(inline)]
 pub use tidegate_loop::{sleep, timeout};
@@ -109,8 +109,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub mod promise {
     #[doc(inline)]
     pub use tidegate_promise::{
-        Completion, Failure, Outcome, Promise, SharedCompletion, SharedPromise, WaitError, all,
-        any, first_success, promise,
+        Completion, Failure, Outcome, Promise, SharedCompletion, SharedPromise, WaitError, promise,
     };
 }
 

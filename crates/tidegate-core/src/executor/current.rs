@@ -10,11 +10,12 @@ use std::sync::Arc;
 
 use super::id::ExecutorId;
 use super::traits::Executor;
+use crate::raw::vtable::Blocking;
 use crate::sys::prim;
 
 prim::thread_local! {
     static CURRENT: Cell<u64> = const { Cell::new(0) };
-    static STANCE: Cell<WaitPolicy> = const { Cell::new(WaitPolicy::Free) };
+    static POLICY: Cell<WaitPolicy> = const { Cell::new(WaitPolicy::Free) };
     static EXECUTOR: RefCell<Option<Arc<dyn Executor>>> = const { RefCell::new(None) };
 }
 
@@ -22,11 +23,11 @@ prim::thread_local! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitPolicy {
     /// The thread may block: a plain, worker or bulkhead thread, or a loop's thread inside
-    /// [`blocking_allowed`].
+    /// [`Blocking::allow`].
     Free,
     /// The thread must not block: it drives a pinned loop.
     Loop,
-    /// The thread must not block: it was tagged by [`non_blocking`].
+    /// The thread must not block: it was tagged by [`Blocking::forbid`].
     Tagged,
 }
 
@@ -37,61 +38,63 @@ pub fn is_current(id: ExecutorId) -> bool {
 }
 
 /// Returns the executor whose work the calling thread runs.
-pub fn current() -> Option<Arc<dyn Executor>> {
+pub fn current_executor() -> Option<Arc<dyn Executor>> {
     EXECUTOR.try_with(|slot| slot.borrow().clone()).ok()?
 }
 
 /// Returns whether the calling thread may block.
-pub fn stance() -> WaitPolicy {
-    STANCE.with(Cell::get)
+pub fn wait_policy() -> WaitPolicy {
+    POLICY.with(Cell::get)
 }
 
-/// Runs `work` with the calling thread tagged as non-blocking: waits inside `work` are refused, and
-/// tasks that adapt to the tag do not block. The previous tag is restored afterwards, also after a
-/// panic. Calls can be nested.
-///
-/// ```
-/// use tidegate_core::non_blocking;
-/// use tidegate_core::executor::{WaitPolicy, stance};
-///
-/// assert_eq!(stance(), WaitPolicy::Free);
-/// non_blocking(|| assert_eq!(stance(), WaitPolicy::Tagged));
-/// assert_eq!(stance(), WaitPolicy::Free);
-/// ```
-pub fn non_blocking<R>(work: impl FnOnce() -> R) -> R {
-    let _restore = Restore(STANCE.replace(WaitPolicy::Tagged));
-    work()
-}
+impl Blocking {
+    /// Runs `work` with blocking waits forbidden on the calling thread: waits inside `work` are
+    /// refused, and tasks that adapt do not block. The previous policy is restored afterwards, also
+    /// after a panic. Calls can be nested.
+    ///
+    /// ```
+    /// use tidegate_core::Blocking;
+    /// use tidegate_core::executor::{WaitPolicy, wait_policy};
+    ///
+    /// assert_eq!(wait_policy(), WaitPolicy::Free);
+    /// Blocking::forbid(|| assert_eq!(wait_policy(), WaitPolicy::Tagged));
+    /// assert_eq!(wait_policy(), WaitPolicy::Free);
+    /// ```
+    pub fn forbid<R>(work: impl FnOnce() -> R) -> R {
+        let _restore = Restore(POLICY.replace(WaitPolicy::Tagged));
+        work()
+    }
 
-/// Runs `work` with waits allowed even on a loop's thread. The loop does nothing else meanwhile.
-/// Use this only where the awaited side is known to need nothing from this loop.
-///
-/// ```
-/// use tidegate_core::{blocking_allowed, non_blocking};
-/// use tidegate_core::executor::{WaitPolicy, stance};
-///
-/// non_blocking(|| blocking_allowed(|| assert_eq!(stance(), WaitPolicy::Free)));
-/// ```
-pub fn blocking_allowed<R>(work: impl FnOnce() -> R) -> R {
-    let _restore = Restore(STANCE.replace(WaitPolicy::Free));
-    work()
+    /// Runs `work` with blocking waits allowed even on a loop's thread. The loop does nothing else
+    /// meanwhile. Use this only where the awaited side is known to need nothing from this loop.
+    ///
+    /// ```
+    /// use tidegate_core::Blocking;
+    /// use tidegate_core::executor::{WaitPolicy, wait_policy};
+    ///
+    /// Blocking::forbid(|| Blocking::allow(|| assert_eq!(wait_policy(), WaitPolicy::Free)));
+    /// ```
+    pub fn allow<R>(work: impl FnOnce() -> R) -> R {
+        let _restore = Restore(POLICY.replace(WaitPolicy::Free));
+        work()
+    }
 }
 
 struct Restore(WaitPolicy);
 
 impl Drop for Restore {
     fn drop(&mut self) {
-        STANCE.set(self.0);
+        POLICY.set(self.0);
     }
 }
 
 /// Marks the calling thread as running `executor`'s work until the guard is dropped.
-pub fn enter(executor: Arc<dyn Executor>, stance: WaitPolicy) -> CurrentGuard {
+pub fn enter(executor: Arc<dyn Executor>, policy: WaitPolicy) -> CurrentGuard {
     let id = executor.id().get();
     CurrentGuard {
         executor: EXECUTOR.replace(Some(executor)),
         current: CURRENT.replace(id),
-        stance: STANCE.replace(stance),
+        policy: POLICY.replace(policy),
         _not_send: PhantomData,
     }
 }
@@ -101,7 +104,7 @@ pub fn enter(executor: Arc<dyn Executor>, stance: WaitPolicy) -> CurrentGuard {
 pub struct CurrentGuard {
     executor: Option<Arc<dyn Executor>>,
     current: u64,
-    stance: WaitPolicy,
+    policy: WaitPolicy,
     _not_send: PhantomData<*const ()>,
 }
 
@@ -109,7 +112,7 @@ impl Drop for CurrentGuard {
     fn drop(&mut self) {
         let mine = EXECUTOR.replace(self.executor.take());
         CURRENT.set(self.current);
-        STANCE.set(self.stance);
+        POLICY.set(self.policy);
         drop(mine);
     }
 }

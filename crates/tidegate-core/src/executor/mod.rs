@@ -4,7 +4,7 @@
 //! * `rejected`: [`Rejected`], which gives a refused value back, and [`RejectReason`], the reason.
 //! * `traits`: [`Executor`], the small trait by which every lower crate knows a loop or a pool.
 //! * `current`: which executor's work the calling thread runs, and whether it may block
-//!   ([`enter`], [`current()`], [`stance`], [`non_blocking`]).
+//!   ([`enter`], [`current_executor`], [`wait_policy`], [`Blocking::forbid`](crate::Blocking::forbid)).
 //!
 //! Each module uses only the modules listed before it.
 
@@ -16,7 +16,7 @@ mod tests;
 mod traits;
 
 pub use self::current::{
-    CurrentGuard, WaitPolicy, blocking_allowed, current, enter, is_current, non_blocking, stance,
+    CurrentGuard, WaitPolicy, current_executor, enter, is_current, wait_policy,
 };
 pub use self::id::ExecutorId;
 pub use self::rejected::{RejectHandler, RejectReason, Rejected};

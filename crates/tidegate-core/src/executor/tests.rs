@@ -4,17 +4,18 @@ use std::sync::Arc;
 
 use super::current::*;
 use super::traits::Executor;
+use crate::Blocking;
 use crate::contain::contain;
 use crate::testing::Nameplate;
 
 fn name() -> Option<String> {
-    current().map(|executor| executor.name().to_owned())
+    current_executor().map(|executor| executor.name().to_owned())
 }
 
 #[test]
 fn nested_drivers_restore_the_previous_one() {
     let (outer, inner) = (Nameplate::new("outer", 1), Nameplate::new("inner", 1));
-    assert_eq!((name(), stance()), (None, WaitPolicy::Free));
+    assert_eq!((name(), wait_policy()), (None, WaitPolicy::Free));
     {
         let _outer = enter(Arc::clone(&outer) as _, WaitPolicy::Loop);
         assert!(outer.is_current() && !inner.is_current());
@@ -22,13 +23,13 @@ fn nested_drivers_restore_the_previous_one() {
             let _inner = enter(Arc::clone(&inner) as _, WaitPolicy::Free);
             assert!(inner.is_current() && !outer.is_current());
             assert_eq!(name().as_deref(), Some("inner"));
-            assert_eq!(stance(), WaitPolicy::Free);
+            assert_eq!(wait_policy(), WaitPolicy::Free);
         }
         assert_eq!(name().as_deref(), Some("outer"));
-        assert_eq!(stance(), WaitPolicy::Loop);
+        assert_eq!(wait_policy(), WaitPolicy::Loop);
         assert!(is_current(outer.id()));
     }
-    assert_eq!((name(), stance()), (None, WaitPolicy::Free));
+    assert_eq!((name(), wait_policy()), (None, WaitPolicy::Free));
     assert_eq!(Arc::strong_count(&outer), 1);
 }
 
@@ -37,23 +38,23 @@ fn a_panic_restores_the_previous_one() {
     let one = Nameplate::new("one", 1);
     let caught = contain(|| {
         let _mark = enter(Arc::clone(&one) as _, WaitPolicy::Loop);
-        non_blocking(|| blocking_allowed(|| panic!("on purpose")))
+        Blocking::forbid(|| Blocking::allow(|| panic!("on purpose")))
     });
     assert!(caught.is_err());
-    assert_eq!((name(), stance()), (None, WaitPolicy::Free));
+    assert_eq!((name(), wait_policy()), (None, WaitPolicy::Free));
 }
 
 #[test]
 fn tags_nest() {
-    non_blocking(|| {
-        blocking_allowed(|| {
-            assert_eq!(stance(), WaitPolicy::Free);
-            non_blocking(|| assert_eq!(stance(), WaitPolicy::Tagged));
-            assert_eq!(stance(), WaitPolicy::Free);
+    Blocking::forbid(|| {
+        Blocking::allow(|| {
+            assert_eq!(wait_policy(), WaitPolicy::Free);
+            Blocking::forbid(|| assert_eq!(wait_policy(), WaitPolicy::Tagged));
+            assert_eq!(wait_policy(), WaitPolicy::Free);
         });
-        assert_eq!(stance(), WaitPolicy::Tagged);
+        assert_eq!(wait_policy(), WaitPolicy::Tagged);
     });
-    assert_eq!(stance(), WaitPolicy::Free);
+    assert_eq!(wait_policy(), WaitPolicy::Free);
 }
 
 #[test]
@@ -62,8 +63,8 @@ fn a_mark_is_of_its_thread_only() {
     let _mark = enter(Arc::clone(&one) as _, WaitPolicy::Loop);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            assert!(current().is_none() && !one.is_current());
-            assert_eq!(stance(), WaitPolicy::Free);
+            assert!(current_executor().is_none() && !one.is_current());
+            assert_eq!(wait_policy(), WaitPolicy::Free);
         });
     });
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::handle::{ThreadHandle, ThreadWatch};
-use super::info::{JoinPolicy, Life, NORMAL_PRIORITY};
+use super::info::{Life, NORMAL_PRIORITY};
 use super::start::{
     Current, End, ThreadNames, hook_panic, run_contained, run_exit_hooks_to, spawn_named,
 };
@@ -38,7 +38,7 @@ pub struct ThreadBuilder {
     priority: u8,
     cpus: Vec<usize>,
     stack_size: Option<usize>,
-    policy: JoinPolicy,
+    detached: bool,
     on_start: Vec<Hook>,
     on_stop: Vec<Hook>,
     spawner: Option<Spawner>,
@@ -59,7 +59,7 @@ impl ThreadBuilder {
             priority: Self::NORMAL_PRIORITY,
             cpus: Vec::new(),
             stack_size: None,
-            policy: JoinPolicy::Joined,
+            detached: false,
             on_start: Vec::new(),
             on_stop: Vec::new(),
             spawner: None,
@@ -104,9 +104,10 @@ impl ThreadBuilder {
         self
     }
 
-    /// Sets whether the threads can be joined.
-    pub fn join_policy(mut self, policy: JoinPolicy) -> Self {
-        self.policy = policy;
+    /// Detaches the threads: they run on their own (elsewhere called daemons), and their handles
+    /// cannot be joined.
+    pub fn detached(mut self) -> Self {
+        self.detached = true;
         self
     }
 
@@ -172,7 +173,7 @@ impl ThreadBuilder {
         &self,
         job: impl FnOnce(&ThreadWatch) + Send + 'static,
     ) -> io::Result<ThreadHandle> {
-        let life = Arc::new(Life::new(self.names.next(), self.priority, self.policy));
+        let life = Arc::new(Life::new(self.names.next(), self.priority, self.detached));
         let watch = ThreadWatch::new(&life);
         let job = ThreadJob {
             builder: self.clone(),
@@ -186,7 +187,7 @@ impl ThreadBuilder {
             }
             None => Some(start(job)?),
         };
-        let joined = joined.filter(|_| self.policy == JoinPolicy::Joined);
+        let joined = joined.filter(|_| !self.detached);
         Ok(ThreadHandle::new(life, joined))
     }
 
@@ -205,7 +206,7 @@ impl fmt::Debug for ThreadBuilder {
             .field("pool", &self.pool())
             .field("priority", &self.priority)
             .field("cpus", &self.cpus)
-            .field("policy", &self.policy)
+            .field("detached", &self.detached)
             .finish_non_exhaustive()
     }
 }

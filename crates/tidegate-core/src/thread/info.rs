@@ -11,16 +11,6 @@ use crate::sys;
 /// The default priority of a thread.
 pub(super) const NORMAL_PRIORITY: u8 = 5;
 
-/// Whether the owner of a thread can wait for its end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum JoinPolicy {
-    /// The owner can join the thread.
-    #[default]
-    Joined,
-    /// The thread runs on its own (elsewhere called a daemon): its handle cannot be joined.
-    Detached,
-}
-
 /// The state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadState {
@@ -38,12 +28,11 @@ pub enum ThreadState {
 ///
 /// ```
 /// use tidegate_core::ThreadBuilder;
-/// use tidegate_core::thread::JoinPolicy;
 ///
 /// let thread = ThreadBuilder::new("io").spawn(|| ())?;
 /// let info = thread.info();
 /// assert!(info.name().starts_with("io-"));
-/// assert_eq!(info.join_policy(), JoinPolicy::Joined);
+/// assert!(!info.is_detached());
 /// # drop(thread.join());
 /// # Ok::<(), std::io::Error>(())
 /// ```
@@ -83,9 +72,10 @@ impl ThreadInfo {
         }
     }
 
-    /// Returns whether the thread can be joined.
-    pub fn join_policy(&self) -> JoinPolicy {
-        self.life.policy
+    /// Returns `true` if the thread runs on its own (elsewhere called a daemon): its handle cannot be
+    /// joined.
+    pub fn is_detached(&self) -> bool {
+        self.life.detached
     }
 
     /// Returns `true` if the thread was asked to stop.
@@ -112,7 +102,7 @@ pub(crate) struct Life {
     id: AtomicU64,
     priority: u8,
     granted: AtomicBool,
-    policy: JoinPolicy,
+    detached: bool,
     cancel: AtomicBool,
     state: AtomicU8,
     /// Woken when the thread ends.
@@ -126,14 +116,14 @@ struct Watchers {
 }
 
 impl Life {
-    pub(super) fn new(name: String, priority: u8, policy: JoinPolicy) -> Self {
+    pub(super) fn new(name: String, priority: u8, detached: bool) -> Self {
         Self {
             name,
             party: ExecutorId::next(),
             id: AtomicU64::new(0),
             priority,
             granted: AtomicBool::new(false),
-            policy,
+            detached,
             cancel: AtomicBool::new(false),
             state: AtomicU8::new(ThreadState::Starting as u8),
             watchers: Mutex::default(),

@@ -24,6 +24,6 @@ mod tests;
 pub use self::builder::{PriorityError, ThreadBuilder, ThreadJob};
 pub use self::handle::{JoinError, JoinErrorKind, ThreadEnd, ThreadHandle};
 pub(crate) use self::info::Life;
-pub use self::info::{JoinPolicy, ThreadInfo, ThreadState};
+pub use self::info::{ThreadInfo, ThreadState};
 pub use self::per_task::ThreadPerTask;
 pub(crate) use self::start::{ThreadNames, current, spawn_bare};

@@ -9,6 +9,23 @@ use crate::executor::{
 use crate::raw::signal::Signal;
 use crate::{Clock, Task};
 
+impl ThreadBuilder {
+    /// Returns an executor that runs each task on a new thread.
+    ///
+    /// ```
+    /// use tidegate_core::{Executor, Task, ThreadBuilder};
+    ///
+    /// let threads = ThreadBuilder::new("job").into_executor();
+    /// let (tx, rx) = std::sync::mpsc::channel();
+    /// threads.execute(Task::new(move || tx.send(7).unwrap()))?;
+    /// assert_eq!(rx.recv(), Ok(7));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn into_executor(self) -> ThreadPerTask {
+        ThreadPerTask::new(self)
+    }
+}
+
 /// An executor that runs each task on a thread of its own.
 ///
 /// ```

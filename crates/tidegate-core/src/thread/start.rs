@@ -9,7 +9,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::info::{JoinPolicy, Life, NORMAL_PRIORITY};
+use super::info::{Life, NORMAL_PRIORITY};
 use crate::contain::contain;
 use crate::sys::prim;
 use crate::unhandled::Unhandled;
@@ -56,7 +56,7 @@ pub(crate) fn spawn_bare(
     job: impl FnOnce() + Send + 'static,
     tell: fn(&str, &Unhandled<'_>),
 ) -> io::Result<()> {
-    let life = Arc::new(Life::new(names.next(), NORMAL_PRIORITY, JoinPolicy::Joined));
+    let life = Arc::new(Life::new(names.next(), NORMAL_PRIORITY, false));
     let end = End::new(&life);
     let run = move || {
         let begun = end.life().begin(false);

@@ -104,10 +104,10 @@ fn hooks_and_clean_up_run_around_the_job_even_if_it_panics() {
 #[test]
 fn a_detached_thread_cannot_be_joined() {
     let thread = ThreadBuilder::new("x")
-        .join_policy(JoinPolicy::Detached)
+        .detached()
         .spawn(|| ())
         .expect("a thread can be had");
-    assert_eq!(thread.info().join_policy(), JoinPolicy::Detached);
+    assert!(thread.info().is_detached());
     assert!(!thread.join().unwrap());
 }
 
@@ -135,7 +135,7 @@ fn a_token_ends_a_join_and_gives_the_handle_back() {
         Ok(true)
     ));
     let detached = ThreadBuilder::new("x")
-        .join_policy(JoinPolicy::Detached)
+        .detached()
         .spawn(|| ())
         .expect("a thread can be had");
     assert!(matches!(

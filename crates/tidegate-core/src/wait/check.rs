@@ -4,7 +4,7 @@ use std::any::Any;
 
 use super::record::{Edge, record};
 use super::refused::{WaitRefusedError, Why, thread_name};
-use crate::executor::{Executor, ExecutorId, WaitPolicy, current, stance};
+use crate::executor::{Executor, ExecutorId, WaitPolicy, current_executor, wait_policy};
 use crate::thread::{self, Life};
 
 /// Checks a blocking wait of the calling thread for a result whose home is `home`. The caller must
@@ -32,7 +32,7 @@ pub(crate) fn check_end(thread: &Life) -> Result<WaitGuard, WaitRefusedError> {
 /// Records that the calling thread waits for `home`. The waiting node is the thread's executor, or
 /// the thread itself if it runs for no executor.
 fn record_from_here(home: ExecutorId) -> Result<WaitGuard, WaitRefusedError> {
-    if let Some(waiting) = current() {
+    if let Some(waiting) = current_executor() {
         let width = || waiting.width();
         return record(waiting.id(), waiting.name(), width, home).map(WaitGuard::of);
     }
@@ -49,19 +49,19 @@ fn record_from_here(home: ExecutorId) -> Result<WaitGuard, WaitRefusedError> {
 ///
 /// A [`WaitRefusedError`] if the thread must not block.
 pub fn check_may_block(home: Option<&dyn Executor>) -> Result<(), WaitRefusedError> {
-    if stance() == WaitPolicy::Free {
+    if wait_policy() == WaitPolicy::Free {
         return Ok(());
     }
     check_stance_for(home.map(|home| home.name()), false)
 }
 
 fn check_stance_for(home: Option<&str>, end: bool) -> Result<(), WaitRefusedError> {
-    let tagged = match stance() {
+    let tagged = match wait_policy() {
         WaitPolicy::Free => return Ok(()),
         WaitPolicy::Loop => false,
         WaitPolicy::Tagged => true,
     };
-    let waiting = current();
+    let waiting = current_executor();
     Err(WaitRefusedError {
         why: Why::WaitPolicy {
             waiting: waiting.map_or_else(thread_name, |executor| executor.name().to_owned()),

@@ -6,10 +6,10 @@ use std::fmt;
 /// A refused blocking wait: the reason, and the names of the waiter and of what it waited for.
 ///
 /// ```
-/// use tidegate_core::non_blocking;
+/// use tidegate_core::Blocking;
 /// use tidegate_core::internal::check_wait;
 ///
-/// let refused = non_blocking(|| check_wait(None)).unwrap_err();
+/// let refused = Blocking::forbid(|| check_wait(None)).unwrap_err();
 /// assert!(refused.to_string().contains("must not block"));
 /// ```
 #[derive(Clone, PartialEq, Eq)]

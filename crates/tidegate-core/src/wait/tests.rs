@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use super::record::lock;
 use super::*;
-use crate::executor::{Executor, WaitPolicy, blocking_allowed, enter, non_blocking};
+use crate::Blocking;
+use crate::executor::{Executor, WaitPolicy, enter};
 use crate::testing::Nameplate;
 
 /// Records a wait of one of `from`'s threads for `to`. All waits of a test are made on the test's
 /// own thread, because the record is kept per executor.
 fn wait(from: &Arc<Nameplate>, to: &Arc<Nameplate>) -> Result<WaitGuard, WaitRefusedError> {
     let _mark = enter(Arc::clone(from) as _, WaitPolicy::Loop);
-    blocking_allowed(|| check_wait(Some(&**to)))
+    Blocking::allow(|| check_wait(Some(&**to)))
 }
 
 #[test]
@@ -140,20 +141,20 @@ fn a_loop_must_not_wait_at_all() {
     assert_eq!(refused.names(), ["a", "b"]);
     let text = refused.to_string();
     assert!(text.starts_with("a, an event loop, must not block to wait for a promise of b"));
-    assert!(blocking_allowed(|| check_wait(Some(&*b)).is_ok()));
+    assert!(Blocking::allow(|| check_wait(Some(&*b)).is_ok()));
     assert!(check_wait(Some(&*b)).is_err(), "only inside the escape");
 }
 
 #[test]
 fn a_tagged_thread_must_not_wait_at_all() {
     let home = Nameplate::new("home", 1);
-    non_blocking(|| {
+    Blocking::forbid(|| {
         let refused = check_wait(Some(&*home)).unwrap_err();
         let text = refused.to_string();
         assert!(text.contains("a thread tagged non-blocking, must not block"));
         assert!(text.contains("a promise of home"));
         assert_eq!(refused.names()[1], "home");
-        assert!(blocking_allowed(|| check_wait(Some(&*home)).is_ok()));
+        assert!(Blocking::allow(|| check_wait(Some(&*home)).is_ok()));
     });
     assert!(check_wait(Some(&*home)).is_ok());
 }

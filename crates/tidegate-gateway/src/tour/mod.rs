@@ -5,8 +5,8 @@ use std::sync::{Arc, mpsc};
 
 use tidegate::loops::{ShutdownError, Watchdog};
 use tidegate::prelude::*;
-use tidegate::promise::{all, promise};
-use tidegate::{Result, Ticker, blocking_allowed};
+use tidegate::promise::promise;
+use tidegate::{Result, Ticker};
 
 mod parts;
 mod sockets;
@@ -57,7 +57,7 @@ fn promises() -> Result<Lines> {
     let abandoned = abandoned.wait().expect_err("nobody completed it");
 
     let parts = (1..=3).map(|n| home.submit(move || n * n));
-    let squares = all(parts.collect::<std::result::Result<Vec<_>, _>>()?).wait()?;
+    let squares = Completion::all(parts.collect::<std::result::Result<Vec<_>, _>>()?).wait()?;
     Ok(vec![
         line("completed on another thread; its listener ran", listener),
         line(
@@ -106,7 +106,7 @@ fn circle(one: &EventLoop, two: &EventLoop) -> Result<String> {
     let cross = |home: &EventLoop, mut other: Completion<()>| {
         let token = token.clone();
         home.submit(move || {
-            let waited = blocking_allowed(|| other.wait_with_cancel(&token));
+            let waited = Blocking::allow(|| other.wait_with_cancel(&token));
             // The loop whose wait is refused cancels the wait of the other one.
             token.cancel();
             waited.map_err(|why| (why.is_refused(), why.to_string()))

@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidegate_core::thread::JoinPolicy;
 use tidegate_core::{Clock, ManualClock, OnUnhandled, Task, ThreadBuilder};
 use tidegate_testkit::{Counter, Gate};
 
@@ -126,7 +125,7 @@ fn refused_threads() -> (ThreadBuilder, Arc<AtomicBool>, Counter) {
         if refused.load(Ordering::SeqCst) {
             return Err(std::io::ErrorKind::WouldBlock.into());
         }
-        let thread = ThreadBuilder::new("fed").join_policy(JoinPolicy::Detached);
+        let thread = ThreadBuilder::new("fed").detached();
         thread.spawn(move || job.run()).map(drop)
     });
     (threads, refuses, asked)

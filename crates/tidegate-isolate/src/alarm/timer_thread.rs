@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_core::internal::{FastClock, contain};
-use tidegate_core::thread::JoinPolicy;
 use tidegate_core::{CancelToken, Clock, OnUnhandled, Parker, Task, ThreadBuilder, Unhandled};
 
 use super::aside::CallbackThreads;
@@ -60,7 +59,7 @@ impl Shared {
             asides: Mutex::default(),
             next_aside: AtomicU64::new(0),
             starved: Mutex::default(),
-            threads: threads.join_policy(JoinPolicy::Detached),
+            threads: threads.detached(),
             unhandled: unhandled.clone(),
         }
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use tidegate_core::non_blocking;
+use tidegate_core::Blocking;
 use tidegate_isolate::{Cause, Command, Event, RequestContext};
 use tidegate_testkit::{Gate, until};
 
@@ -147,7 +147,7 @@ fn a_queued_call_joins_a_run_without_waiting_for_it() {
     let (inside, go_on) = (Gate::new(), Gate::new());
     let (open, until) = (inside.clone(), go_on.clone());
     // On a loop: a blocking wait here would be refused.
-    let (first, second) = non_blocking(|| {
+    let (first, second) = Blocking::forbid(|| {
         let call = || command.call().context(&request).cache_key("x");
         let first = call().queue(move |_| {
             open.open();

@@ -373,7 +373,7 @@ fn what_a_thread_must_not_do_is_not_tried_again() {
     let command = builder("a").threads(pool_of(1, 0)).build(&isolation);
     let command = command.unwrap();
     let budget = RetryBudget::new(100, 100);
-    let error = tidegate_core::non_blocking(|| {
+    let error = tidegate_core::Blocking::forbid(|| {
         command.run_with_retry(Retry::attempts(5), &budget, |_| Ok(1))
     });
     assert_eq!(

@@ -7,7 +7,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_core::internal::prim::{Mutex, lock};
-use tidegate_core::thread::JoinPolicy;
 use tidegate_core::{Clock, ThreadBuilder};
 use tidegate_pool::ShutdownError;
 
@@ -106,7 +105,7 @@ impl Drop for GlobalGuard {
 /// Builds an event loop that gives its thread back after `quiet` seconds without work and cannot be
 /// shut down.
 pub(super) fn endless(clock: Clock, quiet: u64) -> EventLoop {
-    let threads = ThreadBuilder::new("tidegate-global").join_policy(JoinPolicy::Detached);
+    let threads = ThreadBuilder::new("tidegate-global").detached();
     let mut builder = EventLoop::builder("global").clock(clock).threads(threads);
     builder.idle_stop = quiet.saturating_mul(1_000_000_000);
     let home = builder

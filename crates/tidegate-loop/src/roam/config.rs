@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tidegate_core::{Blocking, RejectReason, Rejected, Task, non_blocking};
+use tidegate_core::{Blocking, RejectReason, Rejected, Task};
 use tidegate_pool::internal::InterruptFn;
 use tidegate_pool::strategy::{Adaptive, Monitor, ProduceExecuteConsume, Strategy};
 use tidegate_pool::{ThreadBudgetError, TryExecutor};
@@ -111,7 +111,7 @@ impl RoamingConfig {
             if refused.why() == RejectReason::Closed || weak.upgrade().is_none_or(driver) {
                 drop(refused);
             } else {
-                non_blocking(|| refused.into_inner().run());
+                Blocking::forbid(|| refused.into_inner().run());
             }
         };
         if self.only_produce {

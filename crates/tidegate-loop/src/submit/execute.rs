@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_core::executor::{ExecutorId, Signal, WaitPolicy, is_current, stance};
+use tidegate_core::executor::{ExecutorId, Signal, WaitPolicy, is_current, wait_policy};
 use tidegate_core::{
     CancelToken, Clock, Executor, Parker, RejectReason, Rejected, Task, Unhandled,
 };
@@ -95,7 +95,7 @@ impl Shared {
     ) -> Result<(), Rejected<Task>> {
         let outcome = match (&self.reject, refused.why()) {
             (RejectPolicy::Backoff { attempts, pause }, RejectReason::Full)
-                if !is_current(self.id) && stance() == WaitPolicy::Free =>
+                if !is_current(self.id) && wait_policy() == WaitPolicy::Free =>
             {
                 self.back_off(refused, (*attempts).max(1), *pause, token)
             }

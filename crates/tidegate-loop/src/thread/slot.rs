@@ -13,7 +13,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use tidegate_core::executor::{ExecutorId, WaitPolicy, stance};
+use tidegate_core::executor::{ExecutorId, WaitPolicy, wait_policy};
 use tidegate_core::internal::ThreadWatch;
 use tidegate_core::internal::prim::{Mutex, MutexGuard, lock};
 use tidegate_core::{Parker, ThreadBuilder};
@@ -98,7 +98,7 @@ impl ThreadSlot {
             let Some(starting) = &mut slot.starting else {
                 return Some(slot);
             };
-            if stance() != WaitPolicy::Free || is_spawner(id) {
+            if wait_policy() != WaitPolicy::Free || is_spawner(id) {
                 return None;
             }
             let parker = Parker::new();

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::internal::TickerStop;
-use tidegate_core::thread::JoinPolicy;
 use tidegate_core::{ThreadBuilder, Ticker};
 
 use super::report::{Recovered, Stall, WatchdogError};
@@ -205,7 +204,7 @@ impl WatchdogBuilder {
         let shared = Arc::new(shared);
         let watching = Arc::clone(&shared);
         ThreadBuilder::new("tidegate-watchdog")
-            .join_policy(JoinPolicy::Detached)
+            .detached()
             .spawn(move || watching.run(&mut ticker))
             .map_err(WatchdogError::NoThread)?;
         Ok(Watchdog {

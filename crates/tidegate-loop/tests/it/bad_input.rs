@@ -5,7 +5,8 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{ManualClock, RejectReason, WaitRefusedError, blocking_allowed};
+use tidegate_core::Blocking;
+use tidegate_core::{ManualClock, RejectReason, WaitRefusedError};
 use tidegate_loop::{
     EventLoop, EventLoopGroup, PeriodError, Quiet, RoamingConfig, ShutdownError, SleepError,
     TimeoutError,
@@ -139,7 +140,7 @@ fn a_wait_on_the_own_loop() {
     );
     assert!(sentence.contains("listen to the completion or await it instead"));
     let handle = home.clone();
-    let allowed = home.submit(move || blocking_allowed(|| handle.submit(|| ()).unwrap().wait()));
+    let allowed = home.submit(move || Blocking::allow(|| handle.submit(|| ()).unwrap().wait()));
     let why = refusal(allowed.unwrap().wait().unwrap());
     assert!(why.is_circle() && why.names() == ["home"]);
 }
@@ -171,7 +172,7 @@ fn a_decided_outcome_is_never_refused() {
 fn a_wait_that_is_allowed_and_harmless() {
     let (home, clock) = home();
     let other = on(&clock, "other");
-    let waited = home.submit(move || blocking_allowed(|| other.submit(|| 7).unwrap().wait()));
+    let waited = home.submit(move || Blocking::allow(|| other.submit(|| 7).unwrap().wait()));
     assert_eq!(waited.unwrap().wait().unwrap().unwrap(), 7);
 }
 
@@ -190,14 +191,14 @@ fn circle(names: &[&str]) -> WaitRefusedError {
         let here = Arc::clone(&arrived);
         let waiting = loops[at].submit(move || {
             here.open();
-            blocking_allowed(|| answer.wait())
+            Blocking::allow(|| answer.wait())
         });
         waits.push(waiting.unwrap());
         arrived.wait();
         // The thread records its wait before it sleeps on the clock.
         clock.await_sleepers(at + 1);
     }
-    let closing = loops[names.len() - 1].submit(move || blocking_allowed(|| last.wait()));
+    let closing = loops[names.len() - 1].submit(move || Blocking::allow(|| last.wait()));
     let why = refusal(closing.unwrap().wait().unwrap());
     for promise in promises {
         let _ = promise.succeed(7);

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-use tidegate_core::executor::{WaitPolicy, stance};
+use tidegate_core::executor::{WaitPolicy, wait_policy};
 use tidegate_core::{ManualClock, RejectReason};
 use tidegate_loop::{EventLoop, Lifecycle, ManualLoop, Quiet, ShutdownError};
 use tidegate_testkit::{Counter, Log};
@@ -33,13 +33,13 @@ fn runs_only_when_it_is_turned() {
 fn the_turning_thread_is_the_loops_meanwhile() {
     let (home, mut hand, _clock) = manual();
     let handle = home.clone();
-    let seen = home.submit(move || (handle.is_current(), stance()));
+    let seen = home.submit(move || (handle.is_current(), wait_policy()));
     let seen = seen.unwrap();
     assert!(!home.is_current());
     hand.run_until_idle();
     assert_eq!(seen.wait().unwrap(), (true, WaitPolicy::Loop));
     assert!(!home.is_current() && EventLoop::current().is_none());
-    assert_eq!(stance(), WaitPolicy::Free);
+    assert_eq!(wait_policy(), WaitPolicy::Free);
 }
 
 #[test]

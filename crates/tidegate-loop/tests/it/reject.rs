@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
-use tidegate_core::{ManualClock, RejectReason, Rejected, Task, blocking_allowed};
+use tidegate_core::Blocking;
+use tidegate_core::{ManualClock, RejectReason, Rejected, Task};
 use tidegate_loop::{BuildError, EventLoop, Quiet, RejectPolicy};
 use tidegate_testkit::{Counter, Gate, Log, until};
 
@@ -157,7 +158,7 @@ fn backoff_inside_the_loop_fails_at_once() {
     let refused = home.submit(move || {
         let mut refused = None;
         while refused.is_none() {
-            refused = blocking_allowed(|| handle.execute(|| ()).err());
+            refused = Blocking::allow(|| handle.execute(|| ()).err());
         }
         refused.map(|refused| refused.why())
     });

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::executor::{WaitPolicy, stance};
+use tidegate_core::executor::{WaitPolicy, wait_policy};
 use tidegate_core::{Task, Ticker};
 use tidegate_loop::{BuildError, EventLoop, Quiet, Roaming, RoamingConfig, ShutdownError};
 use tidegate_pool::strategy::{Monitor, Strategy};
@@ -190,9 +190,9 @@ fn work_that_never_blocks_is_the_loops_own_and_other_work_the_pools() {
     let log = Log::new();
     let (own, other) = (log.clone(), log.clone());
     let (one, two) = (home.clone(), home.clone());
-    home.execute(move || own.push((one.is_current(), stance())))
+    home.execute(move || own.push((one.is_current(), wait_policy())))
         .unwrap();
-    let task = Task::non_blocking(move || other.push((two.is_current(), stance())));
+    let task = Task::non_blocking(move || other.push((two.is_current(), wait_policy())));
     home.execute_task(task).unwrap();
     strategy.produce();
     hand.settle();
@@ -232,7 +232,7 @@ fn a_task_that_the_executor_refuses_runs_without_blocking() {
     let (home, strategy, hand) = manual(0);
     let log = Log::new();
     let own = log.clone();
-    home.execute(move || own.push(stance())).unwrap();
+    home.execute(move || own.push(wait_policy())).unwrap();
     hand.drop_all();
     hand.refuse(true);
     strategy.produce();

@@ -458,7 +458,7 @@ fn await_termination_on_the_own_loop_is_refused() {
     let handle = home.clone();
     let refused = home.submit(move || {
         let plain = handle.await_termination(SECOND);
-        let allowed = tidegate_core::blocking_allowed(|| handle.await_termination(SECOND));
+        let allowed = tidegate_core::Blocking::allow(|| handle.await_termination(SECOND));
         (plain, allowed)
     });
     let (plain, allowed) = refused.unwrap().wait().unwrap();

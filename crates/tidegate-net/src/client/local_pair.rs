@@ -34,7 +34,7 @@ impl<P: ChannelPlacement> NetGroup<P> {
         };
         let (one, other) = (open(one, Arc::new(first)), open(other, Arc::new(second)));
         let (promise, pair) = promise();
-        let both = tidegate_promise::all([one, other]);
+        let both = tidegate_promise::Completion::all([one, other]);
         both.finally(move |outcome| {
             let made = match outcome {
                 Outcome::Success(channels) => match channels.as_slice() {

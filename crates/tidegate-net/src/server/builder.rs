@@ -400,7 +400,7 @@ impl<P: ChannelPlacement> ServerBuilder<P> {
             address,
         };
         let (promise, bound) = promise();
-        tidegate_promise::all(registered).finally(move |outcome| {
+        tidegate_promise::Completion::all(registered).finally(move |outcome| {
             let failed = match outcome {
                 Outcome::Success(_) => return give(&server, promise),
                 Outcome::Failure(why) => why.clone(),

@@ -28,7 +28,7 @@
 
 use std::sync::{Arc, Weak};
 
-use tidegate_core::executor::{ExecutorId, Signal, enter, is_current, stance};
+use tidegate_core::executor::{ExecutorId, Signal, enter, is_current, wait_policy};
 use tidegate_core::internal::prim::{AtomicU8, AtomicU64, Ordering, fence};
 use tidegate_core::internal::{
     Deliver, Delivery, OwnerCell, SignalBlock, SignalLane, TaskLane, TaskLaneReceiver, contain,
@@ -210,7 +210,7 @@ impl Shared {
         if !self.advance(SUBMITTED, RUNNING) {
             return;
         }
-        let _mark = enter(self.arc(), stance());
+        let _mark = enter(self.arc(), wait_policy());
         let mut ran = 0;
         loop {
             let mut end = self.take_end();

@@ -13,9 +13,10 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use tidegate_core::executor::{WaitPolicy, stance};
+use tidegate_core::Blocking;
+use tidegate_core::executor::{WaitPolicy, wait_policy};
 use tidegate_core::internal::{contain, discard};
-use tidegate_core::{CaughtPanic, Executor, RejectReason, Rejected, Task, Unhandled, non_blocking};
+use tidegate_core::{CaughtPanic, Executor, RejectReason, Rejected, Task, Unhandled};
 
 use crate::strategy::raw::{CloseResult, ProducerCell, ProducerGuard, RestResult};
 
@@ -130,7 +131,7 @@ impl<P: Producer, R: Rule<P>> Engine<P, R> {
     /// produce.
     pub(crate) fn drive<'a>(self: &'a Arc<Self>, mut held: ProducerGuard<'a, P>) {
         let _inside = RoundGuard::enter(self);
-        let tagged = stance() != WaitPolicy::Free;
+        let tagged = wait_policy() != WaitPolicy::Free;
         let mut panics = 0;
         loop {
             if held.is_closed() {
@@ -227,7 +228,7 @@ impl<P: Producer, R: Rule<P>> Engine<P, R> {
         task: Task,
     ) -> ProducerGuard<'a, P> {
         self.counters.pic.add(1);
-        non_blocking(|| self.run(task));
+        Blocking::forbid(|| self.run(task));
         held
     }
 

@@ -1,8 +1,6 @@
 //! Combined and cascaded completions, with cancellation in both directions.
 
-use tidegate_promise::{
-    Combiner, Completion, Failure, FailureKind, Promise, all, any, first_success, promise,
-};
+use tidegate_promise::{Completion, Failure, FailureKind, Promise, promise};
 use tidegate_testkit::{Counter, DropCount, Log};
 
 use crate::support::{Loop, thread};
@@ -20,7 +18,7 @@ fn cause<T: std::fmt::Debug + Send>(answer: Completion<T>) -> Failure {
 #[test]
 fn all_answers_every_value_in_the_order_of_the_parts() {
     let (promises, parts) = some(3);
-    let every = all(parts);
+    let every = Completion::all(parts);
     for (n, promise) in promises.into_iter().enumerate().rev() {
         assert!(!every.is_done());
         promise.succeed(u32::try_from(n).unwrap()).unwrap();
@@ -31,7 +29,7 @@ fn all_answers_every_value_in_the_order_of_the_parts() {
 #[test]
 fn all_waits_for_every_part_and_fails_with_the_first_failure_seen() {
     let (mut promises, parts) = some(3);
-    let every = all(parts);
+    let every = Completion::all(parts);
     promises.pop().unwrap().fail(Failure::new("first")).unwrap();
     assert!(!every.is_done(), "it does not fail fast");
     promises
@@ -46,15 +44,15 @@ fn all_waits_for_every_part_and_fails_with_the_first_failure_seen() {
 
 #[test]
 fn all_of_nothing_completes_at_once() {
-    let every = all(Vec::<Completion<u32>>::new());
+    let every = Completion::all(Vec::<Completion<u32>>::new());
     assert!(every.is_done());
     assert_eq!(every.wait().unwrap(), Vec::<u32>::new());
-    assert!(Combiner::<u32>::new().finish().is_done());
+    assert!(Completion::<u32>::combiner().finish().is_done());
 }
 
 #[test]
 fn all_of_decided_parts_completes_at_once() {
-    let every = all([Completion::succeeded(1), Completion::succeeded(2)]);
+    let every = Completion::all([Completion::succeeded(1), Completion::succeeded(2)]);
     assert!(every.is_done());
     assert_eq!(every.wait().unwrap(), [1, 2]);
 }
@@ -62,7 +60,7 @@ fn all_of_decided_parts_completes_at_once() {
 #[test]
 fn a_cancelled_part_counts_as_a_failure() {
     let (mut promises, parts) = some(2);
-    let every = all(parts);
+    let every = Completion::all(parts);
     promises.pop().unwrap().cancel();
     promises.pop().unwrap().succeed(1).unwrap();
     assert_eq!(cause(every).kind(), FailureKind::Cancelled);
@@ -73,7 +71,7 @@ fn a_part_whose_outcome_was_taken_counts_as_a_failure() {
     let mut taken: Completion<u32> = Completion::succeeded(1);
     taken.take().unwrap();
     let (promise, part) = promise::<u32>();
-    let every = all([taken, part]);
+    let every = Completion::all([taken, part]);
     assert!(!every.is_done());
     promise.succeed(1).unwrap();
     assert!(cause(every).is_abandoned());
@@ -82,7 +80,7 @@ fn a_part_whose_outcome_was_taken_counts_as_a_failure() {
 #[test]
 fn cancelling_all_cancels_every_part() {
     let (promises, parts) = some(3);
-    let every = all(parts);
+    let every = Completion::all(parts);
     assert!(every.cancel());
     assert!(promises.iter().all(Promise::is_cancelled));
     assert!(every.wait().unwrap_err().is_cancelled());
@@ -91,7 +89,7 @@ fn cancelling_all_cancels_every_part() {
 #[test]
 fn all_hops_from_other_threads_without_losing_a_part() {
     let (promises, parts) = some(16);
-    let mut combine = Combiner::new();
+    let mut combine = Completion::combiner();
     for part in parts {
         combine.add(part);
     }
@@ -122,7 +120,7 @@ impl Clone for Single {
 fn a_value_whose_clone_panics_abandons_the_answer() {
     let (a, first) = promise::<Single>();
     let (b, second) = tidegate_promise::promise::<Single>();
-    let every = all([first, second]);
+    let every = Completion::all([first, second]);
     a.succeed(Single(false)).unwrap();
     assert!(!every.is_done());
     b.succeed(Single(true)).unwrap();
@@ -132,7 +130,7 @@ fn a_value_whose_clone_panics_abandons_the_answer() {
     );
 
     let (a, first) = tidegate_promise::promise::<Single>();
-    let fastest = any([first]);
+    let fastest = Completion::any([first]);
     a.succeed(Single(false)).unwrap();
     assert!(cause(fastest).is_abandoned());
 }
@@ -140,19 +138,19 @@ fn a_value_whose_clone_panics_abandons_the_answer() {
 #[test]
 fn any_completes_as_the_first_does_and_cancels_the_others() {
     let (mut promises, parts) = some(3);
-    let fastest = any(parts);
+    let fastest = Completion::any(parts);
     promises.remove(1).succeed(7).unwrap();
     assert!(promises.iter().all(Promise::is_cancelled));
     assert_eq!(fastest.wait().unwrap(), 7);
 
     let (mut promises, parts) = some(2);
-    let fastest = any(parts);
+    let fastest = Completion::any(parts);
     promises.remove(0).fail(Failure::new("no luck")).unwrap();
     assert!(promises[0].is_cancelled());
     assert_eq!(cause(fastest).to_string(), "no luck");
 
     let (mut promises, parts) = some(2);
-    let fastest = any(parts);
+    let fastest = Completion::any(parts);
     promises.remove(0).cancel();
     assert_eq!(cause(fastest).kind(), FailureKind::Cancelled);
 }
@@ -160,21 +158,21 @@ fn any_completes_as_the_first_does_and_cancels_the_others() {
 #[test]
 fn any_of_a_decided_part_is_decided() {
     let (promise, part) = promise::<u32>();
-    let fastest = any([Completion::succeeded(1), part]);
+    let fastest = Completion::any([Completion::succeeded(1), part]);
     assert!(fastest.is_done() && promise.is_cancelled());
     assert_eq!(fastest.wait().unwrap(), 1);
 }
 
 #[test]
 fn any_and_first_success_of_nothing_are_abandoned() {
-    assert!(cause(any(Vec::<Completion<u32>>::new())).is_abandoned());
-    assert!(cause(first_success(Vec::<Completion<u32>>::new())).is_abandoned());
+    assert!(cause(Completion::any(Vec::<Completion<u32>>::new())).is_abandoned());
+    assert!(cause(Completion::first_success(Vec::<Completion<u32>>::new())).is_abandoned());
 }
 
 #[test]
 fn first_success_passes_over_failures() {
     let (mut promises, parts) = some(3);
-    let good = first_success(parts);
+    let good = Completion::first_success(parts);
     promises.remove(0).fail(Failure::new("no luck")).unwrap();
     assert!(!good.is_done());
     promises.remove(0).succeed(2).unwrap();
@@ -185,21 +183,21 @@ fn first_success_passes_over_failures() {
 #[test]
 fn first_success_fails_with_the_last_failure_when_none_succeeds() {
     let (promises, parts) = some(2);
-    let good = first_success(parts);
+    let good = Completion::first_success(parts);
     for (n, promise) in promises.into_iter().enumerate() {
         assert!(!good.is_done());
         promise.fail(Failure::new(format!("failure {n}"))).unwrap();
     }
     assert_eq!(cause(good).to_string(), "failure 1");
     let (promises, parts) = some(2);
-    let good = first_success(parts);
+    let good = Completion::first_success(parts);
     promises.into_iter().for_each(Promise::cancel);
     assert_eq!(cause(good).kind(), FailureKind::Cancelled);
 }
 
 #[test]
 fn cancelling_a_race_cancels_every_part() {
-    for race in [any, first_success] {
+    for race in [Completion::any, Completion::first_success] {
         let (promises, parts) = some(3);
         let answer = race(parts);
         assert!(answer.cancel());
@@ -213,7 +211,7 @@ fn what_was_combined_is_let_go_when_the_answer_is_decided() {
     struct Value(std::sync::Arc<DropCount>);
     let drops = Counter::new();
     let value = || Value(std::sync::Arc::new(DropCount::new(&drops)));
-    for combine in [any::<Value>, first_success::<Value>] {
+    for combine in [Completion::<Value>::any, Completion::<Value>::first_success] {
         let (promise, part) = promise::<Value>();
         let (_other, second) = tidegate_promise::promise::<Value>();
         let answer = combine(vec![part, second]);
@@ -226,7 +224,7 @@ fn what_was_combined_is_let_go_when_the_answer_is_decided() {
         );
     }
     let (promise, part) = promise::<Value>();
-    let every = all([part]);
+    let every = Completion::all([part]);
     promise.succeed(value()).unwrap();
     let taken = every.wait().ok().unwrap();
     assert_eq!(

@@ -1,13 +1,13 @@
 //! Progress: which reports are accepted, and where and when the listeners run.
 
 use tidegate_promise::progress::{Progress, ProgressCompletion, ProgressError, ProgressPromise};
-use tidegate_promise::promise;
+use tidegate_promise::{Promise, promise};
 use tidegate_testkit::{Bomb, Counter, DropCount, Log, explode};
 
 use crate::support::{Loop, thread};
 
 fn pair(home: Option<&Loop>) -> (ProgressPromise<u32>, ProgressCompletion<u32>) {
-    ProgressPromise::with_progress(home.map_or_else(promise, Loop::promise))
+    Promise::with_progress(home.map_or_else(promise, Loop::promise))
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::{Arc, Barrier};
 use std::task::{Context, Poll};
 use std::thread;
 
-use tidegate_promise::{Completion, Failure, SharedPromise, first_success, promise};
+use tidegate_promise::{Completion, Failure, SharedPromise, promise};
 use tidegate_testkit::{Counter, DropCount};
 
 use crate::support::{Loop, counting_waker};
@@ -307,7 +307,7 @@ fn a_success_against_the_last_failure_still_wins() {
         || {
             let (good, first) = promise::<u32>();
             let (bad, second) = promise::<u32>();
-            (good, bad, first_success([first, second]))
+            (good, bad, Completion::first_success([first, second]))
         },
         |good| good.succeed(1),
         |bad| bad.fail(Failure::new("no luck")),

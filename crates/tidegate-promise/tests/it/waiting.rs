@@ -3,8 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tidegate_core::Blocking;
 use tidegate_core::{CancelToken, ManualClock};
-use tidegate_promise::{Completion, Failure, WaitError, blocking_allowed, non_blocking, promise};
+use tidegate_promise::{Completion, Failure, WaitError, promise};
 use tidegate_testkit::{Gate, Log, until_some};
 
 use crate::support::{Loop, thread};
@@ -184,7 +185,7 @@ fn neither_a_look_nor_a_refusal_loses_the_waker_of_a_poll() {
     assert!(pinned.poll(&mut context).is_pending());
     let looked = answer.wait_timeout(Duration::ZERO);
     assert!(looked.unwrap_err().is_timeout());
-    let refused = non_blocking(|| answer.wait_timeout(SECOND));
+    let refused = Blocking::forbid(|| answer.wait_timeout(SECOND));
     assert!(refused.unwrap_err().is_refused());
     promise.succeed(1).unwrap();
     assert_eq!(woken.count(), 1);
@@ -279,14 +280,14 @@ fn on_another_loop_it_is_refused_too_naming_both() {
 fn on_a_thread_tagged_non_blocking_it_is_refused() {
     let home = Loop::new("home");
     let (_promise, answer) = home.promise::<u32>();
-    let error = non_blocking(|| answer.wait()).unwrap_err();
+    let error = Blocking::forbid(|| answer.wait()).unwrap_err();
     let WaitError::Refused(why) = error else {
         panic!("refused");
     };
     assert!(why.names().contains(&"home"));
     let (_promise, answer) = promise::<u32>();
     assert!(
-        non_blocking(|| answer.wait_unchecked())
+        Blocking::forbid(|| answer.wait_unchecked())
             .unwrap_err()
             .is_refused()
     );
@@ -313,7 +314,7 @@ fn a_completed_promise_is_never_refused() {
     assert_eq!(home.run(move || answer.wait().unwrap()), 1);
     let (promise, mut answer) = home.promise::<u32>();
     promise.succeed(2).unwrap();
-    assert_eq!(non_blocking(|| answer.wait_timeout(SECOND)).unwrap(), 2);
+    assert_eq!(Blocking::forbid(|| answer.wait_timeout(SECOND)).unwrap(), 2);
     let (promise, answer) = home.promise::<u32>();
     drop(promise);
     let error = home.run(move || answer.wait().unwrap_err());
@@ -329,7 +330,7 @@ fn inside_blocking_allowed_a_loop_may_wait() {
     let waiter = thread(move || {
         other.run(move || {
             here.open();
-            blocking_allowed(|| answer.wait())
+            Blocking::allow(|| answer.wait())
         })
     });
     entered.wait();
@@ -341,7 +342,7 @@ fn inside_blocking_allowed_a_loop_may_wait() {
 fn a_loop_that_waits_for_itself_is_a_circle() {
     let home = Loop::new("home");
     let (_promise, answer) = home.promise::<u32>();
-    let error = home.run(move || blocking_allowed(|| answer.wait()).unwrap_err());
+    let error = home.run(move || Blocking::allow(|| answer.wait()).unwrap_err());
     let WaitError::Refused(why) = error else {
         panic!("refused");
     };
@@ -358,7 +359,7 @@ fn close_circle(loops: &[Loop]) -> WaitError<Failure> {
         let arrived = Gate::new();
         let here = arrived.clone();
         pair[0].spawn(move || {
-            blocking_allowed(|| {
+            Blocking::allow(|| {
                 here.open();
                 let _ = answer.wait();
             });
@@ -374,7 +375,7 @@ fn close_circle(loops: &[Loop]) -> WaitError<Failure> {
         let answer = answer.clone();
         let error = last.run(move || {
             let moment = Duration::from_nanos(1);
-            blocking_allowed(|| answer.wait_timeout(moment)).unwrap_err()
+            Blocking::allow(|| answer.wait_timeout(moment)).unwrap_err()
         });
         assert!(error.is_refused() || error.is_timeout());
         error.is_refused().then_some(error)

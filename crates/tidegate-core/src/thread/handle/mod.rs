@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 use super::info::{Life, ThreadInfo};
 use super::start::current;
-use crate::executor::{WaitPolicy, stance};
+use crate::executor::{WaitPolicy, wait_policy};
 use crate::sys::prim;
 use crate::wait::{WaitGuard, check_end};
 use crate::{CancelToken, CaughtPanic, Parker, WaitRefusedError};
@@ -101,7 +101,7 @@ impl ThreadHandle {
 /// Joins a thread whose job is over. Only the destructors of its thread-locals are left; a thread
 /// that must not block does not wait for them.
 fn finish(thread: prim::JoinHandle<()>) -> bool {
-    stance() != WaitPolicy::Free || thread.join().map_err(CaughtPanic::from).is_ok()
+    wait_policy() != WaitPolicy::Free || thread.join().map_err(CaughtPanic::from).is_ok()
 }
 
 /// Observes a thread without owning it.

@@ -4,7 +4,8 @@
 use std::sync::mpsc::{self, Receiver, Sender};
 
 use super::*;
-use crate::{ManualClock, non_blocking};
+use crate::Blocking;
+use crate::ManualClock;
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -194,5 +195,5 @@ fn flush_waits_until_all_is_heard_and_is_refused_where_nobody_may_wait() {
     drop(go);
     hook.flush().expect("this thread may block");
     assert_eq!(heard.try_iter().count(), 2);
-    assert!(non_blocking(|| hook.flush()).is_err());
+    assert!(Blocking::forbid(|| hook.flush()).is_err());
 }

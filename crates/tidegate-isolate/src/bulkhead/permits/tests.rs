@@ -143,7 +143,7 @@ fn waiting_ends_with_its_time_and_with_its_room() {
 fn a_thread_that_must_not_block_is_refused_instead() {
     let gate = Gate::new(&waiting(1));
     let _first = gate.try_enter(Criticality::Normal);
-    let refused = tidegate_core::non_blocking(|| {
+    let refused = tidegate_core::Blocking::forbid(|| {
         gate.wait(&Clock::system(), Criticality::Normal, u64::MAX)
             .err()
     });

@@ -213,8 +213,8 @@ fn a_loop_must_not_wait_for_a_thread() {
         .threads(pool_of(1, 1))
         .build(&isolation)
         .unwrap();
-    let error = tidegate_core::non_blocking(|| command.run(|_| Ok(1))).unwrap_err();
+    let error = tidegate_core::Blocking::forbid(|| command.run(|_| Ok(1))).unwrap_err();
     assert_eq!(error.cause(), &Cause::Rejected(Rejection::Waiting));
-    let answer = tidegate_core::non_blocking(|| command.queue(|_| Ok(1)));
+    let answer = tidegate_core::Blocking::forbid(|| command.queue(|_| Ok(1)));
     assert_eq!(answer.wait().unwrap(), 1);
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_core::executor::{WaitPolicy, is_current, stance};
+use tidegate_core::executor::{WaitPolicy, is_current, wait_policy};
 use tidegate_core::internal::contain;
 use tidegate_core::{Blocking, CancelHook, Parker, RejectReason, Rejected, Task};
 
@@ -35,7 +35,7 @@ impl Shared {
     fn refuse(&self, refused: Rejected<Job>) -> Result<Option<JobKey>, Rejected<Job>> {
         let outcome = match (&self.policy, refused.why()) {
             (PoolPolicy::Backoff { attempts, pause }, RejectReason::Full)
-                if !is_current(self.id) && stance() == WaitPolicy::Free =>
+                if !is_current(self.id) && wait_policy() == WaitPolicy::Free =>
             {
                 self.back_off(refused, (*attempts).max(1), *pause)
             }
@@ -87,7 +87,7 @@ impl Shared {
     /// Runs the job on the submitter's thread, unless the job may block and the thread must not.
     fn run_here(&self, refused: Rejected<Job>) -> Result<Option<JobKey>, Rejected<Job>> {
         let job = refused.into_inner();
-        if stance() != WaitPolicy::Free && job.task().blocking() == Blocking::May {
+        if wait_policy() != WaitPolicy::Free && job.task().blocking() == Blocking::May {
             return Err(Rejected::new(job, RejectReason::Full));
         }
         self.tells.caller_ran.fetch_add(1, Ordering::Relaxed);

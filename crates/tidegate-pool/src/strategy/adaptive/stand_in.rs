@@ -10,8 +10,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use tidegate_core::Blocking;
 use tidegate_core::internal::discard;
-use tidegate_core::non_blocking;
 
 use crate::strategy::engine::{Engine, Helper};
 use crate::strategy::metrics::raise;
@@ -81,7 +81,7 @@ fn stand_in<P: Producer>(
         let watch = rule.own_watch();
         watch.on_call.on_duty(true);
         let before = STANDS_IN_FOR.with(|key| key.replace(engine.key()));
-        non_blocking(|| engine.drive(held));
+        Blocking::forbid(|| engine.drive(held));
         STANDS_IN_FOR.with(|key| key.set(before));
         watch.on_call.on_duty(false);
         return rule.duty.take();

@@ -5,7 +5,6 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::thread::JoinPolicy;
 use tidegate_core::{ThreadBuilder, Ticker};
 
 use super::watch::Watch;
@@ -195,12 +194,12 @@ impl MonitorBuilder {
             let name = format!("{}-stand-in", self.name);
             ThreadBuilder::new(name)
         });
-        let threads = threads.join_policy(JoinPolicy::Detached);
+        let threads = threads.detached();
         let watch = Watch::new(&ticker, self.quiet, threads, self.stand_ins);
         let watch = Arc::new(watch);
         let watching = Arc::clone(&watch);
         ThreadBuilder::new(name)
-            .join_policy(JoinPolicy::Detached)
+            .detached()
             .spawn(move || watching.run(&mut ticker))?;
         Ok(Monitor {
             handle: Arc::new(Handle { watch }),

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use tidegate_core::executor::{WaitPolicy, stance};
-use tidegate_core::{Blocking, non_blocking};
+use tidegate_core::Blocking;
+use tidegate_core::executor::{WaitPolicy, wait_policy};
 use tidegate_pool::strategy::{Adaptive, Strategy};
 use tidegate_pool::{Headroom, WorkerPool};
 use tidegate_testkit::{Counter, Gate, Log, until};
@@ -115,10 +115,10 @@ fn without_a_thread_an_adapting_task_runs_tagged() {
     let told = seen.clone();
     stage
         .source
-        .add(Blocking::Adapts, move || told.push(stance()));
+        .add(Blocking::Adapts, move || told.push(wait_policy()));
     stage.produce();
     assert_eq!(
-        (seen.take(), stance()),
+        (seen.take(), wait_policy()),
         (vec![WaitPolicy::Tagged], WaitPolicy::Free)
     );
 }
@@ -139,7 +139,7 @@ fn the_tag_is_read_when_a_thread_becomes_the_producer() {
     // A tagged task that calls `produce` does not become the producer. The round that it requests
     // is untagged, as the thread was when it started producing.
     stage.source.add(Blocking::Never, move || {
-        non_blocking(|| {
+        Blocking::forbid(|| {
             source.add(Blocking::May, || ());
             strategy.produce();
         });
@@ -231,12 +231,12 @@ fn only_tagged_tasks_run_on_the_last_thread(stage: &Stage) {
             steps.tick(Duration::from_micros(60));
         }
         gate.wait();
-        told.push(("may", stance()));
+        told.push(("may", wait_policy()));
     });
     let told = log.clone();
-    stage
-        .source
-        .add(Blocking::Adapts, move || told.push(("adapts", stance())));
+    stage.source.add(Blocking::Adapts, move || {
+        told.push(("adapts", wait_policy()))
+    });
     stage.source.add(Blocking::Never, move || opens.open());
     stage.produce_and_settle();
     let expected = [("adapts", WaitPolicy::Tagged), ("may", WaitPolicy::Free)];
@@ -275,7 +275,7 @@ fn an_inner_strategy_in_an_adapting_task_never_holds_the_outer_producer() {
     let inner = Adaptive::new(inner_source.producer(), hand.clone());
     for kind in [Blocking::May, Blocking::Adapts, Blocking::Never] {
         let log = log.clone();
-        inner_source.add(kind, move || log.push((kind, stance())));
+        inner_source.add(kind, move || log.push((kind, wait_policy())));
     }
     let driven = inner.clone();
     outer.source.add(Blocking::Adapts, move || driven.produce());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-use tidegate_core::executor::{WaitPolicy, stance};
+use tidegate_core::executor::{WaitPolicy, wait_policy};
 use tidegate_core::{Blocking, RejectReason, Task};
 use tidegate_pool::strategy::Strategy;
 use tidegate_testkit::{Counter, DropCount, Log};
@@ -381,7 +381,7 @@ fn a_tagged_thread_runs_no_task_that_may_block() {
                 let stances = stances.clone();
                 stage
                     .source
-                    .add(kind, move || stances.push((kind, stance())));
+                    .add(kind, move || stances.push((kind, wait_policy())));
             }
         }
         stage.produce_and_settle();

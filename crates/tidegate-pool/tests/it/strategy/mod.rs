@@ -210,7 +210,7 @@ impl Stage {
     /// Calls `produce`, on a thread that is tagged if the place says so.
     pub(crate) fn produce(&self) {
         match self.place {
-            Place::Tagged => tidegate_core::non_blocking(|| self.made.strategy.produce()),
+            Place::Tagged => tidegate_core::Blocking::forbid(|| self.made.strategy.produce()),
             _ => self.made.strategy.produce(),
         }
     }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::executor::{WaitPolicy, stance};
+use tidegate_core::executor::{WaitPolicy, wait_policy};
 use tidegate_core::thread::ThreadHandle;
 use tidegate_core::{Blocking, ManualTicker, ThreadBuilder, Ticker};
 use tidegate_pool::strategy::{Adaptive, Monitor, Strategy};
@@ -42,7 +42,8 @@ fn a_stuck_task_in_a_pool_that_is_held_meanwhile_gets_a_stand_in() {
     let log = Log::new();
     late.add(|| ());
     let (on, opens) = (log.clone(), went_on.clone());
-    late.source.add(Blocking::Adapts, move || on.push(stance()));
+    late.source
+        .add(Blocking::Adapts, move || on.push(wait_policy()));
     late.source.add(Blocking::Never, move || opens.open());
     late.strategy.produce();
     assert!(late.hand.unhandled.is_empty(), "{:?}", late.hand.unhandled);
@@ -77,7 +78,7 @@ fn a_stand_in_gives_the_producer_back_when_the_pool_moves_again() {
     let log = Log::new();
     let (on, opens) = (log.clone(), went_on.clone());
     late.add(move || {
-        on.push(stance());
+        on.push(wait_policy());
         opens.open();
     });
     let driver = {

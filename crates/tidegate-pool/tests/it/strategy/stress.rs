@@ -116,7 +116,7 @@ impl Arena {
                 80..92 => {
                     let _ = strategy.dispatch();
                 }
-                92..94 => tidegate_core::non_blocking(|| strategy.produce()),
+                92..94 => tidegate_core::Blocking::forbid(|| strategy.produce()),
                 94..96 => self.hand.refuse(rng.below(4) == 0),
                 96..98 => self.hand.set_reserve(rng.index(4)),
                 _ => self.hand.set_may_start(rng.index(2)),
