@@ -16,7 +16,7 @@ fn fetch(slow: bool, cancel: &CancelToken) -> Result<u32, String> {
     let _hook = cancel.on_cancel(move || me.unpark());
     thread::park_timeout(Duration::from_millis(if slow { 5_000 } else { 5 }));
     if cancel.is_cancelled() {
-        return Err("nobody waits any more".to_owned());
+        return Err("the caller no longer waits".to_owned());
     }
     Ok(1)
 }

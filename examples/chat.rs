@@ -34,7 +34,7 @@ impl Inbound for Guest {
 
     fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
         let me = ctx.channel();
-        self.tell_others(&me, "somebody came");
+        self.tell_others(&me, "a guest joined");
         let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
         room.push(me);
         ctx.write(format!("welcome, you are number {}\n", room.len()));

@@ -32,7 +32,7 @@ fn main() -> tidegate::Result<()> {
         let _ = gate.recv();
     })?;
     for n in 0..3 {
-        busy.execute(move || println!("task {n}, run by whoever took it back"))?;
+        busy.execute(move || println!("task {n}, taken from the report and run"))?;
     }
     let end = busy.shutdown(Quiet::none(Duration::ZERO));
     drop(go);

@@ -51,7 +51,7 @@ impl Inbound for Calls {
             return ctx.fire_error(Failure::new(Error::other("a frame without a number")));
         };
         if let Some(promise) = self.open.remove(&u64::from_be_bytes(number)) {
-            // Fails if the caller has cancelled: then nobody waits for the answer.
+            // Fails if the caller has cancelled and no longer wants the answer.
             let _ = promise.succeed(frame.split_off(8));
         }
     }

@@ -367,7 +367,7 @@ fn connect(port: u16) -> Result<TcpStream, String> {
         }
         std::thread::park_timeout(Duration::from_millis(25));
     }
-    Err(format!("nobody listens on port {port}: {last}"))
+    Err(format!("no program listens on port {port}: {last}"))
 }
 
 #[cfg(test)]

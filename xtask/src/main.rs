@@ -26,7 +26,7 @@ usage: cargo xtask <task>
   features                       each library without default features, and with each alone
   msrv                           a check by the oldest compiler, where it is installed
   fuzz                           builds the fuzz targets
-  interop                        our servers and programs that nobody here wrote
+  interop                        our servers and third-party programs
   cost                           instructions per task and promise, by callgrind
   cost echo                      instructions per message of echo servers, by callgrind
   cost isolate                   instructions per guarded call, by callgrind

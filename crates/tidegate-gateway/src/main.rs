@@ -8,7 +8,7 @@ mod tour;
 
 fn main() -> tidegate::Result<()> {
     println!("Tidegate: a runtime for services that must not fall over.\n");
-    let mut table = table::Table::new(["part", "what was done", "what came of it"]);
+    let mut table = table::Table::new(["part", "action", "result"]);
     for (name, part) in tour::PARTS {
         eprint!("\r{name:<24}");
         for (done, came) in part()? {

@@ -54,7 +54,7 @@ fn promises() -> Result<Lines> {
 
     let (dropped, abandoned) = home.promise::<u32>();
     drop(dropped);
-    let abandoned = abandoned.wait().expect_err("nobody completed it");
+    let abandoned = abandoned.wait().expect_err("it was not completed");
 
     let parts = (1..=3).map(|n| home.submit(move || n * n));
     let squares = Completion::all(parts.collect::<std::result::Result<Vec<_>, _>>()?).wait()?;
@@ -80,7 +80,7 @@ fn waits() -> Result<Lines> {
     let (slow, answer) = promise::<u32>();
     let mut answer = answer;
     let late = answer.wait_timeout(Duration::from_millis(1));
-    let late = late.expect_err("nobody completes it");
+    let late = late.expect_err("it is not completed");
     drop(slow);
 
     let circle = circle(&one, &two)?;
@@ -150,7 +150,7 @@ fn event_loop() -> Result<Lines> {
     let quiet = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| ()));
     home.execute(|| panic!("on purpose"))?;
-    let alive = home.submit(|| "the loop lives")?.wait()?;
+    let alive = home.submit(|| "the loop continues")?.wait()?;
     std::panic::set_hook(quiet);
     hook.flush()?;
     Ok(vec![
@@ -159,12 +159,12 @@ fn event_loop() -> Result<Lines> {
             format!("{rate:.1} million a second"),
         ),
         line(
-            "what the loop says of itself",
+            "metrics of the loop",
             format!("{} turns, {} wakeups", metrics.turns, metrics.wakeups),
         ),
         line(
             "a task that panics",
-            format!("{alive}; {} report heard", reports.load(Ordering::Relaxed)),
+            format!("{alive}; {} report", reports.load(Ordering::Relaxed)),
         ),
     ])
 }
@@ -272,7 +272,7 @@ fn group() -> Result<Lines> {
     drop(watchdog);
     Ok(vec![
         line("six tasks over three loops", seen.join(" ")),
-        line("the watchdog looks at a stuck loop", stall),
+        line("a watchdog reports a stuck loop", stall),
     ])
 }
 

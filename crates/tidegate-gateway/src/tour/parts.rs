@@ -39,7 +39,7 @@ pub(super) fn pool() -> Result<Lines> {
     Ok(vec![
         line("a job into a full pool of one thread", refused),
         line(
-            "one place more, live; then stopped",
+            "one more place in the queue while it runs; then shut down",
             format!(
                 "answers {answers:?}, {} jobs handed back",
                 report.handed_back.len()
@@ -85,9 +85,9 @@ pub(super) fn strategy() -> Result<Lines> {
     Ok(vec![
         line(
             "1,000 tasks from one producer; the tenth waits for the last",
-            format!("{ran} ran; nobody waited in vain"),
+            format!("{ran} ran"),
         ),
-        line("what the strategy chose", strategy.metrics()),
+        line("choices of the strategy", strategy.metrics()),
     ])
 }
 
@@ -135,7 +135,7 @@ pub(super) fn bulkhead() -> Result<Lines> {
     let inner = prices.clone();
     let (say, said) = mpsc::channel();
     prices.run(move |_| {
-        let refused = inner.run(|_| Ok(1)).expect_err("the permit is out");
+        let refused = inner.run(|_| Ok(1)).expect_err("the permit is taken");
         let _ = say.send(refused.to_string());
         Ok(1)
     })?;
@@ -143,8 +143,8 @@ pub(super) fn bulkhead() -> Result<Lines> {
     let down = prices.run(|_| Err(std::io::Error::other("the price server is down")));
     let down = down.expect_err("it failed");
     Ok(vec![
-        line("a second call while the only permit is out", refused),
+        line("a second call while the only permit is taken", refused),
         line("a call that fails", down),
-        line("what the command says of itself", prices.snapshot()),
+        line("snapshot of the command", prices.snapshot()),
     ])
 }

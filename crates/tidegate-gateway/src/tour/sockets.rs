@@ -67,11 +67,11 @@ pub(super) fn roams() -> Result<Lines> {
     group.shutdown(Quiet::none(Duration::from_secs(5))).wait()?;
     Ok(vec![
         line(
-            "one loop; a handler blocks until another connection speaks",
+            "one loop; a handler blocks until another connection sends",
             format!("answered {}; {report}", answers.join(", then ")),
         ),
         line(
-            "what its strategy chose",
+            "choices of its strategy",
             chose.ok_or("a group has a loop")?,
         ),
     ])
