@@ -17,7 +17,7 @@ use std::sync::Arc as StdArc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
-use tidegate_core::Permits;
+use tidegate_core::permits::Permits;
 use tidegate_isolate::internal::{BreakerWord, CallWord, EntryWord, Leave, Left};
 
 #[path = "../../tidegate-testkit/shared/place.rs"]

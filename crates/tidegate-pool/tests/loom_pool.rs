@@ -39,7 +39,7 @@ use loom::thread;
 use tidegate_core::Clock;
 use tidegate_pool::Growth;
 use tidegate_pool::internal::{
-    Dispatch, DispatchLimits, Dispatcher, JobSource, Slept, WorkerSlot, WorkerStep, WorkerWanted,
+    Dispatch, DispatchLimits, Dispatcher, JobSource, SlotWait, WorkerSlot, WorkerStep, WorkerWanted,
 };
 
 #[path = "models/dispatcher.rs"]
@@ -157,7 +157,7 @@ fn next(pool: &Pool, worker_slot: &Chair) -> Option<Job> {
     }
     loop {
         match worker_slot.sleep(&Clock::system(), None) {
-            Slept::Given { job, asleep } => {
+            SlotWait::Given { job, asleep } => {
                 if asleep {
                     let sent = pool.turn().arrived();
                     assert!(
@@ -168,7 +168,7 @@ fn next(pool: &Pool, worker_slot: &Chair) -> Option<Job> {
                 }
                 return Some(job);
             }
-            Slept::Woken => {
+            SlotWait::Woken => {
                 let again = pool.turn().again(worker_slot, false);
                 match again {
                     WorkerStep::Run(job) => return Some(job),
@@ -176,7 +176,7 @@ fn next(pool: &Pool, worker_slot: &Chair) -> Option<Job> {
                     WorkerStep::Wait { .. } => {}
                 }
             }
-            Slept::Closed => unreachable!("nobody is dismissed"),
+            SlotWait::Closed => unreachable!("nobody is dismissed"),
         }
     }
 }
