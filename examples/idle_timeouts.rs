@@ -58,8 +58,11 @@ fn main() -> tidegate::Result<()> {
     }
     println!();
 
-    let left = timer.stop()?;
-    println!("{} were still open when the timer stopped", left.len());
+    let report = timer.shutdown().wait()?;
+    println!(
+        "{} were still open when the timer stopped",
+        report.unfired.len()
+    );
     Ok(())
 }
 

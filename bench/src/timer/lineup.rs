@@ -13,7 +13,7 @@ use hierarchical_hash_wheel_timer::wheels::Skip;
 use hierarchical_hash_wheel_timer::wheels::cancellable::{
     CancellableTimerEntry, QuadWheelWithOverflow,
 };
-use tidegate_timer::Key;
+use tidegate_timer::TimerKey;
 use tidegate_timer::wheel::Wheel;
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, Sleep};
@@ -29,7 +29,7 @@ const TICK_NANOS: u64 = 1_000_000;
 pub(crate) struct Ours<T, const SLOTS: usize>(Wheel<T>);
 
 impl<T: Payload, const SLOTS: usize> Timers<T> for Ours<T, SLOTS> {
-    type Handle = Key;
+    type Handle = TimerKey;
 
     fn new() -> Self {
         let wheel = Wheel::new(TICK, SLOTS).expect("a sound geometry");
@@ -40,17 +40,17 @@ impl<T: Payload, const SLOTS: usize> Timers<T> for Ours<T, SLOTS> {
     }
 
     #[inline]
-    fn add(&mut self, deadline: u64, payload: T) -> Key {
+    fn add(&mut self, deadline: u64, payload: T) -> TimerKey {
         self.0.insert(deadline, payload)
     }
 
     #[inline]
-    fn cancel(&mut self, handle: Key) {
+    fn cancel(&mut self, handle: TimerKey) {
         self.0.remove(handle);
     }
 
     #[inline]
-    fn reset(&mut self, handle: &mut Key, deadline: u64) {
+    fn reset(&mut self, handle: &mut TimerKey, deadline: u64) {
         self.0.reset(*handle, deadline);
     }
 

@@ -14,8 +14,8 @@ use std::num::NonZeroU32;
 
 use tidegate_core::internal::prim::{AtomicU64, Ordering};
 
-/// Distinguishes the entries that used one slot, one after the other. Never zero, so `Option<Key>`
-/// is as small as `Key`.
+/// Distinguishes the entries that used one slot, one after the other. Never zero, so `Option<TimerKey>`
+/// is as small as `TimerKey`.
 pub(crate) type Generation = NonZeroU32;
 
 /// The highest generation at which a slot may be returned to the allocator.
@@ -28,7 +28,7 @@ pub(crate) const RETIRED: Generation = Generation::MAX;
 /// Identifies one entry of one [`Heap`](crate::heap::Heap) or [`Wheel`](crate::wheel::Wheel) while the entry is
 /// in it.
 ///
-/// A key takes 8 bytes, and so does an `Option<Key>`. Once its entry has left, the key is stale
+/// A key takes 8 bytes, and so does an `Option<TimerKey>`. Once its entry has left, the key is stale
 /// forever: the slot is reused, but under another generation, and a slot that has used up its
 /// generations is retired. A key is meaningless to any heap or wheel other than the one that
 /// created it.
@@ -36,10 +36,10 @@ pub(crate) const RETIRED: Generation = Generation::MAX;
 /// # Examples
 ///
 /// ```
-/// use tidegate_timer::Key;
+/// use tidegate_timer::TimerKey;
 /// use tidegate_timer::heap::Heap;
 ///
-/// assert_eq!(size_of::<Option<Key>>(), 8);
+/// assert_eq!(size_of::<Option<TimerKey>>(), 8);
 ///
 /// let mut timers = Heap::new();
 /// let key = timers.insert(10, 'a');
@@ -48,30 +48,30 @@ pub(crate) const RETIRED: Generation = Generation::MAX;
 /// assert_eq!(timers.remove(key), None);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Key {
+pub struct TimerKey {
     pub(crate) slot: u32,
     pub(crate) generation: Generation,
 }
 
-impl Key {
+impl TimerKey {
     /// Returns the key as a number that is never zero, for storage in an atomic.
     ///
     /// # Examples
     ///
     /// ```
-    /// use tidegate_timer::Key;
+    /// use tidegate_timer::TimerKey;
     /// use tidegate_timer::heap::Heap;
     ///
     /// let mut heap = Heap::new();
     /// let key = heap.insert(1, "tea");
-    /// assert_eq!(Key::from_bits(key.to_bits()), Some(key));
-    /// assert_eq!(Key::from_bits(0), None);
+    /// assert_eq!(TimerKey::from_bits(key.to_bits()), Some(key));
+    /// assert_eq!(TimerKey::from_bits(0), None);
     /// ```
     pub fn to_bits(self) -> u64 {
         u64::from(self.generation.get()) << 32 | u64::from(self.slot)
     }
 
-    /// Returns the key for a number that [`Key::to_bits`] returned. For any other number it returns
+    /// Returns the key for a number that [`TimerKey::to_bits`] returned. For any other number it returns
     /// `None` or a key that probably refers to no entry.
     pub fn from_bits(bits: u64) -> Option<Self> {
         Some(Self {
@@ -95,13 +95,13 @@ impl KeySlot {
 
     /// Returns the key, or `None` if the timeout is in no wheel.
     #[inline]
-    pub fn get(&self) -> Option<Key> {
-        Key::from_bits(self.0.load(Ordering::Relaxed))
+    pub fn get(&self) -> Option<TimerKey> {
+        TimerKey::from_bits(self.0.load(Ordering::Relaxed))
     }
 
     /// Stores the key of an entry that was added to the wheel.
     #[inline]
-    pub fn set(&self, key: Key) {
+    pub fn set(&self, key: TimerKey) {
         self.0.store(key.to_bits(), Ordering::Relaxed);
     }
 
@@ -113,7 +113,7 @@ impl KeySlot {
 
     /// Clears the key and returns it.
     #[inline]
-    pub fn take(&self) -> Option<Key> {
+    pub fn take(&self) -> Option<TimerKey> {
         let key = self.get();
         self.clear();
         key

@@ -49,7 +49,7 @@
 //!
 //! * Time: a `u64` of nanoseconds that saturates at "never"
 //!   ([`Clock::deadline`](tidegate_core::Clock::deadline)).
-//! * [`Key`] and its generations: `key.rs`, for the heap and the wheel.
+//! * [`TimerKey`] and its generations: `key.rs`, for the heap and the wheel.
 //! * Rounding to ticks: `wheel/geometry.rs`, for the wheel and for the wake-ups of `WheelTimer`.
 //! * The word that decides between expiry, cancellation and reset: `raw/timeout/cell.rs`, for the
 //!   timeouts of event loops and of `WheelTimer`. `place.rs` inserts such a timeout into a wheel.
@@ -107,8 +107,8 @@ mod raw;
 mod timer;
 pub mod wheel;
 
-pub use self::key::Key;
+pub use self::key::TimerKey;
 pub use self::timer::{
-    Stopping, TimerError, TimerHandle, TimerMetrics, TimerTask, UnfiredTimeout, WheelTimer,
-    WheelTimerBuilder,
+    Shutdown, ShutdownReport, TimerError, TimerHandle, TimerMetrics, TimerTask, UnfiredTimeout,
+    WheelTimer, WheelTimerBuilder,
 };

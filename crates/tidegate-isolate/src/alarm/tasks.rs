@@ -20,4 +20,4 @@ pub(super) enum Due {
 
 /// The id of a timed task; empty if the timer was already closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TimerTaskId(pub(super) Option<tidegate_timer::Key>);
+pub(crate) struct TimerTaskId(pub(super) Option<tidegate_timer::TimerKey>);

@@ -6,7 +6,7 @@ use tidegate_core::Task;
 use tidegate_core::internal::SignalBlock;
 use tidegate_core::internal::prim::{Mutex, lock};
 use tidegate_pool::internal::Answer;
-use tidegate_timer::Key;
+use tidegate_timer::TimerKey;
 use tidegate_timer::heap::{Due, Heap};
 
 use super::period::Period;
@@ -38,7 +38,7 @@ pub(super) struct TimerState {
     pub(super) body: Option<Body>,
     pub(super) deadline: u64,
     /// The key in the heap, while the timer waits there.
-    pub(super) key: Option<Key>,
+    pub(super) key: Option<TimerKey>,
 }
 
 /// The closure of a scheduled task.
@@ -125,7 +125,7 @@ impl Timers {
     }
 
     /// Removes the entry of a timer that was cancelled.
-    pub(super) fn remove(&mut self, key: Key) {
+    pub(super) fn remove(&mut self, key: TimerKey) {
         self.heap.remove(key);
     }
 }

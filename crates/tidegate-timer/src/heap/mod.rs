@@ -21,7 +21,7 @@ use std::vec;
 mod slab;
 
 use self::slab::Slab;
-use crate::key::Key;
+use crate::key::TimerKey;
 
 /// Children per item. With four, the tree is half as deep as with two, and four siblings of 24
 /// bytes span two cache lines.
@@ -140,7 +140,7 @@ impl<T> Heap<T> {
     /// # Panics
     ///
     /// Panics if the heap already holds 2³² - 1 entries.
-    pub fn insert(&mut self, deadline: u64, value: T) -> Key {
+    pub fn insert(&mut self, deadline: u64, value: T) -> TimerKey {
         let key = self.add(deadline, self.next_sequence, value);
         self.next_sequence += 1;
         key
@@ -172,7 +172,7 @@ impl<T> Heap<T> {
     /// # Panics
     ///
     /// Panics if this heap never assigned `sequence`, or if it already holds 2³² - 1 entries.
-    pub fn reinsert(&mut self, deadline: u64, sequence: u64, value: T) -> Key {
+    pub fn reinsert(&mut self, deadline: u64, sequence: u64, value: T) -> TimerKey {
         assert!(
             sequence < self.next_sequence,
             "a sequence must come from this heap: {sequence} was never given out"
@@ -192,7 +192,7 @@ impl<T> Heap<T> {
     /// assert_eq!(timers.remove(key), Some("request timeout"));
     /// assert_eq!(timers.remove(key), None);
     /// ```
-    pub fn remove(&mut self, key: Key) -> Option<T> {
+    pub fn remove(&mut self, key: TimerKey) -> Option<T> {
         let position = self.slab.position(key)?;
         Some(self.take(position).value)
     }
@@ -293,7 +293,7 @@ impl<T> Heap<T> {
     /// assert_eq!(timers.get(key), None);
     /// ```
     #[must_use]
-    pub fn get(&self, key: Key) -> Option<&T> {
+    pub fn get(&self, key: TimerKey) -> Option<&T> {
         self.slab.get(key)
     }
 
@@ -309,7 +309,7 @@ impl<T> Heap<T> {
         self.items.is_empty()
     }
 
-    fn add(&mut self, deadline: u64, sequence: u64, value: T) -> Key {
+    fn add(&mut self, deadline: u64, sequence: u64, value: T) -> TimerKey {
         let position = self.items.len();
         let key = self.slab.insert(value, position);
         self.items.push(Item {

@@ -8,7 +8,7 @@
 //!   the allocator starts at `floor`, which is not below the generation of any returned slot.
 //! * `live` is the number of live slots.
 
-use crate::key::{Generation, Key, OLD, RETIRED};
+use crate::key::{Generation, OLD, RETIRED, TimerKey};
 
 /// Capacity for this many entries is never returned to the allocator.
 pub(super) const KEPT: usize = 64;
@@ -59,7 +59,7 @@ impl<T> Slab<T> {
     }
 
     /// Stores a value whose item is at `position`, and returns its key.
-    pub(super) fn insert(&mut self, value: T, position: usize) -> Key {
+    pub(super) fn insert(&mut self, value: T, position: usize) -> TimerKey {
         if self.free == NONE {
             self.grow();
         }
@@ -69,7 +69,7 @@ impl<T> Slab<T> {
         slot.link = position as u32;
         slot.value = Some(value);
         self.live += 1;
-        Key {
+        TimerKey {
             slot: index,
             generation: slot.generation,
         }
@@ -94,11 +94,11 @@ impl<T> Slab<T> {
         self.slots[index as usize].link = position as u32;
     }
 
-    pub(super) fn position(&self, key: Key) -> Option<usize> {
+    pub(super) fn position(&self, key: TimerKey) -> Option<usize> {
         self.live_slot(key).map(|slot| slot.link as usize)
     }
 
-    pub(super) fn get(&self, key: Key) -> Option<&T> {
+    pub(super) fn get(&self, key: TimerKey) -> Option<&T> {
         self.live_slot(key)?.value.as_ref()
     }
 
@@ -169,7 +169,7 @@ impl<T> Slab<T> {
         assert_eq!(vacant.count(), chained, "every vacant slot is on the list");
     }
 
-    fn live_slot(&self, key: Key) -> Option<&Slot<T>> {
+    fn live_slot(&self, key: TimerKey) -> Option<&Slot<T>> {
         let slot = self.slots.get(key.slot as usize)?;
         (slot.generation == key.generation && slot.value.is_some()).then_some(slot)
     }

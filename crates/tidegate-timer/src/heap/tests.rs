@@ -2,7 +2,7 @@
 
 use super::slab::KEPT;
 use super::{ARITY, Heap};
-use crate::key::{Generation, Key, OLD, RETIRED};
+use crate::key::{Generation, OLD, RETIRED, TimerKey};
 
 impl<T> Heap<T> {
     /// Checks the invariants that the file headers state.
@@ -312,7 +312,7 @@ fn a_slot_without_further_generations_is_retired() {
 
     let next = heap.insert(1, 'c');
     assert_ne!(next.slot, first.slot);
-    let none = Key {
+    let none = TimerKey {
         slot: first.slot,
         generation: RETIRED,
     };
@@ -337,7 +337,7 @@ fn an_old_slot_is_kept_rather_than_forgotten() {
 
 #[test]
 fn keys_and_items_are_small() {
-    assert_eq!(size_of::<Key>(), 8);
-    assert_eq!(size_of::<Option<Key>>(), 8);
+    assert_eq!(size_of::<TimerKey>(), 8);
+    assert_eq!(size_of::<Option<TimerKey>>(), 8);
     assert_eq!(size_of::<super::Item>(), 24);
 }

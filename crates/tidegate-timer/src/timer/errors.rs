@@ -12,7 +12,7 @@ use crate::wheel::WheelError;
 /// use tidegate_timer::{TimerError, WheelTimer};
 ///
 /// let timer = WheelTimer::new();
-/// timer.stop()?;
+/// drop(timer.shutdown().wait()?);
 /// assert_eq!(timer.start(), Err(TimerError::Stopped));
 /// # Ok::<(), TimerError>(())
 /// ```
@@ -30,12 +30,12 @@ pub enum TimerError {
     NoThread,
     /// The timer's own thread cannot wait for its own end.
     #[error(
-        "a task of the timer cannot wait for the end of its own timer; begin the stop and await \
-         it, or stop the timer from another thread"
+        "a task of the timer cannot wait for the end of its own timer; await the shutdown, or wait \
+         for it on another thread"
     )]
     OwnThread,
     /// The calling thread may not wait for the timer's thread.
-    #[error("the timer was not stopped: the calling thread may not wait for it; await it instead")]
+    #[error("the calling thread may not wait for the end of the timer; await the shutdown instead")]
     Refused(#[source] WaitRefusedError),
     /// The calling thread is in the spawner that starts the timer's thread.
     #[error(

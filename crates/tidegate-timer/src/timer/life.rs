@@ -19,10 +19,24 @@ pub(super) enum Life {
     /// The thread with this id is starting the worker. The lock is not held in the meantime.
     Starting(ThreadId),
     Running(ThreadWatch),
-    /// Stopped; the worker is about to end. Without a waker, nothing waits for the unfired
-    /// timeouts.
-    Stopping(Option<Waker>),
+    /// Stopped; the worker is about to end.
+    Stopping(Stopping),
     /// The worker ended although the timer was not stopped. A stop finds the unfired timeouts.
     Broken,
     Ended,
+}
+
+/// A shutdown whose worker has not ended.
+pub(super) struct Stopping {
+    pub(super) worker: Worker,
+    /// Woken when the worker has ended. Without a waker, nothing waits for the unfired timeouts.
+    pub(super) waker: Option<Waker>,
+}
+
+/// The worker of a timer that was stopped.
+#[derive(Clone)]
+pub(super) enum Worker {
+    /// The thread with this id is starting the worker.
+    Starting(ThreadId),
+    Started(ThreadWatch),
 }

@@ -9,7 +9,8 @@
 //! * `life`: the states of a timer.
 //! * `shared`: the state that callers and the worker thread share (lane, wheel, counters);
 //!   cancelling and resetting.
-//! * `stop`: the shutdown of a timer; `stopping` is the shutdown as a future ([`Stopping`]).
+//! * `shutdown`: the shutdown of a timer; `shutdown_future` is the shutdown as a future
+//!   ([`Shutdown`]).
 //! * `worker`: the worker thread: drains the lane, turns the wheel, fires due timeouts.
 //! * `start`: starts the worker thread with the first timeout; adds timeouts.
 //! * `handle`: [`TimerHandle`], the user's handle of a timeout.
@@ -21,15 +22,15 @@ mod errors;
 mod handle;
 mod life;
 mod shared;
+mod shutdown;
+mod shutdown_future;
 mod start;
-mod stop;
-mod stopping;
 mod task;
 mod wheel_timer;
 mod worker;
 
 pub use self::errors::TimerError;
 pub use self::handle::TimerHandle;
-pub use self::stopping::{Stopping, UnfiredTimeout};
+pub use self::shutdown_future::{Shutdown, ShutdownReport, UnfiredTimeout};
 pub use self::task::TimerTask;
 pub use self::wheel_timer::{TimerMetrics, WheelTimer, WheelTimerBuilder};

@@ -10,7 +10,7 @@ use tidegate_core::internal::contain;
 use tidegate_core::{RejectReason, Rejected};
 
 use super::errors::TimerError;
-use super::life::Life;
+use super::life::{Life, Worker};
 use super::shared::{Cell, Shared, WAKE_AFTER};
 use super::task::TimerTask;
 use super::worker;
@@ -46,11 +46,15 @@ impl Shared {
         let mut life = self.life();
         let outcome = match started {
             Ok(Ok(thread)) => {
-                // Otherwise the timer was stopped, or the worker has already ended.
-                if matches!(*life, Life::Starting(_)) {
-                    *life = Life::Running(thread.watch());
-                    // ORDERING: Release pairs with the Acquire above.
-                    self.running.store(true, Ordering::Release);
+                // In any other state the worker has already ended.
+                match &mut *life {
+                    Life::Starting(_) => {
+                        *life = Life::Running(thread.watch());
+                        // ORDERING: Release pairs with the Acquire above.
+                        self.running.store(true, Ordering::Release);
+                    }
+                    Life::Stopping(stopping) => stopping.worker = Worker::Started(thread.watch()),
+                    _ => {}
                 }
                 Ok(())
             }

@@ -17,7 +17,7 @@ use tidegate_core::{Executor, Task};
 /// let timer = WheelTimer::new();
 /// let (told, heard) = mpsc::channel();
 /// let task = TimerTask::new(|| println!("too slow")).on_cancel(move || told.send("in time").unwrap());
-/// let handle = timer.add(Duration::from_secs(60), task)?;
+/// let handle = timer.schedule_task(Duration::from_secs(60), task)?;
 /// handle.cancel();
 /// assert_eq!(heard.recv(), Ok("in time"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -11,7 +11,7 @@ use tidegate_core::{Clock, Executor, OnUnhandled, Rejected, Task, ThreadBuilder,
 use super::errors::TimerError;
 use super::handle::TimerHandle;
 use super::shared::{Cell, Settings, Shared};
-use super::stopping::{self, Stopping, UnfiredTimeout};
+use super::shutdown_future::Shutdown;
 use super::task::TimerTask;
 use crate::wheel::Wheel;
 
@@ -106,7 +106,7 @@ impl WheelTimer {
         after: Duration,
         run: impl FnOnce() + Send + 'static,
     ) -> Result<TimerHandle, Rejected<Task>> {
-        self.add(after, TimerTask::new(run))
+        self.schedule_task(after, TimerTask::new(run))
             .map_err(|refused| refused.map(TimerTask::into_task))
     }
 
@@ -116,7 +116,7 @@ impl WheelTimer {
     /// # Errors
     ///
     /// The same as for [`schedule`](Self::schedule).
-    pub fn add(
+    pub fn schedule_task(
         &self,
         after: Duration,
         task: TimerTask,
@@ -126,12 +126,11 @@ impl WheelTimer {
         Ok(TimerHandle::new(cell, Arc::clone(shared)))
     }
 
-    /// Stops the timer, waits for its thread to end, and returns every timeout that neither fired
-    /// nor was cancelled, once, by deadline. These timeouts are now cancelled; their `on_cancel`
-    /// hooks have run on the calling thread.
+    /// Shuts the timer down. From now on it rejects timeouts. The returned future is ready when the
+    /// timer's thread has ended; it reports the timeouts that did not fire.
     ///
-    /// A second stop returns an empty list, and so does the first stop of a timer that never
-    /// started.
+    /// A program waits with [`Shutdown::wait`]. An event loop and a task of the timer itself await
+    /// the future instead.
     ///
     /// # Examples
     ///
@@ -141,40 +140,19 @@ impl WheelTimer {
     ///
     /// let timer = WheelTimer::new();
     /// let handle = timer.schedule(Duration::from_secs(3600), || println!("tea"))?;
-    /// let unfired = timer.stop()?;
-    /// assert_eq!(unfired.len(), 1);
+    /// let report = timer.shutdown().wait()?;
+    /// assert_eq!(report.unfired.len(), 1);
     /// assert!(handle.is_cancelled() && timer.pending() == 0);
-    /// unfired.into_iter().for_each(|one| one.task.run()); // or not
+    /// report.unfired.into_iter().for_each(|one| one.task.run()); // or not
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// Returns [`TimerError::OwnThread`] in a task on the timer's own thread, and
-    /// [`TimerError::Refused`] where a blocking wait is not allowed: on an event loop, or where the
-    /// timer's thread waits for the caller's executor. Returns [`TimerError::Starting`] in the
-    /// spawner that starts the timer's thread. In these cases the timer is not stopped.
-    pub fn stop(&self) -> Result<Vec<UnfiredTimeout>, TimerError> {
-        let shared = &self.owner.shared;
-        let now = shared.clock.nanos();
-        Ok(stopping::unfired(shared, now, shared.stop()?))
-    }
-
-    /// Starts to stop the timer and returns the shutdown as a future. Use this on event loops and
-    /// in tasks of the timer itself.
-    ///
-    /// From now on the timer rejects timeouts. The future is ready when the timer's thread has
-    /// ended, with the same result as [`stop`](Self::stop). It runs the `on_cancel` hooks where it
-    /// is polled. If it is dropped before it is ready, the unfired timeouts are cancelled and
-    /// dropped.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`TimerError::Starting`] in the spawner that starts the timer's thread.
-    pub fn begin_stop(&self) -> Result<Stopping, TimerError> {
-        let shared = &self.owner.shared;
-        let begun = shared.begin_stop()?;
-        Ok(Stopping::new(shared, begun))
+    /// The future returns [`TimerError::Starting`], and the timer is not shut down, if this is called
+    /// in the spawner that starts the timer's thread.
+    pub fn shutdown(&self) -> Shutdown {
+        Shutdown::begin(&self.owner.shared)
     }
 
     /// Returns the number of timeouts that have neither expired nor been cancelled.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tidegate_testkit::{Counter, DropCount, Rng, model};
-use tidegate_timer::Key;
+use tidegate_timer::TimerKey;
 use tidegate_timer::heap::{Due, Heap};
 
 /// The heap and a naive reference, which receive the same operations.
@@ -11,11 +11,11 @@ use tidegate_timer::heap::{Due, Heap};
 struct Pair {
     heap: Heap<u64>,
     /// By (deadline, sequence), the documented order of the heap.
-    reference: BTreeMap<(u64, u64), (Key, u64)>,
+    reference: BTreeMap<(u64, u64), (TimerKey, u64)>,
     /// Every key in the heap, with the deadline and sequence of its entry.
-    live: Vec<(Key, (u64, u64))>,
+    live: Vec<(TimerKey, (u64, u64))>,
     /// Some stale keys.
-    stale: Vec<Key>,
+    stale: Vec<TimerKey>,
     inserted: u64,
     now: u64,
 }
@@ -111,12 +111,12 @@ impl Pair {
         }
     }
 
-    fn note(&mut self, key: Key, order: (u64, u64), value: u64) {
+    fn note(&mut self, key: TimerKey, order: (u64, u64), value: u64) {
         assert!(self.reference.insert(order, (key, value)).is_none());
         self.live.push((key, order));
     }
 
-    fn forget(&mut self, key: Key, rng: &mut Rng) {
+    fn forget(&mut self, key: TimerKey, rng: &mut Rng) {
         self.live.retain(|&(live, _)| live != key);
         if rng.chance(0.2) {
             self.stale.push(key);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tidegate_testkit::{Counter, DropCount, Rng, model, short_or_long};
-use tidegate_timer::Key;
+use tidegate_timer::TimerKey;
 use tidegate_timer::wheel::Wheel;
 
 /// One step of a script; the numbers select among the existing entries.
@@ -26,8 +26,8 @@ struct Pair {
     wheel: Wheel<u64>,
     tick: u64,
     /// Key, expected deadline and due time of each entry, by number.
-    reference: BTreeMap<u64, (Key, u64, u64)>,
-    stale: Vec<Key>,
+    reference: BTreeMap<u64, (TimerKey, u64, u64)>,
+    stale: Vec<TimerKey>,
     added: u64,
     now: u64,
 }
@@ -156,7 +156,7 @@ impl Pair {
         }
     }
 
-    fn pick(&self, which: usize) -> Option<(u64, Key)> {
+    fn pick(&self, which: usize) -> Option<(u64, TimerKey)> {
         let at = which % self.reference.len().max(1);
         let (&number, &(key, ..)) = self.reference.iter().nth(at)?;
         Some((number, key))

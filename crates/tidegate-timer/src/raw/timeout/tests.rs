@@ -8,7 +8,7 @@ use tidegate_testkit::{rounds, until};
 
 use super::cell::LATEST;
 use super::*;
-use crate::Key;
+use crate::TimerKey;
 
 #[test]
 fn exactly_one_of_cancel_and_expire_gets_the_value() {
@@ -103,7 +103,7 @@ fn the_owner_sees_every_cells_last_news() {
     let cells: Vec<_> = (0..rounds(2_000))
         .map(|_| TimeoutNode::new(0, ()))
         .collect();
-    let key = Key::from_bits(1 << 32).expect("a generation is not zero");
+    let key = TimerKey::from_bits(1 << 32).expect("a generation is not zero");
     let mut seen = 0;
     thread::scope(|scope| {
         for half in 0..2 {

@@ -33,7 +33,7 @@ use super::levels::WheelLevels;
 use super::lists::{MAX_CHUNKS, Place};
 use super::pages::Pages;
 use super::queue::{Item, Queue};
-use crate::key::Key;
+use crate::key::TimerKey;
 
 #[cfg(test)]
 mod tests;
@@ -204,7 +204,7 @@ impl<T> Wheel<T> {
     ///
     /// Panics if the wheel already holds 2²⁷ - 64 entries.
     #[inline]
-    pub fn insert(&mut self, deadline: u64, value: T) -> Key {
+    pub fn insert(&mut self, deadline: u64, value: T) -> TimerKey {
         assert!(
             self.len < MAX_ENTRIES,
             "a wheel holds just under 2^27 entries"
@@ -226,7 +226,7 @@ impl<T> Wheel<T> {
             generation,
         });
         self.len += 1;
-        Key { slot, generation }
+        TimerKey { slot, generation }
     }
 
     /// Removes an entry, in O(1). A cancellation uses this. The memory of the entry can be reused
@@ -247,7 +247,7 @@ impl<T> Wheel<T> {
     /// # Ok::<(), tidegate_timer::wheel::WheelError>(())
     /// ```
     #[inline]
-    pub fn remove(&mut self, key: Key) -> Option<T> {
+    pub fn remove(&mut self, key: TimerKey) -> Option<T> {
         let is_it = |live: &Live<T>| live.generation == key.generation;
         let live = self.entries.get_mut(key.slot)?.vacate_if(is_it)?;
         self.len -= 1;
@@ -275,7 +275,7 @@ impl<T> Wheel<T> {
     /// assert!(!wheel.reset(key, 1_000));
     /// # Ok::<(), tidegate_timer::wheel::WheelError>(())
     /// ```
-    pub fn reset(&mut self, key: Key, deadline: u64) -> bool {
+    pub fn reset(&mut self, key: TimerKey, deadline: u64) -> bool {
         let Some(&Live {
             deadline: before,
             place,
@@ -406,18 +406,18 @@ impl<T> Wheel<T> {
 
     /// Returns the value of a key, or `None` if the key is stale.
     #[must_use]
-    pub fn get(&self, key: Key) -> Option<&T> {
+    pub fn get(&self, key: TimerKey) -> Option<&T> {
         Some(&self.live(key)?.value)
     }
 
     /// Returns a mutable reference to the value of a key, or `None` if the key is stale.
-    pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+    pub fn get_mut(&mut self, key: TimerKey) -> Option<&mut T> {
         Some(&mut self.live_mut(key)?.value)
     }
 
     /// Returns the last deadline of the entry with this key, or `None` if the key is stale.
     #[must_use]
-    pub fn deadline(&self, key: Key) -> Option<u64> {
+    pub fn deadline(&self, key: TimerKey) -> Option<u64> {
         Some(self.live(key)?.deadline)
     }
 
@@ -451,13 +451,13 @@ impl<T> Wheel<T> {
     }
 
     #[inline]
-    fn live(&self, key: Key) -> Option<&Live<T>> {
+    fn live(&self, key: TimerKey) -> Option<&Live<T>> {
         let live = self.entries.get(key.slot)?.live()?;
         (live.generation == key.generation).then_some(live)
     }
 
     #[inline]
-    fn live_mut(&mut self, key: Key) -> Option<&mut Live<T>> {
+    fn live_mut(&mut self, key: TimerKey) -> Option<&mut Live<T>> {
         let live = self.entries.get_mut(key.slot)?.live_mut()?;
         (live.generation == key.generation).then_some(live)
     }

@@ -39,7 +39,7 @@ fn the_cancel_callback_runs_where_the_cancel_does() {
     let log = Log::new();
     let told = log.clone();
     let task = TimerTask::new(|| ()).on_cancel(move || told.push(std::thread::current().id()));
-    let handle = timer.add(SECOND, task).expect("it runs");
+    let handle = timer.schedule_task(SECOND, task).expect("it runs");
     assert!(handle.cancel() && !handle.cancel());
     assert_eq!(log.take(), [std::thread::current().id()]);
 }
@@ -53,7 +53,7 @@ fn a_timeout_that_fires_gets_no_cancel_callback() {
         count.hit();
         drop(dropped);
     });
-    timer.add(SECOND, task).expect("it runs");
+    timer.schedule_task(SECOND, task).expect("it runs");
     clock.advance(SECOND);
     assert_eq!((hooks.count(), drops.count()), (0, 1));
 }
@@ -71,7 +71,7 @@ fn a_cancel_callback_that_panics_is_contained() {
         .build()
         .expect("a sound geometry");
     let task = TimerTask::new(|| ()).on_cancel(|| panic!("on purpose"));
-    let handle = timer.add(SECOND, task).expect("it runs");
+    let handle = timer.schedule_task(SECOND, task).expect("it runs");
     assert!(handle.cancel());
     heard.wait_for(1);
     assert_eq!((heard.count(), timer.pending()), (1, 0));
@@ -173,7 +173,7 @@ fn many_threads_add_reset_and_cancel_and_each_timeout_ends_once() {
                         hooks.hit();
                     });
                     let after = MS * ((number * 7 + thread) % 500);
-                    handles.push(timer.add(after, task).expect("it runs"));
+                    handles.push(timer.schedule_task(after, task).expect("it runs"));
                     let other = &handles[(number as usize * 31) % handles.len()];
                     match number % 3 {
                         0 => drop(other.cancel()),

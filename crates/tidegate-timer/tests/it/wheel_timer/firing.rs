@@ -37,7 +37,15 @@ fn a_delay_of_zero_fires_at_the_next_tick_and_one_without_end_never() {
     assert!(zero.is_expired());
     clock.advance(100 * 365 * 24 * 3600 * SECOND);
     assert!(!never.is_expired());
-    assert_eq!(timer.stop().expect("not its own thread").len(), 1);
+    assert_eq!(
+        timer
+            .shutdown()
+            .wait()
+            .expect("not its own thread")
+            .unfired
+            .len(),
+        1
+    );
 }
 
 #[test]
@@ -82,7 +90,7 @@ fn a_panic_is_reported_and_the_rest_of_the_tick_fires() {
         .expect("a sound geometry");
     let before = timer.schedule(SECOND, || ()).expect("it runs");
     let task = Task::named("bad", || panic!("on purpose"));
-    timer.add(SECOND, task.into()).expect("it runs");
+    timer.schedule_task(SECOND, task.into()).expect("it runs");
     let after = timer.schedule(SECOND, || ()).expect("it runs");
     clock.advance(SECOND);
     assert!(before.is_expired() && after.is_expired());
@@ -131,7 +139,7 @@ fn a_timeout_can_choose_its_own_executor() {
             names.push(thread.name().unwrap_or_default().starts_with("own"));
         });
         let task = if own { task.on(threads.clone()) } else { task };
-        timer.add(SECOND, task).expect("it runs");
+        timer.schedule_task(SECOND, task).expect("it runs");
     }
     clock.advance(SECOND);
     names.wait_for(2);
@@ -180,7 +188,7 @@ fn what_its_executor_refuses_runs_on_the_timer_and_is_counted() {
             count.hit();
         })
         .on(Arc::clone(&full));
-        timer.add(SECOND, task).expect("it runs");
+        timer.schedule_task(SECOND, task).expect("it runs");
     }
     clock.advance(SECOND);
     assert_eq!((ran.count(), timer.metrics().fell_back), (3, 3));

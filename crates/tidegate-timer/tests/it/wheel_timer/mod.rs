@@ -192,5 +192,10 @@ fn a_thread_that_cannot_be_had_refuses_and_can_be_tried_again() {
     let handle = timer.schedule(SECOND, || ()).expect("there is one now");
     clock.advance(2 * SECOND);
     assert!(handle.is_expired());
-    assert!(timer.stop().is_ok_and(|unfired| unfired.is_empty()));
+    assert!(
+        timer
+            .shutdown()
+            .wait()
+            .is_ok_and(|report| report.unfired.is_empty())
+    );
 }

@@ -1,5 +1,7 @@
 //! The timer survives panics whose payload panics on drop, and values that panic on drop.
 
+use std::sync::Mutex;
+
 use super::*;
 use tidegate_core::executor::{ExecutorId, Signal};
 use tidegate_core::thread::ThreadPerTask;
@@ -44,7 +46,15 @@ fn assert_lives(timer: WheelTimer, clock: &ManualClock) {
     timer.schedule(9 * SECOND, || ()).expect("it runs");
     clock.advance(SECOND);
     assert!(fires.is_expired());
-    assert_eq!(timer.stop().expect("not its own thread").len(), 1);
+    assert_eq!(
+        timer
+            .shutdown()
+            .wait()
+            .expect("not its own thread")
+            .unfired
+            .len(),
+        1
+    );
     assert_eq!(timer.pending(), 0);
 }
 
@@ -66,13 +76,13 @@ fn of_hooks_of_cancelled_timeouts() {
     let (timer, clock) = timer();
     let add = || {
         let task = TimerTask::new(|| ()).on_cancel(|| explode());
-        timer.add(9 * SECOND, task).unwrap()
+        timer.schedule_task(9 * SECOND, task).unwrap()
     };
     assert!(add().cancel());
     add();
     add();
     clock.settle();
-    assert_eq!(timer.stop().unwrap().len(), 2);
+    assert_eq!(timer.shutdown().wait().unwrap().unfired.len(), 2);
     assert_eq!(timer.metrics().panicked, 3);
 }
 
@@ -82,7 +92,7 @@ fn of_what_tasks_and_hooks_have_captured() {
     let add = |after: Duration| {
         let (run, hook) = (Bomb::new(), Bomb::new());
         let task = TimerTask::new(move || drop(run)).on_cancel(move || hook.defuse());
-        timer.add(after, task).unwrap()
+        timer.schedule_task(after, task).unwrap()
     };
     add(SECOND);
     let cancelled = add(9 * SECOND);
@@ -104,7 +114,7 @@ fn of_what_was_captured_by_the_hook_of_a_timeout_that_its_executor_accepts() {
     let open = ran.clone();
     let task = TimerTask::new(move || open.open()).on_cancel(move || hook.defuse());
     let task = task.on(Arc::new(threads()));
-    timer.add(SECOND, task).unwrap();
+    timer.schedule_task(SECOND, task).unwrap();
     clock.advance(SECOND);
     ran.wait();
     assert_eq!(timer.metrics().panicked, 1);
@@ -117,7 +127,7 @@ fn of_executors() {
     let hook = Bomb::new();
     let task = TimerTask::new(|| ()).on_cancel(move || hook.defuse());
     timer
-        .add(SECOND, task.on(Arc::new(Explodes(threads()))))
+        .schedule_task(SECOND, task.on(Arc::new(Explodes(threads()))))
         .unwrap();
     clock.advance(SECOND);
     assert_eq!(timer.metrics().panicked, 2);
@@ -136,4 +146,26 @@ fn of_values_that_are_dropped_with_the_timer() {
     clock.settle();
     drop(timer);
     assert_eq!(drops.count(), 3, "each of them, and nothing got out");
+}
+
+#[test]
+fn settings_that_call_the_timer_when_they_are_dropped_do_not_lock_it_up() {
+    type Place = Arc<Mutex<Option<WheelTimer>>>;
+    struct Calls(Place, Log<Result<(), TimerError>>);
+    impl Drop for Calls {
+        fn drop(&mut self) {
+            let timer = self.0.lock().unwrap().take().expect("it was put there");
+            self.1.push(timer.start());
+        }
+    }
+    let (place, log) = (Place::default(), Log::new());
+    let calls = Calls(Arc::clone(&place), log.clone());
+    let threads = ThreadBuilder::new("own").on_start(move || drop(calls.0.lock()));
+    let timer = WheelTimer::builder("test")
+        .threads(threads)
+        .build()
+        .unwrap();
+    *place.lock().unwrap() = Some(timer.clone());
+    assert!(timer.shutdown().wait().unwrap().unfired.is_empty());
+    assert_eq!(log.take(), [Err(TimerError::Stopped)]);
 }

@@ -18,7 +18,7 @@ fn stop_returns_each_unfired_timeout_once_by_deadline() {
     let (unseen, again) = (add(6), add(8));
     assert!(again.reset(3 * SECOND));
 
-    let unfired = timer.stop().expect("not its own thread");
+    let unfired = timer.shutdown().wait().expect("not its own thread").unfired;
     let left: Vec<_> = unfired.iter().map(|one| one.left.as_secs()).collect();
     assert_eq!(left, [2, 3, 6, 7]);
     assert!(
@@ -33,7 +33,10 @@ fn stop_returns_each_unfired_timeout_once_by_deadline() {
     }
     assert_eq!(log.take(), [1, 4, 8, 6, 9]);
     assert!(
-        timer.stop().is_ok_and(|none| none.is_empty()),
+        timer
+            .shutdown()
+            .wait()
+            .is_ok_and(|report| report.unfired.is_empty()),
         "a second stop"
     );
 }
@@ -41,7 +44,12 @@ fn stop_returns_each_unfired_timeout_once_by_deadline() {
 #[test]
 fn a_timer_that_never_started_stops_at_once_with_nothing() {
     let (timer, clock) = timer();
-    assert!(timer.stop().is_ok_and(|none| none.is_empty()));
+    assert!(
+        timer
+            .shutdown()
+            .wait()
+            .is_ok_and(|report| report.unfired.is_empty())
+    );
     assert_eq!(timer.start(), Err(TimerError::Stopped));
     assert_eq!(clock.sleepers(), 0);
 }
@@ -50,7 +58,7 @@ fn a_timer_that_never_started_stops_at_once_with_nothing() {
 fn nothing_can_be_added_after_stop_and_the_task_comes_back() {
     let (timer, _clock) = timer();
     timer.start().expect("it starts");
-    timer.stop().expect("not its own thread");
+    drop(timer.shutdown().wait().expect("not its own thread"));
     assert_eq!(timer.start(), Err(TimerError::Stopped));
     let ran = Counter::new();
     let count = ran.clone();
@@ -72,28 +80,46 @@ fn stop_runs_the_cancel_callbacks_and_counts_the_timeouts_out() {
         let task = TimerTask::new(|| ()).on_cancel(move || {
             count.hit();
         });
-        timer.add(SECOND, task).expect("it runs");
+        timer.schedule_task(SECOND, task).expect("it runs");
     }
     clock.settle();
-    assert_eq!(timer.stop().expect("not its own thread").len(), 3);
+    assert_eq!(
+        timer
+            .shutdown()
+            .wait()
+            .expect("not its own thread")
+            .unfired
+            .len(),
+        3
+    );
     assert_eq!((hooks.count(), timer.pending()), (3, 0));
 }
 
 #[test]
-fn stop_from_a_task_on_the_timers_thread_is_an_error() {
+fn a_wait_in_a_task_on_the_timers_thread_is_an_error_and_loses_nothing() {
     let (timer, clock) = timer();
     let log = Log::new();
     let (inner, told) = (timer.clone(), log.clone());
     timer
         .schedule(SECOND, move || {
-            told.push(inner.stop().map(|left| left.len()))
+            let mut shutdown = inner.shutdown();
+            let refused = shutdown.wait().unwrap_err();
+            told.push((refused, shutdown));
         })
         .expect("it runs");
     let other = timer.schedule(2 * SECOND, || ()).expect("it runs");
-    clock.advance(SECOND);
-    assert_eq!(log.take(), [Err(TimerError::OwnThread)]);
-    clock.advance(SECOND);
-    assert!(other.is_expired(), "the timer goes on");
+    clock.settle();
+    clock.jump(SECOND);
+    log.wait_for(1);
+    let (refused, mut shutdown) = log.take().remove(0);
+    assert_eq!(refused, TimerError::OwnThread);
+    assert_eq!(shutdown.wait().expect("another thread").unfired.len(), 1);
+    assert!(other.is_cancelled());
+    assert!(
+        shutdown
+            .wait()
+            .is_ok_and(|report| report.unfired.is_empty())
+    );
 }
 
 #[test]
@@ -112,10 +138,10 @@ fn stop_waits_for_the_task_that_runs() {
     clock.jump(SECOND);
     began.wait();
     std::thread::scope(|scope| {
-        let stopper = scope.spawn(|| timer.stop());
+        let stopper = scope.spawn(|| timer.shutdown().wait());
         go_on.open();
         let stopped = stopper.join().expect("it does not panic");
-        assert!(stopped.is_ok_and(|none| none.is_empty()));
+        assert!(stopped.is_ok_and(|report| report.unfired.is_empty()));
         assert_eq!(ended.count(), 1);
     });
 }
@@ -145,7 +171,12 @@ fn every_timeout_is_fired_cancelled_refused_or_returned_while_a_stop_comes() {
                 refused + cancelled
             });
             clock.jump(MS * round);
-            ends += timer.stop().expect("not its own thread").len() as u64;
+            ends += timer
+                .shutdown()
+                .wait()
+                .expect("not its own thread")
+                .unfired
+                .len() as u64;
             ends += adder.join().expect("it does not panic");
         });
         assert_eq!((ends + fired.count(), timer.pending()), (200, 0));
@@ -161,7 +192,7 @@ fn dropping_the_last_handle_cancels_what_is_pending() {
     let task = TimerTask::new(|| ()).on_cancel(move || {
         count.hit();
     });
-    let handle = timer.add(SECOND, task).expect("it runs");
+    let handle = timer.schedule_task(SECOND, task).expect("it runs");
     clock.settle();
     drop(timer.clone());
     assert!(!handle.is_cancelled());
@@ -180,7 +211,7 @@ fn the_last_handle_may_be_dropped_on_the_timers_own_thread() {
     let task = TimerTask::new(|| ()).on_cancel(move || {
         count.hit();
     });
-    let pending = timer.add(5 * SECOND, task).expect("it runs");
+    let pending = timer.schedule_task(5 * SECOND, task).expect("it runs");
     let (inner, count) = (timer.clone(), left.clone());
     timer
         .schedule(SECOND, move || {

@@ -13,7 +13,7 @@ use tidegate_core::executor::{ExecutorId, Signal, WaitPolicy, enter};
 use tidegate_core::internal::check_wait;
 use tidegate_core::{Clock, Executor, Rejected, Task, ThreadBuilder};
 use tidegate_testkit::block_on;
-use tidegate_timer::{Stopping, UnfiredTimeout};
+use tidegate_timer::{Shutdown, ShutdownReport, UnfiredTimeout};
 
 /// An executor that only has a name and runs nothing.
 struct Nameplate(ExecutorId, Clock);
@@ -50,13 +50,14 @@ impl Executor for Nameplate {
     }
 }
 
-fn poll(stopping: &mut Stopping, waker: &Waker) -> Poll<Vec<UnfiredTimeout>> {
-    Pin::new(stopping).poll(&mut Context::from_waker(waker))
+fn poll(shutdown: &mut Shutdown, waker: &Waker) -> Poll<Result<ShutdownReport, TimerError>> {
+    Pin::new(shutdown).poll(&mut Context::from_waker(waker))
 }
 
 /// Waits for the end of a shutdown.
-fn finish(stopping: Stopping) -> Vec<UnfiredTimeout> {
-    block_on("the timer has stopped", stopping)
+fn finish(shutdown: Shutdown) -> Vec<UnfiredTimeout> {
+    let report = block_on("the timer has stopped", shutdown);
+    report.expect("it was not started by this thread").unfired
 }
 
 #[test]
@@ -65,21 +66,27 @@ fn an_event_loop_must_not_wait_for_it_and_awaits_it_instead() {
     let handle = timer.schedule(SECOND, || ()).unwrap();
     clock.settle();
     let mark = enter(Nameplate::new(), WaitPolicy::Loop);
-    let error = timer.stop().unwrap_err();
+    timer.schedule(SECOND, || ()).unwrap();
+    let mut shutdown = timer.shutdown();
+    let error = shutdown.wait().unwrap_err();
     assert!(matches!(&error, TimerError::Refused(why) if !why.is_circle()));
     let said = error.source().expect("it has a cause").to_string();
     assert!(
         said.contains("plate, an event loop, must not block"),
         "{said}"
     );
-    assert!(!handle.is_cancelled(), "nothing has happened");
-    timer.schedule(SECOND, || ()).unwrap();
-    let stopping = timer.begin_stop().unwrap();
+    assert!(!handle.is_cancelled(), "the shutdown can still be awaited");
     let refused = timer.schedule(SECOND, || ()).unwrap_err();
     assert_eq!(refused.why(), RejectReason::Closed);
-    assert_eq!(finish(stopping).len(), 2);
+    assert_eq!(finish(shutdown).len(), 2);
     assert!(handle.is_cancelled());
-    assert!(timer.stop().is_ok_and(|none| none.is_empty()), "no wait");
+    assert!(
+        timer
+            .shutdown()
+            .wait()
+            .is_ok_and(|report| report.unfired.is_empty()),
+        "no wait"
+    );
     drop(mark);
 }
 
@@ -99,12 +106,12 @@ fn a_pool_must_not_wait_for_a_timer_whose_task_waits_for_the_pool() {
     clock.jump(SECOND);
     waits.wait();
     let mark = enter(pool, WaitPolicy::Free);
-    let error = timer.stop().unwrap_err();
+    let mut shutdown = timer.shutdown();
+    let error = shutdown.wait().unwrap_err();
     assert!(matches!(&error, TimerError::Refused(why) if why.is_circle()));
-    let mut stopping = timer.begin_stop().unwrap();
-    assert!(poll(&mut stopping, Waker::noop()).is_pending());
+    assert!(poll(&mut shutdown, Waker::noop()).is_pending());
     go_on.open();
-    assert!(finish(stopping).is_empty());
+    assert!(finish(shutdown).is_empty());
     drop(mark);
 }
 
@@ -114,9 +121,9 @@ fn its_own_task_may_begin_the_stop() {
     let (inner, log) = (timer.clone(), Log::new());
     let told = log.clone();
     let begin = move || {
-        let mut stopping = inner.begin_stop().unwrap();
-        assert!(poll(&mut stopping, Waker::noop()).is_pending());
-        told.push(stopping);
+        let mut shutdown = inner.shutdown();
+        assert!(poll(&mut shutdown, Waker::noop()).is_pending());
+        told.push(shutdown);
     };
     timer.schedule(SECOND, begin).unwrap();
     let later = timer.schedule(9 * SECOND, || ()).unwrap();
@@ -134,9 +141,14 @@ fn the_second_stop_is_ready_at_once_with_nothing() {
     let (timer, clock) = timer();
     timer.schedule(SECOND, || ()).unwrap();
     clock.settle();
-    let first = timer.begin_stop().unwrap();
-    assert!(finish(timer.begin_stop().unwrap()).is_empty());
-    assert!(timer.stop().is_ok_and(|none| none.is_empty()));
+    let first = timer.shutdown();
+    assert!(finish(timer.shutdown()).is_empty());
+    assert!(
+        timer
+            .shutdown()
+            .wait()
+            .is_ok_and(|report| report.unfired.is_empty())
+    );
     assert_eq!(finish(first).len(), 1);
 }
 
@@ -148,9 +160,9 @@ fn a_stop_that_is_given_up_cancels_what_is_pending() {
     let task = TimerTask::new(move || drop(value)).on_cancel(move || {
         count.hit();
     });
-    let handle = timer.add(SECOND, task).unwrap();
+    let handle = timer.schedule_task(SECOND, task).unwrap();
     clock.settle();
-    drop(timer.begin_stop().unwrap());
+    drop(timer.shutdown());
     hooks.wait_for(1);
     drops.wait_for(1);
     assert!(handle.is_cancelled());
@@ -163,9 +175,9 @@ fn the_last_handle_takes_nothing_from_a_stop_under_way() {
     let value = DropCount::new(&drops);
     timer.schedule(SECOND, move || drop(value)).unwrap();
     clock.settle();
-    let stopping = timer.begin_stop().unwrap();
+    let shutdown = timer.shutdown();
     drop(timer);
-    let unfired = finish(stopping);
+    let unfired = finish(shutdown);
     assert_eq!((unfired.len(), drops.count()), (1, 0));
 }
 
@@ -178,7 +190,8 @@ fn a_spawner_may_call_the_timer_that_it_starts() {
     let threads = ThreadBuilder::new("own").spawner(move |job| {
         let timer = me.lock().unwrap().take().unwrap();
         let refused = timer.schedule(SECOND, || ()).unwrap_err();
-        told.push((refused.why(), timer.stop().err(), timer.begin_stop().err()));
+        let awaited = block_on("it failed at once", timer.shutdown());
+        told.push((refused.why(), timer.shutdown().wait().err(), awaited.err()));
         std::thread::Builder::new()
             .spawn(move || job.run())
             .map(drop)
@@ -194,7 +207,7 @@ fn a_spawner_may_call_the_timer_that_it_starts() {
     );
     clock.advance(SECOND);
     assert!(handle.is_expired());
-    assert!(timer.stop().unwrap().is_empty());
+    assert!(timer.shutdown().wait().unwrap().unfired.is_empty());
 }
 
 #[test]
@@ -262,7 +275,6 @@ fn an_event_loop_does_not_wait_for_a_spawner() {
         asked.wait();
         let mark = enter(Nameplate::new(), WaitPolicy::Loop);
         assert!(add().is_ok());
-        assert!(matches!(timer.stop(), Err(TimerError::Refused(_))));
         drop(mark);
         go_on.open();
         assert!(first.join().unwrap().is_ok());
@@ -282,11 +294,16 @@ fn a_stop_that_begins_while_the_thread_is_started_ends_with_the_start() {
             asked.wait();
             let mark = enter(Nameplate::new(), WaitPolicy::Loop);
             assert!(timer.schedule(SECOND, || ()).is_ok());
-            let stopping = timer.begin_stop().unwrap();
+            let mut shutdown = timer.shutdown();
             assert!(timer.schedule(SECOND, || ()).is_err());
+            let refused = shutdown.wait();
+            assert!(
+                matches!(refused, Err(TimerError::Refused(_))),
+                "it does not block"
+            );
             drop(mark);
             go_on.open();
-            assert_eq!(finish(stopping).len(), 1);
+            assert_eq!(shutdown.wait().unwrap().unfired.len(), 1);
             assert!(!first.join().unwrap(), "too late");
         });
         assert_eq!(timer.pending(), 0);

@@ -6,62 +6,71 @@
 //! * Once the lane is closed, the thread that finds the worker gone collects the unfired timeouts.
 //!   If no thread waits for the worker, the worker collects them itself.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::task::Waker;
 
 use tidegate_core::Parker;
-use tidegate_core::internal::contain;
+use tidegate_core::internal::{WaitGuard, check_may_block, contain, discard};
 
 use super::errors::TimerError;
-use super::life::Life;
+use super::life::{Life, Stopping, Worker};
 use super::shared::{Cell, Shared};
 use super::task::TimerTask;
 use crate::raw::TimeoutOutcome;
 
-/// The result of starting a shutdown.
-enum ShutdownStart {
-    /// This call started the shutdown, and the caller has to wait for the worker.
-    Now,
-    /// The timer was stopped before.
-    Before,
-    /// The worker was started in the meantime; the caller must first check whether it may wait for
-    /// it.
-    Unchecked,
-}
+/// What [`Shared::poll_end`] found.
+type Unfired = Vec<(u64, TimerTask)>;
 
 impl Shared {
-    /// Stops the timer, waits for its worker and returns the unfired timeouts. Does nothing if this
-    /// thread must not wait for the worker.
-    pub(super) fn stop(self: &Arc<Self>) -> Result<Vec<(u64, TimerTask)>, TimerError> {
+    /// Waits for the worker of a shutdown that has begun, and returns the unfired timeouts. If this
+    /// thread must not wait, the shutdown goes on and can still be polled.
+    pub(super) fn wait_for_end(&self) -> Result<Unfired, TimerError> {
+        let parker = Parker::new();
+        let waker = Waker::from(&parker);
+        let mut recorded = None;
         loop {
-            let thread = match &*self.settled()? {
-                Life::Running(thread) => Some(thread.clone()),
-                _ => None,
-            };
-            let recorded = match &thread {
-                Some(thread) if thread.is_current() => return Err(TimerError::OwnThread),
-                Some(thread) => Some(thread.check_wait().map_err(TimerError::Refused)?),
-                None => None,
-            };
-            match self.begin(recorded.is_some())? {
-                ShutdownStart::Now => return Ok(self.await_end()),
-                ShutdownStart::Before => return Ok(Vec::new()),
-                ShutdownStart::Unchecked => {}
+            if let Some(unfired) = self.poll_end(&waker) {
+                return Ok(unfired);
+            }
+            if recorded.is_none() {
+                recorded = self.check_wait_for_end()?;
+            } else {
+                self.clock.park_until(&parker, None);
             }
         }
     }
 
-    /// Starts a shutdown for a caller that polls for the end. Returns `false` if the timer was
-    /// stopped before.
-    pub(super) fn begin_stop(&self) -> Result<bool, TimerError> {
-        Ok(matches!(self.begin(true)?, ShutdownStart::Now))
+    /// Checks that this thread may wait for the worker. Returns `None` if the worker has ended.
+    fn check_wait_for_end(&self) -> Result<Option<WaitGuard>, TimerError> {
+        let mut life = self.life();
+        let worker = loop {
+            let Life::Stopping(Stopping { worker, .. }) = &*life else {
+                return Ok(None);
+            };
+            match worker {
+                Worker::Started(thread) => break thread.clone(),
+                Worker::Starting(starter) if *starter == std::thread::current().id() => {
+                    return Err(TimerError::Starting);
+                }
+                Worker::Starting(_) => {}
+            }
+            // The spawner is user code and may take a long time.
+            check_may_block(None).map_err(TimerError::Refused)?;
+            let settled = self.started.wait(life);
+            life = settled.unwrap_or_else(PoisonError::into_inner);
+        };
+        drop(life);
+        if worker.is_current() {
+            return Err(TimerError::OwnThread);
+        }
+        worker.check_wait().map(Some).map_err(TimerError::Refused)
     }
 
     /// Stops the timer, unless it was stopped before, without waiting for its worker, and drops the
     /// unfired timeouts.
     pub(super) fn abandon(&self) {
-        if let Ok(ShutdownStart::Now) = self.begin(true) {
+        if let Ok(true) = self.begin_shutdown() {
             self.give_up();
         }
     }
@@ -70,57 +79,48 @@ impl Shared {
     /// worker.
     pub(super) fn give_up(&self) {
         let waker = match &mut *self.life() {
-            Life::Stopping(waker) => waker.take(),
+            Life::Stopping(stopping) => stopping.waker.take(),
             _ => None,
         };
         drop(waker);
         self.drop_left();
     }
 
-    /// Starts the shutdown. `checked` means that this thread may wait for the worker, or will not
-    /// wait.
-    fn begin(&self, checked: bool) -> Result<ShutdownStart, TimerError> {
+    /// Starts the shutdown. Returns `false` if the timer was stopped before.
+    pub(super) fn begin_shutdown(&self) -> Result<bool, TimerError> {
         let mut life = self.life();
-        match *life {
-            Life::Starting(starter) if starter == std::thread::current().id() => {
+        let worker = match &*life {
+            Life::Starting(starter) if *starter == std::thread::current().id() => {
                 return Err(TimerError::Starting);
             }
-            Life::Running(_) | Life::Starting(_) if !checked => {
-                return Ok(ShutdownStart::Unchecked);
-            }
-            Life::Running(_) | Life::Starting(_) => {
-                *life = Life::Stopping(Some(Waker::noop().clone()));
-            }
-            Life::New(_) | Life::Broken => *life = Life::Ended,
-            Life::Stopping(_) | Life::Ended => return Ok(ShutdownStart::Before),
-        }
+            Life::Starting(starter) => Some(Worker::Starting(*starter)),
+            Life::Running(thread) => Some(Worker::Started(thread.clone())),
+            Life::New(_) | Life::Broken => None,
+            Life::Stopping(_) | Life::Ended => return Ok(false),
+        };
+        let after = worker.map_or(Life::Ended, |worker| {
+            let waker = Some(Waker::noop().clone());
+            Life::Stopping(Stopping { worker, waker })
+        });
+        let before = std::mem::replace(&mut *life, after);
         // ORDERING: Release pairs with the Acquire in `start`, which then checks `life`.
         self.running.store(false, Ordering::Release);
         let late = self.lane.close();
         drop(life);
+        // The thread builder of a timer that never started contains the user's hooks.
+        discard(before);
         self.started.notify_all();
         self.core().left.extend(late);
         self.parker.unpark();
-        Ok(ShutdownStart::Now)
-    }
-
-    fn await_end(&self) -> Vec<(u64, TimerTask)> {
-        let parker = Parker::new();
-        let waker = Waker::from(&parker);
-        loop {
-            if let Some(unfired) = self.poll_end(&waker) {
-                return unfired;
-            }
-            self.clock.park_until(&parker, None);
-        }
+        Ok(true)
     }
 
     /// Returns the unfired timeouts if the worker has ended. Otherwise `waker` is woken when it
     /// ends.
-    pub(super) fn poll_end(&self, waker: &Waker) -> Option<Vec<(u64, TimerTask)>> {
+    pub(super) fn poll_end(&self, waker: &Waker) -> Option<Unfired> {
         let mut next = Some(waker.clone());
         let before = match &mut *self.life() {
-            Life::Stopping(waiting) => std::mem::replace(waiting, next.take()),
+            Life::Stopping(stopping) => std::mem::replace(&mut stopping.waker, next.take()),
             _ => None,
         };
         drop(before);
@@ -143,17 +143,16 @@ impl Shared {
         let late = self.lane.close();
         drop(life);
         self.core().left.extend(late);
-        match before {
-            Life::Stopping(Some(waker)) => {
-                let _ = contain(|| waker.wake());
+        if let Life::Stopping(stopping) = before {
+            match stopping.waker {
+                Some(waker) => drop(contain(|| waker.wake())),
+                None => self.drop_left(),
             }
-            Life::Stopping(None) => self.drop_left(),
-            _ => {}
         }
     }
 
     /// Marks the remaining timeouts as stopped and returns those that were pending, by deadline.
-    fn collect(&self) -> Vec<(u64, TimerTask)> {
+    fn collect(&self) -> Unfired {
         let mut core = self.core();
         let mut cells: Vec<_> = core.wheel.drain().map(|entry| entry.value).collect();
         cells.append(&mut core.left);
@@ -196,7 +195,7 @@ mod tests {
         timer.owner.shared.end();
         assert_eq!(add().unwrap_err().why(), RejectReason::Closed);
         assert_eq!(timer.pending(), 2);
-        assert_eq!(timer.stop().unwrap().len(), 2);
+        assert_eq!(timer.shutdown().wait().unwrap().unfired.len(), 2);
         assert!(handle.is_cancelled() && unseen.is_cancelled());
         assert_eq!(timer.pending(), 0);
     }
