@@ -134,6 +134,17 @@ pub mod loops {
 ///
 /// An event loop has timers of its own:
 /// [`EventLoop::schedule`](crate::loops::EventLoop::schedule) and its neighbours.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::timer::WheelTimer;
+///
+/// let timer = WheelTimer::new();
+/// let idle = timer.schedule(Duration::from_secs(30), || println!("idle for 30 seconds"))?;
+/// assert!(idle.reset(Duration::from_secs(30))); // something happened
+/// assert!(idle.cancel());
+/// # tidegate::Result::Ok(())
+/// ```
 pub mod timer {
     #[doc(inline)]
     pub use tidegate_timer::{TimerHandle, TimerTask, WheelTimer};
@@ -157,6 +168,9 @@ pub mod pool {
 }
 
 /// Execution strategies: which thread runs a task that was produced, and which one produces next.
+///
+/// [`Adaptive`](strategy::Adaptive) is the one to start with. The event loops of
+/// [`RoamingConfig`](crate::loops::RoamingConfig) use it.
 pub mod strategy {
     #[doc(inline)]
     pub use tidegate_pool::strategy::{
@@ -168,7 +182,19 @@ pub mod strategy {
 /// Servers, clients, channels and the handlers of their pipelines.
 ///
 /// [`pinned`](net::pinned) and [`roaming`](net::roaming) create a group of event loops with I/O;
-/// [`Server`](net::Server) and [`Client`](net::Client) use it.
+/// [`Server`](net::Server) and [`Client`](net::Client) use it. Handlers implement
+/// [`Inbound`](net::Inbound), [`Outbound`](net::Outbound) or both. An
+/// [`EmbeddedChannel`](net::EmbeddedChannel) tests them without a socket:
+///
+/// ```
+/// use tidegate::net::handlers::LineFrames;
+/// use tidegate::net::{Bytes, EmbeddedChannel};
+///
+/// let mut channel = EmbeddedChannel::new(|p| p.add("lines", LineFrames::max(80)))?;
+/// channel.receive("one\ntwo\n");
+/// assert_eq!(channel.read_inbound::<Bytes>().unwrap(), "one");
+/// # tidegate::Result::Ok(())
+/// ```
 #[cfg(feature = "net")]
 pub mod net {
     #[doc(inline)]
@@ -191,6 +217,10 @@ pub mod net {
 }
 
 /// Encryption for channels, by rustls.
+///
+/// A [`TlsServer`](tls::TlsServer) or [`TlsClient`](tls::TlsClient) is created once, and makes a
+/// handler for each connection. The handler stands at the head of the pipeline. This is the only
+/// module with types of [`rustls`](tls::rustls).
 #[cfg(feature = "tls")]
 pub mod tls {
     pub use tidegate_net::tls::rustls;
@@ -217,7 +247,7 @@ pub mod isolate {
         Collapser, CollapserConfig, CollapserScope, Command, CommandError, ConfigError,
         Criticality, Entry, Event, Hedge, Isolation, Partitions, PermitConfig, PoolConfig,
         Properties, PropertySource, QueueDiscipline, RateConfig, Rejection, RequestContext,
-        RequestVariable, Retry, RetryBudget,
+        RequestVariable, Retry, RetryBudget, Verdict,
     };
 }
 
