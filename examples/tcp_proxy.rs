@@ -48,7 +48,7 @@ impl Inbound for Pipe {
     }
 
     fn event(&mut self, event: UserEvent, _: &mut InboundContext<'_, Self>) {
-        if event.is::<InputShutdown>().is_some() {
+        if event.downcast_ref::<InputShutdown>().is_some() {
             // This side has sent everything; the answers of the other side still come back.
             if let Some(other) = &self.other {
                 drop(other.shutdown_output());

@@ -33,7 +33,7 @@ impl Inbound for Ask {
     const BLOCKING: Blocking = Blocking::Never;
 
     fn event(&mut self, event: UserEvent, ctx: &mut InboundContext<'_, Self>) {
-        if let Some(TlsHandshake { version, alpn, .. }) = event.is() {
+        if let Some(TlsHandshake { version, alpn, .. }) = event.downcast_ref() {
             println!("{version:?}, {alpn:?}");
             ctx.write("hello");
             ctx.flush();

@@ -46,7 +46,7 @@ impl Inbound for Commands {
 }
 
 fn garbage(why: &str) -> Failure {
-    NetError::Garbage(why.to_owned()).into()
+    NetError::ProtocolViolation(why.to_owned()).into()
 }
 
 /// Returns the command at the start of `bytes` and its length; `None` if it is incomplete.

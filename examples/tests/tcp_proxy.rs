@@ -109,5 +109,5 @@ fn a_drain_lets_both_sides_finish() {
     through.behind.read_to_string(&mut rest).unwrap();
     assert_eq!(rest, " and more");
     drop(through.behind);
-    assert!(drained.wait().unwrap().cut.is_empty());
+    assert!(drained.wait().unwrap().closed_at_deadline.is_empty());
 }

@@ -66,7 +66,7 @@ impl Inbound for Choose {
     }
 
     fn event(&mut self, event: UserEvent, ctx: &mut InboundContext<'_, Self>) {
-        let Some(handshake) = event.is::<TlsHandshake>() else {
+        let Some(handshake) = event.downcast_ref::<TlsHandshake>() else {
             return;
         };
         let handler = match handshake.alpn.as_deref() {
@@ -120,7 +120,7 @@ impl Inbound for Who {
     type Write = Bytes;
 
     fn event(&mut self, event: UserEvent, ctx: &mut InboundContext<'_, Self>) {
-        if let Some(ProxiedPeer { addresses }) = event.is::<ProxiedPeer>() {
+        if let Some(ProxiedPeer { addresses }) = event.downcast_ref::<ProxiedPeer>() {
             let said = match addresses {
                 Some((source, _)) => source.to_string(),
                 None => "nobody".to_owned(),

@@ -1,7 +1,5 @@
 //! Errors of channels.
 
-use std::error::Error;
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,18 +11,25 @@ use tidegate_promise::Failure;
 /// ```
 /// use tidegate_net::NetError;
 ///
-/// let why = NetError::Overfull { size: 5_000_000, pending: 12_000_000, cap: 16_777_216 };
+/// let why = NetError::WriteQueueFull { size: 5_000_000, pending: 12_000_000, cap: 16_777_216 };
 /// assert!(why.to_string().contains("16777216"));
 /// ```
-#[derive(Clone)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetError {
     /// The channel is closed; with the cause, if there was one.
-    Closed(Option<Failure>),
+    #[error("the channel is closed{}", because(.0.as_ref()))]
+    Closed(#[source] Option<Failure>),
     /// The channel's sending half is closed: data written after its end cannot be sent.
+    #[error("the sending half of the channel is closed; write before `shutdown_output`")]
     OutputShut,
     /// A write would exceed the hard cap.
-    Overfull {
+    #[error(
+        "the write queue of the channel is full: a write of {size} bytes is refused, {pending} \
+         bytes wait to be sent and the cap is {cap}; wait until the channel is writable, write \
+         less at once, or raise the cap"
+    )]
+    WriteQueueFull {
         /// The counted size of the refused write.
         size: usize,
         /// The pending size.
@@ -33,30 +38,39 @@ pub enum NetError {
         cap: usize,
     },
     /// Too many datagrams wait to be sent: another one is not accepted.
-    ManyDatagrams,
+    #[error("too many datagrams wait to be sent; flush them before writing more")]
+    TooManyDatagrams,
     /// A datagram was not sent. An error event of this kind that no handler takes does not close
     /// the channel: the next datagram may be sent.
+    #[error("a datagram of {size} bytes to {peer} was not sent: {why}")]
     DatagramLost {
         /// The receiver.
         peer: SocketAddr,
         /// Its length in bytes.
         size: usize,
-        /// The error of the operating system, [`NetError::Overfull`] or
-        /// [`NetError::ManyDatagrams`].
+        /// The error of the operating system, [`NetError::WriteQueueFull`] or
+        /// [`NetError::TooManyDatagrams`].
+        #[source]
         why: Failure,
     },
     /// Receiving a datagram failed. Does not close the channel either.
-    ReceiveFailed(Failure),
+    #[error("a datagram could not be received: {0}")]
+    ReceiveFailed(#[source] Failure),
     /// A message reached a handler that does not take it.
-    Misfit {
+    #[error("`{handler}` takes {takes}, and got {got}; write a message of the type that it takes")]
+    TypeMismatch {
         /// The name of the handler.
         handler: String,
         /// The type that it takes.
         takes: &'static str,
-        /// `true` if the message was plain bytes.
-        bytes: bool,
+        /// What it got: bytes, text, or a message of another type.
+        got: &'static str,
     },
     /// A connect took too long.
+    #[error(
+        "cannot connect to {to}: no connection after {after:?}; check the address, or raise \
+         `ChannelOptions::connect_timeout`"
+    )]
     ConnectTimeout {
         /// The address.
         to: String,
@@ -65,6 +79,7 @@ pub enum NetError {
     },
     /// A connection, a socket or a server could not be opened: its loop has ended or refused the
     /// work, or it was closed before.
+    #[error("{what}: {why}")]
     NotOpened {
         /// What was tried.
         what: String,
@@ -72,28 +87,38 @@ pub enum NetError {
         why: String,
     },
     /// Nothing was received or sent for too long.
-    Idle(Duration),
+    #[error("the connection was idle: nothing happened for {0:?}")]
+    IdleTimeout(Duration),
     /// Data waits to be sent, and none could be sent for too long.
+    #[error("nothing could be sent for {0:?}: the peer does not read")]
     WriteTimeout(Duration),
     /// A frame is longer than allowed.
+    #[error("a frame of {length} bytes is too long: at most {max} are allowed")]
     FrameTooLong {
         /// Its length, as far as it is known.
         length: u64,
         /// The maximum length.
-        most: usize,
+        max: usize,
     },
-    /// The bytes violate the protocol.
-    Garbage(String),
+    /// The bytes of the peer violate the protocol.
+    #[error("the peer violates the protocol: {0}")]
+    ProtocolViolation(String),
     /// A name resolved to no address.
+    #[error("`{0}` has no address; check the name")]
     NoAddress(String),
     /// A name could not be resolved.
-    NoName {
+    #[error("`{name}` cannot be resolved: {why}")]
+    ResolveFailed {
         /// The name.
         name: String,
-        /// The error of the operating system.
-        why: String,
+        /// The error of the operating system, or the reason why it was not asked.
+        #[source]
+        why: Failure,
     },
     /// Resolving a name took too long.
+    #[error(
+        "`{name}` was not resolved within {after:?}; check the resolver, or raise `resolve_timeout`"
+    )]
     ResolveTimeout {
         /// The name.
         name: String,
@@ -101,25 +126,34 @@ pub enum NetError {
         after: Duration,
     },
     /// The text is neither an address nor a name with a port.
-    BadAddress(String),
-    /// The loops of a group have no I/O.
-    NoIo,
+    #[error("`{0}` is no address; write `host:port`, for example `127.0.0.1:80`")]
+    InvalidAddress(String),
     /// The writability flag does not exist: flags are numbered from 1 to 31.
-    BadFlag(u8),
+    #[error("there is no writability flag {0}; use 1 to 31")]
+    InvalidFlag(u8),
     /// The channel is on its loop: it can be registered again only after it was taken off.
-    Registered,
+    #[error("the channel is on its loop; take it off with `deregister` first")]
+    AlreadyRegistered,
     /// The channel is not connected yet.
+    #[error("the channel is not connected yet; wait until the connect completes")]
     NotConnected,
-    /// The server accepts no more connections.
-    Draining,
     /// The handlers trigger each other without end, so that the work for one event would never be
     /// finished.
-    Endless,
+    #[error(
+        "the handlers of the channel trigger each other without end; look for one that writes, \
+         flushes or changes the pipeline whenever another one fires an event"
+    )]
+    HandlerLoop,
     /// The channel was to be closed after everything written before, which could not be sent in
     /// time.
+    #[error(
+        "the channel was closed before everything was sent: that took longer than {0:?}, because \
+         the peer does not read"
+    )]
     CloseTimeout(Duration),
     /// The executor of a handler refuses its work.
-    Refused {
+    #[error("the executor `{executor}` refuses the work of its handler: {why}")]
+    ExecutorRefused {
         /// The executor's name.
         executor: String,
         /// The reason.
@@ -127,109 +161,12 @@ pub enum NetError {
     },
 }
 
-impl fmt::Display for NetError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Closed(None) => f.write_str("the channel is closed"),
-            Self::Closed(Some(why)) => write!(f, "the channel is closed: {why}"),
-            Self::OutputShut => f.write_str("the sending half of the channel is closed"),
-            Self::Overfull { size, pending, cap } => write!(
-                f,
-                "a write of {size} bytes is refused: {pending} bytes wait to be sent and the cap is \
-                 {cap}; wait until the channel is writable, write less at once, or raise the cap"
-            ),
-            Self::ManyDatagrams => {
-                f.write_str("too many datagrams wait to be sent; flush them before writing more")
-            }
-            Self::DatagramLost { peer, size, why } => write!(
-                f,
-                "a datagram of {size} bytes to {peer} was not sent: {why}"
-            ),
-            Self::ReceiveFailed(why) => write!(f, "a datagram could not be received: {why}"),
-            Self::Misfit {
-                handler,
-                takes,
-                bytes,
-            } => {
-                let what = if *bytes {
-                    "bytes"
-                } else {
-                    "a message of another type"
-                };
-                write!(f, "`{handler}` takes {takes}, and got {what}")
-            }
-            Self::Idle(after) => write!(f, "nothing happened for {after:?}"),
-            Self::WriteTimeout(after) => write!(
-                f,
-                "nothing could be sent for {after:?}: the peer does not read"
-            ),
-            Self::FrameTooLong { length, most } => {
-                write!(
-                    f,
-                    "a frame of {length} bytes, and at most {most} are allowed"
-                )
-            }
-            Self::Garbage(what) => write!(f, "not what the protocol says: {what}"),
-            Self::NoIo => f.write_str("these loops have no I/O; make the group with `net::pinned`"),
-            Self::BadFlag(flag) => {
-                write!(f, "there is no writability flag {flag}; they are 1 to 31")
-            }
-            Self::Refused { executor, why } => {
-                write!(f, "`{executor}` refuses the work of its handler: {why}")
-            }
-            Self::Registered => {
-                f.write_str("the channel is on its loop; take it off with `deregister` first")
-            }
-            Self::NotConnected => f.write_str("the channel is not connected yet"),
-            Self::Draining => f.write_str("the server takes no more connections"),
-            Self::Endless | Self::CloseTimeout(_) => self.fmt_cut(f),
-            Self::ConnectTimeout { .. }
-            | Self::NotOpened { .. }
-            | Self::NoAddress(_)
-            | Self::NoName { .. }
-            | Self::ResolveTimeout { .. }
-            | Self::BadAddress(_) => self.fmt_opening(f),
-        }
-    }
+/// Returns the end of a sentence with its cause, if there is one.
+fn because(why: Option<&Failure>) -> String {
+    why.map(|why| format!(": {why}")).unwrap_or_default()
 }
 
 impl NetError {
-    /// Formats the errors for which the library itself closes a channel.
-    fn fmt_cut(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::CloseTimeout(after) => write!(
-                f,
-                "the channel was to be closed when everything was sent, which took longer than \
-                 {after:?}: the peer does not read"
-            ),
-            _ => f.write_str(
-                "the handlers of the channel answer each other without end; look for one that writes, \
-                 flushes or changes the chain whenever another one fires an event",
-            ),
-        }
-    }
-
-    /// Formats the errors that occur while something is opened.
-    fn fmt_opening(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::ConnectTimeout { to, after } => {
-                write!(f, "cannot connect to {to}: no connection after {after:?}")
-            }
-            Self::NotOpened { what, why } => write!(f, "{what}: {why}"),
-            Self::NoAddress(name) => write!(f, "`{name}` has no address"),
-            Self::NoName { name, why } => write!(f, "`{name}` cannot be resolved: {why}"),
-            Self::ResolveTimeout { name, after } => {
-                write!(f, "`{name}` was not resolved within {after:?}")
-            }
-            Self::BadAddress(text) => write!(
-                f,
-                "`{text}` is no address; write `host:port`, for example `127.0.0.1:80`"
-            ),
-            // The other variants are formatted by the callers.
-            _ => Ok(()),
-        }
-    }
-
     /// Returns `true` if this error closes the channel when no handler takes it.
     pub(crate) fn is_fatal(&self) -> bool {
         !matches!(self, Self::DatagramLost { .. } | Self::ReceiveFailed(_))
@@ -237,8 +174,6 @@ impl NetError {
 }
 
 tidegate_core::debug_as_display!(NetError);
-
-impl Error for NetError {}
 
 impl From<NetError> for Failure {
     fn from(why: NetError) -> Self {
@@ -254,33 +189,66 @@ pub(crate) fn tried(what: impl Into<String>, why: io::Error) -> io::Error {
 }
 
 /// An error of the operating system, with what was tried.
+#[derive(thiserror::Error)]
+#[error("{what}: {why}")]
 struct IoErrorContext {
     what: String,
+    #[source]
     why: io::Error,
 }
 
-impl fmt::Display for IoErrorContext {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.what, self.why)
-    }
-}
-
-impl fmt::Debug for IoErrorContext {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl Error for IoErrorContext {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(&self.why)
-    }
-}
+tidegate_core::debug_as_display!(IoErrorContext);
 
 /// Returns a copy of the error, since [`io::Error`] cannot be cloned.
 pub(crate) fn clone_io_error(why: &io::Error) -> io::Error {
     match why.raw_os_error() {
         Some(code) => io::Error::from_raw_os_error(code),
         None => io::Error::new(why.kind(), why.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Each error has its cause as its source.
+
+    use std::error::Error;
+
+    use super::*;
+
+    fn reset() -> Failure {
+        Failure::new(io::Error::from(io::ErrorKind::ConnectionReset))
+    }
+
+    #[test]
+    fn the_cause_of_an_error_is_its_source() {
+        let with_cause = [
+            NetError::Closed(Some(reset())),
+            NetError::ReceiveFailed(reset()),
+            NetError::DatagramLost {
+                peer: ([127, 0, 0, 1], 80).into(),
+                size: 7,
+                why: reset(),
+            },
+            NetError::ResolveFailed {
+                name: "nowhere".to_owned(),
+                why: reset(),
+            },
+        ];
+        for error in with_cause {
+            let cause = error
+                .source()
+                .and_then(|cause| cause.downcast_ref::<Failure>());
+            let cause = cause.and_then(Failure::downcast_ref::<io::Error>).unwrap();
+            assert_eq!(cause.kind(), io::ErrorKind::ConnectionReset);
+            assert!(error.to_string().contains(&cause.to_string()), "{error}");
+        }
+        assert!(NetError::Closed(None).source().is_none());
+        let tried = tried("cannot connect", io::ErrorKind::ConnectionRefused.into());
+        let context = tried.get_ref().unwrap();
+        assert!(
+            context
+                .source()
+                .is_some_and(|cause| cause.is::<io::Error>())
+        );
     }
 }

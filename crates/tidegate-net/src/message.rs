@@ -203,6 +203,15 @@ impl Msg {
         }
     }
 
+    /// Returns what the message is, for an error.
+    pub(crate) fn describe(&self) -> &'static str {
+        match self {
+            Self::Bytes(_) => "bytes",
+            other if other.is_text() => "text",
+            Self::Other(..) => "a message of another type",
+        }
+    }
+
     /// Returns `true` if the message is text of a handle.
     pub(crate) fn is_text(&self) -> bool {
         matches!(self, Self::Other(other, _) if other.is::<Text>())

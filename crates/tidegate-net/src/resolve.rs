@@ -32,8 +32,8 @@ pub enum Address {
     Socket(SocketAddr),
     /// A name and a port.
     Name(String, u16),
-    /// Anything else; using it fails with [`NetError::BadAddress`].
-    Bad(String),
+    /// Anything else; using it fails with [`NetError::InvalidAddress`].
+    Invalid(String),
 }
 
 impl From<SocketAddr> for Address {
@@ -51,7 +51,7 @@ impl From<&str> for Address {
         let parts = text.rsplit_once(':').filter(|(host, _)| !host.is_empty());
         match parts.map(|(host, port)| (host, port.parse())) {
             Some((host, Ok(port))) => Self::Name(host.to_owned(), port),
-            _ => Self::Bad(text.to_owned()),
+            _ => Self::Invalid(text.to_owned()),
         }
     }
 }
@@ -88,7 +88,7 @@ impl fmt::Display for Address {
         match self {
             Self::Socket(address) => address.fmt(f),
             Self::Name(host, port) => write!(f, "{host}:{port}"),
-            Self::Bad(text) => f.write_str(text),
+            Self::Invalid(text) => f.write_str(text),
         }
     }
 }
@@ -104,8 +104,8 @@ impl Address {
     ) -> Completion<Vec<SocketAddr>> {
         let (host, port) = match self {
             Self::Socket(address) => return Completion::succeeded(vec![address]),
-            Self::Bad(text) => {
-                return Completion::failed(Failure::new(NetError::BadAddress(text)));
+            Self::Invalid(text) => {
+                return Completion::failed(Failure::new(NetError::InvalidAddress(text)));
             }
             Self::Name(host, port) => (host, port),
         };
@@ -163,8 +163,8 @@ impl SystemResolver {
     fn resolve(&self, host: &str, port: u16) -> Completion<Vec<SocketAddr>> {
         let Some(permit) = self.permits.try_acquire() else {
             let why = format!("{MOST_LOOKUPS} names are being resolved already; try again later");
-            let name = host.to_owned();
-            return Completion::failed(Failure::new(NetError::NoName { name, why }));
+            let (name, why) = (host.to_owned(), Failure::new(why));
+            return Completion::failed(Failure::new(NetError::ResolveFailed { name, why }));
         };
         let (promise, resolved) = promise();
         let promise = promise.share();
@@ -177,16 +177,16 @@ impl SystemResolver {
             let outcome = match found {
                 Ok(found) if found.is_empty() => Err(NetError::NoAddress(host).into()),
                 Ok(found) => Ok(found),
-                Err(why) => Err(Failure::new(NetError::NoName {
+                Err(why) => Err(Failure::new(NetError::ResolveFailed {
                     name: host,
-                    why: why.to_string(),
+                    why: Failure::new(why),
                 })),
             };
             let _ = own.try_complete(outcome);
         });
         if let Err(refused) = self.threads.execute(look_up) {
-            let why = refused.why().to_string();
-            let _ = promise.try_fail(Failure::new(NetError::NoName { name, why }));
+            let why = Failure::new(refused.why().to_string());
+            let _ = promise.try_fail(Failure::new(NetError::ResolveFailed { name, why }));
         }
         resolved
     }

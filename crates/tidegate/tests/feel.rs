@@ -150,7 +150,7 @@ fn serve(program: fn(Sender<Server>) -> tidegate::Result<()>) {
         let handle = bound.recv().unwrap();
         assert_eq!(ask(handle.local_addr(), "hello").unwrap(), "HELLO");
         let report = handle.drain(Duration::from_secs(60)).wait().unwrap();
-        assert!(report.cut.is_empty());
+        assert!(report.closed_at_deadline.is_empty());
         server.join().unwrap().unwrap();
     });
 }

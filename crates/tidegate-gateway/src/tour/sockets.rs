@@ -87,7 +87,7 @@ impl Inbound for Ask {
     const BLOCKING: Blocking = Blocking::Never;
 
     fn event(&mut self, event: UserEvent, ctx: &mut InboundContext<'_, Self>) {
-        if let Some(TlsHandshake { version, .. }) = event.is() {
+        if let Some(TlsHandshake { version, .. }) = event.downcast_ref() {
             let _ = self.0.send(format!("{version:?}"));
             ctx.write("hello");
             ctx.flush();

@@ -31,8 +31,8 @@ pub(crate) mod mask {
 /// use tidegate_net::UserEvent;
 ///
 /// let event = UserEvent::new("handshake done");
-/// assert_eq!(event.is::<&str>(), Some(&"handshake done"));
-/// assert_eq!(event.is::<u32>(), None);
+/// assert_eq!(event.downcast_ref::<&str>(), Some(&"handshake done"));
+/// assert_eq!(event.downcast_ref::<u32>(), None);
 /// ```
 pub struct UserEvent(Box<dyn Any + Send>);
 
@@ -43,7 +43,7 @@ impl UserEvent {
     }
 
     /// Returns the content, if it is a `T`.
-    pub fn is<T: 'static>(&self) -> Option<&T> {
+    pub fn downcast_ref<T: 'static>(&self) -> Option<&T> {
         self.0.downcast_ref()
     }
 

@@ -60,7 +60,7 @@ impl Channel {
     /// Writes a message that the last outbound handler takes; without one, bytes or text. Does not
     /// report the outcome. Nothing is sent before a flush. A message that would exceed the cap, or
     /// that the handler does not take, is refused, and the handlers receive an error event:
-    /// [`NetError::Overfull`] or [`NetError::Misfit`].
+    /// [`NetError::WriteQueueFull`] or [`NetError::TypeMismatch`].
     ///
     /// Vectors and slices of bytes are written as [`Bytes`](crate::Bytes). Text stays text for a
     /// handler that takes a `String`, and becomes bytes everywhere else.
@@ -370,7 +370,7 @@ impl Channel {
             _ => 0,
         };
         let (pending, cap) = (self.shared.pending(), self.shared.cap());
-        let why = NetError::Overfull { size, pending, cap };
+        let why = NetError::WriteQueueFull { size, pending, cap };
         match mail {
             ChannelRequest::Write(_, Some(promise)) => drop(promise.fail(Failure::new(why))),
             _ => Shared::post_overfull(&self.shared, why),

@@ -122,7 +122,7 @@ impl ChannelIo {
         let (pending, cap) = (self.pending(), self.options.marks.cap());
         if pending + bytes > cap {
             let size = bytes;
-            return Err(NetError::Overfull { size, pending, cap });
+            return Err(NetError::WriteQueueFull { size, pending, cap });
         }
         self.in_flight += bytes;
         self.look_at_marks();
@@ -174,7 +174,7 @@ impl ChannelIo {
 
     pub(crate) fn set_user_writable(&mut self, flag: u8, writable: bool) -> Result<(), NetError> {
         if !(1..=31).contains(&flag) {
-            return Err(NetError::BadFlag(flag));
+            return Err(NetError::InvalidFlag(flag));
         }
         if writable {
             self.user_flags &= !(1 << flag);

@@ -4,9 +4,6 @@
 //! 1 GiB. A read that fills the offer moves four entries up; the second small one moves one entry
 //! down. Nothing is allocated.
 
-use std::error::Error;
-use std::fmt;
-
 /// Entries in the size table.
 const ENTRIES: usize = 53;
 /// Entries that are multiples of 16.
@@ -181,7 +178,10 @@ fn index_below(size: u32) -> u8 {
 }
 
 /// Bounds that contradict each other.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "read sizes must be 0 < minimum ≤ initial ≤ maximum, and were {minimum}, {initial} and {maximum}"
+)]
 pub struct ReadSizeError {
     /// The smallest offer asked for.
     pub minimum: u32,
@@ -191,19 +191,7 @@ pub struct ReadSizeError {
     pub maximum: u32,
 }
 
-impl fmt::Display for ReadSizeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "read sizes must be 0 < minimum ≤ initial ≤ maximum, and were {}, {} and {}",
-            self.minimum, self.initial, self.maximum
-        )
-    }
-}
-
 tidegate_core::debug_as_display!(ReadSizeError);
-
-impl Error for ReadSizeError {}
 
 #[cfg(test)]
 mod tests {

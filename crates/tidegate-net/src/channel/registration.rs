@@ -34,7 +34,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
                 self.state_mut().life = Life::Off(Off::leaving(promise));
                 return;
             }
-            Life::Open => NetError::Registered,
+            Life::Open => NetError::AlreadyRegistered,
             Life::Closed => NetError::Closed(self.pipeline.io().close_cause.clone()),
             Life::New(_) | Life::Connecting(_) => NetError::NotConnected,
         };

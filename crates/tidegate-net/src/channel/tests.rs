@@ -59,7 +59,7 @@ impl Inbound for Notes {
     }
 
     fn event(&mut self, event: UserEvent, _ctx: &mut InboundContext<'_, Self>) {
-        if event.is::<Registered>().is_some() {
+        if event.downcast_ref::<Registered>().is_some() {
             self.0.push("on".to_owned());
         }
     }

@@ -91,7 +91,7 @@ impl Idle {
         Self::new(Duration::ZERO, Duration::ZERO, after)
     }
 
-    /// Fails the connection with a [`NetError::Idle`] instead of firing an event.
+    /// Fails the connection with a [`NetError::IdleTimeout`] instead of firing an event.
     pub fn closes(mut self) -> Self {
         self.closes = true;
         self
@@ -164,7 +164,7 @@ impl Inbound for Idle {
             return self.arm(kind, limit - quiet, ctx);
         }
         if self.closes {
-            let why = NetError::Idle(Duration::from_nanos(limit));
+            let why = NetError::IdleTimeout(Duration::from_nanos(limit));
             return ctx.fire_error(Failure::new(why));
         }
         let first = std::mem::take(&mut self.first[kind]);

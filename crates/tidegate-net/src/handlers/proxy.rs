@@ -96,7 +96,7 @@ impl Inbound for ProxyProtocol {
             Err(why) => {
                 self.rest = BytesMut::new();
                 self.failed = true;
-                let why = NetError::Garbage(format!("no PROXY header: {why}"));
+                let why = NetError::ProtocolViolation(format!("no PROXY header: {why}"));
                 ctx.fire_error(Failure::new(why));
             }
         }

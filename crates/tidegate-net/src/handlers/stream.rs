@@ -436,7 +436,7 @@ where
 
     fn event(&mut self, event: UserEvent, ctx: &mut InboundContext<'_, Self>) {
         match &self.shared {
-            Some(shared) if event.is::<InputShutdown>().is_some() => {
+            Some(shared) if event.downcast_ref::<InputShutdown>().is_some() => {
                 shared.wake(|state| state.ended = true);
             }
             _ => ctx.fire_event(event),

@@ -52,7 +52,7 @@ impl Inbound for Strings {
         match String::from_utf8(bytes.into()) {
             Ok(text) => ctx.fire_read(text),
             Err(why) => {
-                let why = NetError::Garbage(format!("not UTF-8: {}", why.utf8_error()));
+                let why = NetError::ProtocolViolation(format!("not UTF-8: {}", why.utf8_error()));
                 ctx.fire_error(Failure::new(why));
             }
         }

@@ -27,7 +27,7 @@ use super::stage::Stage;
 /// ```
 ///
 /// A handler that is not `Send` is created with the `local_` variants and fits only a channel of a
-/// pinned event loop. A channel of a roaming loop refuses it with [`PipelineError::Stays`].
+/// pinned event loop. A channel of a roaming loop refuses it with [`PipelineError::NotSend`].
 pub struct Handler(pub(crate) Made);
 
 impl Handler {
@@ -50,7 +50,7 @@ impl Handler {
     /// loop: one call at a time, in order, on any executor. It may block there. What it passes on
     /// and writes goes back to the loop. The channel stops reading while too many messages wait for
     /// the handler. If the executor refuses work, an error event with
-    /// [`NetError::Refused`](crate::NetError) follows.
+    /// [`NetError::ExecutorRefused`](crate::NetError) follows.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -262,7 +262,7 @@ impl<P: Placement> PipelineBuilder<P> {
         for (name, handler) in &self.handlers {
             if !P::PINNED && handler.0.is_local() {
                 let name = name.to_string();
-                return Err(PipelineError::Stays { name });
+                return Err(PipelineError::NotSend { name });
             }
         }
         let handlers = self.handlers.into_iter();

@@ -159,7 +159,7 @@ pub(crate) fn plan(
 
 fn find(chain: &[(Name, &'static Shape)], name: &str) -> Result<usize, PipelineError> {
     let at = chain.iter().position(|(other, _)| other == name);
-    at.ok_or_else(|| PipelineError::Missing {
+    at.ok_or_else(|| PipelineError::NoSuchHandler {
         name: name.to_owned(),
     })
 }
@@ -172,7 +172,7 @@ impl Parts {
         }
         if self.is_elsewhere() {
             let name = self.name(1).to_owned();
-            return Err(PipelineError::Elsewhere { name });
+            return Err(PipelineError::OnOtherExecutor { name });
         }
         let mut what = change.what;
         let mut chain = match &self.planned {
@@ -185,7 +185,7 @@ impl Parts {
             && let Some(name) = what.stays()
         {
             let name = name.to_string();
-            return Err(PipelineError::Stays { name });
+            return Err(PipelineError::NotSend { name });
         }
         self.planned = Some(Box::new(chain));
         self.stack

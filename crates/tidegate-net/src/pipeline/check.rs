@@ -1,8 +1,6 @@
 //! The check that the handlers of a chain fit each other, and its error.
 
 use std::borrow::Cow;
-use std::error::Error;
-use std::fmt;
 
 use bytes::Bytes;
 
@@ -23,14 +21,18 @@ pub(crate) type Name = Cow<'static, str>;
 ///     p.add_duplex("strings", Strings::utf8()).add("lines", LineFrames::max(80))
 /// });
 /// let refused = refused.unwrap_err();
-/// assert!(matches!(refused, PipelineError::Misfit { .. }));
+/// assert!(matches!(refused, PipelineError::TypeMismatch { .. }));
 /// assert!(refused.to_string().contains("`strings`") && refused.to_string().contains("`lines`"));
 /// ```
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PipelineError {
     /// The message types of two handlers, or of a handler and the socket, do not match.
-    Misfit {
+    #[error(
+        "`{from}` {} {gives}, but `{to}` takes {takes}; add a handler that converts between them",
+        if *.writing { "writes" } else { "passes on" }
+    )]
+    TypeMismatch {
         /// The handler that passes the message on or writes it.
         from: String,
         /// The type of that message.
@@ -43,67 +45,41 @@ pub enum PipelineError {
         writing: bool,
     },
     /// There already is a handler of that name.
-    Duplicate {
+    #[error("there is a handler called `{name}` already; choose another name")]
+    DuplicateName {
         /// The name.
         name: String,
     },
     /// There is no handler of that name.
-    Missing {
+    #[error("there is no handler called `{name}`; check the name")]
+    NoSuchHandler {
         /// The name.
         name: String,
     },
     /// A handler that is not `Send` was given to a channel of a roaming loop.
-    Stays {
+    #[error(
+        "`{name}` was made to stay on its thread, but the channels of a roaming loop travel; make it \
+         with `Handler::inbound`, `outbound` or `duplex`"
+    )]
+    NotSend {
         /// The handler's name.
         name: String,
     },
     /// A handler on an executor of its own cannot change the chain through its context.
-    Elsewhere {
+    #[error(
+        "`{name}` runs on an executor of its own, away from the pipeline; change the pipeline with \
+         `Channel::change`"
+    )]
+    OnOtherExecutor {
         /// The handler's name.
         name: String,
     },
     /// The channel is closed.
+    #[error("the channel is closed, and its handlers are gone")]
     Closed,
 }
 
-impl fmt::Display for PipelineError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Misfit {
-                from,
-                gives,
-                to,
-                takes,
-                writing,
-            } => {
-                let verb = if *writing { "writes" } else { "passes on" };
-                write!(f, "`{from}` {verb} {gives}, but `{to}` takes {takes}")
-            }
-            Self::Duplicate { name } => {
-                write!(
-                    f,
-                    "there is a handler called `{name}` already; choose another name"
-                )
-            }
-            Self::Missing { name } => write!(f, "there is no handler called `{name}`"),
-            Self::Stays { name } => write!(
-                f,
-                "`{name}` was made to stay on its thread, but the channels of a roaming loop \
-                 travel; make it with `Handler::inbound`, `outbound` or `duplex`"
-            ),
-            Self::Elsewhere { name } => write!(
-                f,
-                "`{name}` runs on an executor of its own, away from the chain; change it with \
-                 `Channel::change`"
-            ),
-            Self::Closed => f.write_str("the channel is closed, and its handlers are gone"),
-        }
-    }
-}
-
 tidegate_core::debug_as_display!(PipelineError);
-
-impl Error for PipelineError {}
 
 /// The message type at the socket end of a chain; an embedded channel for tests accepts anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +103,7 @@ pub(crate) fn check(chain: &[(Name, &'static Shape)], head: Head) -> Result<(), 
     for (at, (name, _)) in chain.iter().enumerate() {
         if chain[..at].iter().any(|(other, _)| other == name) {
             let name = name.to_string();
-            return Err(PipelineError::Duplicate { name });
+            return Err(PipelineError::DuplicateName { name });
         }
     }
     check_reads(chain, head)?;
@@ -192,7 +168,7 @@ fn check_writes(
 }
 
 fn misfit(from: &str, gives: Kind, to: &str, takes: Kind, writing: bool) -> PipelineError {
-    PipelineError::Misfit {
+    PipelineError::TypeMismatch {
         from: from.to_owned(),
         gives: gives.name(),
         to: to.to_owned(),

@@ -101,7 +101,7 @@ impl HandlerContext<'_> {
     ///
     /// # Errors
     ///
-    /// [`NetError::Overfull`] if the pending bytes would exceed the cap; nothing is counted then.
+    /// [`NetError::WriteQueueFull`] if the pending bytes would exceed the cap; nothing is counted then.
     pub fn hold(&mut self, bytes: usize) -> Result<(), NetError> {
         self.parts.io.hold(bytes)
     }
@@ -136,7 +136,7 @@ impl HandlerContext<'_> {
     ///
     /// # Errors
     ///
-    /// [`NetError::BadFlag`] for any other number.
+    /// [`NetError::InvalidFlag`] for any other number.
     pub fn set_user_writable(&mut self, flag: u8, writable: bool) -> Result<(), NetError> {
         self.parts.io.set_user_writable(flag, writable)?;
         self.tell_home(|| ChannelRequest::UserWritable(flag, writable));
@@ -237,10 +237,10 @@ impl HandlerContext<'_> {
     }
 
     pub(super) fn misfit_cause(&self, message: &Msg, takes: Kind) -> Failure {
-        Failure::new(NetError::Misfit {
+        Failure::new(NetError::TypeMismatch {
             handler: self.name().to_owned(),
             takes: takes.name(),
-            bytes: matches!(message, Msg::Bytes(_)),
+            got: message.describe(),
         })
     }
 

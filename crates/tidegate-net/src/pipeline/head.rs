@@ -31,7 +31,7 @@ impl Parts {
         };
         let pushed = self.io.queue.push(bytes, promise, &self.io.options.marks);
         if let Err(Overfull { bytes, promise }) = pushed {
-            let why = NetError::Overfull {
+            let why = NetError::WriteQueueFull {
                 size: bytes.len() + ENTRY_OVERHEAD,
                 pending: self.io.queue.pending(),
                 cap: self.io.options.marks.cap(),
@@ -96,13 +96,13 @@ impl Parts {
             }
             return true;
         }
-        let why = NetError::Misfit {
+        let why = NetError::TypeMismatch {
             handler: "the socket".to_owned(),
             takes: match self.io.outbox {
                 Some(_) => "datagrams",
                 None => "bytes",
             },
-            bytes: matches!(msg, Msg::Bytes(_)),
+            got: msg.describe(),
         };
         self.refuse_write(promise, why);
         false
@@ -122,7 +122,7 @@ impl Parts {
             .as_ref()
             .is_some_and(|outbox| outbox.is_full());
         let room = match full {
-            true => Err(NetError::ManyDatagrams),
+            true => Err(NetError::TooManyDatagrams),
             false => self.io.hold(datagram.counts()),
         };
         let Some(outbox) = &mut self.io.outbox else {

@@ -32,7 +32,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
         parts.levels += 1;
         let endless = parts.depth >= MOST_DEEP || parts.levels > MOST_LEVELS;
         if endless || parts.io.state.flags.any(Flags::CUT) {
-            self.cut(Failure::new(NetError::Endless));
+            self.cut(Failure::new(NetError::HandlerLoop));
             return false;
         }
         parts.depth += 1;

@@ -247,7 +247,7 @@ impl Inner {
     fn refused(&self, why: impl Into<String>) -> Failure {
         let executor = self.executor.name().to_owned();
         let why = why.into();
-        Failure::new(NetError::Refused { executor, why })
+        Failure::new(NetError::ExecutorRefused { executor, why })
     }
 
     /// Submits a task that processes the inbox.

@@ -26,23 +26,26 @@ pub struct DrainReport {
     /// The number of connections that were open when the drain began, including those that were
     /// accepted after that.
     pub open: usize,
-    /// The peers of connections that were still open at the deadline and were cut. If a handler
+    /// The peers of connections that were still open at the deadline and were closed by the drain. If a handler
     /// blocks a pinned event loop, the connections of that loop are missing here: no other thread
     /// may access them.
-    pub cut: Vec<String>,
+    pub closed_at_deadline: Vec<String>,
     /// The number of connections whose handlers had not returned
     /// [`Server::DRAIN_GRACE`](crate::Server::DRAIN_GRACE) after the deadline. They end when the
     /// handlers return.
-    pub held: usize,
+    pub still_running: usize,
 }
 
 impl fmt::Display for DrainReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (open, cut) = (self.open, self.cut.len());
-        write!(f, "{open} connections were open, {cut} of them were cut")?;
-        match self.held {
+        let (open, closed) = (self.open, self.closed_at_deadline.len());
+        write!(
+            f,
+            "{open} connections were open, {closed} of them were closed at the deadline"
+        )?;
+        match self.still_running {
             0 => Ok(()),
-            held => write!(f, ", {held} are held by handlers that do not return"),
+            running => write!(f, ", the handlers of {running} have not returned"),
         }
     }
 }
@@ -134,7 +137,11 @@ impl Drain {
         let since = self.origin.accepted() - self.accepted;
         let open = self.open + usize::try_from(since).unwrap_or(0);
         let cut = std::mem::take(&mut *self.cut.lock().unwrap_or_else(PoisonError::into_inner));
-        let _ = self.promise.try_succeed(DrainReport { open, cut, held });
+        let _ = self.promise.try_succeed(DrainReport {
+            open,
+            closed_at_deadline: cut,
+            still_running: held,
+        });
     }
 
     /// Starts the thread that makes the report if handlers do not return in time. An event loop

@@ -54,13 +54,13 @@ impl TlsServer {
     ///
     /// # Errors
     ///
-    /// [`TlsError::BadIdentity`] if they cannot be read or do not belong together.
+    /// [`TlsError::InvalidIdentity`] if they cannot be read or do not belong together.
     pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, TlsError> {
         let identities = Arc::new(Identities::default());
         identities.set(None, identity(chain, key)?);
         let config = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
-            .map_err(|why| TlsError::BadIdentity(why.to_string()))?
+            .map_err(|why| TlsError::InvalidIdentity(why.to_string()))?
             .with_no_client_auth()
             .with_cert_resolver(Arc::clone(&identities) as Arc<dyn ResolvesServerCert>);
         Ok(Self::new(Arc::new(config), identities))
@@ -124,7 +124,7 @@ impl TlsServer {
         if !std::ptr::addr_eq(resolver, Arc::as_ptr(&self.identities)) {
             let why = "the server does what its `ServerConfig` says; give it another one with \
                        `set_config`";
-            return Err(TlsError::BadIdentity(why.to_owned()));
+            return Err(TlsError::InvalidIdentity(why.to_owned()));
         }
         self.identities.set(name, identity);
         // A resumed session keeps the certificate that it began with.
@@ -180,9 +180,9 @@ impl TlsClient {
     ///
     /// # Errors
     ///
-    /// [`TlsError::BadRoots`] if they cannot be read, or if there is none.
+    /// [`TlsError::InvalidRoots`] if they cannot be read, or if there is none.
     pub fn trusting(roots: &[u8]) -> Result<Self, TlsError> {
-        let bad = |why: &dyn fmt::Display| TlsError::BadRoots(why.to_string());
+        let bad = |why: &dyn fmt::Display| TlsError::InvalidRoots(why.to_string());
         let mut store = RootCertStore::empty();
         for root in CertificateDer::pem_slice_iter(roots) {
             let root = root.map_err(|why| bad(&format_args!("they are not PEM: {why}")))?;
@@ -225,10 +225,10 @@ impl TlsClient {
     ///
     /// # Errors
     ///
-    /// [`TlsError::BadName`] if `name` is neither a host name nor an address.
+    /// [`TlsError::InvalidName`] if `name` is neither a host name nor an address.
     pub fn name(&self, name: &str) -> Result<TlsName, TlsError> {
         let parsed = ServerName::try_from(name.to_owned());
-        let parsed = parsed.map_err(|_| TlsError::BadName(name.to_owned()))?;
+        let parsed = parsed.map_err(|_| TlsError::InvalidName(name.to_owned()))?;
         Ok(TlsName {
             client: self.clone(),
             name: parsed,
@@ -317,7 +317,7 @@ impl ResolvesServerCert for Identities {
 }
 
 fn identity(chain: &[u8], key: &[u8]) -> Result<CertifiedKey, TlsError> {
-    let bad = |why: &dyn fmt::Display| TlsError::BadIdentity(why.to_string());
+    let bad = |why: &dyn fmt::Display| TlsError::InvalidIdentity(why.to_string());
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
     let chain = chain.map_err(|why| bad(&format_args!("the chain is not PEM: {why}")))?;
     if chain.is_empty() {

@@ -162,7 +162,7 @@ impl Tls {
         let handshaking = self.state == State::Handshaking && !heard.agreed;
         let failed = |why| match handshaking {
             true => TlsError::Handshake(why),
-            false => TlsError::Broken(why),
+            false => TlsError::ConnectionFailed(why),
         };
         match tls.read_tls(&mut rest) {
             // Bytes after a `close_notify` are ignored.
@@ -261,7 +261,7 @@ impl Tls {
     fn hear_bye(&mut self, ctx: &mut InboundContext<'_, Self>) {
         self.heard_bye = true;
         if self.state == State::Handshaking {
-            return self.fail(TlsError::EndedInHandshake, ctx);
+            return self.fail(TlsError::ClosedInHandshake, ctx);
         }
         if ctx.options().half_closure {
             return ctx.fire_event(UserEvent::new(InputShutdown));
@@ -453,8 +453,8 @@ impl Inbound for Tls {
     }
 
     fn event(&mut self, event: UserEvent, ctx: &mut InboundContext<'_, Self>) {
-        let halved = event.is::<InputShutdown>().is_some();
-        if !halved && event.is::<InputEnd>().is_none() {
+        let halved = event.downcast_ref::<InputShutdown>().is_some();
+        if !halved && event.downcast_ref::<InputEnd>().is_none() {
             return ctx.fire_event(event);
         }
         // The end of the socket's stream, which should come after a `close_notify`.
@@ -467,7 +467,7 @@ impl Inbound for Tls {
             return;
         }
         let why = match self.state {
-            State::Handshaking => TlsError::EndedInHandshake,
+            State::Handshaking => TlsError::ClosedInHandshake,
             _ => TlsError::Truncated,
         };
         self.fail(why, ctx);

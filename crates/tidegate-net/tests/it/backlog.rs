@@ -77,7 +77,14 @@ fn a_drain_serves_the_connections_that_wait_to_be_accepted() {
         assert_eq!(rest(client), "hello");
     }
     let report = drained.wait().unwrap();
-    assert_eq!((report.open, report.cut.len(), report.held), (MANY, 0, 0));
+    assert_eq!(
+        (
+            report.open,
+            report.closed_at_deadline.len(),
+            report.still_running
+        ),
+        (MANY, 0, 0)
+    );
     server.closed().wait().unwrap();
     assert!(TcpStream::connect(server.local_addr()).is_err());
 }
@@ -126,7 +133,7 @@ fn the_deadline_holds_for_them() {
         type Write = Nothing;
         fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {}
         fn event(&mut self, event: UserEvent, _: &mut InboundContext<'_, Self>) {
-            if event.is::<Draining>().is_some() {
+            if event.downcast_ref::<Draining>().is_some() {
                 self.0.push("draining");
             }
         }
@@ -144,7 +151,7 @@ fn the_deadline_holds_for_them() {
     clock.advance(Duration::from_secs(10));
     let report = drained.wait().unwrap();
     let peer = client.local_addr().unwrap().to_string();
-    assert_eq!((report.open, report.cut), (1, vec![peer]));
+    assert_eq!((report.open, report.closed_at_deadline), (1, vec![peer]));
     assert_eq!(rest(&client), "");
     assert_eq!(log.take(), ["draining"]);
 }

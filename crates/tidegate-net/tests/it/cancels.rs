@@ -23,9 +23,9 @@ impl Inbound for Notes {
     fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {}
 
     fn event(&mut self, event: UserEvent, _: &mut InboundContext<'_, Self>) {
-        if event.is::<Deregistered>().is_some() {
+        if event.downcast_ref::<Deregistered>().is_some() {
             self.0.push("off");
-        } else if event.is::<Registered>().is_some() {
+        } else if event.downcast_ref::<Registered>().is_some() {
             self.0.push("on");
         }
     }

@@ -34,7 +34,7 @@ impl Inbound for Collects {
     fn error(&mut self, why: Failure, _: &mut InboundContext<'_, Self>) {
         let out = match why.downcast_ref::<NetError>() {
             Some(NetError::FrameTooLong { .. }) => Out::TooLong,
-            Some(NetError::Garbage(_)) => Out::Garbage,
+            Some(NetError::ProtocolViolation(_)) => Out::Garbage,
             _ => Out::Other(why.to_string()),
         };
         self.0.push(out);

@@ -56,7 +56,7 @@ impl Inbound for Notes {
             "timer" => assert!(ctx.schedule(Duration::from_secs(1), 7).is_some()),
             "change" => {
                 let refused = ctx.remove_me().unwrap_err();
-                assert!(matches!(refused, PipelineError::Elsewhere { .. }));
+                assert!(matches!(refused, PipelineError::OnOtherExecutor { .. }));
                 assert!(refused.to_string().contains(ctx.name()), "{refused}");
             }
             "pause" => ctx.set_auto_read(false),
@@ -281,7 +281,7 @@ fn an_executor_that_refuses_is_an_error_that_names_it() {
     let mut channel = EmbeddedChannel::new(|p| p.add_handler("notes", notes)).unwrap();
     let errors = channel.errors();
     let refused = |why: &Failure| match why.downcast_ref::<NetError>() {
-        Some(NetError::Refused { executor, .. }) => executor == "closed",
+        Some(NetError::ExecutorRefused { executor, .. }) => executor == "closed",
         _ => false,
     };
     assert!(refused(&errors[0]), "{errors:?}");

@@ -285,7 +285,7 @@ fn a_chain_that_is_cut_says_so_and_fails_what_was_on_its_way() {
     let cause = channel.channel().close_cause().unwrap();
     assert!(matches!(
         cause.downcast_ref::<NetError>(),
-        Some(NetError::Endless)
+        Some(NetError::HandlerLoop)
     ));
     assert_eq!(channel.errors().len(), 1);
     assert_eq!(channel.channel().pending_bytes(), 0);

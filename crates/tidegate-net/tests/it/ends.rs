@@ -34,7 +34,7 @@ impl Inbound for Notes {
     fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {}
 
     fn event(&mut self, event: UserEvent, _: &mut InboundContext<'_, Self>) {
-        if event.is::<Draining>().is_some() {
+        if event.downcast_ref::<Draining>().is_some() {
             self.0.push("draining");
         }
     }
@@ -56,8 +56,12 @@ fn drains_that_overlap_end_at_their_own_deadlines_and_tell_once() {
     assert!(!late.is_done() && !soon.is_done(), "somebody is there");
     clock.advance(Duration::from_secs(1));
     let (late, soon) = (late.wait().unwrap(), soon.wait().unwrap());
-    assert_eq!((late.open, late.cut.len()), (1, 0), "another one cut it");
-    assert_eq!((soon.open, soon.cut.len()), (1, 1));
+    assert_eq!(
+        (late.open, late.closed_at_deadline.len()),
+        (1, 0),
+        "another one cut it"
+    );
+    assert_eq!((soon.open, soon.closed_at_deadline.len()), (1, 1));
     assert_eq!(log.take(), ["active", "draining"]);
 }
 
@@ -256,7 +260,10 @@ fn a_drain_cuts_connections_whose_handlers_hold_the_close_back() {
     let drained = server.drain(Duration::from_secs(1));
     clock.advance(Duration::from_secs(1));
     let report = drained.wait().unwrap();
-    assert_eq!((report.cut.len(), report.held), (1, 0));
+    assert_eq!(
+        (report.closed_at_deadline.len(), report.still_running),
+        (1, 0)
+    );
     let _ = busy.read(&mut [0; 8]);
     gate.open();
 }

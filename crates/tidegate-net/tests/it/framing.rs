@@ -113,9 +113,9 @@ fn lengths_at_the_end_of_numbers_are_errors_and_no_panics() {
     for (adjust, said, expected) in [
         (i64::MAX, u64::MAX, "18446744073709551615 bytes"),
         (0, u64::MAX, "at most 40"),
-        (i64::MIN, 0, "not what the protocol says"),
+        (i64::MIN, 0, "violates the protocol"),
         (i64::MIN, u64::MAX, "at most 40"),
-        (-1, 0, "not what the protocol says"),
+        (-1, 0, "violates the protocol"),
     ] {
         let field = LengthField {
             size: 8,

@@ -36,7 +36,7 @@ impl Inbound for Takes {
     }
 
     fn event(&mut self, event: UserEvent, _ctx: &mut InboundContext<'_, Self>) {
-        if let Some(IdleEvent { what, first }) = event.is::<IdleEvent>() {
+        if let Some(IdleEvent { what, first }) = event.downcast_ref::<IdleEvent>() {
             self.0.push(format!("{what:?} {first}"));
         }
     }
@@ -176,7 +176,7 @@ fn a_length_that_makes_no_sense_is_garbage() {
     assert!(
         channel.errors()[0]
             .to_string()
-            .contains("not what the protocol says")
+            .contains("violates the protocol")
     );
 }
 

@@ -74,7 +74,7 @@ fn an_executor_that_runs_a_task_where_it_is_offered_does_not_wait_for_itself() {
 
 fn is_refused(errors: &[Failure]) -> bool {
     let why = errors.first().and_then(Failure::downcast_ref);
-    matches!(why, Some(NetError::Refused { executor, .. }) if executor == "narrow")
+    matches!(why, Some(NetError::ExecutorRefused { executor, .. }) if executor == "narrow")
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn what_waits_for_a_handler_elsewhere_counts_until_it_is_sent() {
     assert!((3_600..=4_000).contains(&handle.pending_bytes()));
     let refused = written.pop().unwrap().wait().unwrap_err().failure();
     let refused = refused.as_ref().and_then(Failure::downcast_ref);
-    assert!(matches!(refused, Some(NetError::Overfull { .. })));
+    assert!(matches!(refused, Some(NetError::WriteQueueFull { .. })));
     for _ in 0..4 {
         hand.run_until_idle();
         channel.run();

@@ -63,9 +63,9 @@ impl Inbound for Notes {
     }
 
     fn event(&mut self, event: UserEvent, _ctx: &mut InboundContext<'_, Self>) {
-        if event.is::<Deregistered>().is_some() {
+        if event.downcast_ref::<Deregistered>().is_some() {
             self.log.push("off".to_owned());
-        } else if event.is::<Registered>().is_some() {
+        } else if event.downcast_ref::<Registered>().is_some() {
             self.log.push("on".to_owned());
         }
     }

@@ -47,7 +47,9 @@ fn a_drain_lets_connections_finish_and_says_who_was_cut() {
             ctx.fire_read(bytes);
         }
         fn event(&mut self, event: UserEvent, ctx: &mut InboundContext<'_, Self>) {
-            if event.is::<Draining>().is_some() && self.0.fetch_add(1, Ordering::Relaxed) == 0 {
+            if event.downcast_ref::<Draining>().is_some()
+                && self.0.fetch_add(1, Ordering::Relaxed) == 0
+            {
                 ctx.write("bye");
                 ctx.close_when_flushed();
             }
@@ -70,7 +72,7 @@ fn a_drain_lets_connections_finish_and_says_who_was_cut() {
     assert!(!drained.is_done());
     clock.advance(Duration::from_secs(1));
     let report = drained.wait().unwrap();
-    assert_eq!((report.open, report.cut.len()), (2, 1));
+    assert_eq!((report.open, report.closed_at_deadline.len()), (2, 1));
     assert_eq!(server.connections(), 0);
     let mut ends: Vec<_> = clients
         .iter_mut()
@@ -109,7 +111,7 @@ fn a_drain_reports_even_if_a_handler_holds_up_its_loop() {
     let drained = server.drain(Duration::from_secs(10));
     clock.jump(Duration::from_secs(10) + Server::DRAIN_GRACE);
     let report = drained.wait().unwrap();
-    assert_eq!((report.open, report.held), (1, 1));
+    assert_eq!((report.open, report.still_running), (1, 1));
     go_on.open();
     let mut rest = Vec::new();
     client.read_to_end(&mut rest).unwrap();
@@ -194,5 +196,5 @@ fn several_listeners_share_one_port_and_each_keeps_its_connections() {
     );
     let report = server.drain(Duration::from_secs(5));
     drop(clients);
-    assert!(report.wait().unwrap().cut.is_empty());
+    assert!(report.wait().unwrap().closed_at_deadline.is_empty());
 }

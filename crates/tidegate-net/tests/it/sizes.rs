@@ -62,7 +62,10 @@ fn a_message_from_another_thread_counts_for_the_size_that_its_type_states() {
     let refused = channel.write_with(Zeros(6000));
     let why = refused.wait().unwrap_err().failure().unwrap();
     let why = why.downcast_ref::<NetError>();
-    assert!(matches!(why, Some(NetError::Overfull { .. })), "{why:?}");
+    assert!(
+        matches!(why, Some(NetError::WriteQueueFull { .. })),
+        "{why:?}"
+    );
     channel.flush();
     embedded.run();
     sent.wait().unwrap();

@@ -27,7 +27,7 @@ impl Inbound for Greets {
     }
 
     fn event(&mut self, event: UserEvent, ctx: &mut InboundContext<'_, Self>) {
-        if event.is::<TlsHandshake>().is_some() {
+        if event.downcast_ref::<TlsHandshake>().is_some() {
             ctx.write("greeting");
             ctx.flush();
         }

@@ -10,8 +10,6 @@
 //! * Every entry ends once: written, failed, or skipped because its promise was cancelled.
 
 use std::collections::VecDeque;
-use std::error::Error;
-use std::fmt;
 use std::io::{self, IoSlice};
 
 use bytes::{Buf, Bytes};
@@ -113,7 +111,8 @@ impl Default for WaterMarks {
 }
 
 /// The error for water marks that contradict each other.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("water marks must be low ≤ high ≤ cap, and were {low}, {high} and {cap}")]
 pub struct WaterMarksError {
     /// The low mark asked for.
     pub low: usize,
@@ -123,19 +122,7 @@ pub struct WaterMarksError {
     pub cap: usize,
 }
 
-impl fmt::Display for WaterMarksError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "water marks must be low ≤ high ≤ cap, and were {}, {} and {}",
-            self.low, self.high, self.cap
-        )
-    }
-}
-
 tidegate_core::debug_as_display!(WaterMarksError);
-
-impl Error for WaterMarksError {}
 
 /// Result of writing a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

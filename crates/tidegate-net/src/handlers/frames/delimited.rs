@@ -153,7 +153,7 @@ impl FrameRule for Delimited {
                 if begins {
                     return Err(NetError::FrameTooLong {
                         length: bytes.len() as u64,
-                        most: self.most,
+                        max: self.most,
                     });
                 }
                 return Ok(match bytes.len() - keep {
@@ -177,7 +177,7 @@ impl FrameRule for Delimited {
             self.skipping = true;
             return Err(NetError::FrameTooLong {
                 length: end as u64,
-                most: self.most,
+                max: self.most,
             });
         }
         Ok(Found::Frame {

@@ -149,13 +149,13 @@ impl FrameRule for Counted {
         if length < (head.max(field.strip)) as i128 {
             self.skip = head as u64;
             let what = format!("a length of {said} where the frame has a head of {head} bytes");
-            return Err(NetError::Garbage(what));
+            return Err(NetError::ProtocolViolation(what));
         }
         if length > self.most as i128 {
             let length = u64::try_from(length).unwrap_or(u64::MAX);
             self.skip = length;
             let most = self.most;
-            return Err(NetError::FrameTooLong { length, most });
+            return Err(NetError::FrameTooLong { length, max: most });
         }
         let end = usize::try_from(length).unwrap_or(usize::MAX);
         if bytes.len() < end {
@@ -204,11 +204,11 @@ impl Outbound for LengthPrefix {
         };
         let Ok(length) = u64::try_from(length) else {
             let what = format!("{} bytes, and a length below zero", bytes.len());
-            return refuse(NetError::Garbage(what), ctx);
+            return refuse(NetError::ProtocolViolation(what), ctx);
         };
         if length > most {
             let most = usize::try_from(most).unwrap_or(usize::MAX);
-            return refuse(NetError::FrameTooLong { length, most }, ctx);
+            return refuse(NetError::FrameTooLong { length, max: most }, ctx);
         }
         // Length and payload are one message, so that a refused or cancelled write leaves no length
         // behind.

@@ -3,9 +3,6 @@
 mod delimited;
 mod length;
 
-use std::error::Error;
-use std::fmt;
-
 use bytes::{Bytes, BytesMut};
 use tidegate_core::Blocking;
 use tidegate_promise::Failure;
@@ -96,7 +93,7 @@ impl<C: FrameRule> FrameDecoder<C> {
         }
         let (size, made) = (rest.len(), self.made);
         let what = format!("{size} bytes behind {made} frames, and their decoder was taken out");
-        Err(NetError::Garbage(what))
+        Err(NetError::ProtocolViolation(what))
     }
 }
 
@@ -221,18 +218,11 @@ impl FrameRule for Fixed {
 }
 
 /// The error for an invalid configuration of a frame decoder.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct FramesError(&'static str);
 
-impl fmt::Display for FramesError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
-    }
-}
-
 tidegate_core::debug_as_display!(FramesError);
-
-impl Error for FramesError {}
 
 #[cfg(test)]
 mod tests {

@@ -41,7 +41,7 @@ impl Inbound for Notes {
     }
 
     fn event(&mut self, event: UserEvent, _ctx: &mut InboundContext<'_, Self>) {
-        if event.is::<InputShutdown>().is_some() {
+        if event.downcast_ref::<InputShutdown>().is_some() {
             self.0.push("input shut".to_owned());
         }
     }

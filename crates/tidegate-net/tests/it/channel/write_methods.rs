@@ -216,7 +216,7 @@ fn every_write_above_the_cap_is_refused_on_handle_and_contexts() {
                 .map(|one| one.wait().unwrap_err().failure().unwrap()),
         );
         assert_eq!(refused.len(), 1, "{place:?} {method:?}");
-        let full = |why: &NetError| matches!(why, NetError::Overfull { cap: 1_000, .. });
+        let full = |why: &NetError| matches!(why, NetError::WriteQueueFull { cap: 1_000, .. });
         assert!(
             is_net_error(&refused[0], full),
             "{place:?} {method:?}: {}",

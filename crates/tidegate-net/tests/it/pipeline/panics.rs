@@ -75,7 +75,11 @@ fn a_panic_in_an_event_is_an_error_event_that_begins_at_that_handler() {
         ["before read", "after read"],
         "what it said before stays said"
     );
-    assert!(said[2].starts_with("after error: panicked") && said[2].contains("as asked"));
+    assert!(
+        said[2].starts_with("after error: ")
+            && said[2].contains("panicked: ")
+            && said[2].contains("as asked")
+    );
     let errors = channel.errors();
     assert_eq!(errors.len(), 1);
     assert!(errors[0].is_panic());
@@ -159,7 +163,7 @@ fn a_panic_in_an_error_handler_is_an_error_for_those_behind_it_and_closes_the_ch
     channel.run();
     let said = log.take();
     assert!(
-        said[0].starts_with("after error: panicked") && said[0].contains("again"),
+        said[0].starts_with("after error: ") && said[0].contains("panicked: again"),
         "{said:?}"
     );
     let errors = channel.errors();

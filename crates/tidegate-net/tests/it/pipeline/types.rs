@@ -35,7 +35,7 @@ fn handlers_that_do_not_fit_are_refused_naming_both() {
     let why = misfit(|p| p.add("echo", Echo).add("echo", Echo));
     assert_eq!(
         why,
-        PipelineError::Duplicate {
+        PipelineError::DuplicateName {
             name: "echo".to_owned()
         }
     );

@@ -296,7 +296,7 @@ fn a_handler_that_stays_on_its_thread_is_refused_by_name() {
     let why = stays.wait().unwrap_err().to_string();
     let name = "stays".to_owned();
     assert!(
-        why.contains(&PipelineError::Stays { name }.to_string()),
+        why.contains(&PipelineError::NotSend { name }.to_string()),
         "{why}"
     );
 }
@@ -354,7 +354,14 @@ fn a_drain_tells_those_that_are_away_too() {
     assert!(!drained.is_done(), "one of them blocks");
     does.go_on.open();
     let report = drained.wait().unwrap();
-    assert_eq!((report.open, report.cut.len(), report.held), (2, 2, 0));
+    assert_eq!(
+        (
+            report.open,
+            report.closed_at_deadline.len(),
+            report.still_running
+        ),
+        (2, 2, 0)
+    );
     assert_eq!(rest(busy), b"block\n");
 }
 
@@ -378,9 +385,20 @@ fn a_drain_does_not_wait_for_a_handler_that_does_not_return() {
     }
     clock.jump(Server::DRAIN_GRACE);
     let report = drained.wait().unwrap();
-    assert_eq!((report.open, report.cut.len(), report.held), (2, 2, 1));
-    assert!(report.cut.contains(&peer), "{report:?}");
-    assert!(report.to_string().contains("1 are held by handlers"));
+    assert_eq!(
+        (
+            report.open,
+            report.closed_at_deadline.len(),
+            report.still_running
+        ),
+        (2, 2, 1)
+    );
+    assert!(report.closed_at_deadline.contains(&peer), "{report:?}");
+    assert!(
+        report
+            .to_string()
+            .contains("the handlers of 1 have not returned")
+    );
     does.go_on.open();
     assert_eq!(rest(busy), b"block\n", "it ends when its handler returns");
 }
@@ -388,11 +406,8 @@ fn a_drain_does_not_wait_for_a_handler_that_does_not_return() {
 #[test]
 fn a_pool_that_is_too_small_is_an_error_that_says_so() {
     let pool = WorkerPool::builder("tiny").core(2).max(2).build().unwrap();
-    let refused = tidegate_net::roaming("io", 2, &pool)
-        .unwrap_err()
-        .to_string();
-    assert!(
-        refused.contains("too small") && refused.contains("io-0"),
-        "{refused}"
-    );
+    let refused = tidegate_net::roaming("io", 2, &pool).unwrap_err();
+    assert!(refused.to_string().contains("too small"), "{refused}");
+    let cause = std::error::Error::source(&refused).unwrap().to_string();
+    assert!(cause.contains("io-0"), "{cause}");
 }

@@ -54,7 +54,7 @@ fn certificates_change_while_the_server_runs_and_bad_ones_change_nothing() {
         (chain.as_str(), "nothing"),
     ] {
         let why = server.reload(chain.as_bytes(), key.as_bytes()).unwrap_err();
-        assert!(matches!(why, TlsError::BadIdentity(_)), "{why}");
+        assert!(matches!(why, TlsError::InvalidIdentity(_)), "{why}");
         assert!(works(&old, "a.test"), "the old one stays");
     }
     server.reload(chain.as_bytes(), key.as_bytes()).unwrap();
@@ -90,5 +90,5 @@ fn bad_names_and_roots_are_errors() {
     let why = client.name("not a name").unwrap_err();
     assert!(why.to_string().contains("not a name"), "{why}");
     let why = TlsClient::trusting(b"nothing").unwrap_err();
-    assert!(matches!(why, TlsError::BadRoots(_)), "{why}");
+    assert!(matches!(why, TlsError::InvalidRoots(_)), "{why}");
 }

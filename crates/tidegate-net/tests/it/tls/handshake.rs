@@ -47,7 +47,7 @@ fn the_handshake_is_told_before_the_first_bytes_even_if_they_come_together() {
             self.0.push(format!("{bytes:?}"));
         }
         fn event(&mut self, event: UserEvent, _: &mut InboundContext<'_, Self>) {
-            let done = event.is::<TlsHandshake>().is_some();
+            let done = event.downcast_ref::<TlsHandshake>().is_some();
             self.0.push(format!("handshake {done}"));
         }
     }
