@@ -49,7 +49,7 @@ pub mod internal {
     //! Items for the other crates of this workspace only. Unstable: they change without notice.
 
     pub use crate::executor::{
-        Answer, BOUND_VARIABLE, DEFAULT_BOUND, UnstartedTasks, default_bound, drop_untaken,
+        BOUND_VARIABLE, DEFAULT_BOUND, TaskPromise, UnstartedTasks, default_bound, drop_unstarted,
     };
     pub use crate::pool::raw::{
         Dispatch, DispatchCounts, DispatchGuard, DispatchLimits, Dispatcher, JobSource,

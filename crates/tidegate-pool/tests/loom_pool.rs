@@ -21,7 +21,7 @@
 //! * `DispatchGuard::next`: the worker becomes idle although jobs are queued. `DispatchGuard::place`: queues although
 //!   a worker is reserved. Fails `no_job_is_queued_while_a_worker_sleeps`.
 //! * `DispatchGuard::arrived`: does not send the next worker. Fails `who_was_woken_sends_the_next_one`.
-//! * `DispatchGuard::make_up`: sends no worker. `DispatchGuard::next`: clears the deferred wake-up although jobs are
+//! * `DispatchGuard::perform_deferred_wake`: sends no worker. `DispatchGuard::next`: clears the deferred wake-up although jobs are
 //!   queued. Fails `a_wakeup_that_is_put_off_is_not_forgotten`.
 //! * `DispatchGuard::again`: the worker ends although its slot was claimed. Fails
 //!   `a_worker_that_leaves_takes_no_job_with_it`.
@@ -115,21 +115,21 @@ fn submit(pool: &Pool, number: u32) {
 /// submitter comes in between.
 fn submit_patiently(pool: &Pool, numbers: [u32; 2]) {
     let mut turn = pool.turn();
-    let Some(looks) = turn.may_put_off() else {
+    let Some(looks) = turn.may_defer_wake() else {
         drop(turn);
         return numbers.into_iter().for_each(|number| submit(pool, number));
     };
     turn.jobs.push_back((numbers[0], job(numbers[0])));
-    turn.put_off();
+    turn.defer_wake();
     drop(turn);
     submit(pool, numbers[1]);
     for _ in 0..looks {
         thread::yield_now();
-        if !pool.is_put_off() {
+        if !pool.is_wake_deferred() {
             return;
         }
     }
-    let wake = pool.turn().make_up();
+    let wake = pool.turn().perform_deferred_wake();
     drop(wake);
 }
 
@@ -149,7 +149,7 @@ fn work(pool: &Pool, worker_slot: &Chair) -> u32 {
 }
 
 fn next(pool: &Pool, worker_slot: &Chair) -> Option<Job> {
-    let next = pool.turn().next(worker_slot);
+    let next = pool.turn().next_step(worker_slot);
     match next {
         WorkerStep::Run(job) => return Some(job),
         WorkerStep::Leave => return None,
@@ -159,7 +159,7 @@ fn next(pool: &Pool, worker_slot: &Chair) -> Option<Job> {
         match worker_slot.sleep(&Clock::system(), None) {
             SlotWait::Given { job, asleep } => {
                 if asleep {
-                    let sent = pool.turn().arrived();
+                    let sent = pool.turn().woken_worker_arrived();
                     assert!(
                         !matches!(sent, Some(WorkerWanted::Start)),
                         "every thread is there"
@@ -169,7 +169,7 @@ fn next(pool: &Pool, worker_slot: &Chair) -> Option<Job> {
                 return Some(job);
             }
             SlotWait::Woken => {
-                let again = pool.turn().again(worker_slot, false);
+                let again = pool.turn().recheck_idle(worker_slot, false);
                 match again {
                     WorkerStep::Run(job) => return Some(job),
                     WorkerStep::Leave => return None,

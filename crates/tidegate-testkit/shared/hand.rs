@@ -21,7 +21,7 @@ pub(crate) struct Hand {
     may_start: AtomicUsize,
     refuses: AtomicBool,
     /// The reported number of finished jobs.
-    moves: AtomicU64,
+    finished_jobs: AtomicU64,
     /// The number of calls of `try_execute`.
     tried: AtomicUsize,
     clock: Clock,
@@ -38,7 +38,7 @@ impl Hand {
             reserve: AtomicUsize::new(reserve),
             may_start: AtomicUsize::new(0),
             refuses: AtomicBool::new(false),
-            moves: AtomicU64::new(0),
+            finished_jobs: AtomicU64::new(0),
             tried: AtomicUsize::new(0),
             clock: Clock::system(),
             id: ExecutorId::next(),
@@ -56,7 +56,7 @@ impl Hand {
 
     /// Increases the reported number of finished jobs.
     pub(crate) fn ended(&self, jobs: u64) {
-        self.moves.fetch_add(jobs, Ordering::Relaxed);
+        self.finished_jobs.fetch_add(jobs, Ordering::Relaxed);
     }
 
     /// Sets whether everything is refused from now on.
@@ -170,7 +170,7 @@ impl Executor for Hand {
 }
 
 impl Headroom for Hand {
-    fn room(&self) -> FreeThreads {
+    fn free_threads(&self) -> FreeThreads {
         FreeThreads {
             idle: self.reserve.load(Ordering::Relaxed),
             may_start: self.may_start.load(Ordering::Relaxed),
@@ -178,8 +178,8 @@ impl Headroom for Hand {
         }
     }
 
-    fn moves(&self) -> u64 {
-        self.moves.load(Ordering::Relaxed)
+    fn finished_jobs(&self) -> u64 {
+        self.finished_jobs.load(Ordering::Relaxed)
     }
 
     fn waiting(&self) -> usize {

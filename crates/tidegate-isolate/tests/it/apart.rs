@@ -453,7 +453,14 @@ fn a_command_whose_callbacks_do_not_return_refuses_new_calls() {
     let scene = Scene::new();
     let slow = builder("slow").threads(pool_of(1, 0)).timeout(SECOND);
     let slow = slow.build(&scene.isolation).unwrap();
-    let idle = || scene.isolation.pool("slow").unwrap().room().has_thread();
+    let idle = || {
+        scene
+            .isolation
+            .pool("slow")
+            .unwrap()
+            .free_threads()
+            .has_thread()
+    };
     let refused = Arc::new(Mutex::new(None));
     for n in 0.. {
         assert!(n < 2_000, "there is a bound");

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tidegate_core::executor::{ExecutorId, is_current};
 use tidegate_core::thread::ThreadInfo;
 use tidegate_core::{CancelToken, Clock, Executor, InterruptedError, RejectReason, Rejected, Task};
-use tidegate_pool::internal::Answer;
+use tidegate_pool::internal::TaskPromise;
 use tidegate_pool::{Quiet, ShutdownError};
 use tidegate_promise::{Completion, Promise, SharedCompletion, WaitError, promise_on};
 
@@ -174,7 +174,7 @@ impl<P: Placement> EventLoop<P> {
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
-        let (answer, completion) = Answer::of(&self.shared);
+        let (answer, completion) = TaskPromise::of(&self.shared);
         self.shared
             .submit(Task::labelled::<F, _>(move || answer.run(run)))?;
         Ok(completion)
@@ -194,7 +194,7 @@ impl<P: Placement> EventLoop<P> {
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
-        let (answer, completion) = Answer::of(&self.shared);
+        let (answer, completion) = TaskPromise::of(&self.shared);
         let task = Task::labelled::<F, _>(move || answer.run(run));
         self.shared.submit_with_cancel(task, token)?;
         Ok(completion)

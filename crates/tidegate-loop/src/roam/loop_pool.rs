@@ -56,16 +56,16 @@ impl Executor for LoopPool {
 }
 
 impl Headroom for LoopPool {
-    fn room(&self) -> FreeThreads {
-        self.pool.room()
+    fn free_threads(&self) -> FreeThreads {
+        self.pool.free_threads()
     }
 
     fn has_thread(&self) -> bool {
         self.pool.has_thread()
     }
 
-    fn moves(&self) -> u64 {
-        self.pool.moves()
+    fn finished_jobs(&self) -> u64 {
+        self.pool.finished_jobs()
     }
 
     fn waiting(&self) -> usize {

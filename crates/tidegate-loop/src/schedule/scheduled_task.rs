@@ -12,7 +12,7 @@ use tidegate_core::executor::is_current;
 use tidegate_core::internal::prim::{Mutex, lock};
 use tidegate_core::internal::{Deliver, Delivery, SignalBlock, contain};
 use tidegate_core::{RejectReason, Rejected, Task};
-use tidegate_pool::internal::Answer;
+use tidegate_pool::internal::TaskPromise;
 use tidegate_promise::Completion;
 use tidegate_timer::heap::Due;
 
@@ -41,7 +41,7 @@ where
     T: Send + 'static,
     F: FnOnce() -> T + Send + 'static,
 {
-    let (answer, completion) = Answer::of(shared);
+    let (answer, completion) = TaskPromise::of(shared);
     let timer = make(shared, after);
     cancel_with(&answer, &timer);
     let task = Task::labelled::<F, _>(move || answer.run(run));
@@ -60,7 +60,7 @@ pub(crate) fn repeat<F>(
 where
     F: FnMut() + Send + 'static,
 {
-    let (answer, completion) = Answer::of(shared);
+    let (answer, completion) = TaskPromise::of(shared);
     let timer = make(shared, first);
     cancel_with(&answer, &timer);
     lock(&timer.state).body = Some(Body::Repeat(Repeat {
@@ -100,7 +100,7 @@ fn submit(shared: &Arc<Shared>, timer: &Arc<SignalBlock<Timer>>) {
 }
 
 /// Makes a cancellation of the promise cancel the timer.
-fn cancel_with<T: Send + 'static>(answer: &Answer<T>, timer: &Arc<SignalBlock<Timer>>) {
+fn cancel_with<T: Send + 'static>(answer: &TaskPromise<T>, timer: &Arc<SignalBlock<Timer>>) {
     let timer = Arc::downgrade(timer);
     answer.on_cancelled(move || {
         if let Some(timer) = timer.upgrade() {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use tidegate_core::Task;
 use tidegate_core::internal::SignalBlock;
 use tidegate_core::internal::prim::{Mutex, lock};
-use tidegate_pool::internal::Answer;
+use tidegate_pool::internal::TaskPromise;
 use tidegate_timer::TimerKey;
 use tidegate_timer::heap::{Due, Heap};
 
@@ -50,7 +50,7 @@ pub(super) enum Body {
 /// A periodic task.
 pub(super) struct Repeat {
     pub(super) run: Box<dyn FnMut() + Send>,
-    pub(super) answer: Answer<()>,
+    pub(super) answer: TaskPromise<()>,
     pub(super) every: Period,
     pub(super) name: &'static str,
 }

@@ -13,7 +13,7 @@ use tidegate_core::executor::is_current;
 use tidegate_core::internal::prim::{AtomicBool, Mutex, Ordering};
 use tidegate_core::internal::{Deliver, Delivery, SignalBlock, contain};
 use tidegate_core::{CaughtPanic, Rejected, Task};
-use tidegate_pool::internal::Answer;
+use tidegate_pool::internal::TaskPromise;
 use tidegate_promise::Completion;
 
 use super::slots::{LocalFuture, Place, SendFuture, Slots};
@@ -40,7 +40,7 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    let (answer, completion) = Answer::of(shared);
+    let (answer, completion) = TaskPromise::of(shared);
     let name = new_block(shared, &answer);
     // The future stays unboxed until the event loop has accepted it, so that a refusal can return
     // it.
@@ -83,7 +83,7 @@ where
     F: Future + 'static,
     F::Output: Send + 'static,
 {
-    let (answer, completion) = Answer::of(shared);
+    let (answer, completion) = TaskPromise::of(shared);
     let block = new_block(shared, &answer);
     let future: LocalFuture = Box::pin(answering(future, answer));
     settle_in(&block, true, |local| local.pinned.insert(future));
@@ -92,7 +92,7 @@ where
 
 fn new_block<T: Send + 'static>(
     shared: &Arc<Shared>,
-    answer: &Answer<T>,
+    answer: &TaskPromise<T>,
 ) -> Arc<SignalBlock<Spawned>> {
     let block = SignalBlock::new(Spawned {
         home: Arc::downgrade(shared),
@@ -110,7 +110,7 @@ fn new_block<T: Send + 'static>(
 }
 
 /// Runs the future and completes the promise with its output, or with its panic.
-async fn answering<F: Future>(future: F, answer: Answer<F::Output>)
+async fn answering<F: Future>(future: F, answer: TaskPromise<F::Output>)
 where
     F::Output: Send + 'static,
 {

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use tidegate_core::Task;
 use tidegate_core::internal::prim::{AtomicBool, Mutex, MutexGuard, Ordering};
 
-use super::answer::drop_untaken;
+use super::task_promise::drop_unstarted;
 
 /// Tasks that a closing event loop hands back, to be run elsewhere or dropped. Clones share them.
 ///
@@ -112,6 +112,6 @@ impl Drop for HandedBackTasks {
     /// This is not done in `Drop` of the handle: if the last two handles are dropped at the same
     /// time, neither of them sees that it is the last.
     fn drop(&mut self) {
-        drop_untaken(std::mem::take(&mut self.tasks));
+        drop_unstarted(std::mem::take(&mut self.tasks));
     }
 }

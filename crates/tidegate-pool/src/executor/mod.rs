@@ -1,27 +1,27 @@
 //! Code that all kinds of executors share: the promise of a submitted closure, the default bound of
 //! a queue, and the report of an executor's end.
 //!
-//! * `answer`: the promise that is stored with a closure, and [`NotStartedError`], its error if the
+//! * `task_promise`: the promise that is stored with a closure, and [`NotStartedError`], its error if the
 //!   executor ended before the closure started.
 //! * `handed_back`: [`HandedBack`], the tasks that an executor returns when it ends.
-//! * `left`: wakes the waiters of tasks that will not start.
+//! * `unstarted_tasks`: wakes the waiters of tasks that will not start.
 //! * `shutdown`: [`Quiet`], the parameters of a shutdown, and [`ShutdownError`], why it failed.
 //! * `bound`: the default for how many tasks may wait.
 //! * `delegate`: implements `Executor` for a handle.
 //!
 //! The worker pool, the ordered views and the event loops of `tidegate-loop` use this module. It
-//! does not depend on any of them. `left` and `shutdown` use `handed_back`, which uses `answer`.
+//! does not depend on any of them. `unstarted_tasks` and `shutdown` use `handed_back`, which uses `task_promise`.
 
-mod answer;
 mod bound;
 mod delegate;
 mod handed_back;
-mod left;
 mod shutdown;
+mod task_promise;
+mod unstarted_tasks;
 
-pub use self::answer::{Answer, NotStartedError, drop_untaken};
 pub use self::bound::{BOUND_VARIABLE, DEFAULT_BOUND, default_bound};
 pub(crate) use self::delegate::delegate_executor;
 pub use self::handed_back::HandedBack;
-pub use self::left::UnstartedTasks;
 pub use self::shutdown::{Quiet, ShutdownError};
+pub use self::task_promise::{NotStartedError, TaskPromise, drop_unstarted};
+pub use self::unstarted_tasks::UnstartedTasks;

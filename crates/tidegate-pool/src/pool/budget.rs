@@ -27,11 +27,11 @@ impl Budget {
     }
 
     /// Adds a lease if at least one thread of `max` stays free.
-    pub(crate) fn add(&mut self, lessee: LeaseInfo, max: usize) -> Result<u64, ThreadBudgetError> {
-        let total = self.leased().saturating_add(lessee.threads);
+    pub(crate) fn add(&mut self, lease: LeaseInfo, max: usize) -> Result<u64, ThreadBudgetError> {
+        let total = self.leased().saturating_add(lease.threads);
         if total >= max {
             return Err(ThreadBudgetError {
-                asked: Some(lessee),
+                asked: Some(lease),
                 leases: self.leases(),
                 max,
                 waits: None,
@@ -39,7 +39,7 @@ impl Budget {
         }
         let id = self.next;
         self.next += 1;
-        self.leases.push((id, lessee));
+        self.leases.push((id, lease));
         Ok(id)
     }
 

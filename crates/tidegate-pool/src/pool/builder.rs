@@ -220,8 +220,8 @@ impl WorkerPoolBuilder {
             on_low: self.on_low,
         });
         let pool = WorkerPool::from_shared(shared);
-        for lessee in self.budget {
-            pool.lease_for_life(lessee)?;
+        for lease in self.budget {
+            pool.lease_for_life(lease)?;
         }
         Ok(pool)
     }

@@ -9,11 +9,11 @@ use tidegate_promise::{Completion, Promise, SharedCompletion, promise_on};
 
 use crate::executor::{ShutdownError, delegate_executor};
 
-use super::answer::Answer;
 use super::budget::{LeaseInfo, ThreadBudgetError};
 use super::core::Shared;
 use super::headroom::{FreeThreads, Headroom};
 use super::job_handle::JobHandle;
+use super::job_promise::JobPromise;
 use super::lease::Lease;
 use super::limits::{PoolError, PoolLimits};
 use super::metrics::PoolMetrics;
@@ -105,7 +105,7 @@ impl WorkerPool {
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
-        let (answer, completion) = Answer::of(&self.shared);
+        let (answer, completion) = JobPromise::of(&self.shared);
         let task = Task::labelled::<F, _>(move || answer.run(run));
         (Job::new(task), completion)
     }
@@ -207,8 +207,8 @@ impl WorkerPool {
         Lease::new(&self.shared, LeaseInfo { name, threads })
     }
 
-    pub(super) fn lease_for_life(&self, lessee: LeaseInfo) -> Result<(), PoolError> {
-        let leased = self.shared.add_lease(lessee);
+    pub(super) fn lease_for_life(&self, lease: LeaseInfo) -> Result<(), PoolError> {
+        let leased = self.shared.add_lease(lease);
         leased.map(drop).map_err(PoolError::Budget)
     }
 
@@ -251,8 +251,8 @@ impl WorkerPool {
     }
 
     /// Returns the free threads and places of the pool at this moment. Takes no lock.
-    pub fn room(&self) -> FreeThreads {
-        self.shared.room()
+    pub fn free_threads(&self) -> FreeThreads {
+        self.shared.free_threads()
     }
 
     /// Returns `true` if few or no threads are left for new jobs.
@@ -284,16 +284,16 @@ impl Drop for WorkerPool {
 delegate_executor!(WorkerPool);
 
 impl Headroom for WorkerPool {
-    fn room(&self) -> FreeThreads {
-        self.shared.room()
+    fn free_threads(&self) -> FreeThreads {
+        self.shared.free_threads()
     }
 
     fn has_thread(&self) -> bool {
         self.shared.has_thread()
     }
 
-    fn moves(&self) -> u64 {
-        self.shared.moves()
+    fn finished_jobs(&self) -> u64 {
+        self.shared.finished_jobs()
     }
 
     fn waiting(&self) -> usize {

@@ -35,19 +35,19 @@ impl FreeThreads {
 /// An executor that can report its free threads.
 pub trait Headroom {
     /// Returns the free threads and places at this moment. Takes no lock and never waits.
-    fn room(&self) -> FreeThreads;
+    fn free_threads(&self) -> FreeThreads;
 
     /// Returns `true` if a task submitted now would get a thread, as `room().has_thread()` does.
     /// Strategies call this before each task that may block, so implement it if there is a cheaper
     /// way.
     fn has_thread(&self) -> bool {
-        self.room().has_thread()
+        self.free_threads().has_thread()
     }
 
     /// Returns a counter that grows each time a thread of the executor finishes its task. If it
     /// grows fast, a monitor knows that the threads are busy but not blocked, and that one will be
     /// free soon. The default is zero.
-    fn moves(&self) -> u64 {
+    fn finished_jobs(&self) -> u64 {
         0
     }
 

@@ -35,11 +35,11 @@ pub struct Lease {
 
 impl Lease {
     /// Leases threads of `pool` to a component.
-    pub(super) fn new(pool: &Arc<Shared>, lessee: LeaseInfo) -> Result<Self, ThreadBudgetError> {
-        let threads = lessee.threads;
+    pub(super) fn new(pool: &Arc<Shared>, lease: LeaseInfo) -> Result<Self, ThreadBudgetError> {
+        let threads = lease.threads;
         Ok(Self {
             pool: Arc::downgrade(pool),
-            id: pool.add_lease(lessee)?,
+            id: pool.add_lease(lease)?,
             threads,
             used: AtomicUsize::new(threads),
         })
@@ -54,14 +54,14 @@ impl Lease {
     /// count as used. Threads that are not in use are subtracted from the pool's [free
     /// threads](crate::Headroom::room), even if they are idle or not started: the lease holder will
     /// need them.
-    pub(crate) fn uses(&self, one_more: bool) {
+    pub(crate) fn set_in_use(&self, one_more: bool) {
         // Threads that are used beyond the lease do not count.
         let changes = match one_more {
             true => self.used.fetch_add(1, Ordering::Relaxed) < self.threads,
             false => self.used.fetch_sub(1, Ordering::Relaxed) <= self.threads,
         };
         if changes && let Some(pool) = self.pool.upgrade() {
-            pool.keep_for_lessee(!one_more);
+            pool.reserve_for_lease(!one_more);
         }
     }
 }
@@ -69,7 +69,7 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         while self.used.load(Ordering::Relaxed) < self.threads {
-            self.uses(true);
+            self.set_in_use(true);
         }
         if let Some(pool) = self.pool.upgrade() {
             pool.end_lease(self.id);

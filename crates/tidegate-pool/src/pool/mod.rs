@@ -7,7 +7,7 @@
 //! From top to bottom; each file uses only files below it:
 //!
 //! * `builder`: [`WorkerPoolBuilder`]. `handle`: [`WorkerPool`].
-//! * `job_handle`: [`JobHandle`], which removes a job from the queue. `answer`: the promise of a
+//! * `job_handle`: [`JobHandle`], which removes a job from the queue. `job_promise`: the promise of a
 //!   submitted closure. `try_executor`: [`TryExecutor`], the pool as a strategy uses it. `lease`:
 //!   [`Lease`], threads that a component can rely on.
 //! * `core`: how the pool works, from the submission of a job to the end of the last thread.
@@ -25,13 +25,13 @@
 //! * No user code runs while the lock is held, except that of the queue.
 //! * All limits change in one step: no thread sees a new maximum with an old core size.
 
-mod answer;
 mod budget;
 mod builder;
 mod core;
 mod handle;
 mod headroom;
 mod job_handle;
+mod job_promise;
 mod lease;
 mod limits;
 mod metrics;

@@ -16,7 +16,7 @@ use crate::strategy::raw::ProducerGuard;
 
 use super::builder::StrategyBuilder;
 use super::engine::{Engine, Rule};
-use super::execute_produce_consume::eat;
+use super::execute_produce_consume::run_with_helper;
 use super::handle::strategy_handle;
 use super::producer::Producer;
 
@@ -81,7 +81,7 @@ struct Ewyk {
 
 impl Ewyk {
     fn is_low(&self) -> bool {
-        let room = self.pool.room();
+        let room = self.pool.free_threads();
         room.idle.saturating_add(room.may_start) <= self.low.load(Ordering::Relaxed)
     }
 }
@@ -99,7 +99,7 @@ impl<P: Producer> Rule<P> for Ewyk {
             }
             (Blocking::May, true) => Some(engine.produce_execute_consume(held, task)),
             _ if engine.rule.is_low() => Some(engine.produce_execute_consume(held, task)),
-            (Blocking::Adapts | Blocking::May, false) => eat(engine, held, task),
+            (Blocking::Adapts | Blocking::May, false) => run_with_helper(engine, held, task),
         }
     }
 }

@@ -95,7 +95,7 @@ impl<P: Producer, R: Rule<P>> Engine<P, R> {
             // Called from inside a task: only request a round, so that the stack does not grow. The
             // thread that runs the task checks again afterwards. If no thread produces, the task
             // may be waiting for what it requests, so another thread is needed.
-            if self.cell.want() {
+            if self.cell.request_from_task() {
                 // If refused, the round is still requested, and that thread finds the request.
                 let _ = R::dispatch(self);
             }
@@ -146,7 +146,7 @@ impl<P: Producer, R: Rule<P>> Engine<P, R> {
                     }
                     continue;
                 }
-                Ok(None) => held.rest(),
+                Ok(None) => held.finish_round(),
                 Err(panic) => {
                     panics += 1;
                     self.producer_panicked(&panic);
@@ -154,7 +154,7 @@ impl<P: Producer, R: Rule<P>> Engine<P, R> {
                     if panics < PANICS_IN_A_ROW {
                         continue;
                     }
-                    held.rest()
+                    held.finish_round()
                 }
             };
             panics = 0;

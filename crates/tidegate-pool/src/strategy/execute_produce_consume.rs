@@ -71,13 +71,13 @@ impl<P: Producer> Rule<P> for Epc {
                 Some(engine.produce_consume(held, task))
             }
             (Blocking::May, true) => Some(engine.produce_execute_consume(held, task)),
-            (Blocking::Adapts | Blocking::May, false) => eat(engine, held, task),
+            (Blocking::Adapts | Blocking::May, false) => run_with_helper(engine, held, task),
         }
     }
 }
 
 /// Requests a helper and runs the task on this thread.
-pub(super) fn eat<'a, P: Producer, R: Rule<P>>(
+pub(super) fn run_with_helper<'a, P: Producer, R: Rule<P>>(
     engine: &'a Arc<Engine<P, R>>,
     held: ProducerGuard<'a, P>,
     task: Task,

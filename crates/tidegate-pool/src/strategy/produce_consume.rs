@@ -24,14 +24,14 @@ use super::producer::Producer;
 /// use tidegate_core::Task;
 ///
 /// let (say, said) = std::sync::mpsc::channel();
-/// let mut words = ["kill", "eat"].into_iter();
+/// let mut words = ["kill", "run_with_helper"].into_iter();
 /// let producer = move || {
 ///     let (word, say) = (words.next()?, say.clone());
 ///     Some(Task::new(move || say.send(word).unwrap()))
 /// };
 /// let strategy = ProduceConsume::new(producer, Arc::new(ImmediateExecutor::new()));
 /// strategy.produce();
-/// assert_eq!(said.try_iter().collect::<Vec<_>>(), ["kill", "eat"]);
+/// assert_eq!(said.try_iter().collect::<Vec<_>>(), ["kill", "run_with_helper"]);
 /// ```
 pub struct ProduceConsume<P> {
     engine: Arc<Engine<P, Pc>>,

@@ -137,7 +137,7 @@ fn a_worker_that_leaves_takes_no_job_with_it() {
     loom::model(|| {
         let pool = pool(1, 1);
         let worker_slot = seats(&pool, 1).remove(0);
-        let sat = pool.turn().next(&worker_slot);
+        let sat = pool.turn().next_step(&worker_slot);
         assert!(matches!(sat, WorkerStep::Wait { .. }));
         let giver = {
             let pool = StdArc::clone(&pool);
@@ -149,7 +149,7 @@ fn a_worker_that_leaves_takes_no_job_with_it() {
                 Err(_) => false,
             })
         };
-        let again = pool.turn().again(&worker_slot, true);
+        let again = pool.turn().recheck_idle(&worker_slot, true);
         let ran = match again {
             WorkerStep::Leave => false,
             _ => matches!(

@@ -29,7 +29,7 @@ impl Line {
                 self.work.fetch_sub(1, Relaxed);
                 self.done.fetch_add(1, Relaxed);
             }
-            match held.rest() {
+            match held.finish_round() {
                 RestResult::Again(again) => held = again,
                 RestResult::Idle | RestResult::GivenUp(_) => return,
             }
@@ -148,7 +148,7 @@ fn no_loan_is_slept_over_by_the_monitor() {
             thread::spawn(move || {
                 let held = line.cell.claim().expect("idle");
                 let loan = held.lend(false);
-                if bell.ring() {
+                if bell.notify() {
                     parker.unpark();
                 }
                 loan.number
@@ -157,7 +157,7 @@ fn no_loan_is_slept_over_by_the_monitor() {
         let mut seen = 0;
         while seen == 0 {
             bell.arm(u64::MAX);
-            match line.cell.glance() {
+            match line.cell.snapshot() {
                 glance if glance.lent || glance.loans > 0 => seen = glance.loans,
                 _ => {
                     parker.park(None);
@@ -254,7 +254,7 @@ fn a_cell_is_opened_again_only_after_the_holder() {
             })
         };
         held.note(1);
-        drop(held.rest());
+        drop(held.finish_round());
         stopper.join().expect("it does not panic");
         let held = line.cell.claim().expect("open and idle");
         assert_eq!(held.get(), [9], "the new one");
@@ -273,7 +273,8 @@ fn one_helper_is_pending_at_a_time() {
                 let line = StdArc::clone(&line);
                 thread::spawn(move || {
                     usize::from(
-                        line.cell.ask() == tidegate_pool::internal::HelperRequest::BringHelper,
+                        line.cell.request_round()
+                            == tidegate_pool::internal::HelperRequest::BringHelper,
                     )
                 })
             });

@@ -32,13 +32,13 @@ impl Rescue {
             let job = match worker_slot.sleep(&Clock::system(), None) {
                 SlotWait::Given { job, asleep } => {
                     if asleep {
-                        let sent = self.pool.turn().arrived();
-                        self.follow(sent);
+                        let sent = self.pool.turn().woken_worker_arrived();
+                        self.carry_out(sent);
                     }
                     job
                 }
                 SlotWait::Woken => {
-                    let again = self.pool.turn().again(worker_slot, expires);
+                    let again = self.pool.turn().recheck_idle(worker_slot, expires);
                     match again {
                         WorkerStep::Run(job) => job,
                         WorkerStep::Leave => return,
@@ -65,7 +65,7 @@ impl Rescue {
             }
             drop(here);
             close(&self.pool);
-            let next = self.pool.turn().next(worker_slot);
+            let next = self.pool.turn().next_step(worker_slot);
             match next {
                 WorkerStep::Run(next) => job = next,
                 WorkerStep::Leave => return true,
@@ -75,7 +75,7 @@ impl Rescue {
     }
 
     /// Carries out what was decided for the queued jobs.
-    fn follow(self: &StdArc<Self>, sent: Option<WorkerWanted<Job>>) {
+    fn carry_out(self: &StdArc<Self>, sent: Option<WorkerWanted<Job>>) {
         if !matches!(sent, Some(WorkerWanted::Start)) {
             return drop(sent);
         }
@@ -83,7 +83,7 @@ impl Rescue {
         let _started = thread::spawn(move || {
             let worker_slot: Chair = StdArc::new(WorkerSlot::new());
             let (next, sent) = this.pool.turn().started(&worker_slot);
-            this.follow(sent);
+            this.carry_out(sent);
             match next {
                 WorkerStep::Run(job) => drop(this.run(job, &worker_slot)),
                 WorkerStep::Leave => {}
@@ -103,7 +103,7 @@ fn a_job_whose_idle_worker_is_claimed_is_rescued() {
         let workers: Vec<_> = seats(&pool, 2)
             .into_iter()
             .map(|worker_slot| {
-                let sat = pool.turn().next(&worker_slot);
+                let sat = pool.turn().next_step(&worker_slot);
                 assert!(matches!(sat, WorkerStep::Wait { .. }));
                 let rescue = StdArc::clone(&rescue);
                 thread::spawn(move || rescue.sit(&worker_slot, false))
@@ -133,7 +133,7 @@ fn a_job_whose_idle_worker_leaves_is_rescued() {
         let workers: Vec<_> = seats
             .into_iter()
             .map(|worker_slot| {
-                let sat = pool.turn().next(&worker_slot);
+                let sat = pool.turn().next_step(&worker_slot);
                 assert!(matches!(sat, WorkerStep::Wait { .. }));
                 let rescue = StdArc::clone(&rescue);
                 let expires = StdArc::ptr_eq(&worker_slot, &poke);

@@ -33,7 +33,7 @@ impl Watched {
     /// Produces once, and rests.
     fn go_on(&self, held: ProducerGuard<'_, Log>) {
         held.note(7);
-        drop(held.rest());
+        drop(held.finish_round());
         self.went_on.fetch_add(1, Relaxed);
         self.parker.unpark();
     }
@@ -41,7 +41,7 @@ impl Watched {
     /// Lends, and runs a task that blocks until production has continued.
     fn lend_and_block(&self, held: ProducerGuard<'_, Log>, hire: u32) {
         drop(held.lend(false));
-        match self.monitor_state.ring() {
+        match self.monitor_state.notify() {
             NotifyResult::Awake => {}
             NotifyResult::Woken => {
                 if !self.stand_in_slot.is_surely_ready() {
@@ -63,7 +63,7 @@ impl Watched {
     /// Makes the last scan, on the thread that stops the monitor.
     fn shutdown(&self) {
         assert!(self.monitor_state.end());
-        let seen = self.cell.glance();
+        let seen = self.cell.snapshot();
         if seen.lent
             && self.stand_in_slot.take().is_some()
             && let Some(held) = self.cell.take_loan(seen.loans)
@@ -111,7 +111,7 @@ fn a_stand_in_that_is_away_at_the_last_look_comes_by_itself() {
                 line.stand_in_slot.put(1).expect("it is alone");
                 if line.monitor_state.is_surely_over()
                     && line.stand_in_slot.take().is_some()
-                    && line.cell.glance().lent
+                    && line.cell.snapshot().lent
                     && let Some(held) = line.cell.resume()
                 {
                     line.go_on(held);
@@ -144,7 +144,7 @@ fn a_stand_in_that_is_sent_away_is_kept_or_missed() {
             thread::spawn(move || {
                 assert!(line.monitor_state.sleep());
                 let one = line.stand_in_slot.take();
-                let mut seen = line.cell.glance();
+                let mut seen = line.cell.snapshot();
                 if seen.lent {
                     if let Some(one) = one {
                         // If refused, the producer has reserved another one.
@@ -154,7 +154,7 @@ fn a_stand_in_that_is_sent_away_is_kept_or_missed() {
                 } else {
                     while !seen.lent {
                         thread::yield_now();
-                        seen = line.cell.glance();
+                        seen = line.cell.snapshot();
                     }
                 }
                 // If woken before the producer has reserved a stand-in, the monitor checks again.
@@ -187,7 +187,7 @@ fn demand_from_inside_a_task_reaches_somebody() {
                     line.went_on.fetch_add(1, Relaxed);
                     line.parker.unpark();
                 }
-                match held.rest() {
+                match held.finish_round() {
                     RestResult::Again(again) => held = again,
                     RestResult::Idle | RestResult::GivenUp(_) => return,
                 }
@@ -203,7 +203,7 @@ fn demand_from_inside_a_task_reaches_somebody() {
         };
         // Inside the task.
         work.fetch_add(1, Relaxed);
-        let helped = line.cell.want().then(|| {
+        let helped = line.cell.request_from_task().then(|| {
             let (line, work) = (StdArc::clone(&line), StdArc::clone(&work));
             thread::spawn(move || {
                 if let Some(held) = line.cell.resume() {

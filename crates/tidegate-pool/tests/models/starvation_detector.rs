@@ -16,8 +16,8 @@ impl Busy {
     /// Creates a strategy whose pool was seen to be brisk.
     fn new() -> StdArc<Self> {
         let starvation_detector = StarvationDetector::new();
-        starvation_detector.saw(50, 0);
-        starvation_detector.saw(100, 0);
+        starvation_detector.record_scan(50, 0);
+        starvation_detector.record_scan(100, 0);
         StdArc::new(Self {
             cell: ProducerCell::new(Box::new(Log::default())),
             starvation_detector,
@@ -33,7 +33,10 @@ impl Busy {
     fn go_on(&self, held: ProducerGuard<'_, Log>) {
         held.note(7);
         self.went_on.fetch_add(1, Relaxed);
-        assert!(matches!(held.rest(), RestResult::Idle), "nobody else asked");
+        assert!(
+            matches!(held.finish_round(), RestResult::Idle),
+            "nobody else asked"
+        );
     }
 }
 
@@ -50,14 +53,14 @@ fn a_loan_that_nobody_of_the_pool_can_take_over_is_found_held() {
         let monitor = {
             let (busy, parker) = (StdArc::clone(&busy), parker.clone());
             thread::spawn(move || {
-                let mut seen = busy.cell.glance();
+                let mut seen = busy.cell.snapshot();
                 while !seen.lent {
                     thread::yield_now();
-                    seen = busy.cell.glance();
+                    seen = busy.cell.snapshot();
                 }
                 // The second scan. The helper that is sent stays in the queue of a blocked pool.
                 assert!(busy.starvation_detector.send(seen.loans));
-                busy.starvation_detector.saw(100, 0);
+                busy.starvation_detector.record_scan(100, 0);
                 if busy.starvation_detector.is_held(seen.loans)
                     && let Some(held) = busy.cell.take_loan(seen.loans)
                 {
@@ -75,7 +78,7 @@ fn a_loan_that_nobody_of_the_pool_can_take_over_is_found_held() {
         monitor.join().expect("it does not panic");
         let held = busy.cell.claim().expect("idle again");
         assert_eq!(held.get(), [7]);
-        drop(held.rest());
+        drop(held.finish_round());
     });
 }
 
@@ -93,7 +96,7 @@ fn a_stand_in_a_helper_and_the_task_that_ends_never_share_a_producer() {
         let helper = {
             let busy = StdArc::clone(&busy);
             thread::spawn(move || {
-                busy.starvation_detector.came(loan);
+                busy.starvation_detector.helper_done(loan);
                 if let Some(held) = busy.cell.take_loan(loan) {
                     busy.go_on(held);
                 }
@@ -138,7 +141,7 @@ fn the_end_of_one_helper_does_not_hide_the_next() {
         let helper = {
             let busy = StdArc::clone(&busy);
             thread::spawn(move || {
-                busy.starvation_detector.came(first);
+                busy.starvation_detector.helper_done(first);
                 busy.cell.take_loan(first).map(|held| busy.go_on(held))
             })
         };

@@ -179,7 +179,8 @@ impl ThreadBulkhead {
         task: Task,
         criticality: Criticality,
     ) -> Result<Option<JobKey>, Rejected<Job>> {
-        self.pool.place(Job::new(task).class(criticality as u8))
+        self.pool
+            .place(Job::new(task).with_criticality(criticality as u8))
     }
 
     /// Announces that the work on this thread has ended and that its caller is notified next. If

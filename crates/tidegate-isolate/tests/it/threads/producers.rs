@@ -25,10 +25,15 @@ fn a_roaming_loop_over_a_full_bulkhead_keeps_producing() {
     let home = EventLoop::builder("roams").build_roaming(&crew);
     let home = home.unwrap();
     home.submit(|| ()).unwrap().wait().unwrap();
-    until("the bulkhead has a thread", || bulkhead.room().has_thread());
+    until("the bulkhead has a thread", || {
+        bulkhead.free_threads().has_thread()
+    });
     let go_on = Gate::new();
     let held = hold(&command, &go_on);
-    assert!(!bulkhead.room().has_thread(), "the strategy sees it");
+    assert!(
+        !bulkhead.free_threads().has_thread(),
+        "the strategy sees it"
+    );
     for n in 0..5 {
         let called = command.clone();
         let task = home.submit(move || {
@@ -60,7 +65,7 @@ fn a_strategy_over_a_full_bulkhead_keeps_producing() {
     let held = [hold(&command, &go_on), hold(&command, &go_on)];
     let bulkhead = isolation.pool("a").unwrap();
     assert!(
-        !bulkhead.room().has_thread(),
+        !bulkhead.free_threads().has_thread(),
         "the strategy sees that it is full"
     );
     let (refused, mut left) = (Arc::new(AtomicUsize::new(0)), 5);
@@ -87,5 +92,7 @@ fn a_strategy_over_a_full_bulkhead_keeps_producing() {
     for answer in held {
         answer.wait().unwrap();
     }
-    until("the bulkhead has a thread", || bulkhead.room().has_thread());
+    until("the bulkhead has a thread", || {
+        bulkhead.free_threads().has_thread()
+    });
 }

@@ -54,7 +54,7 @@ pub(super) struct Lanes {
     /// it.
     pub(super) shed: Vec<Job>,
     /// Workers whose job has announced its end. Each of them takes one more job at once.
-    pub(super) coming: usize,
+    pub(super) ending_jobs: usize,
     pub(super) counts: Counts,
     pub(super) limits: PoolLimits,
     pub(super) budget: Budget,
@@ -63,7 +63,7 @@ pub(super) struct Lanes {
     /// reports.
     pub(super) termination: Option<Promise<ShutdownReport, ShutdownError>>,
     /// All threads, from the moment that they are counted.
-    pub(super) roster: Vec<Arc<WorkerEntry>>,
+    pub(super) workers: Vec<Arc<WorkerEntry>>,
 }
 
 /// One thread of a pool, started or about to start.
@@ -111,13 +111,13 @@ impl Lanes {
             low: false,
             telling: false,
             shed: Vec::new(),
-            coming: 0,
+            ending_jobs: 0,
             counts: Counts::default(),
             limits,
             budget: Budget::default(),
             shutdown: None,
             termination: Some(termination),
-            roster: Vec::new(),
+            workers: Vec::new(),
         }
     }
 
@@ -125,7 +125,7 @@ impl Lanes {
     /// whose job has announced its end.
     pub(super) fn has_room(&self, lane: Lane) -> bool {
         let places = match self.limits.queue {
-            0 => self.coming,
+            0 => self.ending_jobs,
             places => places,
         };
         lane == Lane::Internal || self.user.len() < places
@@ -190,15 +190,15 @@ impl Lanes {
     }
 
     /// Creates the worker entry of a thread that was counted.
-    pub(super) fn enroll(&mut self) -> Arc<WorkerEntry> {
+    pub(super) fn add_worker(&mut self) -> Arc<WorkerEntry> {
         let post = Arc::new(WorkerEntry::default());
-        self.roster.push(Arc::clone(&post));
+        self.workers.push(Arc::clone(&post));
         post
     }
 
     /// Removes a thread that has ended or could not be started.
-    pub(super) fn strike(&mut self, post: &Arc<WorkerEntry>) {
-        self.roster.retain(|one| !Arc::ptr_eq(one, post));
+    pub(super) fn remove_worker(&mut self, post: &Arc<WorkerEntry>) {
+        self.workers.retain(|one| !Arc::ptr_eq(one, post));
     }
 
     fn pop_user(&mut self) -> Option<Job> {

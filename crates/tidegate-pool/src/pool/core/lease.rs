@@ -10,10 +10,10 @@ impl Shared {
     /// # Errors
     ///
     /// [`ThreadBudgetError`] if no thread would be left for jobs. The budget is unchanged then.
-    pub(crate) fn add_lease(&self, lessee: LeaseInfo) -> Result<u64, ThreadBudgetError> {
+    pub(crate) fn add_lease(&self, lease: LeaseInfo) -> Result<u64, ThreadBudgetError> {
         let mut turn = self.dispatcher.turn();
         let max = turn.limits.max;
-        let id = turn.budget.add(lessee, max)?;
+        let id = turn.budget.add(lease, max)?;
         if !turn.is_closed() {
             let leased = turn.budget.leased();
             if let Err(waits) = self.set_width(&turn.limits, leased) {

@@ -20,7 +20,7 @@ impl Shared {
     /// Returns the value that this thread has to call the hook with, if it has changed. Returns
     /// `None` while another thread is calling the hook, because that thread checks again
     /// afterwards.
-    pub(super) fn news_of_low(&self, turn: &mut PoolDispatchGuard<'_>) -> Option<bool> {
+    pub(super) fn low_change(&self, turn: &mut PoolDispatchGuard<'_>) -> Option<bool> {
         let low = self.is_low(turn);
         if low == turn.low || turn.telling {
             return None;
@@ -34,7 +34,7 @@ impl Shared {
     /// at a time, in the order of the changes. The calling thread has other work to do, so further
     /// changes are reported by a separate thread.
     #[cold]
-    pub(super) fn tell_low(&self, hear: &OnLow, low: bool) {
+    pub(super) fn call_low_hook(&self, hear: &OnLow, low: bool) {
         let Some(next) = self.tell_low_once(hear, low) else {
             return;
         };
@@ -64,7 +64,7 @@ impl Shared {
         }
         let mut turn = self.dispatcher.turn();
         turn.telling = false;
-        self.news_of_low(&mut turn)
+        self.low_change(&mut turn)
     }
 
     /// Returns `true` if few or no threads are left for new jobs.

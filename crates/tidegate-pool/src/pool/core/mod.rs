@@ -5,7 +5,7 @@
 //!
 //! * `counts`: the counters. `lanes`: the data under the lock: the two lanes of jobs, the threads,
 //!   the current limits. `shared`: the rest of the data.
-//! * `room`: values that are read without the lock. `low_threads`: the hook for a pool that is low
+//! * `free_threads`: values that are read without the lock. `low_threads`: the hook for a pool that is low
 //!   on threads. `turn`: releases the dispatch guard, then calls user code.
 //! * `shutdown`: how the pool ends.
 //! * `start`: how it starts threads. The builder passes in the function that a thread runs.
@@ -18,6 +18,7 @@
 
 mod counts;
 mod executor;
+mod free_threads;
 mod lanes;
 mod lease;
 mod low_threads;
@@ -25,7 +26,6 @@ mod metrics;
 mod place;
 mod reserve;
 mod resize;
-mod room;
 mod shared;
 mod shutdown;
 mod start;

@@ -9,7 +9,7 @@ use crate::pool::raw::{Dispatch, WorkerWanted};
 
 use super::lanes::{Lane, Purpose};
 use super::shared::{PoolDispatchGuard, Shared};
-use super::start::enroll;
+use super::start::add_worker;
 
 impl Shared {
     /// Gives a job to a thread or queues it. Returns the key of a queued user job.
@@ -22,10 +22,10 @@ impl Shared {
             return Err(Rejected::new(job, RejectReason::Closed));
         }
         let has_room = turn.has_room(lane);
-        if has_room && let Some(looks) = turn.may_put_off() {
+        if has_room && let Some(looks) = turn.may_defer_wake() {
             let key = turn.push(lane, job);
             turn.counts.accepted += 1;
-            turn.put_off();
+            turn.defer_wake();
             self.end_turn(turn, || self.look_for_taker(looks));
             return Ok(key);
         }
@@ -64,39 +64,43 @@ impl Shared {
     fn look_for_taker(&self, looks: u32) {
         for _ in 0..looks {
             std::hint::spin_loop();
-            if !self.dispatcher.is_put_off() {
+            if !self.dispatcher.is_wake_deferred() {
                 return;
             }
         }
-        self.relieve(|turn| turn.make_up());
+        self.send_worker(|turn| turn.perform_deferred_wake());
     }
 
     /// Sends a worker to the queued jobs, as `send` decides. The caller's own job is already
     /// accepted, or about to run, so a panic of the queue is reported here and does not affect that
     /// job.
-    pub(super) fn relieve(
+    pub(super) fn send_worker(
         &self,
         send: impl FnOnce(&mut PoolDispatchGuard<'_>) -> Option<WorkerWanted<Job>>,
     ) {
         let sent = contain(|| {
             let mut turn = self.dispatcher.turn();
             let sent = send(&mut turn);
-            self.follow(turn, sent);
+            self.carry_out(turn, sent);
         });
         if let Err(panic) = sent {
-            self.hear_panic("the queue of a pool", panic);
+            self.report_panic("the queue of a pool", panic);
         }
     }
 
     /// Releases the dispatch guard and carries out what was decided for the queued jobs.
-    pub(super) fn follow(&self, mut turn: PoolDispatchGuard<'_>, sent: Option<WorkerWanted<Job>>) {
+    pub(super) fn carry_out(
+        &self,
+        mut turn: PoolDispatchGuard<'_>,
+        sent: Option<WorkerWanted<Job>>,
+    ) {
         match sent {
             Some(WorkerWanted::Idle(wake)) => {
                 turn.counts.wakeups += 1;
                 self.end_turn(turn, || drop(wake));
             }
             Some(WorkerWanted::Start) => {
-                let post = enroll(&mut turn);
+                let post = add_worker(&mut turn);
                 self.end_turn(turn, || self.start_thread(&post, Purpose::Waiting));
             }
             None => self.end_turn(turn, || ()),

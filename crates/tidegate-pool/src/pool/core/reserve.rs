@@ -8,7 +8,7 @@ use crate::pool::queue::Job;
 
 use super::lanes::Purpose;
 use super::shared::Shared;
-use super::start::enroll;
+use super::start::add_worker;
 
 /// Attempts to take the dispatcher's lock before `try_execute` gives up.
 const TRIES: u32 = 32;
@@ -58,7 +58,7 @@ impl Shared {
                 Ok(())
             }
             Err(job) => {
-                let spare = turn.count_thread().then(|| enroll(&mut turn));
+                let spare = turn.count_thread().then(|| add_worker(&mut turn));
                 drop(turn);
                 if let Some(post) = spare {
                     self.start_thread(&post, Purpose::Spare);

@@ -146,7 +146,7 @@ impl Shared {
         self.on_unhandled.tell(&self.name, what);
     }
 
-    pub(super) fn hear_panic(&self, task: &str, panic: CaughtPanic) {
+    pub(super) fn report_panic(&self, task: &str, panic: CaughtPanic) {
         self.tells.panics.fetch_add(1, Ordering::Relaxed);
         let message = panic.message();
         self.report_unhandled(&Unhandled::TaskPanic { task, message });
@@ -159,7 +159,7 @@ impl Shared {
             let name = job.name();
             let dropped = contain(|| displacing(|| drop(job)));
             if let Err(panic) = dropped {
-                self.hear_panic(name, panic);
+                self.report_panic(name, panic);
             }
         }
     }

@@ -99,7 +99,7 @@ impl Shared {
     /// run.
     fn halt(&self) {
         let mut turn = self.dispatcher.turn();
-        let posts = turn.roster.clone();
+        let posts = turn.workers.clone();
         let seats: Vec<_> = posts
             .iter()
             .map(|post| Arc::clone(&post.worker_slot))
@@ -149,7 +149,7 @@ impl Shared {
         drop(turn);
         drop(wakes);
         for panic in panics {
-            self.hear_panic("the queue of a pool", panic);
+            self.report_panic("the queue of a pool", panic);
         }
         let ending = lock(&self.ending);
         let handed_back = ending.as_ref().map(|ending| ending.handed_back.clone());
@@ -165,7 +165,7 @@ impl Shared {
             }));
         }
         self.left.leave(self.id);
-        self.let_go();
+        self.drop_report();
     }
 
     /// Returns the token that tells running jobs to stop.
@@ -184,7 +184,7 @@ impl Shared {
         // ORDERING: AcqRel: the last handle's drop happens after every other's.
         if self.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.close();
-            self.let_go();
+            self.drop_report();
         }
     }
 
@@ -200,7 +200,7 @@ impl Shared {
     }
 
     /// Drops the report of a pool that has ended and has no handle.
-    fn let_go(&self) {
+    fn drop_report(&self) {
         // ORDERING: SeqCst fence: the end of the pool and the drop of the last handle each have
         // just written one of the two words and now read both, so at least one of them sees the
         // other's write.

@@ -10,9 +10,9 @@ use super::lanes::{Lane, Purpose, WorkerEntry};
 use super::shared::{PoolDispatchGuard, Shared};
 
 /// Creates the worker entry of a thread that was counted under this guard.
-pub(super) fn enroll(turn: &mut PoolDispatchGuard<'_>) -> Arc<WorkerEntry> {
+pub(super) fn add_worker(turn: &mut PoolDispatchGuard<'_>) -> Arc<WorkerEntry> {
     turn.counts.most_threads = turn.counts.most_threads.max(turn.threads());
-    turn.enroll()
+    turn.add_worker()
 }
 
 impl Shared {
@@ -25,7 +25,7 @@ impl Shared {
         job: Job,
         lane: Lane,
     ) -> Result<Option<JobKey>, Rejected<Job>> {
-        let post = enroll(&mut turn);
+        let post = add_worker(&mut turn);
         let given = post.worker_slot.give(job);
         debug_assert!(given.is_ok(), "a new seat is empty");
         self.end_turn(turn, || {
@@ -50,7 +50,7 @@ impl Shared {
         // more. If that fails too, the jobs wait until the next job is submitted.
         let mut turn = self.dispatcher.turn();
         if turn.threads() == 0 && turn.count_for_waiting() {
-            let post = enroll(&mut turn);
+            let post = add_worker(&mut turn);
             drop(turn);
             self.spawn(&post, Purpose::Waiting);
         }
@@ -70,7 +70,7 @@ impl Shared {
             return true;
         }
         turn.counts.failed_starts += 1;
-        turn.strike(post);
+        turn.remove_worker(post);
         let wake = turn.not_started(purpose == Purpose::Waiting);
         turn.counts.wakeups += u64::from(wake.is_some());
         let over = turn.is_closed() && turn.threads() == 0;
@@ -112,7 +112,7 @@ impl Shared {
             if !turn.count_for_waiting() {
                 return;
             }
-            let post = enroll(&mut turn);
+            let post = add_worker(&mut turn);
             drop(turn);
             if !self.start_thread(&post, Purpose::Waiting) {
                 return;
@@ -127,7 +127,7 @@ impl Shared {
             if turn.threads() >= turn.limits.core || !turn.count_thread() {
                 return turn.threads();
             }
-            let post = enroll(&mut turn);
+            let post = add_worker(&mut turn);
             drop(turn);
             if !self.start_thread(&post, Purpose::Spare) {
                 return self.dispatcher.tally().threads;

@@ -93,7 +93,7 @@ impl Shared {
         self.tells.caller_ran.fetch_add(1, Ordering::Relaxed);
         let name = job.name();
         if let Err(panic) = contain(|| job.into_task().run()) {
-            self.hear_panic(name, panic);
+            self.report_panic(name, panic);
         }
         Ok(None)
     }

@@ -13,7 +13,7 @@ impl Shared {
     ) -> R {
         let shed = std::mem::take(&mut turn.shed);
         let news = match &self.on_low {
-            Some(hear) => Some(hear).zip(self.news_of_low(&mut turn)),
+            Some(hear) => Some(hear).zip(self.low_change(&mut turn)),
             None => None,
         };
         drop(turn);
@@ -22,7 +22,7 @@ impl Shared {
             self.displace(shed);
         }
         if let Some((hear, low)) = news {
-            self.tell_low(hear, low);
+            self.call_low_hook(hear, low);
         }
         done
     }

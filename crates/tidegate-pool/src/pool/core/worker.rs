@@ -27,8 +27,11 @@ impl Shared {
     /// Records that the job on this thread is about to end; at most once per job. Does nothing if
     /// the pool has a queue, because new jobs can wait there.
     pub(crate) fn about_to_end(&self) {
-        if !self.has_queue() && is_current(self.id) && !COMING.with(|coming| coming.replace(true)) {
-            self.dispatcher.turn().coming += 1;
+        if !self.has_queue()
+            && is_current(self.id)
+            && !COMING.with(|ending_jobs| ending_jobs.replace(true))
+        {
+            self.dispatcher.turn().ending_jobs += 1;
         }
     }
 }
@@ -89,7 +92,7 @@ impl Worker<'_> {
             let Err(panic) = contain(|| next = take(self)) else {
                 return next;
             };
-            self.shared.hear_panic("the queue of a pool", panic);
+            self.shared.report_panic("the queue of a pool", panic);
             take = Self::next;
         }
         let mut turn = self.shared.dispatcher.turn();
@@ -100,13 +103,13 @@ impl Worker<'_> {
 
     /// Returns the next job, or `None` if the thread ends.
     fn next(&mut self) -> Option<Job> {
-        let has_come = COMING.with(|coming| coming.replace(false));
+        let has_come = COMING.with(|ending_jobs| ending_jobs.replace(false));
         let mut turn = self.shared.dispatcher.turn();
-        turn.coming -= usize::from(has_come);
+        turn.ending_jobs -= usize::from(has_come);
         self.post.running.idle();
         turn.counts
             .add_done(std::mem::take(&mut self.done), self.took.take());
-        let next = turn.next(&self.post.worker_slot);
+        let next = turn.next_step(&self.post.worker_slot);
         self.settle(&mut turn, &next);
         self.shared.end_turn(turn, || ());
         match next {
@@ -128,7 +131,7 @@ impl Worker<'_> {
         let mut turn = self.shared.dispatcher.turn();
         let (next, sent) = turn.started(&self.post.worker_slot);
         self.settle(&mut turn, &next);
-        self.shared.follow(turn, sent);
+        self.shared.carry_out(turn, sent);
         match next {
             WorkerStep::Run(job) => Some(job),
             WorkerStep::Wait { look } => self.wait(look),
@@ -142,7 +145,7 @@ impl Worker<'_> {
             self.shared.tells.cancelled.fetch_add(1, Ordering::Relaxed);
             let name = job.name();
             if let Err(panic) = contain(|| drop(job)) {
-                self.shared.hear_panic(name, panic);
+                self.shared.report_panic(name, panic);
             }
             return;
         }
@@ -152,7 +155,7 @@ impl Worker<'_> {
         let clock = self.shared.times.as_ref();
         let began = clock.map(FastClock::nanos);
         if let Err(panic) = contain(|| task.run()) {
-            self.shared.hear_panic(name, panic);
+            self.shared.report_panic(name, panic);
         }
         if let (Some(clock), Some(began)) = (clock, began) {
             self.took = Some(JobDuration {
@@ -181,7 +184,7 @@ impl Worker<'_> {
                 SlotWait::Given { job, asleep } => {
                     match asleep {
                         // More workers may be needed for the queued jobs.
-                        true => shared.relieve(|turn| turn.arrived()),
+                        true => shared.send_worker(|turn| turn.woken_worker_arrived()),
                         false => shared.look_at_low(),
                     }
                     return Some(job);
@@ -192,7 +195,7 @@ impl Worker<'_> {
                     let now = shared.clock.nanos();
                     let keep_alive = shared.keep_alive();
                     let expired = keep_alive > 0 && now >= since.saturating_add(keep_alive);
-                    match self.again(expired) {
+                    match self.recheck_idle(expired) {
                         WorkerStep::Run(job) => return Some(job),
                         WorkerStep::Leave => return None,
                         WorkerStep::Wait { .. } if expired => since = now,
@@ -203,9 +206,9 @@ impl Worker<'_> {
         }
     }
 
-    fn again(&mut self, expired: bool) -> WorkerStep<Job> {
+    fn recheck_idle(&mut self, expired: bool) -> WorkerStep<Job> {
         let mut turn = self.shared.dispatcher.turn();
-        let next = turn.again(&self.post.worker_slot, expired);
+        let next = turn.recheck_idle(&self.post.worker_slot, expired);
         self.settle(&mut turn, &next);
         self.shared.end_turn(turn, || ());
         next
@@ -230,7 +233,7 @@ impl Worker<'_> {
     /// Removes the thread from the list of workers; its count was taken back before.
     #[cold]
     fn leave(&mut self, turn: &mut PoolDispatchGuard<'_>) {
-        turn.strike(self.post);
+        turn.remove_worker(self.post);
         turn.counts.ended_threads += 1;
         self.last = turn.is_closed() && turn.threads() == 0;
     }

@@ -11,14 +11,14 @@ use tidegate_core::{CancelToken, Task};
 /// use tidegate_core::{CancelToken, Task};
 ///
 /// let token = CancelToken::new();
-/// let job = Job::new(Task::named("report", || ())).class(2).token(&token);
+/// let job = Job::new(Task::named("report", || ())).with_criticality(2).token(&token);
 /// assert_eq!((job.name(), job.criticality()), ("report", 2));
 /// ```
 #[must_use = "a job does nothing until it is given to a pool"]
 pub struct Job {
     task: Task,
     token: Option<CancelToken>,
-    class: u8,
+    criticality: u8,
     /// When the job was accepted, if the pool measures times.
     pub(crate) since: u64,
 }
@@ -29,14 +29,14 @@ impl Job {
         Self {
             task,
             token: None,
-            class: 0,
+            criticality: 0,
             since: 0,
         }
     }
 
     /// Sets how critical the job is; higher is more critical. The default queue ignores it.
-    pub fn class(mut self, class: u8) -> Self {
-        self.class = class;
+    pub fn with_criticality(mut self, criticality: u8) -> Self {
+        self.criticality = criticality;
         self
     }
 
@@ -53,9 +53,9 @@ impl Job {
         self.task.name()
     }
 
-    /// Returns the value given to [`Job::class`], or 0.
+    /// Returns the value given to [`Job::with_criticality`], or 0.
     pub fn criticality(&self) -> u8 {
-        self.class
+        self.criticality
     }
 
     /// Returns `true` if the job's token was cancelled.
@@ -87,7 +87,7 @@ impl fmt::Debug for Job {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Job")
             .field("name", &self.name())
-            .field("class", &self.class)
+            .field("criticality", &self.criticality)
             .finish_non_exhaustive()
     }
 }

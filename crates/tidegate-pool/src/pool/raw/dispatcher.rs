@@ -62,7 +62,7 @@ impl DispatchLimits {
     }
 }
 
-/// The lowest bit of the `moves` word: a deferred wake-up is still owed.
+/// The lowest bit of the `finished_jobs` word: a deferred wake-up is still owed.
 const PUT_OFF: u64 = 1;
 /// One step of the counter in that word.
 pub(super) const MOVE: u64 = 2;
@@ -79,7 +79,7 @@ pub struct Dispatcher<J, W> {
     pub(super) tally: AtomicU64,
     /// How often a worker has asked for its next job. The lowest bit is set while a wake-up is
     /// deferred.
-    pub(super) moves: AtomicU64,
+    pub(super) finished_jobs: AtomicU64,
     pub(super) state: Mutex<State<J, W>>,
     pub(super) reserve: ReservedWorkers<J>,
 }
@@ -87,7 +87,7 @@ pub struct Dispatcher<J, W> {
 #[repr(C)]
 pub(super) struct State<J, W> {
     /// How often a worker has asked for its next job.
-    pub(super) moves: u64,
+    pub(super) finished_jobs: u64,
     pub(super) threads: usize,
     /// Threads that were started for queued jobs and have not reached the dispatcher yet.
     pub(super) starting: usize,
@@ -96,7 +96,7 @@ pub(super) struct State<J, W> {
     pub(super) searching: bool,
     /// Set while a wake-up is deferred: its submitter, or a busy worker, takes care of the queued
     /// jobs.
-    pub(super) put_off: bool,
+    pub(super) wake_deferred: bool,
     pub(super) closed: bool,
     /// Newest last.
     pub(super) idle: Vec<Arc<WorkerSlot<J>>>,
@@ -193,17 +193,17 @@ impl<J, W: JobSource<J>> Dispatcher<J, W> {
                 work,
                 idle: Vec::new(),
                 searching: false,
-                put_off: false,
+                wake_deferred: false,
                 wake_backoff: WakeBackoff::new(),
                 threads: 0,
                 starting: 0,
                 limits,
                 closed: false,
-                moves: 0,
+                finished_jobs: 0,
             }),
             reserve: ReservedWorkers::new(reserved),
             tally: AtomicU64::new(0),
-            moves: AtomicU64::new(0),
+            finished_jobs: AtomicU64::new(0),
         }
     }
 
@@ -243,15 +243,15 @@ impl<J, W: JobSource<J>> Dispatcher<J, W> {
 impl<J, W> Dispatcher<J, W> {
     /// Returns how often a worker has asked for its next job, without the lock. While this grows,
     /// not all workers are blocked by their jobs.
-    pub fn moves(&self) -> u64 {
-        self.moves.load(Ordering::Relaxed) / MOVE
+    pub fn finished_jobs(&self) -> u64 {
+        self.finished_jobs.load(Ordering::Relaxed) / MOVE
     }
 
     /// Returns `true` if a deferred wake-up is still owed; a snapshot, for the submitter that
     /// deferred it.
     #[inline]
-    pub fn is_put_off(&self) -> bool {
-        self.moves.load(Ordering::Relaxed) & PUT_OFF != 0
+    pub fn is_wake_deferred(&self) -> bool {
+        self.finished_jobs.load(Ordering::Relaxed) & PUT_OFF != 0
     }
 }
 

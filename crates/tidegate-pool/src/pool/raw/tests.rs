@@ -40,7 +40,7 @@ fn worker(dispatcher: &Plain) -> Arc<WorkerSlot<u32>> {
 
 fn sit(dispatcher: &Plain, worker_slot: &Arc<WorkerSlot<u32>>) {
     assert!(matches!(
-        dispatcher.turn().next(worker_slot),
+        dispatcher.turn().next_step(worker_slot),
         WorkerStep::Wait { .. }
     ));
 }
@@ -124,7 +124,10 @@ fn a_sleeper_on_its_way_holds_back_the_next_wakeup_while_there_is_room() {
         let given = |job| SlotWait::Given { job, asleep: true };
         assert_eq!(slept, [given(1), given(3)]);
     });
-    assert!(dispatcher.turn().arrived().is_none(), "nothing waits");
+    assert!(
+        dispatcher.turn().woken_worker_arrived().is_none(),
+        "nothing waits"
+    );
 }
 
 #[test]
@@ -152,9 +155,12 @@ fn who_looks_on_gets_the_job_though_another_is_on_its_way() {
 fn with_a_busy_and_a_sleeping_one(test: impl FnOnce(&Plain, &Arc<WorkerSlot<u32>>) -> u32) {
     let dispatcher = dispatcher(0, 2, Growth::ThreadsFirst, 0);
     let (sleeper, busy) = (worker(&dispatcher), Arc::new(WorkerSlot::new()));
-    assert!(dispatcher.turn().may_put_off().is_none(), "nobody is busy");
+    assert!(
+        dispatcher.turn().may_defer_wake().is_none(),
+        "nobody is busy"
+    );
     assert!(dispatcher.turn().count_thread());
-    assert!(dispatcher.turn().may_put_off().is_none(), "one looks on");
+    assert!(dispatcher.turn().may_defer_wake().is_none(), "one looks on");
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| sleeper.sleep(&Clock::system(), None));
         until_asleep(&sleeper);
@@ -165,26 +171,29 @@ fn with_a_busy_and_a_sleeping_one(test: impl FnOnce(&Plain, &Arc<WorkerSlot<u32>
 }
 
 /// Queues `jobs` and defers their wake-up.
-fn put_off<const N: usize>(dispatcher: &Plain, jobs: [u32; N]) {
+fn defer_wake<const N: usize>(dispatcher: &Plain, jobs: [u32; N]) {
     let mut turn = dispatcher.turn();
-    assert!(turn.may_put_off().is_some());
+    assert!(turn.may_defer_wake().is_some());
     turn.extend(jobs);
-    turn.put_off();
+    turn.defer_wake();
 }
 
 #[test]
 fn a_wakeup_is_put_off_for_a_busy_worker_that_comes_at_once() {
     with_a_busy_and_a_sleeping_one(|dispatcher, busy| {
         for job in 0..100 {
-            put_off(dispatcher, [job]);
-            assert!(dispatcher.is_put_off());
+            defer_wake(dispatcher, [job]);
+            assert!(dispatcher.is_wake_deferred());
             assert!(
                 matches!(dispatcher.turn().place(0, true, false), Dispatch::Queue(0)),
                 "somebody cares"
             );
-            assert_eq!(dispatcher.turn().next(busy), WorkerStep::Run(job));
-            assert!(!dispatcher.is_put_off());
-            assert!(dispatcher.turn().make_up().is_none(), "nothing is owed");
+            assert_eq!(dispatcher.turn().next_step(busy), WorkerStep::Run(job));
+            assert!(!dispatcher.is_wake_deferred());
+            assert!(
+                dispatcher.turn().perform_deferred_wake().is_none(),
+                "nothing is owed"
+            );
         }
         assert!(matches!(
             dispatcher.turn().place(7, true, false),
@@ -199,12 +208,12 @@ fn a_wakeup_that_was_put_off_is_made_up_for() {
     with_a_busy_and_a_sleeping_one(|dispatcher, busy| {
         // Two jobs are queued: the busy worker takes one, and the wake-up for the other is still
         // owed.
-        put_off(dispatcher, [1, 2]);
-        assert_eq!(dispatcher.turn().next(busy), WorkerStep::Run(1));
-        assert!(dispatcher.is_put_off());
-        let sent = dispatcher.turn().make_up();
+        defer_wake(dispatcher, [1, 2]);
+        assert_eq!(dispatcher.turn().next_step(busy), WorkerStep::Run(1));
+        assert!(dispatcher.is_wake_deferred());
+        let sent = dispatcher.turn().perform_deferred_wake();
         assert!(matches!(sent, Some(WorkerWanted::Idle(wake)) if wake.is_asleep()));
-        assert!(!dispatcher.is_put_off());
+        assert!(!dispatcher.is_wake_deferred());
         2
     });
 }
@@ -212,17 +221,20 @@ fn a_wakeup_that_was_put_off_is_made_up_for() {
 #[test]
 fn wakeups_are_not_put_off_in_vain_again_and_again() {
     with_a_busy_and_a_sleeping_one(|dispatcher, _| {
-        let mut put_off = 0;
+        let mut deferred = 0;
         for _ in 0..1_000 {
             let mut turn = dispatcher.turn();
-            if turn.may_put_off().is_some() {
-                turn.put_off();
-                put_off += 1;
+            if turn.may_defer_wake().is_some() {
+                turn.defer_wake();
+                deferred += 1;
             }
             drop(turn);
-            assert!(dispatcher.turn().make_up().is_none(), "nothing waits");
+            assert!(
+                dispatcher.turn().perform_deferred_wake().is_none(),
+                "nothing waits"
+            );
         }
-        assert!((30..=40).contains(&put_off), "{put_off}");
+        assert!((30..=40).contains(&deferred), "{deferred}");
         assert!(matches!(
             dispatcher.turn().place(7, true, false),
             Dispatch::Handed(_)
@@ -238,7 +250,7 @@ fn who_arrives_sends_the_next_one_after_what_waits() {
     assert_eq!(dispatcher.reserve().available(), 1);
     dispatcher.turn().push_back(7);
     assert!(
-        dispatcher.turn().arrived().is_none(),
+        dispatcher.turn().woken_worker_arrived().is_none(),
         "the one in reserve looks on"
     );
     assert_eq!(worker_slot.try_take(), Some(7));
@@ -252,7 +264,7 @@ fn who_arrives_goes_on_until_a_sleeper_is_woken_or_nothing_waits() {
     dispatcher.turn().extend([1, 2, 3]);
     // Both workers spin. The third job needs a thread, which is being started for it.
     assert!(matches!(
-        dispatcher.turn().arrived(),
+        dispatcher.turn().woken_worker_arrived(),
         Some(WorkerWanted::Start)
     ));
     assert_eq!(
@@ -265,7 +277,10 @@ fn who_arrives_goes_on_until_a_sleeper_is_woken_or_nothing_waits() {
         .collect();
     got.sort_unstable();
     assert_eq!(got, [1, 2]);
-    assert!(dispatcher.turn().arrived().is_none(), "one is on its way");
+    assert!(
+        dispatcher.turn().woken_worker_arrived().is_none(),
+        "one is on its way"
+    );
     // The new thread sends the next one in turn, up to the maximum.
     dispatcher.turn().extend([4, 5]);
     let new = Arc::new(WorkerSlot::new());
@@ -296,7 +311,7 @@ fn a_job_queued_behind_a_wakeup_gets_a_new_thread_when_the_idle_one_is_claimed()
             drop(handed);
             assert!(thread.join().is_ok());
         });
-        let sent = dispatcher.turn().arrived();
+        let sent = dispatcher.turn().woken_worker_arrived();
         assert_eq!(
             matches!(sent, Some(WorkerWanted::Start)),
             starts,
@@ -311,15 +326,21 @@ fn a_worker_whose_time_is_up_takes_what_waits_instead_of_leaving() {
     let dispatcher = dispatcher(0, 4, Growth::ThreadsFirst, 0);
     let seats = [worker(&dispatcher), worker(&dispatcher)];
     dispatcher.turn().push_back(7);
-    assert_eq!(dispatcher.turn().again(&seats[0], true), WorkerStep::Run(7));
-    assert_eq!(dispatcher.turn().again(&seats[1], true), WorkerStep::Leave);
+    assert_eq!(
+        dispatcher.turn().recheck_idle(&seats[0], true),
+        WorkerStep::Run(7)
+    );
+    assert_eq!(
+        dispatcher.turn().recheck_idle(&seats[1], true),
+        WorkerStep::Leave
+    );
     assert_eq!(dispatcher.turn().threads(), 1);
     // The same at the end of the pool.
     sit(&dispatcher, &seats[0]);
     dispatcher.turn().push_back(8);
     drop(dispatcher.turn().close());
     assert_eq!(
-        dispatcher.turn().again(&seats[0], false),
+        dispatcher.turn().recheck_idle(&seats[0], false),
         WorkerStep::Run(8)
     );
 }
@@ -396,23 +417,29 @@ fn only_surplus_workers_leave_and_never_one_that_is_claimed() {
     let dispatcher = dispatcher(1, 3, Growth::ThreadsFirst, 1);
     let (reserved, idle) = (worker(&dispatcher), worker(&dispatcher));
     assert!(matches!(
-        dispatcher.turn().again(&idle, false),
+        dispatcher.turn().recheck_idle(&idle, false),
         WorkerStep::Wait { .. }
     ));
     drop(dispatcher.claim(1).expect("one is in reserve"));
     assert!(matches!(
-        dispatcher.turn().again(&reserved, true),
+        dispatcher.turn().recheck_idle(&reserved, true),
         WorkerStep::Wait { .. }
     ));
-    assert_eq!(dispatcher.turn().again(&idle, true), WorkerStep::Leave);
+    assert_eq!(
+        dispatcher.turn().recheck_idle(&idle, true),
+        WorkerStep::Leave
+    );
     assert_eq!(reserved.try_take(), Some(1));
     sit(&dispatcher, &reserved);
     assert!(matches!(
-        dispatcher.turn().again(&reserved, true),
+        dispatcher.turn().recheck_idle(&reserved, true),
         WorkerStep::Wait { .. }
     ));
     drop(dispatcher.turn().close());
-    assert_eq!(dispatcher.turn().again(&reserved, false), WorkerStep::Leave);
+    assert_eq!(
+        dispatcher.turn().recheck_idle(&reserved, false),
+        WorkerStep::Leave
+    );
     assert_eq!(dispatcher.tally(), DispatchCounts::default());
 }
 
@@ -448,7 +475,7 @@ fn dismissed_workers_leave_what_they_have_not_begun() {
     for worker_slot in &seats {
         assert_eq!(worker_slot.give(4), Err(4));
         assert_eq!(worker_slot.sleep(&Clock::system(), None), SlotWait::Closed);
-        assert_eq!(dispatcher.turn().next(worker_slot), WorkerStep::Leave);
+        assert_eq!(dispatcher.turn().next_step(worker_slot), WorkerStep::Leave);
     }
     assert!(dispatcher.claim(5).is_err());
 }
@@ -466,8 +493,9 @@ fn new_limits_hold_for_everybody_at_once() {
     drop(dispatcher.turn().set_limits(limits, 0));
     assert_eq!(dispatcher.reserve().available(), 0);
     let left = seats.iter();
-    let left =
-        left.filter(|worker_slot| dispatcher.turn().again(worker_slot, false) == WorkerStep::Leave);
+    let left = left.filter(|worker_slot| {
+        dispatcher.turn().recheck_idle(worker_slot, false) == WorkerStep::Leave
+    });
     assert_eq!(left.count(), 2);
     assert_eq!(dispatcher.turn().threads(), 1);
     assert_eq!(dispatcher.turn().ready(), 1);

@@ -54,7 +54,7 @@ impl<J, W: JobSource<J>> DispatchGuard<'_, J, W> {
     pub fn place(&mut self, job: J, has_room: bool, urgent: bool) -> Dispatch<J> {
         let state = &mut *self.state;
         let looks_on = state.idle.last().is_some_and(|top| top.is_awake());
-        if (state.searching || state.put_off)
+        if (state.searching || state.wake_deferred)
             && has_room
             && !looks_on
             && (!state.idle.is_empty() || self.dispatcher.reserve.has_any())
@@ -87,13 +87,13 @@ impl<J, W: JobSource<J>> DispatchGuard<'_, J, W> {
 
     /// Checks whether the wake-up for the next job should be deferred: every idle worker sleeps, at
     /// least one worker is busy, and deferring has helped lately. Returns how often to check
-    /// whether a busy worker came ([`Dispatcher::is_put_off`]). The caller then adds the job to the
-    /// queue, [defers the wake-up](DispatchGuard::put_off), releases the lock and checks. If no worker came,
-    /// it [performs the wake-up](DispatchGuard::make_up).
+    /// whether a busy worker came ([`Dispatcher::is_wake_deferred`]). The caller then adds the job to the
+    /// queue, [defers the wake-up](DispatchGuard::wake_deferred), releases the lock and checks. If no worker came,
+    /// it [performs the wake-up](DispatchGuard::perform_deferred_wake).
     #[inline]
-    pub fn may_put_off(&mut self) -> Option<u32> {
+    pub fn may_defer_wake(&mut self) -> Option<u32> {
         let state = &mut *self.state;
-        if state.searching || state.put_off || state.wake_backoff.is_none() {
+        if state.searching || state.wake_deferred || state.wake_backoff.is_none() {
             return None;
         }
         let top = state.idle.last()?;
@@ -105,17 +105,17 @@ impl<J, W: JobSource<J>> DispatchGuard<'_, J, W> {
 
     /// Records that the wake-up for a job, which is queued already, is deferred.
     #[inline]
-    pub fn put_off(&mut self) {
-        self.state.put_off = true;
+    pub fn defer_wake(&mut self) {
+        self.state.wake_deferred = true;
     }
 
     /// Performs a deferred wake-up, if it is still owed: sends a worker to the queued jobs.
-    pub fn make_up(&mut self) -> Option<WorkerWanted<J>> {
-        if !std::mem::take(&mut self.state.put_off) {
+    pub fn perform_deferred_wake(&mut self) -> Option<WorkerWanted<J>> {
+        if !std::mem::take(&mut self.state.wake_deferred) {
             return None;
         }
         self.state.wake_backoff.was_in_vain();
-        self.relieve()
+        self.send_worker()
     }
 
     /// Gives `job` to an idle worker that is not reserved.
@@ -131,16 +131,16 @@ impl<J, W: JobSource<J>> DispatchGuard<'_, J, W> {
     }
 
     /// Decides what the worker of `worker_slot`, which has no job, does next.
-    pub fn next(&mut self, worker_slot: &Arc<WorkerSlot<J>>) -> WorkerStep<J> {
+    pub fn next_step(&mut self, worker_slot: &Arc<WorkerSlot<J>>) -> WorkerStep<J> {
         let state = &mut *self.state;
-        state.moves += 1;
+        state.finished_jobs += 1;
         if state.threads > state.limits.max {
             state.threads -= 1;
             return WorkerStep::Leave;
         }
         if let Some(job) = state.work.take() {
-            if state.put_off && state.work.is_empty() {
-                state.put_off = false;
+            if state.wake_deferred && state.work.is_empty() {
+                state.wake_deferred = false;
                 state.wake_backoff.has_paid();
             }
             return WorkerStep::Run(job);
@@ -150,15 +150,15 @@ impl<J, W: JobSource<J>> DispatchGuard<'_, J, W> {
             return WorkerStep::Leave;
         }
         WorkerStep::Wait {
-            look: self.sit(worker_slot),
+            look: self.register_idle(worker_slot),
         }
     }
 
     /// Sends the next worker to the queued jobs. Called by a worker that was woken to run a job,
     /// before it runs the job.
-    pub fn arrived(&mut self) -> Option<WorkerWanted<J>> {
+    pub fn woken_worker_arrived(&mut self) -> Option<WorkerWanted<J>> {
         self.state.searching = false;
-        self.relieve()
+        self.send_worker()
     }
 
     /// Decides what a worker that was [started for queued jobs](WorkerWanted::Start) does first, and which
@@ -168,8 +168,8 @@ impl<J, W: JobSource<J>> DispatchGuard<'_, J, W> {
         worker_slot: &Arc<WorkerSlot<J>>,
     ) -> (WorkerStep<J>, Option<WorkerWanted<J>>) {
         self.state.starting -= 1;
-        let next = self.next(worker_slot);
-        (next, self.relieve())
+        let next = self.next_step(worker_slot);
+        (next, self.send_worker())
     }
 
     /// Takes back the count of a thread that could not be started, for queued jobs or with its own
@@ -182,7 +182,7 @@ impl<J, W: JobSource<J>> DispatchGuard<'_, J, W> {
 
     /// Sends a worker to the queued jobs: an idle one, or a new one if a thread may start. That
     /// worker does the same when it arrives, so no wake-up is lost.
-    fn relieve(&mut self) -> Option<WorkerWanted<J>> {
+    fn send_worker(&mut self) -> Option<WorkerWanted<J>> {
         match self.send_idle() {
             Some(wake) => Some(WorkerWanted::Idle(wake)),
             None => self.count_for_waiting().then_some(WorkerWanted::Start),
@@ -213,12 +213,16 @@ impl<J, W: JobSource<J>> DispatchGuard<'_, J, W> {
     /// idle time is over. The worker keeps waiting if it should not end, or if a job is about to be
     /// written into its slot. Otherwise it ends, unless a job is queued, which it takes. A surplus
     /// worker ends in any case.
-    pub fn again(&mut self, worker_slot: &Arc<WorkerSlot<J>>, expired: bool) -> WorkerStep<J> {
+    pub fn recheck_idle(
+        &mut self,
+        worker_slot: &Arc<WorkerSlot<J>>,
+        expired: bool,
+    ) -> WorkerStep<J> {
         let state = &*self.state;
         let limits = state.limits;
         let surplus = state.threads > limits.max;
         let leaves = state.closed || surplus || (expired && state.threads > limits.core);
-        if !leaves || !self.stand_up(worker_slot) {
+        if !leaves || !self.unregister_idle(worker_slot) {
             return WorkerStep::Wait { look: false };
         }
         if !surplus && let Some(job) = self.state.work.take() {
@@ -261,7 +265,7 @@ impl<J, W: JobSource<J>> DispatchGuard<'_, J, W> {
         // All workers leave the reserve, so that a smaller capacity applies at once. The first ones
         // that fit go back.
         self.empty_reserve();
-        let wakes = self.poke();
+        let wakes = self.wake_all_idle();
         let reserve = &self.dispatcher.reserve;
         self.state
             .idle
@@ -279,7 +283,7 @@ impl<J, W: JobSource<J>> DispatchGuard<'_, J, W> {
     pub fn close(&mut self) -> Vec<WorkerWake<J>> {
         self.state.closed = true;
         self.empty_reserve();
-        self.poke()
+        self.wake_all_idle()
     }
 
     /// Closes the slots of all workers, after the dispatcher was closed. Jobs that were handed over
@@ -294,7 +298,7 @@ impl<J, W: JobSource<J>> DispatchGuard<'_, J, W> {
         self.empty_reserve();
         self.state.idle.clear();
         self.state.searching = false;
-        self.state.put_off = false;
+        self.state.wake_deferred = false;
         let wakes = seats.iter().map(|worker_slot| {
             left.extend(worker_slot.close());
             WorkerWake {
@@ -335,7 +339,7 @@ impl<J, W: JobSource<J>> DispatchGuard<'_, J, W> {
 
     /// Registers a worker as reserved, or as idle. Returns `true` if the worker may spin for a
     /// while. One spinning worker is enough; it stays the next to be taken.
-    fn sit(&mut self, worker_slot: &Arc<WorkerSlot<J>>) -> bool {
+    fn register_idle(&mut self, worker_slot: &Arc<WorkerSlot<J>>) -> bool {
         let idle = &mut self.state.idle;
         let awake = idle.last().is_some_and(|top| top.is_awake());
         if self.dispatcher.reserve.put(worker_slot) {
@@ -346,7 +350,7 @@ impl<J, W: JobSource<J>> DispatchGuard<'_, J, W> {
         !awake
     }
 
-    fn stand_up(&mut self, worker_slot: &Arc<WorkerSlot<J>>) -> bool {
+    fn unregister_idle(&mut self, worker_slot: &Arc<WorkerSlot<J>>) -> bool {
         let idle = &mut self.state.idle;
         if let Some(at) = idle.iter().position(|one| Arc::ptr_eq(one, worker_slot)) {
             idle.remove(at);
@@ -361,7 +365,7 @@ impl<J, W: JobSource<J>> DispatchGuard<'_, J, W> {
         }
     }
 
-    fn poke(&self) -> Vec<WorkerWake<J>> {
+    fn wake_all_idle(&self) -> Vec<WorkerWake<J>> {
         let idle = self.state.idle.iter().map(Arc::clone);
         idle.map(|worker_slot| WorkerWake {
             worker_slot,
@@ -394,8 +398,10 @@ impl<J, W: JobSource<J>> Drop for DispatchGuard<'_, J, W> {
         let queued = u64::from(u32::try_from(state.work.len()).unwrap_or(u32::MAX));
         let word = narrow(state.idle.len()) | narrow(state.threads) << 16 | queued << 32;
         self.dispatcher.tally.store(word, Ordering::Relaxed);
-        let moves = (state.moves * MOVE) | u64::from(state.put_off);
-        self.dispatcher.moves.store(moves, Ordering::Relaxed);
+        let finished_jobs = (state.finished_jobs * MOVE) | u64::from(state.wake_deferred);
+        self.dispatcher
+            .finished_jobs
+            .store(finished_jobs, Ordering::Relaxed);
     }
 }
 

@@ -26,7 +26,7 @@ const TAKING: u32 = 4;
 const CLOSED: u32 = 5;
 
 /// Number of spins on a slot that another thread is changing, before this thread yields its CPU.
-const LOOKS: u32 = 64;
+const SPINS: u32 = 64;
 
 /// The slot in which one worker waits for a job.
 ///
@@ -181,10 +181,10 @@ impl<J> WorkerSlot<J> {
         deadline: Option<u64>,
         begin: impl Fn(&J),
     ) -> SlotWait<J> {
-        let slept = self.turn(EMPTY, ASLEEP);
+        let slept = self.transition(EMPTY, ASLEEP);
         if slept {
             clock.park_until(&self.parker, deadline);
-            if self.turn(ASLEEP, EMPTY) {
+            if self.transition(ASLEEP, EMPTY) {
                 return SlotWait::Woken;
             }
         }
@@ -219,7 +219,7 @@ impl<J> WorkerSlot<J> {
         self.state.load(Ordering::Relaxed) >= WRITING
     }
 
-    fn turn(&self, from: u32, to: u32) -> bool {
+    fn transition(&self, from: u32, to: u32) -> bool {
         // Relaxed: the job is published by `FULL`, and a lock protects which workers are idle.
         self.state
             .compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed)
@@ -227,10 +227,10 @@ impl<J> WorkerSlot<J> {
     }
 }
 
-/// Spins, or yields after [`LOOKS`] spins, while another thread finishes a few instructions.
+/// Spins, or yields after [`SPINS`] spins, while another thread finishes a few instructions.
 fn pause(looks: &mut u32) {
     *looks += 1;
-    if *looks > LOOKS {
+    if *looks > SPINS {
         yield_now();
     } else {
         spin_loop();

@@ -29,7 +29,7 @@ pub(super) struct Choice {
     /// Set by the monitor to ask the producing thread to leave the producer to the stand-in.
     pub(super) relief: AtomicBool,
     /// The stand-in that is producing.
-    pub(super) duty: StandInSlot<StandIn>,
+    pub(super) producing_stand_in: StandInSlot<StandIn>,
     /// `true` if the thread that produces, or produced last, belongs to the pool.
     pub(super) on_pool: AtomicBool,
     pub(super) interrupt: Option<InterruptFn>,
@@ -38,7 +38,7 @@ pub(super) struct Choice {
     /// What the monitor saw of the pool, and which loans it has promised a thread.
     pub(super) starvation_detector: StarvationDetector,
     /// The number of tasks that had been given to the executor at the monitor's last scan.
-    pub(super) given: AtomicU64,
+    pub(super) last_pec: AtomicU64,
     pub(super) learned: Learned,
 }
 
@@ -57,12 +57,12 @@ impl Choice {
             late_on: AtomicBool::new(true),
             stand_in_slot: StandInSlot::new(),
             relief: AtomicBool::new(false),
-            duty: StandInSlot::new(),
+            producing_stand_in: StandInSlot::new(),
             on_pool: AtomicBool::new(false),
             interrupt,
             class: AtomicUsize::new(0),
             starvation_detector: StarvationDetector::new(),
-            given: AtomicU64::new(0),
+            last_pec: AtomicU64::new(0),
             learned: Learned::default(),
         }
     }

@@ -115,7 +115,11 @@ pub(super) fn handed_to_stand_in<'a, P: Producer>(
         return Err((held, task));
     }
     let watch = rule.own_watch();
-    let Some(one) = rule.stand_in_slot.take().or_else(|| watch.on_call.hire()) else {
+    let Some(one) = rule
+        .stand_in_slot
+        .take()
+        .or_else(|| watch.on_call.acquire())
+    else {
         return Err((held, task));
     };
     debug_assert!(task.blocking() != Blocking::Never, "those are run in place");
@@ -169,7 +173,7 @@ fn came_back<P: Producer>(engine: &Engine<P, Choice>, class: usize, loan: u64, b
     if !back {
         return;
     }
-    if engine.cell.glance().loans == loan {
+    if engine.cell.snapshot().loans == loan {
         engine.rule.learned.was_short(class);
     } else {
         // Another thread has produced meanwhile.

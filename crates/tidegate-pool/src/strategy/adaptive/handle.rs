@@ -124,7 +124,7 @@ impl<P: Producer> AdaptiveBuilder<P> {
     /// Builds the strategy.
     pub fn build(self) -> Adaptive<P> {
         if let Some(lease) = &self.lease {
-            lease.uses(false);
+            lease.set_in_use(false);
         }
         let pool = Arc::clone(&self.pool);
         let rule = Choice::new(pool, self.monitor, self.lease, self.interrupt);

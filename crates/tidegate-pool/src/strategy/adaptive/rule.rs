@@ -60,7 +60,7 @@ impl<P: Producer> Rule<P> for Choice {
     }
 
     fn dispatch(engine: &Arc<Engine<P, Self>>) -> Result<(), Rejected<()>> {
-        match engine.cell.ask() {
+        match engine.cell.request_round() {
             HelperRequest::Enough => Ok(()),
             HelperRequest::Closed => Err(Rejected::new((), RejectReason::Closed)),
             HelperRequest::BringHelper => {
@@ -88,7 +88,7 @@ impl<P: Producer> Rule<P> for Choice {
         if let Some(lease) = &self.lease
             && (self.pool.is_current() || stands_in())
         {
-            lease.uses(begins);
+            lease.set_in_use(begins);
         }
     }
 }
@@ -98,5 +98,5 @@ impl<P: Producer> Rule<P> for Choice {
 fn wants_thread<P: Producer>(rule: &Choice, watch: &Watch, held: &P, task: &Task) -> bool {
     task.is_long()
         || rule.learned.is_long(task.class())
-        || (watch.has_idle_cpu() && held.backlog() > 0 && rule.pool.room().idle > 0)
+        || (watch.has_idle_cpu() && held.backlog() > 0 && rule.pool.free_threads().idle > 0)
 }

@@ -52,7 +52,7 @@ pub(super) fn send<P: Producer>(engine: &Arc<Engine<P, Choice>>, loan: u64, one:
 
 fn come<P: Producer>(engine: &Arc<Engine<P, Choice>>, loan: u64, class: usize, one: StandIn) {
     let held = engine.cell.take_loan(loan);
-    engine.rule.starvation_detector.came(loan);
+    engine.rule.starvation_detector.helper_done(loan);
     let one = match held {
         Some(held) => {
             raise(&engine.counters.late_epc);
@@ -77,14 +77,14 @@ fn stand_in<P: Producer>(
     one: StandIn,
 ) -> Option<StandIn> {
     let rule = &engine.rule;
-    let Err(one) = rule.duty.put(one) else {
+    let Err(one) = rule.producing_stand_in.put(one) else {
         let watch = rule.own_watch();
         watch.on_call.on_duty(true);
         let before = STANDS_IN_FOR.with(|key| key.replace(engine.key()));
         Blocking::forbid(|| engine.drive(held));
         STANDS_IN_FOR.with(|key| key.set(before));
         watch.on_call.on_duty(false);
-        return rule.duty.take();
+        return rule.producing_stand_in.take();
     };
     // Not reached: a stand-in leaves the duty slot before it lends the producer.
     drop(held);
@@ -107,7 +107,7 @@ fn put_back<P: Producer>(engine: &Arc<Engine<P, Choice>>, mut one: StandIn) {
         let Some(own) = rule.stand_in_slot.take() else {
             return;
         };
-        let lent = engine.cell.glance().lent;
+        let lent = engine.cell.snapshot().lent;
         let Some(held) = lent.then(|| engine.cell.resume()).flatten() else {
             return watch.on_call.release(own);
         };
@@ -135,14 +135,14 @@ pub(super) fn give_back<'a, P: Producer>(
     if watch.is_some_and(|watch| watch.lent() == NotifyResult::Woken) {
         raise(&engine.counters.monitor_wakes);
     }
-    let is_brisk = watch.is_some() && rule.starvation_detector.is_brisk();
-    let room = rule.pool.room();
+    let frees_threads_soon = watch.is_some() && rule.starvation_detector.frees_threads_soon();
+    let room = rule.pool.free_threads();
     let spare = rule.own_watch().spare_needed(true);
-    if !is_brisk && room.idle + room.may_start < spare {
+    if !frees_threads_soon && room.idle + room.may_start < spare {
         return Some(held);
     }
     // From here on this stand-in is the reserved one for its own loan.
-    let Some(own) = rule.duty.take() else {
+    let Some(own) = rule.producing_stand_in.take() else {
         return Some(held);
     };
     reserve_again(engine, own);
@@ -158,7 +158,7 @@ pub(super) fn give_back<'a, P: Producer>(
     };
     if back.is_some()
         && let Some(own) = rule.stand_in_slot.take()
-        && let Err(own) = rule.duty.put(own)
+        && let Err(own) = rule.producing_stand_in.put(own)
     {
         rule.own_watch().on_call.release(own);
     }
@@ -224,7 +224,7 @@ fn give_to_queue<'a, P: Producer>(
 /// none is available.
 #[cold]
 pub(super) fn reserve<P: Producer>(engine: &Engine<P, Choice>, watch: &Watch) -> bool {
-    let Some(one) = watch.on_call.hire() else {
+    let Some(one) = watch.on_call.acquire() else {
         return false;
     };
     if let Err(one) = engine.rule.stand_in_slot.put(one) {

@@ -18,18 +18,18 @@ use super::choice::Choice;
 use super::stand_in::send;
 
 impl<P: Producer> Watched for Engine<P, Choice> {
-    fn glance(&self) -> CellSnapshot {
-        self.cell.glance()
+    fn snapshot(&self) -> CellSnapshot {
+        self.cell.snapshot()
     }
 
-    fn look(&self) -> bool {
+    fn scan(&self) -> bool {
         let rule = &self.rule;
         rule.starvation_detector
-            .saw(rule.pool.moves(), rule.pool.waiting());
-        let given = self.counters.pec.get();
-        let gave = rule.given.swap(given, Ordering::Relaxed) != given;
+            .record_scan(rule.pool.finished_jobs(), rule.pool.waiting());
+        let last_pec = self.counters.pec.get();
+        let gave = rule.last_pec.swap(last_pec, Ordering::Relaxed) != last_pec;
         // More scans are needed to decide whether it starves, however far apart they are.
-        gave || (rule.duty.is_ready() && rule.starvation_detector.may_starve())
+        gave || (rule.producing_stand_in.is_ready() && rule.starvation_detector.may_starve())
     }
 
     fn rest(&self) -> Option<StandIn> {
@@ -46,9 +46,10 @@ impl<P: Producer> Watched for Engine<P, Choice> {
     fn offer(self: Arc<Self>, loan: u64, watch: &Watch) -> bool {
         let rule = &self.rule;
         // A stopped monitor scans for the last time, so it will not see how the pool goes on.
-        let is_brisk = rule.starvation_detector.is_brisk() && watch.is_running();
+        let frees_threads_soon =
+            rule.starvation_detector.frees_threads_soon() && watch.is_running();
         if rule.starvation_detector.send(loan) {
-            let room = rule.pool.room();
+            let room = rule.pool.free_threads();
             if room.idle + room.may_start >= watch.spare_needed(false) {
                 // Before the helper can arrive.
                 rule.starvation_detector.promise(loan);
@@ -62,9 +63,9 @@ impl<P: Producer> Watched for Engine<P, Choice> {
                 }
             }
             raise(&self.counters.no_pool_thread);
-            rule.starvation_detector.came(loan);
+            rule.starvation_detector.helper_done(loan);
             // The next pool thread that finishes a short job takes this helper first.
-            if is_brisk {
+            if frees_threads_soon {
                 rule.starvation_detector.send(loan);
                 let helper = LateHelper::task(&self, loan);
                 if rule.pool.execute_internal(helper).is_ok() {
@@ -73,11 +74,14 @@ impl<P: Producer> Watched for Engine<P, Choice> {
                 }
             }
         }
-        if is_brisk || rule.starvation_detector.is_promised(loan) {
+        if frees_threads_soon || rule.starvation_detector.is_promised(loan) {
             return false;
         }
         // A helper that is still on its way for an earlier loan does not count.
-        let one = rule.stand_in_slot.take().or_else(|| watch.on_call.hire());
+        let one = rule
+            .stand_in_slot
+            .take()
+            .or_else(|| watch.on_call.acquire());
         let Some(one) = one else {
             return false;
         };
@@ -91,7 +95,8 @@ impl<P: Producer> Watched for Engine<P, Choice> {
 
     fn starves(&self) -> Option<ExecutorId> {
         let rule = &self.rule;
-        (rule.duty.is_ready() && rule.starvation_detector.is_starved()).then(|| rule.pool.id())
+        (rule.producing_stand_in.is_ready() && rule.starvation_detector.is_starved())
+            .then(|| rule.pool.id())
     }
 
     fn relieve(&self, pool: ExecutorId) -> bool {
@@ -100,9 +105,9 @@ impl<P: Producer> Watched for Engine<P, Choice> {
             return false;
         };
         let waits = rule.on_pool.load(Ordering::Relaxed)
-            && !rule.duty.is_ready()
+            && !rule.producing_stand_in.is_ready()
             && !self.cell.is_idle()
-            && !self.cell.glance().lent;
+            && !self.cell.snapshot().lent;
         if !waits || rule.pool.id() != pool || rule.relief.swap(true, Ordering::Relaxed) {
             return false;
         }
@@ -114,7 +119,7 @@ impl<P: Producer> Watched for Engine<P, Choice> {
         // The last reference to a strategy drops its producer, which is user code and may block. So
         // do it on a stand-in, if one is available.
         if let Some(engine) = Arc::into_inner(self) {
-            match watch.on_call.hire() {
+            match watch.on_call.acquire() {
                 Some(one) => one.send(move |one| {
                     let watch = Arc::clone(engine.rule.own_watch());
                     discard(engine);
@@ -163,6 +168,6 @@ impl<P: Producer> LateHelper<P> {
 impl<P: Producer> Drop for LateHelper<P> {
     fn drop(&mut self) {
         // Arrived, refused, or dropped with its queue: the helper is no longer on its way.
-        self.engine.rule.starvation_detector.came(self.loan);
+        self.engine.rule.starvation_detector.helper_done(self.loan);
     }
 }

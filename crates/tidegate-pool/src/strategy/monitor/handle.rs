@@ -114,8 +114,8 @@ impl Monitor {
     }
 
     /// Returns the number of scans so far.
-    pub fn looks(&self) -> u64 {
-        self.watch().looks()
+    pub fn scans(&self) -> u64 {
+        self.watch().scans()
     }
 
     /// Returns how often the monitor has gone to sleep.
@@ -139,7 +139,7 @@ impl fmt::Debug for Monitor {
         f.debug_struct("Monitor")
             .field("running", &self.is_running())
             .field("asleep", &self.is_asleep())
-            .field("looks", &self.looks())
+            .field("scans", &self.scans())
             .field("stand_ins", &self.stand_ins())
             .finish()
     }

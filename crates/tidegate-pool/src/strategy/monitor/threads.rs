@@ -68,7 +68,7 @@ impl StandInPool {
     /// Returns an idle stand-in, or starts a new one. Returns `None` if the monitor has stopped,
     /// the maximum is reached, or the system cannot start a thread.
     #[cold]
-    pub(crate) fn hire(self: &Arc<Self>) -> Option<StandIn> {
+    pub(crate) fn acquire(self: &Arc<Self>) -> Option<StandIn> {
         let mut list = self.lock();
         if list.over {
             return None;
@@ -120,7 +120,7 @@ impl StandInPool {
     }
 
     /// Allows new threads to be requested from the system. Called at each scan of the monitor.
-    pub(crate) fn look(&self) {
+    pub(crate) fn scan(&self) {
         if self.refused.load(Ordering::Relaxed) {
             self.refused.store(false, Ordering::Relaxed);
         }
@@ -136,7 +136,7 @@ impl StandInPool {
     }
 
     /// Returns the number of stand-ins that are producing.
-    pub(crate) fn duties(&self) -> usize {
+    pub(crate) fn producing(&self) -> usize {
         self.on_duty.load(Ordering::Relaxed)
     }
 

@@ -16,17 +16,17 @@ use super::threads::{StandIn, StandInPool};
 /// Scans between two readings of the monitor's own CPU time.
 const LOOKS_PER_ACCOUNT: u64 = 64;
 /// Scans of a lent producer whose helper may be in a queue, before another helper is sent.
-const QUEUED_LOOKS: u32 = 16;
+const QUEUED_SCANS: u32 = 16;
 /// The longest time between two scans while a producer is lent that no thread can take.
 const LONGEST_DOZE: Duration = Duration::from_millis(100);
 
 /// A cell as the monitor sees it.
 pub(crate) trait Watched: Send + Sync {
-    fn glance(&self) -> CellSnapshot;
+    fn snapshot(&self) -> CellSnapshot;
 
     /// Records what the pool's threads did since the last scan. Returns `true` if tasks were given
     /// to the executor since then, or if tasks may be about to starve.
-    fn look(&self) -> bool;
+    fn scan(&self) -> bool;
 
     /// Called before the monitor sleeps: discards what the last scans saw. Returns the reserved
     /// stand-in, if there is one.
@@ -70,7 +70,7 @@ pub(crate) struct Watch {
 #[derive(Default)]
 struct Own {
     cells: Mutex<Vec<Seen>>,
-    looks: AtomicU64,
+    scans: AtomicU64,
     sleeps: AtomicU64,
     cpu_nanos: AtomicU64,
 }
@@ -122,7 +122,7 @@ impl Watch {
     /// Wakes the monitor if it sleeps, after a producer was lent. Must be called after the loan.
     #[inline]
     pub(crate) fn lent(&self) -> NotifyResult {
-        let rung = self.monitor_state.ring();
+        let rung = self.monitor_state.notify();
         if rung == NotifyResult::Woken {
             self.waker.wake();
         }
@@ -146,8 +146,8 @@ impl Watch {
     }
 
     /// Returns the number of scans.
-    pub(super) fn looks(&self) -> u64 {
-        self.own.looks.load(Ordering::Relaxed)
+    pub(super) fn scans(&self) -> u64 {
+        self.own.scans.load(Ordering::Relaxed)
     }
 
     /// Returns how often the monitor has gone to sleep.
@@ -181,7 +181,7 @@ impl Watch {
     /// other stand-ins produce (without the caller's, if `own`), one thread has to stay free for
     /// the tasks that they give to the pool.
     pub(crate) fn spare_needed(&self, own: bool) -> usize {
-        1 + usize::from(self.on_call.duties() > usize::from(own))
+        1 + usize::from(self.on_call.producing() > usize::from(own))
     }
 
     /// Returns `true` if fewer threads produce in this group than there are processors.
@@ -218,7 +218,7 @@ impl Watch {
                     }
                 }
             }
-            if self.look(&mut cells) {
+            if self.scan(&mut cells) {
                 quiet_for = Duration::ZERO;
                 continue;
             }
@@ -241,16 +241,16 @@ impl Watch {
     }
 
     /// Scans every cell once. Returns `true` if anything has changed.
-    fn look(&self, cells: &mut Cells) -> bool {
+    fn scan(&self, cells: &mut Cells) -> bool {
         if self
             .own
-            .looks
+            .scans
             .fetch_add(1, Ordering::Relaxed)
             .is_multiple_of(LOOKS_PER_ACCOUNT)
         {
             self.account();
         }
-        self.on_call.look();
+        self.on_call.scan();
         let mut moved = false;
         let mut stuck = Vec::new();
         self.lock().retain_mut(|seen| {
@@ -258,17 +258,17 @@ impl Watch {
                 return false;
             };
             let stays = !cell.is_over();
-            let now = cell.glance();
-            moved |= cell.look();
+            let now = cell.snapshot();
+            moved |= cell.scan();
             moved |= now != seen.last;
             seen.same = if now == seen.last { seen.same + 1 } else { 0 };
             seen.last = now;
-            let looks = match now.coming {
+            let scans = match now.coming {
                 PendingHelper::Nobody => 1,
-                PendingHelper::Queued => QUEUED_LOOKS,
+                PendingHelper::Queued => QUEUED_SCANS,
                 PendingHelper::Given => u32::MAX,
             };
-            if stays && now.lent && seen.same >= looks {
+            if stays && now.lent && seen.same >= scans {
                 stuck.push((Arc::clone(&cell), now.loans));
             }
             cells.push(cell);
@@ -300,7 +300,7 @@ impl Watch {
             };
             // Before the snapshot: a producer that lends after it finds that it has no stand-in.
             let one = cell.rest();
-            let now = cell.glance();
+            let now = cell.snapshot();
             moved |= now != seen.last;
             // A thread that can be relieved may appear later.
             lent |= now.lent || cell.starves().is_some();
@@ -343,7 +343,7 @@ impl Watch {
         self.on_call.close();
         let cells: Vec<_> = self.lock().iter().map(|seen| seen.cell.clone()).collect();
         for cell in cells.iter().filter_map(Weak::upgrade) {
-            let now = cell.glance();
+            let now = cell.snapshot();
             if now.lent && now.coming != PendingHelper::Given {
                 Arc::clone(&cell).offer(now.loans, self);
             } else if let Some(one) = cell.rest() {

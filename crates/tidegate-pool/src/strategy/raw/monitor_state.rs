@@ -31,11 +31,11 @@ const OVER: u32 = 2;
 /// use tidegate_pool::internal::{NotifyResult, MonitorState};
 ///
 /// let monitor_state = MonitorState::new();
-/// assert_eq!(monitor_state.ring(), NotifyResult::Awake);
+/// assert_eq!(monitor_state.notify(), NotifyResult::Awake);
 /// assert!(monitor_state.sleep());
-/// assert_eq!(monitor_state.ring(), NotifyResult::Woken, "the caller wakes the monitor's thread");
+/// assert_eq!(monitor_state.notify(), NotifyResult::Woken, "the caller wakes the monitor's thread");
 /// assert!(monitor_state.end());
-/// assert_eq!((monitor_state.ring(), monitor_state.sleep()), (NotifyResult::Over, false));
+/// assert_eq!((monitor_state.notify(), monitor_state.sleep()), (NotifyResult::Over, false));
 /// ```
 pub struct MonitorState {
     word: CachePadded<AtomicU32>,
@@ -63,7 +63,7 @@ impl MonitorState {
     /// Notifies the monitor that a producer was lent. Must be called after the loan.
     #[inline]
     #[must_use = "a sleeping monitor has to be woken, and one that stopped looks at nothing"]
-    pub fn ring(&self) -> NotifyResult {
+    pub fn notify(&self) -> NotifyResult {
         // ORDERING: SeqCst, the producer's check; pairs with the changes in `sleep` and `end`.
         match self.word.load(Ordering::SeqCst) {
             AWAKE => NotifyResult::Awake,
@@ -162,18 +162,18 @@ mod tests {
         let monitor_state = MonitorState::new();
         assert!(monitor_state.sleep() && monitor_state.is_asleep());
         assert_eq!(
-            (monitor_state.ring(), monitor_state.ring()),
+            (monitor_state.notify(), monitor_state.notify()),
             (NotifyResult::Woken, NotifyResult::Awake)
         );
         assert!(monitor_state.sleep());
         monitor_state.wake();
-        assert_eq!(monitor_state.ring(), NotifyResult::Awake);
+        assert_eq!(monitor_state.notify(), NotifyResult::Awake);
         assert!(monitor_state.sleep() && monitor_state.end() && !monitor_state.end());
         monitor_state.wake();
         assert!(!monitor_state.sleep() && monitor_state.is_over() && !monitor_state.is_asleep());
         for _ in 0..2 {
             assert_eq!(
-                monitor_state.ring(),
+                monitor_state.notify(),
                 NotifyResult::Over,
                 "no ring takes it down"
             );

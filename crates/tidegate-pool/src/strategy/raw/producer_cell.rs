@@ -68,9 +68,9 @@ const LOAN: u64 = 32;
 /// let cell = ProducerCell::new(Box::new(7));
 /// let held = cell.claim().expect("nobody else produces");
 /// assert!(cell.claim().is_none(), "this one only asks for another round");
-/// let RestResult::Again(held) = held.rest() else { panic!("the other call asked for another round") };
+/// let RestResult::Again(held) = held.finish_round() else { panic!("the other call asked for another round") };
 /// assert_eq!(*held, 7);
-/// assert!(matches!(held.rest(), RestResult::Idle));
+/// assert!(matches!(held.finish_round(), RestResult::Idle));
 /// ```
 pub struct ProducerCell<T> {
     word: CachePadded<AtomicU64>,
@@ -147,7 +147,7 @@ impl<T> ProducerCell<T> {
     }
 
     /// Requests another round without ever taking the producer out.
-    pub fn ask(&self) -> HelperRequest {
+    pub fn request_round(&self) -> HelperRequest {
         let before = self.step(|word| match word {
             word if word & CLOSED != 0 => None,
             word if word & (HOME | PENDING) == HOME => Some(word | WANTED | PENDING | QUEUED),
@@ -163,7 +163,7 @@ impl<T> ProducerCell<T> {
     /// Requests another round from inside a task. The thread that runs the task checks again after
     /// it. Returns `true` if no thread produces and no round was wanted until now: if the task
     /// waits for the round, another thread must be sent.
-    pub fn want(&self) -> bool {
+    pub fn request_from_task(&self) -> bool {
         // ORDERING: Release pairs with the Acquire of the thread that takes the box next or rests.
         let before = self.word.fetch_or(WANTED, Ordering::Release);
         before & (HOME | WANTED | CLOSED) == HOME
@@ -238,13 +238,13 @@ impl<T> ProducerCell<T> {
         };
         // If a round was requested meanwhile, the producer is lent. If the cell was closed
         // meanwhile, the producer is dropped.
-        drop(held.rest());
+        drop(held.finish_round());
         Ok(())
     }
 
     /// Returns a snapshot for a monitor.
     #[inline]
-    pub fn glance(&self) -> CellSnapshot {
+    pub fn snapshot(&self) -> CellSnapshot {
         // ORDERING: SeqCst, the monitor's check; pairs with the step in `lend`.
         let word = self.word.load(Ordering::SeqCst);
         CellSnapshot {
@@ -370,7 +370,7 @@ pub struct LendResult<T> {
 
 impl<'a, T> ProducerGuard<'a, T> {
     /// Puts the producer into the cell as idle, unless another round was requested.
-    pub fn rest(mut self) -> RestResult<'a, T> {
+    pub fn finish_round(mut self) -> RestResult<'a, T> {
         self.put_in();
         let before = self.cell.step(|word| match word {
             word if word & CLOSED != 0 => None,

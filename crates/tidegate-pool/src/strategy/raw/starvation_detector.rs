@@ -38,13 +38,13 @@ const NO_LOAN: u64 = u64::MAX;
 /// use tidegate_pool::internal::{StarvationDetector, ProducerCell};
 ///
 /// let (starvation_detector, cell) = (StarvationDetector::new(), ProducerCell::new(Box::new(7)));
-/// starvation_detector.saw(50, 0); // the monitor, at two looks: the pool's threads have ended many jobs
-/// starvation_detector.saw(100, 0);
-/// assert!(starvation_detector.is_brisk());
+/// starvation_detector.record_scan(50, 0); // the monitor, at two looks: the pool's threads have ended many jobs
+/// starvation_detector.record_scan(100, 0);
+/// assert!(starvation_detector.frees_threads_soon());
 /// let held = cell.claim().expect("nobody else produces");
 /// let loan = held.lend(false).number;
 /// assert!(!starvation_detector.is_held(loan), "one of them will come");
-/// starvation_detector.saw(100, 0); // no job has ended since: all threads are held
+/// starvation_detector.record_scan(100, 0); // no job has ended since: all threads are held
 /// assert!(starvation_detector.is_held(loan));
 /// starvation_detector.promise(loan);
 /// assert!(!starvation_detector.is_held(loan));
@@ -52,7 +52,7 @@ const NO_LOAN: u64 = u64::MAX;
 #[derive(Debug)]
 pub struct StarvationDetector {
     /// The pool's moves at the last scan. Only the monitor uses it.
-    moves: AtomicU64,
+    finished_jobs: AtomicU64,
     /// Consecutive scans that found the pool brisk. Only the monitor writes it.
     brisk: AtomicU64,
     /// Consecutive scans with queued jobs of which none ended. Only the monitor uses it.
@@ -67,7 +67,7 @@ impl StarvationDetector {
     /// Creates a detector without observations.
     pub fn new() -> Self {
         Self {
-            moves: AtomicU64::new(0),
+            finished_jobs: AtomicU64::new(0),
             brisk: AtomicU64::new(0),
             starved: AtomicU64::new(0),
             promised: AtomicU64::new(NO_LOAN),
@@ -77,9 +77,9 @@ impl StarvationDetector {
 
     /// Records one scan: how often the pool's threads have asked for a job so far, and how many
     /// jobs wait for a thread.
-    pub fn saw(&self, moves: u64, waiting: usize) {
-        let last = self.moves.load(Ordering::Relaxed);
-        self.moves.store(moves, Ordering::Relaxed);
+    pub fn record_scan(&self, finished_jobs: u64, waiting: usize) {
+        let last = self.finished_jobs.load(Ordering::Relaxed);
+        self.finished_jobs.store(finished_jobs, Ordering::Relaxed);
         let count = |looks: &AtomicU64, one_more: bool| {
             let before = looks.load(Ordering::Relaxed);
             let now = if one_more {
@@ -89,8 +89,8 @@ impl StarvationDetector {
             };
             looks.store(now, Ordering::Relaxed);
         };
-        count(&self.brisk, moves.wrapping_sub(last) >= BRISK_MOVES);
-        count(&self.starved, waiting > 0 && moves == last);
+        count(&self.brisk, finished_jobs.wrapping_sub(last) >= BRISK_MOVES);
+        count(&self.starved, waiting > 0 && finished_jobs == last);
     }
 
     /// Returns `true` if jobs wait and none has ended since the last scan, though not for long yet.
@@ -110,7 +110,7 @@ impl StarvationDetector {
 
     /// Returns `true` if a thread of the pool will soon become free, though none is idle now.
     #[inline]
-    pub fn is_brisk(&self) -> bool {
+    pub fn frees_threads_soon(&self) -> bool {
         self.brisk.load(Ordering::Relaxed) >= BRISK_LOOKS
     }
 
@@ -126,7 +126,7 @@ impl StarvationDetector {
 
     /// Returns `true` if the loan was promised no thread, and none of the pool will come for it.
     pub fn is_held(&self, loan: u64) -> bool {
-        !self.is_promised(loan) && !self.is_brisk()
+        !self.is_promised(loan) && !self.frees_threads_soon()
     }
 
     /// Records that a helper for the loan is on its way. Returns `false` if one was already. Must
@@ -137,7 +137,7 @@ impl StarvationDetector {
 
     /// Records that the helper for the loan is no longer on its way: it has arrived, was refused,
     /// or was dropped with its queue. A helper for a later loan may still be on its way.
-    pub fn came(&self, loan: u64) {
+    pub fn helper_done(&self, loan: u64) {
         for noted in [&self.sent, &self.promised] {
             // If the exchange fails, the record belongs to another loan.
             let _ = noted.compare_exchange(loan, NO_LOAN, Ordering::Relaxed, Ordering::Relaxed);
@@ -158,38 +158,41 @@ mod tests {
     #[test]
     fn two_looks_in_a_row_with_many_moves_make_it_brisk_and_one_with_few_ends_that() {
         let starvation_detector = StarvationDetector::new();
-        starvation_detector.saw(4, 0);
-        assert!(!starvation_detector.is_brisk());
-        starvation_detector.saw(7, 0);
-        starvation_detector.saw(11, 0);
-        assert!(!starvation_detector.is_brisk(), "the second look saw three");
-        starvation_detector.saw(15, 0);
-        assert!(starvation_detector.is_brisk());
+        starvation_detector.record_scan(4, 0);
+        assert!(!starvation_detector.frees_threads_soon());
+        starvation_detector.record_scan(7, 0);
+        starvation_detector.record_scan(11, 0);
+        assert!(
+            !starvation_detector.frees_threads_soon(),
+            "the second look saw three"
+        );
+        starvation_detector.record_scan(15, 0);
+        assert!(starvation_detector.frees_threads_soon());
         starvation_detector.forget();
-        assert!(!starvation_detector.is_brisk());
-        starvation_detector.saw(19, 0);
-        starvation_detector.saw(23, 0);
-        starvation_detector.saw(26, 0);
-        assert!(!starvation_detector.is_brisk());
+        assert!(!starvation_detector.frees_threads_soon());
+        starvation_detector.record_scan(19, 0);
+        starvation_detector.record_scan(23, 0);
+        starvation_detector.record_scan(26, 0);
+        assert!(!starvation_detector.frees_threads_soon());
     }
 
     #[test]
     fn a_loan_without_a_promise_is_held_while_the_pool_is_not_brisk() {
         let starvation_detector = StarvationDetector::new();
         assert!(starvation_detector.is_held(3));
-        starvation_detector.saw(50, 0);
-        starvation_detector.saw(100, 0);
+        starvation_detector.record_scan(50, 0);
+        starvation_detector.record_scan(100, 0);
         assert!(!starvation_detector.is_held(3));
-        starvation_detector.saw(100, 0);
+        starvation_detector.record_scan(100, 0);
         starvation_detector.promise(3);
         assert!(
             !starvation_detector.is_held(3) && starvation_detector.is_held(4),
             "one loan only"
         );
-        starvation_detector.came(3);
+        starvation_detector.helper_done(3);
         assert!(starvation_detector.is_held(3), "the helper was dropped");
         starvation_detector.promise(4);
-        starvation_detector.came(3);
+        starvation_detector.helper_done(3);
         assert!(
             !starvation_detector.is_held(4),
             "another one's end is not its own"
@@ -199,15 +202,15 @@ mod tests {
     #[test]
     fn jobs_that_wait_while_none_ends_make_a_pool_starved() {
         let starvation_detector = StarvationDetector::new();
-        (0..20).for_each(|_| starvation_detector.saw(7, 0));
+        (0..20).for_each(|_| starvation_detector.record_scan(7, 0));
         assert!(!starvation_detector.is_starved(), "nothing waits");
-        (0..20).for_each(|moves| starvation_detector.saw(8 + moves, 3));
+        (0..20).for_each(|finished_jobs| starvation_detector.record_scan(8 + finished_jobs, 3));
         assert!(!starvation_detector.is_starved(), "it is slow, but moves");
-        (0..STARVED_LOOKS - 1).for_each(|_| starvation_detector.saw(27, 3));
+        (0..STARVED_LOOKS - 1).for_each(|_| starvation_detector.record_scan(27, 3));
         assert!(!starvation_detector.is_starved() && starvation_detector.may_starve());
-        starvation_detector.saw(27, 1);
+        starvation_detector.record_scan(27, 1);
         assert!(starvation_detector.is_starved() && !starvation_detector.may_starve());
-        starvation_detector.saw(27, 0);
+        starvation_detector.record_scan(27, 0);
         assert!(!starvation_detector.is_starved() && !starvation_detector.may_starve());
     }
 
@@ -216,12 +219,12 @@ mod tests {
         let starvation_detector = StarvationDetector::new();
         assert!(starvation_detector.send(1) && !starvation_detector.send(1));
         assert!(starvation_detector.send(2));
-        starvation_detector.came(1);
+        starvation_detector.helper_done(1);
         assert!(
             !starvation_detector.send(2),
             "another one's end is not its own"
         );
-        starvation_detector.came(2);
+        starvation_detector.helper_done(2);
         assert!(
             starvation_detector.send(2),
             "it was lost, so another is sent"

@@ -19,8 +19,8 @@ fn any_number_of_claims_is_one_more_round() {
     for _ in 0..3 {
         assert!(cell.claim().is_none());
     }
-    let held = again(held.rest());
-    assert!(matches!(held.rest(), RestResult::Idle) && cell.is_idle());
+    let held = again(held.finish_round());
+    assert!(matches!(held.finish_round(), RestResult::Idle) && cell.is_idle());
 }
 
 #[test]
@@ -29,7 +29,7 @@ fn a_loan_is_taken_by_the_first_who_comes() {
     let loan = cell.claim().expect("idle").lend(false);
     assert_eq!((loan.number, loan.bring_helper), (1, false));
     assert_eq!(
-        cell.glance(),
+        cell.snapshot(),
         CellSnapshot {
             lent: true,
             coming: PendingHelper::Nobody,
@@ -39,15 +39,15 @@ fn a_loan_is_taken_by_the_first_who_comes() {
     assert!(cell.take_loan(2).is_none(), "another loan");
     let taken = cell.take_loan(1).expect("it lies there");
     assert!(cell.resume().is_none() && cell.arrive().is_none());
-    assert!(matches!(taken.rest(), RestResult::Idle));
+    assert!(matches!(taken.finish_round(), RestResult::Idle));
     assert!(cell.resume().is_none(), "idle, not wanted");
 }
 
 #[test]
 fn one_helper_is_pending_at_a_time() {
     let cell = ProducerCell::new(Box::new(0));
-    assert_eq!(cell.ask(), HelperRequest::BringHelper);
-    assert_eq!(cell.ask(), HelperRequest::Enough);
+    assert_eq!(cell.request_round(), HelperRequest::BringHelper);
+    assert_eq!(cell.request_round(), HelperRequest::Enough);
     let held = cell.arrive().expect("it was asked for");
     assert!(!cell.is_helper_pending());
     assert!(held.lend(true).bring_helper);
@@ -59,34 +59,37 @@ fn one_helper_is_pending_at_a_time() {
 #[test]
 fn a_helper_that_may_wait_in_a_queue_is_not_counted_on() {
     let cell = ProducerCell::new(Box::new(0));
-    assert_eq!(cell.ask(), HelperRequest::BringHelper);
-    assert_eq!(cell.glance().coming, PendingHelper::Queued);
+    assert_eq!(cell.request_round(), HelperRequest::BringHelper);
+    assert_eq!(cell.snapshot().coming, PendingHelper::Queued);
     let held = cell.claim().expect("it lies there");
     assert!(held.lend(true).bring_helper, "the first may never come");
-    assert_eq!(cell.glance().coming, PendingHelper::Given);
+    assert_eq!(cell.snapshot().coming, PendingHelper::Given);
     let held = cell.resume().expect("nobody has come");
     assert!(!held.lend(true).bring_helper, "this one will");
     assert!(cell.arrive().is_some());
-    assert_eq!(cell.glance().coming, PendingHelper::Nobody);
+    assert_eq!(cell.snapshot().coming, PendingHelper::Nobody);
     drop(cell.claim());
     let held = cell.resume().expect("it lies there");
     assert!(held.lend_to_queue().bring_helper);
-    assert_eq!(cell.glance().coming, PendingHelper::Queued);
+    assert_eq!(cell.snapshot().coming, PendingHelper::Queued);
     cell.no_helper();
-    assert_eq!(cell.glance().coming, PendingHelper::Nobody);
+    assert_eq!(cell.snapshot().coming, PendingHelper::Nobody);
 }
 
 #[test]
 fn demand_from_inside_a_task_says_when_nobody_produces() {
     let cell = ProducerCell::new(Box::new(0));
-    assert!(cell.want(), "it is idle: somebody has to be sent for");
-    assert!(!cell.want(), "it is wanted already");
+    assert!(
+        cell.request_from_task(),
+        "it is idle: somebody has to be sent for"
+    );
+    assert!(!cell.request_from_task(), "it is wanted already");
     let held = cell.resume().expect("it is wanted");
-    assert!(!cell.want(), "somebody produces");
-    drop(again(held.rest()).lend(false));
-    assert!(!cell.want(), "it is lent");
+    assert!(!cell.request_from_task(), "somebody produces");
+    drop(again(held.finish_round()).lend(false));
+    assert!(!cell.request_from_task(), "it is lent");
     assert_eq!(cell.close(), CloseResult::Home(Box::new(0)));
-    assert!(!cell.want(), "it is over");
+    assert!(!cell.request_from_task(), "it is over");
 }
 
 #[test]
@@ -94,8 +97,8 @@ fn a_round_asked_for_in_a_loan_is_not_lost() {
     let cell = ProducerCell::new(Box::new(0));
     let _ = cell.claim().expect("idle").lend(false);
     let taken = cell.resume().expect("lent");
-    assert!(matches!(taken.rest(), RestResult::Idle));
-    cell.want();
+    assert!(matches!(taken.finish_round(), RestResult::Idle));
+    cell.request_from_task();
     assert!(cell.resume().is_some());
 }
 
@@ -120,7 +123,9 @@ fn closing_takes_what_is_home_and_asks_a_holder_to_give_up() {
     );
     assert!(held.is_closed());
     assert!(held.lend(true).given_up.is_some());
-    assert!(cell.is_over() && cell.claim().is_none() && cell.ask() == HelperRequest::Closed);
+    assert!(
+        cell.is_over() && cell.claim().is_none() && cell.request_round() == HelperRequest::Closed
+    );
     assert!(cell.resume().is_none() && cell.arrive().is_none());
     assert_eq!(Arc::strong_count(&value), 1);
     cell.reopen(Box::new(Arc::clone(&value)))
@@ -139,7 +144,7 @@ fn a_holder_that_rests_or_is_dropped_in_a_closed_cell_gives_up() {
         let held = cell.claim().expect("idle");
         assert_eq!(cell.close(), CloseResult::Out);
         if rests {
-            assert!(matches!(held.rest(), RestResult::GivenUp(_)));
+            assert!(matches!(held.finish_round(), RestResult::GivenUp(_)));
         } else {
             drop(held);
         }

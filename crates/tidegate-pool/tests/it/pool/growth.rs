@@ -259,7 +259,7 @@ fn prestart_brings_the_core() {
     let pool = builder(&clock).core(3).max(5).build().unwrap();
     assert_eq!(pool.prestart(), 3);
     clock.settle();
-    assert_eq!((pool.metrics().ready, pool.room().idle), (3, 3));
+    assert_eq!((pool.metrics().ready, pool.free_threads().idle), (3, 3));
     assert_eq!(pool.prestart(), 3);
 }
 

@@ -339,7 +339,7 @@ fn a_queue_that_cannot_be_counted_costs_neither_the_process_nor_a_job() {
 
 #[test]
 fn names_and_classes_travel_with_a_job() {
-    let job = Job::new(Task::named("report", || ())).class(3);
+    let job = Job::new(Task::named("report", || ())).with_criticality(3);
     assert_eq!((job.name(), job.criticality()), ("report", 3));
     assert!(!job.is_cancelled());
     assert_eq!(job.into_task().name(), "report");

@@ -134,7 +134,7 @@ fn a_queue_decides_who_makes_room_for_whom() {
     let (gate, log) = (hold(&pool), Log::new());
     let job = |class| {
         let log = log.clone();
-        Job::new(Task::new(move || log.push(class))).class(class)
+        Job::new(Task::new(move || log.push(class))).with_criticality(class)
     };
     pool.enqueue(job(2)).unwrap();
     pool.enqueue(job(1)).unwrap();

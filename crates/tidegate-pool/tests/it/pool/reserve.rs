@@ -104,7 +104,7 @@ fn a_stop_ends_the_reserve() {
     assert!(stopped.wait().unwrap().stuck.is_empty());
     assert_eq!((pool.metrics().threads, pool.metrics().reserved), (0, 0));
     assert!(pool.try_execute(Task::new(|| ())).is_err());
-    assert_eq!(pool.room(), FreeThreads::default());
+    assert_eq!(pool.free_threads(), FreeThreads::default());
 }
 
 #[test]
@@ -186,14 +186,14 @@ fn room_says_what_is_left() {
         may_start,
         places,
     };
-    assert_eq!(pool.room(), room(0, 2, 3));
+    assert_eq!(pool.free_threads(), room(0, 2, 3));
     let first = hold(&pool);
-    assert_eq!(pool.room(), room(0, 1, 3));
+    assert_eq!(pool.free_threads(), room(0, 1, 3));
     release(&clock, vec![first]);
-    assert_eq!(pool.room(), room(1, 1, 3));
+    assert_eq!(pool.free_threads(), room(1, 1, 3));
     let gates = hold_many(&pool, 2);
     pool.execute(|| ()).unwrap();
-    let full = pool.room();
+    let full = pool.free_threads();
     assert_eq!(full, room(0, 0, 2));
     assert!(!full.has_thread());
     release(&clock, gates);

@@ -167,7 +167,7 @@ fn nobody_sees_half_of_a_change() {
                 let metrics = pool.metrics();
                 assert!(metrics.limits == small || metrics.limits == large);
                 assert!(metrics.most_threads <= 16);
-                let room = pool.room();
+                let room = pool.free_threads();
                 assert!(room.may_start <= 16 && room.places <= 20);
                 over.load(Ordering::Relaxed)
             });

@@ -10,9 +10,9 @@ use tidegate_testkit::Gate;
 
 use super::late::{Late, QUIET, TICK, late, late_by};
 
-/// Makes the monitor scan `looks` times, with `jobs` ended by the pool's threads before each scan.
-fn looks(late: &Late, looks: u32, jobs: u64) {
-    for _ in 0..looks {
+/// Makes the monitor scan `scans` times, with `jobs` ended by the pool's threads before each scan.
+fn scans(late: &Late, scans: u32, jobs: u64) {
+    for _ in 0..scans {
         late.hand.ended(jobs);
         late.steps.tick(TICK);
     }
@@ -33,7 +33,7 @@ fn a_task_is_lent_whether_or_not_the_pool_has_a_thread() {
     for threads in [0, 1] {
         let late = late(threads);
         assert!(is_lent(&late) && is_lent(&late));
-        looks(&late, 5, 50);
+        scans(&late, 5, 50);
         assert!(is_lent(&late));
         let counts = late.strategy.metrics();
         assert_eq!((counts.lent, counts.pec), (3, 0));
@@ -45,7 +45,7 @@ fn a_task_is_lent_whether_or_not_the_pool_has_a_thread() {
 #[test]
 fn a_stuck_task_goes_to_the_next_thread_of_a_busy_pool() {
     let late = late(0);
-    looks(&late, 2, 50);
+    scans(&late, 2, 50);
     let (steps, hand, source) = (late.steps.clone(), late.hand.clone(), late.source.clone());
     late.add(move || {
         for _ in 0..4 {
@@ -74,7 +74,7 @@ fn a_stuck_task_goes_to_the_next_thread_of_a_busy_pool() {
 #[test]
 fn a_helper_dropped_with_its_queue_is_not_waited_for() {
     let late = late(0);
-    looks(&late, 2, 50);
+    scans(&late, 2, 50);
     let (steps, hand) = (late.steps.clone(), late.hand.clone());
     late.add(move || {
         for _ in 0..3 {
@@ -120,7 +120,7 @@ fn tasks_given_away_for_want_of_a_stand_in_keep_the_monitor_awake() {
     assert!(late.monitor.is_asleep());
 }
 
-/// The `moves` of a real pool: each job that ended before another one began.
+/// The `finished_jobs` of a real pool: each job that ended before another one began.
 #[test]
 fn a_pool_tells_how_often_its_threads_came_for_more() {
     let pool = WorkerPool::builder("workers")
@@ -131,8 +131,8 @@ fn a_pool_tells_how_often_its_threads_came_for_more() {
     for _ in 0..=10 {
         pool.submit(|| ()).unwrap().wait().unwrap();
     }
-    assert!(pool.moves() >= 10, "{}", pool.moves());
-    assert!(!pool.room().has_thread() || pool.room().idle == 1);
+    assert!(pool.finished_jobs() >= 10, "{}", pool.finished_jobs());
+    assert!(!pool.free_threads().has_thread() || pool.free_threads().idle == 1);
 }
 
 /// A task that adapts is lent like the others. If no stand-in could take over, it runs here with
@@ -162,7 +162,7 @@ fn a_producer_that_waits_inside_leases_the_thread_it_keeps() {
     let waiting = Adaptive::builder(producer, Arc::new(pool.clone()));
     let waiting = waiting.lease("reactor").unwrap().build();
     let threads = |pool: &WorkerPool| {
-        let room = pool.room();
+        let room = pool.free_threads();
         assert_eq!(room.has_thread(), pool.has_thread());
         room.idle + room.may_start
     };

@@ -160,14 +160,14 @@ fn the_first_such_task_after_a_quiet_time_wakes_the_monitor() {
     assert!(late.monitor.is_asleep());
     late.steps.tick(TICK);
     late.steps.tick(TICK);
-    let looks = late.monitor.looks();
+    let scans = late.monitor.scans();
 
     let (monitor, steps, hand) = (late.monitor.clone(), late.steps.clone(), late.hand.clone());
     late.add(move || {
         assert!(!monitor.is_asleep(), "no such task runs with it asleep");
         steps.tick(TICK);
         steps.tick(TICK);
-        assert_eq!(monitor.looks(), looks + 2);
+        assert_eq!(monitor.scans(), scans + 2);
         assert!(hand.run_given());
     });
     (0..5).for_each(|_| late.add(|| ()));

@@ -250,7 +250,7 @@ fn a_program_with_few_tasks_is_not_polled_for() {
         (0..800).for_each(|_| steps.tick(tick));
     }
     assert_eq!(strategy.metrics().lent, 10);
-    assert!(monitor.looks() < 500, "{}", monitor.looks());
+    assert!(monitor.scans() < 500, "{}", monitor.scans());
 }
 
 #[test]
@@ -262,8 +262,8 @@ fn a_producer_that_nobody_can_take_is_not_polled_for() {
     // Three seconds.
     let tick = TICK * 2;
     (0..25_000).for_each(|_| late.steps.tick(tick));
-    let looks = late.monitor.looks();
-    assert!(looks < 1_000, "{looks}");
+    let scans = late.monitor.scans();
+    assert!(scans < 1_000, "{scans}");
     // The monitor still scans it, and gives it a thread once there is one.
     late.hand.refuse(false);
     late.hand.set_reserve(1);
@@ -316,14 +316,14 @@ fn a_strategy_that_ends_during_a_look_does_not_hold_the_monitor() {
     late.steps.tick(TICK);
     dropping.wait();
     // The monitor continues scanning.
-    let looks = late.monitor.looks();
+    let scans = late.monitor.scans();
     late.steps.tick(TICK);
-    assert_eq!(late.monitor.looks(), looks + 1);
+    assert_eq!(late.monitor.scans(), scans + 1);
     go_on.open();
     gone.wait_for(1);
 }
 
-/// A pool that runs `drop_it` when it is asked for its `moves`.
+/// A pool that runs `drop_it` when it is asked for its `finished_jobs`.
 struct DropsIt {
     hand: Arc<Hand>,
     drop_it: Box<dyn Fn() + Send + Sync>,
@@ -363,13 +363,13 @@ impl tidegate_core::Executor for DropsIt {
 }
 
 impl tidegate_pool::Headroom for DropsIt {
-    fn room(&self) -> tidegate_pool::FreeThreads {
-        self.hand.room()
+    fn free_threads(&self) -> tidegate_pool::FreeThreads {
+        self.hand.free_threads()
     }
 
-    fn moves(&self) -> u64 {
+    fn finished_jobs(&self) -> u64 {
         (self.drop_it)();
-        self.hand.moves()
+        self.hand.finished_jobs()
     }
 }
 

@@ -185,9 +185,9 @@ impl Busy {
 
     /// Lets the pool end some jobs and the monitor make one scan.
     fn look_after_some_jobs(&self) {
-        let enough = self.pool.moves() + 8;
+        let enough = self.pool.finished_jobs() + 8;
         until("the pool has ended eight jobs", || {
-            self.pool.moves() >= enough
+            self.pool.finished_jobs() >= enough
         });
         self.steps.tick(TICK);
     }

@@ -27,23 +27,23 @@ fn left() -> Failure {
 
 tidegate_core::internal::prim::thread_local! {
     /// `true` while this thread drops tasks that were handed back and not taken.
-    static NOBODY_TOOK: Cell<bool> = const { Cell::new(false) };
+    static DROPPING_UNSTARTED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Drops tasks that were handed back and not taken. Their completions fail with [`NotStartedError`].
-pub fn drop_untaken(tasks: impl IntoIterator<Item = Task>) {
-    let outer = NOBODY_TOOK.try_with(|untaken| untaken.replace(true));
+pub fn drop_unstarted(tasks: impl IntoIterator<Item = Task>) {
+    let outer = DROPPING_UNSTARTED.try_with(|untaken| untaken.replace(true));
     discard_all(tasks);
-    let _ = NOBODY_TOOK.try_with(|untaken| untaken.set(outer == Ok(true)));
+    let _ = DROPPING_UNSTARTED.try_with(|untaken| untaken.set(outer == Ok(true)));
 }
 
 /// The write end of the promise; it is stored together with the submitted closure.
 #[derive(Debug)]
-pub struct Answer<T: Send + 'static> {
+pub struct TaskPromise<T: Send + 'static> {
     promise: Option<Promise<T>>,
 }
 
-impl<T: Send + 'static> Answer<T> {
+impl<T: Send + 'static> TaskPromise<T> {
     /// Creates a promise whose listeners run on `home`, which is an event loop or a pool.
     #[inline]
     pub fn of<H: Executor>(home: &Arc<H>) -> (Self, Completion<T>) {
@@ -117,12 +117,12 @@ fn tell_if_unseen<T: Send + 'static>(promise: &Promise<T>, task: &str, panic: &C
     }
 }
 
-impl<T: Send + 'static> Drop for Answer<T> {
+impl<T: Send + 'static> Drop for TaskPromise<T> {
     fn drop(&mut self) {
         let Some(promise) = self.promise.take() else {
             return;
         };
-        if NOBODY_TOOK.try_with(Cell::get) == Ok(true) {
+        if DROPPING_UNSTARTED.try_with(Cell::get) == Ok(true) {
             let _ = promise.fail(left());
         } else {
             promise.cancel();

@@ -56,7 +56,7 @@ impl Shared {
     }
 
     /// Subtracts one thread more, or one less, from the free threads.
-    pub(crate) fn keep_for_lessee(&self, one_more: bool) {
+    pub(crate) fn reserve_for_lease(&self, one_more: bool) {
         if one_more {
             self.kept.fetch_add(1, Ordering::Relaxed);
         } else {
@@ -66,7 +66,7 @@ impl Shared {
 }
 
 impl Headroom for Shared {
-    fn room(&self) -> FreeThreads {
+    fn free_threads(&self) -> FreeThreads {
         let word = self.room.load(Ordering::Relaxed);
         let (max, bound) = ((word >> 32) as usize, word as u32 as usize);
         if max == 0 {
@@ -88,16 +88,16 @@ impl Headroom for Shared {
         let tally = self.dispatcher.tally();
         match max {
             0 => false,
-            _ if self.kept.load(Ordering::Relaxed) > 0 => self.room().has_thread(),
+            _ if self.kept.load(Ordering::Relaxed) > 0 => self.free_threads().has_thread(),
             max if max > tally.threads => true,
             // Jobs are queued: only the full computation knows how many threads are left over.
-            _ if tally.queued > 0 => self.room().idle > 0,
+            _ if tally.queued > 0 => self.free_threads().idle > 0,
             _ => tally.idle > 0 || self.dispatcher.reserve().has_any(),
         }
     }
 
-    fn moves(&self) -> u64 {
-        self.dispatcher.moves()
+    fn finished_jobs(&self) -> u64 {
+        self.dispatcher.finished_jobs()
     }
 
     fn waiting(&self) -> usize {

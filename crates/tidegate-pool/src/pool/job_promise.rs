@@ -11,14 +11,14 @@ use super::policy::{DisplacedError, is_displacing};
 
 /// Wraps the promise of a submitted closure and fails it with [`DisplacedError`] if the job is
 /// displaced.
-pub(super) struct Answer<T: Send + 'static> {
-    inner: Option<executor::Answer<T>>,
+pub(super) struct JobPromise<T: Send + 'static> {
+    inner: Option<executor::TaskPromise<T>>,
 }
 
-impl<T: Send + 'static> Answer<T> {
+impl<T: Send + 'static> JobPromise<T> {
     #[inline]
     pub(super) fn of<H: Executor>(pool: &Arc<H>) -> (Self, Completion<T>) {
-        let (inner, completion) = executor::Answer::of(pool);
+        let (inner, completion) = executor::TaskPromise::of(pool);
         (Self { inner: Some(inner) }, completion)
     }
 
@@ -31,7 +31,7 @@ impl<T: Send + 'static> Answer<T> {
     }
 }
 
-impl<T: Send + 'static> Drop for Answer<T> {
+impl<T: Send + 'static> Drop for JobPromise<T> {
     fn drop(&mut self) {
         // If the closure is dropped without having run, the inner promise is cancelled, unless the
         // job was displaced.
