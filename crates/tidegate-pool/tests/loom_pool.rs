@@ -20,13 +20,14 @@
 //!   `a_claim_beside_a_submission_strands_nothing`.
 //! * `DispatchGuard::next`: the worker becomes idle although jobs are queued. `DispatchGuard::place`: queues although
 //!   a worker is reserved. Fails `no_job_is_queued_while_a_worker_sleeps`.
-//! * `DispatchGuard::arrived`: does not send the next worker. Fails `who_was_woken_sends_the_next_one`.
-//! * `DispatchGuard::perform_deferred_wake`: sends no worker. `DispatchGuard::next`: clears the deferred wake-up although jobs are
-//!   queued. Fails `a_wakeup_that_is_put_off_is_not_forgotten`.
-//! * `DispatchGuard::again`: the worker ends although its slot was claimed. Fails
+//! * `DispatchGuard::woken_worker_arrived`: does not send the next worker. Fails
+//!   `who_was_woken_sends_the_next_one`.
+//! * `DispatchGuard::perform_deferred_wake`: sends no worker. `DispatchGuard::next_step`: clears the
+//!   deferred wake-up although jobs are queued. Fails `a_wakeup_that_is_put_off_is_not_forgotten`.
+//! * `DispatchGuard::recheck_idle`: the worker ends although its slot was claimed. Fails
 //!   `a_worker_that_leaves_takes_no_job_with_it`.
 //! * `DispatchGuard::relieve`: starts no thread. Fails `a_job_whose_idle_worker_is_claimed_is_rescued`.
-//! * The same, and `DispatchGuard::again`: the worker ends although jobs are queued. Fails
+//! * The same, and `DispatchGuard::recheck_idle`: the worker ends although jobs are queued. Fails
 //!   `a_job_whose_idle_worker_leaves_is_rescued`.
 #![cfg(tidegate_loom)]
 
@@ -115,7 +116,7 @@ fn submit(pool: &Pool, number: u32) {
 /// submitter comes in between.
 fn submit_patiently(pool: &Pool, numbers: [u32; 2]) {
     let mut turn = pool.turn();
-    let Some(looks) = turn.may_defer_wake() else {
+    let Some(checks) = turn.may_defer_wake() else {
         drop(turn);
         return numbers.into_iter().for_each(|number| submit(pool, number));
     };
@@ -123,7 +124,7 @@ fn submit_patiently(pool: &Pool, numbers: [u32; 2]) {
     turn.defer_wake();
     drop(turn);
     submit(pool, numbers[1]);
-    for _ in 0..looks {
+    for _ in 0..checks {
         thread::yield_now();
         if !pool.is_wake_deferred() {
             return;

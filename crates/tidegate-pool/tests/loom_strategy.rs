@@ -12,8 +12,8 @@
 //!   `rest` does not check for demand; `claim` leaves none; `lend` leaves the cell idle;
 //!   `take_loan` does not compare the number; `ask` does not record the helper; `close` leaves
 //!   `HOME` set while it reads the box, or announces the end relaxed; `give_up` relaxed.
-//! * Starvation detector: `came` does not compare; `send` does not check; a pool that stays brisk.
-//!   Of the cell below it: `glance` or `lend` relaxed; `arrive` leaves `PENDING`; `take_loan` does
+//! * Starvation detector: `helper_done` does not compare; `send` does not check; a pool that stays brisk.
+//!   Of the cell below it: `snapshot` or `lend` relaxed; `arrive` leaves `PENDING`; `take_loan` does
 //!   not compare.
 //! * Monitor state: `end` or `sleep` without its fence; `ring` undoes the end.
 //! * Stand-in slot: a returning stand-in does not check whether the monitor has stopped, or checks

@@ -12,8 +12,8 @@
 //!   [`Lease`], threads that a component can rely on.
 //! * `core`: how the pool works, from the submission of a job to the end of the last thread.
 //! * `limits`: [`PoolLimits`] and [`PoolError`]. `policy`: [`PoolPolicy`]. `budget`: the leases.
-//!   `headroom`: [`Headroom`]. `metrics`: [`PoolMetrics`]. `shutdown_report`: [`ShutdownReport`]. These are
-//!   plain data, except for the traits.
+//!   `headroom`: [`Headroom`]. `metrics`: [`PoolMetrics`]. `shutdown_report`: [`ShutdownReport`]. These
+//!   are plain data, except for the traits.
 //! * `queue`: [`Job`], [`JobQueue`] and the default queue.
 //! * `raw`: the lock-free and locked structures through which jobs reach threads, with all unsafe
 //!   code of the pool.

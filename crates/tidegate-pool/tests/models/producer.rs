@@ -148,7 +148,7 @@ fn no_loan_is_slept_over_by_the_monitor() {
             thread::spawn(move || {
                 let held = line.cell.claim().expect("idle");
                 let loan = held.lend(false);
-                if bell.notify() {
+                if bell.ring() {
                     parker.unpark();
                 }
                 loan.number
@@ -158,7 +158,7 @@ fn no_loan_is_slept_over_by_the_monitor() {
         while seen == 0 {
             bell.arm(u64::MAX);
             match line.cell.snapshot() {
-                glance if glance.lent || glance.loans > 0 => seen = glance.loans,
+                snapshot if snapshot.lent || snapshot.loans > 0 => seen = snapshot.loans,
                 _ => {
                     parker.park(None);
                 }

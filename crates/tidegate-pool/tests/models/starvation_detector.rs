@@ -43,7 +43,7 @@ impl Busy {
 /// Two threads. A task that was lent in a brisk pool blocks until production continues, and every
 /// thread of the pool is blocked too. The monitor sees the loan in two scans. If it did not find
 /// the loan held, production would never continue, and loom would report the deadlock.
-/// Seen to fail when: a promise holds for every loan, `glance` or `lend` is relaxed, or a scan
+/// Seen to fail when: a promise holds for every loan, `snapshot` or `lend` is relaxed, or a scan
 /// that finds the pool blocked does not reset that it is brisk.
 #[test]
 fn a_loan_that_nobody_of_the_pool_can_take_over_is_found_held() {
@@ -128,7 +128,7 @@ fn a_stand_in_a_helper_and_the_task_that_ends_never_share_a_producer() {
 
 /// Two threads. The helper for the first loan arrives late, while the monitor sends one for the
 /// second. The end of the first helper does not hide that the second is on its way.
-/// Seen to fail when: `came` clears any record, `send` does not check what was sent, or
+/// Seen to fail when: `helper_done` clears any record, `send` does not check what was sent, or
 /// `take_loan` does not compare the number.
 #[test]
 fn the_end_of_one_helper_does_not_hide_the_next() {

@@ -22,11 +22,11 @@ impl Shared {
             return Err(Rejected::new(job, RejectReason::Closed));
         }
         let has_room = turn.has_room(lane);
-        if has_room && let Some(looks) = turn.may_defer_wake() {
+        if has_room && let Some(checks) = turn.may_defer_wake() {
             let key = turn.push(lane, job);
             turn.counts.accepted += 1;
             turn.defer_wake();
-            self.end_turn(turn, || self.look_for_taker(looks));
+            self.end_turn(turn, || self.wait_for_taker(checks));
             return Ok(key);
         }
         match turn.place(job, has_room, lane.is_urgent()) {
@@ -61,8 +61,8 @@ impl Shared {
     /// Spins briefly until a busy worker takes the job whose wake-up was deferred. If none does,
     /// wakes a worker after all.
     #[inline]
-    fn look_for_taker(&self, looks: u32) {
-        for _ in 0..looks {
+    fn wait_for_taker(&self, checks: u32) {
+        for _ in 0..checks {
             std::hint::spin_loop();
             if !self.dispatcher.is_wake_deferred() {
                 return;

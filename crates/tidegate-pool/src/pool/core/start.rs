@@ -27,7 +27,7 @@ impl Shared {
     ) -> Result<Option<JobKey>, Rejected<Job>> {
         let post = add_worker(&mut turn);
         let given = post.worker_slot.give(job);
-        debug_assert!(given.is_ok(), "a new seat is empty");
+        debug_assert!(given.is_ok(), "a new slot is empty");
         self.end_turn(turn, || {
             if self.start_thread(&post, Purpose::OwnJob) {
                 return Ok(None);

@@ -265,7 +265,9 @@ impl<J, W> fmt::Debug for Dispatcher<J, W> {
 
 pub(super) fn hand<J>(worker_slot: Arc<WorkerSlot<J>>, job: J) -> WorkerWake<J> {
     let Ok(asleep) = worker_slot.give(job) else {
-        unreachable!("an idle worker's seat is empty, and whoever took it out is alone with it");
+        unreachable!(
+            "an idle worker's slot is empty, and only the thread that took it out uses it"
+        );
     };
     WorkerWake {
         worker_slot,

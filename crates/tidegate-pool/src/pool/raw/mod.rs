@@ -45,7 +45,7 @@
 //! waits for that job.
 #![expect(
     unsafe_code,
-    reason = "jobs are handed from thread to thread by one word of a seat"
+    reason = "jobs are handed from thread to thread by one word of a slot"
 )]
 
 mod dispatcher;

@@ -95,7 +95,7 @@ fn queue_first_grows_when_the_queue_is_full() {
 
 /// Waits until the worker of `worker_slot` sleeps.
 fn until_asleep(worker_slot: &WorkerSlot<u32>) {
-    until("the worker of the seat sleeps", || !worker_slot.is_awake());
+    until("the worker of the slot sleeps", || !worker_slot.is_awake());
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn with_a_busy_and_a_sleeping_one(test: impl FnOnce(&Plain, &Arc<WorkerSlot<u32>
         "nobody is busy"
     );
     assert!(dispatcher.turn().count_thread());
-    assert!(dispatcher.turn().may_defer_wake().is_none(), "one looks on");
+    assert!(dispatcher.turn().may_defer_wake().is_none(), "one spins");
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| sleeper.sleep(&Clock::system(), None));
         until_asleep(&sleeper);
@@ -251,7 +251,7 @@ fn who_arrives_sends_the_next_one_after_what_waits() {
     dispatcher.turn().push_back(7);
     assert!(
         dispatcher.turn().woken_worker_arrived().is_none(),
-        "the one in reserve looks on"
+        "the one in reserve spins"
     );
     assert_eq!(worker_slot.try_take(), Some(7));
     assert_eq!(dispatcher.tally().queued, 0);
@@ -354,10 +354,7 @@ fn a_thread_that_could_not_be_started_is_replaced_by_an_idle_one() {
     ));
     let worker_slot = worker(&dispatcher);
     dispatcher.turn().push_back(2);
-    assert!(
-        dispatcher.turn().not_started(false).is_none(),
-        "it looks on"
-    );
+    assert!(dispatcher.turn().not_started(false).is_none(), "it spins");
     assert_eq!(worker_slot.try_take(), Some(2));
     dispatcher.turn().push_back(3);
     assert!(dispatcher.turn().count_for_waiting());

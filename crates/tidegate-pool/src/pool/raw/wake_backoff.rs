@@ -6,24 +6,24 @@
 /// from whether a worker came.
 #[derive(Debug)]
 pub(super) struct WakeBackoff {
-    looks: u32,
+    checks: u32,
     /// Wake-ups that were not deferred since the last attempt.
     skipped: u32,
 }
 
 impl WakeBackoff {
     /// About a microsecond.
-    const MOST: u32 = if cfg!(tidegate_loom) { 1 } else { 64 };
-    const LEAST: u32 = if cfg!(tidegate_loom) { 1 } else { 8 };
+    const MAX_CHECKS: u32 = if cfg!(tidegate_loom) { 1 } else { 64 };
+    const MIN_CHECKS: u32 = if cfg!(tidegate_loom) { 1 } else { 8 };
     /// Wake-ups between two attempts.
     const REST: u32 = 32;
 
     pub(super) fn new() -> Self {
         // With one CPU, no worker can run while the submitter spins.
-        let alone = !cfg!(tidegate_loom) && tidegate_core::internal::usable_cpus() == 1;
+        let single_cpu = !cfg!(tidegate_loom) && tidegate_core::internal::usable_cpus() == 1;
         Self {
-            looks: if alone { 0 } else { Self::MOST },
-            skipped: if alone { u32::MAX } else { 0 },
+            checks: if single_cpu { 0 } else { Self::MAX_CHECKS },
+            skipped: if single_cpu { u32::MAX } else { 0 },
         }
     }
 
@@ -33,25 +33,25 @@ impl WakeBackoff {
     }
 
     pub(super) fn begin(&mut self) -> Option<u32> {
-        if self.looks > 0 {
-            return Some(self.looks);
+        if self.checks > 0 {
+            return Some(self.checks);
         }
         self.skipped += 1;
         if self.skipped < Self::REST {
             return None;
         }
         self.skipped = 0;
-        Some(Self::MOST)
+        Some(Self::MAX_CHECKS)
     }
 
     pub(super) fn has_paid(&mut self) {
-        self.looks = (self.looks * 2).clamp(Self::LEAST, Self::MOST);
+        self.checks = (self.checks * 2).clamp(Self::MIN_CHECKS, Self::MAX_CHECKS);
     }
 
     pub(super) fn was_in_vain(&mut self) {
-        self.looks /= 2;
-        if self.looks < Self::LEAST {
-            self.looks = 0;
+        self.checks /= 2;
+        if self.checks < Self::MIN_CHECKS {
+            self.checks = 0;
         }
     }
 }

@@ -142,12 +142,12 @@ impl<J> WorkerSlot<J> {
     /// Closes the slot for good and returns the job that its worker has not taken. No job can be
     /// given from now on. The worker's sleep ends; the caller may have to [wake](WorkerSlot::wake) it.
     pub fn close(&self) -> Option<J> {
-        let mut looks = 0;
+        let mut spins = 0;
         loop {
             let now = self.state.load(Ordering::Relaxed);
             match now {
                 CLOSED => return None,
-                WRITING | TAKING => pause(&mut looks),
+                WRITING | TAKING => pause(&mut spins),
                 _ => {
                     // ORDERING: Acquire pairs with the Release in `give`: the job is whole; and
                     // with that in `try_take_with`: what `begin` recorded is seen.
@@ -188,7 +188,7 @@ impl<J> WorkerSlot<J> {
                 return SlotWait::Woken;
             }
         }
-        let mut looks = 0;
+        let mut spins = 0;
         loop {
             if let Some(job) = self.try_take_with(&begin) {
                 return SlotWait::Given { job, asleep: slept };
@@ -197,7 +197,7 @@ impl<J> WorkerSlot<J> {
                 return SlotWait::Closed;
             }
             // A giver is writing: a few instructions, unless the system preempted it.
-            pause(&mut looks);
+            pause(&mut spins);
         }
     }
 
@@ -228,9 +228,9 @@ impl<J> WorkerSlot<J> {
 }
 
 /// Spins, or yields after [`SPINS`] spins, while another thread finishes a few instructions.
-fn pause(looks: &mut u32) {
-    *looks += 1;
-    if *looks > SPINS {
+fn pause(spins: &mut u32) {
+    *spins += 1;
+    if *spins > SPINS {
         yield_now();
     } else {
         spin_loop();

@@ -10,8 +10,8 @@
 //! # Ordering
 //!
 //! This is the store-buffer pattern, as in [`Doorbell`](tidegate_core::internal::Doorbell): `ProducerGuard::lend`, the
-//! load in [`MonitorState::ring`], the changes in [`MonitorState::sleep`] and [`MonitorState::end`] and the load in
-//! `ProducerCell::glance` are all `SeqCst`.
+//! load in [`MonitorState::notify`], the changes in [`MonitorState::sleep`] and [`MonitorState::end`] and the load in
+//! `ProducerCell::snapshot` are all `SeqCst`.
 
 use std::fmt;
 
@@ -41,7 +41,7 @@ pub struct MonitorState {
     word: CachePadded<AtomicU32>,
 }
 
-/// The result of [`MonitorState::ring`].
+/// The result of [`MonitorState::notify`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotifyResult {
     /// The monitor is awake and will see the loan.
@@ -62,7 +62,7 @@ impl MonitorState {
 
     /// Notifies the monitor that a producer was lent. Must be called after the loan.
     #[inline]
-    #[must_use = "a sleeping monitor has to be woken, and one that stopped looks at nothing"]
+    #[must_use = "a sleeping monitor has to be woken, and one that was shut down scans nothing"]
     pub fn notify(&self) -> NotifyResult {
         // ORDERING: SeqCst, the producer's check; pairs with the changes in `sleep` and `end`.
         match self.word.load(Ordering::SeqCst) {
@@ -120,7 +120,7 @@ impl MonitorState {
         self.word.load(Ordering::Relaxed) == ASLEEP
     }
 
-    /// Returns `true` if the monitor was stopped. A `glance` at a cell that follows then sees each
+    /// Returns `true` if the monitor was stopped. A `snapshot` at a cell that follows then sees each
     /// loan whose producer did not find the monitor stopped.
     pub fn is_surely_over(&self) -> bool {
         // ORDERING: SeqCst: after `end` in the total order, and so is the snapshot that follows; a
@@ -130,7 +130,7 @@ impl MonitorState {
         over
     }
 
-    /// Returns `true` if the monitor was stopped; a snapshot. Only a [notification](MonitorState::ring)
+    /// Returns `true` if the monitor was stopped; a snapshot. Only a [notification](MonitorState::notify)
     /// after a loan decides.
     #[inline]
     pub fn is_over(&self) -> bool {

@@ -34,8 +34,8 @@
 //! Each step that passes the box on is Release, and each that takes it is Acquire: the next holder
 //! sees what the last one did. Each request is Release too, so that work that was queued before it
 //! is seen in the requested round. [`ProducerGuard::lend`] is `SeqCst`. It is one side of a store-buffer
-//! pattern with the load in `MonitorState::ring` that follows it. The other side is `MonitorState::sleep` or
-//! `MonitorState::end`, followed by [`ProducerCell::glance`].
+//! pattern with the load in `MonitorState::notify` that follows it. The other side is `MonitorState::sleep` or
+//! `MonitorState::end`, followed by [`ProducerCell::snapshot`].
 #![expect(
     unsafe_code,
     reason = "the producer is handed from thread to thread by one word"
@@ -425,7 +425,7 @@ impl<'a, T> ProducerGuard<'a, T> {
             };
             let next = next.wrapping_add(LOAN);
             // ORDERING: SeqCst: Release publishes the box; the total order puts this step before
-            // the load in `MonitorState::ring` that follows. Pairs with `glance`.
+            // the load in `MonitorState::notify` that follows. Pairs with `snapshot`.
             match self.cell.word.compare_exchange_weak(
                 word,
                 next,

@@ -24,11 +24,11 @@ use tidegate_core::internal::prim::{AtomicU64, Ordering};
 
 /// Jobs that the pool's threads must have ended between two scans for the pool to be brisk: each
 /// job then took a small part of a tick.
-const BRISK_MOVES: u64 = 4;
+const BRISK_JOBS: u64 = 4;
 /// Consecutive scans that must have found this.
-const BRISK_LOOKS: u64 = 2;
+const BRISK_SCANS: u64 = 2;
 /// Consecutive scans with queued jobs of which none ended, for a pool to be starved.
-const STARVED_LOOKS: u64 = 8;
+const STARVED_SCANS: u64 = 8;
 /// No loan has this number.
 const NO_LOAN: u64 = u64::MAX;
 
@@ -38,7 +38,8 @@ const NO_LOAN: u64 = u64::MAX;
 /// use tidegate_pool::internal::{StarvationDetector, ProducerCell};
 ///
 /// let (starvation_detector, cell) = (StarvationDetector::new(), ProducerCell::new(Box::new(7)));
-/// starvation_detector.record_scan(50, 0); // the monitor, at two looks: the pool's threads have ended many jobs
+/// // Two scans of the monitor: the pool's threads have finished many jobs.
+/// starvation_detector.record_scan(50, 0);
 /// starvation_detector.record_scan(100, 0);
 /// assert!(starvation_detector.frees_threads_soon());
 /// let held = cell.claim().expect("nobody else produces");
@@ -80,27 +81,27 @@ impl StarvationDetector {
     pub fn record_scan(&self, finished_jobs: u64, waiting: usize) {
         let last = self.finished_jobs.load(Ordering::Relaxed);
         self.finished_jobs.store(finished_jobs, Ordering::Relaxed);
-        let count = |looks: &AtomicU64, one_more: bool| {
-            let before = looks.load(Ordering::Relaxed);
+        let count = |scans: &AtomicU64, one_more: bool| {
+            let before = scans.load(Ordering::Relaxed);
             let now = if one_more {
                 before.saturating_add(1)
             } else {
                 0
             };
-            looks.store(now, Ordering::Relaxed);
+            scans.store(now, Ordering::Relaxed);
         };
-        count(&self.brisk, finished_jobs.wrapping_sub(last) >= BRISK_MOVES);
+        count(&self.brisk, finished_jobs.wrapping_sub(last) >= BRISK_JOBS);
         count(&self.starved, waiting > 0 && finished_jobs == last);
     }
 
     /// Returns `true` if jobs wait and none has ended since the last scan, though not for long yet.
     pub fn may_starve(&self) -> bool {
-        (1..STARVED_LOOKS).contains(&self.starved.load(Ordering::Relaxed))
+        (1..STARVED_SCANS).contains(&self.starved.load(Ordering::Relaxed))
     }
 
     /// Returns `true` if jobs have waited for a while and none has ended.
     pub fn is_starved(&self) -> bool {
-        self.starved.load(Ordering::Relaxed) >= STARVED_LOOKS
+        self.starved.load(Ordering::Relaxed) >= STARVED_SCANS
     }
 
     /// Discards the observations, because the monitor will not scan for a while.
@@ -111,7 +112,7 @@ impl StarvationDetector {
     /// Returns `true` if a thread of the pool will soon become free, though none is idle now.
     #[inline]
     pub fn frees_threads_soon(&self) -> bool {
-        self.brisk.load(Ordering::Relaxed) >= BRISK_LOOKS
+        self.brisk.load(Ordering::Relaxed) >= BRISK_SCANS
     }
 
     /// Promises a thread to the loan: a thread has its helper, or is about to get it.
@@ -206,7 +207,7 @@ mod tests {
         assert!(!starvation_detector.is_starved(), "nothing waits");
         (0..20).for_each(|finished_jobs| starvation_detector.record_scan(8 + finished_jobs, 3));
         assert!(!starvation_detector.is_starved(), "it is slow, but moves");
-        (0..STARVED_LOOKS - 1).for_each(|_| starvation_detector.record_scan(27, 3));
+        (0..STARVED_SCANS - 1).for_each(|_| starvation_detector.record_scan(27, 3));
         assert!(!starvation_detector.is_starved() && starvation_detector.may_starve());
         starvation_detector.record_scan(27, 1);
         assert!(starvation_detector.is_starved() && !starvation_detector.may_starve());
