@@ -13,10 +13,11 @@
 //! * A *breaker* stops calls to a dependency that does not respond ([`BreakerConfig`]).
 //! * A *fallback* returns a value in place of the work, and receives the cause.
 //!
-//! Around these: a rate limit ([`RateConfig`]), retries within a budget ([`Retry`]), second
-//! attempts next to slow first ones ([`Hedge`]), a cache per request ([`Call::cache_key`]), batches
-//! ([`Collapser`]), hooks and listeners ([`IsolationBuilder`]), properties with the names of
-//! Hystrix ([`Properties`]) and plain snapshots ([`CommandSnapshot`], [`PoolSnapshot`]).
+//! Wrappers go around a call and nest in any order: retries within a budget ([`Retry`]), second
+//! attempts next to slow ones ([`Hedge`]), a run that equal calls of a request share
+//! ([`RequestCache`]), a rate limit ([`RateLimit`]). Also: calls without a closure ([`Entry`]), batches
+//! ([`Collapser`]), hooks and listeners ([`IsolationBuilder`]), properties with the names of Hystrix
+//! ([`Properties`]) and plain snapshots ([`CommandSnapshot`], [`PoolSnapshot`]).
 //!
 //! ```
 //! use std::time::Duration;
@@ -64,11 +65,10 @@
 //! | `alarm` | the timer: timeouts of calls, timed tasks, threads for callbacks |
 //! | `isolation` | the registry: the state of each key, its settings and snapshots, pools |
 //! | `command` | a call from admission to its end, and its fallback |
-//! | `attempts`, `collapser` | retries and hedges; batches |
+//! | `wrap`, `collapser` | retries, hedges, cache and rate limit around a call; batches |
 #![forbid(unsafe_code)]
 
 mod alarm;
-mod attempts;
 mod breaker;
 mod bulkhead;
 mod collapser;
@@ -93,8 +93,8 @@ mod plugin;
 mod properties;
 mod rate;
 mod request;
+mod wrap;
 
-pub use self::attempts::{Hedge, Retry, RetryBudget, RunHedged};
 pub use self::breaker::{
     BreakerConfig, BreakerMode, BreakerOpenError, BreakerState, BreakerTransition, BreakerWindow,
     CircuitBreaker, Pass,
@@ -117,5 +117,6 @@ pub use self::rate::RateConfig;
 pub use self::request::{
     Entered, InContext, LogEntry, MOST_LOGGED, NoContextError, RequestContext, RequestVariable,
 };
+pub use self::wrap::{Hedge, RateLimit, RequestCache, Retry, RetryBudget};
 pub use tidegate_core::permits::{Permit, PermitRef, Permits};
 pub use tidegate_pool::Growth;

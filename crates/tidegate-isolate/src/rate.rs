@@ -57,14 +57,14 @@ impl RateConfig {
 
 /// A token bucket that fills evenly.
 #[derive(Debug)]
-pub(crate) struct RateLimit {
+pub(crate) struct TokenBucket {
     /// Nanoseconds between two calls, and how far `full_at` may lie ahead of the current time.
     interval: AtomicU64,
     ahead: AtomicU64,
     full_at: AtomicU64,
 }
 
-impl RateLimit {
+impl TokenBucket {
     pub(crate) fn new(config: &RateConfig) -> Self {
         let limit = Self {
             interval: AtomicU64::new(0),
@@ -123,8 +123,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn limit(burst: u32) -> RateLimit {
-        RateLimit::new(&RateConfig {
+    fn limit(burst: u32) -> TokenBucket {
+        TokenBucket::new(&RateConfig {
             calls: 100,
             per: Duration::from_secs(1),
             burst,

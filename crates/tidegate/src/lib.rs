@@ -246,8 +246,8 @@ pub mod isolate {
         AdaptiveLimit, BreakerConfig, BreakerMode, BreakerState, BreakerWindow, CallStage, Cause,
         Collapser, CollapserConfig, CollapserScope, Command, CommandError, ConfigError,
         Criticality, Entry, Event, Hedge, Isolation, Partitions, PermitConfig, PoolConfig,
-        Properties, PropertySource, QueueDiscipline, RateConfig, Rejection, RequestContext,
-        RequestVariable, Retry, RetryBudget, Verdict,
+        Properties, PropertySource, QueueDiscipline, RateConfig, RateLimit, Rejection,
+        RequestCache, RequestContext, RequestVariable, Retry, RetryBudget, Verdict,
     };
 }
 

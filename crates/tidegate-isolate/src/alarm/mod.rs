@@ -31,7 +31,7 @@ mod timer_thread;
 
 pub(crate) use self::aside::CallbackThreads;
 pub(crate) use self::handle::{CallTimer, CallbackThreadsHandle};
-pub(crate) use self::pause::{Pause, WakerSlot};
+pub(crate) use self::pause::Pause;
 pub(crate) use self::tasks::TimerTaskId;
 
 #[cfg(test)]

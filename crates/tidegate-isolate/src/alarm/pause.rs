@@ -72,15 +72,15 @@ impl Drop for Pause {
 /// The waker of a future that a timer task wakes. Wakers are user code: they are cloned, called and
 /// dropped with the lock released.
 #[derive(Debug, Default)]
-pub(crate) struct WakerSlot(Mutex<Option<Waker>>);
+struct WakerSlot(Mutex<Option<Waker>>);
 
 impl WakerSlot {
-    pub(crate) fn set(&self, waker: &Waker) {
+    fn set(&self, waker: &Waker) {
         let old = self.put(Some(waker.clone()));
         drop(old);
     }
 
-    pub(crate) fn wake(&self) {
+    fn wake(&self) {
         let waker = self.put(None);
         waker.into_iter().for_each(Waker::wake);
     }

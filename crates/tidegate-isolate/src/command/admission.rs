@@ -7,13 +7,10 @@
 
 use std::sync::Arc;
 
-use super::ending::{Ended, Times};
-use super::options::Asked;
-use super::outcome::late;
+use super::options::{Asked, Terms};
 use super::report::Story;
 use super::shared::Shared;
 use crate::breaker::{BreakerOpenError, Settlement, Ticket};
-use crate::bulkhead::Criticality;
 use crate::error::{Cause, CommandError, Rejection};
 use crate::in_flight::Flight;
 use crate::isolation::state::{BREAKS, FALLS_BACK, GATED, RATED, State, THREADS, WATCHED};
@@ -22,14 +19,6 @@ use crate::plugin::CallStage;
 
 /// Something besides the permits may refuse a call, or wants to hear of its refusal.
 const NOT_ALONE: u32 = BREAKS | GATED | RATED | THREADS | WATCHED;
-
-/// What a call asks for before it is admitted.
-#[derive(Clone, Copy)]
-pub(super) struct Terms {
-    pub(super) criticality: Criticality,
-    /// In nanoseconds; `u64::MAX` for none.
-    pub(super) timeout: u64,
-}
 
 /// A call that was admitted: what it holds until it ends.
 ///
@@ -52,25 +41,6 @@ impl Admission {
     #[inline(always)]
     pub(super) fn deadline(&self) -> u64 {
         self.start.saturating_add(self.timeout)
-    }
-
-    #[inline(always)]
-    pub(super) fn times(&self, now: u64) -> Times {
-        let (start, began) = (self.start, self.began);
-        Times { start, began, now }
-    }
-
-    /// Why the call ended with its time.
-    pub(super) fn late<E>(&self) -> Cause<E> {
-        late(self.timeout)
-    }
-
-    /// How the call ended with its time: without a timeout, everything was stopped.
-    pub(super) fn ended_late(&self) -> Ended {
-        match self.timeout {
-            u64::MAX => Ended::Cancelled,
-            _ => Ended::TimedOut,
-        }
     }
 }
 

@@ -116,8 +116,11 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
 
     /// Begins a call that differs from the others.
     #[inline]
-    pub fn call(&self) -> Call<'_, T, E> {
-        Call::new(self)
+    pub fn call(&self) -> Call<T, E> {
+        Call {
+            command: self.clone(),
+            options: Options::default(),
+        }
     }
 }
 
@@ -140,20 +143,12 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
 /// # Ok::<(), tidegate_isolate::ConfigError>(())
 /// ```
 #[must_use = "a call does nothing until it is run"]
-pub struct Call<'a, T, E> {
-    command: &'a Command<T, E>,
-    options: Options<T, E>,
+pub struct Call<T, E> {
+    pub(super) command: Command<T, E>,
+    pub(super) options: Options<T, E>,
 }
 
-impl<'a, T: Send + 'static, E: Send + 'static> Call<'a, T, E> {
-    #[inline]
-    fn new(command: &'a Command<T, E>) -> Self {
-        Self {
-            command,
-            options: Options::default(),
-        }
-    }
-
+impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
     /// How long this call may take.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.options.timeout = Some(as_nanos(timeout));
@@ -179,12 +174,6 @@ impl<'a, T: Send + 'static, E: Send + 'static> Call<'a, T, E> {
         F: FnOnce(&CommandError<E>) -> Result<T, E> + Send + 'static,
     {
         self.options.rare().fallback = Some(Box::new(fallback));
-        self
-    }
-
-    /// One attempt of several: no fallback is tried.
-    pub(crate) fn no_fallback(mut self) -> Self {
-        self.options.is_attempt = true;
         self
     }
 
@@ -318,29 +307,9 @@ impl<'a, T: Send + 'static, E: Send + 'static> Call<'a, T, E> {
             shared.run_in_place(Asked(Some(&mut call.options)), work)
         })
     }
-
-    /// Runs the call with `run`, unless another one with the same cache key has an answer or is
-    /// about to.
-    fn with_cache(
-        mut self,
-        run: impl FnOnce(Self) -> Result<T, CommandError<E>>,
-    ) -> Result<T, CommandError<E>> {
-        match self.command.shared.look_up(&mut self.options, true)? {
-            None => run(self),
-            Some(Looked::Hit(copies)) => self.command.shared.wait_for(&mut self.options, copies),
-            Some(Looked::Circle) => self.command.shared.closes_circle(&mut self.options),
-            Some(Looked::Miss(first)) => {
-                let within = wait_graph::enter(first.id());
-                let answer = run(self);
-                drop(within);
-                first.tell(&answer);
-                answer
-            }
-        }
-    }
 }
 
-impl<T, E> Call<'_, T, E>
+impl<T, E> Call<T, E>
 where
     T: Clone + Send + Sync + 'static,
     E: Clone + Send + Sync + 'static,
@@ -357,7 +326,7 @@ where
     }
 }
 
-impl<T, E> fmt::Debug for Call<'_, T, E> {
+impl<T, E> fmt::Debug for Call<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Call")
             .field("command", &self.command)

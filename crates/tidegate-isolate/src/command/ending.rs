@@ -9,7 +9,7 @@
 
 use super::admission::Admission;
 use super::options::Asked;
-use super::outcome::Ran;
+use super::outcome::{Ran, late};
 use super::report::Story;
 use super::shared::Shared;
 use crate::breaker::{Settlement, Ticket};
@@ -69,6 +69,27 @@ pub(super) struct Times {
     pub(super) start: u64,
     pub(super) began: u64,
     pub(super) now: u64,
+}
+
+impl Admission {
+    #[inline(always)]
+    pub(super) fn times(&self, now: u64) -> Times {
+        let (start, began) = (self.start, self.began);
+        Times { start, began, now }
+    }
+
+    /// Why the call ended with its time.
+    pub(super) fn late<E>(&self) -> Cause<E> {
+        late(self.timeout)
+    }
+
+    /// How the call ended with its time: without a timeout, everything was stopped.
+    pub(super) fn ended_late(&self) -> Ended {
+        match self.timeout {
+            u64::MAX => Ended::Cancelled,
+            _ => Ended::TimedOut,
+        }
+    }
 }
 
 impl State {

@@ -23,8 +23,8 @@ use tidegate_core::CancelToken;
 
 use super::admission::Admission;
 use super::ending::Ended;
-use super::options::Asked;
-use super::report::{Observer, Story};
+use super::options::{Asked, Observer};
+use super::report::Story;
 use super::shared::Shared;
 use crate::error::{Cause, CommandError};
 use crate::event::{Event, EventSet};

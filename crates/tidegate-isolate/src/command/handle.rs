@@ -10,6 +10,7 @@ use crate::error::ConfigError;
 use crate::event::Event;
 use crate::isolation::CommandSnapshot;
 use crate::key::Key;
+use crate::metrics::Distribution;
 use crate::properties::Sources;
 use crate::request::RequestContext;
 
@@ -88,6 +89,12 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
         let state = &*self.shared.state;
         let key = key.to_string();
         request.forget(state.cache_owner, (&state.key, &key), |_| true)
+    }
+
+    /// Returns how long calls took lately, from the call to its end.
+    pub(crate) fn total_latencies(&self) -> Distribution {
+        let state = &*self.shared.state;
+        state.metrics.latencies(state.now()).total
     }
 
     /// Counts an event that belongs to no single call.

@@ -7,16 +7,17 @@
 //!    run of another.
 //! 2. `admission`: the one way in, what may refuse it; `permit_wait` for a future that waits for a permit.
 //! 3. `run_in_place`, `run_async`, `run_on_threads`: the three ways of its work; or `entry`, where the
-//!    caller does it by itself. On threads,
-//!    `thread_call` is the call between its submission and its end, and `surroundings` what the
-//!    working thread takes over from the caller.
+//!    caller does it by itself. On threads, `thread_call` is the call between its submission and its
+//!    end, and `surroundings` what the working thread takes over from the caller.
 //! 4. `ending`: the one way out, in a fixed order; `outcome`: what the caller gets; `fallback`, which may
 //!    answer instead; `report`, what is counted and told.
 //!
 //! `call` knows the ways, the ways know admission and ending, and these know outcome, fallback and report.
-//! Knows the isolation; retries, hedges and collapsers are above.
+//! `attempt` has what the wrappers need of a call. Knows the isolation; wrappers and collapsers are
+//! above.
 
 mod admission;
+mod attempt;
 mod builder;
 mod cache;
 mod cache_hit;

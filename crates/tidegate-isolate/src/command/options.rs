@@ -1,13 +1,25 @@
 //! What differs in one call from the others of its command.
 
-use super::admission::Terms;
-use super::report::Observer;
+use std::sync::Arc;
+
 use crate::bulkhead::Criticality;
 use crate::error::CommandError;
+use crate::event::Event;
 use crate::isolation::state::{LOGS, State};
 use crate::plugin::Install;
 use crate::request::wait_graph::{self, RunId, Within};
 use crate::request::{Answer, CacheUse, Entered, RequestContext, Tells};
+
+/// What a call asks for before it is admitted.
+#[derive(Clone, Copy)]
+pub(super) struct Terms {
+    pub(super) criticality: Criticality,
+    /// In nanoseconds; `u64::MAX` for none.
+    pub(super) timeout: u64,
+}
+
+/// Hears what happens in one call.
+pub(super) type Observer = Arc<dyn Fn(Event) + Send + Sync>;
 
 /// What differs in one call.
 pub(super) struct Options<T, E> {

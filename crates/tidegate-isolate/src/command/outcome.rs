@@ -6,7 +6,6 @@ use std::time::Duration;
 use tidegate_core::CaughtPanic;
 use tidegate_core::internal::discard;
 
-use super::handle::Command;
 use super::options::{Asked, Options};
 use super::report::Story;
 use super::shared::Shared;
@@ -140,10 +139,11 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     ) -> Result<T, CommandError<E>> {
         let mut story = Story::new(self.state.now());
         story.events = error.events();
-        if !error.cause().allows_fallback() {
-            return Err(error);
-        }
-        let answer = self.fall_back(&mut story, options, error);
+        let answer = if error.cause().allows_fallback() {
+            self.fall_back(&mut story, options, error)
+        } else {
+            Err(error)
+        };
         self.finish(story, options, answer)
     }
 
@@ -214,12 +214,5 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             }
             Err(cause) => self.failed(Story::until(start, self.state.now()), options, cause),
         }
-    }
-}
-
-impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
-    /// Tries the fallback for a call that went without one.
-    pub(crate) fn fall_back_from(&self, error: CommandError<E>) -> Result<T, CommandError<E>> {
-        self.shared.fall_back_from(&mut Options::default(), error)
     }
 }

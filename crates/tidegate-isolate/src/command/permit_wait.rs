@@ -6,8 +6,8 @@ use std::task::{Context, Poll, Waker};
 
 use tidegate_core::Task;
 
-use super::admission::{Admission, Denied, Terms};
-use super::options::Options;
+use super::admission::{Admission, Denied};
+use super::options::{Options, Terms};
 use super::report::Story;
 use super::shared::Shared;
 use crate::alarm::TimerTaskId;

@@ -1,10 +1,9 @@
 //! What a call reports: its events to the metrics and to listeners, and its end to the log of its
 //! request.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::options::Options;
+use super::options::{Observer, Options};
 use super::shared::Shared;
 use crate::error::contain;
 use crate::event::{Event, EventSet};
@@ -33,9 +32,6 @@ impl Story {
         }
     }
 }
-
-/// Hears what happens in one call.
-pub(super) type Observer = Arc<dyn Fn(Event) + Send + Sync>;
 
 impl State {
     /// Counts an event and tells whoever listens.

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use tidegate_promise::AbandonedError;
+use tidegate_promise::{AbandonedError, WaitError};
 
 use super::cause::{Cause, Rejection};
 use crate::event::EventSet;
@@ -178,6 +178,15 @@ impl<E> CommandError<E> {
             Cause::Rejected(Rejection::Rate(after)) => Some(after),
             _ => None,
         }
+    }
+}
+
+/// The error of a call that was waited for as a completion, as [`Command::queue`](crate::Command::queue)
+/// returns one. Where there is none, the call ended as cancelled.
+impl<E> From<WaitError<CommandError<E>>> for CommandError<E> {
+    fn from(error: WaitError<CommandError<E>>) -> Self {
+        let failed = error.failure();
+        failed.unwrap_or_else(|| Self::new("(queued)", Cause::Cancelled))
     }
 }
 

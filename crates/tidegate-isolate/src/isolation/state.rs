@@ -20,7 +20,7 @@ use crate::key::Key;
 use crate::metrics::Metrics;
 use crate::plugin::{CallStage, Plugins};
 use crate::properties::{Reading, Said, Sources};
-use crate::rate::RateLimit;
+use crate::rate::TokenBucket;
 use crate::request::CacheOwner;
 
 /// The token is tripped when the call times out.
@@ -74,7 +74,7 @@ pub(crate) struct State {
     pub(crate) breaker: CircuitBreaker,
     pub(crate) gate: Gate,
     pub(crate) fallback_permits: Permits,
-    pub(crate) rate: RateLimit,
+    pub(crate) rate: TokenBucket,
     /// The pool. Set when the first command of this key uses threads.
     pub(crate) threads: OnceLock<Arc<RegisteredPool>>,
     pub(crate) pools: Arc<Pools>,
@@ -125,7 +125,7 @@ impl State {
             rate: config
                 .rate
                 .as_ref()
-                .map_or_else(RateLimit::none, RateLimit::new),
+                .map_or_else(TokenBucket::none, TokenBucket::new),
             config: ArcSwap::from_pointee(config.clone()),
             timeout: AtomicU64::new(u64::MAX),
             flags: AtomicU32::new(0),

@@ -7,11 +7,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tidegate_core::Parker;
-use tidegate_isolate::{Event, Hedge, PoolConfig, Retry, RetryBudget};
+use tidegate_core::{CancelToken, Parker};
+use tidegate_isolate::{
+    Cause, CommandError, Event, Hedge, PoolConfig, RateConfig, Rejection, Retry, RetryBudget,
+};
 use tidegate_testkit::{block_on, until};
 
-use crate::support::{builder, poll_once, still};
+use crate::support::{SECOND, builder, poll_once, still};
+
+type Call = tidegate_isolate::Call<u32, &'static str>;
 
 #[test]
 fn tries_again_until_it_succeeds() {
@@ -23,7 +27,7 @@ fn tries_again_until_it_succeeds() {
         2 => Ok(7),
         _ => Err("not yet"),
     };
-    let answer = command.run_with_retry(Retry::attempts(5), &RetryBudget::default(), work);
+    let answer = Retry::attempts(5).run(command.call(), |call| call.run(work.clone()));
     assert_eq!(answer, Ok(7), "no fallback in between");
     let totals = command.snapshot().totals;
     assert_eq!((totals[Event::Failure], totals[Event::Retried]), (2, 2));
@@ -37,7 +41,7 @@ fn tries_again_until_it_succeeds() {
 fn the_fallback_comes_after_the_last_attempt() {
     let (_clock, isolation) = still();
     let command = builder("a").fallback(|_| Ok(99)).build(&isolation).unwrap();
-    let answer = command.run_with_retry(Retry::attempts(3), &RetryBudget::default(), |_| Err("no"));
+    let answer = Retry::attempts(3).run(command.call(), |call| call.run(|_| Err("no")));
     assert_eq!(answer, Ok(99));
     let totals = command.snapshot().totals;
     assert_eq!(
@@ -52,7 +56,8 @@ fn an_empty_budget_ends_it() {
     let command = builder("a").fallback(|_| Ok(99)).build(&isolation).unwrap();
     let budget = RetryBudget::new(0, 1);
     for failures in [2, 3] {
-        let answer = command.run_with_retry(Retry::attempts(10), &budget, |_| Err("no"));
+        let retry = Retry::attempts(10).budget(&budget);
+        let answer = retry.run(command.call(), |call| call.run(|_| Err("no")));
         assert_eq!(answer, Ok(99));
         assert_eq!(command.snapshot().totals[Event::Failure], failures);
     }
@@ -65,7 +70,7 @@ fn a_bad_request_is_not_tried_again() {
         .bad_request_when(|_| true)
         .build(&isolation)
         .unwrap();
-    let error = command.run_with_retry(Retry::attempts(3), &RetryBudget::default(), |_| Err("you"));
+    let error = Retry::attempts(3).run(command.call(), |call| call.run(|_| Err("you")));
     assert!(error.unwrap_err().is_bad_request());
     assert_eq!(command.snapshot().totals[Event::BadRequest], 1);
 }
@@ -75,10 +80,9 @@ fn pauses_grow_between_retries() {
     let (clock, isolation) = still();
     let command = builder("a").build(&isolation).unwrap();
     let retry = Retry::attempts(3).backoff(Duration::from_millis(10), 3.0);
+    let retry = retry.jitter(0.0);
     std::thread::scope(|scope| {
-        let runner = scope.spawn(|| {
-            command.run_with_retry(retry, &RetryBudget::default(), |_| Err::<u32, _>("no"))
-        });
+        let runner = scope.spawn(|| retry.run(command.call(), |call| call.run(|_| Err("no"))));
         until("the last attempt has failed", || {
             clock.jump(Duration::from_millis(1));
             runner.is_finished()
@@ -107,7 +111,8 @@ fn a_slow_first_attempt_gets_a_second_beside_it() {
         let n = count.fetch_add(1, Ordering::Relaxed);
         async move { if n == 0 { pending().await } else { Ok(n) } }
     };
-    let mut hedged = pin!(command.run_hedged(Hedge::default(), work));
+    let mut hedged =
+        pin!(Hedge::default().run_async(command.call(), |call| call.run_async(work.clone())));
     assert!(poll_once(hedged.as_mut()).is_pending());
     clock.jump(Duration::from_millis(9));
     assert!(poll_once(hedged.as_mut()).is_pending());
@@ -141,7 +146,8 @@ fn of_two_attempts_that_fail_the_first_cause_is_kept() {
             _ => Poll::Ready(Err::<u32, _>("down")),
         })
     };
-    let mut hedged = pin!(command.run_hedged(Hedge::default(), work));
+    let mut hedged =
+        pin!(Hedge::default().run_async(command.call(), |call| call.run_async(work.clone())));
     assert!(poll_once(hedged.as_mut()).is_pending());
     clock.jump(Duration::from_millis(1));
     assert!(
@@ -163,13 +169,16 @@ fn without_figures_there_is_no_second_attempt() {
         .fallback(|_| Ok(5))
         .build(&isolation)
         .unwrap();
-    let mut hedged = pin!(command.run_hedged(Hedge::default(), |_| async { Err("no") }));
+    let hedge = Hedge::default();
+    let attempt = |call: Call| call.run_async(|_| async { Err("no") });
+    let mut hedged = pin!(hedge.run_async(command.call(), attempt));
     assert_eq!(
         poll_once(hedged.as_mut()),
         Poll::Ready(Ok(5)),
         "the fallback at the end"
     );
-    let mut waiting = Box::pin(command.run_hedged(Hedge::default(), |_| pending()));
+    let attempt = |call: Call| call.run_async(|_| pending());
+    let mut waiting = Box::pin(hedge.run_async(command.call(), attempt));
     assert!(poll_once(waiting.as_mut()).is_pending());
     clock.jump(Duration::from_secs(100));
     assert!(poll_once(waiting.as_mut()).is_pending());
@@ -181,11 +190,10 @@ fn a_future_is_tried_again_after_a_pause() {
     let (clock, isolation) = still();
     let command = builder("a").build(&isolation).unwrap();
     let tries = AtomicU32::new(0);
-    let budget = RetryBudget::default();
     let retry = Retry::attempts(3).backoff(Duration::from_millis(10), 1.0);
-    let mut answer = pin!(command.run_async_with_retry(retry, &budget, |_| {
+    let mut answer = pin!(retry.jitter(0.0).run_async(command.call(), |call| {
         let tried = tries.fetch_add(1, Ordering::Relaxed);
-        async move { if tried == 1 { Ok(7) } else { Err("not yet") } }
+        call.run_async(move |_| async move { if tried == 1 { Ok(7) } else { Err("not yet") } })
     }));
     let parker = Parker::new();
     let waker = Waker::from(&parker);
@@ -219,19 +227,20 @@ fn a_second_attempt_on_threads_wins_and_the_first_is_told() {
     let tries = Arc::new(AtomicU32::new(0));
     let (tell, told) = std::sync::mpsc::channel();
     let count = Arc::clone(&tries);
-    let mut answer = pin!(
-        command.run_hedged_on_threads(Hedge::default(), move |cancel| {
-            if count.fetch_add(1, Ordering::Relaxed) == 1 {
-                return Ok(2);
-            }
-            let stop = Parker::new();
-            let wake = stop.clone();
-            let _hook = cancel.on_cancel(move || wake.unpark());
-            stop.park(None);
-            tell.send("told").unwrap();
-            Err("too late")
-        })
-    );
+    let work = move |cancel: &CancelToken| {
+        if count.fetch_add(1, Ordering::Relaxed) == 1 {
+            return Ok(2);
+        }
+        let stop = Parker::new();
+        let wake = stop.clone();
+        let _hook = cancel.on_cancel(move || wake.unpark());
+        stop.park(None);
+        tell.send("told").unwrap();
+        Err("too late")
+    };
+    let mut answer = pin!(Hedge::default().run_async(command.call(), |call| {
+        call.queue(work.clone()).cancel_on_drop()
+    }));
     let parker = Parker::new();
     let waker = Waker::from(&parker);
     let mut context = Context::from_waker(&waker);
@@ -252,9 +261,8 @@ fn a_pause_ends_with_the_isolation() {
     let (clock, isolation) = still();
     let command = builder("a").build(&isolation).unwrap();
     let retry = Retry::attempts(2).backoff(Duration::from_secs(9), 1.0);
-    let budget = RetryBudget::default();
-    let call = command.run_async_with_retry(retry, &budget, |_| async { Err("no") });
-    let mut call = pin!(call);
+    let attempt = |call: Call| call.run_async(|_| async { Err("no") });
+    let mut call = pin!(retry.run_async(command.call(), attempt));
     let woken = Parker::new();
     let waker = Waker::from(&woken);
     let mut poll = || call.as_mut().poll(&mut Context::from_waker(&waker));
@@ -267,11 +275,161 @@ fn a_pause_ends_with_the_isolation() {
 
 #[test]
 fn pauses_of_retries_do_not_overflow() {
-    let patient = Retry::attempts(u32::MAX).longest(Duration::MAX);
-    let pauses = |retry: Retry| [1, 3, 2_000, u32::MAX].map(|n| retry.pause(n));
-    let longest = patient.backoff(Duration::MAX, 2.0);
-    assert_eq!(pauses(longest)[1..], [Duration::MAX; 3]);
+    let patient = Retry::<()>::attempts(u32::MAX).longest(Duration::MAX);
+    let pauses = |retry: &Retry<()>| [1, 3, 2_000, u32::MAX].map(|n| retry.pause(n));
+    let longest = patient.clone().backoff(Duration::MAX, 2.0);
+    assert_eq!(pauses(&longest)[1..], [Duration::MAX; 3]);
     assert!(longest.pause(1) >= Duration::from_secs(u64::MAX / 2));
     let none = patient.backoff(Duration::ZERO, f64::MAX);
-    assert_eq!(pauses(none), [Duration::ZERO; 4]);
+    assert_eq!(pauses(&none), [Duration::ZERO; 4]);
+}
+
+#[test]
+fn a_predicate_decides_what_is_tried_again() {
+    let (_clock, isolation) = still();
+    let command = builder("a").build(&isolation).unwrap();
+    let retry = Retry::attempts(5).when(|error| error.failure() == Some(&"busy"));
+    let mut errors = ["busy", "busy", "gone", "busy"].into_iter();
+    let error = retry.run(command.call(), |call| {
+        let error = errors.next().unwrap();
+        call.run(move |_| Err(error))
+    });
+    assert_eq!(error.unwrap_err().failure(), Some(&"gone"));
+    assert_eq!(command.snapshot().totals[Event::Retried], 2);
+    let bold = Retry::attempts(2).when(CommandError::is_bad_request);
+    let strict = builder("b").bad_request_when(|_| true);
+    let strict = strict.build(&isolation).unwrap();
+    let error = bold.run(strict.call(), |call| call.run(|_| Err("you")));
+    assert!(error.unwrap_err().is_bad_request());
+    assert_eq!(strict.snapshot().totals[Event::Retried], 1, "if it says so");
+}
+
+#[test]
+fn a_predicate_that_panics_is_a_no() {
+    let (_clock, isolation) = still();
+    let command = builder("a").fallback(|_| Ok(9)).build(&isolation).unwrap();
+    let budget = RetryBudget::new(0, 1);
+    let retries = [
+        Retry::attempts(3).when(|_| panic!("on purpose")),
+        Retry::attempts(3).retry_after(|_| panic!("on purpose")),
+    ];
+    for retry in retries.map(|retry| retry.budget(&budget)) {
+        let answer = retry.run(command.call(), |call| call.run(|_| Err("no")));
+        assert_eq!(answer, Ok(9));
+    }
+    assert_eq!(command.snapshot().totals[Event::Retried], 0);
+    assert!(budget.try_spend(), "nothing was paid for");
+}
+
+/// Polls a retry until it is ready, and returns how long it paused, in milliseconds.
+fn paused(retry: &Retry<&'static str>, errors: &[&'static str]) -> u64 {
+    let (clock, isolation) = still();
+    let command = builder("a").build(&isolation).unwrap();
+    let mut errors = errors.iter();
+    let mut call = pin!(retry.run_async(command.call(), |call: Call| {
+        let answer = errors.next().map_or(Ok(1), |error| Err(*error));
+        call.run_async(move |_| async move { answer })
+    }));
+    let mut waited = 0;
+    while poll_once(call.as_mut()).is_pending() {
+        clock.jump(Duration::from_millis(1));
+        waited += 1;
+        assert!(waited < 20_000, "it does not end");
+    }
+    waited
+}
+
+#[test]
+fn a_retry_waits_as_long_as_it_was_told() {
+    let hint = |error: &CommandError<&'static str>| match error.failure() {
+        Some(&"later") => Some(Duration::from_millis(70)),
+        _ => None,
+    };
+    let retry = Retry::attempts(3).backoff(Duration::from_millis(10), 1.0);
+    let retry = retry.jitter(0.0).retry_after(hint);
+    assert_eq!(paused(&retry, &["now", "later"]), 80);
+    let patient = Retry::attempts(2).backoff(Duration::from_millis(90), 1.0);
+    let patient = patient.jitter(0.0).retry_after(hint);
+    assert_eq!(paused(&patient, &["later"]), 90, "the longer of the two");
+}
+
+#[test]
+fn a_retry_waits_for_the_rate_limit_of_its_command() {
+    let (clock, isolation) = still();
+    let rate = RateConfig {
+        calls: 1,
+        per: SECOND,
+        burst: 1,
+    };
+    let command = builder("a").rate(rate).build(&isolation).unwrap();
+    command.run(|_| Ok(1)).unwrap();
+    let retry = Retry::attempts(2);
+    let mut call = pin!(retry.run_async(command.call(), |call: Call| {
+        call.run_async(|_| async { Ok(1) })
+    }));
+    assert!(poll_once(call.as_mut()).is_pending());
+    clock.jump(SECOND - Duration::from_nanos(1));
+    assert!(poll_once(call.as_mut()).is_pending());
+    clock.jump(Duration::from_nanos(1));
+    assert_eq!(poll_once(call.as_mut()), Poll::Ready(Ok(1)));
+}
+
+#[test]
+fn a_hint_that_is_too_long_ends_the_retries() {
+    let (_clock, isolation) = still();
+    let command = builder("a").build(&isolation).unwrap();
+    let budget = RetryBudget::new(0, 1);
+    let retry = Retry::attempts(3).longest(SECOND).budget(&budget);
+    let retry = retry.retry_after(|_| Some(SECOND + Duration::from_nanos(1)));
+    let error = retry.run(command.call(), |call| call.run(|_| Err("no")));
+    assert!(error.unwrap_err().is_failed());
+    assert_eq!(command.snapshot().totals[Event::Retried], 0);
+    assert!(budget.try_spend(), "nothing was paid for");
+    let rate = RateConfig {
+        calls: 1,
+        per: SECOND * 60,
+        burst: 1,
+    };
+    let rated = builder("b").rate(rate).build(&isolation).unwrap();
+    rated.run(|_| Ok(1)).unwrap();
+    let error = Retry::attempts(3).run(rated.call(), |call| call.run(|_| Ok(1)));
+    let error = error.unwrap_err();
+    let refused = Cause::Rejected(Rejection::Rate(SECOND * 60));
+    assert_eq!(
+        error.cause(),
+        &refused,
+        "the caller knows when to come back"
+    );
+}
+
+#[test]
+fn jitter_stays_in_its_bounds_and_differs() {
+    let retry = Retry::attempts(2).backoff(Duration::from_millis(100), 1.0);
+    let retry = retry.jitter(0.4).budget(&RetryBudget::new(100, 1));
+    let pauses: Vec<u64> = (0..50).map(|_| paused(&retry, &["no"])).collect();
+    assert!(
+        pauses.iter().all(|pause| (60..=100).contains(pause)),
+        "{pauses:?}"
+    );
+    let mut distinct = pauses;
+    distinct.sort_unstable();
+    distinct.dedup();
+    assert!(distinct.len() > 10, "{distinct:?}");
+}
+
+#[test]
+fn a_retry_is_paid_for_when_it_is_decided() {
+    let (_clock, isolation) = still();
+    let command = builder("a").build(&isolation).unwrap();
+    let budget = RetryBudget::new(0, 1);
+    let retry = Retry::attempts(2).backoff(SECOND, 1.0).budget(&budget);
+    let attempt = |call: Call| call.run_async(|_| async { Err("no") });
+    let mut pausing = pin!(retry.run_async(command.call(), attempt));
+    assert!(poll_once(pausing.as_mut()).is_pending(), "it pauses");
+    assert!(!budget.try_spend(), "it is paid for already");
+    let mut second = pin!(retry.run_async(command.call(), attempt));
+    assert!(
+        poll_once(second.as_mut()).is_ready(),
+        "there is no budget left"
+    );
 }

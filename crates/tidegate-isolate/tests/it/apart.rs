@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use tidegate_core::{CancelToken, ManualClock};
 use tidegate_isolate::{
-    BreakerConfig, BreakerTransition, BreakerWindow, CallStage, Cause, Collapser, CollapserConfig,
-    CollapserScope, Command, Criticality, Event, Hedge, Isolation, IsolationBuilder, Key,
-    PermitConfig, Rejection, Retry, RetryBudget,
+    BreakerConfig, BreakerTransition, BreakerWindow, Call, CallStage, Cause, Collapser,
+    CollapserConfig, CollapserScope, Command, Criticality, Event, Hedge, Isolation,
+    IsolationBuilder, Key, PermitConfig, Rejection, Retry,
 };
 use tidegate_testkit::{Counter, Gate, WATCHDOG, until};
 
@@ -351,12 +351,14 @@ fn wakers() {
     for _ in 0..20 {
         quick.run(|_| Ok(1)).unwrap();
     }
-    let mut hedged = pin!(quick.run_hedged(Hedge::default(), |_| pending()));
+    let mut hedged =
+        pin!(Hedge::default().run_async(quick.call(), |call| call.run_async(|_| pending())));
     assert!(poll(hedged.as_mut(), &waker).is_pending());
 
     let retry = Retry::attempts(2).backoff(SECOND, 1.0);
-    let budget = RetryBudget::default();
-    let mut again = pin!(quick.run_async_with_retry(retry, &budget, |_| async { Err("no") }));
+    let retry = retry.jitter(0.0);
+    let attempt = |call: Call<u32, &'static str>| call.run_async(|_| async { Err("no") });
+    let mut again = pin!(retry.run_async(quick.call(), attempt));
     assert!(poll(again.as_mut(), &waker).is_pending());
     scene.clock.jump(SECOND);
     scene.check(4);

@@ -13,6 +13,7 @@ mod cache;
 mod chaos;
 mod circles;
 mod collapse;
+mod compose;
 mod configure;
 mod entry;
 mod flow;

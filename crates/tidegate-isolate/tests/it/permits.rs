@@ -222,7 +222,8 @@ fn a_command_with_threads_refuses_work_in_place() {
     };
     assert_eq!(error.cause(), &Cause::Rejected(Rejection::InPlace));
     assert!(!ran.load(Ordering::Relaxed));
-    let hedged = command.run_hedged(Hedge::default(), |_| async { Ok(1) });
+    let hedge = Hedge::default();
+    let hedged = hedge.run_async(command.call(), |call| call.run_async(|_| async { Ok(1) }));
     let Poll::Ready(Err(error)) = poll_once(pin!(hedged)) else {
         panic!("nor does one of two attempts");
     };

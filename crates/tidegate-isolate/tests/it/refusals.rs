@@ -304,7 +304,8 @@ fn nothing_is_tried_again_after_the_end() {
             .is_clean()
     );
     let budget = RetryBudget::new(100, 100);
-    let error = command.run_with_retry(Retry::attempts(5), &budget, |_| Ok(1));
+    let retry = Retry::attempts(5).budget(&budget);
+    let error = retry.run(command.call(), |call| call.run(|_| Ok(1)));
     assert_eq!(
         error.unwrap_err().cause(),
         &Cause::Rejected(Rejection::Closed)
@@ -350,7 +351,8 @@ fn an_attempt_that_meets_the_end_is_the_last() {
             Err("down")
         };
         let budget = RetryBudget::new(100, 100);
-        let error = command.run_with_retry(Retry::attempts(5), &budget, work);
+        let retry = Retry::attempts(5).budget(&budget);
+        let error = retry.run(command.call(), |call| call.run(work.clone()));
         assert!(error.is_err());
         assert_eq!(tries.load(Ordering::Relaxed), 1);
         let (count, ending) = (Arc::clone(&tries), isolation.clone());
@@ -359,8 +361,7 @@ fn an_attempt_that_meets_the_end_is_the_last() {
             how(&ending);
             async { Err("down") }
         };
-        let retry = Retry::attempts(5);
-        let future = command.run_async_with_retry(retry, &budget, work);
+        let future = retry.run_async(command.call(), |call| call.run_async(&work));
         assert!(matches!(poll_once(pin!(future)), Poll::Ready(Err(_))));
         assert_eq!(tries.load(Ordering::Relaxed), 2);
         assert_eq!(command.snapshot().totals[Event::Retried], 0);
@@ -374,7 +375,8 @@ fn what_a_thread_must_not_do_is_not_tried_again() {
     let command = command.unwrap();
     let budget = RetryBudget::new(100, 100);
     let error = tidegate_core::Blocking::forbid(|| {
-        command.run_with_retry(Retry::attempts(5), &budget, |_| Ok(1))
+        let retry = Retry::attempts(5).budget(&budget);
+        retry.run(command.call(), |call| call.run(|_| Ok(1)))
     });
     assert_eq!(
         error.unwrap_err().cause(),

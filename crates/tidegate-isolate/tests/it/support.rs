@@ -97,7 +97,7 @@ pub(crate) fn cause(answer: Answer) -> Cause<&'static str> {
     error.expect("it failed").into_cause()
 }
 
-pub(crate) fn poll_once<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+pub(crate) fn poll_once<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 

@@ -1,0 +1,129 @@
+//! What wrappers do with a call: make attempts of it, end it after the last, share its run.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+
+use super::call::Call;
+use super::handle::Command;
+use super::options::{Options, RunOwner};
+use super::report::Story;
+use crate::error::{Cause, CommandError};
+use crate::event::Event;
+use crate::request::wait_graph;
+use crate::request::{Answer, Looked, RequestContext};
+
+impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
+    pub(crate) fn command(&self) -> &Command<T, E> {
+        &self.command
+    }
+
+    /// Returns the present time of the command's clock.
+    pub(crate) fn now(&self) -> u64 {
+        self.command.shared.state.now()
+    }
+
+    /// Returns one attempt of this call: a call that tries no fallback.
+    pub(crate) fn attempt(&self) -> Self {
+        Self {
+            command: self.command.clone(),
+            options: self.options.of_attempt(),
+        }
+    }
+
+    /// Counts an event of the whole call.
+    pub(crate) fn count(&self, event: Event) {
+        let state = &*self.command.shared.state;
+        state.metrics.count(state.now(), event);
+        state.tell(self.options.observer(), event);
+    }
+
+    /// Ends the call with the error of its last attempt: the fallback may answer, unless this is an
+    /// attempt itself.
+    pub(crate) fn finish(mut self, error: CommandError<E>) -> Answer<T, E> {
+        if self.options.is_attempt {
+            return Err(error);
+        }
+        let shared = &self.command.shared;
+        shared.fall_back_from(&mut self.options, error)
+    }
+
+    /// Ends the call before anything of it was run.
+    pub(crate) fn deny(mut self, cause: Cause<E>) -> Answer<T, E> {
+        let shared = &self.command.shared;
+        let story = Story::new(shared.state.now());
+        shared.failed(story, &mut self.options, cause)
+    }
+
+    /// Runs the call with `run`, unless another one with the same cache key has an answer or is
+    /// about to.
+    pub(crate) fn with_cache(mut self, run: impl FnOnce(Self) -> Answer<T, E>) -> Answer<T, E> {
+        let shared = &self.command.shared;
+        match shared.look_up(&mut self.options, true)? {
+            None => run(self),
+            Some(Looked::Hit(copies)) => shared.wait_for(&mut self.options, copies),
+            Some(Looked::Circle) => shared.closes_circle(&mut self.options),
+            Some(Looked::Miss(first)) => {
+                let within = wait_graph::enter(first.id());
+                let answer = run(self);
+                drop(within);
+                first.tell(&answer);
+                answer
+            }
+        }
+    }
+
+    /// The same for a run that is a future. It belongs to the request in which this is called.
+    pub(crate) fn with_cache_async<F, W>(
+        mut self,
+        run: F,
+    ) -> impl Future<Output = Answer<T, E>> + use<T, E, F, W>
+    where
+        F: FnOnce(Self) -> W,
+        W: Future<Output = Answer<T, E>>,
+    {
+        let context = &mut self.options.context;
+        *context = context.take().or_else(RequestContext::current);
+        async move {
+            let shared = &self.command.shared;
+            let first = match shared.look_up(&mut self.options, true)? {
+                None => return run(self).await,
+                Some(Looked::Hit(copies)) => return shared.follow(self.options, copies).await,
+                Some(Looked::Circle) => return shared.closes_circle(&mut self.options),
+                Some(Looked::Miss(first)) => first,
+            };
+            let id = first.id();
+            let within = wait_graph::enter(id);
+            let mut running = pin!(run(self));
+            drop(within);
+            // Dropped before the run: calls that share it hear first that there is no answer.
+            let owner = RunOwner::new(first);
+            let answer = poll_fn(|context| {
+                let _within = wait_graph::enter(id);
+                running.as_mut().poll(context)
+            });
+            let answer = answer.await;
+            owner.tell(&answer);
+            answer
+        }
+    }
+}
+
+impl<T, E> Options<T, E> {
+    /// Returns what also holds for each attempt of a call.
+    fn of_attempt(&self) -> Self {
+        let mut options = Self {
+            timeout: self.timeout,
+            criticality: self.criticality,
+            context: self.context.clone(),
+            rare: None,
+            is_attempt: true,
+        };
+        if let Some(observer) = self.observer() {
+            options.rare().observer = Some(observer.clone());
+        }
+        if let Some(run) = self.run() {
+            options.set_run(run);
+        }
+        options
+    }
+}

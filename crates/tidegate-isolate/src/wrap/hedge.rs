@@ -1,0 +1,161 @@
+//! A second attempt next to a first one that takes longer than most.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tidegate_core::internal::as_nanos;
+
+use crate::alarm::Pause;
+use crate::command::{Call, Command};
+use crate::error::CommandError;
+use crate::event::Event;
+
+/// When a second attempt is started: after the time that most calls take.
+///
+/// ```
+/// use tidegate_isolate::{Command, Hedge, Isolation};
+///
+/// # async fn ask() -> std::io::Result<u32> { Ok(42) }
+/// # async fn price(isolation: &Isolation) -> Result<u32, Box<dyn std::error::Error>> {
+/// let prices: Command<u32, std::io::Error> =
+///     Command::builder("prices").group("catalog").build(isolation)?;
+/// let hedge = Hedge { percentile: 99.0, ..Hedge::default() };
+/// let price = hedge.run_async(prices.call(), |attempt| attempt.run_async(|_cancel| ask()));
+/// # Ok(
+/// price.await?
+/// # )
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Hedge {
+    /// The percentile of the command's own latencies after which the second attempt begins.
+    pub percentile: f64,
+    /// The fewest latencies that mean something. With fewer there is no second attempt.
+    pub min_samples: u64,
+    /// The second attempt never begins earlier.
+    pub at_least: Duration,
+}
+
+impl Default for Hedge {
+    fn default() -> Self {
+        Self {
+            percentile: 95.0,
+            min_samples: 20,
+            at_least: Duration::from_millis(1),
+        }
+    }
+}
+
+impl Hedge {
+    /// Makes an attempt of `call` with `attempt`, and a second one next to it if the first takes
+    /// longer than most. The first value wins, and the other attempt is dropped. If both fail, the
+    /// error is the one that came first.
+    ///
+    /// Each attempt needs a permit of its own, so a full bulkhead has no second attempts. For work
+    /// that blocks, an attempt is `|call| call.queue(work.clone()).cancel_on_drop()`.
+    #[must_use = "a future does nothing until it is polled"]
+    pub fn run_async<T, E, F, W, X>(
+        &self,
+        call: Call<T, E>,
+        attempt: F,
+    ) -> impl Future<Output = Result<T, CommandError<E>>> + use<T, E, F, W, X>
+    where
+        T: Send + 'static,
+        E: Send + 'static,
+        F: FnMut(Call<T, E>) -> W,
+        W: Future<Output = Result<T, X>>,
+        X: Into<CommandError<E>>,
+    {
+        let hedge = *self;
+        call.with_cache_async(move |call| hedge.race(call, attempt))
+    }
+
+    async fn race<T, E, F, W, X>(
+        self,
+        mut call: Call<T, E>,
+        mut attempt: F,
+    ) -> Result<T, CommandError<E>>
+    where
+        T: Send + 'static,
+        E: Send + 'static,
+        F: FnMut(Call<T, E>) -> W,
+        W: Future<Output = Result<T, X>>,
+        X: Into<CommandError<E>>,
+    {
+        let mut first = pin!(Some(attempt(call.attempt())));
+        let mut second = pin!(None);
+        let mut pause = self.pause(call.command());
+        let mut failed = None;
+        // By `&mut`, since a call can be sent to another thread but not shared.
+        let whole = &mut call;
+        let raced = poll_fn(move |context| {
+            let is_due = |pause: &mut Pause| Pin::new(pause).poll(context).is_ready();
+            if pause.as_mut().is_some_and(is_due) {
+                pause = None;
+                if !whole.command().is_shut_down() {
+                    whole.count(Event::Hedged);
+                    second.set(Some(attempt(whole.attempt())));
+                }
+            }
+            let mut value_of = |answer| match answer {
+                Some(Ok(value)) => Some(value),
+                Some(Err(error)) => {
+                    // The first cause is kept: the second attempt may only have been refused.
+                    failed.get_or_insert(error);
+                    None
+                }
+                None => None,
+            };
+            let won = value_of(poll_attempt(&mut first, context));
+            let won = won.or_else(|| value_of(poll_attempt(&mut second, context)));
+            if let Some(value) = won {
+                // The loser ends before the winner is told.
+                first.set(None);
+                second.set(None);
+                return Poll::Ready(Ok(value));
+            }
+            match failed.take_if(|_| first.is_none() && second.is_none()) {
+                Some(error) => Poll::Ready(Err(error)),
+                None => Poll::Pending,
+            }
+        });
+        match raced.await {
+            Ok(value) => Ok(value),
+            Err(error) => call.finish(error),
+        }
+    }
+
+    /// The pause before the second attempt, if there are enough latencies to know it.
+    fn pause<T: Send + 'static, E: Send + 'static>(
+        &self,
+        command: &Command<T, E>,
+    ) -> Option<Pause> {
+        let latencies = command.total_latencies();
+        if latencies.count() < self.min_samples {
+            return None;
+        }
+        let after = latencies.percentile(self.percentile).max(self.at_least);
+        let now = command.alarms().clock().nanos();
+        let at = now.saturating_add(as_nanos(after));
+        Some(Pause::until(command.alarms(), command.aside(), at))
+    }
+}
+
+/// Polls an attempt, and drops it when it is ready. None if it is not, or is no more.
+fn poll_attempt<T, E, W, X>(
+    attempt: &mut Pin<&mut Option<W>>,
+    context: &mut Context<'_>,
+) -> Option<Result<T, CommandError<E>>>
+where
+    W: Future<Output = Result<T, X>>,
+    X: Into<CommandError<E>>,
+{
+    let polled = attempt.as_mut().as_pin_mut()?.poll(context);
+    let Poll::Ready(answer) = polled else {
+        return None;
+    };
+    attempt.set(None);
+    Some(answer.map_err(Into::into))
+}

@@ -1,0 +1,343 @@
+//! Retries, within a budget.
+//!
+//! Retries make an overload worse: a budget keeps them to a share of the calls. A retry is paid for
+//! when it is decided, so retries that still pause count, too.
+
+use std::fmt;
+use std::future::Future;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tidegate_core::Parker;
+use tidegate_core::internal::{as_nanos, check_may_block};
+
+use super::budget::RetryBudget;
+use crate::alarm::Pause;
+use crate::command::{Call, Command};
+use crate::error::{CommandError, contain};
+use crate::event::Event;
+
+/// The share of a pause that is random, unless [`Retry::jitter`] says otherwise.
+const JITTER: f64 = 0.5;
+
+type Predicate<E> = Arc<dyn Fn(&CommandError<E>) -> bool + Send + Sync>;
+type Hint<E> = Arc<dyn Fn(&CommandError<E>) -> Option<Duration> + Send + Sync>;
+
+/// How often and when a call is tried again.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_isolate::{Command, Isolation, Retry};
+///
+/// let isolation = Isolation::builder().build()?;
+/// let prices: Command<u32, String> =
+///     Command::builder("prices").group("catalog").build(&isolation)?;
+///
+/// let retry = Retry::attempts(3)
+///     .backoff(Duration::from_millis(1), 2.0)
+///     .when(|error| !error.is_timed_out());
+/// let mut tries = 0;
+/// let price = retry.run(prices.call(), |attempt| {
+///     tries += 1;
+///     let answer = if tries < 3 { Err("busy".to_owned()) } else { Ok(42) };
+///     attempt.run(move |_cancel| answer)
+/// });
+/// assert_eq!((price, tries), (Ok(42), 3));
+/// # Ok::<(), tidegate_isolate::ConfigError>(())
+/// ```
+///
+/// By default a failure, a panic, a timeout and a full bulkhead are tried again, and a rate limit
+/// when its time has come. A bad request, a short circuit, a cancellation and a call that this
+/// thread must not make are not.
+pub struct Retry<E> {
+    attempts: u32,
+    pause: Duration,
+    factor: f64,
+    longest: Duration,
+    jitter: f64,
+    budget: RetryBudget,
+    when: Option<Predicate<E>>,
+    retry_after: Option<Hint<E>>,
+    /// The state of the random numbers, which clones share.
+    random: Arc<AtomicU64>,
+}
+
+impl<E> Retry<E> {
+    /// Makes at most so many attempts, the first included, without a pause, within a budget of its
+    /// own.
+    pub fn attempts(attempts: u32) -> Self {
+        Self {
+            attempts: attempts.max(1),
+            pause: Duration::ZERO,
+            factor: 1.0,
+            longest: Duration::from_secs(10),
+            jitter: JITTER,
+            budget: RetryBudget::default(),
+            when: None,
+            retry_after: None,
+            random: Arc::new(AtomicU64::new(RandomState::new().hash_one(0))),
+        }
+    }
+
+    /// Pauses before each retry, longer each time by `factor`.
+    pub fn backoff(mut self, pause: Duration, factor: f64) -> Self {
+        self.pause = pause;
+        self.factor = if factor.is_finite() {
+            factor.max(1.0)
+        } else {
+            1.0
+        };
+        self
+    }
+
+    /// Sets the longest pause; 10 seconds by default.
+    pub fn longest(mut self, longest: Duration) -> Self {
+        self.longest = longest;
+        self
+    }
+
+    /// Makes a share of each pause random, from 0 to 1, so that callers which failed together do not
+    /// come back together. A pause is shortened by at most this share. 0.5 by default.
+    pub fn jitter(mut self, share: f64) -> Self {
+        self.jitter = if share.is_finite() {
+            share.clamp(0.0, 1.0)
+        } else {
+            JITTER
+        };
+        self
+    }
+
+    /// Pays for retries from this budget, which other retries may share.
+    pub fn budget(mut self, budget: &RetryBudget) -> Self {
+        self.budget = budget.clone();
+        self
+    }
+
+    /// Tries again only after errors for which `when` returns `true`, in place of the default. If it
+    /// panics, there is no retry.
+    pub fn when(mut self, when: impl Fn(&CommandError<E>) -> bool + Send + Sync + 'static) -> Self {
+        self.when = Some(Arc::new(when));
+        self
+    }
+
+    /// Pauses for at least as long as `hint` returns, such as the `Retry-After` of a response. Where
+    /// it returns `None`, the error's own [`CommandError::retry_after`] holds, as it does without
+    /// this. A hint above the longest pause ends the retries.
+    pub fn retry_after(
+        mut self,
+        hint: impl Fn(&CommandError<E>) -> Option<Duration> + Send + Sync + 'static,
+    ) -> Self {
+        self.retry_after = Some(Arc::new(hint));
+        self
+    }
+
+    /// Returns the longest pause before the `n`-th retry, from one, where no hint says otherwise.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidegate_isolate::Retry;
+    ///
+    /// let retry = Retry::<String>::attempts(3).backoff(Duration::from_millis(10), 2.0);
+    /// assert_eq!(retry.pause(2), Duration::from_millis(20));
+    /// ```
+    pub fn pause(&self, n: u32) -> Duration {
+        let times = self.factor.powi(n.saturating_sub(1).min(1_000) as i32);
+        if self.pause.is_zero() {
+            // Also of an infinite factor.
+            return Duration::ZERO;
+        }
+        let pause = Duration::try_from_secs_f64(self.pause.as_secs_f64() * times);
+        pause.map_or(self.longest, |pause| pause.min(self.longest))
+    }
+
+    /// Makes attempts of `call` with `attempt` until one succeeds or there is no retry.
+    ///
+    /// # Errors
+    ///
+    /// Why the last attempt has no answer, after the fallback of `call` was tried.
+    ///
+    /// # Threads
+    ///
+    /// Pauses on the calling thread. Where that must not block there is no pause.
+    pub fn run<T>(
+        &self,
+        call: Call<T, E>,
+        mut attempt: impl FnMut(Call<T, E>) -> Result<T, CommandError<E>>,
+    ) -> Result<T, CommandError<E>>
+    where
+        T: Send + 'static,
+        E: Send + 'static,
+    {
+        call.with_cache(|call| {
+            self.budget.earn();
+            let mut retries = 0;
+            loop {
+                let error = match attempt(call.attempt()) {
+                    Ok(value) => return Ok(value),
+                    Err(error) => error,
+                };
+                retries += 1;
+                let Some(pause) = self.next_pause(call.command(), retries, &error) else {
+                    return call.finish(error);
+                };
+                sleep(call.command(), pause);
+                if call.command().is_shut_down() {
+                    return call.finish(error);
+                }
+                call.count(Event::Retried);
+            }
+        })
+    }
+
+    /// The same for attempts that are futures: [`Retry::run`] without a thread that waits. Dropping
+    /// the returned future ends the attempt or the pause that is under way.
+    #[must_use = "a future does nothing until it is polled"]
+    pub fn run_async<T, F, W, X>(
+        &self,
+        call: Call<T, E>,
+        mut attempt: F,
+    ) -> impl Future<Output = Result<T, CommandError<E>>> + use<T, E, F, W, X>
+    where
+        T: Send + 'static,
+        E: Send + 'static,
+        F: FnMut(Call<T, E>) -> W,
+        W: Future<Output = Result<T, X>>,
+        X: Into<CommandError<E>>,
+    {
+        let retry = self.clone();
+        call.with_cache_async(move |call| async move {
+            retry.budget.earn();
+            let mut retries = 0;
+            loop {
+                let error = match attempt(call.attempt()).await {
+                    Ok(value) => return Ok(value),
+                    Err(error) => error.into(),
+                };
+                retries += 1;
+                let Some(pause) = retry.next_pause(call.command(), retries, &error) else {
+                    return call.finish(error);
+                };
+                if !pause.is_zero() {
+                    pause_of(call.command(), pause).await;
+                }
+                if call.command().is_shut_down() {
+                    return call.finish(error);
+                }
+                call.count(Event::Retried);
+            }
+        })
+    }
+
+    /// Decides about the `n`-th retry, and pays for it; returns the pause before it.
+    fn next_pause<T>(
+        &self,
+        command: &Command<T, E>,
+        n: u32,
+        error: &CommandError<E>,
+    ) -> Option<Duration>
+    where
+        T: Send + 'static,
+        E: Send + 'static,
+    {
+        if n >= self.attempts || command.is_shut_down() {
+            return None;
+        }
+        let is_worth_it = match &self.when {
+            Some(when) => heard(command, || when(error))?,
+            None => error.cause().may_pass(),
+        };
+        if !is_worth_it {
+            return None;
+        }
+        let hint = match &self.retry_after {
+            Some(hint) => heard(command, || hint(error))?,
+            None => None,
+        };
+        let hint = hint.or_else(|| error.retry_after());
+        let at_least = hint.unwrap_or(Duration::ZERO);
+        if at_least > self.longest || !self.budget.try_spend() {
+            return None;
+        }
+        Some(self.jittered(self.pause(n)).max(at_least))
+    }
+
+    fn jittered(&self, pause: Duration) -> Duration {
+        if self.jitter == 0.0 || pause.is_zero() {
+            return pause;
+        }
+        let share = 1.0 - self.jitter * self.random();
+        let shorter = Duration::try_from_secs_f64(pause.as_secs_f64() * share);
+        shorter.map_or(pause, |shorter| shorter.min(pause))
+    }
+
+    /// Returns a number from 0 to 1, by the SplitMix64 generator.
+    fn random(&self) -> f64 {
+        const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+        let mut mixed = self.random.fetch_add(STEP, Ordering::Relaxed);
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (mixed ^ (mixed >> 31)) as f64 / u64::MAX as f64
+    }
+}
+
+/// Runs what a user gave; a panic is reported, and is no answer.
+fn heard<T, E, R>(command: &Command<T, E>, ask: impl FnOnce() -> R) -> Option<R>
+where
+    T: Send + 'static,
+    E: Send + 'static,
+{
+    let answer = contain(ask);
+    if let Err(message) = &answer {
+        command.panicked(message);
+    }
+    answer.ok()
+}
+
+fn pause_of<T: Send + 'static, E: Send + 'static>(
+    command: &Command<T, E>,
+    pause: Duration,
+) -> Pause {
+    let now = command.alarms().clock().nanos();
+    let at = now.saturating_add(as_nanos(pause));
+    Pause::until(command.alarms(), command.aside(), at)
+}
+
+/// Pauses on the calling thread, if that may block.
+fn sleep<T: Send + 'static, E: Send + 'static>(command: &Command<T, E>, pause: Duration) {
+    if pause.is_zero() || check_may_block(None).is_err() {
+        return;
+    }
+    let clock = command.alarms().clock().clock();
+    let until = clock.nanos().saturating_add(as_nanos(pause));
+    let parker = Parker::new();
+    while clock.nanos() < until {
+        clock.park_until(&parker, Some(until));
+    }
+}
+
+impl<E> Clone for Retry<E> {
+    fn clone(&self) -> Self {
+        Self {
+            budget: self.budget.clone(),
+            when: self.when.clone(),
+            retry_after: self.retry_after.clone(),
+            random: Arc::clone(&self.random),
+            ..*self
+        }
+    }
+}
+
+impl<E> fmt::Debug for Retry<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Retry")
+            .field("attempts", &self.attempts)
+            .field("pause", &self.pause)
+            .field("factor", &self.factor)
+            .field("longest", &self.longest)
+            .field("jitter", &self.jitter)
+            .field("budget", &self.budget)
+            .finish_non_exhaustive()
+    }
+}
