@@ -1,0 +1,53 @@
+//! The examples that end by themselves within a moment run, and print what they promise.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Returns the built example, which stands in a folder beside that of the tests.
+fn program(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("a test knows its own path");
+    let folder = test.ancestors().nth(2).expect("it is in target/…/deps");
+    folder.join("examples").join(name)
+}
+
+/// Runs an example without arguments, and checks that it succeeds and prints `line`.
+fn runs(name: &str, line: &str) {
+    let output = Command::new(program(name))
+        .output()
+        .expect("cargo has built it");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{name} failed: {errors}");
+    assert!(printed.contains(line), "{name} printed: {printed}");
+}
+
+macro_rules! examples {
+    ($($name:ident prints $line:literal;)*) => {
+        $(
+            #[test]
+            fn $name() {
+                runs(stringify!($name), $line);
+            }
+        )*
+    };
+}
+
+examples! {
+    async_echo prints "hello, future";
+    async_on_a_loop prints "sum of squares: Some(14)";
+    chat prints "hello, Anna";
+    collapser prints "user 8";
+    echo prints "hello";
+    graceful_shutdown prints "task 2, taken from the report and run";
+    group prints "task 5 ran on io-2";
+    json_lines prints "{\"sum\":6.5}";
+    lines prints "22 -> 42";
+    live_resize prints "grown by code: 4 to 16 threads";
+    promise prints "and here it is: 123456";
+    resp prints "+PONG";
+    rpc prints "THREE";
+    schedule prints "runs in a day: 1441";
+    tcp_proxy prints "through the proxy and back";
+    tls_echo prints "hello";
+    udp prints "says 17";
+}
