@@ -14,7 +14,7 @@ use crate::channel::{
     TestTransport, Transport,
 };
 use crate::message::{Message, Msg};
-use crate::pipeline::{Head, Parts, Pipeline, PipelineBuilder, PipelineError};
+use crate::pipeline::{Head, Pipeline, PipelineBuilder, PipelineError, PipelineState};
 use crate::reactor::{self, PollDriver};
 use crate::sys::{FakePoller, Readiness, Ready, Token};
 
@@ -85,7 +85,7 @@ impl EmbeddedChannel {
         let record = Arc::<Mutex<Record>>::default();
         let recorded = Arc::clone(&record);
         let token = hand.run(move || {
-            let mut parts = Parts::new(shared);
+            let mut parts = PipelineState::new(shared);
             parts.io.record = Some(recorded);
             let pipeline = <Pipeline>::new(parts, checked);
             let transport = Transport::Embedded(own);

@@ -46,7 +46,7 @@ pub trait Message: Send + 'static {
 /// ```
 /// use tidegate_net::Nothing;
 ///
-/// fn never(nothing: Nothing) -> u32 {
+/// fn skip_event(nothing: Nothing) -> u32 {
 ///     match nothing {}
 /// }
 /// # let _ = never;
@@ -255,7 +255,7 @@ fn is<T: 'static, U: 'static>() -> bool {
     TypeId::of::<T>() == TypeId::of::<U>()
 }
 
-/// Returns a value of a type that [is](is) the type `U`.
+/// Returns `value`, whose type is `U`.
 fn retype<T: 'static, U: 'static>(value: T) -> U {
     let mut value = Some(value);
     let any: &mut dyn Any = &mut value;

@@ -29,7 +29,7 @@ pub(crate) struct Counters {
     pub(crate) polls: Cell,
     pub(crate) events: Cell,
     pub(crate) stale: Cell,
-    pub(crate) again: Cell,
+    pub(crate) requeued: Cell,
     pub(crate) registered: Cell,
     pub(crate) poll_failures: Cell,
     pub(crate) fresh_pollers: Cell,
@@ -60,7 +60,7 @@ pub struct IoMetrics {
     /// Events for sources that were gone.
     pub stale: u64,
     /// Times that a source had used up its budget and was queued again.
-    pub again: u64,
+    pub requeued: u64,
     /// Sockets registered now.
     pub registered: u64,
     /// Polls that failed.
@@ -95,7 +95,7 @@ impl Counters {
             polls: self.polls.get(),
             events: self.events.get(),
             stale: self.stale.get(),
-            again: self.again.get(),
+            requeued: self.requeued.get(),
             registered: self.registered.get(),
             poll_failures: self.poll_failures.get(),
             fresh_pollers: self.fresh_pollers.get(),
@@ -118,7 +118,7 @@ impl IoMetrics {
         self.polls += more.polls;
         self.events += more.events;
         self.stale += more.stale;
-        self.again += more.again;
+        self.requeued += more.requeued;
         self.registered += more.registered;
         self.poll_failures += more.poll_failures;
         self.fresh_pollers += more.fresh_pollers;

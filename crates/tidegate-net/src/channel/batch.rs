@@ -39,9 +39,9 @@ impl<P: ChannelPipeline> Batched for ChannelCore<P> {
                 if let Some(spent) = spent {
                     io_context.batch.keep(spent);
                 }
-                self.is_calm() || self.sent_otherwise(None, io_context)
+                self.is_calm() || self.finish_late_send(None, io_context)
             }
-            Err(first) => self.sent_otherwise(first, io_context),
+            Err(first) => self.finish_late_send(first, io_context),
         }
     }
 
@@ -85,7 +85,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
     /// Handles a late send that left something to do. Records the result of the system call, if one
     /// was made; the rest is done in the turn for the next write event.
     #[cold]
-    fn sent_otherwise(
+    fn finish_late_send(
         &mut self,
         first: Option<io::Result<usize>>,
         io_context: &mut IoContext,

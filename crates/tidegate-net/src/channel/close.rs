@@ -14,7 +14,7 @@ use crate::reactor::IoContext;
 impl<P: ChannelPipeline> ChannelCore<P> {
     /// Carries out the requested end of the sending half or of the channel. Except for `Now`, it
     /// waits until all flushed data is sent.
-    pub(super) fn begin_shutdown(&mut self, io_context: &mut IoContext) {
+    pub(super) fn carry_out_end(&mut self, io_context: &mut IoContext) {
         let io = self.pipeline.io_mut();
         let blocked = io.state.flags.any(Flags::WRITE_BLOCKED) && io.outbox.is_some();
         let sent = !(io.queue.has_flushed() || blocked);
@@ -31,7 +31,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             if let Err(why) = self.transport.shutdown_output() {
                 return self.fail(why, io_context);
             }
-            self.shared().tell_halves();
+            self.shared().complete_output_waiters();
             if self.state().input == Input::Shut {
                 self.close(None, io_context);
             }

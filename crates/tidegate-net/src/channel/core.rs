@@ -30,7 +30,7 @@ use crate::sys::{Readiness, Source, Token};
 const ROUNDS: usize = 16;
 
 /// Flags of a channel that waits for a write event.
-const WAITS: Flags = Flags::WRITE_BLOCKED.and(Flags::TURN_OWED);
+const WAITS: Flags = Flags::WRITE_BLOCKED.union(Flags::TURN_OWED);
 
 /// A channel on its loop.
 pub(crate) struct ChannelCore<P: ChannelPipeline> {
@@ -138,8 +138,8 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             self.remember(readiness);
         }
         if readiness.any(Readiness::MAIL) {
-            self.look_off(io_context);
-            self.read_mail(io_context);
+            self.finish_registration_change(io_context);
+            self.handle_requests(io_context);
         }
     }
 
@@ -270,7 +270,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         if total > 0 && !complete {
             self.pipeline.fire(InEvent::ReadComplete);
         }
-        self.read_to(total, ended, io_context);
+        self.finish_read(total, ended, io_context);
     }
 
     /// Reads datagrams. A failed read says nothing about the next one and becomes an error event.
@@ -317,11 +317,16 @@ impl<P: ChannelPipeline> ChannelCore<P> {
 
     /// Finishes a read: records its size, carries out what the handlers asked for, and handles the
     /// end of input or the error that followed the bytes.
-    fn read_to(&mut self, total: usize, ended: Option<io::Result<()>>, io_context: &mut IoContext) {
+    fn finish_read(
+        &mut self,
+        total: usize,
+        ended: Option<io::Result<()>>,
+        io_context: &mut IoContext,
+    ) {
         if total > 0 {
             io_context.counters.read_bytes.add(total as u64);
             self.size.record(total);
-            self.after(io_context);
+            self.carry_out_if_requested(io_context);
         }
         match ended {
             None => {
@@ -344,7 +349,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         if !half_closure || self.state().output == Output::Shut {
             if self.has(Flags::TELL_INPUT_END) {
                 self.pipeline.fire(InEvent::User(UserEvent::new(InputEnd)));
-                self.after(io_context);
+                self.carry_out_if_requested(io_context);
             }
             let cause = self.pipeline.io().close_cause.clone();
             return self.close(cause, io_context);
@@ -370,7 +375,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
     }
 
     /// Carries out what the handlers asked for, if anything.
-    fn after(&mut self, io_context: &mut IoContext) {
+    fn carry_out_if_requested(&mut self, io_context: &mut IoContext) {
         if self.has_requests() {
             self.carry_out(io_context);
         }
@@ -396,15 +401,15 @@ impl<P: ChannelPipeline> ChannelCore<P> {
                 continue;
             }
             if io.state.has_end_to_do() {
-                self.begin_shutdown(io_context);
+                self.carry_out_end(io_context);
             }
             return;
         }
-        self.owe();
+        self.request_turn();
     }
 
     /// Asks for another turn.
-    pub(super) fn owe(&mut self) {
+    pub(super) fn request_turn(&mut self) {
         self.set(Flags::TURN_OWED);
         self.again |= Readiness::WRITE;
     }
@@ -439,9 +444,9 @@ impl<P: ChannelPipeline> EventSource for ChannelCore<P> {
         }
     }
 
-    fn watched(&mut self, said: io::Result<()>) {
+    fn on_watch_result(&mut self, said: io::Result<()>) {
         match (&mut self.state_mut().life, said) {
-            (Life::Off(off), said) => off.note(said),
+            (Life::Off(off), result) => off.set_result(result),
             (Life::New(start), Err(why)) => {
                 let why = Failure::new(why);
                 start.refuse(&why);

@@ -17,8 +17,8 @@ use crate::sys::Readiness;
 
 /// Flags that decide whether the fast path can be tried.
 const PLAIN: Flags = Flags::AUTO_READ
-    .and(Flags::WRITE_BLOCKED)
-    .and(Flags::TURN_OWED);
+    .union(Flags::WRITE_BLOCKED)
+    .union(Flags::TURN_OWED);
 
 impl<P: ChannelPipeline> ChannelCore<P> {
     /// Returns `true` if the fast path can be tried: there is something to read and nothing else to
@@ -29,7 +29,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         readiness.has(Readiness::READ)
             && !readiness.any(unusual)
             && self.state().is_open()
-            && self.state().flags.only(Flags::AUTO_READ, PLAIN)
+            && self.state().flags.exactly(Flags::AUTO_READ, PLAIN)
             && self.state().input == Input::Open
             && self.transport.is_stream()
     }
@@ -49,7 +49,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         };
         let count = bytes.len();
         io_context.counters.read_bytes.add(count as u64);
-        self.clear(Flags::READ_READY.and(Flags::READ));
+        self.clear(Flags::READ_READY.union(Flags::READ));
         if room > SLACK {
             // Up to `SLACK` the prediction does not matter: `SLACK` bytes are offered anyway.
             self.size.record_turn(count);
@@ -66,7 +66,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             }
         }
         if !self.is_calm() {
-            return self.end_otherwise(io_context);
+            return self.end_turn_with_work(io_context);
         }
         self.pipeline.end_turn();
         Next::Stay
@@ -119,7 +119,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
 
     /// Ends the turn if something is left to do or to publish.
     #[inline(never)]
-    fn end_otherwise(&mut self, io_context: &mut IoContext) -> Next {
+    fn end_turn_with_work(&mut self, io_context: &mut IoContext) -> Next {
         if self.has_requests() {
             self.carry_out(io_context);
         }
@@ -128,25 +128,25 @@ impl<P: ChannelPipeline> ChannelCore<P> {
     }
 
     /// Publishes the channel's state to other threads.
-    pub(super) fn show(&mut self, mailed: bool) {
+    pub(super) fn show(&mut self, queued_by_handles: bool) {
         let changed = self.pipeline.io_mut().publish();
-        if changed && self.shared().has_much_mail() {
+        if changed && self.shared().has_excess_writes() {
             // A thread that did not know how much is pending here has queued a write meanwhile.
             Shared::ring(self.shared());
         }
-        if changed || mailed {
+        if changed || queued_by_handles {
             self.shared().tell_writers();
         }
     }
 
     /// Ends the turn: publishes the state and returns what the channel wants next.
-    pub(super) fn finish(&mut self, mailed: bool) -> Next {
+    pub(super) fn finish(&mut self, queued_by_handles: bool) -> Next {
         if !self.state().is_open()
             && let Some(next) = self.next_unless_open()
         {
             return next;
         }
-        self.show(mailed);
+        self.show(queued_by_handles);
         if self.again.is_none() {
             Next::Stay
         } else {

@@ -18,7 +18,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             let sent = outbox.send(socket, &io_context.counters);
             io_context.counters.writes.add(sent.calls);
             io_context.counters.written_bytes.add(sent.bytes);
-            let waits = Flags::WRITE_BLOCKED.and(Flags::TURN_OWED);
+            let waits = Flags::WRITE_BLOCKED.union(Flags::TURN_OWED);
             self.state_mut().flags.put(waits, sent.blocked);
             self.pipeline.io_mut().release(sent.released);
             for why in sent.lost {
@@ -27,7 +27,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             if self.has(Flags::FLUSH) {
                 // What the handlers wrote in response is sent in another turn, since it may be lost
                 // as well.
-                self.owe();
+                self.request_turn();
             }
         }
     }
@@ -71,7 +71,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         match drained? {
             Drained::All => {}
             Drained::Blocked => self.set(Flags::WRITE_BLOCKED),
-            Drained::Spent => self.owe(),
+            Drained::Spent => self.request_turn(),
         }
         Ok(())
     }

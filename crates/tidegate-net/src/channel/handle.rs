@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tidegate_core::internal::SignalBlock;
 use tidegate_promise::{Completion, Failure, Outcome, Promise, SharedCompletion, promise_on};
 
+use super::channel_request::{ChannelRequest, refuse};
 use super::event::{HandlerEvent, InEvent, UserEvent};
-use super::mail::{ChannelRequest, refuse};
 use super::shared::{Attribute, Shared};
 use super::write_queue::{ENTRY_OVERHEAD, WaterMarks};
 use crate::errors::NetError;
@@ -139,8 +139,8 @@ impl Channel {
     }
 
     /// Closes the channel even if its handlers hold the close back.
-    pub(crate) fn cut(&self) {
-        self.post(ChannelRequest::FrameRule);
+    pub(crate) fn force_close(&self) {
+        self.post(ChannelRequest::ForceClose);
     }
 
     /// Sets the cause to report if the channel is closed next.

@@ -11,10 +11,10 @@ use std::time::Duration;
 use tidegate_core::internal::SignalBlock;
 use tidegate_promise::{Completion, Failure, Promise, promise_on};
 
+use super::channel_request::ChannelRequest;
 use super::datagram::Outbox;
 use super::event::OutOp;
 use super::handle::Channel;
-use super::mail::ChannelRequest;
 use super::options::ChannelOptions;
 use super::shared::Shared;
 use super::state::{Flags, Output, RequestedEnd, State};
@@ -33,9 +33,9 @@ pub(crate) struct Record {
 
 /// Flags that keep a channel from being calm (see [`ChannelIo::is_calm`]), apart from a flush.
 const UNCALM: Flags = Flags::DIPPED
-    .and(Flags::ABOVE_MARKS)
-    .and(Flags::TOLD_UNWRITABLE)
-    .and(Flags::SHOWN_UNWRITABLE);
+    .union(Flags::ABOVE_MARKS)
+    .union(Flags::TOLD_UNWRITABLE)
+    .union(Flags::SHOWN_UNWRITABLE);
 
 /// A channel without its handlers and its socket.
 pub(crate) struct ChannelIo {
@@ -196,7 +196,9 @@ impl ChannelIo {
         let marks = &self.options.marks;
         let pending = self.pending();
         if pending > marks.high() {
-            self.state.flags.set(Flags::ABOVE_MARKS.and(Flags::DIPPED));
+            self.state
+                .flags
+                .set(Flags::ABOVE_MARKS.union(Flags::DIPPED));
         } else if pending < marks.low() || pending == 0 {
             self.state.flags.clear(Flags::ABOVE_MARKS);
         }
@@ -206,7 +208,7 @@ impl ChannelIo {
     /// know the current state. Nearly always the case.
     #[inline]
     pub(crate) fn is_calm(&self) -> bool {
-        self.is_calm_but_for(UNCALM.and(Flags::FLUSH), self.queue.pending())
+        self.is_calm_but_for(UNCALM.union(Flags::FLUSH), self.queue.pending())
     }
 
     /// Returns `true` if the only work left is to send one entry without a promise.
@@ -228,7 +230,7 @@ impl ChannelIo {
     /// Returns `true` if the handlers asked for anything or have to be notified of something.
     #[inline]
     pub(crate) fn has_requests(&self) -> bool {
-        const ASKED: Flags = Flags::FLUSH.and(Flags::DIPPED).and(Flags::ABOVE_MARKS);
+        const ASKED: Flags = Flags::FLUSH.union(Flags::DIPPED).union(Flags::ABOVE_MARKS);
         let asked = self.state.flags.any(ASKED) | self.state.has_end_to_do();
         asked || self.is_writable() != self.told_writable()
     }
@@ -268,18 +270,18 @@ impl ChannelIo {
     }
 
     #[inline]
-    pub(crate) fn out_head(&mut self, op: OutOp) {
+    pub(crate) fn request_op(&mut self, op: OutOp) {
         match op {
-            OutOp::Flush => self.flush_head(),
-            OutOp::Close => self.close_head(),
-            OutOp::CloseWhenFlushed => self.close_flushed_head(),
-            OutOp::ShutdownOutput => self.shutdown_head(),
+            OutOp::Flush => self.request_flush(),
+            OutOp::Close => self.request_close(),
+            OutOp::CloseWhenFlushed => self.request_close_when_flushed(),
+            OutOp::ShutdownOutput => self.request_shutdown(),
             OutOp::Read => self.state.flags.put(Flags::READ, !self.state.ends()),
         }
     }
 
     #[inline]
-    pub(crate) fn flush_head(&mut self) {
+    pub(crate) fn request_flush(&mut self) {
         self.queue.flush();
         self.state.flags.set(Flags::FLUSH);
     }
@@ -312,21 +314,21 @@ impl ChannelIo {
         match free {
             // Nothing is pending.
             Some(promise) => drop(promise.succeed(())),
-            None => self.flush_head(),
+            None => self.request_flush(),
         }
     }
 
     /// Requests a close as soon as the running handlers have returned.
     #[cold]
-    pub(crate) fn close_head(&mut self) {
+    pub(crate) fn request_close(&mut self) {
         self.end(RequestedEnd::Now);
     }
 
     /// Requests a close after everything that was written before.
     #[cold]
-    pub(crate) fn close_flushed_head(&mut self) {
+    pub(crate) fn request_close_when_flushed(&mut self) {
         // Flushes even if a handler holds its flushes back.
-        self.flush_head();
+        self.request_flush();
         self.end(RequestedEnd::WhenFlushed);
     }
 
@@ -358,9 +360,9 @@ impl ChannelIo {
     }
 
     #[cold]
-    fn shutdown_head(&mut self) {
+    fn request_shutdown(&mut self) {
         // What was written before is sent first, even if a handler holds its flushes back.
-        self.flush_head();
+        self.request_flush();
         self.state.output = Output::Ending;
     }
 
@@ -373,7 +375,7 @@ impl ChannelIo {
     }
 
     /// Records that a write without a promise came too late: the next flush with a promise fails.
-    pub(crate) fn lose(&mut self) {
+    pub(crate) fn mark_lost_write(&mut self) {
         self.state.flags.set(Flags::LOST);
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use bytes::Bytes;
 use tidegate_core::internal::SignalBlock;
 
-use super::mail::ChannelRequest;
+use super::channel_request::ChannelRequest;
 use super::shared::Shared;
 
 /// Bytes that one direction holds before its writer has to wait.

@@ -2,7 +2,7 @@
 //!
 //! From bottom to top; each file depends only on those before it:
 //!
-//! * `options`, `read_size`, `write_queue`, `event`, `mail`, `origin`: settings, events, requests
+//! * `options`, `read_size`, `write_queue`, `event`, `channel_request`, `server_connections`: settings, events, requests
 //!   from other threads, and accounting.
 //! * `shared`: state that handles and the loop share; `handle`: the public [`Channel`].
 //! * `test_transport`, `local`, `datagram`, `transport`: the socket, or its replacement in memory.
@@ -15,6 +15,7 @@
 //! above: a channel is generic over it.
 
 mod batch;
+mod channel_request;
 mod close;
 mod core;
 mod datagram;
@@ -24,13 +25,12 @@ mod flush;
 mod handle;
 mod io;
 mod local;
-mod mail;
 mod options;
-mod origin;
 mod pipeline;
 pub(crate) mod read_size;
 mod registration;
 mod requests;
+mod server_connections;
 mod shared;
 mod start;
 mod state;
@@ -41,6 +41,7 @@ mod timers;
 mod transport;
 pub(crate) mod write_queue;
 
+pub(crate) use self::channel_request::{ChangeRequest, ChannelRequest, RemoteAction, refuse};
 pub(crate) use self::core::ChannelCore;
 pub use self::datagram::Datagram;
 #[cfg(feature = "tls")]
@@ -51,10 +52,9 @@ pub use self::handle::Channel;
 pub(crate) use self::handle::ring_timer;
 pub(crate) use self::io::{ChannelIo, Record};
 pub(crate) use self::local::local_ends;
-pub(crate) use self::mail::{ChangeRequest, ChannelRequest, RemoteAction, refuse};
 pub use self::options::ChannelOptions;
-pub(crate) use self::origin::Origin;
 pub(crate) use self::pipeline::ChannelPipeline;
+pub(crate) use self::server_connections::ServerConnections;
 pub(crate) use self::shared::{Home, Shared};
 pub(crate) use self::start::{Connecting, Start};
 pub(crate) use self::state::Flags;

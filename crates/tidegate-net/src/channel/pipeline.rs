@@ -5,9 +5,9 @@
 use tidegate_core::Blocking;
 use tidegate_promise::{Failure, Promise};
 
+use super::channel_request::{ChangeRequest, RemoteAction};
 use super::event::{HandlerEvent, InEvent, OutOp};
 use super::io::ChannelIo;
-use super::mail::{ChangeRequest, RemoteAction};
 use crate::message::Msg;
 
 /// The handlers of a channel.

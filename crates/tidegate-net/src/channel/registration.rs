@@ -9,14 +9,19 @@ use tidegate_promise::{Failure, Promise};
 use super::core::ChannelCore;
 use super::event::{Deregistered, InEvent, Registered, UserEvent};
 use super::pipeline::ChannelPipeline;
-use super::state::{Flags, Life, Off, Phase};
+use super::state::{Deregistration, Flags, Life, Phase};
 use crate::errors::NetError;
 use crate::reactor::{IoContext, Next};
 use crate::sys::Readiness;
 
 impl<P: ChannelPipeline> ChannelCore<P> {
     /// Handles a request to put the channel on its loop or to take it off.
-    pub(super) fn wish(&mut self, on: bool, promise: Promise<()>, io_context: &mut IoContext) {
+    pub(super) fn request_registration(
+        &mut self,
+        on: bool,
+        promise: Promise<()>,
+        io_context: &mut IoContext,
+    ) {
         if promise.is_cancelled() {
             return;
         }
@@ -24,14 +29,14 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         self.carry_out(io_context);
         let refused = match &mut self.state_mut().life {
             Life::Off(off) => {
-                off.wishes.push_back((on, promise));
-                return self.next_wish();
+                off.pending_requests.push_back((on, promise));
+                return self.start_next_request();
             }
             Life::Open if !on => {
                 if !promise.set_uncancellable() {
                     return;
                 }
-                self.state_mut().life = Life::Off(Off::leaving(promise));
+                self.state_mut().life = Life::Off(Deregistration::leaving(promise));
                 return;
             }
             Life::Open => NetError::AlreadyRegistered,
@@ -54,23 +59,23 @@ impl<P: ChannelPipeline> ChannelCore<P> {
     }
 
     /// Handles the result of the change that the loop was asked for.
-    pub(super) fn look_off(&mut self, io_context: &mut IoContext) {
+    pub(super) fn finish_registration_change(&mut self, io_context: &mut IoContext) {
         let Life::Off(off) = &mut self.state_mut().life else {
             return;
         };
-        let Some(said) = off.said.take() else {
+        let Some(result) = off.result.take() else {
             return;
         };
-        let went_well = said.is_ok();
+        let went_well = result.is_ok();
         let on = (off.phase == Phase::Returning) == went_well;
         let promise = off.promise.take();
         off.phase = Phase::Off;
         self.shared().set_registered(on);
         if let Some(promise) = promise {
-            let _ = promise.complete(said.map_err(Failure::new));
+            let _ = promise.complete(result.map_err(Failure::new));
         }
         if on {
-            self.come_back(io_context);
+            self.resume(io_context);
         }
         if went_well {
             let event = if on {
@@ -81,11 +86,11 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             self.pipeline.fire(InEvent::User(event));
         }
         self.carry_out(io_context);
-        self.next_wish();
+        self.start_next_request();
     }
 
     /// Resumes reading and sending: the poller watches the socket again.
-    fn come_back(&mut self, io_context: &mut IoContext) {
+    fn resume(&mut self, io_context: &mut IoContext) {
         let Life::Off(off) = std::mem::replace(&mut self.state_mut().life, Life::Open) else {
             return;
         };
@@ -95,18 +100,18 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             self.set(Flags::READ_READY);
         }
         self.pipeline.io_mut().resume_flush();
-        for (on, promise) in off.wishes {
-            self.wish(on, promise, io_context);
+        for (on, promise) in off.pending_requests {
+            self.request_registration(on, promise, io_context);
         }
     }
 
     /// Handles the requests that came meanwhile, up to the first that needs the loop.
-    fn next_wish(&mut self) {
+    fn start_next_request(&mut self) {
         let Life::Off(off) = &mut self.state_mut().life else {
             return;
         };
         while off.phase == Phase::Off
-            && let Some((on, promise)) = off.wishes.pop_front()
+            && let Some((on, promise)) = off.pending_requests.pop_front()
         {
             if !promise.set_uncancellable() {
                 continue;

@@ -2,22 +2,22 @@
 
 use tidegate_core::internal::discard;
 
+use super::channel_request::{ChannelRequest, refuse};
 use super::core::ChannelCore;
 use super::event::{InEvent, OutOp};
-use super::mail::{ChannelRequest, refuse};
 use super::pipeline::ChannelPipeline;
 use super::state::{Flags, Life, Output, RequestedEnd};
 use crate::reactor::IoContext;
 
 impl<P: ChannelPipeline> ChannelCore<P> {
     /// Handles the queued requests, oldest first.
-    pub(super) fn read_mail(&mut self, io_context: &mut IoContext) {
+    pub(super) fn handle_requests(&mut self, io_context: &mut IoContext) {
         for mail in self.shared().take_mail() {
             if self.is_closed() {
                 refuse(mail, self.pipeline.io().close_cause.as_ref());
                 continue;
             }
-            self.read_letter(mail, io_context);
+            self.handle_request(mail, io_context);
             if self.state().end == RequestedEnd::Now && !self.is_closed() {
                 // Requests that came after this one are too late.
                 self.carry_out(io_context);
@@ -28,15 +28,15 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         }
     }
 
-    fn read_letter(&mut self, mail: ChannelRequest, io_context: &mut IoContext) {
+    fn handle_request(&mut self, mail: ChannelRequest, io_context: &mut IoContext) {
         match mail {
             ChannelRequest::Write(msg, promise) => {
-                self.shared().took(&msg);
+                self.shared().uncount_write(&msg);
                 self.pipeline.write(msg, promise);
             }
             ChannelRequest::Flush(promise) => self.pipeline.flush(promise),
             ChannelRequest::Close => self.pipeline.out(OutOp::Close),
-            ChannelRequest::FrameRule => {
+            ChannelRequest::ForceClose => {
                 // The handlers may react to the close; those that hold it back are not waited for.
                 self.pipeline.out(OutOp::Close);
                 self.carry_out(io_context);
@@ -83,7 +83,9 @@ impl<P: ChannelPipeline> ChannelCore<P> {
                 self.pipeline.fire(InEvent::ReadComplete);
             }
             ChannelRequest::PipelineChange(request) => self.pipeline.change(request),
-            ChannelRequest::Register(on, promise) => self.wish(on, promise, io_context),
+            ChannelRequest::Register(on, promise) => {
+                self.request_registration(on, promise, io_context)
+            }
             ChannelRequest::CloseDeadline => self.give_up_sending(io_context),
             ChannelRequest::CancelConnect(why) => {
                 if let Life::Connecting(_) = self.state().life {

@@ -15,25 +15,25 @@ use tidegate_core::internal::{Deliver, Delivery, SignalBlock, discard_all};
 use tidegate_core::{Executor, Unhandled};
 use tidegate_promise::{Completion, Failure, Promise, SharedCompletion, promise_with_error};
 
+use super::channel_request::{ChannelRequest, RemoteAction, refuse};
 use super::event::InEvent;
-use super::mail::{ChannelRequest, RemoteAction, refuse};
 use super::options::ChannelOptions;
-use super::origin::Origin;
+use super::server_connections::ServerConnections;
 use super::write_queue::{ENTRY_OVERHEAD, WaterMarks};
 use crate::errors::NetError;
 use crate::message::Msg;
 use crate::reactor::{self, RoamingShared, SourceHandle, Update};
 use crate::sys::{Readiness, Ready, Token};
 
-/// Bits of the field `known`.
-mod known {
+/// Bits of the field `flags`.
+mod flag {
     /// The loop watches the socket.
     pub(super) const REGISTERED: u8 = 1;
     /// The handlers were notified that their server is draining.
     pub(super) const DRAINED: u8 = 2;
     /// A write without a promise was refused, the handlers are notified, and none was accepted
     /// since.
-    pub(super) const OVERFULL: u8 = 4;
+    pub(super) const OVERFULL_REPORTED: u8 = 4;
     /// An end was requested: no more writes are accepted.
     pub(super) const ENDS: u8 = 8;
 }
@@ -48,15 +48,15 @@ pub(crate) struct Shared {
     options: Arc<ChannelOptions>,
     peer: Option<SocketAddr>,
     local: Option<SocketAddr>,
-    origin: Option<Arc<Origin>>,
+    origin: Option<Arc<ServerConnections>>,
     /// Counted size of the queued writes that the loop has not taken.
-    mailed: AtomicUsize,
+    queued_by_handles: AtomicUsize,
     /// Pending size on the loop; written by the loop alone.
     queued: AtomicUsize,
     writable: AtomicBool,
     active: AtomicBool,
     /// Further state, as bits.
-    known: AtomicU8,
+    flags: AtomicU8,
     inner: Mutex<Inner>,
 }
 
@@ -79,7 +79,7 @@ struct Rare {
     /// Promises that succeed when the channel is writable.
     writers: Vec<Promise<()>>,
     /// Promises that succeed when the sending half is closed.
-    halves: Vec<Promise<()>>,
+    output_waiters: Vec<Promise<()>>,
     /// The timer that limits the wait until everything is sent.
     deadline: Option<Completion<()>>,
 }
@@ -93,7 +93,7 @@ impl Inner {
 
     fn take_halves(&mut self) -> Vec<Promise<()>> {
         let rare = self.rare.as_deref_mut();
-        rare.map(|rare| std::mem::take(&mut rare.halves))
+        rare.map(|rare| std::mem::take(&mut rare.output_waiters))
             .unwrap_or_default()
     }
 
@@ -124,7 +124,7 @@ impl Shared {
         home: Home,
         options: Arc<ChannelOptions>,
         (local, peer): (Option<SocketAddr>, Option<SocketAddr>),
-        origin: Option<Arc<Origin>>,
+        origin: Option<Arc<ServerConnections>>,
     ) -> Arc<SignalBlock<Self>> {
         SignalBlock::new(Self {
             token: AtomicU64::new(0),
@@ -134,11 +134,11 @@ impl Shared {
             peer,
             local,
             origin,
-            mailed: AtomicUsize::new(0),
+            queued_by_handles: AtomicUsize::new(0),
             queued: AtomicUsize::new(0),
             writable: AtomicBool::new(true),
             active: AtomicBool::new(false),
-            known: AtomicU8::new(known::REGISTERED),
+            flags: AtomicU8::new(flag::REGISTERED),
             inner: Mutex::default(),
         })
     }
@@ -176,7 +176,7 @@ impl Shared {
         self.local
     }
 
-    pub(crate) fn origin(&self) -> Option<&Arc<Origin>> {
+    pub(crate) fn origin(&self) -> Option<&Arc<ServerConnections>> {
         self.origin.as_ref()
     }
 
@@ -197,45 +197,45 @@ impl Shared {
     }
 
     pub(crate) fn is_registered(&self) -> bool {
-        self.known.load(Ordering::Relaxed) & known::REGISTERED != 0 && self.is_active()
+        self.flags.load(Ordering::Relaxed) & flag::REGISTERED != 0 && self.is_active()
     }
 
     pub(crate) fn set_registered(&self, yes: bool) {
-        self.note(known::REGISTERED, yes);
+        self.set_flag(flag::REGISTERED, yes);
     }
 
     /// Records that the channel ends and accepts no more writes.
     pub(crate) fn set_ends(&self) {
-        self.note(known::ENDS, true);
+        self.set_flag(flag::ENDS, true);
     }
 
     /// Returns `true` if the channel accepts no more writes: it is closed, or will be when
     /// everything is sent.
     pub(crate) fn refuses_writes(&self) -> bool {
-        self.known.load(Ordering::Relaxed) & known::ENDS != 0 || self.is_closed()
+        self.flags.load(Ordering::Relaxed) & flag::ENDS != 0 || self.is_closed()
     }
 
     /// Returns `true` on the first call: handlers are notified of a drain once.
-    pub(crate) fn hears_first_of_drain(&self) -> bool {
-        !self.note(known::DRAINED, true)
+    pub(crate) fn mark_drained(&self) -> bool {
+        !self.set_flag(flag::DRAINED, true)
     }
 
-    /// Sets or clears a bit of `known`. Returns `true` if it was set before.
-    fn note(&self, what: u8, yes: bool) -> bool {
+    /// Sets or clears a bit of `flags`. Returns `true` if it was set before.
+    fn set_flag(&self, what: u8, yes: bool) -> bool {
         let before = match yes {
-            true => self.known.fetch_or(what, Ordering::Relaxed),
-            false => self.known.fetch_and(!what, Ordering::Relaxed),
+            true => self.flags.fetch_or(what, Ordering::Relaxed),
+            false => self.flags.fetch_and(!what, Ordering::Relaxed),
         };
         before & what != 0
     }
 
     #[inline]
-    pub(crate) fn mailed(&self) -> usize {
-        self.mailed.load(Ordering::Relaxed)
+    pub(crate) fn queued_by_handles(&self) -> usize {
+        self.queued_by_handles.load(Ordering::Relaxed)
     }
 
     pub(crate) fn pending(&self) -> usize {
-        self.mailed() + self.queued.load(Ordering::Relaxed)
+        self.queued_by_handles() + self.queued.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_writable(&self) -> bool {
@@ -252,20 +252,21 @@ impl Shared {
     /// Counts a queued write. Returns `true` if more than the high-water mark is pending with it.
     ///
     /// The loop has to take such a write even without a flush, since its handlers have to be
-    /// notified. It checks for that after `publish`, with `has_much_mail`.
+    /// notified. It checks for that after `publish`, with `has_excess_writes`.
     fn count_mail(&self, counts: usize) -> bool {
-        // ORDERING: SeqCst on all four, here, in `publish` and in `has_much_mail`: when a write is
+        // ORDERING: SeqCst on all four, here, in `publish` and in `has_excess_writes`: when a write is
         // queued while the loop publishes, at least one side sees what the other has counted.
-        let mailed = self.mailed.fetch_add(counts, Ordering::SeqCst) + counts;
-        mailed + self.queued.load(Ordering::SeqCst) > self.options.marks.high()
+        let queued_by_handles = self.queued_by_handles.fetch_add(counts, Ordering::SeqCst) + counts;
+        queued_by_handles + self.queued.load(Ordering::SeqCst) > self.options.marks.high()
     }
 
     /// Returns `true` if queued writes raise the pending size above the high-water mark. Called on
     /// the loop, after `publish`.
-    pub(crate) fn has_much_mail(&self) -> bool {
+    pub(crate) fn has_excess_writes(&self) -> bool {
         // ORDERING: SeqCst pairs with `count_mail`: see there.
-        let mailed = self.mailed.load(Ordering::SeqCst);
-        mailed > 0 && mailed + self.queued.load(Ordering::Relaxed) > self.options.marks.high()
+        let queued_by_handles = self.queued_by_handles.load(Ordering::SeqCst);
+        queued_by_handles > 0
+            && queued_by_handles + self.queued.load(Ordering::Relaxed) > self.options.marks.high()
     }
 
     /// Signals the loop to handle the queued requests.
@@ -302,15 +303,15 @@ impl Shared {
                 let counts = msg.size() + ENTRY_OVERHEAD;
                 let pending = block.pending();
                 let full = pending + counts > block.cap();
-                let known = block.known.load(Ordering::Relaxed);
-                let refused = full || known & known::ENDS != 0;
+                let flags = block.flags.load(Ordering::Relaxed);
+                let refused = full || flags & flag::ENDS != 0;
                 if refused && matches!(mail, ChannelRequest::Write(..)) {
                     return Err(mail);
                 }
                 wake |= block.count_mail(counts);
-                if known & known::OVERFULL != 0 {
+                if flags & flag::OVERFULL_REPORTED != 0 {
                     // A write is accepted: the next refusal is reported again.
-                    block.note(known::OVERFULL, false);
+                    block.set_flag(flag::OVERFULL_REPORTED, false);
                 }
             }
             inner.mail.push(mail);
@@ -348,13 +349,17 @@ impl Shared {
     /// loop.
     pub(crate) fn wait_for_half(&self, promise: Promise<()>) {
         let mut inner = self.lock();
-        inner.rare.get_or_insert_default().halves.push(promise);
+        inner
+            .rare
+            .get_or_insert_default()
+            .output_waiters
+            .push(promise);
     }
 
     /// Completes the promises that wait for the sending half to be closed.
-    pub(crate) fn tell_halves(&self) {
-        let halves = self.lock().take_halves();
-        for half in halves {
+    pub(crate) fn complete_output_waiters(&self) {
+        let output_waiters = self.lock().take_halves();
+        for half in output_waiters {
             let _ = half.succeed(());
         }
     }
@@ -377,7 +382,7 @@ impl Shared {
     /// Notifies the handlers that a write without a promise was refused, once until a write is
     /// accepted again: a stream with a gap must not go on silently.
     pub(crate) fn post_overfull(block: &Arc<SignalBlock<Self>>, why: NetError) {
-        if !block.note(known::OVERFULL, true) {
+        if !block.set_flag(flag::OVERFULL_REPORTED, true) {
             let event = InEvent::Error(Failure::new(why));
             // Refused: the channel is closed, and no handler is left to notify.
             let _ = Self::post(block, ChannelRequest::Fire(event), true);
@@ -390,9 +395,9 @@ impl Shared {
     }
 
     /// Subtracts a queued write that the loop has taken.
-    pub(crate) fn took(&self, msg: &Msg) {
+    pub(crate) fn uncount_write(&self, msg: &Msg) {
         let counts = msg.size() + ENTRY_OVERHEAD;
-        self.mailed.fetch_sub(counts, Ordering::Relaxed);
+        self.queued_by_handles.fetch_sub(counts, Ordering::Relaxed);
     }
 
     /// Returns the completion of the channel's end.
@@ -448,7 +453,7 @@ impl Shared {
         let end = std::mem::replace(&mut inner.end, End::Over(cause.clone(), None));
         let left = std::mem::take(&mut inner.mail);
         // Nothing is pending any more, and nothing more is accepted.
-        self.mailed.store(0, Ordering::Relaxed);
+        self.queued_by_handles.store(0, Ordering::Relaxed);
         self.publish(0, false);
         let mut waiting = inner.take_writers();
         waiting.append(&mut inner.take_halves());
@@ -463,7 +468,7 @@ impl Shared {
         drop(inner);
         // Before the waiters, so that they find the connection no longer counted.
         if let Some(origin) = &self.origin {
-            origin.left();
+            origin.connection_closed();
         }
         if let Some(deadline) = deadline {
             deadline.cancel();

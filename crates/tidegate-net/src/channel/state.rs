@@ -48,7 +48,7 @@ pub(crate) enum Life {
     Connecting(Box<Connecting>),
     Open,
     /// Off its loop: the poller does not watch its socket.
-    Off(Box<Off>),
+    Off(Box<Deregistration>),
     Closed,
 }
 
@@ -131,7 +131,7 @@ impl Flags {
     // Errors of writes and handlers.
 
     /// The handlers were notified that a write was refused, and none was accepted since.
-    pub(crate) const REFUSAL_TOLD: Self = Self(1 << 14);
+    pub(crate) const REFUSAL_REPORTED: Self = Self(1 << 14);
     /// A write without a promise came after the end, and no flush has reported it yet.
     pub(crate) const LOST: Self = Self(1 << 15);
     /// The handlers trigger each other without end: nothing that follows from their events is
@@ -139,7 +139,7 @@ impl Flags {
     pub(crate) const CUT: Self = Self(1 << 16);
 
     /// Returns the union of both sets.
-    pub(crate) const fn and(self, more: Self) -> Self {
+    pub(crate) const fn union(self, more: Self) -> Self {
         Self(self.0 | more.0)
     }
 
@@ -149,10 +149,10 @@ impl Flags {
         self.0 & flags.0 != 0
     }
 
-    /// Returns `true` if exactly `flags` are set among the flags in `those`.
+    /// Returns `true` if exactly `flags` are set among the flags in `mask`.
     #[inline(always)]
-    pub(crate) fn only(self, flags: Self, those: Self) -> bool {
-        self.0 & those.0 == flags.0
+    pub(crate) fn exactly(self, flags: Self, mask: Self) -> bool {
+        self.0 & mask.0 == flags.0
     }
 
     #[inline(always)]
@@ -194,7 +194,7 @@ pub(crate) struct State {
 }
 
 /// Flags that make a channel read.
-const READS: Flags = Flags::AUTO_READ.and(Flags::READ);
+const READS: Flags = Flags::AUTO_READ.union(Flags::READ);
 
 impl State {
     /// Creates the state of an open connection.
@@ -293,16 +293,16 @@ impl State {
 }
 
 /// State of a channel that is off its loop.
-pub(crate) struct Off {
+pub(crate) struct Deregistration {
     pub(super) phase: Phase,
     /// The promise of the change in progress.
     pub(super) promise: Option<Promise<()>>,
     /// The loop has still to be asked for that change.
     pub(super) ask: bool,
     /// Result of that change.
-    pub(super) said: Option<io::Result<()>>,
+    pub(super) result: Option<io::Result<()>>,
     /// Requests that came meanwhile, oldest first; `true` means onto the loop.
-    pub(super) wishes: VecDeque<(bool, Promise<()>)>,
+    pub(super) pending_requests: VecDeque<(bool, Promise<()>)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -312,14 +312,14 @@ pub(crate) enum Phase {
     Returning,
 }
 
-impl Off {
+impl Deregistration {
     pub(super) fn leaving(promise: Promise<()>) -> Box<Self> {
         Box::new(Self {
             phase: Phase::Leaving,
             promise: Some(promise),
             ask: true,
-            said: None,
-            wishes: VecDeque::new(),
+            result: None,
+            pending_requests: VecDeque::new(),
         })
     }
 
@@ -328,8 +328,8 @@ impl Off {
         self.phase != Phase::Off
     }
 
-    pub(super) fn note(&mut self, said: io::Result<()>) {
-        self.said = Some(said);
+    pub(super) fn set_result(&mut self, result: io::Result<()>) {
+        self.result = Some(result);
     }
 
     /// Returns what the channel wants from its loop.
@@ -343,8 +343,11 @@ impl Off {
 
     /// Fails all requests: the channel is closed.
     pub(super) fn refuse(self, closed: &Failure) {
-        let wishes = self.wishes.into_iter().map(|(_, promise)| promise);
-        for promise in self.promise.into_iter().chain(wishes) {
+        let pending_requests = self
+            .pending_requests
+            .into_iter()
+            .map(|(_, promise)| promise);
+        for promise in self.promise.into_iter().chain(pending_requests) {
             let _ = promise.fail(closed.clone());
         }
     }

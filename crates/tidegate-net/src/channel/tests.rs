@@ -17,7 +17,7 @@ use crate::awaited::Awaited;
 use crate::channel::read_size::ReadSize;
 use crate::message::Msg;
 use crate::pipeline::{
-    Action, Erased, Head, Inbound, InboundContext, Parts, Pipeline, PipelineBuilder,
+    Action, Erased, Head, Inbound, InboundContext, Pipeline, PipelineBuilder, PipelineState,
 };
 use crate::reactor::{Batched, EventSource, IoContext, Next, PollDriver, register};
 use crate::sys::{FakePoller, Readiness, Token};
@@ -28,7 +28,7 @@ fn an_idle_channel_is_small() {
     let sizes = (
         size_of::<ChannelCore<Pipeline<dyn Erased>>>(),
         size_of::<SignalBlock<Shared>>(),
-        size_of::<Parts>(),
+        size_of::<PipelineState>(),
         size_of::<Action>(),
     );
     // With debug assertions, a mio socket also stores its poller.
@@ -161,7 +161,7 @@ impl Alone {
         let datagrams = matches!(transport, Transport::Udp(_));
         let checked = assemble(log.clone()).checked(Head::BYTES).unwrap();
         let shared = Shared::new(of_channel, Arc::new(options), (None, None), None);
-        let mut parts = Parts::new(shared);
+        let mut parts = PipelineState::new(shared);
         if datagrams {
             parts.io.take_datagrams();
         }
@@ -213,11 +213,12 @@ impl Alone {
         self.core.ready(readiness, &mut self.io_context)
     }
 
-    fn wish(&mut self, on: bool) -> Completion<()> {
+    fn request_registration(&mut self, on: bool) -> Completion<()> {
         let (promise, done) = promise();
-        self.core.wish(on, promise, &mut self.io_context);
+        self.core
+            .request_registration(on, promise, &mut self.io_context);
         assert_eq!(self.core.finish(true), Next::Watch(on));
-        self.core.watched(Ok(()));
+        self.core.on_watch_result(Ok(()));
         self.tell(Readiness::MAIL);
         done
     }
@@ -265,10 +266,10 @@ fn it_is_kept_while_the_channel_is_off_its_loop() {
     let mut alone = Alone::new();
     alone.send(b"kept");
     alone.receive_early();
-    alone.wish(false).wait().unwrap();
+    alone.request_registration(false).wait().unwrap();
     assert_eq!(alone.tell(Readiness::READ), Next::Stay);
     assert_eq!(alone.log.take(), [""; 0]);
-    alone.wish(true).wait().unwrap();
+    alone.request_registration(true).wait().unwrap();
     assert_eq!(alone.log.take(), ["on", "kept"]);
 }
 
@@ -377,7 +378,7 @@ fn a_connect_whose_loop_cannot_watch_it_says_why() {
     };
     let shared = Shared::new(of_channel, Arc::default(), (None, None), None);
     let channel = Channel::of(Arc::clone(&shared));
-    let pipeline = <Pipeline>::new(Parts::new(shared), Vec::new());
+    let pipeline = <Pipeline>::new(PipelineState::new(shared), Vec::new());
     let socket = mio::net::UdpSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let (promise, done) = promise();
     let promise = Awaited::new(promise, "cannot open".to_owned(), home.executor());
@@ -543,7 +544,7 @@ fn a_channel_that_ends_before_it_began_tells_its_handlers_nothing() {
     let shared = Shared::new(of_channel, Arc::default(), (None, None), None);
     let channel = Channel::of(Arc::clone(&shared));
     let checked = assembly.checked(Head::BYTES).unwrap();
-    let pipeline = <Pipeline>::new(Parts::new(shared), checked);
+    let pipeline = <Pipeline>::new(PipelineState::new(shared), checked);
     let mut core = ChannelCore::new(transport, pipeline, Start::Open, Token::new(0, 1));
     EventSource::close(&mut core, &mut IoContext::new(Arc::default()));
     drop(core);
@@ -597,7 +598,7 @@ fn an_accepted_connection_that_its_loop_cannot_watch_goes_to_the_hook() {
     hand.run(move || {
         <Pinned as crate::group::ChannelPlacement>::place(crate::group::ChannelPlacer {
             transport: Transport::Udp(socket),
-            parts: Parts::new(shared),
+            parts: PipelineState::new(shared),
             checked: Vec::new(),
             start: Start::Open,
         });

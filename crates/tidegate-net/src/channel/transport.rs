@@ -18,7 +18,7 @@ use super::options::ChannelOptions;
 use super::shared::Shared;
 use super::test_transport::TestTransport;
 use super::write_queue::Sink;
-use crate::sys::{Chunk, Numbered, Source, send, send_slices};
+use crate::sys::{Chunk, SocketWithFd, Source, send, send_slices};
 
 /// The smallest number of bytes that a socket is offered, unless the offer is fixed.
 pub(super) const SLACK: usize = 512;
@@ -26,9 +26,9 @@ pub(super) const SLACK: usize = 512;
 /// The socket of a channel, or its replacement in memory.
 #[derive(Debug)]
 pub(crate) enum Transport {
-    Tcp(Numbered<TcpStream>),
+    Tcp(SocketWithFd<TcpStream>),
     #[cfg(unix)]
-    Unix(Numbered<UnixStream>),
+    Unix(SocketWithFd<UnixStream>),
     Udp(UdpSocket),
     Local(LocalEnd),
     Embedded(Arc<TestTransport>),
@@ -38,12 +38,12 @@ pub(crate) enum Transport {
 
 impl Transport {
     pub(crate) fn tcp(stream: TcpStream) -> Self {
-        Self::Tcp(Numbered::new(stream))
+        Self::Tcp(SocketWithFd::new(stream))
     }
 
     #[cfg(unix)]
     pub(crate) fn unix(stream: UnixStream) -> Self {
-        Self::Unix(Numbered::new(stream))
+        Self::Unix(SocketWithFd::new(stream))
     }
 
     /// Returns the socket, if it is a byte stream of the operating system.

@@ -28,7 +28,7 @@ use crate::channel::{
 };
 use crate::errors::NetError;
 use crate::group::{ChannelPlacement, ChannelPlacer, LoopTarget, NetGroup};
-use crate::pipeline::{Head, Initialiser, Parts, assemble};
+use crate::pipeline::{Head, Initialiser, PipelineState, assemble};
 use crate::resolve::{Address, Resolver};
 
 /// Creates connections; each call of `connect` makes one. They end with the event loops of the
@@ -222,7 +222,7 @@ impl<P: ChannelPlacement> Client<P> {
             let options = Arc::clone(&this.options);
             let shared = Shared::new(of_channel, options, (local, peer), None);
             let start = this.begin_connect(&timers, &shared, subject, promise);
-            let mut parts = Parts::new(shared);
+            let mut parts = PipelineState::new(shared);
             if datagrams {
                 parts.io.take_datagrams();
             }

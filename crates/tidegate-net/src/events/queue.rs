@@ -35,12 +35,12 @@ impl EventQueue {
     /// Returns the number of events, without polling.
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.said() + self.again.len()
+        self.polled_len() + self.again.len()
     }
 
     /// Returns how many of them come from the last poll.
     #[inline]
-    pub(crate) fn said(&self) -> usize {
+    pub(crate) fn polled_len(&self) -> usize {
         self.ready.len() - self.at
     }
 
@@ -53,8 +53,8 @@ impl EventQueue {
         counters: &Counters,
     ) -> io::Result<usize> {
         self.due = self.again.len();
-        if self.said() > 0 {
-            return Ok(self.said() + self.due);
+        if self.polled_len() > 0 {
+            return Ok(self.polled_len() + self.due);
         }
         self.ready.clear();
         self.at = 0;
@@ -77,7 +77,7 @@ impl EventQueue {
 
     /// Returns the events of the last poll that are still to be delivered.
     #[inline]
-    pub(crate) fn to_come(&self) -> &[Ready] {
+    pub(crate) fn polled_rest(&self) -> &[Ready] {
         &self.ready[self.at..]
     }
 
@@ -128,7 +128,7 @@ mod tests {
         let mut queue = queue(2);
         queue.push_again(event(7));
         queue.push_due(event(8).token, Readiness::MAIL);
-        assert_eq!((queue.said(), queue.len()), (2, 4));
+        assert_eq!((queue.polled_len(), queue.len()), (2, 4));
         assert_eq!(all(&mut queue), [0, 1, 7], "one of them is due");
         let (mut poller, _script) = FakePoller::new();
         let polled = queue.poll(&mut poller, Some(Duration::ZERO), &Counters::default());

@@ -38,7 +38,7 @@ struct Slot<T> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Taken<T> {
     /// The value.
-    Home(T),
+    Present(T),
     /// The value is away; it gets the readiness when it comes back.
     Away,
     /// The value of this token is gone.
@@ -95,7 +95,7 @@ impl<T> Slab<T> {
             return Taken::Stale;
         };
         match slot.value.take() {
-            Some(value) => Taken::Home(value),
+            Some(value) => Taken::Present(value),
             None if slot.used => {
                 slot.missed |= readiness;
                 Taken::Away
@@ -139,7 +139,7 @@ impl<T> Slab<T> {
     }
 
     /// Returns the values that are in their slots.
-    pub(crate) fn homes(&self) -> impl Iterator<Item = &T> {
+    pub(crate) fn present(&self) -> impl Iterator<Item = &T> {
         self.slots.iter().filter_map(|slot| slot.value.as_ref())
     }
 
@@ -150,7 +150,7 @@ impl<T> Slab<T> {
     }
 
     /// Returns the values that are in their slots, mutably.
-    pub(crate) fn homes_mut(&mut self) -> impl Iterator<Item = (Token, &mut T)> {
+    pub(crate) fn present_mut(&mut self) -> impl Iterator<Item = (Token, &mut T)> {
         let slots = self.slots.iter_mut().enumerate();
         slots.filter_map(|(at, slot)| {
             let at = u32::try_from(at).ok()?;
@@ -206,12 +206,12 @@ mod tests {
         let mut slab = Slab::new(1);
         let token = slab.reserve();
         assert_eq!(slab.put(token, 7), Ok(Readiness::NONE));
-        assert_eq!(slab.take(token, Readiness::READ), Taken::Home(7));
+        assert_eq!(slab.take(token, Readiness::READ), Taken::Present(7));
         assert_eq!(slab.take(token, Readiness::WRITE), Taken::Away);
         assert_eq!(slab.take(token, Readiness::HANG_UP), Taken::Away);
         let missed = Readiness::WRITE | Readiness::HANG_UP;
         assert_eq!(slab.put(token, 7), Ok(missed));
-        assert_eq!(slab.take(token, Readiness::READ), Taken::Home(7));
+        assert_eq!(slab.take(token, Readiness::READ), Taken::Present(7));
         assert_eq!(slab.put(token, 7), Ok(Readiness::NONE), "told once");
     }
 

@@ -9,14 +9,14 @@ use tidegate_loop::{EventLoop, Pinned, Placement, Roaming};
 
 use crate::awaited::Awaited;
 use crate::channel::{ChannelCore, Home, Shared, Start, Transport};
-use crate::pipeline::{Checked, Erased, Parts, Pipeline};
+use crate::pipeline::{Checked, Erased, Pipeline, PipelineState};
 use crate::reactor::{self, EventSource, OnRegistered, RoamingShared, Update};
 use crate::sys::Token;
 
 /// A channel that is about to be placed on its loop.
 pub struct ChannelPlacer {
     pub(crate) transport: Transport,
-    pub(crate) parts: Parts,
+    pub(crate) parts: PipelineState,
     pub(crate) checked: Checked,
     pub(crate) start: Start,
 }
@@ -85,7 +85,7 @@ impl ChannelPlacement for Roaming {
 struct Unwatched(Option<Arc<SignalBlock<Shared>>>);
 
 impl Unwatched {
-    fn of(parts: &Parts, start: &Start) -> Self {
+    fn of(parts: &PipelineState, start: &Start) -> Self {
         let accepted = matches!(start, Start::Open);
         Self(accepted.then(|| Arc::clone(&parts.io.shared)))
     }

@@ -43,7 +43,7 @@ impl FlowControl {
     }
 
     /// Passes all waiting messages on if the channel reads on its own again.
-    fn let_out(&mut self, ctx: &mut InboundContext<'_, Self>) {
+    fn release(&mut self, ctx: &mut InboundContext<'_, Self>) {
         if ctx.is_auto_read() {
             for message in self.waiting.drain(..) {
                 ctx.fire_read(message);
@@ -65,7 +65,7 @@ impl Inbound for FlowControl {
     }
 
     fn read(&mut self, message: AnyMessage, ctx: &mut InboundContext<'_, Self>) {
-        self.let_out(ctx);
+        self.release(ctx);
         let free = ctx.is_auto_read() || std::mem::take(&mut self.wanted);
         if free && self.waiting.is_empty() {
             return ctx.fire_read(message);
@@ -74,7 +74,7 @@ impl Inbound for FlowControl {
     }
 
     fn read_complete(&mut self, ctx: &mut InboundContext<'_, Self>) {
-        self.let_out(ctx);
+        self.release(ctx);
         ctx.fire_read_complete();
         if self.wanted && !ctx.is_auto_read() {
             // The received bytes were not a whole message.

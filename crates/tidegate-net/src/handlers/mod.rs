@@ -5,9 +5,9 @@ mod frames;
 mod idle;
 mod log;
 mod proxy;
-mod shape;
 pub(crate) mod stream;
 mod strings;
+mod traffic;
 
 pub use self::flow::FlowControl;
 pub use self::frames::{
@@ -16,5 +16,5 @@ pub use self::frames::{
 pub use self::idle::{Idle, IdleEvent, IdleKind, WriteTimeout};
 pub use self::log::Logging;
 pub use self::proxy::{ProxiedPeer, ProxyProtocol};
-pub use self::shape::{FlushConsolidation, Rate, TrafficShaping};
 pub use self::strings::Strings;
+pub use self::traffic::{FlushConsolidation, Rate, TrafficShaping};

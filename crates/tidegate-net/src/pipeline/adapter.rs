@@ -193,7 +193,7 @@ fn write<H: Outbound>(
             let why = ctx.misfit_cause(&other, Kind::of::<H::Take>());
             match promise {
                 Some(promise) => drop(promise.fail(why)),
-                None => ctx.tell_refusal(why),
+                None => ctx.report_refused_write(why),
             }
         }
     }

@@ -12,7 +12,7 @@ use tidegate_promise::Failure;
 
 use super::adapter::{Both, In, Out, duplex_shape, inbound_shape};
 use super::check::{Head, Name, PipelineError, check};
-use super::erased::{Checked, Made};
+use super::erased::{Checked, NewHandler};
 use super::handler::{Inbound, Outbound};
 use super::stage::Stage;
 
@@ -28,22 +28,22 @@ use super::stage::Stage;
 ///
 /// A handler that is not `Send` is created with the `local_` variants and fits only a channel of a
 /// pinned event loop. A channel of a roaming loop refuses it with [`PipelineError::NotSend`].
-pub struct Handler(pub(crate) Made);
+pub struct Handler(pub(crate) NewHandler);
 
 impl Handler {
     /// Wraps a handler of inbound events.
     pub fn inbound(handler: impl Inbound + Send) -> Self {
-        Self(Made::Sent(Box::new(In(handler))))
+        Self(NewHandler::Send(Box::new(In(handler))))
     }
 
     /// Wraps a handler of outbound operations.
     pub fn outbound(handler: impl Outbound + Send) -> Self {
-        Self(Made::Sent(Box::new(Out(handler))))
+        Self(NewHandler::Send(Box::new(Out(handler))))
     }
 
     /// Wraps a handler of both directions.
     pub fn duplex(handler: impl Inbound + Outbound + Send) -> Self {
-        Self(Made::Sent(Box::new(Both(handler))))
+        Self(NewHandler::Send(Box::new(Both(handler))))
     }
 
     /// Like [`Handler::inbound`], but the handler runs on `executor` instead of the channel's event
@@ -66,7 +66,7 @@ impl Handler {
     pub fn inbound_on<H: Inbound + Send>(executor: Arc<dyn Executor>, handler: H) -> Self {
         // The handler may block on its own executor; the stage on the event loop never does.
         let shape = const { &inbound_shape::<H>(Blocking::Never) };
-        Self(Made::Sent(Box::new(Stage::new(
+        Self(NewHandler::Send(Box::new(Stage::new(
             executor,
             shape,
             Box::new(In(handler)),
@@ -79,7 +79,7 @@ impl Handler {
         handler: H,
     ) -> Self {
         let shape = const { &duplex_shape::<H>(Blocking::Never) };
-        Self(Made::Sent(Box::new(Stage::new(
+        Self(NewHandler::Send(Box::new(Stage::new(
             executor,
             shape,
             Box::new(Both(handler)),
@@ -88,17 +88,17 @@ impl Handler {
 
     /// Like [`Handler::inbound`], for a handler that is not `Send`.
     pub fn local_inbound(handler: impl Inbound) -> Self {
-        Self(Made::Local(Box::new(In(handler))))
+        Self(NewHandler::Local(Box::new(In(handler))))
     }
 
     /// Like [`Handler::outbound`], for a handler that is not `Send`.
     pub fn local_outbound(handler: impl Outbound) -> Self {
-        Self(Made::Local(Box::new(Out(handler))))
+        Self(NewHandler::Local(Box::new(Out(handler))))
     }
 
     /// Like [`Handler::duplex`], for a handler that is not `Send`.
     pub fn local_duplex(handler: impl Inbound + Outbound) -> Self {
-        Self(Made::Local(Box::new(Both(handler))))
+        Self(NewHandler::Local(Box::new(Both(handler))))
     }
 
     /// Returns a free name for an unnamed handler: its type name and a number.
@@ -147,7 +147,7 @@ impl fmt::Debug for Handler {
 /// }
 ///
 /// fn assemble(p: PipelineBuilder<Roaming>) -> PipelineBuilder<Roaming> {
-///     p.add("stays", Stays(Rc::new(()))) // with `PipelineBuilder` alone, of a pinned loop, it compiles
+///     p.add("local_handler_name", Stays(Rc::new(()))) // with `PipelineBuilder` alone, of a pinned loop, it compiles
 /// }
 /// ```
 ///

@@ -1,12 +1,12 @@
-//! Handlers in a row.
+//! The chain of handlers: calls each handler and carries out its actions.
 
 use tidegate_core::internal::contain;
 use tidegate_core::{Blocking, CaughtPanic};
 use tidegate_promise::{Failure, Promise};
 
 use super::context::HandlerContext;
-use super::erased::{Checked, Erased, Held};
-use super::parts::{Doing, Meta, Parts};
+use super::erased::{Checked, Erased, HandlerStorage};
+use super::pipeline_state::{CurrentCall, HandlerEntry, PipelineState};
 use super::stack::Action;
 use crate::channel::{
     ChangeRequest, ChannelIo, ChannelPipeline, Flags, HandlerEvent, InEvent, OutOp, RemoteAction,
@@ -16,35 +16,36 @@ use crate::errors::NetError;
 use crate::message::Msg;
 use crate::sys::prefetch;
 
-/// The handlers of a channel, and what they share. `E` says whether they can leave their thread.
-pub(crate) struct Pipeline<E: ?Sized + Held = dyn Erased> {
+/// The handlers of a channel and their shared state. `E` is `Send` if the handlers can move to
+/// another thread.
+pub(crate) struct Pipeline<E: ?Sized + HandlerStorage = dyn Erased> {
     pub(super) handlers: Vec<Box<E>>,
-    pub(crate) parts: Parts,
+    pub(crate) parts: PipelineState,
 }
 
-impl<E: ?Sized + Held> Pipeline<E> {
-    /// A pipeline of handlers that were checked.
-    pub(crate) fn new(mut parts: Parts, checked: Checked) -> Self {
+impl<E: ?Sized + HandlerStorage> Pipeline<E> {
+    /// Creates a pipeline of handlers that were checked.
+    pub(crate) fn new(mut parts: PipelineState, checked: Checked) -> Self {
         let mut handlers = Vec::with_capacity(checked.len());
         parts.metas = Vec::with_capacity(checked.len());
         for (name, handler) in checked {
             let shape = handler.shape();
-            // Checked: those of the wrong kind were refused.
-            let Some(handler) = E::hold(handler) else {
+            // The check has refused handlers that cannot be stored.
+            let Some(handler) = E::store(handler) else {
                 continue;
             };
-            let meta = Meta::new(name, shape, parts.take_id());
+            let meta = HandlerEntry::new(name, shape, parts.take_id());
             parts.metas.push(meta);
             handlers.push(handler);
         }
-        parts.sum_up();
+        parts.update_masks();
         Self { handlers, parts }
     }
 
     #[inline]
     fn step_read_last(&mut self, mut msg: Msg) {
         let mut at = 0;
-        // A handler before has to hear of the end first.
+        // Whether an earlier handler has to receive the end of the read first.
         let mut heard = false;
         while let Some(meta) = self.parts.metas.get(at) {
             let completes = meta.mask & mask::READ_COMPLETE != 0;
@@ -55,7 +56,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
             }
             let last = completes && !heard;
             heard |= completes;
-            let base = self.parts.begin_call(at, Doing::Event);
+            let base = self.parts.begin_call(at, CurrentCall::Event);
             let ctx = HandlerContext {
                 parts: &mut self.parts,
                 at: at as u32,
@@ -64,7 +65,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
             match self.parts.stack.len() - base {
                 0 => return self.complete(),
                 1 => match self.parts.stack.pop() {
-                    // One message passed on, and nothing else: goes straight on.
+                    // The handler passed one message on and did nothing else: continue with it.
                     Some(Action::Read { at: next, msg: on }) => (at, msg) = (next as usize, on),
                     Some(other) => {
                         self.parts.stack.push(other);
@@ -82,10 +83,11 @@ impl<E: ?Sized + Held> Pipeline<E> {
         self.complete();
     }
 
-    /// The rest of [`Pipeline::read_last`]: whatever else the handlers said, and the end.
+    /// The rest of [`Pipeline::read_last`]: carries out the actions of the handlers, and delivers the
+    /// end of the read.
     #[inline]
     fn complete(&mut self) {
-        self.parts.doing = Doing::Nothing;
+        self.parts.doing = CurrentCall::Nothing;
         self.run_stack();
         let flags = &mut self.parts.io.state.flags;
         if !flags.any(Flags::READ_COMPLETED) {
@@ -95,7 +97,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
         }
     }
 
-    /// A handler has panicked within [`Pipeline::read_last`].
+    /// Handles a panic of a handler within [`Pipeline::read_last`].
     #[cold]
     fn read_broke(&mut self, panic: CaughtPanic) {
         let completed = self.parts.io.state.flags.any(Flags::READ_COMPLETED);
@@ -117,7 +119,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
         self.run();
     }
 
-    /// Carries out what lies on the stack, until it is empty.
+    /// Carries out the actions on the stack until it is empty.
     pub(super) fn run(&mut self) {
         while let Err(panic) = contain(|| self.run_stack()) {
             self.contain(panic);
@@ -132,12 +134,12 @@ impl<E: ?Sized + Held> Pipeline<E> {
         }
     }
 
-    /// Nothing runs any more.
+    /// Resets the state of a turn, because no handler is running.
     #[inline]
     fn rest(&mut self) {
         self.parts.base = 0;
         self.parts.levels = 0;
-        self.parts.doing = Doing::Nothing;
+        self.parts.doing = CurrentCall::Nothing;
         self.parts.forget_plan();
     }
 
@@ -169,17 +171,17 @@ impl<E: ?Sized + Held> Pipeline<E> {
     #[inline]
     fn step_read(&mut self, at: u32, msg: Msg) {
         match self.next_in(at, mask::READ) {
-            Some(at) => self.call(at, Doing::Event, |handler, ctx| {
+            Some(at) => self.call(at, CurrentCall::Event, |handler, ctx| {
                 handler.read(msg, false, ctx);
             }),
             None => self.unread(msg),
         }
     }
 
-    /// A message that no handler took.
+    /// Counts or records a message that no handler took.
     #[inline(never)]
     fn unread(&mut self, msg: Msg) {
-        self.parts.doing = Doing::Nothing;
+        self.parts.doing = CurrentCall::Nothing;
         match self.parts.io.record.is_some() {
             true => self.parts.io.record_read(msg),
             false => self.parts.io.unread += 1,
@@ -194,8 +196,8 @@ impl<E: ?Sized + Held> Pipeline<E> {
             return;
         };
         let doing = match event {
-            InEvent::Error(_) => Doing::Error,
-            _ => Doing::Event,
+            InEvent::Error(_) => CurrentCall::Error,
+            _ => CurrentCall::Event,
         };
         self.call(at, doing, |handler, ctx| handler.inbound(event, ctx));
     }
@@ -204,7 +206,9 @@ impl<E: ?Sized + Held> Pipeline<E> {
         if let Some(at) = self.find(id)
             && self.parts.metas[at].may_hear(what)
         {
-            self.call(at, Doing::own(what), |handler, ctx| handler.own(what, ctx));
+            self.call(at, CurrentCall::own(what), |handler, ctx| {
+                handler.own(what, ctx)
+            });
         }
     }
 
@@ -213,19 +217,21 @@ impl<E: ?Sized + Held> Pipeline<E> {
         let Some(at) = self.next_out(at, mask::WRITE) else {
             return self.parts.write_head(msg, promise);
         };
-        self.call(at, Doing::Write, |handler, ctx| {
+        self.call(at, CurrentCall::Write, |handler, ctx| {
             handler.write(msg, promise, ctx);
         });
     }
 
     fn step_out(&mut self, at: u32, op: OutOp) {
         let next = self.next_out(at, op.bit());
-        if op == OutOp::CloseWhenFlushed && next.is_some() && !self.parts.is_elsewhere() {
+        if op == OutOp::CloseWhenFlushed && next.is_some() && !self.parts.is_on_other_executor() {
             self.parts.io.set_deadline();
         }
         match next {
-            Some(at) => self.call(at, Doing::Out, |handler, ctx| handler.outbound(op, ctx)),
-            None => self.parts.io.out_head(op),
+            Some(at) => self.call(at, CurrentCall::Out, |handler, ctx| {
+                handler.outbound(op, ctx)
+            }),
+            None => self.parts.io.request_op(op),
         }
     }
 
@@ -235,7 +241,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
         if promise.is_cancelled() {
             return;
         }
-        if self.parts.is_elsewhere() {
+        if self.parts.is_on_other_executor() {
             // The first handler is the end of the separate chain.
             return self.handlers[0].forward_flush(promise);
         }
@@ -244,24 +250,29 @@ impl<E: ?Sized + Held> Pipeline<E> {
         self.step_out(at, OutOp::Flush);
     }
 
-    /// Calls handler `at` and puts what it said into the order in which it is carried out.
+    /// Calls handler `at` and puts its actions into the order in which they are carried out.
     #[inline]
-    fn call(&mut self, at: usize, doing: Doing, call: impl FnOnce(&mut E, HandlerContext<'_>)) {
+    fn call(
+        &mut self,
+        at: usize,
+        doing: CurrentCall,
+        call: impl FnOnce(&mut E, HandlerContext<'_>),
+    ) {
         let base = self.parts.begin_call(at, doing);
         let ctx = HandlerContext {
             parts: &mut self.parts,
             at: at as u32,
         };
         call(&mut *self.handlers[at], ctx);
-        self.parts.doing = Doing::Nothing;
-        // One thing said, and nobody who waits for it, is in order: nearly always.
+        self.parts.doing = CurrentCall::Nothing;
+        // A single action without a promise is in order. That is nearly always the case.
         if self.parts.stack.len() > base + 1 || self.parts.promise.is_some() {
             self.put_in_order(base);
         }
     }
 
-    /// What the handler said lies on the stack in the order in which it said it: the first has
-    /// to be on top.
+    /// Reverses the actions of a handler: they are on the stack in the order of the calls, and the
+    /// first has to be on top.
     #[inline(never)]
     fn put_in_order(&mut self, base: usize) {
         if self.parts.promise.is_some() {
@@ -270,8 +281,8 @@ impl<E: ?Sized + Held> Pipeline<E> {
         self.parts.stack.entries()[base..].reverse();
     }
 
-    /// Lets the promise of a write ride with the last thing that the handler made of it. Where that
-    /// is several, they go out as a whole: nobody can cancel a part any more.
+    /// Attaches the promise of a write to the last message that the handler made of it. If there are
+    /// several messages, the write cannot be cancelled any more, since it is sent as a whole.
     fn give_promise(&mut self, base: usize) {
         let Some(own) = self.parts.promise.take() else {
             return;
@@ -309,44 +320,44 @@ impl<E: ?Sized + Held> Pipeline<E> {
         self.parts.metas.iter().position(|meta| meta.id == id)
     }
 
-    /// A handler has panicked: what it said before stays said, and an error event follows.
+    /// Handles a panic of a handler. Its earlier actions are carried out, and an error event follows.
     #[cold]
     pub(super) fn contain(&mut self, panic: CaughtPanic) {
-        if self.parts.doing == Doing::Nothing {
-            // No handler: the end of a message that nobody took, or of a promise.
+        if self.parts.doing == CurrentCall::Nothing {
+            // Not in a handler: in the drop of a message that no handler took, or in a promise.
             return self.report(&Failure::from_panic(panic));
         }
         let at = self.parts.running;
         let base = std::mem::take(&mut self.parts.base) as usize;
         let base = base.min(self.parts.stack.len());
-        let said: Vec<_> = self.parts.stack.entries().drain(base..).rev().collect();
+        let earlier: Vec<_> = self.parts.stack.entries().drain(base..).rev().collect();
         let id = self.parts.metas.get(at as usize).map(|meta| meta.id);
         let why = Failure::from_panic(panic);
         match self.parts.doing {
-            Doing::Nothing => {}
-            Doing::Error => {
-                // Not its own: it goes on from here, and ends at the last handler.
+            CurrentCall::Nothing => {}
+            CurrentCall::Error => {
+                // The handler does not receive its own error: the next one does.
                 let (at, event) = (at + 1, InEvent::Error(why));
                 self.parts.stack.push(Action::In { at, event });
             }
-            Doing::Write => match self.parts.promise.take() {
+            CurrentCall::Write => match self.parts.promise.take() {
                 Some(promise) => drop(promise.fail(why)),
-                // A stream with a hole in it: as for a write that was refused.
-                None if self.parts.tell_refusal(at, why.clone()) => {}
+                // The stream has a gap, as after a refused write.
+                None if self.parts.report_refused_write(at, why.clone()) => {}
                 None => self.report(&why),
             },
-            Doing::Event | Doing::Out | Doing::Timer => {
+            CurrentCall::Event | CurrentCall::Out | CurrentCall::Timer => {
                 let event = InEvent::Error(why);
                 self.parts.stack.push(Action::Return { at, event });
             }
-            Doing::Removed => {
+            CurrentCall::Removed => {
                 let (at, event) = (at + 1, InEvent::Error(why));
                 self.parts.stack.push(Action::Return { at, event });
                 if let Some(id) = id {
                     self.parts.stack.push(Action::Drop { id });
                 }
             }
-            Doing::Added => {
+            CurrentCall::Added => {
                 let event = InEvent::Error(why);
                 self.parts.stack.push(Action::Return { at, event });
                 if let Some(id) = id {
@@ -354,11 +365,11 @@ impl<E: ?Sized + Held> Pipeline<E> {
                 }
             }
         }
-        self.parts.doing = Doing::Nothing;
-        self.parts.stack.entries().extend(said);
+        self.parts.doing = CurrentCall::Nothing;
+        self.parts.stack.entries().extend(earlier);
     }
 
-    /// An error that no handler took.
+    /// Reports an error that no handler took, and closes the channel unless it can go on.
     #[cold]
     pub(super) fn unhandled(&mut self, why: Failure) {
         if let Some(mut record) = self.parts.io.recorded() {
@@ -368,13 +379,13 @@ impl<E: ?Sized + Held> Pipeline<E> {
         }
         let fatal = why.downcast_ref().is_none_or(NetError::is_fatal);
         if fatal {
-            self.parts.io.close_head();
+            self.parts.io.request_close();
             self.parts.io.close_cause.get_or_insert(why);
         }
     }
 }
 
-impl<E: ?Sized + Held> ChannelPipeline for Pipeline<E> {
+impl<E: ?Sized + HandlerStorage> ChannelPipeline for Pipeline<E> {
     #[inline(always)]
     fn io(&self) -> &ChannelIo {
         &self.parts.io
@@ -479,7 +490,7 @@ impl<E: ?Sized + Held> ChannelPipeline for Pipeline<E> {
     }
 
     fn back(&mut self, id: u32, back: RemoteAction) {
-        self.come_back(id, back);
+        self.handle_remote_action(id, back);
     }
 
     fn change(&mut self, request: Box<dyn ChangeRequest>) {

@@ -11,9 +11,9 @@ use super::assembly::Handler;
 use super::chain::Pipeline;
 use super::check::{Name, PipelineError, check};
 use super::context::HandlerContext;
-use super::erased::{Held, Lodged};
-use super::parts::Parts;
-use super::plan::{Place, What};
+use super::erased::{HandlerStorage, StoredHandler};
+use super::pipeline_state::PipelineState;
+use super::plan::{ChangeOp, InsertPosition};
 use super::shape::Shape;
 use super::stack::Action;
 use crate::channel::{ChangeRequest, Channel, ChannelRequest};
@@ -23,12 +23,12 @@ use crate::channel::{ChangeRequest, Channel, ChannelRequest};
 #[derive(Debug)]
 #[must_use = "a change does nothing until it is given to a channel or a context"]
 pub struct PipelineChange {
-    pub(crate) what: What<Handler>,
+    pub(crate) what: ChangeOp<Handler>,
 }
 
-impl What<Handler> {
+impl ChangeOp<Handler> {
     /// Returns the name of the handler that this change inserts, if that handler is not `Send`.
-    pub(crate) fn stays(&self) -> Option<&Name> {
+    pub(crate) fn local_handler_name(&self) -> Option<&Name> {
         match self {
             Self::Insert { name, handler, .. } | Self::Replace { name, handler, .. } => {
                 handler.0.is_local().then_some(name)
@@ -38,22 +38,22 @@ impl What<Handler> {
     }
 
     /// Converts the change so that it can wait in a channel that may move to another thread.
-    pub(crate) fn lodge(self) -> What<Lodged> {
+    pub(crate) fn into_storable(self) -> ChangeOp<StoredHandler> {
         match self {
             Self::Insert {
                 place,
                 name,
                 handler,
-            } => What::Insert {
+            } => ChangeOp::Insert {
                 place,
                 name,
-                handler: Lodged::new(handler.0),
+                handler: StoredHandler::new(handler.0),
             },
-            Self::Remove { name } => What::Remove { name },
-            Self::Replace { old, name, handler } => What::Replace {
+            Self::Remove { name } => ChangeOp::Remove { name },
+            Self::Replace { old, name, handler } => ChangeOp::Replace {
                 old,
                 name,
-                handler: Lodged::new(handler.0),
+                handler: StoredHandler::new(handler.0),
             },
         }
     }
@@ -62,12 +62,12 @@ impl What<Handler> {
 impl PipelineChange {
     /// Inserts a handler before all others.
     pub fn add_first(name: impl Into<Cow<'static, str>>, handler: Handler) -> Self {
-        Self::insert(Place::First, name.into(), handler)
+        Self::insert(InsertPosition::First, name.into(), handler)
     }
 
     /// Inserts a handler behind all others.
     pub fn add_last(name: impl Into<Cow<'static, str>>, handler: Handler) -> Self {
-        Self::insert(Place::Last, name.into(), handler)
+        Self::insert(InsertPosition::Last, name.into(), handler)
     }
 
     /// Inserts a handler before `other`.
@@ -76,7 +76,7 @@ impl PipelineChange {
         name: impl Into<Cow<'static, str>>,
         handler: Handler,
     ) -> Self {
-        Self::insert(Place::Before(other.into()), name.into(), handler)
+        Self::insert(InsertPosition::Before(other.into()), name.into(), handler)
     }
 
     /// Inserts a handler behind `other`.
@@ -85,14 +85,14 @@ impl PipelineChange {
         name: impl Into<Cow<'static, str>>,
         handler: Handler,
     ) -> Self {
-        Self::insert(Place::After(other.into()), name.into(), handler)
+        Self::insert(InsertPosition::After(other.into()), name.into(), handler)
     }
 
     /// Removes a handler.
     pub fn remove(name: impl Into<Cow<'static, str>>) -> Self {
         let name = name.into();
         Self {
-            what: What::Remove { name },
+            what: ChangeOp::Remove { name },
         }
     }
 
@@ -105,13 +105,13 @@ impl PipelineChange {
     ) -> Self {
         let (old, name) = (old.into(), name.into());
         Self {
-            what: What::Replace { old, name, handler },
+            what: ChangeOp::Replace { old, name, handler },
         }
     }
 
-    fn insert(place: Place, name: Name, handler: Handler) -> Self {
+    fn insert(place: InsertPosition, name: Name, handler: Handler) -> Self {
         Self {
-            what: What::Insert {
+            what: ChangeOp::Insert {
                 place,
                 name,
                 handler,
@@ -123,11 +123,11 @@ impl PipelineChange {
 /// Applies `what` to a list of names and shapes, in the same way as the chain will be changed
 /// later. Fills in the name of an unnamed handler.
 pub(crate) fn plan(
-    what: &mut What<Handler>,
+    what: &mut ChangeOp<Handler>,
     chain: &mut Vec<(Name, &'static Shape)>,
 ) -> Result<(), PipelineError> {
     match what {
-        What::Insert {
+        ChangeOp::Insert {
             place,
             name,
             handler,
@@ -136,17 +136,17 @@ pub(crate) fn plan(
                 *name = handler.default_name(|name| chain.iter().any(|(other, _)| other == name));
             }
             let at = match place {
-                Place::First => 0,
-                Place::Last => chain.len(),
-                Place::Before(other) => find(chain, other)?,
-                Place::After(other) => find(chain, other)? + 1,
+                InsertPosition::First => 0,
+                InsertPosition::Last => chain.len(),
+                InsertPosition::Before(other) => find(chain, other)?,
+                InsertPosition::After(other) => find(chain, other)? + 1,
             };
             chain.insert(at, (name.clone(), handler.0.shape()));
         }
-        What::Remove { name } => {
+        ChangeOp::Remove { name } => {
             chain.remove(find(chain, name)?);
         }
-        What::Replace { old, name, handler } => {
+        ChangeOp::Replace { old, name, handler } => {
             let at = find(chain, old)?;
             if name.is_empty() {
                 *name = handler.default_name(|name| chain.iter().any(|(other, _)| other == name));
@@ -164,13 +164,13 @@ fn find(chain: &[(Name, &'static Shape)], name: &str) -> Result<usize, PipelineE
     })
 }
 
-impl Parts {
+impl PipelineState {
     /// Checks a change and pushes it on the stack. A refused change has no effect.
     pub(crate) fn change(&mut self, change: PipelineChange) -> Result<(), PipelineError> {
         if self.io.state.is_closed() {
             return Err(PipelineError::Closed);
         }
-        if self.is_elsewhere() {
+        if self.is_on_other_executor() {
             let name = self.name(1).to_owned();
             return Err(PipelineError::OnOtherExecutor { name });
         }
@@ -182,14 +182,14 @@ impl Parts {
         plan(&mut what, &mut chain)?;
         check(&chain, self.head())?;
         if self.io.shared.roams()
-            && let Some(name) = what.stays()
+            && let Some(name) = what.local_handler_name()
         {
             let name = name.to_string();
             return Err(PipelineError::NotSend { name });
         }
         self.planned = Some(Box::new(chain));
         self.stack
-            .push(Action::PipelineChange(Box::new(what.lodge())));
+            .push(Action::PipelineChange(Box::new(what.into_storable())));
         Ok(())
     }
 
@@ -253,7 +253,7 @@ impl ChangeRequest for Requested {
     }
 }
 
-impl<E: ?Sized + Held> Pipeline<E> {
+impl<E: ?Sized + HandlerStorage> Pipeline<E> {
     /// Carries out a change requested with [`Channel::change`], unless it was cancelled.
     pub(super) fn carry_out_change(&mut self, request: Box<dyn ChangeRequest>) {
         let request: Box<dyn Any> = request;

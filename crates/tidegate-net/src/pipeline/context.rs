@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidegate_promise::{Completion, Failure, Promise};
 
-use super::parts::Parts;
+use super::pipeline_state::PipelineState;
 use super::stack::Action;
 use crate::channel::{
     Channel, ChannelOptions, ChannelRequest, Flags, InEvent, OutOp, Shared, UserEvent, mask,
@@ -19,7 +19,7 @@ use crate::message::{AnyMessage, Kind, Msg};
 ///
 /// Events and operations start at this handler's position, after the handler's method has returned.
 pub struct HandlerContext<'a> {
-    pub(super) parts: &'a mut Parts,
+    pub(super) parts: &'a mut PipelineState,
     pub(super) at: u32,
 }
 
@@ -209,14 +209,14 @@ impl HandlerContext<'_> {
 
     /// Forwards a request to the channel, if the handler runs on an executor of its own.
     fn tell_home(&self, mail: impl FnOnce() -> ChannelRequest) {
-        if self.parts.is_elsewhere() {
+        if self.parts.is_on_other_executor() {
             // A refused request is dropped: the channel is closed.
             let _ = Shared::post(&self.parts.io.shared, mail(), true);
         }
     }
 
-    pub(crate) fn never(&mut self, event: u16) {
-        self.parts.never(self.at, event);
+    pub(crate) fn skip_event(&mut self, event: u16) {
+        self.parts.skip_event(self.at, event);
     }
 
     pub(super) fn set_promise(&mut self, promise: Option<Promise<()>>) {
@@ -227,7 +227,7 @@ impl HandlerContext<'_> {
     /// Returns `true` if it did.
     #[inline]
     pub(super) fn completes(&mut self) -> bool {
-        let completes = self.parts.is_first_word();
+        let completes = self.parts.has_no_pending_actions();
         self.parts
             .io
             .state
@@ -247,14 +247,14 @@ impl HandlerContext<'_> {
     /// Records that a write without a promise came after the end. The next flush with a promise
     /// reports it.
     #[cold]
-    pub(crate) fn lose(&mut self) {
-        self.parts.io.lose();
+    pub(crate) fn mark_lost_write(&mut self) {
+        self.parts.io.mark_lost_write();
     }
 
     /// Tells the handlers behind this one that a write without a promise was refused.
     #[cold]
-    pub(crate) fn tell_refusal(&mut self, why: Failure) {
-        let _ = self.parts.tell_refusal(self.at + 1, why);
+    pub(crate) fn report_refused_write(&mut self, why: Failure) {
+        let _ = self.parts.report_refused_write(self.at + 1, why);
     }
 
     #[cold]

@@ -44,44 +44,44 @@ pub(crate) trait Erased {
 }
 
 /// How a pipeline stores its handlers: bound to their thread, or `Send`.
-pub(crate) trait Held: Erased {
+pub(crate) trait HandlerStorage: Erased {
     /// Converts the handler; `None` if it is not `Send` but has to be.
-    fn hold(made: Made) -> Option<Box<Self>>;
+    fn store(made: NewHandler) -> Option<Box<Self>>;
 }
 
-impl Held for dyn Erased {
-    fn hold(made: Made) -> Option<Box<Self>> {
+impl HandlerStorage for dyn Erased {
+    fn store(made: NewHandler) -> Option<Box<Self>> {
         Some(match made {
-            Made::Sent(handler) => handler,
-            Made::Local(handler) => handler,
+            NewHandler::Send(handler) => handler,
+            NewHandler::Local(handler) => handler,
         })
     }
 }
 
-impl Held for dyn Erased + Send {
-    fn hold(made: Made) -> Option<Box<Self>> {
+impl HandlerStorage for dyn Erased + Send {
+    fn store(made: NewHandler) -> Option<Box<Self>> {
         match made {
-            Made::Sent(handler) => Some(handler),
-            Made::Local(_) => None,
+            NewHandler::Send(handler) => Some(handler),
+            NewHandler::Local(_) => None,
         }
     }
 }
 
 /// The handlers of a new channel, first to last, after the check that they fit each other.
-pub(crate) type Checked = Vec<(Name, Made)>;
+pub(crate) type Checked = Vec<(Name, NewHandler)>;
 
 /// A handler that is not in a pipeline yet.
-pub(crate) enum Made {
+pub(crate) enum NewHandler {
     /// The handler may move to another thread.
-    Sent(Box<dyn Erased + Send>),
+    Send(Box<dyn Erased + Send>),
     /// The handler stays on the thread that created it.
     Local(Box<dyn Erased>),
 }
 
-impl Made {
+impl NewHandler {
     pub(crate) fn shape(&self) -> &'static Shape {
         match self {
-            Self::Sent(handler) => handler.shape(),
+            Self::Send(handler) => handler.shape(),
             Self::Local(handler) => handler.shape(),
         }
     }
@@ -93,44 +93,44 @@ impl Made {
 
 thread_local! {
     /// The handlers that stay on this thread, by ticket number.
-    static LEFT: RefCell<HashMap<u64, Box<dyn Erased>>> = RefCell::default();
+    static LOCAL_HANDLERS: RefCell<HashMap<u64, Box<dyn Erased>>> = RefCell::default();
 }
 
 /// A handler that waits in a channel, or a ticket for it.
-pub(crate) enum Lodged {
-    Sent(Box<dyn Erased + Send>),
-    Left(Ticket),
+pub(crate) enum StoredHandler {
+    Send(Box<dyn Erased + Send>),
+    Local(Ticket),
 }
 
 /// Stands for a handler in the thread-local map. Dropping the ticket on that thread drops the
 /// handler.
 pub(crate) struct Ticket(u64);
 
-impl Lodged {
-    pub(crate) fn new(handler: Made) -> Self {
+impl StoredHandler {
+    pub(crate) fn new(handler: NewHandler) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         match handler {
-            Made::Sent(handler) => Self::Sent(handler),
-            Made::Local(handler) => {
+            NewHandler::Send(handler) => Self::Send(handler),
+            NewHandler::Local(handler) => {
                 let ticket = NEXT.fetch_add(1, Ordering::Relaxed);
-                LEFT.with_borrow_mut(|left| left.insert(ticket, handler));
-                Self::Left(Ticket(ticket))
+                LOCAL_HANDLERS.with_borrow_mut(|left| left.insert(ticket, handler));
+                Self::Local(Ticket(ticket))
             }
         }
     }
 
     /// Returns the handler; `None` on any thread other than the handler's own.
-    pub(crate) fn take(self) -> Option<Made> {
+    pub(crate) fn take(self) -> Option<NewHandler> {
         match self {
-            Self::Sent(handler) => Some(Made::Sent(handler)),
-            Self::Left(ticket) => ticket.redeem().map(Made::Local),
+            Self::Send(handler) => Some(NewHandler::Send(handler)),
+            Self::Local(ticket) => ticket.redeem().map(NewHandler::Local),
         }
     }
 }
 
 impl Ticket {
     fn redeem(&self) -> Option<Box<dyn Erased>> {
-        let left = LEFT.try_with(|left| left.borrow_mut().remove(&self.0));
+        let left = LOCAL_HANDLERS.try_with(|left| left.borrow_mut().remove(&self.0));
         left.ok().flatten()
     }
 }
@@ -141,7 +141,7 @@ impl Drop for Ticket {
     }
 }
 
-impl fmt::Debug for Lodged {
+impl fmt::Debug for StoredHandler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Lodged")
     }

@@ -73,13 +73,13 @@ pub trait Inbound: Sized + 'static {
 
     /// Called when the channel is open.
     fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
-        ctx.never(mask::ACTIVE);
+        ctx.skip_event(mask::ACTIVE);
         ctx.fire_active();
     }
 
     /// Called when the channel is closed.
     fn inactive(&mut self, ctx: &mut InboundContext<'_, Self>) {
-        ctx.never(mask::INACTIVE);
+        ctx.skip_event(mask::INACTIVE);
         ctx.fire_inactive();
     }
 
@@ -88,19 +88,19 @@ pub trait Inbound: Sized + 'static {
 
     /// Called when there are no more messages for the moment.
     fn read_complete(&mut self, ctx: &mut InboundContext<'_, Self>) {
-        ctx.never(mask::READ_COMPLETE);
+        ctx.skip_event(mask::READ_COMPLETE);
         ctx.fire_read_complete();
     }
 
     /// Called when the channel becomes writable or unwritable.
     fn writability(&mut self, writable: bool, ctx: &mut InboundContext<'_, Self>) {
-        ctx.never(mask::WRITABILITY);
+        ctx.skip_event(mask::WRITABILITY);
         ctx.fire_writability(writable);
     }
 
     /// Called for a user event.
     fn event(&mut self, event: UserEvent, ctx: &mut InboundContext<'_, Self>) {
-        ctx.never(mask::EVENT);
+        ctx.skip_event(mask::EVENT);
         ctx.fire_event(event);
     }
 
@@ -109,7 +109,7 @@ pub trait Inbound: Sized + 'static {
     /// [`HandlerContext::fire_error`]. An error that no handler handles closes the channel and
     /// becomes its [`close_cause`](crate::Channel::close_cause).
     fn error(&mut self, why: Failure, ctx: &mut InboundContext<'_, Self>) {
-        ctx.never(mask::ERROR);
+        ctx.skip_event(mask::ERROR);
         ctx.fire_error(why);
     }
 
@@ -155,13 +155,13 @@ pub trait Outbound: Sized + 'static {
 
     /// Called for a flush.
     fn flush(&mut self, ctx: &mut OutboundContext<'_, Self>) {
-        ctx.never(mask::FLUSH);
+        ctx.skip_event(mask::FLUSH);
         ctx.flush();
     }
 
     /// Called when the channel is to be closed.
     fn close(&mut self, ctx: &mut OutboundContext<'_, Self>) {
-        ctx.never(mask::CLOSE);
+        ctx.skip_event(mask::CLOSE);
         ctx.close();
     }
 
@@ -169,19 +169,19 @@ pub trait Outbound: Sized + 'static {
     /// that holds messages back passes this operation on after the last of them, and accepts no
     /// more writes until then.
     fn close_when_flushed(&mut self, ctx: &mut OutboundContext<'_, Self>) {
-        ctx.never(mask::CLOSE_WHEN_FLUSHED);
+        ctx.skip_event(mask::CLOSE_WHEN_FLUSHED);
         ctx.close_when_flushed();
     }
 
     /// Called when the sending half is to be closed, after everything flushed so far.
     fn shutdown_output(&mut self, ctx: &mut OutboundContext<'_, Self>) {
-        ctx.never(mask::SHUTDOWN);
+        ctx.skip_event(mask::SHUTDOWN);
         ctx.shutdown_output();
     }
 
     /// Called when a read is requested, or when the channel starts to read on its own again.
     fn read(&mut self, ctx: &mut OutboundContext<'_, Self>) {
-        ctx.never(mask::DEMAND);
+        ctx.skip_event(mask::DEMAND);
         ctx.read();
     }
 }

@@ -2,7 +2,7 @@
 
 use tidegate_promise::{Failure, Promise};
 
-use super::parts::Parts;
+use super::pipeline_state::PipelineState;
 use super::stack::Action;
 use crate::channel::write_queue::{ENTRY_OVERHEAD, Overfull};
 use crate::channel::{Datagram, Flags, InEvent};
@@ -10,9 +10,9 @@ use crate::errors::NetError;
 use crate::message::Msg;
 
 /// The flags that send a write through the slow path although the channel still accepts writes.
-const UNUSUAL: Flags = Flags::DATAGRAMS.and(Flags::REFUSAL_TOLD);
+const UNUSUAL: Flags = Flags::DATAGRAMS.union(Flags::REFUSAL_REPORTED);
 
-impl Parts {
+impl PipelineState {
     /// Handles a write that has passed all handlers.
     #[inline]
     pub(crate) fn write_head(&mut self, msg: Msg, promise: Option<Promise<()>>) {
@@ -53,7 +53,7 @@ impl Parts {
         // No error event: the stream has ended, so the lost write leaves no gap in it.
         match promise {
             Some(promise) => drop(promise.fail(Failure::new(self.io.why_late()))),
-            None => self.io.lose(),
+            None => self.io.mark_lost_write(),
         }
     }
 
@@ -65,7 +65,7 @@ impl Parts {
         };
         if taken {
             // The next refusal is reported again.
-            self.io.state.flags.clear(Flags::REFUSAL_TOLD);
+            self.io.state.flags.clear(Flags::REFUSAL_REPORTED);
         }
     }
 
@@ -149,7 +149,7 @@ impl Parts {
         let why = why.into();
         match promise {
             Some(promise) => drop(promise.fail(why)),
-            None => drop(self.tell_refusal(0, why)),
+            None => drop(self.report_refused_write(0, why)),
         }
     }
 
@@ -159,14 +159,14 @@ impl Parts {
     /// level (see `levels`). Otherwise a handler that answers an error with a write would be told
     /// that its answer was refused, and so on without end. Returns `true` if the event was fired.
     #[cold]
-    pub(super) fn tell_refusal(&mut self, at: u32, why: Failure) -> bool {
+    pub(super) fn report_refused_write(&mut self, at: u32, why: Failure) -> bool {
         let flags = &mut self.io.state.flags;
         let known = match flags.any(Flags::DATAGRAMS) {
-            false => flags.any(Flags::REFUSAL_TOLD),
+            false => flags.any(Flags::REFUSAL_REPORTED),
             true => self.depth > 0,
         };
         if !known {
-            flags.set(Flags::REFUSAL_TOLD);
+            flags.set(Flags::REFUSAL_REPORTED);
             let event = InEvent::Error(why);
             self.stack.push(Action::Return { at, event });
         }

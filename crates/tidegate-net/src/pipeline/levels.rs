@@ -13,8 +13,8 @@ use tidegate_core::internal::contain;
 use tidegate_promise::Failure;
 
 use super::chain::Pipeline;
-use super::erased::Held;
-use super::parts::Parts;
+use super::erased::HandlerStorage;
+use super::pipeline_state::PipelineState;
 use super::stack::Action;
 use crate::channel::Flags;
 use crate::errors::NetError;
@@ -24,7 +24,7 @@ const MOST_DEEP: u16 = 256;
 /// The maximum number of levels that follow from one event.
 const MOST_LEVELS: u32 = 1 << 20;
 
-impl<E: ?Sized + Held> Pipeline<E> {
+impl<E: ?Sized + HandlerStorage> Pipeline<E> {
     /// Begins a level. Returns `false` if there are too many levels; the chain is cut then.
     #[cold]
     pub(super) fn begin_level(&mut self) -> bool {
@@ -54,7 +54,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
     }
 }
 
-impl Parts {
+impl PipelineState {
     /// Empties the stack and fails the promises of pending writes. Handlers that are being added or
     /// removed stay as they are: the channel is about to close, which removes all handlers.
     fn give_up(&mut self, why: &Failure) {

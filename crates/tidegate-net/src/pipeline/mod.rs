@@ -12,7 +12,7 @@
 //! The files, from bottom to top. Each uses only the files before it, except for the second group:
 //!
 //! * `shape`, `check`, `plan`: what is known about handlers without calling them.
-//! * `stack`, `parts`, `context`, `erased`: the events in flight, the state that the handlers of a
+//! * `stack`, `pipeline_state`, `context`, `erased`: the events in flight, the state that the handlers of a
 //!   chain share, the context of one handler, and a type-erased handler. These four depend on each
 //!   other: a handler is called with a context, and pending changes of handlers are on the stack.
 //! * `handler`, `adapter`: the traits that users implement, and how their methods are called.
@@ -32,7 +32,7 @@ mod erased;
 mod handler;
 mod head;
 mod levels;
-mod parts;
+mod pipeline_state;
 mod places;
 mod plan;
 mod shape;
@@ -48,6 +48,6 @@ pub use self::check::PipelineError;
 pub use self::context::HandlerContext;
 pub(crate) use self::erased::{Checked, Erased};
 pub use self::handler::{Inbound, InboundContext, Outbound, OutboundContext};
-pub(crate) use self::parts::Parts;
+pub(crate) use self::pipeline_state::PipelineState;
 #[cfg(test)]
 pub(crate) use self::stack::Action;

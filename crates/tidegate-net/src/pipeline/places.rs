@@ -5,13 +5,13 @@ use tidegate_promise::Failure;
 
 use super::chain::Pipeline;
 use super::check::Name;
-use super::erased::{Held, Lodged};
-use super::parts::Meta;
-use super::plan::{Place, What};
+use super::erased::{HandlerStorage, StoredHandler};
+use super::pipeline_state::HandlerEntry;
+use super::plan::{ChangeOp, InsertPosition};
 use super::stack::Action;
 use crate::channel::{ChannelPipeline as _, HandlerEvent};
 
-impl<E: ?Sized + Held> Pipeline<E> {
+impl<E: ?Sized + HandlerStorage> Pipeline<E> {
     /// Calls `added` of every handler, first to last, as one step: their actions are carried out
     /// after the last call.
     pub(super) fn add_all(&mut self) {
@@ -42,30 +42,30 @@ impl<E: ?Sized + Held> Pipeline<E> {
         self.drop_handler(id);
     }
 
-    pub(super) fn apply(&mut self, what: What<Lodged>) {
+    pub(super) fn apply(&mut self, what: ChangeOp<StoredHandler>) {
         match what {
-            What::Insert {
+            ChangeOp::Insert {
                 place,
                 name,
                 handler,
             } => {
                 let named = |name: &Name| self.position(name);
                 let at = match &place {
-                    Place::First => Some(0),
-                    Place::Last => Some(self.handlers.len()),
-                    Place::Before(other) => named(other),
-                    Place::After(other) => named(other).map(|at| at + 1),
+                    InsertPosition::First => Some(0),
+                    InsertPosition::Last => Some(self.handlers.len()),
+                    InsertPosition::Before(other) => named(other),
+                    InsertPosition::After(other) => named(other).map(|at| at + 1),
                 };
                 if let Some(at) = at {
                     self.insert(at, name, handler);
                 }
             }
-            What::Remove { name } => {
+            ChangeOp::Remove { name } => {
                 if let Some(at) = self.position(&name) {
                     self.remove(self.parts.metas[at].id);
                 }
             }
-            What::Replace { old, name, handler } => {
+            ChangeOp::Replace { old, name, handler } => {
                 if let Some(at) = self.position(&old) {
                     let id = self.parts.metas[at].id;
                     // The new handler is placed behind the old one, so that it receives what the
@@ -81,14 +81,16 @@ impl<E: ?Sized + Held> Pipeline<E> {
         self.parts.metas.iter().position(|meta| meta.name == *name)
     }
 
-    fn insert(&mut self, at: usize, name: Name, handler: Lodged) {
+    fn insert(&mut self, at: usize, name: Name, handler: StoredHandler) {
         let Some(made) = handler.take() else { return };
         let shape = made.shape();
-        let Some(handler) = E::hold(made) else { return };
-        let meta = Meta::new(name, shape, self.parts.take_id());
+        let Some(handler) = E::store(made) else {
+            return;
+        };
+        let meta = HandlerEntry::new(name, shape, self.parts.take_id());
         let id = meta.id;
         self.parts.metas.insert(at, meta);
-        self.parts.sum_up();
+        self.parts.update_masks();
         self.handlers.insert(at, handler);
         self.make_way(at);
         let what = HandlerEvent::Added;
@@ -104,7 +106,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
         meta.name = Name::Borrowed("");
         if !lingers {
             meta.mask = 0;
-            self.parts.sum_up();
+            self.parts.update_masks();
             self.parts.stack.push(Action::Drop { id });
         }
         let what = HandlerEvent::Removed;
@@ -114,7 +116,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
     pub(super) fn drop_handler(&mut self, id: u32) {
         let Some(at) = self.find(id) else { return };
         self.parts.metas.remove(at);
-        self.parts.sum_up();
+        self.parts.update_masks();
         let handler = self.handlers.remove(at);
         self.each_place(|place, _| *place -= u32::from(*place as usize > at));
         // `Drop` is user code: its panic must not be attributed to another handler.

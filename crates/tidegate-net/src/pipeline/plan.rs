@@ -4,9 +4,9 @@
 use super::check::Name;
 
 #[derive(Debug)]
-pub(crate) enum What<H> {
+pub(crate) enum ChangeOp<H> {
     Insert {
-        place: Place,
+        place: InsertPosition,
         name: Name,
         handler: H,
     },
@@ -21,7 +21,7 @@ pub(crate) enum What<H> {
 }
 
 #[derive(Debug)]
-pub(crate) enum Place {
+pub(crate) enum InsertPosition {
     First,
     Last,
     Before(Name),

@@ -7,8 +7,8 @@ use std::cell::Cell;
 
 use tidegate_promise::Promise;
 
-use super::erased::Lodged;
-use super::plan::What;
+use super::erased::StoredHandler;
+use super::plan::ChangeOp;
 use crate::channel::{HandlerEvent, InEvent, OutOp};
 use crate::message::Msg;
 
@@ -62,7 +62,7 @@ pub(crate) enum Action {
     Drop {
         id: u32,
     },
-    PipelineChange(Box<What<Lodged>>),
+    PipelineChange(Box<ChangeOp<StoredHandler>>),
 }
 
 /// The stack of one chain.

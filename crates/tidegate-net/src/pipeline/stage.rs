@@ -28,8 +28,8 @@ use tidegate_promise::{Failure, Promise};
 use super::chain::Pipeline;
 use super::check::Name;
 use super::context::HandlerContext;
-use super::erased::{Erased, Held};
-use super::parts::{Meta, Parts};
+use super::erased::{Erased, HandlerStorage};
+use super::pipeline_state::{HandlerEntry, PipelineState};
 use super::shape::Shape;
 use super::stack::Action;
 use crate::channel::write_queue::ENTRY_OVERHEAD;
@@ -50,7 +50,7 @@ const FEW_WAITING: usize = 64;
 thread_local! {
     /// The stage whose task this thread is submitting. Reset if the executor runs the task within
     /// `execute`.
-    static OFFERED: Cell<*const Inner> = const { Cell::new(ptr::null()) };
+    static SUBMITTING: Cell<*const StageShared> = const { Cell::new(ptr::null()) };
 }
 
 /// A message in the inbox of a stage.
@@ -67,15 +67,15 @@ pub(super) struct Stage {
     shape: &'static Shape,
     /// The handler, until it is added.
     handler: Option<Box<dyn Erased + Send>>,
-    inner: Arc<Inner>,
+    inner: Arc<StageShared>,
 }
 
-struct Inner {
+struct StageShared {
     executor: Arc<dyn Executor>,
     /// The channel and the id of the stage in it, once it is added.
     place: OnceLock<(Weak<SignalBlock<Shared>>, u32)>,
     inbox: Mutex<Inbox>,
-    work: Mutex<Option<Work>>,
+    work: Mutex<Option<StageWorker>>,
 }
 
 #[derive(Default)]
@@ -102,26 +102,26 @@ impl Drop for Inbox {
 
 /// The right of a task to process the inbox. If it is dropped while it is still the current one,
 /// the executor dropped the task or the task panicked: the channel gets an error event.
-struct Turn {
-    inner: Arc<Inner>,
+struct InboxTask {
+    inner: Arc<StageShared>,
     number: u64,
 }
 
-impl Turn {
+impl InboxTask {
     /// Processes the inbox, one batch per submission.
     fn run(mut self) {
         let own = Arc::as_ptr(&self.inner);
-        if OFFERED.get() == own {
+        if SUBMITTING.get() == own {
             // The executor ran the task within `execute`: the submitting thread continues with the
             // next batch.
-            OFFERED.set(ptr::null());
+            SUBMITTING.set(ptr::null());
             self.number = 0;
             return;
         }
-        while self.inner.turn_here() {
-            let before = OFFERED.replace(own);
-            let offered = Inner::submit(&self.inner);
-            let here = OFFERED.replace(before).is_null();
+        while self.inner.run_batch() {
+            let before = SUBMITTING.replace(own);
+            let offered = StageShared::submit(&self.inner);
+            let here = SUBMITTING.replace(before).is_null();
             if let Err(why) = offered {
                 self.inner.back(RemoteAction::In(InEvent::Error(why)));
             }
@@ -133,7 +133,7 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for InboxTask {
     fn drop(&mut self) {
         let mut inbox = self.inner.inbox();
         if !inbox.running || inbox.task != self.number {
@@ -147,7 +147,7 @@ impl Drop for Turn {
 }
 
 /// The handler in its separate chain.
-struct Work {
+struct StageWorker {
     pipeline: Pipeline<dyn Erased + Send>,
     channel: Weak<SignalBlock<Shared>>,
     home: Option<EventLoop>,
@@ -165,7 +165,7 @@ impl Stage {
         Self {
             shape,
             handler: Some(handler),
-            inner: Arc::new(Inner {
+            inner: Arc::new(StageShared {
                 executor,
                 place: OnceLock::new(),
                 inbox: Mutex::default(),
@@ -186,7 +186,7 @@ impl Stage {
             id,
             outwards,
         };
-        let mut parts = Parts::new(Arc::clone(shared));
+        let mut parts = PipelineState::new(Arc::clone(shared));
         let name = Name::Owned(ctx.name().to_owned());
         let own: [(Name, u32, Box<dyn Erased + Send>); 3] = [
             (Name::Borrowed("out"), 0, Box::new(port(true))),
@@ -195,12 +195,14 @@ impl Stage {
         ];
         let mut handlers = Vec::with_capacity(own.len());
         for (name, id, handler) in own {
-            parts.metas.push(Meta::new(name, handler.shape(), id));
+            parts
+                .metas
+                .push(HandlerEntry::new(name, handler.shape(), id));
             handlers.push(handler);
         }
-        parts.sum_up();
+        parts.update_masks();
         let _ = self.inner.place.set((Arc::downgrade(shared), id));
-        *self.inner.work() = Some(Work {
+        *self.inner.work() = Some(StageWorker {
             pipeline: Pipeline { handlers, parts },
             channel: Arc::downgrade(shared),
             home: EventLoop::current(),
@@ -222,25 +224,25 @@ impl Stage {
         inbox.posted += 1;
         let idle = !std::mem::replace(&mut inbox.running, true);
         drop(inbox);
-        if idle && let Err(why) = Inner::submit(&self.inner) {
+        if idle && let Err(why) = StageShared::submit(&self.inner) {
             ctx.fire_error(why);
         }
     }
 }
 
-impl Inner {
+impl StageShared {
     fn inbox(&self) -> MutexGuard<'_, Inbox> {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn work(&self) -> MutexGuard<'_, Option<Work>> {
+    fn work(&self) -> MutexGuard<'_, Option<StageWorker>> {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sends an action to the channel, from the stage's position.
     fn back(&self, back: RemoteAction) {
         if let Some((channel, id)) = self.place.get() {
-            mail_back(channel, *id, back);
+            send_to_channel(channel, *id, back);
         }
     }
 
@@ -258,7 +260,7 @@ impl Inner {
             inbox.task
         };
         let inner = Arc::clone(this);
-        let turn = Turn { inner, number };
+        let turn = InboxTask { inner, number };
         let task = Task::named("a handler of its own executor", move || turn.run());
         match contain(|| this.executor.execute(task)) {
             Ok(Ok(())) => Ok(()),
@@ -269,14 +271,14 @@ impl Inner {
                 drop(inbox);
                 Err(this.refused(refused.to_string()))
             }
-            // The executor may have kept the task. If it dropped the task, `Turn` has reported
+            // The executor may have kept the task. If it dropped the task, `InboxTask` has reported
             // that.
             Err(panic) => Err(Failure::from_panic(panic)),
         }
     }
 
     /// Processes one batch of the inbox on this thread. Returns `true` if there may be more.
-    fn turn_here(&self) -> bool {
+    fn run_batch(&self) -> bool {
         let mut work = self.work();
         let Some(work) = work.as_mut() else {
             self.inbox().running = false;
@@ -289,7 +291,7 @@ impl Inner {
     }
 
     /// Handles up to `BATCH` messages. Returns `true` if there may be more.
-    fn turn(&self, work: &mut Work) -> bool {
+    fn turn(&self, work: &mut StageWorker) -> bool {
         let mut taken = 0;
         for _ in 0..BATCH {
             let mut inbox = self.inbox();
@@ -325,7 +327,7 @@ impl Inner {
     }
 }
 
-impl Work {
+impl StageWorker {
     fn handle(&mut self, letter: StageMessage) {
         if self.removed {
             return self.pass(letter);
@@ -371,12 +373,12 @@ impl Work {
     }
 
     fn back(&self, back: RemoteAction) {
-        mail_back(&self.channel, self.id, back);
+        send_to_channel(&self.channel, self.id, back);
     }
 }
 
 /// Sends an action to the channel. If the channel is closed, the action's promise fails.
-fn mail_back(channel: &Weak<SignalBlock<Shared>>, id: u32, back: RemoteAction) {
+fn send_to_channel(channel: &Weak<SignalBlock<Shared>>, id: u32, back: RemoteAction) {
     let mail = ChannelRequest::Stage(id, back);
     let refused = match channel.upgrade() {
         Some(channel) => Shared::post(&channel, mail, true)
@@ -413,7 +415,7 @@ impl Erased for Stage {
         if let Err(why) = ctx.hold(message.size() + ENTRY_OVERHEAD) {
             return match promise {
                 Some(promise) => drop(promise.fail(Failure::new(why))),
-                None => ctx.tell_refusal(Failure::new(why)),
+                None => ctx.report_refused_write(Failure::new(why)),
             };
         }
         self.post(StageMessage::Write(message, promise), &mut ctx);
@@ -441,7 +443,7 @@ struct StageEnd {
 
 impl StageEnd {
     fn back(&self, back: RemoteAction) {
-        mail_back(&self.channel, self.id, back);
+        send_to_channel(&self.channel, self.id, back);
     }
 }
 
@@ -489,11 +491,11 @@ impl Erased for StageEnd {
     }
 }
 
-impl<E: ?Sized + Held> Pipeline<E> {
+impl<E: ?Sized + HandlerStorage> Pipeline<E> {
     /// Continues an action of a handler on another executor, from the stage's position.
-    pub(super) fn come_back(&mut self, id: u32, back: RemoteAction) {
+    pub(super) fn handle_remote_action(&mut self, id: u32, back: RemoteAction) {
         if let RemoteAction::Write(msg, _) = &back {
-            self.parts.io.shared.took(msg);
+            self.parts.io.shared.uncount_write(msg);
         }
         let Some(place) = self.find(id) else {
             return refuse(ChannelRequest::Stage(id, back), None);
@@ -528,9 +530,9 @@ impl<E: ?Sized + Held> Pipeline<E> {
     }
 }
 
-impl Parts {
+impl PipelineState {
     /// Returns `true` if this is the separate chain of a handler on an executor of its own.
-    pub(super) fn is_elsewhere(&self) -> bool {
+    pub(super) fn is_on_other_executor(&self) -> bool {
         let first = self.metas.first();
         first.is_some_and(|meta| std::ptr::eq(meta.shape, &raw const OUTWARDS))
     }

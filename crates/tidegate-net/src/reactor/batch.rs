@@ -91,13 +91,13 @@ impl Batch {
         one_thread: bool,
     ) {
         let Some(io_context) = io_context else {
-            self.open(queue.to_come().len());
+            self.open(queue.polled_rest().len());
             return;
         };
         if one_thread {
             self.end(queue, sources, io_context);
         }
-        let events = queue.to_come();
+        let events = queue.polled_rest();
         if self.open(events.len()) {
             let far = one_thread && sources.len() > NEAR;
             let quick = receive_early(&events[..self.left], events, sources, io_context, far);
@@ -106,8 +106,8 @@ impl Batch {
     }
 
     /// Makes a batch of the next events. Returns `true` if it has several.
-    fn open(&mut self, to_come: usize) -> bool {
-        self.left = to_come.min(PIECES);
+    fn open(&mut self, polled_rest: usize) -> bool {
+        self.left = polled_rest.min(PIECES);
         self.left > 1
     }
 

@@ -52,7 +52,7 @@ pub(crate) struct Reactor<P: Place> {
     sources: Slab<Box<P::Source>>,
     batch: Batch,
     /// Sources that were away when the poller was replaced, and have not come back since.
-    strangers: Vec<Token>,
+    unmoved_sources: Vec<Token>,
 }
 
 impl<P: Place> Reactor<P> {
@@ -63,7 +63,7 @@ impl<P: Place> Reactor<P> {
             queue: EventQueue::new(),
             sources: Slab::new(generation),
             batch: Batch::new(),
-            strangers: Vec::new(),
+            unmoved_sources: Vec::new(),
         }
     }
 
@@ -170,8 +170,8 @@ impl<P: Place> Reactor<P> {
     /// the sources that could not be moved.
     #[cold]
     fn renew(&mut self) -> Vec<Token> {
-        let homes = self.sources.homes_mut();
-        let watched = homes.filter_map(|(token, source)| Some((token, source.io()?)));
+        let present = self.sources.present_mut();
+        let watched = present.filter_map(|(token, source)| Some((token, source.io()?)));
         let Polling {
             poller, counters, ..
         } = &mut self.polling;
@@ -179,13 +179,13 @@ impl<P: Place> Reactor<P> {
             return Vec::new();
         };
         counters.fresh_pollers.add(1);
-        self.strangers = self.away();
+        self.unmoved_sources = self.away();
         self.forget_old_poller();
         lost
     }
 
     fn forget_old_poller(&mut self) {
-        if self.strangers.is_empty() {
+        if self.unmoved_sources.is_empty() {
             self.polling.poller.forget();
         }
     }
@@ -194,15 +194,15 @@ impl<P: Place> Reactor<P> {
     /// was replaced meanwhile, the fresh one watches the source; returns `false` if it cannot.
     #[inline]
     pub(super) fn adopt(&mut self, token: Token, source: Option<&mut P::Source>) -> bool {
-        self.strangers.is_empty() || self.adopt_stranger(token, source)
+        self.unmoved_sources.is_empty() || self.adopt_unmoved(token, source)
     }
 
     #[cold]
-    fn adopt_stranger(&mut self, token: Token, source: Option<&mut P::Source>) -> bool {
-        let Some(at) = self.strangers.iter().position(|one| *one == token) else {
+    fn adopt_unmoved(&mut self, token: Token, source: Option<&mut P::Source>) -> bool {
+        let Some(at) = self.unmoved_sources.iter().position(|one| *one == token) else {
             return true;
         };
-        self.strangers.swap_remove(at);
+        self.unmoved_sources.swap_remove(at);
         let adopted = match source.and_then(EventSource::io) {
             Some(io) => self.polling.poller.adopt(io, token).is_ok(),
             None => true,
@@ -274,7 +274,7 @@ impl<P: Place> Reactor<P> {
     #[inline]
     pub(super) fn take(&mut self, ready: Ready) -> Option<Box<P::Source>> {
         match self.sources.take(ready.token, ready.readiness) {
-            Taken::Home(source) => return Some(source),
+            Taken::Present(source) => return Some(source),
             Taken::Away => {}
             Taken::Stale => self.polling.counters.stale.add(1),
         }
@@ -312,7 +312,7 @@ impl<P: Place> Reactor<P> {
         let mut readiness = missed;
         if let Next::Again(more) = next {
             readiness |= more;
-            self.polling.counters.again.add(1);
+            self.polling.counters.requeued.add(1);
         }
         if let Next::Watch(yes) = next
             && let Some(source) = self.sources.get_mut(token)
@@ -363,8 +363,8 @@ impl<P: Place> Reactor<P> {
 
     /// Returns the handles of the sources that are in their slots and have one.
     pub(super) fn handles(&self) -> Vec<Arc<dyn SourceHandle>> {
-        let homes = self.sources.homes();
-        homes.filter_map(|source| source.handle()).collect()
+        let present = self.sources.present();
+        present.filter_map(|source| source.handle()).collect()
     }
 
     /// Returns the names of the parts of a source in its slot.

@@ -23,7 +23,7 @@ pub(crate) struct PollerHealth {
     spins: u32,
     wakes: u64,
     /// The poller is reported as unhealthy.
-    ails: bool,
+    unhealthy: bool,
     health: Health,
 }
 
@@ -47,7 +47,7 @@ impl PollerHealth {
     pub(crate) fn failed(&mut self, why: &io::Error, counters: &Counters) -> bool {
         self.failures += 1;
         counters.poll_failures.add(1);
-        self.ail();
+        self.mark_unhealthy();
         assert!(
             self.failures < FAILURES,
             "the poller failed {FAILURES} times in a row, the last time with: {why}"
@@ -66,8 +66,8 @@ impl PollerHealth {
         clock: &Clock,
         deadline: Option<u64>,
     ) -> bool {
-        if self.ails && self.failures == 0 {
-            self.ails = false;
+        if self.unhealthy && self.failures == 0 {
+            self.unhealthy = false;
             self.health.recover(clock);
         }
         let wakes = waker.wakes();
@@ -82,12 +82,12 @@ impl PollerHealth {
             return false;
         }
         self.spins = 0;
-        self.ail();
+        self.mark_unhealthy();
         true
     }
 
-    fn ail(&mut self) {
-        self.ails = true;
+    fn mark_unhealthy(&mut self) {
+        self.unhealthy = true;
         self.health.mark_failing();
     }
 }

@@ -27,8 +27,8 @@ pub(crate) trait EventSource: Batched {
     /// Records the result of a [`Next::Watch`]; an event for queued requests follows. Or records
     /// that the loop could not watch the source at all; the source is dropped next. No user code
     /// may run here.
-    fn watched(&mut self, said: io::Result<()>) {
-        drop(said);
+    fn on_watch_result(&mut self, result: io::Result<()>) {
+        drop(result);
     }
 
     /// Closes the source, because its loop ends or cannot watch it any more.
@@ -80,18 +80,18 @@ pub(super) fn watch<S: ?Sized + EventSource>(
     token: Token,
     yes: bool,
 ) {
-    let said = match source.io() {
+    let result = match source.io() {
         Some(io) if yes => poller.register(io, token),
         Some(io) => poller.deregister(io),
         None => Ok(()),
     };
-    source.watched(said);
+    source.on_watch_result(result);
 }
 
 /// Notifies a source that its loop cannot watch it, and drops it.
 #[cold]
 pub(super) fn refuse<S: ?Sized + EventSource>(mut source: Box<S>, why: &io::Error) {
-    source.watched(Err(clone_io_error(why)));
+    source.on_watch_result(Err(clone_io_error(why)));
     drop(source);
 }
 

@@ -127,7 +127,7 @@ fn who_asks_again_waits_until_the_others_had_their_turn() {
         heard,
         ["a {READ}", "b {READ}", "b {READ}", "a {READ}", "a {READ}"]
     );
-    assert_eq!(bench.watch.metrics().again, 2);
+    assert_eq!(bench.watch.metrics().requeued, 2);
 }
 
 #[test]

@@ -15,7 +15,9 @@ use tidegate_loop::internal::LoopScheduler;
 use tidegate_promise::{Completion, Failure, Outcome, Promise, SharedCompletion, promise};
 
 use super::drain::{DrainReport, GRACE};
-use super::listener::{Accepting, Config, GroupChildren, ListenerCore, Listening, ServerShared};
+use super::listener::{
+    Config, GroupChildren, ListenerCore, ListenerShared, Listening, ServerShared,
+};
 use crate::awaited::Awaited;
 use crate::channel::{ChannelOptions, Home};
 use crate::errors::tried;
@@ -60,7 +62,7 @@ const NO_ADDRESS: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPEC
 /// ```
 #[derive(Clone)]
 pub struct Server {
-    listeners: Arc<[Arc<SignalBlock<Accepting>>]>,
+    listeners: Arc<[Arc<SignalBlock<ListenerShared>>]>,
     port: Arc<ServerShared>,
     address: SocketAddr,
 }
@@ -77,7 +79,7 @@ impl Server {
     /// Returns the builder of a server whose connections live on the event loops of `group`.
     pub fn builder<P: ChannelPlacement>(group: &NetGroup<P>) -> ServerBuilder<P> {
         ServerBuilder {
-            bosses: Vec::new(),
+            accept_loops: Vec::new(),
             children: group.clone(),
             initialise: None,
             options: ChannelOptions::default(),
@@ -111,7 +113,7 @@ impl Server {
         let closed = self.closed();
         for listener in self.listeners.iter() {
             listener.stop();
-            Accepting::wake(listener);
+            ListenerShared::wake(listener);
         }
         closed
     }
@@ -149,7 +151,7 @@ impl fmt::Debug for Server {
 pub struct ServerBuilder<P: ChannelPlacement = Pinned> {
     /// The event loops that may accept, the preferred one first. If empty, the loops of the
     /// connections accept.
-    bosses: Vec<Boss>,
+    accept_loops: Vec<AcceptLoop>,
     children: NetGroup<P>,
     initialise: Option<Initialiser<P>>,
     options: ChannelOptions,
@@ -164,16 +166,16 @@ pub struct ServerBuilder<P: ChannelPlacement = Pinned> {
 /// Registers the listener of a server and completes its promise.
 type Register = Box<dyn FnOnce(Listening, Shard, Awaited<()>) + Send>;
 /// One listener of a server.
-type Shard = Arc<SignalBlock<Accepting>>;
+type Shard = Arc<SignalBlock<ListenerShared>>;
 
 /// An event loop that accepts, for any placement.
-struct Boss {
+struct AcceptLoop {
     home: Home,
     timers: LoopScheduler,
     register: Register,
 }
 
-impl Boss {
+impl AcceptLoop {
     /// Returns every event loop of a group, the next one in the rotation first.
     fn all<Q: ChannelPlacement>(group: &NetGroup<Q>) -> Vec<Self> {
         let first = group.pick();
@@ -197,7 +199,7 @@ impl Boss {
 impl<P: ChannelPlacement> ServerBuilder<P> {
     /// Accepts on the next event loop of `group` instead of a loop on which connections live.
     pub fn accept_on<Q: ChannelPlacement>(mut self, group: &NetGroup<Q>) -> Self {
-        self.bosses = Boss::all(group);
+        self.accept_loops = AcceptLoop::all(group);
         self
     }
 
@@ -360,19 +362,19 @@ impl<P: ChannelPlacement> ServerBuilder<P> {
     ) -> Result<Completion<Server>, Failure> {
         let initialise = self.initialise.unwrap_or_else(|| Arc::new(|p| p));
         assemble(&initialise, Head::BYTES)?;
-        let mut bosses = self.bosses;
-        if bosses.is_empty() {
-            bosses = Boss::all(&self.children);
+        let mut accept_loops = self.accept_loops;
+        if accept_loops.is_empty() {
+            accept_loops = AcceptLoop::all(&self.children);
         }
         let port = ServerShared::new(listening.len());
         let stay = listening.len() > 1;
         let options = Arc::new(self.options);
         let (mut listeners, mut registered) = (Vec::new(), Vec::new());
-        for (listening, boss) in listening.into_iter().zip(bosses) {
-            let executor = Arc::clone(&boss.home.executor);
-            let accepting = Accepting::new(Config {
-                home: boss.home,
-                timers: boss.timers,
+        for (listening, accept_loop) in listening.into_iter().zip(accept_loops) {
+            let executor = Arc::clone(&accept_loop.home.executor);
+            let accepting = ListenerShared::new(Config {
+                home: accept_loop.home,
+                timers: accept_loop.timers,
                 children: Box::new(GroupChildren {
                     group: self.children.clone(),
                     initialise: Arc::clone(&initialise),
@@ -392,7 +394,7 @@ impl<P: ChannelPlacement> ServerBuilder<P> {
             };
             let promise = Awaited::new(promise, what, executor);
             // A refused registration fails its completion, and so the bind as a whole below.
-            (boss.register)(listening, accepting, promise);
+            (accept_loop.register)(listening, accepting, promise);
         }
         let server = Server {
             listeners: listeners.into(),
@@ -402,7 +404,7 @@ impl<P: ChannelPlacement> ServerBuilder<P> {
         let (promise, bound) = promise();
         tidegate_promise::Completion::all(registered).finally(move |outcome| {
             let failed = match outcome {
-                Outcome::Success(_) => return give(&server, promise),
+                Outcome::Success(_) => return complete_bind(&server, promise),
                 Outcome::Failure(why) => why.clone(),
                 Outcome::Cancelled => Failure::cancelled(),
             };
@@ -420,7 +422,7 @@ impl<P: ChannelPlacement> ServerBuilder<P> {
     ) -> io::Result<Vec<std::net::TcpListener>> {
         let mut last = None;
         for &address in addresses {
-            let why = match self.listen_often(address) {
+            let why = match self.listen_all(address) {
                 Ok(listeners) => return Ok(listeners),
                 Err(why) => why,
             };
@@ -433,10 +435,10 @@ impl<P: ChannelPlacement> ServerBuilder<P> {
         Err(last.unwrap_or_else(|| io::ErrorKind::AddrNotAvailable.into()))
     }
 
-    fn listen_often(&self, address: SocketAddr) -> io::Result<Vec<std::net::TcpListener>> {
-        let loops = match self.bosses.len() {
+    fn listen_all(&self, address: SocketAddr) -> io::Result<Vec<std::net::TcpListener>> {
+        let loops = match self.accept_loops.len() {
             0 => self.children.loops().len(),
-            bosses => bosses,
+            accept_loops => accept_loops,
         };
         let count = self.listeners.min(loops);
         let first = self.listen_on(address)?;
@@ -465,14 +467,14 @@ impl<P: ChannelPlacement> ServerBuilder<P> {
 /// Completes `promise` with the outcome of `started`.
 fn hand_on(started: Completion<Server>, promise: Promise<Server>) {
     started.finally(move |outcome| match outcome {
-        Outcome::Success(server) => give(server, promise),
+        Outcome::Success(server) => complete_bind(server, promise),
         Outcome::Failure(why) => drop(promise.fail(why.clone())),
         Outcome::Cancelled => drop(promise.fail(Failure::cancelled())),
     });
 }
 
 /// Completes `promise` with a server; closes the server if the promise was cancelled.
-fn give(server: &Server, promise: Promise<Server>) {
+fn complete_bind(server: &Server, promise: Promise<Server>) {
     if promise.succeed(server.clone()).is_err() {
         drop(server.stop_accepting());
     }

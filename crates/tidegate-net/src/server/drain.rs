@@ -8,7 +8,7 @@ use tidegate_core::{Parker, ThreadBuilder};
 use tidegate_loop::Placement;
 use tidegate_promise::{Completion, SharedPromise, promise};
 
-use crate::channel::{Channel, Origin};
+use crate::channel::{Channel, ServerConnections};
 use crate::group::NetGroup;
 use crate::reactor::{self, RoamingShared, SourceHandle, Update};
 
@@ -52,9 +52,9 @@ impl fmt::Display for DrainReport {
 
 /// Handles a connection of `origin` that has reached its event loop. If a drain has begun, the
 /// connection is told; if its deadline has passed, the connection is cut.
-pub(super) fn welcome(origin: &Origin, channel: Channel) {
+pub(super) fn check_drain(origin: &ServerConnections, channel: Channel) {
     if origin.is_over() {
-        channel.cut();
+        channel.force_close();
         return;
     }
     // A connection that reached its event loop before the task of the drain is found by that task.
@@ -66,7 +66,7 @@ pub(super) fn welcome(origin: &Origin, channel: Channel) {
 
 /// Fires the `Draining` event on a connection, once.
 fn tell_of_drain(channel: Channel) {
-    if channel.shared().hears_first_of_drain() {
+    if channel.shared().mark_drained() {
         channel.fire_event(Draining);
     }
 }
@@ -74,7 +74,7 @@ fn tell_of_drain(channel: Channel) {
 /// Tells every connection of `origin` to finish, and cuts those that are still open at the
 /// deadline.
 pub(crate) fn drain(
-    origin: &Arc<Origin>,
+    origin: &Arc<ServerConnections>,
     group: &NetGroup<impl Placement>,
     deadline: Duration,
 ) -> Completion<DrainReport> {
@@ -100,7 +100,7 @@ pub(crate) fn drain(
                 cut.lock()
                     .unwrap_or_else(PoisonError::into_inner)
                     .push(peer);
-                channel.cut();
+                channel.force_close();
             });
         });
     }
@@ -122,7 +122,7 @@ pub(crate) fn drain(
 
 /// A drain in progress.
 struct Drain {
-    origin: Arc<Origin>,
+    origin: Arc<ServerConnections>,
     /// The number of open connections when the drain began, and of all connections accepted by
     /// then.
     open: usize,
@@ -173,7 +173,7 @@ impl Drain {
 /// Calls `each` with the connections of `origin` on one event loop: the current one, or that of
 /// `roam`.
 fn each_of(
-    origin: Arc<Origin>,
+    origin: Arc<ServerConnections>,
     roam: Option<Arc<RoamingShared>>,
     mut each: impl FnMut(Channel) + Send + 'static,
 ) {

@@ -17,10 +17,10 @@ use tidegate_core::internal::{Deliver, Delivery, SignalBlock};
 use tidegate_loop::internal::LoopScheduler;
 use tidegate_promise::{Completion, Promise, SharedCompletion, promise_with_error};
 
-use super::drain::{DrainReport, drain, welcome};
-use crate::channel::{Channel, ChannelOptions, Home, Origin, Shared, Start, Transport};
+use super::drain::{DrainReport, check_drain, drain};
+use crate::channel::{Channel, ChannelOptions, Home, ServerConnections, Shared, Start, Transport};
 use crate::group::{ChannelPlacement, ChannelPlacer, NetGroup};
-use crate::pipeline::{Head, Initialiser, Parts, assemble};
+use crate::pipeline::{Head, Initialiser, PipelineState, assemble};
 use crate::reactor::{self, Batched, EventSource, IoContext, Next, Update};
 use crate::sys::{Readiness, Ready, Source, SpareDescriptor, Token, is_out_of_descriptors};
 
@@ -32,7 +32,7 @@ pub(super) struct Config {
     /// The event loop that accepts.
     pub(super) home: Home,
     pub(super) timers: LoopScheduler,
-    pub(super) children: Box<dyn Children>,
+    pub(super) children: Box<dyn ConnectionLoops>,
     pub(super) options: Arc<ChannelOptions>,
     pub(super) pause: Duration,
     /// The number of connections that may wait to be accepted.
@@ -44,7 +44,7 @@ pub(super) struct Config {
 
 /// The state that the listeners of one server share: its connections and its end.
 pub(super) struct ServerShared {
-    origin: Arc<Origin>,
+    origin: Arc<ServerConnections>,
     /// The number of listeners that accept or will accept.
     open: AtomicUsize,
     end: Mutex<Option<Promise<()>>>,
@@ -59,14 +59,14 @@ impl ServerShared {
             unreachable!("a new completion was not taken");
         };
         Arc::new(Self {
-            origin: Origin::new(listeners),
+            origin: ServerConnections::new(listeners),
             open: AtomicUsize::new(listeners),
             end: Mutex::new(Some(promise)),
             closed,
         })
     }
 
-    pub(super) fn origin(&self) -> &Arc<Origin> {
+    pub(super) fn origin(&self) -> &Arc<ServerConnections> {
         &self.origin
     }
 
@@ -92,17 +92,18 @@ impl ServerShared {
 }
 
 /// The event loops on which connections live, for any placement.
-pub(super) trait Children: Send + Sync {
+pub(super) trait ConnectionLoops: Send + Sync {
     /// Hands a connection to its event loop, which creates its handlers.
-    fn adopt(
+    fn place_connection(
         &self,
-        accepting: &Arc<SignalBlock<Accepting>>,
+        accepting: &Arc<SignalBlock<ListenerShared>>,
         transport: Transport,
         peer: Option<SocketAddr>,
     );
 
     /// Tells the connections of `origin` to finish, and cuts the rest at the deadline.
-    fn drain(&self, origin: &Arc<Origin>, deadline: Duration) -> Completion<DrainReport>;
+    fn drain(&self, origin: &Arc<ServerConnections>, deadline: Duration)
+    -> Completion<DrainReport>;
 }
 
 /// The event loops of a group, and the closure that creates handlers there.
@@ -111,10 +112,10 @@ pub(super) struct GroupChildren<P: ChannelPlacement> {
     pub(super) initialise: Initialiser<P>,
 }
 
-impl<P: ChannelPlacement> Children for GroupChildren<P> {
-    fn adopt(
+impl<P: ChannelPlacement> ConnectionLoops for GroupChildren<P> {
+    fn place_connection(
         &self,
-        accepting: &Arc<SignalBlock<Accepting>>,
+        accepting: &Arc<SignalBlock<ListenerShared>>,
         transport: Transport,
         peer: Option<SocketAddr>,
     ) {
@@ -125,12 +126,13 @@ impl<P: ChannelPlacement> Children for GroupChildren<P> {
         let (options, initialise) = (&accepting.config.options, &self.initialise);
         let (options, initialise) = (Arc::clone(options), Arc::clone(initialise));
         let home = child.of_channel();
-        let adopt = move || adopt(home, options, &initialise, arrival, transport, peer);
+        let place_connection =
+            move || place_connection(home, options, &initialise, arrival, transport, peer);
         if child.home.is_current() {
-            return adopt();
+            return place_connection();
         }
         // If the task is refused, dropping it closes the connection and counts it out.
-        if let Err(refused) = child.run(adopt) {
+        if let Err(refused) = child.run(place_connection) {
             let (name, why) = (child.home.name(), refused.why());
             let peer = peer.map_or_else(|| "a client".to_owned(), |peer| peer.to_string());
             accepting.report(&format_args!(
@@ -139,13 +141,17 @@ impl<P: ChannelPlacement> Children for GroupChildren<P> {
         }
     }
 
-    fn drain(&self, origin: &Arc<Origin>, deadline: Duration) -> Completion<DrainReport> {
+    fn drain(
+        &self,
+        origin: &Arc<ServerConnections>,
+        deadline: Duration,
+    ) -> Completion<DrainReport> {
         drain(origin, &self.group, deadline)
     }
 }
 
 /// The state that the handles of a server share with one listener.
-pub(crate) struct Accepting {
+pub(crate) struct ListenerShared {
     config: Config,
     token: AtomicU64,
     stopped: AtomicBool,
@@ -154,7 +160,7 @@ pub(crate) struct Accepting {
     finished: AtomicBool,
 }
 
-impl Accepting {
+impl ListenerShared {
     pub(super) fn new(config: Config) -> Arc<SignalBlock<Self>> {
         SignalBlock::new(Self {
             config,
@@ -198,7 +204,7 @@ impl Accepting {
     }
 }
 
-impl Deliver for Accepting {
+impl Deliver for ListenerShared {
     fn deliver(block: Arc<SignalBlock<Self>>, how: Delivery) {
         let token = Token::from_bits(block.token.load(Ordering::Relaxed));
         let readiness = Readiness::MAIL;
@@ -249,10 +255,10 @@ impl Listening {
 }
 
 /// Counts a listener out when dropped.
-struct ListenerEndGuard(Arc<SignalBlock<Accepting>>);
+struct ListenerEndGuard(Arc<SignalBlock<ListenerShared>>);
 
 impl Deref for ListenerEndGuard {
-    type Target = Arc<SignalBlock<Accepting>>;
+    type Target = Arc<SignalBlock<ListenerShared>>;
 
     fn deref(&self) -> &Self::Target {
         &self.0
@@ -279,7 +285,7 @@ pub(super) struct ListenerCore {
 impl ListenerCore {
     pub(super) fn new(
         listener: Listening,
-        accepting: Arc<SignalBlock<Accepting>>,
+        accepting: Arc<SignalBlock<ListenerShared>>,
         token: Token,
     ) -> Self {
         accepting.token.store(token.bits(), Ordering::Relaxed);
@@ -301,7 +307,7 @@ impl ListenerCore {
                 Ok((transport, peer)) => {
                     io_context.counters.accepted.add(1);
                     let children = &self.accepting.config.children;
-                    children.adopt(&self.accepting, transport, peer);
+                    children.place_connection(&self.accepting, transport, peer);
                 }
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock => return false,
                 Err(why) if is_out_of_descriptors(&why) => {
@@ -327,7 +333,7 @@ impl ListenerCore {
     /// Accepts the connections that came before the server was closed, in several turns, then
     /// leaves the event loop. These clients are already connected, and closing the socket would
     /// reset them.
-    fn begin_shutdown(&mut self, io_context: &mut IoContext) -> Next {
+    fn accept_backlog(&mut self, io_context: &mut IoContext) -> Next {
         for _ in 0..ACCEPTS {
             let over = self.accepting.config.port.origin.is_over();
             if over || self.left == 0 {
@@ -338,7 +344,7 @@ impl ListenerCore {
                 Ok((transport, peer)) => {
                     io_context.counters.accepted.add(1);
                     let children = &self.accepting.config.children;
-                    children.adopt(&self.accepting, transport, peer);
+                    children.place_connection(&self.accepting, transport, peer);
                 }
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock => return Next::Leave,
                 Err(why) if is_out_of_descriptors(&why) => {
@@ -366,7 +372,7 @@ impl ListenerCore {
         let config = &self.accepting.config;
         let scheduled = config.timers.schedule(config.pause, move || {
             accepting.resume.store(true, Ordering::Relaxed);
-            Accepting::wake(&accepting);
+            ListenerShared::wake(&accepting);
         });
         // Without timers the event loop is shutting down, and the listener with it.
         drop(scheduled);
@@ -379,19 +385,19 @@ impl ListenerCore {
 
 /// A connection that is counted and has no channel yet.
 struct AcceptedConnection {
-    origin: Option<Arc<Origin>>,
+    origin: Option<Arc<ServerConnections>>,
 }
 
 impl AcceptedConnection {
-    fn of(origin: &Arc<Origin>) -> Self {
-        origin.came();
+    fn of(origin: &Arc<ServerConnections>) -> Self {
+        origin.connection_opened();
         Self {
             origin: Some(Arc::clone(origin)),
         }
     }
 
     /// Hands the count over to the channel, which counts itself out.
-    fn settle(mut self) -> Option<Arc<Origin>> {
+    fn settle(mut self) -> Option<Arc<ServerConnections>> {
         self.origin.take()
     }
 }
@@ -399,13 +405,13 @@ impl AcceptedConnection {
 impl Drop for AcceptedConnection {
     fn drop(&mut self) {
         if let Some(origin) = &self.origin {
-            origin.left();
+            origin.connection_closed();
         }
     }
 }
 
 /// Creates the channel of an accepted connection, on its event loop.
-fn adopt<P: ChannelPlacement>(
+fn place_connection<P: ChannelPlacement>(
     home: Home,
     options: Arc<ChannelOptions>,
     initialise: &Initialiser<P>,
@@ -429,12 +435,12 @@ fn adopt<P: ChannelPlacement>(
     let channel = Channel::of(Arc::clone(&shared));
     P::place(ChannelPlacer {
         transport,
-        parts: Parts::new(shared),
+        parts: PipelineState::new(shared),
         checked,
         start: Start::Open,
     });
     if let Some(origin) = channel.shared().origin().cloned() {
-        welcome(&origin, channel);
+        check_drain(&origin, channel);
     }
 }
 
@@ -443,7 +449,7 @@ impl Batched for ListenerCore {}
 impl EventSource for ListenerCore {
     fn ready(&mut self, readiness: Readiness, io_context: &mut IoContext) -> Next {
         if self.accepting.stopped.load(Ordering::Relaxed) {
-            return self.begin_shutdown(io_context);
+            return self.accept_backlog(io_context);
         }
         // A broken listener shows in the errors of its accepts.
         let told = Readiness::READ | Readiness::HANG_UP | Readiness::ERROR;

@@ -23,42 +23,44 @@ pub(crate) const PIECES: usize = 8;
 /// cache, and so that a handler that keeps a few bytes keeps little more memory.
 const LARGE: usize = 16 * 1024;
 /// Number of receives that split bytes off, after lent memory did not come back.
-const CUTS: u16 = 1023;
+const SPLITS: u16 = 1023;
 
 /// The memory that a loop receives into.
 #[derive(Debug, Default)]
 pub(crate) struct Chunk {
-    /// The small pieces. The first `here` are available, with the last used on top.
+    /// The small pieces. The first `available` are available, with the last used on top.
     pieces: [Option<BytesMut>; PIECES],
-    here: usize,
+    available: usize,
     /// Number of small pieces, including those that are lent out.
-    made: usize,
+    created: usize,
     /// The large piece; `None` while it is lent out.
     large: Option<BytesMut>,
     /// Address of the large piece that is lent out; 0 if none is.
-    lent: usize,
+    lent_addr: usize,
     /// Number of receives to come that split bytes off.
-    cuts: u16,
+    splits_left: u16,
 }
 
 impl Chunk {
     /// Receives at most `most` bytes; no bytes mean the end.
     #[inline(always)]
     pub(crate) fn receive(&mut self, socket: impl AsFd, most: usize) -> io::Result<Bytes> {
-        if most > PIECE || self.cuts > 0 {
+        if most > PIECE || self.splits_left > 0 {
             return self.receive_large(socket, most);
         }
-        if self.here == 0 && !self.make() {
+        if self.available == 0 && !self.make() {
             return self.receive_large(socket, most);
         }
-        let top = self.here - 1;
+        let top = self.available - 1;
         // Taken out first, so that what is written to it need not be read back as a whole.
-        let mut piece = self.pieces[top].take().expect("there is one below `here`");
+        let mut piece = self.pieces[top]
+            .take()
+            .expect("there is one below `available`");
         if let Err(why) = fill(&mut piece, socket, most) {
             self.pieces[top] = Some(piece);
             return Err(why);
         }
-        self.here = top;
+        self.available = top;
         Ok(piece.freeze())
     }
 
@@ -69,11 +71,11 @@ impl Chunk {
             other => self.refill(other, most.max(LARGE)),
         };
         let filled = fill(&mut large, socket, most);
-        if filled.is_ok() && self.cuts == 0 {
-            self.lent = large.as_ptr().addr();
+        if filled.is_ok() && self.splits_left == 0 {
+            self.lent_addr = large.as_ptr().addr();
             return Ok(large.freeze());
         }
-        self.cuts = self.cuts.saturating_sub(1);
+        self.splits_left = self.splits_left.saturating_sub(1);
         let bytes = large.split().freeze();
         self.large = Some(large);
         filled.map(|()| bytes)
@@ -83,8 +85,8 @@ impl Chunk {
     /// Otherwise returns the bytes: their drop may be user code.
     #[inline(always)]
     pub(crate) fn give_back(&mut self, bytes: Bytes) -> Option<Bytes> {
-        let large = bytes.as_ptr().addr() == self.lent;
-        if !(large || bytes.len() <= PIECE && self.here < self.made) {
+        let large = bytes.as_ptr().addr() == self.lent_addr;
+        if !(large || bytes.len() <= PIECE && self.available < self.created) {
             return Some(bytes);
         }
         let mut memory = match bytes.try_into_mut() {
@@ -93,11 +95,11 @@ impl Chunk {
         };
         memory.clear();
         if large {
-            self.lent = 0;
+            self.lent_addr = 0;
             self.large = Some(memory);
         } else if memory.capacity() == PIECE {
-            self.pieces[self.here] = Some(memory);
-            self.here += 1;
+            self.pieces[self.available] = Some(memory);
+            self.available += 1;
         }
         None
     }
@@ -106,13 +108,13 @@ impl Chunk {
     /// lent for a while.
     #[cold]
     fn make(&mut self) -> bool {
-        if self.made == PIECES {
-            self.made = 0;
-            self.cuts = CUTS;
+        if self.created == PIECES {
+            self.created = 0;
+            self.splits_left = SPLITS;
             return false;
         }
-        self.made += 1;
-        self.here = 1;
+        self.created += 1;
+        self.available = 1;
         self.pieces[0] = Some(counted(PIECE));
         true
     }
@@ -121,9 +123,9 @@ impl Chunk {
     /// memory.
     #[cold]
     fn refill(&mut self, memory: Option<BytesMut>, size: usize) -> BytesMut {
-        if self.lent != 0 {
-            self.lent = 0;
-            self.cuts = CUTS;
+        if self.lent_addr != 0 {
+            self.lent_addr = 0;
+            self.splits_left = SPLITS;
         }
         let mut memory = memory.unwrap_or_default();
         if memory.try_reclaim(size) {
@@ -223,7 +225,10 @@ mod tests {
                 assert_eq!(why.kind(), io::ErrorKind::WouldBlock);
             }
         }
-        assert_eq!((chunk.here, chunk.made, chunk.cuts), (1, 1, 0));
+        assert_eq!(
+            (chunk.available, chunk.created, chunk.splits_left),
+            (1, 1, 0)
+        );
         assert!(chunk.large.is_some());
     }
 
@@ -268,7 +273,7 @@ mod tests {
         for _ in 0..PIECES {
             drop(receive(&mut chunk, &ends, b"dropped"));
         }
-        for _ in 0..CUTS {
+        for _ in 0..SPLITS {
             drop(receive(&mut chunk, &ends, b"cut"));
         }
         let lent = receive(&mut chunk, &ends, b"lent");

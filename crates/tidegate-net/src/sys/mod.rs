@@ -21,5 +21,5 @@ pub use self::poller::Readiness;
 pub(crate) use self::poller::{Poller, Ready, Source, Token};
 pub(crate) use self::prefetch::prefetch;
 pub(crate) use self::socket::{
-    Numbered, SpareDescriptor, is_out_of_descriptors, send, send_slices,
+    SocketWithFd, SpareDescriptor, is_out_of_descriptors, send, send_slices,
 };

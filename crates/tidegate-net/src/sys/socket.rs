@@ -24,26 +24,26 @@ pub(crate) fn send_slices(socket: impl AsFd, slices: &[IoSlice<'_>]) -> io::Resu
 
 /// A socket with its descriptor number, which every system call needs.
 #[derive(Debug)]
-pub(crate) struct Numbered<S> {
+pub(crate) struct SocketWithFd<S> {
     socket: S,
     number: RawFd,
 }
 
-impl<S: AsFd> Numbered<S> {
+impl<S: AsFd> SocketWithFd<S> {
     pub(crate) fn new(socket: S) -> Self {
         let number = socket.as_fd().as_raw_fd();
         Self { socket, number }
     }
 }
 
-impl<S: Source> Numbered<S> {
+impl<S: Source> SocketWithFd<S> {
     /// Returns the socket that a poller watches.
     pub(crate) fn source(&mut self) -> &mut dyn Source {
         &mut self.socket
     }
 }
 
-impl<S> Deref for Numbered<S> {
+impl<S> Deref for SocketWithFd<S> {
     type Target = S;
 
     fn deref(&self) -> &S {
@@ -51,7 +51,7 @@ impl<S> Deref for Numbered<S> {
     }
 }
 
-impl<S> AsFd for Numbered<S> {
+impl<S> AsFd for SocketWithFd<S> {
     #[inline(always)]
     fn as_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the number is that of `socket`, which is open for as long as it lives. It cannot

@@ -69,10 +69,10 @@ pub struct Tls {
     /// The operation that follows the held data.
     end: Option<End>,
     /// Whether this side has sent a `close_notify`, and whether the peer has.
-    said_bye: bool,
-    heard_bye: bool,
+    sent_close_notify: bool,
+    received_close_notify: bool,
     /// `true` if a read was requested and nothing was passed on since.
-    wished: bool,
+    read_requested: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,9 +116,9 @@ impl Tls {
             held_bytes: 0,
             flush: false,
             end: None,
-            said_bye: false,
-            heard_bye: false,
-            wished: false,
+            sent_close_notify: false,
+            received_close_notify: false,
+            read_requested: false,
         }
     }
 
@@ -148,7 +148,7 @@ impl Tls {
     fn read_on(&mut self, ctx: &mut InboundContext<'_, Self>) {
         let wanted = match self.state {
             State::Handshaking => true,
-            State::Open => self.wished && !self.heard_bye,
+            State::Open => self.read_requested && !self.received_close_notify,
             State::Over => false,
         };
         if wanted && !ctx.is_auto_read() {
@@ -201,8 +201,12 @@ impl Tls {
     /// is encrypted later, so it has to be sent later.
     fn tell(&mut self, heard: TlsProgress, ctx: &mut InboundContext<'_, Self>) {
         self.send(ctx);
-        let end = if heard.agreed { self.agree(ctx) } else { None };
-        self.wished &= heard.bytes.is_empty();
+        let end = if heard.agreed {
+            self.finish_handshake(ctx)
+        } else {
+            None
+        };
+        self.read_requested &= heard.bytes.is_empty();
         for bytes in heard.bytes {
             ctx.fire_read(bytes);
         }
@@ -211,8 +215,8 @@ impl Tls {
             Some(End::ShutOutput) => ctx.shutdown_output(),
             None => {}
         }
-        if heard.bye && !self.heard_bye {
-            self.hear_bye(ctx);
+        if heard.bye && !self.received_close_notify {
+            self.on_close_notify(ctx);
         }
         if let Some(why) = heard.failure {
             self.fail(why, ctx);
@@ -221,7 +225,7 @@ impl Tls {
 
     /// Completes the handshake: sends the held data, then fires the event. Returns the end that was
     /// requested during the handshake.
-    fn agree(&mut self, ctx: &mut InboundContext<'_, Self>) -> Option<End> {
+    fn finish_handshake(&mut self, ctx: &mut InboundContext<'_, Self>) -> Option<End> {
         self.state = State::Open;
         if let Some(timer) = self.timer.take() {
             timer.cancel();
@@ -234,7 +238,7 @@ impl Tls {
         }
         let end = self.end.take();
         if end.is_some() {
-            let bye = self.say_bye();
+            let bye = self.send_close_notify();
             ctx.write(bye);
             ctx.flush();
         }
@@ -258,8 +262,8 @@ impl Tls {
     }
 
     /// Handles the `close_notify` of the peer.
-    fn hear_bye(&mut self, ctx: &mut InboundContext<'_, Self>) {
-        self.heard_bye = true;
+    fn on_close_notify(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        self.received_close_notify = true;
         if self.state == State::Handshaking {
             return self.fail(TlsError::ClosedInHandshake, ctx);
         }
@@ -316,12 +320,12 @@ impl Tls {
         }
         let bytes = self.cipher(held.iter().map(|(bytes, _)| bytes.len()).sum());
         let promises = held.into_iter().filter_map(|(_, promise)| promise);
-        (bytes, together(promises.collect()))
+        (bytes, join_promises(promises.collect()))
     }
 
     /// Returns a `close_notify` of this side, if it was not sent before.
-    fn say_bye(&mut self) -> Bytes {
-        let first = !std::mem::replace(&mut self.said_bye, true);
+    fn send_close_notify(&mut self) -> Bytes {
+        let first = !std::mem::replace(&mut self.sent_close_notify, true);
         match &mut self.tls {
             Some(tls) if first && self.state != State::Over => tls.send_close_notify(),
             _ => return Bytes::new(),
@@ -372,7 +376,7 @@ impl Tls {
             }
             return None;
         }
-        Some(self.say_bye())
+        Some(self.send_close_notify())
     }
 }
 
@@ -383,7 +387,7 @@ fn counts(bytes: usize) -> usize {
 }
 
 /// Combines several promises into one.
-fn together(mut promises: Vec<Promise<()>>) -> Option<Promise<()>> {
+fn join_promises(mut promises: Vec<Promise<()>>) -> Option<Promise<()>> {
     if promises.len() < 2 {
         return promises.pop();
     }
@@ -458,12 +462,12 @@ impl Inbound for Tls {
             return ctx.fire_event(event);
         }
         // The end of the socket's stream, which should come after a `close_notify`.
-        if self.heard_bye && self.state == State::Open && !halved {
-            let bye = self.say_bye();
+        if self.received_close_notify && self.state == State::Open && !halved {
+            let bye = self.send_close_notify();
             ctx.write(bye);
             return ctx.flush();
         }
-        if self.heard_bye || self.state == State::Over {
+        if self.received_close_notify || self.state == State::Over {
             return;
         }
         let why = match self.state {
@@ -489,7 +493,9 @@ impl Outbound for Tls {
     fn write(&mut self, bytes: Bytes, ctx: &mut OutboundContext<'_, Self>) {
         let promise = ctx.take_promise();
         let refused = match self.end {
-            _ if self.state == State::Over || self.said_bye => Some(NetError::Closed(None)),
+            _ if self.state == State::Over || self.sent_close_notify => {
+                Some(NetError::Closed(None))
+            }
             Some(End::Close) => Some(NetError::Closed(None)),
             Some(End::ShutOutput) => Some(NetError::OutputShut),
             None => ctx.hold(counts(bytes.len())).err(),
@@ -501,8 +507,8 @@ impl Outbound for Tls {
             }
             (Some(why), Some(promise)) => drop(promise.fail(why)),
             // A late write without a promise is reported only by a flush, as in all handlers.
-            (Some(NetError::Closed(_) | NetError::OutputShut), None) => ctx.lose(),
-            (Some(why), None) => ctx.tell_refusal(Failure::new(why)),
+            (Some(NetError::Closed(_) | NetError::OutputShut), None) => ctx.mark_lost_write(),
+            (Some(why), None) => ctx.report_refused_write(Failure::new(why)),
         }
     }
 
@@ -518,12 +524,12 @@ impl Outbound for Tls {
     }
 
     fn read(&mut self, ctx: &mut OutboundContext<'_, Self>) {
-        self.wished = !ctx.is_auto_read();
+        self.read_requested = !ctx.is_auto_read();
         ctx.read();
     }
 
     fn close(&mut self, ctx: &mut OutboundContext<'_, Self>) {
-        let bye = self.say_bye();
+        let bye = self.send_close_notify();
         self.give_up(&Failure::new(NetError::Closed(None)));
         ctx.release(std::mem::take(&mut self.held_bytes));
         if !bye.is_empty() {

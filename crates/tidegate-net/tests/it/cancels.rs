@@ -13,9 +13,9 @@ use tidegate_testkit::{Counter, DropCount, Log};
 use crate::{Echo, dial, first, giving, group};
 
 /// Logs when its channel is registered or deregistered.
-struct Notes(Log<&'static str>);
+struct LogEvents(Log<&'static str>);
 
-impl Inbound for Notes {
+impl Inbound for LogEvents {
     type In = Bytes;
     type Out = Nothing;
     type Write = Nothing;
@@ -90,7 +90,7 @@ fn a_change_cannot_be_cancelled_while_it_is_made() {
 fn a_cancelled_deregistration_leaves_the_channel_on_its_loop() {
     let log = Log::new();
     let own = log.clone();
-    let mut embedded = EmbeddedChannel::new(|p| p.add("notes", Notes(own))).unwrap();
+    let mut embedded = EmbeddedChannel::new(|p| p.add("notes", LogEvents(own))).unwrap();
     let channel = embedded.channel();
     assert!(channel.deregister().cancel());
     embedded.run();

@@ -8,7 +8,7 @@ use tidegate_net::{Client, NetError, Server};
 use tidegate_promise::{Completion, Promise};
 use tidegate_testkit::Log;
 
-use crate::{Echo, Hears, group, group_by, serve};
+use crate::{Echo, LogReads, group, group_by, serve};
 
 #[test]
 fn a_client_connects_and_the_completion_has_the_channel() {
@@ -17,7 +17,7 @@ fn a_client_connects_and_the_completion_has_the_channel() {
     let log = Log::new();
     let own = log.clone();
     let client = Client::builder(&group)
-        .pipeline(move |p| p.add("hears", Hears(own.clone())))
+        .pipeline(move |p| p.add("hears", LogReads(own.clone())))
         .build();
     let channel = client.connect(server.local_addr()).wait().unwrap();
     assert!(channel.is_active());

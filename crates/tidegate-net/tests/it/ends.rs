@@ -17,12 +17,12 @@ use tidegate_pool::WorkerPool;
 use tidegate_promise::{Completion, Promise, promise};
 use tidegate_testkit::{Gate, Log};
 
-use crate::{Echo, Gives, dial, round_trip, serve};
+use crate::{Echo, LogChannel, dial, round_trip, serve};
 
 /// Logs that its connection is open, and that its server drains.
-struct Notes(Log<&'static str>);
+struct LogEvents(Log<&'static str>);
 
-impl Inbound for Notes {
+impl Inbound for LogEvents {
     type In = Bytes;
     type Out = Nothing;
     type Write = Nothing;
@@ -47,7 +47,7 @@ fn drains_that_overlap_end_at_their_own_deadlines_and_tell_once() {
     let group = loops.build().unwrap();
     let log = Log::new();
     let own = log.clone();
-    let server = serve(&group, move |p| p.add("notes", Notes(own.clone())));
+    let server = serve(&group, move |p| p.add("notes", LogEvents(own.clone())));
     let _client = dial(&server);
     log.wait_for(1);
     let late = server.drain(Duration::from_secs(20));
@@ -82,7 +82,7 @@ fn a_connection_that_comes_to_its_loop_during_a_drain_is_told_of_it() {
                 gates.0.open();
                 gates.1.wait();
             }
-            p.add("notes", Notes(own.clone()))
+            p.add("notes", LogEvents(own.clone()))
         })
         .bind("127.0.0.1:0");
     let server = server.wait().unwrap();
@@ -251,7 +251,7 @@ fn a_drain_cuts_connections_whose_handlers_hold_the_close_back() {
     let gives = log.clone();
     let server = serve(&group, move |p| {
         let busy = Handler::duplex_on(Arc::new(workers.clone()), Holds(own.clone()));
-        p.add("gives", Gives(gives.clone()))
+        p.add("gives", LogChannel(gives.clone()))
             .add_handler("busy", busy)
     });
     let mut busy = dial(&server);

@@ -20,9 +20,9 @@ fn options() -> ChannelOptions {
 }
 
 /// Logs messages and errors.
-struct Notes(Log<String>);
+struct LogEvents(Log<String>);
 
-impl Inbound for Notes {
+impl Inbound for LogEvents {
     type In = Bytes;
     type Out = Nothing;
     type Write = Bytes;
@@ -49,7 +49,7 @@ fn what_was_written_and_not_flushed_goes_before_the_end() {
     let log = Log::new();
     let own = log.clone();
     let mut channel =
-        EmbeddedChannel::with_options(options(), |p| p.add("notes", Notes(own))).unwrap();
+        EmbeddedChannel::with_options(options(), |p| p.add("notes", LogEvents(own))).unwrap();
     channel.channel().write("never ");
     channel.channel().write("flushed");
     let shut = channel.channel().shutdown_output();
@@ -70,7 +70,7 @@ fn a_handler_that_ends_its_half_sends_what_it_said_before_and_nothing_after() {
             } else {
                 p
             };
-            p.add("notes", Notes(own))
+            p.add("notes", LogEvents(own))
         })
         .unwrap();
         channel.receive("bye");
@@ -119,7 +119,7 @@ fn a_write_after_the_end_of_its_half_fails_and_the_other_half_lives_on() {
     let pinned = tidegate_net::pinned("io", 1).unwrap();
     let client = Client::builder(&pinned).options(options());
     let client = client
-        .pipeline(move |p| p.add("notes", Notes(on_pinned.clone())))
+        .pipeline(move |p| p.add("notes", LogEvents(on_pinned.clone())))
         .build();
     a_late_write_fails_alone(&client.connect(address).wait().unwrap(), &listener, &log);
 
@@ -128,7 +128,7 @@ fn a_write_after_the_end_of_its_half_fails_and_the_other_half_lives_on() {
     let roaming = tidegate_net::roaming("io", 1, &workers).unwrap();
     let client = Client::builder(&roaming).options(options());
     let client = client
-        .pipeline(move |p| p.add("notes", Notes(on_roaming.clone())))
+        .pipeline(move |p| p.add("notes", LogEvents(on_roaming.clone())))
         .build();
     a_late_write_fails_alone(&client.connect(address).wait().unwrap(), &listener, &log);
 }

@@ -10,30 +10,29 @@ mod cancels;
 mod changes;
 mod channel;
 mod clients;
+mod closing;
 mod datagrams;
 mod decoders;
 mod echo;
-mod elsewhere;
 mod endless;
 mod ends;
-mod farewell;
+mod executor_refusals;
 mod faults;
 mod framing;
 mod halves;
+mod handle_guarantees;
+mod handler_lifecycle;
 mod handlers;
-mod lent;
-mod lives;
 mod model;
 mod named;
+mod other_executor;
 mod payloads;
 mod pipeline;
-mod promised;
 mod registration;
 mod roaming;
 mod rules;
 mod servers;
 mod shaping;
-mod silence;
 mod sizes;
 mod stream;
 mod tcp;
@@ -43,6 +42,7 @@ mod tls;
 mod tls_order;
 mod transports;
 mod turns;
+mod unhandled_errors;
 mod watch;
 
 use std::io::{Read, Write};
@@ -56,9 +56,9 @@ use tidegate_testkit::Log;
 use self::echo::Echo;
 
 /// Logs what it reads.
-struct Hears(Log<Bytes>);
+struct LogReads(Log<Bytes>);
 
-impl Inbound for Hears {
+impl Inbound for LogReads {
     type In = Bytes;
     type Out = Nothing;
     type Write = Nothing;
@@ -69,9 +69,9 @@ impl Inbound for Hears {
 }
 
 /// Logs the channel of each connection, for the test to use.
-struct Gives(Log<Channel>);
+struct LogChannel(Log<Channel>);
 
-impl Inbound for Gives {
+impl Inbound for LogChannel {
     type In = Bytes;
     type Out = Bytes;
     type Write = Nothing;
@@ -111,7 +111,7 @@ fn serve(
 fn giving(group: &NetGroup) -> (Server, Log<Channel>) {
     let log = Log::new();
     let own = log.clone();
-    let server = serve(group, move |p| p.add("gives", Gives(own.clone())));
+    let server = serve(group, move |p| p.add("gives", LogChannel(own.clone())));
     (server, log)
 }
 

@@ -16,14 +16,14 @@ use crate::{dial, group, serve};
 
 /// Echoes, logs its events, and logs its channel.
 #[derive(Clone)]
-struct Notes {
+struct LogEvents {
     log: Log<String>,
     channels: Log<Channel>,
     arrived: Gate,
     go_on: Gate,
 }
 
-impl Notes {
+impl LogEvents {
     fn new() -> Self {
         Self {
             log: Log::new(),
@@ -39,7 +39,7 @@ impl Notes {
     }
 }
 
-impl Inbound for Notes {
+impl Inbound for LogEvents {
     type In = Bytes;
     type Out = Nothing;
     type Write = Bytes;
@@ -73,7 +73,7 @@ impl Inbound for Notes {
 
 /// Creates a channel without a socket, a handle of it, and the log of its handler.
 fn embedded() -> (EmbeddedChannel, Channel, Log<String>) {
-    let notes = Notes::new();
+    let notes = LogEvents::new();
     let log = notes.log.clone();
     let embedded = EmbeddedChannel::new(|p| p.add("notes", notes)).unwrap();
     let channel = embedded.channel();
@@ -81,7 +81,7 @@ fn embedded() -> (EmbeddedChannel, Channel, Log<String>) {
 }
 
 /// Creates a server, a client, and the server's channel of that connection.
-fn connected(group: &NetGroup, notes: &Notes) -> (Server, TcpStream, Channel) {
+fn connected(group: &NetGroup, notes: &LogEvents) -> (Server, TcpStream, Channel) {
     let own = notes.clone();
     let server = serve(group, move |p| p.add("notes", own.clone()));
     let peer = dial(&server);
@@ -100,7 +100,7 @@ fn read(peer: &mut TcpStream, count: usize) -> Vec<u8> {
 
 #[test]
 fn a_channel_off_its_loop_hears_nothing_until_it_is_back() {
-    let (group, notes) = (group(1), Notes::new());
+    let (group, notes) = (group(1), LogEvents::new());
     let (server, mut peer, channel) = connected(&group, &notes);
     channel.deregister().wait().unwrap();
     assert!(channel.is_active() && !channel.is_registered());
@@ -119,7 +119,7 @@ fn a_channel_off_its_loop_hears_nothing_until_it_is_back() {
 
 #[test]
 fn what_is_written_meanwhile_waits_and_is_sent_in_order() {
-    let (group, notes) = (group(1), Notes::new());
+    let (group, notes) = (group(1), LogEvents::new());
     let (_server, mut peer, channel) = connected(&group, &notes);
     let before = channel.write_with("one ");
     channel.flush();
@@ -239,7 +239,7 @@ fn a_channel_that_is_not_connected_yet_stays_on_its_loop() {
 fn on_a_roaming_loop_a_handler_that_is_busy_comes_first() {
     let pool = WorkerPool::builder("workers").max(4).build().unwrap();
     let group = tidegate_net::roaming("io", 1, &pool).unwrap();
-    let notes = Notes::new();
+    let notes = LogEvents::new();
     let server = roaming_server(&group, &notes);
     let mut peer = dial(&server);
     let channel = notes.channel();
@@ -261,7 +261,7 @@ fn on_a_roaming_loop_a_handler_that_is_busy_comes_first() {
     assert_eq!(notes.log.take(), ["on", "read 5"]);
 }
 
-fn roaming_server(group: &NetGroup<tidegate_loop::Roaming>, notes: &Notes) -> Server {
+fn roaming_server(group: &NetGroup<tidegate_loop::Roaming>, notes: &LogEvents) -> Server {
     let notes = notes.clone();
     let server = Server::builder(group).pipeline(move |p| p.add("notes", notes.clone()));
     server.bind("127.0.0.1:0").wait().unwrap()

@@ -111,12 +111,12 @@ fn a_listener_accepts_sixteen_in_a_turn_and_the_rest_in_the_next_ones() {
         })
         .unwrap();
     arrived.wait();
-    let before = group.io_metrics()[0].again;
+    let before = group.io_metrics()[0].requeued;
     let mut clients: Vec<_> = (0..40).map(|_| dial(&server)).collect();
     go_on.open();
     let last = clients.last_mut().unwrap();
     last.write_all(b"x").unwrap();
     last.read_exact(&mut [0]).unwrap();
     let io = group.io_metrics()[0];
-    assert_eq!((io.accepted, io.again - before), (40, 2));
+    assert_eq!((io.accepted, io.requeued - before), (40, 2));
 }

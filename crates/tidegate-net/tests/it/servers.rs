@@ -11,7 +11,7 @@ use tidegate_core::ManualClock;
 use tidegate_net::{Client, Draining, Inbound, InboundContext, Nothing, Server, UserEvent};
 use tidegate_testkit::{Gate, Log};
 
-use crate::{Echo, Gives, dial, giving, group, group_by, round_trip, serve};
+use crate::{Echo, LogChannel, dial, giving, group, group_by, round_trip, serve};
 
 #[test]
 fn an_address_in_use_is_an_error() {
@@ -172,7 +172,7 @@ fn several_listeners_share_one_port_and_each_keeps_its_connections() {
     let log = Log::new();
     let own = log.clone();
     let server = Server::builder(&group)
-        .pipeline(move |p| p.add("gives", Gives(own.clone())).add("echo", Echo))
+        .pipeline(move |p| p.add("gives", LogChannel(own.clone())).add("echo", Echo))
         .listeners_per_port(8)
         .bind("127.0.0.1:0")
         .wait()

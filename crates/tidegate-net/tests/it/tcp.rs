@@ -11,7 +11,7 @@ use tidegate_net::{
 };
 use tidegate_testkit::{Gate, Log};
 
-use crate::{Echo, Gives, dial, first, giving, group, round_trip, serve};
+use crate::{Echo, LogChannel, dial, first, giving, group, round_trip, serve};
 
 #[test]
 fn echoes_over_two_loops_and_keeps_each_connection_on_one() {
@@ -19,7 +19,7 @@ fn echoes_over_two_loops_and_keeps_each_connection_on_one() {
     let log = Log::new();
     let own = log.clone();
     let server = serve(&group, move |p| {
-        p.add("gives", Gives(own.clone())).add("echo", Echo)
+        p.add("gives", LogChannel(own.clone())).add("echo", Echo)
     });
     let mut clients: Vec<_> = (0..4).map(|_| dial(&server)).collect();
     for client in &mut clients {
@@ -173,7 +173,10 @@ fn a_slow_reader_stops_the_writer_at_the_marks_and_nothing_is_lost() {
     };
     let server = Server::builder(&group)
         .options(options)
-        .pipeline(move |p| p.add("gives", Gives(own.clone())).add("pours", Pours(8192)))
+        .pipeline(move |p| {
+            p.add("gives", LogChannel(own.clone()))
+                .add("pours", Pours(8192))
+        })
         .bind("127.0.0.1:0");
     let mut client = dial(&server.wait().unwrap());
     let channel = first(&log);

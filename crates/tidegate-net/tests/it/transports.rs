@@ -6,14 +6,14 @@ use bytes::Bytes;
 use tidegate_net::{Client, Inbound, InboundContext, Nothing, Server};
 use tidegate_testkit::Log;
 
-use crate::{Echo, Hears, group};
+use crate::{Echo, LogReads, group};
 
 #[test]
 fn two_ends_in_memory_speak_to_each_other() {
     let group = group(2);
     let log = Log::new();
     let own = log.clone();
-    let hears = move |p: tidegate_net::PipelineBuilder| p.add("hears", Hears(own.clone()));
+    let hears = move |p: tidegate_net::PipelineBuilder| p.add("hears", LogReads(own.clone()));
     let pair = group.local_pair(hears, |p| p.add("echo", Echo));
     let (one, other) = pair.wait().unwrap();
     // Small messages, so that several are waiting when the other end reads.
@@ -51,7 +51,7 @@ fn what_one_end_says_before_the_other_is_there_is_heard() {
     let own = log.clone();
     // On one event loop, the first end is opened, writes and closes before the second end is
     // created.
-    let hears = move |p: tidegate_net::PipelineBuilder| p.add("hears", Hears(own.clone()));
+    let hears = move |p: tidegate_net::PipelineBuilder| p.add("hears", LogReads(own.clone()));
     let pair = group.local_pair(|p| p.add("greets", Greets), hears);
     let (_, other) = pair.wait().unwrap();
     other.closed().wait().unwrap();
@@ -118,7 +118,7 @@ fn channels_are_made_of_unix_and_udp_sockets_that_exist() {
     let log = Log::new();
     let own = log.clone();
     let client = Client::builder(&group)
-        .pipeline(move |p| p.add("hears", Hears(own.clone())))
+        .pipeline(move |p| p.add("hears", LogReads(own.clone())))
         .build();
     let channel = client.adopt_unix(far).wait().unwrap();
     channel.write_and_flush("hello");

@@ -10,12 +10,12 @@ use crate::{dial, group, serve};
 
 /// Logs, for each message, the number of reads of the event loop so far.
 #[derive(Clone)]
-struct Notes {
+struct LogEvents {
     group: NetGroup,
     log: Log<(u64, Bytes)>,
 }
 
-impl Inbound for Notes {
+impl Inbound for LogEvents {
     type In = Bytes;
     type Out = Nothing;
     type Write = Nothing;
@@ -26,10 +26,10 @@ impl Inbound for Notes {
     }
 }
 
-/// Creates a server on one event loop with a `Notes` handler for each connection.
-fn noting() -> (NetGroup, Notes, Server) {
+/// Creates a server on one event loop with a `LogEvents` handler for each connection.
+fn noting() -> (NetGroup, LogEvents, Server) {
     let group = group(1);
-    let notes = Notes {
+    let notes = LogEvents {
         group: group.clone(),
         log: Log::new(),
     };

@@ -28,13 +28,13 @@ use crate::pipeline::{Inbound, InboundContext};
 /// ```
 #[derive(Debug)]
 pub struct LineFrames {
-    cutter: FrameDecoder<Delimited>,
+    cutter: FrameDecoder<DelimiterRule>,
 }
 
 impl LineFrames {
-    /// Creates a decoder for lines of at most `most` bytes, not counting the line end.
-    pub fn max(most: usize) -> Self {
-        let mut cut = Delimited::new(vec![Bytes::from_static(b"\n")], most);
+    /// Creates a decoder for lines of at most `max_len` bytes, not counting the line end.
+    pub fn max(max_len: usize) -> Self {
+        let mut cut = DelimiterRule::new(vec![Bytes::from_static(b"\n")], max_len);
         cut.trims = true;
         Self {
             cutter: FrameDecoder::new(cut),
@@ -62,18 +62,18 @@ cuts_frames!(LineFrames);
 /// ```
 #[derive(Debug)]
 pub struct DelimiterFrames {
-    cutter: FrameDecoder<Delimited>,
+    cutter: FrameDecoder<DelimiterRule>,
 }
 
 impl DelimiterFrames {
-    /// Creates a decoder for frames of at most `most` bytes between `delimiters`.
+    /// Creates a decoder for frames of at most `max_len` bytes between `delimiters`.
     ///
     /// # Errors
     ///
     /// [`FramesError`] if there is no delimiter, or if one is empty or can never be the first to end.
     pub fn new<D: Into<Bytes>>(
         delimiters: impl IntoIterator<Item = D>,
-        most: usize,
+        max_len: usize,
     ) -> Result<Self, FramesError> {
         let delimiters: Vec<Bytes> = delimiters.into_iter().map(Into::into).collect();
         if delimiters.is_empty() || delimiters.iter().any(Bytes::is_empty) {
@@ -88,7 +88,7 @@ impl DelimiterFrames {
             let why = "a delimiter that contains another one before its end is never found";
             return Err(FramesError(why));
         }
-        let cutter = FrameDecoder::new(Delimited::new(delimiters, most));
+        let cutter = FrameDecoder::new(DelimiterRule::new(delimiters, max_len));
         Ok(Self { cutter })
     }
 }
@@ -96,10 +96,10 @@ impl DelimiterFrames {
 cuts_frames!(DelimiterFrames);
 
 #[derive(Debug)]
-pub(super) struct Delimited {
+pub(super) struct DelimiterRule {
     delimiters: Vec<Bytes>,
     longest: usize,
-    most: usize,
+    max_len: usize,
     /// `true` if a carriage return before the delimiter is removed, too.
     trims: bool,
     /// The number of available bytes that were already searched.
@@ -108,13 +108,13 @@ pub(super) struct Delimited {
     skipping: bool,
 }
 
-impl Delimited {
-    pub(super) fn new(delimiters: Vec<Bytes>, most: usize) -> Self {
+impl DelimiterRule {
+    pub(super) fn new(delimiters: Vec<Bytes>, max_len: usize) -> Self {
         let longest = delimiters.iter().map(Bytes::len).max().unwrap_or(1);
         Self {
             delimiters,
             longest,
-            most,
+            max_len,
             trims: false,
             looked: 0,
             skipping: false,
@@ -142,10 +142,10 @@ impl Delimited {
     }
 }
 
-impl FrameRule for Delimited {
+impl FrameRule for DelimiterRule {
     fn find(&mut self, bytes: &[u8]) -> Result<Found, NetError> {
         let Some((at, next)) = self.first(bytes) else {
-            if self.skipping || bytes.len() > self.most.saturating_add(self.longest) {
+            if self.skipping || bytes.len() > self.max_len.saturating_add(self.longest) {
                 let keep = bytes.len().min(self.longest - 1);
                 self.looked = 0;
                 let begins = !self.skipping;
@@ -153,7 +153,7 @@ impl FrameRule for Delimited {
                 if begins {
                     return Err(NetError::FrameTooLong {
                         length: bytes.len() as u64,
-                        max: self.most,
+                        max: self.max_len,
                     });
                 }
                 return Ok(match bytes.len() - keep {
@@ -172,12 +172,12 @@ impl FrameRule for Delimited {
         if self.trims && bytes[..end].ends_with(b"\r") {
             end -= 1;
         }
-        if end > self.most {
+        if end > self.max_len {
             // The frame is complete: the next call skips it.
             self.skipping = true;
             return Err(NetError::FrameTooLong {
                 length: end as u64,
-                max: self.most,
+                max: self.max_len,
             });
         }
         Ok(Found::Frame {

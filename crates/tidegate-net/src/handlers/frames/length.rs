@@ -91,25 +91,25 @@ impl LengthField {
 /// ```
 #[derive(Debug)]
 pub struct LengthFrames {
-    cutter: FrameDecoder<Counted>,
+    cutter: FrameDecoder<LengthRule>,
 }
 
 impl LengthFrames {
-    /// Creates a decoder for frames with such a field, of at most `most` bytes.
+    /// Creates a decoder for frames with such a field, of at most `max_len` bytes.
     ///
     /// # Errors
     ///
-    /// [`FramesError`] if the field is invalid, or does not fit into a frame of `most` bytes.
-    pub fn new(field: LengthField, most: usize) -> Result<Self, FramesError> {
+    /// [`FramesError`] if the field is invalid, or does not fit into a frame of `max_len` bytes.
+    pub fn new(field: LengthField, max_len: usize) -> Result<Self, FramesError> {
         field.check()?;
-        if most < (field.offset + field.size).max(field.strip) {
+        if max_len < (field.offset + field.size).max(field.strip) {
             return Err(FramesError(
                 "the longest frame ends before its length field",
             ));
         }
-        let cut = Counted {
+        let cut = LengthRule {
             field,
-            most,
+            max_len,
             skip: 0,
         };
         Ok(Self {
@@ -121,14 +121,14 @@ impl LengthFrames {
 cuts_frames!(LengthFrames);
 
 #[derive(Debug)]
-pub(super) struct Counted {
+pub(super) struct LengthRule {
     pub(super) field: LengthField,
-    pub(super) most: usize,
+    pub(super) max_len: usize,
     /// The number of bytes still to skip, of a frame that was refused.
     pub(super) skip: u64,
 }
 
-impl FrameRule for Counted {
+impl FrameRule for LengthRule {
     fn find(&mut self, bytes: &[u8]) -> Result<Found, NetError> {
         if self.skip > 0 {
             let here = usize::try_from(self.skip).unwrap_or(usize::MAX);
@@ -151,11 +151,14 @@ impl FrameRule for Counted {
             let what = format!("a length of {said} where the frame has a head of {head} bytes");
             return Err(NetError::ProtocolViolation(what));
         }
-        if length > self.most as i128 {
+        if length > self.max_len as i128 {
             let length = u64::try_from(length).unwrap_or(u64::MAX);
             self.skip = length;
-            let most = self.most;
-            return Err(NetError::FrameTooLong { length, max: most });
+            let max_len = self.max_len;
+            return Err(NetError::FrameTooLong {
+                length,
+                max: max_len,
+            });
         }
         let end = usize::try_from(length).unwrap_or(usize::MAX);
         if bytes.len() < end {
@@ -197,7 +200,7 @@ impl Outbound for LengthPrefix {
     fn write(&mut self, bytes: Bytes, ctx: &mut OutboundContext<'_, Self>) {
         let size = self.field.size;
         let length = bytes.len() as i128 - i128::from(self.field.adjust);
-        let most = if size == 8 {
+        let max_len = if size == 8 {
             u64::MAX
         } else {
             (1 << (8 * size)) - 1
@@ -206,9 +209,15 @@ impl Outbound for LengthPrefix {
             let what = format!("{} bytes, and a length below zero", bytes.len());
             return refuse(NetError::ProtocolViolation(what), ctx);
         };
-        if length > most {
-            let most = usize::try_from(most).unwrap_or(usize::MAX);
-            return refuse(NetError::FrameTooLong { length, max: most }, ctx);
+        if length > max_len {
+            let max_len = usize::try_from(max_len).unwrap_or(usize::MAX);
+            return refuse(
+                NetError::FrameTooLong {
+                    length,
+                    max: max_len,
+                },
+                ctx,
+            );
         }
         // Length and payload are one message, so that a refused or cancelled write leaves no length
         // behind.

@@ -83,7 +83,7 @@ impl<C: FrameRule> FrameDecoder<C> {
     ///
     /// If the last bytes made several frames, the rest would overtake those that are still on their
     /// way, so that is an error.
-    fn take_rest(&mut self) -> Result<Bytes, NetError> {
+    fn take_undecoded(&mut self) -> Result<Bytes, NetError> {
         let rest = std::mem::take(&mut self.rest);
         if rest.is_empty() || self.cut.skips() {
             return Ok(Bytes::new());
@@ -129,7 +129,7 @@ macro_rules! cuts_frames {
                 if !ctx.channel().is_active() {
                     return;
                 }
-                match self.cutter.take_rest() {
+                match self.cutter.take_undecoded() {
                     Ok(rest) if rest.is_empty() => {}
                     Ok(rest) => ctx.fire_read(rest),
                     Err(why) => ctx.fire_error(Failure::new(why)),
@@ -228,8 +228,8 @@ tidegate_core::debug_as_display!(FramesError);
 mod tests {
     //! The memory of a decoder is bounded by its largest frame, for any input.
 
-    use super::delimited::Delimited;
-    use super::length::Counted;
+    use super::delimited::DelimiterRule;
+    use super::length::LengthRule;
     use super::*;
 
     fn most_held<C: FrameRule>(cut: C, byte: u8) -> usize {
@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn many_short_frames_are_looked_at_once() {
         let delimiters = ["||", ";"].map(Bytes::from).to_vec();
-        let mut cutter = FrameDecoder::new(Delimited::new(delimiters, 10));
+        let mut cutter = FrameDecoder::new(DelimiterRule::new(delimiters, 10));
         let mut frames = 0;
         // If each frame searched all the bytes again, this would practically never end.
         let fed = cutter.feed(Bytes::from(vec![b';'; 4 << 20]), |_| frames += 1);
@@ -255,12 +255,12 @@ mod tests {
 
     #[test]
     fn a_frame_that_never_ends_is_not_kept() {
-        let lines = Delimited::new(vec![Bytes::from("\n")], 1_000);
+        let lines = DelimiterRule::new(vec![Bytes::from("\n")], 1_000);
         assert!(most_held(lines, b'x') < 4_000);
         let field = LengthField::u32();
-        let counted = |most| Counted {
+        let counted = |max_len| LengthRule {
             field,
-            most,
+            max_len,
             skip: 0,
         };
         assert!(most_held(counted(1_000), 0xff) < 4_000);

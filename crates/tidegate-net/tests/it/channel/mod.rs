@@ -17,9 +17,9 @@ use tidegate_promise::Failure;
 use tidegate_testkit::Log;
 
 /// Logs its events.
-struct Notes(Log<String>);
+struct LogEvents(Log<String>);
 
-impl Inbound for Notes {
+impl Inbound for LogEvents {
     type In = Bytes;
     type Out = Nothing;
     type Write = Bytes;
@@ -54,7 +54,8 @@ impl Inbound for Notes {
 fn notes(options: ChannelOptions) -> (EmbeddedChannel, Log<String>) {
     let log = Log::new();
     let own = log.clone();
-    let channel = EmbeddedChannel::with_options(options, |p| p.add("notes", Notes(own))).unwrap();
+    let channel =
+        EmbeddedChannel::with_options(options, |p| p.add("notes", LogEvents(own))).unwrap();
     (channel, log)
 }
 

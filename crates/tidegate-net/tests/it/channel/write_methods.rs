@@ -367,8 +367,8 @@ fn a_flush_of_a_handler_on_its_own_executor_completes_and_fails_too() {
 
 #[test]
 fn a_handle_is_what_the_contexts_give_out_too() {
-    struct Gives(Log<Channel>);
-    impl Inbound for Gives {
+    struct LogChannel(Log<Channel>);
+    impl Inbound for LogChannel {
         type In = Bytes;
         type Out = Bytes;
         type Write = Bytes;
@@ -379,7 +379,7 @@ fn a_handle_is_what_the_contexts_give_out_too() {
     }
     let log = Log::new();
     let own = log.clone();
-    let mut channel = EmbeddedChannel::new(|p| p.add("gives", Gives(own))).unwrap();
+    let mut channel = EmbeddedChannel::new(|p| p.add("gives", LogChannel(own))).unwrap();
     let sent = log.take().remove(0).write_and_flush_with("by the handle");
     channel.run();
     sent.wait().unwrap();

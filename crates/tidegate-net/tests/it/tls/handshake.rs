@@ -38,8 +38,8 @@ fn both_sides_learn_what_was_agreed_and_understand_each_other() {
 
 #[test]
 fn the_handshake_is_told_before_the_first_bytes_even_if_they_come_together() {
-    struct Notes(Log<String>);
-    impl Inbound for Notes {
+    struct LogEvents(Log<String>);
+    impl Inbound for LogEvents {
         type In = Bytes;
         type Out = Nothing;
         type Write = Nothing;
@@ -57,7 +57,7 @@ fn the_handshake_is_told_before_the_first_bytes_even_if_they_come_together() {
     let mut pair = Pair::new(&server, &client, "a.test");
     pair.server = EmbeddedChannel::new(|p| {
         p.add_duplex("tls", server.handler())
-            .add("notes", Notes(log.clone()))
+            .add("notes", LogEvents(log.clone()))
     })
     .unwrap();
     // Written before the handshake is done, so it is sent with the last message of the handshake.

@@ -46,9 +46,9 @@ fn a_connection_in_the_clear_can_become_an_encrypted_one() {
 }
 
 /// Logs what it reads, and its errors.
-struct Gives(Log<Bytes>, Log<String>);
+struct LogChannel(Log<Bytes>, Log<String>);
 
-impl Inbound for Gives {
+impl Inbound for LogChannel {
     type In = Bytes;
     type Out = Nothing;
     type Write = Nothing;
@@ -84,7 +84,7 @@ fn echoes_over_sockets_and_outlives_those_who_do_not_shake_hands() {
         Client::builder(&group)
             .pipeline(move |p| {
                 p.add_duplex("tls", name.handler())
-                    .add("gives", Gives(bytes.clone(), errors.clone()))
+                    .add("gives", LogChannel(bytes.clone(), errors.clone()))
             })
             .build()
     };

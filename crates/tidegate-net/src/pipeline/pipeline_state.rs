@@ -1,4 +1,5 @@
-//! What the handlers of one chain share: who they are, and what is on its way between them.
+//! The state that the handlers of one chain share: the list of handlers, and the actions in flight
+//! between them.
 
 use std::sync::Arc;
 
@@ -12,28 +13,29 @@ use super::stack::{Action, ActionStack};
 use crate::channel::{ChannelIo, HandlerEvent, InEvent, OutOp, Shared, mask};
 use crate::message::Msg;
 
-/// What a chain knows of one of its handlers.
+/// The entry of one handler in its chain.
 #[derive(Debug)]
-pub(crate) struct Meta {
+pub(crate) struct HandlerEntry {
     pub(crate) name: Name,
     pub(crate) shape: &'static Shape,
     pub(crate) id: u32,
-    /// What it cares about, as far as is known.
+    /// The events that it handles. A bit is cleared when the handler turns out not to implement the
+    /// method.
     pub(crate) mask: u16,
     pub(crate) life: Life,
 }
 
-/// How far a handler's life in a chain has come.
+/// The lifecycle of a handler in a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Life {
-    /// It was not told that it was added.
+    /// Its `added` method was not called yet.
     New,
     Added,
-    /// It was told that it was removed.
+    /// Its `removed` method was called.
     Removed,
 }
 
-impl Meta {
+impl HandlerEntry {
     pub(super) fn new(name: Name, shape: &'static Shape, id: u32) -> Self {
         Self {
             name,
@@ -44,7 +46,7 @@ impl Meta {
         }
     }
 
-    /// Notes that the handler is about to hear `what`; false if it must not.
+    /// Records that the handler is about to receive `what`. Returns `false` if it must not receive it.
     pub(super) fn may_hear(&mut self, what: HandlerEvent) -> bool {
         let (from, to) = match what {
             HandlerEvent::Added => (Life::New, Life::Added),
@@ -59,21 +61,21 @@ impl Meta {
     }
 }
 
-/// What a handler was doing when it panicked.
+/// The kind of method that is being called, for the case that it panics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Doing {
+pub(crate) enum CurrentCall {
     Nothing,
     Event,
     Error,
     Write,
-    /// Another operation on its way out.
+    /// An outbound operation other than a write.
     Out,
     Added,
     Removed,
     Timer,
 }
 
-impl Doing {
+impl CurrentCall {
     pub(super) fn own(what: HandlerEvent) -> Self {
         match what {
             HandlerEvent::Added => Self::Added,
@@ -83,42 +85,46 @@ impl Doing {
     }
 }
 
-/// What the handlers of one chain share.
-pub(crate) struct Parts {
-    pub(crate) metas: Vec<Meta>,
-    /// What any handler cares about.
-    cares: u16,
-    /// What the handlers together may do to their thread.
+/// The state that the handlers of one chain share.
+pub(crate) struct PipelineState {
+    pub(crate) metas: Vec<HandlerEntry>,
+    /// The events that at least one handler handles.
+    event_mask: u16,
+    /// Whether the handlers together may block their thread.
     pub(super) blocking: Blocking,
     pub(super) stack: ActionStack,
-    /// Where on the stack the running handler's own actions begin.
+    /// The position on the stack at which the actions of the running handler begin.
     pub(super) base: u32,
     pub(super) running: u32,
-    /// Levels that have begun and not ended, and how many have begun since nothing ran.
+    /// The number of levels that have begun and not ended, and the number of levels that have begun
+    /// since the chain was idle.
     pub(super) depth: u16,
     pub(super) levels: u32,
-    pub(super) doing: Doing,
+    pub(super) doing: CurrentCall,
     next_id: u32,
     /// The chain as it will be after the changes on the stack.
-    #[expect(clippy::box_collection, reason = "hardly ever there, and then shortly")]
+    #[expect(
+        clippy::box_collection,
+        reason = "present only while a change is on the stack"
+    )]
     pub(super) planned: Option<Box<Vec<(Name, &'static Shape)>>>,
-    /// The promise of the write that an outbound handler is busy with.
+    /// The promise of the write that an outbound handler is handling.
     pub(super) promise: Option<Promise<()>>,
     pub(crate) io: ChannelIo,
 }
 
-impl Parts {
+impl PipelineState {
     pub(crate) fn new(shared: Arc<SignalBlock<Shared>>) -> Self {
         Self {
             metas: Vec::new(),
-            cares: 0,
+            event_mask: 0,
             blocking: Blocking::Never,
             stack: ActionStack::new(),
             base: 0,
             running: 0,
             depth: 0,
             levels: 0,
-            doing: Doing::Nothing,
+            doing: CurrentCall::Nothing,
             next_id: 0,
             planned: None,
             promise: None,
@@ -154,9 +160,10 @@ impl Parts {
         self.stack.push(action);
     }
 
-    /// Handler `at` is about to be called; answers where what it will say begins.
+    /// Prepares a call of handler `at`. Returns the position on the stack at which its actions will
+    /// begin.
     #[inline(always)]
-    pub(super) fn begin_call(&mut self, at: usize, doing: Doing) -> usize {
+    pub(super) fn begin_call(&mut self, at: usize, doing: CurrentCall) -> usize {
         let base = self.stack.len();
         self.base = base as u32;
         self.running = at as u32;
@@ -164,41 +171,42 @@ impl Parts {
         base
     }
 
-    /// The event to be carried out when a handler passes one on. Inbound events go from first to last
-    /// and operations from last to first, so only an event that an operation causes can make a circle.
+    /// Returns the action for an event that a handler fires. Events travel from first to last and
+    /// operations from last to first, so only an event that an operation causes can loop.
     #[inline]
     pub(super) fn fired(&self, at: u32, event: InEvent) -> Action {
         match self.doing {
-            Doing::Write | Doing::Out => Action::Return { at, event },
+            CurrentCall::Write | CurrentCall::Out => Action::Return { at, event },
             _ => Action::In { at, event },
         }
     }
 
-    /// Whether the running handler has said nothing yet that is still to be carried out.
+    /// Returns `true` if the running handler has no actions on the stack.
     #[inline(always)]
-    pub(super) fn is_first_word(&self) -> bool {
+    pub(super) fn has_no_pending_actions(&self) -> bool {
         self.stack.len() == self.base as usize
     }
 
-    pub(super) fn never(&mut self, at: u32, event: u16) {
+    pub(super) fn skip_event(&mut self, at: u32, event: u16) {
         if let Some(meta) = self.metas.get_mut(at as usize) {
             meta.mask &= !event;
-            self.sum_up();
+            self.update_masks();
         }
     }
 
-    /// The handlers have changed, or what they care about has.
-    pub(super) fn sum_up(&mut self) {
+    /// Updates the masks of the chain after its handlers, or the events that they handle, have
+    /// changed.
+    pub(super) fn update_masks(&mut self) {
         let masks = self.metas.iter().map(|meta| meta.mask);
-        self.cares = masks.fold(0, |all, mask| all | mask);
+        self.event_mask = masks.fold(0, |all, mask| all | mask);
         let kinds = self.metas.iter().map(|meta| meta.shape.blocking);
         self.blocking = kinds.max().unwrap_or(Blocking::Never);
     }
 
-    /// Whether a handler nearer to the socket than `at` cares about `event`.
+    /// Returns `true` if a handler between the socket and `at` handles `event`.
     #[inline]
     pub(super) fn is_watched(&self, at: u32, event: u16) -> bool {
-        self.cares & event != 0 && self.is_watched_by_one(at, event)
+        self.event_mask & event != 0 && self.is_watched_by_one(at, event)
     }
 
     #[inline(never)]
@@ -208,9 +216,9 @@ impl Parts {
             .any(|meta| meta.mask & event != 0)
     }
 
-    /// A write by handler `at`: straight into the queue where nobody stands between.
+    /// Writes a message of handler `at`, directly into the queue if no handler is in between.
     pub(super) fn write(&mut self, at: u32, msg: Msg, promise: Option<Promise<()>>) {
-        if self.is_first_word() && !self.is_watched(at, mask::WRITE) {
+        if self.has_no_pending_actions() && !self.is_watched(at, mask::WRITE) {
             self.write_head(msg, promise);
         } else {
             self.hand_on(at, msg, promise);
@@ -224,27 +232,27 @@ impl Parts {
     }
 
     pub(super) fn out(&mut self, at: u32, op: OutOp) {
-        if self.is_first_word() && !self.is_watched(at, op.bit()) {
-            self.io.out_head(op);
+        if self.has_no_pending_actions() && !self.is_watched(at, op.bit()) {
+            self.io.request_op(op);
         } else {
             self.stack.push(Action::Out { at, op });
         }
     }
 
-    /// A flush by handler `at`.
+    /// Flushes on behalf of handler `at`.
     pub(super) fn flush(&mut self, at: u32) {
-        if self.is_first_word() && !self.is_watched(at, mask::FLUSH) {
-            self.io.flush_head();
+        if self.has_no_pending_actions() && !self.is_watched(at, mask::FLUSH) {
+            self.io.request_flush();
         } else {
             let op = OutOp::Flush;
             self.stack.push(Action::Out { at, op });
         }
     }
 
-    /// A flush by handler `at` whose promise completes when everything written so far is sent.
+    /// Flushes on behalf of handler `at`. `promise` completes when everything written so far is sent.
     pub(super) fn flush_with(&mut self, at: u32, promise: Promise<()>) {
-        if self.is_first_word() && !self.is_watched(at, mask::FLUSH) {
-            self.io.flush_head();
+        if self.has_no_pending_actions() && !self.is_watched(at, mask::FLUSH) {
+            self.io.request_flush();
             self.io.flush_for(promise);
         } else {
             self.stack.push(Action::FlushWith { at, promise });

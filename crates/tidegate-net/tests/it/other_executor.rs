@@ -17,15 +17,15 @@ use tidegate_testkit::Log;
 use crate::{Echo, dial, round_trip, serve};
 
 /// Logs its events, marks the messages that it passes on, and panics at `boom`.
-struct Notes(Log<String>);
+struct LogEvents(Log<String>);
 
-impl Notes {
+impl LogEvents {
     fn note(&self, what: impl Into<String>) {
         self.0.push(what.into());
     }
 }
 
-impl Inbound for Notes {
+impl Inbound for LogEvents {
     type In = Bytes;
     type Out = Bytes;
     type Write = Bytes;
@@ -78,7 +78,7 @@ impl Inbound for Notes {
     }
 }
 
-impl Outbound for Notes {
+impl Outbound for LogEvents {
     type Take = Bytes;
     type Write = Bytes;
 
@@ -88,7 +88,7 @@ impl Outbound for Notes {
     }
 }
 
-/// A channel with `Notes` on a manual event loop.
+/// A channel with `LogEvents` on a manual event loop.
 struct Apart {
     channel: EmbeddedChannel,
     log: Log<String>,
@@ -100,7 +100,7 @@ impl Apart {
     fn new() -> Self {
         let log = Log::new();
         let (home, hand) = EventLoop::builder("apart").build_manual().unwrap();
-        let notes = Handler::duplex_on(home.executor(), Notes(log.clone()));
+        let notes = Handler::duplex_on(home.executor(), LogEvents(log.clone()));
         let channel = EmbeddedChannel::new(|p| p.add_handler("notes", notes)).unwrap();
         let mut this = Self {
             channel,
@@ -277,7 +277,7 @@ fn an_executor_that_refuses_is_an_error_that_names_it() {
     let executor = Arc::new(pool.clone());
     pool.shutdown(Duration::from_secs(5)).wait().unwrap();
     let log = Log::new();
-    let notes = Handler::inbound_on(executor, Notes(log.clone()));
+    let notes = Handler::inbound_on(executor, LogEvents(log.clone()));
     let mut channel = EmbeddedChannel::new(|p| p.add_handler("notes", notes)).unwrap();
     let errors = channel.errors();
     let refused = |why: &Failure| match why.downcast_ref::<NetError>() {
@@ -364,7 +364,7 @@ fn a_wish_to_read_does_not_lift_the_bound_of_what_waits() {
 fn a_handler_that_passes_on_by_demand_goes_on_when_less_waits() {
     let log = Log::new();
     let (home, hand) = EventLoop::builder("apart").build_manual().unwrap();
-    let notes = Handler::duplex_on(home.executor(), Notes(log.clone()));
+    let notes = Handler::duplex_on(home.executor(), LogEvents(log.clone()));
     let channel = EmbeddedChannel::new(|p| {
         let lines = LineFrames::max(80);
         let flow = FlowControl::new();

@@ -12,15 +12,15 @@ use tidegate_testkit::Log;
 use crate::{dial, group, round_trip, serve};
 
 /// Logs its events. Calls `then` when it is added.
-struct Notes {
+struct LogEvents {
     name: &'static str,
     log: Log<String>,
     then: fn(&mut InboundContext<'_, Self>),
     panics_when_dropped: bool,
 }
 
-fn notes(name: &'static str, log: &Log<String>) -> Notes {
-    Notes {
+fn notes(name: &'static str, log: &Log<String>) -> LogEvents {
+    LogEvents {
         name,
         log: log.clone(),
         then: |_| (),
@@ -28,7 +28,7 @@ fn notes(name: &'static str, log: &Log<String>) -> Notes {
     }
 }
 
-impl Notes {
+impl LogEvents {
     fn say(&self, what: &str) {
         self.log.push(format!("{} {what}", self.name));
     }
@@ -39,7 +39,7 @@ impl Notes {
     }
 }
 
-impl Inbound for Notes {
+impl Inbound for LogEvents {
     type In = AnyMessage;
     type Out = AnyMessage;
     type Write = Bytes;
@@ -73,7 +73,7 @@ impl Inbound for Notes {
     }
 }
 
-impl Outbound for Notes {
+impl Outbound for LogEvents {
     type Take = Bytes;
     type Write = Bytes;
 
@@ -83,7 +83,7 @@ impl Outbound for Notes {
     }
 }
 
-impl Drop for Notes {
+impl Drop for LogEvents {
     fn drop(&mut self) {
         if self.panics_when_dropped {
             self.say("dropped");

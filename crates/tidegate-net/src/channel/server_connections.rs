@@ -8,7 +8,7 @@ use tidegate_promise::{Completion, Promise, promise};
 
 /// State that the connections of one server share.
 #[derive(Debug, Default)]
-pub(crate) struct Origin {
+pub(crate) struct ServerConnections {
     live: AtomicUsize,
     accepted: AtomicU64,
     /// Listeners that may still accept.
@@ -21,7 +21,7 @@ pub(crate) struct Origin {
     empty: Mutex<Vec<Promise<()>>>,
 }
 
-impl Origin {
+impl ServerConnections {
     /// Creates the state for a server with this many listeners.
     pub(crate) fn new(listeners: usize) -> Arc<Self> {
         Arc::new(Self {
@@ -51,12 +51,12 @@ impl Origin {
         self.accepted.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn came(&self) {
+    pub(crate) fn connection_opened(&self) {
         self.live.fetch_add(1, Ordering::Relaxed);
         self.accepted.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn left(&self) {
+    pub(crate) fn connection_closed(&self) {
         // ORDERING: AcqRel, so that of the last connection to leave and the thread that waits for
         // it, at least one sees the other: both go through the lock below as well.
         if self.live.fetch_sub(1, Ordering::AcqRel) == 1 {

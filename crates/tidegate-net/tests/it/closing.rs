@@ -12,7 +12,7 @@ use tidegate_net::{
 use tidegate_promise::{Completion, WaitError};
 use tidegate_testkit::Log;
 
-use crate::{Hears, dial, first, giving, group_by};
+use crate::{LogReads, dial, first, giving, group_by};
 
 fn is_closed(write: Completion<()>) -> bool {
     let WaitError::Failed(why) = write.wait().unwrap_err() else {
@@ -24,7 +24,8 @@ fn is_closed(write: Completion<()>) -> bool {
 fn hearing(options: ChannelOptions) -> (EmbeddedChannel, Log<Bytes>) {
     let log = Log::new();
     let own = log.clone();
-    let channel = EmbeddedChannel::with_options(options, |p| p.add("hears", Hears(own))).unwrap();
+    let channel =
+        EmbeddedChannel::with_options(options, |p| p.add("hears", LogReads(own))).unwrap();
     (channel, log)
 }
 

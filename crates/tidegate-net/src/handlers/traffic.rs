@@ -46,7 +46,7 @@ impl FlushConsolidation {
         }
     }
 
-    fn let_out(&mut self) -> bool {
+    fn release(&mut self) -> bool {
         std::mem::take(&mut self.held) > 0
     }
 }
@@ -58,7 +58,7 @@ impl Inbound for FlushConsolidation {
     const BLOCKING: Blocking = Blocking::Never;
 
     fn removed(&mut self, ctx: &mut InboundContext<'_, Self>) {
-        if self.let_out() {
+        if self.release() {
             ctx.flush();
         }
     }
@@ -71,13 +71,13 @@ impl Inbound for FlushConsolidation {
     fn read_complete(&mut self, ctx: &mut InboundContext<'_, Self>) {
         ctx.fire_read_complete();
         self.reading = false;
-        if self.let_out() {
+        if self.release() {
             ctx.flush();
         }
     }
 
     fn writability(&mut self, writable: bool, ctx: &mut InboundContext<'_, Self>) {
-        if !writable && self.let_out() {
+        if !writable && self.release() {
             ctx.flush();
         }
         ctx.fire_writability(writable);
@@ -102,21 +102,21 @@ impl Outbound for FlushConsolidation {
     }
 
     fn close(&mut self, ctx: &mut OutboundContext<'_, Self>) {
-        if self.let_out() {
+        if self.release() {
             ctx.flush();
         }
         ctx.close();
     }
 
     fn close_when_flushed(&mut self, ctx: &mut OutboundContext<'_, Self>) {
-        if self.let_out() {
+        if self.release() {
             ctx.flush();
         }
         ctx.close_when_flushed();
     }
 
     fn shutdown_output(&mut self, ctx: &mut OutboundContext<'_, Self>) {
-        if self.let_out() {
+        if self.release() {
             ctx.flush();
         }
         ctx.shutdown_output();
@@ -134,11 +134,11 @@ impl Outbound for FlushConsolidation {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Rate {
-    account: Arc<Mutex<Account>>,
+    account: Arc<Mutex<RateState>>,
 }
 
 #[derive(Debug)]
-struct Account {
+struct RateState {
     per_second: u64,
     /// The time on the event loop's clock at which the bytes counted so far have passed.
     free_at: u64,
@@ -147,7 +147,7 @@ struct Account {
 impl Rate {
     /// Creates a limit of `bytes` per second, at least one.
     pub fn bytes_per_second(bytes: u64) -> Self {
-        let account = Account {
+        let account = RateState {
             per_second: bytes.max(1),
             free_at: 0,
         };
@@ -176,7 +176,7 @@ impl Rate {
         wait
     }
 
-    fn lock(&self) -> MutexGuard<'_, Account> {
+    fn lock(&self) -> MutexGuard<'_, RateState> {
         self.account.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -256,7 +256,7 @@ impl TrafficShaping {
     }
 
     /// Writes the first of the waiting messages.
-    fn let_one_out(&mut self, ctx: &mut InboundContext<'_, Self>) {
+    fn release_one(&mut self, ctx: &mut InboundContext<'_, Self>) {
         if let Some((bytes, promise)) = self.waiting.pop_front() {
             ctx.release(bytes.len() + ENTRY_OVERHEAD);
             ctx.write_for(bytes, promise);
@@ -281,7 +281,7 @@ impl Inbound for TrafficShaping {
     fn removed(&mut self, ctx: &mut InboundContext<'_, Self>) {
         if !self.waiting.is_empty() {
             while !self.waiting.is_empty() {
-                self.let_one_out(ctx);
+                self.release_one(ctx);
             }
             ctx.flush();
         }
@@ -311,7 +311,7 @@ impl Inbound for TrafficShaping {
         if key == READ_AGAIN {
             return self.go_on(ctx);
         }
-        self.let_one_out(ctx);
+        self.release_one(ctx);
         ctx.flush();
         if self.waiting.is_empty() {
             self.end(ctx);
@@ -333,7 +333,7 @@ impl Outbound for TrafficShaping {
             };
             match ctx.take_promise() {
                 Some(promise) => drop(promise.fail(why)),
-                None => ctx.lose(),
+                None => ctx.mark_lost_write(),
             }
             return;
         }
@@ -349,7 +349,7 @@ impl Outbound for TrafficShaping {
         if let Err(why) = ctx.hold(bytes.len() + ENTRY_OVERHEAD) {
             match promise {
                 Some(promise) => drop(promise.fail(why)),
-                None => ctx.tell_refusal(why.into()),
+                None => ctx.report_refused_write(why.into()),
             }
             return;
         }

@@ -37,7 +37,7 @@ pub(crate) enum ChannelRequest {
     Register(bool, Promise<()>),
     CancelConnect(Failure),
     /// Closes the channel even if the handlers hold the close back.
-    FrameRule,
+    ForceClose,
     /// The rest was not sent within the close timeout.
     CloseDeadline,
 }
