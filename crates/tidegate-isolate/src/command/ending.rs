@@ -148,8 +148,9 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             ticket,
             flight,
         } = call;
-        state.alarms.keep_flight(flight);
         state.release(now);
+        // After the permit is back: hooks that the work left on its token are dropped here.
+        state.alarms.keep_flight(flight);
         let times = Times { start, began, now };
         match result {
             Ok(Ok(Ok(value))) if in_time => {

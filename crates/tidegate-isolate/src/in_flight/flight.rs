@@ -156,15 +156,14 @@ impl Flight {
         if deadline > now {
             return deadline;
         }
-        self.expire(seen, callbacks);
+        self.expire(seen, false, callbacks);
         u64::MAX
     }
 
-    /// Expires the call in flight, if there is one.
+    /// Expires the call in flight, if there is one, and trips its token whatever its settings say.
     pub(crate) fn expire_now(&self, callbacks: &impl Callbacks) {
         if let Some(seen) = self.word.look() {
-            self.whose.fetch_or(INTERRUPTS, Ordering::Relaxed);
-            self.expire(seen, callbacks);
+            self.expire(seen, true, callbacks);
         }
     }
 
@@ -179,11 +178,11 @@ impl Flight {
 
     /// Ends the call as timed out and notifies the receiver. All user code that this causes runs on
     /// the callback threads of the command.
-    fn expire(&self, seen: UnderWay, callbacks: &impl Callbacks) {
+    fn expire(&self, seen: UnderWay, interrupt: bool, callbacks: &impl Callbacks) {
         let Some(left) = self.word.leave(seen, Leave::Expired) else {
             return;
         };
-        let interrupts = self.whose.load(Ordering::Relaxed) & INTERRUPTS != 0;
+        let interrupts = interrupt || self.whose.load(Ordering::Relaxed) & INTERRUPTS != 0;
         let has_hooks = interrupts && self.token.trip() && self.token.has_hooks();
         let ear = self.ear().take();
         match ear {

@@ -1,13 +1,13 @@
 //! Limits from the outside: permits, reserved permits, waiting and adaptive limits.
 
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
 use tidegate_isolate::{
-    AdaptiveLimit, Cause, Criticality, Event, Hedge, Partitions, PermitConfig, Rejection,
+    AdaptiveLimit, Cause, Command, Criticality, Event, Hedge, Partitions, PermitConfig, Rejection,
 };
 use tidegate_testkit::Gate;
 
@@ -200,6 +200,28 @@ fn a_limit_becomes_adaptive_and_fixed_again_while_it_is_used() {
     let error = command.configure(|c| c.permits.adaptive = Some(wrong));
     assert_eq!(error.unwrap_err().property(), "limit.min");
     assert_eq!(command.snapshot().limit, 20);
+}
+
+#[test]
+fn a_hook_left_on_the_token_is_dropped_after_the_permit_is_back() {
+    /// Looks at the permits of its command when it is dropped.
+    struct Looks(Command<u32, &'static str>, Arc<Mutex<Option<usize>>>);
+    impl Drop for Looks {
+        fn drop(&mut self) {
+            *self.1.lock().unwrap() = Some(self.0.snapshot().active);
+        }
+    }
+    let (_clock, isolation) = still();
+    let command = builder("a").permits(1).build(&isolation).unwrap();
+    let seen = Arc::new(Mutex::new(None));
+    let looks = Looks(command.clone(), Arc::clone(&seen));
+    let answer = command.run(move |cancel| {
+        let hook = cancel.on_cancel(move || drop(looks));
+        std::mem::forget(hook);
+        Ok(1)
+    });
+    assert_eq!(answer, Ok(1));
+    assert_eq!(*seen.lock().unwrap(), Some(0));
 }
 
 #[test]
