@@ -12,21 +12,21 @@ impl<D: Driver> Core<D> {
     /// Does what the life cycle requires after `turn`. Returns `true` if the thread is done.
     pub(super) fn after_turn(&mut self, shared: &Arc<Shared>, turn: Turn) -> bool {
         let state = shared.state.get();
-        self.seen = state;
+        self.seen_state = state;
         if state >= Lifecycle::ShuttingDown {
             return self.wind_down(shared, turn);
         }
         if turn == Turn::Busy {
             let more = self.has_more(shared);
-            self.looked = !more && !self.look_on(shared);
-            if D::LOOKS_ON || more {
+            self.already_spun = !more && !self.spin(shared);
+            if D::SPINS || more {
                 return false;
             }
         }
         if self.may_leave(shared, state) {
             return true;
         }
-        let deadline = local::with(|local| local.kept.next_deadline()).flatten();
+        let deadline = local::with(|local| local.loop_state.next_deadline()).flatten();
         let deadline = self.idle_deadline(shared, deadline);
         self.sleep(shared, deadline);
         false
@@ -35,8 +35,8 @@ impl<D: Driver> Core<D> {
     /// Returns `true` if the next turn would find work. Does not read the cache line for which the
     /// producers compete, so work that only shows there is missed.
     fn has_more(&mut self, shared: &Shared) -> bool {
-        let own = local::with(|local| !local.kept.tasks.is_empty());
-        own == Some(true) || self.end.is_ready() || !shared.mailbox.signals.is_empty()
+        let own = local::with(|local| !local.loop_state.tasks.is_empty());
+        own == Some(true) || self.task_receiver.is_ready() || !shared.mailbox.signals.is_empty()
     }
 
     /// Returns the time at which an idle event loop has to run again: its `deadline`, or the time
@@ -64,15 +64,15 @@ impl<D: Driver> Core<D> {
             return false;
         }
         let free = local::with(|local| {
-            let timers = local.kept.timers_len() as u64;
+            let timers = local.loop_state.timers_len() as u64;
             shared.meter.counters.timers.set(timers);
-            local.kept.is_idle() && local.pinned.is_empty()
+            local.loop_state.is_idle() && local.pinned.is_empty()
         });
         if free != Some(true) || !self.driver.is_idle() || self.has_work(shared) {
             return false;
         }
         local::give_back_spare();
-        self.end.publish();
+        self.task_receiver.publish();
         true
     }
 }

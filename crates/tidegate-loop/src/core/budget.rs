@@ -79,7 +79,7 @@ pub(super) struct BudgetTimer {
     left: u32,
     /// Tasks between two clock reads.
     stride: u32,
-    looked: u64,
+    checked_at: u64,
     began: u64,
     budget: u64,
 }
@@ -89,7 +89,7 @@ impl BudgetTimer {
         Self {
             left: LOOK,
             stride: LOOK,
-            looked: 0,
+            checked_at: 0,
             began: 0,
             budget: 0,
         }
@@ -99,7 +99,7 @@ impl BudgetTimer {
     #[inline]
     pub(super) fn begin(&mut self, now: u64, budget: u64) {
         self.began = now;
-        self.looked = now;
+        self.checked_at = now;
         self.budget = budget;
         self.left = self.stride;
     }
@@ -126,9 +126,9 @@ impl BudgetTimer {
 
     /// Takes a clock reading. Returns `true` if the time is used up. If the last stride took much
     /// of the time, the next ones are shorter.
-    pub(super) fn look(&mut self, now: u64) -> bool {
-        let took = now.saturating_sub(self.looked);
-        self.looked = now;
+    pub(super) fn check(&mut self, now: u64) -> bool {
+        let took = now.saturating_sub(self.checked_at);
+        self.checked_at = now;
         if took > self.budget / 4 {
             self.stride = (self.stride / 2).max(LEAST);
         } else if took < self.budget / 16 {

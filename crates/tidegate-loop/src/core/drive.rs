@@ -16,7 +16,7 @@ use crate::thread::local;
 
 impl<D: Driver> Drive for Core<D> {
     fn drive(mut self: Box<Self>, shared: &Arc<Shared>) -> Option<Box<dyn Drive>> {
-        let entered = EnteredLoop::new(shared, &mut self.kept, LocalFutures::default());
+        let entered = EnteredLoop::new(shared, &mut self.loop_state, LocalFutures::default());
         self.driver.enter();
         self.begin_driving(shared);
         let driven = contain(|| while !self.step(shared) {});
@@ -31,7 +31,7 @@ impl<D: Driver> Drive for Core<D> {
         shared.meter.counters.awake_since.set(0);
         shared.meter.counters.busy.add(busy);
         self.driver.leave();
-        self.kept = Some(entered.leave().kept);
+        self.loop_state = Some(entered.leave().loop_state);
         if self.progress.is_over() {
             self.finish(shared);
             return None;
@@ -40,7 +40,7 @@ impl<D: Driver> Drive for Core<D> {
     }
 
     fn dissolve(mut self: Box<Self>) -> Vec<Task> {
-        self.end.drain()
+        self.task_receiver.drain()
     }
 
     fn turn_by_hand(&mut self, shared: &Arc<Shared>, pinned: &mut LocalFutures) -> bool {
@@ -51,7 +51,7 @@ impl<D: Driver> Drive for Core<D> {
                 core.wind_down(shared, turn);
             }
             local::give_back_spare();
-            core.end.publish();
+            core.task_receiver.publish();
             turn
         });
         let moved = self.progress.hooks() > hooks || self.progress.is_over();
@@ -108,12 +108,12 @@ impl<D: Driver> Core<D> {
         work: impl FnOnce(&mut Self) -> R,
     ) -> R {
         self.manual = true;
-        let entered = EnteredLoop::new(shared, &mut self.kept, std::mem::take(pinned));
+        let entered = EnteredLoop::new(shared, &mut self.loop_state, std::mem::take(pinned));
         self.driver.enter();
         let worked = contain(|| work(self));
         self.driver.leave();
         let left = entered.leave();
-        self.kept = Some(left.kept);
+        self.loop_state = Some(left.loop_state);
         *pinned = left.pinned;
         worked.unwrap_or_else(|panic| panic.resume())
     }

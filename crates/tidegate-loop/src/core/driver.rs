@@ -17,7 +17,7 @@ use crate::state::health::Health;
 pub trait Driver: Send + 'static {
     /// `true` if an idle event loop spins for a while before it waits. `false` for a driver whose
     /// `wait` also polls something other than the lanes.
-    const LOOKS_ON: bool = true;
+    const SPINS: bool = true;
 
     /// Called when the calling thread begins to drive the event loop.
     fn enter(&mut self) {}
@@ -55,7 +55,7 @@ pub trait Driver: Send + 'static {
     /// Looks for such work without waiting. Called now and then while other work runs, so that an
     /// event loop that never sleeps still finds it, and in each turn of an event loop that is
     /// driven by hand.
-    fn look(&mut self) {}
+    fn poll(&mut self) {}
 
     /// Returns `true` if, as far as the driver is concerned, the event loop may give its thread
     /// back.
@@ -77,7 +77,7 @@ pub trait Driver: Send + 'static {
 
     /// Returns the names of the work that other threads still have, for the report of an event loop
     /// that passed its shutdown deadline.
-    fn absent(&self) -> Vec<String> {
+    fn outstanding(&self) -> Vec<String> {
         Vec::new()
     }
 

@@ -22,14 +22,15 @@ impl<D: Driver> Core<D> {
     fn run_timers(&mut self, shared: &Shared, now: u64) -> bool {
         let mut runs = 0;
         while runs < BUDGET && !shared.is_out_of_time() {
-            let Some(due) = local::with(|local| local.kept.timers.pop_due(now)).flatten() else {
+            let Some(due) = local::with(|local| local.loop_state.timers.pop_due(now)).flatten()
+            else {
                 break;
             };
             runs += 1;
             let late = now.saturating_sub(due.deadline);
             shared.meter.note_lateness(late);
             scheduled_task::fire(shared, due, &mut |task| run_task(shared, task));
-            if self.pace.step() && self.look_at_time(shared) {
+            if self.pace.step() && self.check_timer_budget(shared) {
                 break;
             }
         }
@@ -39,14 +40,14 @@ impl<D: Driver> Core<D> {
     fn run_timeouts(&mut self, shared: &Shared, now: u64) -> bool {
         let mut looks = 0;
         while looks < BUDGET && !shared.is_out_of_time() {
-            let due = local::with(|local| local.kept.coarse.pop_due(now)).flatten();
+            let due = local::with(|local| local.loop_state.coarse.pop_due(now)).flatten();
             let Some(due) = due else { break };
             looks += 1;
             if let Some((task, late)) = coarse_timer::expire(shared, &due, now) {
                 shared.meter.note_lateness(late);
                 run_task(shared, task);
             }
-            if self.pace.step() && self.look_at_time(shared) {
+            if self.pace.step() && self.check_timer_budget(shared) {
                 break;
             }
         }

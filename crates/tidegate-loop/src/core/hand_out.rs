@@ -32,7 +32,7 @@ use crate::thread::local;
 impl<D: Driver> Core<D> {
     /// Looks for a task, with the calling thread marked as the event loop's thread.
     pub(super) fn produce_entered(&mut self, shared: &Arc<Shared>) -> Produced {
-        let entered = EnteredLoop::new(shared, &mut self.kept, LocalFutures::default());
+        let entered = EnteredLoop::new(shared, &mut self.loop_state, LocalFutures::default());
         self.driver.enter();
         let made = contain(|| self.next(shared));
         let made = made.unwrap_or_else(|panic| {
@@ -44,7 +44,7 @@ impl<D: Driver> Core<D> {
             Produced::Over
         });
         self.driver.leave();
-        self.kept = Some(entered.leave().kept);
+        self.loop_state = Some(entered.leave().loop_state);
         if !matches!(made, Produced::Task(_)) {
             shared.meter.running.idle();
         }
@@ -92,13 +92,13 @@ impl<D: Driver> Core<D> {
 
     fn after_turn_by_hand(&mut self, shared: &Arc<Shared>, turn: Turn) -> Option<Produced> {
         let state = shared.state.get();
-        self.seen = state;
+        self.seen_state = state;
         let hooks = self.progress.hooks();
         if state >= Lifecycle::ShuttingDown && self.wind_down(shared, turn) {
             return Some(Produced::Over);
         }
         local::give_back_spare();
-        self.end.publish();
+        self.task_receiver.publish();
         (turn == Turn::Idle && self.progress.hooks() == hooks).then_some(Produced::Nothing)
     }
 
@@ -125,7 +125,7 @@ impl<D: Driver> Core<D> {
             run_task(shared, task);
         }
         if !std::mem::replace(&mut self.batch.looked_out, true) {
-            self.look_out(self.batch.ran);
+            self.poll_driver(self.batch.ran);
         }
         if self.batch.driver == BUDGET || shared.is_out_of_time() {
             return None;
@@ -136,11 +136,11 @@ impl<D: Driver> Core<D> {
             self.begin_kind(shared, now, ran, shared.settings.spans.io);
         }
         self.batch.driver += 1;
-        if self.pace.step() && self.look(shared) {
+        if self.pace.step() && self.check_clock(shared) {
             // The time is used up: this task is the last one of the turn.
             self.batch.driver = BUDGET;
         }
-        shared.out.set_of_driver(true);
+        shared.handed_out.set_of_driver(true);
         Some(task)
     }
 
@@ -152,7 +152,7 @@ impl<D: Driver> Core<D> {
         let task = self.pop()?;
         // Reads the clock before the task runs, since it may run on another thread. If the time is
         // used up, this task is the last one of the turn.
-        self.batch.spent = self.pace.step() && self.look(shared);
+        self.batch.spent = self.pace.step() && self.check_clock(shared);
         Some(task)
     }
 
@@ -166,18 +166,18 @@ impl<D: Driver> Core<D> {
         if self.batch.lane == BUDGET {
             return None;
         }
-        let task = self.end.pop()?;
+        let task = self.task_receiver.pop()?;
         self.batch.lane += 1;
-        self.end.publish();
+        self.task_receiver.publish();
         Some(task)
     }
 }
 
 /// Counts a task that may outlive the turn, from now until it has run or was dropped.
 fn counted(shared: &Arc<Shared>, task: Task) -> Task {
-    shared.out.set_of_driver(false);
+    shared.handed_out.set_of_driver(false);
     let (kind, name, long) = (task.blocking(), task.name(), task.is_long());
-    shared.out.begin(name);
+    shared.handed_out.begin(name);
     let one = HandedOutGuard(Arc::clone(shared));
     let run = move || {
         // The event loop reports the panic, on whichever thread the task runs.
@@ -197,7 +197,7 @@ struct HandedOutGuard(Arc<Shared>);
 
 impl Drop for HandedOutGuard {
     fn drop(&mut self) {
-        if self.0.out.end() {
+        if self.0.handed_out.end() {
             self.0.mailbox.waker.wake();
         }
     }

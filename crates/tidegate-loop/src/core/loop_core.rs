@@ -18,30 +18,30 @@ use crate::thread::local::LoopState;
 /// The state that an event loop owns.
 pub(crate) struct Core<D: Driver> {
     pub(super) driver: D,
-    pub(crate) end: TaskLaneReceiver,
+    pub(crate) task_receiver: TaskLaneReceiver,
     /// The state that moves between threads. While a thread drives the event loop, it is in a
     /// thread-local.
-    pub(super) kept: Option<Box<LoopState>>,
+    pub(super) loop_state: Option<Box<LoopState>>,
     pub(crate) progress: Progress,
     /// The state that the last turn saw. The event loop does not fall asleep if the state has
     /// changed.
-    pub(super) seen: Lifecycle,
+    pub(super) seen_state: Lifecycle,
     pub(super) thread: Option<ThreadWatch>,
     /// `true` if the event loop is driven by hand: it never sleeps.
     pub(super) manual: bool,
     pub(super) idle_spin: IdleSpin,
     /// For how many more tasks the event loop publishes its progress every `STEP` tasks, because a
     /// producer was refused.
-    pub(super) pressed: u32,
+    pub(super) publish_often_for: u32,
     /// `true` if the event loop spun in vain after the last busy turn: it need not spin again
     /// before it sleeps.
-    pub(super) looked: bool,
+    pub(super) already_spun: bool,
     /// Turns with other work since the driver was last polled.
-    pub(super) unlooked: u32,
+    pub(super) turns_since_poll: u32,
     /// `true` if the next turn measures how many tasks wait: after a sleep, and if a turn could not
     /// run all of them. Not in every turn, since the measurement takes the cache line away from the
     /// producers.
-    pub(super) measure: bool,
+    pub(super) measure_queue: bool,
     /// The time at which this thread woke up or began to drive.
     pub(super) awake_since: u64,
     /// The same time, if no turn has begun since.
@@ -77,20 +77,20 @@ pub(crate) enum Turn {
 }
 
 impl<D: Driver> Core<D> {
-    pub(crate) fn new(driver: D, end: TaskLaneReceiver) -> Self {
+    pub(crate) fn new(driver: D, task_receiver: TaskLaneReceiver) -> Self {
         Self {
             driver,
-            end,
-            kept: Some(Box::default()),
+            task_receiver,
+            loop_state: Some(Box::default()),
             progress: Progress::default(),
-            seen: Lifecycle::Started,
+            seen_state: Lifecycle::Started,
             thread: None,
             manual: false,
             idle_spin: IdleSpin::new(),
-            pressed: 0,
-            looked: false,
-            unlooked: 0,
-            measure: true,
+            publish_often_for: 0,
+            already_spun: false,
+            turns_since_poll: 0,
+            measure_queue: true,
             awake_since: 0,
             woke: None,
             last_work: 0,
@@ -106,8 +106,12 @@ impl<D: Driver> Core<D> {
         self.awake_since = shared.clock.nanos();
         self.woke = None;
         self.last_work = self.awake_since;
-        if shared.meter.counters.since.get() == 0 {
-            shared.meter.counters.since.set(self.awake_since.max(1));
+        if shared.meter.counters.started_at.get() == 0 {
+            shared
+                .meter
+                .counters
+                .started_at
+                .set(self.awake_since.max(1));
         }
         shared
             .meter
@@ -120,24 +124,24 @@ impl<D: Driver> Core<D> {
     /// the producer may still be writing the task.
     pub(crate) fn has_claims(&self) -> bool {
         spin_loop();
-        !self.end.is_empty()
+        !self.task_receiver.is_empty()
     }
 
     /// Returns `true` if a task or a signal has arrived since the last turn.
     pub(super) fn has_work(&self, shared: &Shared) -> bool {
-        !self.end.is_empty() || !shared.mailbox.signals.is_empty()
+        !self.task_receiver.is_empty() || !shared.mailbox.signals.is_empty()
     }
 
     /// Returns `true` if other threads still have work of this event loop. In that case the end of
     /// the last piece of work wakes the event loop.
     pub(crate) fn is_out(&mut self, shared: &Shared) -> bool {
         let settled = self.driver.begin_shutdown();
-        shared.out.await_last() || !settled
+        shared.handed_out.await_last() || !settled
     }
 
     /// Returns the names of the driver's work that other threads still have.
-    pub(crate) fn absent(&self) -> Vec<String> {
-        self.driver.absent()
+    pub(crate) fn outstanding(&self) -> Vec<String> {
+        self.driver.outstanding()
     }
 
     /// Closes the driver; a panic in it is reported and contained.

@@ -15,12 +15,12 @@ impl<D: Driver> Core<D> {
     /// Spins for a while, then sleeps until `deadline` or until woken.
     pub(super) fn sleep(&mut self, shared: &Shared, deadline: Option<u64>) {
         local::give_back_spare();
-        self.end.publish();
-        if !std::mem::take(&mut self.looked) && self.look_on(shared) {
+        self.task_receiver.publish();
+        if !std::mem::take(&mut self.already_spun) && self.spin(shared) {
             return;
         }
         shared.mailbox.bell.arm(deadline.unwrap_or(u64::MAX));
-        if self.has_work(shared) || shared.state.get() != self.seen {
+        if self.has_work(shared) || shared.state.get() != self.seen_state {
             shared.mailbox.bell.disarm();
             // A producer may have claimed a slot and not written the task yet: gives it a moment.
             spin_loop();
@@ -35,9 +35,9 @@ impl<D: Driver> Core<D> {
             thread.set_waiting(true);
         }
         self.driver.wait(&shared.clock, deadline);
-        self.unlooked = 0;
+        self.turns_since_poll = 0;
         shared.mailbox.bell.disarm();
-        self.measure = true;
+        self.measure_queue = true;
         if let Some(thread) = &self.thread {
             thread.set_waiting(false);
         }
@@ -51,17 +51,17 @@ impl<D: Driver> Core<D> {
     }
 
     /// Spins for a while, unless a timer is due soon. Returns `true` if work arrived.
-    pub(super) fn look_on(&mut self, shared: &Shared) -> bool {
-        if !D::LOOKS_ON || !shared.settings.spin {
+    pub(super) fn spin(&mut self, shared: &Shared) -> bool {
+        if !D::SPINS || !shared.settings.spin {
             return false;
         }
-        let due = local::with(|local| local.kept.next_deadline()).flatten();
+        let due = local::with(|local| local.loop_state.next_deadline()).flatten();
         if due.is_some_and(|due| due < self.last_work.saturating_add(SOON)) {
             return false;
         }
-        let end = &mut self.end;
+        let end = &mut self.task_receiver;
         let mut ready = || end.is_ready() || !shared.mailbox.signals.is_empty();
-        self.idle_spin.look_on(&mut ready)
+        self.idle_spin.spin(&mut ready)
     }
 
     /// Sleeps until `deadline` or until woken, unless the event loop is driven by hand.

@@ -32,7 +32,7 @@ impl<D: Driver> Core<D> {
         ran |= self.run_due(shared, now);
         ran |= self.run_own(shared);
         ran |= self.run_lane(shared);
-        self.look_out(ran);
+        self.poll_driver(ran);
         ran |= self.run_driver(shared, now, ran);
         if ran {
             shared.meter.running.idle();
@@ -48,13 +48,15 @@ impl<D: Driver> Core<D> {
         let counters = &shared.meter.counters;
         counters.turns.add(1);
         counters.heartbeat.set(now.max(1));
-        if std::mem::take(&mut self.measure) || self.manual {
+        if std::mem::take(&mut self.measure_queue) || self.manual {
             counters.high_water.raise_to(shared.pending() as u64);
         }
         local::with(|local| {
-            counters.high_water.raise_to(local.kept.tasks.len() as u64);
-            counters.timers.set(local.kept.timers_len() as u64);
-            let futures = local.kept.futures.len() + local.pinned.len();
+            counters
+                .high_water
+                .raise_to(local.loop_state.tasks.len() as u64);
+            counters.timers.set(local.loop_state.timers_len() as u64);
+            let futures = local.loop_state.futures.len() + local.pinned.len();
             counters.futures.set(futures as u64);
         });
         now
@@ -65,7 +67,7 @@ impl<D: Driver> Core<D> {
         shared.mailbox.reset_silent_if_any();
         for signal in shared.mailbox.signals.take() {
             if !any {
-                shared.meter.counters.place.set(IN_SIGNALS);
+                shared.meter.counters.activity.set(IN_SIGNALS);
                 any = true;
             }
             // Listeners and futures catch their own panics; this is the last resort.
@@ -75,7 +77,7 @@ impl<D: Driver> Core<D> {
             }
         }
         if any {
-            shared.meter.counters.place.set(0);
+            shared.meter.counters.activity.set(0);
         }
         any
     }
@@ -86,7 +88,7 @@ impl<D: Driver> Core<D> {
             let Some(task) = local::pop() else { break };
             run_task(shared, task);
             runs += 1;
-            if self.pace.step() && self.look(shared) {
+            if self.pace.step() && self.check_clock(shared) {
                 break;
             }
         }
@@ -96,13 +98,13 @@ impl<D: Driver> Core<D> {
     fn run_lane(&mut self, shared: &Shared) -> bool {
         let mut runs = 0;
         let mut since_pause = 0;
-        let told_at = &shared.meter.counters.told_at;
-        told_at.set(shared.meter.running.started() + 1);
+        let published_at = &shared.meter.counters.published_at;
+        published_at.set(shared.meter.running.started() + 1);
         while runs < BUDGET && !shared.is_out_of_time() {
-            let Some(task) = self.end.pop() else {
-                let dense = since_pause >= DENSE || self.idle_spin.is_at_heels();
-                let end = &mut self.end;
-                if dense && shared.settings.spin && self.idle_spin.hang_back(|| end.is_ready()) {
+            let Some(task) = self.task_receiver.pop() else {
+                let dense = since_pause >= DENSE || self.idle_spin.is_behind_producer();
+                let end = &mut self.task_receiver;
+                if dense && shared.settings.spin && self.idle_spin.pause(|| end.is_ready()) {
                     since_pause = 0;
                     continue;
                 }
@@ -111,24 +113,24 @@ impl<D: Driver> Core<D> {
             run_task(shared, task);
             runs += 1;
             since_pause += 1;
-            if self.end.is_wanted() {
+            if self.task_receiver.is_wanted() {
                 local::give_back_spare();
-                self.pressed = PRESSED;
-                self.end.publish();
-                told_at.set(shared.meter.running.started() + 1);
-            } else if self.pressed > 0 {
-                self.pressed -= 1;
-                if self.pressed.is_multiple_of(STEP) {
-                    self.end.publish();
-                    told_at.set(shared.meter.running.started() + 1);
+                self.publish_often_for = PRESSED;
+                self.task_receiver.publish();
+                published_at.set(shared.meter.running.started() + 1);
+            } else if self.publish_often_for > 0 {
+                self.publish_often_for -= 1;
+                if self.publish_often_for.is_multiple_of(STEP) {
+                    self.task_receiver.publish();
+                    published_at.set(shared.meter.running.started() + 1);
                 }
             }
-            if self.pace.step() && self.look(shared) {
+            if self.pace.step() && self.check_clock(shared) {
                 break;
             }
         }
         if runs > 0 {
-            self.end.publish();
+            self.task_receiver.publish();
         }
         // All tasks of the batch but the first were waiting. After a full batch the next turn
         // measures the queue.
@@ -137,18 +139,18 @@ impl<D: Driver> Core<D> {
             .counters
             .high_water
             .raise_to(runs.saturating_sub(1) as u64);
-        self.measure |= runs == BUDGET;
-        told_at.set(0);
+        self.measure_queue |= runs == BUDGET;
+        published_at.set(0);
         runs > 0
     }
 
     /// Polls the driver after every second turn with other work. Work that an event caused runs in
     /// the next turn, and an event loop without other work waits on its driver anyway.
-    pub(super) fn look_out(&mut self, ran: bool) {
-        self.unlooked += u32::from(ran);
-        if self.unlooked >= 2 || self.manual {
-            self.unlooked = 0;
-            self.driver.look();
+    pub(super) fn poll_driver(&mut self, ran: bool) {
+        self.turns_since_poll += u32::from(ran);
+        if self.turns_since_poll >= 2 || self.manual {
+            self.turns_since_poll = 0;
+            self.driver.poll();
         }
     }
 
@@ -169,7 +171,7 @@ impl<D: Driver> Core<D> {
             run_task(shared, task);
             let several = several.max(1);
             runs += several;
-            if self.pace.steps(several) && self.look(shared) {
+            if self.pace.steps(several) && self.check_clock(shared) {
                 break;
             }
         }

@@ -54,7 +54,7 @@ impl EventLoop {
         let quiet = || quiet_seconds(std::env::var(Self::GLOBAL_QUIET_VARIABLE).ok().as_deref());
         global
             .own
-            .get_or_insert_with(|| endless(Clock::system(), quiet()))
+            .get_or_insert_with(|| never_ends(Clock::system(), quiet()))
             .clone()
     }
 
@@ -104,7 +104,7 @@ impl Drop for GlobalGuard {
 
 /// Builds an event loop that gives its thread back after `quiet` seconds without work and cannot be
 /// shut down.
-pub(super) fn endless(clock: Clock, quiet: u64) -> EventLoop {
+pub(super) fn never_ends(clock: Clock, quiet: u64) -> EventLoop {
     let threads = ThreadBuilder::new("tidegate-global").detached();
     let mut builder = EventLoop::builder("global").clock(clock).threads(threads);
     builder.idle_stop = quiet.saturating_mul(1_000_000_000);

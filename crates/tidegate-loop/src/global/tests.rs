@@ -17,7 +17,7 @@ const MOMENT: Duration = Duration::from_nanos(1);
 /// Returns an event loop like the global one, and its clock.
 fn global() -> (EventLoop, ManualClock) {
     let clock = ManualClock::new();
-    (endless(Clock::from(&clock), 1), clock)
+    (never_ends(Clock::from(&clock), 1), clock)
 }
 
 /// Runs a task, so that there is a thread; returns that thread's name.
@@ -262,14 +262,14 @@ fn the_quiet_second_can_be_changed() {
         );
     }
     let clock = ManualClock::new();
-    let home = endless(Clock::from(&clock), 5);
+    let home = never_ends(Clock::from(&clock), 5);
     touch(&home);
     clock.advance(SECOND * 5 - MOMENT);
     let info = home.thread_info().unwrap();
     assert_ne!(info.state(), ThreadState::Ended);
     clock.advance(MOMENT);
     assert_eq!(home.await_inactivity(SECOND), Ok(true));
-    let ages = endless(Clock::from(&clock), u64::MAX);
+    let ages = never_ends(Clock::from(&clock), u64::MAX);
     touch(&ages);
     clock.advance(SECOND * 3600 * 24 * 365);
     assert_eq!(

@@ -40,7 +40,7 @@ impl Scaler {
         };
         ThreadBuilder::new("tidegate-scale").spawn(move || {
             while let Some(passed) = ticker.wait() {
-                if !monitor.look(passed) {
+                if !monitor.check(passed) {
                     return;
                 }
             }
@@ -74,7 +74,7 @@ struct Monitor {
 
 impl Monitor {
     /// Handles one window. Returns `false` if the group is gone or shutting down.
-    fn look(&mut self, passed: Duration) -> bool {
+    fn check(&mut self, passed: Duration) -> bool {
         let loops: Option<Vec<_>> = self.loops.iter().map(Weak::upgrade).collect();
         let Some(loops) = loops else { return false };
         if loops

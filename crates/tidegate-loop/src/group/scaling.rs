@@ -161,14 +161,15 @@ impl Decide {
                 (0, 0)
             };
         }
-        let pressed = |at: &usize| self.active[*at] && self.streaks[*at].1 > self.patience;
-        let pressed = (0..samples.len()).filter(pressed).count();
+        let publish_often_for =
+            |at: &usize| self.active[*at] && self.streaks[*at].1 > self.patience;
+        let publish_often_for = (0..samples.len()).filter(publish_often_for).count();
         let mut change = Change::default();
-        if pressed > 0 {
+        if publish_often_for > 0 {
             let asleep = (0..samples.len()).filter(|&at| !self.active[at]);
-            change.add = asleep.take(pressed.min(self.step_up)).collect();
+            change.add = asleep.take(publish_often_for.min(self.step_up)).collect();
         }
-        if change.add.is_empty() && pressed == 0 {
+        if change.add.is_empty() && publish_often_for == 0 {
             let spare = self.count().saturating_sub(self.min).min(self.step_down);
             let bored = |at: &usize| {
                 self.active[*at] && self.streaks[*at].0 > self.patience && samples[*at].idle
@@ -269,7 +270,7 @@ mod tests {
         let mut decide = Decide::new(&Scaling::between(0, 4).patience(0).steps(3, 2));
         assert_eq!(decide.window(&samples(&[0.0; 4])).give_up, [3, 2, 1]);
         let change = decide.window(&samples(&[0.9, 0.0, 0.0, 0.0]));
-        assert_eq!(change.add, [1], "one pressed loop asks for one");
+        assert_eq!(change.add, [1], "one publish_often_for loop asks for one");
     }
 
     #[test]

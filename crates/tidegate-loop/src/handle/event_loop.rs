@@ -534,7 +534,7 @@ impl<P: Placement> Drop for EventLoop<P> {
         // others.
         if self.shared.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
             drop(self.shared.shut_down(Quiet::none(Quiet::default().timeout)));
-            self.shared.let_go();
+            self.shared.forget_if_unreachable();
         }
     }
 }

@@ -104,7 +104,7 @@ impl RoamingConfig {
         let pool = Arc::new(LoopPool::new(&self.pool, shared, lease));
         let weak = Arc::downgrade(shared);
         let on_refused = move |refused: Rejected<Task>| {
-            let driver = |shared: Arc<Shared>| shared.out.is_of_driver();
+            let driver = |shared: Arc<Shared>| shared.handed_out.is_of_driver();
             // A refused task of the driver is dropped, which returns the work to the driver. A
             // submitted task was accepted and must not be lost: it runs here, where it must not
             // block, unless the pool is closed.

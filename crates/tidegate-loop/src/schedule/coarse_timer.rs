@@ -53,7 +53,7 @@ pub(crate) fn add(shared: &Arc<Shared>, after: Duration, task: Task) -> CoarseTi
     if is_current(shared.id) {
         place(shared, &block);
     } else {
-        tell(shared, &block, deadline);
+        send_to_loop(shared, &block, deadline);
     }
     CoarseTimer { block }
 }
@@ -63,11 +63,11 @@ pub(crate) fn add(shared: &Arc<Shared>, after: Duration, task: Task) -> CoarseTi
 #[inline]
 fn place(shared: &Shared, timeout: &Arc<SignalBlock<CoarseEntry>>) {
     let tick = shared.settings.coarse_tick;
-    local::with(|local| local.kept.coarse.place(tick, timeout));
+    local::with(|local| local.loop_state.coarse.place(tick, timeout));
 }
 
 /// Sends the block to its event loop, and wakes the event loop if it would sleep past `deadline`.
-fn tell(shared: &Shared, block: &Arc<SignalBlock<CoarseEntry>>, deadline: u64) {
+fn send_to_loop(shared: &Shared, block: &Arc<SignalBlock<CoarseEntry>>, deadline: u64) {
     let Some(signal) = block.raise() else { return };
     // A refusal means that the event loop has terminated: dropping the signal cancels the timeout.
     if shared.mailbox.signals.push(signal).is_ok() {
@@ -87,7 +87,7 @@ impl CoarseTimer {
             return true;
         };
         if is_current(shared.id) {
-            local::with(|local| local.kept.coarse.remove(&self.block));
+            local::with(|local| local.loop_state.coarse.remove(&self.block));
         } else if let Some(signal) = self.block.raise()
             && shared.mailbox.signals.push(signal).is_ok()
         {
@@ -111,7 +111,7 @@ impl CoarseTimer {
             Reset::Sooner if is_current(shared.id) => {
                 place(&shared, &self.block);
             }
-            Reset::Sooner => tell(&shared, &self.block, deadline),
+            Reset::Sooner => send_to_loop(&shared, &self.block, deadline),
         }
         true
     }

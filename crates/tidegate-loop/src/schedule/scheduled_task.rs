@@ -88,7 +88,7 @@ fn make(shared: &Arc<Shared>, after: Duration) -> Arc<SignalBlock<Timer>> {
 /// others.
 fn submit(shared: &Arc<Shared>, timer: &Arc<SignalBlock<Timer>>) {
     if is_current(shared.id) {
-        local::with(|local| local.kept.timers.insert(timer));
+        local::with(|local| local.loop_state.timers.insert(timer));
         return;
     }
     let deadline = lock(&timer.state).deadline;
@@ -134,7 +134,7 @@ fn cancel(timer: &Arc<SignalBlock<Timer>>) {
 
 fn unlink(timer: &Arc<SignalBlock<Timer>>) {
     if let Some(key) = lock(&timer.state).key.take() {
-        local::with(|local| local.kept.timers.remove(key));
+        local::with(|local| local.loop_state.timers.remove(key));
     }
 }
 
@@ -150,7 +150,7 @@ impl Deliver for Timer {
         if cancelled {
             unlink(&timer);
         } else {
-            local::with(|local| local.kept.timers.insert(&timer));
+            local::with(|local| local.loop_state.timers.insert(&timer));
         }
     }
 }
@@ -187,7 +187,7 @@ pub(crate) fn fire(
             drop(state);
             let block = Arc::clone(&timer);
             run_task(Task::named(name, move || run_repeat(&block)));
-            again(shared, &timer, due.deadline, due.sequence);
+            reinsert(shared, &timer, due.deadline, due.sequence);
         }
     }
 }
@@ -213,7 +213,7 @@ fn run_repeat(timer: &SignalBlock<Timer>) {
 
 /// Re-inserts a periodic task for its next run, unless it has ended or the event loop is shutting
 /// down.
-fn again(shared: &Shared, timer: &Arc<SignalBlock<Timer>>, deadline: u64, sequence: u64) {
+fn reinsert(shared: &Shared, timer: &Arc<SignalBlock<Timer>>, deadline: u64, sequence: u64) {
     let mut state = lock(&timer.state);
     let Some(Body::Repeat(repeat)) = &state.body else {
         return;
@@ -226,5 +226,10 @@ fn again(shared: &Shared, timer: &Arc<SignalBlock<Timer>>, deadline: u64, sequen
     }
     let next = repeat.every.next(deadline, shared.clock.nanos());
     state.deadline = next;
-    local::with(|local| local.kept.timers.place(timer, &mut state, Some(sequence)));
+    local::with(|local| {
+        local
+            .loop_state
+            .timers
+            .place(timer, &mut state, Some(sequence))
+    });
 }

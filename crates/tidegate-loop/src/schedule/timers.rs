@@ -24,7 +24,7 @@ pub(crate) struct Timers {
     pass: Option<u64>,
     /// Timers that were re-inserted during the pass and are due within it: they run in the next
     /// pass.
-    aside: Vec<(Arc<SignalBlock<Timer>>, Option<u64>)>,
+    next_pass: Vec<(Arc<SignalBlock<Timer>>, Option<u64>)>,
 }
 
 /// One scheduled task.
@@ -57,13 +57,13 @@ pub(super) struct Repeat {
 
 impl Timers {
     pub(crate) fn len(&self) -> usize {
-        self.heap.len() + self.aside.len()
+        self.heap.len() + self.next_pass.len()
     }
 
     pub(crate) fn next_deadline(&self) -> Option<u64> {
-        // The timers in `aside` were due when the pass began.
-        let aside = self.pass.filter(|_| !self.aside.is_empty());
-        self.heap.next_deadline().into_iter().chain(aside).min()
+        // The timers in `next_pass` were due when the pass began.
+        let next_pass = self.pass.filter(|_| !self.next_pass.is_empty());
+        self.heap.next_deadline().into_iter().chain(next_pass).min()
     }
 
     /// Removes and returns the next timer of the pass. When the pass is over and it began before
@@ -84,8 +84,8 @@ impl Timers {
 
     fn end_pass(&mut self) {
         self.pass = None;
-        if !self.aside.is_empty() {
-            for (timer, sequence) in std::mem::take(&mut self.aside) {
+        if !self.next_pass.is_empty() {
+            for (timer, sequence) in std::mem::take(&mut self.next_pass) {
                 self.place(&timer, &mut lock(&timer.state), sequence);
             }
         }
@@ -101,8 +101,8 @@ impl Timers {
         self.place(timer, &mut lock(&timer.state), None);
     }
 
-    /// Inserts a timer into the heap, or into `aside` if the current pass would otherwise run it
-    /// again. `sequence` is its position among equal deadlines if it ran before.
+    /// Inserts a timer into the heap, or into `next_pass` if the current pass would otherwise run
+    /// it again. `sequence` is its position among equal deadlines if it ran before.
     pub(super) fn place(
         &mut self,
         timer: &Arc<SignalBlock<Timer>>,
@@ -115,7 +115,7 @@ impl Timers {
         }
         let timer = Arc::clone(timer);
         if self.pass.is_some_and(|pass| state.deadline <= pass) {
-            self.aside.push((timer, sequence));
+            self.next_pass.push((timer, sequence));
             return;
         }
         state.key = Some(match sequence {

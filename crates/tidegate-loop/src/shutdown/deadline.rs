@@ -61,7 +61,7 @@ pub(crate) fn stuck(shared: &Shared, cut: Vec<String>) -> ShutdownError {
     let age = now.saturating_sub(shared.meter.counters.heartbeat.get());
     let task = match cut.is_empty() {
         true => shared
-            .out
+            .handed_out
             .any()
             .map_or_else(|| held_by(shared), Cow::Borrowed),
         false => Cow::Borrowed("a handler"),
@@ -82,8 +82,8 @@ fn held_by(shared: &Shared) -> Cow<'static, str> {
         return Cow::Owned(format!("shutdown hook {name}"));
     }
     let running = shared.meter.running.now().map(|task| task.name);
-    let held_by = running.unwrap_or_else(|| match shared.meter.counters.place.get() {
-        _ if shared.meter.counters.since.get() == 0 => "the start of its thread",
+    let held_by = running.unwrap_or_else(|| match shared.meter.counters.activity.get() {
+        _ if shared.meter.counters.started_at.get() == 0 => "the start of its thread",
         IN_SIGNALS => "a listener or a future",
         IN_DROPS => "the drop of a timer or a future",
         _ => "the driver",

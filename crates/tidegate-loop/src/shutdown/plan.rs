@@ -30,7 +30,7 @@ impl Plan {
 pub(crate) struct ShutdownPlan {
     plan: Mutex<Option<Plan>>,
     /// `true` if the event loop cannot be shut down: the global one.
-    endless: AtomicBool,
+    never_ends: AtomicBool,
     /// The parker of the thread that watches the shutdown.
     watcher: Mutex<Option<Parker>>,
 }
@@ -56,11 +56,11 @@ impl ShutdownPlan {
 
     /// Makes the event loop ignore shutdown requests.
     pub(crate) fn set_endless(&self) {
-        self.endless.store(true, Ordering::Relaxed);
+        self.never_ends.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn is_endless(&self) -> bool {
-        self.endless.load(Ordering::Relaxed)
+        self.never_ends.load(Ordering::Relaxed)
     }
 
     /// Stores the parker of the thread that watches the shutdown.

@@ -96,7 +96,7 @@ fn step<D: Driver>(
             core.sleep_until(shared, plan.deadline);
             return false;
         }
-        progress.failed = Some(stuck(shared, core.absent()));
+        progress.failed = Some(stuck(shared, core.outstanding()));
     }
     close(progress, core, shared, plan);
     true
@@ -117,14 +117,14 @@ fn close<D: Driver>(progress: &mut Progress, core: &mut Core<D>, shared: &Arc<Sh
     let report = &mut begun.report;
     report.cancelled += cancel_timers(shared);
     report.dropped += drop_futures(shared);
-    shared.meter.counters.place.set(IN_SIGNALS);
+    shared.meter.counters.activity.set(IN_SIGNALS);
     for signal in shared.mailbox.signals.close() {
         let _ = contain(|| signal.deliver());
     }
     report.cancelled += cancel_timers(shared);
     report.dropped += drop_futures(shared);
     let own = local::close();
-    let left = core.end.drain();
+    let left = core.task_receiver.drain();
     report.ran = shared.meter.running.started() - begun.started;
     report.handed_back = shared.termination.handed_back();
     report.handed_back.add(own);
@@ -142,31 +142,36 @@ fn run_hooks(shared: &Shared, begun: &mut ShutdownStart, deadline: u64) -> bool 
 }
 
 fn cancel_timers(shared: &Shared) -> u64 {
-    shared.meter.counters.place.set(IN_DROPS);
-    let (timers, timeouts) =
-        local::with(|local| (local.kept.timers.drain(), local.kept.coarse.drain()))
-            .unwrap_or_default();
+    shared.meter.counters.activity.set(IN_DROPS);
+    let (timers, timeouts) = local::with(|local| {
+        (
+            local.loop_state.timers.drain(),
+            local.loop_state.coarse.drain(),
+        )
+    })
+    .unwrap_or_default();
     for timer in &timers {
         scheduled_task::expire(shared, timer);
     }
     for timeout in &timeouts {
         coarse_timer::end(shared, timeout);
     }
-    shared.meter.counters.place.set(0);
+    shared.meter.counters.activity.set(0);
     (timers.len() + timeouts.len()) as u64
 }
 
 fn drop_futures(shared: &Shared) -> u64 {
     let (sent, pinned) =
-        local::with(|local| (local.kept.futures.drain(), local.pinned.drain())).unwrap_or_default();
+        local::with(|local| (local.loop_state.futures.drain(), local.pinned.drain()))
+            .unwrap_or_default();
     let count = (sent.len() + pinned.len()) as u64;
-    shared.meter.counters.place.set(IN_DROPS);
+    shared.meter.counters.activity.set(IN_DROPS);
     for future in sent {
         drop_contained(shared, future);
     }
     for future in pinned {
         drop_contained(shared, future);
     }
-    shared.meter.counters.place.set(0);
+    shared.meter.counters.activity.set(0);
     count
 }

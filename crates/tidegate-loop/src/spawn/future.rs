@@ -16,17 +16,17 @@ use tidegate_core::{CaughtPanic, Rejected, Task};
 use tidegate_pool::internal::TaskPromise;
 use tidegate_promise::Completion;
 
-use super::slots::{LocalFuture, Place, SendFuture, Slots};
+use super::slots::{LocalFuture, SendFuture, SlotKey, Slots};
 use crate::state::shared::{Shared, drop_contained};
 use crate::thread::local::{self, Local};
 
 /// The block of one future. Wakers hold it; as a signal it makes the event loop poll or drop the
 /// future.
-pub(crate) struct Spawned {
+pub(crate) struct FutureBlock {
     home: Weak<Shared>,
     /// The slot of the future, and whether it is a pinned one. Set once, on the event loop, when
     /// the future gets its slot.
-    place: std::sync::OnceLock<(Place, bool)>,
+    key: std::sync::OnceLock<(SlotKey, bool)>,
     /// `true` if the reader has cancelled: the future is dropped instead of polled.
     cancelled: AtomicBool,
 }
@@ -53,7 +53,9 @@ where
         // dropped there, which cancels its completion.
         if let Some((future, answer)) = parts.filter(|_| is_current(home)) {
             let future: SendFuture = Box::pin(answering(future, answer));
-            settle_in(&name, false, |local| local.kept.futures.insert(future));
+            insert_and_poll(&name, false, |local| {
+                local.loop_state.futures.insert(future)
+            });
         }
     };
     // An event loop that is driven by a strategy runs a task elsewhere if the task may block.
@@ -86,17 +88,17 @@ where
     let (answer, completion) = TaskPromise::of(shared);
     let block = new_block(shared, &answer);
     let future: LocalFuture = Box::pin(answering(future, answer));
-    settle_in(&block, true, |local| local.pinned.insert(future));
+    insert_and_poll(&block, true, |local| local.pinned.insert(future));
     completion
 }
 
 fn new_block<T: Send + 'static>(
     shared: &Arc<Shared>,
     answer: &TaskPromise<T>,
-) -> Arc<SignalBlock<Spawned>> {
-    let block = SignalBlock::new(Spawned {
+) -> Arc<SignalBlock<FutureBlock>> {
+    let block = SignalBlock::new(FutureBlock {
         home: Arc::downgrade(shared),
-        place: std::sync::OnceLock::new(),
+        key: std::sync::OnceLock::new(),
         cancelled: AtomicBool::new(false),
     });
     let weak = Arc::downgrade(&block);
@@ -142,30 +144,30 @@ impl<F: Future> Future for Contained<F> {
 
 /// Puts the future into its slot and polls it for the first time. Called on the event loop's
 /// thread.
-fn settle_in(
-    block: &Arc<SignalBlock<Spawned>>,
+fn insert_and_poll(
+    block: &Arc<SignalBlock<FutureBlock>>,
     pinned: bool,
-    insert: impl FnOnce(&mut Local) -> Place,
+    insert: impl FnOnce(&mut Local) -> SlotKey,
 ) {
     let Some(place) = local::with(insert) else {
         return;
     };
-    let _ = block.place.set((place, pinned));
-    let waker: Waker = Arc::new(Name(Arc::clone(block))).into();
+    let _ = block.key.set((place, pinned));
+    let waker: Waker = Arc::new(FutureWaker(Arc::clone(block))).into();
     local::with(|local| {
         if pinned {
             local.pinned.set_waker(place, waker);
         } else {
-            local.kept.futures.set_waker(place, waker);
+            local.loop_state.futures.set_waker(place, waker);
         }
     });
     poll(block);
 }
 
 /// The waker of a future.
-struct Name(Arc<SignalBlock<Spawned>>);
+struct FutureWaker(Arc<SignalBlock<FutureBlock>>);
 
-impl Wake for Name {
+impl Wake for FutureWaker {
     fn wake(self: Arc<Self>) {
         raise(&self.0);
     }
@@ -175,7 +177,7 @@ impl Wake for Name {
     }
 }
 
-fn raise(block: &Arc<SignalBlock<Spawned>>) {
+fn raise(block: &Arc<SignalBlock<FutureBlock>>) {
     let Some(shared) = block.home.upgrade() else {
         return;
     };
@@ -185,7 +187,7 @@ fn raise(block: &Arc<SignalBlock<Spawned>>) {
     }
 }
 
-impl Deliver for Spawned {
+impl Deliver for FutureBlock {
     fn deliver(block: Arc<SignalBlock<Self>>, how: Delivery) {
         if how == Delivery::Home {
             poll(&block);
@@ -195,21 +197,21 @@ impl Deliver for Spawned {
 
 /// Polls the future once, or drops it if its reader has cancelled. Called on the event loop's
 /// thread.
-fn poll(block: &Arc<SignalBlock<Spawned>>) {
+fn poll(block: &Arc<SignalBlock<FutureBlock>>) {
     // Woken before the future has its slot: its first poll is still to come.
-    let Some(&(place, pinned)) = block.place.get() else {
+    let Some(&(place, pinned)) = block.key.get() else {
         return;
     };
     if pinned {
         poll_in(block, place, |local| &mut local.pinned);
     } else {
-        poll_in(block, place, |local| &mut local.kept.futures);
+        poll_in(block, place, |local| &mut local.loop_state.futures);
     }
 }
 
 fn poll_in<F>(
-    block: &Arc<SignalBlock<Spawned>>,
-    place: Place,
+    block: &Arc<SignalBlock<FutureBlock>>,
+    place: SlotKey,
     slots: impl Fn(&mut Local) -> &mut Slots<F>,
 ) where
     F: Future<Output = ()> + Unpin,

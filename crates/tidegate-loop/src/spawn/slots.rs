@@ -29,7 +29,7 @@ struct Slot<F> {
 
 /// The slot of a future.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct SlotKey {
     at: usize,
     generation: u64,
 }
@@ -61,7 +61,7 @@ impl<F> Slots<F> {
         slots.filter_map(|slot| slot.future).collect()
     }
 
-    pub(super) fn insert(&mut self, future: F) -> Place {
+    pub(super) fn insert(&mut self, future: F) -> SlotKey {
         self.live += 1;
         let at = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot {
@@ -73,19 +73,19 @@ impl<F> Slots<F> {
         });
         let slot = &mut self.slots[at];
         slot.future = Some(future);
-        Place {
+        SlotKey {
             at,
             generation: slot.generation,
         }
     }
 
     /// Stores the waker of the future at `place`, which must be live.
-    pub(super) fn set_waker(&mut self, place: Place, waker: Waker) {
+    pub(super) fn set_waker(&mut self, place: SlotKey, waker: Waker) {
         self.slots[place.at].waker = Some(waker);
     }
 
     /// Takes the future out to poll or drop it; `None` if it has ended or is being polled.
-    pub(super) fn take(&mut self, place: Place) -> Option<(F, Option<Waker>)> {
+    pub(super) fn take(&mut self, place: SlotKey) -> Option<(F, Option<Waker>)> {
         let slot = self.slots.get_mut(place.at)?;
         if slot.generation != place.generation {
             return None;
@@ -94,13 +94,13 @@ impl<F> Slots<F> {
         Some((future, slot.waker.clone()))
     }
 
-    pub(super) fn put_back(&mut self, place: Place, future: F) {
+    pub(super) fn put_back(&mut self, place: SlotKey, future: F) {
         if let Some(slot) = self.slots.get_mut(place.at) {
             slot.future = Some(future);
         }
     }
 
-    pub(super) fn free(&mut self, place: Place) {
+    pub(super) fn free(&mut self, place: SlotKey) {
         if let Some(slot) = self.slots.get_mut(place.at) {
             slot.generation += 1;
             slot.waker = None;

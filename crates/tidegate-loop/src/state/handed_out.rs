@@ -15,7 +15,7 @@ pub(crate) struct HandedOut {
 
 #[derive(Default)]
 struct Count {
-    out: usize,
+    tasks: usize,
     /// The name of the task that was handed out last.
     last: &'static str,
     /// `true` if the event loop waits for the last of these tasks to end.
@@ -26,7 +26,7 @@ impl HandedOut {
     /// Counts a task that may outlive the turn.
     pub(crate) fn begin(&self, name: &'static str) {
         let mut count = lock(&self.count);
-        count.out += 1;
+        count.tasks += 1;
         count.last = name;
     }
 
@@ -34,21 +34,21 @@ impl HandedOut {
     /// loop waits for it.
     pub(crate) fn end(&self) -> bool {
         let mut count = lock(&self.count);
-        count.out -= 1;
-        count.out == 0 && std::mem::take(&mut count.awaited)
+        count.tasks -= 1;
+        count.tasks == 0 && std::mem::take(&mut count.awaited)
     }
 
     /// Returns `true` if any task is out. The end of the last one then wakes the event loop.
     pub(crate) fn await_last(&self) -> bool {
         let mut count = lock(&self.count);
-        count.awaited = count.out > 0;
+        count.awaited = count.tasks > 0;
         count.awaited
     }
 
     /// Returns the name of a task that is out.
     pub(crate) fn any(&self) -> Option<&'static str> {
         let count = lock(&self.count);
-        (count.out > 0).then_some(count.last)
+        (count.tasks > 0).then_some(count.last)
     }
 
     /// Records the origin of the task that was handed out last: the driver, or a submitter.

@@ -29,18 +29,18 @@ pub(crate) struct Counters {
     /// The time at which the event loop last woke up; 0 while it sleeps.
     pub(crate) awake_since: Counter,
     /// The time at which the event loop's thread first ran.
-    pub(crate) since: Counter,
+    pub(crate) started_at: Counter,
     pub(crate) sleeps: Counter,
     pub(crate) longest: Counter,
     pub(crate) timers: Counter,
     /// What the event loop does besides tasks: [`IN_SIGNALS`], [`IN_DROPS`], or 0.
-    pub(crate) place: Counter,
+    pub(crate) activity: Counter,
     pub(crate) futures: Counter,
     /// Slots in the lane that the event loop reserved for its own tasks and has not used.
     pub(crate) spare: Counter,
     /// While the event loop takes tasks from its lane: the number of tasks that were started when
     /// it last published its progress to producers, plus one. Otherwise 0.
-    pub(crate) told_at: Counter,
+    pub(crate) published_at: Counter,
     pub(crate) fell_back: AtomicU64,
     /// Tasks that panicked. Tasks of a roaming loop panic on several threads.
     pub(crate) panics: AtomicU64,
@@ -117,9 +117,9 @@ impl LoopCounters {
     /// taken and not yet published. If the event loop is inside a task, the result is exact.
     pub(crate) fn pending(&self, in_lane: usize) -> usize {
         let started = self.running.started() + 1;
-        let taken = match self.counters.told_at.get() {
+        let taken = match self.counters.published_at.get() {
             0 => 0,
-            told_at => started.saturating_sub(told_at),
+            published_at => started.saturating_sub(published_at),
         };
         let not_waiting = taken.saturating_add(self.counters.spare.get());
         let not_waiting = usize::try_from(not_waiting).unwrap_or(usize::MAX);
@@ -130,7 +130,7 @@ impl LoopCounters {
     pub(crate) fn metrics(&self, clock: &Clock, in_lane: usize) -> LoopMetrics {
         let counters = &self.counters;
         let now = clock.nanos();
-        let since = counters.since.get();
+        let since = counters.started_at.get();
         let alive = if since == 0 {
             0
         } else {

@@ -46,7 +46,7 @@ pub(crate) struct Shared {
     /// The core of the event loop while no thread drives it.
     pub(crate) core: OwnerCell<Box<dyn Drive>>,
     /// Tasks that were handed to a strategy and have not ended.
-    pub(crate) out: HandedOut,
+    pub(crate) handed_out: HandedOut,
     /// How a thread is started, and what is known of the current one.
     pub(crate) thread: ThreadSlot,
     /// The number of live handles. Dropping the last one requests a shutdown.
@@ -128,7 +128,7 @@ impl Shared {
             health: parts.health,
             stalled: AtomicBool::new(false),
             core: OwnerCell::empty(),
-            out: HandedOut::default(),
+            handed_out: HandedOut::default(),
             thread: ThreadSlot::new(parts.threads),
             handles: AtomicUsize::new(1),
             plan: ShutdownPlan::default(),
@@ -184,11 +184,11 @@ impl Shared {
         self.state.raise(Lifecycle::Terminated);
         self.termination.report(how);
         self.termination.leave_tasks(self.id);
-        self.let_go();
+        self.forget_if_unreachable();
     }
 
     /// Drops the termination of an event loop that has ended and has no handle.
-    pub(crate) fn let_go(&self) {
+    pub(crate) fn forget_if_unreachable(&self) {
         // ORDERING: SeqCst fence: the end of the loop and the drop of the last handle each write
         // one of the two words and then read both here; at least one of them sees the other's
         // write.

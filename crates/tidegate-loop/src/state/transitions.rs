@@ -110,7 +110,7 @@ impl Shared {
             self.state.begin();
         }
         drop(slot);
-        if over.tell() {
+        if over.wake_waiters() {
             self.begin_end();
         }
     }
@@ -146,7 +146,7 @@ impl Shared {
         if !self.state.needs_thread() {
             return WithoutThread::HasOne;
         }
-        if slot.ask_end_of_starter() {
+        if slot.defer_shutdown() {
             return WithoutThread::Starting;
         }
         let is_idle = || self.hooks.is_empty() && self.mailbox.is_empty();

@@ -21,7 +21,7 @@ pub(crate) struct EnteredLoop {
 impl EnteredLoop {
     pub(crate) fn new(
         shared: &Arc<Shared>,
-        kept: &mut Option<Box<LoopState>>,
+        loop_state: &mut Option<Box<LoopState>>,
         pinned: LocalFutures,
     ) -> Self {
         let stance = if shared.settings.pinned || shared.settings.driven {
@@ -32,7 +32,7 @@ impl EnteredLoop {
         let home: Arc<dyn Executor> = Arc::<Shared>::clone(shared);
         let local = Local {
             shared: Arc::clone(shared),
-            kept: kept.take().unwrap_or_default(),
+            loop_state: loop_state.take().unwrap_or_default(),
             pinned,
         };
         Self {

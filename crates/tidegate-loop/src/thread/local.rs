@@ -25,7 +25,7 @@ tidegate_core::internal::prim::thread_local! {
 /// The thread-local state of a thread that drives an event loop.
 pub(crate) struct Local {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) kept: Box<LoopState>,
+    pub(crate) loop_state: Box<LoopState>,
     /// Futures that are not `Send`.
     pub(crate) pinned: LocalFutures,
 }
@@ -66,7 +66,7 @@ impl LoopState {
 impl Local {
     /// Stores the number of spare slots, also where other threads can read it.
     fn set_spare(&mut self, spare: u32) {
-        self.kept.spare = spare;
+        self.loop_state.spare = spare;
         self.shared.meter.counters.spare.set(u64::from(spare));
     }
 }
@@ -97,10 +97,10 @@ pub(crate) fn current() -> Option<Arc<Shared>> {
 #[inline]
 pub(crate) fn push(task: Task) -> Result<(), Rejected<Task>> {
     LOCAL.with_borrow_mut(|local| {
-        let Some(local) = local.as_mut().filter(|local| !local.kept.closed) else {
+        let Some(local) = local.as_mut().filter(|local| !local.loop_state.closed) else {
             return Err(Rejected::new(task, RejectReason::Closed));
         };
-        let mut spare = local.kept.spare;
+        let mut spare = local.loop_state.spare;
         if spare == 0 {
             let lane = &local.shared.mailbox.lane;
             let ahead = u32::try_from(lane.bound() / 16).unwrap_or(RESERVE);
@@ -115,7 +115,7 @@ pub(crate) fn push(task: Task) -> Result<(), Rejected<Task>> {
             }
         }
         local.set_spare(spare - 1);
-        local.kept.tasks.push_back(task);
+        local.loop_state.tasks.push_back(task);
         Ok(())
     })
 }
@@ -124,8 +124,8 @@ pub(crate) fn push(task: Task) -> Result<(), Rejected<Task>> {
 #[inline]
 pub(crate) fn pop() -> Option<Task> {
     with(|local| {
-        let task = local.kept.tasks.pop_front()?;
-        local.set_spare(local.kept.spare + 1);
+        let task = local.loop_state.tasks.pop_front()?;
+        local.set_spare(local.loop_state.spare + 1);
         Some(task)
     })?
 }
@@ -133,7 +133,7 @@ pub(crate) fn pop() -> Option<Task> {
 /// Returns reserved slots that no task uses to the lane.
 pub(crate) fn give_back_spare() {
     with(|local| {
-        let spare = local.kept.spare;
+        let spare = local.loop_state.spare;
         local.set_spare(0);
         local.shared.mailbox.lane.release(spare);
     });
@@ -142,10 +142,10 @@ pub(crate) fn give_back_spare() {
 /// Closes the event loop's own queue and returns the tasks in it.
 pub(crate) fn close() -> VecDeque<Task> {
     let tasks = with(|local| {
-        local.kept.closed = true;
-        let tasks = std::mem::take(&mut local.kept.tasks);
+        local.loop_state.closed = true;
+        let tasks = std::mem::take(&mut local.loop_state.tasks);
         // Their slots become free, wherever the tasks are run.
-        local.set_spare(local.kept.spare + u32::try_from(tasks.len()).unwrap_or(u32::MAX));
+        local.set_spare(local.loop_state.spare + u32::try_from(tasks.len()).unwrap_or(u32::MAX));
         tasks
     });
     give_back_spare();

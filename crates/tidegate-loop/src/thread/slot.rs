@@ -157,14 +157,14 @@ impl Slot {
         self.starting.as_ref().map(|one| one.number) == Some(number)
     }
 
-    /// Ends the start. The caller releases the lock and then calls [`Starting::tell`].
+    /// Ends the start. The caller releases the lock and then calls [`Starting::wake_waiters`].
     pub(crate) fn end_start(&mut self) -> Starting {
         self.starting.take().unwrap_or_default()
     }
 
     /// Asks the thread that ends the current start to continue with the shutdown. Returns `false`
     /// if no start is in progress.
-    pub(crate) fn ask_end_of_starter(&mut self) -> bool {
+    pub(crate) fn defer_shutdown(&mut self) -> bool {
         match &mut self.starting {
             Some(starting) => {
                 starting.end_asked = true;
@@ -189,7 +189,7 @@ impl Slot {
 impl Starting {
     /// Wakes the submitters that wait for this start. Returns `true` if a shutdown was requested
     /// meanwhile.
-    pub(crate) fn tell(self) -> bool {
+    pub(crate) fn wake_waiters(self) -> bool {
         for parker in self.waiting {
             parker.unpark();
         }

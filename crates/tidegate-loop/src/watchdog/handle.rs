@@ -13,9 +13,9 @@ use crate::handle::event_loop::EventLoop;
 use crate::handle::placement::Placement;
 
 /// Ticks per threshold if no ticker is given.
-const LOOKS: u32 = 4;
+const CHECKS_PER_THRESHOLD: u32 = 4;
 /// The shortest interval of the default ticker.
-const SHORTEST: Duration = Duration::from_millis(1);
+const MIN_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Reports event loops that are stuck in a task for longer than a threshold.
 ///
@@ -118,7 +118,7 @@ impl Watchdog {
     /// wait.
     pub fn shutdown(self) {
         self.ask_to_stop();
-        self.shared.await_look();
+        self.shared.await_check();
     }
 
     fn ask_to_stop(&self) {
@@ -193,7 +193,7 @@ impl WatchdogBuilder {
         if self.threshold.is_zero() {
             return Err(WatchdogError::ZeroThreshold);
         }
-        let every = (self.threshold / LOOKS).max(SHORTEST);
+        let every = (self.threshold / CHECKS_PER_THRESHOLD).max(MIN_INTERVAL);
         let mut ticker = self.ticker.unwrap_or_else(|| Ticker::every(every));
         let stop = ticker.stop_handle();
         let callbacks = Callbacks {

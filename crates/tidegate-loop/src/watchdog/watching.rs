@@ -37,7 +37,7 @@ pub(super) struct Watching {
     /// Locked only briefly, never while a callback runs.
     loops: Mutex<Vec<Watched>>,
     /// Held during each check of all event loops, including the callbacks.
-    look: Mutex<()>,
+    checking: Mutex<()>,
     /// The id of the watchdog's thread.
     thread: OnceLock<ThreadId>,
     shutdown: AtomicBool,
@@ -88,7 +88,7 @@ impl Watching {
             backtrace,
             callbacks,
             loops: Mutex::new(loops),
-            look: Mutex::default(),
+            checking: Mutex::default(),
             thread: OnceLock::new(),
             shutdown: AtomicBool::new(false),
             stalls: AtomicU64::new(0),
@@ -107,8 +107,8 @@ impl Watching {
 
     /// Returns the names of the event loops that are stuck right now.
     pub(super) fn stalled(&self) -> Vec<String> {
-        let looking = lock(&self.loops);
-        let stalled = looking.iter().filter_map(|one| one.shared.upgrade());
+        let loops = lock(&self.loops);
+        let stalled = loops.iter().filter_map(|one| one.shared.upgrade());
         stalled
             .filter(|shared| shared.is_stalled())
             .map(|shared| shared.name.clone())
@@ -120,9 +120,9 @@ impl Watching {
     }
 
     /// Waits until no callback runs any more. Inside a callback it does not wait.
-    pub(super) fn await_look(&self) {
+    pub(super) fn await_check(&self) {
         if self.thread.get() != Some(&thread::current().id()) {
-            drop(lock(&self.look));
+            drop(lock(&self.checking));
         }
     }
 
@@ -133,20 +133,20 @@ impl Watching {
             if self.is_shutdown() {
                 return;
             }
-            let look = lock(&self.look);
-            self.look(passed);
-            drop(look);
+            let checking = lock(&self.checking);
+            self.check(passed);
+            drop(checking);
             self.forget_if_stopped();
         }
     }
 
-    fn look(&self, passed: Duration) {
+    fn check(&self, passed: Duration) {
         let count = lock(&self.loops).len();
         for at in 0..count {
             if self.is_shutdown() {
                 return;
             }
-            self.look_at(at, passed);
+            self.check_loop(at, passed);
         }
         lock(&self.loops).retain(|one| {
             let shared = one.shared.upgrade();
@@ -155,7 +155,7 @@ impl Watching {
     }
 
     /// Checks one event loop. Only this thread shortens the list, so the index `at` stays valid.
-    fn look_at(&self, at: usize, passed: Duration) {
+    fn check_loop(&self, at: usize, passed: Duration) {
         let (shared, before) = match lock(&self.loops).get(at) {
             Some(one) => (one.shared.upgrade(), one.seen),
             None => return,
@@ -237,8 +237,8 @@ impl Watching {
         if !self.is_shutdown() {
             return;
         }
-        let look = match self.look.try_lock() {
-            Ok(look) => look,
+        let checking = match self.checking.try_lock() {
+            Ok(checking) => checking,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };
@@ -248,7 +248,7 @@ impl Watching {
                 shared.stalled.store(false, Ordering::Relaxed);
             }
         }
-        drop(look);
+        drop(checking);
     }
 }
 

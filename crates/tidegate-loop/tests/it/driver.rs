@@ -22,7 +22,7 @@ struct Told {
 }
 
 impl Driver for Told {
-    const LOOKS_ON: bool = false;
+    const SPINS: bool = false;
 
     fn enter(&mut self) {
         self.log.push("enter");
@@ -46,7 +46,7 @@ impl Driver for Told {
         Some(Task::non_blocking(move || log.push("found")))
     }
 
-    fn look(&mut self) {
+    fn poll(&mut self) {
         self.log.push("look");
         self.found += self.work.swap(0, Ordering::Relaxed);
     }

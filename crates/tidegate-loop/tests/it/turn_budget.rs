@@ -28,7 +28,7 @@ struct Sockets {
 }
 
 impl Driver for Sockets {
-    const LOOKS_ON: bool = false;
+    const SPINS: bool = false;
 
     fn wait(&mut self, clock: &Clock, deadline: Option<u64>) {
         clock.park_until(&self.parker, deadline);
@@ -42,7 +42,7 @@ impl Driver for Sockets {
         self.health.clone()
     }
 
-    fn look(&mut self) {
+    fn poll(&mut self) {
         if self.found == 0 {
             self.found = std::mem::take(&mut self.each);
         }

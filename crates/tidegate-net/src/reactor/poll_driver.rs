@@ -56,7 +56,7 @@ impl PollDriver {
 
 impl Driver for PollDriver {
     // A wait polls the sockets, which is better than spinning on the task lanes alone.
-    const LOOKS_ON: bool = false;
+    const SPINS: bool = false;
 
     fn enter(&mut self) {
         let polling = &mut self.polling;
@@ -101,7 +101,7 @@ impl Driver for PollDriver {
         (few > 0).then(|| (Task::non_blocking(move || pinned::dispatch_few(few)), few))
     }
 
-    fn look(&mut self) {
+    fn poll(&mut self) {
         let polled = pinned::with(|local| local.reactor().look());
         self.ready = pinned::settle(polled);
     }

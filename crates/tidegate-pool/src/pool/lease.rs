@@ -52,7 +52,7 @@ impl Lease {
 
     /// Records that the lease holder uses one thread more or less. At first all leased threads
     /// count as used. Threads that are not in use are subtracted from the pool's [free
-    /// threads](crate::Headroom::room), even if they are idle or not started: the lease holder will
+    /// threads](crate::Headroom::free_threads), even if they are idle or not started: the lease holder will
     /// need them.
     pub(crate) fn set_in_use(&self, one_more: bool) {
         // Threads that are used beyond the lease do not count.

@@ -228,7 +228,7 @@ fn idle_desk(away: usize, trips: &mut [Box<RoamingTask>]) -> Option<&mut IoConte
 }
 
 impl Driver for RoamingDriver {
-    const LOOKS_ON: bool = false;
+    const SPINS: bool = false;
 
     fn wait(&mut self, clock: &Clock, deadline: Option<u64>) {
         let any = self.take_updates();
@@ -274,7 +274,7 @@ impl Driver for RoamingDriver {
         None
     }
 
-    fn look(&mut self) {
+    fn poll(&mut self) {
         self.take_updates();
         self.poll();
     }
@@ -294,7 +294,7 @@ impl Driver for RoamingDriver {
         self.away == 0
     }
 
-    fn absent(&self) -> Vec<String> {
+    fn outstanding(&self) -> Vec<String> {
         let away = self.reactor.away().into_iter();
         away.map(|token| self.called(token)).collect()
     }

@@ -101,7 +101,7 @@ impl Bench {
         };
         let update = Update::Register(Box::new(make), Box::new(|made| made.unwrap()));
         assert!(self.driver.roam().push(update).is_ok());
-        self.driver.look();
+        self.driver.poll();
         if !panics {
             self.one().run();
             drop(self.log.take());
@@ -111,7 +111,7 @@ impl Bench {
 
     fn tell(&mut self, events: impl IntoIterator<Item = Ready>) {
         self.script.ready(events);
-        self.driver.look();
+        self.driver.poll();
     }
 
     fn one(&mut self) -> Task {
@@ -119,7 +119,7 @@ impl Bench {
     }
 
     fn none(&mut self) {
-        self.driver.look();
+        self.driver.poll();
         assert!(self.driver.next_task().is_none());
     }
 }
@@ -169,7 +169,7 @@ fn a_source_is_in_at_most_one_task() {
     bench.tell([reads(a), reads(b)]);
     bench.none();
     elsewhere(first);
-    bench.driver.look();
+    bench.driver.poll();
     let third = bench.one();
     bench.none();
     drop((second, third));
@@ -192,7 +192,7 @@ fn what_comes_for_an_absent_source_is_told_once_on_its_return() {
     );
     bench.none();
     elsewhere(away);
-    bench.driver.look();
+    bench.driver.poll();
     bench.one().run();
     bench.none();
     let heard = ["a {READ}", "a {WRITE, HANG_UP, MAIL}"].map(str::to_owned);
@@ -213,7 +213,7 @@ fn a_trip_ends_in_exactly_one_of_returned_left_and_lost() {
     elsewhere(other);
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| lost_task.run()));
     assert!(panicked.is_err(), "whoever runs the task hears of it");
-    bench.driver.look();
+    bench.driver.poll();
     assert_eq!(bench.driver.away, 0);
     assert_eq!(
         bench.dropped.count(),
@@ -250,7 +250,7 @@ fn a_return_comes_before_the_next_task_of_its_source() {
         let task = bench.one();
         bench.none();
         elsewhere(task);
-        bench.driver.look();
+        bench.driver.poll();
     }
     bench.none();
     assert_eq!(bench.log.len(), 4);
@@ -268,7 +268,7 @@ fn a_refused_task_comes_home_and_is_asked_again_after_a_pause() {
     bench.driver.wait(&Clock::system(), None);
     let pauses = bench.script.polls();
     assert!(matches!(pauses[..], [Some(pause)] if pause <= Duration::from_millis(1)));
-    bench.driver.look();
+    bench.driver.poll();
     elsewhere(bench.one());
     bench.none();
     assert_eq!(
@@ -288,7 +288,7 @@ fn a_refused_source_is_asked_again_as_soon_as_another_comes_home() {
     drop(refused);
     bench.none();
     elsewhere(runs);
-    bench.driver.look();
+    bench.driver.poll();
     bench.one().run();
     assert_eq!(bench.log.take(), ["b {READ}", "a {READ}"]);
 }
@@ -406,7 +406,7 @@ impl Bench {
         };
         let update = Update::Register(Box::new(make), Box::new(|made| made.unwrap()));
         assert!(self.driver.roam().push(update).is_ok());
-        self.driver.look();
+        self.driver.poll();
         self.one().run();
         told.recv().unwrap()
     }
@@ -422,21 +422,21 @@ fn a_fresh_poller_watches_who_is_home_at_once_and_who_is_away_on_its_return() {
     for _ in 0..RENEW_AFTER {
         assert_eq!(bench.script.renewals(), 0);
         bench.script.fail(io::ErrorKind::Other);
-        bench.driver.look();
+        bench.driver.poll();
     }
     assert_eq!(bench.script.renewals(), 1);
     assert_eq!(bench.script.registered(), [home]);
     assert_eq!(bench.driver.watch().metrics().fresh_pollers, 1);
     assert!(bench.driver.health().is_unhealthy(&Clock::system()));
     elsewhere(roaming_task);
-    bench.driver.look();
+    bench.driver.poll();
     assert_eq!(bench.script.registered(), [home, away]);
     assert_eq!(bench.script.adopted(), [away], "once, and not who was home");
     bench.tell([reads(home), reads(away)]);
     let (one, other) = (bench.one(), bench.one());
     elsewhere(one);
     elsewhere(other);
-    bench.driver.look();
+    bench.driver.poll();
     assert_eq!(bench.script.adopted(), [away]);
 }
 
@@ -457,8 +457,8 @@ fn who_is_away_has_a_name_for_the_report() {
     let (_home, away) = (bench.ear("home", vec![]), bench.ear("away", vec![]));
     bench.tell([reads(away)]);
     let roaming_task = bench.one();
-    assert_eq!(bench.driver.absent(), ["local"]);
+    assert_eq!(bench.driver.outstanding(), ["local"]);
     elsewhere(roaming_task);
-    bench.driver.look();
-    assert!(bench.driver.absent().is_empty());
+    bench.driver.poll();
+    assert!(bench.driver.outstanding().is_empty());
 }

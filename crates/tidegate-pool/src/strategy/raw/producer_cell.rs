@@ -82,7 +82,7 @@ unsafe impl<T: Send> Send for ProducerCell<T> {}
 // SAFETY: as above; `&T` exists only through the one `ProducerGuard`.
 unsafe impl<T: Send> Sync for ProducerCell<T> {}
 
-/// The result of [`ProducerCell::ask`].
+/// The result of [`ProducerCell::request_round`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HelperRequest {
     /// A thread produces, or a helper is pending: another round will follow.
@@ -346,7 +346,7 @@ pub struct ProducerGuard<'a, T> {
     value: Option<Box<T>>,
 }
 
-/// The result of [`ProducerGuard::rest`] for a producer that has no more tasks.
+/// The result of [`ProducerGuard::finish_round`] for a producer that has no more tasks.
 #[derive(Debug)]
 pub enum RestResult<'a, T> {
     /// The producer is idle in the cell.

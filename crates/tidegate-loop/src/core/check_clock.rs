@@ -15,21 +15,21 @@ impl<D: Driver> Core<D> {
 
     /// Reads the clock in the middle of a turn. Returns `true` if the time for this kind of work is
     /// used up, a timer is due, or a signal is waiting.
-    pub(super) fn look(&mut self, shared: &Shared) -> bool {
-        let due = local::with(|local| local.kept.next_deadline()).flatten();
+    pub(super) fn check_clock(&mut self, shared: &Shared) -> bool {
+        let due = local::with(|local| local.loop_state.next_deadline()).flatten();
         let now = shared.clock.nanos();
         shared.meter.note_longest(now);
         shared.meter.counters.heartbeat.set(now);
-        let over = self.pace.look(now);
+        let over = self.pace.check(now);
         over || due.is_some_and(|due| due <= now) || !shared.mailbox.signals.is_empty()
     }
 
     /// Reads the clock between timers. Returns `true` if their time is used up. Timers do not make
     /// way for other timers or for signals.
-    pub(super) fn look_at_time(&mut self, shared: &Shared) -> bool {
+    pub(super) fn check_timer_budget(&mut self, shared: &Shared) -> bool {
         let now = shared.clock.nanos();
         shared.meter.note_longest(now);
         shared.meter.counters.heartbeat.set(now);
-        self.pace.look(now)
+        self.pace.check(now)
     }
 }
