@@ -274,6 +274,8 @@ fn a_chain_that_is_cut_says_so_and_fails_what_was_on_its_way() {
         fn event(&mut self, _: UserEvent, ctx: &mut InboundContext<'_, Self>) {
             ctx.flush();
             self.0.push(ctx.write_with("never"));
+            self.0.push(ctx.write_and_flush_with("never"));
+            self.0.push(ctx.flush_with());
         }
     }
     let writes = Log::new();
