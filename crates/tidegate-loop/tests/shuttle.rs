@@ -246,7 +246,7 @@ fn a_timer_keeps_its_time_though_the_loop_is_asked_to_leave() {
 fn a_group_that_scales_answers_everything() {
     explore(|| {
         let (clock, (ticker, steps)) = (ManualClock::new(), Ticker::manual());
-        let scaling = Scaling::between(0, 2).patience(0).ticker(ticker);
+        let scaling = Scaling::between(0, 2).consecutive_windows(0).ticker(ticker);
         let group = EventLoopGroup::builder("io").loops(2).clock(&clock);
         let group = group.scaling(scaling).build().expect("two loops");
         let windows = thread::spawn(move || {

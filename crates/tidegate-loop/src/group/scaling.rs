@@ -29,7 +29,7 @@ pub struct Scaling {
     high: f64,
     step_down: usize,
     step_up: usize,
-    patience: u32,
+    consecutive_windows: u32,
     pub(super) ticker: Option<Ticker>,
 }
 
@@ -45,7 +45,7 @@ impl Scaling {
             high: 0.75,
             step_down: 1,
             step_up: 1,
-            patience: 2,
+            consecutive_windows: 2,
             ticker: None,
         }
     }
@@ -71,8 +71,8 @@ impl Scaling {
 
     /// Sets for how many windows in a row an event loop may be beyond a threshold before that
     /// counts.
-    pub fn patience(mut self, windows: u32) -> Self {
-        self.patience = windows;
+    pub fn consecutive_windows(mut self, windows: u32) -> Self {
+        self.consecutive_windows = windows;
         self
     }
 
@@ -127,7 +127,7 @@ pub(crate) struct Decide {
     high: f64,
     step_down: usize,
     step_up: usize,
-    patience: u32,
+    consecutive_windows: u32,
     pub(super) active: Vec<bool>,
     /// For each event loop: windows in a row below the low threshold, and above the high threshold.
     streaks: Vec<(u32, u32)>,
@@ -141,7 +141,7 @@ impl Decide {
             high: scaling.high,
             step_down: scaling.step_down,
             step_up: scaling.step_up,
-            patience: scaling.patience,
+            consecutive_windows: scaling.consecutive_windows,
             active: vec![true; scaling.max],
             streaks: vec![(0, 0); scaling.max],
         }
@@ -162,7 +162,7 @@ impl Decide {
             };
         }
         let publish_often_for =
-            |at: &usize| self.active[*at] && self.streaks[*at].1 > self.patience;
+            |at: &usize| self.active[*at] && self.streaks[*at].1 > self.consecutive_windows;
         let publish_often_for = (0..samples.len()).filter(publish_often_for).count();
         let mut change = Change::default();
         if publish_often_for > 0 {
@@ -172,7 +172,9 @@ impl Decide {
         if change.add.is_empty() && publish_often_for == 0 {
             let spare = self.count().saturating_sub(self.min).min(self.step_down);
             let bored = |at: &usize| {
-                self.active[*at] && self.streaks[*at].0 > self.patience && samples[*at].idle
+                self.active[*at]
+                    && self.streaks[*at].0 > self.consecutive_windows
+                    && samples[*at].idle
             };
             change.give_up = (0..samples.len()).rev().filter(bored).take(spare).collect();
         }
@@ -212,8 +214,8 @@ mod tests {
 
     use super::*;
 
-    fn decide(min: usize, max: usize, patience: u32) -> Decide {
-        Decide::new(&Scaling::between(min, max).patience(patience))
+    fn decide(min: usize, max: usize, consecutive_windows: u32) -> Decide {
+        Decide::new(&Scaling::between(min, max).consecutive_windows(consecutive_windows))
     }
 
     fn samples(busy: &[f64]) -> Vec<Sample> {
@@ -267,7 +269,7 @@ mod tests {
 
     #[test]
     fn steps_bound_a_window() {
-        let mut decide = Decide::new(&Scaling::between(0, 4).patience(0).steps(3, 2));
+        let mut decide = Decide::new(&Scaling::between(0, 4).consecutive_windows(0).steps(3, 2));
         assert_eq!(decide.window(&samples(&[0.0; 4])).give_up, [3, 2, 1]);
         let change = decide.window(&samples(&[0.9, 0.0, 0.0, 0.0]));
         assert_eq!(change.add, [1], "one publish_often_for loop asks for one");

@@ -235,7 +235,7 @@ fn a_roaming_group_lets_its_tasks_wait() {
 fn an_idle_scaling_group_gives_its_threads_back_and_work_brings_them_again() {
     let (ticker, hand) = Ticker::manual();
     let clock = ManualClock::new();
-    let scaling = Scaling::between(1, 3).patience(0).ticker(ticker);
+    let scaling = Scaling::between(1, 3).consecutive_windows(0).ticker(ticker);
     let group = EventLoopGroup::builder("g")
         .loops(3)
         .clock(&clock)
@@ -263,7 +263,7 @@ fn an_idle_scaling_group_gives_its_threads_back_and_work_brings_them_again() {
 fn a_busy_scaling_group_grows_again() {
     let (ticker, hand) = Ticker::manual();
     let clock = ManualClock::new();
-    let scaling = Scaling::between(1, 2).patience(0).ticker(ticker);
+    let scaling = Scaling::between(1, 2).consecutive_windows(0).ticker(ticker);
     let group = EventLoopGroup::builder("g")
         .loops(2)
         .clock(&clock)
@@ -291,7 +291,7 @@ fn a_busy_scaling_group_grows_again() {
 #[test]
 fn scaling_down_to_nothing_still_takes_work() {
     let (ticker, hand) = Ticker::manual();
-    let scaling = Scaling::between(0, 1).patience(0).ticker(ticker);
+    let scaling = Scaling::between(0, 1).consecutive_windows(0).ticker(ticker);
     let group = EventLoopGroup::builder("g")
         .loops(1)
         .scaling(scaling)
