@@ -83,7 +83,7 @@ pub mod internal {
     //! notice.
 
     pub use crate::breaker::word::{BreakerWord, Phase};
-    pub use crate::in_flight::call_word::{CallWord, Leave, Left, UnderWay};
+    pub use crate::in_flight::call_word::{CallWord, EndCause, SeenCall, WorkState};
     pub use crate::in_flight::entry_word::EntryWord;
 }
 mod isolation;

@@ -18,7 +18,7 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 use tidegate_core::permits::Permits;
-use tidegate_isolate::internal::{BreakerWord, CallWord, EntryWord, Leave, Left};
+use tidegate_isolate::internal::{BreakerWord, CallWord, EndCause, EntryWord, WorkState};
 
 #[path = "../../tidegate-testkit/shared/place.rs"]
 mod place;
@@ -41,24 +41,28 @@ fn one_of_worker_timer_and_caller_ends_a_queued_call() {
                 (ran, ran && word.finish())
             })
         };
-        let leaver = |why: Leave| {
+        let leaver = |why: EndCause| {
             let (word, began) = (StdArc::clone(&word), Arc::clone(&began));
             move || {
                 let left = word.leave(seen, why);
-                if left == Some(Left::Running) {
+                if left == Some(WorkState::Running) {
                     assert_eq!(began.get(), 7, "when the work began is known");
                 }
                 left
             }
         };
-        let timer = thread::spawn(leaver(Leave::Expired));
-        let caller = leaver(Leave::Cancelled)();
+        let timer = thread::spawn(leaver(EndCause::Expired));
+        let caller = leaver(EndCause::Cancelled)();
         let timer = timer.join().expect("it does not panic");
         let (ran, finished) = worker.join().expect("it does not panic");
         let ends = [finished, timer.is_some(), caller.is_some()];
         assert_eq!(ends.iter().filter(|end| **end).count(), 1, "{ends:?}");
         let left = timer.or(caller);
-        assert_eq!(left == Some(Left::Queued), !ran, "it ran, or it was queued");
+        assert_eq!(
+            left == Some(WorkState::Queued),
+            !ran,
+            "it ran, or it was queued"
+        );
         assert_eq!(word.is_left(), left.is_some());
     });
 }
@@ -72,7 +76,7 @@ fn a_timer_that_is_late_does_not_hit_the_next_call() {
         let seen = word.begin();
         let timer = {
             let word = StdArc::clone(&word);
-            thread::spawn(move || word.leave(seen, Leave::Expired).is_some())
+            thread::spawn(move || word.leave(seen, EndCause::Expired).is_some())
         };
         let first = word.finish();
         if first {
@@ -99,7 +103,7 @@ fn a_call_is_judged_by_its_own_deadline() {
             thread::spawn(move || {
                 let seen = word.look()?;
                 let told = deadline.load(Ordering::Relaxed);
-                let ended = told <= NOW && word.leave(seen, Leave::Expired).is_some();
+                let ended = told <= NOW && word.leave(seen, EndCause::Expired).is_some();
                 Some((seen, told, ended))
             })
         };
@@ -166,7 +170,10 @@ fn a_queued_job_whose_caller_has_gone_is_taken_out() {
         let leaver = {
             let (word, take_out) = (StdArc::clone(&word), take_out.clone());
             thread::spawn(move || {
-                assert_eq!(word.leave(seen, Leave::Cancelled), Some(Left::Queued));
+                assert_eq!(
+                    word.leave(seen, EndCause::Cancelled),
+                    Some(WorkState::Queued)
+                );
                 take_out();
             })
         };
@@ -199,7 +206,7 @@ fn an_entry_ends(how: EntryEnd) {
         let seen = word.begin();
         let timer = {
             let word = StdArc::clone(&word);
-            thread::spawn(move || word.leave(seen, Leave::Expired).is_some())
+            thread::spawn(move || word.leave(seen, EndCause::Expired).is_some())
         };
         let changer = {
             let permits = permits.clone();
@@ -249,7 +256,7 @@ fn one_of_two_verdicts_counts() {
         let seen = word.begin();
         let timer = {
             let word = StdArc::clone(&word);
-            thread::spawn(move || word.leave(seen, Leave::Expired).is_some())
+            thread::spawn(move || word.leave(seen, EndCause::Expired).is_some())
         };
         let verdict = || {
             let (word, entry) = (StdArc::clone(&word), StdArc::clone(&entry));

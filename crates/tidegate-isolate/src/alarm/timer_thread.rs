@@ -10,7 +10,7 @@ use tidegate_core::{CancelToken, Clock, OnUnhandled, Parker, Task, ThreadBuilder
 
 use super::aside::CallbackThreads;
 use super::tasks::{Due, Tasks};
-use crate::in_flight::{Callbacks, Flight};
+use crate::in_flight::{CallbackRunner, Flight};
 use crate::key::Key;
 
 /// The shortest and the longest sleep of a timer that has nothing due, in nanoseconds.
@@ -267,7 +267,7 @@ impl Shared {
 }
 
 /// Runs callbacks on the callback threads of the commands.
-impl Callbacks for Shared {
+impl CallbackRunner for Shared {
     fn run(&self, whose: u64, task: Task) {
         match self.aside_of(whose) {
             Some(aside) => self.run_aside(&aside, task),

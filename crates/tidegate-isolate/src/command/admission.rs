@@ -7,8 +7,8 @@
 
 use std::sync::Arc;
 
-use super::options::{Asked, Terms};
-use super::report::Story;
+use super::options::{MaybeOptions, Terms};
+use super::report::CallRecord;
 use super::shared::Shared;
 use crate::breaker::{BreakerOpenError, Settlement, Ticket};
 use crate::error::{Cause, CommandError, Rejection};
@@ -179,7 +179,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         &self,
         (start, now): (u64, u64),
         flags: u32,
-        asked: Asked<'_, T, E>,
+        asked: MaybeOptions<'_, T, E>,
         denied: Denied,
     ) -> Result<T, CommandError<E>> {
         self.state.book_denial(&denied, (start, now));
@@ -193,14 +193,14 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         {
             return self.refused_plainly(now, plain, denied.into_cause());
         }
-        let story = Story::until(start, now);
-        asked.with(|options| self.failed(story, options, denied.into_cause()))
+        let record = CallRecord::until(start, now);
+        asked.with(|options| self.failed(record, options, denied.into_cause()))
     }
 
     /// Whether nothing but the permits decides and they are held: then a refusal is known before
     /// the time is.
     #[inline(always)]
-    pub(super) fn is_shut(&self, flags: u32, asked: &Asked<'_, T, E>) -> bool {
+    pub(super) fn is_shut(&self, flags: u32, asked: &MaybeOptions<'_, T, E>) -> bool {
         flags & (NOT_ALONE | FALLS_BACK) == FALLS_BACK
             && self.state.gate.is_shut(asked.criticality())
     }
@@ -211,13 +211,13 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     pub(super) fn refused_at_once(
         &self,
         flags: u32,
-        asked: Asked<'_, T, E>,
+        asked: MaybeOptions<'_, T, E>,
     ) -> Result<T, CommandError<E>> {
         let cause = Cause::Rejected(Rejection::Permits);
         if self.is_plain(flags, &asked) {
             return self.refused_plainly(self.state.coarse_now(), Plain::Permits, cause);
         }
-        let story = Story::new(self.state.now());
-        asked.with(|options| self.failed(story, options, cause))
+        let record = CallRecord::new(self.state.now());
+        asked.with(|options| self.failed(record, options, cause))
     }
 }

@@ -5,12 +5,12 @@ use std::pin::pin;
 
 use super::call::Call;
 use super::handle::Command;
-use super::options::{Options, RunOwner};
-use super::report::Story;
+use super::options::{CallOptions, SharedRunGuard};
+use super::report::CallRecord;
 use crate::error::{Cause, CommandError};
 use crate::event::Event;
 use crate::request::wait_graph;
-use crate::request::{Answer, Looked, RequestContext};
+use crate::request::{Answer, CacheLookup, RequestContext};
 
 impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
     pub(crate) fn command(&self) -> &Command<T, E> {
@@ -50,8 +50,8 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
     /// Ends the call before anything of it was run.
     pub(crate) fn deny(mut self, cause: Cause<E>) -> Answer<T, E> {
         let shared = &self.command.shared;
-        let story = Story::new(shared.state.now());
-        shared.failed(story, &mut self.options, cause)
+        let record = CallRecord::new(shared.state.now());
+        shared.failed(record, &mut self.options, cause)
     }
 
     /// Runs the call with `run`, unless another one with the same cache key has an answer or is
@@ -60,9 +60,9 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
         let shared = &self.command.shared;
         match shared.look_up(&mut self.options, true)? {
             None => run(self),
-            Some(Looked::Hit(copies)) => shared.wait_for(&mut self.options, copies),
-            Some(Looked::Circle) => shared.closes_circle(&mut self.options),
-            Some(Looked::Miss(first)) => {
+            Some(CacheLookup::Hit(copies)) => shared.wait_for(&mut self.options, copies),
+            Some(CacheLookup::WouldDeadlock) => shared.closes_circle(&mut self.options),
+            Some(CacheLookup::Miss(first)) => {
                 let within = wait_graph::enter(first.id());
                 let answer = run(self);
                 drop(within);
@@ -87,16 +87,16 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
             let shared = &self.command.shared;
             let first = match shared.look_up(&mut self.options, true)? {
                 None => return run(self).await,
-                Some(Looked::Hit(copies)) => return shared.follow(self.options, copies).await,
-                Some(Looked::Circle) => return shared.closes_circle(&mut self.options),
-                Some(Looked::Miss(first)) => first,
+                Some(CacheLookup::Hit(copies)) => return shared.follow(self.options, copies).await,
+                Some(CacheLookup::WouldDeadlock) => return shared.closes_circle(&mut self.options),
+                Some(CacheLookup::Miss(first)) => first,
             };
             let id = first.id();
             let within = wait_graph::enter(id);
             let mut running = pin!(run(self));
             drop(within);
             // Dropped before the run: calls that share it hear first that there is no answer.
-            let owner = RunOwner::new(first);
+            let owner = SharedRunGuard::new(first);
             let answer = poll_fn(|context| {
                 let _within = wait_graph::enter(id);
                 running.as_mut().poll(context)
@@ -108,7 +108,7 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
     }
 }
 
-impl<T, E> Options<T, E> {
+impl<T, E> CallOptions<T, E> {
     /// Returns what also holds for each attempt of a call.
     fn of_attempt(&self) -> Self {
         let mut options = Self {

@@ -1,22 +1,22 @@
 //! A call with a cache key: looks for a run of its request to share before it runs itself.
 
-use super::options::Options;
-use super::report::Story;
+use super::options::CallOptions;
+use super::report::CallRecord;
 use super::shared::Shared;
 use crate::error::{Cause, CommandError, Rejection};
 use crate::event::Event;
 use crate::isolation::state::{CACHES, LOGS};
 use crate::plugin::CallStage;
-use crate::request::{Answer, Looked, RequestContext, Whose};
+use crate::request::{Answer, CacheLookup, CacheScope, RequestContext};
 
 impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     /// Looks for a run to share, and `waits` for it or listens to it; none if the call did not ask
     /// for one.
     pub(super) fn look_up(
         &self,
-        options: &mut Options<T, E>,
+        options: &mut CallOptions<T, E>,
         waits: bool,
-    ) -> Result<Option<Looked<T, E>>, CommandError<E>> {
+    ) -> Result<Option<CacheLookup<T, E>>, CommandError<E>> {
         let state = &*self.state;
         let Some(cache) = options.take_cache() else {
             return Ok(None);
@@ -28,15 +28,15 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         let Some(context) = context else {
             return Err(self.misused(options, Cause::NoRequest));
         };
-        let whose = Whose {
+        let whose = CacheScope {
             owner: state.cache_owner,
             command: &state.key,
             home: state.threads.get().map(|pool| &**pool.home()),
         };
         let mut looked = cache.look_up(&context, whose);
-        if let Looked::Hit(copies) = &mut looked {
+        if let CacheLookup::Hit(copies) = &mut looked {
             if waits && !copies.begin_wait() {
-                return Ok(Some(Looked::Circle));
+                return Ok(Some(CacheLookup::WouldDeadlock));
             }
             let now = state.now();
             state.metrics.count(now, Event::ResponseFromCache);
@@ -47,7 +47,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
                 copies.log_into(context);
             }
         }
-        if let Looked::Miss(first) = &looked {
+        if let CacheLookup::Miss(first) = &looked {
             options.set_run(first.id());
         }
         Ok(Some(looked))
@@ -55,8 +55,8 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
 
     /// Ends a call that would wait for the run that it is made in.
     #[cold]
-    pub(super) fn closes_circle(&self, options: &mut Options<T, E>) -> Answer<T, E> {
-        let story = Story::new(self.state.now());
-        self.failed(story, options, Cause::Rejected(Rejection::Circle))
+    pub(super) fn closes_circle(&self, options: &mut CallOptions<T, E>) -> Answer<T, E> {
+        let record = CallRecord::new(self.state.now());
+        self.failed(record, options, Cause::Rejected(Rejection::Circle))
     }
 }

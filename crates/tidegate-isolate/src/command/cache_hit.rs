@@ -12,14 +12,14 @@ use tidegate_core::Task;
 use tidegate_core::internal::discard;
 use tidegate_promise::Completion;
 
-use super::options::Options;
+use super::installed_context::InstalledContext;
+use super::options::CallOptions;
 use super::outcome::late;
-use super::report::Story;
+use super::report::CallRecord;
 use super::shared::Shared;
-use super::surroundings::Surroundings;
 use crate::alarm::Pause;
 use crate::error::{Cause, CommandError, Rejection};
-use crate::request::{Answer, Copies, RequestContext, SharedFuture, take};
+use crate::request::{Answer, RequestContext, SharedAnswer, SharedFuture, take};
 
 /// No timeout.
 const NEVER: u64 = u64::MAX;
@@ -28,8 +28,8 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     /// Waits for the answer of another call.
     pub(super) fn wait_for(
         &self,
-        options: &mut Options<T, E>,
-        copies: Box<dyn Copies<T, E>>,
+        options: &mut CallOptions<T, E>,
+        copies: Box<dyn SharedAnswer<T, E>>,
     ) -> Answer<T, E> {
         let state = &*self.state;
         let (start, timeout) = (state.now(), self.timeout_of(options));
@@ -45,8 +45,8 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     /// Gives out a completion for the answer of another call.
     pub(super) fn listen_to(
         self: &Arc<Self>,
-        mut options: Options<T, E>,
-        copies: Box<dyn Copies<T, E>>,
+        mut options: CallOptions<T, E>,
+        copies: Box<dyn SharedAnswer<T, E>>,
     ) -> Completion<T, CommandError<E>> {
         let state = &*self.state;
         let (start, timeout) = (state.now(), self.timeout_of(&options));
@@ -56,7 +56,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         let capacity = state.threads.get().map_or(0, |pool| pool.capacity());
         let Some(place) = state.aside.reserve(capacity) else {
             let cause = Cause::Rejected(Rejection::Backlog);
-            return match self.failed(Story::new(start), &mut options, cause) {
+            return match self.failed(CallRecord::new(start), &mut options, cause) {
                 Ok(value) => Completion::succeeded(value),
                 Err(error) => Completion::failed(error),
             };
@@ -70,7 +70,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             let _place = place;
             if let Some(promise) = take(&slot) {
                 let plugins = &shared.state.plugins;
-                let _around = Surroundings::install(plugins, options.context.clone(), captured);
+                let _around = InstalledContext::install(plugins, options.context.clone(), captured);
                 let answer = shared.ran_out(&mut options, start, timeout);
                 discard(promise.complete(answer));
             }
@@ -87,8 +87,8 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     /// Gives out a future of the answer of another call.
     pub(super) fn follow(
         self: &Arc<Self>,
-        mut options: Options<T, E>,
-        copies: Box<dyn Copies<T, E>>,
+        mut options: CallOptions<T, E>,
+        copies: Box<dyn SharedAnswer<T, E>>,
     ) -> SharedFuture<T, E> {
         let state = &*self.state;
         let (start, timeout) = (state.now(), self.timeout_of(&options));
@@ -123,14 +123,14 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         })
     }
 
-    fn timeout_of(&self, options: &Options<T, E>) -> u64 {
+    fn timeout_of(&self, options: &CallOptions<T, E>) -> u64 {
         options.timeout.unwrap_or(self.state.timeout())
     }
 
     /// Ends a call whose time was over before the run that it shares.
     #[cold]
-    fn ran_out(&self, options: &mut Options<T, E>, start: u64, timeout: u64) -> Answer<T, E> {
-        let story = Story::until(start, self.state.now());
-        self.failed(story, options, late(timeout))
+    fn ran_out(&self, options: &mut CallOptions<T, E>, start: u64, timeout: u64) -> Answer<T, E> {
+        let record = CallRecord::until(start, self.state.now());
+        self.failed(record, options, late(timeout))
     }
 }

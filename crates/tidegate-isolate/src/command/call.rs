@@ -11,12 +11,12 @@ use tidegate_promise::Completion;
 
 use super::entry::Entry;
 use super::handle::Command;
-use super::options::{Asked, Options};
+use super::options::{CallOptions, MaybeOptions};
 use crate::bulkhead::Criticality;
 use crate::error::CommandError;
 use crate::event::Event;
 use crate::isolation::state::THREADS;
-use crate::request::{CacheUse, Looked, RequestContext, wait_graph};
+use crate::request::{CacheKey, CacheLookup, RequestContext, wait_graph};
 
 impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
     /// Runs `work` behind the bulkhead and waits for its answer.
@@ -36,9 +36,11 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
         F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
     {
         if self.shared.state.flags() & THREADS != 0 {
-            return self.shared.run_on_threads(&mut Options::default(), work);
+            return self
+                .shared
+                .run_on_threads(&mut CallOptions::default(), work);
         }
-        self.shared.run_in_place(Asked::NOTHING, work)
+        self.shared.run_in_place(MaybeOptions::NOTHING, work)
     }
 
     /// Runs `work` on the calling thread and waits for its answer; the work may borrow. For
@@ -52,7 +54,7 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
     where
         F: FnOnce(&CancelToken) -> Result<T, E>,
     {
-        self.shared.run_in_place(Asked::NOTHING, work)
+        self.shared.run_in_place(MaybeOptions::NOTHING, work)
     }
 
     /// Runs `work` behind the bulkhead. With permits it runs before this returns.
@@ -92,9 +94,9 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
         F: FnOnce(CancelToken) -> W,
         W: Future<Output = Result<T, E>>,
     {
-        let options = Options {
+        let options = CallOptions {
             context: RequestContext::current(),
-            ..Options::default()
+            ..CallOptions::default()
         };
         Arc::clone(&self.shared).run_async(options, work)
     }
@@ -111,7 +113,7 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
     /// that is known. A command with threads of its own refuses: the work would run outside of them.
     #[inline]
     pub fn admit(&self) -> Result<Entry, CommandError<E>> {
-        self.shared.enter(Asked::NOTHING)
+        self.shared.enter(MaybeOptions::NOTHING)
     }
 
     /// Begins a call that differs from the others.
@@ -119,7 +121,7 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
     pub fn call(&self) -> Call<T, E> {
         Call {
             command: self.clone(),
-            options: Options::default(),
+            options: CallOptions::default(),
         }
     }
 }
@@ -145,7 +147,7 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
 #[must_use = "a call does nothing until it is run"]
 pub struct Call<T, E> {
     pub(super) command: Command<T, E>,
-    pub(super) options: Options<T, E>,
+    pub(super) options: CallOptions<T, E>,
 }
 
 impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
@@ -214,7 +216,7 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
             return self.run_cached(work);
         }
         let shared = &self.command.shared;
-        shared.run_in_place(Asked(Some(&mut self.options)), work)
+        shared.run_in_place(MaybeOptions(Some(&mut self.options)), work)
     }
 
     /// Runs `work` behind the bulkhead. See [`Command::queue`].
@@ -251,7 +253,9 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
     ///
     /// Why the call was not admitted.
     pub fn admit(mut self) -> Result<Entry, CommandError<E>> {
-        self.command.shared.enter(Asked(Some(&mut self.options)))
+        self.command
+            .shared
+            .enter(MaybeOptions(Some(&mut self.options)))
     }
 
     /// Runs `work` on a thread of the bulkhead and waits for it.
@@ -274,7 +278,7 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
         if shared.state.flags() & THREADS != 0 {
             return shared.queue_on_threads(self.options, work);
         }
-        match shared.run_in_place(Asked(Some(&mut self.options)), work) {
+        match shared.run_in_place(MaybeOptions(Some(&mut self.options)), work) {
             Ok(value) => Completion::succeeded(value),
             Err(error) => Completion::failed(error),
         }
@@ -287,9 +291,11 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
     {
         match self.command.shared.look_up(&mut self.options, false) {
             // It does not wait, so there is no circle either.
-            Ok(None | Some(Looked::Circle)) => self.queue_uncached(work),
-            Ok(Some(Looked::Hit(copies))) => self.command.shared.listen_to(self.options, copies),
-            Ok(Some(Looked::Miss(first))) => {
+            Ok(None | Some(CacheLookup::WouldDeadlock)) => self.queue_uncached(work),
+            Ok(Some(CacheLookup::Hit(copies))) => {
+                self.command.shared.listen_to(self.options, copies)
+            }
+            Ok(Some(CacheLookup::Miss(first))) => {
                 let _within = wait_graph::enter(first.id());
                 first.completion_of(self.queue_uncached(work))
             }
@@ -304,7 +310,7 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
     {
         self.with_cache(|mut call| {
             let shared = &call.command.shared;
-            shared.run_in_place(Asked(Some(&mut call.options)), work)
+            shared.run_in_place(MaybeOptions(Some(&mut call.options)), work)
         })
     }
 }
@@ -321,7 +327,7 @@ where
     /// A call that would wait inside of its own run is refused. A call that shares a run waits no
     /// longer than its own timeout; the run goes on for the others.
     pub fn cache_key(mut self, key: impl fmt::Display) -> Self {
-        self.options.set_cache(CacheUse::of(key.to_string()));
+        self.options.set_cache(CacheKey::of(key.to_string()));
         self
     }
 }

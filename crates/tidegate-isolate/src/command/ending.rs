@@ -8,9 +8,9 @@
 //! 4. What follows is user code: hooks, listeners, the fallback. See `outcome`.
 
 use super::admission::Admission;
-use super::options::Asked;
-use super::outcome::{Ran, late};
-use super::report::Story;
+use super::options::MaybeOptions;
+use super::outcome::{WorkResult, late};
+use super::report::CallRecord;
 use super::shared::Shared;
 use crate::breaker::{Settlement, Ticket};
 use crate::error::{Cause, CommandError};
@@ -134,9 +134,9 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     #[inline(always)]
     pub(super) fn end(
         &self,
-        asked: Asked<'_, T, E>,
+        asked: MaybeOptions<'_, T, E>,
         call: Admission,
-        result: Ran<T, E>,
+        result: WorkResult<T, E>,
     ) -> Result<T, CommandError<E>> {
         let state = &*self.state;
         let now = state.now();
@@ -157,7 +157,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
                 state.report(ticket, times, Ended::Success);
                 if self.is_watched(state.flags(), &asked) {
                     self.emitted();
-                    asked.with(|options| self.succeeded(Story::until(start, now), options));
+                    asked.with(|options| self.succeeded(CallRecord::until(start, now), options));
                 }
                 Ok(value)
             }
@@ -173,9 +173,9 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     #[inline(never)]
     fn end_without_answer(
         &self,
-        asked: Asked<'_, T, E>,
+        asked: MaybeOptions<'_, T, E>,
         (ticket, times): (Ticket, Times),
-        result: Ran<T, E>,
+        result: WorkResult<T, E>,
         late: Option<u64>,
     ) -> Result<T, CommandError<E>> {
         let state = &*self.state;
@@ -184,7 +184,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         if late.is_none() {
             let _ = state.hook(CallStage::ExecutionError);
         }
-        let story = Story::until(times.start, times.now);
-        asked.with(|options| self.failed(story, options, cause))
+        let record = CallRecord::until(times.start, times.now);
+        asked.with(|options| self.failed(record, options, cause))
     }
 }

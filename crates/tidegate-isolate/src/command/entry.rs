@@ -23,8 +23,8 @@ use tidegate_core::CancelToken;
 
 use super::admission::Admission;
 use super::ending::Ended;
-use super::options::{Asked, Observer};
-use super::report::Story;
+use super::options::{MaybeOptions, Observer};
+use super::report::CallRecord;
 use super::shared::Shared;
 use crate::error::{Cause, CommandError};
 use crate::event::{Event, EventSet};
@@ -149,14 +149,14 @@ impl Entry {
         self.state.report(call.ticket, call.times(now), ended);
         let is_heard = self.observer.is_some() || self.context.is_some();
         if ended != Ended::Success || is_heard || self.state.flags() & WATCHED != 0 {
-            self.tell_listeners(Story::until(call.start, now), ended, false);
+            self.tell_listeners(CallRecord::until(call.start, now), ended, false);
         }
     }
 
     /// Counts what was not counted yet, and calls hooks and listeners; `is_thrown` if the call ends
     /// with an error of its own. Returns all events of the call.
     #[cold]
-    fn tell_listeners(&self, mut story: Story, ended: Ended, is_thrown: bool) -> EventSet {
+    fn tell_listeners(&self, mut record: CallRecord, ended: Ended, is_thrown: bool) -> EventSet {
         let state = &*self.state;
         let (before, after): (&[CallStage], &[CallStage]) = match ended {
             Ended::Success => (
@@ -175,20 +175,20 @@ impl Entry {
         let observer = self.observer.as_ref();
         if ended == Ended::Success {
             // Counted already.
-            story.events.add(Event::Success);
+            record.events.add(Event::Success);
             state.tell(observer, Event::Success);
         } else {
-            state.emit(&mut story, observer, ended.event());
+            state.emit(&mut record, observer, ended.event());
         }
         // The count of what is ignored contains this one.
         if is_thrown || ended == Ended::Ignored {
-            state.thrown(&mut story, observer);
+            state.thrown(&mut record, observer);
         }
         after.iter().for_each(|stage| drop(state.hook(*stage)));
         if let Some(context) = &self.context {
-            state.log_into(context, &story);
+            state.log_into(context, &record);
         }
-        story.events
+        record.events
     }
 
     /// Ends a call whose start a hook has refused: that counts as a failure of the call.
@@ -202,8 +202,8 @@ impl Entry {
             _ => (call.ended_late(), call.late()),
         };
         state.report(call.ticket, call.times(now), ended);
-        let story = Story::until(call.start, now);
-        let events = self.tell_listeners(story, ended, true);
+        let record = CallRecord::until(call.start, now);
+        let events = self.tell_listeners(record, ended, true);
         CommandError::new(&state.key, cause).with_events(events)
     }
 
@@ -255,15 +255,15 @@ impl fmt::Debug for Entry {
 impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     /// Admits a call as an entry. Does not wait for a permit, and tries no fallback.
     #[inline]
-    pub(super) fn enter(&self, asked: Asked<'_, T, E>) -> Result<Entry, CommandError<E>> {
+    pub(super) fn enter(&self, asked: MaybeOptions<'_, T, E>) -> Result<Entry, CommandError<E>> {
         let state = &self.state;
         let (flags, start) = (state.flags(), state.now());
         let call = match state.admit(flags, start, asked.terms(state)) {
             Ok(call) => call,
             Err(denied) => {
                 state.book_denial(&denied, (start, start));
-                let (story, cause) = (Story::new(start), denied.into_cause());
-                return Err(asked.with(|options| self.failed_at_once(story, options, cause)));
+                let (record, cause) = (CallRecord::new(start), denied.into_cause());
+                return Err(asked.with(|options| self.failed_at_once(record, options, cause)));
             }
         };
         let entry = Entry {

@@ -4,8 +4,8 @@
 //! It sees the error with its cause, in the request of the call. It runs only if it is enabled and
 //! has a permit, and a panic in it is its own failure.
 
-use super::options::Options;
-use super::report::Story;
+use super::options::CallOptions;
+use super::report::CallRecord;
 use super::shared::Shared;
 use crate::error::{CommandError, FallbackError, contain};
 use crate::event::Event;
@@ -16,8 +16,8 @@ use crate::request::RequestContext;
 impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     pub(super) fn fall_back(
         &self,
-        story: &mut Story,
-        options: &mut Options<T, E>,
+        record: &mut CallRecord,
+        options: &mut CallOptions<T, E>,
         error: CommandError<E>,
     ) -> Result<T, CommandError<E>> {
         let answer = self.try_fallback(options, &error);
@@ -39,9 +39,9 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         };
         if event == Event::FallbackSuccess || event == Event::FallbackFailure {
             // The fallback ran, and may have taken its time.
-            story.now = self.state.now();
+            record.now = self.state.now();
         }
-        self.emit(story, options, event);
+        self.emit(record, options, event);
         for stage in stages {
             let _ = self.state.hook(*stage);
         }
@@ -50,7 +50,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
 
     fn try_fallback(
         &self,
-        options: &mut Options<T, E>,
+        options: &mut CallOptions<T, E>,
         error: &CommandError<E>,
     ) -> Result<T, FallbackError<E>> {
         let state = &*self.state;

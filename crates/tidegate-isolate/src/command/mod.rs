@@ -8,7 +8,7 @@
 //! 2. `admission`: the one way in, what may refuse it; `permit_wait` for a future that waits for a permit.
 //! 3. `run_in_place`, `run_async`, `run_on_threads`: the three ways of its work; or `entry`, where the
 //!    caller does it by itself. On threads, `thread_call` is the call between its submission and its
-//!    end, and `surroundings` what the working thread takes over from the caller.
+//!    end, and `installed_context` what the working thread takes over from the caller.
 //! 4. `ending`: the one way out, in a fixed order; `outcome`: what the caller gets; `fallback`, which may
 //!    answer instead; `report`, what is counted and told.
 //!
@@ -26,6 +26,7 @@ mod ending;
 mod entry;
 mod fallback;
 mod handle;
+mod installed_context;
 mod options;
 mod outcome;
 mod permit_wait;
@@ -34,7 +35,6 @@ mod run_async;
 mod run_in_place;
 mod run_on_threads;
 mod shared;
-mod surroundings;
 mod thread_call;
 
 pub use self::builder::CommandBuilder;

@@ -8,7 +8,7 @@ use crate::event::Event;
 use crate::isolation::state::{LOGS, State};
 use crate::plugin::Install;
 use crate::request::wait_graph::{self, RunId, Within};
-use crate::request::{Answer, CacheUse, Entered, RequestContext, Tells};
+use crate::request::{Answer, CacheKey, Entered, RequestContext, RunOwner};
 
 /// What a call asks for before it is admitted.
 #[derive(Clone, Copy)]
@@ -22,19 +22,19 @@ pub(super) struct Terms {
 pub(super) type Observer = Arc<dyn Fn(Event) + Send + Sync>;
 
 /// What differs in one call.
-pub(super) struct Options<T, E> {
+pub(super) struct CallOptions<T, E> {
     /// Nanoseconds, in place of the command's.
     pub(super) timeout: Option<u64>,
     pub(super) criticality: Criticality,
     pub(super) context: Option<RequestContext>,
     /// What few calls have, so that the others need not carry it along.
-    pub(super) rare: Option<Box<Rare<T, E>>>,
+    pub(super) rare: Option<Box<RareOptions<T, E>>>,
     /// The call is one attempt of several: no fallback is tried.
     pub(super) is_attempt: bool,
 }
 
-pub(super) struct Rare<T, E> {
-    pub(super) cache: Option<CacheUse<T, E>>,
+pub(super) struct RareOptions<T, E> {
+    pub(super) cache: Option<CacheKey<T, E>>,
     pub(super) fallback: Option<OwnFallback<T, E>>,
     pub(super) observer: Option<Observer>,
     /// What a fallback on a thread of the command finds around it.
@@ -42,15 +42,15 @@ pub(super) struct Rare<T, E> {
     /// The shared run that this call makes.
     pub(super) run: Option<RunId>,
     /// The calls that share the run of this one, where it is a future.
-    pub(super) owner: Option<RunOwner<T, E>>,
+    pub(super) owner: Option<SharedRunGuard<T, E>>,
 }
 
 /// The calls that share a run. They hear its answer, or, if this is dropped before, that there is
 /// none.
-pub(super) struct RunOwner<T, E>(Option<Box<dyn Tells<T, E>>>);
+pub(super) struct SharedRunGuard<T, E>(Option<Box<dyn RunOwner<T, E>>>);
 
-impl<T, E> RunOwner<T, E> {
-    pub(super) fn new(first: Box<dyn Tells<T, E>>) -> Self {
+impl<T, E> SharedRunGuard<T, E> {
+    pub(super) fn new(first: Box<dyn RunOwner<T, E>>) -> Self {
         Self(Some(first))
     }
 
@@ -61,7 +61,7 @@ impl<T, E> RunOwner<T, E> {
     }
 }
 
-impl<T, E> Drop for RunOwner<T, E> {
+impl<T, E> Drop for SharedRunGuard<T, E> {
     fn drop(&mut self) {
         if let Some(owner) = self.0.take() {
             owner.forget();
@@ -69,10 +69,10 @@ impl<T, E> Drop for RunOwner<T, E> {
     }
 }
 
-impl<T, E> Options<T, E> {
-    pub(super) fn rare(&mut self) -> &mut Rare<T, E> {
+impl<T, E> CallOptions<T, E> {
+    pub(super) fn rare(&mut self) -> &mut RareOptions<T, E> {
         self.rare.get_or_insert_with(|| {
-            Box::new(Rare {
+            Box::new(RareOptions {
                 cache: None,
                 fallback: None,
                 observer: None,
@@ -83,11 +83,11 @@ impl<T, E> Options<T, E> {
         })
     }
 
-    pub(super) fn set_cache(&mut self, cache: CacheUse<T, E>) {
+    pub(super) fn set_cache(&mut self, cache: CacheKey<T, E>) {
         self.rare().cache = Some(cache);
     }
 
-    pub(super) fn take_cache(&mut self) -> Option<CacheUse<T, E>> {
+    pub(super) fn take_cache(&mut self) -> Option<CacheKey<T, E>> {
         self.rare.as_mut()?.cache.take()
     }
 
@@ -111,11 +111,11 @@ impl<T, E> Options<T, E> {
         self.run().map(wait_graph::enter)
     }
 
-    pub(super) fn set_owner(&mut self, owner: RunOwner<T, E>) {
+    pub(super) fn set_owner(&mut self, owner: SharedRunGuard<T, E>) {
         self.rare().owner = Some(owner);
     }
 
-    pub(super) fn take_owner(&mut self) -> Option<RunOwner<T, E>> {
+    pub(super) fn take_owner(&mut self) -> Option<SharedRunGuard<T, E>> {
         self.rare.as_mut()?.owner.take()
     }
 
@@ -144,9 +144,9 @@ impl<T, E> Options<T, E> {
 }
 
 /// The options of a call, if it has any: most have none, and need not carry them along.
-pub(super) struct Asked<'a, T, E>(pub(super) Option<&'a mut Options<T, E>>);
+pub(super) struct MaybeOptions<'a, T, E>(pub(super) Option<&'a mut CallOptions<T, E>>);
 
-impl<T, E> Asked<'_, T, E> {
+impl<T, E> MaybeOptions<'_, T, E> {
     pub(super) const NOTHING: Self = Self(None);
 
     /// What the call asks for before it is admitted, or the command in its place.
@@ -200,15 +200,15 @@ impl<T, E> Asked<'_, T, E> {
 
     /// Calls `then` with the options, or with those of a call that asked for nothing.
     #[cold]
-    pub(super) fn with<R>(self, then: impl FnOnce(&mut Options<T, E>) -> R) -> R {
+    pub(super) fn with<R>(self, then: impl FnOnce(&mut CallOptions<T, E>) -> R) -> R {
         match self.0 {
             Some(options) => then(options),
-            None => then(&mut Options::default()),
+            None => then(&mut CallOptions::default()),
         }
     }
 }
 
-impl<T, E> Default for Options<T, E> {
+impl<T, E> Default for CallOptions<T, E> {
     #[inline]
     fn default() -> Self {
         Self {

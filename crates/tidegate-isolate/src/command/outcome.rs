@@ -6,8 +6,8 @@ use std::time::Duration;
 use tidegate_core::CaughtPanic;
 use tidegate_core::internal::discard;
 
-use super::options::{Asked, Options};
-use super::report::Story;
+use super::options::{CallOptions, MaybeOptions};
+use super::report::CallRecord;
 use super::shared::Shared;
 use crate::error::{Cause, CommandError, Rejection, contain};
 use crate::event::Event;
@@ -26,15 +26,15 @@ pub(super) fn late<E>(timeout: u64) -> Cause<E> {
 }
 
 /// A hook's refusal just before the work: it counts as the work's own failure.
-pub(super) struct Refusal(pub(super) String);
+pub(super) struct HookRefusal(pub(super) String);
 
 /// What became of the work: it panicked, a hook refused it, or it answered.
-pub(super) type Ran<T, E> = Result<Result<Result<T, E>, Refusal>, CaughtPanic>;
+pub(super) type WorkResult<T, E> = Result<Result<Result<T, E>, HookRefusal>, CaughtPanic>;
 
 impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     /// Whether anybody wants to know about a call that went well.
     #[inline]
-    pub(super) fn is_watched(&self, flags: u32, asked: &Asked<'_, T, E>) -> bool {
+    pub(super) fn is_watched(&self, flags: u32, asked: &MaybeOptions<'_, T, E>) -> bool {
         flags & WATCHED != 0
             || asked.observer().is_some()
             || (flags & LOGS != 0 && (asked.context().is_some() || RequestContext::is_entered()))
@@ -42,7 +42,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
 
     /// Whether a refusal ends with its error: no fallback could answer, and nobody else hears.
     #[inline(always)]
-    pub(super) fn is_plain(&self, flags: u32, asked: &Asked<'_, T, E>) -> bool {
+    pub(super) fn is_plain(&self, flags: u32, asked: &MaybeOptions<'_, T, E>) -> bool {
         flags & (FALLS_BACK | WATCHED) == FALLS_BACK
             && self.fallback.is_none()
             && asked.is_plain()
@@ -77,98 +77,98 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     /// Tells about a call that went well, whose success was counted already and whose work has
     /// [`Shared::emitted`].
     #[cold]
-    pub(super) fn succeeded(&self, mut story: Story, options: &mut Options<T, E>) {
-        story.events.add(Event::Success);
+    pub(super) fn succeeded(&self, mut record: CallRecord, options: &mut CallOptions<T, E>) {
+        record.events.add(Event::Success);
         self.tell(options, Event::Success);
         let _ = self.state.hook(CallStage::Success);
-        self.log(&story, options);
+        self.log(&record, options);
     }
 
     /// Ends a call that has no answer of its own: the fallback may have one.
     #[cold]
     pub(super) fn failed(
         &self,
-        mut story: Story,
-        options: &mut Options<T, E>,
+        mut record: CallRecord,
+        options: &mut CallOptions<T, E>,
         cause: Cause<E>,
     ) -> Result<T, CommandError<E>> {
-        self.emit(&mut story, options, cause.event());
+        self.emit(&mut record, options, cause.event());
         if let Cause::Rejected(Rejection::Threshold) = cause {
-            self.emit(&mut story, options, Event::ThresholdReached);
+            self.emit(&mut record, options, Event::ThresholdReached);
         }
-        let error = CommandError::new(&self.state.key, cause).with_events(story.events);
+        let error = CommandError::new(&self.state.key, cause).with_events(record.events);
         if options.is_attempt {
-            self.log(&story, options);
+            self.log(&record, options);
             return Err(error);
         }
         let answer = if error.cause().allows_fallback() {
-            self.fall_back(&mut story, options, error)
+            self.fall_back(&mut record, options, error)
         } else {
             Err(error)
         };
-        self.finish(story, options, answer)
+        self.finish(record, options, answer)
     }
 
     /// Ends a call that was made wrongly, before anything was asked: it is counted, and no fallback
     /// is tried.
     #[cold]
-    pub(super) fn misused(&self, options: &Options<T, E>, cause: Cause<E>) -> CommandError<E> {
-        self.failed_at_once(Story::new(self.state.now()), options, cause)
+    pub(super) fn misused(&self, options: &CallOptions<T, E>, cause: Cause<E>) -> CommandError<E> {
+        self.failed_at_once(CallRecord::new(self.state.now()), options, cause)
     }
 
     /// Ends a call that was not admitted, and for which no fallback is tried.
     #[cold]
     pub(super) fn failed_at_once(
         &self,
-        mut story: Story,
-        options: &Options<T, E>,
+        mut record: CallRecord,
+        options: &CallOptions<T, E>,
         cause: Cause<E>,
     ) -> CommandError<E> {
-        self.emit(&mut story, options, cause.event());
-        self.thrown(&mut story, options);
+        self.emit(&mut record, options, cause.event());
+        self.thrown(&mut record, options);
         let _ = self.state.hook(CallStage::Error);
-        self.log(&story, options);
-        CommandError::new(&self.state.key, cause).with_events(story.events)
+        self.log(&record, options);
+        CommandError::new(&self.state.key, cause).with_events(record.events)
     }
 
     /// Tries the fallback for an attempt that was the last.
     pub(super) fn fall_back_from(
         &self,
-        options: &mut Options<T, E>,
+        options: &mut CallOptions<T, E>,
         error: CommandError<E>,
     ) -> Result<T, CommandError<E>> {
-        let mut story = Story::new(self.state.now());
-        story.events = error.events();
+        let mut record = CallRecord::new(self.state.now());
+        record.events = error.events();
         let answer = if error.cause().allows_fallback() {
-            self.fall_back(&mut story, options, error)
+            self.fall_back(&mut record, options, error)
         } else {
             Err(error)
         };
-        self.finish(story, options, answer)
+        self.finish(record, options, answer)
     }
 
     fn finish(
         &self,
-        mut story: Story,
-        options: &mut Options<T, E>,
+        mut record: CallRecord,
+        options: &mut CallOptions<T, E>,
         answer: Result<T, CommandError<E>>,
     ) -> Result<T, CommandError<E>> {
         if answer.is_err() {
-            let cancelled = story.events.contains(Event::Cancelled);
+            let cancelled = record.events.contains(Event::Cancelled);
             if !cancelled {
-                self.thrown(&mut story, options);
+                self.thrown(&mut record, options);
                 let _ = self.state.hook(CallStage::Error);
             }
         } else {
             let _ = self.state.hook(CallStage::Success);
         }
-        self.log(&story, options);
-        answer.map_err(|error| error.with_events(story.events))
+        self.log(&record, options);
+        answer.map_err(|error| error.with_events(record.events))
     }
 
     /// What went wrong, of a work that did not answer well, or not before its timeout: `timeout`
     /// is the one that was over, if one was.
-    pub(super) fn cause_of(&self, result: Ran<T, E>, timeout: Option<u64>) -> Cause<E> {
+    pub(super) fn cause_of(&self, result: WorkResult<T, E>, timeout: Option<u64>) -> Cause<E> {
         if let Some(timeout) = timeout {
             // Nobody gets it, and its `Drop` is the user's: the call must end all the same.
             discard(result);
@@ -191,7 +191,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
                     Cause::Failed(error)
                 }
             }
-            Ok(Err(Refusal(message))) => Cause::Panicked(message),
+            Ok(Err(HookRefusal(message))) => Cause::Panicked(message),
             Err(panic) => Cause::Panicked(panic.message().to_owned()),
             // A value in time is a success, which is not asked about here.
             Ok(Ok(Ok(_))) => Cause::Cancelled,
@@ -201,18 +201,18 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     /// Turns what became of the work into what the caller gets.
     pub(super) fn end_with(
         &self,
-        options: &mut Options<T, E>,
+        options: &mut CallOptions<T, E>,
         start: u64,
         raw: Result<T, Cause<E>>,
     ) -> Result<T, CommandError<E>> {
         match raw {
             Ok(value) => {
-                if self.is_watched(self.state.flags(), &Asked(Some(options))) {
-                    self.succeeded(Story::until(start, self.state.now()), options);
+                if self.is_watched(self.state.flags(), &MaybeOptions(Some(options))) {
+                    self.succeeded(CallRecord::until(start, self.state.now()), options);
                 }
                 Ok(value)
             }
-            Err(cause) => self.failed(Story::until(start, self.state.now()), options, cause),
+            Err(cause) => self.failed(CallRecord::until(start, self.state.now()), options, cause),
         }
     }
 }

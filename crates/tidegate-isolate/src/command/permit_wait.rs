@@ -7,8 +7,8 @@ use std::task::{Context, Poll, Waker};
 use tidegate_core::Task;
 
 use super::admission::{Admission, Denied};
-use super::options::{Options, Terms};
-use super::report::Story;
+use super::options::{CallOptions, Terms};
+use super::report::CallRecord;
 use super::shared::Shared;
 use crate::alarm::TimerTaskId;
 use crate::breaker::{Settlement, Ticket};
@@ -20,7 +20,7 @@ use crate::plugin::CallStage;
 /// time at which it was known. Dropping it ends the call as cancelled.
 pub(super) struct PermitWait<'a, T: Send + 'static, E: Send + 'static> {
     shared: &'a Shared<T, E>,
-    options: &'a mut Options<T, E>,
+    options: &'a mut CallOptions<T, E>,
     start: u64,
     terms: Terms,
     /// None once the call was admitted or refused.
@@ -32,7 +32,7 @@ pub(super) struct PermitWait<'a, T: Send + 'static, E: Send + 'static> {
 impl<'a, T: Send + 'static, E: Send + 'static> PermitWait<'a, T, E> {
     pub(super) fn new(
         shared: &'a Shared<T, E>,
-        options: &'a mut Options<T, E>,
+        options: &'a mut CallOptions<T, E>,
         (start, terms): (u64, Terms),
         ticket: Ticket,
     ) -> Self {
@@ -134,7 +134,7 @@ impl<T: Send + 'static, E: Send + 'static> Drop for PermitWait<'_, T, E> {
         }
         state.breaker.settle(ticket, Settlement::Dropped, now, 0);
         let _ = state.hook(CallStage::Cancelled);
-        let story = Story::until(self.start, now);
-        let _ = self.shared.failed(story, self.options, Cause::Cancelled);
+        let record = CallRecord::until(self.start, now);
+        let _ = self.shared.failed(record, self.options, Cause::Cancelled);
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::options::{Observer, Options};
+use super::options::{CallOptions, Observer};
 use super::shared::Shared;
 use crate::error::contain;
 use crate::event::{Event, EventSet};
@@ -11,14 +11,14 @@ use crate::isolation::state::{LOGS, State, WATCHED};
 use crate::request::{LogEntry, RequestContext};
 
 /// What is known of a call that is being made.
-pub(super) struct Story {
+pub(super) struct CallRecord {
     pub(super) start: u64,
     /// The last reading of the clock: a clock costs more than a count.
     pub(super) now: u64,
     pub(super) events: EventSet,
 }
 
-impl Story {
+impl CallRecord {
     pub(super) fn new(start: u64) -> Self {
         Self::until(start, start)
     }
@@ -35,14 +35,14 @@ impl Story {
 
 impl State {
     /// Counts an event and tells whoever listens.
-    pub(super) fn emit(&self, story: &mut Story, observer: Option<&Observer>, event: Event) {
-        story.events.add(event);
-        self.metrics.count(story.now, event);
+    pub(super) fn emit(&self, record: &mut CallRecord, observer: Option<&Observer>, event: Event) {
+        record.events.add(event);
+        self.metrics.count(record.now, event);
         self.tell(observer, event);
     }
 
     /// An error is about to reach the caller. It is counted only where no other count says so.
-    pub(super) fn thrown(&self, story: &mut Story, observer: Option<&Observer>) {
+    pub(super) fn thrown(&self, record: &mut CallRecord, observer: Option<&Observer>) {
         let said = [
             Event::BadRequest,
             Event::FallbackFailure,
@@ -50,11 +50,11 @@ impl State {
             Event::FallbackDisabled,
             Event::FallbackMissing,
         ];
-        if said.iter().any(|event| story.events.contains(*event)) {
-            story.events.add(Event::ExceptionThrown);
+        if said.iter().any(|event| record.events.contains(*event)) {
+            record.events.add(Event::ExceptionThrown);
             self.tell(observer, Event::ExceptionThrown);
         } else {
-            self.emit(story, observer, Event::ExceptionThrown);
+            self.emit(record, observer, Event::ExceptionThrown);
         }
     }
 
@@ -75,35 +75,35 @@ impl State {
     }
 
     /// Writes a call that has ended into the log of its request.
-    pub(super) fn log_into(&self, context: &RequestContext, story: &Story) {
+    pub(super) fn log_into(&self, context: &RequestContext, record: &CallRecord) {
         context.note(LogEntry {
             command: self.key.clone(),
-            events: story.events,
-            took: Duration::from_nanos(story.now.saturating_sub(story.start)),
+            events: record.events,
+            took: Duration::from_nanos(record.now.saturating_sub(record.start)),
         });
     }
 }
 
 impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
-    pub(super) fn emit(&self, story: &mut Story, options: &Options<T, E>, event: Event) {
-        self.state.emit(story, options.observer(), event);
+    pub(super) fn emit(&self, record: &mut CallRecord, options: &CallOptions<T, E>, event: Event) {
+        self.state.emit(record, options.observer(), event);
     }
 
-    pub(super) fn thrown(&self, story: &mut Story, options: &Options<T, E>) {
-        self.state.thrown(story, options.observer());
+    pub(super) fn thrown(&self, record: &mut CallRecord, options: &CallOptions<T, E>) {
+        self.state.thrown(record, options.observer());
     }
 
-    pub(super) fn tell(&self, options: &Options<T, E>, event: Event) {
+    pub(super) fn tell(&self, options: &CallOptions<T, E>, event: Event) {
         self.state.tell(options.observer(), event);
     }
 
-    pub(super) fn log(&self, story: &Story, options: &Options<T, E>) {
+    pub(super) fn log(&self, record: &CallRecord, options: &CallOptions<T, E>) {
         if self.state.flags() & LOGS == 0 {
             return;
         }
         let context = options.context.clone().or_else(RequestContext::current);
         if let Some(context) = context {
-            self.state.log_into(&context, story);
+            self.state.log_into(&context, record);
         }
     }
 }

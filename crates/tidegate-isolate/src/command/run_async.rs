@@ -25,21 +25,21 @@ use tidegate_core::internal::contain;
 
 use super::admission::{Admission, Denied};
 use super::ending::Ended;
-use super::options::{Asked, Options, RunOwner};
-use super::outcome::{Ran, Refusal};
+use super::options::{CallOptions, MaybeOptions, SharedRunGuard};
+use super::outcome::{HookRefusal, WorkResult};
 use super::permit_wait::PermitWait;
-use super::report::Story;
+use super::report::CallRecord;
 use super::shared::Shared;
 use crate::error::{Cause, Rejection};
 use crate::isolation::state::WATCHED;
 use crate::plugin::CallStage;
-use crate::request::{Answer, Looked, RequestContext};
+use crate::request::{Answer, CacheLookup, RequestContext};
 
 impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     /// Runs the future that `work` makes. Nothing happens before the first poll.
     pub(super) async fn run_async<F, W>(
         self: Arc<Self>,
-        mut options: Options<T, E>,
+        mut options: CallOptions<T, E>,
         work: F,
     ) -> Answer<T, E>
     where
@@ -49,9 +49,9 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         if options.rare.is_some() {
             match self.look_up(&mut options, true)? {
                 None => {}
-                Some(Looked::Hit(copies)) => return self.follow(options, copies).await,
-                Some(Looked::Circle) => return self.closes_circle(&mut options),
-                Some(Looked::Miss(first)) => options.set_owner(RunOwner::new(first)),
+                Some(CacheLookup::Hit(copies)) => return self.follow(options, copies).await,
+                Some(CacheLookup::WouldDeadlock) => return self.closes_circle(&mut options),
+                Some(CacheLookup::Miss(first)) => options.set_owner(SharedRunGuard::new(first)),
             }
         }
         let state = &*self.state;
@@ -68,7 +68,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             Ok(call) => call,
             Err((denied, now)) => {
                 let within = options.enter_run();
-                let asked = Asked(Some(&mut options));
+                let asked = MaybeOptions(Some(&mut options));
                 let answer = self.denied((start, now), flags, asked, denied);
                 drop(within);
                 tell_owner(&mut options, &answer);
@@ -90,7 +90,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
 
 /// Tells the answer to the calls that share it, if there are any.
 #[inline]
-fn tell_owner<T, E>(options: &mut Options<T, E>, answer: &Answer<T, E>) {
+fn tell_owner<T, E>(options: &mut CallOptions<T, E>, answer: &Answer<T, E>) {
     if let Some(owner) = options.take_owner() {
         owner.tell(answer);
     }
@@ -99,7 +99,7 @@ fn tell_owner<T, E>(options: &mut Options<T, E>, answer: &Answer<T, E>) {
 /// A call that was admitted, and the future of its work. Dropping it ends the call as cancelled.
 struct Running<'a, T: Send + 'static, E: Send + 'static, F, W> {
     shared: &'a Shared<T, E>,
-    options: &'a mut Options<T, E>,
+    options: &'a mut CallOptions<T, E>,
     /// None once the call has ended.
     call: Option<Admission>,
     /// None once it has made the future.
@@ -140,7 +140,7 @@ where
             let _entered = request.map(RequestContext::enter);
             if let Some(work) = work.take() {
                 if state.flags() & WATCHED != 0 {
-                    state.hook(CallStage::ExecutionStart).map_err(Refusal)?;
+                    state.hook(CallStage::ExecutionStart).map_err(HookRefusal)?;
                 }
                 future.set(Some(work(call.flight.token().clone())));
             }
@@ -171,30 +171,33 @@ impl<T: Send + 'static, E: Send + 'static, F, W> Running<'_, T, E, F, W> {
     /// Ends a call whose time is over, with its work.
     #[cold]
     fn expired(&mut self) -> Answer<T, E> {
-        self.end(Ok(Err(Refusal(String::new()))))
+        self.end(Ok(Err(HookRefusal(String::new()))))
     }
 
     #[inline(always)]
-    fn end(&mut self, result: Ran<T, E>) -> Answer<T, E> {
+    fn end(&mut self, result: WorkResult<T, E>) -> Answer<T, E> {
         // Before the permit is given back: then the work has really ended.
         self.drop_future();
         let Some(call) = self.call.take() else {
             unreachable!("nothing else ends it");
         };
         if self.is_listening {
-            call.flight.clear_ear();
+            call.flight.clear_listener();
         }
         if self.options.rare.is_some() {
             return self.end_with_options(call, result);
         }
-        self.shared.end(Asked(Some(self.options)), call, result)
+        self.shared
+            .end(MaybeOptions(Some(self.options)), call, result)
     }
 
     #[cold]
     #[inline(never)]
-    fn end_with_options(&mut self, call: Admission, result: Ran<T, E>) -> Answer<T, E> {
+    fn end_with_options(&mut self, call: Admission, result: WorkResult<T, E>) -> Answer<T, E> {
         let within = self.options.enter_run();
-        let answer = self.shared.end(Asked(Some(self.options)), call, result);
+        let answer = self
+            .shared
+            .end(MaybeOptions(Some(self.options)), call, result);
         drop(within);
         tell_owner(self.options, &answer);
         answer
@@ -220,12 +223,12 @@ impl<T: Send + 'static, E: Send + 'static, F, W> Running<'_, T, E, F, W> {
         self.drop_future();
         let now = state.now();
         call.flight.finish();
-        call.flight.clear_ear();
+        call.flight.clear_listener();
         state.release(now);
         state.report(call.ticket, call.times(now), Ended::Cancelled);
         let _ = state.hook(CallStage::Cancelled);
-        let story = Story::until(call.start, now);
-        let _ = self.shared.failed(story, self.options, Cause::Cancelled);
+        let record = CallRecord::until(call.start, now);
+        let _ = self.shared.failed(record, self.options, Cause::Cancelled);
     }
 }
 

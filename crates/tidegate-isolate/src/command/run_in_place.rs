@@ -11,8 +11,8 @@
 use tidegate_core::CancelToken;
 use tidegate_core::internal::contain;
 
-use super::options::Asked;
-use super::outcome::Refusal;
+use super::options::MaybeOptions;
+use super::outcome::HookRefusal;
 use super::shared::Shared;
 use crate::error::CommandError;
 use crate::isolation::state::WATCHED;
@@ -22,7 +22,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     #[inline]
     pub(super) fn run_in_place<F>(
         &self,
-        asked: Asked<'_, T, E>,
+        asked: MaybeOptions<'_, T, E>,
         work: F,
     ) -> Result<T, CommandError<E>>
     where
@@ -47,7 +47,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         let around = (asked.enter_context(), state.gate.hold());
         let result = contain(|| {
             if flags & WATCHED != 0 {
-                state.hook(CallStage::ExecutionStart).map_err(Refusal)?;
+                state.hook(CallStage::ExecutionStart).map_err(HookRefusal)?;
             }
             Ok(work(call.flight.token()))
         });

@@ -19,10 +19,12 @@ use tidegate_core::{CancelToken, Executor};
 use tidegate_promise::{Completion, promise_on, promise_with_error};
 
 use super::admission::{Admission, Denied};
-use super::options::Options;
-use super::report::Story;
+use super::options::CallOptions;
+use super::report::CallRecord;
 use super::shared::Shared;
-use super::thread_call::{Begun, Cargo, Held, Teller, ThreadCall, Told};
+use super::thread_call::{
+    CallerMessage, HeldPermits, PendingWork, Recipient, SubmitResult, ThreadCall,
+};
 use crate::breaker::Ticket;
 use crate::bulkhead::{Criticality, Home};
 use crate::error::{Cause, CommandError, Rejection};
@@ -32,13 +34,13 @@ use crate::request::RequestContext;
 use crate::request::wait_graph::{self, RunId};
 
 /// What a call was let through with.
-type Admitted<'a> = (&'a Arc<RegisteredPool>, Ticket, Held);
+type Admitted<'a> = (&'a Arc<RegisteredPool>, Ticket, HeldPermits);
 
 impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     #[inline(never)]
     pub(super) fn run_on_threads<F>(
         self: &Arc<Self>,
-        options: &mut Options<T, E>,
+        options: &mut CallOptions<T, E>,
         work: F,
     ) -> Result<T, CommandError<E>>
     where
@@ -49,16 +51,16 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             Ok(recorded) => recorded,
             Err(refused) => {
                 let cause = Cause::Rejected(refused);
-                return self.failed(Story::new(start), options, cause);
+                return self.failed(CallRecord::new(start), options, cause);
             }
         };
-        let (promise, told) = promise_with_error::<Told<T, E>, CommandError<E>>();
+        let (promise, told) = promise_with_error::<CallerMessage<T, E>, CommandError<E>>();
         let within = wait_graph::current();
-        let brief = Brief::of(options, within);
-        let raw = match self.begin_on_threads(brief, start, work, Teller::Caller(promise)) {
+        let brief = SubmitOptions::of(options, within);
+        let raw = match self.begin_on_threads(brief, start, work, Recipient::Caller(promise)) {
             Ok(()) => match told.wait() {
-                Ok(Told::Ended(raw)) => raw,
-                Ok(Told::Left(call, departure)) => Err(call.clean_up(departure)),
+                Ok(CallerMessage::Ended(raw)) => raw,
+                Ok(CallerMessage::EndedEarly(call, early_end)) => Err(call.clean_up(early_end)),
                 Err(_) => Err(Cause::Cancelled),
             },
             Err((cause, _)) => Err(cause),
@@ -68,7 +70,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
 
     pub(super) fn queue_on_threads<F>(
         self: &Arc<Self>,
-        mut options: Options<T, E>,
+        mut options: CallOptions<T, E>,
         work: F,
     ) -> Completion<T, CommandError<E>>
     where
@@ -88,14 +90,14 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         let capacity = pool.map_or(0, |pool| pool.capacity());
         let Some(place) = self.state.aside.reserve(capacity) else {
             let cause = Cause::Rejected(Rejection::Backlog);
-            let _ = promise.complete(self.failed(Story::new(start), &mut options, cause));
+            let _ = promise.complete(self.failed(CallRecord::new(start), &mut options, cause));
             return answer;
         };
         // Nobody waits for it: it belongs to no run but its own.
-        let brief = Brief::of(&options, options.run().into_iter().collect());
-        let teller = Teller::Answer(promise, options, place);
-        if let Err((cause, teller)) = self.begin_on_threads(brief, start, work, teller)
-            && let Some(Teller::Answer(promise, mut options, _place)) = teller
+        let brief = SubmitOptions::of(&options, options.run().into_iter().collect());
+        let recipient = Recipient::Completion(promise, options, place);
+        if let Err((cause, recipient)) = self.begin_on_threads(brief, start, work, recipient)
+            && let Some(Recipient::Completion(promise, mut options, _place)) = recipient
         {
             let _ = promise.complete(self.end_with(&mut options, start, Err(cause)));
         }
@@ -105,11 +107,11 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     /// Takes everything that the call needs and hands it over, or says why not.
     fn begin_on_threads<F>(
         self: &Arc<Self>,
-        brief: Brief,
+        brief: SubmitOptions,
         start: u64,
         work: F,
-        teller: Teller<T, E>,
-    ) -> Begun<T, E>
+        recipient: Recipient<T, E>,
+    ) -> SubmitResult<T, E>
     where
         F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
     {
@@ -119,13 +121,13 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             Ok(admitted) => admitted,
             Err(denied) => {
                 state.book_denial(&denied, (start, start));
-                return Err((denied.into_cause(), Some(teller)));
+                return Err((denied.into_cause(), Some(recipient)));
             }
         };
         let timeout = brief.timeout.unwrap_or(state.timeout());
         let deadline = start.saturating_add(timeout);
         let context = brief.context.or_else(RequestContext::current);
-        let cargo = Cargo {
+        let pending = PendingWork {
             work,
             context,
             captured: state.plugins.capture(),
@@ -143,7 +145,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             ticket,
             flight,
         };
-        let call = ThreadCall::new(self, pool, call, cargo, teller);
+        let call = ThreadCall::new(self, pool, call, pending, recipient);
         // Before it begins, or its end might find nobody to tell.
         call.listen();
         call.flight().word().begin_queued();
@@ -173,7 +175,7 @@ impl State {
             let permit = self.gate.try_enter_owned(criticality);
             Some(permit.ok_or(denied(Rejection::Permits))?)
         };
-        Ok((pool, ticket, Held { permit, place }))
+        Ok((pool, ticket, HeldPermits { permit, place }))
     }
 
     /// Checks that the calling thread may wait for a call on threads. The answer is held for as
@@ -188,15 +190,15 @@ impl State {
 }
 
 /// What a submission needs to know of a call's options.
-struct Brief {
+struct SubmitOptions {
     timeout: Option<u64>,
     criticality: Criticality,
     context: Option<RequestContext>,
     within: Vec<RunId>,
 }
 
-impl Brief {
-    fn of<T, E>(options: &Options<T, E>, within: Vec<RunId>) -> Self {
+impl SubmitOptions {
+    fn of<T, E>(options: &CallOptions<T, E>, within: Vec<RunId>) -> Self {
         Self {
             timeout: options.timeout,
             criticality: options.criticality,

@@ -11,14 +11,14 @@ use tidegate_promise::Promise;
 
 use super::admission::{Admission, Denied};
 use super::ending::{Ended, Times};
-use super::options::Options;
-use super::outcome::{Ran, Refusal};
+use super::installed_context::InstalledContext;
+use super::options::CallOptions;
+use super::outcome::{HookRefusal, WorkResult};
 use super::shared::Shared;
-use super::surroundings::Surroundings;
 use crate::bulkhead::Criticality;
 use crate::error::{Cause, CommandError, Rejection};
 use crate::event::Event;
-use crate::in_flight::{Expires, Flight, Left, UnderWay};
+use crate::in_flight::{Flight, OnTimeout, SeenCall, WorkState};
 use crate::isolation::RegisteredPool;
 use crate::isolation::state::INTERRUPTS_ON_CANCEL;
 use crate::plugin::{CallStage, Install};
@@ -28,31 +28,31 @@ use crate::request::wait_graph::{self, RunId};
 /// No place in the queue.
 const NOWHERE: u64 = u64::MAX;
 /// What the caller is told: the answer, or why there is none of the work's own.
-pub(super) type Raw<T, E> = Result<T, Cause<E>>;
+pub(super) type WorkAnswer<T, E> = Result<T, Cause<E>>;
 
 /// What a caller that waits is told.
-pub(super) enum Told<T, E> {
+pub(super) enum CallerMessage<T, E> {
     /// The work has ended.
-    Ended(Raw<T, E>),
+    Ended(WorkAnswer<T, E>),
     /// The call was ended from outside: the caller cleans up after it.
-    Left(Arc<dyn Leftover<E>>, Departure),
+    EndedEarly(Arc<dyn EarlyEndedCall<E>>, EarlyEnd),
 }
 
 /// A call that was ended from outside.
-pub(super) trait Leftover<E>: Send + Sync {
+pub(super) trait EarlyEndedCall<E>: Send + Sync {
     /// Counts the end and drops the work, on a thread that may run user code; returns why.
-    fn clean_up(&self, departure: Departure) -> Cause<E>;
+    fn clean_up(&self, early_end: EarlyEnd) -> Cause<E>;
 }
 
 /// How a call was ended from outside.
 #[derive(Clone, Copy)]
-pub(super) struct Departure {
-    left: Left,
-    why: Why,
+pub(super) struct EarlyEnd {
+    left: WorkState,
+    why: EarlyEndReason,
 }
 
 #[derive(Clone, Copy)]
-enum Why {
+enum EarlyEndReason {
     Expired,
     Cancelled,
     /// The queue gave its place to another call, or was given up.
@@ -60,25 +60,25 @@ enum Why {
 }
 
 /// How the caller hears of the end.
-pub(super) enum Teller<T: Send + 'static, E: Send + 'static> {
+pub(super) enum Recipient<T: Send + 'static, E: Send + 'static> {
     /// It waits, and does the rest itself.
-    Caller(Promise<Told<T, E>, CommandError<E>>),
+    Caller(Promise<CallerMessage<T, E>, CommandError<E>>),
     /// It has a completion, and the call a place on the command's threads for its end.
-    Answer(Promise<T, CommandError<E>>, Options<T, E>, Permit),
+    Completion(Promise<T, CommandError<E>>, CallOptions<T, E>, Permit),
 }
 
-impl<T: Send + 'static, E: Send + 'static> Teller<T, E> {
+impl<T: Send + 'static, E: Send + 'static> Recipient<T, E> {
     fn is_waiting(&self) -> bool {
         matches!(self, Self::Caller(_))
     }
 }
 
-/// The call is under way, or why not; then with the caller's ear.
-pub(super) type Begun<T, E> = Result<(), (Cause<E>, Option<Teller<T, E>>)>;
+/// The call was submitted, or why not; then with its recipient.
+pub(super) type SubmitResult<T, E> = Result<(), (Cause<E>, Option<Recipient<T, E>>)>;
 
 /// What a call holds until its work has really ended.
 #[derive(Default)]
-pub(super) struct Held {
+pub(super) struct HeldPermits {
     /// Of the gate, if the command has one.
     pub(super) permit: Option<Permit>,
     /// Of the pool, if it is parted.
@@ -91,25 +91,25 @@ pub(super) struct ThreadCall<T: Send + 'static, E: Send + 'static, F> {
     pool: Arc<RegisteredPool>,
     call: Admission,
     /// Names this call of the flight, which may serve others later.
-    seen: UnderWay,
+    seen: SeenCall,
     /// When the work began. Written by the worker before it starts.
     began: AtomicU64,
     /// Where the job lies in the pool's queue. Written once it is there.
     place: AtomicU64,
     /// Taken by the worker that starts, or by whoever ends the call before that.
-    cargo: Mutex<Option<Cargo<F>>>,
+    pending: Mutex<Option<PendingWork<F>>>,
     /// Taken by whoever ends the call.
-    teller: Mutex<Option<Teller<T, E>>>,
+    recipient: Mutex<Option<Recipient<T, E>>>,
 }
 
 /// What a worker takes along.
-pub(super) struct Cargo<F> {
+pub(super) struct PendingWork<F> {
     pub(super) work: F,
     pub(super) context: Option<RequestContext>,
     pub(super) captured: Vec<Install>,
     /// The shared runs that the work belongs to.
     pub(super) within: Vec<RunId>,
-    pub(super) held: Held,
+    pub(super) held: HeldPermits,
 }
 
 impl<T, E, F> ThreadCall<T, E, F>
@@ -122,8 +122,8 @@ where
         shared: &Arc<Shared<T, E>>,
         pool: &Arc<RegisteredPool>,
         call: Admission,
-        cargo: Cargo<F>,
-        teller: Teller<T, E>,
+        pending: PendingWork<F>,
+        recipient: Recipient<T, E>,
     ) -> Arc<Self> {
         Arc::new(Self {
             shared: Arc::clone(shared),
@@ -132,8 +132,8 @@ where
             call,
             began: AtomicU64::new(u64::MAX),
             place: AtomicU64::new(NOWHERE),
-            cargo: Mutex::new(Some(cargo)),
-            teller: Mutex::new(Some(teller)),
+            pending: Mutex::new(Some(pending)),
+            recipient: Mutex::new(Some(recipient)),
         })
     }
 
@@ -143,16 +143,16 @@ where
 
     /// Hears of the end of the time, and of a caller that cancels.
     pub(super) fn listen(self: &Arc<Self>) {
-        self.flight().tell(Arc::clone(self) as Arc<dyn Expires>);
-        if let Some(Teller::Answer(promise, ..)) = &*self.teller() {
+        self.flight().tell(Arc::clone(self) as Arc<dyn OnTimeout>);
+        if let Some(Recipient::Completion(promise, ..)) = &*self.recipient() {
             let call = Arc::clone(self);
             promise.on_cancel(move || call.cancel());
         }
     }
 
-    /// Gives the job to the pool; with the caller's ear back if there is no room.
-    pub(super) fn hand_over(self: &Arc<Self>, criticality: Criticality) -> Begun<T, E> {
-        let queued = Queued(Some(Arc::clone(self)));
+    /// Gives the job to the pool; returns the recipient if there is no room.
+    pub(super) fn hand_over(self: &Arc<Self>, criticality: Criticality) -> SubmitResult<T, E> {
+        let queued = QueuedJob(Some(Arc::clone(self)));
         let task = Task::labelled::<F, _>(move || queued.run());
         match self.pool.submit(task, criticality) {
             Ok(None) => Ok(()),
@@ -173,7 +173,7 @@ where
                     let refused = self.pool.refusal();
                     self.refuse(refused);
                     self.keep_flight();
-                    return Err((Cause::Rejected(refused), self.teller().take()));
+                    return Err((Cause::Rejected(refused), self.recipient().take()));
                 }
                 Ok(())
             }
@@ -189,32 +189,32 @@ where
             // The call is over; whoever ended it has cleaned up.
             return;
         }
-        let Some(cargo) = self.cargo().take() else {
+        let Some(pending) = self.pending().take() else {
             unreachable!("only the worker that starts takes it");
         };
         let running = state.running.fetch_add(1, Ordering::Relaxed) + 1;
         state.metrics.note_active(now, running as u64);
         self.pool.count_begun(now);
-        let Cargo {
+        let PendingWork {
             work,
             context,
             captured,
             within,
             held,
-        } = cargo;
-        let surroundings = Surroundings::install(&state.plugins, context, captured);
+        } = pending;
+        let installed = InstalledContext::install(&state.plugins, context, captured);
         let within = wait_graph::set(within);
-        let result: Ran<T, E> = tidegate_core::internal::contain(|| {
-            state.hook(CallStage::ThreadStart).map_err(Refusal)?;
-            state.hook(CallStage::ExecutionStart).map_err(Refusal)?;
+        let result: WorkResult<T, E> = tidegate_core::internal::contain(|| {
+            state.hook(CallStage::ThreadStart).map_err(HookRefusal)?;
+            state.hook(CallStage::ExecutionStart).map_err(HookRefusal)?;
             Ok(work(self.flight().token()))
         });
         drop(within);
-        self.end(result, held, surroundings);
+        self.end(result, held, installed);
     }
 
-    /// The work has ended, in these surroundings.
-    fn end(&self, result: Ran<T, E>, held: Held, within: Surroundings) {
+    /// The work has ended, with this context installed.
+    fn end(&self, result: WorkResult<T, E>, held: HeldPermits, within: InstalledContext) {
         let state = &*self.shared.state;
         let now = state.now();
         let first = self.flight().finish();
@@ -228,7 +228,7 @@ where
             let _ = state.hook(CallStage::ThreadComplete);
             return;
         }
-        self.flight().clear_ear();
+        self.flight().clear_listener();
         self.keep_flight();
         let in_time = now < self.call.deadline();
         // Sampled while its permit still counts as held.
@@ -267,29 +267,31 @@ where
 
     /// The call was ended from outside. What follows may run user code, and this thread must not:
     /// the caller goes on if it waits, and else a thread that the command has for that.
-    fn depart(self: Arc<Self>, departure: Departure) {
-        let mut teller = self.teller();
-        if let Some(Teller::Caller(promise)) = teller.take_if(|teller| teller.is_waiting()) {
-            drop(teller);
+    fn depart(self: Arc<Self>, early_end: EarlyEnd) {
+        let mut recipient = self.recipient();
+        if let Some(Recipient::Caller(promise)) =
+            recipient.take_if(|recipient| recipient.is_waiting())
+        {
+            drop(recipient);
             // With this reference: the last one must not be dropped here.
-            let _ = promise.succeed(Told::Left(self, departure));
+            let _ = promise.succeed(CallerMessage::EndedEarly(self, early_end));
             return;
         }
-        drop(teller);
+        drop(recipient);
         let state = &*self.shared.state;
         let (alarms, aside) = (state.alarms.clone(), Arc::clone(&state.aside));
-        let end = Task::named("end of a call", move || self.end_aside(departure));
+        let end = Task::named("end of a call", move || self.end_aside(early_end));
         alarms.run_aside(&aside, end);
     }
 
     /// Ends a call whose caller does not wait, on a thread of the command.
-    fn end_aside(&self, departure: Departure) {
-        let cause = self.clean_up(departure);
-        let teller = self.teller().take();
-        if let Some(Teller::Answer(promise, mut options, _place)) = teller {
+    fn end_aside(&self, early_end: EarlyEnd) {
+        let cause = self.clean_up(early_end);
+        let recipient = self.recipient().take();
+        if let Some(Recipient::Completion(promise, mut options, _place)) = recipient {
             let state = &*self.shared.state;
             let (context, captured) = (options.context.clone(), options.take_captured());
-            let _around = Surroundings::install(&state.plugins, context, captured);
+            let _around = InstalledContext::install(&state.plugins, context, captured);
             let answer = self
                 .shared
                 .end_with(&mut options, self.call.start, Err(cause));
@@ -308,8 +310,8 @@ where
                 token.run_hooks_to(&state.key, &state.plugins.unhandled);
             }
             let _ = state.hook(CallStage::Cancelled);
-            let why = Why::Cancelled;
-            let cause = self.clean_up(Departure { left, why });
+            let why = EarlyEndReason::Cancelled;
+            let cause = self.clean_up(EarlyEnd { left, why });
             self.tell(Err(cause), None);
         }
     }
@@ -318,27 +320,27 @@ where
     fn refuse(&self, refused: Rejection) {
         let state = &*self.shared.state;
         let now = state.now();
-        self.flight().clear_ear();
+        self.flight().clear_listener();
         self.pool.count_rejected(now);
         state.book_denial(&Denied::Refused(refused, self.call.ticket), (now, now));
-        self.drop_cargo(now);
+        self.drop_pending(now);
     }
 
     /// Tells the caller, once, on a thread that may run its code. What it hears of runs in the
-    /// surroundings of the work, if any.
-    fn tell(&self, raw: Raw<T, E>, within: Option<Surroundings>) {
-        let Some(teller) = self.teller().take() else {
+    /// context of the work, if any.
+    fn tell(&self, raw: WorkAnswer<T, E>, within: Option<InstalledContext>) {
+        let Some(recipient) = self.recipient().take() else {
             return;
         };
-        match teller {
-            Teller::Caller(promise) => {
+        match recipient {
+            Recipient::Caller(promise) => {
                 // Nothing of a user's runs here after the caller has heard: the thread is as good
                 // as idle.
                 drop(within);
                 self.pool.about_to_end();
-                drop(promise.succeed(Told::Ended(raw)));
+                drop(promise.succeed(CallerMessage::Ended(raw)));
             }
-            Teller::Answer(promise, mut options, _place) => {
+            Recipient::Completion(promise, mut options, _place) => {
                 let answer = self.shared.end_with(&mut options, self.call.start, raw);
                 discard(promise.complete(answer));
             }
@@ -354,18 +356,18 @@ where
     }
 
     /// Drops work that will not run.
-    fn drop_cargo(&self, now: u64) {
-        let cargo = self.cargo().take();
-        if let Some(cargo) = cargo {
-            let Cargo { held, .. } = cargo;
+    fn drop_pending(&self, now: u64) {
+        let pending = self.pending().take();
+        if let Some(pending) = pending {
+            let PendingWork { held, .. } = pending;
             self.give_back(held, now);
-            discard(cargo.work);
-            discard_all(cargo.captured);
+            discard(pending.work);
+            discard_all(pending.captured);
         }
     }
 
-    fn give_back(&self, held: Held, now: u64) {
-        let Held { permit, place } = held;
+    fn give_back(&self, held: HeldPermits, now: u64) {
+        let HeldPermits { permit, place } = held;
         drop(place);
         if permit.is_some() {
             drop(permit);
@@ -379,60 +381,62 @@ where
         alarms.keep_flight(Arc::clone(&self.call.flight));
     }
 
-    fn teller(&self) -> MutexGuard<'_, Option<Teller<T, E>>> {
-        self.teller.lock().unwrap_or_else(PoisonError::into_inner)
+    fn recipient(&self) -> MutexGuard<'_, Option<Recipient<T, E>>> {
+        self.recipient
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn cargo(&self) -> MutexGuard<'_, Option<Cargo<F>>> {
-        self.cargo.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pending(&self) -> MutexGuard<'_, Option<PendingWork<F>>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The timer's way to a call whose time is over.
-impl<T, E, F> Expires for ThreadCall<T, E, F>
+impl<T, E, F> OnTimeout for ThreadCall<T, E, F>
 where
     T: Send + 'static,
     E: Send + 'static,
     F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
 {
-    fn expired(self: Arc<Self>, left: Left) {
-        let why = Why::Expired;
-        self.depart(Departure { left, why });
+    fn expired(self: Arc<Self>, left: WorkState) {
+        let why = EarlyEndReason::Expired;
+        self.depart(EarlyEnd { left, why });
     }
 }
 
-impl<T, E, F> Leftover<E> for ThreadCall<T, E, F>
+impl<T, E, F> EarlyEndedCall<E> for ThreadCall<T, E, F>
 where
     T: Send + 'static,
     E: Send + 'static,
     F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
 {
-    fn clean_up(&self, Departure { left, why }: Departure) -> Cause<E> {
+    fn clean_up(&self, EarlyEnd { left, why }: EarlyEnd) -> Cause<E> {
         let state = &*self.shared.state;
         let cause = match why {
-            Why::Refused(refused) => {
+            EarlyEndReason::Refused(refused) => {
                 self.refuse(refused);
                 return Cause::Rejected(refused);
             }
-            Why::Expired => self.call.late(),
-            Why::Cancelled => Cause::Cancelled,
+            EarlyEndReason::Expired => self.call.late(),
+            EarlyEndReason::Cancelled => Cause::Cancelled,
         };
         let ended = Ended::by(&cause);
         let now = state.now();
-        self.flight().clear_ear();
+        self.flight().clear_listener();
         self.unqueue();
         match left {
-            Left::Queued => {
+            WorkState::Queued => {
                 let settlement = ended.settlement();
                 state.breaker.settle(self.call.ticket, settlement, now, 0);
-                if matches!(why, Why::Expired) {
+                if matches!(why, EarlyEndReason::Expired) {
                     self.sample(now, true);
                     self.pool.count_expired(now);
                     state.metrics.count(now, Event::ExpiredInQueue);
                 }
-                self.drop_cargo(now);
+                self.drop_pending(now);
             }
-            Left::Running => {
+            WorkState::Running => {
                 self.pool.overstay();
                 self.sample(now, ended == Ended::TimedOut);
                 state.report(self.call.ticket, self.times(now), ended);
@@ -443,13 +447,13 @@ where
 }
 
 /// A job in the queue. Dropped there, it was displaced or given up: the caller hears of it.
-struct Queued<T, E, F>(Option<Arc<ThreadCall<T, E, F>>>)
+struct QueuedJob<T, E, F>(Option<Arc<ThreadCall<T, E, F>>>)
 where
     T: Send + 'static,
     E: Send + 'static,
     F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static;
 
-impl<T, E, F> Queued<T, E, F>
+impl<T, E, F> QueuedJob<T, E, F>
 where
     T: Send + 'static,
     E: Send + 'static,
@@ -463,7 +467,7 @@ where
     }
 }
 
-impl<T, E, F> Drop for Queued<T, E, F>
+impl<T, E, F> Drop for QueuedJob<T, E, F>
 where
     T: Send + 'static,
     E: Send + 'static,
@@ -475,8 +479,8 @@ where
         };
         // On the thread of whichever command took the place.
         if let Some(left) = call.flight().cancel(call.seen) {
-            let why = Why::Refused(call.pool.refusal());
-            call.depart(Departure { left, why });
+            let why = EarlyEndReason::Refused(call.pool.refusal());
+            call.depart(EarlyEnd { left, why });
         }
     }
 }

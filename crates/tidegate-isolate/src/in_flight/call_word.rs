@@ -31,7 +31,7 @@ const NEXT: u64 = 8;
 
 /// Why a call is ended from outside, that is, not by its worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leave {
+pub enum EndCause {
     /// The call timed out.
     Expired,
     /// The caller no longer wants the result.
@@ -40,7 +40,7 @@ pub enum Leave {
 
 /// The state of the work when its call was ended from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Left {
+pub enum WorkState {
     /// The work had not begun, and will not.
     Queued,
     /// The work is running, and its result will be dropped.
@@ -49,16 +49,16 @@ pub enum Left {
 
 /// A call that was in flight when the word was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnderWay(u64);
+pub struct SeenCall(u64);
 
 /// The state word of one call at a time. It is reused for the next call.
 ///
 /// ```
-/// use tidegate_isolate::internal::{CallWord, Leave, Left};
+/// use tidegate_isolate::internal::{CallWord, EndCause, WorkState};
 ///
 /// let word = CallWord::default();
 /// let seen = word.begin_queued();
-/// assert_eq!(word.leave(seen, Leave::Expired), Some(Left::Queued));
+/// assert_eq!(word.leave(seen, EndCause::Expired), Some(WorkState::Queued));
 /// assert!(!word.start(), "its caller has gone");
 /// ```
 #[derive(Debug, Default)]
@@ -68,25 +68,25 @@ impl CallWord {
     /// Begins a call whose work begins at once. Reads of the caller that follow happen after the
     /// call has become visible to all threads.
     #[inline]
-    pub fn begin(&self) -> UnderWay {
+    pub fn begin(&self) -> SeenCall {
         self.set(RUNNING)
     }
 
     /// Begins a call whose work waits for a thread; otherwise like [`CallWord::begin`].
     #[inline]
-    pub fn begin_queued(&self) -> UnderWay {
+    pub fn begin_queued(&self) -> SeenCall {
         self.set(QUEUED)
     }
 
     /// Returns the value that [`CallWord::begin_queued`] will return, for a caller that needs it
     /// earlier.
     #[inline]
-    pub fn next_queued(&self) -> UnderWay {
-        UnderWay(self.0.load(Ordering::Relaxed) | QUEUED)
+    pub fn next_queued(&self) -> SeenCall {
+        SeenCall(self.0.load(Ordering::Relaxed) | QUEUED)
     }
 
     #[inline]
-    fn set(&self, state: u64) -> UnderWay {
+    fn set(&self, state: u64) -> SeenCall {
         let word = self.0.load(Ordering::Relaxed);
         debug_assert_eq!(word & STATE, IDLE, "one call at a time");
         // ORDERING: Release pairs with the Acquire in `look` and in `start`: a thread that sees the
@@ -95,7 +95,7 @@ impl CallWord {
         // ORDERING: SeqCst fence pairs with the one in `look`: the caller reads the timer's wake-up
         // time, or the timer's last look before it sleeps finds the call.
         fence(Ordering::SeqCst);
-        UnderWay(word | state)
+        SeenCall(word | state)
     }
 
     /// Records that the work has a thread. Returns `false` if the call has already ended.
@@ -130,27 +130,27 @@ impl CallWord {
     /// Returns the call in flight, if there is one. A call that this does not find sees everything
     /// that was written before.
     #[inline]
-    pub fn look(&self) -> Option<UnderWay> {
+    pub fn look(&self) -> Option<SeenCall> {
         // ORDERING: SeqCst fence pairs with the one in `set`: the timer stores its wake-up time
         // before its last look.
         fence(Ordering::SeqCst);
         // ORDERING: Acquire pairs with the Release in `set`: the data that is read next belongs to
         // this call or a later one.
         let word = self.0.load(Ordering::Acquire);
-        matches!(word & STATE, RUNNING | QUEUED).then_some(UnderWay(word))
+        matches!(word & STATE, RUNNING | QUEUED).then_some(SeenCall(word))
     }
 
     /// Ends the call `seen` from outside. Returns `None` if it has already ended, for any reason.
-    pub fn leave(&self, seen: UnderWay, why: Leave) -> Option<Left> {
+    pub fn leave(&self, seen: SeenCall, why: EndCause) -> Option<WorkState> {
         let end = match why {
-            Leave::Expired => EXPIRED,
-            Leave::Cancelled => CANCELLED,
+            EndCause::Expired => EXPIRED,
+            EndCause::Cancelled => CANCELLED,
         };
         let mut word = seen.0;
         loop {
             let left = match word & STATE {
-                QUEUED => Left::Queued,
-                RUNNING => Left::Running,
+                QUEUED => WorkState::Queued,
+                RUNNING => WorkState::Running,
                 _ => return None,
             };
             // Relaxed: the exchange only decides which side was first; the fence below orders the
@@ -215,10 +215,10 @@ mod tests {
         let first = word.begin();
         assert_eq!(word.look(), Some(first));
         assert!(word.finish() && !word.finish());
-        assert_eq!(word.leave(first, Leave::Expired), None);
+        assert_eq!(word.leave(first, EndCause::Expired), None);
         let second = word.next_queued();
         assert_eq!(word.begin_queued(), second);
-        assert_eq!(word.leave(first, Leave::Expired), None, "another call");
+        assert_eq!(word.leave(first, EndCause::Expired), None, "another call");
         assert!(word.start() && !word.start());
         assert!(word.finish() && word.is_idle());
         assert_eq!(word.calls(), 2);
@@ -229,7 +229,10 @@ mod tests {
         let word = CallWord::default();
         let seen = word.begin_queued();
         assert!(word.start());
-        assert_eq!(word.leave(seen, Leave::Cancelled), Some(Left::Running));
+        assert_eq!(
+            word.leave(seen, EndCause::Cancelled),
+            Some(WorkState::Running)
+        );
         assert!(word.is_left() && !word.is_expired() && !word.finish());
         assert!(word.look().is_none() && !word.is_idle());
     }

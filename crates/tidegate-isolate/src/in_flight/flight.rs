@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `deadline`, `whose` | the caller while the word is idle |
 //! | `token` | never: it is tripped after a `leave`, and a tripped token is not reused |
-//! | `ear` | a future's poll or a caller, under its lock |
+//! | `listener` | a future's poll or a caller, under its lock |
 //!
 //! No user code runs under the lock: wakers are cloned before and dropped after.
 
@@ -16,7 +16,7 @@ use std::task::Waker;
 
 use tidegate_core::{CancelToken, Clock, Task};
 
-use super::call_word::{CallWord, Leave, Left, UnderWay};
+use super::call_word::{CallWord, EndCause, SeenCall, WorkState};
 
 /// The lowest bit of `whose`: the token is tripped on timeout.
 const INTERRUPTS: u64 = 1;
@@ -30,26 +30,26 @@ pub(crate) struct Flight {
     /// if the call is interrupted on timeout.
     whose: AtomicU64,
     token: CancelToken,
-    ear: Mutex<Option<Ear>>,
+    listener: Mutex<Option<TimeoutListener>>,
 }
 
 /// The receiver of a call's timeout.
-enum Ear {
+enum TimeoutListener {
     /// The waker of a future, which is user code.
     Task(Waker),
     /// A call on threads.
-    Call(Arc<dyn Expires>),
+    Call(Arc<dyn OnTimeout>),
 }
 
 /// A call that is notified of its timeout on the timer's thread.
-pub(crate) trait Expires: Send + Sync {
+pub(crate) trait OnTimeout: Send + Sync {
     /// Passes the timeout on. Runs and drops no user code, not even the last handle of a command.
-    fn expired(self: Arc<Self>, left: Left);
+    fn expired(self: Arc<Self>, left: WorkState);
 }
 
 /// Runs the user code that a timeout causes, on the callback threads of the command. A call slot
 /// knows its command only by number.
-pub(crate) trait Callbacks {
+pub(crate) trait CallbackRunner {
     /// Runs `task` for the command with this number.
     fn run(&self, whose: u64, task: Task);
 
@@ -80,8 +80,8 @@ impl Flight {
     }
 
     /// Ends the call `seen` for its caller. Returns `None` if it has already ended or timed out.
-    pub(crate) fn cancel(&self, seen: UnderWay) -> Option<Left> {
-        self.word.leave(seen, Leave::Cancelled)
+    pub(crate) fn cancel(&self, seen: SeenCall) -> Option<WorkState> {
+        self.word.leave(seen, EndCause::Cancelled)
     }
 
     /// Returns `true` if the call timed out before it ended.
@@ -117,36 +117,36 @@ impl Flight {
 
     /// Makes the timeout wake a future.
     pub(crate) fn set_waker(&self, waker: &Waker) {
-        let same = |ear: &Ear| matches!(ear, Ear::Task(old) if old.will_wake(waker));
-        let is_set = self.ear().as_ref().is_some_and(same);
+        let same = |listener: &TimeoutListener| matches!(listener, TimeoutListener::Task(old) if old.will_wake(waker));
+        let is_set = self.listener().as_ref().is_some_and(same);
         if !is_set {
-            self.put_ear(Ear::Task(waker.clone()));
+            self.set_listener(TimeoutListener::Task(waker.clone()));
         }
     }
 
     /// Makes the timeout notify a call on threads.
-    pub(crate) fn tell(&self, call: Arc<dyn Expires>) {
-        self.put_ear(Ear::Call(call));
+    pub(crate) fn tell(&self, call: Arc<dyn OnTimeout>) {
+        self.set_listener(TimeoutListener::Call(call));
     }
 
-    fn put_ear(&self, ear: Ear) {
-        let old = self.ear().replace(ear);
+    fn set_listener(&self, listener: TimeoutListener) {
+        let old = self.listener().replace(listener);
         drop(old);
     }
 
     /// Removes the receiver of the timeout.
-    pub(crate) fn clear_ear(&self) {
-        let old = self.ear().take();
+    pub(crate) fn clear_listener(&self) {
+        let old = self.listener().take();
         drop(old);
     }
 
-    fn ear(&self) -> MutexGuard<'_, Option<Ear>> {
-        self.ear.lock().unwrap_or_else(PoisonError::into_inner)
+    fn listener(&self) -> MutexGuard<'_, Option<TimeoutListener>> {
+        self.listener.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Expires the call if it is in flight and due at `now`. Otherwise returns the time at which it
     /// is due.
-    pub(crate) fn expire_if_due(&self, now: u64, callbacks: &impl Callbacks) -> u64 {
+    pub(crate) fn expire_if_due(&self, now: u64, callbacks: &impl CallbackRunner) -> u64 {
         let Some(seen) = self.word.look() else {
             return u64::MAX;
         };
@@ -161,7 +161,7 @@ impl Flight {
     }
 
     /// Expires the call in flight, if there is one, and trips its token whatever its settings say.
-    pub(crate) fn expire_now(&self, callbacks: &impl Callbacks) {
+    pub(crate) fn expire_now(&self, callbacks: &impl CallbackRunner) {
         if let Some(seen) = self.word.look() {
             self.expire(seen, true, callbacks);
         }
@@ -178,16 +178,16 @@ impl Flight {
 
     /// Ends the call as timed out and notifies the receiver. All user code that this causes runs on
     /// the callback threads of the command.
-    fn expire(&self, seen: UnderWay, interrupt: bool, callbacks: &impl Callbacks) {
-        let Some(left) = self.word.leave(seen, Leave::Expired) else {
+    fn expire(&self, seen: SeenCall, interrupt: bool, callbacks: &impl CallbackRunner) {
+        let Some(left) = self.word.leave(seen, EndCause::Expired) else {
             return;
         };
         let interrupts = interrupt || self.whose.load(Ordering::Relaxed) & INTERRUPTS != 0;
         let has_hooks = interrupts && self.token.trip() && self.token.has_hooks();
-        let ear = self.ear().take();
-        match ear {
-            Some(Ear::Call(call)) => call.expired(left),
-            Some(Ear::Task(waker)) => {
+        let listener = self.listener().take();
+        match listener {
+            Some(TimeoutListener::Call(call)) => call.expired(left),
+            Some(TimeoutListener::Task(waker)) => {
                 callbacks.run(self.whose(), Task::new(move || waker.wake()));
             }
             None => {}
@@ -198,7 +198,7 @@ impl Flight {
     }
 }
 
-impl fmt::Debug for Ear {
+impl fmt::Debug for TimeoutListener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Task(_) => "Task",

@@ -9,6 +9,6 @@ pub(crate) mod call_word;
 pub(crate) mod entry_word;
 mod flight;
 
-pub(crate) use self::call_word::{Left, UnderWay};
+pub(crate) use self::call_word::{SeenCall, WorkState};
 pub(crate) use self::entry_word::EntryWord;
-pub(crate) use self::flight::{Callbacks, Expires, Flight};
+pub(crate) use self::flight::{CallbackRunner, Flight, OnTimeout};

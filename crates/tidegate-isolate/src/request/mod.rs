@@ -19,7 +19,7 @@ pub use self::variable::{NoContextError, RequestVariable};
 
 pub(crate) use self::context::CacheOwner;
 pub(crate) use self::shared_run::{
-    Answer, CacheUse, Copies, Looked, SharedFuture, Tells, Whose, take,
+    Answer, CacheKey, CacheLookup, CacheScope, RunOwner, SharedAnswer, SharedFuture, take,
 };
 
 #[cfg(test)]

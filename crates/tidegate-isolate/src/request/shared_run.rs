@@ -28,19 +28,19 @@ pub(crate) type Answer<T, E> = Result<T, CommandError<E>>;
 pub(crate) type SharedFuture<T, E> = Pin<Box<dyn Future<Output = Answer<T, E>> + Send>>;
 
 /// The owner of a cache entry, the key of its command, and the home that checks waits for it.
-pub(crate) struct Whose<'a> {
+pub(crate) struct CacheScope<'a> {
     pub(crate) owner: CacheOwner,
     pub(crate) command: &'a Key,
     pub(crate) home: Option<&'a Home>,
 }
 
 /// A cache key, and the function that shares a result. Created only where the result can be cloned.
-pub(crate) struct CacheUse<T, E> {
+pub(crate) struct CacheKey<T, E> {
     key: String,
-    look_up: fn(&RequestContext, Whose<'_>, &str) -> Looked<T, E>,
+    look_up: fn(&RequestContext, CacheScope<'_>, &str) -> CacheLookup<T, E>,
 }
 
-impl<T, E> CacheUse<T, E> {
+impl<T, E> CacheKey<T, E> {
     /// Creates a cache use for this key, whose run may be shared.
     pub(crate) fn of(key: String) -> Self
     where
@@ -54,23 +54,27 @@ impl<T, E> CacheUse<T, E> {
     }
 
     /// Finds a run in the cache of a request, or stores one that this call must execute.
-    pub(crate) fn look_up(&self, context: &RequestContext, whose: Whose<'_>) -> Looked<T, E> {
+    pub(crate) fn look_up(
+        &self,
+        context: &RequestContext,
+        whose: CacheScope<'_>,
+    ) -> CacheLookup<T, E> {
         (self.look_up)(context, whose, &self.key)
     }
 }
 
 /// The result of a cache lookup.
-pub(crate) enum Looked<T, E> {
+pub(crate) enum CacheLookup<T, E> {
     /// Another call executes or executed the run.
-    Hit(Box<dyn Copies<T, E>>),
+    Hit(Box<dyn SharedAnswer<T, E>>),
     /// This call must execute the run.
-    Miss(Box<dyn Tells<T, E>>),
+    Miss(Box<dyn RunOwner<T, E>>),
     /// The run is in flight, and waiting for it would deadlock.
-    Circle,
+    WouldDeadlock,
 }
 
 /// A shared run whose result can be read.
-pub(crate) trait Copies<T, E>: Send {
+pub(crate) trait SharedAnswer<T, E>: Send {
     /// Makes a reader of the result record its call in the log of this request.
     fn log_into(&mut self, context: RequestContext);
     /// Records that the calling thread, or a future that it polls, waits for the result. Returns
@@ -90,7 +94,7 @@ pub(crate) trait Copies<T, E>: Send {
 }
 
 /// Sends the result of a run to the calls that share it.
-pub(crate) trait Tells<T, E>: Send {
+pub(crate) trait RunOwner<T, E>: Send {
     /// Returns the id of the run.
     fn id(&self) -> RunId;
     fn tell(self: Box<Self>, answer: &Answer<T, E>);
@@ -108,19 +112,19 @@ pub(crate) trait Tells<T, E>: Send {
         E: Send + 'static;
 }
 
-fn look_up<T, E>(context: &RequestContext, whose: Whose<'_>, key: &str) -> Looked<T, E>
+fn look_up<T, E>(context: &RequestContext, whose: CacheScope<'_>, key: &str) -> CacheLookup<T, E>
 where
     T: Clone + Send + Sync + 'static,
     E: Clone + Send + Sync + 'static,
 {
-    let Whose {
+    let CacheScope {
         owner,
         command,
         home,
     } = whose;
     let usable = |run: &Run<T, E>| run.answer.is_done() || run.callers.join();
     let made = context.cached_if(owner, (command, key), usable, || {
-        let callers = Arc::new(Callers::new());
+        let callers = Arc::new(Subscribers::new());
         let home = home_of(callers.id, command, home);
         let (promise, answer) = promise_at::<T, E>(Some(home));
         let answer = answer.share().ok();
@@ -128,16 +132,16 @@ where
         let run = Run { answer, callers };
         (run.clone(), (promise, run))
     });
-    let copies = |run: Run<T, E>| Copy {
+    let copies = |run: Run<T, E>| LaterCaller {
         answer: run.answer,
-        interest: Interest(run.callers),
+        interest: Subscription(run.callers),
         waits: None,
         command: command.clone(),
         log: None,
     };
     match made {
-        Ok(run) => Looked::Hit(Box::new(copies(run))),
-        Err(((promise, run), number)) => Looked::Miss(Box::new(First {
+        Ok(run) => CacheLookup::Hit(Box::new(copies(run))),
+        Err(((promise, run), number)) => CacheLookup::Miss(Box::new(FirstCaller {
             promise,
             entry: (owner, number),
             copies: copies(run),
@@ -151,19 +155,19 @@ where
 #[derive(Clone)]
 struct Run<T: Send + Sync + 'static, E: Send + Sync + 'static> {
     answer: SharedCompletion<T, CommandError<E>>,
-    callers: Arc<Callers>,
+    callers: Arc<Subscribers>,
 }
 
 /// The number of callers that want the result of a run, and how to cancel the run when none is
 /// left.
-struct Callers {
+struct Subscribers {
     id: RunId,
     /// Once zero, it stays zero.
     count: AtomicUsize,
     cancel: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
-impl Callers {
+impl Subscribers {
     /// Starts with one caller: the call that creates the run.
     fn new() -> Self {
         Self {
@@ -191,9 +195,9 @@ impl Callers {
 }
 
 /// One caller's interest in a run. Dropping the last one cancels the run, if it is still possible.
-struct Interest(Arc<Callers>);
+struct Subscription(Arc<Subscribers>);
 
-impl Drop for Interest {
+impl Drop for Subscription {
     fn drop(&mut self) {
         // A hit on a finished run did not join; there is nothing to cancel then.
         let less = |count: usize| count.checked_sub(1);
@@ -209,15 +213,15 @@ impl Drop for Interest {
 }
 
 /// A reader of a run that another call executes.
-struct Copy<T: Send + Sync + 'static, E: Send + Sync + 'static> {
+struct LaterCaller<T: Send + Sync + 'static, E: Send + Sync + 'static> {
     answer: SharedCompletion<T, CommandError<E>>,
-    interest: Interest,
+    interest: Subscription,
     waits: Option<Waits>,
     command: Key,
     log: Option<RequestContext>,
 }
 
-impl<T, E> Copies<T, E> for Copy<T, E>
+impl<T, E> SharedAnswer<T, E> for LaterCaller<T, E>
 where
     T: Clone + Send + Sync + 'static,
     E: Clone + Send + Sync + 'static,
@@ -304,15 +308,15 @@ where
 }
 
 /// The call that executes the run for all calls that share it.
-struct First<T: Send + Sync + 'static, E: Send + Sync + 'static> {
+struct FirstCaller<T: Send + Sync + 'static, E: Send + Sync + 'static> {
     promise: Promise<T, CommandError<E>>,
-    copies: Copy<T, E>,
+    copies: LaterCaller<T, E>,
     context: RequestContext,
     key: String,
     entry: (CacheOwner, u64),
 }
 
-impl<T, E> Tells<T, E> for First<T, E>
+impl<T, E> RunOwner<T, E> for FirstCaller<T, E>
 where
     T: Clone + Send + Sync + 'static,
     E: Clone + Send + Sync + 'static,
@@ -327,7 +331,7 @@ where
     }
 
     fn forget(self: Box<Self>) {
-        let First {
+        let FirstCaller {
             promise,
             copies,
             context,
@@ -341,7 +345,7 @@ where
         self: Box<Self>,
         run: Completion<T, CommandError<E>>,
     ) -> Completion<T, CommandError<E>> {
-        let First {
+        let FirstCaller {
             promise,
             copies,
             context,

@@ -7,14 +7,14 @@ use crate::plugin::{Install, Plugins, Restore};
 use crate::request::{Entered, RequestContext};
 
 /// What the calling thread had, on the working thread; dropping it puts back what was there.
-pub(super) struct Surroundings {
+pub(super) struct InstalledContext {
     restore: Vec<Restore>,
     /// To report what panics; none if there is nothing to restore.
     plugins: Option<Arc<Plugins>>,
     _context: Entered,
 }
 
-impl Surroundings {
+impl InstalledContext {
     pub(super) fn install(
         plugins: &Arc<Plugins>,
         context: Option<RequestContext>,
@@ -32,7 +32,7 @@ impl Surroundings {
     }
 }
 
-impl Drop for Surroundings {
+impl Drop for InstalledContext {
     fn drop(&mut self) {
         // Backwards: the last that was installed is the first to go.
         while let Some(restore) = self.restore.pop() {
