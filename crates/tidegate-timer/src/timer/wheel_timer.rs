@@ -19,7 +19,7 @@ use crate::wheel::Wheel;
 ///
 /// This is a handle: clones refer to the same timer. The timer's thread starts with the first
 /// timeout and sleeps until the next one is due, however far that is. It ends with
-/// [`stop`](Self::stop), or when the last clone is dropped, which cancels the pending timeouts.
+/// [`shutdown`](Self::shutdown), or when the last clone is dropped, which cancels the pending timeouts.
 ///
 /// A timeout expires at the end of the tick that contains its deadline: never early, and at most
 /// one tick late, plus the run time of earlier tasks if they run on the timer's thread. Where that
