@@ -34,7 +34,7 @@ impl<T: Payload, const SLOTS: usize> Timers<T> for Ours<T, SLOTS> {
     fn new() -> Self {
         let wheel = Wheel::new(TICK, SLOTS).expect("a sound geometry");
         Self(match T::WARM {
-            Some(warm) => wheel.warmed_by(warm),
+            Some(warm) => wheel.prefetch_with(warm),
             None => wheel,
         })
     }

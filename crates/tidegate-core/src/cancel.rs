@@ -124,7 +124,7 @@ impl CancelToken {
     /// Cancels the token and calls its hooks on this thread, oldest first. Returns `true` if this
     /// call cancelled it. A panicking hook does not prevent the others from running.
     pub fn cancel(&self) -> bool {
-        let first = self.trip();
+        let first = self.cancel_without_hooks();
         if first {
             self.run_hooks();
         }
@@ -142,13 +142,13 @@ impl CancelToken {
     /// let token = CancelToken::new();
     /// let (tx, rx) = std::sync::mpsc::channel();
     /// token.on_cancel(move || tx.send("stop").unwrap()).forget();
-    /// assert!(token.trip() && token.is_cancelled() && token.has_hooks());
+    /// assert!(token.cancel_without_hooks() && token.is_cancelled() && token.has_hooks());
     /// assert!(rx.try_recv().is_err(), "not yet");
     /// token.run_hooks();
     /// assert_eq!(rx.recv(), Ok("stop"));
     /// ```
     #[doc(hidden)]
-    pub fn trip(&self) -> bool {
+    pub fn cancel_without_hooks(&self) -> bool {
         // ORDERING: AcqRel. Release publishes what the canceller did to any thread that then sees
         // the token cancelled (Acquire in `is_cancelled`); Acquire for the second caller.
         if self.shared.cancelled.swap(true, Ordering::AcqRel) {
@@ -162,7 +162,7 @@ impl CancelToken {
         hooks.waiting = calls;
         drop(hooks);
         for (_, hook) in wakes {
-            hook.run(WHO, &OnUnhandled::stderr());
+            hook.run(SOURCE, &OnUnhandled::stderr());
         }
         true
     }
@@ -177,15 +177,15 @@ impl CancelToken {
     /// even if several threads call this. Does nothing before the token is cancelled.
     #[doc(hidden)]
     pub fn run_hooks(&self) {
-        self.run_hooks_to(WHO, &OnUnhandled::stderr());
+        self.run_hooks_to(SOURCE, &OnUnhandled::stderr());
     }
 
-    /// Does the same as [`CancelToken::run_hooks`], but reports panics of hooks to `hear`, under
-    /// the name `who`.
+    /// Does the same as [`CancelToken::run_hooks`], but reports panics of hooks to `report_to`,
+    /// under the name `source`.
     #[doc(hidden)]
-    pub fn run_hooks_to(&self, who: &str, hear: &OnUnhandled) {
+    pub fn run_hooks_to(&self, source: &str, report_to: &OnUnhandled) {
         while let Some(hook) = self.next_hook() {
-            hook.run(who, hear);
+            hook.run(source, report_to);
         }
     }
 
@@ -205,7 +205,7 @@ impl CancelToken {
 
     /// Returns `true` if the token was cancelled.
     pub fn is_cancelled(&self) -> bool {
-        // ORDERING: Acquire pairs with the Release of the swap in `trip`.
+        // ORDERING: Acquire pairs with the Release of the swap in `cancel_without_hooks`.
         self.shared.cancelled.load(Ordering::Acquire)
     }
 
@@ -240,11 +240,11 @@ impl CancelToken {
     fn add(&self, hook: Hook) -> CancelHook {
         self.shared.hooked.store(true, Ordering::Relaxed);
         let mut hooks = self.lock();
-        // `trip` sets the flag before it takes the hooks under this lock, so a hook that is added
-        // after that sees the flag here.
+        // `cancel_without_hooks` sets the flag before it takes the hooks under this lock, so a hook
+        // that is added after that sees the flag here.
         if self.is_cancelled() {
             drop(hooks);
-            hook.run(WHO, &OnUnhandled::stderr());
+            hook.run(SOURCE, &OnUnhandled::stderr());
             return CancelHook { of: None };
         }
         let id = hooks.next;
@@ -261,18 +261,18 @@ impl CancelToken {
 }
 
 /// The name in reports of panics, unless the caller gives another.
-const WHO: &str = "a cancel token";
+const SOURCE: &str = "a cancel token";
 
 impl Hook {
     /// Runs the hook; catches and reports its panic.
-    fn run(self, who: &str, hear: &OnUnhandled) {
+    fn run(self, source: &str, report_to: &OnUnhandled) {
         let call = match self {
             Self::Wake(parker) => return parker.unpark(),
             Self::Call(call) => call,
         };
         if let Err(panic) = contain(call) {
             let message = panic.message();
-            hear.tell(who, &Unhandled::HookPanic { message });
+            report_to.report(source, &Unhandled::HookPanic { message });
         }
     }
 }
@@ -402,7 +402,7 @@ mod tests {
         let _wait = token.unpark_on_cancel(&parker);
         token.run_hooks();
         assert_eq!(ran.load(Ordering::Relaxed), 0, "it was not tripped");
-        assert!(token.trip() && !token.trip() && !token.cancel());
+        assert!(token.cancel_without_hooks() && !token.cancel_without_hooks() && !token.cancel());
         parker.park(None);
         assert_eq!(ran.load(Ordering::Relaxed), 0);
         assert!(token.has_hooks());

@@ -18,27 +18,28 @@
 //! | `unhandled` | [`Unhandled`] and [`OnUnhandled`]: errors that no other code handles |
 //! | `sys` | access to the operating system and the processor; atomics and locks for models |
 //! | `internal` | hidden and unstable: what the other crates of this workspace need |
-//! | `counter`, `sentence` | a counter; [`debug_as_display!`] |
+//! | `counter`, `debug_as_display` | a counter; [`debug_as_display!`] |
 //!
 //! Unsafe code exists only in `lane`, `raw` and `sys`. Every unsafe block has a comment that argues
 //! its soundness, every atomic operation stronger than relaxed names its partner, and the
 //! word-level protocols are model-checked (`cargo xtask loom`).
 //!
-//! Most programs use the names in the root, or the crate `tidegate`, which re-exports them. Code that
-//! implements an executor needs [`executor`]; code that observes threads needs [`thread`].
+//! Most programs use the names in the root, or the crate `tidegate`, which re-exports them. Code
+//! that implements an executor needs [`executor`]; code that observes threads needs [`thread`].
 #![deny(unsafe_code)]
 
 mod cancel;
 mod clock;
 mod contain;
 mod counter;
+mod debug_as_display;
 pub mod executor;
 #[doc(hidden)]
 pub mod internal {
     //! Items for the other crates of this workspace only. Unstable: they change without notice.
     //!
-    //! The macros `debug_as_display!` and, under shuttle, `scheduled_thread_local!` belong here too;
-    //! the language exports macros at the root of the crate.
+    //! The macros `debug_as_display!` and, under shuttle, `scheduled_thread_local!` belong here
+    //! too; the language exports macros at the root of the crate.
 
     pub use crossbeam_utils::CachePadded;
 
@@ -66,7 +67,6 @@ mod lane;
 mod parker;
 pub mod permits;
 mod raw;
-mod sentence;
 mod spin_wait;
 mod sys;
 #[cfg(all(test, not(tidegate_loom)))]

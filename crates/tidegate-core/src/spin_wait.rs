@@ -14,17 +14,17 @@ use crate::sys::prim::spin_loop;
 use crate::sys::thread::usable_cpus;
 
 /// The longest spin, in microseconds: a few times the cost of sleeping and being woken.
-const MOST: u32 = 32;
+const MAX_SPIN_US: u32 = 32;
 /// Length of the first spin, and of a trial spin after sleeps without a spin. It is longer than a
 /// wakeup takes: where both threads sleep, the answer to a trial comes from a thread that has to be
 /// woken first, and a shorter trial would never find out that spinning helps.
-const TRY: u32 = 16;
+const TRIAL_US: u32 = 16;
 /// The shortest spin: a shorter one finds only what was there at the first check.
-const LEAST: u32 = 4;
+const MIN_SPIN_US: u32 = 4;
 /// Number of sleeps without a spin before a trial. It doubles after each trial in vain, up to
-/// `MOST_REST`.
-const REST: u32 = 16;
-const MOST_REST: u32 = 64;
+/// `MAX_SLEEPS_BEFORE_TRIAL`.
+const SLEEPS_BEFORE_TRIAL: u32 = 16;
+const MAX_SLEEPS_BEFORE_TRIAL: u32 = 64;
 
 /// The adaptive spinning of one thread, with what it has learned so far.
 ///
@@ -34,9 +34,9 @@ const MOST_REST: u32 = 64;
 /// ```
 /// use tidegate_core::internal::SpinWait;
 ///
-/// let mut look = SpinWait::new();
-/// let mut looks = 0;
-/// look.look_on(|| { looks += 1; looks == 3 });
+/// let mut spin = SpinWait::new();
+/// let mut checks = 0;
+/// spin.spin_until(|| { checks += 1; checks == 3 });
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct SpinWait {
@@ -58,9 +58,9 @@ impl SpinWait {
 
     const fn with_speed(speed: u32) -> Self {
         Self {
-            micros: TRY,
+            micros: TRIAL_US,
             sleeps: 0,
-            rest: REST,
+            rest: SLEEPS_BEFORE_TRIAL,
             speed,
         }
     }
@@ -68,34 +68,34 @@ impl SpinWait {
     /// Spins for a while. Returns `true` as soon as `ready` does, or `false` at the end of the
     /// spin.
     #[inline]
-    pub fn look_on(&mut self, mut ready: impl FnMut() -> bool) -> bool {
-        if self.micros == 0 && !self.tries() {
+    pub fn spin_until(&mut self, mut ready: impl FnMut() -> bool) -> bool {
+        if self.micros == 0 && !self.is_trial_due() {
             return false;
         }
         for _ in 0..self.micros * self.speed {
             spin_loop();
             if ready() {
-                self.micros = (self.micros * 2).min(MOST);
-                self.rest = REST;
+                self.micros = (self.micros * 2).min(MAX_SPIN_US);
+                self.rest = SLEEPS_BEFORE_TRIAL;
                 return true;
             }
         }
         self.micros /= 2;
-        if self.micros < LEAST {
+        if self.micros < MIN_SPIN_US {
             self.micros = 0;
         }
         false
     }
 
     /// Counts a sleep and returns `true` if a trial spin is due.
-    fn tries(&mut self) -> bool {
+    fn is_trial_due(&mut self) -> bool {
         self.sleeps += 1;
         if self.sleeps < self.rest {
             return false;
         }
         self.sleeps = 0;
-        self.rest = (self.rest * 2).min(MOST_REST);
-        self.micros = TRY;
+        self.rest = (self.rest * 2).min(MAX_SLEEPS_BEFORE_TRIAL);
+        self.micros = TRIAL_US;
         true
     }
 }
@@ -109,22 +109,22 @@ impl Default for SpinWait {
 /// Returns the checks per microsecond, measured once: a pause takes 5 to 50 ns, depending on the
 /// CPU model.
 fn speed() -> u32 {
-    const LOOKS: u32 = 128;
-    const TRIES: usize = 8;
+    const CHECKS: u32 = 128;
+    const RUNS: usize = 8;
     static SPEED: OnceLock<u32> = OnceLock::new();
     if cfg!(any(tidegate_loom, tidegate_shuttle)) {
         return 1;
     }
     *SPEED.get_or_init(|| {
         let clock = Clock::system();
-        let spans = (0..TRIES).map(|_| {
+        let spans = (0..RUNS).map(|_| {
             let began = clock.nanos();
-            (0..LOOKS).for_each(|_| spin_loop());
+            (0..CHECKS).for_each(|_| spin_loop());
             (clock.nanos() - began).max(1)
         });
         // The shortest run: in the longer ones another thread ran in between.
-        let best = spans.min().unwrap_or(u64::from(LOOKS) * 20);
-        (u64::from(LOOKS) * 1_000 / best).clamp(4, 400) as u32
+        let best = spans.min().unwrap_or(u64::from(CHECKS) * 20);
+        (u64::from(CHECKS) * 1_000 / best).clamp(4, 400) as u32
     })
 }
 
@@ -136,24 +136,24 @@ mod tests {
 
     const SPEED: u32 = 10;
 
-    fn looks_in_vain(look: &mut SpinWait) -> u32 {
-        let mut looks = 0;
-        assert!(!look.look_on(|| {
-            looks += 1;
+    fn looks_in_vain(spin: &mut SpinWait) -> u32 {
+        let mut checks = 0;
+        assert!(!spin.spin_until(|| {
+            checks += 1;
             false
         }));
-        looks / SPEED
+        checks / SPEED
     }
 
     #[test]
     fn looks_in_vain_end_but_for_a_try_now_and_then() {
-        let mut look = SpinWait::with_speed(SPEED);
-        let first: Vec<_> = (0..4).map(|_| looks_in_vain(&mut look)).collect();
-        assert_eq!(first, [TRY, TRY / 2, TRY / 4, 0]);
+        let mut spin = SpinWait::with_speed(SPEED);
+        let first: Vec<_> = (0..4).map(|_| looks_in_vain(&mut spin)).collect();
+        assert_eq!(first, [TRIAL_US, TRIAL_US / 2, TRIAL_US / 4, 0]);
         for _ in 0..1_000 {
-            looks_in_vain(&mut look);
+            looks_in_vain(&mut spin);
         }
-        let later: u32 = (0..6_700).map(|_| looks_in_vain(&mut look)).sum();
+        let later: u32 = (0..6_700).map(|_| looks_in_vain(&mut spin)).sum();
         assert!(
             (2_700..=2_900).contains(&later),
             "{later} µs in 6700 sleeps"
@@ -162,11 +162,11 @@ mod tests {
 
     #[test]
     fn a_look_that_paid_makes_the_next_one_longer() {
-        let mut look = SpinWait::with_speed(SPEED);
+        let mut spin = SpinWait::with_speed(SPEED);
         for _ in 0..8 {
-            assert!(look.look_on(|| true));
+            assert!(spin.spin_until(|| true));
         }
-        assert_eq!(looks_in_vain(&mut look), MOST);
+        assert_eq!(looks_in_vain(&mut spin), MAX_SPIN_US);
     }
 
     /// Two threads that sleep and wait for each other: the answer comes after `wakeup` if the other
@@ -184,15 +184,15 @@ mod tests {
         for _ in 0..200 {
             for me in 0..2 {
                 let other_answers_in = if awake[1 - me] { 1 } else { wakeup };
-                let mut looks = 0;
-                awake[me] = sides[me].look_on(|| {
-                    looks += 1;
-                    looks > other_answers_in
+                let mut checks = 0;
+                awake[me] = sides[me].spin_until(|| {
+                    checks += 1;
+                    checks > other_answers_in
                 });
             }
         }
         assert_eq!(awake, [true, true]);
-        assert_eq!(sides.map(|side| side.micros), [MOST, MOST]);
+        assert_eq!(sides.map(|side| side.micros), [MAX_SPIN_US, MAX_SPIN_US]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::wait::change_width;
 use crate::{Clock, Executor, RejectReason, Rejected, Task};
 
 /// An executor that runs nothing and only has a name, an identity and a width.
-pub(crate) struct Nameplate {
+pub(crate) struct StubExecutor {
     name: &'static str,
     id: ExecutorId,
     width: AtomicUsize,
@@ -18,7 +18,7 @@ pub(crate) struct Nameplate {
     clock: Clock,
 }
 
-impl Nameplate {
+impl StubExecutor {
     pub(crate) fn new(name: &'static str, width: usize) -> Arc<Self> {
         Self::narrowing(name, width, None)
     }
@@ -39,7 +39,7 @@ impl Nameplate {
     }
 }
 
-impl Executor for Nameplate {
+impl Executor for StubExecutor {
     fn execute(&self, task: Task) -> Result<(), Rejected<Task>> {
         Err(Rejected::new(task, RejectReason::Unsupported))
     }

@@ -20,10 +20,10 @@ use loom::thread;
 use tidegate_core::permits::Permits;
 use tidegate_isolate::internal::{BreakerWord, CallWord, EndCause, EntryWord, WorkState};
 
-#[path = "../../tidegate-testkit/shared/place.rs"]
-mod place;
+#[path = "../../tidegate-testkit/shared/race_cell.rs"]
+mod race_cell;
 
-use place::Place;
+use race_cell::RaceCell;
 
 /// A worker takes a queued job while it times out and its caller cancels. Exactly one of them ends
 /// the call, and a side that ended it from outside knows whether the work ran.
@@ -31,7 +31,7 @@ use place::Place;
 fn one_of_worker_timer_and_caller_ends_a_queued_call() {
     loom::model(|| {
         let word = StdArc::new(CallWord::default());
-        let began = Arc::new(Place::default());
+        let began = Arc::new(RaceCell::default());
         let seen = word.begin_queued();
         let worker = {
             let (word, began) = (StdArc::clone(&word), Arc::clone(&began));
@@ -282,7 +282,7 @@ const HALF_OPEN: u8 = 2;
 fn one_call_becomes_the_probe() {
     loom::model(|| {
         let word = StdArc::new(BreakerWord::default());
-        let until = Arc::new(Place::default());
+        let until = Arc::new(RaceCell::default());
         let trips = {
             let (word, until) = (StdArc::clone(&word), Arc::clone(&until));
             thread::spawn(move || {
@@ -290,7 +290,7 @@ fn one_call_becomes_the_probe() {
                 word.change(word.get(), OPEN).expect("nobody else trips it");
             })
         };
-        let call = |word: StdArc<BreakerWord>, until: Arc<Place>| {
+        let call = |word: StdArc<BreakerWord>, until: Arc<RaceCell>| {
             let seen = word.get();
             seen.state() == OPEN && {
                 assert_eq!(until.get(), 5);

@@ -165,7 +165,7 @@ impl Executor for ImmediateExecutor {
         if matches!(what, Unhandled::ListenerPanic { .. }) {
             self.shared.panics.fetch_add(1, Ordering::Relaxed);
         }
-        self.shared.on_unhandled.tell(self.name(), what);
+        self.shared.on_unhandled.report(self.name(), what);
     }
 }
 
@@ -199,7 +199,7 @@ impl Work {
             self.shared.panics.fetch_add(1, Ordering::Relaxed);
             let message = panic.message();
             let what = Unhandled::TaskPanic { task, message };
-            self.shared.on_unhandled.tell("immediate", &what);
+            self.shared.on_unhandled.report("immediate", &what);
         }
     }
 }

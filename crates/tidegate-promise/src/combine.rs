@@ -9,9 +9,9 @@ use crate::{
 
 /// Combinators, for completions whose values can be cloned.
 impl<T: Clone + Send + Sync + 'static> Completion<T> {
-    /// Completes when all of `parts` have completed: with all values, or with the first failure that
-    /// was seen. A cancelled part counts as a failure. Does not fail fast: it waits for all parts.
-    /// Without parts it completes at once.
+    /// Completes when all of `parts` have completed: with all values, or with the first failure
+    /// that was seen. A cancelled part counts as a failure. Does not fail fast: it waits for all
+    /// parts. Without parts it completes at once.
     ///
     /// Cancelling the returned completion cancels every part.
     ///
@@ -119,12 +119,12 @@ impl<T: Clone + Send + Sync + 'static> Combiner<T> {
         let cancels = self.parts.into_iter().enumerate().filter_map(|(at, part)| {
             let part = part.share().ok()?;
             let gather = Arc::clone(&gather);
-            part.on_complete(move |outcome| gather.put(at, outcome));
+            part.on_complete(move |outcome| gather.record(at, outcome));
             Some(part)
         });
         let cancels: Vec<_> = cancels.collect();
         if cancels.len() < count {
-            gather.put_taken(count - cancels.len());
+            gather.record_taken(count - cancels.len());
         }
         gather.on_cancel(move || cancel_all(Some(&cancels)));
         every
@@ -168,10 +168,10 @@ impl<T: Clone + Send + Sync + 'static> Gather<T> {
         promise.on_cancel(hook);
         let mut state = self.lock();
         state.promise = Some(promise);
-        Self::complete_if_whole(state);
+        Self::complete_if_all_recorded(state);
     }
 
-    fn put(&self, at: usize, outcome: Outcome<&T, &Failure>) {
+    fn record(&self, at: usize, outcome: Outcome<&T, &Failure>) {
         // Clones before anything is counted, and not under the lock. If the clone panics, this
         // part stays missing and the combined promise is abandoned.
         let outcome = outcome.cloned();
@@ -186,18 +186,18 @@ impl<T: Clone + Send + Sync + 'static> Gather<T> {
                 state.failure.get_or_insert_with(Failure::cancelled);
             }
         }
-        Self::complete_if_whole(state);
+        Self::complete_if_all_recorded(state);
     }
 
     /// Counts parts whose outcome was already taken, and which therefore never report here.
-    fn put_taken(&self, count: usize) {
+    fn record_taken(&self, count: usize) {
         let mut state = self.lock();
         state.missing -= count;
         state.failure.get_or_insert_with(|| AbandonedError.into());
-        Self::complete_if_whole(state);
+        Self::complete_if_all_recorded(state);
     }
 
-    fn complete_if_whole(mut state: std::sync::MutexGuard<'_, Gathered<T>>) {
+    fn complete_if_all_recorded(mut state: std::sync::MutexGuard<'_, Gathered<T>>) {
         if state.missing > 0 {
             return;
         }

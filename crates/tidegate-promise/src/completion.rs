@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tidegate_core::{CancelToken, Executor};
 
 use crate::block::{ListenerToken, Reader};
-use crate::wait::{Limit, left, wait};
+use crate::wait::{Limit, pending_or_unstarted, wait};
 use crate::{Failure, Outcome, SharedCompletion, WaitError};
 
 /// The read end of a promise. It accepts listeners, a thread can block on it, and it is a future.
@@ -228,7 +228,7 @@ impl<T: Send + 'static, E: Send + 'static> Future for Completion<T, E> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.reader.poll(cx.waker()) {
             Poll::Ready(outcome) => Poll::Ready(WaitError::from_taken(outcome)),
-            Poll::Pending => left(&self.reader),
+            Poll::Pending => pending_or_unstarted(&self.reader),
         }
     }
 }

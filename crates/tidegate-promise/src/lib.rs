@@ -33,7 +33,8 @@
 //! order. `wait` (blocking waits), `shared` ([`SharedCompletion`]), `completion` ([`Completion`])
 //! and `promise` ([`Promise`], and the functions that create pairs) build on it. `chain`
 //! (completions made from others), `combine` ([`Completion::all`], [`Combiner`]) and `progress`
-//! ([`ProgressPromise`](progress::ProgressPromise)) build on those. `outcome` and `failure` depend on none of them.
+//! ([`ProgressPromise`](progress::ProgressPromise)) build on those. `outcome` and `failure` depend
+//! on none of them.
 #![deny(unsafe_code)]
 
 mod block;

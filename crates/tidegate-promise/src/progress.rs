@@ -87,8 +87,8 @@ pub struct ProgressCompletion<T: Send + 'static, E: Send + 'static = Failure> {
 }
 
 impl<T: Send + 'static, E: Send + 'static> Promise<T, E> {
-    /// Adds progress to a promise. Takes the pair that [`promise`](crate::promise()) or the `promise`
-    /// method of an event loop returns.
+    /// Adds progress to a promise. Takes the pair that [`promise`](crate::promise()) or the
+    /// `promise` method of an event loop returns.
     pub fn with_progress(
         (promise, completion): (Self, Completion<T, E>),
     ) -> (ProgressPromise<T, E>, ProgressCompletion<T, E>) {
@@ -122,11 +122,11 @@ impl<T: Send + 'static, E: Send + 'static> ProgressPromise<T, E> {
             return Err(ProgressError::Cancelled);
         }
         let Some(home) = &self.hub.home else {
-            self.hub.tell(progress);
+            self.hub.call_listeners(progress);
             return Ok(());
         };
         if home.is_current() {
-            self.hub.tell(progress);
+            self.hub.call_listeners(progress);
             return Ok(());
         }
         self.hub.post(progress);
@@ -234,7 +234,7 @@ impl Hub {
         }
     }
 
-    fn tell(&self, progress: Progress) {
+    fn call_listeners(&self, progress: Progress) {
         let mut place = &self.first;
         while let Some(node) = place.get() {
             if let Err(panic) = contain(|| (node.listen)(progress)) {
@@ -242,7 +242,7 @@ impl Hub {
                 let what = Unhandled::ListenerPanic { message };
                 match &self.home {
                     Some(home) => drop(contain(|| home.unhandled(&what))),
-                    None => OnUnhandled::stderr().tell("a promise without a home", &what),
+                    None => OnUnhandled::stderr().report("a promise without a home", &what),
                 }
             }
             place = &node.next;
@@ -264,7 +264,7 @@ impl Drop for Hub {
 impl Deliver for Hub {
     fn deliver(block: Arc<SignalBlock<Self>>, _how: Delivery) {
         if let Some(progress) = block.latest.take() {
-            block.tell(*progress);
+            block.call_listeners(*progress);
         }
     }
 }

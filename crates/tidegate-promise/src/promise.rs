@@ -44,17 +44,17 @@ where
 }
 
 /// Creates the promise of a task that `home` has accepted. If `home` ends before it starts the
-/// task, waiters receive the failure that `left` returns.
+/// task, waiters receive the failure that `unstarted` returns.
 #[inline]
 pub fn promise_for_task<T, E>(
     home: Arc<dyn Executor>,
-    left: fn() -> E,
+    unstarted: fn() -> E,
 ) -> (Promise<T, E>, Completion<T, E>)
 where
     T: Send + 'static,
     E: Send + 'static,
 {
-    let (writer, reader) = task_block(home, left);
+    let (writer, reader) = task_block(home, unstarted);
     (Promise { writer }, Completion::new(reader))
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tidegate_core::{CancelToken, Executor};
 
 use crate::block::{ListenerToken, SharedReader};
-use crate::wait::{Limit, Waitable, left, wait};
+use crate::wait::{Limit, Waitable, pending_or_unstarted, wait};
 use crate::{Failure, Outcome, WaitError};
 
 /// A read end that can be cloned. Every clone sees the outcome, and none takes it: waiting and
@@ -126,7 +126,8 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedCompletion<T, E> 
     ///
     /// # Errors
     ///
-    /// As for [`Completion::wait_timeout_with_cancel`](crate::Completion::wait_timeout_with_cancel).
+    /// As for
+    /// [`Completion::wait_timeout_with_cancel`](crate::Completion::wait_timeout_with_cancel).
     pub fn wait_timeout_with_cancel(
         &self,
         timeout: Duration,
@@ -186,7 +187,7 @@ impl<T: Send + Sync + Clone + 'static, E: Send + Sync + Clone + 'static> Waitabl
     type Answer = Option<Outcome<T, E>>;
     type Cause = E;
 
-    fn look(&mut self) -> Option<Self::Answer> {
+    fn try_result(&mut self) -> Option<Self::Answer> {
         let outcome = match self.reader.peek()? {
             Outcome::Cancelled => self.reader.cancelled_outcome(),
             outcome => outcome.cloned(),
@@ -195,7 +196,7 @@ impl<T: Send + Sync + Clone + 'static, E: Send + Sync + Clone + 'static> Waitabl
     }
 
     fn poll(&mut self, waker: &Waker) -> Poll<Self::Answer> {
-        if let Some(answer) = self.look() {
+        if let Some(answer) = self.try_result() {
             return Poll::Ready(answer);
         }
         let same = |(last, _): &(Waker, _)| last.will_wake(waker);
@@ -206,7 +207,7 @@ impl<T: Send + Sync + Clone + 'static, E: Send + Sync + Clone + 'static> Waitabl
         }
         // The outcome may have been decided between the first check and the registration. The
         // waker was then called in place.
-        self.look().map_or(Poll::Pending, Poll::Ready)
+        self.try_result().map_or(Poll::Pending, Poll::Ready)
     }
 
     fn forget(&mut self) {
@@ -218,11 +219,11 @@ impl<T: Send + Sync + Clone + 'static, E: Send + Sync + Clone + 'static> Waitabl
         None
     }
 
-    fn left(&self) -> Option<E> {
-        self.reader.left()
+    fn unstarted_failure(&self) -> Option<E> {
+        self.reader.fail_if_unstarted()
     }
 
-    fn is_told_here(&self) -> bool {
+    fn is_notifying_on_this_thread(&self) -> bool {
         // A shared reader only reads the outcome, so it need not wait until all listeners have
         // run.
         false
@@ -243,7 +244,7 @@ where
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match Waitable::poll(&mut *self, cx.waker()) {
             Poll::Ready(outcome) => Poll::Ready(WaitError::from_taken(outcome)),
-            Poll::Pending => left(&*self),
+            Poll::Pending => pending_or_unstarted(&*self),
         }
     }
 }

@@ -135,13 +135,13 @@ pub(crate) enum Limit {
 
 /// The shortest time limit for which a wait spins before it sleeps. Spinning could exceed a
 /// shorter limit by the whole spin time.
-const LOOK_ON_FROM: Duration = Duration::from_millis(1);
+const MIN_SPIN_TIMEOUT: Duration = Duration::from_millis(1);
 
 tidegate_core::internal::prim::thread_local! {
     /// The parker in which this thread sleeps when it waits for a promise.
     static PARKER: (Parker, Waker) = new_parker();
     /// What this thread has learned about spinning before it sleeps.
-    static LOOK_ON: Cell<SpinWait> = Cell::new(SpinWait::new());
+    static SPIN: Cell<SpinWait> = Cell::new(SpinWait::new());
 }
 
 fn new_parker() -> (Parker, Waker) {
@@ -155,7 +155,7 @@ pub(crate) trait Waitable {
     type Answer;
     type Cause;
     /// Returns the result if it is ready. Registers nothing.
-    fn look(&mut self) -> Option<Self::Answer>;
+    fn try_result(&mut self) -> Option<Self::Answer>;
     fn poll(&mut self, waker: &Waker) -> Poll<Self::Answer>;
     fn forget(&mut self);
     /// Sleeps without a waker until the result is ready or never will be. Returns `None` if this
@@ -163,10 +163,10 @@ pub(crate) trait Waitable {
     fn sleep(&mut self) -> Option<Self::Answer>;
     /// Returns the failure of a task that will never complete because its executor ended without
     /// starting it.
-    fn left(&self) -> Option<Self::Cause>;
+    fn unstarted_failure(&self) -> Option<Self::Cause>;
     /// Returns `true` if the calling thread itself prevents completion, because it runs a listener
     /// of this promise.
-    fn is_told_here(&self) -> bool;
+    fn is_notifying_on_this_thread(&self) -> bool;
     fn home(&self) -> Option<&std::sync::Arc<dyn tidegate_core::Executor>>;
 }
 
@@ -174,7 +174,7 @@ impl<T: Send + 'static, E: Send + 'static> Waitable for Reader<T, E> {
     type Answer = Option<Outcome<T, E>>;
     type Cause = E;
 
-    fn look(&mut self) -> Option<Self::Answer> {
+    fn try_result(&mut self) -> Option<Self::Answer> {
         if self.is_taken() {
             return Some(None);
         }
@@ -186,22 +186,22 @@ impl<T: Send + 'static, E: Send + 'static> Waitable for Reader<T, E> {
     }
 
     fn forget(&mut self) {
-        self.forget_waker();
+        self.remove_waker();
     }
 
     fn sleep(&mut self) -> Option<Self::Answer> {
         if !Reader::sleep(self) {
             return None;
         }
-        self.look()
+        self.try_result()
     }
 
-    fn left(&self) -> Option<E> {
-        Reader::left(self)
+    fn unstarted_failure(&self) -> Option<E> {
+        Reader::fail_if_unstarted(self)
     }
 
-    fn is_told_here(&self) -> bool {
-        Reader::is_told_here(self)
+    fn is_notifying_on_this_thread(&self) -> bool {
+        Reader::is_notifying_on_this_thread(self)
     }
 
     fn home(&self) -> Option<&std::sync::Arc<dyn tidegate_core::Executor>> {
@@ -211,8 +211,10 @@ impl<T: Send + 'static, E: Send + 'static> Waitable for Reader<T, E> {
 
 /// Returns the poll result of an object that is not ready: a failure if it never will be, else
 /// `Pending`.
-pub(crate) fn left<W: Waitable, T>(what: &W) -> Poll<Result<T, WaitError<W::Cause>>> {
-    match what.left() {
+pub(crate) fn pending_or_unstarted<W: Waitable, T>(
+    what: &W,
+) -> Poll<Result<T, WaitError<W::Cause>>> {
+    match what.unstarted_failure() {
         Some(cause) => Poll::Ready(Err(WaitError::Failed(cause))),
         None => Poll::Pending,
     }
@@ -232,7 +234,7 @@ where
         return Err(WaitError::Interrupted);
     }
     // A wait for a decided outcome is never refused.
-    if let Some(outcome) = what.look() {
+    if let Some(outcome) = what.try_result() {
         return WaitError::from_taken(outcome);
     }
     sleep(what, limit, token, checked)
@@ -268,12 +270,12 @@ where
         check_may_block(home.as_deref()).map_err(WaitError::Refused)?;
         None
     };
-    if what.is_told_here() {
+    if what.is_notifying_on_this_thread() {
         return Err(WaitError::Refused(WaitRefusedError::own_listener()));
     }
-    if (deadline.is_none() || after >= LOOK_ON_FROM)
+    if (deadline.is_none() || after >= MIN_SPIN_TIMEOUT)
         && !clock.is_manual()
-        && let Some(outcome) = look_on(what, token)
+        && let Some(outcome) = spin(what, token)
     {
         return WaitError::from_taken(outcome);
     }
@@ -282,11 +284,11 @@ where
         if let Some(outcome) = what.sleep() {
             return WaitError::from_taken(outcome);
         }
-        if let Some(cause) = what.left() {
+        if let Some(cause) = what.unstarted_failure() {
             return Err(WaitError::Failed(cause));
         }
     }
-    let mut rest = Rest {
+    let mut rest = SleepingWait {
         what,
         clock,
         deadline,
@@ -303,7 +305,7 @@ where
 }
 
 /// The sleeping phase of a wait.
-struct Rest<'a, W> {
+struct SleepingWait<'a, W> {
     what: &'a mut W,
     clock: &'a Clock,
     deadline: Option<u64>,
@@ -311,7 +313,7 @@ struct Rest<'a, W> {
     token: Option<&'a CancelToken>,
 }
 
-impl<W, T, E> Rest<'_, W>
+impl<W, T, E> SleepingWait<'_, W>
 where
     W: Waitable<Answer = Option<Outcome<T, E>>, Cause = E>,
 {
@@ -321,7 +323,7 @@ where
             if let Poll::Ready(outcome) = self.what.poll(waker) {
                 return WaitError::from_taken(outcome);
             }
-            if let Some(cause) = self.what.left() {
+            if let Some(cause) = self.what.unstarted_failure() {
                 break WaitError::Failed(cause);
             }
             if self.token.is_some_and(CancelToken::is_cancelled) {
@@ -339,13 +341,13 @@ where
 
 /// Spins for as long as spinning has paid off on this thread lately, so that an outcome that is
 /// imminent costs no sleep.
-fn look_on<W: Waitable>(what: &mut W, token: Option<&CancelToken>) -> Option<W::Answer> {
-    let mut look = LOOK_ON.try_with(Cell::get).ok()?;
+fn spin<W: Waitable>(what: &mut W, token: Option<&CancelToken>) -> Option<W::Answer> {
+    let mut spin = SPIN.try_with(Cell::get).ok()?;
     let mut seen = None;
-    look.look_on(|| {
-        seen = what.look();
+    spin.spin_until(|| {
+        seen = what.try_result();
         seen.is_some() || token.is_some_and(CancelToken::is_cancelled)
     });
-    let _ = LOOK_ON.try_with(|last| last.set(look));
+    let _ = SPIN.try_with(|last| last.set(spin));
     seen
 }

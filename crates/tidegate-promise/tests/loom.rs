@@ -44,7 +44,7 @@
 //!   `a_reader_that_leaves_during_the_notification_is_waited_for`.
 //! - `unsweep`: does not mark pending listeners, does not notify when decided, or Release dropped;
 //!   node taken without a swap: `a_removal_against_a_notification_has_one_winner`.
-//! - `tell`: does not wake the sleeper: `a_sleeper_is_woken_by_a_decision`.
+//! - `notify`: does not wake the sleeper: `a_sleeper_is_woken_by_a_decision`.
 //! - `release`: does not wake the sleeper: `a_sleeper_is_woken_after_the_listeners`.
 //!
 //! Two changes are not detected because they are harmless: waking before the right to notify is

@@ -34,20 +34,20 @@ impl<T> Watched<T> {
         look(&self.lock())
     }
 
-    /// Blocks until `ready` returns `true`. Panics with the message from `excuse` after `limit`.
+    /// Blocks until `ready` returns `true`. Panics with the message from `message` after `limit`.
     #[track_caller]
     pub(crate) fn wait_until(
         &self,
         limit: Duration,
         ready: impl Fn(&T) -> bool,
-        excuse: impl FnOnce(&T) -> String,
+        message: impl FnOnce(&T) -> String,
     ) {
         let waited = self
             .changed
             .wait_timeout_while(self.lock(), limit, |value| !ready(value));
         let (guard, result) = waited.unwrap_or_else(PoisonError::into_inner);
         if result.timed_out() {
-            let sentence = excuse(&guard);
+            let sentence = message(&guard);
             // Release the lock before the panic, because the other threads of the test still need
             // it.
             drop(guard);

@@ -1,35 +1,36 @@
 //! Keys of entries, and the generations that tell a stale key from a valid one.
 //!
-//! [`Heap`](crate::heap::Heap) and [`Wheel`](crate::wheel::Wheel) keep their entries in numbered slots and reuse
-//! the slots. Both follow the same rules:
+//! [`Heap`](crate::heap::Heap) and [`Wheel`](crate::wheel::Wheel) keep their entries in numbered
+//! slots and reuse the slots. Both follow the same rules:
 //!
 //! * The generation of a slot is incremented each time an entry leaves the slot. A slot whose
-//!   generation reaches [`RETIRED`] is never reused.
-//! * A slot whose generation is above [`OLD`] is not returned to the allocator. Slots that are
-//!   created after others were returned start at or above the generations of the returned slots,
-//!   and so have at least half of the range left.
+//!   generation reaches [`RETIRED_GENERATION`] is never reused.
+//! * A slot whose generation is above [`MAX_RETURNED_GENERATION`] is not returned to the allocator.
+//!   Slots that are created after others were returned start at or above the generations of the
+//!   returned slots, and so have at least half of the range left.
 
 use std::fmt;
 use std::num::NonZeroU32;
 
 use tidegate_core::internal::prim::{AtomicU64, Ordering};
 
-/// Distinguishes the entries that used one slot, one after the other. Never zero, so `Option<TimerKey>`
-/// is as small as `TimerKey`.
+/// Distinguishes the entries that used one slot, one after the other. Never zero, so
+/// `Option<TimerKey>` is as small as `TimerKey`.
 pub(crate) type Generation = NonZeroU32;
 
 /// The highest generation at which a slot may be returned to the allocator.
-pub(crate) const OLD: Generation = Generation::new(1 << 31).expect("it is not zero");
+pub(crate) const MAX_RETURNED_GENERATION: Generation =
+    Generation::new(1 << 31).expect("it is not zero");
 
 /// The generation of a retired slot: no entry gets it, because the slot has used up its
 /// generations.
-pub(crate) const RETIRED: Generation = Generation::MAX;
+pub(crate) const RETIRED_GENERATION: Generation = Generation::MAX;
 
-/// Identifies one entry of one [`Heap`](crate::heap::Heap) or [`Wheel`](crate::wheel::Wheel) while the entry is
-/// in it.
+/// Identifies one entry of one [`Heap`](crate::heap::Heap) or [`Wheel`](crate::wheel::Wheel) while
+/// the entry is in it.
 ///
-/// A key takes 8 bytes, and so does an `Option<TimerKey>`. Once its entry has left, the key is stale
-/// forever: the slot is reused, but under another generation, and a slot that has used up its
+/// A key takes 8 bytes, and so does an `Option<TimerKey>`. Once its entry has left, the key is
+/// stale forever: the slot is reused, but under another generation, and a slot that has used up its
 /// generations is retired. A key is meaningless to any heap or wheel other than the one that
 /// created it.
 ///
@@ -71,8 +72,8 @@ impl TimerKey {
         u64::from(self.generation.get()) << 32 | u64::from(self.slot)
     }
 
-    /// Returns the key for a number that [`TimerKey::to_bits`] returned. For any other number it returns
-    /// `None` or a key that probably refers to no entry.
+    /// Returns the key for a number that [`TimerKey::to_bits`] returned. For any other number it
+    /// returns `None` or a key that probably refers to no entry.
     pub fn from_bits(bits: u64) -> Option<Self> {
         Some(Self {
             slot: bits as u32,

@@ -52,7 +52,7 @@
 //! * [`TimerKey`] and its generations: `key.rs`, for the heap and the wheel.
 //! * Rounding to ticks: `wheel/geometry.rs`, for the wheel and for the wake-ups of `WheelTimer`.
 //! * The word that decides between expiry, cancellation and reset: `raw/timeout/cell.rs`, for the
-//!   timeouts of event loops and of `WheelTimer`. `place.rs` inserts such a timeout into a wheel.
+//!   timeouts of event loops and of `WheelTimer`. `insert.rs` inserts such a timeout into a wheel.
 //! * Delayed tasks of an isolation wait in a [`Heap`]; only the calls of an isolation have an
 //!   engine of their own.
 //!
@@ -62,7 +62,7 @@
 //!
 //! # Files
 //!
-//! `key` is the lowest module. `raw` and `heap` use `key`; `wheel` uses `key` and `raw`; `place`
+//! `key` is the lowest module. `raw` and `heap` use `key`; `wheel` uses `key` and `raw`; `insert`
 //! uses `key`, `raw` and `wheel`; `timer`, with [`WheelTimer`], uses all modules but `heap`. Only
 //! `raw` contains unsafe code.
 //!
@@ -94,15 +94,15 @@ pub mod heap;
 pub mod internal {
     //! Items for the other crates of this workspace only. Unstable: they change without notice.
 
+    pub use crate::insert::insert_timeout;
     pub use crate::key::KeySlot;
-    pub use crate::place::place;
     pub use crate::raw::{
         ArenaArray, HugePageArena, Reset, StillPending, TimeoutBatch, TimeoutCell, TimeoutLane,
         TimeoutNode, TimeoutOutcome,
     };
 }
+mod insert;
 mod key;
-mod place;
 mod raw;
 mod timer;
 pub mod wheel;

@@ -11,8 +11,8 @@ use loom::sync::Arc;
 use loom::thread;
 use tidegate_timer::internal::{Reset, StillPending, TimeoutCell, TimeoutOutcome};
 
-#[path = "../../tidegate-testkit/shared/place.rs"]
-mod place;
+#[path = "../../tidegate-testkit/shared/race_cell.rs"]
+mod race_cell;
 
 #[path = "../../tidegate-testkit/shared/loom_log.rs"]
 mod loom_log;
@@ -21,7 +21,7 @@ mod loom_log;
 mod timeouts;
 
 use loom_log::Log;
-use place::Place;
+use race_cell::RaceCell;
 
 /// Two cancellations and an expiry: exactly one gets the value, and the outcome says which.
 #[test]
@@ -40,12 +40,12 @@ fn one_of_two_cancellations_and_an_expiry_gets_the_value() {
             .map(|cancel| cancel.join().expect("it does not panic"))
             .sum();
         assert_eq!(cancelled + usize::from(expired), 1);
-        let fate = if expired {
+        let outcome = if expired {
             TimeoutOutcome::Expired
         } else {
             TimeoutOutcome::Cancelled
         };
-        assert_eq!(cell.fate(), Some(fate));
+        assert_eq!(cell.outcome(), Some(outcome));
     });
 }
 
@@ -54,7 +54,7 @@ fn one_of_two_cancellations_and_an_expiry_gets_the_value() {
 #[test]
 fn a_granted_reset_comes_before_the_expiry() {
     loom::model(|| {
-        let place = Arc::new(Place::default());
+        let place = Arc::new(RaceCell::default());
         let cell = StdArc::new(TimeoutCell::new(5, ()));
         let resets = {
             let (cell, place) = (StdArc::clone(&cell), Arc::clone(&place));
@@ -76,7 +76,7 @@ fn a_granted_reset_comes_before_the_expiry() {
 #[test]
 fn whoever_hears_of_the_end_sees_what_came_before() {
     loom::model(|| {
-        let place = Arc::new(Place::default());
+        let place = Arc::new(RaceCell::default());
         let cell = StdArc::new(TimeoutCell::new(5, ()));
         let cancels = {
             let (cell, place) = (StdArc::clone(&cell), Arc::clone(&place));
@@ -85,7 +85,7 @@ fn whoever_hears_of_the_end_sees_what_came_before() {
                 assert_eq!(cell.decide(TimeoutOutcome::Cancelled), Some(()));
             })
         };
-        while cell.fate().is_none() {
+        while cell.outcome().is_none() {
             thread::yield_now();
         }
         assert_eq!(place.get(), 1);

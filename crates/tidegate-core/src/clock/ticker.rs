@@ -44,12 +44,12 @@ enum Source {
     Every {
         interval: Duration,
         last: u64,
-        stop: Alarm,
+        stop: StopSignal,
     },
     Manual {
         steps: Arc<Steps>,
         /// Dropped when the watcher has finished the check for the last tick.
-        looking: Option<Sender<()>>,
+        pending_ack: Option<Sender<()>>,
     },
 }
 
@@ -67,7 +67,7 @@ struct Steps {
 struct StepState {
     waiting: VecDeque<Step>,
     /// Number of [`ManualTicker`] handles that may still tick.
-    hands: usize,
+    handles: usize,
     /// The ticker was stopped or dropped.
     stopped: bool,
 }
@@ -83,7 +83,7 @@ impl Steps {
             if let Some(step) = state.waiting.pop_front() {
                 return Some(step);
             }
-            if state.hands == 0 {
+            if state.handles == 0 {
                 return None;
             }
             let woken = self.changed.wait(state);
@@ -119,7 +119,7 @@ impl Ticker {
             source: Source::Every {
                 interval,
                 last: Clock::system().nanos(),
-                stop: Alarm::default(),
+                stop: StopSignal::default(),
             },
         }
     }
@@ -127,10 +127,10 @@ impl Ticker {
     /// Creates a ticker that a test steps.
     pub fn manual() -> (Self, ManualTicker) {
         let steps = Arc::<Steps>::default();
-        steps.lock().hands = 1;
+        steps.lock().handles = 1;
         let source = Source::Manual {
             steps: Arc::clone(&steps),
-            looking: None,
+            pending_ack: None,
         };
         (Self { source }, ManualTicker { steps })
     }
@@ -154,10 +154,10 @@ impl Ticker {
                 *last = now;
                 (!stop.is_stopped()).then_some(Duration::from_nanos(passed))
             }
-            Source::Manual { steps, looking } => {
-                *looking = None;
+            Source::Manual { steps, pending_ack } => {
+                *pending_ack = None;
                 let (passed, seen) = steps.next()?;
-                *looking = Some(seen);
+                *pending_ack = Some(seen);
                 Some(passed)
             }
         }
@@ -216,7 +216,7 @@ pub struct TickerStop {
 
 #[derive(Clone, Debug)]
 enum Stops {
-    Every(Alarm),
+    Every(StopSignal),
     Manual(Arc<Steps>),
 }
 
@@ -224,9 +224,9 @@ impl TickerStop {
     /// Makes [`Ticker::wait`] return `None` from now on.
     pub fn stop(&self) {
         match &self.stops {
-            Stops::Every(alarm) => {
-                alarm.stopped.store(true, Ordering::Relaxed);
-                alarm.parker.unpark();
+            Stops::Every(signal) => {
+                signal.stopped.store(true, Ordering::Relaxed);
+                signal.parker.unpark();
             }
             Stops::Manual(steps) => steps.stop(),
         }
@@ -234,20 +234,20 @@ impl TickerStop {
 
     /// Ends the current or the next [`Ticker::rest`]. A manual ticker does not rest.
     pub fn wake(&self) {
-        if let Stops::Every(alarm) = &self.stops {
-            alarm.parker.unpark();
+        if let Stops::Every(signal) = &self.stops {
+            signal.parker.unpark();
         }
     }
 }
 
 /// Where a ticker on the system's clock sleeps.
 #[derive(Clone, Debug, Default)]
-struct Alarm {
+struct StopSignal {
     parker: Parker,
     stopped: Arc<AtomicBool>,
 }
 
-impl Alarm {
+impl StopSignal {
     fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
     }
@@ -278,7 +278,7 @@ impl ManualTicker {
 
 impl Clone for ManualTicker {
     fn clone(&self) -> Self {
-        self.steps.lock().hands += 1;
+        self.steps.lock().handles += 1;
         Self {
             steps: Arc::clone(&self.steps),
         }
@@ -287,7 +287,7 @@ impl Clone for ManualTicker {
 
 impl Drop for ManualTicker {
     fn drop(&mut self) {
-        self.steps.lock().hands -= 1;
+        self.steps.lock().handles -= 1;
         self.steps.changed.notify_all();
     }
 }

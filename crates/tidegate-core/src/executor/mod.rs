@@ -3,8 +3,8 @@
 //! * `id`: [`ExecutorId`].
 //! * `rejected`: [`Rejected`], which gives a refused value back, and [`RejectReason`], the reason.
 //! * `traits`: [`Executor`], the small trait by which every lower crate knows a loop or a pool.
-//! * `current`: which executor's work the calling thread runs, and whether it may block
-//!   ([`enter`], [`current_executor`], [`wait_policy`], [`Blocking::forbid`](crate::Blocking::forbid)).
+//! * `current`: which executor's work the calling thread runs, and whether it may block ([`enter`],
+//!   [`current_executor`], [`wait_policy`], [`Blocking::forbid`](crate::Blocking::forbid)).
 //!
 //! Each module uses only the modules listed before it.
 

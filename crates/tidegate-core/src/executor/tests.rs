@@ -6,7 +6,7 @@ use super::current::*;
 use super::traits::Executor;
 use crate::Blocking;
 use crate::contain::contain;
-use crate::testing::Nameplate;
+use crate::testing::StubExecutor;
 
 fn name() -> Option<String> {
     current_executor().map(|executor| executor.name().to_owned())
@@ -14,7 +14,7 @@ fn name() -> Option<String> {
 
 #[test]
 fn nested_drivers_restore_the_previous_one() {
-    let (outer, inner) = (Nameplate::new("outer", 1), Nameplate::new("inner", 1));
+    let (outer, inner) = (StubExecutor::new("outer", 1), StubExecutor::new("inner", 1));
     assert_eq!((name(), wait_policy()), (None, WaitPolicy::Free));
     {
         let _outer = enter(Arc::clone(&outer) as _, WaitPolicy::Loop);
@@ -35,7 +35,7 @@ fn nested_drivers_restore_the_previous_one() {
 
 #[test]
 fn a_panic_restores_the_previous_one() {
-    let one = Nameplate::new("one", 1);
+    let one = StubExecutor::new("one", 1);
     let caught = contain(|| {
         let _mark = enter(Arc::clone(&one) as _, WaitPolicy::Loop);
         Blocking::forbid(|| Blocking::allow(|| panic!("on purpose")))
@@ -59,7 +59,7 @@ fn tags_nest() {
 
 #[test]
 fn a_mark_is_of_its_thread_only() {
-    let one = Nameplate::new("one", 1);
+    let one = StubExecutor::new("one", 1);
     let _mark = enter(Arc::clone(&one) as _, WaitPolicy::Loop);
     std::thread::scope(|scope| {
         scope.spawn(|| {

@@ -69,7 +69,7 @@ pub trait Executor: Send + Sync + 'static {
     /// Returns `true` if accepted tasks that have not started will not start on this executor: it
     /// has ended, or its shutdown was given up, and no caller has taken the tasks. A waiter for
     /// such a task gets an error. The default is `false`.
-    fn has_left_tasks(&self) -> bool {
+    fn has_abandoned_tasks(&self) -> bool {
         false
     }
 
@@ -88,6 +88,6 @@ pub trait Executor: Send + Sync + 'static {
     /// elsewhere. Called on the thread where the error happened, with no lock held. The default
     /// reports to [`OnUnhandled::stderr`].
     fn unhandled(&self, what: &Unhandled<'_>) {
-        OnUnhandled::stderr().tell(self.name(), what);
+        OnUnhandled::stderr().report(self.name(), what);
     }
 }

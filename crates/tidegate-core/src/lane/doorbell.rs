@@ -56,7 +56,7 @@ impl Doorbell {
     #[must_use = "true means that the caller has to wake the loop"]
     pub fn ring(&self) -> bool {
         // ORDERING: SeqCst, the producer's load; pairs with the swap in `arm`.
-        self.until.load(Ordering::SeqCst) != AWAKE && self.take_down()
+        self.until.load(Ordering::SeqCst) != AWAKE && self.reset()
     }
 
     /// Does the same as [`Doorbell::ring`], but only if the loop would otherwise sleep past
@@ -66,11 +66,11 @@ impl Doorbell {
     pub fn ring_before(&self, deadline: u64) -> bool {
         // ORDERING: SeqCst, the producer's load; pairs with the swap in `arm`.
         let until = self.until.load(Ordering::SeqCst);
-        until != AWAKE && deadline < until && self.take_down()
+        until != AWAKE && deadline < until && self.reset()
     }
 
     #[cold]
-    fn take_down(&self) -> bool {
+    fn reset(&self) -> bool {
         // ORDERING: AcqRel: one of many ringing producers gets the old value; Acquire pairs
         // with `arm`, so that the waker which the loop prepared before sleeping is visible.
         self.until.swap(AWAKE, Ordering::AcqRel) != AWAKE
@@ -86,8 +86,8 @@ impl Doorbell {
 
     /// Announces that the loop is awake. Returns `true` if no producer had rung.
     pub fn disarm(&self) -> bool {
-        // ORDERING: AcqRel: Acquire pairs with the swap in `take_down`, so that what the ringing
-        // producer pushed is visible; Release is for the next `take_down`.
+        // ORDERING: AcqRel: Acquire pairs with the swap in `reset`, so that what the ringing
+        // producer pushed is visible; Release is for the next `reset`.
         self.until.swap(AWAKE, Ordering::AcqRel) != AWAKE
     }
 

@@ -75,7 +75,7 @@ impl<T> OwnerCell<T> {
     }
 
     /// Returns `true` if the cell holds its value right now.
-    pub fn is_home(&self) -> bool {
+    pub fn is_present(&self) -> bool {
         !self.value.load(Ordering::Relaxed).is_null()
     }
 }
@@ -89,7 +89,7 @@ impl<T> Drop for OwnerCell<T> {
 impl<T> fmt::Debug for OwnerCell<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OwnerCell")
-            .field("is_home", &self.is_home())
+            .field("is_home", &self.is_present())
             .finish()
     }
 }
@@ -106,9 +106,9 @@ mod tests {
     fn gives_the_value_to_one_taker() {
         let cell = OwnerCell::new(Box::new(1));
         let mine = cell.take();
-        assert!(mine.is_some() && cell.take().is_none() && !cell.is_home());
+        assert!(mine.is_some() && cell.take().is_none() && !cell.is_present());
         assert!(cell.put(mine.expect("taken above")).is_ok());
-        assert!(cell.is_home());
+        assert!(cell.is_present());
     }
 
     #[test]

@@ -76,7 +76,7 @@ impl Running {
     /// Records that the running task begins the next of several steps. The step counts as another
     /// task, so that watchdogs see progress. Called only by the loop's thread.
     #[inline(always)]
-    pub fn move_on(&self) {
+    pub fn next_step(&self) {
         let next = self.started.load(Ordering::Relaxed) + 1;
         self.started.store(next, Ordering::Relaxed);
     }

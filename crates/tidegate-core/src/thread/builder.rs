@@ -5,9 +5,10 @@ use std::io;
 use std::sync::Arc;
 
 use super::handle::{ThreadHandle, ThreadWatch};
-use super::info::{Life, NORMAL_PRIORITY};
+use super::info::{NORMAL_PRIORITY, ThreadRecord};
 use super::start::{
-    Current, End, ThreadNames, hook_panic, run_contained, run_exit_hooks_to, spawn_named,
+    CurrentThreadGuard, EndGuard, ThreadNames, hook_panic, run_contained, run_exit_hooks_to,
+    spawn_named,
 };
 use crate::contain::{contain, discard, discard_all};
 use crate::sys::prim;
@@ -173,22 +174,26 @@ impl ThreadBuilder {
         &self,
         job: impl FnOnce(&ThreadWatch) + Send + 'static,
     ) -> io::Result<ThreadHandle> {
-        let life = Arc::new(Life::new(self.names.next(), self.priority, self.detached));
-        let watch = ThreadWatch::new(&life);
+        let record = Arc::new(ThreadRecord::new(
+            self.names.next(),
+            self.priority,
+            self.detached,
+        ));
+        let watch = ThreadWatch::new(&record);
         let job = ThreadJob {
             builder: self.clone(),
-            end: End::new(&life),
+            end: EndGuard::new(&record),
             job: Box::new(move || job(&watch)),
         };
         let joined = match &self.spawner {
             Some(spawner) => {
-                start_by(spawner, job, &life)?;
+                start_by(spawner, job, &record)?;
                 None
             }
             None => Some(start(job)?),
         };
         let joined = joined.filter(|_| !self.detached);
-        Ok(ThreadHandle::new(life, joined))
+        Ok(ThreadHandle::new(record, joined))
     }
 
     /// Drops the user's hooks inside containment, in case this is the last reference to them.
@@ -216,14 +221,14 @@ impl fmt::Debug for ThreadBuilder {
 #[must_use = "a job that is dropped never runs"]
 pub struct ThreadJob {
     builder: ThreadBuilder,
-    end: End,
+    end: EndGuard,
     job: Box<dyn FnOnce() + Send>,
 }
 
 impl ThreadJob {
     /// Returns the name that the thread should have.
     pub fn name(&self) -> &str {
-        self.end.life().name()
+        self.end.record().name()
     }
 
     /// Returns the requested stack size.
@@ -236,22 +241,22 @@ impl ThreadJob {
     /// job or of a hook is contained and reported.
     pub fn run(self) {
         let Self { builder, end, job } = self;
-        let life = end.life();
+        let record = end.record();
         let granted = builder.priority != ThreadBuilder::NORMAL_PRIORITY
             && sys::thread::set_priority(builder.priority);
         if !builder.cpus.is_empty() {
             sys::thread::set_affinity(&builder.cpus);
         }
-        if !life.begin(granted) {
+        if !record.begin(granted) {
             // The spawner reported that it had no thread, so `spawn` returns an error and the job
             // must not run.
             discard(job);
             return builder.discard();
         }
-        let current = Current::enter(life);
+        let current = CurrentThreadGuard::enter(record);
         let tell = |what: &Unhandled<'_>| {
             let hook = builder.on_unhandled.clone().unwrap_or_default();
-            hook.tell(life.name(), what);
+            hook.report(record.name(), what);
         };
         for hook in &builder.on_start {
             if let Err(panic) = contain(|| hook()) {
@@ -281,17 +286,17 @@ impl fmt::Debug for ThreadJob {
 
 /// Starts a thread through the user's spawner. If the spawner fails or panics although the thread
 /// has started, the start counts as successful; otherwise the job is revoked and cannot start.
-fn start_by(spawner: &Spawner, job: ThreadJob, life: &Life) -> io::Result<()> {
+fn start_by(spawner: &Spawner, job: ThreadJob, record: &ThreadRecord) -> io::Result<()> {
     let failed = match contain(|| spawner(job)) {
         Ok(Ok(())) => return Ok(()),
         Ok(Err(cause)) => cause,
         Err(panic) => io::Error::other(format!(
             "{}: the spawner panicked: {}",
-            life.name(),
+            record.name(),
             panic.message()
         )),
     };
-    if life.revoke() { Err(failed) } else { Ok(()) }
+    if record.revoke() { Err(failed) } else { Ok(()) }
 }
 
 fn start(job: ThreadJob) -> io::Result<prim::JoinHandle<()>> {
@@ -311,7 +316,7 @@ crate::debug_as_display!(PriorityError);
 /// Runs the hooks that `at_thread_exit` registered on this thread, newest
 /// first, until none is left. A panicking hook does not prevent the others from running.
 pub fn run_exit_hooks() {
-    run_exit_hooks_to(|who, what| OnUnhandled::stderr().tell(who, what));
+    run_exit_hooks_to(|who, what| OnUnhandled::stderr().report(who, what));
 }
 
 /// Returns the pool name for a type's name.

@@ -38,19 +38,19 @@ pub enum ThreadState {
 /// ```
 #[derive(Clone, Debug)]
 pub struct ThreadInfo {
-    life: Arc<Life>,
+    record: Arc<ThreadRecord>,
     state: ThreadState,
 }
 
 impl ThreadInfo {
     /// Returns the thread's name.
     pub fn name(&self) -> &str {
-        self.life.name()
+        self.record.name()
     }
 
     /// Returns the system's id of the thread; 0 until it runs.
     pub fn id(&self) -> u64 {
-        self.life.id.load(Ordering::Relaxed)
+        self.record.id.load(Ordering::Relaxed)
     }
 
     /// Returns the thread's state at the time this view was created.
@@ -65,22 +65,22 @@ impl ThreadInfo {
 
     /// Returns the thread's priority: the requested priority if the system granted it, else normal.
     pub fn priority(&self) -> u8 {
-        if self.life.granted.load(Ordering::Relaxed) {
-            self.life.priority
+        if self.record.granted.load(Ordering::Relaxed) {
+            self.record.priority
         } else {
             NORMAL_PRIORITY
         }
     }
 
-    /// Returns `true` if the thread runs on its own (elsewhere called a daemon): its handle cannot be
-    /// joined.
+    /// Returns `true` if the thread runs on its own (elsewhere called a daemon): its handle cannot
+    /// be joined.
     pub fn is_detached(&self) -> bool {
-        self.life.detached
+        self.record.detached
     }
 
     /// Returns `true` if the thread was asked to stop.
     pub fn is_cancel_requested(&self) -> bool {
-        self.life.cancel.load(Ordering::Relaxed)
+        self.record.cancel.load(Ordering::Relaxed)
     }
 
     /// Returns the frames of the thread's current stack. `None` on systems other than Linux, for a
@@ -95,10 +95,10 @@ impl ThreadInfo {
 
 /// The shared record behind a thread's handles.
 #[derive(Debug)]
-pub(crate) struct Life {
+pub(crate) struct ThreadRecord {
     name: String,
     /// The thread's node in the wait record while it runs for no executor.
-    party: ExecutorId,
+    wait_node: ExecutorId,
     id: AtomicU64,
     priority: u8,
     granted: AtomicBool,
@@ -115,11 +115,11 @@ struct Watchers {
     wakers: Vec<(u64, Waker)>,
 }
 
-impl Life {
+impl ThreadRecord {
     pub(super) fn new(name: String, priority: u8, detached: bool) -> Self {
         Self {
             name,
-            party: ExecutorId::next(),
+            wait_node: ExecutorId::next(),
             id: AtomicU64::new(0),
             priority,
             granted: AtomicBool::new(false),
@@ -134,8 +134,8 @@ impl Life {
         &self.name
     }
 
-    pub(crate) fn party(&self) -> ExecutorId {
-        self.party
+    pub(crate) fn wait_node(&self) -> ExecutorId {
+        self.wait_node
     }
 
     /// Records that the thread runs. Returns `false` if the job was revoked before.
@@ -241,14 +241,14 @@ impl Life {
             _ => ThreadState::Ended,
         };
         ThreadInfo {
-            life: Arc::clone(self),
+            record: Arc::clone(self),
             state,
         }
     }
 }
 
 #[cfg(all(test, not(tidegate_loom)))]
-impl Life {
+impl ThreadRecord {
     /// Returns the number of wakers that wait for the end.
     pub(super) fn watching(&self) -> usize {
         self.watchers().wakers.len()

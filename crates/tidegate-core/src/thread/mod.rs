@@ -23,7 +23,7 @@ mod tests;
 
 pub use self::builder::{PriorityError, ThreadBuilder, ThreadJob};
 pub use self::handle::{JoinError, JoinErrorKind, ThreadEnd, ThreadHandle};
-pub(crate) use self::info::Life;
+pub(crate) use self::info::ThreadRecord;
 pub use self::info::{ThreadInfo, ThreadState};
 pub use self::per_task::ThreadPerTask;
 pub(crate) use self::start::{ThreadNames, current, spawn_bare};

@@ -9,7 +9,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::info::{Life, NORMAL_PRIORITY};
+use super::info::{NORMAL_PRIORITY, ThreadRecord};
 use crate::contain::contain;
 use crate::sys::prim;
 use crate::unhandled::Unhandled;
@@ -56,18 +56,18 @@ pub(crate) fn spawn_bare(
     job: impl FnOnce() + Send + 'static,
     tell: fn(&str, &Unhandled<'_>),
 ) -> io::Result<()> {
-    let life = Arc::new(Life::new(names.next(), NORMAL_PRIORITY, false));
-    let end = End::new(&life);
+    let record = Arc::new(ThreadRecord::new(names.next(), NORMAL_PRIORITY, false));
+    let end = EndGuard::new(&record);
     let run = move || {
-        let begun = end.life().begin(false);
+        let begun = end.record().begin(false);
         debug_assert!(begun, "nobody revokes it");
-        let current = Current::enter(end.life());
-        run_contained(job, |what| tell(end.life().name(), what));
+        let current = CurrentThreadGuard::enter(end.record());
+        run_contained(job, |what| tell(end.record().name(), what));
         run_exit_hooks_to(tell);
         drop(current);
         drop(end);
     };
-    spawn_named(life.name().to_owned(), None, run).map(drop)
+    spawn_named(record.name().to_owned(), None, run).map(drop)
 }
 
 /// Starts a thread of the system.
@@ -99,34 +99,34 @@ pub(super) fn hook_panic(message: &str) -> Unhandled<'_> {
 }
 
 /// Guard that marks a thread as ended: its job is over, or was dropped without having run.
-pub(super) struct End(Arc<Life>);
+pub(super) struct EndGuard(Arc<ThreadRecord>);
 
-impl Drop for End {
+impl Drop for EndGuard {
     fn drop(&mut self) {
         self.0.end();
     }
 }
 
-impl End {
-    pub(super) fn new(life: &Arc<Life>) -> Self {
-        Self(Arc::clone(life))
+impl EndGuard {
+    pub(super) fn new(record: &Arc<ThreadRecord>) -> Self {
+        Self(Arc::clone(record))
     }
 
-    pub(super) fn life(&self) -> &Arc<Life> {
+    pub(super) fn record(&self) -> &Arc<ThreadRecord> {
         &self.0
     }
 }
 
-/// Guard that makes a [`Life`] the record of the calling thread until it is dropped.
-pub(super) struct Current(Option<Arc<Life>>);
+/// Guard that makes a [`ThreadRecord`] the record of the calling thread until it is dropped.
+pub(super) struct CurrentThreadGuard(Option<Arc<ThreadRecord>>);
 
-impl Current {
-    pub(super) fn enter(life: &Arc<Life>) -> Self {
-        Self(CURRENT.with(|current| current.replace(Some(Arc::clone(life)))))
+impl CurrentThreadGuard {
+    pub(super) fn enter(record: &Arc<ThreadRecord>) -> Self {
+        Self(CURRENT.with(|current| current.replace(Some(Arc::clone(record)))))
     }
 }
 
-impl Drop for Current {
+impl Drop for CurrentThreadGuard {
     fn drop(&mut self) {
         let outer = self.0.take();
         let _ = CURRENT.try_with(|current| current.replace(outer));
@@ -134,7 +134,7 @@ impl Drop for Current {
 }
 
 /// Returns the record of the calling thread, if a [`ThreadBuilder`] started it.
-pub(crate) fn current() -> Option<Arc<Life>> {
+pub(crate) fn current() -> Option<Arc<ThreadRecord>> {
     CURRENT
         .try_with(|current| current.borrow().clone())
         .ok()
@@ -142,7 +142,7 @@ pub(crate) fn current() -> Option<Arc<Life>> {
 }
 
 prim::thread_local! {
-    static CURRENT: RefCell<Option<Arc<Life>>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<Arc<ThreadRecord>>> = const { RefCell::new(None) };
     static AT_EXIT: RefCell<Vec<Box<dyn FnOnce()>>> = const { RefCell::new(Vec::new()) };
 }
 

@@ -9,11 +9,11 @@ impl OnUnhandled {
     ///
     /// # Errors
     ///
-    /// A [`WaitRefusedError`] on a thread that must not block. On the hook's own thread this returns at
-    /// once.
+    /// A [`WaitRefusedError`] on a thread that must not block. On the hook's own thread this
+    /// returns at once.
     pub fn flush(&self) -> Result<(), WaitRefusedError> {
         check_may_block(None)?;
-        self.wait_until_heard();
+        self.wait_until_delivered();
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use std::any::Any;
 use super::record::{Edge, record};
 use super::refused::{WaitRefusedError, Why, thread_name};
 use crate::executor::{Executor, ExecutorId, WaitPolicy, current_executor, wait_policy};
-use crate::thread::{self, Life};
+use crate::thread::{self, ThreadRecord};
 
 /// Checks a blocking wait of the calling thread for a result whose home is `home`. The caller must
 /// hold the returned guard while it waits.
@@ -24,9 +24,9 @@ pub fn check_wait(home: Option<&dyn Executor>) -> Result<WaitGuard, WaitRefusedE
 }
 
 /// Checks a wait for the end of `thread`, or for something that `thread` does before it ends.
-pub(crate) fn check_end(thread: &Life) -> Result<WaitGuard, WaitRefusedError> {
+pub(crate) fn check_end(thread: &ThreadRecord) -> Result<WaitGuard, WaitRefusedError> {
     check_stance_for(Some(thread.name()), true)?;
-    record_from_here(thread.party())
+    record_from_here(thread.wait_node())
 }
 
 /// Records that the calling thread waits for `home`. The waiting node is the thread's executor, or
@@ -37,7 +37,7 @@ fn record_from_here(home: ExecutorId) -> Result<WaitGuard, WaitRefusedError> {
         return record(waiting.id(), waiting.name(), width, home).map(WaitGuard::of);
     }
     match thread::current() {
-        Some(thread) => record(thread.party(), thread.name(), || 1, home).map(WaitGuard::of),
+        Some(thread) => record(thread.wait_node(), thread.name(), || 1, home).map(WaitGuard::of),
         None => Ok(WaitGuard::NOTHING),
     }
 }

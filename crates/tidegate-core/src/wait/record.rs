@@ -70,7 +70,7 @@ pub(super) fn record(
         );
         drop(record);
         drop(edge);
-        return Err(WaitRefusedError::circle(names));
+        return Err(WaitRefusedError::deadlock(names));
     }
     drop(record);
     Ok(edge)
@@ -111,7 +111,7 @@ pub fn change_width(
             if let Some(node) = record.waiting.get_mut(&executor) {
                 node.width = before;
             }
-            return Err(WaitRefusedError::circle(names));
+            return Err(WaitRefusedError::deadlock(names));
         }
     }
     apply();

@@ -28,7 +28,7 @@ pub(super) enum Why {
         tagged: bool,
     },
     /// Names of the executors on the cycle, starting with the waiting executor.
-    Circle { names: Vec<String> },
+    Deadlock { names: Vec<String> },
     /// A listener would wait for the promise that is notifying it.
     OwnListener { name: String },
 }
@@ -48,15 +48,15 @@ impl WaitRefusedError {
     /// Creates the refusal of a wait that would close a cycle of these executors; the first one
     /// waits.
     #[doc(hidden)]
-    pub fn circle(names: Vec<String>) -> Self {
+    pub fn deadlock(names: Vec<String>) -> Self {
         Self {
-            why: Why::Circle { names },
+            why: Why::Deadlock { names },
         }
     }
 
     /// Returns `true` if the wait would have closed a cycle of waiting executors.
-    pub fn is_circle(&self) -> bool {
-        matches!(self.why, Why::Circle { .. })
+    pub fn is_deadlock(&self) -> bool {
+        matches!(self.why, Why::Deadlock { .. })
     }
 
     /// Returns the names of the executors involved: the waiting executor first, then those it waits
@@ -66,7 +66,7 @@ impl WaitRefusedError {
             Why::WaitPolicy { waiting, home, .. } => std::iter::once(waiting.as_str())
                 .chain(home.as_deref())
                 .collect(),
-            Why::Circle { names } => names.iter().map(String::as_str).collect(),
+            Why::Deadlock { names } => names.iter().map(String::as_str).collect(),
             Why::OwnListener { name } => vec![name],
         }
     }
@@ -99,17 +99,21 @@ impl fmt::Display for WaitRefusedError {
                 }
                 write!(f, "; listen to the completion or await it instead")
             }
-            Why::Circle { names } => {
-                write!(f, "waiting would close a circle: ")?;
-                for name in names {
-                    write!(f, "{name} waits for ")?;
+            Why::Deadlock { names } => {
+                let next = names.iter().skip(1).chain(names.first());
+                for (at, (waiting, home)) in names.iter().zip(next).enumerate() {
+                    let before = match at {
+                        0 => "this wait would be a deadlock:",
+                        _ => ",",
+                    };
+                    write!(f, "{before} {waiting} waits for {home}")?;
                 }
-                write!(f, "{}", names.first().map_or("itself", String::as_str))
+                write!(f, "; await or listen instead")
             }
             Why::OwnListener { name } => write!(
                 f,
-                "{name} is in a listener of this very promise, which is not over before it \
-                 returns; use the outcome that the listener was given"
+                "{name} would wait in a listener for the promise that is calling this listener; use \
+                 the outcome that the listener was given"
             ),
         }
     }

@@ -6,76 +6,77 @@ use super::record::lock;
 use super::*;
 use crate::Blocking;
 use crate::executor::{Executor, WaitPolicy, enter};
-use crate::testing::Nameplate;
+use crate::testing::StubExecutor;
 
 /// Records a wait of one of `from`'s threads for `to`. All waits of a test are made on the test's
 /// own thread, because the record is kept per executor.
-fn wait(from: &Arc<Nameplate>, to: &Arc<Nameplate>) -> Result<WaitGuard, WaitRefusedError> {
+fn wait(from: &Arc<StubExecutor>, to: &Arc<StubExecutor>) -> Result<WaitGuard, WaitRefusedError> {
     let _mark = enter(Arc::clone(from) as _, WaitPolicy::Loop);
     Blocking::allow(|| check_wait(Some(&**to)))
 }
 
 #[test]
 fn two_executors_in_a_circle_are_refused_by_name() {
-    let (a, b) = (Nameplate::new("a", 1), Nameplate::new("b", 1));
+    let (a, b) = (StubExecutor::new("a", 1), StubExecutor::new("b", 1));
     let _first = wait(&a, &b).expect("b is free");
     let refused = wait(&b, &a).unwrap_err();
-    assert!(refused.is_circle());
+    assert!(refused.is_deadlock());
     assert_eq!(refused.names(), ["b", "a"]);
-    let text = "waiting would close a circle: b waits for a waits for b";
+    let text =
+        "this wait would be a deadlock: b waits for a, a waits for b; await or listen instead";
     assert_eq!(refused.to_string(), text);
 }
 
 #[test]
 fn three_executors_in_a_circle_are_refused_by_name() {
-    let [a, b, c] = ["a", "b", "c"].map(|name| Nameplate::new(name, 1));
+    let [a, b, c] = ["a", "b", "c"].map(|name| StubExecutor::new(name, 1));
     let _first = wait(&a, &b).expect("b is free");
     let _second = wait(&b, &c).expect("c is free");
     let refused = wait(&c, &a).unwrap_err();
-    assert!(refused.is_circle());
+    assert!(refused.is_deadlock());
     assert_eq!(refused.names(), ["c", "a", "b"]);
 }
 
 #[test]
 fn a_chain_without_a_circle_is_allowed() {
-    let [a, b, c] = ["a", "b", "c"].map(|name| Nameplate::new(name, 1));
+    let [a, b, c] = ["a", "b", "c"].map(|name| StubExecutor::new(name, 1));
     let _held = [
         wait(&a, &b).expect("no circle"),
         wait(&b, &c).expect("no circle"),
     ];
-    let other = Nameplate::new("d", 1);
+    let other = StubExecutor::new("d", 1);
     drop(wait(&other, &a).expect("nobody waits for d"));
 }
 
 #[test]
 fn an_executor_of_one_thread_cannot_wait_for_itself() {
-    let a = Nameplate::new("a", 1);
+    let a = StubExecutor::new("a", 1);
     let refused = wait(&a, &a).unwrap_err();
-    assert!(refused.is_circle());
+    assert!(refused.is_deadlock());
     assert_eq!(refused.names(), ["a"]);
-    let text = "waiting would close a circle: a waits for a";
+    let text = "this wait would be a deadlock: a waits for a; await or listen instead";
     assert_eq!(refused.to_string(), text);
 }
 
 #[test]
 fn a_width_that_changes_while_a_wait_is_checked_counts() {
-    let a = Nameplate::narrowing("a", 2, Some(1));
+    let a = StubExecutor::narrowing("a", 2, Some(1));
     let refused = wait(&a, &a).unwrap_err();
     assert_eq!(refused.names(), ["a"]);
 }
 
 #[test]
 fn a_pool_of_two_may_wait_for_itself_once() {
-    let pool = Nameplate::new("pool", 2);
+    let pool = StubExecutor::new("pool", 2);
     let first = wait(&pool, &pool).expect("the other thread is free");
-    assert!(wait(&pool, &pool).unwrap_err().is_circle());
+    assert!(wait(&pool, &pool).unwrap_err().is_deadlock());
     drop(first);
     drop(wait(&pool, &pool).expect("both are free again"));
 }
 
 #[test]
 fn fewer_threads_than_waits_rely_on_are_refused() {
-    let (pool, other) = (Nameplate::new("pool", 3), Nameplate::new("other", 1));
+    let (pool, other) = (StubExecutor::new("pool", 3), StubExecutor::new("other", 1));
     let first = wait(&pool, &pool).expect("two threads are free");
     let mut narrowed = false;
     change_width(pool.id(), 2, || narrowed = true).expect("one thread is free");
@@ -93,7 +94,7 @@ fn fewer_threads_than_waits_rely_on_are_refused() {
 
 #[test]
 fn more_threads_open_a_circle_for_the_next_wait() {
-    let (pool, other) = (Nameplate::new("pool", 1), Nameplate::new("other", 1));
+    let (pool, other) = (StubExecutor::new("pool", 1), StubExecutor::new("other", 1));
     let _to = wait(&pool, &other).expect("it does not wait");
     assert!(wait(&other, &pool).is_err());
     change_width(pool.id(), 2, || ()).expect("more are never too few");
@@ -102,7 +103,7 @@ fn more_threads_open_a_circle_for_the_next_wait() {
 
 #[test]
 fn a_free_thread_on_the_way_opens_the_circle() {
-    let (a, pool) = (Nameplate::new("a", 1), Nameplate::new("pool", 2));
+    let (a, pool) = (StubExecutor::new("a", 1), StubExecutor::new("pool", 2));
     let _one = wait(&pool, &a).expect("a is free");
     let held = wait(&a, &pool).expect("the pool has a free thread");
     let refused = wait(&pool, &a).unwrap_err();
@@ -113,7 +114,7 @@ fn a_free_thread_on_the_way_opens_the_circle() {
 
 #[test]
 fn a_dropped_guard_takes_its_edge_out() {
-    let (a, b) = (Nameplate::new("a", 1), Nameplate::new("b", 1));
+    let (a, b) = (StubExecutor::new("a", 1), StubExecutor::new("b", 1));
     for _ in 0..3 {
         drop(wait(&a, &b).expect("b is free"));
         drop(wait(&b, &a).expect("a is free"));
@@ -124,7 +125,7 @@ fn a_dropped_guard_takes_its_edge_out() {
 
 #[test]
 fn a_refused_wait_leaves_no_edge() {
-    let (a, b) = (Nameplate::new("a", 1), Nameplate::new("b", 1));
+    let (a, b) = (StubExecutor::new("a", 1), StubExecutor::new("b", 1));
     let first = wait(&a, &b).expect("b is free");
     drop(wait(&b, &a).unwrap_err());
     drop(first);
@@ -134,10 +135,10 @@ fn a_refused_wait_leaves_no_edge() {
 
 #[test]
 fn a_loop_must_not_wait_at_all() {
-    let (a, b) = (Nameplate::new("a", 1), Nameplate::new("b", 1));
+    let (a, b) = (StubExecutor::new("a", 1), StubExecutor::new("b", 1));
     let _mark = enter(Arc::clone(&a) as _, WaitPolicy::Loop);
     let refused = check_wait(Some(&*b)).unwrap_err();
-    assert!(!refused.is_circle());
+    assert!(!refused.is_deadlock());
     assert_eq!(refused.names(), ["a", "b"]);
     let text = refused.to_string();
     assert!(text.starts_with("a, an event loop, must not block to wait for a promise of b"));
@@ -147,7 +148,7 @@ fn a_loop_must_not_wait_at_all() {
 
 #[test]
 fn a_tagged_thread_must_not_wait_at_all() {
-    let home = Nameplate::new("home", 1);
+    let home = StubExecutor::new("home", 1);
     Blocking::forbid(|| {
         let refused = check_wait(Some(&*home)).unwrap_err();
         let text = refused.to_string();
@@ -161,7 +162,7 @@ fn a_tagged_thread_must_not_wait_at_all() {
 
 #[test]
 fn a_plain_thread_may_wait_for_anything() {
-    let home = Nameplate::new("home", 1);
+    let home = StubExecutor::new("home", 1);
     let _twice = [check_wait(Some(&*home)), check_wait(Some(&*home))];
     assert!(check_wait(None).is_ok());
     assert!(lock().waiting.keys().all(|id| *id != home.id()));

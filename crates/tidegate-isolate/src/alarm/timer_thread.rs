@@ -128,7 +128,7 @@ impl Shared {
         if let Err(panic) = contain(|| task.run()) {
             let (task, message) = (name, panic.message());
             self.unhandled
-                .tell("isolation", &Unhandled::TaskPanic { task, message });
+                .report("isolation", &Unhandled::TaskPanic { task, message });
         }
     }
 

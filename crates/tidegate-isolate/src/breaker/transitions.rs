@@ -238,7 +238,7 @@ impl CircuitBreaker {
                 if let Err(message) = contain(|| listener(change)) {
                     let message = &*message;
                     self.unhandled
-                        .tell(&self.key, &Unhandled::HookPanic { message });
+                        .report(&self.key, &Unhandled::HookPanic { message });
                 }
             }
         }

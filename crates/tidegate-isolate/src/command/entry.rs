@@ -214,7 +214,7 @@ impl Entry {
         let now = state.now();
         let token = call.flight.token();
         let ended = if in_time {
-            token.trip();
+            token.cancel_without_hooks();
             Ended::Cancelled
         } else {
             let took = now.saturating_sub(call.began);

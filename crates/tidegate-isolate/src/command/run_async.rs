@@ -218,7 +218,7 @@ impl<T: Send + 'static, E: Send + 'static, F, W> Running<'_, T, E, F, W> {
         drop(self.options.take_owner());
         let state = &*self.shared.state;
         let token = call.flight.token();
-        token.trip();
+        token.cancel_without_hooks();
         token.run_hooks_to(&state.key, &state.plugins.unhandled);
         self.drop_future();
         let now = state.now();

@@ -182,7 +182,7 @@ impl State {
     /// long as it waits.
     fn may_wait(&self) -> Result<WaitGuard, Rejection> {
         let pool = self.threads.get().map(|pool| pool.pool() as &dyn Executor);
-        check_wait(pool).map_err(|refused| match refused.is_circle() {
+        check_wait(pool).map_err(|refused| match refused.is_deadlock() {
             true => Rejection::Circle,
             false => Rejection::Waiting,
         })

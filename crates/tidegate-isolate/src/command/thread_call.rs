@@ -306,7 +306,7 @@ where
         if let Some(left) = self.flight().cancel(self.seen) {
             if interrupt {
                 let token = self.flight().token();
-                token.trip();
+                token.cancel_without_hooks();
                 token.run_hooks_to(&state.key, &state.plugins.unhandled);
             }
             let _ = state.hook(CallStage::Cancelled);

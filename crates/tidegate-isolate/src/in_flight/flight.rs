@@ -183,7 +183,7 @@ impl Flight {
             return;
         };
         let interrupts = interrupt || self.whose.load(Ordering::Relaxed) & INTERRUPTS != 0;
-        let has_hooks = interrupts && self.token.trip() && self.token.has_hooks();
+        let has_hooks = interrupts && self.token.cancel_without_hooks() && self.token.has_hooks();
         let listener = self.listener().take();
         match listener {
             Some(TimeoutListener::Call(call)) => call.expired(left),

@@ -76,7 +76,7 @@ impl Plugins {
     #[cold]
     pub(crate) fn panicked(&self, about: &str, message: &str) {
         self.unhandled
-            .tell(about, &Unhandled::HookPanic { message });
+            .report(about, &Unhandled::HookPanic { message });
     }
 
     pub(crate) fn event(&self, command: &Key, event: Event) {
@@ -90,7 +90,7 @@ impl Plugins {
     /// Reports a problem that no caller sees. Never called with a lock held.
     pub(crate) fn report(&self, message: &str) {
         self.unhandled
-            .tell("isolation", &Unhandled::Setting { message });
+            .report("isolation", &Unhandled::Setting { message });
     }
 
     pub(crate) fn added(&self, command: &Key) {

@@ -408,7 +408,7 @@ fn answer_of<T, E>(waited: Result<T, WaitError<CommandError<E>>>, command: &Key)
     waited.map_err(|error| match error {
         WaitError::Failed(error) => error,
         WaitError::Refused(why) => {
-            let refused = match why.is_circle() {
+            let refused = match why.is_deadlock() {
                 true => Rejection::Circle,
                 false => Rejection::Waiting,
             };

@@ -26,7 +26,7 @@ impl WaitCheck for OutsideOf {
             Some(_) => Ok(None),
             None => {
                 let run = format!("a shared run of {}", self.command);
-                Err(WaitRefusedError::circle(vec![run]))
+                Err(WaitRefusedError::deadlock(vec![run]))
             }
         }
     }

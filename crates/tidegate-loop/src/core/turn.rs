@@ -113,7 +113,7 @@ impl<D: Driver> Core<D> {
             run_task(shared, task);
             runs += 1;
             since_pause += 1;
-            if self.task_receiver.is_wanted() {
+            if self.task_receiver.take_head_request() {
                 local::give_back_spare();
                 self.publish_often_for = PRESSED;
                 self.task_receiver.publish();

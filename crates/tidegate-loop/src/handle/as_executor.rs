@@ -9,8 +9,8 @@ use super::placement::Placement;
 impl<P: Placement> Executor for EventLoop<P> {
     forward_executor!(shared);
 
-    fn has_left_tasks(&self) -> bool {
-        self.shared.has_left_tasks()
+    fn has_abandoned_tasks(&self) -> bool {
+        self.shared.has_abandoned_tasks()
     }
 
     fn unhandled(&self, what: &Unhandled<'_>) {

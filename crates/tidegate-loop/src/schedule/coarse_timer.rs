@@ -118,13 +118,13 @@ impl CoarseTimer {
 
     /// Returns `true` if the timeout has fired: its task runs or has run.
     pub fn is_expired(&self) -> bool {
-        self.block.cell.fate() == Some(TimeoutOutcome::Expired)
+        self.block.cell.outcome() == Some(TimeoutOutcome::Expired)
     }
 
     /// Returns `true` if the timeout was cancelled, by a handle or by the end of its event loop.
     pub fn is_cancelled(&self) -> bool {
         matches!(
-            self.block.cell.fate(),
+            self.block.cell.outcome(),
             Some(TimeoutOutcome::Cancelled | TimeoutOutcome::Stopped)
         )
     }

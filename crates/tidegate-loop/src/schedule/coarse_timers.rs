@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidegate_core::Task;
 use tidegate_core::internal::{SignalBlock, prefetch_block};
-use tidegate_timer::internal::{KeySlot, TimeoutCell, place};
+use tidegate_timer::internal::{KeySlot, TimeoutCell, insert_timeout};
 use tidegate_timer::wheel::Wheel;
 
 use crate::errors::BuildError;
@@ -60,10 +60,10 @@ impl CoarseTimers {
         let wheel = self.wheel.get_or_insert_with(|| {
             let wheel = Wheel::new(tick, SLOTS);
             let wheel = wheel.expect("the builder has checked the tick");
-            Box::new(wheel.warmed_by(|timeout| prefetch_block(&**timeout)))
+            Box::new(wheel.prefetch_with(|timeout| prefetch_block(&**timeout)))
         });
         let entry = || Arc::clone(timeout);
-        place(wheel, &timeout.cell, &timeout.key, deadline, entry);
+        insert_timeout(wheel, &timeout.cell, &timeout.key, deadline, entry);
     }
 
     pub(super) fn remove(&mut self, timeout: &CoarseEntry) {

@@ -100,7 +100,7 @@ impl Termination {
     }
 
     /// Returns `true` if accepted tasks will not start here and were not taken to run elsewhere.
-    pub(crate) fn has_left_tasks(&self) -> bool {
+    pub(crate) fn has_abandoned_tasks(&self) -> bool {
         self.left.is_left()
     }
 

@@ -169,7 +169,7 @@ impl Shared {
     /// Counts an error that has no other receiver, and reports it to the hook.
     pub(crate) fn unhandled(&self, what: &Unhandled<'_>) {
         self.meter.count_unhandled(what);
-        self.on_unhandled.tell(&self.name, what);
+        self.on_unhandled.report(&self.name, what);
     }
 
     /// Announces the outcome that the last turn left. This is the last action of the event loop's

@@ -183,8 +183,8 @@ impl Executor for Shared {
         &self.clock
     }
 
-    fn has_left_tasks(&self) -> bool {
-        self.termination.has_left_tasks()
+    fn has_abandoned_tasks(&self) -> bool {
+        self.termination.has_abandoned_tasks()
     }
 
     fn unhandled(&self, what: &Unhandled<'_>) {

@@ -142,7 +142,7 @@ fn a_wait_on_the_own_loop() {
     let handle = home.clone();
     let allowed = home.submit(move || Blocking::allow(|| handle.submit(|| ()).unwrap().wait()));
     let why = refusal(allowed.unwrap().wait().unwrap());
-    assert!(why.is_circle() && why.names() == ["home"]);
+    assert!(why.is_deadlock() && why.names() == ["home"]);
 }
 
 #[test]
@@ -212,10 +212,10 @@ fn circle(names: &[&str]) -> WaitRefusedError {
 #[test]
 fn a_circle_of_two_waiting_loops() {
     let why = circle(&["a", "b"]);
-    assert!(why.is_circle());
+    assert!(why.is_deadlock());
     assert_eq!(
         why.to_string(),
-        "waiting would close a circle: b waits for a waits for b"
+        "this wait would be a deadlock: b waits for a, a waits for b; await or listen instead"
     );
 }
 
@@ -224,7 +224,7 @@ fn a_circle_of_three_waiting_loops() {
     let why = circle(&["a", "b", "c"]);
     assert_eq!(
         why.to_string(),
-        "waiting would close a circle: c waits for a waits for b waits for c"
+        "this wait would be a deadlock: c waits for a, a waits for b, b waits for c; await or listen instead"
     );
 }
 

@@ -170,7 +170,7 @@ impl Driver for Several {
         self.found -= several;
         let work = move || {
             let running = Running::of_thread().expect("a loop runs this");
-            (1..several).for_each(|_| running.move_on());
+            (1..several).for_each(|_| running.next_step());
         };
         (several > 0).then(|| (Task::non_blocking(work), several))
     }

@@ -71,7 +71,7 @@ impl LocalReactor {
     #[inline]
     fn take_next(&mut self, one_more: bool) -> Option<(Ready, ActiveSource)> {
         if one_more && let Some(running) = &self.running {
-            running.move_on();
+            running.next_step();
         }
         let ready = self.reactor.next(self.io_context.as_deref_mut())?;
         Some((ready, self.take(ready)?))

@@ -41,8 +41,8 @@ macro_rules! delegate_executor {
                     self.shared.width()
                 }
 
-                fn has_left_tasks(&self) -> bool {
-                    self.shared.has_left_tasks()
+                fn has_abandoned_tasks(&self) -> bool {
+                    self.shared.has_abandoned_tasks()
                 }
 
                 fn unhandled(&self, what: &Unhandled<'_>) {

@@ -89,8 +89,8 @@ impl Executor for Shared {
         self.over.clock()
     }
 
-    fn has_left_tasks(&self) -> bool {
-        self.over.has_left_tasks()
+    fn has_abandoned_tasks(&self) -> bool {
+        self.over.has_abandoned_tasks()
     }
 
     fn unhandled(&self, what: &Unhandled<'_>) {
@@ -247,7 +247,7 @@ impl Shared {
                 // A producer may have claimed a slot and be about to write its task.
                 None => tidegate_core::internal::prim::yield_now(),
             }
-            if end.is_wanted() {
+            if end.take_head_request() {
                 end.publish();
             }
             if end.is_empty() && self.signals.is_empty() {

@@ -30,7 +30,7 @@ impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
         if let Some(hook) = block.take_hook() {
             depth::run_hook(block.home.as_ref(), hook);
         }
-        decided.tell(self);
+        decided.notify(self);
     }
 }
 

@@ -6,7 +6,7 @@ use tidegate_core::Executor;
 
 use super::notify;
 use super::reader::Reader;
-use super::state::OWED;
+use super::state::TASK;
 use super::storage::BlockPtr;
 use super::writer::Writer;
 
@@ -22,13 +22,13 @@ pub fn block<T: Send + 'static, E: Send + 'static>(
 }
 
 /// Creates a [`block`] for the outcome of a task that `home` has accepted. If `home` ends without
-/// starting the task ([`Executor::has_left_tasks`]), readers see `left` instead of waiting for
-/// ever.
+/// starting the task ([`Executor::has_abandoned_tasks`]), readers see `unstarted` instead of
+/// waiting for ever.
 #[inline]
 pub fn task_block<T: Send + 'static, E: Send + 'static>(
     home: Arc<dyn Executor>,
-    left: fn() -> E,
+    unstarted: fn() -> E,
 ) -> (Writer<T, E>, Reader<T, E>) {
-    let block = BlockPtr::allocate(notify::deliver::<T, E>, Some(home), left, OWED);
+    let block = BlockPtr::allocate(notify::deliver::<T, E>, Some(home), unstarted, TASK);
     (Writer::new(block), Reader::new(block))
 }

@@ -81,7 +81,7 @@ impl Deferred {
     fn run(self) {
         match self {
             Self::Block(signal) => signal.deliver(),
-            Self::Hook(hook, home) => deeper(0, home.as_deref(), || hook.run()),
+            Self::Hook(hook, home) => run_nested(0, home.as_deref(), || hook.run()),
         }
     }
 }
@@ -94,10 +94,10 @@ pub(super) fn is_full() -> bool {
 
 /// Returns `true` if this thread runs a listener of the block at address `block`, or has deferred
 /// its notification until the current listener returns. The block cannot settle before that.
-pub(super) fn is_told_here(block: usize) -> bool {
+pub(super) fn is_notifying_on_this_thread(block: usize) -> bool {
     let mut telling = TELLING.with(Cell::get);
-    // SAFETY: the entries that `deeper` links lie in outer frames of this thread's stack, and
-    // `deeper` unlinks its entry before it returns.
+    // SAFETY: the entries that `run_nested` links lie in outer frames of this thread's stack, and
+    // `run_nested` unlinks its entry before it returns.
     while let Some(one) = unsafe { telling.as_ref() } {
         if one.block == block {
             return true;
@@ -114,7 +114,7 @@ pub(super) fn is_told_here(block: usize) -> bool {
 /// is the address of the block whose listener runs, or 0. Nothing unwinds out of `contain`, so the
 /// depth is restored without a guard.
 #[inline(always)]
-pub(super) fn deeper(block: usize, home: Option<&dyn Executor>, run: impl FnOnce()) {
+pub(super) fn run_nested(block: usize, home: Option<&dyn Executor>, run: impl FnOnce()) {
     let before = DEPTH.with(Cell::get);
     set(Depth {
         level: before.level + 1,
@@ -139,15 +139,15 @@ pub(super) fn deeper(block: usize, home: Option<&dyn Executor>, run: impl FnOnce
 
 /// Defers the notification of a block until the outermost listener has returned.
 pub(super) fn defer(block: Signal) {
-    put_off(Deferred::Block(block));
+    enqueue_deferred(Deferred::Block(block));
 }
 
 /// Runs the hook of a cancelled block, at once or after the outermost listener has returned.
 pub(super) fn run_hook(home: Option<&Arc<dyn Executor>>, hook: Box<Task>) {
     if is_full() {
-        put_off(Deferred::Hook(hook, home.cloned()));
+        enqueue_deferred(Deferred::Hook(hook, home.cloned()));
     } else {
-        deeper(0, home.map(|home| &**home), || hook.run());
+        run_nested(0, home.map(|home| &**home), || hook.run());
     }
 }
 
@@ -161,7 +161,7 @@ pub(super) fn contain(home: Option<&dyn Executor>, run: impl FnOnce()) {
 
 #[cold]
 fn report(home: Option<&dyn Executor>, panic: CaughtPanic) {
-    tell_home(
+    report_to_home(
         home,
         &Unhandled::ListenerPanic {
             message: panic.message(),
@@ -172,14 +172,14 @@ fn report(home: Option<&dyn Executor>, panic: CaughtPanic) {
 
 /// Reports to `home`. A panic in its handler is contained, so that other listeners still run.
 #[cold]
-pub(super) fn tell_home(home: Option<&dyn Executor>, what: &Unhandled<'_>) {
+pub(super) fn report_to_home(home: Option<&dyn Executor>, what: &Unhandled<'_>) {
     let Some(home) = home else {
-        return OnUnhandled::stderr().tell("a promise without a home", what);
+        return OnUnhandled::stderr().report("a promise without a home", what);
     };
     let _ = tidegate_core::internal::contain(|| home.unhandled(what));
 }
 
-fn put_off(what: Deferred) {
+fn enqueue_deferred(what: Deferred) {
     let mut what = Some(what);
     WAITING.with(|waiting| waiting.set(true));
     let queued = DEFERRED.try_with(|queue| queue.borrow_mut().extend(what.take()));

@@ -51,7 +51,7 @@ pub(super) fn push_node<T: Send + 'static, E: Send + 'static>(
 
 /// Removes a node's listener. Returns `true` if it had not been called. Sweeps periodically, so
 /// that removed nodes do not outnumber live ones for long.
-pub(super) fn take_back<T: Send + 'static, E: Send + 'static>(
+pub(super) fn remove_node<T: Send + 'static, E: Send + 'static>(
     ptr: BlockPtr<T, E>,
     node: &Node<T, E>,
 ) -> bool {

@@ -17,7 +17,7 @@ const ALIGN: usize = 64;
 /// Chosen so that all 100,000 live blocks of the `promise` benchmark fit. Beyond the bound, blocks
 /// come from the allocator and cost about as much as those of the leanest oneshot channel
 /// (`promise_outstanding` 1.1 instead of 1.85 with a bound of 65,536).
-const KEPT: usize = 128 * 1024;
+const MAX_FREE_BLOCKS: usize = 128 * 1024;
 
 const RECYCLES: bool = cfg!(not(any(
     tidegate_loom,
@@ -31,7 +31,7 @@ const fn is_pooled(layout: Layout) -> bool {
     RECYCLES && layout.size() <= SIZE && layout.size() > SIZE / 2 && layout.align() <= ALIGN
 }
 
-const fn pooled() -> Layout {
+const fn pooled_layout() -> Layout {
     match Layout::from_size_align(SIZE, ALIGN) {
         Ok(layout) => layout,
         Err(_) => panic!("the pool's size and alignment are a layout"),
@@ -73,7 +73,7 @@ impl Free {
     #[inline(always)]
     fn push(&self, memory: NonNull<u8>) -> bool {
         let count = self.count.get();
-        if count == KEPT {
+        if count == MAX_FREE_BLOCKS {
             return false;
         }
         let block = memory.cast::<Link>();
@@ -89,7 +89,7 @@ impl Drop for Free {
     fn drop(&mut self) {
         while let Some(block) = self.pop() {
             // SAFETY: pooled blocks were allocated with this layout, in `take`.
-            unsafe { dealloc(block.as_ptr(), pooled()) };
+            unsafe { dealloc(block.as_ptr(), pooled_layout()) };
         }
     }
 }
@@ -98,16 +98,16 @@ impl Drop for Free {
 #[inline]
 pub(super) fn take(layout: Layout) -> NonNull<u8> {
     if !is_pooled(layout) {
-        return fresh(layout);
+        return allocate_new(layout);
     }
     FREE.try_with(Free::pop)
         .ok()
         .flatten()
-        .unwrap_or_else(|| fresh(pooled()))
+        .unwrap_or_else(|| allocate_new(pooled_layout()))
 }
 
 #[cold]
-fn fresh(layout: Layout) -> NonNull<u8> {
+fn allocate_new(layout: Layout) -> NonNull<u8> {
     // SAFETY: a block is never zero-sized: it begins with its header.
     let memory = unsafe { alloc(layout) };
     NonNull::new(memory).unwrap_or_else(|| handle_alloc_error(layout))
@@ -119,7 +119,7 @@ fn fresh(layout: Layout) -> NonNull<u8> {
 ///
 /// `memory` came from [`take`] with the same `layout` and is not used afterwards.
 #[inline]
-pub(super) unsafe fn give(memory: NonNull<u8>, layout: Layout) {
+pub(super) unsafe fn recycle(memory: NonNull<u8>, layout: Layout) {
     if !is_pooled(layout) {
         // SAFETY: as the caller promises, and `take` used this layout.
         unsafe { dealloc(memory.as_ptr(), layout) };
@@ -128,6 +128,6 @@ pub(super) unsafe fn give(memory: NonNull<u8>, layout: Layout) {
     let kept = FREE.try_with(|free| free.push(memory));
     if !kept.unwrap_or(false) {
         // SAFETY: as the caller promises, and `take` used the pool's layout.
-        unsafe { dealloc(memory.as_ptr(), pooled()) };
+        unsafe { dealloc(memory.as_ptr(), pooled_layout()) };
     }
 }

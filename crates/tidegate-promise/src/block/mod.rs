@@ -21,7 +21,7 @@
 //! | `decide` | the transition from open to done |
 //! | `notify` | runs the listeners on the right thread; sweeps removed ones |
 //! | `cancel` | cancellation and its hook |
-//! | `left` | failing a task that its executor never started |
+//! | `unstarted` | failing a task that its executor never started |
 //! | `listen` | adding and removing listeners |
 //! | `shared_reader`, `reader`, `writer` | the ends |
 //! | `create` | creates a block with its two ends |
@@ -35,7 +35,6 @@ mod cancel;
 mod create;
 mod decide;
 mod depth;
-mod left;
 mod listen;
 mod listener;
 mod memory;
@@ -45,6 +44,7 @@ mod shared_reader;
 mod sleepers;
 mod state;
 mod storage;
+mod unstarted;
 mod watch_list;
 mod word_waiters;
 mod writer;

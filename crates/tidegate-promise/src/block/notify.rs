@@ -18,18 +18,20 @@ use tidegate_core::internal::{Delivery, SignalHeader};
 use super::decide::Decided;
 use super::depth::{self, contain};
 use super::listener::{Listener, Node};
-use super::state::{DONE, INLINE, LEFT, LISTENER, NOTIFYING, READER, SLEEPER, WRITER, is_settled};
+use super::state::{
+    DONE, INLINE, LISTENER, NOTIFYING, READER, SLEEPER, UNSTARTED, WRITER, is_settled,
+};
 use super::storage::{Block, BlockPtr, SWEEP_AFTER};
 
 impl Decided {
     /// Notifies the listeners, or wakes the reader that sleeps on the block. The block may be
     /// freed already, unless this thread holds the right to notify.
     #[inline(always)]
-    pub(super) fn tell<T: Send + 'static, E: Send + 'static>(&self, ptr: BlockPtr<T, E>) {
+    pub(super) fn notify<T: Send + 'static, E: Send + 'static>(&self, ptr: BlockPtr<T, E>) {
         if self.notify {
             start(ptr, self.inline);
         } else if self.state & SLEEPER != 0 && is_settled(self.state) {
-            self.word_waiters.ring(ptr.word());
+            self.word_waiters.wake_one(ptr.word());
         }
     }
 }
@@ -39,15 +41,15 @@ impl Decided {
 #[inline]
 pub(super) fn start<T: Send, E: Send>(ptr: BlockPtr<T, E>, inline: bool) {
     if inline {
-        if is_here(ptr.get()) && tell_first(ptr.get()) {
+        if may_run_here(ptr.get()) && call_inline(ptr.get()) {
             if has_more(ptr.get()) || !release(ptr) {
-                go_on(ptr, false);
+                run_listeners(ptr, false);
             }
             return;
         }
-        note_inline(ptr.get());
+        mark_inline_pending(ptr.get());
     }
-    go_on(ptr, false);
+    run_listeners(ptr, false);
 }
 
 /// Returns `true` if there were listeners after the inline one when this thread set `NOTIFYING`.
@@ -58,31 +60,31 @@ fn has_more<T: Send, E: Send>(block: &Block<T, E>) -> bool {
     queued || !block.inbox.load(Ordering::Relaxed).is_null()
 }
 
-/// Calls the inline listener without setting `inline_waits` first: the common case of a single
+/// Calls the inline listener without setting `inline_pending` first: the common case of a single
 /// listener that may run in place. Returns `false` if it is a waker, because the last waker is
 /// called after the block is released.
 #[inline(always)]
-fn tell_first<T: Send, E: Send>(block: &Block<T, E>) -> bool {
+fn call_inline<T: Send, E: Send>(block: &Block<T, E>) -> bool {
     let place = block.inline.with_mut(|slot| slot.cast::<Listener<T, E>>());
     // SAFETY: this thread holds `NOTIFYING` and saw `INLINE` when it took it: the slot is full
     // and belongs to this thread.
     if unsafe { &*place }.is_waker() {
         return false;
     }
-    depth::deeper(ptr::from_ref(block).addr(), block.home.as_deref(), || {
+    depth::run_nested(ptr::from_ref(block).addr(), block.home.as_deref(), || {
         block.show(|outcome| {
             // SAFETY: as above; no thread reads the slot again, since `INLINE` is clear and
-            // `inline_waits` was not set, and the block lives while `NOTIFYING` is held.
+            // `inline_pending` was not set, and the block lives while `NOTIFYING` is held.
             unsafe { Listener::call_at(place, outcome) };
         });
     });
     true
 }
 
-fn note_inline<T: Send, E: Send>(block: &Block<T, E>) {
-    // SAFETY: `inline_waits` belongs to the holder of `NOTIFYING`: this thread.
+fn mark_inline_pending<T: Send, E: Send>(block: &Block<T, E>) {
+    // SAFETY: `inline_pending` belongs to the holder of `NOTIFYING`: this thread.
     block
-        .inline_waits
+        .inline_pending
         .with_mut(|waits| unsafe { *waits = true });
 }
 
@@ -93,19 +95,19 @@ pub(super) unsafe fn deliver<T: Send + 'static, E: Send + 'static>(
 ) {
     let ptr = BlockPtr(header.cast::<Block<T, E>>());
     if how == Delivery::Orphaned {
-        depth::tell_home(ptr.get().home.as_deref(), &Unhandled::ListenerFellBack);
+        depth::report_to_home(ptr.get().home.as_deref(), &Unhandled::ListenerFellBack);
     }
     // An orphaned signal is delivered inside the code that completed the promise, and an executor
     // may also deliver a signal in place. Both can be nested too deep.
     if depth::is_full() {
         return depth::defer(signal_of(ptr));
     }
-    go_on(ptr, true);
+    run_listeners(ptr, true);
 }
 
 /// Calls listeners until there are none left, or sends the block to its home. `arrived` means that
 /// it need not be sent.
-fn go_on<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>, arrived: bool) {
+fn run_listeners<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>, arrived: bool) {
     let block = ptr.get();
     let mut last: Option<Waker> = None;
     loop {
@@ -121,9 +123,9 @@ fn go_on<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>, arrived: boo
                     contain(block.home.as_deref(), || before.wake());
                 }
             }
-            Next::Listener if arrived || is_here(block) => {
+            Next::Listener if arrived || may_run_here(block) => {
                 if let Some(listener) = take(block) {
-                    tell(block, listener);
+                    call_listener(block, listener);
                 }
             }
             Next::Listener => {
@@ -142,14 +144,14 @@ fn go_on<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>, arrived: boo
 
 /// Returns `true` if listeners may run on this thread now.
 #[inline]
-fn is_here<T: Send, E: Send>(block: &Block<T, E>) -> bool {
+fn may_run_here<T: Send, E: Send>(block: &Block<T, E>) -> bool {
     block.home.as_ref().is_none_or(|home| home.is_current()) && !depth::is_full()
 }
 
 /// Sends the block to its home. If it has none, defers it until the outermost listener returns.
 #[cold]
 fn send_home<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>) {
-    if ptr.get().has(LEFT) {
+    if ptr.get().has(UNSTARTED) {
         // The home has ended or is stuck. Handle the signal as if it had been refused:
         return drop(signal_of(ptr));
     }
@@ -170,8 +172,11 @@ fn signal_of<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>) -> Signa
 
 /// Calls a listener, contained, one level deeper.
 #[inline]
-fn tell<T: Send + 'static, E: Send + 'static>(block: &Block<T, E>, listener: Listener<T, E>) {
-    depth::deeper(ptr::from_ref(block).addr(), block.home.as_deref(), || {
+fn call_listener<T: Send + 'static, E: Send + 'static>(
+    block: &Block<T, E>,
+    listener: Listener<T, E>,
+) {
+    depth::run_nested(ptr::from_ref(block).addr(), block.home.as_deref(), || {
         block.show(|outcome| listener.call(outcome));
     });
 }
@@ -186,10 +191,10 @@ enum Next {
 /// Returns the kind of the oldest pending listener. Drops removed listeners on the way.
 #[inline]
 fn next<T: Send + 'static, E: Send + 'static>(block: &Block<T, E>) -> Next {
-    // SAFETY: `inline_waits` belongs to the holder of `NOTIFYING`: this thread.
-    let inline = block.inline_waits.with(|waits| unsafe { *waits });
+    // SAFETY: `inline_pending` belongs to the holder of `NOTIFYING`: this thread.
+    let inline = block.inline_pending.with(|waits| unsafe { *waits });
     let is_waker = if inline {
-        // SAFETY: `inline_waits` means that the slot is full and belongs to this thread.
+        // SAFETY: `inline_pending` means that the slot is full and belongs to this thread.
         let slot = block.inline.with(|slot| unsafe { &*slot });
         // SAFETY: as above.
         unsafe { slot.assume_init_ref() }.is_waker()
@@ -209,9 +214,9 @@ fn next<T: Send + 'static, E: Send + 'static>(block: &Block<T, E>) -> Next {
 /// Takes the oldest pending listener out. Returns `None` if it was removed meanwhile.
 #[inline]
 fn take<T: Send + 'static, E: Send + 'static>(block: &Block<T, E>) -> Option<Listener<T, E>> {
-    // SAFETY: `inline_waits` belongs to the holder of `NOTIFYING`: this thread.
+    // SAFETY: `inline_pending` belongs to the holder of `NOTIFYING`: this thread.
     let inline = block
-        .inline_waits
+        .inline_pending
         .with_mut(|waits| unsafe { ptr::replace(waits, false) });
     if inline {
         // SAFETY: the slot was full and belongs to this thread, and is treated as empty from now
@@ -316,14 +321,14 @@ fn release<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>) -> bool {
         {
             Ok(_) if more => {
                 if state & INLINE != 0 {
-                    note_inline(block);
+                    mark_inline_pending(block);
                 }
                 return false;
             }
             Ok(_) => {
                 // The block may be freed already.
                 if next & SLEEPER != 0 && is_settled(next) {
-                    word_waiters.ring(ptr.word());
+                    word_waiters.wake_one(ptr.word());
                 }
                 return true;
             }
@@ -355,10 +360,10 @@ pub(super) fn sweep<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>) {
         return;
     }
     if state & INLINE != 0 {
-        note_inline(block);
+        mark_inline_pending(block);
     }
     keep_live(block);
-    unsweep(ptr);
+    finish_sweep(ptr);
 }
 
 /// Rebuilds the queue from its own nodes and those of the inbox, without the removed ones.
@@ -391,10 +396,10 @@ fn keep_live<T: Send + 'static, E: Send + 'static>(block: &Block<T, E>) {
 
 /// Ends a sweep: clears `NOTIFYING` and marks the remaining listeners as added. If the block was
 /// decided meanwhile, notifies them instead.
-fn unsweep<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>) {
+fn finish_sweep<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>) {
     let block = ptr.get();
     // SAFETY: both belong to the holder of `NOTIFYING`: this thread.
-    let inline = block.inline_waits.with(|waits| unsafe { *waits });
+    let inline = block.inline_pending.with(|waits| unsafe { *waits });
     // SAFETY: as above.
     let queued = !block.queue.with(|queue| unsafe { *queue }).is_null();
     let mut waits = 0;
@@ -409,7 +414,7 @@ fn unsweep<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>) {
         if inline {
             // SAFETY: as above; from now on the `INLINE` bit records that the slot is full.
             block
-                .inline_waits
+                .inline_pending
                 .with_mut(|waits| unsafe { *waits = false });
         }
         // ORDERING: Release publishes `queue` to the next holder, in `decide`, `announce` or
@@ -426,7 +431,7 @@ fn unsweep<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>) {
         }
     }
     if inline {
-        note_inline(block);
+        mark_inline_pending(block);
     }
-    go_on(ptr, false);
+    run_listeners(ptr, false);
 }

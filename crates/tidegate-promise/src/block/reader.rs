@@ -12,12 +12,12 @@ use tidegate_core::internal::prefetch_for_write;
 use tidegate_core::internal::prim::Ordering;
 
 use super::depth;
-use super::listen::{ListenerToken, Place, announce, push_node, take_back};
+use super::listen::{ListenerToken, Place, announce, push_node, remove_node};
 use super::listener::{Listener, Node};
 use super::shared_reader::SharedReader;
 use super::sleepers::SleepRecord;
 use super::state::{
-    CANCELLED, CLAIMED, DONE, INLINE, LISTENER, OWED, READER, SLEEPER, UNCANCELLABLE, is_settled,
+    CANCELLED, CLAIMED, DONE, INLINE, LISTENER, READER, SLEEPER, TASK, UNCANCELLABLE, is_settled,
 };
 use super::storage::BlockPtr;
 use super::word_waiters::WordWaiters;
@@ -82,13 +82,13 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
         if self.taken {
             return None;
         }
-        if !self.block.is_owed() {
+        if !self.block.is_task() {
             return Some(self.put(Listener::new(listen)));
         }
-        let (listener, late) = self.block.watched(listen);
+        let (listener, already_given_up) = self.block.watched(listen);
         let token = self.put(listener);
-        if late {
-            drop(self.left());
+        if already_given_up {
+            drop(self.fail_if_unstarted());
         }
         Some(token)
     }
@@ -117,7 +117,7 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
     where
         F: FnOnce(Outcome<&T, &E>) + Send + 'static,
     {
-        if self.slot.get() != Slot::Free || self.taken || self.block.is_owed() {
+        if self.slot.get() != Slot::Free || self.taken || self.block.is_task() {
             let _ = self.listen(listen);
             return;
         }
@@ -128,11 +128,11 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
     /// Removes a listener before it is called. Returns `true` if it will not be called.
     pub fn remove(&self, token: &ListenerToken<T, E>) -> bool {
         match &token.place {
-            Place::Node(node) => take_back(self.block, node),
+            Place::Node(node) => remove_node(self.block, node),
             // A token never removes a waker from the slot, even if it refers to that slot.
             Place::Inline { block } => {
                 let mine = *block == self.block.addr() && !self.is_waker_inline();
-                let removed = mine && self.empty_inline().is_some();
+                let removed = mine && self.take_inline().is_some();
                 if removed {
                     self.slot.set(Slot::Passed);
                 }
@@ -155,8 +155,8 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
 
     /// Returns `true` if the calling thread runs a listener of this block, or has deferred its
     /// notification. A wait for the block on this thread would never end.
-    pub fn is_told_here(&self) -> bool {
-        depth::is_told_here(self.block.addr())
+    pub fn is_notifying_on_this_thread(&self) -> bool {
+        depth::is_notifying_on_this_thread(self.block.addr())
     }
 
     /// Takes the outcome if it is decided and every listener has run.
@@ -186,20 +186,20 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
     /// `false` if threads cannot sleep on a block on this platform. After this call the reader may
     /// only take the outcome.
     pub fn sleep(&mut self) -> bool {
-        if !WordWaiters::WORKS {
+        if !WordWaiters::SUPPORTED {
             return false;
         }
         let block = self.block.get();
         // Relaxed: `try_take` reads the state again, with Acquire.
         let mut state = block.state.fetch_or(SLEEPER, Ordering::Relaxed) | SLEEPER;
         let noted = match &block.home {
-            Some(home) if state & OWED != 0 => SleepRecord::new(&**home, self.block.word()),
+            Some(home) if state & TASK != 0 => SleepRecord::new(&**home, self.block.word()),
             _ => None,
         };
         // A thread that settles the block after this sees the bit and wakes this thread.
         while !is_settled(state) {
             if let Some(noted) = &noted {
-                noted.hear();
+                noted.acknowledge();
                 if block.is_left() {
                     return true;
                 }
@@ -215,7 +215,7 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
 
     /// Returns the failure of a task whose executor ended without starting it. In that case the
     /// task is cancelled and never runs.
-    pub fn left(&self) -> Option<E> {
+    pub fn fail_if_unstarted(&self) -> Option<E> {
         self.block.give_up_on_left()
     }
 
@@ -241,7 +241,7 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
             if !ptr.get().has(DONE) && self.waker.as_ref().is_some_and(|one| one.same == same) {
                 return Poll::Pending;
             }
-            self.forget_waker();
+            self.remove_waker();
             self.waker = Some(Registered {
                 same,
                 node: self.add_waker(waker.clone()),
@@ -256,16 +256,16 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
     }
 
     /// Removes the registered waker.
-    pub fn forget_waker(&mut self) {
+    pub fn remove_waker(&mut self) {
         let Some(registered) = self.waker.take() else {
             return;
         };
         match registered.node {
             Some(node) => {
-                take_back(self.block, &node);
+                remove_node(self.block, &node);
             }
             None => {
-                if self.empty_inline().is_some() && self.slot.get() == Slot::Waker {
+                if self.take_inline().is_some() && self.slot.get() == Slot::Waker {
                     self.slot.set(Slot::Free);
                 }
             }
@@ -312,7 +312,7 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
             return Err(self);
         }
         let mut this = self;
-        this.forget_waker();
+        this.remove_waker();
         let block = this.block;
         std::mem::forget(this);
         Ok(SharedReader::new(block))
@@ -355,7 +355,7 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
     }
 
     /// Removes and returns the inline listener, unless a notifier has seen it.
-    fn empty_inline(&self) -> Option<Listener<T, E>> {
+    fn take_inline(&self) -> Option<Listener<T, E>> {
         let block = self.block.get();
         let alone = self.slot.get() != Slot::Passed;
         let emptied = if alone { INLINE | LISTENER } else { INLINE };
@@ -386,7 +386,7 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
 
 impl<T: Send + 'static, E: Send + 'static> Drop for Reader<T, E> {
     fn drop(&mut self) {
-        self.forget_waker();
+        self.remove_waker();
         self.block.give_up(READER);
     }
 }

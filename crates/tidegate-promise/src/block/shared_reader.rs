@@ -7,7 +7,7 @@ use std::task::Waker;
 use tidegate_core::Executor;
 use tidegate_core::internal::prim::Ordering;
 
-use super::listen::{ListenerToken, Place, push_node, take_back};
+use super::listen::{ListenerToken, Place, push_node, remove_node};
 use super::listener::Listener;
 use super::state::{CLAIMED, DONE, READER, UNCANCELLABLE};
 use super::storage::{BlockPtr, count_one};
@@ -35,10 +35,10 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedReader<T, E> {
     where
         F: FnOnce(Outcome<&T, &E>) + Send + 'static,
     {
-        let (listener, late) = self.block.watched(listen);
+        let (listener, already_given_up) = self.block.watched(listen);
         let node = push_node(self.block, listener);
-        if late {
-            drop(self.left());
+        if already_given_up {
+            drop(self.fail_if_unstarted());
         }
         ListenerToken {
             place: Place::Node(node),
@@ -63,7 +63,7 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedReader<T, E> {
     /// Removes a listener before it is called. Returns `true` if it will not be called.
     pub fn remove(&self, token: &ListenerToken<T, E>) -> bool {
         match &token.place {
-            Place::Node(node) => take_back(self.block, node),
+            Place::Node(node) => remove_node(self.block, node),
             Place::Inline { .. } => false,
         }
     }
@@ -81,7 +81,7 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedReader<T, E> {
     }
 
     /// See [`Reader::left`](super::Reader::left).
-    pub fn left(&self) -> Option<E> {
+    pub fn fail_if_unstarted(&self) -> Option<E> {
         self.block.give_up_on_left()
     }
 

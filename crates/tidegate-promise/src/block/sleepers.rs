@@ -23,7 +23,7 @@ struct Sleeper {
     /// The address of the word on which the thread sleeps.
     word: AtomicUsize,
     /// Set to make the thread check its executor again; cleared by the thread before it does.
-    asked: AtomicBool,
+    recheck_requested: AtomicBool,
 }
 
 static ALL: Mutex<Vec<Weak<Sleeper>>> = Mutex::new(Vec::new());
@@ -62,8 +62,8 @@ impl SleepRecord {
 
     /// Acknowledges a wake-up request. Called before each check of the executor. After this call,
     /// `wake_sleepers` repeats a new request until it is acknowledged.
-    pub(super) fn hear(&self) {
-        self.0.asked.store(false, Ordering::Relaxed);
+    pub(super) fn acknowledge(&self) {
+        self.0.recheck_requested.store(false, Ordering::Relaxed);
         // ORDERING: SeqCst fence between the record and the check of the executor; pairs with the
         // one in `wake_sleepers`: if this check finds the executor alive, the executor finds the
         // record.
@@ -87,12 +87,12 @@ pub fn wake_sleepers(home: ExecutorId) {
     let all: Vec<_> = lock().iter().filter_map(Weak::upgrade).collect();
     let sleeps = |one: &Sleeper| one.home.load(Ordering::Relaxed) == home.get();
     for one in all.iter().filter(|one| sleeps(one)) {
-        one.asked.store(true, Ordering::Relaxed);
+        one.recheck_requested.store(true, Ordering::Relaxed);
         // The thread may have checked already but not be asleep yet. A single wake-up would then
         // be lost, so it is repeated.
-        while sleeps(one) && one.asked.load(Ordering::Relaxed) {
+        while sleeps(one) && one.recheck_requested.load(Ordering::Relaxed) {
             let word = one.word.load(Ordering::Relaxed);
-            WordWaiters::new().ring(std::ptr::without_provenance(word));
+            WordWaiters::new().wake_one(std::ptr::without_provenance(word));
             yield_now();
         }
     }

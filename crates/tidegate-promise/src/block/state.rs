@@ -6,7 +6,7 @@
 //!   open ──────────────────────────────► done ─────────────────────────► settled
 //!     │                                   ▲  ▲
 //!     ├── shared writer claims ─► claimed ┘  │
-//!     └── anybody cancels ───────────────────┘ (with CANCELLED)
+//!     └── a cancellation ────────────────────┘ (with CANCELLED)
 //! ```
 //!
 //! Access to the fields:
@@ -16,7 +16,7 @@
 //!   The reader may take it only while `DONE` is set and both `NOTIFYING` and `LISTENER` are clear.
 //! - `inline`: the unique reader while `INLINE` is clear, unless it has put a listener into the
 //!   slot that other listeners follow; the holder of `NOTIFYING` once it has seen `INLINE`.
-//! - `queue`, `inline_waits`: only the holder of `NOTIFYING`.
+//! - `queue`, `inline_pending`: only the holder of `NOTIFYING`.
 //! - `inbox`, `hook`: all threads, by atomic operations.
 //! - `taken`: the unique reader, then the thread that frees the block.
 //!
@@ -48,11 +48,11 @@ pub(super) const SLEEPER: u32 = 1 << 9;
 
 /// The outcome is that of a task which the home has accepted. If the home ends before it starts
 /// the task, the outcome is never stored. Set when the block is created.
-pub(super) const OWED: u32 = 1 << 10;
+pub(super) const TASK: u32 = 1 << 10;
 
 /// The block was decided because the home never started the task. Readers and listeners see the
 /// failure for that. Always set together with `CANCELLED`; `outcome` is empty.
-pub(super) const LEFT: u32 = 1 << 11;
+pub(super) const UNSTARTED: u32 = 1 << 11;
 
 /// The owner bits. The block is alive while any of them is set.
 pub(super) const OWNERS: u32 = WRITER | READER | NOTIFYING;

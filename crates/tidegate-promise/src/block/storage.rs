@@ -13,7 +13,7 @@ use tidegate_core::internal::{Delivery, SignalHeader};
 use tidegate_core::{Executor, Task};
 
 use super::listener::{Listener, Node};
-use super::state::{CANCELLED, DONE, INLINE, LEFT, LISTENER, OWNERS, READER, WRITER};
+use super::state::{CANCELLED, DONE, INLINE, LISTENER, OWNERS, READER, UNSTARTED, WRITER};
 use super::word_waiters::WordWaiters;
 use super::{depth, memory};
 use crate::outcome::Outcome;
@@ -35,7 +35,7 @@ pub(super) struct Block<T: 'static, E: 'static> {
     /// The number of listener removals until the next sweep.
     pub(super) sweep_in: AtomicU16,
     /// The holder of `NOTIFYING` has seen that `inline` is full.
-    pub(super) inline_waits: UnsafeCell<bool>,
+    pub(super) inline_pending: UnsafeCell<bool>,
     /// The unique reader has moved the outcome out.
     pub(super) taken: UnsafeCell<bool>,
     pub(super) inline: UnsafeCell<MaybeUninit<Listener<T, E>>>,
@@ -73,22 +73,22 @@ impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
     const LAYOUT: Layout = Layout::new::<Block<T, E>>();
 
     /// Creates a block. `deliver` receives the block when it was sent to `home` as a signal.
-    /// `owed` is `OWED` or 0.
+    /// `task` is `TASK` or 0.
     #[inline(always)]
     pub(super) fn allocate(
         deliver: unsafe fn(NonNull<SignalHeader>, Delivery),
         home: Option<Arc<dyn Executor>>,
         abandoned: fn() -> E,
-        owed: u32,
+        task: u32,
     ) -> Self {
         let memory = memory::take(Self::LAYOUT).cast::<Block<T, E>>();
         let block = Block {
             header: SignalHeader::new(deliver),
-            state: AtomicU32::new(WRITER | READER | owed),
+            state: AtomicU32::new(WRITER | READER | task),
             writers: AtomicU32::new(1),
             readers: AtomicU32::new(1),
             sweep_in: AtomicU16::new(SWEEP_AFTER),
-            inline_waits: UnsafeCell::new(false),
+            inline_pending: UnsafeCell::new(false),
             taken: UnsafeCell::new(false),
             inline: UnsafeCell::new(MaybeUninit::uninit()),
             outcome: UnsafeCell::new(MaybeUninit::uninit()),
@@ -146,7 +146,7 @@ impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
         // the outcome are `MaybeUninit` and were emptied before.
         unsafe { ptr::drop_in_place(self.0.as_ptr()) };
         // SAFETY: `memory::take` returned this memory for the same layout.
-        unsafe { memory::give(self.0.cast(), Self::LAYOUT) };
+        unsafe { memory::recycle(self.0.cast(), Self::LAYOUT) };
     }
 
     /// Clears the owner bit `bit` and frees the block if it was the last one.
@@ -239,7 +239,7 @@ impl<T: Send + 'static, E: Send + 'static> Block<T, E> {
             return;
         }
         if state & CANCELLED != 0 {
-            return match state & LEFT {
+            return match state & UNSTARTED {
                 0 => see(Outcome::Cancelled),
                 _ => see(Outcome::Failure(&(self.abandoned)())),
             };
@@ -251,7 +251,7 @@ impl<T: Send + 'static, E: Send + 'static> Block<T, E> {
     /// Returns the outcome of a cancelled block: the failure if its task was never started, else
     /// `Cancelled`.
     pub(super) fn cancelled_outcome(&self, state: u32) -> Outcome<T, E> {
-        match state & LEFT {
+        match state & UNSTARTED {
             0 => Outcome::Cancelled,
             _ => Outcome::Failure((self.abandoned)()),
         }

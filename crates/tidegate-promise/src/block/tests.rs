@@ -55,7 +55,7 @@ fn nodes(block: BlockPtr<u32, u32>) -> usize {
 }
 
 /// A test executor that delivers signals in place, keeps them, or refuses them.
-struct Odd {
+struct TestExecutor {
     id: ExecutorId,
     clock: Clock,
     how: How,
@@ -72,7 +72,7 @@ enum How {
     Panics,
 }
 
-impl Odd {
+impl TestExecutor {
     fn new(how: How) -> Arc<Self> {
         Arc::new(Self {
             id: ExecutorId::next(),
@@ -84,7 +84,7 @@ impl Odd {
     }
 }
 
-impl Executor for Odd {
+impl Executor for TestExecutor {
     fn execute(&self, task: Task) -> Result<(), Rejected<Task>> {
         Err(Rejected::new(task, RejectReason::Unsupported))
     }
@@ -143,7 +143,7 @@ fn goes_from_open_to_done_to_settled() {
 
 #[test]
 fn is_not_settled_while_it_is_on_its_way_home() {
-    let home = Odd::new(How::Keeps);
+    let home = TestExecutor::new(How::Keeps);
     let (writer, mut reader) = block::<u32, u32>(Some(home.clone()), || ABANDONED);
     reader.listen(|_| ());
     writer.complete(Ok(1)).unwrap();
@@ -165,12 +165,12 @@ fn the_slot_is_used_again_only_by_wakers_that_nobody_followed() {
     for _ in 0..3 {
         assert!(reader.poll(Waker::noop()).is_pending());
         assert_eq!(state(reader.block()) & INLINE, INLINE);
-        reader.forget_waker();
+        reader.remove_waker();
         assert_eq!(state(reader.block()), WRITER | READER);
     }
     assert!(reader.poll(Waker::noop()).is_pending());
     reader.listen(note(&log, 1));
-    reader.forget_waker();
+    reader.remove_waker();
     assert_eq!(state(reader.block()), WRITER | READER | LISTENER);
     reader.listen(note(&log, 2));
     assert_eq!(nodes(reader.block()), 2);
@@ -251,7 +251,7 @@ fn a_removed_listener_is_dropped_at_once_and_its_node_later() {
 
 #[test]
 fn an_executor_that_delivers_on_the_spot_does_not_deepen_the_stack() {
-    let home = Odd::new(How::OnTheSpot);
+    let home = TestExecutor::new(How::OnTheSpot);
     let told = Arc::new(AtomicUsize::new(0));
     let make = || block::<u32, u32>(Some(home.clone() as _), || ABANDONED);
     let (first, mut reader) = make();
@@ -271,7 +271,7 @@ fn an_executor_that_delivers_on_the_spot_does_not_deepen_the_stack() {
 #[test]
 fn a_refused_signal_tells_here_and_reports() {
     for how in [How::Refuses, How::Panics] {
-        let home = Odd::new(how);
+        let home = TestExecutor::new(how);
         let (writer, reader) = block::<u32, u32>(Some(home.clone()), || ABANDONED);
         let log = Log::default();
         let panicking = note(&log, 1);
@@ -291,7 +291,7 @@ fn a_refused_signal_tells_here_and_reports() {
 
 #[test]
 fn a_late_cancel_hook_that_panics_is_contained_and_reported() {
-    let home = Odd::new(How::OnTheSpot);
+    let home = TestExecutor::new(How::OnTheSpot);
     let (writer, reader) = block::<u32, u32>(Some(home.clone()), || ABANDONED);
     assert!(reader.cancel());
     writer.on_cancel(Task::new(|| panic!("on purpose")));

@@ -34,8 +34,8 @@ struct List {
     entries: Vec<Entry>,
     /// The first free entry, or `entries.len()` if there is none.
     free: usize,
-    /// Stuck executors that were given up. [`notify_unstarted`] does not run for them again, so the caller
-    /// that adds a listener later must fail its block.
+    /// Stuck executors that were given up. [`notify_unstarted`] does not run for them again, so the
+    /// caller that adds a listener later must fail its block.
     given_up: Vec<u64>,
 }
 
@@ -43,14 +43,14 @@ enum Entry {
     /// A free entry, and the index of the next one.
     Free(usize),
     Waker(u64, Waker),
-    Listener(u64, Listening),
+    Listener(u64, ListenedBlock),
     /// The waker was taken out to be woken; its `Watch` still exists.
-    Told,
+    Taken,
 }
 
 /// A block that has a listener.
 #[derive(Clone, Copy)]
-pub(super) struct Listening {
+pub(super) struct ListenedBlock {
     pub(super) block: NonNull<()>,
     /// Decides the block as never started, if it is still open. Runs no user code. The block is
     /// alive during the call.
@@ -63,7 +63,7 @@ pub(super) type AbandonedBlock = Box<dyn FnOnce()>;
 
 // SAFETY: only pointers to blocks whose values are `Send` are stored, and any thread that keeps
 // the block alive may do what is done with it here.
-unsafe impl Send for Listening {}
+unsafe impl Send for ListenedBlock {}
 
 impl List {
     const fn new() -> Self {
@@ -111,13 +111,13 @@ impl Watch {
 
     /// Adds a block, to be failed when the executor `home` is given up. Returns `true` if that has
     /// already happened; the caller must then fail the block.
-    pub(super) fn listener(home: u64, listening: Listening) -> (Self, bool) {
+    pub(super) fn listener(home: u64, listening: ListenedBlock) -> (Self, bool) {
         let list = MINE.try_with(Cell::get).unwrap_or(0);
         let mut mine = lock(list);
         let at = mine.add(Entry::Listener(home, listening));
-        let late = mine.given_up.contains(&home);
+        let already_given_up = mine.given_up.contains(&home);
         drop(mine);
-        (Self::new(list, at), late)
+        (Self::new(list, at), already_given_up)
     }
 
     fn new(list: usize, at: usize) -> Self {
@@ -150,7 +150,7 @@ pub fn notify_unstarted(home: ExecutorId, give_up: bool) {
         for entry in &mut entries.entries {
             match entry {
                 Entry::Waker(of, _) if *of == home => {
-                    wakers.push(std::mem::replace(entry, Entry::Told));
+                    wakers.push(std::mem::replace(entry, Entry::Taken));
                 }
                 Entry::Listener(of, listening) if give_up && *of == home => {
                     // SAFETY: the listener has not been called or dropped, since its watch would

@@ -25,7 +25,7 @@ mod linux {
 
     impl WordWaiters {
         /// `true` if a thread can sleep on a word on this platform.
-        pub(crate) const WORKS: bool = true;
+        pub(crate) const SUPPORTED: bool = true;
 
         #[inline(always)]
         pub(crate) fn new() -> Self {
@@ -40,7 +40,7 @@ mod linux {
         }
 
         /// Wakes one thread that sleeps on the word that is, or was, at `word`.
-        pub(crate) fn ring(&self, word: *const AtomicU32) {
+        pub(crate) fn wake_one(&self, word: *const AtomicU32) {
             let (wake, one) = (libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1);
             // SAFETY: the kernel uses the address as a key and neither reads nor writes there; for
             // an address that is no longer mapped it returns an error.
@@ -61,7 +61,7 @@ mod model {
     pub(crate) struct WordWaiters(Arc<Futex>);
 
     impl WordWaiters {
-        pub(crate) const WORKS: bool = true;
+        pub(crate) const SUPPORTED: bool = true;
 
         pub(crate) fn new() -> Self {
             Self(Arc::new(Futex::new()))
@@ -71,7 +71,7 @@ mod model {
             self.0.wait_while(word, value, None);
         }
 
-        pub(crate) fn ring(&self, _word: *const AtomicU32) {
+        pub(crate) fn wake_one(&self, _word: *const AtomicU32) {
             self.0.ring();
         }
     }
@@ -86,7 +86,7 @@ mod none {
     pub(crate) struct WordWaiters;
 
     impl WordWaiters {
-        pub(crate) const WORKS: bool = false;
+        pub(crate) const SUPPORTED: bool = false;
 
         pub(crate) fn new() -> Self {
             Self
@@ -94,6 +94,6 @@ mod none {
 
         pub(crate) fn sleep_while(&self, _word: &AtomicU32, _value: u32) {}
 
-        pub(crate) fn ring(&self, _word: *const AtomicU32) {}
+        pub(crate) fn wake_one(&self, _word: *const AtomicU32) {}
     }
 }

@@ -64,7 +64,7 @@ impl<T: Send + 'static, E: Send + 'static> Writer<T, E> {
         if hooked {
             block.drop_hook();
         }
-        decided.tell(ptr);
+        decided.notify(ptr);
         if hooked {
             ptr.give_up(WRITER);
         }
@@ -179,7 +179,7 @@ impl<T: Send + 'static, E: Send + 'static> SharedWriter<T, E> {
         fence(Ordering::SeqCst);
         block.drop_hook();
         if let Some(decided) = decided {
-            decided.tell(self.block);
+            decided.notify(self.block);
         }
         Ok(())
     }

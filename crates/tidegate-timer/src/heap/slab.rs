@@ -8,17 +8,17 @@
 //!   the allocator starts at `floor`, which is not below the generation of any returned slot.
 //! * `live` is the number of live slots.
 
-use crate::key::{Generation, OLD, RETIRED, TimerKey};
+use crate::key::{Generation, MAX_RETURNED_GENERATION, RETIRED_GENERATION, TimerKey};
 
 /// Capacity for this many entries is never returned to the allocator.
-pub(super) const KEPT: usize = 64;
+pub(super) const MIN_CAPACITY: usize = 64;
 
 /// Marks the end of the free list. Because of it there are at most 2³² - 1 slots.
 const NONE: u32 = u32::MAX;
 
 /// Returns the capacity to keep for an array of `len` entries when memory is returned.
 pub(super) fn roomy(len: usize) -> usize {
-    (len * 2).max(KEPT)
+    (len * 2).max(MIN_CAPACITY)
 }
 
 /// Slots for values, with a free list of the vacant ones.
@@ -110,7 +110,7 @@ impl<T> Slab<T> {
 
     /// Returns `true` if most of the memory is unused and enough has changed since the last trim.
     pub(super) fn is_worth_trimming(&self) -> bool {
-        self.slots.capacity() > KEPT
+        self.slots.capacity() > MIN_CAPACITY
             && self.live <= self.slots.capacity() / 4
             && (self.live < self.trimmed_at.div_ceil(4) || self.taken >= self.slots.len())
     }
@@ -191,12 +191,12 @@ impl<T> Slab<T> {
 impl<T> Slot<T> {
     /// Returns `true` if the slot can take a value: it is empty and has a generation left.
     fn is_vacant(&self) -> bool {
-        self.value.is_none() && self.generation != RETIRED
+        self.value.is_none() && self.generation != RETIRED_GENERATION
     }
 
     /// Returns `true` if the slot is empty and its generation is low enough to be recorded in
     /// `floor`.
     fn can_be_given_back(&self) -> bool {
-        self.value.is_none() && self.generation <= OLD
+        self.value.is_none() && self.generation <= MAX_RETURNED_GENERATION
     }
 }

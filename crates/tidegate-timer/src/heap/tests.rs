@@ -1,8 +1,8 @@
 //! Tests of the documented behaviour of the heap, and of its private invariants.
 
-use super::slab::KEPT;
+use super::slab::MIN_CAPACITY;
 use super::{ARITY, Heap};
-use crate::key::{Generation, OLD, RETIRED, TimerKey};
+use crate::key::{Generation, MAX_RETURNED_GENERATION, RETIRED_GENERATION, TimerKey};
 
 impl<T> Heap<T> {
     /// Checks the invariants that the file headers state.
@@ -216,11 +216,11 @@ fn dropping_the_heap_drops_what_is_in_it() {
 fn small_heaps_keep_their_memory() {
     let mut heap = Heap::new();
     for _ in 0..3 {
-        for value in 0..KEPT as u64 {
+        for value in 0..MIN_CAPACITY as u64 {
             heap.insert(value, value);
         }
         let before = heap.slab.size();
-        assert_eq!(heap.values_due(u64::MAX).len(), KEPT);
+        assert_eq!(heap.values_due(u64::MAX).len(), MIN_CAPACITY);
         assert_eq!(heap.slab.size(), before);
     }
 }
@@ -236,8 +236,8 @@ fn a_burst_is_given_back_when_it_has_fired() {
             heap.check();
         }
     }
-    assert!(heap.slab.size().1 <= KEPT);
-    assert!(heap.items.capacity() <= KEPT);
+    assert!(heap.slab.size().1 <= MIN_CAPACITY);
+    assert!(heap.items.capacity() <= MIN_CAPACITY);
 }
 
 #[test]
@@ -250,8 +250,8 @@ fn a_burst_is_given_back_when_it_was_cancelled() {
     }
     heap.check();
     assert_eq!(heap.len(), 1);
-    assert!(heap.slab.size().1 <= KEPT);
-    assert!(heap.items.capacity() <= KEPT);
+    assert!(heap.slab.size().1 <= MIN_CAPACITY);
+    assert!(heap.items.capacity() <= MIN_CAPACITY);
 }
 
 #[test]
@@ -276,7 +276,7 @@ fn periodic_entries_that_hold_the_tail_move_to_the_front() {
     }
     heap.check();
     assert_eq!(heap.len(), 3);
-    assert!(heap.slab.size().1 <= KEPT);
+    assert!(heap.slab.size().1 <= MIN_CAPACITY);
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn a_key_stays_stale_when_its_slot_was_given_back_and_made_again() {
         for &key in &keys {
             heap.remove(key);
         }
-        assert!(heap.slab.size().0 <= KEPT);
+        assert!(heap.slab.size().0 <= MIN_CAPACITY);
         old.extend(keys);
     }
     for value in 0..500 {
@@ -303,7 +303,7 @@ fn a_slot_without_further_generations_is_retired() {
     let mut heap = Heap::new();
     let first = heap.insert(1, 'a');
     heap.remove(first);
-    let last = Generation::new(RETIRED.get() - 1).expect("it is not zero");
+    let last = Generation::new(RETIRED_GENERATION.get() - 1).expect("it is not zero");
     heap.slab.age(first.slot, last);
 
     let key = heap.insert(1, 'b');
@@ -314,7 +314,7 @@ fn a_slot_without_further_generations_is_retired() {
     assert_ne!(next.slot, first.slot);
     let none = TimerKey {
         slot: first.slot,
-        generation: RETIRED,
+        generation: RETIRED_GENERATION,
     };
     assert_eq!(heap.get(none), None);
     assert_eq!(heap.drain().count(), 1);
@@ -327,10 +327,14 @@ fn an_old_slot_is_kept_rather_than_forgotten() {
     let mut heap = Heap::new();
     let key = heap.insert(1, 'a');
     heap.remove(key);
-    heap.slab.age(key.slot, OLD.saturating_add(1));
+    heap.slab
+        .age(key.slot, MAX_RETURNED_GENERATION.saturating_add(1));
     assert_eq!(heap.drain().count(), 0);
     assert_eq!(heap.slab.size().0, 1);
-    assert_eq!(heap.insert(1, 'b').generation, OLD.saturating_add(1));
+    assert_eq!(
+        heap.insert(1, 'b').generation,
+        MAX_RETURNED_GENERATION.saturating_add(1)
+    );
     assert_eq!(heap.insert(1, 'c').generation, Generation::MIN);
     heap.check();
 }

@@ -61,14 +61,14 @@ impl TimerHandle {
     /// Returns `true` if the timeout expired: its task is running, has run, or was passed to its
     /// executor.
     pub fn is_expired(&self) -> bool {
-        self.cell.fate() == Some(TimeoutOutcome::Expired)
+        self.cell.outcome() == Some(TimeoutOutcome::Expired)
     }
 
     /// Returns `true` if the timeout will never expire: it was cancelled, or its timer stopped
     /// first.
     pub fn is_cancelled(&self) -> bool {
         matches!(
-            self.cell.fate(),
+            self.cell.outcome(),
             Some(TimeoutOutcome::Cancelled | TimeoutOutcome::Stopped)
         )
     }
@@ -78,7 +78,7 @@ impl fmt::Debug for TimerHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TimerHandle")
             .field("timer", &self.shared.name)
-            .field("fate", &self.cell.fate())
+            .field("fate", &self.cell.outcome())
             .finish_non_exhaustive()
     }
 }

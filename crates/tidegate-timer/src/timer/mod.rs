@@ -1,12 +1,12 @@
 //! [`WheelTimer`]: a wheel with a thread of its own, for programs without event loops.
 //!
-//! The data is a [`Wheel`](crate::wheel::Wheel); this module adds a clock, a thread and access from other
-//! threads. The section "Four engines" of the crate documentation explains why it exists beside the
-//! other engines.
+//! The data is a [`Wheel`](crate::wheel::Wheel); this module adds a clock, a thread and access from
+//! other threads. The section "Four engines" of the crate documentation explains why it exists
+//! beside the other engines.
 //!
 //! * `errors`: [`TimerError`].
 //! * `task`: [`TimerTask`], the task of a timeout.
-//! * `life`: the states of a timer.
+//! * `lifecycle`: the states of a timer.
 //! * `shared`: the state that callers and the worker thread share (lane, wheel, counters);
 //!   cancelling and resetting.
 //! * `shutdown`: the shutdown of a timer; `shutdown_future` is the shutdown as a future
@@ -20,7 +20,7 @@
 
 mod errors;
 mod handle;
-mod life;
+mod lifecycle;
 mod shared;
 mod shutdown;
 mod shutdown_future;

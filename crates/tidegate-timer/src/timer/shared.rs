@@ -20,9 +20,9 @@ use tidegate_core::internal::{CachePadded, Doorbell, check_may_block, contain};
 use tidegate_core::{Clock, Executor, OnUnhandled, Parker, Task, ThreadBuilder, Unhandled};
 
 use super::errors::TimerError;
-use super::life::Life;
+use super::lifecycle::Lifecycle;
 use super::task::TimerTask;
-use crate::place::place;
+use crate::insert::insert_timeout;
 use crate::raw::{Reset, TimeoutLane, TimeoutNode, TimeoutOutcome};
 use crate::wheel::{Geometry, Wheel};
 
@@ -52,9 +52,9 @@ pub(super) struct Shared {
     cancels: CachePadded<AtomicUsize>,
     pub(super) counts: CachePadded<Counts>,
     core: Mutex<Core>,
-    /// `true` while `life` is `Running`; readable without the lock.
+    /// `true` while `lifecycle` is `Running`; readable without the lock.
     pub(super) running: AtomicBool,
-    pub(super) life: Mutex<Life>,
+    pub(super) lifecycle: Mutex<Lifecycle>,
     /// Notified when a start of the worker has finished, successfully or not, and when a stop
     /// begins.
     pub(super) started: Condvar,
@@ -64,7 +64,7 @@ pub(super) struct Shared {
 pub(super) struct Core {
     pub(super) wheel: Wheel<Arc<Cell>>,
     /// Timeouts that are no longer in the wheel, or not yet, and will not fire.
-    pub(super) left: Vec<Arc<Cell>>,
+    pub(super) unfired: Vec<Arc<Cell>>,
 }
 
 /// Counters; the worker updates them, except `cancelled` and `refused`.
@@ -105,10 +105,10 @@ impl Shared {
             counts: CachePadded::new(Counts::default()),
             core: Mutex::new(Core {
                 wheel,
-                left: Vec::new(),
+                unfired: Vec::new(),
             }),
             running: AtomicBool::new(false),
-            life: Mutex::new(Life::New(settings.threads)),
+            lifecycle: Mutex::new(Lifecycle::New(settings.threads)),
             started: Condvar::new(),
         }
     }
@@ -159,22 +159,24 @@ impl Shared {
 
     /// Locks the lifecycle state, after waiting for a start on another thread to finish. Returns an
     /// error if this thread must not wait for that.
-    pub(super) fn settled(&self) -> Result<MutexGuard<'_, Life>, TimerError> {
-        let mut life = self.life();
-        while let Life::Starting(starter) = *life {
+    pub(super) fn lock_started(&self) -> Result<MutexGuard<'_, Lifecycle>, TimerError> {
+        let mut lifecycle = self.lifecycle();
+        while let Lifecycle::Starting(starter) = *lifecycle {
             if starter == std::thread::current().id() {
                 return Err(TimerError::Starting);
             }
             // The spawner is user code and may take a long time.
             check_may_block(None).map_err(TimerError::Refused)?;
-            let settled = self.started.wait(life);
-            life = settled.unwrap_or_else(PoisonError::into_inner);
+            let settled = self.started.wait(lifecycle);
+            lifecycle = settled.unwrap_or_else(PoisonError::into_inner);
         }
-        Ok(life)
+        Ok(lifecycle)
     }
 
-    pub(super) fn life(&self) -> MutexGuard<'_, Life> {
-        self.life.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn lifecycle(&self) -> MutexGuard<'_, Lifecycle> {
+        self.lifecycle
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn core(&self) -> MutexGuard<'_, Core> {
@@ -191,14 +193,14 @@ impl Shared {
             task: name,
             message: panic.message(),
         };
-        self.on_unhandled.tell(&self.name, &what);
+        self.on_unhandled.report(&self.name, &what);
     }
 
     /// Runs the `on_cancel` hook of a task that will not run, and drops the task.
     fn discard(&self, mut task: TimerTask) {
         self.pending.fetch_sub(1, Ordering::Relaxed);
         self.run_hook(&mut task);
-        let task = self.strip(task);
+        let task = self.strip_extras(task);
         self.contain("drop", || drop(task));
     }
 
@@ -210,7 +212,7 @@ impl Shared {
     }
 
     /// Returns the task itself. Its hook and its executor are dropped one by one.
-    pub(super) fn strip(&self, task: TimerTask) -> Task {
+    pub(super) fn strip_extras(&self, task: TimerTask) -> Task {
         let TimerTask { task, extras } = task;
         if let Some(extras) = extras {
             let extras = *extras;
@@ -233,6 +235,6 @@ impl Core {
     /// earlier.
     pub(super) fn place(&mut self, deadline: u64, cell: Arc<Cell>) {
         let entry = || Arc::clone(&cell);
-        place(&mut self.wheel, &cell, cell.key(), deadline, entry);
+        insert_timeout(&mut self.wheel, &cell, cell.key(), deadline, entry);
     }
 }

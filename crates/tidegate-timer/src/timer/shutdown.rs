@@ -14,7 +14,7 @@ use tidegate_core::Parker;
 use tidegate_core::internal::{WaitGuard, check_may_block, contain, discard};
 
 use super::errors::TimerError;
-use super::life::{Life, Stopping, Worker};
+use super::lifecycle::{Lifecycle, Stopping, Worker};
 use super::shared::{Cell, Shared};
 use super::task::TimerTask;
 use crate::raw::TimeoutOutcome;
@@ -43,9 +43,9 @@ impl Shared {
 
     /// Checks that this thread may wait for the worker. Returns `None` if the worker has ended.
     fn check_wait_for_end(&self) -> Result<Option<WaitGuard>, TimerError> {
-        let mut life = self.life();
+        let mut lifecycle = self.lifecycle();
         let worker = loop {
-            let Life::Stopping(Stopping { worker, .. }) = &*life else {
+            let Lifecycle::Stopping(Stopping { worker, .. }) = &*lifecycle else {
                 return Ok(None);
             };
             match worker {
@@ -57,10 +57,10 @@ impl Shared {
             }
             // The spawner is user code and may take a long time.
             check_may_block(None).map_err(TimerError::Refused)?;
-            let settled = self.started.wait(life);
-            life = settled.unwrap_or_else(PoisonError::into_inner);
+            let settled = self.started.wait(lifecycle);
+            lifecycle = settled.unwrap_or_else(PoisonError::into_inner);
         };
-        drop(life);
+        drop(lifecycle);
         if worker.is_current() {
             return Err(TimerError::OwnThread);
         }
@@ -78,39 +78,39 @@ impl Shared {
     /// Abandons a shutdown that has started: the unfired timeouts are dropped, here or by the
     /// worker.
     pub(super) fn give_up(&self) {
-        let waker = match &mut *self.life() {
-            Life::Stopping(stopping) => stopping.waker.take(),
+        let waker = match &mut *self.lifecycle() {
+            Lifecycle::Stopping(stopping) => stopping.waker.take(),
             _ => None,
         };
         drop(waker);
-        self.drop_left();
+        self.drop_unfired();
     }
 
     /// Starts the shutdown. Returns `false` if the timer was stopped before.
     pub(super) fn begin_shutdown(&self) -> Result<bool, TimerError> {
-        let mut life = self.life();
-        let worker = match &*life {
-            Life::Starting(starter) if *starter == std::thread::current().id() => {
+        let mut lifecycle = self.lifecycle();
+        let worker = match &*lifecycle {
+            Lifecycle::Starting(starter) if *starter == std::thread::current().id() => {
                 return Err(TimerError::Starting);
             }
-            Life::Starting(starter) => Some(Worker::Starting(*starter)),
-            Life::Running(thread) => Some(Worker::Started(thread.clone())),
-            Life::New(_) | Life::Broken => None,
-            Life::Stopping(_) | Life::Ended => return Ok(false),
+            Lifecycle::Starting(starter) => Some(Worker::Starting(*starter)),
+            Lifecycle::Running(thread) => Some(Worker::Started(thread.clone())),
+            Lifecycle::New(_) | Lifecycle::Broken => None,
+            Lifecycle::Stopping(_) | Lifecycle::Ended => return Ok(false),
         };
-        let after = worker.map_or(Life::Ended, |worker| {
+        let after = worker.map_or(Lifecycle::Ended, |worker| {
             let waker = Some(Waker::noop().clone());
-            Life::Stopping(Stopping { worker, waker })
+            Lifecycle::Stopping(Stopping { worker, waker })
         });
-        let before = std::mem::replace(&mut *life, after);
-        // ORDERING: Release pairs with the Acquire in `start`, which then checks `life`.
+        let before = std::mem::replace(&mut *lifecycle, after);
+        // ORDERING: Release pairs with the Acquire in `start`, which then checks `lifecycle`.
         self.running.store(false, Ordering::Release);
         let late = self.lane.close();
-        drop(life);
+        drop(lifecycle);
         // The thread builder of a timer that never started contains the user's hooks.
         discard(before);
         self.started.notify_all();
-        self.core().left.extend(late);
+        self.core().unfired.extend(late);
         self.parker.unpark();
         Ok(true)
     }
@@ -119,8 +119,8 @@ impl Shared {
     /// ends.
     pub(super) fn poll_end(&self, waker: &Waker) -> Option<Unfired> {
         let mut next = Some(waker.clone());
-        let before = match &mut *self.life() {
-            Life::Stopping(stopping) => std::mem::replace(&mut stopping.waker, next.take()),
+        let before = match &mut *self.lifecycle() {
+            Lifecycle::Stopping(stopping) => std::mem::replace(&mut stopping.waker, next.take()),
             _ => None,
         };
         drop(before);
@@ -130,23 +130,23 @@ impl Shared {
     /// Records that the worker is done with the wheel. The worker calls this last, or the starting
     /// thread if a stopped timer got no worker.
     pub(super) fn end(&self) {
-        let mut life = self.life();
-        let is_stopped = matches!(*life, Life::Stopping(_));
+        let mut lifecycle = self.lifecycle();
+        let is_stopped = matches!(*lifecycle, Lifecycle::Stopping(_));
         let after = if is_stopped {
-            Life::Ended
+            Lifecycle::Ended
         } else {
-            Life::Broken
+            Lifecycle::Broken
         };
-        let before = std::mem::replace(&mut *life, after);
-        // ORDERING: Release pairs with the Acquire in `start`, which then checks `life`.
+        let before = std::mem::replace(&mut *lifecycle, after);
+        // ORDERING: Release pairs with the Acquire in `start`, which then checks `lifecycle`.
         self.running.store(false, Ordering::Release);
         let late = self.lane.close();
-        drop(life);
-        self.core().left.extend(late);
-        if let Life::Stopping(stopping) = before {
+        drop(lifecycle);
+        self.core().unfired.extend(late);
+        if let Lifecycle::Stopping(stopping) = before {
             match stopping.waker {
                 Some(waker) => drop(contain(|| waker.wake())),
-                None => self.drop_left(),
+                None => self.drop_unfired(),
             }
         }
     }
@@ -155,7 +155,7 @@ impl Shared {
     fn collect(&self) -> Unfired {
         let mut core = self.core();
         let mut cells: Vec<_> = core.wheel.drain().map(|entry| entry.value).collect();
-        cells.append(&mut core.left);
+        cells.append(&mut core.unfired);
         drop(core);
         let decide =
             |cell: Arc<Cell>| Some((cell.deadline()?, cell.decide(TimeoutOutcome::Stopped)?));
@@ -168,9 +168,9 @@ impl Shared {
         unfired
     }
 
-    fn drop_left(&self) {
+    fn drop_unfired(&self) {
         for (_, task) in self.collect() {
-            let task = self.strip(task);
+            let task = self.strip_extras(task);
             self.contain("drop", || drop(task));
         }
     }

@@ -24,7 +24,7 @@ use super::task::TimerTask;
 /// let timer = WheelTimer::new();
 /// timer.schedule(Duration::from_secs(60), || ())?;
 /// let report = timer.shutdown().wait()?;
-/// assert!(report.unfired[0].left <= Duration::from_secs(60));
+/// assert!(report.unfired[0].remaining <= Duration::from_secs(60));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Default)]
@@ -39,7 +39,7 @@ pub struct ShutdownReport {
 #[derive(Debug)]
 pub struct UnfiredTimeout {
     /// The time that was left until its deadline; zero if the deadline had passed.
-    pub left: Duration,
+    pub remaining: Duration,
     /// The task of the timeout.
     pub task: Task,
 }
@@ -99,13 +99,13 @@ impl Shutdown {
     /// # Errors
     ///
     /// * [`TimerError::OwnThread`] in a task on the timer's own thread.
-    /// * [`TimerError::Refused`] where a blocking wait is not allowed: on an event loop, or where the
-    ///   timer's thread waits for the caller's executor.
-    /// * [`TimerError::Starting`] in the spawner that starts the timer's thread. If the shutdown was
-    ///   requested there, it has not started.
+    /// * [`TimerError::Refused`] where a blocking wait is not allowed: on an event loop, or where
+    ///   the timer's thread waits for the caller's executor.
+    /// * [`TimerError::Starting`] in the spawner that starts the timer's thread. If the shutdown
+    ///   was requested there, it has not started.
     ///
-    /// After the first two, the shutdown goes on, and this value still returns the report: await it,
-    /// or wait for it on another thread.
+    /// After the first two, the shutdown goes on, and this value still returns the report: await
+    /// it, or wait for it on another thread.
     pub fn wait(&mut self) -> Result<ShutdownReport, TimerError> {
         match &self.state {
             State::Pending(shared) => {
@@ -123,8 +123,8 @@ impl Shutdown {
             return ShutdownReport::default();
         };
         let unfired = unfired.into_iter().map(|(deadline, task)| UnfiredTimeout {
-            left: Duration::from_nanos(deadline.saturating_sub(self.now)),
-            task: shared.strip(task),
+            remaining: Duration::from_nanos(deadline.saturating_sub(self.now)),
+            task: shared.strip_extras(task),
         });
         ShutdownReport {
             unfired: unfired.collect(),

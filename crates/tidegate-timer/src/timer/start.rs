@@ -10,7 +10,7 @@ use tidegate_core::internal::contain;
 use tidegate_core::{RejectReason, Rejected};
 
 use super::errors::TimerError;
-use super::life::{Life, Worker};
+use super::lifecycle::{Lifecycle, Worker};
 use super::shared::{Cell, Shared, WAKE_AFTER};
 use super::task::TimerTask;
 use super::worker;
@@ -25,48 +25,50 @@ impl Shared {
         if self.running.load(Ordering::Acquire) {
             return Ok(());
         }
-        let mut life = match self.settled() {
+        let mut lifecycle = match self.lock_started() {
             // The timeout that is about to be added fires with the start in progress, or with the
             // next one.
             Err(TimerError::Refused(_)) => return Ok(()),
-            life => life?,
+            lifecycle => lifecycle?,
         };
-        match &*life {
-            Life::New(_) => {}
-            Life::Running(_) => return Ok(()),
+        match &*lifecycle {
+            Lifecycle::New(_) => {}
+            Lifecycle::Running(_) => return Ok(()),
             _ => return Err(TimerError::Stopped),
         }
-        let starting = Life::Starting(std::thread::current().id());
-        let Life::New(threads) = std::mem::replace(&mut *life, starting) else {
+        let starting = Lifecycle::Starting(std::thread::current().id());
+        let Lifecycle::New(threads) = std::mem::replace(&mut *lifecycle, starting) else {
             unreachable!("it was new a moment ago");
         };
-        drop(life);
+        drop(lifecycle);
         let (member, shared) = (self.clock.join(), Arc::clone(self));
         let started = contain(|| threads.spawn(move || worker::run(&shared, member)));
-        let mut life = self.life();
+        let mut lifecycle = self.lifecycle();
         let outcome = match started {
             Ok(Ok(thread)) => {
                 // In any other state the worker has already ended.
-                match &mut *life {
-                    Life::Starting(_) => {
-                        *life = Life::Running(thread.watch());
+                match &mut *lifecycle {
+                    Lifecycle::Starting(_) => {
+                        *lifecycle = Lifecycle::Running(thread.watch());
                         // ORDERING: Release pairs with the Acquire above.
                         self.running.store(true, Ordering::Release);
                     }
-                    Life::Stopping(stopping) => stopping.worker = Worker::Started(thread.watch()),
+                    Lifecycle::Stopping(stopping) => {
+                        stopping.worker = Worker::Started(thread.watch())
+                    }
                     _ => {}
                 }
                 Ok(())
             }
             Ok(Err(_)) | Err(_) => {
-                if matches!(*life, Life::Starting(_)) {
-                    *life = Life::New(threads);
+                if matches!(*lifecycle, Lifecycle::Starting(_)) {
+                    *lifecycle = Lifecycle::New(threads);
                 }
                 Err(TimerError::NoThread)
             }
         };
-        let stopped = matches!(*life, Life::Stopping(_));
-        drop(life);
+        let stopped = matches!(*lifecycle, Lifecycle::Stopping(_));
+        drop(lifecycle);
         if stopped && outcome.is_err() {
             // The timer was stopped in the meantime, and there is no worker that would report the
             // end.

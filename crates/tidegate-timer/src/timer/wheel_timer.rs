@@ -149,8 +149,8 @@ impl WheelTimer {
     ///
     /// # Errors
     ///
-    /// The future returns [`TimerError::Starting`], and the timer is not shut down, if this is called
-    /// in the spawner that starts the timer's thread.
+    /// The future returns [`TimerError::Starting`], and the timer is not shut down, if this is
+    /// called in the spawner that starts the timer's thread.
     pub fn shutdown(&self) -> Shutdown {
         Shutdown::begin(&self.owner.shared)
     }
@@ -319,7 +319,7 @@ impl WheelTimerBuilder {
     /// Returns [`TimerError::Geometry`] if the tick or the number of slots is zero or too large.
     pub fn build(self) -> Result<WheelTimer, TimerError> {
         let wheel = Wheel::<Arc<Cell>>::new(self.tick, self.slots)?;
-        let wheel = wheel.warmed_by(|cell| prefetch_block(&**cell));
+        let wheel = wheel.prefetch_with(|cell| prefetch_block(&**cell));
         let threads = self.threads;
         let threads = threads.unwrap_or_else(|| ThreadBuilder::new(self.name.clone()));
         let threads = threads.or_report_to(&self.on_unhandled);

@@ -74,7 +74,7 @@ fn fire(shared: &Shared, cell: Arc<Cell>, now: u64) {
         Err(StillPending::Until(deadline)) => {
             let mut core = shared.core();
             if shared.lane.is_closed() {
-                core.left.push(cell);
+                core.unfired.push(cell);
             } else if cell.key().get().is_none() {
                 core.place(deadline, cell);
             }
@@ -87,7 +87,7 @@ fn fire(shared: &Shared, cell: Arc<Cell>, now: u64) {
 /// accepted it. The `on_cancel` hook is dropped first: it will not run, whatever the task does.
 fn dispatch(shared: &Shared, mut task: TimerTask) {
     let own = task.extras.as_mut().and_then(|it| it.executor.take());
-    let task = shared.strip(task);
+    let task = shared.strip_extras(task);
     let Some(executor) = own.as_ref().or(shared.executor.as_ref()) else {
         return run_here(shared, task);
     };

@@ -14,22 +14,22 @@ pub(super) const ROOM: usize = 64;
 /// Cells and places of cancelled entries.
 #[derive(Debug)]
 pub(super) struct CancelledEntries {
-    notes: [(u32, Place); ROOM],
+    records: [(u32, Place); ROOM],
     len: usize,
 }
 
 impl CancelledEntries {
     pub(super) fn new() -> Self {
         Self {
-            notes: [(0, Place::NOWHERE); ROOM],
+            records: [(0, Place::NOWHERE); ROOM],
             len: 0,
         }
     }
 
     /// Appends a record. Returns `true` if the buffer is now full.
     #[inline]
-    pub(super) fn note(&mut self, slot: u32, place: Place) -> bool {
-        self.notes[self.len % ROOM] = (slot, place);
+    pub(super) fn push(&mut self, slot: u32, place: Place) -> bool {
+        self.records[self.len % ROOM] = (slot, place);
         self.len += 1;
         self.len == ROOM
     }
@@ -42,6 +42,6 @@ impl CancelledEntries {
     /// Removes all records and returns them, oldest first.
     pub(super) fn take(&mut self) -> impl Iterator<Item = (u32, Place)> + '_ {
         let len = std::mem::take(&mut self.len);
-        self.notes[..len].iter().copied()
+        self.records[..len].iter().copied()
     }
 }

@@ -4,7 +4,7 @@ use tidegate_core::internal::prefetch;
 
 use super::lists::Place;
 use super::pages::{Cell, END, Pages};
-use crate::key::{Generation, RETIRED};
+use crate::key::{Generation, RETIRED_GENERATION};
 
 /// Entries per page.
 pub(super) const CELLS: usize = 512;
@@ -49,12 +49,12 @@ impl<T> Cell for Entry<T> {
     }
 
     #[inline]
-    fn go_before(&mut self, after: u16) -> bool {
+    fn link_free(&mut self, after: u16) -> bool {
         let State::Free { generation, next } = &mut self.0 else {
             unreachable!("only a vacated cell is put on the free list")
         };
         *next = after;
-        *generation != RETIRED.get()
+        *generation != RETIRED_GENERATION.get()
     }
 
     #[inline]
@@ -127,7 +127,7 @@ impl<T> Pages<Entry<T>, CELLS> {
 
     /// Prefetches the memory of an entry.
     #[inline]
-    pub(super) fn ask_for(&self, slot: u32) {
+    pub(super) fn prefetch(&self, slot: u32) {
         if let Some(entry) = self.get(slot) {
             prefetch(entry);
         }

@@ -32,7 +32,7 @@ impl WheelLevels {
     pub(super) fn list_for(&mut self, deadline: u64, seen: u64) -> (usize, u64) {
         let tick = self.geometry.tick_of(deadline);
         if tick > seen {
-            return (self.list_to_be(tick), deadline);
+            return (self.list_for_insert(tick), deadline);
         }
         self.list_for_past(seen)
     }
@@ -41,7 +41,7 @@ impl WheelLevels {
     fn list_for_past(&mut self, seen: u64) -> (usize, u64) {
         let next = seen.saturating_add(1).min(self.geometry.last());
         let deadline = self.geometry.end_of(next - 1).saturating_add(1);
-        (self.list_to_be(next), deadline)
+        (self.list_for_insert(next), deadline)
     }
 
     /// Returns the list that contains an entry of this deadline.
@@ -49,16 +49,16 @@ impl WheelLevels {
     pub(super) fn list_at(&self, deadline: u64) -> usize {
         let tick = self.geometry.tick_of(deadline);
         if tick <= self.current {
-            return self.lists.ripe();
+            return self.lists.due_list();
         }
         self.geometry.list_of(tick, self.current)
     }
 
     /// Returns the list for a tick, and records that an entry of this tick will be added to it.
     #[inline]
-    pub(super) fn list_to_be(&mut self, tick: u64) -> usize {
+    pub(super) fn list_for_insert(&mut self, tick: u64) -> usize {
         if tick <= self.current {
-            return self.lists.ripe();
+            return self.lists.due_list();
         }
         let list = self.geometry.list_of(tick, self.current);
         if let Some(upper) = list.checked_sub(self.geometry.slots()) {
@@ -73,7 +73,7 @@ impl WheelLevels {
     /// Returns the first list that is not empty, and its first tick.
     pub(super) fn first(&self) -> Option<(usize, u64)> {
         let list = self.lists.first()?;
-        if list == self.lists.ripe() {
+        if list == self.lists.due_list() {
             return Some((list, self.current));
         }
         Some((list, self.geometry.start_of(list, self.current)))

@@ -114,7 +114,7 @@ impl Cell for Chunk {
     }
 
     #[inline]
-    fn go_before(&mut self, next: u16) -> bool {
+    fn link_free(&mut self, next: u16) -> bool {
         self.items[0] = u32::from(next);
         true
     }
@@ -128,7 +128,7 @@ impl Cell for Chunk {
 impl Chunk {
     /// Prefetches the memory of the chunk.
     #[inline]
-    pub(super) fn ask_for(&self) {
+    pub(super) fn prefetch(&self) {
         prefetch(&self.items[0]);
         prefetch(&self.items[ITEMS / 2]);
     }
@@ -163,7 +163,7 @@ impl Lists {
 
     /// Returns the last list, which holds the due entries.
     #[inline]
-    pub(super) fn ripe(&self) -> usize {
+    pub(super) fn due_list(&self) -> usize {
         self.heads.len() - 1
     }
 
@@ -175,10 +175,10 @@ impl Lists {
     /// Returns the first list that is not empty: the list of due entries, or else the lowest one.
     #[inline]
     pub(super) fn first(&self) -> Option<usize> {
-        if self.is_empty(self.ripe()) {
+        if self.is_empty(self.due_list()) {
             self.occupied.first()
         } else {
-            Some(self.ripe())
+            Some(self.due_list())
         }
     }
 
@@ -203,23 +203,23 @@ impl Lists {
         let count = &mut self.counts[number as usize];
         *count -= 1;
         if *count == 0 {
-            self.unlink(number);
+            self.free_empty_chunk(number);
         }
     }
 
     /// Removes the oldest chunk from a list that is not empty. Its entries keep their places. The
-    /// chunk is freed when its last entry was removed and it was [released](Self::let_go).
+    /// chunk is freed when its last entry was removed and it was [released](Self::release_picked).
     #[inline]
     pub(super) fn pick(&mut self, list: usize) -> (u32, &Chunk) {
         let number = self.oldest(list).expect("there is something in the list");
-        self.unhang(number);
+        self.unlink_chunk(number);
         self.links[number as usize].list = PICKED;
         self.counts[number as usize] += 1;
         (number, self.chunk(number))
     }
 
     /// Releases a picked chunk.
-    pub(super) fn let_go(&mut self, chunk: u32) {
+    pub(super) fn release_picked(&mut self, chunk: u32) {
         self.remove(Place::new(chunk, 0));
     }
 
@@ -227,7 +227,7 @@ impl Lists {
     pub(super) fn detach(&mut self, list: usize) -> Ring {
         let next = self.oldest(list).unwrap_or(NONE);
         let last = std::mem::replace(&mut self.heads[list], EMPTY).tail;
-        if list != self.ripe() {
+        if list != self.due_list() {
             self.occupied.remove(list);
         }
         Ring { next, last }
@@ -252,7 +252,7 @@ impl Lists {
         }
         let after = self.along(ring, ring.next);
         if after != NONE {
-            self.chunk(after).ask_for();
+            self.chunk(after).prefetch();
         }
         Some(self.chunk(ring.next))
     }
@@ -287,11 +287,11 @@ impl Lists {
 
     /// Prefetches the oldest chunk of a list that is due soon.
     #[inline]
-    pub(super) fn ask_for(&self, list: usize) {
-        if list < self.ripe()
+    pub(super) fn prefetch(&self, list: usize) {
+        if list < self.due_list()
             && let Some(oldest) = self.oldest(list)
         {
-            self.chunk(oldest).ask_for();
+            self.chunk(oldest).prefetch();
         }
     }
 
@@ -336,27 +336,27 @@ impl Lists {
             let oldest = self.after(tail);
             self.join(tail, number);
             self.join(number, oldest);
-        } else if list != self.ripe() {
+        } else if list != self.due_list() {
             self.occupied.insert(list);
         }
     }
 
     /// Frees a chunk that has become empty.
     #[cold]
-    fn unlink(&mut self, number: u32) {
+    fn free_empty_chunk(&mut self, number: u32) {
         if self.links[number as usize].list != PICKED {
-            self.unhang(number);
+            self.unlink_chunk(number);
         }
         self.free(number);
     }
 
     /// Removes a chunk from its ring.
-    fn unhang(&mut self, number: u32) {
+    fn unlink_chunk(&mut self, number: u32) {
         let Link { next, prev, list } = self.links[number as usize];
         let list = list as usize;
         if next == number {
             self.heads[list] = EMPTY;
-            if list != self.ripe() {
+            if list != self.due_list() {
                 self.occupied.remove(list);
             }
         } else {
@@ -388,7 +388,7 @@ impl Lists {
         let mut places = Vec::new();
         let mut chunks = picked;
         for (list, head) in self.heads.iter().enumerate() {
-            if list != self.ripe() {
+            if list != self.due_list() {
                 assert_eq!(self.occupied.contains(list), head.tail != NONE);
             }
             let mut number = self.oldest(list);

@@ -15,7 +15,7 @@
 //! * A pair (cell, generation) is assigned once: `floor` is not below the generation of any cell of
 //!   a page that was returned to the allocator.
 
-use crate::key::OLD;
+use crate::key::MAX_RETURNED_GENERATION;
 use crate::raw::{ArenaArray, HugePageArena};
 
 /// Number of empty pages that are always kept.
@@ -42,7 +42,7 @@ pub(super) trait Cell: Sized {
     fn next_free(&self) -> u16;
 
     /// Links this free cell before the free cell `next`. Returns `true` if the cell may be reused.
-    fn go_before(&mut self, next: u16) -> bool;
+    fn link_free(&mut self, next: u16) -> bool;
 
     /// Returns the generation of the next value of a free cell.
     fn generation(&self) -> u32;
@@ -119,7 +119,7 @@ impl<C: Cell, const CELLS: usize> Pages<C, CELLS> {
         let number = index >> Self::SHIFT;
         let place = index as usize % CELLS;
         let page = &mut self.pages[number as usize];
-        if page.cells[place].go_before(page.free) {
+        if page.cells[place].link_free(page.free) {
             page.free = place as u16;
         }
         page.live -= 1;
@@ -156,7 +156,7 @@ impl<C: Cell, const CELLS: usize> Pages<C, CELLS> {
             && let Some(page) = self.pages.last()
             && page.live == 0
             && let Some(oldest) = page.cells.iter().map(Cell::generation).max()
-            && oldest <= OLD.get()
+            && oldest <= MAX_RETURNED_GENERATION.get()
         {
             self.floor = self.floor.max(oldest);
             self.pages.pop();
@@ -254,7 +254,7 @@ impl<C: Cell, const CELLS: usize> Pages<C, CELLS> {
                 place as u16 + 1
             }
         };
-        let cells = self.arena.plot(|place| C::free(floor, next(place)));
+        let cells = self.arena.array(|place| C::free(floor, next(place)));
         self.roomy = self.pages.len() as u32;
         self.pages.push(Page {
             cells,

@@ -66,13 +66,13 @@ impl Queue {
 
     /// Returns `true` if one of the next `first` items was not prefetched yet.
     #[inline]
-    pub(super) fn is_cold(&self, first: usize) -> bool {
+    pub(super) fn needs_prefetch(&self, first: usize) -> bool {
         self.warm() < self.len().min(first)
     }
 
     /// Returns the next entry to prefetch, if it is among the next `first` items.
     #[inline]
-    pub(super) fn next_cold(&mut self, first: usize) -> Option<u32> {
+    pub(super) fn next_to_prefetch(&mut self, first: usize) -> Option<u32> {
         let mut by = self.warm();
         while by < self.len().min(first) {
             let item = self.items[self.head.wrapping_add(by) % ROOM];

@@ -60,11 +60,11 @@ fn the_last_news_of_a_cell_is_seen() {
         };
         let mut seen = false;
         for cell in lane.take() {
-            seen |= cell.fate().is_some();
+            seen |= cell.outcome().is_some();
         }
         canceller.join().expect("it does not panic");
         for cell in lane.take() {
-            seen |= cell.fate().is_some();
+            seen |= cell.outcome().is_some();
         }
         assert!(seen);
         assert!(lane.is_empty());

@@ -60,7 +60,7 @@ impl Chunk {
     ///
     /// # Safety
     ///
-    /// The chunk is in use (between two calls of [`Chunk::turn`]) for as long as this runs.
+    /// The chunk is in use (between two calls of [`Chunk::toggle_tag`]) for as long as this runs.
     #[inline(always)]
     pub(super) unsafe fn tag(&self) -> usize {
         // SAFETY: only `turn` writes the tag, and it does not run now.
@@ -72,7 +72,7 @@ impl Chunk {
     /// # Safety
     ///
     /// Every slot was written and read in this use, and the caller alone holds the chunk.
-    pub(super) unsafe fn turn(&self) {
+    pub(super) unsafe fn toggle_tag(&self) {
         // SAFETY: the caller alone holds the chunk.
         let tag = self.tag.with_mut(|tag| unsafe { &mut *tag });
         tag.0 = TAGS[0] + TAGS[1] - tag.0;

@@ -82,7 +82,7 @@ pub struct TaskLaneReceiver {
     /// The next index to take.
     head: u32,
     /// The `head` that was published last.
-    told: u32,
+    published: u32,
     /// The chunk of `head`; null until a producer has installed it.
     chunk: *mut Chunk,
     /// The tag of a written slot in `chunk`.
@@ -121,7 +121,7 @@ impl TaskLane {
         let end = TaskLaneReceiver {
             lane: Arc::clone(&lane),
             head: index,
-            told: index,
+            published: index,
             chunk: ptr::null_mut(),
             tag: 0,
         };
@@ -143,21 +143,21 @@ impl TaskLane {
                 return Err(Rejected::new(task, RejectReason::Closed));
             }
             let index = index_of(claim);
-            // ORDERING: Acquire pairs with the Release store in `look_at_head`, which passes on
+            // ORDERING: Acquire pairs with the Release store in `refresh_seen`, which passes on
             // what that producer acquired from the loop.
             let mut waiting = self.waiting(claim, self.producers.seen.load(Ordering::Acquire));
             if waiting >= self.bound {
-                waiting = self.waiting(claim, self.look_at_head());
+                waiting = self.waiting(claim, self.refresh_seen());
             }
             if waiting >= self.bound {
-                self.want_head();
+                self.request_head();
                 return Err(Rejected::new(task, RejectReason::Full));
             }
             let next = claim & !u64::from(u32::MAX) | u64::from(index.wrapping_add(1));
-            // ORDERING: SeqCst: the claim that `TaskLaneReceiver::is_empty` must see, see `Doorbell`. It
-            // publishes nothing: the slot's tag does. In loom's models `claim_fence` gives this
-            // order instead: no model fails if this ordering is weakened, but models fail if that
-            // fence is removed.
+            // ORDERING: SeqCst: the claim that `TaskLaneReceiver::is_empty` must see, see
+            // `Doorbell`. It publishes nothing: the slot's tag does. In loom's models `claim_fence`
+            // gives this order instead: no model fails if this ordering is weakened, but models
+            // fail if that fence is removed.
             match self.producers.claim.compare_exchange_weak(
                 claim,
                 next,
@@ -195,8 +195,8 @@ impl TaskLane {
     /// Returns the number of tasks that are accepted and not known to be started, including those
     /// in the loop's local queue.
     pub fn len(&self) -> usize {
-        // ORDERING: SeqCst, as in `TaskLaneReceiver::is_empty`: a loop that gives its thread back calls
-        // this after arming its doorbell. (No loom model depends on it, for the same reason.)
+        // ORDERING: SeqCst, as in `TaskLaneReceiver::is_empty`: a loop that gives its thread back
+        // calls this after arming its doorbell. (No loom model depends on it, for the same reason.)
         let claim = self.producers.claim.load(Ordering::SeqCst);
         self.waiting(claim, self.head()) as usize
     }
@@ -248,7 +248,7 @@ impl TaskLane {
 
     /// Reads the loop's `head` and stores it in `seen` for the other producers.
     #[cold]
-    fn look_at_head(&self) -> u32 {
+    fn refresh_seen(&self) -> u32 {
         let head = self.head();
         // ORDERING: Release passes on what `head` acquired; pairs with the Acquire load in `push`.
         // An older value may replace a newer one: producers then only read the real `head` sooner.
@@ -258,7 +258,7 @@ impl TaskLane {
 
     /// Asks the loop to publish its head after its current task.
     #[cold]
-    fn want_head(&self) {
+    fn request_head(&self) {
         if !self.wanted.load(Ordering::Relaxed) {
             self.wanted.store(true, Ordering::Relaxed);
         }
@@ -281,18 +281,18 @@ impl TaskLane {
     /// Returns the chunk of `index`. Installs a new one if the directory entry is empty.
     #[inline(always)]
     fn chunk_at(&self, index: u32) -> *mut Chunk {
-        let place = self.place(index);
+        let place = self.directory_entry(index);
         // ORDERING: Acquire pairs with the Release of the thread that installed the chunk, in
-        // `hang` or in `TaskLaneReceiver::retire`: its tag and its old slots are visible.
+        // `install_chunk` or in `TaskLaneReceiver::retire`: its tag and its old slots are visible.
         let chunk = place.load(Ordering::Acquire);
         if chunk.is_null() {
-            return Self::hang(place);
+            return Self::install_chunk(place);
         }
         chunk
     }
 
     #[cold]
-    fn hang(place: &AtomicPtr<Chunk>) -> *mut Chunk {
+    fn install_chunk(place: &AtomicPtr<Chunk>) -> *mut Chunk {
         let fresh = Box::into_raw(Chunk::allocate());
         // ORDERING: Release publishes the fresh chunk to `chunk_at` and `find_chunk`; Acquire, on
         // failure, sees another thread's chunk. A thread that finds the entry empty reads nothing
@@ -315,7 +315,7 @@ impl TaskLane {
     }
 
     #[inline(always)]
-    fn place(&self, index: u32) -> &AtomicPtr<Chunk> {
+    fn directory_entry(&self, index: u32) -> &AtomicPtr<Chunk> {
         let place = (index as usize / CHUNK) & (self.directory.len() - 1);
         &self.directory[place]
     }
@@ -380,8 +380,8 @@ impl TaskLaneReceiver {
     /// Publishes the loop's `head` to the producers. Called once per batch.
     #[inline]
     pub fn publish(&mut self) {
-        if self.told != self.head {
-            self.told = self.head;
+        if self.published != self.head {
+            self.published = self.head;
             // ORDERING: Release pairs with the Acquire load in `TaskLane::head`.
             self.lane.head.store(self.head, Ordering::Release);
         }
@@ -390,7 +390,7 @@ impl TaskLaneReceiver {
     /// Returns `true` if a producer was refused since the last call. The loop then publishes after
     /// its current task and releases what it reserved and does not use.
     #[inline]
-    pub fn is_wanted(&self) -> bool {
+    pub fn take_head_request(&self) -> bool {
         self.lane.wanted.load(Ordering::Relaxed) && self.lane.wanted.swap(false, Ordering::Relaxed)
     }
 
@@ -447,8 +447,8 @@ impl TaskLaneReceiver {
 
     #[cold]
     fn find_chunk(&mut self) -> Option<()> {
-        // ORDERING: Acquire pairs with the Release in `TaskLane::hang` and `retire`.
-        let chunk = self.lane.place(self.head).load(Ordering::Acquire);
+        // ORDERING: Acquire pairs with the Release in `TaskLane::install_chunk` and `retire`.
+        let chunk = self.lane.directory_entry(self.head).load(Ordering::Acquire);
         if chunk.is_null() {
             return None;
         }
@@ -469,25 +469,25 @@ impl TaskLaneReceiver {
         // Relaxed: no producer reads this entry before it has seen the `head` that is published
         // after this, with Release.
         self.lane
-            .place(last)
+            .directory_entry(last)
             .store(ptr::null_mut(), Ordering::Relaxed);
-        // SAFETY: it came from `Box::into_raw` in `hang` and is freed only below.
+        // SAFETY: it came from `Box::into_raw` in `install_chunk` and is freed only below.
         let used = unsafe { &*chunk };
         // SAFETY: every slot was read, so every producer of this chunk is done with it, and it is
         // in no directory entry: this thread alone holds it.
-        unsafe { used.turn() };
+        unsafe { used.toggle_tag() };
         let claimed = index_of(self.lane.producers.claim.load(Ordering::Relaxed));
         let ahead = claimed.wrapping_add(CHUNK as u32);
         // ORDERING: Release publishes the toggled tag; pairs with the Acquire load in
         // `TaskLane::chunk_at` and `find_chunk`.
-        let hung = self.lane.place(ahead).compare_exchange(
+        let hung = self.lane.directory_entry(ahead).compare_exchange(
             ptr::null_mut(),
             chunk,
             Ordering::Release,
             Ordering::Relaxed,
         );
         if hung.is_err() {
-            // SAFETY: it came from `Box::into_raw` in `hang` and is in no directory entry.
+            // SAFETY: it came from `Box::into_raw` in `install_chunk` and is in no directory entry.
             drop(unsafe { Box::from_raw(chunk) });
         }
     }

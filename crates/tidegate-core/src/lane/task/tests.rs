@@ -100,7 +100,7 @@ fn pop_and_run(end: &mut TaskLaneReceiver) -> bool {
 fn run_next(end: &mut TaskLaneReceiver) {
     until("a task came and ran", || {
         let ran = pop_and_run(end);
-        if !ran && end.is_wanted() {
+        if !ran && end.take_head_request() {
             end.publish();
         }
         ran
@@ -141,7 +141,7 @@ fn each_of_four_producers_keeps_its_order() {
         }
         for ran in 1..=4 * each {
             run_next(&mut end);
-            if ran.is_multiple_of(64) || end.is_wanted() {
+            if ran.is_multiple_of(64) || end.take_head_request() {
                 end.publish();
             }
         }
@@ -168,14 +168,17 @@ fn the_seventeenth_task_comes_back_and_can_still_run() {
     for number in 0..16 {
         assert_eq!(lane.push(noting(&seen, 0, number)).unwrap(), number + 1);
     }
-    assert!(!end.is_wanted());
+    assert!(!end.take_head_request());
     let refused = lane.push(noting(&seen, 0, 16)).unwrap_err();
     assert_eq!(refused.why(), RejectReason::Full);
     refused.into_inner().run();
     assert_eq!(*seen.lock().unwrap(), [(0, 16)]);
     assert_eq!(lane.len(), 16);
-    assert!(end.is_wanted(), "the refused producer asks for the head");
-    assert!(!end.is_wanted(), "and has been heard");
+    assert!(
+        end.take_head_request(),
+        "the refused producer asks for the head"
+    );
+    assert!(!end.take_head_request(), "and has been heard");
 
     assert!(pop_and_run(&mut end));
     assert!(lane.push(Task::new(|| ())).is_err(), "not published yet");
@@ -224,7 +227,7 @@ fn with_the_loop_running_the_bound_is_never_exceeded() {
         for ran in 1..=producers * each {
             assert!(end.len() <= BOUND);
             run_next(&mut end);
-            if ran.is_multiple_of(8) || end.is_wanted() {
+            if ran.is_multiple_of(8) || end.take_head_request() {
                 end.publish();
             }
         }

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use super::info::{Life, ThreadInfo};
+use super::info::{ThreadInfo, ThreadRecord};
 use super::start::current;
 use crate::executor::{WaitPolicy, wait_policy};
 use crate::sys::prim;
@@ -20,30 +20,30 @@ use crate::{CancelToken, CaughtPanic, Parker, WaitRefusedError};
 /// other blocking wait is refused; [`ended`](Self::ended) returns a future.
 #[derive(Debug)]
 pub struct ThreadHandle {
-    life: Arc<Life>,
+    record: Arc<ThreadRecord>,
     joined: Option<prim::JoinHandle<()>>,
 }
 
 impl ThreadHandle {
-    pub(super) fn new(life: Arc<Life>, joined: Option<prim::JoinHandle<()>>) -> Self {
-        Self { life, joined }
+    pub(super) fn new(record: Arc<ThreadRecord>, joined: Option<prim::JoinHandle<()>>) -> Self {
+        Self { record, joined }
     }
 
     /// Returns a view of the thread with its present state.
     pub fn info(&self) -> ThreadInfo {
-        self.life.info()
+        self.record.info()
     }
 
     /// Returns a handle that observes the thread without owning it.
     #[doc(hidden)]
     pub fn watch(&self) -> ThreadWatch {
-        ThreadWatch::new(&self.life)
+        ThreadWatch::new(&self.record)
     }
 
     /// Returns a future that is ready when the thread's job and its hooks are over. It also works
     /// for a thread that cannot be joined.
     pub fn ended(&self) -> ThreadEnd {
-        ThreadEnd::new(&self.life)
+        ThreadEnd::new(&self.record)
     }
 
     /// Waits for the thread's end. Returns `false` at once for a thread that cannot be joined: a
@@ -51,8 +51,8 @@ impl ThreadHandle {
     ///
     /// # Errors
     ///
-    /// [`JoinErrorKind::Refused`], with the handle, if the calling thread must not block, or if the two
-    /// threads would wait for each other. A join of a thread that has ended is never refused.
+    /// [`JoinErrorKind::Refused`], with the handle, if the calling thread must not block, or if the
+    /// two threads would wait for each other. A join of a thread that has ended is never refused.
     pub fn join(self) -> Result<bool, JoinError> {
         self.wait(None)
     }
@@ -61,8 +61,8 @@ impl ThreadHandle {
     ///
     /// # Errors
     ///
-    /// The same as for `join`, and [`JoinErrorKind::Interrupted`] if the token was cancelled before the
-    /// thread's job was over.
+    /// The same as for `join`, and [`JoinErrorKind::Interrupted`] if the token was cancelled before
+    /// the thread's job was over.
     pub fn join_with_cancel(self, token: &CancelToken) -> Result<bool, JoinError> {
         self.wait(Some(token))
     }
@@ -71,8 +71,8 @@ impl ThreadHandle {
         if self.joined.is_none() {
             return Ok(false);
         }
-        if !self.life.has_ended() {
-            let waited = match check_end(&self.life) {
+        if !self.record.has_ended() {
+            let waited = match check_end(&self.record) {
                 Ok(_recorded) => self.sleep(token),
                 Err(why) => Err(JoinErrorKind::Refused(why)),
             };
@@ -107,29 +107,29 @@ fn finish(thread: prim::JoinHandle<()>) -> bool {
 /// Observes a thread without owning it.
 #[derive(Clone, Debug)]
 pub struct ThreadWatch {
-    life: Arc<Life>,
+    record: Arc<ThreadRecord>,
 }
 
 impl ThreadWatch {
-    pub(super) fn new(life: &Arc<Life>) -> Self {
+    pub(super) fn new(record: &Arc<ThreadRecord>) -> Self {
         Self {
-            life: Arc::clone(life),
+            record: Arc::clone(record),
         }
     }
 
     /// Returns a view of the thread with its present state.
     pub fn info(&self) -> ThreadInfo {
-        self.life.info()
+        self.record.info()
     }
 
     /// Returns `true` if the calling thread is the observed thread.
     pub fn is_current(&self) -> bool {
-        current().is_some_and(|life| Arc::ptr_eq(&life, &self.life))
+        current().is_some_and(|record| Arc::ptr_eq(&record, &self.record))
     }
 
     /// Returns a future that is ready when the thread's job and its hooks are over.
     pub fn ended(&self) -> ThreadEnd {
-        ThreadEnd::new(&self.life)
+        ThreadEnd::new(&self.record)
     }
 
     /// Checks a blocking wait of the calling thread for something that this thread has to do first.
@@ -137,20 +137,21 @@ impl ThreadWatch {
     ///
     /// # Errors
     ///
-    /// A [`WaitRefusedError`] if the calling thread must not block, or if the wait would close a cycle.
+    /// A [`WaitRefusedError`] if the calling thread must not block, or if the wait would close a
+    /// cycle.
     pub fn check_wait(&self) -> Result<WaitGuard, WaitRefusedError> {
-        check_end(&self.life)
+        check_end(&self.record)
     }
 
     /// Asks the thread's work to stop. The work sees the request in [`ThreadInfo`].
     pub fn request_cancel(&self) {
-        self.life.request_cancel();
+        self.record.request_cancel();
     }
 
     /// Records whether the thread sleeps, for [`ThreadInfo::state`]. Called by the code that drives
     /// the thread.
     pub fn set_waiting(&self, waiting: bool) {
-        self.life.set_waiting(waiting);
+        self.record.set_waiting(waiting);
     }
 }
 
@@ -168,22 +169,22 @@ impl ThreadWatch {
 #[derive(Debug)]
 #[must_use = "a future does nothing unless it is polled"]
 pub struct ThreadEnd {
-    life: Arc<Life>,
+    record: Arc<ThreadRecord>,
     /// Identifies the registered waker, if any.
     key: Option<u64>,
 }
 
 impl ThreadEnd {
-    fn new(life: &Arc<Life>) -> Self {
+    fn new(record: &Arc<ThreadRecord>) -> Self {
         Self {
-            life: Arc::clone(life),
+            record: Arc::clone(record),
             key: None,
         }
     }
 
     /// Returns `true` if the thread has ended; otherwise `waker` is woken when it does.
     fn is_ready(&mut self, waker: &Waker) -> bool {
-        self.life.wake_at_end(&mut self.key, waker)
+        self.record.wake_at_end(&mut self.key, waker)
     }
 }
 
@@ -202,7 +203,7 @@ impl Future for ThreadEnd {
 impl Drop for ThreadEnd {
     fn drop(&mut self) {
         if let Some(key) = self.key {
-            self.life.forget(key);
+            self.record.forget(key);
         }
     }
 }
@@ -239,7 +240,7 @@ impl JoinError {
 
 impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.handle.life.name();
+        let name = self.handle.record.name();
         write!(f, "thread `{name}` was not joined: {}", self.why)
     }
 }

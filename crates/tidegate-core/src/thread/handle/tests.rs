@@ -10,7 +10,7 @@ use tidegate_testkit::{Bomb, block_on, explode};
 use super::*;
 use crate::ThreadBuilder;
 use crate::executor::enter;
-use crate::testing::Nameplate;
+use crate::testing::StubExecutor;
 use crate::thread::start::at_thread_exit;
 use crate::thread::{ThreadJob, ThreadState};
 use crate::wait::check_wait;
@@ -53,7 +53,7 @@ fn await_end(thread: &ThreadHandle) {
 #[test]
 fn a_loop_must_not_join_and_gets_its_handle_back() {
     let (thread, go_on) = held();
-    let home = Nameplate::new("io", 1);
+    let home = StubExecutor::new("io", 1);
     let mark = enter(home, WaitPolicy::Loop);
     let error = thread.join().unwrap_err();
     let said = with_source(&error);
@@ -66,7 +66,7 @@ fn a_loop_must_not_join_and_gets_its_handle_back() {
     }
     let error = error.into_handle().join_with_cancel(&CancelToken::new());
     let error = error.unwrap_err();
-    assert!(matches!(error.why(), JoinErrorKind::Refused(why) if !why.is_circle()));
+    assert!(matches!(error.why(), JoinErrorKind::Refused(why) if !why.is_deadlock()));
     drop(mark);
     drop(go_on);
     assert!(error.into_handle().join().unwrap());
@@ -77,7 +77,7 @@ fn a_thread_that_has_ended_is_never_refused() {
     let (thread, go_on) = held();
     drop(go_on);
     await_end(&thread);
-    let _mark = enter(Nameplate::new("io", 1), WaitPolicy::Loop);
+    let _mark = enter(StubExecutor::new("io", 1), WaitPolicy::Loop);
     assert!(thread.join().unwrap());
 }
 
@@ -88,7 +88,7 @@ fn a_thread_cannot_join_itself() {
     let join = move || {
         let thread = rx.recv().unwrap();
         let error = thread.join().unwrap_err();
-        told.send(matches!(error.why(), JoinErrorKind::Refused(why) if why.is_circle()))
+        told.send(matches!(error.why(), JoinErrorKind::Refused(why) if why.is_deadlock()))
             .unwrap();
     };
     let thread = ThreadBuilder::new("itself").spawn(join).unwrap();
@@ -121,7 +121,7 @@ fn of_two_threads_that_join_each_other_one_is_refused() {
 
 #[test]
 fn a_pool_must_not_join_a_thread_that_waits_for_it() {
-    let pool = Nameplate::new("pool", 1);
+    let pool = StubExecutor::new("pool", 1);
     let home = Arc::clone(&pool);
     let (waits, is_waiting) = mpsc::channel();
     let (tx, rx) = mpsc::channel::<()>();
@@ -149,7 +149,7 @@ fn the_end_is_a_future() {
     assert!(!poll(&mut end, &old) && !poll(&mut end, &new));
     assert!(!poll(&mut given_up, &other));
     drop(given_up);
-    assert_eq!(thread.life.watching(), 1, "one waker for each future");
+    assert_eq!(thread.record.watching(), 1, "one waker for each future");
     drop(go_on);
     new.park(None);
     assert!(poll(&mut end, &old));

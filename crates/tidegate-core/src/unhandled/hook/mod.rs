@@ -2,8 +2,8 @@
 //!
 //! The hook is user code. It runs on a thread that exists only while there are reports, so that the
 //! reporting loop, pool or timer goes on. The reporting thread waits for the hook, but only for
-//! [`PATIENCE`], so that a quick hook has received the report before the caller continues. While
-//! the hook is known to be slow, the reporting thread does not wait at all.
+//! [`MAX_REPORT_WAIT`], so that a quick hook has received the report before the caller continues.
+//! While the hook is known to be slow, the reporting thread does not wait at all.
 //!
 //! Reports that find the queue full, or that exceed the hook's limit, are only counted. The count
 //! is reported as soon as the hook has received the queued reports, or when the span of its limit
@@ -24,7 +24,7 @@ use crate::thread::{ThreadNames, spawn_bare};
 use crate::{Clock, Parker};
 
 /// How long a reporting thread waits until the hook has received its report.
-const PATIENCE: Duration = Duration::from_millis(50);
+const MAX_REPORT_WAIT: Duration = Duration::from_millis(50);
 /// The maximum number of reports queued for one hook.
 const BOUND: usize = 256;
 /// The maximum number of lines that [`OnUnhandled::lines`] writes in each [`SPAN`].
@@ -48,8 +48,8 @@ const LONGEST: usize = 2048;
 /// use tidegate_core::{OnUnhandled, Unhandled};
 ///
 /// let (tx, rx) = std::sync::mpsc::channel();
-/// let hook = OnUnhandled::new(move |who, what| tx.send(format!("{who}: {what}")).unwrap());
-/// hook.tell("io-0", &Unhandled::TaskPanic { task: "compact", message: "out of ink" });
+/// let hook = OnUnhandled::new(move |source, error| tx.send(format!("{source}: {error}")).unwrap());
+/// hook.report("io-0", &Unhandled::TaskPanic { task: "compact", message: "out of ink" });
 /// assert_eq!(rx.recv().unwrap(), "io-0: task `compact` panicked: out of ink");
 /// ```
 #[derive(Clone)]
@@ -60,12 +60,12 @@ pub struct OnUnhandled {
 type UnhandledFn = dyn Fn(&str, &Unhandled<'_>) + Send + Sync;
 
 struct Shared {
-    hear: Box<UnhandledFn>,
+    call: Box<UnhandledFn>,
     /// The clock by which lines in each [`SPAN`] are counted; `None` means no limit.
     limit: Option<Clock>,
-    desk: Mutex<ReportQueue>,
+    queue: Mutex<ReportQueue>,
     /// Notified after each received report.
-    heard: Condvar,
+    delivered: Condvar,
     /// Where the hook's thread waits for the end of a span.
     parker: Parker,
 }
@@ -73,11 +73,11 @@ struct Shared {
 #[derive(Default)]
 struct ReportQueue {
     reports: VecDeque<Report>,
-    /// Number of reports accepted so far; `heard` is how many of them the hook received.
-    taken: u64,
-    heard: u64,
+    /// Number of reports accepted so far; `delivered` is how many of them the hook received.
+    accepted: u64,
+    delivered: u64,
     /// The hook's thread runs or is being started.
-    attended: bool,
+    thread_running: bool,
     /// A reporting thread waited in vain; no other waits until the hook has received all reports.
     slow: bool,
     /// When the present span ends; `lines` is the number of lines accepted in it.
@@ -94,14 +94,14 @@ struct ReportQueue {
 
 thread_local! {
     /// Set on the thread of a hook.
-    static HEARS: Cell<bool> = const { Cell::new(false) };
+    static IS_HOOK_THREAD: Cell<bool> = const { Cell::new(false) };
 }
 
 impl OnUnhandled {
     /// Creates a hook that receives every report, with the name of the executor, timer or isolation
     /// that reports it.
-    pub fn new(hear: impl Fn(&str, &Unhandled<'_>) + Send + Sync + 'static) -> Self {
-        Self::with(Box::new(hear), None)
+    pub fn new(call: impl Fn(&str, &Unhandled<'_>) + Send + Sync + 'static) -> Self {
+        Self::with(Box::new(call), None)
     }
 
     /// Creates a hook that writes a line for each report to `out`, at most ten in a second of
@@ -125,15 +125,17 @@ impl OnUnhandled {
     ///
     /// let (tx, rx) = mpsc::channel();
     /// let hook = OnUnhandled::lines(Lines(tx), &Clock::system());
-    /// hook.tell("io-0", &Unhandled::ListenerPanic { message: "two\nlines" });
+    /// hook.report("io-0", &Unhandled::ListenerPanic { message: "two\nlines" });
     /// assert_eq!(rx.recv().unwrap(), "tidegate: io-0: a listener panicked: two\\nlines\n");
     /// ```
     pub fn lines(out: impl Write + Send + 'static, clock: impl Into<Clock>) -> Self {
         let out = Mutex::new(out);
-        let write = move |who: &str, what: &Unhandled<'_>| {
+        let write = move |source: &str, error: &Unhandled<'_>| {
             let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
             // There is nowhere to report that the output fails.
-            let _ = out.write_all(&line(who, what)).and_then(|()| out.flush());
+            let _ = out
+                .write_all(&line(source, error))
+                .and_then(|()| out.flush());
         };
         Self::with(Box::new(write), Some(clock.into()))
     }
@@ -146,42 +148,43 @@ impl OnUnhandled {
             .clone()
     }
 
-    fn with(hear: Box<UnhandledFn>, limit: Option<Clock>) -> Self {
+    fn with(call: Box<UnhandledFn>, limit: Option<Clock>) -> Self {
         Self {
             shared: Arc::new(Shared {
-                hear,
+                call,
                 limit,
-                desk: Mutex::default(),
-                heard: Condvar::new(),
+                queue: Mutex::default(),
+                delivered: Condvar::new(),
                 parker: Parker::new(),
             }),
         }
     }
 
-    /// Reports an error to the hook. `who` is the executor, timer or isolation where it happened.
+    /// Reports an error to the hook. `source` is the executor, timer or isolation where it
+    /// happened.
     ///
     /// # Threads
     ///
     /// May be called from any thread, also from the hook itself; never call it with a lock held.
     /// Returns when the hook has received the report, or after a moment.
     #[cold]
-    pub fn tell(&self, who: &str, what: &Unhandled<'_>) {
+    pub fn report(&self, source: &str, error: &Unhandled<'_>) {
         let shared = &self.shared;
         if cfg!(any(tidegate_loom, tidegate_shuttle)) {
             // A model has no threads but its own.
-            return (shared.hear)(who, what);
+            return (shared.call)(source, error);
         }
-        let mut desk = shared.desk();
-        let number = desk.take(who, what, shared.limit.as_ref());
-        let attended = mem::replace(&mut desk.attended, true);
-        drop(desk);
-        if attended {
+        let mut queue = shared.queue();
+        let number = queue.take(source, error, shared.limit.as_ref());
+        let thread_running = mem::replace(&mut queue.thread_running, true);
+        drop(queue);
+        if thread_running {
             shared.parker.unpark();
-        } else if !shared.attend() {
+        } else if !shared.start_thread() {
             return;
         }
         if let Some(number) = number
-            && !HEARS.try_with(Cell::get).unwrap_or(true)
+            && !IS_HOOK_THREAD.try_with(Cell::get).unwrap_or(true)
         {
             shared.wait_for(number);
         }
@@ -189,21 +192,21 @@ impl OnUnhandled {
 
     /// Waits until the hook has received all reports made so far. Returns at once on the hook's
     /// thread.
-    pub(super) fn wait_until_heard(&self) {
-        if HEARS.try_with(Cell::get).unwrap_or(true) {
+    pub(super) fn wait_until_delivered(&self) {
+        if IS_HOOK_THREAD.try_with(Cell::get).unwrap_or(true) {
             return;
         }
-        let mut desk = self.shared.desk();
-        let taken = desk.taken;
-        if taken > desk.heard && !mem::replace(&mut desk.attended, true) {
-            drop(desk);
-            if !self.shared.attend() {
+        let mut queue = self.shared.queue();
+        let accepted = queue.accepted;
+        if accepted > queue.delivered && !mem::replace(&mut queue.thread_running, true) {
+            drop(queue);
+            if !self.shared.start_thread() {
                 return;
             }
-            desk = self.shared.desk();
+            queue = self.shared.queue();
         }
-        let heard = &self.shared.heard;
-        let waited = heard.wait_while(desk, |desk| desk.heard < taken);
+        let delivered = &self.shared.delivered;
+        let waited = delivered.wait_while(queue, |queue| queue.delivered < accepted);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 }
@@ -221,68 +224,68 @@ impl fmt::Debug for OnUnhandled {
 }
 
 impl Shared {
-    fn desk(&self) -> MutexGuard<'_, ReportQueue> {
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queue(&self) -> MutexGuard<'_, ReportQueue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts the hook's thread. Returns `false` if no thread can be started: lines are then
     /// written on this thread, and reports for a user's hook stay queued until a later report
     /// starts a thread.
-    fn attend(self: &Arc<Self>) -> bool {
+    fn start_thread(self: &Arc<Self>) -> bool {
         static NAMES: LazyLock<ThreadNames> = LazyLock::new(|| ThreadNames::new("unhandled"));
         let shared = Arc::clone(self);
         let job = move || {
-            HEARS.set(true);
+            IS_HOOK_THREAD.set(true);
             while let Some(report) = shared.next() {
-                shared.hear_counted(&report);
+                shared.call_counted(&report);
             }
         };
-        let started = spawn_bare(&NAMES, job, |who, what| {
-            OnUnhandled::stderr().tell(who, what)
+        let started = spawn_bare(&NAMES, job, |source, error| {
+            OnUnhandled::stderr().report(source, error)
         });
         if started.is_err() {
-            self.desk().attended = false;
+            self.queue().thread_running = false;
             while self.limit.is_some()
                 && let Some(report) = self.pop()
             {
-                self.hear_counted(&report);
+                self.call_counted(&report);
             }
         }
         started.is_ok()
     }
 
     fn pop(&self) -> Option<Report> {
-        self.desk().reports.pop_front()
+        self.queue().reports.pop_front()
     }
 
-    fn hear_counted(&self, report: &Report) {
-        self.hear(report);
-        let mut desk = self.desk();
-        desk.heard += u64::from(!matches!(report.what, OwnedUnhandled::LeftOut(_)));
-        desk.slow &= desk.heard < desk.taken;
-        drop(desk);
-        self.heard.notify_all();
+    fn call_counted(&self, report: &Report) {
+        self.call(report);
+        let mut queue = self.queue();
+        queue.delivered += u64::from(!matches!(report.error, OwnedUnhandled::LeftOut(_)));
+        queue.slow &= queue.delivered < queue.accepted;
+        drop(queue);
+        self.delivered.notify_all();
     }
 
     /// Returns the next report, or the count of left-out reports when it is due. Returns `None` if
     /// there is neither; the hook's thread then ends.
     fn next(&self) -> Option<Report> {
         loop {
-            let mut desk = self.desk();
-            if let Some(count) = desk.take_count(self.limit.as_ref()) {
+            let mut queue = self.queue();
+            if let Some(count) = queue.take_count(self.limit.as_ref()) {
                 return Some(count);
             }
-            if let Some(report) = desk.reports.pop_front() {
+            if let Some(report) = queue.reports.pop_front() {
                 return Some(report);
             }
             match &self.limit {
-                Some(clock) if desk.left_out > 0 => {
-                    let end = desk.count_at;
-                    drop(desk);
+                Some(clock) if queue.left_out > 0 => {
+                    let end = queue.count_at;
+                    drop(queue);
                     clock.park_until(&self.parker, Some(end));
                 }
                 _ => {
-                    desk.attended = false;
+                    queue.thread_running = false;
                     return None;
                 }
             }
@@ -291,59 +294,61 @@ impl Shared {
 
     /// Calls the hook. A report on which a user's hook panics goes to the default hook, which does
     /// not panic.
-    fn hear(&self, report: &Report) {
-        let what = report.what.borrow();
-        let heard = contain(|| (self.hear)(&report.who, &what));
-        if heard.is_err() && self.limit.is_none() {
+    fn call(&self, report: &Report) {
+        let error = report.error.borrow();
+        let delivered = contain(|| (self.call)(&report.source, &error));
+        if delivered.is_err() && self.limit.is_none() {
             let message = "the hook for unhandled errors panicked on what follows";
             let stderr = OnUnhandled::stderr();
-            stderr.tell(&report.who, &Unhandled::HookPanic { message });
-            stderr.tell(&report.who, &what);
+            stderr.report(&report.source, &Unhandled::HookPanic { message });
+            stderr.report(&report.source, &error);
         }
     }
 
     fn wait_for(&self, number: u64) {
-        let waits = |desk: &mut ReportQueue| desk.heard < number && !desk.slow;
-        let waited = self.heard.wait_timeout_while(self.desk(), PATIENCE, waits);
-        let (mut desk, over) = waited.unwrap_or_else(PoisonError::into_inner);
-        desk.slow |= over.timed_out();
+        let waits = |queue: &mut ReportQueue| queue.delivered < number && !queue.slow;
+        let waited = self
+            .delivered
+            .wait_timeout_while(self.queue(), MAX_REPORT_WAIT, waits);
+        let (mut queue, over) = waited.unwrap_or_else(PoisonError::into_inner);
+        queue.slow |= over.timed_out();
     }
 }
 
 impl ReportQueue {
     /// Accepts a report and returns its number, or counts it as left out.
-    fn take(&mut self, who: &str, what: &Unhandled<'_>, limit: Option<&Clock>) -> Option<u64> {
+    fn take(&mut self, source: &str, error: &Unhandled<'_>, limit: Option<&Clock>) -> Option<u64> {
         if self.reports.len() >= BOUND || !limit.is_none_or(|clock| self.may_write(clock)) {
             let first = self.left_out == 0;
             self.left_out += 1;
             if first {
-                self.left_out_of = Some(who.to_owned());
-                self.count_after = self.taken;
+                self.left_out_of = Some(source.to_owned());
+                self.count_after = self.accepted;
                 self.count_at = self.span_end;
-            } else if self.left_out_of.as_deref() != Some(who) {
+            } else if self.left_out_of.as_deref() != Some(source) {
                 self.left_out_of = None;
             }
             return None;
         }
         self.reports.push_back(Report {
-            who: who.to_owned(),
-            what: OwnedUnhandled::of(what),
+            source: source.to_owned(),
+            error: OwnedUnhandled::of(error),
         });
-        self.taken += 1;
-        Some(self.taken)
+        self.accepted += 1;
+        Some(self.accepted)
     }
 
     /// Takes the count of left-out reports if it is due.
     fn take_count(&mut self, limit: Option<&Clock>) -> Option<Report> {
-        let begun = self.taken - self.reports.len() as u64;
+        let begun = self.accepted - self.reports.len() as u64;
         let early = limit.is_some_and(|clock| clock.nanos() < self.count_at);
         if self.left_out == 0 || begun < self.count_after || early {
             return None;
         }
-        let who = self.left_out_of.take();
+        let source = self.left_out_of.take();
         Some(Report {
-            who: who.unwrap_or_else(|| "several".to_owned()),
-            what: OwnedUnhandled::LeftOut(mem::take(&mut self.left_out)),
+            source: source.unwrap_or_else(|| "several".to_owned()),
+            error: OwnedUnhandled::LeftOut(mem::take(&mut self.left_out)),
         })
     }
 
@@ -362,8 +367,8 @@ impl ReportQueue {
 
 /// A report queued for the hook.
 struct Report {
-    who: String,
-    what: OwnedUnhandled,
+    source: String,
+    error: OwnedUnhandled,
 }
 
 /// An [`Unhandled`] that owns its texts.
@@ -379,8 +384,8 @@ enum OwnedUnhandled {
 }
 
 impl OwnedUnhandled {
-    fn of(what: &Unhandled<'_>) -> Self {
-        match *what {
+    fn of(error: &Unhandled<'_>) -> Self {
+        match *error {
             Unhandled::TaskPanic { task, message } => Self::TaskPanic(task.into(), message.into()),
             Unhandled::ListenerPanic { message } => Self::ListenerPanic(message.into()),
             Unhandled::HookPanic { message } => Self::HookPanic(message.into()),
@@ -407,9 +412,9 @@ impl OwnedUnhandled {
 }
 
 /// Formats one line: without control characters inside, and not longer than [`LONGEST`].
-fn line(who: &str, what: &Unhandled<'_>) -> Vec<u8> {
+fn line(source: &str, error: &Unhandled<'_>) -> Vec<u8> {
     let mut line = String::from("tidegate: ");
-    let text = format!("{who}: {what}");
+    let text = format!("{source}: {error}");
     for letter in text.chars() {
         if line.len() > LONGEST - 16 {
             line.push_str(" …");

@@ -13,8 +13,8 @@ fn error(message: &str) -> Unhandled<'_> {
     Unhandled::ChannelError { message }
 }
 
-fn next(heard: &Receiver<String>) -> String {
-    heard.recv_timeout(LONG).expect("the hook hears")
+fn next(delivered: &Receiver<String>) -> String {
+    delivered.recv_timeout(LONG).expect("the hook hears")
 }
 
 /// An output that sends its lines to the test.
@@ -34,7 +34,7 @@ impl Write for Lines {
 
 /// A hook that sends each report to the test and returns when the test lets it.
 fn held() -> (OnUnhandled, Receiver<String>, Sender<()>) {
-    let (tx, heard) = mpsc::channel();
+    let (tx, delivered) = mpsc::channel();
     let (go, let_go) = mpsc::channel::<()>();
     let let_go = Mutex::new(let_go);
     let hook = OnUnhandled::new(move |who, what| {
@@ -43,7 +43,7 @@ fn held() -> (OnUnhandled, Receiver<String>, Sender<()>) {
         // Fails, and so returns at once, when the test has dropped its sender.
         let _ = let_go.lock().expect("one at a time").recv();
     });
-    (hook, heard, go)
+    (hook, delivered, go)
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn a_flood_writes_ten_lines_and_then_how_many_it_left_out() {
     let (tx, lines) = mpsc::channel();
     let hook = OnUnhandled::lines(Lines(tx), &clock);
     for number in 0..25 {
-        hook.tell("io", &error(&number.to_string()));
+        hook.report("io", &error(&number.to_string()));
     }
     for number in 0..10 {
         let line = format!("tidegate: io: an error on a channel: {number}\n");
@@ -62,7 +62,7 @@ fn a_flood_writes_ten_lines_and_then_how_many_it_left_out() {
     clock.await_sleepers(1);
     clock.advance(SPAN);
     assert_eq!(next(&lines), "tidegate: io: 15 more errors were left out\n");
-    hook.tell("io", &error("later"));
+    hook.report("io", &error("later"));
     assert_eq!(
         next(&lines),
         "tidegate: io: an error on a channel: later\n",
@@ -76,7 +76,7 @@ fn what_several_left_out_is_said_of_none_of_them() {
     let (tx, lines) = mpsc::channel();
     let hook = OnUnhandled::lines(Lines(tx), &clock);
     for number in 0..12 {
-        hook.tell(&format!("io-{number}"), &error("again"));
+        hook.report(&format!("io-{number}"), &error("again"));
     }
     let written: Vec<_> = (0..10).map(|_| next(&lines)).collect();
     assert!(written[9].starts_with("tidegate: io-9: "));
@@ -91,11 +91,11 @@ fn the_count_comes_before_what_came_after_it_even_if_errors_never_stop() {
     let clock = ManualClock::new();
     let hook = OnUnhandled::lines(std::io::sink(), &clock);
     // This test plays the hook's thread.
-    hook.shared.desk().attended = true;
-    HEARS.set(true);
-    let next = || hook.shared.next().expect("there is more").what;
+    hook.shared.queue().thread_running = true;
+    IS_HOOK_THREAD.set(true);
+    let next = || hook.shared.next().expect("there is more").error;
     for second in 0..3 {
-        hook.tell("io", &error("first"));
+        hook.report("io", &error("first"));
         if second > 0 {
             assert!(
                 matches!(next(), OwnedUnhandled::LeftOut(2)),
@@ -103,14 +103,14 @@ fn the_count_comes_before_what_came_after_it_even_if_errors_never_stop() {
             );
         }
         for _ in 0..11 {
-            hook.tell("io", &error("again"));
+            hook.report("io", &error("again"));
         }
         for _ in 0..10 {
             assert!(matches!(next(), OwnedUnhandled::ChannelError(_)));
         }
         clock.jump(SPAN);
     }
-    HEARS.set(false);
+    IS_HOOK_THREAD.set(false);
 }
 
 #[test]
@@ -128,21 +128,21 @@ fn a_line_is_one_line_of_bounded_length() {
 
 #[test]
 fn a_hook_that_blocks_holds_nobody_up_and_hears_the_count_of_what_was_too_much() {
-    let (hook, heard, go) = held();
-    hook.tell("io", &error("first"));
-    assert_eq!(next(&heard), "io: an error on a channel: first");
+    let (hook, delivered, go) = held();
+    hook.report("io", &error("first"));
+    assert_eq!(next(&delivered), "io: an error on a channel: first");
     for number in 0..BOUND + 3 {
-        hook.tell("io", &error(&number.to_string()));
+        hook.report("io", &error(&number.to_string()));
     }
     drop(go);
     for number in 0..BOUND {
         let expected = format!("io: an error on a channel: {number}");
-        assert_eq!(next(&heard), expected);
+        assert_eq!(next(&delivered), expected);
     }
-    assert_eq!(next(&heard), "io: 3 more errors were left out");
+    assert_eq!(next(&delivered), "io: 3 more errors were left out");
     hook.flush().expect("this thread may block");
-    hook.tell("io", &error("again"));
-    assert_eq!(next(&heard), "io: an error on a channel: again");
+    hook.report("io", &error("again"));
+    assert_eq!(next(&delivered), "io: an error on a channel: again");
 }
 
 #[test]
@@ -153,20 +153,23 @@ fn a_hook_may_panic_even_in_the_drop_of_its_payload() {
             panic!("a payload, on purpose");
         }
     }
-    let (tx, heard) = mpsc::channel();
+    let (tx, delivered) = mpsc::channel();
     let hook = OnUnhandled::new(move |_, what| {
         tx.send(what.to_string()).expect("the test receives");
         std::panic::panic_any(Bomb);
     });
     for message in ["one", "two"] {
-        hook.tell("io", &error(message));
-        assert_eq!(next(&heard), format!("an error on a channel: {message}"));
+        hook.report("io", &error(message));
+        assert_eq!(
+            next(&delivered),
+            format!("an error on a channel: {message}")
+        );
     }
 }
 
 #[test]
 fn a_hook_may_tell_itself_and_wait_for_nothing_there() {
-    let (tx, heard) = mpsc::channel();
+    let (tx, delivered) = mpsc::channel();
     // Emptied at the end: the hook holds a handle to itself.
     let own = Arc::new(Mutex::new(None::<OnUnhandled>));
     let inner = Arc::clone(&own);
@@ -176,24 +179,24 @@ fn a_hook_may_tell_itself_and_wait_for_nothing_there() {
         if who == "io" {
             let hook = inner.lock().expect("no panic").clone();
             let hook = hook.expect("set before it is told");
-            hook.tell("hook", &error("inner"));
+            hook.report("hook", &error("inner"));
             hook.flush().expect("nothing to wait for");
         }
     });
     *own.lock().expect("no panic") = Some(hook.clone());
-    hook.tell("io", &error("outer"));
-    assert_eq!(next(&heard), "io: an error on a channel: outer");
-    assert_eq!(next(&heard), "hook: an error on a channel: inner");
+    hook.report("io", &error("outer"));
+    assert_eq!(next(&delivered), "io: an error on a channel: outer");
+    assert_eq!(next(&delivered), "hook: an error on a channel: inner");
     own.lock().expect("no panic").take();
 }
 
 #[test]
 fn flush_waits_until_all_is_heard_and_is_refused_where_nobody_may_wait() {
-    let (hook, heard, go) = held();
-    hook.tell("io", &error("first"));
-    hook.tell("io", &error("second"));
+    let (hook, delivered, go) = held();
+    hook.report("io", &error("first"));
+    hook.report("io", &error("second"));
     drop(go);
     hook.flush().expect("this thread may block");
-    assert_eq!(heard.try_iter().count(), 2);
+    assert_eq!(delivered.try_iter().count(), 2);
     assert!(Blocking::forbid(|| hook.flush()).is_err());
 }

@@ -402,7 +402,7 @@ fn wake_all(decided: Vec<Arc<Waiter>>, (key, hook): &Report) {
     for waiter in decided {
         if let Err(message) = contain(|| waiter.wake()) {
             let message = &*message;
-            hook.tell(key, &Unhandled::HookPanic { message });
+            hook.report(key, &Unhandled::HookPanic { message });
         }
     }
 }

@@ -74,7 +74,7 @@ impl Executor for Shared {
         self.width.load(Ordering::Relaxed)
     }
 
-    fn has_left_tasks(&self) -> bool {
+    fn has_abandoned_tasks(&self) -> bool {
         self.left.is_left()
     }
 

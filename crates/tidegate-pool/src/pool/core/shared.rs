@@ -143,7 +143,7 @@ impl Shared {
 
     /// Reports an unhandled error to the pool's hook.
     pub(super) fn report_unhandled(&self, what: &Unhandled<'_>) {
-        self.on_unhandled.tell(&self.name, what);
+        self.on_unhandled.report(&self.name, what);
     }
 
     pub(super) fn report_panic(&self, task: &str, panic: CaughtPanic) {

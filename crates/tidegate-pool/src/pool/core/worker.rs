@@ -170,7 +170,7 @@ impl Worker<'_> {
         let Self { shared, post, .. } = *self;
         let worker_slot = &post.worker_slot;
         if look && !shared.clock.is_manual() {
-            let _given = self.look.look_on(|| worker_slot.is_given());
+            let _given = self.look.spin_until(|| worker_slot.is_given());
             if let Some(job) = worker_slot.try_take_with(|job| self.begin(job)) {
                 shared.look_at_low();
                 return Some(job);

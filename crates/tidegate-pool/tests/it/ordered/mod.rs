@@ -447,7 +447,7 @@ fn every_thread_of_an_unordered_pool_is_its_own() {
 fn a_view_says_that_the_executor_below_has_left_its_tasks() {
     let pool = WorkerPool::builder("workers").max(2).build().unwrap();
     let view = OrderedView::over(Arc::new(pool.clone())).unwrap();
-    assert!(!view.has_left_tasks());
+    assert!(!view.has_abandoned_tasks());
     pool.shutdown(Duration::ZERO).wait().unwrap();
-    until("the pool's end is told", || view.has_left_tasks());
+    until("the pool's end is told", || view.has_abandoned_tasks());
 }

@@ -15,11 +15,12 @@ use std::sync::Arc;
 
 use super::pages::{LARGE, prefer_large};
 
-/// The first `SINGLE` arrays get a block of their own, so that a small wheel does not allocate a
-/// large block.
-pub(super) const SINGLE: usize = 64;
+/// The first `SINGLE_ARRAYS` arrays get a block of their own, so that a small wheel does not
+/// allocate a large block.
+pub(super) const SINGLE_ARRAYS: usize = 64;
 
-/// Allocates arrays ([`ArenaArray`]) that lie close together. The first 64 are allocated one by one.
+/// Allocates arrays ([`ArenaArray`]) that lie close together. The first 64 are allocated one by
+/// one.
 ///
 /// # Examples
 ///
@@ -27,9 +28,9 @@ pub(super) const SINGLE: usize = 64;
 /// use tidegate_timer::internal::HugePageArena;
 ///
 /// let mut arena = HugePageArena::<u64, 512>::new();
-/// let mut plot = arena.plot(|place| place as u64);
-/// plot[3] += 1;
-/// assert_eq!((plot[3], plot[511]), (4, 511));
+/// let mut array = arena.array(|place| place as u64);
+/// array[3] += 1;
+/// assert_eq!((array[3], array[511]), (4, 511));
 /// ```
 pub struct HugePageArena<T, const N: usize> {
     /// The block from which arrays are allocated, and the number of arrays allocated from it.
@@ -87,19 +88,19 @@ impl Drop for Block {
 
 impl<T, const N: usize> HugePageArena<T, N> {
     /// The layout of an array: the `Arc` of its block, then the cells at the returned offset.
-    const PLOT: (Layout, usize) = {
+    const ARRAY: (Layout, usize) = {
         let cells = Layout::new::<[T; N]>();
         let Ok(cells) = cells.align_to(64) else {
             panic!("no type is aligned to more than an address can be")
         };
         match Layout::new::<Arc<Block>>().extend(cells) {
-            Ok((plot, at)) => (plot.pad_to_align(), at),
-            Err(_) => panic!("a plot has to fit into memory"),
+            Ok((array, at)) => (array.pad_to_align(), at),
+            Err(_) => panic!("an array has to fit into memory"),
         }
     };
 
     /// The number of arrays that fit into a large block; 0 if an array is larger than a block.
-    pub(super) const MANY: usize = LARGE / Self::PLOT.0.size();
+    pub(super) const ARRAYS_PER_BLOCK: usize = LARGE / Self::ARRAY.0.size();
 
     /// Creates an arena without any memory.
     #[must_use]
@@ -117,16 +118,16 @@ impl<T, const N: usize> HugePageArena<T, N> {
     ///
     /// ```
     /// let mut arena = tidegate_timer::internal::HugePageArena::<String, 4>::new();
-    /// let plot = arena.plot(|place| format!("number {place}"));
-    /// assert_eq!(plot[2], "number 2");
+    /// let array = arena.array(|place| format!("number {place}"));
+    /// assert_eq!(array[2], "number 2");
     /// ```
-    pub fn plot(&mut self, mut cell: impl FnMut(usize) -> T) -> ArenaArray<T, N> {
+    pub fn array(&mut self, mut cell: impl FnMut(usize) -> T) -> ArenaArray<T, N> {
         let (block, at) = self.room();
-        let (layout, cells_at) = Self::PLOT;
+        let (layout, cells_at) = Self::ARRAY;
         // SAFETY: `room` returns an index that is within the block.
-        let plot = unsafe { block.memory.add(at * layout.size()) };
+        let array = unsafe { block.memory.add(at * layout.size()) };
         // SAFETY: the cells follow the `Arc`, within the array's layout.
-        let cells = unsafe { plot.add(cells_at) };
+        let cells = unsafe { array.add(cells_at) };
         let mut room = cells.cast::<[MaybeUninit<T>; N]>();
         // SAFETY: the pointer is aligned, no other array uses this memory, and `MaybeUninit` may
         // hold anything.
@@ -137,7 +138,7 @@ impl<T, const N: usize> HugePageArena<T, N> {
         }
         // SAFETY: the pointer is aligned and within the array's layout, and the old contents need
         // no drop.
-        unsafe { plot.cast().write(block) };
+        unsafe { array.cast().write(block) };
         ArenaArray {
             cells: cells.cast(),
             _cells: PhantomData,
@@ -151,8 +152,8 @@ impl<T, const N: usize> HugePageArena<T, N> {
     ///
     /// ```
     /// let mut arena = tidegate_timer::internal::HugePageArena::<[u64; 8], 512>::new();
-    /// let plots: Vec<_> = (0..65).map(|_| arena.plot(|_| [0; 8])).collect();
-    /// drop(plots);
+    /// let arrays: Vec<_> = (0..65).map(|_| arena.array(|_| [0; 8])).collect();
+    /// drop(arrays);
     /// arena.trim();
     /// ```
     pub fn trim(&mut self) {
@@ -170,14 +171,14 @@ impl<T, const N: usize> HugePageArena<T, N> {
                 // All arrays of the block were dropped.
                 *used = 0;
             }
-            if *used < Self::MANY {
+            if *used < Self::ARRAYS_PER_BLOCK {
                 *used += 1;
                 return (Arc::clone(block), *used - 1);
             }
         }
         self.made += 1;
-        if self.made <= SINGLE || Self::MANY < 2 {
-            return (Arc::new(Block::new(Self::PLOT.0)), 0);
+        if self.made <= SINGLE_ARRAYS || Self::ARRAYS_PER_BLOCK < 2 {
+            return (Arc::new(Block::new(Self::ARRAY.0)), 0);
         }
         let large = Layout::from_size_align(LARGE, LARGE).expect("a power of two");
         let block = Arc::new(Block::new(large));
@@ -218,11 +219,11 @@ impl<T, const N: usize> DerefMut for ArenaArray<T, N> {
 
 impl<T, const N: usize> Drop for ArenaArray<T, N> {
     fn drop(&mut self) {
-        let before = HugePageArena::<T, N>::PLOT.1;
+        let before = HugePageArena::<T, N>::ARRAY.1;
         // SAFETY: the layout of the array starts this many bytes before its cells.
         let count = unsafe { self.cells.cast::<u8>().sub(before) };
-        // SAFETY: `HugePageArena::plot` wrote the `Arc` there, and it is read only here. It frees the memory
-        // at the end of this function, also if the drop of a cell unwinds.
+        // SAFETY: `HugePageArena::array` wrote the `Arc` there, and it is read only here. It frees
+        // the memory at the end of this function, also if the drop of a cell unwinds.
         let _block = unsafe { count.cast::<Arc<Block>>().read() };
         // SAFETY: the cells are initialised and are not used after this.
         unsafe { self.cells.drop_in_place() };

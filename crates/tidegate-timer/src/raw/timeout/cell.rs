@@ -34,9 +34,9 @@ pub(super) const LATEST: u64 = u64::MAX - 3;
 /// use tidegate_timer::internal::{TimeoutCell, TimeoutOutcome};
 ///
 /// let timeout = TimeoutCell::new(5, "closure");
-/// assert_eq!(timeout.fate(), None);
+/// assert_eq!(timeout.outcome(), None);
 /// assert_eq!(timeout.decide(TimeoutOutcome::Cancelled), Some("closure"));
-/// assert_eq!(timeout.fate(), Some(TimeoutOutcome::Cancelled));
+/// assert_eq!(timeout.outcome(), Some(TimeoutOutcome::Cancelled));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeoutOutcome {
@@ -102,12 +102,12 @@ impl Reset {
 /// assert_eq!(tea.reset(120), Reset::Sooner, "the timer must be told");
 /// assert_eq!(tea.expire(120), Ok("tea"));
 /// assert_eq!(tea.decide(TimeoutOutcome::Cancelled), None, "too late");
-/// assert_eq!(tea.fate(), Some(TimeoutOutcome::Expired));
+/// assert_eq!(tea.outcome(), Some(TimeoutOutcome::Expired));
 /// ```
 pub struct TimeoutCell<T> {
     word: AtomicU64,
     /// The time at which the timer checks this cell next.
-    looks_at: AtomicU64,
+    next_check: AtomicU64,
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
@@ -123,17 +123,17 @@ impl<T> TimeoutCell<T> {
     pub fn new(deadline: u64, value: T) -> Self {
         Self {
             word: AtomicU64::new(deadline.min(LATEST)),
-            looks_at: AtomicU64::new(deadline),
+            next_check: AtomicU64::new(deadline),
             value: UnsafeCell::new(MaybeUninit::new(value)),
         }
     }
 
     /// Stores the outcome of a pending timeout, whatever its deadline. Only the caller that
     /// succeeds gets the value.
-    pub fn decide(&self, fate: TimeoutOutcome) -> Option<T> {
+    pub fn decide(&self, outcome: TimeoutOutcome) -> Option<T> {
         let mut word = self.word.load(Ordering::Relaxed);
         while word <= LATEST {
-            match self.swap(word, word_of(fate)) {
+            match self.swap(word, word_of(outcome)) {
                 // SAFETY: this thread's swap ended the pending state.
                 Ok(()) => return Some(unsafe { self.take() }),
                 Err(now) => word = now,
@@ -150,8 +150,8 @@ impl<T> TimeoutCell<T> {
     pub fn expire(&self, now: u64) -> Result<T, StillPending> {
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
-            if let Some(fate) = fate_of(word) {
-                return Err(StillPending::No(fate));
+            if let Some(outcome) = fate_of(word) {
+                return Err(StillPending::No(outcome));
             }
             if word > now {
                 return Err(StillPending::Until(word));
@@ -169,18 +169,18 @@ impl<T> TimeoutCell<T> {
     pub fn reset(&self, deadline: u64) -> Reset {
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
-            if let Some(fate) = fate_of(word) {
-                return Reset::No(fate);
+            if let Some(outcome) = fate_of(word) {
+                return Reset::No(outcome);
             }
             match self.swap(word, deadline.min(LATEST)) {
                 Ok(()) => break,
                 Err(now) => word = now,
             }
         }
-        // ORDERING: SeqCst fence between the store of the new deadline and the load of `looks_at`;
-        // pairs with the fence in `arm`.
+        // ORDERING: SeqCst fence between the store of the new deadline and the load of
+        // `next_check`; pairs with the fence in `arm`.
         fence(Ordering::SeqCst);
-        if deadline < self.looks_at.load(Ordering::Relaxed) {
+        if deadline < self.next_check.load(Ordering::Relaxed) {
             Reset::Sooner
         } else {
             Reset::Later
@@ -190,8 +190,8 @@ impl<T> TimeoutCell<T> {
     /// Records that the timer checks the cell next at `time`. If the deadline has become earlier in
     /// the meantime, returns that deadline, and the timer must call `arm` again with it.
     pub fn arm(&self, time: u64) -> Option<u64> {
-        self.looks_at.store(time, Ordering::Relaxed);
-        // ORDERING: SeqCst fence between the store of `looks_at` and the load of the deadline;
+        self.next_check.store(time, Ordering::Relaxed);
+        // ORDERING: SeqCst fence between the store of `next_check` and the load of the deadline;
         // pairs with the fence in `reset`: of a reset and an `arm` at least one sees the other's
         // store.
         fence(Ordering::SeqCst);
@@ -204,7 +204,7 @@ impl<T> TimeoutCell<T> {
     }
 
     /// Returns the outcome, or `None` while the timeout is pending.
-    pub fn fate(&self) -> Option<TimeoutOutcome> {
+    pub fn outcome(&self) -> Option<TimeoutOutcome> {
         fate_of(self.word())
     }
 
@@ -252,13 +252,13 @@ impl<T> fmt::Debug for TimeoutCell<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TimeoutCell")
             .field("deadline", &self.deadline())
-            .field("fate", &self.fate())
+            .field("fate", &self.outcome())
             .finish_non_exhaustive()
     }
 }
 
-fn word_of(fate: TimeoutOutcome) -> u64 {
-    match fate {
+fn word_of(outcome: TimeoutOutcome) -> u64 {
+    match outcome {
         TimeoutOutcome::Cancelled => CANCELLED,
         TimeoutOutcome::Expired => EXPIRED,
         TimeoutOutcome::Stopped => STOPPED,

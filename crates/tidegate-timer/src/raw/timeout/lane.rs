@@ -1,9 +1,10 @@
 //! The lane: a lock-free stack that passes timeouts to the thread that owns the wheel, which takes
 //! the whole stack at once.
 //!
-//! It works like the [`SignalLane`](tidegate_core::internal::SignalLane), but holds cells of one type, and
-//! the owner receives the cells themselves. A cell is in the lane at most once, however often it is
-//! pushed, so the lane allocates nothing and its length is bounded by the number of live cells.
+//! It works like the [`SignalLane`](tidegate_core::internal::SignalLane), but holds cells of one
+//! type, and the owner receives the cells themselves. A cell is in the lane at most once, however
+//! often it is pushed, so the lane allocates nothing and its length is bounded by the number of
+//! live cells.
 
 use std::fmt;
 use std::ops::Deref;

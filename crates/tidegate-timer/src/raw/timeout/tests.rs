@@ -27,10 +27,10 @@ fn exactly_one_of_cancel_and_expire_gets_the_value() {
         expired.store(won.count(), Relaxed);
     });
     assert_eq!(cancelled.load(Relaxed) + expired.load(Relaxed), cells.len());
-    let fates = |fate| {
+    let fates = |outcome| {
         cells
             .iter()
-            .filter(|cell| cell.fate() == Some(fate))
+            .filter(|cell| cell.outcome() == Some(outcome))
             .count()
     };
     assert_eq!(fates(TimeoutOutcome::Cancelled), cancelled.load(Relaxed));
@@ -54,12 +54,12 @@ fn a_reset_that_succeeds_is_not_overtaken() {
 #[test]
 fn the_latest_deadline_is_not_taken_for_a_fate() {
     let cell = TimeoutNode::new(u64::MAX, ());
-    assert_eq!((cell.fate(), cell.deadline()), (None, Some(LATEST)));
+    assert_eq!((cell.outcome(), cell.deadline()), (None, Some(LATEST)));
     assert_eq!(cell.reset(1), Reset::Sooner);
     assert_eq!(cell.reset(u64::MAX), Reset::Later);
     assert_eq!(cell.deadline(), Some(LATEST));
     assert_eq!(cell.decide(TimeoutOutcome::Stopped), Some(()));
-    assert_eq!(cell.fate(), Some(TimeoutOutcome::Stopped));
+    assert_eq!(cell.outcome(), Some(TimeoutOutcome::Stopped));
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn the_owner_sees_every_cells_last_news() {
         }
         until("every cell was seen with its fate", || {
             for cell in lane.take() {
-                if cell.fate().is_some() && cell.key().get().is_none() {
+                if cell.outcome().is_some() && cell.key().get().is_none() {
                     cell.key().set(key);
                     seen += 1;
                 }

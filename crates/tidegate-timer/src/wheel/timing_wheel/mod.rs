@@ -7,8 +7,8 @@
 //! A wheel has three parts: the wheel levels (`levels`) map a tick to a list, the lists hold entry
 //! numbers, and the pages hold the entries. An addition stores into the newest chunk of its list
 //! and into a page that is being filled. A cancellation touches only its entry; its other updates
-//! are batched (`cancelled_entries`). Due entries pass through a short queue, so that their memory is prefetched
-//! some time before they fire.
+//! are batched (`cancelled_entries`). Due entries pass through a short queue, so that their memory
+//! is prefetched some time before they fire.
 //!
 //! # Invariants
 //!
@@ -66,9 +66,9 @@ const LOOKAHEAD: usize = 8;
 /// and to reset.
 ///
 /// Intended for many timeouts that almost never fire. A deadline is a number of nanoseconds on the
-/// caller's clock, as in [`Heap`](crate::heap::Heap). An entry is due at the first end of a tick that is
-/// not before its deadline: never early, and less than one tick late. An entry whose deadline has
-/// already passed when it is added is due at the next tick.
+/// caller's clock, as in [`Heap`](crate::heap::Heap). An entry is due at the first end of a tick
+/// that is not before its deadline: never early, and less than one tick late. An entry whose
+/// deadline has already passed when it is added is due at the next tick.
 ///
 /// # Order
 ///
@@ -163,8 +163,8 @@ impl<T> Wheel<T> {
     /// Calls `warm` with each value shortly before it is due, to prefetch the memory behind it.
     ///
     /// This is a hint for values that point to other memory, such as boxed closures; see
-    /// [`prefetch`](tidegate_core::internal::prefetch). `warm` may be called for a value that is cancelled
-    /// afterwards, and may not be called for some values.
+    /// [`prefetch`](tidegate_core::internal::prefetch). `warm` may be called for a value that is
+    /// cancelled afterwards, and may not be called for some values.
     ///
     /// # Examples
     ///
@@ -175,13 +175,13 @@ impl<T> Wheel<T> {
     ///
     /// type Callback = Box<dyn FnOnce()>;
     /// let mut wheel = Wheel::<Callback>::new(Duration::from_millis(1), 512)?
-    ///     .warmed_by(|callback| prefetch(&**callback));
+    ///     .prefetch_with(|callback| prefetch(&**callback));
     /// wheel.insert(5, Box::new(|| ()));
     /// # Ok::<(), tidegate_timer::wheel::WheelError>(())
     /// ```
     #[doc(hidden)]
     #[must_use]
-    pub fn warmed_by(mut self, warm: fn(&T)) -> Self {
+    pub fn prefetch_with(mut self, warm: fn(&T)) -> Self {
         self.warm = Some(warm);
         self
     }
@@ -210,7 +210,7 @@ impl<T> Wheel<T> {
             "a wheel holds just under 2^27 entries"
         );
         let (list, deadline) = self.levels.list_for(deadline, self.seen);
-        self.more |= list == self.levels.lists.ripe();
+        self.more |= list == self.levels.lists.due_list();
         let group = if self.len < GROUPED {
             0
         } else {
@@ -251,8 +251,8 @@ impl<T> Wheel<T> {
         let is_it = |live: &Live<T>| live.generation == key.generation;
         let live = self.entries.get_mut(key.slot)?.vacate_if(is_it)?;
         self.len -= 1;
-        if self.cancelled_entries.note(key.slot, live.place) {
-            self.settle();
+        if self.cancelled_entries.push(key.slot, live.place) {
+            self.release_cancelled();
         }
         Some(live.value)
     }
@@ -286,7 +286,7 @@ impl<T> Wheel<T> {
         };
         let old = self.levels.list_at(before);
         let (list, deadline) = self.levels.list_for(deadline, self.seen);
-        self.more |= list == self.levels.lists.ripe();
+        self.more |= list == self.levels.lists.due_list();
         let place = if list == old {
             place
         } else {
@@ -355,7 +355,7 @@ impl<T> Wheel<T> {
         while let Some(live) = self.pop_ready() {
             left.push(Expired::from(live));
         }
-        self.settle();
+        self.release_cancelled();
         while let Some(list) = self.levels.lists.first() {
             let mut ring = self.levels.lists.detach(list);
             while let Some((number, chunk)) = self.levels.lists.take_chunk(&mut ring) {
@@ -389,7 +389,7 @@ impl<T> Wheel<T> {
     #[must_use]
     pub fn next_deadline(&mut self) -> Option<u64> {
         if !self.cancelled_entries.is_empty() {
-            self.settle();
+            self.release_cancelled();
         }
         self.first_end()
     }
@@ -475,7 +475,7 @@ impl<T> Wheel<T> {
 
     /// Releases the cells and the places of cancelled entries.
     #[cold]
-    fn settle(&mut self) {
+    fn release_cancelled(&mut self) {
         for (slot, place) in self.cancelled_entries.take() {
             self.entries.release(slot);
             self.levels.lists.remove(place);
@@ -484,7 +484,7 @@ impl<T> Wheel<T> {
 
     /// Turns the wheel up to tick `seen`, or until enough entries are ready.
     fn make_ready(&mut self) {
-        self.settle();
+        self.release_cancelled();
         let before = self.ready.len();
         while self.ready.len() < READY.1 {
             let Some((list, start)) = self.levels.first().filter(|&(_, start)| start <= self.seen)
@@ -494,7 +494,7 @@ impl<T> Wheel<T> {
                 break;
             };
             self.levels.current = start;
-            if self.levels.geometry.is_near(list) || list == self.levels.lists.ripe() {
+            if self.levels.geometry.is_near(list) || list == self.levels.lists.due_list() {
                 self.pick(list);
             } else {
                 self.cascade(list);
@@ -512,10 +512,10 @@ impl<T> Wheel<T> {
 
     /// Moves the oldest entries of a list into the ready queue, and prefetches their memory.
     fn pick(&mut self, list: usize) {
-        self.levels.lists.ask_for(list + LOOKAHEAD);
+        self.levels.lists.prefetch(list + LOOKAHEAD);
         let (number, chunk) = self.levels.lists.pick(list);
         for (place, slot) in chunk.places(number) {
-            self.entries.ask_for(slot);
+            self.entries.prefetch(slot);
             self.ready.push(Item::Entry { slot, place });
         }
         self.ready.push(Item::End { chunk: number });
@@ -537,13 +537,13 @@ impl<T> Wheel<T> {
         let mut ring = levels.lists.detach(list);
         while let Some((number, chunk)) = levels.lists.take_chunk(&mut ring) {
             if let Some(ahead) = levels.lists.peek_chunk(&ring) {
-                ahead.entries().for_each(|slot| entries.ask_for(slot));
+                ahead.entries().for_each(|slot| entries.prefetch(slot));
             }
             for (place, slot) in chunk.places(number) {
                 if let Some(live) = entries.get_mut(slot).and_then(Entry::live_mut)
                     && live.place == place
                 {
-                    let list = levels.list_to_be(levels.geometry.tick_of(live.deadline));
+                    let list = levels.list_for_insert(levels.geometry.tick_of(live.deadline));
                     live.place = levels.lists.append(list, slot);
                 }
             }
@@ -551,8 +551,8 @@ impl<T> Wheel<T> {
     }
 
     /// Prefetches the memory behind the values of the next entries.
-    fn warm_up(&mut self, warm: fn(&T)) {
-        while let Some(slot) = self.ready.next_cold(WARM.1) {
+    fn prefetch_values(&mut self, warm: fn(&T)) {
+        while let Some(slot) = self.ready.next_to_prefetch(WARM.1) {
             if let Some(live) = self.entries.get(slot).and_then(Entry::live) {
                 warm(&live.value);
             }
@@ -564,9 +564,9 @@ impl<T> Wheel<T> {
     fn pop_ready(&mut self) -> Option<Live<T>> {
         loop {
             if let Some(warm) = self.warm
-                && self.ready.is_cold(WARM.0)
+                && self.ready.needs_prefetch(WARM.0)
             {
-                self.warm_up(warm);
+                self.prefetch_values(warm);
             }
             match self.ready.pop()? {
                 Item::Entry { slot, place } => {
@@ -575,7 +575,7 @@ impl<T> Wheel<T> {
                         return Some(live);
                     }
                 }
-                Item::End { chunk } => self.levels.lists.let_go(chunk),
+                Item::End { chunk } => self.levels.lists.release_picked(chunk),
             }
         }
     }

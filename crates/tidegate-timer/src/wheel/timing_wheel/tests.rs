@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::*;
-use crate::key::{OLD, RETIRED};
+use crate::key::{MAX_RETURNED_GENERATION, RETIRED_GENERATION};
 use crate::wheel::entry::{Entry, State};
 use crate::wheel::pages::KEPT;
 
@@ -21,7 +21,7 @@ impl<T> Wheel<T> {
 impl<T> Wheel<T> {
     /// Checks every invariant of the module header.
     fn check(&mut self) {
-        self.settle();
+        self.release_cancelled();
         assert!(self.levels.current <= self.seen);
         let is_there = |slot, place| self.entries.is_there(slot, place);
         let ends = self.ready.iter();
@@ -39,7 +39,7 @@ impl<T> Wheel<T> {
             assert_eq!(live.place, at);
             // Some of the entries that are due now may still be in the list of their tick.
             let right = self.levels.list_at(live.deadline);
-            assert!(list == right || right == self.levels.lists.ripe() && self.more);
+            assert!(list == right || right == self.levels.lists.due_list() && self.more);
         }
     }
 }
@@ -300,20 +300,20 @@ fn a_cell_without_further_generations_is_retired() {
     let mut wheel = wheel(10, 64);
     let first = wheel.insert(10, 1);
     wheel.remove(first);
-    wheel.settle();
+    wheel.release_cancelled();
     if let Some(Entry(State::Free { generation, .. })) = wheel.entries.get_mut(first.slot) {
-        *generation = RETIRED.get() - 1;
+        *generation = RETIRED_GENERATION.get() - 1;
     }
     let last = wheel.insert(10, 2);
     assert_eq!(
         (last.slot, last.generation.get()),
-        (first.slot, RETIRED.get() - 1)
+        (first.slot, RETIRED_GENERATION.get() - 1)
     );
     assert_eq!(wheel.remove(last), Some(2));
-    wheel.settle();
+    wheel.release_cancelled();
     assert_ne!(wheel.insert(10, 3).slot, first.slot);
     wheel.check();
-    assert!(OLD < RETIRED);
+    assert!(MAX_RETURNED_GENERATION < RETIRED_GENERATION);
 }
 
 #[test]
@@ -347,7 +347,7 @@ fn a_drain_is_by_deadline_and_leaves_a_usable_wheel() {
 fn values_are_warmed_before_they_fire() {
     use std::cell::Cell;
     thread_local!(static WARMED: Cell<u64> = const { Cell::new(0) });
-    let mut wheel = wheel(10, 64).warmed_by(|_| WARMED.set(WARMED.get() + 1));
+    let mut wheel = wheel(10, 64).prefetch_with(|_| WARMED.set(WARMED.get() + 1));
     for value in 0..120 {
         wheel.insert(10 + value, value);
     }

@@ -19,8 +19,8 @@ fn stop_returns_each_unfired_timeout_once_by_deadline() {
     assert!(again.reset(3 * SECOND));
 
     let unfired = timer.shutdown().wait().expect("not its own thread").unfired;
-    let left: Vec<_> = unfired.iter().map(|one| one.left.as_secs()).collect();
-    assert_eq!(left, [2, 3, 6, 7]);
+    let remaining: Vec<_> = unfired.iter().map(|one| one.remaining.as_secs()).collect();
+    assert_eq!(remaining, [2, 3, 6, 7]);
     assert!(
         [&late, &soon, &unseen, &again]
             .iter()
@@ -206,13 +206,13 @@ fn dropping_the_last_handle_cancels_what_is_pending() {
 #[test]
 fn the_last_handle_may_be_dropped_on_the_timers_own_thread() {
     let (timer, clock) = timer();
-    let (left, hooks) = (Counter::new(), Counter::new());
+    let (remaining, hooks) = (Counter::new(), Counter::new());
     let count = hooks.clone();
     let task = TimerTask::new(|| ()).on_cancel(move || {
         count.hit();
     });
     let pending = timer.schedule_task(5 * SECOND, task).expect("it runs");
-    let (inner, count) = (timer.clone(), left.clone());
+    let (inner, count) = (timer.clone(), remaining.clone());
     timer
         .schedule(SECOND, move || {
             drop(inner);
@@ -221,7 +221,7 @@ fn the_last_handle_may_be_dropped_on_the_timers_own_thread() {
         .expect("it runs");
     drop(timer);
     clock.advance(SECOND);
-    left.wait_for(1);
+    remaining.wait_for(1);
     hooks.wait_for(1);
     assert!(pending.is_cancelled());
 }

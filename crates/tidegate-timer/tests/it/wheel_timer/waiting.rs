@@ -16,15 +16,15 @@ use tidegate_testkit::block_on;
 use tidegate_timer::{Shutdown, ShutdownReport, UnfiredTimeout};
 
 /// An executor that only has a name and runs nothing.
-struct Nameplate(ExecutorId, Clock);
+struct StubExecutor(ExecutorId, Clock);
 
-impl Nameplate {
+impl StubExecutor {
     fn new() -> Arc<Self> {
         Arc::new(Self(ExecutorId::next(), Clock::system()))
     }
 }
 
-impl Executor for Nameplate {
+impl Executor for StubExecutor {
     fn execute(&self, task: Task) -> Result<(), Rejected<Task>> {
         Err(Rejected::new(task, RejectReason::Unsupported))
     }
@@ -65,11 +65,11 @@ fn an_event_loop_must_not_wait_for_it_and_awaits_it_instead() {
     let (timer, clock) = timer();
     let handle = timer.schedule(SECOND, || ()).unwrap();
     clock.settle();
-    let mark = enter(Nameplate::new(), WaitPolicy::Loop);
+    let mark = enter(StubExecutor::new(), WaitPolicy::Loop);
     timer.schedule(SECOND, || ()).unwrap();
     let mut shutdown = timer.shutdown();
     let error = shutdown.wait().unwrap_err();
-    assert!(matches!(&error, TimerError::Refused(why) if !why.is_circle()));
+    assert!(matches!(&error, TimerError::Refused(why) if !why.is_deadlock()));
     let said = error.source().expect("it has a cause").to_string();
     assert!(
         said.contains("plate, an event loop, must not block"),
@@ -93,7 +93,7 @@ fn an_event_loop_must_not_wait_for_it_and_awaits_it_instead() {
 #[test]
 fn a_pool_must_not_wait_for_a_timer_whose_task_waits_for_the_pool() {
     let (timer, clock) = timer();
-    let pool = Nameplate::new();
+    let pool = StubExecutor::new();
     let (waits, go_on) = (Gate::new(), Gate::new());
     let (home, waiting, until) = (Arc::clone(&pool), waits.clone(), go_on.clone());
     let wait = move || {
@@ -108,7 +108,7 @@ fn a_pool_must_not_wait_for_a_timer_whose_task_waits_for_the_pool() {
     let mark = enter(pool, WaitPolicy::Free);
     let mut shutdown = timer.shutdown();
     let error = shutdown.wait().unwrap_err();
-    assert!(matches!(&error, TimerError::Refused(why) if why.is_circle()));
+    assert!(matches!(&error, TimerError::Refused(why) if why.is_deadlock()));
     assert!(poll(&mut shutdown, Waker::noop()).is_pending());
     go_on.open();
     assert!(finish(shutdown).is_empty());
@@ -132,7 +132,7 @@ fn its_own_task_may_begin_the_stop() {
     log.wait_for(1);
     let unfired = finish(log.take().remove(0));
     assert_eq!(unfired.len(), 1);
-    assert_eq!(unfired[0].left, 8 * SECOND);
+    assert_eq!(unfired[0].remaining, 8 * SECOND);
     assert!(later.is_cancelled() && timer.pending() == 0);
 }
 
@@ -273,7 +273,7 @@ fn an_event_loop_does_not_wait_for_a_spawner() {
     std::thread::scope(|scope| {
         let first = scope.spawn(add);
         asked.wait();
-        let mark = enter(Nameplate::new(), WaitPolicy::Loop);
+        let mark = enter(StubExecutor::new(), WaitPolicy::Loop);
         assert!(add().is_ok());
         drop(mark);
         go_on.open();
@@ -292,7 +292,7 @@ fn a_stop_that_begins_while_the_thread_is_started_ends_with_the_start() {
         std::thread::scope(|scope| {
             let first = scope.spawn(|| timer.schedule(SECOND, || ()).is_ok());
             asked.wait();
-            let mark = enter(Nameplate::new(), WaitPolicy::Loop);
+            let mark = enter(StubExecutor::new(), WaitPolicy::Loop);
             assert!(timer.schedule(SECOND, || ()).is_ok());
             let mut shutdown = timer.shutdown();
             assert!(timer.schedule(SECOND, || ()).is_err());

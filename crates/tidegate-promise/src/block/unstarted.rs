@@ -9,9 +9,9 @@ use tidegate_core::internal::prim::{Ordering, fence};
 use super::decide::Decided;
 use super::depth;
 use super::listener::Listener;
-use super::state::{CANCELLED, CLAIMED, DONE, LEFT, OWED, UNCANCELLABLE};
+use super::state::{CANCELLED, CLAIMED, DONE, TASK, UNCANCELLABLE, UNSTARTED};
 use super::storage::{Block, BlockPtr};
-use super::watch_list::{AbandonedBlock, Listening, Watch};
+use super::watch_list::{AbandonedBlock, ListenedBlock, Watch};
 use crate::outcome::Outcome;
 
 impl<T: Send + 'static, E: Send + 'static> Block<T, E> {
@@ -20,24 +20,27 @@ impl<T: Send + 'static, E: Send + 'static> Block<T, E> {
     pub(super) fn is_left(&self) -> bool {
         // ORDERING: Acquire, as in `has`.
         let state = self.state.load(Ordering::Acquire);
-        let open = state & (OWED | DONE | CLAIMED | UNCANCELLABLE) == OWED;
-        open && self.home.as_ref().is_some_and(|home| home.has_left_tasks())
+        let open = state & (TASK | DONE | CLAIMED | UNCANCELLABLE) == TASK;
+        open && self
+            .home
+            .as_ref()
+            .is_some_and(|home| home.has_abandoned_tasks())
     }
 }
 
 impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
     /// Returns `true` if the outcome is that of a task which the home has accepted.
     #[inline(always)]
-    pub(super) fn is_owed(&self) -> bool {
+    pub(super) fn is_task(&self) -> bool {
         // Relaxed: the bit is set when the block is created.
-        self.get().state.load(Ordering::Relaxed) & OWED != 0
+        self.get().state.load(Ordering::Relaxed) & TASK != 0
     }
 
     /// Returns the id of the executor that has accepted the task. `None` in models, whose threads
     /// all run on one real thread.
     #[inline]
-    fn debtor(&self) -> Option<u64> {
-        if cfg!(any(tidegate_loom, tidegate_shuttle)) || !self.is_owed() {
+    fn task_executor(&self) -> Option<u64> {
+        if cfg!(any(tidegate_loom, tidegate_shuttle)) || !self.is_task() {
             return None;
         }
         self.get().home.as_ref().map(|home| home.id().get())
@@ -46,7 +49,7 @@ impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
     /// Registers `waker`, to be woken if the executor ends without starting the task. The caller
     /// must check afterwards whether that has already happened.
     pub(super) fn watch_waker(&self, waker: &Waker) -> Option<Watch> {
-        let home = self.debtor()?;
+        let home = self.task_executor()?;
         Some(Watch::waker(home, waker))
     }
 
@@ -54,8 +57,8 @@ impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
     /// in the listener. The flag is `true` if the executor was already given up; the caller must
     /// then fail the block.
     fn watch_listener(&self) -> Option<(Watch, bool)> {
-        let home = self.debtor()?;
-        let listening = Listening {
+        let home = self.task_executor()?;
+        let listening = ListenedBlock {
             block: self.0.cast(),
             give_up: give_up::<T, E>,
         };
@@ -71,12 +74,12 @@ impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
     {
         match self.watch_listener() {
             None => (Listener::new(listen), false),
-            Some((watch, late)) => {
+            Some((watch, already_given_up)) => {
                 let listener = Listener::new(move |outcome: Outcome<&T, &E>| {
                     drop(watch);
                     listen(outcome);
                 });
-                (listener, late)
+                (listener, already_given_up)
             }
         }
     }
@@ -86,7 +89,7 @@ impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
     fn decide_left(self) -> Option<Decided> {
         let decided = self.decide(|state| {
             let open = state & (DONE | CLAIMED | UNCANCELLABLE) == 0;
-            open.then_some(state | DONE | CANCELLED | LEFT)
+            open.then_some(state | DONE | CANCELLED | UNSTARTED)
         })?;
         // ORDERING: SeqCst fence, as in `BlockPtr::cancel`.
         fence(Ordering::SeqCst);
@@ -127,6 +130,6 @@ unsafe fn give_up<T: Send + 'static, E: Send + 'static>(
         }
         // If the decision came with the right to notify, the block is alive; otherwise `tell` uses
         // only its address.
-        decided.tell(ptr);
+        decided.notify(ptr);
     }))
 }

@@ -5,14 +5,14 @@ use loom::cell::UnsafeCell;
 /// A number that is written without a lock, so that loom reports two accesses without a
 /// happens-before relation.
 #[derive(Debug, Default)]
-pub(crate) struct Place(UnsafeCell<u32>);
+pub(crate) struct RaceCell(UnsafeCell<u32>);
 
 // SAFETY: loom checks every access and fails the model on a race.
-unsafe impl Sync for Place {}
+unsafe impl Sync for RaceCell {}
 // SAFETY: as above.
-unsafe impl Send for Place {}
+unsafe impl Send for RaceCell {}
 
-impl Place {
+impl RaceCell {
     pub(crate) fn set(&self, to: u32) {
         // SAFETY: loom fails the model before two threads access the cell at once.
         self.0.with_mut(|place| unsafe { *place = to });

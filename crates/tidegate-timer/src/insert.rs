@@ -10,7 +10,7 @@ use crate::wheel::Wheel;
 ///
 /// Called by the owner of the wheel: [`WheelTimer`](crate::WheelTimer) or an event loop.
 #[inline]
-pub fn place<E, T>(
+pub fn insert_timeout<E, T>(
     wheel: &mut Wheel<E>,
     cell: &TimeoutCell<T>,
     key: &KeySlot,

@@ -14,7 +14,7 @@ use tidegate_core::internal::ThreadWatch;
 ///    ├── stopped before it started: Ended
 ///    └── a worker that ends by itself: Broken ──► Ended
 /// ```
-pub(super) enum Life {
+pub(super) enum Lifecycle {
     New(ThreadBuilder),
     /// The thread with this id is starting the worker. The lock is not held in the meantime.
     Starting(ThreadId),
