@@ -34,7 +34,7 @@ pub struct CancelToken {
 
 struct Shared {
     cancelled: AtomicBool,
-    /// Set once a hook was added.
+    /// Set when the first hook or waiting thread is registered. Never cleared.
     hooked: AtomicBool,
     /// Nanoseconds from the process's origin of time, negative before it; `NEVER` means no
     /// deadline.
@@ -122,7 +122,8 @@ impl CancelToken {
     }
 
     /// Cancels the token and calls its hooks on this thread, oldest first. Returns `true` if this
-    /// call cancelled it. A panicking hook does not prevent the others from running.
+    /// call cancelled it. If the token was already cancelled, calls no hook. A panicking hook does
+    /// not prevent the others from running.
     pub fn cancel(&self) -> bool {
         let first = self.cancel_without_hooks();
         if first {
@@ -150,7 +151,8 @@ impl CancelToken {
     #[doc(hidden)]
     pub fn cancel_without_hooks(&self) -> bool {
         // ORDERING: AcqRel. Release publishes what the canceller did to any thread that then sees
-        // the token cancelled (Acquire in `is_cancelled`); Acquire for the second caller.
+        // the token cancelled (Acquire in `is_cancelled`). Acquire, so that a later caller of
+        // `trip` sees it too.
         if self.shared.cancelled.swap(true, Ordering::AcqRel) {
             return false;
         }
@@ -167,7 +169,8 @@ impl CancelToken {
         true
     }
 
-    /// Returns `true` if there are hooks to call or to [drop](CancelToken::drop_hooks).
+    /// Returns `true` if there are hooks to call or to [drop](CancelToken::drop_hooks). Before the
+    /// token is cancelled, a registered waiting thread counts as a hook.
     #[doc(hidden)]
     pub fn has_hooks(&self) -> bool {
         self.shared.hooked.load(Ordering::Relaxed) && !self.lock().waiting.is_empty()
@@ -195,8 +198,9 @@ impl CancelToken {
         is_due.then(|| hooks.waiting.remove(0).1)
     }
 
-    /// Drops the hooks on this thread without calling them: for the end of the work, when the token
-    /// will not be cancelled any more.
+    /// Drops the hooks on this thread without calling them, and removes the registrations of
+    /// waiting threads without waking them. Called at the end of the work, when the token will not
+    /// be cancelled any more.
     #[doc(hidden)]
     pub fn drop_hooks(&self) {
         let hooks = std::mem::take(&mut self.lock().waiting);
@@ -222,15 +226,16 @@ impl CancelToken {
 
     /// Calls `hook` when the token is cancelled, on the thread that calls [`CancelToken::cancel`]
     /// or [`CancelToken::run_hooks`]. If the token is already cancelled, calls `hook` at once on
-    /// this thread. A panic in `hook` is caught and reported. Dropping the returned guard removes
-    /// the hook.
+    /// this thread. A panic in `hook` is caught and reported. Dropping the returned guard removes a
+    /// hook that has not started. It does not wait for a hook that is running.
     #[must_use = "dropping the hook takes it back"]
     pub fn on_cancel(&self, hook: impl FnOnce() + Send + 'static) -> CancelHook {
         self.add(Hook::Call(Box::new(hook)))
     }
 
-    /// Unparks `parker` when the token is cancelled, before any hook is called; at once if it
-    /// already is. Dropping the returned guard removes the registration.
+    /// Unparks `parker` when the token is cancelled: in [`CancelToken::trip`], before
+    /// [`CancelToken::cancel`] calls any hook. If the token is already cancelled, unparks `parker`
+    /// at once. Dropping the returned guard removes the registration.
     #[doc(hidden)]
     #[must_use = "dropping the hook takes it back"]
     pub fn unpark_on_cancel(&self, parker: &Parker) -> CancelHook {
@@ -298,7 +303,8 @@ pub struct CancelHook {
 }
 
 impl CancelHook {
-    /// Leaves the hook registered for the token's lifetime.
+    /// Consumes the guard without removing the hook. The hook stays registered until it is called,
+    /// or is dropped with the token or by [`CancelToken::drop_hooks`].
     pub fn forget(mut self) {
         self.of = None;
     }

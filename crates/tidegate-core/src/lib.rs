@@ -10,13 +10,13 @@
 //! | [`executor`] | [`Executor`], [`Rejected`], the current executor and the wait policy of a thread |
 //! | `lane` | queues into an event loop, and the doorbell that wakes the loop |
 //! | `cancel` | [`CancelToken`] |
-//! | `parker`, `spin_wait` | [`Parker`], in which a thread sleeps; the spinning before |
+//! | `parker`, `spin_wait` | [`Parker`], in which a thread sleeps; the spinning before the sleep |
 //! | [`permits`] | counted bounds |
 //! | [`thread`] | [`ThreadBuilder`], the handles of threads, an executor with a thread per task |
 //! | `wait` | the check that refuses a wait that would deadlock |
 //! | `contain` | [`CaughtPanic`]; runs user code that may panic |
 //! | `unhandled` | [`Unhandled`] and [`OnUnhandled`]: errors that no other code handles |
-//! | `sys` | access to the operating system and the processor; atomics and locks for models |
+//! | `sys` | the operating system and the processor; atomics and locks (std, loom or shuttle) |
 //! | `internal` | hidden and unstable: what the other crates of this workspace need |
 //! | `counter`, `debug_as_display` | a counter; [`debug_as_display!`] |
 //!

@@ -112,8 +112,9 @@ impl EmbeddedChannel {
         self.channel.clone()
     }
 
-    /// Carries out the requests of the channel's handles, and what follows from them. Stops after
-    /// 100,000 turns if the handlers ask for something in every one.
+    /// Runs the event loop until it has nothing to do: carries out the requests of the channel's
+    /// handles, and the work that they cause. Stops after 100,000 turns, for handlers that cause
+    /// new work in every turn.
     pub fn run(&mut self) {
         for _ in 0..MOST_TURNS {
             if !self.hand.turn() {
@@ -128,8 +129,8 @@ impl EmbeddedChannel {
         self.run();
     }
 
-    /// Returns the clock that [`EmbeddedChannel::advance`] sets, for handlers that have to take
-    /// time.
+    /// Returns the clock that [`EmbeddedChannel::advance`] sets. A handler under test can advance
+    /// it to simulate work that takes time.
     pub fn clock(&self) -> ManualClock {
         self.clock.clone()
     }
@@ -161,20 +162,23 @@ impl EmbeddedChannel {
         self.tell(Readiness::READ | Readiness::ERROR);
     }
 
-    /// Returns the next message that passed the last handler.
+    /// Removes the next message that passed the last handler, and returns it. If it is not an `M`,
+    /// it is dropped, and `None` is returned as if there were no message.
     pub fn read_inbound<M: Send + 'static>(&mut self) -> Option<M> {
         self.record().inbound.pop_front()?.cast().ok()
     }
 
-    /// Writes `message` behind the last handler and flushes.
+    /// Writes `message` at the end of the pipeline, so that it passes all handlers from last to
+    /// first, and flushes.
     pub fn write_outbound<M: Message>(&mut self, message: M) {
         self.channel.write(message);
         self.channel.flush();
         self.run();
     }
 
-    /// Returns the next message that reached the socket: bytes after a flush, other messages at
-    /// once.
+    /// Removes the next message that reached the socket, and returns it. Bytes reach it with a
+    /// flush, other messages at once. Bytes are returned before other messages. A message that is
+    /// not an `M` is dropped, and `None` is returned.
     pub fn read_outbound<M: Send + 'static>(&mut self) -> Option<M> {
         let bytes = self.test_transport.lock().outbound.pop_front();
         let message = match bytes {
@@ -194,7 +198,8 @@ impl EmbeddedChannel {
         all.freeze()
     }
 
-    /// Returns how many system calls the writes so far would have been.
+    /// Returns the number of system calls that a socket would have needed for the writes so far,
+    /// including those that would have blocked.
     pub fn write_calls(&self) -> usize {
         self.test_transport.lock().calls
     }
@@ -205,7 +210,7 @@ impl EmbeddedChannel {
         self.tell(Readiness::WRITE);
     }
 
-    /// Returns the errors that no handler took.
+    /// Removes and returns the errors that no handler took.
     pub fn errors(&mut self) -> Vec<Failure> {
         std::mem::take(&mut self.record().errors)
     }
@@ -237,7 +242,8 @@ impl EmbeddedChannel {
         self.run();
     }
 
-    /// Delivers a readiness of the transport to the channel.
+    /// Delivers a readiness event to the channel, and runs the event loop until it has nothing to
+    /// do.
     fn tell(&mut self, readiness: Readiness) {
         let token = self.token;
         self.hand

@@ -32,7 +32,7 @@
 //! ```
 #![deny(unsafe_code)]
 
-// The layers, from bottom to top. Each layer uses only the layers above it in this list.
+// The layers, lowest layer first. Each layer uses only layers that are listed before it.
 //
 //   sys        the operating system: pollers, sockets, buffers; all unsafe code
 //   events     readiness events and the sources that they belong to
@@ -42,7 +42,8 @@
 //   group      event loops, and how channels are placed on them
 //   server, client, handlers, tls, embedded
 //
-// All layers use `errors`, `message`, `metrics` and `awaited`.
+// Any layer may use `errors`, `message`, `metrics` and `awaited`. `server` and `client` use
+// `resolve`.
 
 mod awaited;
 mod channel;

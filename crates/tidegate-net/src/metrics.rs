@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number that one thread writes and any thread reads.
+/// A number that one thread at a time writes and any thread reads. Adding is a load and a store, so
+/// two writers at the same time would lose counts.
 #[derive(Debug, Default)]
 pub(crate) struct Cell(AtomicU64);
 
@@ -79,10 +80,11 @@ pub struct IoMetrics {
     pub writes: u64,
     /// Bytes sent.
     pub written_bytes: u64,
-    /// Messages that no handler took.
+    /// Messages that no handler took. Counted when their channel closes.
     pub unread: u64,
     /// Datagrams that were written and could not be sent: too large, too many, or refused by the
-    /// operating system. Counted at the next flush, or when the channel closes.
+    /// operating system. Counted at the next flush, or when the channel closes. Datagrams that
+    /// still waited when the channel closed are not counted.
     pub lost_datagrams: u64,
     /// Times that the poller of a roaming loop had to be woken because a channel came back or
     /// another thread had an update. 0 for a pinned loop.
@@ -113,7 +115,7 @@ impl Counters {
 }
 
 impl IoMetrics {
-    /// Adds the metrics of another part of the same loop.
+    /// Adds the metrics of a task of the same roaming loop.
     pub(crate) fn add(&mut self, more: &Self) {
         self.polls += more.polls;
         self.events += more.events;

@@ -34,8 +34,12 @@ impl<T: Clone + Send + Sync + 'static> Completion<T> {
         combine.finish()
     }
 
-    /// Completes with the outcome of the first of `parts` that completes, and cancels the others.
-    /// Without parts it fails as abandoned.
+    /// Completes with the value or the failure of the first of `parts` that completes, and cancels
+    /// the others. If the first part was cancelled, the returned completion fails with
+    /// [`Failure::cancelled`]; it is not cancelled itself. Ignores parts whose outcome was already
+    /// taken. Without parts it fails as abandoned.
+    ///
+    /// Cancelling the returned completion cancels every part.
     ///
     /// ```
     /// use tidegate_promise::{Completion, promise};
@@ -53,7 +57,11 @@ impl<T: Clone + Send + Sync + 'static> Completion<T> {
     }
 
     /// Completes with the value of the first of `parts` that succeeds, and cancels the others. If
-    /// none succeeds, it fails with the last failure. Without parts it fails as abandoned.
+    /// none succeeds, it fails with the failure that was reported last. A cancelled part counts as
+    /// a failure. Ignores parts whose outcome was already taken. Without parts it fails as
+    /// abandoned.
+    ///
+    /// Cancelling the returned completion cancels every part.
     ///
     /// ```
     /// use tidegate_promise::{Completion, Failure, promise};
@@ -189,7 +197,8 @@ impl<T: Clone + Send + Sync + 'static> Gather<T> {
         Self::complete_if_all_recorded(state);
     }
 
-    /// Counts parts whose outcome was already taken, and which therefore never report here.
+    /// Counts `count` parts whose outcome was already taken. They never report here, so they are
+    /// recorded as abandoned.
     fn record_taken(&self, count: usize) {
         let mut state = self.lock();
         state.missing -= count;

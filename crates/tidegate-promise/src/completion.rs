@@ -58,15 +58,17 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
         Self { reader }
     }
 
-    /// Calls `listen` with the outcome when it is decided. If it is already decided and the
-    /// listener may run on this thread, `listen` runs at once.
+    /// Calls `listen` with the outcome when it is decided. If it is already decided, and the
+    /// promise has no home or this thread is running the home's work, `listen` runs at once, unless
+    /// listeners are nested too deep or another thread is running earlier listeners.
     ///
     /// # Threads
     ///
     /// `listen` runs on the promise's home, or, if it has none, on the thread that completes the
     /// promise. If the promise is already decided and has no home, `listen` runs on the calling
-    /// thread. Listeners run once each, in the order in which they were added. A panic in a
-    /// listener is reported to the home and does not affect the other listeners.
+    /// thread, or on the thread that is still running earlier listeners. Listeners run once each,
+    /// in the order in which they were added. A panic in a listener is reported to the home and
+    /// does not affect the other listeners.
     #[inline]
     pub fn on_complete<F>(&self, listen: F) -> ListenerId<T, E>
     where
@@ -102,7 +104,8 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
         self.reader.peek()
     }
 
-    /// Takes the outcome if it is decided and all listeners have run. Never blocks.
+    /// Takes the outcome if it is decided and all listeners have run. Returns `None` otherwise, and
+    /// if the outcome was already taken. Never blocks.
     pub fn take(&mut self) -> Option<Outcome<T, E>> {
         self.reader.try_take()
     }
@@ -139,7 +142,8 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
         wait(&mut self.reader, Limit::Until(deadline), None, true)
     }
 
-    /// Blocks until the outcome is decided or `token` is tripped.
+    /// Blocks until the outcome is decided or `token` is cancelled. If `token` is already cancelled
+    /// when the wait begins, the wait is interrupted even if the outcome is decided.
     ///
     /// # Errors
     ///
@@ -148,7 +152,9 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
         wait(&mut self.reader, Limit::None, Some(token), true)
     }
 
-    /// Blocks until the outcome is decided or `token` is tripped, at most for `timeout`.
+    /// Blocks until the outcome is decided or `token` is cancelled, at most for `timeout`. If
+    /// `token` is already cancelled when the wait begins, the wait is interrupted even if the
+    /// outcome is decided.
     ///
     /// # Errors
     ///
@@ -172,8 +178,9 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
         wait(&mut self.reader, Limit::None, None, false)
     }
 
-    /// Cancels the promise. Returns `true` if this call cancelled it, and `false` if it was
-    /// already decided or can no longer be cancelled because its work has started.
+    /// Cancels the promise. Returns `true` if this call cancelled it. Returns `false` if the
+    /// promise was already decided, if a shared promise is storing its outcome right now, or if it
+    /// was made uncancellable, for example because its work has started.
     pub fn cancel(&self) -> bool {
         self.reader.cancel()
     }

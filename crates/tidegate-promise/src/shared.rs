@@ -109,7 +109,8 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedCompletion<T, E> 
         wait(&mut self.clone(), Limit::Until(deadline), None, true)
     }
 
-    /// Blocks until the outcome is decided or `token` is tripped.
+    /// Blocks until the outcome is decided or `token` is cancelled. If `token` is already cancelled
+    /// when the wait begins, the wait is interrupted even if the outcome is decided.
     ///
     /// # Errors
     ///
@@ -122,7 +123,9 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedCompletion<T, E> 
         wait(&mut self.clone(), Limit::None, Some(token), true)
     }
 
-    /// Blocks until the outcome is decided or `token` is tripped, at most for `timeout`.
+    /// Blocks until the outcome is decided or `token` is cancelled, at most for `timeout`. If
+    /// `token` is already cancelled when the wait begins, the wait is interrupted even if the
+    /// outcome is decided.
     ///
     /// # Errors
     ///
@@ -215,7 +218,8 @@ impl<T: Send + Sync + Clone + 'static, E: Send + Sync + Clone + 'static> Waitabl
     }
 
     fn sleep(&mut self) -> Option<Self::Answer> {
-        // Several threads may wait for one block. Each sleeps in its own parker.
+        // Not supported: only the unique reader may sleep on the block. Several threads may wait
+        // through shared readers, so each sleeps in its own parker.
         None
     }
 

@@ -37,9 +37,11 @@ pub enum WaitError<E> {
         /// The time limit of the wait.
         after: Duration,
     },
-    /// The caller's token was tripped before the outcome was decided.
+    /// The caller's token was cancelled before the wait saw the outcome. A token that was cancelled
+    /// before the wait began takes precedence over a decided outcome.
     Interrupted,
-    /// This thread may not wait for that promise. The value names the waiting executors.
+    /// This thread may not wait for that promise. The value contains the reason, and names the
+    /// waiting executors or this thread.
     Refused(WaitRefusedError),
     /// The outcome was already taken.
     Taken,
@@ -117,7 +119,8 @@ impl<E: fmt::Debug> fmt::Debug for WaitError<E> {
 impl<E: Error + 'static> Error for WaitError<E> {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            // The text is the cause's text, so the chain goes on behind it.
+            // `Display` already prints the cause, so the next error of the chain is the cause's
+            // source.
             Self::Failed(cause) => cause.source(),
             Self::Refused(why) => why.source(),
             _ => None,
@@ -134,7 +137,7 @@ pub(crate) enum Limit {
 }
 
 /// The shortest time limit for which a wait spins before it sleeps. Spinning could exceed a
-/// shorter limit by the whole spin time.
+/// shorter limit by the whole spin time. A wait on a manual clock never spins.
 const MIN_SPIN_TIMEOUT: Duration = Duration::from_millis(1);
 
 tidegate_core::internal::prim::thread_local! {
@@ -279,7 +282,8 @@ where
     {
         return WaitError::from_taken(outcome);
     }
-    // If only the outcome can end the wait, the thread may sleep on the block itself.
+    // If only the outcome can end the wait, the thread may sleep on the block itself. On a manual
+    // clock it sleeps in the parker, because that sleep is registered with the clock.
     if deadline.is_none() && token.is_none() && !clock.is_manual() {
         if let Some(outcome) = what.sleep() {
             return WaitError::from_taken(outcome);

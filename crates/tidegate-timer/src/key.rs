@@ -84,7 +84,8 @@ impl TimerKey {
 
 /// The key of a timeout in its wheel, stored with the timeout itself.
 ///
-/// Any thread may hold the timeout. Only the owner of the wheel accesses the key slot.
+/// Any thread may hold the timeout. Only the thread that owns the wheel, or holds its lock,
+/// accesses the key slot. So relaxed operations suffice; the atomic only makes the slot `Sync`.
 #[derive(Default)]
 pub struct KeySlot(AtomicU64);
 
@@ -112,7 +113,7 @@ impl KeySlot {
         self.0.store(0, Ordering::Relaxed);
     }
 
-    /// Clears the key and returns it.
+    /// Clears the key and returns it. These are two operations: the caller must own the wheel.
     #[inline]
     pub fn take(&self) -> Option<TimerKey> {
         let key = self.get();

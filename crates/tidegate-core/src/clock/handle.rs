@@ -57,12 +57,14 @@ impl Clock {
         }
     }
 
-    /// Returns the time `after` from now, in nanoseconds; `u64::MAX` if that overflows.
+    /// Returns the time `after` from now, in nanoseconds since this clock's origin; `u64::MAX` if
+    /// that overflows.
     pub fn deadline(&self, after: Duration) -> u64 {
         self.nanos().saturating_add(as_nanos(after))
     }
 
-    /// Converts an `Instant` to nanoseconds since this clock's origin.
+    /// Converts an `Instant` to nanoseconds since this clock's origin. Returns 0 for a time before
+    /// the origin.
     pub fn nanos_at(&self, at: Instant) -> u64 {
         let origin = match &self.source {
             Source::System => origin(),
@@ -71,7 +73,8 @@ impl Clock {
         as_nanos(at.saturating_duration_since(origin))
     }
 
-    /// Converts nanoseconds of this clock to an `Instant`; `None` for "never".
+    /// Converts nanoseconds of this clock to an `Instant`. Returns `None` for `u64::MAX`, which
+    /// means "never", and for a time that an `Instant` cannot represent.
     pub fn instant_at(&self, nanos: u64) -> Option<Instant> {
         let origin = match &self.source {
             Source::System => origin(),
@@ -95,7 +98,9 @@ impl Clock {
     }
 
     /// Sleeps in `parker` until it is unparked or until nanosecond `deadline`. Returns `true` if it
-    /// was unparked. Spurious wake-ups are possible.
+    /// was unparked. On a manual clock, returns `false` if the deadline was reached during the
+    /// sleep, even if the parker was unparked too. After a spurious wake-up, returns `false` before
+    /// the deadline.
     #[doc(hidden)]
     pub fn park_until(&self, parker: &Parker, deadline: Option<u64>) -> bool {
         match &self.source {
@@ -107,7 +112,8 @@ impl Clock {
                 let sleeper: Arc<dyn Sleeper> = Arc::new(parker.clone());
                 let mut woken = false;
                 if !clock.sleep(&sleeper, deadline, || woken = parker.park(None)) {
-                    // As on the system's clock, a pending wakeup is consumed.
+                    // The deadline has passed. As on the system's clock, a pending wakeup is
+                    // consumed.
                     return parker.take_wakeup();
                 }
                 // The clock also unparks a sleeper at its deadline.
@@ -116,9 +122,12 @@ impl Clock {
         }
     }
 
-    /// Calls `wait` to sleep until `deadline` on this clock. `wait` gets the longest time that it
-    /// may really sleep, and must return when `sleeper` is woken. For waits outside a parker, such
-    /// as a poller's.
+    /// Calls `wait` to sleep until `deadline` on this clock. For waits outside a parker, such as a
+    /// poller's. `wait` must return when `sleeper` is woken.
+    ///
+    /// On the system's clock, `wait` gets the time left until the deadline; `None` means no limit.
+    /// On a manual clock, `wait` always gets `None`, because the clock wakes `sleeper` at the
+    /// deadline. If the deadline of a manual clock has passed, `wait` is not called.
     #[doc(hidden)]
     pub fn sleep_until(
         &self,

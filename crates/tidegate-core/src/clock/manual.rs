@@ -5,9 +5,9 @@
 //! loops are *members*: between two steps the clock waits until every member sleeps again. So a
 //! test sees the same order of events each time, and a year passes in a millisecond.
 //!
-//! A member is quiet when it sleeps through this clock and was not woken since. A wakeup counts
-//! from the moment it is sent (`Sleeper::wakes`), not from the moment its thread runs, so work that
-//! one loop gave to another is never mistaken for idleness.
+//! A member is quiet when it sleeps through this clock, its deadline is in the future, and it was
+//! not woken since. A wakeup counts from the moment it is sent (`Sleeper::wakes`), not from the
+//! moment its thread runs, so work that one loop gave to another is never mistaken for idleness.
 //!
 //! [`advance`]: ManualClock::advance
 
@@ -47,7 +47,8 @@ pub struct ManualClock {
 struct Shared {
     origin: Instant,
     state: Mutex<State>,
-    /// Notified when a member falls asleep or leaves, when time moves, and by `nudge`.
+    /// Notified when a thread falls asleep (member or not), when a member leaves, when time moves,
+    /// and by `nudge`.
     changed: Condvar,
 }
 
@@ -57,7 +58,8 @@ struct State {
     next_id: u64,
     /// Sleeping threads, by registration.
     sleepers: BTreeMap<u64, Registered>,
-    /// Members by id, each with the registration under which its thread sleeps.
+    /// Members by id, each with the registration under which its thread sleeps; `None` if it is
+    /// awake.
     members: BTreeMap<u64, Option<u64>>,
 }
 
@@ -103,7 +105,8 @@ impl ManualClock {
     }
 
     /// Moves time forward by `by`, from deadline to deadline. Wakes each sleeper at its deadline,
-    /// and lets the loops on this clock finish the resulting work before the next step.
+    /// and lets the loops on this clock finish the resulting work before the next step. Also waits
+    /// until the loops are idle before the first step and after the last one.
     ///
     /// # Threads
     ///
@@ -144,8 +147,8 @@ impl ManualClock {
     }
 
     /// Does the same as [`ManualClock::settle`], until `stop` returns `true`. Returns `true` if the
-    /// clock settled. `stop` is called at first and after each [`ManualClock::nudge`], with the
-    /// lock held.
+    /// clock settled. Calls `stop` first, and again after each notification of `changed`, such as
+    /// [`ManualClock::nudge`]. The lock is held during these calls.
     pub(super) fn settle_unless(&self, stop: impl Fn() -> bool) -> bool {
         let mut state = self.lock();
         loop {
@@ -166,7 +169,7 @@ impl ManualClock {
         self.shared.changed.notify_all();
     }
 
-    /// Returns the earliest deadline of all sleepers.
+    /// Returns the earliest deadline of all sleepers, or `None` if no sleeper has a deadline.
     pub fn next_deadline(&self) -> Option<Instant> {
         let state = self.lock();
         let next = state

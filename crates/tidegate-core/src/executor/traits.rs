@@ -1,5 +1,5 @@
-//! The [`Executor`] trait: the small interface by which every lower crate knows a place where tasks
-//! run.
+//! The [`Executor`] trait: the small interface of a place where tasks run. The crates below the
+//! pool and the loop, such as the promise crate, know pools and loops only by this trait.
 
 use std::any::Any;
 
@@ -12,7 +12,7 @@ use crate::{Clock, OnUnhandled, Task, Unhandled, WaitRefusedError};
 ///
 /// `execute` takes tasks that users submit and may refuse them. `signal` takes work that was
 /// accepted earlier and only needs a notification (a completed promise, a woken future); it refuses
-/// only when the executor has terminated.
+/// only when the executor has terminated, or cannot start the thread that it needs.
 ///
 /// ```
 /// use tidegate_core::{Executor, Task, ThreadBuilder};
@@ -31,9 +31,9 @@ pub trait Executor: Send + Sync + 'static {
     /// The task itself, when the executor is full or closed.
     fn execute(&self, task: Task) -> Result<(), Rejected<Task>>;
 
-    /// Accepts a task of the runtime itself, such as a helper that becomes the producer, or the
-    /// start of a loop. An executor with a lane for such tasks never refuses them because it is
-    /// full; any other executor treats them like all tasks.
+    /// Accepts a task of the runtime itself, such as the task that makes a pool thread the producer
+    /// of a strategy, or the start of a loop. An executor with a lane for such tasks never refuses
+    /// them because it is full; any other executor treats them like all tasks.
     ///
     /// # Errors
     ///
@@ -46,7 +46,7 @@ pub trait Executor: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// The signal itself, when this executor has terminated.
+    /// The signal itself, when this executor has terminated or cannot start a thread for it.
     fn signal(&self, signal: Signal) -> Result<(), Rejected<Signal>>;
 
     /// Returns `true` if the calling thread is running this executor's work right now.
@@ -66,16 +66,17 @@ pub trait Executor: Send + Sync + 'static {
         1
     }
 
-    /// Returns `true` if accepted tasks that have not started will not start on this executor: it
-    /// has ended, or its shutdown was given up, and no caller has taken the tasks. A waiter for
-    /// such a task gets an error. The default is `false`.
+    /// Returns `true` if accepted tasks that have not started will never start: the executor has
+    /// ended or its shutdown was given up, and in both cases no caller has taken the tasks to run
+    /// them elsewhere. A waiter for such a task gets an error. The default is `false`.
     fn has_abandoned_tasks(&self) -> bool {
         false
     }
 
     /// Called before the calling thread waits for something of this executor. The returned guard is
-    /// held until the wait ends. An executor implements this if it knows more about which threads
-    /// wait for which than the wait record does.
+    /// held until the wait ends. Not called for a wait that skips the check for a circular wait. An
+    /// executor implements this to refuse a deadlock that the wait record (module `wait`) cannot
+    /// detect.
     ///
     /// # Errors
     ///
@@ -84,9 +85,9 @@ pub trait Executor: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Receives errors that no other code handles: a panicking listener, a listener that had to run
-    /// elsewhere. Called on the thread where the error happened, with no lock held. The default
-    /// reports to [`OnUnhandled::stderr`].
+    /// Receives errors that no other code handles: a panicking listener, or a listener that ran on
+    /// another thread because this executor did not take its signal. Called on the thread where the
+    /// error happened, with no lock held. The default reports to [`OnUnhandled::stderr`].
     fn unhandled(&self, what: &Unhandled<'_>) {
         OnUnhandled::stderr().report(self.name(), what);
     }

@@ -45,8 +45,8 @@ impl<T> OwnerCell<T> {
     /// Takes the value out; the caller then owns it.
     pub fn take(&self) -> Option<Box<T>> {
         // ORDERING: AcqRel. Acquire pairs with the Release in `put`, so that what the last owner
-        // did to the value is visible; Release orders this owner's claim before what it publishes
-        // to a thread that finds the cell empty.
+        // did to the value is visible. Release pairs with the Acquire in `put`, and in a `take`
+        // that finds the cell empty: that thread sees what this thread did before this swap.
         let value = self.value.swap(ptr::null_mut(), Ordering::AcqRel);
         // SAFETY: non-null pointers in the cell come from `Box::into_raw`, and the swap gave
         // this one to this thread alone.
@@ -60,8 +60,8 @@ impl<T> OwnerCell<T> {
     /// The value, if the cell already holds another one.
     pub fn put(&self, value: Box<T>) -> Result<(), Box<T>> {
         let value = Box::into_raw(value);
-        // ORDERING: AcqRel. Release publishes the value to the next `take`; Acquire so that the
-        // caller sees what was done before the cell became empty.
+        // ORDERING: AcqRel. Release publishes the value to the next `take`. Acquire pairs with the
+        // Release in `take`: the caller sees what the thread that emptied the cell did before.
         match self.value.compare_exchange(
             ptr::null_mut(),
             value,

@@ -99,7 +99,8 @@ impl Running {
     }
 
     /// Returns the task that the loop runs at this moment, if any. It may already be over when the
-    /// caller reads the result.
+    /// caller reads the result. The sequence number and the name are read one after the other: if
+    /// the loop changes tasks in between, they belong to different tasks.
     pub fn now(&self) -> Option<RunningTask> {
         let what = self.what.load(Ordering::Relaxed);
         // SAFETY: `begin_closure` stores only pointers made from `&'static Vtable`, `idle` only
@@ -111,8 +112,9 @@ impl Running {
         })
     }
 
-    /// Returns the given name of the task started last, if it has panicked: when its panic is
-    /// caught, the record no longer shows its name. Called only by the loop's thread.
+    /// Returns the given name of the task started last, if it has a given name and has panicked.
+    /// Needed because the unwinding removes the name from the record before the panic is caught.
+    /// Called only by the loop's thread.
     pub fn panicked(&self) -> Option<&'static str> {
         let panicked = *self.lock_panicked();
         let (sequence, name) = panicked?;
@@ -156,7 +158,8 @@ impl Drop for RunningGuard {
 impl Given {
     fn set(&self, name: Option<&'static str>) {
         let version = self.version.load(Ordering::Relaxed);
-        // Two threads could enter the same record; the second one then shows no name.
+        // Two threads could enter the same record. A thread that finds a write in progress changes
+        // nothing.
         // ORDERING: Acquire pairs with the Release store of the last writer, below: its words come
         // before this writer's.
         let alone = version.is_multiple_of(2)

@@ -20,7 +20,8 @@ use crate::sys::prim::{AtomicBool, AtomicPtr, Ordering};
 pub enum Delivery {
     /// On the executor to which it was sent.
     Home,
-    /// On another thread: the executor to which it was sent has terminated.
+    /// On the thread that dropped the signal: the executor to which it was sent refused it, or has
+    /// terminated.
     Orphaned,
 }
 
@@ -28,7 +29,8 @@ pub enum Delivery {
 #[derive(Debug)]
 #[repr(C)]
 pub struct SignalHeader {
-    /// The next block in the lane; written only by the owner of the [`Signal`].
+    /// The next block in the lane. Written only by the owner of the signal's reference: the thread
+    /// that pushes the signal, then the thread that took it out of the lane.
     pub next: AtomicPtr<SignalHeader>,
     /// Delivers the block and takes over the reference that the signal owned.
     deliver: unsafe fn(NonNull<SignalHeader>, Delivery),
@@ -117,8 +119,8 @@ impl fmt::Debug for Signal {
 
 /// The delivery function of a [`SignalBlock`].
 pub trait Deliver: Send + Sync + Sized + 'static {
-    /// Called once for each raised signal, on the receiving executor, or where the signal was
-    /// dropped if `how` is orphaned. From here on the block can be raised again.
+    /// Called once for each raised signal, on the receiving executor, or on the thread that dropped
+    /// the signal if `how` is orphaned. The block can already be raised again during this call.
     fn deliver(block: Arc<SignalBlock<Self>>, how: Delivery);
 }
 
@@ -161,8 +163,8 @@ impl<S: Deliver> SignalBlock<S> {
         })
     }
 
-    /// Returns a signal for this block, or `None` if a signal for it is already in flight, which
-    /// suffices.
+    /// Returns a signal for this block, or `None` if a signal for it is already in flight. The
+    /// delivery of that signal sees what the caller wrote before this call.
     pub fn raise(self: &Arc<Self>) -> Option<Signal> {
         // ORDERING: AcqRel. Release publishes what the caller wrote before raising to the swap in
         // `deliver_block` (whether this call made the signal or found one in flight); Acquire makes

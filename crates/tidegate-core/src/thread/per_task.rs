@@ -26,7 +26,8 @@ impl ThreadBuilder {
     }
 }
 
-/// An executor that runs each task on a thread of its own.
+/// An executor that runs each task, and delivers each signal, on a thread of its own. It never
+/// terminates, and refuses work only if no thread can be started ([`RejectReason::NoThread`]).
 ///
 /// ```
 /// use tidegate_core::{Executor, Task, ThreadBuilder};
@@ -50,7 +51,7 @@ struct Shared {
 }
 
 impl ThreadPerTask {
-    /// Creates an executor whose threads `threads` describes.
+    /// Creates an executor that starts its threads with the builder `threads`.
     pub fn new(threads: ThreadBuilder) -> Self {
         Self {
             shared: Arc::new(Shared {

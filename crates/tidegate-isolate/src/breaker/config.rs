@@ -21,8 +21,8 @@ pub struct BreakerConfig {
     pub mode: BreakerMode,
     /// The calls whose results it judges. Fixed for the life of the breaker.
     pub window: BreakerWindow,
-    /// The number of calls in the window before a rate is judged. 0 is invalid; 1 judges from the
-    /// first call on.
+    /// The smallest number of calls in the window for which a rate is judged. 0 is invalid; 1
+    /// judges from the first call on.
     pub min_calls: u32,
     /// Opens when at least this percentage of the calls failed.
     pub error_percent: u8,
@@ -30,20 +30,22 @@ pub struct BreakerConfig {
     pub slow_call: Option<Duration>,
     /// Opens when at least this percentage of the calls were slow.
     pub slow_percent: u8,
-    /// How long all calls are denied after the breaker opens.
+    /// How long all calls are denied after the breaker opens from the closed state.
     pub sleep: Duration,
-    /// The factor by which the sleep grows each time a probe fails; 1.0 keeps it constant.
+    /// The factor by which the sleep grows each time the breaker opens again before it has closed:
+    /// after a probe that failed, was dropped or was late, or while ramping. 1.0 keeps it constant.
     pub sleep_factor: f64,
-    /// The longest sleep.
+    /// The longest sleep. A value below `sleep` counts as `sleep`.
     pub max_sleep: Duration,
     /// The largest number of probes in flight at the same time.
     pub probes: u32,
     /// The number of probes that must succeed before the breaker closes.
     pub successes: u32,
-    /// The longest time that probes may take. A breaker that is half open for longer opens again.
+    /// The longest time that the breaker is half open, from the first probe on. The next call after
+    /// that time opens the breaker again and is denied.
     pub probe_limit: Duration,
-    /// The time in which the share of calls that pass rises to all of them after the probes
-    /// succeeded; `None` closes the breaker at once.
+    /// The time in which the share of calls that pass rises from a tenth to all of them after the
+    /// probes succeeded; `None` closes the breaker at once.
     pub ramp: Option<Duration>,
 }
 
@@ -54,14 +56,16 @@ pub enum BreakerMode {
     /// Denies calls while it is open.
     #[default]
     Normal,
-    /// Counts calls and changes its state, but denies nothing.
+    /// Counts calls and goes through all states, also half open and closed again, but denies
+    /// nothing.
     MetricsOnly,
     /// Allows everything and counts nothing.
     Disabled,
     /// Denies everything. Among properties it takes precedence over all others:
     /// `circuitBreaker.forceOpen` denies calls even if `circuitBreaker.enabled` is false.
     ForcedOpen,
-    /// Allows everything; calls are still counted and judged.
+    /// Allows everything. Calls are still counted and judged, so the state may become open. It then
+    /// stays open until the mode changes, because no call becomes a probe.
     ForcedClosed,
 }
 

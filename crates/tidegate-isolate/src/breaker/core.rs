@@ -11,7 +11,8 @@ use super::health::Reading;
 #[derive(Debug)]
 pub(super) struct Core {
     pub(super) config: BreakerConfig,
-    /// The last bucket at whose start the window was judged.
+    /// The number of the newest bucket when the windows were last judged. All windows that ended
+    /// before this bucket are judged.
     pub(super) judged: u64,
     /// How many times in a row the breaker opened again without closing in between; the sleep grows
     /// with it.
@@ -41,7 +42,8 @@ impl Core {
         }
     }
 
-    /// Returns `true` if another probe may pass.
+    /// Returns `true` if fewer probes are in flight than are allowed and still needed, or if the
+    /// probes are late. Late probes are checked first in `decide`, which opens the breaker.
     pub(super) fn has_probe(&self, now: u64) -> bool {
         let wanted = self.config.successes.saturating_sub(self.successes);
         self.probes_out < self.config.probes.min(wanted) || self.probes_are_late(now)
@@ -59,7 +61,8 @@ impl Core {
         )
     }
 
-    /// Returns the length of the sleep after the breaker opens.
+    /// Returns the length of the sleep after the breaker opens: it grows with `relapses` up to
+    /// `max_sleep`.
     pub(super) fn sleep_nanos(&self) -> u64 {
         let factor = self
             .config

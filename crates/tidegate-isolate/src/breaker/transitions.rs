@@ -1,5 +1,5 @@
-//! Decides when a breaker opens, lets probes pass, ramps up and closes. All of this happens under
-//! its lock.
+//! Decides when a breaker opens, lets probes pass, ramps up and closes. Every transition is made
+//! under the breaker's lock. The listeners are called after the lock is released.
 //!
 //! The diagram of the transitions is in `state`. A breaker over a time window is judged when a
 //! bucket has closed, a breaker over the last calls after each call.
@@ -20,7 +20,8 @@ use crate::error::contain;
 use crate::metrics::Counts;
 
 impl CircuitBreaker {
-    /// Judges every window that has closed since the last judgement, in order.
+    /// Judges every time window that has ended since the last judgement, in order, and closes a
+    /// breaker whose ramp is over. A breaker over the last calls only does the second.
     #[cold]
     pub(super) fn judge(&self, now: u64) {
         let Health::Time(counts) = &self.health else {
@@ -44,8 +45,8 @@ impl CircuitBreaker {
         self.end_ramp(now);
     }
 
-    /// Judges the windows that have closed since the last judgement, and opens the breaker if one
-    /// of them is bad.
+    /// Judges the windows that have ended since the last judgement. If one of them is bad, opens
+    /// the breaker with the end of that window as the time of the transition.
     fn judge_closed(
         &self,
         core: &mut Core,
@@ -77,7 +78,8 @@ impl CircuitBreaker {
         }
     }
 
-    /// Lets a call pass a breaker that is not closed, or denies it.
+    /// Returns a ticket for a call if the open, half-open or ramping breaker lets it pass. An open
+    /// breaker whose sleep is not over denies the call without taking the lock.
     #[cold]
     pub(super) fn try_ticket_when_open(&self, now: u64) -> Result<Ticket, BreakerOpenError> {
         let until = self.denied_until.load(Ordering::Relaxed);
@@ -130,8 +132,9 @@ impl CircuitBreaker {
         }
     }
 
-    /// Applies the verdict of a probe. The verdict of a probe of an earlier half-open phase is
-    /// ignored.
+    /// Applies the verdict of a probe. A failed, slow or dropped probe opens the breaker again. An
+    /// ignored one only makes room for the next probe. The verdict of a probe of an earlier
+    /// half-open phase is ignored.
     #[cold]
     pub(super) fn settle_probe(&self, ticket: Ticket, settlement: Settlement, now: u64, took: u64) {
         let mut core = self.lock();
@@ -215,8 +218,8 @@ impl CircuitBreaker {
 
     fn go(&self, core: &mut Core, to: BreakerState, at: u64) -> BreakerTransition {
         let from = self.word.get().state();
-        // Another thread's time may be slightly behind, so `since` never goes back and no time is
-        // counted twice.
+        // `at` may be slightly earlier than `since`, which another thread has set. `since` never
+        // goes back, so no time is counted twice.
         let since = core.since.max(at);
         core.times[from as usize] += since - core.since;
         core.entered[to as usize] += 1;

@@ -54,8 +54,8 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
         shared.failed(record, &mut self.options, cause)
     }
 
-    /// Runs the call with `run`, unless another one with the same cache key has an answer or is
-    /// about to.
+    /// Runs the call with `run`, unless a call with the same cache key has ended or is in flight:
+    /// then waits for that call's result and returns a copy of it.
     pub(crate) fn with_cache(mut self, run: impl FnOnce(Self) -> Answer<T, E>) -> Answer<T, E> {
         let shared = &self.command.shared;
         match shared.look_up(&mut self.options, true)? {

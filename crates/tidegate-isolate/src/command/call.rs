@@ -27,9 +27,9 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
     ///
     /// # Threads
     ///
-    /// With permits the work runs on the calling thread. A work that passes its deadline has its
-    /// token tripped, and the call ends as timed out when the work returns: only the thread
-    /// bulkhead can leave it behind.
+    /// With permits the work runs on the calling thread. If the work passes its deadline, its token
+    /// is tripped (unless `interrupt_on_timeout` is off), and the call ends as timed out when the
+    /// work returns. Only a call on threads ends at its deadline, while its work still runs.
     #[inline]
     pub fn run<F>(&self, work: F) -> Result<T, CommandError<E>>
     where
@@ -48,7 +48,8 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
     ///
     /// # Errors
     ///
-    /// As for [`Command::run`]; a command with threads of its own refuses.
+    /// As for [`Command::run`]. A command with threads of its own rejects the call with
+    /// [`Rejection::InPlace`](crate::Rejection::InPlace).
     #[inline]
     pub fn run_in_place<F>(&self, work: F) -> Result<T, CommandError<E>>
     where
@@ -66,8 +67,9 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
     }
 
     /// Runs the future that `work` makes, with permits, as part of the returned future. The call is
-    /// made when that is first polled; if callers may wait for a permit, it waits. A command with
-    /// threads refuses: the work would run outside of them.
+    /// made when the returned future is first polled. If callers may wait for a permit, the future
+    /// is pending until there is one. A command with threads rejects the call, because the work
+    /// would run outside of them.
     ///
     /// ```
     /// use tidegate_isolate::{Command, Isolation};
@@ -116,7 +118,7 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
         self.shared.enter(MaybeOptions::NOTHING)
     }
 
-    /// Begins a call that differs from the others.
+    /// Begins a call with options of its own, such as a timeout, a fallback or a cache key.
     #[inline]
     pub fn call(&self) -> Call<T, E> {
         Call {
@@ -169,8 +171,8 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
         self
     }
 
-    /// Answers in place of the work, instead of the command's own fallback. It may own what it
-    /// needs to know of the input.
+    /// Sets the fallback of this call, in place of the command's own. It runs if the work gives no
+    /// value, and may own data of the input.
     pub fn fallback<F>(mut self, fallback: F) -> Self
     where
         F: FnOnce(&CommandError<E>) -> Result<T, E> + Send + 'static,
@@ -241,7 +243,7 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
         W: Future<Output = Result<T, E>>,
     {
         let mut options = self.options;
-        // It may be polled elsewhere, where the thread is in another request or in none.
+        // Captured now: the future may be polled on a thread that is in another request or in none.
         options.context = options.context.or_else(RequestContext::current);
         Arc::clone(&self.command.shared).run_async(options, work)
     }
@@ -290,7 +292,7 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
         F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
     {
         match self.command.shared.look_up(&mut self.options, false) {
-            // It does not wait, so there is no circle either.
+            // A queued call does not wait for the shared run, so `look_up` finds no circle.
             Ok(None | Some(CacheLookup::WouldDeadlock)) => self.queue_uncached(work),
             Ok(Some(CacheLookup::Hit(copies))) => {
                 self.command.shared.listen_to(self.options, copies)
@@ -321,11 +323,16 @@ where
     E: Clone + Send + Sync + 'static,
 {
     /// Shares one run with all calls of this command that have the same key in the same request,
-    /// also while it runs. Errors are shared too. A queued run is cancelled when the last of the
-    /// callers that share it has cancelled. A run that is a future ends when its own caller drops
-    /// it: who shares it then hears that it was cancelled. The next call runs again in both cases.
-    /// A call that would wait inside of its own run is refused. A call that shares a run waits no
-    /// longer than its own timeout; the run goes on for the others.
+    /// also while it runs. Errors are shared too. A call outside of a request fails with
+    /// [`Cause::NoRequest`](crate::Cause::NoRequest), unless the cache is disabled.
+    ///
+    /// A queued run is cancelled when all callers that share it have cancelled. A run that is a
+    /// future ends when its own caller drops it; the other callers then receive
+    /// [`Cause::Cancelled`](crate::Cause::Cancelled). In both cases the next call runs again.
+    ///
+    /// A call that would wait, directly or through other runs, for the run that it is made in is
+    /// rejected. A call that shares a run waits no longer than its own timeout; the run goes on for
+    /// the others.
     pub fn cache_key(mut self, key: impl fmt::Display) -> Self {
         self.options.set_cache(CacheKey::of(key.to_string()));
         self

@@ -1,11 +1,15 @@
-//! How an admitted call ends, whichever way its work ran: the same steps, in the same order.
+//! How an admitted call ends. A call whose work has ended on the calling thread takes these steps:
 //!
-//! 1. [`State::stop_time`] decides against the timer, and feeds the adaptive limit while the permit
-//!    still counts as held.
-//! 2. [`State::release`] gives the permit back and serves calls that wait for one. No user code ran
-//!    before it.
-//! 3. [`State::report`] records the latency and tells the breaker.
-//! 4. What follows is user code: hooks, listeners, the fallback. See `outcome`.
+//! 1. [`State::stop_time`] decides whether the work or the timeout was first. It passes the latency
+//!    to the adaptive limit while the permit still counts as held.
+//! 2. [`State::release`] gives the permit back and serves calls that wait for one. Between the end
+//!    of the work and this step no user code runs, except the `Drop` of hooks left on the token.
+//! 3. [`State::report`] records the latency and settles the ticket of the breaker.
+//! 4. User code runs: hooks, listeners, the fallback. See `outcome`. The check for a bad request is
+//!    user code too, and runs between steps 2 and 3.
+//!
+//! Other ways differ: an `Entry` gives its permit back when it is dropped, after its report, and a
+//! future that is dropped runs its cancel hooks and drops the work before it gives the permit back.
 
 use super::admission::Admission;
 use super::options::MaybeOptions;
@@ -23,14 +27,14 @@ use crate::plugin::CallStage;
 pub(super) enum Ended {
     Success,
     Failure,
-    /// The caller was wrong: this says nothing of the dependency.
+    /// The request was invalid, which says nothing about the health of the dependency.
     Ignored,
     TimedOut,
     Cancelled,
 }
 
 impl Ended {
-    /// How the end of a call that had this cause counts.
+    /// Returns the outcome of a call that failed with this cause.
     pub(super) fn by<E>(cause: &Cause<E>) -> Self {
         match cause {
             Cause::BadRequest(_) => Self::Ignored,
@@ -40,7 +44,7 @@ impl Ended {
         }
     }
 
-    /// What it is counted as.
+    /// Returns the event that the outcome is counted as.
     pub(super) fn event(self) -> Event {
         match self {
             Self::Success => Event::Success,
@@ -51,7 +55,7 @@ impl Ended {
         }
     }
 
-    /// What the breaker hears of it.
+    /// Returns the verdict for the breaker.
     #[inline(always)]
     pub(super) fn settlement(self) -> Settlement {
         match self {
@@ -78,12 +82,14 @@ impl Admission {
         Times { start, began, now }
     }
 
-    /// Why the call ended with its time.
+    /// Returns the cause of a call that ended because its deadline passed or all calls were
+    /// stopped.
     pub(super) fn late<E>(&self) -> Cause<E> {
         late(self.timeout)
     }
 
-    /// How the call ended with its time: without a timeout, everything was stopped.
+    /// Returns the outcome of a call that the timer ended. A call without a timeout was cancelled,
+    /// because the timer ends it only at shutdown.
     pub(super) fn ended_late(&self) -> Ended {
         match self.timeout {
             u64::MAX => Ended::Cancelled,
@@ -93,7 +99,8 @@ impl Admission {
 }
 
 impl State {
-    /// Ends the time of a call; returns whether it was not over yet.
+    /// Stops the timeout of a call, and passes its latency to the adaptive limit. Returns `true` if
+    /// the call ended before its deadline.
     #[inline(always)]
     pub(super) fn stop_time(&self, call: &Admission, now: u64) -> bool {
         let in_time = call.flight.finish() && now < call.deadline();
@@ -108,8 +115,8 @@ impl State {
         self.gate.give_back(|| now);
     }
 
-    /// Records the latency of a call, and tells the breaker how it ended. A success is counted here,
-    /// the other ends where they are told.
+    /// Records the latency of a call, and tells the breaker how it ended. Counts a success. Any
+    /// other outcome is counted later, when its event is emitted.
     #[inline(always)]
     pub(super) fn report(&self, ticket: Ticket, times: Times, ended: Ended) {
         let Times { start, began, now } = times;
@@ -117,7 +124,8 @@ impl State {
         if began == start {
             self.metrics.record_at_once(now, run);
         } else {
-            // Two threads may have read the times, and one of them may be a little behind.
+            // The times may come from two threads, and the clock of one of them may be a little
+            // behind, so the differences saturate.
             let wait = began.saturating_sub(start);
             let total = now.saturating_sub(start);
             self.metrics.record(now, wait, run, total);
@@ -168,7 +176,8 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         }
     }
 
-    /// Ends a call that has no answer of its own; `late` is the timeout that was over.
+    /// Ends a call whose work failed, panicked or was late; the fallback may still give a value.
+    /// `late` is the timeout in nanoseconds if the call timed out.
     #[cold]
     #[inline(never)]
     fn end_without_answer(

@@ -26,8 +26,8 @@ const INTERRUPTS: u64 = 1;
 pub(crate) struct Flight {
     word: CallWord,
     deadline: AtomicU64,
-    /// Twice the number of the command, whose callback threads run the call's user code, plus one
-    /// if the call is interrupted on timeout.
+    /// The number of the command, shifted left by one bit, and [`INTERRUPTS`] in the lowest bit.
+    /// The callback threads of that command run the user code that a timeout causes.
     whose: AtomicU64,
     token: CancelToken,
     listener: Mutex<Option<TimeoutListener>>,
@@ -79,7 +79,8 @@ impl Flight {
         self.word.finish()
     }
 
-    /// Ends the call `seen` for its caller. Returns `None` if it has already ended or timed out.
+    /// Ends the call `seen` because its caller cancelled it. Returns whether its work was queued or
+    /// running, or `None` if the call has already ended or timed out.
     pub(crate) fn cancel(&self, seen: SeenCall) -> Option<WorkState> {
         self.word.leave(seen, EndCause::Cancelled)
     }
@@ -90,15 +91,15 @@ impl Flight {
         self.word.is_expired()
     }
 
-    /// Returns `true` if the slot can be used for another call: it is indistinguishable from a new
-    /// one.
+    /// Returns `true` if the slot can be used for another call: the last call has finished, and its
+    /// token has no clone and no hook and was not tripped.
     #[inline]
     pub(crate) fn is_reusable(&self) -> bool {
         self.word.is_idle() && self.token.is_untouched()
     }
 
-    /// Drops the hooks of a call that has ended and will not be interrupted any more, on the thread
-    /// of that call.
+    /// Drops the hooks of a call that has ended, on the thread of that call, for a slot that is not
+    /// reused. Keeps the hooks of a tripped token, because they run or have run.
     #[cold]
     pub(crate) fn retire(&self) {
         if !self.token.is_cancelled() {
@@ -144,14 +145,14 @@ impl Flight {
         self.listener.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Expires the call if it is in flight and due at `now`. Otherwise returns the time at which it
-    /// is due.
+    /// Expires the call if it is in flight and due at `now`. Returns the time at which it is due,
+    /// or `u64::MAX` if no call is in flight any more.
     pub(crate) fn expire_if_due(&self, now: u64, callbacks: &impl CallbackRunner) -> u64 {
         let Some(seen) = self.word.look() else {
             return u64::MAX;
         };
-        // Belongs to the call that was seen or to a later one; in the second case `leave` fails
-        // below.
+        // The deadline belongs to the call that was seen or to a later one. In the second case
+        // `leave` fails in `expire`.
         let deadline = self.deadline.load(Ordering::Relaxed);
         if deadline > now {
             return deadline;

@@ -17,8 +17,8 @@ pub struct ShutdownReport {
 }
 
 impl ShutdownReport {
-    /// Returns `true` if every accepted call on threads has ended: no pool failed, no job is stuck
-    /// and none was handed back.
+    /// Returns `true` if every accepted call on threads has ended: no pool failed to shut down, no
+    /// job is stuck, and no job was handed back without having started.
     pub fn is_clean(&self) -> bool {
         let clean = |report: &tidegate_pool::ShutdownReport| {
             report.stuck.is_empty() && report.handed_back.is_empty()
@@ -28,7 +28,7 @@ impl ShutdownReport {
     }
 }
 
-/// Waits for the reports of all pools.
+/// Collects the reports of all pools. The listener that adds the last one completes the promise.
 struct Collector {
     results: Vec<(Key, Option<PoolResult>)>,
     missing: usize,

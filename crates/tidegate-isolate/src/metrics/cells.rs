@@ -9,7 +9,8 @@
 //!
 //! * A number belongs to at most one living thread. It is passed on under a lock, so the next
 //!   thread sees everything that the previous one counted.
-//! * The sum over all cells is exact while no thread counts, and it never decreases.
+//! * A cell never decreases, and neither does the sum over all cells. The sum is exact if no thread
+//!   counts while it is computed.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -35,7 +35,8 @@ impl Metrics {
         self.counts.add(now, event as usize);
     }
 
-    /// Counts a rejection by a command without a fallback.
+    /// Counts a rejection and the missing fallback with one addition, for a command without a
+    /// fallback.
     #[inline]
     pub(crate) fn count_plain(&self, now: u64, plain: Plain) {
         self.counts.add(now, plain.cell());
@@ -47,7 +48,7 @@ impl Metrics {
         self.peak.note(now, active);
     }
 
-    /// Records a call that did not wait.
+    /// Records the latency of a call that did not wait for a permit or a thread.
     #[inline(always)]
     pub(crate) fn record_at_once(&self, now: u64, nanos: u64) {
         if !self.config.record_latencies {
@@ -59,7 +60,7 @@ impl Metrics {
         }
     }
 
-    /// Records a call that waited first.
+    /// Records the waiting, running and total time of a call that waited first.
     pub(crate) fn record(&self, now: u64, wait: u64, run: u64, total: u64) {
         if self.config.record_latencies {
             match &*self.latency.load() {
@@ -90,8 +91,9 @@ impl Metrics {
         block.map(|block| block.read(now)).unwrap_or_default()
     }
 
-    /// Frees the histograms if nothing was counted in their window. Returns `true` if there are
-    /// none now.
+    /// Frees the histograms, and the memory of the window, if no event was counted and no latency
+    /// was recorded in their windows. Returns `true` if there are no histograms now. A latency that
+    /// is recorded at the same moment may be lost.
     pub(crate) fn reclaim(&self, now: u64) -> bool {
         let Some(block) = self.latency.load_full() else {
             self.counts.shrink(now);
@@ -105,7 +107,8 @@ impl Metrics {
         idle
     }
 
-    /// Returns the bytes that this key holds only while it is in use.
+    /// Returns the size of the histograms in bytes. The key holds them only while it is in use;
+    /// see [`Metrics::reclaim`].
     pub(crate) fn lent_bytes(&self) -> usize {
         let block = self.latency.load_full();
         block.map_or(0, |block| block.histograms() * 4096)

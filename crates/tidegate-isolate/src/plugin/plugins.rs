@@ -41,7 +41,8 @@ impl Plugins {
         self.hooks.is_empty() && self.on_event.is_empty()
     }
 
-    /// Calls the hooks. Returns the first error, if the stage may reject a call.
+    /// Calls all hooks, also after an error. At a stage that may reject a call, returns the first
+    /// error or panic. At any other stage, ignores errors and reports panics.
     pub(crate) fn hook(&self, stage: CallStage, command: &Key) -> Result<(), String> {
         let mut answer = Ok(());
         for hook in &self.hooks {
@@ -65,7 +66,7 @@ impl Plugins {
         heard.filter_map(Result::ok).collect()
     }
 
-    /// Reports the panic of a propagator, if there was one.
+    /// Reports the panic of a propagator, if `done` is one.
     pub(crate) fn heard_propagator<T>(&self, done: &Result<T, String>) {
         if let Err(message) = done {
             self.panicked("a propagator", message);
@@ -87,7 +88,7 @@ impl Plugins {
         }
     }
 
-    /// Reports a problem that no caller sees. Never called with a lock held.
+    /// Reports a problem with a setting that no caller sees. Never called with a lock held.
     pub(crate) fn report(&self, message: &str) {
         self.unhandled
             .report("isolation", &Unhandled::Setting { message });

@@ -1,7 +1,9 @@
 //! The limits of a turn, by number of tasks and by time.
 //!
-//! The clock is read once per stride of tasks, never for each task. A stride is [`LOOK`] tasks, and
-//! fewer if tasks turn out to be slow, so that a turn exceeds its time by only a fraction of it.
+//! The budget needs one clock read per stride of tasks, not one per task. A stride is at most
+//! [`LOOK`] tasks. It is halved if it took more than a quarter of the time, down to `LEAST`, and
+//! doubled again if it took less than a sixteenth. So a turn exceeds its time by only a fraction of
+//! it, unless a few tasks alone take longer.
 
 use std::time::Duration;
 
@@ -17,8 +19,8 @@ const LEAST: u32 = 4;
 /// How long one turn of an event loop may spend on timers, on tasks and on I/O before the other
 /// kinds of work run. Work that is left waits for the next turn.
 ///
-/// The clock is read once per several tasks, so a turn may take somewhat longer. A turn runs a few
-/// tasks of each kind, however small the budget is.
+/// The clock is read once per stride of 4 to 64 tasks, so a turn may take somewhat longer. A turn
+/// runs at least one stride of each kind, if so many tasks wait, however small the budget is.
 ///
 /// ```
 /// use std::time::Duration;
@@ -77,7 +79,8 @@ impl From<TurnBudget> for Spans {
 pub(super) struct BudgetTimer {
     /// Tasks until the next clock read.
     left: u32,
-    /// Tasks between two clock reads.
+    /// Tasks between two clock reads. The value is kept for the next kind of work and the next
+    /// turn.
     stride: u32,
     checked_at: u64,
     began: u64,
@@ -104,8 +107,8 @@ impl BudgetTimer {
         self.left = self.stride;
     }
 
-    /// Returns how many tasks may run until the next clock read. `anew` is `true` if a kind of work
-    /// is about to begin.
+    /// Returns how many tasks may run until the next clock read. `anew` is `true` if `begin` was
+    /// not yet called for the next kind of work, which then starts with a whole stride.
     #[inline]
     pub(super) fn left(&self, anew: bool) -> usize {
         (if anew { self.stride } else { self.left }) as usize
@@ -125,7 +128,7 @@ impl BudgetTimer {
     }
 
     /// Takes a clock reading. Returns `true` if the time is used up. If the last stride took much
-    /// of the time, the next ones are shorter.
+    /// of the time, halves the stride; if it took little, doubles it.
     pub(super) fn check(&mut self, now: u64) -> bool {
         let took = now.saturating_sub(self.checked_at);
         self.checked_at = now;

@@ -28,16 +28,17 @@ impl EventLoop {
     /// The default number of seconds without work after which the global event loop gives its
     /// thread back.
     pub const DEFAULT_GLOBAL_QUIET_SECONDS: u64 = 1;
-    /// The environment variable that changes [`EventLoop::DEFAULT_GLOBAL_QUIET_SECONDS`]. It is
-    /// read once; a value that is not a positive number counts as the default.
+    /// The environment variable that overrides [`EventLoop::DEFAULT_GLOBAL_QUIET_SECONDS`]. It is
+    /// read once, when the global event loop is built. If the value is not a positive integer, the
+    /// default is used.
     pub const GLOBAL_QUIET_VARIABLE: &str = "TIDEGATE_GLOBAL_QUIET_SECONDS";
 
     /// Returns the default event loop of the process.
     ///
-    /// For the occasional task without an event loop of its own; not for many timers, and not for
-    /// work that the program has to see finished. Its thread ends after a while without work
-    /// ([`EventLoop::GLOBAL_QUIET_VARIABLE`]). It cannot be shut down: a request fails with
-    /// [`ShutdownError::Unsupported`], and dropping handles has no effect.
+    /// Use it for an occasional task that has no event loop of its own. Do not use it for many
+    /// timers, or for work that the program must see finished. Its thread ends after a while
+    /// without work ([`EventLoop::GLOBAL_QUIET_VARIABLE`]). It cannot be shut down: a request fails
+    /// with [`ShutdownError::Unsupported`], and dropping handles has no effect.
     ///
     /// ```
     /// use tidegate_loop::EventLoop;
@@ -58,8 +59,9 @@ impl EventLoop {
             .clone()
     }
 
-    /// Makes [`EventLoop::global`] return `stand_in` until the guard is dropped. For tests that
-    /// observe or delay the work that other code gives to the global event loop.
+    /// Makes [`EventLoop::global`] return `stand_in`, on every thread, until the guard is dropped.
+    /// Handles that it returned before are not changed. For tests that observe or delay the work
+    /// that other code gives to the global event loop.
     pub fn replace_global(stand_in: &Self) -> GlobalGuard {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let ticket = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -68,9 +70,10 @@ impl EventLoop {
     }
 }
 
-/// Keeps a stand-in for [`EventLoop::global`]; dropping it restores the previous one.
+/// Keeps a stand-in for [`EventLoop::global`]; dropping it removes that stand-in.
 ///
-/// Guards may be dropped in any order: the newest live guard counts.
+/// Guards may be dropped in any order. [`EventLoop::global`] returns the stand-in of the newest
+/// live guard, and the real global event loop if there is no guard.
 ///
 /// ```
 /// use tidegate_loop::EventLoop;
@@ -112,7 +115,8 @@ pub(super) fn never_ends(clock: Clock, quiet: u64) -> EventLoop {
         .build()
         .expect("the description of the global loop contradicts nothing");
     home.shared.plan.set_endless();
-    // The termination has failed from the start, for every caller that asks for it.
+    // Complete the termination with the error now, so that every caller that asks for it gets this
+    // error at once.
     home.shared
         .termination
         .report(Err(ShutdownError::Unsupported));

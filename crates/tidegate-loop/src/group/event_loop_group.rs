@@ -71,7 +71,7 @@ impl<P: Placement> EventLoopGroup<P> {
     pub fn next(&self) -> &EventLoop<P> {
         let active = self.inner.active.load();
         if active.is_empty() {
-            // Scaled down to zero: the first event loop wakes up for this work.
+            // The group is scaled down to zero active event loops, so the first one gets the work.
             return &self.inner.loops[0];
         }
         let at = self
@@ -101,8 +101,8 @@ impl<P: Placement> EventLoopGroup<P> {
         self.inner.active.load().len()
     }
 
-    /// Returns how busy each event loop was in the last window of a scaling group, from 0 to 1.
-    /// Empty if the group does not scale.
+    /// Returns the fraction of time in which each event loop was busy, from 0 to 1, in the last
+    /// measuring window of the scaler. Empty if the group does not scale.
     pub fn utilisation(&self) -> Vec<f64> {
         self.inner
             .scaler
@@ -163,9 +163,10 @@ impl<P: Placement> EventLoopGroup<P> {
         self.next().schedule(after, run)
     }
 
-    /// Requests a shutdown of every event loop; see [`EventLoop::shutdown`]. The returned completion
-    /// ends when the last event loop has terminated: with the sum of the reports, or with the first
-    /// failure.
+    /// Requests a shutdown of every event loop; see [`EventLoop::shutdown`]. The returned
+    /// completion ends when the last event loop has terminated or failed to: with the sum of the
+    /// reports, or with the first failure. If the period is longer than the timeout, it fails at
+    /// once with [`ShutdownError::BadQuiet`], and this call shuts no event loop down.
     pub fn shutdown(&self, quiet: Quiet) -> SharedCompletion<ShutdownReport, ShutdownError> {
         if let Some(scaler) = &self.inner.scaler {
             scaler.shutdown();
@@ -178,7 +179,8 @@ impl<P: Placement> EventLoopGroup<P> {
         self.termination()
     }
 
-    /// Returns a completion that ends when the last event loop has terminated.
+    /// Returns a completion that ends when the last event loop has terminated or failed to, with
+    /// the same result as that of [`EventLoopGroup::shutdown`]. Does not request a shutdown.
     pub fn termination(&self) -> SharedCompletion<ShutdownReport, ShutdownError> {
         let mut terminated = lock(&self.inner.terminated);
         terminated
@@ -202,7 +204,8 @@ impl<P: Placement> EventLoopGroup<P> {
     }
 
     /// Waits until every event loop has terminated, for at most `timeout` in total. Returns `true`
-    /// if all have.
+    /// if all have. An event loop whose termination has failed, because it is stuck, counts too,
+    /// although [`EventLoop::is_terminated`] may still return `false`.
     ///
     /// # Errors
     ///
@@ -243,7 +246,9 @@ impl<P: Placement> EventLoopGroup<P> {
 }
 
 impl<P: Placement> EventLoop<P> {
-    /// Returns how much work waits for this event loop; `None` if it should get no new work.
+    /// Returns the load of this event loop for the chooser: twice the number of tasks in its lane,
+    /// plus one if it is awake. Returns `None` if it should get no new work, because it shuts down,
+    /// is stalled or is unhealthy.
     fn load(&self) -> Option<u64> {
         let shared = &self.shared;
         let ends = shared.state.get() >= Lifecycle::ShuttingDown;

@@ -8,8 +8,8 @@ use tidegate_promise::SharedCompletion;
 
 use crate::shutdown::report::ShutdownReport;
 
-/// Returns the sum of the reports, or the first failure with all tasks that the event loops handed
-/// back.
+/// Returns the sum of the reports if there is no failure. Otherwise returns the first failure,
+/// after moving into it the tasks that all other event loops handed back.
 fn whole_end(
     reports: &[ShutdownReport],
     failures: Vec<ShutdownError>,
@@ -19,7 +19,8 @@ fn whole_end(
         reports.iter().for_each(|report| whole.add(report));
         return Ok(whole);
     };
-    // If the failure cannot hold tasks, the reports of the event loops keep theirs.
+    // If this kind of failure has no list of tasks, the tasks stay in the results of the single
+    // event loops.
     if let Some(all) = why.handed_back() {
         let others = failures[1..].iter().filter_map(ShutdownError::handed_back);
         let others = others.chain(reports.iter().map(|report| &report.handed_back));
@@ -28,7 +29,9 @@ fn whole_end(
     failures.into_iter().next().map_or(Ok(whole), Err)
 }
 
-/// Combines many terminations into one: with the sum of the reports, or with the first failure.
+/// Combines the terminations of a group into one. It completes when the last of `ends` has
+/// completed: with the sum of the reports, or with the failure that was reported first. `ends` must
+/// not be empty.
 pub(super) fn gather(
     ends: Vec<SharedCompletion<ShutdownReport, ShutdownError>>,
 ) -> SharedCompletion<ShutdownReport, ShutdownError> {

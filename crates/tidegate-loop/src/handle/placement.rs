@@ -19,7 +19,8 @@ pub trait Placement: sealed::Sealed + Send + Sync + 'static {
 #[derive(Clone, Copy, Debug)]
 pub struct Pinned;
 
-/// Any thread: everything must be `Send`.
+/// Any thread of a pool or its monitor: the event loop moves from thread to thread, so everything
+/// must be `Send`. Tasks may block; another thread continues with the event loop's work meanwhile.
 ///
 /// ```
 /// use std::sync::Arc;

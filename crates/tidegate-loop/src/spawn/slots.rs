@@ -1,4 +1,5 @@
-//! The slab that stores the futures of an event loop, on its thread.
+//! The slab that stores the futures of an event loop. Only the thread that drives the event loop
+//! uses it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -53,7 +54,9 @@ impl<F> Slots<F> {
         self.live
     }
 
-    /// Removes and returns all live futures, so that the caller drops them outside the borrow.
+    /// Removes and returns all live futures, except one that is being polled. The caller drops them
+    /// after the borrow of the slab has ended. The generations start again at 0, so this is called
+    /// only at the end of the event loop.
     pub(crate) fn drain(&mut self) -> Vec<F> {
         self.live = 0;
         self.free.clear();
@@ -84,7 +87,8 @@ impl<F> Slots<F> {
         self.slots[place.at].waker = Some(waker);
     }
 
-    /// Takes the future out to poll or drop it; `None` if it has ended or is being polled.
+    /// Takes the future out to poll or drop it, and clones its waker. The slot stays in use until
+    /// `put_back` or `free`. Returns `None` if the future has ended or is being polled.
     pub(super) fn take(&mut self, place: SlotKey) -> Option<(F, Option<Waker>)> {
         let slot = self.slots.get_mut(place.at)?;
         if slot.generation != place.generation {

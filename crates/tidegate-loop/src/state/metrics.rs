@@ -19,7 +19,8 @@ pub(crate) const IN_DROPS: u64 = 2;
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) turns: Counter,
-    /// The time at which the current turn began, on the event loop's clock.
+    /// The time at which the current turn began, or of the last clock read between its tasks if
+    /// there was one, on the event loop's clock.
     pub(crate) heartbeat: Counter,
     pub(crate) high_water: Counter,
     pub(crate) timers_run: Counter,
@@ -33,7 +34,8 @@ pub(crate) struct Counters {
     pub(crate) sleeps: Counter,
     pub(crate) longest: Counter,
     pub(crate) timers: Counter,
-    /// What the event loop does besides tasks: [`IN_SIGNALS`], [`IN_DROPS`], or 0.
+    /// What the event loop does besides tasks: [`IN_SIGNALS`], [`IN_DROPS`], or 0. The error of a
+    /// shutdown that is stuck reports it.
     pub(crate) activity: Counter,
     pub(crate) futures: Counter,
     /// Slots in the lane that the event loop reserved for its own tasks and has not used.
@@ -68,7 +70,8 @@ impl LoopCounters {
         counters.lateness_max.raise_to(late);
     }
 
-    /// Records how long the tasks since the last clock read took, if that is a new maximum.
+    /// Records how long the tasks since `heartbeat` took, if that is a new maximum. Called at a
+    /// clock read between tasks, before `heartbeat` is set to `now`.
     pub(crate) fn note_longest(&self, now: u64) {
         let run = now.saturating_sub(self.counters.heartbeat.get());
         if run > self.counters.longest.get() {
@@ -85,8 +88,9 @@ impl LoopCounters {
         }
     }
 
-    /// Counts an error that is about to be reported as unhandled. Panics of tasks are counted where
-    /// they are caught.
+    /// Counts a panic of a listener, or a notification that fell back to another thread, when it is
+    /// reported as unhandled. Ignores other errors: panics of tasks are counted where they are
+    /// caught.
     pub(crate) fn count_unhandled(&self, what: &Unhandled<'_>) {
         match what {
             Unhandled::ListenerPanic { .. } => {
@@ -185,13 +189,15 @@ impl LoopCounters {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct LoopMetrics {
-    /// Tasks started so far, including timers and the first polls of futures.
+    /// Tasks started so far, including timers and the first polls of futures. A driver's task that
+    /// has several steps counts once per step.
     pub tasks_run: u64,
     /// Tasks that were accepted and have not started.
     pub tasks_pending: usize,
     /// The high-water mark of waiting tasks. It is sampled only where this costs the producers
-    /// nothing: after a sleep, when a turn could not run all tasks, and in the event loop's own
-    /// queue. So it is a lower bound.
+    /// nothing: after a sleep, after a turn that ran the maximum number of tasks, from the event
+    /// loop's own queue, and from the number of tasks that a turn took from the lane. So it is a
+    /// lower bound.
     pub high_water: u64,
     /// Tasks that were refused because the lane was full or closed.
     pub refused: u64,
@@ -223,10 +229,12 @@ pub struct LoopMetrics {
     pub sleeps: u64,
     /// Wake-ups sent by other threads.
     pub wakeups: u64,
-    /// The time since the current or last turn began. It also grows while the event loop sleeps.
+    /// The time since the current or last turn began, or since the last clock read between its
+    /// tasks. It also grows while the event loop sleeps.
     pub heartbeat_age: Duration,
-    /// The duration of the longest run of tasks between two clock reads (of a single task if every
-    /// task is timed).
+    /// The duration of the longest measured run of tasks. A run is measured at each clock read
+    /// between tasks, that is after 4 to 64 tasks of one kind in one turn. Shorter runs are
+    /// measured only if every task is timed; then each single task counts as a run too.
     pub longest: Duration,
     /// The name of the last task of the longest run, if one was recorded.
     pub longest_task: Option<&'static str>,

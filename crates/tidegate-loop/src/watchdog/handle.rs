@@ -98,8 +98,8 @@ impl Watchdog {
         }
     }
 
-    /// Watches another event loop too, from the next tick on. An event loop that has ended, or lost
-    /// its last handle, is removed automatically.
+    /// Watches another event loop too, from the next tick on. An event loop that has terminated, or
+    /// that no handle and no thread uses any more, is removed automatically.
     pub fn watch<P: Placement>(&self, event_loop: &EventLoop<P>) {
         self.shared.add(Watched::new(&event_loop.shared));
     }
@@ -109,7 +109,7 @@ impl Watchdog {
         self.shared.stalls()
     }
 
-    /// Returns the names of the event loops that are stuck right now.
+    /// Returns the names of the event loops that were stuck at the last check.
     pub fn stalled(&self) -> Vec<String> {
         self.shared.stalled()
     }
@@ -144,14 +144,17 @@ impl fmt::Debug for Watchdog {
 }
 
 impl WatchdogBuilder {
-    /// Sets how long an event loop may be in one task; the default is [`Watchdog::DEFAULT_THRESHOLD`].
+    /// Sets how long an event loop may be in one task. The default is
+    /// [`Watchdog::DEFAULT_THRESHOLD`].
     pub fn threshold(mut self, threshold: Duration) -> Self {
         self.threshold = threshold;
         self
     }
 
-    /// Sets the ticker that triggers each check. The default ticks in real time, at a quarter of
-    /// the threshold. A stall is noticed at the first tick after it has lasted long enough.
+    /// Sets the ticker that triggers each check. The default ticks in real time, every quarter of
+    /// the threshold but at most once per millisecond. The age of a stall counts from the first
+    /// tick that sees it. It is reported at the first tick at which this age has reached the
+    /// threshold.
     pub fn ticker(mut self, ticker: Ticker) -> Self {
         self.ticker = Some(ticker);
         self
@@ -163,9 +166,10 @@ impl WatchdogBuilder {
         self
     }
 
-    /// Sets a callback for an event loop that is stuck. It is called when the threshold has passed,
-    /// and then each time the age has doubled. It runs on the watchdog's thread, which checks no
-    /// event loop meanwhile. A panic in it is caught and ignored.
+    /// Sets a callback for an event loop that is stuck. It is called when the age has reached the
+    /// threshold, and again at 2, 4, 8, … times the threshold, at most once per tick. It runs on
+    /// the watchdog's thread, which checks no event loop meanwhile. A panic in it is caught and
+    /// ignored.
     pub fn on_stall(mut self, hear: impl Fn(&Stall) + Send + Sync + 'static) -> Self {
         self.on_stall = Some(Box::new(hear));
         self

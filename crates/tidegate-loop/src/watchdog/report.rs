@@ -17,9 +17,11 @@ use std::time::Duration;
 pub struct Stall {
     /// The event loop's name.
     pub name: String,
-    /// The name of the task that it is in, or the type of the task's closure.
+    /// The name of the task that it is in, or the type of the task's closure. If it is stuck
+    /// outside a task, the text is "a listener, a hook or the driver".
     pub task: &'static str,
-    /// The task's position in the order in which the event loop started tasks.
+    /// The task's position in the order in which the event loop started tasks. Outside a task, the
+    /// number of tasks started so far.
     pub sequence: u64,
     /// How long the event loop has been in the task, at least.
     pub age: Duration,
@@ -64,7 +66,8 @@ pub struct Recovered {
     pub task: &'static str,
     /// That task's position in the order in which the event loop started tasks.
     pub sequence: u64,
-    /// How long the event loop was seen in the task; it left the task before the next tick.
+    /// The time from the first to the last tick that saw the event loop in the task. The real time
+    /// is up to one tick longer at each end.
     pub lasted: Duration,
 }
 

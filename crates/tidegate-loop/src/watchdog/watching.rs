@@ -105,7 +105,7 @@ impl Watching {
         self.stalls.load(Ordering::Relaxed)
     }
 
-    /// Returns the names of the event loops that are stuck right now.
+    /// Returns the names of the event loops that were stuck at the last check.
     pub(super) fn stalled(&self) -> Vec<String> {
         let loops = lock(&self.loops);
         let stalled = loops.iter().filter_map(|one| one.shared.upgrade());
@@ -127,7 +127,7 @@ impl Watching {
     }
 
     pub(super) fn run(&self, ticker: &mut Ticker) {
-        // No other thread sets it.
+        // Only this thread sets it, and only once, so this cannot fail.
         let _ = self.thread.set(thread::current().id());
         while let Some(passed) = ticker.wait() {
             if self.is_shutdown() {
@@ -154,7 +154,8 @@ impl Watching {
         });
     }
 
-    /// Checks one event loop. Only this thread shortens the list, so the index `at` stays valid.
+    /// Checks one event loop. Called with `look` locked. The list is shortened only with `look`
+    /// locked, so the index `at` stays valid.
     fn check_loop(&self, at: usize, passed: Duration) {
         let (shared, before) = match lock(&self.loops).get(at) {
             Some(one) => (one.shared.upgrade(), one.seen),
@@ -228,11 +229,13 @@ impl Watching {
         self.shutdown.load(Ordering::Relaxed)
     }
 
-    /// Clears the `stalled` flags that a stopped watchdog has set. Called after each check and
-    /// after the stop: the later of the two finds the flag set and the lock free.
+    /// If the watchdog was stopped, clears the `stalled` flags that it has set, and its list.
+    /// Called after each check and after the stop. The later of the two calls finds `shutdown` set
+    /// and `look` free.
     pub(super) fn forget_if_stopped(&self) {
-        // ORDERING: SeqCst fence, on both sides: one side has just set the flag and will try the
-        // lock, the other has just released the lock and will read the flag.
+        // ORDERING: SeqCst fence, on both sides: the stopping thread has just set `shutdown` and
+        // will try to lock `look`. The watchdog's thread has just released `look` and will read
+        // `shutdown`.
         fence(Ordering::SeqCst);
         if !self.is_shutdown() {
             return;
@@ -304,8 +307,9 @@ impl Observation {
         })
     }
 
-    /// Returns `true` if the event loop has not moved on. Names are not compared: while a name is
-    /// being written, it reads as the type of the closure.
+    /// Returns `true` if the event loop is still in the same task, or still outside a task, of the
+    /// same turn. Names are not compared: while a task's name is being written, a reader gets the
+    /// type of its closure instead.
     fn is_same(self, other: Self) -> bool {
         (self.is_task, self.sequence, self.turn) == (other.is_task, other.sequence, other.turn)
     }

@@ -1,8 +1,8 @@
 //! The channel's part in batching: it receives before its turn and sends after it.
 //!
 //! [`Batched`] is the interface; the reactor's `batch` explains the gain. Bytes that were received
-//! early, and the error of a late send, are kept in the channel until its next turn, whatever
-//! happens in between.
+//! early, and the error of a late send, are kept in the channel until its next turn. Only a close
+//! drops them.
 
 use std::io;
 
@@ -16,7 +16,8 @@ use crate::reactor::{Batched, IoContext};
 use crate::sys::{PIECE, Readiness};
 
 impl<P: ChannelPipeline> Batched for ChannelCore<P> {
-    /// Receives early if the read is small: at most `PIECE` bytes.
+    /// Receives early if the channel has nothing else to do and the buffer that it would offer the
+    /// socket has at most `PIECE` bytes. Returns `true` only if its handlers never block, too.
     #[inline]
     fn receive_early(&mut self, readiness: Readiness, io_context: &mut IoContext) -> bool {
         if !self.is_plain(readiness) {
@@ -64,15 +65,15 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         }
     }
 
-    /// Returns `true` if the only work left is to send one entry, and that may wait for the other
-    /// sources of the batch.
+    /// Returns `true` if the only work left is to send one entry without a promise, and the send
+    /// may be deferred until the other sources of the batch have handled their events.
     #[inline(always)]
     pub(super) fn sends_late(&self, io_context: &IoContext) -> bool {
         io_context.batch.may_wait && self.pipeline.io().has_one_to_send()
     }
 
-    /// Takes the bytes that were received early. The flag is `true` if they were all there was to
-    /// read.
+    /// Takes the result of the early receive, if there was one. The flag is `true` if the bytes did
+    /// not fill the buffer, so the socket has nothing more to read.
     pub(super) fn take_early(&mut self) -> Option<io::Result<(Bytes, bool)>> {
         let room = self.room();
         let read = self.early.take()?;
@@ -82,16 +83,17 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         }))
     }
 
-    /// Handles a late send that left something to do. Records the result of the system call, if one
-    /// was made; the rest is done in the turn for the next write event.
+    /// Handles a late send that left something to do. Applies the result `first` of the system
+    /// call, if one was made; the rest is done in the turn for the next write event. Returns
+    /// `false`, so that this event follows.
     #[cold]
     fn finish_late_send(
         &mut self,
         first: Option<io::Result<usize>>,
         io_context: &mut IoContext,
     ) -> bool {
-        // The only spin is the call that was already made. Another one could finish an entry and
-        // drop the user's bytes, which is user code.
+        // One spin, for the system call that was already made: no other call is made here. Another
+        // call could finish an entry and drop the user's bytes, which is user code.
         if first.is_some()
             && let Err(why) = self.write_out(first, 1, io_context)
         {

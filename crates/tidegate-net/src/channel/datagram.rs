@@ -15,7 +15,7 @@ use crate::metrics::Counters;
 
 /// Maximum number of datagrams that wait to be sent; further ones are refused.
 const MOST_WAITING: usize = 1024;
-/// Upper bound of the size of a datagram.
+/// Size of the buffer that receives a datagram: no datagram is larger.
 pub(super) const LARGEST: usize = 65_536;
 
 /// A datagram with the address of its sender or receiver.
@@ -48,7 +48,7 @@ impl Datagram {
         self.bytes.len() + ENTRY_OVERHEAD
     }
 
-    /// Returns the error for a datagram that was not sent.
+    /// Returns the error for a datagram that was not sent because of `why`.
     pub(crate) fn lost(&self, why: Failure) -> Failure {
         Failure::new(NetError::DatagramLost {
             peer: self.peer,
@@ -75,7 +75,8 @@ pub(crate) struct Sent {
     pub(crate) blocked: bool,
     pub(crate) calls: u64,
     pub(crate) bytes: u64,
-    /// Counted size that is no longer pending.
+    /// Sum of [`Datagram::counts`] of the datagrams that were removed from the queue: sent, lost or
+    /// cancelled.
     pub(crate) released: usize,
     /// Errors of lost datagrams that were written without a promise.
     pub(crate) lost: Vec<Failure>,
@@ -84,7 +85,7 @@ pub(crate) struct Sent {
 #[derive(Debug)]
 enum Waiting {
     Datagram(Datagram, Option<Promise<()>>),
-    /// Completes when everything before it is sent.
+    /// Succeeds when no datagram before it waits any more, also if some were lost or cancelled.
     Flush(Promise<()>),
 }
 
@@ -110,8 +111,8 @@ impl Outbox {
         std::mem::take(&mut self.lost)
     }
 
-    /// Registers `promise` to complete when everything that waits now is sent. Returns the promise
-    /// if nothing waits.
+    /// Registers `promise` to succeed when every datagram that waits now is sent, lost or
+    /// cancelled. Returns the promise if nothing waits.
     pub(crate) fn push_flush(&mut self, promise: Promise<()>) -> Option<Promise<()>> {
         if self.waiting.is_empty() {
             return Some(promise);
@@ -120,8 +121,9 @@ impl Outbox {
         None
     }
 
-    /// Sends the waiting datagrams that were not cancelled, until the socket would block. Counts
-    /// each loss before it fails the promise.
+    /// Sends the waiting datagrams that were not cancelled, until the socket would block. A
+    /// datagram that the operating system refuses is lost: it is added to `counters`, and then its
+    /// promise fails.
     pub(crate) fn send(&mut self, socket: &UdpSocket, counters: &Counters) -> Sent {
         counters.lost_datagrams.add(self.take_lost());
         let mut sent = Sent::default();

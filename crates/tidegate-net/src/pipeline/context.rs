@@ -17,7 +17,9 @@ use crate::message::{AnyMessage, Kind, Msg};
 
 /// The operations that every handler has on its channel, independent of its message types.
 ///
-/// Events and operations start at this handler's position, after the handler's method has returned.
+/// Events and operations start at this handler's position. Other handlers receive them after this
+/// handler's method has returned. A write or another operation that no other handler would receive
+/// may take effect at once.
 pub struct HandlerContext<'a> {
     pub(super) parts: &'a mut PipelineState,
     pub(super) at: u32,
@@ -46,8 +48,9 @@ impl HandlerContext<'_> {
     }
 
     /// Sends everything written so far. The completion succeeds when the operating system has taken
-    /// all of it that the handlers did not hold back. It fails if data was lost or was written after
-    /// the end. A flush that is cancelled before the handler returns may still be carried out.
+    /// all of it, except data that other handlers hold back and datagrams that were lost. It fails
+    /// if the channel closes first, or if an earlier write without a promise came after the output
+    /// was shut. A flush that is cancelled before the handler returns may still be carried out.
     pub fn flush_with(&mut self) -> Completion<()> {
         let (promise, done) = self.parts.io.new_promise();
         self.parts.flush_with(self.at, promise);
@@ -101,7 +104,8 @@ impl HandlerContext<'_> {
     ///
     /// # Errors
     ///
-    /// [`NetError::WriteQueueFull`] if the pending bytes would exceed the cap; nothing is counted then.
+    /// [`NetError::WriteQueueFull`] if the pending bytes would exceed the cap; nothing is counted
+    /// then.
     pub fn hold(&mut self, bytes: usize) -> Result<(), NetError> {
         self.parts.io.hold(bytes)
     }
@@ -131,8 +135,9 @@ impl HandlerContext<'_> {
         self.parts.io.state.flags.set(Flags::TELL_INPUT_END);
     }
 
-    /// Sets one of 31 user flags, numbered from 1. The channel is writable only while all flags are
-    /// set and the pending bytes are within the water marks.
+    /// Sets or clears one of 31 user flags, numbered from 1 to 31. All flags are set at first. The
+    /// channel is writable only while all flags are set and the pending bytes are within the water
+    /// marks.
     ///
     /// # Errors
     ///
@@ -210,7 +215,7 @@ impl HandlerContext<'_> {
     /// Forwards a request to the channel, if the handler runs on an executor of its own.
     fn tell_home(&self, mail: impl FnOnce() -> ChannelRequest) {
         if self.parts.is_on_other_executor() {
-            // A refused request is dropped: the channel is closed.
+            // The request is refused only if the channel is closed, and is no longer needed then.
             let _ = Shared::post(&self.parts.io.shared, mail(), true);
         }
     }
@@ -223,8 +228,9 @@ impl HandlerContext<'_> {
         self.parts.promise = promise;
     }
 
-    /// Marks the read as completed if this handler has no pending actions, which come first.
-    /// Returns `true` if it did.
+    /// Marks the read as completed and returns `true`, if this handler has queued no actions.
+    /// Otherwise removes the mark and returns `false`, because the actions must be carried out
+    /// first.
     #[inline]
     pub(super) fn completes(&mut self) -> bool {
         let completes = self.parts.has_no_pending_actions();
@@ -244,14 +250,16 @@ impl HandlerContext<'_> {
         })
     }
 
-    /// Records that a write without a promise came after the end. The next flush with a promise
-    /// reports it.
+    /// Records that a write without a promise came after the channel or its sending half was
+    /// closed. The next flush with a promise fails.
     #[cold]
     pub(crate) fn mark_lost_write(&mut self) {
         self.parts.io.mark_lost_write();
     }
 
-    /// Tells the handlers behind this one that a write without a promise was refused.
+    /// Fires an error event at the next handlers, those farther from the socket, because a write
+    /// without a promise was refused. Repeated refusals are not all reported; see
+    /// `Parts::tell_refusal`.
     #[cold]
     pub(crate) fn report_refused_write(&mut self, why: Failure) {
         let _ = self.parts.report_refused_write(self.at + 1, why);
@@ -279,14 +287,15 @@ impl HandlerContext<'_> {
         self.parts.write(self.at, message, promise);
     }
 
-    /// Passes on a message of any type that was held back.
+    /// Passes a message of any type that this handler held back on to the next handlers, as a read.
     pub(crate) fn pass_on(&mut self, message: AnyMessage) {
         let at = self.at + 1;
         self.parts.push(Action::Read { at, msg: message.0 });
     }
 
-    /// Ends a read of held-back messages. This cannot loop, because each message is held back only
-    /// once.
+    /// Fires a read-complete event after the messages of [`HandlerContext::pass_on`]. It is an
+    /// ordinary inbound event even if an operation such as `read` causes it: this cannot loop,
+    /// because each message is held back only once.
     pub(crate) fn pass_on_complete(&mut self) {
         let at = self.at + 1;
         let event = InEvent::ReadComplete;

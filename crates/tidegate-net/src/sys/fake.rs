@@ -51,14 +51,14 @@ impl FakePoller {
 
 #[cfg(test)]
 impl FakeScript {
-    /// Makes one poll return `events`; a poll that waits returns now.
+    /// Makes one poll return `events`. If a poll is waiting, it returns them now.
     pub(crate) fn ready(&self, events: impl IntoIterator<Item = Ready>) {
         let batch = events.into_iter().collect();
         self.lock().batches.push_back(Ok(batch));
         self.inner.parker.unpark();
     }
 
-    /// Makes this many polls end at once, for no reason.
+    /// Makes the next `polls` polls return at once without events, like a poller that spins.
     pub(crate) fn spin(&self, polls: usize) {
         let mut state = self.lock();
         state.batches.extend((0..polls).map(|_| Ok(Vec::new())));
@@ -75,13 +75,14 @@ impl FakeScript {
         self.lock().refusal = Some(why);
     }
 
-    /// Returns the tokens that were registered, oldest first.
+    /// Returns the tokens that were registered, oldest first, also if they were deregistered since.
+    /// After a renewal: the tokens that were moved or have been registered or adopted since.
     pub(crate) fn registered(&self) -> Vec<Token> {
         self.lock().registered.clone()
     }
 
-    /// Returns the tokens of the sources that were away when the poller was replaced, and have come
-    /// back.
+    /// Returns the tokens that were passed to [`Poller::adopt`]: sources that were away from their
+    /// slots when the poller was replaced, and have come back.
     pub(crate) fn adopted(&self) -> Vec<Token> {
         self.lock().adopted.clone()
     }

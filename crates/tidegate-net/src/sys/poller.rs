@@ -10,8 +10,8 @@ use tidegate_core::internal::Sleeper;
 
 pub(crate) use mio::event::Source;
 
-/// The token of a registration: a slot, and how often the slot was used before. So an event for a
-/// source that is gone is never taken for one of its successor.
+/// The token of a registration: a slot and its generation, which changes each time the slot is
+/// reused. So an event for a source that is gone is not taken for one of its successor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Token(u64);
 
@@ -37,7 +37,7 @@ impl Token {
         self.0 as u32
     }
 
-    /// Returns how often the slot was used before.
+    /// Returns the generation of the slot.
     pub(crate) const fn generation(self) -> u32 {
         (self.0 >> 32) as u32
     }
@@ -67,7 +67,7 @@ impl Readiness {
     pub const READ: Self = Self(1);
     /// There is room to write, or a connect has ended.
     pub const WRITE: Self = Self(2);
-    /// The peer has closed its sending half: reading continues until the end.
+    /// The peer has closed its sending half. The bytes that it sent before can still be read.
     pub const HANG_UP: Self = Self(4);
     /// Something is wrong; reading or writing returns the error.
     pub const ERROR: Self = Self(8);
@@ -163,8 +163,8 @@ pub(crate) trait Poller: Send + 'static {
     /// The error of the operating system.
     fn deregister(&mut self, source: &mut dyn Source) -> io::Result<()>;
 
-    /// Adds events to `ready`, and waits for the first at most for `timeout`. Returns early, with
-    /// nothing, when woken.
+    /// Adds events to `ready`. If there are none yet, waits at most for `timeout`, or without limit
+    /// if it is `None`. Returns early, possibly without events, when woken.
     ///
     /// # Errors
     ///
@@ -172,19 +172,21 @@ pub(crate) trait Poller: Send + 'static {
     fn poll(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()>;
 
     /// Replaces the object of the operating system, which fails or spins, with a fresh one that
-    /// watches `sources`. Returns those that could not be moved. The waker stays valid.
+    /// watches `sources`. Returns the tokens of the sources that could not be moved. The waker
+    /// stays valid. The old object is kept until [`forget`](Poller::forget), for sources that are
+    /// away: a roaming task has taken them out of their slots.
     ///
     /// # Errors
     ///
-    /// The error of the operating system; then the old object is still in use. By default, that
-    /// this poller cannot be renewed.
+    /// The error of the operating system; then the old object is still in use. The default
+    /// implementation returns [`io::ErrorKind::Unsupported`].
     fn renew(&mut self, sources: Vec<(Token, &mut dyn Source)>) -> io::Result<Vec<Token>> {
         drop(sources);
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Watches a source that was away when the poller was [renewed](Poller::renew), and that the
-    /// old object watched.
+    /// Watches a source that has come back. It was away when the poller was
+    /// [renewed](Poller::renew), so the old object still watched it.
     ///
     /// # Errors
     ///
@@ -193,8 +195,8 @@ pub(crate) trait Poller: Send + 'static {
         self.register(source, token)
     }
 
-    /// Drops what was kept for sources that were away at the [renewal](Poller::renew): none of them
-    /// is away any more.
+    /// Drops the old objects that a [renewal](Poller::renew) kept. Called when no source that was
+    /// away at that time is still away.
     fn forget(&mut self) {}
 
     /// Returns the waker, which wakes the poller from any thread.

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-/// The error of a TLS connection or configuration. A [`Tls`](super::Tls) handler fires it as an
-/// error event, and invalid certificates are refused with it.
+/// The error of a TLS connection or configuration. A [`Tls`](super::Tls) handler fires the errors
+/// of its connection as error events. The constructors of a configuration return an error for
+/// certificates, keys or names that cannot be used.
 ///
 /// ```
 /// use tidegate_net::tls::{TlsError, TlsServer};
@@ -27,7 +28,7 @@ pub enum TlsError {
     /// TLS.
     #[error("the TLS handshake failed: {0}")]
     Handshake(#[source] rustls::Error),
-    /// The handshake took too long.
+    /// The handshake was not done within the handshake timeout, which is given here.
     #[error(
         "the TLS handshake took longer than {0:?}; check the peer, or raise `handshake_timeout`"
     )]

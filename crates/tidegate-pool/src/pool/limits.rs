@@ -38,7 +38,8 @@ pub struct PoolLimits {
     pub keep_alive: Duration,
     /// Whether threads are started or jobs are queued first when all threads are busy.
     pub growth: Growth,
-    /// The number of free threads at which the pool counts as low on threads.
+    /// The pool counts as low on threads while it has this number of free threads or fewer. Threads
+    /// that may still be started count as free; a queued job takes one.
     pub low: usize,
 }
 
@@ -53,11 +54,13 @@ impl PoolLimits {
     pub const DEFAULT_QUEUE: usize = DEFAULT_BOUND;
     /// The default for how long a thread above the core size may be idle.
     pub const DEFAULT_KEEP_ALIVE: Duration = Duration::from_secs(60);
-    /// The default for the number of free threads at which a pool counts as low on threads.
+    /// The default for the number of free threads at or below which a pool counts as low on
+    /// threads.
     pub const DEFAULT_LOW: usize = 1;
 
-    /// Returns the default number of reserved threads for a pool of `max` threads: as many as there
-    /// are CPUs, but at most about an eighth of `max`, and at least one.
+    /// Returns the default number of reserved threads for a pool of `max` threads. This is the
+    /// number of CPUs or an eighth of `max`, whichever is less, rounded up to a power of two. It is
+    /// at least one, and at most what any pool can reserve.
     pub fn usual_reserve(max: usize) -> usize {
         let usual = usable_cpus().min(max / 8).next_power_of_two();
         usual.clamp(1, max.clamp(1, MAX_RESERVED))
@@ -72,8 +75,10 @@ impl PoolLimits {
         }
     }
 
-    /// Returns how many threads jobs can rely on while `leased` threads are used by lease holders.
-    /// A pool that queues first has more threads only while its queue is full.
+    /// Returns how many threads jobs can rely on while `leased` threads are used by lease holders:
+    /// the maximum without the leased threads, and at least one. For a pool that queues first it is
+    /// at most the core size, because such a pool starts more threads only while its queue is full.
+    /// This does not apply to a pool whose queue has no places.
     pub(crate) fn width(&self, leased: usize) -> usize {
         let threads = match self.queue {
             0 => self.max,
@@ -147,7 +152,8 @@ pub enum PoolError {
         /// The maximum.
         max: usize,
     },
-    /// More reserved threads than the pool can have.
+    /// The number of reserved threads is above the maximum of the pool, or above what any pool can
+    /// reserve.
     #[error("{asked} threads cannot be in reserve; use at most {most} here")]
     TooManyReserved {
         /// The requested number of reserved threads.
@@ -167,7 +173,7 @@ pub enum PoolError {
     /// The leases leave no thread for jobs.
     #[error(transparent)]
     Budget(ThreadBudgetError),
-    /// Jobs of the pool wait for each other and rely on more threads.
+    /// Jobs of the pool wait for each other and rely on more threads than the new limits allow.
     #[error("jobs of the pool wait for others and rely on its threads; change the limits later")]
     InUse(#[source] WaitRefusedError),
     /// The pool was shut down.

@@ -28,9 +28,10 @@ pub trait Strategy: Send + Sync + 'static {
     /// takes over the right to produce. If another thread already has that right, this call returns
     /// at once, and that thread asks its producer at least once more.
     ///
-    /// If called from inside a task of this strategy, on the thread that runs the strategy, it only
-    /// requests another round, so the stack does not grow. An application thread that must not run
-    /// these tasks calls [`Strategy::dispatch`] instead.
+    /// If called from inside a task that this strategy runs on the calling thread, it only requests
+    /// another round, so the stack does not grow. If no thread produces and no round was requested
+    /// before, it also dispatches another thread. An application thread that must not run these
+    /// tasks calls [`Strategy::dispatch`] instead.
     fn produce(&self);
 
     /// Makes another thread produce. Never runs a task on this thread, unless the executor itself
@@ -38,13 +39,14 @@ pub trait Strategy: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// If the strategy was shut down or its executor refuses. No task is lost: the next producing
-    /// thread finds the work.
+    /// If the strategy was shut down or its executor refuses. No task is lost: the work stays with
+    /// the producer, and the next producing thread finds it. After a refusal the caller should try
+    /// again, since a strategy need not do so itself.
     fn dispatch(&self) -> Result<(), Rejected<()>>;
 
     /// Ends production. The producer is dropped now, or by the thread that holds it before it
     /// would produce again. Tasks that were already produced are still consumed. Returns `true` if
-    /// this call did it.
+    /// this call ended production, and `false` if an earlier call did.
     fn shutdown(&self) -> bool;
 
     /// Returns `true` if no thread produces and no round was requested.
@@ -71,8 +73,9 @@ macro_rules! strategy_handle {
             ///
             /// # Errors
             ///
-            /// Returns the producer if the strategy was not shut down, or if a thread still holds the
-            /// last producer ([`Strategy::is_shutdown`](crate::strategy::Strategy::is_shutdown)).
+            /// Returns the producer if the strategy was not shut down, or if a thread still holds
+            /// the last producer. Succeeds once
+            /// [`Strategy::is_shutdown`](crate::strategy::Strategy::is_shutdown) returns `true`.
             pub fn restart(&self, producer: P) -> Result<(), P> {
                 self.engine.restart(producer)
             }

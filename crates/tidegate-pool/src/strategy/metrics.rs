@@ -39,20 +39,24 @@ pub struct StrategyMetrics {
     /// Execute, produce, consume: the producing thread ran the task, while a helper took over the
     /// right to produce.
     pub epc: u64,
-    /// The producing thread ran the task, while the right to produce was lent to the cell.
+    /// The producing thread ran the task while its producer was lent: the producer was in the
+    /// strategy's cell, where another thread could take it. No helper was requested.
     pub lent: u64,
-    /// Lent tasks whose producer the monitor gave to another thread (late EPC).
+    /// Lent tasks whose producer was taken over by a helper or a stand-in that was sent for it
+    /// (late EPC).
     pub late_epc: u64,
     /// Late EPC tasks whose producer went to a stand-in of the monitor, because the pool had no
-    /// thread.
+    /// thread or needed the producing one (`handed_to_stand_in`).
     pub stand_ins: u64,
     /// Scans in which the monitor found a stuck task and no thread of the pool for its producer.
     pub no_pool_thread: u64,
     /// Lent tasks for which a pool thread left the producer to a stand-in, because tasks of other
     /// producers waited for a thread.
     pub handed_to_stand_in: u64,
-    /// Tasks that were not lent because no stand-in was available: the monitor has its maximum, or
-    /// the system could not start a thread. The task got a thread of the pool, or did not run here.
+    /// Tasks that were not lent because no stand-in was available: the monitor has its maximum or
+    /// has just stopped, or the system could not start a thread. Each was handed over eagerly
+    /// (`epc`). If the pool had no free thread either, it was given to the executor (`pec`) or ran
+    /// with the thread tagged as non-blocking (`pic`).
     pub without_stand_in: u64,
     /// How often a producer woke the monitor.
     pub monitor_wakes: u64,
@@ -60,7 +64,8 @@ pub struct StrategyMetrics {
     pub helpers: u64,
     /// Helpers that found nothing to do on arrival.
     pub idle_helpers: u64,
-    /// Helpers that the executor refused.
+    /// Helpers that the executor refused to run or queue. An adaptive strategy first asks only for
+    /// a free thread; a refusal of that request is not counted.
     pub helpers_refused: u64,
     /// Tasks that the executor refused. Each of them was closed.
     pub refused: u64,
@@ -131,8 +136,8 @@ impl fmt::Display for StrategyMetrics {
     }
 }
 
-/// The counters behind [`StrategyMetrics`]. The first group is written only by the thread that holds the
-/// producer, so a plain store is enough.
+/// The counters behind [`StrategyMetrics`]. The fields of type [`Counter`] are written only by the
+/// thread that holds the producer, so a plain store is enough. Any thread may write the others.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) pc: Counter,

@@ -55,7 +55,7 @@ impl<T: Send + 'static, E: Send + 'static> Block<T, E> {
     pub(super) fn on_cancel(&self, hook: Task) {
         let hook = Box::into_raw(Box::new(hook));
         // ORDERING: AcqRel: Release publishes the hook to `take_hook`, Acquire receives an earlier
-        // hook.
+        // hook, which is dropped here without a call.
         let before = self.hook.swap(hook, Ordering::AcqRel);
         if !before.is_null() {
             // SAFETY: non-null hooks come from `Box::into_raw`; the swap transferred this one to

@@ -20,7 +20,7 @@ use tidegate_core::{CaughtPanic, Executor, OnUnhandled, Task, Unhandled};
 
 /// The maximum nesting depth of listeners on one thread. Deeper ones are queued.
 const MAX_DEPTH: u32 = 8;
-/// The environment variable that lowers [`MAX_DEPTH`].
+/// The environment variable that lowers the limit. Its value is clamped to `1..=MAX_DEPTH`.
 const DEPTH_VARIABLE: &str = "TIDEGATE_MAX_LISTENER_DEPTH";
 
 #[cfg(not(tidegate_loom))]
@@ -46,7 +46,7 @@ loom::thread_local! {
 /// The nesting depth of a thread.
 #[derive(Clone, Copy)]
 struct Depth {
-    /// The number of nested listeners and hooks, counted anew for each entry of the queue.
+    /// The number of nested listeners and hooks. Starts at 0 again for each entry of the queue.
     level: u32,
     /// An outer frame is draining the queue.
     emptying: bool,
@@ -92,8 +92,9 @@ pub(super) fn is_full() -> bool {
     DEPTH.with(Cell::get).level >= max_depth()
 }
 
-/// Returns `true` if this thread runs a listener of the block at address `block`, or has deferred
-/// its notification until the current listener returns. The block cannot settle before that.
+/// Returns `true` if this thread runs a listener of the block at address `block`, or has queued the
+/// block's notification. The queue is drained after the outermost listener, so the block cannot
+/// settle while the current listener runs.
 pub(super) fn is_notifying_on_this_thread(block: usize) -> bool {
     let mut telling = TELLING.with(Cell::get);
     // SAFETY: the entries that `run_nested` links lie in outer frames of this thread's stack, and
@@ -111,8 +112,8 @@ pub(super) fn is_notifying_on_this_thread(block: usize) -> bool {
 }
 
 /// Runs user code, contained, one level deeper. The outermost call then drains the queue. `block`
-/// is the address of the block whose listener runs, or 0. Nothing unwinds out of `contain`, so the
-/// depth is restored without a guard.
+/// is the address of the block whose listener runs, or 0 for a hook. A panic is reported to `home`.
+/// Nothing unwinds out of `contain`, so the depth is restored without a guard.
 #[inline(always)]
 pub(super) fn run_nested(block: usize, home: Option<&dyn Executor>, run: impl FnOnce()) {
     let before = DEPTH.with(Cell::get);

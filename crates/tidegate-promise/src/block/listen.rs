@@ -49,8 +49,9 @@ pub(super) fn push_node<T: Send + 'static, E: Send + 'static>(
     node
 }
 
-/// Removes a node's listener. Returns `true` if it had not been called. Sweeps periodically, so
-/// that removed nodes do not outnumber live ones for long.
+/// Removes a node's listener. Returns `true` if this call removed it: it was not called and will
+/// not be. Every `SWEEP_AFTER` removals it starts a sweep, which frees the nodes of removed
+/// listeners, so that they do not outnumber live ones for long.
 pub(super) fn remove_node<T: Send + 'static, E: Send + 'static>(
     ptr: BlockPtr<T, E>,
     node: &Node<T, E>,
@@ -62,8 +63,10 @@ pub(super) fn remove_node<T: Send + 'static, E: Send + 'static>(
     removed
 }
 
-/// Marks a listener as added, and starts a notification if the outcome is decided and no other
-/// thread is notifying. Clears the bits in `give_up` in the same step.
+/// Announces a listener that was just added. If the outcome is decided and no thread is notifying,
+/// sets `NOTIFYING` and starts a notification. Otherwise sets the bits in `added`,
+/// so that the next or current notifier finds the listener. Clears the bits in `give_up` in the
+/// same step; a read end that ends here passes `READER`.
 #[inline]
 pub(super) fn announce<T: Send + 'static, E: Send + 'static>(
     ptr: BlockPtr<T, E>,

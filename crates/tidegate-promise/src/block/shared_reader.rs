@@ -30,7 +30,8 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedReader<T, E> {
         Self { block }
     }
 
-    /// Calls `listen` with the outcome, on the block's home.
+    /// Calls `listen` with the outcome, on the block's home, or without a home on the thread that
+    /// notifies.
     pub fn listen<F>(&self, listen: F) -> ListenerToken<T, E>
     where
         F: FnOnce(Outcome<&T, &E>) + Send + 'static,
@@ -52,7 +53,8 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedReader<T, E> {
 
     /// Wakes `waker` when the outcome is decided and earlier listeners have run.
     pub fn listen_waker(&self, waker: Waker) -> ListenerToken<T, E> {
-        // Registered before the caller checks whether the executor has ended.
+        // The watch is registered before the caller checks whether the executor has ended, so that
+        // an end after the check still wakes `waker`.
         let watch = self.block.watch_waker(&waker);
         let node = push_node(self.block, Listener::waker(waker, watch));
         ListenerToken {
@@ -60,7 +62,8 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedReader<T, E> {
         }
     }
 
-    /// Removes a listener before it is called. Returns `true` if it will not be called.
+    /// Removes a listener before it is called. Returns `true` if it will not be called. Returns
+    /// `false` for a token of the inline slot, which only the unique reader can remove.
     pub fn remove(&self, token: &ListenerToken<T, E>) -> bool {
         match &token.place {
             Place::Node(node) => remove_node(self.block, node),

@@ -1,9 +1,10 @@
 //! The state that callers and the worker thread share: lane, counters, and wheel.
 //!
-//! Callers change the word of their timeout and push its cell into the lane; they do not wait for
-//! the wheel. (One exception: from [`HELP_AFTER`] cancellations on, a cancelling thread locks the
-//! wheel and drains the lane.) A thread that turns the wheel, normally the worker, drains the lane
-//! first.
+//! Callers change the state word of their timeout and push its cell into the lane; they do not wait
+//! for the wheel. (One exception: from [`HELP_AFTER`] cancellations on, a cancelling thread locks
+//! the wheel and drains the lane.) A reset to a later deadline changes only the word: the worker
+//! finds the new deadline when the old one is due. A thread that turns the wheel, normally the
+//! worker, drains the lane first.
 //!
 //! # Invariants
 //!
@@ -60,14 +61,16 @@ pub(super) struct Shared {
     pub(super) started: Condvar,
 }
 
-/// The state of the thread that turns the wheel.
+/// The wheel and the timeouts that left it. Used under the lock, by the worker and other threads.
 pub(super) struct Core {
     pub(super) wheel: Wheel<Arc<Cell>>,
-    /// Timeouts that are no longer in the wheel, or not yet, and will not fire.
+    /// Timeouts outside the wheel that will not fire, because the lane was closed: they were still
+    /// in the lane, or had left the wheel and were reset.
     pub(super) unfired: Vec<Arc<Cell>>,
 }
 
-/// Counters; the worker updates them, except `cancelled` and `refused`.
+/// Counters. The worker updates them, with three exceptions: callers update `cancelled` and
+/// `refused`, and any thread that runs user code updates `panicked`.
 #[derive(Default)]
 pub(super) struct Counts {
     pub(super) fired: AtomicU64,
@@ -157,8 +160,9 @@ impl Shared {
         }
     }
 
-    /// Locks the lifecycle state, after waiting for a start on another thread to finish. Returns an
-    /// error if this thread must not wait for that.
+    /// Locks the lifecycle state, after waiting for a start on another thread to finish. Returns
+    /// `TimerError::Starting` if this thread itself is starting the worker, and
+    /// `TimerError::Refused` if this thread must not block.
     pub(super) fn lock_started(&self) -> Result<MutexGuard<'_, Lifecycle>, TimerError> {
         let mut lifecycle = self.lifecycle();
         while let Lifecycle::Starting(starter) = *lifecycle {
@@ -211,7 +215,8 @@ impl Shared {
         }
     }
 
-    /// Returns the task itself. Its hook and its executor are dropped one by one.
+    /// Returns the task itself. Drops its hook and its executor separately, so that a panic in one
+    /// drop does not prevent the other.
     pub(super) fn strip_extras(&self, task: TimerTask) -> Task {
         let TimerTask { task, extras } = task;
         if let Some(extras) = extras {
@@ -231,8 +236,8 @@ impl Shared {
 }
 
 impl Core {
-    /// Inserts a cell at `deadline`, or moves it there. Repeats this if the deadline became
-    /// earlier.
+    /// Inserts a cell into the wheel at `deadline`, or moves it there. Repeats this if another
+    /// thread has set an earlier deadline in the meantime.
     pub(super) fn place(&mut self, deadline: u64, cell: Arc<Cell>) {
         let entry = || Arc::clone(&cell);
         insert_timeout(&mut self.wheel, &cell, cell.key(), deadline, entry);

@@ -1,6 +1,6 @@
 //! Starts the worker thread of a timer with the first timeout.
 //!
-//! The thread spawner is user code and runs without the lock.
+//! The thread spawner is user code. It runs without the lock of the lifecycle state (`life`).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,7 +17,8 @@ use super::worker;
 use crate::raw::{TimeoutNode, TimeoutOutcome};
 
 impl Shared {
-    /// Starts the worker unless it is running.
+    /// Starts the worker unless it is running. If another thread is starting it, waits for that
+    /// start, unless this thread must not block.
     pub(super) fn start(self: &Arc<Self>) -> Result<(), TimerError> {
         // ORDERING: Acquire pairs with the Release below: the worker has been started. If this
         // misses a stop, that stop has closed the lane or will close it, and the closed lane
@@ -26,8 +27,9 @@ impl Shared {
             return Ok(());
         }
         let mut lifecycle = match self.lock_started() {
-            // The timeout that is about to be added fires with the start in progress, or with the
-            // next one.
+            // Another thread is starting the worker, and this thread must not block. The timeout
+            // that is about to be added fires after that start, or after the next one if that start
+            // fails.
             Err(TimerError::Refused(_)) => return Ok(()),
             lifecycle => lifecycle?,
         };

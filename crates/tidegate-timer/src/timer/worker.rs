@@ -39,7 +39,8 @@ impl Drop for End<'_> {
     }
 }
 
-/// Removes a batch of due timeouts from the wheel and returns the time of the next check.
+/// Drains the lane, moves up to `BATCH` due timeouts from the wheel into `due`, and returns the
+/// next deadline of the wheel. The worker sleeps until then if nothing is due.
 fn turn(shared: &Shared, now: u64, due: &mut Vec<Arc<Cell>>) -> Option<u64> {
     let mut core = shared.core();
     shared.absorb(&mut core);
@@ -69,8 +70,10 @@ fn fire(shared: &Shared, cell: Arc<Cell>, now: u64) {
             drop(cell);
             dispatch(shared, task);
         }
-        // The timeout was reset after it had left the wheel. A cancelling thread that drained the
-        // lane may have put it back.
+        // The timeout was reset to a later deadline. A reset to a later deadline does not move the
+        // entry in the wheel, so the entry was due at its old deadline. Or the timeout was reset
+        // after it had left the wheel; a cancelling thread that drained the lane may then have put
+        // it back.
         Err(StillPending::Until(deadline)) => {
             let mut core = shared.core();
             if shared.lane.is_closed() {
@@ -84,7 +87,8 @@ fn fire(shared: &Shared, cell: Arc<Cell>, now: u64) {
 }
 
 /// Runs a task on its executor. A task that its executor rejects runs here, because the timer
-/// accepted it. The `on_cancel` hook is dropped first: it will not run, whatever the task does.
+/// accepted it. The `on_cancel` hook is dropped first, because a timeout that fires is not
+/// cancelled.
 fn dispatch(shared: &Shared, mut task: TimerTask) {
     let own = task.extras.as_mut().and_then(|it| it.executor.take());
     let task = shared.strip_extras(task);

@@ -1,8 +1,9 @@
 //! How a wheel divides time into ticks, slots and levels.
 //!
-//! An entry is due at the end of a tick. Ticks are numbered in ascending order. The first level has
-//! one slot per tick; the caller chooses the number of slots. Each higher level has 64 slots, and
-//! each of them is as wide as the whole level below.
+//! An entry is due at the end of a tick. Tick `n` ends at time `n * tick`. It contains the times
+//! after the end of tick `n - 1`, up to and including its own end. The first level has one slot per
+//! tick; the caller chooses the number of slots, which is rounded up to a power of two. Each higher
+//! level has 64 slots, and each of them is as wide as the whole level below.
 //!
 //! The level of an entry is given by the highest bit in which its tick differs from the current
 //! tick. So near entries are sorted by exact tick and far entries roughly; far entries move down
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use tidegate_core::internal::as_nanos;
 
-/// Number of slots of each level above the first, as a power of two.
+/// The base-2 logarithm of the number of slots of each level above the first.
 const UPPER_BITS: u32 = 6;
 
 /// The maximum number of slots of the first level.
@@ -22,9 +23,9 @@ const MAX_SLOTS: usize = 1 << 24;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Geometry {
     tick_nanos: u64,
-    /// 2⁶⁴ divided by the tick, rounded down: a multiplication is faster than a division.
+    /// 2⁶⁴ - 1 divided by the tick, rounded down: a multiplication is faster than a division.
     reciprocal: u64,
-    /// Number of slots of the first level, as a power of two.
+    /// The base-2 logarithm of the number of slots of the first level.
     bits: u32,
     /// The tick of the latest possible time, `u64::MAX`.
     last: u64,
@@ -134,7 +135,7 @@ impl Geometry {
     }
 
     /// Returns the group of a list. The lists of a group are due at about the same time: each far
-    /// list is a group of its own, and adjacent near lists share one.
+    /// list is a group of its own, and the near lists form at most 64 groups of adjacent lists.
     #[inline]
     pub(super) fn group_of(self, list: usize) -> usize {
         match list.checked_sub(self.slots()) {
@@ -143,7 +144,8 @@ impl Geometry {
         }
     }
 
-    /// Returns the first tick of a list that is not empty.
+    /// Returns the first tick of the slot that a list stands for, relative to the current tick. The
+    /// result is valid only if the list is not empty.
     #[inline]
     pub(super) fn start_of(self, list: usize, current: u64) -> u64 {
         let Some(upper) = list.checked_sub(self.slots()) else {

@@ -25,9 +25,10 @@ impl WheelLevels {
         }
     }
 
-    /// Returns the list for a new entry, and the deadline to store in the entry. If the tick of the
-    /// deadline is not after `seen`, the entry goes into the next tick, and the returned deadline
-    /// is the first moment of that tick.
+    /// Returns the list for a new entry, and the deadline to store in the entry. `seen` is the tick
+    /// of the latest time that the owner has passed to the wheel. If the tick of the deadline is
+    /// not after `seen`, the entry goes into the tick after `seen`, and the returned deadline is
+    /// the first nanosecond of that tick.
     #[inline]
     pub(super) fn list_for(&mut self, deadline: u64, seen: u64) -> (usize, u64) {
         let tick = self.geometry.tick_of(deadline);
@@ -44,7 +45,8 @@ impl WheelLevels {
         (self.list_for_insert(next), deadline)
     }
 
-    /// Returns the list that contains an entry of this deadline.
+    /// Returns the list that contains an entry of this deadline: the list of due entries if its
+    /// tick is not after the current tick.
     #[inline]
     pub(super) fn list_at(&self, deadline: u64) -> usize {
         let tick = self.geometry.tick_of(deadline);
@@ -54,7 +56,8 @@ impl WheelLevels {
         self.geometry.list_of(tick, self.current)
     }
 
-    /// Returns the list for a tick, and records that an entry of this tick will be added to it.
+    /// Returns the list for a tick: the list of due entries if the tick is not after the current
+    /// tick. Updates `earliest`, because the caller adds an entry of this tick to the list.
     #[inline]
     pub(super) fn list_for_insert(&mut self, tick: u64) -> usize {
         if tick <= self.current {
@@ -70,7 +73,8 @@ impl WheelLevels {
         list
     }
 
-    /// Returns the first list that is not empty, and its first tick.
+    /// Returns the first list that is not empty, and the first tick of its slot. For the list of
+    /// due entries, the tick is the current tick.
     pub(super) fn first(&self) -> Option<(usize, u64)> {
         let list = self.lists.first()?;
         if list == self.lists.due_list() {

@@ -9,7 +9,8 @@ const ROOM: usize = 256;
 #[derive(Debug)]
 pub(super) struct Queue {
     items: Box<[Item; ROOM]>,
-    /// The number of items ever popped, and ever pushed (modulo the range of `usize`).
+    /// `head` is the number of items ever popped, `tail` the number ever pushed (modulo the range
+    /// of `usize`). The caller ensures that `tail - head` does not exceed `ROOM`.
     head: usize,
     tail: usize,
     /// The position, counted like `tail`, up to which the memory behind the values was prefetched.
@@ -20,7 +21,8 @@ pub(super) struct Queue {
 pub(super) enum Item {
     /// An entry, and its place when it was picked.
     Entry { slot: u32, place: Place },
-    /// The end of a chunk: all its items came before this one.
+    /// The end of a chunk: all its items came before this one. The chunk is released when this is
+    /// popped.
     End { chunk: u32 },
 }
 
@@ -70,7 +72,8 @@ impl Queue {
         self.warm() < self.len().min(first)
     }
 
-    /// Returns the next entry to prefetch, if it is among the next `first` items.
+    /// Returns the next entry whose value's memory is to be prefetched, if it is among the next
+    /// `first` items, and counts it as prefetched.
     #[inline]
     pub(super) fn next_to_prefetch(&mut self, first: usize) -> Option<u32> {
         let mut by = self.warm();

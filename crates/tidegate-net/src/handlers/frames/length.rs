@@ -32,12 +32,14 @@ pub struct LengthField {
 }
 
 impl LengthField {
-    /// Returns a two-byte field at the start of each frame, which is removed.
+    /// Returns a two-byte big-endian field at the start of each frame; the decoder removes the
+    /// field.
     pub fn u16() -> Self {
         Self::of(2)
     }
 
-    /// Returns a four-byte field at the start of each frame, which is removed.
+    /// Returns a four-byte big-endian field at the start of each frame; the decoder removes the
+    /// field.
     pub fn u32() -> Self {
         Self::of(4)
     }
@@ -124,7 +126,8 @@ cuts_frames!(LengthFrames);
 pub(super) struct LengthRule {
     pub(super) field: LengthField,
     pub(super) max_len: usize,
-    /// The number of bytes still to skip, of a frame that was refused.
+    /// The number of bytes still to skip: a whole frame that is too long, or the bytes up to the
+    /// end of a length field with an impossible value.
     pub(super) skip: u64,
 }
 

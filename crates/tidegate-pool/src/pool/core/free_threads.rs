@@ -1,5 +1,6 @@
-//! Values of a pool that are read without its lock: free threads and places, the idle timeout of a
-//! thread, and how many threads waits may rely on.
+//! Values of a pool that are read without its lock: the free threads and free queue places, the
+//! idle timeout of a thread, and the width. The width is the number of threads on which waiting
+//! jobs may rely.
 
 use std::sync::atomic::Ordering;
 
@@ -29,11 +30,13 @@ impl Shared {
         self.room.store(0, Ordering::Relaxed);
     }
 
-    /// Changes how many threads waits may rely on. Called with the lock held.
+    /// Sets the width: the number of threads on which waiting jobs may rely. Called with the lock
+    /// held.
     ///
     /// # Errors
     ///
-    /// The circle of waits, if current waits rely on more threads. Nothing is changed then.
+    /// Returns the cycle of waits if the current waits need more threads than the new width. The
+    /// width is not changed then.
     pub(super) fn set_width(
         &self,
         limits: &PoolLimits,
@@ -55,7 +58,8 @@ impl Shared {
         self.room.load(Ordering::Relaxed) as u32 != 0
     }
 
-    /// Subtracts one thread more, or one less, from the free threads.
+    /// Counts one more, or one less, leased thread that its lease holder does not use. These
+    /// threads are subtracted from the free threads, because the lease holder will need them.
     pub(crate) fn reserve_for_lease(&self, one_more: bool) {
         if one_more {
             self.kept.fetch_add(1, Ordering::Relaxed);
@@ -90,7 +94,7 @@ impl Headroom for Shared {
             0 => false,
             _ if self.kept.load(Ordering::Relaxed) > 0 => self.free_threads().has_thread(),
             max if max > tally.threads => true,
-            // Jobs are queued: only the full computation knows how many threads are left over.
+            // The queued jobs will take idle threads, so only the full computation is exact.
             _ if tally.queued > 0 => self.free_threads().idle > 0,
             _ => tally.idle > 0 || self.dispatcher.reserve().has_any(),
         }

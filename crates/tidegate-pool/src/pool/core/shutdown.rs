@@ -22,8 +22,9 @@ use super::shared::{PoolDispatchGuard, Shared};
 const QUEUE_PANICS: usize = 2;
 
 impl Shared {
-    /// Takes no more jobs; accepted jobs run until the deadline. A second call can only make the
-    /// deadline earlier.
+    /// Takes no more user jobs; accepted jobs run until the deadline. At half of the timeout, the
+    /// running jobs are told to stop. A second call can only make the deadline earlier. With a
+    /// timeout of zero, the calling thread handles the deadline itself.
     pub(crate) fn shutdown(
         &self,
         timeout: Duration,
@@ -81,7 +82,9 @@ impl Shared {
         }
     }
 
-    /// Starts the thread that watches the deadline.
+    /// Starts the thread that tells running jobs to stop at half of the timeout, and that calls
+    /// `halt` at the deadline. If it cannot be started, nothing enforces the deadline: the pool
+    /// ends when its jobs have ended.
     fn watch_end(&self) {
         let parker = Parker::new();
         *lock(&self.reaper) = Some(parker.clone());
@@ -90,7 +93,7 @@ impl Shared {
         self.termination().on_complete(move |_| done.unpark());
         let reaper = ThreadBuilder::new("tidegate-end").spawn(move || reap(&shared, &parker));
         if reaper.is_err() {
-            // No thread will do this at half time, so tell the running jobs now.
+            // No thread will cancel the token at half of the timeout, so cancel it now.
             self.stopping.cancel();
         }
     }
@@ -116,20 +119,24 @@ impl Shared {
         });
         let stuck = stuck.collect();
         self.report(turn, wakes, left, stuck);
-        // Listeners of the token may take long, so this comes last.
+        // This runs the listeners of the token on this thread. They may take long, so it comes
+        // last.
         self.stopping.cancel();
     }
 
-    /// Hands back the queued jobs and reports the end. Called when the last thread has ended.
+    /// Hands back the queued jobs and reports the end. Called when a closed pool has no thread: by
+    /// the last worker, by the closing thread if there is no worker, or after a failed start.
     pub(super) fn end(&self) {
         self.report(self.dispatcher.turn(), Vec::new(), Vec::new(), Vec::new());
     }
 
-    /// Hands back `left` and the queued jobs, and completes the report, under one dispatch guard.
-    /// The first call completes the report, with all accepted jobs in it. A later call may find
-    /// more jobs, because the runtime submitted them since or because the queue panicked. It adds
-    /// them to the same tasks. `wakes` are dropped, which wakes their threads, before the report is
-    /// completed.
+    /// Hands back `left` and the queued jobs, and completes the report.
+    ///
+    /// The jobs and the promise are taken under the dispatch guard `turn`. The guard and `wakes`
+    /// are then dropped, which wakes the threads, and the promise is completed after that. The
+    /// first call completes the report with all accepted jobs. A later call may find more jobs:
+    /// internal jobs, which a closed pool accepts while it has a thread, or jobs that a panic of
+    /// the queue left behind. It adds them to the `handed_back` list of the same report.
     fn report(
         &self,
         mut turn: PoolDispatchGuard<'_>,
@@ -157,7 +164,7 @@ impl Shared {
         let handed_back = handed_back.unwrap_or_default();
         handed_back.add(left.into_iter().map(Job::into_task));
         if let Some(promise) = promise {
-            // The promise cannot be cancelled.
+            // The promise cannot be cancelled, so this cannot fail.
             let _ = promise.complete(Ok(ShutdownReport {
                 ran,
                 handed_back,
@@ -201,9 +208,9 @@ impl Shared {
 
     /// Drops the report of a pool that has ended and has no handle.
     fn drop_report(&self) {
-        // ORDERING: SeqCst fence: the end of the pool and the drop of the last handle each have
-        // just written one of the two words and now read both, so at least one of them sees the
-        // other's write.
+        // ORDERING: SeqCst fence: the end of the pool has just taken `termination`, and the drop of
+        // the last handle has just decremented `handles`. Each then reads both values, so at least
+        // one of them sees the other's write.
         fence(Ordering::SeqCst);
         let over = self.dispatcher.turn().termination.is_none();
         if over && self.handles.load(Ordering::Relaxed) == 0 {
@@ -237,7 +244,7 @@ fn reap(shared: &Arc<Shared>, parker: &Parker) {
 }
 
 /// Cancels the token that running jobs check, on a separate thread. Listeners of the token are user
-/// code, and the deadline must not wait for them.
+/// code, and the deadline must not wait for them. If no thread can be started, cancels it here.
 fn tell_to_stop(stopping: &CancelToken) {
     if stopping.is_cancelled() {
         return;

@@ -10,7 +10,8 @@ const NONE: u32 = u32::MAX;
 
 /// A list of jobs in the order of their arrival. Any job can be removed in constant time.
 ///
-/// As a [`JobQueue`] it runs the oldest job first and displaces the oldest.
+/// As a [`JobQueue`] it runs the oldest job first. To make room for a new job, it removes the
+/// oldest one, whatever the new job is.
 ///
 /// ```
 /// use tidegate_pool::queue::{Job, JobList};

@@ -12,7 +12,8 @@ use crate::strategy::raw::{StandInSlot, StarvationDetector};
 
 use super::learned::Learned;
 
-/// Makes a producer that waits inside `produce` return with a task soon.
+/// Makes a producer that waits inside `produce` return soon, with a task that may block or adapts.
+/// The monitor calls it after it has set `relief`.
 pub type InterruptFn = Box<dyn Fn() + Send + Sync>;
 
 /// The data for the decision of an adaptive strategy.
@@ -24,7 +25,8 @@ pub(super) struct Choice {
     /// Keeps the monitor running.
     _monitor: Option<Monitor>,
     pub(super) late_on: AtomicBool,
-    /// The stand-in that takes the producer over if a lent task blocks and no other thread comes.
+    /// The reserved stand-in. It takes the producer over if the task of a loan blocks and no thread
+    /// of the pool takes it.
     pub(super) stand_in_slot: StandInSlot<StandIn>,
     /// Set by the monitor to ask the producing thread to leave the producer to the stand-in.
     pub(super) relief: AtomicBool,
@@ -33,9 +35,10 @@ pub(super) struct Choice {
     /// `true` if the thread that produces, or produced last, belongs to the pool.
     pub(super) on_pool: AtomicBool,
     pub(super) interrupt: Option<InterruptFn>,
-    /// The class of the task that runs while the producer is lent.
+    /// The class of the task of the current or last loan; the key for `learned`.
     pub(super) class: AtomicUsize,
-    /// What the monitor saw of the pool, and which loans it has promised a thread.
+    /// The progress of the pool's threads in the monitor's last scans, and the loan for which a
+    /// helper or a stand-in is on its way.
     pub(super) starvation_detector: StarvationDetector,
     /// The number of tasks that had been given to the executor at the monitor's last scan.
     pub(super) last_pec: AtomicU64,
@@ -80,7 +83,8 @@ impl Choice {
         self.watch.as_ref()
     }
 
-    /// Returns the monitor, whether it runs or not. Called only where a monitor must exist.
+    /// Like [`Choice::any_watch`], for code that runs only if there is a monitor. Panics if there
+    /// is none.
     pub(super) fn own_watch(&self) -> &Arc<Watch> {
         let watch = self.watch.as_ref();
         watch.expect("stand-ins come from a monitor")

@@ -17,8 +17,9 @@ use crate::strategy::raw::{NotifyResult, ProducerGuard};
 use super::choice::Choice;
 use super::stand_in::{reserve, send};
 
-/// Eager hand-over: gets a helper if a thread is available now, and runs the task. If none is, and
-/// there is a monitor, hands over late.
+/// Eager hand-over: requests a helper from the pool and runs the task on this thread. If the pool
+/// has no free thread for the helper, hands over late. Without `watch`, calls [`without_a_thread`]
+/// instead. Returns `None` if another thread produces now.
 pub(super) fn hand_over<'a, P: Producer>(
     engine: &'a Arc<Engine<P, Choice>>,
     watch: Option<&Watch>,
@@ -36,7 +37,7 @@ pub(super) fn hand_over<'a, P: Producer>(
         && let Err(refused) = rule.pool.try_execute(Helper::task(engine))
     {
         drop(refused);
-        // The producer is back, unless another thread took it and produces.
+        // `arrive` takes the producer back, unless another thread took it and produces.
         if let Some(held) = engine.cell.arrive() {
             return match watch {
                 Some(watch) => lend(engine, watch, held, task),
@@ -49,7 +50,9 @@ pub(super) fn hand_over<'a, P: Producer>(
     back
 }
 
-/// Late hand-over: lends the producer, requests no helper, and runs the task.
+/// Late hand-over: lends the producer, requests no helper, and runs the task on this thread. If the
+/// monitor has stopped or there is no stand-in, takes the loan back and hands over eagerly. Returns
+/// `None` if another thread produces now.
 #[inline]
 pub(super) fn lend<'a, P: Producer>(
     engine: &'a Arc<Engine<P, Choice>>,
@@ -79,8 +82,8 @@ pub(super) fn lend<'a, P: Producer>(
     back
 }
 
-/// Hands over without a loan, because no stand-in is available: the task gets a thread now, or does
-/// not run here.
+/// Hands over eagerly, because no stand-in is available for a loan. If the pool has no free thread
+/// for a helper, [`without_a_thread`] decides.
 #[cold]
 pub(super) fn without_stand_in<'a, P: Producer>(
     engine: &'a Arc<Engine<P, Choice>>,
@@ -102,7 +105,8 @@ pub(super) fn without_stand_in<'a, P: Producer>(
 ///
 /// # Errors
 ///
-/// Returns its arguments if no task waits any more or no stand-in is available.
+/// Returns its arguments if this is not a thread of the pool, no task waits any more, or no
+/// stand-in is available.
 #[cold]
 pub(super) fn handed_to_stand_in<'a, P: Producer>(
     engine: &'a Arc<Engine<P, Choice>>,
@@ -138,7 +142,9 @@ pub(super) fn handed_to_stand_in<'a, P: Producer>(
     Ok(())
 }
 
-/// Runs or gives away the task so that it cannot block this thread: no other thread could produce.
+/// Keeps the producer, because no other thread could produce, so the task must not block this
+/// thread. A task that may block is given to the executor. Any other task runs here, with the
+/// thread tagged as non-blocking.
 fn without_a_thread<'a, P: Producer>(
     engine: &'a Arc<Engine<P, Choice>>,
     held: ProducerGuard<'a, P>,
@@ -150,8 +156,9 @@ fn without_a_thread<'a, P: Producer>(
     }
 }
 
-/// Returns `true` if a loan that found the monitor asleep or stopped now has a monitor and a
-/// stand-in.
+/// Called if a loan did not find the monitor awake. Returns `true` if the monitor runs (it was
+/// woken) and a stand-in is reserved for the loan. Returns `false` if the caller must take the loan
+/// back.
 #[cold]
 fn is_answered_for<P: Producer>(
     engine: &Engine<P, Choice>,
@@ -166,8 +173,9 @@ fn is_answered_for<P: Producer>(
     engine.rule.stand_in_slot.is_surely_ready() || reserve(engine, watch)
 }
 
-/// Records the end of a task that ran while its producer was lent. `back` is `true` if its thread
-/// produces again.
+/// Records the end of a task that ran while its producer was in the cell, after an eager or late
+/// hand-over. `back` is `true` if its thread produces again; otherwise nothing is recorded. If the
+/// producer was not lent again meanwhile, the task counts as short.
 #[inline(always)]
 fn came_back<P: Producer>(engine: &Engine<P, Choice>, class: usize, loan: u64, back: bool) {
     if !back {
@@ -176,12 +184,12 @@ fn came_back<P: Producer>(engine: &Engine<P, Choice>, class: usize, loan: u64, b
     if engine.cell.snapshot().loans == loan {
         engine.rule.learned.was_short(class);
     } else {
-        // Another thread has produced meanwhile.
+        // Another thread has produced meanwhile. Record what kind of thread produces now.
         engine.rule.produces_here();
     }
 }
 
-/// Runs a task while its producer is lent; one frame in a profile.
+/// Runs a task while its producer is lent. Never inlined, so that a profile shows it by name.
 #[inline(never)]
 fn late_execute_produce_consume<P: Producer>(engine: &Engine<P, Choice>, task: Task) {
     engine.run(task);

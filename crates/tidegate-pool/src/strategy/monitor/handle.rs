@@ -11,9 +11,9 @@ use super::watch::Watch;
 
 /// Watches the producers that [`Adaptive`](crate::strategy::Adaptive) strategies have lent.
 ///
-/// It has one thread for any number of strategies. Dropping the last handle shuts it down. Strategies
-/// that were built with it then hand over eagerly, as without a monitor. Clones are the same
-/// monitor.
+/// It has one thread for any number of strategies. Clones are handles to the same monitor, and each
+/// strategy that was built with it keeps one. Dropping the last handle shuts it down. After
+/// [`Monitor::shutdown`] its strategies hand over eagerly, as without a monitor.
 ///
 /// ```
 /// use tidegate_pool::strategy::Monitor;
@@ -59,9 +59,10 @@ impl Monitor {
     /// The default interval between two scans. Because the system's timers are late, a scan happens
     /// every 75 to 130 µs.
     pub const DEFAULT_INTERVAL: Duration = Duration::from_micros(75);
-    /// The default for how long the monitor stays awake after the last task that may block: about
-    /// thirty scans. A task that comes later costs a wake-up. A longer time would cost a program with
-    /// ten such tasks a second seven thousand scans a second.
+    /// The default for how long the monitor stays awake after the last change that it saw: about
+    /// thirty scans. A task that may block and comes later costs a wake-up. The time is short,
+    /// since an awake monitor makes at least seven thousand scans a second. With a time of 100 ms,
+    /// a program with only ten such tasks a second would keep it awake all the time.
     pub const DEFAULT_QUIET: Duration = Duration::from_millis(4);
     /// The default for the maximum number of stand-ins of a monitor.
     pub const DEFAULT_STAND_INS: usize = 64;
@@ -87,7 +88,8 @@ impl Monitor {
         }
     }
 
-    /// Shuts the monitor down. Producers that are lent at this moment are still given to another thread.
+    /// Shuts the monitor down. The calling thread makes a last scan, which gives the producers that
+    /// are lent at this moment to other threads.
     pub fn shutdown(&self) {
         self.watch().shutdown();
     }
@@ -97,7 +99,8 @@ impl Monitor {
         self.watch().is_running()
     }
 
-    /// Returns `true` if the monitor sleeps because no task that may block has run for a while.
+    /// Returns `true` if the monitor sleeps because its scans saw no change for a while: no task
+    /// that may block has begun or ended.
     pub fn is_asleep(&self) -> bool {
         self.watch().is_asleep()
     }
@@ -108,7 +111,8 @@ impl Monitor {
     }
 
     /// Returns how often no stand-in was available: the monitor has its maximum, or the system
-    /// could not start a thread. See [`StrategyMetrics::without_stand_in`](crate::strategy::StrategyMetrics::without_stand_in).
+    /// could not start a thread. See
+    /// [`without_stand_in`](crate::strategy::StrategyMetrics::without_stand_in).
     pub fn failed_stand_ins(&self) -> u64 {
         self.watch().on_call.failed()
     }
@@ -123,8 +127,8 @@ impl Monitor {
         self.watch().sleeps()
     }
 
-    /// Returns the CPU time of the monitor's thread, as of one of its last scans. This is the cost
-    /// of late hand-over besides the tasks.
+    /// Returns the CPU time of the monitor's thread, as of one of its last 64 scans. This is what
+    /// late hand-over costs in addition to the tasks.
     pub fn cpu_time(&self) -> Duration {
         self.watch().cpu_time()
     }
@@ -152,15 +156,16 @@ impl MonitorBuilder {
         self
     }
 
-    /// Sets how long the monitor stays awake after the last task that may block. The default is
+    /// Sets how long the monitor stays awake after the last change that it saw. The default is
     /// [`Monitor::DEFAULT_QUIET`].
     pub fn quiet(mut self, quiet: Duration) -> Self {
         self.quiet = quiet;
         self
     }
 
-    /// Sets a ticker to wait on between two scans, instead of the interval. A sleeping monitor
-    /// ignores ticks.
+    /// Sets a ticker to wait on between two scans; the interval is not used then. A sleeping
+    /// monitor ignores ticks. If it sleeps although a producer is lent that no thread can take, it
+    /// scans again after some time.
     pub fn ticker(mut self, ticker: Ticker) -> Self {
         self.ticker = Some(ticker);
         self
@@ -173,9 +178,9 @@ impl MonitorBuilder {
         self
     }
 
-    /// Sets the maximum number of stand-ins. The default is [`Monitor::DEFAULT_STAND_INS`]. A strategy
-    /// reserves one while it runs tasks that may block. A strategy that cannot get one hands over
-    /// eagerly.
+    /// Sets the maximum number of stand-ins. The default is [`Monitor::DEFAULT_STAND_INS`]. A
+    /// strategy reserves one while it runs tasks that may block. A strategy that cannot get one
+    /// hands over eagerly.
     pub fn stand_ins(mut self, most: usize) -> Self {
         self.stand_ins = most;
         self

@@ -1,15 +1,15 @@
 //! The stand-in pool: threads of a monitor, each reserved for one strategy at a time.
 //!
 //! A strategy lends its producer only while it has reserved one of them (see
-//! [`StandInSlot`](crate::strategy::raw::StandInSlot)). That thread exists and waits, so it can take the
-//! producer over regardless of the pool and the system. The threads are started when they are first
-//! needed, and wait in a list while no strategy needs them.
+//! [`StandInSlot`](crate::strategy::raw::StandInSlot)). That thread exists and waits, so it can
+//! take the producer over even if the pool has no thread and the system cannot start one. The
+//! threads are started when they are first needed, and wait in a list while no strategy needs them.
 //!
 //! # Invariants
 //!
 //! * For each thread there is at most one [`StandIn`]: in a strategy's stand-in slot, in the list,
-//!   or with the thread itself while it runs a task. The owner of the `StandIn` may send the
-//!   thread.
+//!   or with the thread itself while it runs a task. Only the owner of the `StandIn` may give the
+//!   thread a task.
 //! * Dropping a [`StandIn`] ends its thread. None is kept after the monitor has stopped.
 
 use std::fmt;
@@ -32,7 +32,8 @@ pub(crate) struct StandInPool {
     list: Mutex<List>,
     /// Set if the system could not start a thread since the monitor's last scan.
     refused: AtomicBool,
-    /// How often no stand-in was available, for one of the two reasons.
+    /// How often no stand-in was available, because the maximum was reached or the system could not
+    /// start a thread. Requests after the monitor has stopped are not counted.
     failed: AtomicU64,
     /// The number of stand-ins that are producing.
     on_duty: AtomicUsize,
@@ -48,7 +49,7 @@ struct List {
 
 /// A waiting stand-in thread. Dropping it ends the thread.
 pub(crate) struct StandIn {
-    /// `None` only after the thread was sent.
+    /// `None` only after `send` or `drop` has used it.
     worker_slot: Option<Arc<WorkerSlot<Option<StandInTask>>>>,
 }
 
@@ -156,7 +157,8 @@ impl StandInPool {
 }
 
 impl StandIn {
-    /// Sends the thread to run `errand`.
+    /// Wakes the thread and makes it run `errand`. The thread passes a new `StandIn` for itself to
+    /// `errand`.
     pub(crate) fn send(mut self, errand: impl FnOnce(StandIn) + Send + 'static) {
         if let Some(worker_slot) = self.worker_slot.take() {
             give(&worker_slot, Some(Box::new(errand)));
@@ -199,7 +201,8 @@ fn serve(own: &StandInPool, worker_slot: &Arc<WorkerSlot<Option<StandInTask>>>) 
                 let one = StandIn {
                     worker_slot: Some(Arc::clone(worker_slot)),
                 };
-                // User code in the task has its own containment; a panic here ends only this task.
+                // User code in the task has its own containment. A panic here ends this task, and
+                // the thread too if the task still owns the stand-in.
                 let _ = contain(|| errand(one));
             }
         }

@@ -40,7 +40,7 @@ pub struct HugePageArena<T, const N: usize> {
 }
 
 /// An owned array of `N` values, like a `Box<[T; N]>`. Its memory is freed when all arrays of its
-/// block are dropped.
+/// block are dropped and the arena no longer keeps the block for future arrays.
 pub struct ArenaArray<T, const N: usize> {
     cells: NonNull<[T; N]>,
     _cells: PhantomData<[T; N]>,
@@ -87,7 +87,8 @@ impl Drop for Block {
 }
 
 impl<T, const N: usize> HugePageArena<T, N> {
-    /// The layout of an array: the `Arc` of its block, then the cells at the returned offset.
+    /// The layout of a plot, which is the memory of one array, and the offset of the cells in it. A
+    /// plot begins with the `Arc` of its block.
     const ARRAY: (Layout, usize) = {
         let cells = Layout::new::<[T; N]>();
         let Ok(cells) = cells.align_to(64) else {
@@ -99,7 +100,8 @@ impl<T, const N: usize> HugePageArena<T, N> {
         }
     };
 
-    /// The number of arrays that fit into a large block; 0 if an array is larger than a block.
+    /// The number of arrays that fit into a large block; 0 if an array is larger than a block. If
+    /// it is below 2, every array gets a block of its own.
     pub(super) const ARRAYS_PER_BLOCK: usize = LARGE / Self::ARRAY.0.size();
 
     /// Creates an arena without any memory.
@@ -145,8 +147,8 @@ impl<T, const N: usize> HugePageArena<T, N> {
         }
     }
 
-    /// Frees the block that is kept for future arrays, if no array in it is left. The next 64
-    /// arrays get blocks of their own again.
+    /// Frees the large block that is kept for future arrays, if no array in it is left. In that
+    /// case each of the next 64 arrays gets a small block of its own again. Otherwise does nothing.
     ///
     /// # Examples
     ///
@@ -195,7 +197,7 @@ impl<T, const N: usize> Default for HugePageArena<T, N> {
 
 impl<T, const N: usize> fmt::Debug for HugePageArena<T, N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Yard").finish_non_exhaustive()
+        f.debug_struct("HugePageArena").finish_non_exhaustive()
     }
 }
 
