@@ -168,14 +168,15 @@ impl<P: Placement> EventLoopGroup<P> {
     /// reports, or with the first failure. If the period is longer than the timeout, it fails at
     /// once with [`ShutdownError::BadQuiet`], and this call shuts no event loop down.
     pub fn shutdown(&self, quiet: Quiet) -> SharedCompletion<ShutdownReport, ShutdownError> {
-        if let Some(scaler) = &self.inner.scaler {
-            scaler.shutdown();
-        }
-        let ends: Vec<_> = self.iter().map(|one| one.shutdown(quiet)).collect();
         if quiet.period > quiet.timeout {
             return failed(ShutdownError::BadQuiet(quiet));
         }
-        drop(ends);
+        if let Some(scaler) = &self.inner.scaler {
+            scaler.shutdown();
+        }
+        for event_loop in self.iter() {
+            drop(event_loop.shutdown(quiet));
+        }
         self.termination()
     }
 

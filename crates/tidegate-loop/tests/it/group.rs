@@ -303,6 +303,19 @@ fn scaling_down_to_nothing_still_takes_work() {
 }
 
 #[test]
+fn a_shutdown_that_is_refused_leaves_the_scaling_running() {
+    let (ticker, hand) = Ticker::manual();
+    let scaling = Scaling::between(0, 1).consecutive_windows(0).ticker(ticker);
+    let group = EventLoopGroup::builder("g").loops(1).scaling(scaling);
+    let group = group.build().unwrap();
+    let (period, timeout) = (Duration::from_secs(2), Duration::from_secs(1));
+    let refused = group.shutdown(Quiet { period, timeout }).wait();
+    assert!(refused.is_err(), "{refused:?}");
+    hand.tick(Duration::from_secs(1));
+    assert_eq!(group.active_count(), 0, "it still scales");
+}
+
+#[test]
 fn the_monitor_ends_with_the_group() {
     let (ticker, hand) = Ticker::manual();
     let scaling = Scaling::between(0, 1).ticker(ticker);
