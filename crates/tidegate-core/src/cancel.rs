@@ -233,7 +233,7 @@ impl CancelToken {
         self.add(Hook::Call(Box::new(hook)))
     }
 
-    /// Unparks `parker` when the token is cancelled: in [`CancelToken::trip`], before
+    /// Unparks `parker` when the token is cancelled: in [`CancelToken::cancel_without_hooks`], before
     /// [`CancelToken::cancel`] calls any hook. If the token is already cancelled, unparks `parker`
     /// at once. Dropping the returned guard removes the registration.
     #[doc(hidden)]

@@ -46,7 +46,7 @@ pub trait Message: Send + 'static {
 /// ```
 /// use tidegate_net::Nothing;
 ///
-/// fn skip_event(nothing: Nothing) -> u32 {
+/// fn never(nothing: Nothing) -> u32 {
 ///     match nothing {}
 /// }
 /// # let _ = never;

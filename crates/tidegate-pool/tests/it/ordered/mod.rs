@@ -338,7 +338,7 @@ fn a_wait_for_its_own_promise_is_refused_as_a_circle() {
         .unwrap();
     log.wait_for(1);
     let refused = log.take().remove(0);
-    assert!(refused.contains("circle"), "{refused}");
+    assert!(refused.contains("deadlock"), "{refused}");
 }
 
 #[test]
