@@ -378,10 +378,19 @@ impl<E: ?Sized + HandlerStorage> Pipeline<E> {
             self.report(&why);
         }
         let fatal = why.downcast_ref().is_none_or(NetError::is_fatal);
-        if fatal {
-            self.parts.io.request_close();
-            self.parts.io.close_cause.get_or_insert(why);
+        if !fatal {
+            return;
         }
+        let again = self.parts.io.close_cause.is_some();
+        self.parts.io.close_cause.get_or_insert(why);
+        if again || self.parts.io.state.flags.any(Flags::CUT) {
+            return self.parts.io.request_close();
+        }
+        // The handlers get the close first, so that TLS sends its `close_notify`. The second one
+        // starts at the socket: a handler that holds the close back does not keep it open.
+        let (at, op) = (self.tail(), OutOp::Close);
+        self.parts.stack.push(Action::Out { at: 0, op });
+        self.parts.stack.push(Action::Out { at, op });
     }
 }
 

@@ -8,7 +8,10 @@ use bytes::Bytes;
 use tidegate_core::{ManualClock, OnUnhandled};
 use tidegate_loop::Placement;
 use tidegate_net::handlers::{Idle, LineFrames};
-use tidegate_net::{Handler, Inbound, InboundContext, NetGroup, Nothing, PipelineBuilder, Server};
+use tidegate_net::{
+    EmbeddedChannel, Handler, Inbound, InboundContext, NetGroup, Nothing, Outbound,
+    OutboundContext, PipelineBuilder, Server,
+};
 use tidegate_pool::WorkerPool;
 use tidegate_testkit::{Gate, Log};
 
@@ -127,4 +130,32 @@ fn a_connection_that_a_full_loop_refuses_is_named() {
         "{heard}"
     );
     go_on.open();
+}
+
+#[test]
+fn a_handler_that_holds_the_close_back_does_not_keep_the_channel_open() {
+    /// Passes everything on but the close.
+    struct Holds;
+    impl Inbound for Holds {
+        type In = Bytes;
+        type Out = Bytes;
+        type Write = Nothing;
+        const DUPLEX: bool = true;
+        fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+            ctx.fire_read(bytes);
+        }
+    }
+    impl Outbound for Holds {
+        type Take = Bytes;
+        type Write = Bytes;
+        fn write(&mut self, bytes: Bytes, ctx: &mut OutboundContext<'_, Self>) {
+            ctx.write(bytes);
+        }
+        fn close(&mut self, _: &mut OutboundContext<'_, Self>) {}
+    }
+    let mut channel =
+        EmbeddedChannel::new(|p| p.add_duplex("holds", Holds).add("breaks", Breaks)).unwrap();
+    channel.receive("panic");
+    assert!(!channel.is_open());
+    assert_eq!(channel.errors().len(), 1);
 }

@@ -79,6 +79,38 @@ fn a_goodbye_ends_one_direction_where_half_closure_is_allowed() {
 }
 
 #[test]
+fn a_goodbye_is_said_if_an_error_that_no_handler_takes_closes_the_channel() {
+    struct Fails;
+    impl Inbound for Fails {
+        type In = Bytes;
+        type Out = Nothing;
+        type Write = Nothing;
+        fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {
+            panic!("on purpose");
+        }
+    }
+    let authority = Authority::new();
+    let (server, client) = (authority.server("a.test"), authority.client());
+    let mut pair = Pair::new(&server, &client, "a.test");
+    pair.server =
+        EmbeddedChannel::new(|p| p.add_duplex("tls", server.handler()).add("fails", Fails))
+            .unwrap();
+    pair.run();
+    pair.client.channel().write_and_flush("hello");
+    pair.client.run();
+    let there = pair.client.sent();
+    pair.server.receive(there);
+    assert!(!pair.server.is_open());
+    assert_eq!(pair.server.errors().len(), 1);
+    let back = pair.server.sent();
+    assert!(!back.is_empty(), "said");
+    pair.client.receive(back);
+    pair.client.end_input();
+    assert!(!pair.client.is_open());
+    assert!(pair.client.errors().is_empty(), "not cut short");
+}
+
+#[test]
 fn an_end_without_a_goodbye_is_an_error() {
     let mut pair = Pair::joined(&Authority::new());
     pair.client.end_input();
