@@ -65,8 +65,9 @@ pub struct Retry<E> {
 }
 
 impl<E> Retry<E> {
-    /// Makes at most so many attempts, the first included, without a pause, within a budget of its
-    /// own.
+    /// Makes at most so many attempts, the first included, without a pause. Unless
+    /// [`Retry::budget`] sets another budget, retries are limited to 20 % of the calls and 3 more:
+    /// if a dependency fails more often, most failures are not retried.
     pub fn attempts(attempts: u32) -> Self {
         Self {
             attempts: attempts.max(1),

@@ -198,8 +198,9 @@ impl HandlerContext<'_> {
     }
 
     /// Calls this handler's `timer` method with `key`, `after` from now. Cancelling the completion
-    /// cancels the timer; dropping it does not. The timer ends with the channel. Returns `None` if
-    /// the event loop accepts no more timers.
+    /// cancels the timer; dropping it does not. The timer ends with the channel. For a duplex handler
+    /// this is [`Inbound::timer`](crate::Inbound::timer). Returns `None` if the event loop accepts no
+    /// more timers.
     pub fn schedule(&mut self, after: Duration, key: u64) -> Option<Completion<()>> {
         let channel = self.parts.io.weak();
         let id = self.parts.id(self.at);

@@ -1,5 +1,7 @@
 //! A snapshot of a pool's figures, as plain data.
 
+use std::fmt;
+
 use super::config::PoolConfig;
 use crate::key::Key;
 
@@ -16,6 +18,7 @@ use crate::key::Key;
 /// prices.run(|_| Ok(1)).unwrap();
 /// let pools = isolation.pool_snapshots();
 /// assert_eq!((pools[0].key.as_str(), pools[0].executed), ("prices", 1));
+/// assert!(pools[0].to_string().starts_with("prices: "));
 /// # Ok::<(), tidegate_isolate::ConfigError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
@@ -58,4 +61,25 @@ pub struct PoolSnapshot {
     pub expired_total: u64,
     /// Threads that are held by work whose caller has given up.
     pub overstaying: usize,
+}
+
+/// One line for people.
+impl fmt::Display for PoolSnapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            key, active, max, ..
+        } = self;
+        write!(f, "{key}: {active} of {max} threads active")?;
+        let parts = [
+            (self.queued as u64, "queued"),
+            (self.overstaying as u64, "overstaying"),
+            (self.executed, "executed"),
+            (self.rejected, "rejected"),
+            (self.expired, "expired in the queue"),
+        ];
+        for (count, what) in parts {
+            write!(f, ", {count} {what}")?;
+        }
+        Ok(())
+    }
 }

@@ -97,7 +97,8 @@ pub struct LengthFrames {
 }
 
 impl LengthFrames {
-    /// Creates a decoder for frames with such a field, of at most `max_len` bytes.
+    /// Creates a decoder for frames with such a field, of at most `max_len` bytes. The length field
+    /// and the bytes before it count, also if they are stripped.
     ///
     /// # Errors
     ///
