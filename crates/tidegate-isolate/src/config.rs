@@ -39,6 +39,9 @@ pub struct CommandConfig {
     pub fallback_enabled: bool,
     /// The largest number of fallbacks that may run at the same time.
     pub fallback_permits: usize,
+    /// The longest time that a fallback that is a future may take; `None` for no timeout. It does
+    /// not apply to a blocking fallback.
+    pub fallback_timeout: Option<Duration>,
     /// The settings of the circuit breaker.
     pub breaker: BreakerConfig,
     /// The windows of the metrics. Fixed for the life of the key.
@@ -63,6 +66,7 @@ impl Default for CommandConfig {
             pool_override: None,
             fallback_enabled: true,
             fallback_permits: 10,
+            fallback_timeout: Some(Duration::from_secs(1)),
             breaker: BreakerConfig::default(),
             metrics: MetricsConfig::default(),
             cache_enabled: true,
@@ -90,6 +94,10 @@ impl CommandConfig {
         if self.fallback_permits == 0 {
             let property = "fallback.isolation.semaphore.maxConcurrentRequests";
             return wrong(property, "switch fallbacks off instead");
+        }
+        if self.fallback_timeout == Some(Duration::ZERO) {
+            let reason = "every async fallback would time out; switch fallbacks off instead";
+            return wrong("fallback.timeoutInMilliseconds", reason);
         }
         self.permits.validate(key)?;
         self.pool.validate(key)?;

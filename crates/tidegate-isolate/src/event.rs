@@ -32,9 +32,9 @@ pub enum Event {
     RateLimited,
     /// The fallback returned a value.
     FallbackSuccess,
-    /// The fallback failed or panicked.
+    /// The fallback failed, panicked or timed out.
     FallbackFailure,
-    /// All permits of the fallback were held.
+    /// All permits of the fallback were held, or it would have blocked a thread that must not wait.
     FallbackRejection,
     /// Fallbacks are switched off.
     FallbackDisabled,

@@ -102,7 +102,11 @@ fn a_future_that_is_ready_allocates_nothing() {
         .clock(&clock)
         .build()
         .expect("nothing was asked for");
-    let command = build(&isolation, 0);
+    let command = Command::builder("key")
+        .group("keys")
+        .fallback_async(|_| ready(Ok(2)))
+        .build(&isolation);
+    let command: Numbers = command.expect("the settings agree with each other");
     let call = || {
         let answer = pin!(command.run_async(|_| ready(Ok(1))));
         let answer = answer.poll(&mut Context::from_waker(Waker::noop()));

@@ -47,11 +47,31 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
         shared.fall_back_from(&mut self.options, error)
     }
 
+    /// The same in a future, which awaits a fallback that is a future.
+    pub(crate) async fn finish_async(mut self, error: CommandError<E>) -> Answer<T, E> {
+        if self.options.is_attempt {
+            return Err(error);
+        }
+        let (shared, options) = (&self.command.shared, &mut self.options);
+        options.defers = true;
+        let answer = shared.fall_back_from(options, error);
+        shared.fall_back_if_deferred(options, answer).await
+    }
+
     /// Ends the call before anything of it was run.
     pub(crate) fn deny(mut self, cause: Cause<E>) -> Answer<T, E> {
         let shared = &self.command.shared;
         let record = CallRecord::new(shared.state.now());
         shared.failed(record, &mut self.options, cause)
+    }
+
+    /// The same in a future, which awaits a fallback that is a future.
+    pub(crate) async fn deny_async(mut self, cause: Cause<E>) -> Answer<T, E> {
+        let (shared, options) = (&self.command.shared, &mut self.options);
+        options.defers = true;
+        let record = CallRecord::new(shared.state.now());
+        let answer = shared.failed(record, options, cause);
+        shared.fall_back_if_deferred(options, answer).await
     }
 
     /// Runs the call with `run`, unless a call with the same cache key has ended or is in flight:
@@ -88,7 +108,12 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
             let first = match shared.look_up(&mut self.options, true)? {
                 None => return run(self).await,
                 Some(CacheLookup::Hit(copies)) => return shared.follow(self.options, copies).await,
-                Some(CacheLookup::WouldDeadlock) => return shared.closes_circle(&mut self.options),
+                Some(CacheLookup::WouldDeadlock) => {
+                    let options = &mut self.options;
+                    options.defers = true;
+                    let answer = shared.closes_circle(options);
+                    return shared.fall_back_if_deferred(options, answer).await;
+                }
                 Some(CacheLookup::Miss(first)) => first,
             };
             let id = first.id();
@@ -117,6 +142,7 @@ impl<T, E> CallOptions<T, E> {
             context: self.context.clone(),
             rare: None,
             is_attempt: true,
+            defers: false,
         };
         if let Some(observer) = self.observer() {
             options.rare().observer = Some(observer.clone());

@@ -2,11 +2,13 @@
 
 use std::any::TypeId;
 use std::fmt;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::fallback_fn::{Fallback, FallbackFuture};
 use super::handle::Command;
-use super::shared::{Fallback, IsBadRequest, Shared};
+use super::shared::{IsBadRequest, Shared};
 use crate::breaker::BreakerConfig;
 use crate::bulkhead::{AdaptiveLimit, Bulkhead, PermitConfig, PoolConfig};
 use crate::config::CommandConfig;
@@ -165,13 +167,41 @@ impl<T: Send + 'static, E: Send + 'static> CommandBuilder<T, E> {
     ///
     /// Runs on the caller's thread if it waits, on a thread of the bulkhead, or, where a call that
     /// nobody waits for was ended from outside, on one that the command has for that. One that does
-    /// not return delays calls of this command only.
+    /// not return delays calls of this command only. It cannot be stopped, so
+    /// [`fallback_timeout`](CommandBuilder::fallback_timeout) does not apply to it.
     pub fn fallback<F>(mut self, fallback: F) -> Self
     where
         F: Fn(&CommandError<E>) -> Result<T, E> + Send + Sync + 'static,
     {
-        self.fallback = Some(Arc::new(fallback));
+        self.fallback = Some(Fallback::Blocking(Arc::new(fallback)));
         self
+    }
+
+    /// Sets a fallback that is a future, in place of any other. It has a timeout; see
+    /// [`fallback_timeout`](CommandBuilder::fallback_timeout).
+    ///
+    /// # Threads
+    ///
+    /// A call of `run_async` awaits the future in its own task. Any other call blocks for it, on the
+    /// thread on which a blocking fallback would run. On a thread that must not block, such as that
+    /// of an event loop, the future is polled once. If it is not ready then, the fallback is refused
+    /// with [`FallbackError::Waiting`](crate::FallbackError::Waiting).
+    pub fn fallback_async<F, W>(mut self, fallback: F) -> Self
+    where
+        F: Fn(&CommandError<E>) -> W + Send + Sync + 'static,
+        W: Future<Output = Result<T, E>> + Send + 'static,
+    {
+        let fallback =
+            move |error: &CommandError<E>| -> FallbackFuture<T, E> { Box::pin(fallback(error)) };
+        self.fallback = Some(Fallback::Async(Arc::new(fallback)));
+        self
+    }
+
+    /// Sets how long a fallback that is a future may take; one second by default. When the time is
+    /// over, the future is dropped and the call fails.
+    pub fn fallback_timeout(mut self, timeout: Duration) -> Self {
+        self.config.fallback_timeout = Some(timeout);
+        self.mark(&["fallback.timeoutInMilliseconds"])
     }
 
     /// Says which errors of the work mean that the caller is wrong: they go to the caller as

@@ -118,7 +118,11 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             });
             match ended.await {
                 Some(answer) => answer,
-                None => shared.ran_out(&mut options, start, timeout),
+                None => {
+                    options.defers = true;
+                    let answer = shared.ran_out(&mut options, start, timeout);
+                    shared.fall_back_if_deferred(&mut options, answer).await
+                }
             }
         })
     }

@@ -10,6 +10,7 @@ use tidegate_core::internal::as_nanos;
 use tidegate_promise::Completion;
 
 use super::entry::Entry;
+use super::fallback_fn::OwnFallback;
 use super::handle::Command;
 use super::options::{CallOptions, MaybeOptions};
 use crate::bulkhead::Criticality;
@@ -177,7 +178,27 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
     where
         F: FnOnce(&CommandError<E>) -> Result<T, E> + Send + 'static,
     {
-        self.options.rare().fallback = Some(Box::new(fallback));
+        let fallback = OwnFallback::Blocking(Box::new(fallback));
+        self.options.rare().fallback = Some(fallback);
+        self
+    }
+
+    /// Sets a fallback of this call that is a future. See [`CommandBuilder::fallback_async`].
+    ///
+    /// [`CommandBuilder::fallback_async`]: crate::CommandBuilder::fallback_async
+    pub fn fallback_async<F, W>(mut self, fallback: F) -> Self
+    where
+        F: FnOnce(&CommandError<E>) -> W + Send + 'static,
+        W: Future<Output = Result<T, E>> + Send + 'static,
+    {
+        let fallback = OwnFallback::Async(Box::new(move |error| Box::pin(fallback(error))));
+        self.options.rare().fallback = Some(fallback);
+        self
+    }
+
+    /// Sets how long the fallback of this call may take, if it is a future.
+    pub fn fallback_timeout(mut self, timeout: Duration) -> Self {
+        self.options.rare().fallback_timeout = Some(timeout);
         self
     }
 

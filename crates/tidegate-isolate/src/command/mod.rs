@@ -10,7 +10,8 @@
 //!    caller does it by itself. On threads, `thread_call` is the call between its submission and its
 //!    end, and `installed_context` what the working thread takes over from the caller.
 //! 4. `ending`: the one way out, in a fixed order; `outcome`: what the caller gets; `fallback`, which may
-//!    answer instead; `report`, what is counted and told.
+//!    answer instead (`fallback_fn`: its function; `running_fallback`: its future); `report`, what is
+//!    counted and told.
 //!
 //! `call` knows the ways, the ways know admission and ending, and these know outcome, fallback and report.
 //! `attempt` has what the wrappers need of a call. Knows the isolation; wrappers and collapsers are
@@ -25,6 +26,7 @@ mod call;
 mod ending;
 mod entry;
 mod fallback;
+mod fallback_fn;
 mod handle;
 mod installed_context;
 mod options;
@@ -34,6 +36,7 @@ mod report;
 mod run_async;
 mod run_in_place;
 mod run_on_threads;
+mod running_fallback;
 mod shared;
 mod thread_call;
 

@@ -1,9 +1,11 @@
 //! What differs in one call from the others of its command.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use super::fallback_fn::OwnFallback;
+use super::report::CallRecord;
 use crate::bulkhead::Criticality;
-use crate::error::CommandError;
 use crate::event::Event;
 use crate::isolation::state::{LOGS, State};
 use crate::plugin::Install;
@@ -31,11 +33,17 @@ pub(super) struct CallOptions<T, E> {
     pub(super) rare: Option<Box<RareOptions<T, E>>>,
     /// The call is one attempt of several: no fallback is tried.
     pub(super) is_attempt: bool,
+    /// The call is a future: a fallback that is one, too, is left to it. See `fallback`.
+    pub(super) defers: bool,
 }
 
 pub(super) struct RareOptions<T, E> {
     pub(super) cache: Option<CacheKey<T, E>>,
     pub(super) fallback: Option<OwnFallback<T, E>>,
+    /// In place of the command's.
+    pub(super) fallback_timeout: Option<Duration>,
+    /// The call has failed, and its future has to await the fallback.
+    pub(super) deferred: Option<CallRecord>,
     pub(super) observer: Option<Observer>,
     /// What a fallback on a thread of the command finds around it.
     pub(super) captured: Vec<Install>,
@@ -75,6 +83,8 @@ impl<T, E> CallOptions<T, E> {
             Box::new(RareOptions {
                 cache: None,
                 fallback: None,
+                fallback_timeout: None,
+                deferred: None,
                 observer: None,
                 captured: Vec::new(),
                 run: None,
@@ -131,6 +141,26 @@ impl<T, E> CallOptions<T, E> {
             criticality: self.criticality,
             timeout: self.timeout.unwrap_or(state.timeout()),
         }
+    }
+
+    /// The fallback that this call has in place of the command's, if any.
+    pub(super) fn own_fallback(&self) -> Option<&OwnFallback<T, E>> {
+        self.rare.as_ref()?.fallback.as_ref()
+    }
+
+    pub(super) fn fallback_timeout(&self) -> Option<Duration> {
+        self.rare.as_ref()?.fallback_timeout
+    }
+
+    /// Returns `true` if the call has failed, and its future has to await the fallback.
+    #[inline]
+    pub(super) fn is_deferred(&self) -> bool {
+        let rare = self.rare.as_ref();
+        rare.is_some_and(|rare| rare.deferred.is_some())
+    }
+
+    pub(super) fn take_deferred(&mut self) -> Option<CallRecord> {
+        self.rare.as_mut()?.deferred.take()
     }
 
     pub(super) fn take_fallback(&mut self) -> Option<OwnFallback<T, E>> {
@@ -217,8 +247,7 @@ impl<T, E> Default for CallOptions<T, E> {
             context: None,
             rare: None,
             is_attempt: false,
+            defers: false,
         }
     }
 }
-
-pub(super) type OwnFallback<T, E> = Box<dyn FnOnce(&CommandError<E>) -> Result<T, E> + Send>;

@@ -101,12 +101,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             self.log(&record, options);
             return Err(error);
         }
-        let answer = if error.cause().allows_fallback() {
-            self.fall_back(&mut record, options, error)
-        } else {
-            Err(error)
-        };
-        self.finish(record, options, answer)
+        self.failed_with(record, options, error)
     }
 
     /// Ends a call that was made wrongly, before anything was asked: it is counted, and no fallback
@@ -139,15 +134,29 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     ) -> Result<T, CommandError<E>> {
         let mut record = CallRecord::new(self.state.now());
         record.events = error.events();
-        let answer = if error.cause().allows_fallback() {
-            self.fall_back(&mut record, options, error)
-        } else {
-            Err(error)
-        };
+        self.failed_with(record, options, error)
+    }
+
+    /// Ends a call with this error, unless its fallback answers or its future has to await one.
+    fn failed_with(
+        &self,
+        mut record: CallRecord,
+        options: &mut CallOptions<T, E>,
+        error: CommandError<E>,
+    ) -> Result<T, CommandError<E>> {
+        if !error.cause().allows_fallback() {
+            return self.finish(record, options, Err(error));
+        }
+        if self.defers_fallback(options) {
+            options.rare().deferred = Some(record);
+            return Err(error);
+        }
+        let answer = self.fall_back(&mut record, options, error);
         self.finish(record, options, answer)
     }
 
-    fn finish(
+    /// Tells the end of a call that had no answer of its own.
+    pub(super) fn finish(
         &self,
         mut record: CallRecord,
         options: &mut CallOptions<T, E>,

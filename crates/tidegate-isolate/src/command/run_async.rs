@@ -46,11 +46,15 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         F: FnOnce(CancelToken) -> W,
         W: Future<Output = Result<T, E>>,
     {
+        options.defers = true;
         if options.rare.is_some() {
             match self.look_up(&mut options, true)? {
                 None => {}
                 Some(CacheLookup::Hit(copies)) => return self.follow(options, copies).await,
-                Some(CacheLookup::WouldDeadlock) => return self.closes_circle(&mut options),
+                Some(CacheLookup::WouldDeadlock) => {
+                    let answer = self.closes_circle(&mut options);
+                    return self.fall_back_if_deferred(&mut options, answer).await;
+                }
                 Some(CacheLookup::Miss(first)) => options.set_owner(SharedRunGuard::new(first)),
             }
         }
@@ -72,7 +76,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
                 let answer = self.denied((start, now), flags, asked, denied);
                 drop(within);
                 tell_owner(&mut options, &answer);
-                return answer;
+                return self.fall_back_if_deferred(&mut options, answer).await;
             }
         };
         let slot = pin!(None);
@@ -84,13 +88,34 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             future: slot,
             is_listening: false,
         };
-        running.await
+        let answer = running.await;
+        if !options.is_deferred() {
+            return answer;
+        }
+        self.fall_back_if_deferred(&mut options, answer).await
+    }
+
+    /// Awaits the fallback of a call that has ended with `answer`, if it has to.
+    pub(super) async fn fall_back_if_deferred(
+        &self,
+        options: &mut CallOptions<T, E>,
+        answer: Answer<T, E>,
+    ) -> Answer<T, E> {
+        match answer {
+            Err(error) if options.is_deferred() => {
+                Box::pin(self.fall_back_async(options, error)).await
+            }
+            answer => answer,
+        }
     }
 }
 
-/// Tells the answer to the calls that share it, if there are any.
+/// Tells the answer to the calls that share it, if there are any and it is final.
 #[inline]
 fn tell_owner<T, E>(options: &mut CallOptions<T, E>, answer: &Answer<T, E>) {
+    if options.is_deferred() {
+        return;
+    }
     if let Some(owner) = options.take_owner() {
         owner.tell(answer);
     }

@@ -14,11 +14,13 @@
 
 use std::sync::Arc;
 
-use tidegate_core::internal::{WaitGuard, check_wait};
-use tidegate_core::{CancelToken, Executor};
-use tidegate_promise::{Completion, promise_on, promise_with_error};
+use tidegate_core::internal::{WaitGuard, check_may_block, check_wait, discard};
+use tidegate_core::permits::Permit;
+use tidegate_core::{CancelToken, Executor, Task};
+use tidegate_promise::{Completion, Promise, promise_on, promise_with_error};
 
 use super::admission::{Admission, Denied};
+use super::installed_context::InstalledContext;
 use super::options::CallOptions;
 use super::report::CallRecord;
 use super::shared::Shared;
@@ -97,11 +99,35 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         let brief = SubmitOptions::of(&options, options.run().into_iter().collect());
         let recipient = Recipient::Completion(promise, options, place);
         if let Err((cause, recipient)) = self.begin_on_threads(brief, start, work, recipient)
-            && let Some(Recipient::Completion(promise, mut options, _place)) = recipient
+            && let Some(Recipient::Completion(promise, mut options, place)) = recipient
         {
-            let _ = promise.complete(self.end_with(&mut options, start, Err(cause)));
+            if self.has_async_fallback(&options) && check_may_block(None).is_err() {
+                self.refuse_aside((promise, options, place), start, cause);
+            } else {
+                let _ = promise.complete(self.end_with(&mut options, start, Err(cause)));
+            }
         }
         answer
+    }
+
+    /// Ends a call that was refused, on a thread of the command: the caller must not block for its
+    /// fallback.
+    #[cold]
+    fn refuse_aside(
+        self: &Arc<Self>,
+        (promise, mut options, place): (Promise<T, CommandError<E>>, CallOptions<T, E>, Permit),
+        start: u64,
+        cause: Cause<E>,
+    ) {
+        let shared = Arc::clone(self);
+        let end = Task::named("fallback of a refused call", move || {
+            let _place = place;
+            let plugins = &shared.state.plugins;
+            let (context, captured) = (options.context.clone(), options.take_captured());
+            let _around = InstalledContext::install(plugins, context, captured);
+            discard(promise.complete(shared.end_with(&mut options, start, Err(cause))));
+        });
+        self.state.alarms.run_aside(&self.state.aside, end);
     }
 
     /// Takes everything that the call needs and hands it over, or says why not.

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::error::CommandError;
+use super::fallback_fn::Fallback;
 use crate::isolation::state::State;
 
-pub(super) type Fallback<T, E> = Arc<dyn Fn(&CommandError<E>) -> Result<T, E> + Send + Sync>;
 pub(super) type IsBadRequest<E> = Arc<dyn Fn(&E) -> bool + Send + Sync>;
 
 /// A command without its handle: the state of its key, and what its builder was given.

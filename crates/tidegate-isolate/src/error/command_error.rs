@@ -40,23 +40,34 @@ enum Tried {
     Rejected,
     Disabled,
     Missing,
-    /// The fallback ran and returned an error or panicked.
+    /// The fallback ran and did not end with a value.
     Said,
 }
 
 /// Why the fallback did not return a value either.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FallbackError<E> {
     /// The fallback returned an error.
-    Failed(E),
+    #[error("its fallback failed: {0}")]
+    Failed(#[source] E),
     /// The fallback panicked, with this message.
+    #[error("its fallback panicked: {0}")]
     Panicked(String),
+    /// The fallback is a future and was not ready after this long.
+    #[error("its fallback timed out after {0:?}")]
+    TimedOut(Duration),
+    /// The fallback is a future, was not ready at once, and this thread must not wait for it.
+    #[error("its fallback is not ready and this thread must not wait: use `run_async`")]
+    Waiting,
     /// All permits of the fallback are held.
+    #[error("all permits of its fallback are held")]
     Rejected,
     /// Fallbacks are switched off for this command.
+    #[error("its fallback is switched off")]
     Disabled,
     /// The command has no fallback.
+    #[error("it has no fallback")]
     Missing,
 }
 
@@ -89,7 +100,7 @@ impl<E> CommandError<E> {
             FallbackError::Rejected => Tried::Rejected,
             FallbackError::Disabled => Tried::Disabled,
             FallbackError::Missing => Tried::Missing,
-            said @ (FallbackError::Failed(_) | FallbackError::Panicked(_)) => {
+            said => {
                 self.said = Some(Box::new(said));
                 Tried::Said
             }
@@ -220,17 +231,5 @@ impl<E: fmt::Debug> fmt::Debug for CommandError<E> {
 impl<E: Error + 'static> Error for CommandError<E> {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.failure().map(|error| error as _)
-    }
-}
-
-impl<E: fmt::Display> fmt::Display for FallbackError<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Failed(error) => write!(f, "its fallback failed: {error}"),
-            Self::Panicked(message) => write!(f, "its fallback panicked: {message}"),
-            Self::Rejected => f.write_str("all permits of its fallback are held"),
-            Self::Disabled => f.write_str("its fallback is switched off"),
-            Self::Missing => f.write_str("it has no fallback"),
-        }
     }
 }

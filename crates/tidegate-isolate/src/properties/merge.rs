@@ -23,7 +23,7 @@ macro_rules! take_changes {
 pub(crate) fn merge(base: &CommandConfig, changed: &CommandConfig, into: &mut CommandConfig) {
     take_changes!(CommandConfig: base, changed => into;
         bulkhead, timeout, interrupt_on_timeout, interrupt_on_cancel, pool_override,
-        fallback_enabled, fallback_permits, cache_enabled, log_enabled, rate;
+        fallback_enabled, fallback_permits, fallback_timeout, cache_enabled, log_enabled, rate;
         permits; pool; breaker; metrics);
     take_changes!(PermitConfig: &base.permits, changed.permits => into.permits;
         limit, max_wait, max_waiting, discipline, partitions, adaptive);

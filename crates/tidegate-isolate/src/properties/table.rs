@@ -93,7 +93,7 @@ const fn starts(name: &[u8], with: &[u8]) -> bool {
 }
 
 /// The properties of commands.
-pub(crate) static COMMAND: [Property; 25] = {
+pub(crate) static COMMAND: [Property; 26] = {
     let mut table = properties![Family::Command;
         "threadPoolKeyOverride",
             |d, v| {
@@ -125,6 +125,9 @@ pub(crate) static COMMAND: [Property; 25] = {
         "fallback.isolation.semaphore.maxConcurrentRequests",
             |d, v| put(&mut d.config.fallback_permits, count(v)),
             |c| c.fallback_permits.to_string();
+        "fallback.timeoutInMilliseconds",
+            |d, v| put(&mut d.config.fallback_timeout, millis(v).map(Some)),
+            |c| c.fallback_timeout.map(told_millis).unwrap_or_default();
         "circuitBreaker.enabled",
             |d, v| put(&mut d.breaks, boolean(v)),
             |c| (c.breaker.mode != BreakerMode::Disabled).to_string();

@@ -123,7 +123,7 @@ impl Hedge {
         });
         match raced.await {
             Ok(value) => Ok(value),
-            Err(error) => call.finish(error),
+            Err(error) => call.finish_async(error).await,
         }
     }
 

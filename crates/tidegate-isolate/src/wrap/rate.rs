@@ -79,7 +79,10 @@ impl RateLimit {
         call.with_cache_async(move |call| async move {
             match bucket.try_take(call.now()) {
                 Ok(()) => run(call).await,
-                Err(after) => call.deny(Cause::Rejected(Rejection::Rate(after))),
+                Err(after) => {
+                    let cause = Cause::Rejected(Rejection::Rate(after));
+                    call.deny_async(cause).await
+                }
             }
         })
     }

@@ -218,13 +218,13 @@ impl<E> Retry<E> {
                 };
                 retries += 1;
                 let Some(pause) = retry.next_pause(call.command(), retries, &error) else {
-                    return call.finish(error);
+                    return call.finish_async(error).await;
                 };
                 if !pause.is_zero() {
                     pause_of(call.command(), pause).await;
                 }
                 if call.command().is_shut_down() {
-                    return call.finish(error);
+                    return call.finish_async(error).await;
                 }
                 call.count(Event::Retried);
             }

@@ -16,6 +16,7 @@ mod collapse;
 mod compose;
 mod configure;
 mod entry;
+mod fallbacks;
 mod flow;
 mod hidden;
 mod hooks;
