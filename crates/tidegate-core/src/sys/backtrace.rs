@@ -286,9 +286,16 @@ mod tests {
 
     #[test]
     fn a_thread_can_look_at_itself() {
+        /// Not inlined: without debug information only its symbol has a name.
+        #[inline(never)]
+        fn look_from_here() -> Vec<String> {
+            let frames = of_thread(thread_id()).expect("it answers itself");
+            // Not a tail call, which would take this function off the stack.
+            std::hint::black_box(frames)
+        }
         let _alone = alone();
-        let frames = of_thread(thread_id()).expect("it answers itself");
-        let here = "a_thread_can_look_at_itself";
+        let frames = look_from_here();
+        let here = "look_from_here";
         assert!(frames.iter().any(|frame| frame.contains(here)));
     }
 

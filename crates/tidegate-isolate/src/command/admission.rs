@@ -1,9 +1,9 @@
-//! How a call is admitted, whichever way its work runs: what may refuse it, and what it holds once
-//! nothing did.
+//! How a call is admitted, however its work runs: what may reject it, and what an admitted call
+//! holds.
 //!
-//! The order is the same for all: hooks, the kind of bulkhead, the rate limit, the breaker, the
-//! permits, the deadline. What is here belongs to the key and not to the types of a command, so it
-//! exists once. How a call ends is in `ending`.
+//! The order is the same for all calls: hooks, the kind of bulkhead, the rate limit, the breaker,
+//! the permits, the deadline. The functions of [`State`] depend on the key and not on the types of
+//! a command, so they exist once. How a call ends is in `ending`.
 
 use std::sync::Arc;
 
@@ -17,23 +17,24 @@ use crate::isolation::state::{BREAKS, FALLS_BACK, GATED, RATED, State, THREADS, 
 use crate::metrics::Plain;
 use crate::plugin::CallStage;
 
-/// Something besides the permits may refuse a call, or wants to hear of its refusal.
+/// The flags of a command for which more than the permits may reject a call, or a plug-in receives
+/// its events.
 const NOT_ALONE: u32 = BREAKS | GATED | RATED | THREADS | WATCHED;
 
-/// A call that was admitted: what it holds until it ends.
+/// An admitted call: what it holds until it ends.
 ///
-/// It holds a permit of the gate as well, without a handle to it: the permit was forgotten at the
-/// admission, and [`State::release`] gives it back. So there is no `Drop`; whoever has an admission
-/// ends it.
+/// A call that does not run on threads also holds a permit of the gate, without a handle to it: the
+/// permit was forgotten at the admission, and [`State::release`] gives it back. So there is no
+/// `Drop`: the owner of an admission must end it. On threads, the call holds its permits as values.
 pub(super) struct Admission {
     /// When the call was made.
     pub(super) start: u64,
-    /// When it had its permit: `start`, if it did not wait.
+    /// When the call received its permit; `start` if it did not wait.
     pub(super) began: u64,
     /// In nanoseconds from `start`; `u64::MAX` for none.
     pub(super) timeout: u64,
     pub(super) ticket: Ticket,
-    /// Its deadline and its token.
+    /// The call slot, with the deadline and the token.
     pub(super) flight: Arc<Flight>,
 }
 
@@ -46,14 +47,14 @@ impl Admission {
 
 /// Why a call was not admitted.
 pub(super) enum Denied {
-    /// A hook refused it.
+    /// A hook rejected the call.
     Hook(String),
-    /// It was refused before the breaker was asked.
+    /// The call was rejected before the breaker was asked.
     Early(Rejection),
-    /// The breaker let nothing through.
+    /// The breaker denied the call.
     Open(BreakerOpenError),
-    /// It was refused after the breaker let it through: the ticket is settled by
-    /// [`State::book_denial`].
+    /// The call was rejected after the breaker had let it pass. [`State::book_denial`] settles the
+    /// ticket.
     Refused(Rejection, Ticket),
 }
 
@@ -68,7 +69,8 @@ impl Denied {
 }
 
 impl State {
-    /// Admits a call, or says why not. Takes a permit if one is free; does not wait for one.
+    /// Admits a call, or returns why it is denied. Takes a permit if one is free; does not wait for
+    /// one.
     #[inline(always)]
     pub(super) fn admit(&self, flags: u32, start: u64, terms: Terms) -> Result<Admission, Denied> {
         let ticket = self.pass(flags, start)?;
@@ -81,7 +83,8 @@ impl State {
         }
     }
 
-    /// Asks what stands before the permits: hooks, the kind of bulkhead, the rate limit, the breaker.
+    /// Checks what comes before the permits: hooks, the kind of bulkhead, the rate limit, the
+    /// breaker.
     #[inline(always)]
     pub(super) fn pass(&self, flags: u32, start: u64) -> Result<Ticket, Denied> {
         if flags & (WATCHED | RATED | THREADS) != 0 {
@@ -103,7 +106,7 @@ impl State {
         rated.map_err(|after| Denied::Early(Rejection::Rate(after)))
     }
 
-    /// Starts the time of a call that has its permit, and counts it as active.
+    /// Starts the timeout of a call that has its permit, and counts the call as active.
     #[inline(always)]
     pub(super) fn begin(
         &self,
@@ -124,7 +127,7 @@ impl State {
         }
     }
 
-    /// Waits for a permit on the calling thread, if that is what the call was refused for.
+    /// Waits for a permit on the calling thread, if the call was denied because no permit was free.
     #[cold]
     pub(super) fn wait_if_full(
         &self,
@@ -147,10 +150,10 @@ impl State {
         }
     }
 
-    /// Tells the breaker and the adaptive limit of a call that was not admitted.
+    /// Reports a call that was not admitted to the breaker and the adaptive limit.
     ///
-    /// A full bulkhead counts as a failure of the dependency. A call that must not wait where it was
-    /// made, or comes after the end, says nothing of it.
+    /// A full bulkhead counts as a failure of the dependency. A call whose thread must not wait, or
+    /// that was made after the shutdown, says nothing about the dependency.
     #[inline]
     pub(super) fn book_denial(&self, denied: &Denied, (start, now): (u64, u64)) {
         let Denied::Refused(refused, ticket) = *denied else {
@@ -173,7 +176,7 @@ impl State {
 }
 
 impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
-    /// Ends a call that was made and not admitted at these times.
+    /// Ends a call that was made at `start` and denied at `now`.
     #[inline(never)]
     pub(super) fn denied(
         &self,
@@ -197,16 +200,16 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         asked.with(|options| self.failed(record, options, denied.into_cause()))
     }
 
-    /// Whether nothing but the permits decides and they are held: then a refusal is known before
-    /// the time is.
+    /// Returns `true` if only the permits can reject a call and none is free. The rejection is then
+    /// known before the clock is read.
     #[inline(always)]
     pub(super) fn is_shut(&self, flags: u32, asked: &MaybeOptions<'_, T, E>) -> bool {
         flags & (NOT_ALONE | FALLS_BACK) == FALLS_BACK
             && self.state.gate.is_shut(asked.criticality())
     }
 
-    /// All permits are held, and nothing else has a say. The time only chooses a bucket, so a
-    /// coarse one will do.
+    /// Rejects a call because all permits are held and nothing else can reject it. The time only
+    /// selects a bucket of the metrics, so a coarse time suffices.
     #[inline(never)]
     pub(super) fn refused_at_once(
         &self,

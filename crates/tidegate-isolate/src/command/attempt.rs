@@ -1,4 +1,5 @@
-//! What wrappers do with a call: make attempts of it, end it after the last, share its run.
+//! The operations of wrappers on a call: make attempts, end the call after the last attempt, share
+//! its run.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -37,8 +38,8 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
         state.tell(self.options.observer(), event);
     }
 
-    /// Ends the call with the error of its last attempt: the fallback may answer, unless this is an
-    /// attempt itself.
+    /// Ends the call with the error of its last attempt. The fallback may give a value instead,
+    /// unless this call is itself an attempt of another wrapper.
     pub(crate) fn finish(mut self, error: CommandError<E>) -> Answer<T, E> {
         if self.options.is_attempt {
             return Err(error);
@@ -58,7 +59,8 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
         shared.fall_back_if_deferred(options, answer).await
     }
 
-    /// Ends the call before anything of it was run.
+    /// Ends the call before any work has run. The fallback may give a value, unless this call is an
+    /// attempt.
     pub(crate) fn deny(mut self, cause: Cause<E>) -> Answer<T, E> {
         let shared = &self.command.shared;
         let record = CallRecord::new(shared.state.now());
@@ -92,7 +94,8 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
         }
     }
 
-    /// The same for a run that is a future. It belongs to the request in which this is called.
+    /// Runs the call like `with_cache`, for a `run` that returns a future. A call without a request
+    /// of its own belongs to the request that is current now, not to the one at the first poll.
     pub(crate) fn with_cache_async<F, W>(
         mut self,
         run: F,
@@ -120,7 +123,8 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
             let within = wait_graph::enter(id);
             let mut running = pin!(run(self));
             drop(within);
-            // Dropped before the run: calls that share it hear first that there is no answer.
+            // Dropped before `running`: calls that share the run are notified first that there is
+            // no result.
             let owner = SharedRunGuard::new(first);
             let answer = poll_fn(|context| {
                 let _within = wait_graph::enter(id);
@@ -134,7 +138,7 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
 }
 
 impl<T, E> CallOptions<T, E> {
-    /// Returns what also holds for each attempt of a call.
+    /// Returns the options that also apply to each attempt of a call.
     fn of_attempt(&self) -> Self {
         let mut options = Self {
             timeout: self.timeout,

@@ -1,4 +1,4 @@
-//! How a command is made.
+//! The builder of a command.
 
 use std::any::TypeId;
 use std::fmt;
@@ -20,13 +20,13 @@ use crate::properties::{Family, POOL, Said};
 use crate::rate::RateConfig;
 
 impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
-    /// Begins to make a command of this key.
+    /// Creates a builder for a command with this key.
     pub fn builder(key: impl Into<Key>) -> CommandBuilder<T, E> {
         CommandBuilder::new(key.into())
     }
 }
 
-/// Makes a [`Command`].
+/// The builder of a [`Command`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -47,7 +47,7 @@ pub struct CommandBuilder<T, E> {
     group: Option<Key>,
     pool: Option<Key>,
     config: CommandConfig,
-    /// Properties that were said although they have the value of the default.
+    /// Properties that were set in code, even if they were set to their default value.
     marks: Vec<(Family, &'static str)>,
     fallback: Option<Fallback<T, E>>,
     is_bad_request: Option<IsBadRequest<E>>,
@@ -66,14 +66,14 @@ impl<T: Send + 'static, E: Send + 'static> CommandBuilder<T, E> {
         }
     }
 
-    /// The group that the command belongs to.
+    /// Sets the group that the command belongs to.
     pub fn group(mut self, group: impl Into<Key>) -> Self {
         self.group = Some(group.into());
         self
     }
 
-    /// Shares the threads of the pool `pool` with all commands that name it. Without it a command
-    /// has a pool to itself, called like the command; see also
+    /// Shares the threads of the pool `pool` with all commands that name it. By default a command
+    /// has a pool of its own, with the command's key as its name; see also
     /// [`IsolationBuilder::pools_by_group`](crate::IsolationBuilder::pools_by_group).
     pub fn pool(mut self, pool: impl Into<Key>) -> Self {
         self.pool = Some(pool.into());
@@ -90,14 +90,15 @@ impl<T: Send + 'static, E: Send + 'static> CommandBuilder<T, E> {
         ])
     }
 
-    /// Lets the limit follow the latency: of the calls that run on the callers' threads, or, after
-    /// [`threads`](CommandBuilder::threads), of those that are queued or run there.
+    /// Adapts the limit to the latency of the calls that run on the callers' threads, or, after
+    /// [`threads`](CommandBuilder::threads), of the calls that are queued or run on those threads.
     pub fn adaptive(mut self, limit: AdaptiveLimit) -> Self {
         self.config.permits.adaptive = Some(limit);
         self.mark(&["execution.isolation.strategy"])
     }
 
-    /// Runs on threads of its own, or of the pool that [`pool`](CommandBuilder::pool) names.
+    /// Runs calls on the command's own threads, or on those of the pool that
+    /// [`pool`](CommandBuilder::pool) names.
     pub fn threads(mut self, pool: PoolConfig) -> Self {
         self.config.bulkhead = Bulkhead::Threads;
         self.config.pool = pool;
@@ -106,7 +107,7 @@ impl<T: Send + 'static, E: Send + 'static> CommandBuilder<T, E> {
         self.mark(&["execution.isolation.strategy"])
     }
 
-    /// How long a call may take, waiting included.
+    /// Sets the timeout of calls, waiting included.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.config.timeout = Some(timeout);
         self.mark(&[
@@ -115,13 +116,13 @@ impl<T: Send + 'static, E: Send + 'static> CommandBuilder<T, E> {
         ])
     }
 
-    /// Calls may take as long as they like.
+    /// Removes the timeout of calls.
     pub fn no_timeout(mut self) -> Self {
         self.config.timeout = None;
         self.mark(&["execution.timeout.enabled"])
     }
 
-    /// The circuit breaker.
+    /// Sets the configuration of the circuit breaker.
     pub fn breaker(mut self, breaker: BreakerConfig) -> Self {
         self.config.breaker = breaker;
         self.mark(&[
@@ -137,13 +138,13 @@ impl<T: Send + 'static, E: Send + 'static> CommandBuilder<T, E> {
         ])
     }
 
-    /// How many calls may begin in a time.
+    /// Sets the rate limit: how many calls may begin per period.
     pub fn rate(mut self, rate: RateConfig) -> Self {
         self.config.rate = Some(rate);
         self
     }
 
-    /// The windows of the metrics.
+    /// Sets the windows of the metrics.
     pub fn metrics(mut self, metrics: MetricsConfig) -> Self {
         self.config.metrics = metrics;
         self.mark(&[
@@ -161,13 +162,16 @@ impl<T: Send + 'static, E: Send + 'static> CommandBuilder<T, E> {
         self
     }
 
-    /// Answers in place of the work when it fails, times out or is refused. Gets the reason.
+    /// Sets the fallback, which gives a value if the work fails, times out or is rejected. It
+    /// receives the error.
     ///
     /// # Threads
     ///
-    /// Runs on the caller's thread if it waits, on a thread of the bulkhead, or, where a call that
-    /// nobody waits for was ended from outside, on one that the command has for that. One that does
-    /// not return delays calls of this command only. It cannot be stopped, so
+    /// Runs on the caller's thread if the caller waits or the call is rejected at once, and on the
+    /// polling thread if the work is a future. For a queued call it runs on a thread of the
+    /// bulkhead, or, if the call was ended from outside, on a callback thread of the command. A
+    /// fallback that does not return delays only calls of this command, and of commands that share
+    /// its pool. It cannot be stopped, so
     /// [`fallback_timeout`](CommandBuilder::fallback_timeout) does not apply to it.
     pub fn fallback<F>(mut self, fallback: F) -> Self
     where
@@ -204,8 +208,8 @@ impl<T: Send + 'static, E: Send + 'static> CommandBuilder<T, E> {
         self.mark(&["fallback.timeoutInMilliseconds"])
     }
 
-    /// Says which errors of the work mean that the caller is wrong: they go to the caller as
-    /// they are, without a fallback, and no breaker hears of them.
+    /// Sets which errors of the work mean that the caller's request is invalid. They are returned
+    /// to the caller unchanged, without a fallback, and the breaker does not count them.
     pub fn bad_request_when<F>(mut self, is_bad_request: F) -> Self
     where
         F: Fn(&E) -> bool + Send + Sync + 'static,
@@ -214,20 +218,22 @@ impl<T: Send + 'static, E: Send + 'static> CommandBuilder<T, E> {
         self
     }
 
-    /// Makes the command. A second one of the same key shares everything with the first.
+    /// Builds the command. A second command with the same key shares the state of the first: its
+    /// settings, bulkhead, breaker and metrics. Each has its own fallback and check for bad
+    /// requests.
     ///
     /// # Errors
     ///
-    /// Which property of which key makes no sense, and why; also when a command of this key
-    /// exists and was built with other settings.
+    /// Returns which property of which key is invalid, and why. Also fails if a command with this
+    /// key exists and was built with other settings.
     pub fn build(self, isolation: &Isolation) -> Result<Command<T, E>, ConfigError> {
         let key = self.key;
         if key.trim().is_empty() {
-            let reason = "a command needs a name; `Key::for_type` makes one of a type's";
+            let reason = "a command needs a name; `Key::for_type` derives one from a type";
             return Err(ConfigError::new("(command)", "key", "blank", reason));
         }
         let Some(group) = self.group else {
-            let reason = "say which group of dependencies the command belongs to";
+            let reason = "a command needs a group of dependencies; set it with `group`";
             return Err(ConfigError::new(&*key, "group", "missing", reason));
         };
         let mut said = Said::new(self.config);

@@ -1,4 +1,4 @@
-//! A call with a cache key: looks for a run of its request to share before it runs itself.
+//! The cache lookup of a call with a cache key: finds a run of its request that the call can share.
 
 use super::options::CallOptions;
 use super::report::CallRecord;
@@ -10,8 +10,9 @@ use crate::plugin::CallStage;
 use crate::request::{Answer, CacheLookup, CacheScope, RequestContext};
 
 impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
-    /// Looks for a run to share, and `waits` for it or listens to it; none if the call did not ask
-    /// for one.
+    /// Looks for a run that the call can share. With `waits`, the caller will wait for the result,
+    /// and a wait that would deadlock is detected. Returns `None` if the call has no cache key or
+    /// the cache is disabled.
     pub(super) fn look_up(
         &self,
         options: &mut CallOptions<T, E>,
@@ -53,7 +54,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         Ok(Some(looked))
     }
 
-    /// Ends a call that would wait for the run that it is made in.
+    /// Rejects a call that would wait for the run in which it is made.
     #[cold]
     pub(super) fn closes_circle(&self, options: &mut CallOptions<T, E>) -> Answer<T, E> {
         let record = CallRecord::new(self.state.now());

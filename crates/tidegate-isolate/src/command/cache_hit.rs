@@ -1,7 +1,8 @@
-//! A call that shares the run of another has a time of its own.
+//! Calls that share the run of another call. Each has a timeout of its own.
 //!
-//! The run may be older, and may have more time or none: whoever shares it waits no longer than its
-//! own timeout, and then ends like any call whose time is over. The run goes on for the others.
+//! The run may be older, and may have a longer timeout or none. A call that shares it waits no
+//! longer than its own timeout, and then ends like any call that timed out. The run continues for
+//! the other callers.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -25,7 +26,7 @@ use crate::request::{Answer, RequestContext, SharedAnswer, SharedFuture, take};
 const NEVER: u64 = u64::MAX;
 
 impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
-    /// Waits for the answer of another call.
+    /// Blocks until the shared run has a result or this call times out.
     pub(super) fn wait_for(
         &self,
         options: &mut CallOptions<T, E>,
@@ -42,7 +43,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         answer.unwrap_or_else(|| self.ran_out(options, start, timeout))
     }
 
-    /// Gives out a completion for the answer of another call.
+    /// Returns a completion of the shared run's result, which also ends if this call times out.
     pub(super) fn listen_to(
         self: &Arc<Self>,
         mut options: CallOptions<T, E>,
@@ -61,7 +62,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
                 Err(error) => Completion::failed(error),
             };
         };
-        // The fallback may run, and the call be logged, on a thread that knows nothing of it.
+        // Captured now: the fallback may run, and the call may be logged, outside of this request.
         options.context = options.context.or_else(RequestContext::current);
         let captured = state.plugins.capture();
         let (answer, slot) = copies.completion();
@@ -84,7 +85,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         answer
     }
 
-    /// Gives out a future of the answer of another call.
+    /// Returns a future of the shared run's result, which is also ready if this call times out.
     pub(super) fn follow(
         self: &Arc<Self>,
         mut options: CallOptions<T, E>,
@@ -110,7 +111,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
                 if is_over {
                     pause = None;
                 }
-                // A timer that has ended is no reason: nothing times out any more.
+                // The pause also ends if the timer is closed: then the call does not time out.
                 match is_over && shared.state.now() >= deadline {
                     true => Poll::Ready(None),
                     false => Poll::Pending,
@@ -131,7 +132,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         options.timeout.unwrap_or(self.state.timeout())
     }
 
-    /// Ends a call whose time was over before the run that it shares.
+    /// Ends a call that timed out before the run that it shares has ended.
     #[cold]
     fn ran_out(&self, options: &mut CallOptions<T, E>, start: u64, timeout: u64) -> Answer<T, E> {
         let record = CallRecord::until(start, self.state.now());

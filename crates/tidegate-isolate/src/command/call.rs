@@ -1,4 +1,4 @@
-//! How a call is made: each way to run it, with or without options of its own.
+//! The ways to make and run a call, with or without options of its own.
 
 use std::fmt;
 use std::future::Future;
@@ -20,11 +20,11 @@ use crate::isolation::state::THREADS;
 use crate::request::{CacheKey, CacheLookup, RequestContext, wait_graph};
 
 impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
-    /// Runs `work` behind the bulkhead and waits for its answer.
+    /// Runs `work` behind the bulkhead and waits for its result.
     ///
     /// # Errors
     ///
-    /// Why there is no answer; see [`CommandError`].
+    /// Returns why there is no value; see [`CommandError`].
     ///
     /// # Threads
     ///
@@ -44,7 +44,7 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
         self.shared.run_in_place(MaybeOptions::NOTHING, work)
     }
 
-    /// Runs `work` on the calling thread and waits for its answer; the work may borrow. For
+    /// Runs `work` on the calling thread and returns its result. The work may borrow data. For
     /// commands with permits.
     ///
     /// # Errors
@@ -59,7 +59,8 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
         self.shared.run_in_place(MaybeOptions::NOTHING, work)
     }
 
-    /// Runs `work` behind the bulkhead. With permits it runs before this returns.
+    /// Runs `work` behind the bulkhead and returns a completion of its result. With permits, the
+    /// work runs on the calling thread before this returns.
     pub fn queue<F>(&self, work: F) -> Completion<T, CommandError<E>>
     where
         F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
@@ -104,16 +105,17 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
         Arc::clone(&self.shared).run_async(options, work)
     }
 
-    /// Admits a call that the caller makes by itself, without a closure: takes a permit, asks the
+    /// Admits a call whose work the caller does itself, without a closure: takes a permit, asks the
     /// breaker and starts the timeout. See [`Entry`].
     ///
-    /// For handlers and other code whose work begins in one place and ends in another. It never
-    /// waits for a permit, also where other callers may, and tries no fallback.
+    /// For handlers and other code whose work begins in one place and ends in another. Never waits
+    /// for a permit, even if other callers may wait, and tries no fallback.
     ///
     /// # Errors
     ///
-    /// Why the call was not admitted; [`CommandError::retry_after`] says when to try again, where
-    /// that is known. A command with threads of its own refuses: the work would run outside of them.
+    /// Returns why the call was not admitted; [`CommandError::retry_after`] returns when to try
+    /// again, if that is known. A command with threads of its own rejects the call, because the
+    /// work would run outside of them.
     #[inline]
     pub fn admit(&self) -> Result<Entry, CommandError<E>> {
         self.shared.enter(MaybeOptions::NOTHING)
@@ -154,19 +156,19 @@ pub struct Call<T, E> {
 }
 
 impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
-    /// How long this call may take.
+    /// Sets the timeout of this call, in place of the command's timeout.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.options.timeout = Some(as_nanos(timeout));
         self
     }
 
-    /// How much this call matters.
+    /// Sets the criticality of this call.
     pub fn criticality(mut self, criticality: Criticality) -> Self {
         self.options.criticality = criticality;
         self
     }
 
-    /// The request that this call belongs to, in place of the calling thread's.
+    /// Sets the request that this call belongs to, in place of the calling thread's request.
     pub fn context(mut self, context: &RequestContext) -> Self {
         self.options.context = Some(context.clone());
         self
@@ -202,18 +204,18 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
         self
     }
 
-    /// Calls `observe` with everything that happens in this call, in order, on the thread
-    /// where it happens.
+    /// Calls `observe` with each event of this call, in order, on the thread where the event
+    /// happens.
     pub fn observe(mut self, observe: impl Fn(Event) + Send + Sync + 'static) -> Self {
         self.options.rare().observer = Some(Arc::new(observe));
         self
     }
 
-    /// Runs `work` behind the bulkhead and waits for its answer. See [`Command::run`].
+    /// Runs `work` behind the bulkhead and waits for its result. See [`Command::run`].
     ///
     /// # Errors
     ///
-    /// Why there is no answer.
+    /// Returns why there is no value.
     #[inline]
     pub fn run<F>(self, work: F) -> Result<T, CommandError<E>>
     where
@@ -229,7 +231,7 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
     ///
     /// # Errors
     ///
-    /// Why there is no answer.
+    /// Returns why there is no value.
     #[inline]
     pub fn run_in_place<F>(mut self, work: F) -> Result<T, CommandError<E>>
     where
@@ -269,12 +271,12 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
         Arc::clone(&self.command.shared).run_async(options, work)
     }
 
-    /// Admits a call that the caller makes by itself, with the timeout, criticality, request and
+    /// Admits a call whose work the caller does itself, with the timeout, criticality, request and
     /// observer of this call. A fallback and a cache key are not used. See [`Command::admit`].
     ///
     /// # Errors
     ///
-    /// Why the call was not admitted.
+    /// Returns why the call was not admitted.
     pub fn admit(mut self) -> Result<Entry, CommandError<E>> {
         self.command
             .shared
@@ -313,7 +315,7 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
         F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
     {
         match self.command.shared.look_up(&mut self.options, false) {
-            // A queued call does not wait for the shared run, so `look_up` finds no circle.
+            // The lookup does not wait for the shared run, so it never returns `WouldDeadlock`.
             Ok(None | Some(CacheLookup::WouldDeadlock)) => self.queue_uncached(work),
             Ok(Some(CacheLookup::Hit(copies))) => {
                 self.command.shared.listen_to(self.options, copies)

@@ -115,7 +115,7 @@ impl State {
         self.gate.give_back(|| now);
     }
 
-    /// Records the latency of a call, and tells the breaker how it ended. Counts a success. Any
+    /// Records the latency of a call, and reports its outcome to the breaker. Counts a success. Any
     /// other outcome is counted later, when its event is emitted.
     #[inline(always)]
     pub(super) fn report(&self, ticket: Ticket, times: Times, ended: Ended) {
@@ -138,7 +138,7 @@ impl State {
 }
 
 impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
-    /// Ends a call whose work has ended on this thread, and returns what the caller gets.
+    /// Ends a call whose work has ended on this thread, and returns the result for the caller.
     #[inline(always)]
     pub(super) fn end(
         &self,
@@ -157,7 +157,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             flight,
         } = call;
         state.release(now);
-        // After the permit is back: hooks that the work left on its token are dropped here.
+        // After the permit was given back: this drops hooks that the work left on its token.
         state.alarms.keep_flight(flight);
         let times = Times { start, began, now };
         match result {

@@ -1,19 +1,19 @@
-//! A call that its holder makes by itself: admission as a value.
+//! A call whose holder does the work itself: the admission as a value.
 //!
-//! The holder of an [`Entry`] does the work wherever and however it likes, says how it went, and
-//! drops the entry when the work needs no room any more. Nothing is allocated, and no lock is taken
-//! on the way of a call that succeeds.
+//! The holder of an [`Entry`] does the work on any thread and in any way, reports the outcome, and
+//! drops the entry when the work no longer needs its permit. A call that succeeds allocates nothing
+//! and takes no lock.
 //!
 //! | end | event | breaker | latency | adaptive limit | hooks |
 //! |---|---|---|---|---|---|
 //! | success | SUCCESS | success | yes | yes | ExecutionEmit, Emit, ExecutionSuccess, Success |
 //! | failure | FAILURE | failure | yes | yes | ExecutionError, Error |
-//! | ignored | BAD_REQUEST | none; a probe frees its place | yes | yes | ExecutionError, Error |
-//! | the time was over | TIMEOUT | failure | yes | as dropped | Error |
-//! | dropped without a verdict | CANCELLED | none; a probe opens it again | yes | none | Cancelled |
+//! | ignored | BAD_REQUEST | none; a probe frees its slot | yes | yes | ExecutionError, Error |
+//! | timed out | TIMEOUT | failure | yes | as dropped | Error |
+//! | dropped without a verdict | CANCELLED | none; a probe reopens it | yes | none | Cancelled |
 //!
 //! All of this happens on the thread that gives the verdict or drops the entry. The timer only
-//! decides that the time is over, and cancels the token: it never gives a permit back.
+//! expires the call and trips its token. It never gives a permit back.
 
 use std::fmt;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ use crate::isolation::state::{State, WATCHED};
 use crate::plugin::CallStage;
 use crate::request::RequestContext;
 
-/// How a call went, as the holder of its [`Entry`] says.
+/// The outcome of a call, as the holder of its [`Entry`] reports it.
 ///
 /// ```
 /// use tidegate_isolate::Verdict;
@@ -43,12 +43,12 @@ use crate::request::RequestContext;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
-    /// The dependency did what it was asked for.
+    /// The dependency did what the caller requested.
     Success,
     /// The dependency failed.
     Failure,
-    /// The caller was wrong, or the result says nothing about the dependency: the breaker does not
-    /// count it.
+    /// The request was invalid, or the result says nothing about the health of the dependency. The
+    /// breaker does not count the call.
     Ignored,
 }
 
@@ -72,12 +72,12 @@ impl From<Verdict> for Ended {
     }
 }
 
-/// A call that was admitted and that its holder makes by itself: it holds a permit, a ticket of the
-/// breaker and a deadline. [`Command::admit`](crate::Command::admit) returns one.
+/// An admitted call whose holder does the work itself. It holds a permit, a ticket of the breaker
+/// and a deadline. [`Command::admit`](crate::Command::admit) returns an entry.
 ///
-/// [`verdict`](Entry::verdict) says how the call went, once. Dropping the entry gives the permit
-/// back. An entry that is dropped without a verdict counts as cancelled; if its call was a probe,
-/// the breaker opens again.
+/// [`verdict`](Entry::verdict) reports the outcome, once. Dropping the entry gives the permit back.
+/// An entry that is dropped without a verdict counts as cancelled; if its call was a probe, the
+/// breaker opens again.
 ///
 /// ```
 /// use tidegate_isolate::{Command, Isolation};
@@ -96,7 +96,7 @@ impl From<Verdict> for Ended {
 #[must_use = "dropping an entry without a verdict counts as cancelled"]
 pub struct Entry {
     state: Arc<State>,
-    /// None only while the entry is dropped.
+    /// `None` only while the entry is being dropped.
     call: Option<Admission>,
     word: EntryWord,
     /// The request whose log the call is written into, if any.
@@ -105,23 +105,23 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Says how the call went. Records its latency, and feeds the breaker and the adaptive limit.
-    /// This also ends the timeout of the call; the permit stays until the entry is dropped.
+    /// Reports how the call ended. Stops its timeout, records its latency, and updates the breaker
+    /// and the adaptive limit. The permit is held until the entry is dropped.
     ///
-    /// Returns `true` if the verdict counts. It does not if there was one before, or if the time was
-    /// over: then the call counts as timed out.
+    /// Returns `true` if the verdict counts. It does not count after an earlier verdict. It does
+    /// not count after the deadline either: the call then counts as timed out.
     pub fn verdict(&self, verdict: impl Into<Verdict>) -> bool {
         let verdict = verdict.into();
         self.report(verdict.into()) == Some(Ended::from(verdict))
     }
 
-    /// Returns the time by which the call should be done, if it has a timeout.
+    /// Returns the deadline of the call, if it has a timeout.
     pub fn deadline(&self) -> Option<Instant> {
         self.token().deadline()
     }
 
-    /// Returns the token of the call. It is cancelled when the time is over, if the command says so,
-    /// when the isolation is stopped, and when the entry is dropped without a verdict.
+    /// Returns the token of the call. It is tripped at the deadline (unless `interrupt_on_timeout`
+    /// is off), when the isolation is stopped, and when the entry is dropped without a verdict.
     ///
     /// Clones may outlive the entry; then the next call allocates a new token.
     pub fn token(&self) -> &CancelToken {
@@ -130,10 +130,11 @@ impl Entry {
 
     fn call(&self) -> &Admission {
         let call = self.call.as_ref();
-        call.expect("only the drop takes it")
+        call.expect("only `drop` takes the admission")
     }
 
-    /// Ends the call as the holder says, or as timed out. None if it has ended before.
+    /// Ends the call with this outcome, or as timed out. Returns the outcome that counts, or `None`
+    /// if there was a report before.
     fn report(&self, ended: Ended) -> Option<Ended> {
         let (state, call) = (&*self.state, self.call());
         let now = state.now();
@@ -143,7 +144,7 @@ impl Entry {
         Some(ended)
     }
 
-    /// Tells breaker, metrics and listeners how the call ended.
+    /// Reports the outcome to the breaker, the metrics and the listeners.
     #[inline(always)]
     fn tell(&self, call: &Admission, ended: Ended, now: u64) {
         self.state.report(call.ticket, call.times(now), ended);
@@ -153,8 +154,8 @@ impl Entry {
         }
     }
 
-    /// Counts what was not counted yet, and calls hooks and listeners; `is_thrown` if the call ends
-    /// with an error of its own. Returns all events of the call.
+    /// Counts the events that were not counted yet, and calls hooks and listeners. `is_thrown` is
+    /// `true` if the caller receives an error. Returns all events of the call.
     #[cold]
     fn tell_listeners(&self, mut record: CallRecord, ended: Ended, is_thrown: bool) -> EventSet {
         let state = &*self.state;
@@ -174,13 +175,13 @@ impl Entry {
         before.iter().for_each(|stage| drop(state.hook(*stage)));
         let observer = self.observer.as_ref();
         if ended == Ended::Success {
-            // Counted already.
+            // `State::report` has already counted the success.
             record.events.add(Event::Success);
             state.tell(observer, Event::Success);
         } else {
             state.emit(&mut record, observer, ended.event());
         }
-        // The count of what is ignored contains this one.
+        // A bad request implies an error, so for `Ignored` this adds the event but no count.
         if is_thrown || ended == Ended::Ignored {
             state.thrown(&mut record, observer);
         }
@@ -191,7 +192,7 @@ impl Entry {
         record.events
     }
 
-    /// Ends a call whose start a hook has refused: that counts as a failure of the call.
+    /// Ends a call that a hook rejected at its start. This counts as a failure of the call.
     #[cold]
     fn refuse<E>(self, message: String) -> CommandError<E> {
         let (state, call) = (&*self.state, self.call());
@@ -207,7 +208,8 @@ impl Entry {
         CommandError::new(&state.key, cause).with_events(events)
     }
 
-    /// Ends a call that was dropped without a verdict; `in_time` says whether its time was not over.
+    /// Ends a call whose entry was dropped without a verdict. `in_time` is `true` if the call had
+    /// not expired before.
     #[cold]
     fn cancel(&self, call: &Admission, in_time: bool) {
         let state = &*self.state;

@@ -1,8 +1,8 @@
-//! The fallback of a call that has no answer of its own: whether it is tried, what it sees, and what
-//! it is counted as.
+//! The fallback of a call that failed: when it is tried, what it receives, and how it is counted.
 //!
-//! It sees the error with its cause, in the request of the call. It runs only if it is enabled and
-//! has a permit, and a panic in it is its own failure.
+//! A fallback receives the error with its cause, and runs in the request of the call. It runs only
+//! if fallbacks are enabled and a fallback permit is free. A panic in it counts as a failure of the
+//! fallback.
 //!
 //! A fallback may be a future; see `running_fallback`. A call that is a future itself must not
 //! block for it. Such a call sets `CallOptions::defers`: then `failed` returns the error without a
@@ -111,7 +111,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             Err(_) => &[CallStage::FallbackError],
         };
         if !stages.is_empty() {
-            // The fallback ran, and may have taken its time.
+            // The fallback may have run for long, so the clock is read again.
             record.now = self.state.now();
         }
         self.emit(record, options, event);

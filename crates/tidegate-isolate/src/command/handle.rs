@@ -1,4 +1,4 @@
-//! The handle of a command: its keys, its settings, how it is doing.
+//! The handle of a command: gives access to its keys, its settings and its metrics.
 
 use std::fmt;
 use std::sync::Arc;
@@ -36,31 +36,31 @@ pub struct Command<T, E> {
 }
 
 impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
-    /// Changes the settings, all together and at once.
+    /// Changes the settings. All changes take effect together.
     ///
     /// # Errors
     ///
-    /// Which property makes no sense, and why. The old settings then stay in force.
+    /// Returns which property is invalid, and why. The old settings then stay in force.
     pub fn configure(&self, change: impl FnOnce(&mut CommandConfig)) -> Result<(), ConfigError> {
         self.shared.state.configure(change)
     }
 
-    /// The settings in force.
+    /// Returns the settings in force.
     pub fn config(&self) -> Arc<CommandConfig> {
         self.shared.state.config()
     }
 
-    /// The key.
+    /// Returns the key.
     pub fn key(&self) -> &Key {
         &self.shared.state.key
     }
 
-    /// The group.
+    /// Returns the group.
     pub fn group(&self) -> &Key {
         &self.shared.state.group
     }
 
-    /// The key of the pool that its threads come from.
+    /// Returns the key of the pool that provides the command's threads.
     pub fn pool(&self) -> &Key {
         &self.shared.state.pool
     }
@@ -69,7 +69,7 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
         &self.shared.state.sources
     }
 
-    /// Where user code of the command runs that no caller runs.
+    /// Returns the threads for user code of the command that runs on no caller's thread.
     pub(crate) fn aside(&self) -> &Arc<CallbackThreads> {
         &self.shared.state.aside
     }
@@ -78,20 +78,21 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
         &self.shared.state.alarms
     }
 
-    /// Whether its isolation was stopped or shut down: a new attempt would come after the end.
+    /// Returns `true` if the isolation was stopped or shut down: no new attempt may begin.
     pub(crate) fn is_shut_down(&self) -> bool {
         let state = &*self.shared.state;
         state.alarms.is_closed() || state.pools.is_shut_down()
     }
 
-    /// Forgets what this command has cached for `key` in a request; false if there was nothing.
+    /// Removes the result that this command has cached for `key` in a request. Returns `false` if
+    /// there was none.
     pub fn clear_cached(&self, request: &RequestContext, key: impl fmt::Display) -> bool {
         let state = &*self.shared.state;
         let key = key.to_string();
         request.forget(state.cache_owner, (&state.key, &key), |_| true)
     }
 
-    /// Returns how long calls took lately, from the call to its end.
+    /// Returns the recent latencies of calls, from the call to its end.
     pub(crate) fn total_latencies(&self) -> Distribution {
         let state = &*self.shared.state;
         state.metrics.latencies(state.now()).total
@@ -104,13 +105,13 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
         state.plugins.event(&state.key, event);
     }
 
-    /// Reports user code that panicked, of which no caller hears.
+    /// Reports a panic of user code that no caller sees.
     pub(crate) fn panicked(&self, message: &str) {
         let state = &*self.shared.state;
         state.plugins.panicked(&state.key, message);
     }
 
-    /// How it is doing.
+    /// Returns the current figures of the command.
     pub fn snapshot(&self) -> CommandSnapshot {
         CommandSnapshot::of(&self.shared.state)
     }

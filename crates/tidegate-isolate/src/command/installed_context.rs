@@ -1,4 +1,5 @@
-//! What a working thread takes over from the calling one: the request, and what propagators carry.
+//! The context that a worker thread takes over from the caller: the request, and the propagators'
+//! values.
 
 use std::sync::Arc;
 
@@ -6,10 +7,11 @@ use crate::error::contain;
 use crate::plugin::{Install, Plugins, Restore};
 use crate::request::{Entered, RequestContext};
 
-/// What the calling thread had, on the working thread; dropping it puts back what was there.
+/// The caller's context, installed on this thread. Dropping it restores the previous context.
 pub(super) struct InstalledContext {
     restore: Vec<Restore>,
-    /// To report what panics; none if there is nothing to restore.
+    /// The plug-ins to which panics of propagators are reported; `None` if there is nothing to
+    /// restore.
     plugins: Option<Arc<Plugins>>,
     _context: Entered,
 }
@@ -34,7 +36,7 @@ impl InstalledContext {
 
 impl Drop for InstalledContext {
     fn drop(&mut self) {
-        // Backwards: the last that was installed is the first to go.
+        // In reverse order: the context that was installed last is removed first.
         while let Some(restore) = self.restore.pop() {
             let restored = contain(restore);
             if let Some(plugins) = &self.plugins {

@@ -1,4 +1,4 @@
-//! What differs in one call from the others of its command.
+//! The options of one call, in place of the settings of its command.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::plugin::Install;
 use crate::request::wait_graph::{self, RunId, Within};
 use crate::request::{Answer, CacheKey, Entered, RequestContext, RunOwner};
 
-/// What a call asks for before it is admitted.
+/// The criticality and the timeout with which a call is admitted.
 #[derive(Clone, Copy)]
 pub(super) struct Terms {
     pub(super) criticality: Criticality,
@@ -20,18 +20,18 @@ pub(super) struct Terms {
     pub(super) timeout: u64,
 }
 
-/// Hears what happens in one call.
+/// A closure that receives the events of one call.
 pub(super) type Observer = Arc<dyn Fn(Event) + Send + Sync>;
 
-/// What differs in one call.
+/// The options of one call.
 pub(super) struct CallOptions<T, E> {
-    /// Nanoseconds, in place of the command's.
+    /// In nanoseconds, in place of the command's timeout.
     pub(super) timeout: Option<u64>,
     pub(super) criticality: Criticality,
     pub(super) context: Option<RequestContext>,
-    /// What few calls have, so that the others need not carry it along.
+    /// Options that few calls have, in a box that keeps the options of other calls small.
     pub(super) rare: Option<Box<RareOptions<T, E>>>,
-    /// The call is one attempt of several: no fallback is tried.
+    /// `true` if the call is an attempt of a wrapper: no fallback is tried.
     pub(super) is_attempt: bool,
     /// The call is a future: a fallback that is one, too, is left to it. See `fallback`.
     pub(super) defers: bool,
@@ -45,16 +45,16 @@ pub(super) struct RareOptions<T, E> {
     /// The call has failed, and its future has to await the fallback.
     pub(super) deferred: Option<CallRecord>,
     pub(super) observer: Option<Observer>,
-    /// What a fallback on a thread of the command finds around it.
+    /// The captured context for a fallback that runs on a callback thread.
     pub(super) captured: Vec<Install>,
-    /// The shared run that this call makes.
+    /// The shared run that this call executes.
     pub(super) run: Option<RunId>,
-    /// The calls that share the run of this one, where it is a future.
+    /// The guard that notifies the calls that share this call's run, if the run is a future.
     pub(super) owner: Option<SharedRunGuard<T, E>>,
 }
 
-/// The calls that share a run. They hear its answer, or, if this is dropped before, that there is
-/// none.
+/// The owner of a shared run. [`SharedRunGuard::tell`] passes the result to the calls that share
+/// the run. If the guard is dropped before, these calls fail as cancelled.
 pub(super) struct SharedRunGuard<T, E>(Option<Box<dyn RunOwner<T, E>>>);
 
 impl<T, E> SharedRunGuard<T, E> {
@@ -115,7 +115,8 @@ impl<T, E> CallOptions<T, E> {
         self.rare().run = Some(run);
     }
 
-    /// Works for the shared run that this call makes, if any, until the guard is dropped.
+    /// Makes the calling thread work for the shared run of this call, if any, until the guard is
+    /// dropped.
     #[inline]
     pub(super) fn enter_run(&self) -> Option<Within> {
         self.run().map(wait_graph::enter)
@@ -129,13 +130,13 @@ impl<T, E> CallOptions<T, E> {
         self.rare.as_mut()?.owner.take()
     }
 
-    /// The shared run that this call makes, if it makes one.
+    /// Returns the shared run that this call executes, if any.
     #[inline]
     pub(super) fn run(&self) -> Option<RunId> {
         self.rare.as_ref().and_then(|rare| rare.run)
     }
 
-    /// What the call asks for before it is admitted, or the command in its place.
+    /// Returns the criticality and the timeout of the call, with the command's timeout as default.
     pub(super) fn terms(&self, state: &State) -> Terms {
         Terms {
             criticality: self.criticality,
@@ -173,13 +174,13 @@ impl<T, E> CallOptions<T, E> {
     }
 }
 
-/// The options of a call, if it has any: most have none, and need not carry them along.
+/// The options of a call, or `None`. Most calls have no options, and none are created for them.
 pub(super) struct MaybeOptions<'a, T, E>(pub(super) Option<&'a mut CallOptions<T, E>>);
 
 impl<T, E> MaybeOptions<'_, T, E> {
     pub(super) const NOTHING: Self = Self(None);
 
-    /// What the call asks for before it is admitted, or the command in its place.
+    /// Returns the criticality and the timeout of the call, with the command's timeout as default.
     #[inline]
     pub(super) fn terms(&self, state: &State) -> Terms {
         let timeout = self.0.as_ref().and_then(|options| options.timeout);
@@ -209,13 +210,13 @@ impl<T, E> MaybeOptions<'_, T, E> {
         self.context().cloned().or_else(RequestContext::current)
     }
 
-    /// Enters the request that was asked for, if any.
+    /// Enters the request that the options name, if any.
     #[inline]
     pub(super) fn enter_context(&self) -> Option<Entered> {
         self.context().map(RequestContext::enter)
     }
 
-    /// Whether nothing was asked for but a timeout or a criticality.
+    /// Returns `true` if no option is set except the timeout and the criticality.
     #[inline]
     pub(super) fn is_plain(&self) -> bool {
         self.0.as_ref().is_none_or(|options| {
@@ -228,7 +229,7 @@ impl<T, E> MaybeOptions<'_, T, E> {
         self.0.as_ref().and_then(|options| options.observer())
     }
 
-    /// Calls `then` with the options, or with those of a call that asked for nothing.
+    /// Calls `then` with the options, or with default options if there are none.
     #[cold]
     pub(super) fn with<R>(self, then: impl FnOnce(&mut CallOptions<T, E>) -> R) -> R {
         match self.0 {

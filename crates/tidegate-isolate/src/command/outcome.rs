@@ -1,5 +1,5 @@
-//! What the caller gets, whichever way the work ran: an answer, or an error with its cause after the
-//! fallback was tried.
+//! The result that the caller receives, however the work ran: a value, or an error with its cause
+//! after the fallback was tried.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ use crate::metrics::Plain;
 use crate::plugin::CallStage;
 use crate::request::RequestContext;
 
-/// Why a call was ended before its work: its time was over, or, where it has none, everything was
-/// stopped.
+/// Returns the cause of a call that was ended before its work: the call timed out, or, if it has no
+/// timeout, all calls were stopped.
 pub(super) fn late<E>(timeout: u64) -> Cause<E> {
     match timeout {
         u64::MAX => Cause::Cancelled,
@@ -25,14 +25,15 @@ pub(super) fn late<E>(timeout: u64) -> Cause<E> {
     }
 }
 
-/// A hook's refusal just before the work: it counts as the work's own failure.
+/// The message of a hook that rejected a call just before the work. It counts as a failure of the
+/// work.
 pub(super) struct HookRefusal(pub(super) String);
 
-/// What became of the work: it panicked, a hook refused it, or it answered.
+/// The result of the work: a panic, a rejection by a hook, or what the work returned.
 pub(super) type WorkResult<T, E> = Result<Result<Result<T, E>, HookRefusal>, CaughtPanic>;
 
 impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
-    /// Whether anybody wants to know about a call that went well.
+    /// Returns `true` if a hook, a listener, an observer or a log receives a call that succeeded.
     #[inline]
     pub(super) fn is_watched(&self, flags: u32, asked: &MaybeOptions<'_, T, E>) -> bool {
         flags & WATCHED != 0
@@ -40,7 +41,8 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             || (flags & LOGS != 0 && (asked.context().is_some() || RequestContext::is_entered()))
     }
 
-    /// Whether a refusal ends with its error: no fallback could answer, and nobody else hears.
+    /// Returns `true` if a rejection only returns its error: there is no fallback, and no hook,
+    /// listener, observer or log receives it.
     #[inline(always)]
     pub(super) fn is_plain(&self, flags: u32, asked: &MaybeOptions<'_, T, E>) -> bool {
         flags & (FALLS_BACK | WATCHED) == FALLS_BACK
@@ -49,8 +51,8 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             && (flags & LOGS == 0 || !RequestContext::is_entered())
     }
 
-    /// Counts a refusal for which [`Shared::is_plain`] holds. The same as [`Shared::failed`], in
-    /// one count.
+    /// Counts a rejection for which [`Shared::is_plain`] returns `true`, and returns its error. Has
+    /// the same effect as [`Shared::failed`], with a single count.
     #[inline(always)]
     pub(super) fn refused_plainly(
         &self,
@@ -63,7 +65,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         Err(error)
     }
 
-    /// Calls the hooks of work that has answered, where it did.
+    /// Calls the hooks of work that returned a value, on the thread where the work ran.
     pub(super) fn emitted(&self) {
         for stage in [
             CallStage::ExecutionEmit,
@@ -74,8 +76,8 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         }
     }
 
-    /// Tells about a call that went well, whose success was counted already and whose work has
-    /// [`Shared::emitted`].
+    /// Notifies listeners, observer and hooks of a call that succeeded, and logs it. The success
+    /// was already counted, and [`Shared::emitted`] was already called.
     #[cold]
     pub(super) fn succeeded(&self, mut record: CallRecord, options: &mut CallOptions<T, E>) {
         record.events.add(Event::Success);
@@ -84,7 +86,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         self.log(&record, options);
     }
 
-    /// Ends a call that has no answer of its own: the fallback may have one.
+    /// Ends a call that failed. The fallback may give a value instead.
     #[cold]
     pub(super) fn failed(
         &self,
@@ -104,8 +106,8 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         self.failed_with(record, options, error)
     }
 
-    /// Ends a call that was made wrongly, before anything was asked: it is counted, and no fallback
-    /// is tried.
+    /// Ends a call that was made incorrectly, before its admission. The call is counted, and no
+    /// fallback is tried.
     #[cold]
     pub(super) fn misused(&self, options: &CallOptions<T, E>, cause: Cause<E>) -> CommandError<E> {
         self.failed_at_once(CallRecord::new(self.state.now()), options, cause)
@@ -126,7 +128,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         CommandError::new(&self.state.key, cause).with_events(record.events)
     }
 
-    /// Tries the fallback for an attempt that was the last.
+    /// Ends a call with the error of its last attempt. The fallback may give a value instead.
     pub(super) fn fall_back_from(
         &self,
         options: &mut CallOptions<T, E>,
@@ -175,11 +177,12 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         answer.map_err(|error| error.with_events(record.events))
     }
 
-    /// What went wrong, of a work that did not answer well, or not before its timeout: `timeout`
-    /// is the one that was over, if one was.
+    /// Returns the cause for work that failed or was late. `timeout` is the timeout in nanoseconds
+    /// if the call timed out.
     pub(super) fn cause_of(&self, result: WorkResult<T, E>, timeout: Option<u64>) -> Cause<E> {
         if let Some(timeout) = timeout {
-            // Nobody gets it, and its `Drop` is the user's: the call must end all the same.
+            // No caller receives the result. Its `Drop` is user code: a panic there must not stop
+            // the end.
             discard(result);
             return late(timeout);
         }
@@ -202,12 +205,12 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             }
             Ok(Err(HookRefusal(message))) => Cause::Panicked(message),
             Err(panic) => Cause::Panicked(panic.message().to_owned()),
-            // A value in time is a success, which is not asked about here.
+            // Not reached: a value that came in time is a success, and the callers handle it.
             Ok(Ok(Ok(_))) => Cause::Cancelled,
         }
     }
 
-    /// Turns what became of the work into what the caller gets.
+    /// Converts the result of the work into the result that the caller receives.
     pub(super) fn end_with(
         &self,
         options: &mut CallOptions<T, E>,

@@ -1,4 +1,5 @@
-//! A future that waits for a permit: its place in the queue of the gate, and its way out of it.
+//! A future that waits for a permit in the queue of the gate, and leaves the queue when it is
+//! dropped.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,16 +17,18 @@ use crate::bulkhead::Place;
 use crate::error::{Cause, Rejection};
 use crate::plugin::CallStage;
 
-/// Admits a call that the breaker let through, once there is a permit for it. An error has the
-/// time at which it was known. Dropping it ends the call as cancelled.
+/// A future that admits a call once there is a permit for it. The breaker has already let the call
+/// pass. An error contains the time of the rejection. Dropping the future ends the call as
+/// cancelled.
 pub(super) struct PermitWait<'a, T: Send + 'static, E: Send + 'static> {
     shared: &'a Shared<T, E>,
     options: &'a mut CallOptions<T, E>,
     start: u64,
     terms: Terms,
-    /// None once the call was admitted or refused.
+    /// `None` once the call was admitted or rejected.
     ticket: Option<Ticket>,
-    /// The place, and what wakes the task when the wait is over; from the first poll on.
+    /// The place in the queue, and the timer task that wakes the future at the end of its wait.
+    /// `None` before the first poll.
     place: Option<(Place, TimerTaskId)>,
 }
 
@@ -46,7 +49,7 @@ impl<'a, T: Send + 'static, E: Send + 'static> PermitWait<'a, T, E> {
         }
     }
 
-    /// Takes a place in the queue, unless the call has one.
+    /// Takes a place in the queue, unless the call already has one.
     fn queue_up(&mut self, waker: &Waker) -> Result<(), Rejection> {
         if self.place.is_some() {
             return Ok(());
@@ -64,14 +67,14 @@ impl<'a, T: Send + 'static, E: Send + 'static> PermitWait<'a, T, E> {
         Ok(())
     }
 
-    /// What became of the wait; none while it goes on.
+    /// Returns the result of the wait, or `None` while the call still waits.
     fn ask(&mut self, now: u64, waker: &Waker) -> Option<Result<(), Rejection>> {
         let state = &*self.shared.state;
         let (place, _) = self.place.as_ref()?;
         let answer = state.gate.ask(place, now, waker);
         let answer = answer.map(|served| served.map(|permit| permit.forget()));
         let answer = answer.or_else(|| {
-            // Nothing would wake the future at the end of its time.
+            // A closed timer would not wake the future at the end of its wait.
             state.alarms.is_closed().then(|| {
                 state.gate.give_up(place);
                 state.gate.after_leaving(now);
@@ -94,7 +97,7 @@ impl<T: Send + 'static, E: Send + 'static> Future for PermitWait<'_, T, E> {
         let this = &mut *self;
         let state = &*this.shared.state;
         let Some(ticket) = this.ticket else {
-            panic!("a wait that has ended must not be polled again");
+            panic!("a future that waits for a permit must not be polled after it is ready");
         };
         let waker = context.waker();
         let (answer, now) = match this.queue_up(waker) {
@@ -123,7 +126,7 @@ impl<T: Send + 'static, E: Send + 'static> Drop for PermitWait<'_, T, E> {
         let Some(ticket) = self.ticket.take() else {
             return;
         };
-        // Who shares the run hears first: the next call with the key runs anew.
+        // Calls that share the run are notified first: the next call with the key then runs again.
         drop(self.options.take_owner());
         let state = &*self.shared.state;
         let now = state.now();

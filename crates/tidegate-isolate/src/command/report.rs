@@ -1,5 +1,5 @@
-//! What a call reports: its events to the metrics and to listeners, and its end to the log of its
-//! request.
+//! The reports of a call: its events go to the metrics and the listeners, and its end to the log of
+//! its request.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::event::{Event, EventSet};
 use crate::isolation::state::{LOGS, State, WATCHED};
 use crate::request::{LogEntry, RequestContext};
 
-/// What is known of a call that is being made.
+/// The times and events of a call in progress.
 pub(super) struct CallRecord {
     pub(super) start: u64,
-    /// The last reading of the clock: a clock costs more than a count.
+    /// The last reading of the clock, used again because a reading costs more than a count.
     pub(super) now: u64,
     pub(super) events: EventSet,
 }
@@ -23,7 +23,7 @@ impl CallRecord {
         Self::until(start, start)
     }
 
-    /// A call that began at `start` and has come to `now`.
+    /// Creates the record of a call that began at `start`, with the clock reading `now`.
     pub(super) fn until(start: u64, now: u64) -> Self {
         Self {
             start,
@@ -34,14 +34,15 @@ impl CallRecord {
 }
 
 impl State {
-    /// Counts an event and tells whoever listens.
+    /// Counts an event, and notifies the listeners and the observer.
     pub(super) fn emit(&self, record: &mut CallRecord, observer: Option<&Observer>, event: Event) {
         record.events.add(event);
         self.metrics.count(record.now, event);
         self.tell(observer, event);
     }
 
-    /// An error is about to reach the caller. It is counted only where no other count says so.
+    /// Records that the caller receives an error. Counts it only if no other event of the call
+    /// implies it.
     pub(super) fn thrown(&self, record: &mut CallRecord, observer: Option<&Observer>) {
         let said = [
             Event::BadRequest,
@@ -58,7 +59,7 @@ impl State {
         }
     }
 
-    /// Tells the listeners of all calls, and the observer of this one.
+    /// Notifies the listeners of all calls, and the observer of this call.
     pub(super) fn tell(&self, observer: Option<&Observer>, event: Event) {
         if self.flags() & WATCHED != 0 {
             self.plugins.event(&self.key, event);

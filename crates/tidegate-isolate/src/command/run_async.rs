@@ -1,18 +1,19 @@
 //! A call with permits whose work is a future.
 //!
-//! The answer is an async block: the work's future lies inside of it and needs no box. A future that
-//! is ready at its first poll allocates nothing and takes no lock. What few calls need, a wait for a
-//! permit or a shared run, has a box of its own, so that the others need not carry it along.
+//! The returned future is an async block that contains the work's future, so the work needs no box.
+//! A future that is ready at its first poll allocates nothing and takes no lock. The parts that few
+//! calls need, a wait for a permit or a shared run, have a box of their own, so that they do not
+//! enlarge the future of other calls.
 //!
-//! # Who ends a call
+//! # How a call ends
 //!
-//! The task that polls it, always: with the work's answer, when it finds that the time is over, or
-//! when it drops the answer. The timer only decides that the time is over, and wakes the task.
+//! The task that polls the call always ends it: with the result of the work, when it finds that the
+//! call has expired, or when it drops the future. The timer only expires the call and wakes the
+//! task.
 //!
-//! The waker is handed to the timer after a poll that was pending, and then the time is looked at
-//! once more. Both are ordered by the lock of the waker's slot: the timer decides and then takes
-//! the waker, the poll leaves the waker and then looks. So the timer finds the waker, or the poll
-//! finds that the time is over.
+//! A poll that is pending stores its waker in the call slot, and then checks once more whether the
+//! call has expired. The timer expires the call, and then takes the waker. The lock of the waker's
+//! slot orders both. So the timer finds the waker, or the poll finds that the call has expired.
 
 use std::future::Future;
 use std::mem::needs_drop;
@@ -127,15 +128,15 @@ struct Running<'a, T: Send + 'static, E: Send + 'static, F, W> {
     options: &'a mut CallOptions<T, E>,
     /// None once the call has ended.
     call: Option<Admission>,
-    /// None once it has made the future.
+    /// `None` once it has created the future.
     work: Option<F>,
     /// None before the first poll, and again when the work has ended.
     future: Pin<&'a mut Option<W>>,
-    /// The timer was given a waker.
+    /// `true` once a waker was stored for the timer.
     is_listening: bool,
 }
 
-/// Nothing in it is pinned: it only refers to the work's future, which is.
+/// No field is pinned itself: `future` is only a reference to the work's future, which is pinned.
 impl<T: Send + 'static, E: Send + 'static, F, W> Unpin for Running<'_, T, E, F, W> {}
 
 impl<T, E, F, W> Future for Running<'_, T, E, F, W>
@@ -147,12 +148,12 @@ where
 {
     type Output = Answer<T, E>;
 
-    /// Polls the future, which the first poll makes of `work`, and ends the call when it is ready.
+    /// Polls the work's future, which the first poll creates, and ends the call when it is ready.
     #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer<T, E>> {
         let this = &mut *self;
         let Some(call) = &this.call else {
-            unreachable!("a call that has ended is not polled again");
+            unreachable!("the future of a call is not polled after it is ready");
         };
         if this.work.is_none() && call.flight.is_expired() {
             return Poll::Ready(this.expired());
@@ -171,7 +172,7 @@ where
             }
             match future.as_mut().as_pin_mut() {
                 Some(future) => Ok(future.poll(context)),
-                None => unreachable!("the first poll makes it"),
+                None => unreachable!("the first poll creates the work's future"),
             }
         });
         drop(around);
@@ -193,7 +194,7 @@ where
 }
 
 impl<T: Send + 'static, E: Send + 'static, F, W> Running<'_, T, E, F, W> {
-    /// Ends a call whose time is over, with its work.
+    /// Ends a call that has expired, and drops its work.
     #[cold]
     fn expired(&mut self) -> Answer<T, E> {
         self.end(Ok(Err(HookRefusal(String::new()))))
@@ -201,10 +202,11 @@ impl<T: Send + 'static, E: Send + 'static, F, W> Running<'_, T, E, F, W> {
 
     #[inline(always)]
     fn end(&mut self, result: WorkResult<T, E>) -> Answer<T, E> {
-        // Before the permit is given back: then the work has really ended.
+        // Dropped before the permit is given back: the permit is held until the work has really
+        // ended.
         self.drop_future();
         let Some(call) = self.call.take() else {
-            unreachable!("nothing else ends it");
+            unreachable!("the admission is taken only at the end of the call");
         };
         if self.is_listening {
             call.flight.clear_listener();
@@ -228,7 +230,7 @@ impl<T: Send + 'static, E: Send + 'static, F, W> Running<'_, T, E, F, W> {
         answer
     }
 
-    /// Drops the future, whose `Drop` is the user's.
+    /// Drops the work's future. Its `Drop` is user code and may panic.
     #[inline]
     fn drop_future(&mut self) {
         if needs_drop::<W>() {
@@ -236,10 +238,10 @@ impl<T: Send + 'static, E: Send + 'static, F, W> Running<'_, T, E, F, W> {
         }
     }
 
-    /// The answer was dropped before there was one.
+    /// Ends the call as cancelled: the returned future was dropped before it was ready.
     #[cold]
     fn cancel(&mut self, call: Admission) {
-        // Who shares the run hears first: the next call with the key runs anew.
+        // Calls that share the run are notified first: the next call with the key then runs again.
         drop(self.options.take_owner());
         let state = &*self.shared.state;
         let token = call.flight.token();

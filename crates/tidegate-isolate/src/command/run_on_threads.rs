@@ -1,16 +1,18 @@
 //! A call on threads of a bulkhead: how it is admitted and submitted.
 //!
-//! Three may end a call: the worker when the work has ended, the timer when its time is over, the
-//! caller when it leaves. The word of its `Flight` decides who: exactly one. Whoever it is
-//! counts the outcome and tells the caller; the others do nothing but clean up after themselves.
-//! A job that is still queued when the caller has gone is taken out at once; one that runs is
-//! told through its token, keeps its thread until it returns, and is counted as overstaying.
+//! A call can be ended by the worker when the work has ended, by the timer at the deadline, by the
+//! caller when it cancels, or by the pool when it drops the queued job. The word of its `Flight`
+//! decides which of them was first: exactly one ends the call. Only that end is counted and
+//! notifies the caller; the others only clean up their own state. A job that is still queued when
+//! its call ends is removed from the queue at once. A running job is signalled through its token if
+//! the settings say so, keeps its thread until it returns, and is counted as overstaying.
 //!
-//! The timer's thread only decides. What follows may run user code, a fallback or the `Drop` of the
-//! work: the caller does it if it waits, and else a thread that the command has for that.
+//! The timer's thread only decides. The next steps may run user code, such as a fallback or the
+//! `Drop` of the work. The caller runs them if it waits; otherwise a callback thread of the command
+//! does.
 //!
-//! A call allocates once, for its [`ThreadCall`]: the job in the pool's queue, what the timer tells and the
-//! caller's way to cancel are all references to it.
+//! The state of a call is one allocation, its [`ThreadCall`]: the job in the pool's queue, the
+//! receiver of the timeout and the caller's cancel handler are references to it.
 
 use std::sync::Arc;
 
@@ -35,7 +37,7 @@ use crate::isolation::state::{GATED, INTERRUPTS, State, THREADS};
 use crate::request::RequestContext;
 use crate::request::wait_graph::{self, RunId};
 
-/// What a call was let through with.
+/// What an admitted call has: its pool, its ticket of the breaker and its permits.
 type Admitted<'a> = (&'a Arc<RegisteredPool>, Ticket, HeldPermits);
 
 impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
@@ -79,7 +81,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
     {
         let start = self.state.now();
-        // A fallback may run, and the call be logged, on a thread that knows nothing of it.
+        // Captured now: the fallback may run, and the call may be logged, outside of this request.
         options.context = options.context.or_else(RequestContext::current);
         if !self.state.plugins.propagators.is_empty() {
             options.set_captured(self.state.plugins.capture());
@@ -95,7 +97,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             let _ = promise.complete(self.failed(CallRecord::new(start), &mut options, cause));
             return answer;
         };
-        // Nobody waits for it: it belongs to no run but its own.
+        // No caller waits for the work, so it belongs to no shared run except this call's own.
         let brief = SubmitOptions::of(&options, options.run().into_iter().collect());
         let recipient = Recipient::Completion(promise, options, place);
         if let Err((cause, recipient)) = self.begin_on_threads(brief, start, work, recipient)
@@ -130,7 +132,8 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         self.state.alarms.run_aside(&self.state.aside, end);
     }
 
-    /// Takes everything that the call needs and hands it over, or says why not.
+    /// Admits a call and submits it to the pool. If it is rejected, returns the cause and the
+    /// recipient.
     fn begin_on_threads<F>(
         self: &Arc<Self>,
         brief: SubmitOptions,
@@ -172,7 +175,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             flight,
         };
         let call = ThreadCall::new(self, pool, call, pending, recipient);
-        // Before it begins, or its end might find nobody to tell.
+        // Registered before the call begins: otherwise it could end without a receiver.
         call.listen();
         call.flight().word().begin_queued();
         state.alarms.watch(deadline);
@@ -181,7 +184,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
 }
 
 impl State {
-    /// Admits a call that is about to be submitted, or says why not.
+    /// Admits a call that is about to be submitted, or returns why it is denied.
     fn admit_on_threads(
         &self,
         flags: u32,
@@ -204,8 +207,8 @@ impl State {
         Ok((pool, ticket, HeldPermits { permit, place }))
     }
 
-    /// Checks that the calling thread may wait for a call on threads. The answer is held for as
-    /// long as it waits.
+    /// Checks that the calling thread may wait for a call on threads. The thread must hold the
+    /// returned guard while it waits.
     fn may_wait(&self) -> Result<WaitGuard, Rejection> {
         let pool = self.threads.get().map(|pool| pool.pool() as &dyn Executor);
         check_wait(pool).map_err(|refused| match refused.is_deadlock() {
@@ -215,7 +218,7 @@ impl State {
     }
 }
 
-/// What a submission needs to know of a call's options.
+/// The options of a call that its submission needs.
 struct SubmitOptions {
     timeout: Option<u64>,
     criticality: Criticality,

@@ -1,4 +1,4 @@
-//! What every call of a command works with.
+//! The data that all calls of a command share.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::isolation::state::State;
 
 pub(super) type IsBadRequest<E> = Arc<dyn Fn(&E) -> bool + Send + Sync>;
 
-/// A command without its handle: the state of its key, and what its builder was given.
+/// The data behind a handle: the state of the key, and the closures that the builder received.
 pub(super) struct Shared<T, E> {
     pub(super) state: Arc<State>,
     pub(super) fallback: Option<Fallback<T, E>>,

@@ -27,20 +27,21 @@ use crate::request::wait_graph::{self, RunId};
 
 /// No place in the queue.
 const NOWHERE: u64 = u64::MAX;
-/// What the caller is told: the answer, or why there is none of the work's own.
+/// The result of the work: its value, or the cause if there is none.
 pub(super) type WorkAnswer<T, E> = Result<T, Cause<E>>;
 
-/// What a caller that waits is told.
+/// The message to a caller that waits.
 pub(super) enum CallerMessage<T, E> {
     /// The work has ended.
     Ended(WorkAnswer<T, E>),
-    /// The call was ended from outside: the caller cleans up after it.
+    /// The call was ended from outside. The caller cleans up after it.
     EndedEarly(Arc<dyn EarlyEndedCall<E>>, EarlyEnd),
 }
 
 /// A call that was ended from outside.
 pub(super) trait EarlyEndedCall<E>: Send + Sync {
-    /// Counts the end and drops the work, on a thread that may run user code; returns why.
+    /// Counts the end of the call and drops work that has not started, on a thread that may run
+    /// user code. Returns the cause.
     fn clean_up(&self, early_end: EarlyEnd) -> Cause<E>;
 }
 
@@ -55,15 +56,15 @@ pub(super) struct EarlyEnd {
 enum EarlyEndReason {
     Expired,
     Cancelled,
-    /// The queue gave its place to another call, or was given up.
+    /// The queue gave the place of the call to another call, or the pool dropped its queue.
     Refused(Rejection),
 }
 
-/// How the caller hears of the end.
+/// How the caller receives the result.
 pub(super) enum Recipient<T: Send + 'static, E: Send + 'static> {
-    /// It waits, and does the rest itself.
+    /// The caller waits, and runs the remaining steps itself.
     Caller(Promise<CallerMessage<T, E>, CommandError<E>>),
-    /// It has a completion, and the call a place on the command's threads for its end.
+    /// The caller has a completion. The call holds a place on the callback threads for its end.
     Completion(Promise<T, CommandError<E>>, CallOptions<T, E>, Permit),
 }
 
@@ -73,15 +74,15 @@ impl<T: Send + 'static, E: Send + 'static> Recipient<T, E> {
     }
 }
 
-/// The call was submitted, or why not; then with its recipient.
+/// `Ok` if the call was submitted; otherwise the cause and the recipient.
 pub(super) type SubmitResult<T, E> = Result<(), (Cause<E>, Option<Recipient<T, E>>)>;
 
-/// What a call holds until its work has really ended.
+/// The permits that a call holds until its work has ended, even if its caller has left.
 #[derive(Default)]
 pub(super) struct HeldPermits {
-    /// Of the gate, if the command has one.
+    /// The permit of the gate, if the command has an adaptive limit.
     pub(super) permit: Option<Permit>,
-    /// Of the pool, if it is parted.
+    /// The place in the pool, if the pool divides its places by criticality.
     pub(super) place: Option<Permit>,
 }
 
@@ -90,19 +91,20 @@ pub(super) struct ThreadCall<T: Send + 'static, E: Send + 'static, F> {
     shared: Arc<Shared<T, E>>,
     pool: Arc<RegisteredPool>,
     call: Admission,
-    /// Names this call of the flight, which may serve others later.
+    /// Identifies this call among those that the call slot serves.
     seen: SeenCall,
     /// When the work began. Written by the worker before it starts.
     began: AtomicU64,
-    /// Where the job lies in the pool's queue. Written once it is there.
+    /// The key of the job in the pool's queue. Written after the job was queued.
     place: AtomicU64,
-    /// Taken by the worker that starts, or by whoever ends the call before that.
+    /// Taken by the worker that starts the work, or by the thread that cleans up a call that ended
+    /// before.
     pending: Mutex<Option<PendingWork<F>>>,
-    /// Taken by whoever ends the call.
+    /// Taken by the thread that notifies the caller.
     recipient: Mutex<Option<Recipient<T, E>>>,
 }
 
-/// What a worker takes along.
+/// The work of a call, and what the worker needs to run it.
 pub(super) struct PendingWork<F> {
     pub(super) work: F,
     pub(super) context: Option<RequestContext>,
@@ -141,7 +143,7 @@ where
         &self.call.flight
     }
 
-    /// Hears of the end of the time, and of a caller that cancels.
+    /// Registers the call as the receiver of its timeout and of a cancellation by its caller.
     pub(super) fn listen(self: &Arc<Self>) {
         self.flight().tell(Arc::clone(self) as Arc<dyn OnTimeout>);
         if let Some(Recipient::Completion(promise, ..)) = &*self.recipient() {
@@ -150,14 +152,15 @@ where
         }
     }
 
-    /// Gives the job to the pool; returns the recipient if there is no room.
+    /// Submits the job to the pool. Returns the cause and the recipient if there is no room.
     pub(super) fn hand_over(self: &Arc<Self>, criticality: Criticality) -> SubmitResult<T, E> {
         let queued = QueuedJob(Some(Arc::clone(self)));
         let task = Task::labelled::<F, _>(move || queued.run());
         match self.pool.submit(task, criticality) {
             Ok(None) => Ok(()),
             Ok(Some(JobKey(place))) => {
-                // Either whoever leaves finds the place, or this finds that the call was left.
+                // By the fences in `leave` and `is_left`, either the thread that ends the call
+                // finds the place, or this thread finds that the call has ended.
                 self.place.store(place, Ordering::Relaxed);
                 if self.flight().word().is_left() {
                     self.unqueue();
@@ -165,8 +168,8 @@ where
                 Ok(())
             }
             Err(refused) => {
-                // This thread tells. If nobody was faster the call ends as one that never was, and
-                // the drop of the job finds it over.
+                // This thread reports the rejection. If no other thread has ended the call, this
+                // thread ends it here, and the drop of the job finds that it has ended.
                 let mine = self.flight().word().start() && self.flight().finish();
                 drop(refused);
                 if mine {
@@ -180,17 +183,17 @@ where
         }
     }
 
-    /// Runs the work on the thread that it has.
+    /// Runs the work on this worker thread.
     fn run(&self) {
         let state = &*self.shared.state;
         let now = state.now();
         self.began.store(now, Ordering::Relaxed);
         if !self.flight().word().start() {
-            // The call is over; whoever ended it has cleaned up.
+            // The call has already ended, and another thread cleans up.
             return;
         }
         let Some(pending) = self.pending().take() else {
-            unreachable!("only the worker that starts takes it");
+            unreachable!("only the worker that starts the call takes its work");
         };
         let running = state.running.fetch_add(1, Ordering::Relaxed) + 1;
         state.metrics.note_active(now, running as u64);
@@ -213,7 +216,7 @@ where
         self.end(result, held, installed);
     }
 
-    /// The work has ended, with this context installed.
+    /// Ends the call after its work. `within` is the context that is installed for the work.
     fn end(&self, result: WorkResult<T, E>, held: HeldPermits, within: InstalledContext) {
         let state = &*self.shared.state;
         let now = state.now();
@@ -222,7 +225,7 @@ where
         self.pool.count_executed(now);
         if !first {
             self.give_back(held, now);
-            // Somebody else has told the caller; what came of it is dropped here.
+            // The call was ended from outside: its caller does not receive this result.
             self.pool.leave();
             discard(result);
             let _ = state.hook(CallStage::ThreadComplete);
@@ -231,7 +234,7 @@ where
         self.flight().clear_listener();
         self.keep_flight();
         let in_time = now < self.call.deadline();
-        // Sampled while its permit still counts as held.
+        // Sampled while the permit still counts as held.
         self.sample(now, !in_time);
         self.give_back(held, now);
         let raw = match result {
@@ -252,28 +255,29 @@ where
         self.tell(raw, Some(within));
     }
 
-    /// When the call was made, when its work began, which it has, and that it ends now.
+    /// Returns the times of a call whose work has begun and that ends now.
     fn times(&self, now: u64) -> Times {
         let start = self.call.start;
         let began = self.began.load(Ordering::Relaxed).min(now);
         Times { start, began, now }
     }
 
-    /// Feeds the adaptive limit, which bounds what is queued or runs.
+    /// Passes the latency to the adaptive limit, which limits the calls that are queued or running.
     fn sample(&self, now: u64, is_dropped: bool) {
         let took = now.saturating_sub(self.call.start);
         self.shared.state.gate.sample(now, took, is_dropped);
     }
 
-    /// The call was ended from outside. What follows may run user code, and this thread must not:
-    /// the caller goes on if it waits, and else a thread that the command has for that.
+    /// Continues the end of a call that was ended from outside. The next steps may run user code,
+    /// which this thread must not run. The caller runs them if it waits; otherwise a callback
+    /// thread of the command does.
     fn depart(self: Arc<Self>, early_end: EarlyEnd) {
         let mut recipient = self.recipient();
         if let Some(Recipient::Caller(promise)) =
             recipient.take_if(|recipient| recipient.is_waiting())
         {
             drop(recipient);
-            // With this reference: the last one must not be dropped here.
+            // Moves this reference: the last one must not be dropped on this thread.
             let _ = promise.succeed(CallerMessage::EndedEarly(self, early_end));
             return;
         }
@@ -284,7 +288,7 @@ where
         alarms.run_aside(&aside, end);
     }
 
-    /// Ends a call whose caller does not wait, on a thread of the command.
+    /// Ends a call whose caller does not wait, on a callback thread of the command.
     fn end_aside(&self, early_end: EarlyEnd) {
         let cause = self.clean_up(early_end);
         let recipient = self.recipient().take();
@@ -299,7 +303,7 @@ where
         }
     }
 
-    /// The caller leaves.
+    /// Ends the call because its caller cancelled it.
     fn cancel(&self) {
         let state = &*self.shared.state;
         let interrupt = state.flags() & INTERRUPTS_ON_CANCEL != 0;
@@ -316,7 +320,7 @@ where
         }
     }
 
-    /// The bulkhead has no room for the call, or gave its place to another.
+    /// Records that the bulkhead has no room for the call, or gave its place to another call.
     fn refuse(&self, refused: Rejection) {
         let state = &*self.shared.state;
         let now = state.now();
@@ -326,16 +330,16 @@ where
         self.drop_pending(now);
     }
 
-    /// Tells the caller, once, on a thread that may run its code. What it hears of runs in the
-    /// context of the work, if any.
+    /// Notifies the caller, once, on a thread that may run user code. The fallback and the
+    /// listeners of a completion run in the context of the work, if there is one.
     fn tell(&self, raw: WorkAnswer<T, E>, within: Option<InstalledContext>) {
         let Some(recipient) = self.recipient().take() else {
             return;
         };
         match recipient {
             Recipient::Caller(promise) => {
-                // Nothing of a user's runs here after the caller has heard: the thread is as good
-                // as idle.
+                // No user code runs on this thread after the caller is notified, so the thread is
+                // almost idle.
                 drop(within);
                 self.pool.about_to_end();
                 drop(promise.succeed(CallerMessage::Ended(raw)));
@@ -347,7 +351,7 @@ where
         }
     }
 
-    /// Takes the job out of the queue, if it lies there, and frees its place.
+    /// Removes the job from the queue, if it is still there, and frees its place.
     fn unqueue(&self) {
         let place = self.place.load(Ordering::Relaxed);
         if place != NOWHERE {
@@ -375,7 +379,7 @@ where
         }
     }
 
-    /// Lets the flight serve another call; nothing of this one touches it any more.
+    /// Keeps the call slot for another call. This call does not use it any more.
     fn keep_flight(&self) {
         let alarms = &self.shared.state.alarms;
         alarms.keep_flight(Arc::clone(&self.call.flight));
@@ -392,7 +396,7 @@ where
     }
 }
 
-/// The timer's way to a call whose time is over.
+/// Receives the timeout of a call from the timer.
 impl<T, E, F> OnTimeout for ThreadCall<T, E, F>
 where
     T: Send + 'static,
@@ -446,7 +450,8 @@ where
     }
 }
 
-/// A job in the queue. Dropped there, it was displaced or given up: the caller hears of it.
+/// A job in the pool's queue. If it is dropped there, it was displaced or the pool dropped its
+/// queue. The drop then ends the call as rejected.
 struct QueuedJob<T, E, F>(Option<Arc<ThreadCall<T, E, F>>>)
 where
     T: Send + 'static,
@@ -459,7 +464,7 @@ where
     E: Send + 'static,
     F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
 {
-    /// The job has a thread: from here on the work itself tells.
+    /// Runs the call on a worker thread. From here on the call itself notifies its caller.
     fn run(mut self) {
         if let Some(call) = self.0.take() {
             call.run();
@@ -477,7 +482,7 @@ where
         let Some(call) = self.0.take() else {
             return;
         };
-        // On the thread of whichever command took the place.
+        // This may be a thread of the command that took the place.
         if let Some(left) = call.flight().cancel(call.seen) {
             let why = EarlyEndReason::Refused(call.pool.refusal());
             call.depart(EarlyEnd { left, why });

@@ -6,7 +6,7 @@
 //!     │                │                   │  ▲
 //!     └────────────────┼───────────────────┼──┘ begin, where the caller is the worker
 //!                      └─────────┬─────────┘
-//!                                │ leave (the time is over, or the caller has gone)
+//!                                │ leave (timed out, or cancelled)
 //!                                ▼
 //!                     EXPIRED n or CANCELLED n      the word is not used again
 //! ```
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_leaves_knows_whether_the_work_had_begun() {
+    fn leave_returns_whether_the_work_had_begun() {
         let word = CallWord::default();
         let seen = word.begin_queued();
         assert!(word.start());

@@ -1,8 +1,8 @@
-//! Whether the holder of an entry has said how its call ended.
+//! Records that the holder of an entry has reported how its call ended.
 //!
-//! The holder says it once: with a verdict, or by dropping the entry. The word of the call decides
-//! between that and the timer, which only ends the call's time. Neither gives the permit back: that
-//! is the drop alone.
+//! The holder ends a call once: by a verdict, or by dropping the entry. The word of the call
+//! decides whether the holder or the timer was first. The timer only expires the call. Neither a
+//! verdict nor the timer gives the permit back: only the drop of the entry does.
 
 use tidegate_core::internal::prim::{AtomicBool, Ordering};
 
@@ -20,11 +20,12 @@ use tidegate_core::internal::prim::{AtomicBool, Ordering};
 pub struct EntryWord(AtomicBool);
 
 impl EntryWord {
-    /// Ends the time of the call with `finish`, if this is the first report; returns what that
-    /// returned: `true` if the call ended in time.
+    /// Calls `finish`, which ends the timeout of the call, if this is the first report. Returns its
+    /// result: `true` if the call ended in time. Returns `None` for later reports.
     #[inline]
     pub fn report(&self, finish: impl FnOnce() -> bool) -> Option<bool> {
-        // Relaxed: it only decides which report is the first. The others read nothing of it.
+        // Relaxed: the swap only decides which report is first. Later reports read no data of the
+        // first.
         if self.0.swap(true, Ordering::Relaxed) {
             return None;
         }
@@ -34,7 +35,8 @@ impl EntryWord {
     /// Returns `true` if there was a report.
     #[inline]
     pub fn is_reported(&self) -> bool {
-        // Relaxed: for the drop, before which all other uses of the entry have ended.
+        // Relaxed: all other uses of the entry have ended before its drop reads this. `Debug` needs
+        // no order.
         self.0.load(Ordering::Relaxed)
     }
 }

@@ -161,7 +161,7 @@ impl Flight {
         u64::MAX
     }
 
-    /// Expires the call in flight, if there is one, and trips its token whatever its settings say.
+    /// Expires the call in flight, if there is one, and trips its token regardless of the settings.
     pub(crate) fn expire_now(&self, callbacks: &impl CallbackRunner) {
         if let Some(seen) = self.word.look() {
             self.expire(seen, true, callbacks);

@@ -1,9 +1,9 @@
 //! Calls in flight: the data that a caller, a worker and the timer share during a call.
 //!
-//! `call_word` decides which of them ends the call, `entry_word` whether the holder of an entry has
-//! said how it went. `flight` is a call slot: it adds the deadline, the cancel token and the receiver
-//! of the timeout. All are below the timer, which scans the call slots, and below the commands, whose
-//! calls use them.
+//! `call_word` decides which of them ends the call. `entry_word` records that the holder of an
+//! entry has reported how its call ended. `flight` is a call slot: it adds the deadline, the cancel
+//! token and the receiver of the timeout. The timer, which scans the call slots, and the commands,
+//! whose calls use them, depend on this module.
 
 pub(crate) mod call_word;
 pub(crate) mod entry_word;

@@ -1,11 +1,11 @@
-//! How many retries a program can afford.
+//! The retry budget: limits retries to a share of the calls.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How many retries a program can afford: a share of its calls, and a few at any time. Clones are
-/// handles to the same budget.
+/// A budget that limits retries to a share of the calls, plus a reserve. Clones are handles to the
+/// same budget.
 ///
 /// ```
 /// use tidegate_isolate::RetryBudget;
@@ -21,20 +21,21 @@ pub struct RetryBudget {
 }
 
 struct Shared {
-    /// In hundredths of a retry.
+    /// The retries that are available, in hundredths of a retry.
     balance: AtomicU64,
     percent: u64,
     most: u64,
 }
 
 impl RetryBudget {
-    /// The usual share, in percent.
+    /// The default share, in percent.
     pub const PERCENT: u32 = 20;
-    /// The usual reserve.
+    /// The default reserve.
     pub const RESERVE: u32 = 3;
 
-    /// Creates a budget for retries of `percent` of the calls, and `reserve` retries that are there
-    /// from the beginning. At most the retries of a hundred calls and the reserve can be saved up.
+    /// Creates a budget that allows retries for `percent` percent of the calls, and `reserve`
+    /// retries that are available from the start. The balance is at most the reserve plus the share
+    /// of a hundred calls.
     pub fn new(percent: u32, reserve: u32) -> Self {
         let (percent, reserve) = (u64::from(percent), u64::from(reserve) * 100);
         Self {
@@ -54,7 +55,7 @@ impl RetryBudget {
         let _ = self.shared.balance.fetch_update(set, fetch, earned);
     }
 
-    /// Pays for a retry. Returns `false` if there is not enough.
+    /// Takes one retry from the budget. Returns `false` if the balance is too low.
     pub fn try_spend(&self) -> bool {
         let spent = |balance: u64| balance.checked_sub(100);
         let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! A run that equal calls of one request share, as a wrapper.
+//! A wrapper that shares one run among the calls of a request that have the same key.
 
 use std::fmt;
 use std::future::Future;
@@ -6,8 +6,8 @@ use std::future::Future;
 use crate::command::Call;
 use crate::error::CommandError;
 
-/// Shares one run with all calls of a command that have the same key in the same request, like
-/// [`Call::cache_key`], around anything: a wrapper inside of it runs once for all of them.
+/// A wrapper that shares one run with all calls of a command that have the same key in the same
+/// request, like [`Call::cache_key`]. Wrappers inside of it run once for all of these calls.
 ///
 /// ```
 /// use tidegate_isolate::{Command, Isolation, RequestCache, RequestContext, Retry};
@@ -35,18 +35,19 @@ pub struct RequestCache {
 }
 
 impl RequestCache {
-    /// Calls with this key share a run.
+    /// Creates a wrapper whose calls share the run for this key.
     pub fn key(key: impl fmt::Display) -> Self {
         let key = key.to_string();
         Self { key }
     }
 
-    /// Runs `call` with `run`, unless another call with the key has an answer or is about to have
-    /// one.
+    /// Runs `call` with `run`, unless another call with the key has a result or is in flight. Then
+    /// waits for that result and returns a copy.
     ///
     /// # Errors
     ///
-    /// As `run`, or as the call whose run is shared. A call that belongs to no request is refused.
+    /// Returns the error of `run`, or of the call whose run is shared. A call that belongs to no
+    /// request is rejected.
     pub fn run<T, E>(
         &self,
         call: Call<T, E>,
@@ -59,7 +60,8 @@ impl RequestCache {
         call.with_cache(|call| call.cache_key(&self.key).with_cache(run))
     }
 
-    /// The same for a run that is a future. If it is dropped, calls that share it end as cancelled.
+    /// Runs `call` like [`RequestCache::run`], for a `run` that returns a future. If that future is
+    /// dropped, the calls that share its run end as cancelled.
     #[must_use = "a future does nothing until it is polled"]
     pub fn run_async<T, E, F, W>(
         &self,

@@ -1,4 +1,4 @@
-//! A second attempt next to a first one that takes longer than most.
+//! Hedged calls: a second attempt starts if the first takes longer than most calls.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -12,7 +12,7 @@ use crate::command::{Call, Command};
 use crate::error::CommandError;
 use crate::event::Event;
 
-/// When a second attempt is started: after the time that most calls take.
+/// The settings of a hedged call: its second attempt starts after the time that most calls take.
 ///
 /// ```
 /// use tidegate_isolate::{Command, Hedge, Isolation};
@@ -32,9 +32,10 @@ use crate::event::Event;
 pub struct Hedge {
     /// The percentile of the command's own latencies after which the second attempt begins.
     pub percentile: f64,
-    /// The fewest latencies that mean something. With fewer there is no second attempt.
+    /// The smallest number of recorded latencies for which the percentile is used. With fewer,
+    /// there is no second attempt.
     pub min_samples: u64,
-    /// The second attempt never begins earlier.
+    /// The shortest time after which the second attempt begins.
     pub at_least: Duration,
 }
 
@@ -50,11 +51,12 @@ impl Default for Hedge {
 
 impl Hedge {
     /// Makes an attempt of `call` with `attempt`, and a second one next to it if the first takes
-    /// longer than most. The first value wins, and the other attempt is dropped. If both fail, the
-    /// error is the one that came first.
+    /// longer than most calls. The first value wins, and the other attempt is dropped. If both
+    /// fail, returns the error that came first.
     ///
-    /// Each attempt needs a permit of its own, so a full bulkhead has no second attempts. For work
-    /// that blocks, an attempt is `|call| call.queue(work.clone()).cancel_on_drop()`.
+    /// Each attempt needs a permit of its own, so no second attempt runs while the bulkhead is
+    /// full. For work that blocks, an attempt is
+    /// `|call| call.queue(work.clone()).cancel_on_drop()`.
     #[must_use = "a future does nothing until it is polled"]
     pub fn run_async<T, E, F, W, X>(
         &self,
@@ -88,7 +90,7 @@ impl Hedge {
         let mut second = pin!(None);
         let mut pause = self.pause(call.command());
         let mut failed = None;
-        // By `&mut`, since a call can be sent to another thread but not shared.
+        // A mutable borrow, because a call is `Send` but not `Sync`.
         let whole = &mut call;
         let raced = poll_fn(move |context| {
             let is_due = |pause: &mut Pause| Pin::new(pause).poll(context).is_ready();
@@ -102,7 +104,7 @@ impl Hedge {
             let mut value_of = |answer| match answer {
                 Some(Ok(value)) => Some(value),
                 Some(Err(error)) => {
-                    // The first cause is kept: the second attempt may only have been refused.
+                    // Keeps the first error: the second attempt may only have been rejected.
                     failed.get_or_insert(error);
                     None
                 }
@@ -111,7 +113,7 @@ impl Hedge {
             let won = value_of(poll_attempt(&mut first, context));
             let won = won.or_else(|| value_of(poll_attempt(&mut second, context)));
             if let Some(value) = won {
-                // The loser ends before the winner is told.
+                // Drops the losing attempt before the value is returned.
                 first.set(None);
                 second.set(None);
                 return Poll::Ready(Ok(value));
@@ -127,7 +129,7 @@ impl Hedge {
         }
     }
 
-    /// The pause before the second attempt, if there are enough latencies to know it.
+    /// Returns the pause before the second attempt, or `None` if too few latencies were recorded.
     fn pause<T: Send + 'static, E: Send + 'static>(
         &self,
         command: &Command<T, E>,
@@ -143,7 +145,8 @@ impl Hedge {
     }
 }
 
-/// Polls an attempt, and drops it when it is ready. None if it is not, or is no more.
+/// Polls an attempt, and drops it when it is ready. Returns `None` if there is no attempt or it is
+/// pending.
 fn poll_attempt<T, E, W, X>(
     attempt: &mut Pin<&mut Option<W>>,
     context: &mut Context<'_>,

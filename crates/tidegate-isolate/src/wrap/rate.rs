@@ -1,4 +1,4 @@
-//! A rate limit around calls, as a wrapper.
+//! A wrapper that applies a rate limit to calls.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use crate::error::{Cause, CommandError, ConfigError, Rejection};
 use crate::key::Key;
 use crate::rate::{RateConfig, TokenBucket};
 
-/// A rate limit of its own, around calls of any commands: for a tenant, or for several commands
+/// A rate limit around calls of any commands, such as those of a tenant, or of several commands
 /// together. Clones are handles to the same limit.
 ///
 /// [`CommandBuilder::rate`](crate::CommandBuilder::rate) limits one command, and each attempt of a
-/// retry takes a token there. Around a retry, this takes one token for the whole call.
+/// retry takes a token there. Around a retry, this wrapper takes one token for the whole call.
 ///
 /// ```
 /// use std::time::Duration;
@@ -49,8 +49,8 @@ impl RateLimit {
     ///
     /// # Errors
     ///
-    /// As `run`. Without a token, the call is refused with the time after which there is one, and
-    /// its fallback is tried.
+    /// Returns the error of `run`. Without a token, the call is rejected with the time after which
+    /// a token is available, and its fallback is tried.
     pub fn run<T: Send + 'static, E: Send + 'static>(
         &self,
         call: Call<T, E>,
@@ -62,7 +62,8 @@ impl RateLimit {
         })
     }
 
-    /// The same for a run that is a future. The token is taken at the first poll.
+    /// Runs `call` like [`RateLimit::run`], for a `run` that returns a future. The token is taken
+    /// at the first poll.
     #[must_use = "a future does nothing until it is polled"]
     pub fn run_async<T, E, F, W>(
         &self,

@@ -1,7 +1,7 @@
 //! Retries, within a budget.
 //!
-//! Retries make an overload worse: a budget keeps them to a share of the calls. A retry is paid for
-//! when it is decided, so retries that still pause count, too.
+//! Retries make an overload worse, so a budget limits them to a share of the calls. A retry is
+//! taken from the budget when it is decided. So retries that are still pausing count too.
 
 use std::fmt;
 use std::future::Future;
@@ -19,13 +19,13 @@ use crate::command::{Call, Command};
 use crate::error::{CommandError, contain};
 use crate::event::Event;
 
-/// The share of a pause that is random, unless [`Retry::jitter`] says otherwise.
+/// The default share of a pause that is random; see [`Retry::jitter`].
 const JITTER: f64 = 0.5;
 
 type Predicate<E> = Arc<dyn Fn(&CommandError<E>) -> bool + Send + Sync>;
 type Hint<E> = Arc<dyn Fn(&CommandError<E>) -> Option<Duration> + Send + Sync>;
 
-/// How often and when a call is tried again.
+/// A retry policy: how often, when and after which errors a call is tried again.
 ///
 /// ```
 /// use std::time::Duration;
@@ -48,9 +48,10 @@ type Hint<E> = Arc<dyn Fn(&CommandError<E>) -> Option<Duration> + Send + Sync>;
 /// # Ok::<(), tidegate_isolate::ConfigError>(())
 /// ```
 ///
-/// By default a failure, a panic, a timeout and a full bulkhead are tried again, and a rate limit
-/// when its time has come. A bad request, a short circuit, a cancellation and a call that this
-/// thread must not make are not.
+/// By default, a call is tried again after a failure, a panic, a timeout or a rejection by a full
+/// bulkhead, and after a rejection by a rate limit once a token is available. It is not tried again
+/// after a bad request, a short circuit or a cancellation, or if the calling thread must not make
+/// it.
 pub struct Retry<E> {
     attempts: u32,
     pause: Duration,
@@ -110,22 +111,22 @@ impl<E> Retry<E> {
         self
     }
 
-    /// Pays for retries from this budget, which other retries may share.
+    /// Takes retries from this budget, which other retry policies may share.
     pub fn budget(mut self, budget: &RetryBudget) -> Self {
         self.budget = budget.clone();
         self
     }
 
-    /// Tries again only after errors for which `when` returns `true`, in place of the default. If it
-    /// panics, there is no retry.
+    /// Tries again only after errors for which `when` returns `true`, in place of the default. If
+    /// `when` panics, there is no retry.
     pub fn when(mut self, when: impl Fn(&CommandError<E>) -> bool + Send + Sync + 'static) -> Self {
         self.when = Some(Arc::new(when));
         self
     }
 
-    /// Pauses for at least as long as `hint` returns, such as the `Retry-After` of a response. Where
-    /// it returns `None`, the error's own [`CommandError::retry_after`] holds, as it does without
-    /// this. A hint above the longest pause ends the retries.
+    /// Pauses for at least as long as `hint` returns, such as the `Retry-After` of a response. If
+    /// `hint` is not set or returns `None`, the error's own [`CommandError::retry_after`] applies.
+    /// A value above the longest pause ends the retries.
     pub fn retry_after(
         mut self,
         hint: impl Fn(&CommandError<E>) -> Option<Duration> + Send + Sync + 'static,
@@ -134,7 +135,8 @@ impl<E> Retry<E> {
         self
     }
 
-    /// Returns the longest pause before the `n`-th retry, from one, where no hint says otherwise.
+    /// Returns the longest pause before the `n`-th retry, counted from one, unless a hint is
+    /// longer.
     ///
     /// ```
     /// use std::time::Duration;
@@ -146,22 +148,22 @@ impl<E> Retry<E> {
     pub fn pause(&self, n: u32) -> Duration {
         let times = self.factor.powi(n.saturating_sub(1).min(1_000) as i32);
         if self.pause.is_zero() {
-            // Also of an infinite factor.
+            // Zero times a factor that has overflowed to infinity would give the longest pause.
             return Duration::ZERO;
         }
         let pause = Duration::try_from_secs_f64(self.pause.as_secs_f64() * times);
         pause.map_or(self.longest, |pause| pause.min(self.longest))
     }
 
-    /// Makes attempts of `call` with `attempt` until one succeeds or there is no retry.
+    /// Makes attempts of `call` with `attempt` until one succeeds or no retry is left.
     ///
     /// # Errors
     ///
-    /// Why the last attempt has no answer, after the fallback of `call` was tried.
+    /// Returns the error of the last attempt, if the fallback of `call` gives no value either.
     ///
     /// # Threads
     ///
-    /// Pauses on the calling thread. Where that must not block there is no pause.
+    /// Pauses on the calling thread. If that thread must not block, it retries without a pause.
     pub fn run<T>(
         &self,
         call: Call<T, E>,
@@ -192,8 +194,8 @@ impl<E> Retry<E> {
         })
     }
 
-    /// The same for attempts that are futures: [`Retry::run`] without a thread that waits. Dropping
-    /// the returned future ends the attempt or the pause that is under way.
+    /// Makes attempts like [`Retry::run`], for attempts that are futures. No thread blocks during a
+    /// pause. Dropping the returned future drops the current attempt or pause.
     #[must_use = "a future does nothing until it is polled"]
     pub fn run_async<T, F, W, X>(
         &self,
@@ -231,7 +233,8 @@ impl<E> Retry<E> {
         })
     }
 
-    /// Decides about the `n`-th retry, and pays for it; returns the pause before it.
+    /// Decides whether there is an `n`-th retry, and takes it from the budget. Returns the pause
+    /// before it, or `None` if there is no retry.
     fn next_pause<T>(
         &self,
         command: &Command<T, E>,
@@ -283,7 +286,7 @@ impl<E> Retry<E> {
     }
 }
 
-/// Runs what a user gave; a panic is reported, and is no answer.
+/// Runs a closure of the user. If it panics, reports the panic and returns `None`.
 fn heard<T, E, R>(command: &Command<T, E>, ask: impl FnOnce() -> R) -> Option<R>
 where
     T: Send + 'static,
@@ -305,7 +308,7 @@ fn pause_of<T: Send + 'static, E: Send + 'static>(
     Pause::until(command.alarms(), command.aside(), at)
 }
 
-/// Pauses on the calling thread, if that may block.
+/// Pauses on the calling thread. Returns at once if that thread must not block.
 fn sleep<T: Send + 'static, E: Send + 'static>(command: &Command<T, E>, pause: Duration) {
     if pause.is_zero() || check_may_block(None).is_err() {
         return;
