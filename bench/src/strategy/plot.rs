@@ -24,7 +24,9 @@ pub(crate) struct Bars {
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 360.0;
 const MARGIN: f64 = 56.0;
-const COLOURS: [&str; 4] = ["#0b6e99", "#d9730d", "#0f7b6c", "#6940a5"];
+const COLOURS: [&str; 6] = [
+    "#0b6e99", "#d9730d", "#0f7b6c", "#6940a5", "#ad1a72", "#64473a",
+];
 
 /// Height of a bar's line, and of a load's title.
 const LINE: f64 = 15.0;

@@ -87,6 +87,12 @@ pub enum BuildError {
     /// The pool does not have enough threads for the event loops.
     #[error("the pool is too small for the loops; raise its `max` or use fewer loops")]
     NoThreads(#[source] ThreadBudgetError),
+    /// The strategy of a roaming loop could not be built.
+    #[error("the loop's strategy was not built: {fault}; mend it or use another strategy")]
+    Strategy {
+        /// What happened.
+        fault: String,
+    },
 }
 
 tidegate_core::debug_as_display!(BuildError);

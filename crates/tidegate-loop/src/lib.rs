@@ -64,6 +64,7 @@ pub use self::handle::event_loop::EventLoop;
 pub use self::handle::manual::ManualLoop;
 pub use self::handle::placement::{Pinned, Placement, Roaming};
 pub use self::roam::config::RoamingConfig;
+pub use self::roam::producer::LoopProducer;
 pub use self::schedule::coarse_timer::CoarseTimer;
 pub use self::schedule::period::Missed;
 pub use self::schedule::sleep::{Sleep, SleepError, Timeout, TimeoutError, sleep, timeout};

@@ -55,7 +55,7 @@ pub mod internal {
         Dispatch, DispatchCounts, DispatchGuard, DispatchLimits, Dispatcher, JobSource,
         MAX_RESERVED, ReservedWorkers, SlotWait, WorkerSlot, WorkerStep, WorkerWake, WorkerWanted,
     };
-    pub use crate::strategy::adaptive::InterruptFn;
+    pub use crate::strategy::producer::InterruptFn;
     pub use crate::strategy::raw::{
         CellSnapshot, CloseResult, HelperRequest, LendResult, MonitorState, NotifyResult,
         PendingHelper, ProducerCell, ProducerGuard, RestResult, StandInSlot, StarvationDetector,

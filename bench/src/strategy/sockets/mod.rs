@@ -147,11 +147,13 @@ const LOADS: [(Load, &[u64]); 6] = [
 ];
 
 /// The contestants.
-const LINEUP: [(&str, Role, Way); 4] = [
+const LINEUP: [(&str, Role, Way); 6] = [
     ("adaptive, eager", Role::Ours, Way::Eager),
     ("PEC", Role::Peer, Way::Pec),
     ("PC, pinned loop", Role::Floor, Way::Pc),
     ("adaptive, late", Role::Floor, Way::Late),
+    ("EPC", Role::Floor, Way::Epc),
+    ("EWYK of 2015", Role::Floor, Way::Ewyk),
 ];
 
 /// Runs the tables and returns them with the bars for the plot. A quick run skips this, unless its

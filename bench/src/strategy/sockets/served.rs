@@ -11,7 +11,9 @@ use tidegate_net::{
     Blocking, Inbound, InboundContext, IoMetrics, NetGroup, Nothing, PipelineBuilder, Server,
 };
 use tidegate_pool::WorkerPool;
-use tidegate_pool::strategy::{Monitor, StrategyMetrics};
+use tidegate_pool::strategy::{
+    EatWhatYouKill, ExecuteProduceConsume, Monitor, ProduceExecuteConsume, StrategyMetrics,
+};
 
 use super::super::work::burn;
 
@@ -29,6 +31,10 @@ pub(super) enum Way {
     Pc,
     /// Always a thread of the pool.
     Pec,
+    /// The thread that found the message, while a helper takes the loop over.
+    Epc,
+    /// As `Epc`, or as `Pec` while the pool is low on threads.
+    Ewyk,
     /// Adaptive, with eager hand-over.
     Eager,
     /// Adaptive, with late hand-over.
@@ -83,8 +89,14 @@ impl Served {
         let crew = RoamingConfig::new(Arc::new(pool.clone()));
         let crew = match (&monitor, way) {
             (Some(monitor), _) => crew.late(monitor),
-            (None, Way::Pec) => crew.only_produce(),
-            (None, _) => crew,
+            (None, Way::Pec) => {
+                crew.strategy(|loops, pool| ProduceExecuteConsume::new(loops, pool))
+            }
+            (None, Way::Epc) => {
+                crew.strategy(|loops, pool| ExecuteProduceConsume::new(loops, pool))
+            }
+            (None, Way::Ewyk) => crew.strategy(EatWhatYouKill::new),
+            (None, Way::Pc | Way::Eager | Way::Late) => crew,
         };
         let group = NetGroup::builder("served").loops(1);
         let group = group.build_roaming_with_config(&crew).expect("a poller");

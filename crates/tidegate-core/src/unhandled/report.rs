@@ -36,6 +36,11 @@ pub enum Unhandled<'a> {
         /// The panic's message.
         message: &'a str,
     },
+    /// A strategy broke its contract: it panicked, dropped a task, or dropped its producer.
+    Strategy {
+        /// Which strategy, of which executor, and what happened.
+        message: &'a str,
+    },
     /// An error occurred on a channel, and none of its handlers handled it.
     ChannelError {
         /// What went wrong.
@@ -63,6 +68,7 @@ impl fmt::Display for Unhandled<'_> {
             Self::ListenerPanic { message } => write!(f, "a listener panicked: {message}"),
             Self::HookPanic { message } => write!(f, "a hook panicked: {message}"),
             Self::ProducerPanic { message } => write!(f, "a producer panicked: {message}"),
+            Self::Strategy { message } => write!(f, "a strategy broke its contract: {message}"),
             Self::ChannelError { message } => write!(f, "an error on a channel: {message}"),
             Self::Setting { message } => write!(f, "a setting has no effect: {message}"),
             Self::ListenerFellBack => {

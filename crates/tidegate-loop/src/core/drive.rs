@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidegate_core::Task;
 use tidegate_core::internal::contain;
-use tidegate_pool::ShutdownError;
+use tidegate_pool::{HandedBack, ShutdownError};
 
 use super::driver::Driver;
 use super::loop_core::{Core, Turn};
@@ -22,7 +22,7 @@ impl<D: Driver> Drive for Core<D> {
         let driven = contain(|| while !self.step(shared) {});
         if let Err(panic) = driven {
             let message = panic.message().to_owned();
-            self.abandon(shared, |handed_back| ShutdownError::Panicked {
+            self.give_up(shared, |handed_back| ShutdownError::Panicked {
                 message,
                 handed_back,
             });
@@ -70,12 +70,13 @@ impl<D: Driver> Drive for Core<D> {
         self.manual(shared, pinned, |_| work());
     }
 
-    fn abandon_by_hand(&mut self, shared: &Arc<Shared>, pinned: &mut LocalFutures) {
-        self.manual(shared, pinned, |core| {
-            core.abandon(shared, |handed_back| ShutdownError::ManualLoopDropped {
-                handed_back,
-            });
-        });
+    fn abandon(
+        &mut self,
+        shared: &Arc<Shared>,
+        pinned: &mut LocalFutures,
+        why: &dyn Fn(HandedBack) -> ShutdownError,
+    ) {
+        self.manual(shared, pinned, |core| core.give_up(shared, why));
         self.finish(shared);
     }
 

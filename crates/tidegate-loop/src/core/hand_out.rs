@@ -16,7 +16,7 @@
 use std::sync::Arc;
 
 use tidegate_core::internal::contain;
-use tidegate_core::{Blocking, Task};
+use tidegate_core::{Blocking, Task, Unhandled};
 use tidegate_pool::ShutdownError;
 
 use super::budget::BUDGET;
@@ -32,12 +32,13 @@ use crate::thread::local;
 impl<D: Driver> Core<D> {
     /// Looks for a task, with the calling thread marked as the event loop's thread.
     pub(super) fn produce_entered(&mut self, shared: &Arc<Shared>) -> Produced {
+        shared.meter.counters.producing.set(1);
         let entered = EnteredLoop::new(shared, &mut self.loop_state, LocalFutures::default());
         self.driver.enter();
         let made = contain(|| self.next(shared));
         let made = made.unwrap_or_else(|panic| {
             let message = panic.message().to_owned();
-            self.abandon(shared, |handed_back| ShutdownError::Panicked {
+            self.give_up(shared, |handed_back| ShutdownError::Panicked {
                 message,
                 handed_back,
             });
@@ -56,6 +57,7 @@ impl<D: Driver> Core<D> {
         if matches!(made, Produced::Over) {
             self.finish(shared);
         }
+        shared.meter.counters.producing.set(0);
         made
     }
 
@@ -70,6 +72,8 @@ impl<D: Driver> Core<D> {
                 return Produced::Task(task);
             }
             self.batch.open = false;
+            // The last task that was handed out is not the event loop's any more.
+            shared.meter.running.idle();
             let turn = if self.batch.ran {
                 self.last_work = self.batch.now;
                 Turn::Busy
@@ -178,11 +182,17 @@ fn counted(shared: &Arc<Shared>, task: Task) -> Task {
     shared.handed_out.set_of_driver(false);
     let (kind, name, long) = (task.blocking(), task.name(), task.is_long());
     shared.handed_out.begin(name);
-    let one = HandedOutGuard(Arc::clone(shared));
+    let mut one = HandedOutGuard {
+        shared: Arc::clone(shared),
+        name,
+        ran: false,
+    };
     let run = move || {
+        one.ran = true;
+        one.shared.handed_out.start();
         // The event loop reports the panic, on whichever thread the task runs.
         if let Err(panic) = contain(|| task.run()) {
-            report_panic(&one.0, name, panic);
+            report_panic(&one.shared, name, panic);
         }
     };
     match kind {
@@ -193,12 +203,27 @@ fn counted(shared: &Arc<Shared>, task: Task) -> Task {
 }
 
 /// The guard of a handed-out task. Its drop, after the task has run or was dropped, ends the count.
-struct HandedOutGuard(Arc<Shared>);
+struct HandedOutGuard {
+    shared: Arc<Shared>,
+    name: &'static str,
+    ran: bool,
+}
 
 impl Drop for HandedOutGuard {
     fn drop(&mut self) {
-        if self.0.handed_out.end() {
-            self.0.mailbox.waker.wake();
+        if !self.ran {
+            report_drop(&self.shared, self.name);
+        }
+        if self.shared.handed_out.end(self.ran) {
+            self.shared.mailbox.waker.wake();
         }
     }
+}
+
+/// Reports a task that the strategy or its executor dropped without running it.
+#[cold]
+fn report_drop(shared: &Shared, task: &str) {
+    let strategy = shared.thread.strategy_name().unwrap_or("the strategy");
+    let message = format!("{strategy} or its executor dropped task `{task}` before it ran");
+    shared.unhandled(&Unhandled::Strategy { message: &message });
 }

@@ -151,7 +151,8 @@ impl EventLoopGroupBuilder {
     ///
     /// # Errors
     ///
-    /// As for [`EventLoopGroupBuilder::build`], and [`BuildError::NoThreads`].
+    /// As for [`EventLoopGroupBuilder::build`], [`BuildError::NoThreads`] and
+    /// [`BuildError::Strategy`].
     pub fn build_roaming(
         self,
         config: &RoamingConfig,

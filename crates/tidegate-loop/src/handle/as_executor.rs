@@ -1,6 +1,8 @@
 //! The [`Executor`] implementation of an event loop handle: it forwards to the shared state.
 
-use tidegate_core::{Executor, Unhandled};
+use std::any::Any;
+
+use tidegate_core::{Executor, Unhandled, WaitRefusedError};
 
 use super::event_loop::EventLoop;
 use super::forward::forward_executor;
@@ -11,6 +13,10 @@ impl<P: Placement> Executor for EventLoop<P> {
 
     fn has_abandoned_tasks(&self) -> bool {
         self.shared.has_abandoned_tasks()
+    }
+
+    fn begin_wait(&self) -> Result<Option<Box<dyn Any + Send>>, WaitRefusedError> {
+        self.shared.begin_wait()
     }
 
     fn unhandled(&self, what: &Unhandled<'_>) {

@@ -187,7 +187,7 @@ impl EventLoopBuilder {
     /// # Errors
     ///
     /// As for [`EventLoopBuilder::build`], and [`BuildError::NoThreads`] if the pool has no thread
-    /// that the event loop can keep.
+    /// that the event loop can keep, or [`BuildError::Strategy`] if the strategy could not be built.
     pub fn build_roaming(self, config: &RoamingConfig) -> Result<EventLoop<Roaming>, BuildError> {
         self.build_roaming_with_driver(ParkDriver::new(), config)
     }
@@ -205,8 +205,7 @@ impl EventLoopBuilder {
     ) -> Result<EventLoop<Roaming>, BuildError> {
         let (shared, core) = self.parts::<Roaming, D>(driver, true)?;
         drop(shared.core.put(Box::new(core)));
-        let strategy = config.drive(&shared).map_err(BuildError::NoThreads)?;
-        shared.thread.drive_by(strategy);
+        config.drive(&shared)?;
         Ok(EventLoop::from_shared(shared))
     }
 

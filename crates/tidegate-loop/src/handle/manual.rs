@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use tidegate_pool::ShutdownError;
+
 use crate::spawn::slots::LocalFutures;
 use crate::state::lifecycle::Lifecycle;
 use crate::state::shared::{Drive, Shared};
@@ -86,7 +88,8 @@ impl ManualLoop {
 impl Drop for ManualLoop {
     fn drop(&mut self) {
         if self.shared.state.get() < Lifecycle::Terminated {
-            self.core.abandon_by_hand(&self.shared, &mut self.pinned);
+            let dropped = |handed_back| ShutdownError::ManualLoopDropped { handed_back };
+            self.core.abandon(&self.shared, &mut self.pinned, &dropped);
             self.shared.announce_end();
         }
     }

@@ -3,24 +3,28 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tidegate_core::{Blocking, RejectReason, Rejected, Task};
-use tidegate_pool::internal::InterruptFn;
-use tidegate_pool::strategy::{Adaptive, Monitor, ProduceExecuteConsume, Strategy};
-use tidegate_pool::{ThreadBudgetError, TryExecutor};
+use tidegate_core::internal::contain;
+use tidegate_pool::TryExecutor;
+use tidegate_pool::strategy::{Adaptive, Monitor, Strategy};
 
 use super::loop_pool::LoopPool;
 use super::producer::LoopProducer;
+use crate::errors::BuildError;
 use crate::handle::event_loop::EventLoop;
 use crate::handle::placement::Roaming;
-use crate::state::lifecycle::Lifecycle;
 use crate::state::shared::Shared;
 
-/// The threads that drive roaming loops: a pool, and a monitor if the loops hand over late.
+/// Creates the strategy of one event loop.
+type BuildStrategy =
+    Arc<dyn Fn(LoopProducer, Arc<dyn TryExecutor>) -> Arc<dyn Strategy> + Send + Sync>;
+
+/// The threads and the strategy that drive roaming loops.
 ///
 /// A roaming loop keeps one thread of the pool for as long as it has something to wait for. The
-/// pool needs as many additional threads as tasks may block at the same time. With a monitor, tasks
-/// run as long as one thread of the pool is not blocked, and the loops continue even if all of them
-/// are blocked.
+/// pool needs as many additional threads as tasks may block at the same time. The default strategy,
+/// [`Adaptive`], never lets a task block the last thread that could drive the loop. With a monitor
+/// ([`RoamingConfig::late`]), tasks run as long as one thread of the pool is not blocked, and the
+/// loops continue even if all of them are blocked.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -37,46 +41,76 @@ use crate::state::shared::Shared;
 #[derive(Clone)]
 pub struct RoamingConfig {
     pool: Arc<dyn TryExecutor>,
-    monitor: Option<Monitor>,
-    only_produce: bool,
+    build: BuildStrategy,
     manual: bool,
 }
 
 impl RoamingConfig {
-    /// Uses the threads of `pool`; the loops hand over eagerly.
+    /// Uses the threads of `pool`. The strategy is [`Adaptive`] with eager hand-over.
     pub fn new(pool: Arc<dyn TryExecutor>) -> Self {
         Self {
             pool,
-            monitor: None,
-            only_produce: false,
+            build: Arc::new(|producer, pool| Arc::new(Adaptive::new(producer, pool))),
             manual: false,
         }
     }
 
-    /// Makes the loops hand over late, watched by `monitor`.
-    pub fn late(mut self, monitor: &Monitor) -> Self {
-        self.monitor = Some(monitor.clone());
-        self
+    /// Makes the loops hand over late, watched by `monitor`. The strategy is [`Adaptive`] with this
+    /// monitor; it replaces the one that was chosen before.
+    pub fn late(self, monitor: &Monitor) -> Self {
+        let monitor = monitor.clone();
+        self.strategy(move |producer, pool| {
+            Adaptive::builder(producer, pool).late(&monitor).build()
+        })
     }
 
-    /// Makes the thread of a loop only produce: each task that may block goes to the pool,
-    /// regardless of the monitor. The strategy is [`ProduceExecuteConsume`] instead of
-    /// [`Adaptive`]. No task is delayed by the task before it, but every task costs a hand-off.
+    /// Chooses the strategy: `build` creates it for each event loop, from the loop as a producer
+    /// and the pool.
+    ///
+    /// | strategy | on an event loop |
+    /// |---|---|
+    /// | [`Adaptive`] | the default, and the one to use; see also [`RoamingConfig::late`] |
+    /// | [`ProduceExecuteConsume`](tidegate_pool::strategy::ProduceExecuteConsume) | the loop's thread only waits for events and gives away each task that may block: no task delays the next one, but each costs a hand-off |
+    /// | [`EatWhatYouKill`](tidegate_pool::strategy::EatWhatYouKill) | runs tasks on the loop's thread, and gives them away while the pool is low on threads |
+    /// | [`ExecuteProduceConsume`](tidegate_pool::strategy::ExecuteProduceConsume) | runs tasks on the loop's thread while a helper takes the loop over. **The loop stands still** while a task blocks and the helper waits for a thread of the pool |
+    /// | [`ProduceConsume`](tidegate_pool::strategy::ProduceConsume) | runs tasks on the loop's thread. **The loop stands still** while a task blocks; a [`Watchdog`](crate::Watchdog) reports it |
+    ///
+    /// A strategy of your own implements [`Strategy`], whose documentation has the contract. If
+    /// `build` panics or drops the producer, the event loop is not built.
+    ///
+    /// The pool that `build` gets belongs to one event loop: a panic on it is reported to the hook
+    /// of the loop.
     ///
     /// ```
     /// use std::sync::Arc;
     /// use tidegate_loop::{EventLoop, RoamingConfig};
     /// use tidegate_pool::WorkerPool;
+    /// use tidegate_pool::strategy::{EatWhatYouKill, ProduceExecuteConsume};
     ///
-    /// let pool = Arc::new(WorkerPool::builder("workers").max(4).build()?);
-    /// let config = RoamingConfig::new(pool).only_produce();
-    /// let home = EventLoop::builder("home").build_roaming(&config)?;
+    /// let pool = Arc::new(WorkerPool::builder("workers").max(8).build()?);
+    /// let config = RoamingConfig::new(pool);
+    ///
+    /// let only_produces =
+    ///     config.clone().strategy(|producer, pool| ProduceExecuteConsume::new(producer, pool));
+    /// let home = EventLoop::builder("home").build_roaming(&only_produces)?;
     /// assert_eq!(home.submit(|| 1 + 1)?.wait()?, 2);
     /// assert_eq!(home.strategy().name(), "ProduceExecuteConsume");
+    ///
+    /// let eats = config.strategy(|producer, pool| {
+    ///     let strategy = EatWhatYouKill::new(producer, pool);
+    ///     strategy.low_threads(2);
+    ///     strategy
+    /// });
+    /// let other = EventLoop::builder("other").build_roaming(&eats)?;
+    /// assert_eq!(other.submit(|| 1 + 1)?.wait()?, 2);
+    /// println!("{}", other.strategy().metrics());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn only_produce(mut self) -> Self {
-        self.only_produce = true;
+    pub fn strategy<S: Strategy>(
+        mut self,
+        build: impl Fn(LoopProducer, Arc<dyn TryExecutor>) -> S + Send + Sync + 'static,
+    ) -> Self {
+        self.build = Arc::new(move |producer, pool| Arc::new(build(producer, pool)));
         self
     }
 
@@ -89,75 +123,48 @@ impl RoamingConfig {
     }
 
     /// Creates the strategy that drives the event loop of `shared`.
-    pub(crate) fn drive(
-        &self,
-        shared: &Arc<Shared>,
-    ) -> Result<Arc<dyn Strategy>, ThreadBudgetError> {
-        let producer = LoopProducer::new(shared, self.manual);
-        // `ProduceExecuteConsume` waits inside the producer and so keeps a thread. `Adaptive` takes
-        // its own lease below.
-        let leased = self.only_produce && !self.manual;
-        let lease = match leased {
-            true => self.pool.lease_threads(&shared.name, 1)?,
-            false => None,
-        };
-        let pool = Arc::new(LoopPool::new(&self.pool, shared, lease));
-        let weak = Arc::downgrade(shared);
-        let on_refused = move |refused: Rejected<Task>| {
-            let driver = |shared: Arc<Shared>| shared.handed_out.is_of_driver();
-            // A refused task of the driver is dropped, which returns the work to the driver. A
-            // submitted task was accepted and must not be lost: it runs here, where it must not
-            // block, unless the pool is closed.
-            if refused.why() == RejectReason::Closed || weak.upgrade().is_none_or(driver) {
-                drop(refused);
-            } else {
-                Blocking::forbid(|| refused.into_inner().run());
+    pub(crate) fn drive(&self, shared: &Arc<Shared>) -> Result<(), BuildError> {
+        // A loop that waits keeps a thread of the pool.
+        let lease = match self.manual {
+            true => None,
+            false => {
+                let lease = self.pool.lease_threads(&shared.name, 1);
+                lease.map_err(BuildError::NoThreads)?
             }
         };
-        if self.only_produce {
-            let builder = ProduceExecuteConsume::builder(producer, pool);
-            return Ok(Arc::new(builder.on_refused(on_refused).build()));
+        let pool = Arc::new(LoopPool::new(&self.pool, shared, lease));
+        let producer = LoopProducer::new(shared, self.manual);
+        let alive = producer.alive();
+        let built = contain(|| {
+            let strategy = (self.build)(producer, pool);
+            let name = strategy.name();
+            (strategy, name)
+        });
+        let (strategy, name) = built.map_err(|panic| BuildError::Strategy {
+            fault: format!("the code that builds it panicked: {}", panic.message()),
+        })?;
+        shared.thread.drive_by(strategy, name);
+        if alive.strong_count() == 0 {
+            let fault = format!("{name} dropped the loop's producer while it was built");
+            return Err(BuildError::Strategy { fault });
         }
-        let builder = Adaptive::builder(producer, pool).on_refused(on_refused);
-        let builder = match &self.monitor {
-            Some(monitor) => builder.late(monitor),
-            None => builder,
-        };
-        let builder = match self.manual {
-            true => builder,
-            false => builder.lease(&shared.name)?,
-        };
-        Ok(Arc::new(builder.interrupt(interrupt(shared)).build()))
+        Ok(())
     }
-}
-
-/// Returns a closure that ends the wait of an event loop's thread, with a task that does nothing.
-fn interrupt(shared: &Arc<Shared>) -> InterruptFn {
-    let weak = Arc::downgrade(shared);
-    Box::new(move || {
-        let Some(shared) = weak.upgrade() else {
-            return;
-        };
-        let task = Task::of(Blocking::Adapts, || ());
-        // If the lane is full, the event loop has work and does not wait.
-        if shared.state.get() < Lifecycle::ShuttingDown && shared.mailbox.lane.push(task).is_ok() {
-            shared.ring();
-        }
-    })
 }
 
 impl fmt::Debug for RoamingConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RoamingConfig")
             .field("pool", &self.pool.name())
-            .field("late", &self.monitor.is_some())
-            .field("only_produce", &self.only_produce)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
 impl EventLoop<Roaming> {
     /// Returns the strategy that drives this event loop.
+    ///
+    /// Use it for its metrics. A shutdown of the strategy ends the event loop with
+    /// [`ShutdownError::BadStrategy`](crate::ShutdownError::BadStrategy).
     pub fn strategy(&self) -> Arc<dyn Strategy> {
         let strategy = self.shared.thread.strategy();
         strategy.unwrap_or_else(|| unreachable!("a roaming event loop is built with a strategy"))

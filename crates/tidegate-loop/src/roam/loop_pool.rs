@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
+use tidegate_core::internal::prim::{Mutex, lock};
 use tidegate_core::{Executor, Rejected, Task, Unhandled};
 use tidegate_pool::{FreeThreads, Headroom, Lease, ThreadBudgetError, TryExecutor};
 
@@ -13,8 +14,8 @@ use crate::state::shared::Shared;
 pub(super) struct LoopPool {
     pool: Arc<dyn TryExecutor>,
     shared: Weak<Shared>,
-    /// The lease for the thread that the event loop keeps, unless the strategy holds it.
-    _lease: Option<Lease>,
+    /// The lease for the thread that the event loop keeps, unless the strategy has taken it.
+    lease: Mutex<Option<Lease>>,
 }
 
 impl LoopPool {
@@ -26,7 +27,7 @@ impl LoopPool {
         Self {
             pool: Arc::clone(pool),
             shared: Arc::downgrade(shared),
-            _lease: lease,
+            lease: Mutex::new(lease),
         }
     }
 }
@@ -80,5 +81,9 @@ impl TryExecutor for LoopPool {
 
     fn lease_threads(&self, who: &str, threads: usize) -> Result<Option<Lease>, ThreadBudgetError> {
         self.pool.lease_threads(who, threads)
+    }
+
+    fn own_lease(&self) -> Option<Lease> {
+        lock(&self.lease).take()
     }
 }

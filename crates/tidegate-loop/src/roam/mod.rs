@@ -2,12 +2,12 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `producer.rs` | the loop as a producer of tasks |
+//! | `producer.rs` | [`LoopProducer`](producer::LoopProducer): the loop as a producer of tasks |
 //! | `loop_pool.rs` | the pool as the strategy of one loop sees it |
 //! | `config.rs` | [`RoamingConfig`](config::RoamingConfig): the user's choice of threads and strategy |
 //!
 //! `core/hand_out.rs` describes what runs on which thread. The strategies are those of
-//! `tidegate_pool`.
+//! `tidegate_pool`, or the user's own.
 
 pub(crate) mod config;
 pub(crate) mod loop_pool;

@@ -50,8 +50,27 @@ fn report_if_late(shared: &Shared, parker: &Parker) {
     }
     shared.state.raise(Lifecycle::Shutdown);
     shared.mailbox.lane.close();
-    shared.termination.report(Err(stuck(shared, Vec::new())));
+    let why = not_driven(shared).unwrap_or_else(|| stuck(shared, Vec::new()));
+    shared.termination.report(Err(why));
     shared.termination.give_up_tasks(shared.id);
+}
+
+/// Returns the error of a roaming loop that is in no task and in no turn: its strategy does not ask
+/// for work.
+fn not_driven(shared: &Shared) -> Option<ShutdownError> {
+    let strategy = shared.thread.strategy_name()?;
+    if !shared.is_left_by_strategy() {
+        return None;
+    }
+    Some(ShutdownError::BadStrategy {
+        name: shared.name.clone(),
+        strategy,
+        fault: match shared.meter.counters.started_at.get() {
+            0 => "never asked the loop for a task; it has to after each `dispatch`",
+            _ => "stopped asking the loop for tasks; it has to after each `dispatch`",
+        },
+        handed_back: shared.termination.handed_back(),
+    })
 }
 
 /// Returns the error of an event loop that passed its shutdown deadline because a task, a hook, or
@@ -63,7 +82,7 @@ pub(crate) fn stuck(shared: &Shared, cut: Vec<String>) -> ShutdownError {
         true => shared
             .handed_out
             .any()
-            .map_or_else(|| held_by(shared), Cow::Borrowed),
+            .map_or_else(|| held_by(shared), |task| handed_out(shared, task)),
         false => Cow::Borrowed("a handler"),
     };
     ShutdownError::Stuck {
@@ -73,6 +92,16 @@ pub(crate) fn stuck(shared: &Shared, cut: Vec<String>) -> ShutdownError {
         behind: shared.pending(),
         cut,
         handed_back: shared.termination.handed_back(),
+    }
+}
+
+/// Returns the name of a task that was handed out, and who has it if no thread has started it.
+fn handed_out(shared: &Shared, task: &'static str) -> Cow<'static, str> {
+    match shared.thread.strategy_name() {
+        Some(strategy) if shared.handed_out.is_unstarted() => Cow::Owned(format!(
+            "{task}, which strategy {strategy} or its pool has not started"
+        )),
+        _ => Cow::Borrowed(task),
     }
 }
 

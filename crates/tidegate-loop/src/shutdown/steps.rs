@@ -32,7 +32,7 @@ impl<D: Driver> Core<D> {
 
     /// Ends the event loop at once: it cannot run another turn. `why` gets the tasks that were
     /// left.
-    pub(crate) fn abandon(
+    pub(crate) fn give_up(
         &mut self,
         shared: &Arc<Shared>,
         why: impl FnOnce(HandedBack) -> ShutdownError,

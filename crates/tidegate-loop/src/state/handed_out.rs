@@ -1,6 +1,6 @@
 //! The tasks of a roaming loop that currently run on other threads.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tidegate_core::internal::prim::{Mutex, lock};
 
@@ -8,14 +8,17 @@ use tidegate_core::internal::prim::{Mutex, lock};
 #[derive(Default)]
 pub(crate) struct HandedOut {
     count: Mutex<Count>,
-    /// `true` if the last task handed out was the driver's. Only the producing thread writes and
-    /// reads it.
+    /// `true` if the last task handed out was the driver's. Only the producing thread writes it.
     of_driver: AtomicBool,
+    /// The number of tasks that threads have started so far.
+    started: AtomicU64,
 }
 
 #[derive(Default)]
 struct Count {
     tasks: usize,
+    /// The number of tasks that have ended after they were started.
+    ran: u64,
     /// The name of the task that was handed out last.
     last: &'static str,
     /// `true` if the event loop waits for the last of these tasks to end.
@@ -30,11 +33,18 @@ impl HandedOut {
         count.last = name;
     }
 
-    /// Removes an ended task from the count. Returns `true` if it was the last one and the event
-    /// loop waits for it.
-    pub(crate) fn end(&self) -> bool {
+    /// Records that a thread starts one of the tasks.
+    pub(crate) fn start(&self) {
+        // Relaxed: only reports read it.
+        self.started.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Removes an ended task from the count; `ran` tells whether it was started. Returns `true` if
+    /// it was the last one and the event loop waits for it.
+    pub(crate) fn end(&self, ran: bool) -> bool {
         let mut count = lock(&self.count);
         count.tasks -= 1;
+        count.ran += u64::from(ran);
         count.tasks == 0 && std::mem::take(&mut count.awaited)
     }
 
@@ -49,6 +59,12 @@ impl HandedOut {
     pub(crate) fn any(&self) -> Option<&'static str> {
         let count = lock(&self.count);
         (count.tasks > 0).then_some(count.last)
+    }
+
+    /// Returns `true` if tasks are out and no thread has started any of them.
+    pub(crate) fn is_unstarted(&self) -> bool {
+        let count = lock(&self.count);
+        count.tasks > 0 && self.started.load(Ordering::Relaxed) <= count.ran
     }
 
     /// Records the origin of the task that was handed out last: the driver, or a submitter.

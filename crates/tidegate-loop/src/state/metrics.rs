@@ -38,6 +38,8 @@ pub(crate) struct Counters {
     /// shutdown that is stuck reports it.
     pub(crate) activity: Counter,
     pub(crate) futures: Counter,
+    /// 1 while a strategy has a thread inside the event loop, looking or waiting for a task.
+    pub(crate) producing: Counter,
     /// Slots in the lane that the event loop reserved for its own tasks and has not used.
     pub(crate) spare: Counter,
     /// While the event loop takes tasks from its lane: the number of tasks that were started when

@@ -10,6 +10,7 @@ use tidegate_core::executor::ExecutorId;
 use tidegate_core::internal::prim::{AtomicBool, AtomicUsize, Ordering, fence};
 use tidegate_core::internal::{OwnerCell, Sleeper, TaskLane, contain};
 use tidegate_core::{Clock, OnUnhandled, Task, ThreadBuilder, Unhandled};
+use tidegate_pool::{HandedBack, ShutdownError};
 
 use super::handed_out::HandedOut;
 use super::health::Health;
@@ -75,8 +76,13 @@ pub(crate) trait Drive: Send {
         pinned: &mut LocalFutures,
         work: &mut dyn FnMut(),
     );
-    /// Ends an event loop that will not be turned again.
-    fn abandon_by_hand(&mut self, shared: &Arc<Shared>, pinned: &mut LocalFutures);
+    /// Ends an event loop that will not be driven again; `why` gets the tasks that were left.
+    fn abandon(
+        &mut self,
+        shared: &Arc<Shared>,
+        pinned: &mut LocalFutures,
+        why: &dyn Fn(HandedBack) -> ShutdownError,
+    );
     /// Prepares to be driven by a strategy. `manual` is `true` if [`Drive::produce`] must never
     /// wait.
     fn begin_producing(&mut self, shared: &Arc<Shared>, manual: bool);
@@ -157,6 +163,17 @@ impl Shared {
     #[inline]
     pub(crate) fn is_out_of_time(&self) -> bool {
         self.state.get() >= Lifecycle::ShuttingDown && self.plan.is_past_deadline(&self.clock)
+    }
+
+    /// Returns `true` if a strategy drives the event loop, has no thread inside it at the moment, and
+    /// runs none of its tasks.
+    pub(crate) fn is_left_by_strategy(&self) -> bool {
+        let in_driver_task =
+            || self.handed_out.is_of_driver() && self.meter.running.now().is_some();
+        self.settings.driven
+            && self.meter.counters.producing.get() == 0
+            && self.handed_out.any().is_none()
+            && !in_driver_task()
     }
 
     /// Wakes the driver of an event loop that has a thread.

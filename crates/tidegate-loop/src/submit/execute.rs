@@ -1,12 +1,13 @@
 //! How a task is submitted: into the event loop's own queue on its own thread, into the lane from
 //! other threads. If the queue is full, the [`RejectPolicy`] decides.
 
+use std::any::Any;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidegate_core::executor::{ExecutorId, Signal, WaitPolicy, is_current, wait_policy};
 use tidegate_core::{
-    CancelToken, Clock, Executor, Parker, RejectReason, Rejected, Task, Unhandled,
+    CancelToken, Clock, Executor, Parker, RejectReason, Rejected, Task, Unhandled, WaitRefusedError,
 };
 
 use super::reject::RejectPolicy;
@@ -185,6 +186,16 @@ impl Executor for Shared {
 
     fn has_abandoned_tasks(&self) -> bool {
         self.termination.has_abandoned_tasks()
+    }
+
+    /// Refuses a wait of a task for its own event loop if the strategy does not drive the loop until
+    /// the task has ended.
+    fn begin_wait(&self) -> Result<Option<Box<dyn Any + Send>>, WaitRefusedError> {
+        let strategy = self.thread.strategy();
+        match strategy.is_some_and(|strategy| strategy.holds_production()) {
+            true => Err(WaitRefusedError::deadlock(vec![self.name.clone()])),
+            false => Ok(None),
+        }
     }
 
     fn unhandled(&self, what: &Unhandled<'_>) {

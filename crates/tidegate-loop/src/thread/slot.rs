@@ -40,8 +40,8 @@ pub(crate) struct Slot {
     /// `None` if a strategy drives the event loop, or its owner by hand.
     builder: Option<ThreadBuilder>,
     watch: Option<ThreadWatch>,
-    /// The strategy that drives the event loop instead of a thread of its own.
-    strategy: Option<Arc<dyn Strategy>>,
+    /// The strategy that drives the event loop instead of a thread of its own, and its name.
+    strategy: Option<(Arc<dyn Strategy>, &'static str)>,
     /// The start that is in progress.
     starting: Option<Starting>,
     /// The number of starts so far.
@@ -60,8 +60,8 @@ pub(crate) struct Starting {
 
 /// How an event loop gets a thread.
 pub(crate) enum Launch {
-    /// A strategy drives it.
-    Strategy(Arc<dyn Strategy>),
+    /// A strategy of this name drives it.
+    Strategy(Arc<dyn Strategy>, &'static str),
     /// It has a thread of its own.
     Thread(ThreadBuilder),
     /// Its owner drives it by hand.
@@ -114,14 +114,22 @@ impl ThreadSlot {
     }
 
     pub(crate) fn strategy(&self) -> Option<Arc<dyn Strategy>> {
-        self.lock().strategy.clone()
+        let slot = self.lock();
+        let strategy = slot.strategy.as_ref();
+        strategy.map(|(strategy, _)| Arc::clone(strategy))
+    }
+
+    /// Returns the name of the strategy. It was read when the event loop was built, so this does
+    /// not call the user's code.
+    pub(crate) fn strategy_name(&self) -> Option<&'static str> {
+        self.lock().strategy.as_ref().map(|(_, name)| *name)
     }
 
     /// Makes `strategy` drive the event loop.
-    pub(crate) fn drive_by(&self, strategy: Arc<dyn Strategy>) {
+    pub(crate) fn drive_by(&self, strategy: Arc<dyn Strategy>, name: &'static str) {
         let mut slot = self.lock();
         slot.builder = None;
-        slot.strategy = Some(strategy);
+        slot.strategy = Some((strategy, name));
     }
 
     /// Marks the event loop as driven by hand.
@@ -145,7 +153,7 @@ impl Slot {
         });
         self.watch = None;
         let how = match (&self.strategy, &self.builder) {
-            (Some(strategy), _) => Launch::Strategy(Arc::clone(strategy)),
+            (Some((strategy, name)), _) => Launch::Strategy(Arc::clone(strategy), name),
             (None, Some(builder)) => Launch::Thread(builder.clone()),
             (None, None) => Launch::ByHand,
         };

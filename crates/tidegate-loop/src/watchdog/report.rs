@@ -18,7 +18,8 @@ pub struct Stall {
     /// The event loop's name.
     pub name: String,
     /// The name of the task that it is in, or the type of the task's closure. If it is stuck
-    /// outside a task, the text is "a listener, a hook or the driver".
+    /// outside a task, the text is "a listener, a hook or the driver", or "its strategy, which does
+    /// not ask for work".
     pub task: &'static str,
     /// The task's position in the order in which the event loop started tasks. Outside a task, the
     /// number of tasks started so far.

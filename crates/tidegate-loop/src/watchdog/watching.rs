@@ -23,6 +23,8 @@ use crate::state::shared::Shared;
 
 /// The reported name if a stuck event loop is not in a task.
 const NO_TASK: &str = "a listener, a hook or the driver";
+/// The reported name if an event loop has work and its strategy does not ask for it.
+const NOT_DRIVEN: &str = "its strategy, which does not ask for work";
 
 /// The callback for an event loop that is stuck.
 pub(super) type OnStall = Box<dyn Fn(&Stall) + Send + Sync>;
@@ -283,9 +285,15 @@ impl Observation {
     /// Returns what the event loop is in; `None` if it sleeps or has no thread.
     fn of(shared: &Shared) -> Option<Self> {
         let turn = shared.meter.counters.turns.get();
+        if shared.is_left_by_strategy() {
+            return Self::of_strategy(shared, turn);
+        }
         if let Some(running) = shared.meter.running.now() {
+            // A task that was handed out does not show its name on the thread that runs it.
+            let of_driver = shared.handed_out.is_of_driver();
+            let handed_out = shared.handed_out.any().filter(|_| !of_driver);
             return Some(Self {
-                task: running.name,
+                task: handed_out.unwrap_or(running.name),
                 is_task: true,
                 sequence: running.sequence,
                 turn,
@@ -301,6 +309,19 @@ impl Observation {
         let thread = shared.thread.watch()?;
         thread.info().is_alive().then(|| Self {
             task: NO_TASK,
+            is_task: false,
+            sequence: shared.meter.running.started(),
+            turn,
+        })
+    }
+
+    /// Returns what an event loop is in that has work and is between two calls of its strategy. If
+    /// the strategy asks for work, the next check sees another turn.
+    fn of_strategy(shared: &Shared, turn: u64) -> Option<Self> {
+        let state = shared.state.get();
+        let lives = state > Lifecycle::Suspended && state < Lifecycle::Terminated;
+        (lives && !shared.mailbox.is_empty()).then(|| Self {
+            task: NOT_DRIVEN,
             is_task: false,
             sequence: shared.meter.running.started(),
             turn,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tidegate_core::{Executor, ManualClock, RejectReason, Task};
 use tidegate_loop::{EventLoop, RoamingConfig};
+use tidegate_pool::strategy::ProduceExecuteConsume;
 use tidegate_pool::{
     Growth, ImmediateExecutor, OrderedView, OrderedViewError, PoolPolicy, WorkerPool,
 };
@@ -61,7 +62,8 @@ fn a_loop_that_only_produces_starts_over_a_busy_core_thread() {
     let clock = ManualClock::new();
     let pool = Arc::new(queue_first(&clock, 4, 8));
     let gate = hold_thread(&pool);
-    let config = RoamingConfig::new(Arc::clone(&pool) as _).only_produce();
+    let config = RoamingConfig::new(Arc::clone(&pool) as _)
+        .strategy(|producer, pool| ProduceExecuteConsume::new(producer, pool));
     let home = EventLoop::builder("home").clock(&clock);
     let home = home.build_roaming(&config).unwrap();
     let ran = Counter::new();
@@ -74,7 +76,8 @@ fn a_loop_that_only_produces_starts_over_a_busy_core_thread() {
 fn a_full_queue_does_not_keep_a_loop_that_only_produces_from_starting() {
     let clock = ManualClock::new();
     let pool = Arc::new(queue_first(&clock, 3, 1));
-    let config = RoamingConfig::new(Arc::clone(&pool) as _).only_produce();
+    let config = RoamingConfig::new(Arc::clone(&pool) as _)
+        .strategy(|producer, pool| ProduceExecuteConsume::new(producer, pool));
     let home = EventLoop::builder("home").clock(&clock);
     let home = home.build_roaming(&config).unwrap();
     let gate = Gate::new();

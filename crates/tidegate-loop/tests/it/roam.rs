@@ -6,31 +6,27 @@ use std::time::Duration;
 use tidegate_core::executor::{WaitPolicy, wait_policy};
 use tidegate_core::{Task, Ticker};
 use tidegate_loop::{BuildError, EventLoop, Quiet, Roaming, RoamingConfig, ShutdownError};
+use tidegate_pool::TryExecutor;
 use tidegate_pool::strategy::{Monitor, Strategy};
-use tidegate_pool::{TryExecutor, WorkerPool};
 use tidegate_promise::WaitError;
 use tidegate_testkit::{Counter, Gate, Log, until};
 
 use crate::hand::Hand;
+use crate::strategies::{HAND_OVER, KINDS, Kind, pool};
 
-fn pool(threads: usize) -> Arc<WorkerPool> {
-    let pool = WorkerPool::builder("workers").core(threads).max(threads);
-    Arc::new(pool.build().unwrap())
-}
-
-fn on(pool: Arc<dyn TryExecutor>, late: bool) -> EventLoop<Roaming> {
-    let mut config = RoamingConfig::new(pool);
-    if late {
-        config = config.late(&Monitor::start("io").unwrap());
-    }
+fn on(pool: Arc<dyn TryExecutor>, kind: Kind) -> EventLoop<Roaming> {
     let builder = EventLoop::builder("roams");
-    builder.build_roaming(&config).unwrap()
+    builder.build_roaming(&kind.config(pool)).unwrap()
 }
 
 /// Returns an event loop that the test drives by hand, on an executor that runs nothing by itself.
 fn manual(reserve: usize) -> (EventLoop<Roaming>, Arc<dyn Strategy>, Arc<Hand>) {
+    manual_with(Kind::Eager, reserve)
+}
+
+fn manual_with(kind: Kind, reserve: usize) -> (EventLoop<Roaming>, Arc<dyn Strategy>, Arc<Hand>) {
     let hand = Hand::new(reserve);
-    let config = RoamingConfig::new(hand.clone()).manual();
+    let config = kind.config(hand.clone()).manual();
     let home = EventLoop::builder("roams").build_roaming(&config);
     let home = home.unwrap();
     let strategy = home.strategy();
@@ -48,8 +44,8 @@ fn end(home: EventLoop<Roaming>, strategy: &Arc<dyn Strategy>, hand: &Arc<Hand>)
 
 #[test]
 fn tasks_timers_timeouts_and_futures_run() {
-    for late in [true, false] {
-        let home = on(pool(3), late);
+    for kind in KINDS {
+        let home = on(pool(3), kind);
         assert_eq!(home.submit(|| 1).unwrap().wait().unwrap(), 1);
         let later = home.schedule(Duration::from_millis(1), || 2).unwrap();
         assert_eq!(later.wait().unwrap(), 2);
@@ -66,8 +62,8 @@ fn tasks_timers_timeouts_and_futures_run() {
 
 #[test]
 fn a_task_that_blocks_does_not_hold_up_the_next() {
-    for late in [true, false] {
-        let home = on(pool(3), late);
+    for kind in HAND_OVER {
+        let home = on(pool(3), kind);
         let (arrived, go_on) = (Gate::new(), Gate::new());
         let (here, until) = (arrived.clone(), go_on.clone());
         let blocked = home.submit(move || {
@@ -144,14 +140,12 @@ fn a_thread_that_waits_for_another_loop_runs_what_waits_for_a_thread() {
 
 #[test]
 fn a_loop_that_only_produces_gives_every_task_away_and_keeps_its_thread() {
-    let config = RoamingConfig::new(pool(1)).only_produce();
+    let config = Kind::Pec.config(pool(1));
     let builder = EventLoop::builder("roams");
     let none_left = builder.build_roaming(&config);
     assert!(matches!(none_left, Err(BuildError::NoThreads(_))));
 
-    let config = RoamingConfig::new(pool(2)).only_produce();
-    let builder = EventLoop::builder("roams");
-    let home = builder.build_roaming(&config).unwrap();
+    let home = on(pool(2), Kind::Pec);
     let producing = home.submit(|| ()).unwrap();
     producing.wait().unwrap();
     // One of the two threads produces. If it ran a task itself, the next task would not run.
@@ -174,16 +168,18 @@ fn a_loop_that_only_produces_gives_every_task_away_and_keeps_its_thread() {
 
 #[test]
 fn a_task_may_wait_for_its_own_loop_and_the_loops_own_work_may_not() {
-    let home = on(pool(3), true);
-    let handle = home.clone();
-    let waits = home.submit(move || handle.submit(|| 7).unwrap().wait().unwrap());
-    assert_eq!(waits.unwrap().wait().unwrap(), 7);
-    let (_promise, never) = home.promise::<u32>();
-    let timer = home.schedule(Duration::ZERO, move || never.wait());
-    assert!(matches!(
-        timer.unwrap().wait().unwrap(),
-        Err(WaitError::Refused(_))
-    ));
+    for kind in HAND_OVER {
+        let home = on(pool(3), kind);
+        let handle = home.clone();
+        let waits = home.submit(move || handle.submit(|| 7).unwrap().wait().unwrap());
+        assert_eq!(waits.unwrap().wait().unwrap(), 7);
+        let (_promise, never) = home.promise::<u32>();
+        let timer = home.schedule(Duration::ZERO, move || never.wait());
+        assert!(matches!(
+            timer.unwrap().wait().unwrap(),
+            Err(WaitError::Refused(_))
+        ));
+    }
 }
 
 #[test]
@@ -231,15 +227,18 @@ fn a_task_for_which_there_is_no_thread_waits_in_the_executor() {
 
 #[test]
 fn a_task_that_the_executor_refuses_runs_without_blocking() {
-    let (home, strategy, hand) = manual(0);
-    let log = Log::new();
-    let own = log.clone();
-    home.execute(move || own.push(wait_policy())).unwrap();
-    hand.drop_all();
-    hand.refuse(true);
-    strategy.produce();
-    log.assert_order(&[WaitPolicy::Tagged]);
-    end(home, &strategy, &hand);
+    for kind in [Kind::Pec, Kind::Ewyk, Kind::Eager] {
+        let (home, strategy, hand) = manual_with(kind, 0);
+        let log = Log::new();
+        let own = log.clone();
+        home.execute(move || own.push(wait_policy())).unwrap();
+        hand.drop_all();
+        hand.refuse(true);
+        strategy.produce();
+        log.assert_order(&[WaitPolicy::Tagged]);
+        assert_eq!(strategy.metrics().refused, 1);
+        end(home, &strategy, &hand);
+    }
 }
 
 #[test]
@@ -248,59 +247,70 @@ fn a_panic_is_the_loops_to_report() {
     let heard = log.clone();
     let builder = EventLoop::builder("roams");
     let builder = builder.on_unhandled(move |name, what| heard.push(format!("{name}: {what}")));
-    let home = builder.build_roaming(&RoamingConfig::new(pool(3))).unwrap();
-    home.execute(|| panic!("on purpose")).unwrap();
-    log.wait_for(1);
-    assert!(log.take()[0].starts_with("roams: ") && home.metrics().panics == 1);
-    assert_eq!(home.submit(|| 7).unwrap().wait().unwrap(), 7);
+    for kind in KINDS {
+        let home = kind.build(builder.clone(), 3);
+        home.execute(|| panic!("on purpose")).unwrap();
+        log.wait_for(1);
+        assert!(log.take()[0].starts_with("roams: ") && home.metrics().panics == 1);
+        assert_eq!(home.submit(|| 7).unwrap().wait().unwrap(), 7);
+    }
 }
 
 #[test]
 fn the_end_waits_for_a_task_that_is_out() {
-    let home = on(pool(3), true);
-    let (arrived, go_on) = (Gate::new(), Gate::new());
-    let (here, until) = (arrived.clone(), go_on.clone());
-    home.execute(move || {
-        here.open();
-        until.wait();
-    })
-    .unwrap();
-    arrived.wait();
-    let over = home.shutdown(Quiet::none(Duration::from_secs(60)));
-    assert_eq!(
-        home.submit(|| 7)
-            .map(|answer| answer.wait().unwrap())
-            .unwrap_or(7),
-        7
-    );
-    assert!(!over.is_done());
-    go_on.open();
-    over.wait().unwrap();
+    for kind in KINDS {
+        let home = on(pool(3), kind);
+        let (arrived, go_on) = (Gate::new(), Gate::new());
+        let (here, until) = (arrived.clone(), go_on.clone());
+        home.execute(move || {
+            here.open();
+            until.wait();
+        })
+        .unwrap();
+        arrived.wait();
+        let over = home.shutdown(Quiet::none(Duration::from_secs(60)));
+        // Under `ProduceConsume` the loop does nothing while the task blocks.
+        if kind != Kind::Pc {
+            let meanwhile = home.submit(|| 7).map(|answer| answer.wait().unwrap());
+            assert_eq!(meanwhile.unwrap_or(7), 7);
+        }
+        assert!(!over.is_done(), "{kind:?}");
+        go_on.open();
+        over.wait().unwrap();
+    }
 }
 
 #[test]
 fn the_end_does_not_wait_longer_than_it_was_told() {
-    let home = on(pool(3), true);
-    let (arrived, go_on) = (Gate::new(), Gate::new());
-    let (here, until) = (arrived.clone(), go_on.clone());
-    home.execute(move || {
-        here.open();
-        until.wait();
-    })
-    .unwrap();
-    arrived.wait();
-    let over = home.shutdown(Quiet::none(Duration::ZERO)).wait();
-    assert!(
-        matches!(over, Err(WaitError::Failed(ShutdownError::Stuck { .. }))),
-        "{over:?}"
-    );
-    go_on.open();
+    for kind in HAND_OVER {
+        let home = on(pool(3), kind);
+        let (arrived, go_on) = (Gate::new(), Gate::new());
+        let (here, until) = (arrived.clone(), go_on.clone());
+        home.execute(move || {
+            here.open();
+            until.wait();
+        })
+        .unwrap();
+        arrived.wait();
+        let over = home.shutdown(Quiet::none(Duration::ZERO)).wait();
+        assert!(
+            matches!(over, Err(WaitError::Failed(ShutdownError::Stuck { .. }))),
+            "{kind:?}: {over:?}"
+        );
+        go_on.open();
+    }
 }
 
 #[test]
 fn an_idle_loop_can_give_its_thread_back_to_the_pool() {
+    for kind in KINDS {
+        gives_its_thread_back(kind);
+    }
+}
+
+fn gives_its_thread_back(kind: Kind) {
     let pool = pool(2);
-    let home = on(Arc::clone(&pool) as _, false);
+    let home = on(Arc::clone(&pool) as _, kind);
     assert_eq!(home.submit(|| 7).unwrap().wait().unwrap(), 7);
     assert!(home.try_suspend());
     // Both threads of the pool are free again, so these two jobs can run at the same time.
@@ -323,17 +333,21 @@ fn an_idle_loop_can_give_its_thread_back_to_the_pool() {
 
 #[test]
 fn the_last_handle_ends_the_loop() {
-    let home = on(pool(2), true);
-    let over = home.termination();
-    assert_eq!(home.submit(|| 7).unwrap().wait().unwrap(), 7);
-    drop(home);
-    over.wait().unwrap();
+    for kind in KINDS {
+        let home = on(pool(2), kind);
+        let over = home.termination();
+        assert_eq!(home.submit(|| 7).unwrap().wait().unwrap(), 7);
+        drop(home);
+        over.wait().unwrap();
+    }
 }
 
 #[test]
 fn a_pool_that_is_over_refuses_the_start() {
-    let pool = pool(2);
-    let home = on(Arc::clone(&pool) as _, false);
-    pool.shutdown(Duration::ZERO).wait().unwrap();
-    assert!(home.execute(|| ()).is_err());
+    for kind in KINDS {
+        let pool = pool(2);
+        let home = on(Arc::clone(&pool) as _, kind);
+        pool.shutdown(Duration::ZERO).wait().unwrap();
+        assert!(home.execute(|| ()).is_err());
+    }
 }

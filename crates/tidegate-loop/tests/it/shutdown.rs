@@ -330,7 +330,7 @@ fn a_stuck_task_fails_termination_and_what_was_behind_it_comes_back() {
     assert_eq!((&**name, &**task, *behind), ("home", "compact", 3));
     assert!(cut.is_empty(), "the loop has no driver that could have any");
     assert!(*age >= SECOND * 19, "{age:?}");
-    assert!(why.to_string().contains("task `compact` has been running"));
+    assert!(why.to_string().contains("task `compact` has not returned"));
     assert!(handed_back.is_empty() && home.is_shutdown() && !home.is_terminated());
     assert_eq!(home.execute(|| ()).unwrap_err().why(), RejectReason::Closed);
     go_on.open();

@@ -1,14 +1,15 @@
 //! The builder of a group.
 
+use std::fmt;
 use std::sync::Arc;
 
 use tidegate_core::{Clock, OnUnhandled, ThreadBuilder, Unhandled};
 use tidegate_loop::{
-    BuildError, Choose, EventLoopGroup, EventLoopGroupBuilder, RejectPolicy, Roaming,
+    BuildError, Choose, EventLoopGroup, EventLoopGroupBuilder, LoopProducer, RejectPolicy, Roaming,
     RoamingConfig, Scaling, TurnBudget,
 };
-use tidegate_pool::WorkerPool;
-use tidegate_pool::strategy::Monitor;
+use tidegate_pool::strategy::{Monitor, Strategy};
+use tidegate_pool::{TryExecutor, WorkerPool};
 
 use super::net_group::NetGroup;
 use crate::reactor::{PollDriver, RoamingDriver};
@@ -33,6 +34,16 @@ pub struct NetGroupBuilder {
     name: String,
     loops: EventLoopGroupBuilder,
     monitor: Option<Monitor>,
+    strategy: Option<ChooseStrategy>,
+}
+
+/// Sets the strategy that [`NetGroupBuilder::strategy`] chose.
+struct ChooseStrategy(Box<dyn FnOnce(RoamingConfig) -> RoamingConfig + Send>);
+
+impl fmt::Debug for ChooseStrategy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ChooseStrategy")
+    }
 }
 
 impl NetGroup {
@@ -43,6 +54,7 @@ impl NetGroup {
             loops: EventLoopGroup::builder(name.clone()),
             name,
             monitor: None,
+            strategy: None,
         }
     }
 }
@@ -105,9 +117,33 @@ impl NetGroupBuilder {
     }
 
     /// Makes roaming event loops share `monitor` with others. Without one they start a monitor of
-    /// their own.
+    /// their own. Has no effect together with [`strategy`](NetGroupBuilder::strategy).
     pub fn monitor(mut self, monitor: &Monitor) -> Self {
         self.monitor = Some(monitor.clone());
+        self
+    }
+
+    /// Chooses the strategy that drives roaming event loops, instead of
+    /// [`Adaptive`](tidegate_pool::strategy::Adaptive) with a monitor. `build` creates it for each
+    /// loop; [`RoamingConfig::strategy`] has a table of the strategies and what they do to a loop.
+    ///
+    /// ```
+    /// use tidegate_net::NetGroup;
+    /// use tidegate_pool::WorkerPool;
+    /// use tidegate_pool::strategy::EatWhatYouKill;
+    ///
+    /// let workers = WorkerPool::builder("workers").core(4).max(64).build()?;
+    /// let group = NetGroup::builder("io").loops(2).strategy(EatWhatYouKill::new);
+    /// let group = group.build_roaming(&workers)?;
+    /// println!("{}", group.metrics()[0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn strategy<S: Strategy>(
+        mut self,
+        build: impl Fn(LoopProducer, Arc<dyn TryExecutor>) -> S + Send + Sync + 'static,
+    ) -> Self {
+        let choose = |config: RoamingConfig| config.strategy(build);
+        self.strategy = Some(ChooseStrategy(Box::new(choose)));
         self
     }
 
@@ -152,16 +188,17 @@ impl NetGroupBuilder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn build_roaming(mut self, workers: &WorkerPool) -> Result<NetGroup<Roaming>, BuildError> {
-        let monitor = match self.monitor.take() {
-            Some(monitor) => monitor,
-            None => Monitor::start(&self.name).map_err(BuildError::Driver)?,
+        let config = RoamingConfig::new(Arc::new(workers.clone()));
+        let config = match (self.strategy.take(), self.monitor.take()) {
+            (Some(ChooseStrategy(choose)), _) => choose(config),
+            (None, Some(monitor)) => config.late(&monitor),
+            (None, None) => config.late(&Monitor::start(&self.name).map_err(BuildError::Driver)?),
         };
-        let config = RoamingConfig::new(Arc::new(workers.clone())).late(&monitor);
         self.build_roaming_with_config(&config)
     }
 
-    /// Builds roaming event loops with the pool, strategy and monitor of `config`, which replaces
-    /// the one that [`monitor`](NetGroupBuilder::monitor) set.
+    /// Builds roaming event loops with the pool and strategy of `config`, which replaces those that
+    /// [`monitor`](NetGroupBuilder::monitor) and [`strategy`](NetGroupBuilder::strategy) set.
     ///
     /// # Errors
     ///

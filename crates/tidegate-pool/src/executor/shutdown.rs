@@ -105,6 +105,21 @@ pub enum ShutdownError {
         /// Tasks that had not started.
         handed_back: HandedBack,
     },
+    /// The strategy of a roaming loop broke its contract, so no thread drives the loop.
+    #[error(
+        "loop {name} did not end as requested: strategy {strategy} {fault}; {} tasks are handed back",
+        handed_back.len()
+    )]
+    BadStrategy {
+        /// The name of the event loop.
+        name: String,
+        /// The name of the strategy.
+        strategy: &'static str,
+        /// What the strategy did, with a verb first, and what it has to do.
+        fault: &'static str,
+        /// Tasks that had not started.
+        handed_back: HandedBack,
+    },
     /// The event loop was dropped without a report.
     #[error("the loop was dropped without a report; keep a handle until it has terminated")]
     Lost,
@@ -117,6 +132,7 @@ impl ShutdownError {
             Self::Stuck { handed_back, .. }
             | Self::Panicked { handed_back, .. }
             | Self::NoThread { handed_back }
+            | Self::BadStrategy { handed_back, .. }
             | Self::ManualLoopDropped { handed_back } => Some(handed_back),
             Self::BadQuiet(_) | Self::Unsupported | Self::Lost => None,
         }
@@ -128,7 +144,7 @@ tidegate_core::debug_as_display!(ShutdownError);
 /// Describes what kept an event loop from ending.
 fn stuck(task: &str, age: Duration, behind: usize, cut: &[String]) -> String {
     match cut {
-        [] => format!("task `{task}` has been running for {age:?}, {behind} tasks wait behind it"),
+        [] => format!("task `{task}` has not returned for {age:?}, {behind} tasks wait behind it"),
         cut => format!("{task} has not returned, of {}", cut.join(", ")),
     }
 }

@@ -26,4 +26,10 @@ pub trait TryExecutor: Executor + Headroom {
         let _ = (who, threads);
         Ok(None)
     }
+
+    /// Takes the lease that this executor already holds for the producer of its strategy.
+    #[doc(hidden)]
+    fn own_lease(&self) -> Option<Lease> {
+        None
+    }
 }

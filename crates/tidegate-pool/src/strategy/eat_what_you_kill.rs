@@ -24,7 +24,14 @@ use super::producer::Producer;
 const DEFAULT_LOW_THREADS: usize = 1;
 
 /// Acts as [`ExecuteProduceConsume`](crate::strategy::ExecuteProduceConsume) while the pool has free threads,
-/// and as [`ProduceExecuteConsume`](crate::strategy::ProduceExecuteConsume) while it is low on them.
+/// and as [`ProduceExecuteConsume`](crate::strategy::ProduceExecuteConsume) while it is low on them:
+/// its thread then only produces and gives every task that may block away.
+///
+/// The pool is checked for each task that may block, so the mode changes while the strategy runs.
+/// [`StrategyMetrics::mode_switches`](crate::strategy::StrategyMetrics::mode_switches) counts the
+/// changes, and `low_on_threads` shows the current mode. The free threads are counted, not reserved:
+/// if other jobs take them before the helper arrives, production waits for the end of the task.
+/// [`Adaptive`](crate::strategy::Adaptive) has no such gap.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -98,8 +105,14 @@ impl<P: Producer> Rule<P> for Ewyk {
                 Some(engine.produce_consume(held, task))
             }
             (Blocking::May, true) => Some(engine.produce_execute_consume(held, task)),
-            _ if engine.rule.is_low() => Some(engine.produce_execute_consume(held, task)),
-            (Blocking::Adapts | Blocking::May, false) => run_with_helper(engine, held, task),
+            (Blocking::Adapts | Blocking::May, false) => {
+                let low = engine.rule.is_low();
+                engine.counters.set_low_on_threads(low);
+                match low {
+                    true => Some(engine.produce_execute_consume(held, task)),
+                    false => run_with_helper(engine, held, task),
+                }
+            }
         }
     }
 }

@@ -36,6 +36,9 @@ pub(crate) type OnRefused = Box<dyn Fn(Rejected<Task>) + Send + Sync>;
 
 /// The rule of a strategy: decides which thread consumes a task.
 pub(crate) trait Rule<P: Producer>: Sized + Send + Sync + 'static {
+    /// `true` if the producing thread runs every task and keeps the producer meanwhile.
+    const KEEPS_PRODUCER: bool = false;
+
     /// Consumes `task`, or passes it to another thread. Returns the producer guard if this thread
     /// still has it or has it again. `tagged` is `true` if the thread must not block; it is read
     /// when the thread starts producing.
@@ -191,14 +194,21 @@ impl<P: Producer, R: Rule<P>> Engine<P, R> {
         });
     }
 
-    /// Closes a task that the executor refused.
+    /// Gives a task that the executor refused to the hook for refused tasks, or back to its
+    /// producer.
     #[cold]
-    pub(crate) fn refused(&self, refused: Rejected<Task>) {
+    fn refused(&self, held: &mut ProducerGuard<'_, P>, refused: Rejected<Task>) {
         raise(&self.counters.refused);
         match &self.on_refused {
             Some(hear) => contained(|| hear(refused)),
-            None => discard(refused),
+            None => contained(|| held.refused(refused)),
         }
+    }
+
+    /// Returns `true` if the calling thread runs a task of a strategy that produces nothing until
+    /// the task ends.
+    pub(crate) fn holds_production(self: &Arc<Self>) -> bool {
+        R::KEEPS_PRODUCER && is_inside(self.key())
     }
 
     pub(crate) fn key(self: &Arc<Self>) -> usize {
@@ -236,12 +246,12 @@ impl<P: Producer, R: Rule<P>> Engine<P, R> {
     #[inline(never)]
     pub(crate) fn produce_execute_consume<'a>(
         &self,
-        held: ProducerGuard<'a, P>,
+        mut held: ProducerGuard<'a, P>,
         task: Task,
     ) -> ProducerGuard<'a, P> {
         self.counters.pec.add(1);
         if let Err(refused) = self.executor.execute(task) {
-            self.refused(refused);
+            self.refused(&mut held, refused);
         }
         held
     }

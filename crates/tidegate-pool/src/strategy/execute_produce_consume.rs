@@ -23,6 +23,11 @@ use super::producer::Producer;
 
 /// Runs each task on the thread that produced it, while a helper continues producing.
 ///
+/// A helper that the executor refuses, or that waits in its queue, does not produce: if the task
+/// blocks, production waits for its end. If the producer is an event loop, the loop stands still
+/// meanwhile. So the executor needs a thread for each task that may block at the same time, and one
+/// more.
+///
 /// ```
 /// use std::sync::Arc;
 /// use tidegate_pool::strategy::{ExecuteProduceConsume, Strategy};

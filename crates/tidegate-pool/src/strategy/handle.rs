@@ -1,5 +1,7 @@
 //! The trait of all strategies, and the macro that implements it for a handle of an engine.
 
+use std::sync::Arc;
+
 use tidegate_core::Rejected;
 
 use super::metrics::StrategyMetrics;
@@ -23,6 +25,136 @@ use super::metrics::StrategyMetrics;
 ///     strategy.produce(); // does nothing
 /// }
 /// ```
+///
+/// # A strategy of your own
+///
+/// A strategy gets a [`Producer`](crate::strategy::Producer) by value, which is the right to
+/// produce, and an executor, usually a pool. Its contract:
+///
+/// * After a call of `produce` or `dispatch`, the producer is asked at least once more, by one
+///   thread at a time, until it returns `None`. Both can be called at any time and on any thread,
+///   also from inside a task and inside the producer, so they must not wait for the thread that
+///   produces.
+/// * Each task is run or given to an executor. A task that the executor refuses goes back with
+///   [`Producer::refused`](crate::strategy::Producer::refused).
+/// * A task may panic. If the panic ends the call of `produce`, the next call must work.
+/// * The strategy keeps its producer until `shutdown`.
+///
+/// An event loop that is driven by a strategy which breaks this contract does not fail silently:
+///
+/// | the strategy | what happens |
+/// |---|---|
+/// | panics in `dispatch` | the panic is reported as [`Unhandled::Strategy`]; the submission is refused |
+/// | drops a task | reported as [`Unhandled::Strategy`]; the completion of the task fails. The event of a connection is offered again |
+/// | drops its producer, also by a panic | the loop ends with [`ShutdownError::BadStrategy`], and its tasks are handed back |
+/// | stops asking the producer | a watchdog reports the loop; its shutdown ends at the deadline with [`ShutdownError::BadStrategy`] |
+///
+/// The other event loops of the group continue.
+///
+/// This strategy runs tasks on the producing thread, except those that are declared long:
+///
+/// ```
+/// use std::panic::{AssertUnwindSafe, catch_unwind};
+/// use std::sync::atomic::{AtomicBool, Ordering};
+/// use std::sync::{Arc, Mutex};
+/// use tidegate_core::{Executor, Rejected, Task};
+/// use tidegate_pool::WorkerPool;
+/// use tidegate_pool::strategy::{Producer, Strategy};
+///
+/// struct LongToPool<P> {
+///     /// The lock is held by the thread that produces.
+///     producer: Mutex<Option<P>>,
+///     /// Another round was requested.
+///     wanted: AtomicBool,
+///     busy: AtomicBool,
+///     closed: AtomicBool,
+///     over: AtomicBool,
+///     pool: Arc<dyn Executor>,
+/// }
+///
+/// struct Handle<P>(Arc<LongToPool<P>>);
+///
+/// impl<P: Producer> LongToPool<P> {
+///     fn consume(&self, producer: &mut P, task: Task) {
+///         if !task.is_long() {
+///             let _ = catch_unwind(AssertUnwindSafe(|| task.run()));
+///         } else if let Err(refused) = self.pool.execute(task) {
+///             producer.refused(refused);
+///         }
+///     }
+///
+///     fn is_closed(&self) -> bool {
+///         self.closed.load(Ordering::SeqCst)
+///     }
+/// }
+///
+/// impl<P: Producer> Strategy for Handle<P> {
+///     fn produce(&self) {
+///         let this = &*self.0;
+///         this.wanted.store(true, Ordering::SeqCst);
+///         while this.wanted.load(Ordering::SeqCst) {
+///             // If another thread has the lock, it sees `wanted` after its round.
+///             let Ok(mut held) = this.producer.try_lock() else { return };
+///             this.wanted.store(false, Ordering::SeqCst);
+///             this.busy.store(true, Ordering::SeqCst);
+///             while !this.is_closed()
+///                 && let Some(producer) = held.as_mut()
+///                 && let Some(task) = producer.produce()
+///             {
+///                 this.consume(producer, task);
+///             }
+///             if this.is_closed() {
+///                 *held = None;
+///                 this.over.store(true, Ordering::SeqCst);
+///             }
+///             this.busy.store(false, Ordering::SeqCst);
+///         }
+///     }
+///
+///     fn dispatch(&self) -> Result<(), Rejected<()>> {
+///         let again = Self(Arc::clone(&self.0));
+///         let task = Task::new(move || again.produce());
+///         self.0.pool.execute_internal(task).map_err(|refused| refused.map(drop))
+///     }
+///
+///     fn shutdown(&self) -> bool {
+///         let first = !self.0.closed.swap(true, Ordering::SeqCst);
+///         self.produce(); // drops the producer, unless another thread has it
+///         first
+///     }
+///
+///     fn is_idle(&self) -> bool {
+///         !self.0.wanted.load(Ordering::SeqCst) && !self.0.busy.load(Ordering::SeqCst)
+///     }
+///
+///     fn is_shutdown(&self) -> bool {
+///         self.0.over.load(Ordering::SeqCst)
+///     }
+///
+///     fn name(&self) -> &'static str {
+///         "LongToPool"
+///     }
+/// }
+///
+/// let pool = Arc::new(WorkerPool::builder("workers").build()?);
+/// let (say, said) = std::sync::mpsc::channel();
+/// let mut tasks = vec![Task::new(|| ()), Task::long(move || say.send(7).unwrap())];
+/// let strategy = Handle(Arc::new(LongToPool {
+///     producer: Mutex::new(Some(move || tasks.pop())),
+///     wanted: AtomicBool::default(),
+///     busy: AtomicBool::default(),
+///     closed: AtomicBool::default(),
+///     over: AtomicBool::default(),
+///     pool,
+/// }));
+/// strategy.produce();
+/// assert_eq!(said.recv()?, 7);
+/// assert!(strategy.shutdown() && strategy.is_shutdown());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// [`Unhandled::Strategy`]: tidegate_core::Unhandled::Strategy
+/// [`ShutdownError::BadStrategy`]: crate::ShutdownError::BadStrategy
 pub trait Strategy: Send + Sync + 'static {
     /// Produces and consumes on this thread until the producer has no task, or until another thread
     /// takes over the right to produce. If another thread already has that right, this call returns
@@ -55,14 +187,64 @@ pub trait Strategy: Send + Sync + 'static {
     /// Returns `true` if the strategy was shut down and the producer was dropped.
     fn is_shutdown(&self) -> bool;
 
-    /// Returns a snapshot of the counters of its decisions.
-    fn metrics(&self) -> StrategyMetrics;
+    /// Returns a snapshot of the counters of its decisions. The default returns zeros.
+    fn metrics(&self) -> StrategyMetrics {
+        StrategyMetrics::default()
+    }
 
-    /// Resets the counters to zero.
-    fn reset_metrics(&self);
+    /// Resets the counters to zero. The default does nothing.
+    fn reset_metrics(&self) {}
 
-    /// Returns the strategy's name for tables.
-    fn name(&self) -> &'static str;
+    /// Returns the strategy's name for tables and errors. The default is the name of its type.
+    fn name(&self) -> &'static str {
+        std::any::type_name::<Self>()
+    }
+
+    /// Returns `true` if the calling thread runs a task of this strategy, and nothing is produced
+    /// until that task ends.
+    #[doc(hidden)]
+    fn holds_production(&self) -> bool {
+        false
+    }
+}
+
+/// A strategy that was chosen at run time.
+impl<S: Strategy + ?Sized> Strategy for Arc<S> {
+    fn produce(&self) {
+        S::produce(self);
+    }
+
+    fn dispatch(&self) -> Result<(), Rejected<()>> {
+        S::dispatch(self)
+    }
+
+    fn shutdown(&self) -> bool {
+        S::shutdown(self)
+    }
+
+    fn is_idle(&self) -> bool {
+        S::is_idle(self)
+    }
+
+    fn is_shutdown(&self) -> bool {
+        S::is_shutdown(self)
+    }
+
+    fn metrics(&self) -> StrategyMetrics {
+        S::metrics(self)
+    }
+
+    fn reset_metrics(&self) {
+        S::reset_metrics(self);
+    }
+
+    fn name(&self) -> &'static str {
+        S::name(self)
+    }
+
+    fn holds_production(&self) -> bool {
+        S::holds_production(self)
+    }
 }
 
 /// Implements the methods that every strategy has: `restart`, `Clone`, `Debug` and the trait.
@@ -114,6 +296,10 @@ macro_rules! strategy_handle {
 
             fn name(&self) -> &'static str {
                 $name
+            }
+
+            fn holds_production(&self) -> bool {
+                self.engine.holds_production()
             }
         }
 

@@ -73,6 +73,14 @@ pub struct StrategyMetrics {
     pub task_panics: u64,
     /// Panics of the producer.
     pub producer_panics: u64,
+    /// How often [`EatWhatYouKill`](crate::strategy::EatWhatYouKill) changed between its two modes:
+    /// running tasks on the producing thread, and giving them away because the pool is low on
+    /// threads.
+    pub mode_switches: u64,
+    /// `true` if [`EatWhatYouKill`](crate::strategy::EatWhatYouKill) gives tasks away at the moment,
+    /// because the pool was low on threads for the last task that may block. A reset does not change
+    /// it.
+    pub low_on_threads: bool,
 }
 
 impl StrategyMetrics {
@@ -101,12 +109,14 @@ impl StrategyMetrics {
             refused: self.refused - base.refused,
             task_panics: self.task_panics - base.task_panics,
             producer_panics: self.producer_panics - base.producer_panics,
+            mode_switches: self.mode_switches - base.mode_switches,
+            low_on_threads: self.low_on_threads,
         }
     }
 }
 
 impl fmt::Display for StrategyMetrics {
-    /// Writes the counters that are not zero.
+    /// Writes the counters that are not zero, and whether the strategy is low on threads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let figures = [
             ("pc", self.pc),
@@ -126,11 +136,15 @@ impl fmt::Display for StrategyMetrics {
             ("refused", self.refused),
             ("task panics", self.task_panics),
             ("producer panics", self.producer_panics),
+            ("mode switches", self.mode_switches),
         ];
         let mut gap = "";
         for (name, figure) in figures.iter().filter(|(_, figure)| *figure > 0) {
             write!(f, "{gap}{name} {figure}")?;
             gap = ", ";
+        }
+        if self.low_on_threads {
+            write!(f, "{gap}low on threads")?;
         }
         Ok(())
     }
@@ -157,6 +171,9 @@ pub(crate) struct Counters {
     pub(crate) refused: AtomicU64,
     pub(crate) task_panics: AtomicU64,
     pub(crate) producer_panics: AtomicU64,
+    mode_switches: Counter,
+    /// 1 while the strategy gives tasks away because the pool is low on threads.
+    low_on_threads: Counter,
     /// The values at the last reset. The counters themselves are never set back, so a reset cannot
     /// race a producer's store.
     base: Mutex<StrategyMetrics>,
@@ -192,6 +209,18 @@ impl Counters {
             refused: read(&self.refused),
             task_panics: read(&self.task_panics),
             producer_panics: read(&self.producer_panics),
+            mode_switches: self.mode_switches.get(),
+            low_on_threads: self.low_on_threads.get() > 0,
+        }
+    }
+
+    /// Records the mode of the next task, and counts a change. Only the thread that holds the
+    /// producer may call this.
+    pub(crate) fn set_low_on_threads(&self, low: bool) {
+        let low = u64::from(low);
+        if self.low_on_threads.get() != low {
+            self.low_on_threads.set(low);
+            self.mode_switches.add(1);
         }
     }
 }

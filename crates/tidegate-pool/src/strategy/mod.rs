@@ -32,7 +32,7 @@
 //! The `README.md` beside this file describes late hand-over, which [`Adaptive`] uses with a
 //! [`Monitor`].
 
-pub(crate) mod adaptive;
+mod adaptive;
 mod builder;
 mod eat_what_you_kill;
 mod engine;
@@ -42,7 +42,7 @@ mod metrics;
 mod monitor;
 mod produce_consume;
 mod produce_execute_consume;
-mod producer;
+pub(crate) mod producer;
 pub(crate) mod raw;
 
 pub use self::adaptive::{Adaptive, AdaptiveBuilder};

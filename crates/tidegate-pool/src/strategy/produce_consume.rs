@@ -17,6 +17,10 @@ use super::producer::Producer;
 
 /// Runs each task on the thread that produced it, before the next one is produced.
 ///
+/// A task that blocks stops production until it returns. If the producer is an event loop, the loop
+/// stands still meanwhile: its timers are late and its other connections wait. A watchdog reports
+/// such a loop. A wait of a task for its own event loop would never end, so it is refused.
+///
 /// ```
 /// use std::sync::Arc;
 /// use tidegate_pool::ImmediateExecutor;
@@ -57,6 +61,8 @@ strategy_handle!(ProduceConsume, "ProduceConsume");
 struct Pc;
 
 impl<P: Producer> Rule<P> for Pc {
+    const KEEPS_PRODUCER: bool = true;
+
     fn consume<'a>(
         engine: &'a Arc<Engine<P, Self>>,
         held: ProducerGuard<'a, P>,

@@ -1,6 +1,9 @@
 //! The trait of a producer, the source of a strategy's tasks.
 
-use tidegate_core::Task;
+use tidegate_core::{Rejected, Task};
+
+/// Makes a producer that waits inside `produce` return soon, with a task that may block or adapts.
+pub type InterruptFn = Box<dyn Fn() + Send + Sync>;
 
 /// Creates tasks, one at a time, on the thread that holds the producer at that moment.
 ///
@@ -9,10 +12,14 @@ use tidegate_core::Task;
 /// its end. Return tasks one by one, not in batches: tasks that were not returned yet stay with the
 /// next producing thread, so they are not stuck behind a task that blocks.
 ///
+/// The right to produce is the ownership of this value: whoever has it is the only one that can
+/// call `produce`, and sees what the previous owner wrote.
+///
 /// Whether a task may block its thread is stored in the task ([`Task::blocking`]) when it is
 /// produced.
 ///
-/// Any `FnMut() -> Option<Task>` that is `Send` is a producer.
+/// Any `FnMut() -> Option<Task>` that is `Send` is a producer. A producer that wraps another one
+/// forwards every method.
 ///
 /// ```
 /// use tidegate_pool::strategy::Producer;
@@ -43,6 +50,21 @@ pub trait Producer: Send + 'static {
     /// Returns zero if the number is not known.
     fn backlog(&self) -> usize {
         0
+    }
+
+    /// Receives a task of this producer that the executor refused. A strategy calls it for the task
+    /// that was produced last, before it asks for the next one, unless it has a hook for refused
+    /// tasks ([`StrategyBuilder::on_refused`](crate::strategy::StrategyBuilder::on_refused)). The
+    /// default drops the task, which closes what it holds.
+    fn refused(&mut self, refused: Rejected<Task>) {
+        drop(refused);
+    }
+
+    /// Returns a function that ends the wait of a producer that waits inside `produce`. Its thread
+    /// is then available for tasks that wait for one.
+    #[doc(hidden)]
+    fn interrupter(&self) -> Option<InterruptFn> {
+        None
     }
 }
 

@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tidegate_core::OnUnhandled;
 use tidegate_loop::{Quiet, ShutdownError};
 use tidegate_net::handlers::LineFrames;
 use tidegate_net::{
@@ -104,18 +105,20 @@ fn rest(mut stream: std::net::TcpStream) -> Vec<u8> {
 
 #[test]
 fn an_echo_server_echoes() {
-    let (_pool, group) = roaming(4);
-    let server = serve(&group, |p| p.add("echo", Echo));
-    let mut one = dial(&server);
-    let mut other = dial(&server);
-    for _ in 0..100 {
-        assert_eq!(round_trip(&mut one, b"hello"), b"hello");
-        assert_eq!(round_trip(&mut other, b"there"), b"there");
+    for (kind, threads) in KINDS.into_iter().flat_map(|kind| [(kind, 2), (kind, 16)]) {
+        let (_pool, group) = roaming_with(kind, threads);
+        let server = serve(&group, |p| p.add("echo", Echo));
+        let mut one = dial(&server);
+        let mut other = dial(&server);
+        for _ in 0..100 {
+            assert_eq!(round_trip(&mut one, b"hello"), b"hello");
+            assert_eq!(round_trip(&mut other, b"there"), b"there");
+        }
+        let counts = group.metrics()[0];
+        assert!(counts.tasks() >= 200, "{kind:?}: {counts}");
+        let io = group.io_metrics()[0];
+        assert_eq!((io.accepted, io.read_bytes), (2, 1000));
     }
-    let counts = group.metrics()[0];
-    assert!(counts.tasks() >= 200, "{counts}");
-    let io = group.io_metrics()[0];
-    assert_eq!((io.accepted, io.read_bytes), (2, 1000));
 }
 
 #[test]
@@ -131,20 +134,22 @@ fn handlers_that_never_block_run_where_they_were_produced() {
             ctx.flush();
         }
     }
-    let (_pool, group) = roaming(4);
-    let server = serve(&group, |p| p.add("quick", Quick));
-    let mut peer = dial(&server);
-    for _ in 0..100 {
-        assert_eq!(round_trip(&mut peer, b"hello"), b"hello");
+    for kind in KINDS {
+        let (_pool, group) = roaming_with(kind, 4);
+        let server = serve(&group, |p| p.add("quick", Quick));
+        let mut peer = dial(&server);
+        for _ in 0..100 {
+            assert_eq!(round_trip(&mut peer, b"hello"), b"hello");
+        }
+        let counts = group.metrics()[0];
+        assert_eq!((counts.pc, counts.tasks()), (counts.tasks(), counts.pc));
     }
-    let counts = group.metrics()[0];
-    assert_eq!((counts.pc, counts.tasks()), (counts.tasks(), counts.pc));
 }
 
 #[test]
 fn a_handler_that_blocks_holds_up_its_own_channel_only() {
-    for late in [true, false] {
-        let (_pool, group) = roaming_with(4, late);
+    for kind in HAND_OVER {
+        let (_pool, group) = roaming_with(kind, 4);
         let does = Does::new();
         let server = serve_lines(&group, &does);
         let (mut stuck, mut other) = (dial(&server), dial(&server));
@@ -187,33 +192,34 @@ fn what_is_written_from_outside_comes_after_what_the_handler_was_busy_with() {
 fn a_panic_ends_its_own_channel_only() {
     let log = Log::new();
     let heard = log.clone();
-    let builder = NetGroup::builder("io").loops(1);
-    let builder = builder.on_unhandled(move |_, what| heard.push(what.to_string()));
-    let pool = WorkerPool::builder("workers").max(4).build().unwrap();
-    let group = builder
-        .build_roaming_with_config(&super::eager(&pool))
-        .unwrap();
-    let server = serve_lines(&group, &Does::new());
-    let (mut hurt, mut other) = (dial(&server), dial(&server));
-    assert_eq!(round_trip(&mut other, b"hello\n"), b"hello\n");
-    hurt.write_all(b"panic\n").unwrap();
-    assert_eq!(rest(hurt), b"");
-    assert_eq!(round_trip(&mut other, b"hello\n"), b"hello\n");
-    log.wait_for(1);
-    assert!(log.take()[0].contains("as the peer wished"));
+    let hook = OnUnhandled::new(move |_, what| heard.push(what.to_string()));
+    for kind in KINDS {
+        let builder = NetGroup::builder("io").report_to(hook.clone());
+        let (_pool, group) = roaming_from(builder, kind, 4);
+        let server = serve_lines(&group, &Does::new());
+        let (mut hurt, mut other) = (dial(&server), dial(&server));
+        assert_eq!(round_trip(&mut other, b"hello\n"), b"hello\n");
+        hurt.write_all(b"panic\n").unwrap();
+        assert_eq!(rest(hurt), b"");
+        assert_eq!(round_trip(&mut other, b"hello\n"), b"hello\n");
+        log.wait_for(1);
+        assert!(log.take()[0].contains("as the peer wished"), "{kind:?}");
+    }
 }
 
 #[test]
 fn a_handler_can_close_its_channel() {
-    let (_pool, group) = roaming(4);
-    let does = Does::new();
-    let server = serve_lines(&group, &does);
-    let mut peer = dial(&server);
-    assert_eq!(round_trip(&mut peer, b"hello\n"), b"hello\n");
-    peer.write_all(b"close\n").unwrap();
-    assert_eq!(rest(peer), b"");
-    does.channels.take().remove(0).closed().wait().unwrap();
-    assert_eq!(server.connections(), 0);
+    for kind in KINDS {
+        let (_pool, group) = roaming_with(kind, 4);
+        let does = Does::new();
+        let server = serve_lines(&group, &does);
+        let mut peer = dial(&server);
+        assert_eq!(round_trip(&mut peer, b"hello\n"), b"hello\n");
+        peer.write_all(b"close\n").unwrap();
+        assert_eq!(rest(peer), b"");
+        does.channels.take().remove(0).closed().wait().unwrap();
+        assert_eq!(server.connections(), 0, "{kind:?}");
+    }
 }
 
 #[test]
@@ -303,104 +309,121 @@ fn a_handler_that_stays_on_its_thread_is_refused_by_name() {
 
 #[test]
 fn a_graceful_end_waits_for_a_handler_that_blocks() {
-    let (_pool, group) = roaming(4);
-    let does = Does::new();
-    let server = serve_lines(&group, &does);
-    let (mut busy, idle) = (dial(&server), dial(&server));
-    busy.write_all(b"block\n").unwrap();
-    does.arrived.wait();
-    let over = group.shutdown(Quiet::none(Duration::from_secs(60)));
-    assert_eq!(rest(idle), b"", "who is at home is closed at once");
-    assert!(!over.is_done());
-    does.go_on.open();
-    over.wait().unwrap();
-    assert_eq!(rest(busy), b"block\n");
-    for channel in does.channels.take() {
-        channel.closed().wait().unwrap();
+    for kind in KINDS {
+        let (_pool, group) = roaming_with(kind, 4);
+        let does = Does::new();
+        let server = serve_lines(&group, &does);
+        let (mut busy, idle) = (dial(&server), dial(&server));
+        does.channels.wait_for(2);
+        busy.write_all(b"block\n").unwrap();
+        does.arrived.wait();
+        let over = group.shutdown(Quiet::none(Duration::from_secs(60)));
+        // Under `ProduceConsume` the loop does nothing while the handler blocks.
+        let idle = match kind {
+            Kind::Pc => Some(idle),
+            _ => {
+                assert_eq!(rest(idle), b"", "who is at home is closed at once");
+                None
+            }
+        };
+        assert!(!over.is_done(), "{kind:?}");
+        does.go_on.open();
+        over.wait().unwrap();
+        assert_eq!(rest(busy), b"block\n");
+        assert!(idle.is_none_or(|idle| rest(idle).is_empty()));
+        for channel in does.channels.take() {
+            channel.closed().wait().unwrap();
+        }
     }
 }
 
 #[test]
 fn a_loop_whose_time_is_over_leaves_a_stuck_handler_to_close_its_channel_itself() {
-    let (_pool, group) = roaming(4);
-    let does = Does::new();
-    let server = serve_lines(&group, &does);
-    let mut busy = dial(&server);
-    busy.write_all(b"block\n").unwrap();
-    does.arrived.wait();
-    let channel = does.channels.take().remove(0);
-    let over = group.shutdown(Quiet::none(Duration::ZERO)).wait();
-    let Err(WaitError::Failed(ShutdownError::Stuck { cut, .. })) = &over else {
-        panic!("{over:?}");
-    };
-    assert_eq!(*cut, [busy.local_addr().unwrap().to_string()]);
-    does.go_on.open();
-    channel.closed().wait().unwrap();
-    assert_eq!(rest(busy), b"block\n");
+    for kind in HAND_OVER {
+        let (_pool, group) = roaming_with(kind, 4);
+        let does = Does::new();
+        let server = serve_lines(&group, &does);
+        let mut busy = dial(&server);
+        busy.write_all(b"block\n").unwrap();
+        does.arrived.wait();
+        let channel = does.channels.take().remove(0);
+        let over = group.shutdown(Quiet::none(Duration::ZERO)).wait();
+        let Err(WaitError::Failed(ShutdownError::Stuck { cut, .. })) = &over else {
+            panic!("{kind:?}: {over:?}");
+        };
+        assert_eq!(*cut, [busy.local_addr().unwrap().to_string()]);
+        does.go_on.open();
+        channel.closed().wait().unwrap();
+        assert_eq!(rest(busy), b"block\n");
+    }
 }
 
 #[test]
 fn a_drain_tells_those_that_are_away_too() {
-    let (_pool, group, clock) = roaming_by(4);
-    let does = Does::new();
-    let server = serve_lines(&group, &does);
-    let (mut busy, idle) = (dial(&server), dial(&server));
-    busy.write_all(b"block\n").unwrap();
-    does.arrived.wait();
-    does.channels.wait_for(2);
-    let drained = server.drain(Duration::from_secs(10));
-    clock.jump(Duration::from_secs(10));
-    assert_eq!(rest(idle), b"");
-    assert!(!drained.is_done(), "one of them blocks");
-    does.go_on.open();
-    let report = drained.wait().unwrap();
-    assert_eq!(
-        (
-            report.open,
-            report.closed_at_deadline.len(),
-            report.still_running
-        ),
-        (2, 2, 0)
-    );
-    assert_eq!(rest(busy), b"block\n");
+    for kind in HAND_OVER {
+        let (_pool, group, clock) = roaming_by(kind, 4);
+        let does = Does::new();
+        let server = serve_lines(&group, &does);
+        let (mut busy, idle) = (dial(&server), dial(&server));
+        busy.write_all(b"block\n").unwrap();
+        does.arrived.wait();
+        does.channels.wait_for(2);
+        let drained = server.drain(Duration::from_secs(10));
+        clock.jump(Duration::from_secs(10));
+        assert_eq!(rest(idle), b"");
+        assert!(!drained.is_done(), "one of them blocks");
+        does.go_on.open();
+        let report = drained.wait().unwrap();
+        assert_eq!(
+            (
+                report.open,
+                report.closed_at_deadline.len(),
+                report.still_running
+            ),
+            (2, 2, 0)
+        );
+        assert_eq!(rest(busy), b"block\n");
+    }
 }
 
 #[test]
 fn a_drain_does_not_wait_for_a_handler_that_does_not_return() {
-    let (_pool, group, clock) = roaming_by(4);
-    let does = Does::new();
-    let server = serve_lines(&group, &does);
-    let (mut busy, idle) = (dial(&server), dial(&server));
-    let peer = busy.local_addr().unwrap().to_string();
-    busy.write_all(b"block\n").unwrap();
-    does.arrived.wait();
-    does.channels.wait_for(2);
-    let drained = server.drain(Duration::from_secs(10));
-    clock.jump(Duration::from_secs(10));
-    // The idle channel is cut at the deadline.
-    for channel in does.channels.take() {
-        if channel.peer_addr() == Some(idle.local_addr().unwrap()) {
-            channel.closed().wait().unwrap();
+    for kind in HAND_OVER {
+        let (_pool, group, clock) = roaming_by(kind, 4);
+        let does = Does::new();
+        let server = serve_lines(&group, &does);
+        let (mut busy, idle) = (dial(&server), dial(&server));
+        let peer = busy.local_addr().unwrap().to_string();
+        busy.write_all(b"block\n").unwrap();
+        does.arrived.wait();
+        does.channels.wait_for(2);
+        let drained = server.drain(Duration::from_secs(10));
+        clock.jump(Duration::from_secs(10));
+        // The idle channel is cut at the deadline.
+        for channel in does.channels.take() {
+            if channel.peer_addr() == Some(idle.local_addr().unwrap()) {
+                channel.closed().wait().unwrap();
+            }
         }
+        clock.jump(Server::DRAIN_GRACE);
+        let report = drained.wait().unwrap();
+        assert_eq!(
+            (
+                report.open,
+                report.closed_at_deadline.len(),
+                report.still_running
+            ),
+            (2, 2, 1)
+        );
+        assert!(report.closed_at_deadline.contains(&peer), "{report:?}");
+        assert!(
+            report
+                .to_string()
+                .contains("the handlers of 1 have not returned")
+        );
+        does.go_on.open();
+        assert_eq!(rest(busy), b"block\n", "it ends when its handler returns");
     }
-    clock.jump(Server::DRAIN_GRACE);
-    let report = drained.wait().unwrap();
-    assert_eq!(
-        (
-            report.open,
-            report.closed_at_deadline.len(),
-            report.still_running
-        ),
-        (2, 2, 1)
-    );
-    assert!(report.closed_at_deadline.contains(&peer), "{report:?}");
-    assert!(
-        report
-            .to_string()
-            .contains("the handlers of 1 have not returned")
-    );
-    does.go_on.open();
-    assert_eq!(rest(busy), b"block\n", "it ends when its handler returns");
 }
 
 #[test]

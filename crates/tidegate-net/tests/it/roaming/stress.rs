@@ -87,7 +87,8 @@ fn talk(mut stream: TcpStream, rng: &mut Rng) {
 }
 
 fn disorder(rng: &mut Rng) {
-    let (_pool, group) = roaming_with(2 + rng.index(4), rng.chance(0.5));
+    let kind = KINDS[rng.index(KINDS.len())];
+    let (_pool, group) = roaming_with(kind, 2 + rng.index(4));
     let seen = Arc::new(Seen {
         rng: std::sync::Mutex::new(rng.fork()),
         overlaps: AtomicU64::new(0),
@@ -126,5 +127,5 @@ fn disorder(rng: &mut Rng) {
 
 #[test]
 fn channels_keep_their_order_whichever_thread_they_are_on() {
-    model(0..short_or_long(6, 200), disorder);
+    model(0..short_or_long(12, 200), disorder);
 }

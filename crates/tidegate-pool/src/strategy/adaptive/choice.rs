@@ -8,13 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use crate::pool::{Lease, TryExecutor};
 use crate::strategy::monitor::{Monitor, StandIn, Watch};
+use crate::strategy::producer::InterruptFn;
 use crate::strategy::raw::{StandInSlot, StarvationDetector};
 
 use super::learned::Learned;
-
-/// Makes a producer that waits inside `produce` return soon, with a task that may block or adapts.
-/// The monitor calls it after it has set `relief`.
-pub type InterruptFn = Box<dyn Fn() + Send + Sync>;
 
 /// The data for the decision of an adaptive strategy.
 pub(super) struct Choice {
@@ -34,6 +31,7 @@ pub(super) struct Choice {
     pub(super) producing_stand_in: StandInSlot<StandIn>,
     /// `true` if the thread that produces, or produced last, belongs to the pool.
     pub(super) on_pool: AtomicBool,
+    /// Ends the wait of the producer. The monitor calls it after it has set `relief`.
     pub(super) interrupt: Option<InterruptFn>,
     /// The class of the task of the current or last loan; the key for `learned`.
     pub(super) class: AtomicUsize,

@@ -12,7 +12,7 @@ use crate::strategy::handle::strategy_handle;
 use crate::strategy::monitor::{Monitor, Watched};
 use crate::strategy::producer::Producer;
 
-use super::choice::{Choice, InterruptFn};
+use super::choice::Choice;
 
 /// Decides for each task whether to run it here, to run it here without blocking, to give it to the
 /// executor, or to run it here while another thread produces.
@@ -54,7 +54,6 @@ pub struct AdaptiveBuilder<P> {
     on_refused: Option<OnRefused>,
     monitor: Option<Monitor>,
     lease: Option<Lease>,
-    interrupt: Option<InterruptFn>,
 }
 
 impl<P: Producer> Adaptive<P> {
@@ -71,7 +70,6 @@ impl<P: Producer> Adaptive<P> {
             on_refused: None,
             monitor: None,
             lease: None,
-            interrupt: None,
         }
     }
 
@@ -113,21 +111,14 @@ impl<P: Producer> AdaptiveBuilder<P> {
         Ok(self)
     }
 
-    /// Sets a function that makes a producer that waits in `produce` return with a task that may
-    /// block or adapts. Its thread is then available for tasks that wait for one.
-    #[doc(hidden)]
-    pub fn interrupt(mut self, interrupt: InterruptFn) -> Self {
-        self.interrupt = Some(interrupt);
-        self
-    }
-
     /// Builds the strategy.
     pub fn build(self) -> Adaptive<P> {
-        if let Some(lease) = &self.lease {
+        let lease = self.lease.or_else(|| self.pool.own_lease());
+        if let Some(lease) = &lease {
             lease.set_in_use(false);
         }
         let pool = Arc::clone(&self.pool);
-        let rule = Choice::new(pool, self.monitor, self.lease, self.interrupt);
+        let rule = Choice::new(pool, self.monitor, lease, self.producer.interrupter());
         let engine = Engine::new(self.producer, rule, self.pool, self.on_refused);
         if let Some(watch) = engine.rule.any_watch() {
             let weak = Arc::downgrade(&engine);

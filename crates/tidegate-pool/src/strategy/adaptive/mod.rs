@@ -34,5 +34,4 @@ mod rule;
 mod stand_in;
 mod watched;
 
-pub use self::choice::InterruptFn;
 pub use self::handle::{Adaptive, AdaptiveBuilder};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::thread;
 
-use tidegate_core::{Blocking, Task};
-use tidegate_pool::strategy::{EatWhatYouKill, Strategy};
+use tidegate_core::{Blocking, Rejected, Task};
+use tidegate_pool::strategy::{EatWhatYouKill, ProduceExecuteConsume, Producer, Strategy};
 use tidegate_testkit::Log;
 
 use super::{Hand, Kind, Place, Source, Stage};
@@ -157,23 +157,62 @@ fn without_a_helper_whoever_calls_takes_production_over() {
 fn low_on_threads_the_old_rule_hands_over_and_leaves_that_mode_again() {
     let (hand, source) = (Hand::new(3), Source::new());
     let strategy = EatWhatYouKill::new(source.producer(), hand.clone());
-    let step = |expected: (u64, u64)| {
+    let step = |expected: (u64, u64), mode: (bool, u64)| {
         source.add(Blocking::May, || ());
+        source.add(Blocking::Never, || ());
         strategy.produce();
         hand.settle();
         let counts = strategy.metrics();
         assert_eq!((counts.epc, counts.pec), expected);
+        assert_eq!((counts.low_on_threads, counts.mode_switches), mode);
     };
-    step((1, 0));
+    step((1, 0), (false, 0));
     hand.set_reserve(1);
     assert!(strategy.is_low());
-    step((1, 1));
+    step((1, 1), (true, 1));
+    step((1, 2), (true, 1));
     hand.set_may_start(5);
     assert!(!strategy.is_low());
-    step((2, 1));
+    step((2, 2), (false, 2));
     strategy.low_threads(6);
-    step((2, 2));
-    assert_eq!(source.ran.count(), 4);
+    step((2, 3), (true, 3));
+    assert_eq!(source.ran.count(), 10);
+    assert!(
+        strategy
+            .metrics()
+            .to_string()
+            .ends_with("mode switches 3, low on threads")
+    );
+    strategy.reset_metrics();
+    assert_eq!(strategy.metrics().to_string(), "low on threads");
+}
+
+/// Without a hook for refused tasks, the producer gets its task back.
+#[test]
+fn a_refused_task_goes_back_to_its_producer() {
+    struct Returned(Vec<Task>, Log<&'static str>);
+
+    impl Producer for Returned {
+        fn produce(&mut self) -> Option<Task> {
+            self.0.pop()
+        }
+
+        fn refused(&mut self, refused: Rejected<Task>) {
+            self.1.push(refused.into_inner().name());
+            panic!("on purpose");
+        }
+    }
+
+    let log = Log::new();
+    let hand = Hand::new(0);
+    hand.refuse(true);
+    let tasks = ["second", "first"].map(|name| Task::named(name, || ()));
+    let producer = Returned(tasks.into(), log.clone());
+    let strategy = ProduceExecuteConsume::new(producer, hand);
+    strategy.produce();
+    log.assert_order(&["first", "second"]);
+    assert_eq!(strategy.metrics().refused, 2);
+    assert!(strategy.is_idle());
 }
 
 #[test]
