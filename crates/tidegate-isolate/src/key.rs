@@ -15,6 +15,38 @@ use std::sync::Arc;
 /// assert_eq!(key, Key::from(String::from("prices")));
 /// assert_eq!(&*key, "prices");
 /// ```
+///
+/// An enum of your own serves as a key wherever a method takes `impl Into<Key>`, so that a
+/// misspelt name does not compile:
+///
+/// ```
+/// use tidegate_isolate::{Command, Isolation, Key, PoolConfig};
+///
+/// #[derive(Clone, Copy)]
+/// enum Pools {
+///     Legacy,
+///     Reports,
+/// }
+///
+/// impl From<Pools> for Key {
+///     fn from(pool: Pools) -> Self {
+///         Self::from(match pool {
+///             Pools::Legacy => "legacy",
+///             Pools::Reports => "reports",
+///         })
+///     }
+/// }
+///
+/// let isolation = Isolation::builder().build()?;
+/// let prices: Command<u32, String> = Command::builder("prices")
+///     .group("catalog")
+///     .pool(Pools::Legacy)
+///     .threads(PoolConfig::default())
+///     .build(&isolation)?;
+/// assert_eq!(prices.pool().as_str(), "legacy");
+/// # let _ = Pools::Reports;
+/// # Ok::<(), tidegate_isolate::ConfigError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key(Arc<str>);
 

@@ -112,7 +112,9 @@ pub use self::isolation::{CommandSnapshot, Isolation, IsolationBuilder, Shutdown
 pub use self::key::Key;
 pub use self::metrics::{Distribution, EventCounts, Latencies, MetricsConfig, WindowConfig};
 pub use self::plugin::CallStage;
-pub use self::properties::{ChangeListener, PREFIX, Properties, PropertySource};
+pub use self::properties::{
+    ChangeListener, Origin, PREFIX, Properties, PropertySource, Setting, Settings,
+};
 pub use self::rate::RateConfig;
 pub use self::request::{
     Entered, InContext, LogEntry, MOST_LOGGED, NoContextError, RequestContext, RequestVariable,

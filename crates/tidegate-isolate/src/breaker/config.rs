@@ -139,22 +139,26 @@ impl BreakerConfig {
             let value = self.sleep_factor.to_string();
             return wrong("breaker.sleep_factor", value, "give 1.0 or more");
         }
-        for (property, count) in [
-            ("breaker.probes", self.probes),
-            ("breaker.successes", self.successes),
-        ] {
+        for (property, count) in [(PROBES, self.probes), (SUCCESSES, self.successes)] {
             if count == 0 {
                 return wrong(property, "0".into(), "without a probe it would never close");
             }
         }
         if self.probe_limit.is_zero() {
-            return wrong("breaker.probe_limit", "0".into(), "a probe needs some time");
+            return wrong(PROBE_LIMIT, "0".into(), "a probe needs some time");
         }
         Ok(())
     }
 }
 
 const MAX_COUNT: u32 = 100_000;
+
+/// The properties of the probes.
+pub(crate) const PROBES: &str = "circuitBreaker.probes.maxConcurrentRequests";
+pub(crate) const SUCCESSES: &str = "circuitBreaker.probes.requiredSuccesses";
+pub(crate) const PROBE_LIMIT: &str = "circuitBreaker.probes.timeoutInMilliseconds";
+/// The property of the ramp.
+pub(crate) const RAMP: &str = "circuitBreaker.ramp.timeInMilliseconds";
 
 impl Default for BreakerConfig {
     fn default() -> Self {

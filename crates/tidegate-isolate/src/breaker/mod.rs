@@ -28,6 +28,7 @@ pub(crate) mod word;
 
 pub use self::circuit_breaker::CircuitBreaker;
 pub use self::config::{BreakerConfig, BreakerMode, BreakerWindow};
+pub(crate) use self::config::{PROBE_LIMIT, PROBES, RAMP, SUCCESSES};
 pub use self::pass::Pass;
 pub use self::state::{BreakerState, BreakerTransition};
 pub use self::ticket::BreakerOpenError;

@@ -36,10 +36,15 @@ fn succeed(breaker: &CircuitBreaker, now: u64) {
 /// Returns a breaker that is open since `now`.
 fn tripped(config: BreakerConfig, now: u64) -> CircuitBreaker {
     let breaker = breaker(config);
-    fail(&breaker, now);
-    fail(&breaker, now);
-    assert_eq!(breaker.state(now), BreakerState::Open);
+    trip(&breaker, now);
     breaker
+}
+
+/// Opens a closed breaker.
+fn trip(breaker: &CircuitBreaker, now: u64) {
+    fail(breaker, now);
+    fail(breaker, now);
+    assert_eq!(breaker.state(now), BreakerState::Open);
 }
 
 #[test]
@@ -380,21 +385,21 @@ fn bad_settings_name_the_property_and_the_old_ones_stay() {
                 probes: 0,
                 ..quick()
             },
-            "probes",
+            "probes.maxConcurrentRequests",
         ),
         (
             BreakerConfig {
                 successes: 0,
                 ..quick()
             },
-            "successes",
+            "probes.requiredSuccesses",
         ),
         (
             BreakerConfig {
                 probe_limit: Duration::ZERO,
                 ..quick()
             },
-            "probe_limit",
+            "probes.timeoutInMilliseconds",
         ),
         (
             BreakerConfig {
@@ -419,6 +424,77 @@ fn bad_settings_name_the_property_and_the_old_ones_stay() {
     let config = BreakerConfig { window, ..quick() };
     assert_eq!(config.validate(&"k".into()).unwrap_err().key(), "k");
     assert_eq!(breaker.config(), quick());
+}
+
+#[test]
+fn a_reset_closes_the_breaker_from_every_state() {
+    let ramping = BreakerConfig {
+        ramp: Some(Duration::from_secs(10)),
+        ..quick()
+    };
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let note = Arc::clone(&told);
+    let breaker = tripped(ramping, 0).on_transition(move |change| {
+        note.lock().unwrap().push((change.from, change.to));
+    });
+    let now = SLEEP + 1;
+    breaker.reset(1);
+    assert_eq!(breaker.state(1), BreakerState::Closed, "from open");
+    assert_eq!(breaker.counts(1), (0, 0, 0));
+    trip(&breaker, 2);
+    let probe = breaker.try_pass(now + 2).unwrap();
+    assert_eq!(breaker.state(now + 2), BreakerState::HalfOpen);
+    breaker.reset(now + 3);
+    assert_eq!(breaker.state(now + 3), BreakerState::Closed);
+    probe.failure(now + 4, Duration::ZERO);
+    assert_eq!(breaker.state(now + 4), BreakerState::Closed, "an old probe");
+    trip(&breaker, now + 5);
+    let probe = breaker.try_pass(2 * now + 6).unwrap();
+    probe.success(2 * now + 7, Duration::ZERO);
+    assert_eq!(breaker.state(2 * now + 7), BreakerState::Ramping);
+    breaker.reset(2 * now + 8);
+    assert_eq!(breaker.state(2 * now + 8), BreakerState::Closed);
+    let resets = told.lock().unwrap();
+    let to_closed = resets.iter().filter(|(_, to)| *to == BreakerState::Closed);
+    let from: Vec<_> = to_closed.map(|(from, _)| *from).collect();
+    use BreakerState::{HalfOpen, Open, Ramping};
+    assert_eq!(from, [Open, HalfOpen, Ramping], "listeners hear of it");
+}
+
+#[test]
+fn a_reset_forgets_the_calls_in_flight_and_the_relapses() {
+    let config = BreakerConfig {
+        sleep_factor: 2.0,
+        ..quick()
+    };
+    let breaker = tripped(config, 0);
+    let probe = breaker.try_pass(SLEEP + 1).unwrap();
+    probe.failure(SLEEP + 1, Duration::ZERO);
+    let longer = breaker.try_pass(SLEEP + 1).unwrap_err().retry_after;
+    assert_eq!(longer, Some(Duration::from_secs(10)), "a relapse");
+    let at = SLEEP + 2;
+    breaker.reset(at);
+    let before = breaker.try_pass(at).unwrap();
+    let entered = breaker.transitions();
+    breaker.reset(at);
+    assert_eq!(breaker.transitions(), entered, "it was closed already");
+    before.failure(at, Duration::ZERO);
+    assert_eq!(breaker.counts(at), (0, 0, 0), "a call of before the reset");
+    trip(&breaker, at);
+    let first = breaker.try_pass(at).unwrap_err().retry_after;
+    assert_eq!(first, Some(Duration::from_secs(5)), "the first sleep again");
+}
+
+#[test]
+fn a_reset_leaves_the_mode() {
+    let config = BreakerConfig {
+        mode: BreakerMode::ForcedOpen,
+        ..quick()
+    };
+    let breaker = breaker(config);
+    breaker.reset(1);
+    assert_eq!(breaker.mode(), BreakerMode::ForcedOpen);
+    assert!(breaker.try_pass(2).is_err());
 }
 
 #[test]

@@ -185,12 +185,51 @@ impl CircuitBreaker {
         self.go(core, BreakerState::Open, at)
     }
 
-    fn close(&self, core: &mut Core, now: u64) -> BreakerTransition {
+    /// Closes the breaker and forgets what it has counted, as if it were new. Its mode stays: a
+    /// breaker that is forced open still denies every call. Results of calls that are in flight,
+    /// also of probes, no longer count.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidegate_isolate::{BreakerConfig, BreakerState, BreakerWindow, CircuitBreaker};
+    ///
+    /// let window = BreakerWindow::Count(10);
+    /// let config = BreakerConfig { window, min_calls: 1, ..BreakerConfig::default() };
+    /// let breaker = CircuitBreaker::new("prices", config)?;
+    /// breaker.try_pass(1).expect("it is closed").failure(1, Duration::ZERO);
+    /// assert_eq!(breaker.state(2), BreakerState::Open);
+    /// breaker.reset(2);
+    /// assert_eq!((breaker.state(2), breaker.counts(2)), (BreakerState::Closed, (0, 0, 0)));
+    /// # Ok::<(), tidegate_isolate::ConfigError>(())
+    /// ```
+    pub fn reset(&self, now: u64) {
+        let mut core = self.lock();
+        self.restart(&mut core, now);
+        core.relapses = 0;
+        self.denied_until.store(0, Ordering::Relaxed);
+        let change = match self.word.get().state() {
+            BreakerState::Closed => {
+                // A new generation: the calls in flight are those of before.
+                self.word.go(BreakerState::Closed);
+                None
+            }
+            _ => Some(self.go(&mut core, BreakerState::Closed, now)),
+        };
+        drop(core);
+        self.tell(change.as_slice());
+    }
+
+    /// Empties the window, and marks the windows that ended before as judged.
+    fn restart(&self, core: &mut Core, now: u64) {
         self.health.restart(now);
         if let Health::Time(counts) = &self.health {
             core.judged = core.judged.max(counts.bucket_of(now));
         }
         core.ramp_calls = 0;
+    }
+
+    fn close(&self, core: &mut Core, now: u64) -> BreakerTransition {
+        self.restart(core, now);
         match core.config.ramp {
             Some(ramp) if !ramp.is_zero() => self.go(core, BreakerState::Ramping, now),
             _ => {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::fallback_fn::{Fallback, FallbackFuture};
 use super::handle::Command;
 use super::shared::{IsBadRequest, Shared};
-use crate::breaker::BreakerConfig;
+use crate::breaker::{BreakerConfig, PROBE_LIMIT, PROBES, RAMP, SUCCESSES};
 use crate::bulkhead::{AdaptiveLimit, Bulkhead, PermitConfig, PoolConfig};
 use crate::config::CommandConfig;
 use crate::error::{CommandError, ConfigError};
@@ -132,6 +132,10 @@ impl<T: Send + 'static, E: Send + 'static> CommandBuilder<T, E> {
             "circuitBreaker.errorThresholdPercentage",
             "circuitBreaker.forceOpen",
             "circuitBreaker.forceClosed",
+            PROBES,
+            SUCCESSES,
+            PROBE_LIMIT,
+            RAMP,
             "circuitBreaker.window.timeInMilliseconds",
             "circuitBreaker.window.calls",
             "metrics.healthSnapshot.intervalInMilliseconds",

@@ -11,7 +11,7 @@ use crate::event::Event;
 use crate::isolation::CommandSnapshot;
 use crate::key::Key;
 use crate::metrics::Distribution;
-use crate::properties::Sources;
+use crate::properties::{Settings, Sources};
 use crate::request::RequestContext;
 
 /// A dependency behind its bulkhead. Long-lived: built once, called often. Clones are handles to
@@ -48,6 +48,22 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
     /// Returns the settings in force.
     pub fn config(&self) -> Arc<CommandConfig> {
         self.shared.state.config()
+    }
+
+    /// Closes the breaker and forgets what it has counted, for example after a dependency was
+    /// repaired. Its mode stays. See [`CircuitBreaker::reset`](crate::CircuitBreaker::reset).
+    ///
+    /// # Threads
+    ///
+    /// Listeners of the transition run on the calling thread.
+    pub fn reset_breaker(&self) {
+        self.shared.state.reset_breaker();
+    }
+
+    /// Returns every setting in force and its origin, those of the command's pool included. Reads
+    /// the properties again.
+    pub fn settings(&self) -> Settings {
+        self.shared.state.settings()
     }
 
     /// Returns the key.

@@ -122,6 +122,36 @@ impl IsolationBuilder {
         self
     }
 
+    /// Calls `listen` once for every pool, after it was created for the first command that uses its
+    /// threads: for example to publish its metrics ([`Isolation::pool_snapshots`]). Runs on the
+    /// thread that builds or configures the command.
+    ///
+    /// ```
+    /// use tidegate_isolate::{Command, Isolation, PoolConfig};
+    ///
+    /// let isolation = Isolation::builder()
+    ///     .on_pool_added(|pool| println!("publish the figures of pool {pool}"))
+    ///     .on_pool_removed(|pool| println!("pool {pool} is gone"))
+    ///     .build()?;
+    /// let prices: Command<u32, String> = Command::builder("prices")
+    ///     .group("catalog")
+    ///     .threads(PoolConfig::default())
+    ///     .build(&isolation)?;
+    /// assert!(isolation.remove("prices"));
+    /// # Ok::<(), tidegate_isolate::ConfigError>(())
+    /// ```
+    pub fn on_pool_added(mut self, listen: impl Fn(&Key) + Send + Sync + 'static) -> Self {
+        self.plugins.on_pool_added.push(Arc::new(listen));
+        self
+    }
+
+    /// Calls `listen` once for every pool that was removed together with the last of its keys
+    /// ([`Isolation::remove`]).
+    pub fn on_pool_removed(mut self, listen: impl Fn(&Key) + Send + Sync + 'static) -> Self {
+        self.plugins.on_pool_removed.push(Arc::new(listen));
+        self
+    }
+
     /// Adds a propagator, which carries context from the calling thread to the thread that works for
     /// it: a thread of the bulkhead, or the thread that runs the fallback of a timed-out call.
     /// `capture` runs on the calling thread. The closure that it returns installs the context on the

@@ -28,12 +28,19 @@ pub(crate) struct RegisteredPool {
     said: Mutex<Said>,
     /// The settings at creation, for comparison with later builders.
     built: PoolConfig,
+    /// The listeners of new pools were called, or the pool was removed before.
+    is_announced: AtomicBool,
 }
 
 impl RegisteredPool {
     /// Locks the pool's settings made in code.
     pub(crate) fn said(&self) -> MutexGuard<'_, Said> {
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns `true` for the first caller, which calls the listeners of new pools.
+    pub(crate) fn announce(&self) -> bool {
+        !self.is_announced.swap(true, Ordering::Relaxed)
     }
 
     /// Returns `true` if a builder with these settings may share the pool: they equal the settings
@@ -125,6 +132,7 @@ impl Pools {
             is_owned,
             said: Mutex::new(said.of_pool()),
             built: config.clone(),
+            is_announced: AtomicBool::new(false),
         });
         if self.is_shut_down() {
             // The isolation is shut down or is shutting down, and `shutdown` did not see this pool.
@@ -149,10 +157,9 @@ impl Pools {
         all
     }
 
-    /// Removes a pool. Its threads end when the last command that uses it is dropped.
-    pub(crate) fn remove(&self, key: &str) {
-        let removed = self.lock().remove(key);
-        drop(removed);
+    /// Removes and returns a pool. Its threads end when the last command that uses it is dropped.
+    pub(crate) fn remove(&self, key: &str) -> Option<Arc<RegisteredPool>> {
+        self.lock().remove(key)
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<RegisteredPool>>> {

@@ -2,7 +2,7 @@
 //! commands share.
 
 use std::any::TypeId;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,7 @@ use crate::bulkhead::PoolSnapshot;
 use crate::error::ConfigError;
 use crate::key::Key;
 use crate::plugin::Plugins;
-use crate::properties::{PREFIX, Said, Sources};
+use crate::properties::{PREFIX, Said, Settings, Sources};
 
 /// Owns the resources that commands share. Clones are handles to the same isolation. Its timer ends
 /// when the last handle and the last command are dropped.
@@ -83,8 +83,9 @@ impl Isolation {
         let Some(removed) = states.remove(key) else {
             return false;
         };
+        let mut pool = None;
         if !states.values().any(|state| state.pool == removed.pool) {
-            self.inner.pools.remove(&removed.pool);
+            pool = self.inner.pools.remove(&removed.pool);
         }
         let mut names = self.inner.names();
         for name in [&removed.group, &removed.pool] {
@@ -95,7 +96,43 @@ impl Isolation {
         }
         drop((names, states));
         self.inner.plugins.removed(&removed.key);
+        // A pool whose listeners were not called yet was never announced.
+        if pool.is_some_and(|pool| !pool.announce()) {
+            self.inner.plugins.pool_removed(&removed.pool);
+        }
         true
+    }
+
+    /// Closes the breaker of a key and forgets what it has counted; see
+    /// [`Command::reset_breaker`](crate::Command::reset_breaker). Returns `false` if the key is not
+    /// known.
+    pub fn reset_breaker(&self, key: &str) -> bool {
+        let state = self.states().get(key).cloned();
+        // Called without the lock: listeners of the transition are user code.
+        state
+            .as_ref()
+            .inspect(|state| state.reset_breaker())
+            .is_some()
+    }
+
+    /// Returns every setting in force and its origin, for each known key, ordered by key.
+    ///
+    /// ```
+    /// use tidegate_isolate::{Command, Isolation, Origin};
+    ///
+    /// let isolation = Isolation::builder().build()?;
+    /// let _prices: Command<u32, String> =
+    ///     Command::builder("prices").group("catalog").permits(20).build(&isolation)?;
+    /// let settings = isolation.settings().remove(0);
+    /// let limit = settings.get("execution.isolation.semaphore.maxConcurrentRequests").unwrap();
+    /// assert_eq!((limit.value.as_str(), &limit.origin), ("20", &Origin::Code));
+    /// println!("{settings}"); // one line for each
+    /// # Ok::<(), tidegate_isolate::ConfigError>(())
+    /// ```
+    pub fn settings(&self) -> Vec<Settings> {
+        let mut states: Vec<_> = self.states().values().cloned().collect();
+        states.sort_by(|a, b| a.key.cmp(&b.key));
+        states.iter().map(|state| state.settings()).collect()
     }
 
     /// Frees the memory that idle keys hold only because they were in use: histograms and window
@@ -129,6 +166,14 @@ impl Isolation {
     /// Returns the number of pools.
     pub fn pool_count(&self) -> usize {
         self.inner.pools.len()
+    }
+
+    /// Returns the number of interned pool keys: the distinct pools that the known commands name,
+    /// whether or not one of them has used threads yet.
+    pub fn pool_key_count(&self) -> usize {
+        let states = self.states();
+        let keys: HashSet<_> = states.values().map(|state| &state.pool).collect();
+        keys.len()
     }
 
     /// Returns the worker pool of a pool key, for example to read its free capacity or to give it

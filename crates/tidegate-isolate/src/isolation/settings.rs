@@ -15,7 +15,7 @@ use crate::breaker::BreakerMode;
 use crate::bulkhead::{Bulkhead, Woken};
 use crate::config::CommandConfig;
 use crate::error::ConfigError;
-use crate::properties::{Family, Property, Reading, Said, merge};
+use crate::properties::{Family, Property, Reading, Said, Settings, merge};
 
 impl State {
     /// Returns the settings in force. Pool settings come from the pool, because another of its
@@ -57,9 +57,30 @@ impl State {
         Ok(())
     }
 
-    /// Runs the user code that a change of settings causes: wakes callers that received a permit,
-    /// and reports settings without effect. Called with no lock held.
+    /// Closes the breaker and forgets what it has counted.
+    pub(crate) fn reset_breaker(&self) {
+        self.breaker.reset(self.now());
+    }
+
+    /// Returns every setting in force and its origin. Reads the sources with no lock held.
+    pub(crate) fn settings(&self) -> Settings {
+        let keys = (&self.key, &self.pool);
+        let reading = self.sources.read(keys);
+        let (said, config) = (self.said(), self.config());
+        Settings {
+            command: self.key.clone(),
+            pool: self.threads.get().map(|_| self.pool.clone()),
+            values: said.settings(&reading, keys, &config, self.threads.get().is_some()),
+        }
+    }
+
+    /// Runs the user code that a change of settings causes: calls the listeners of new pools, wakes
+    /// callers that received a permit, and reports settings without effect. Called with no lock
+    /// held.
     pub(crate) fn after_change(&self) {
+        if self.threads.get().is_some_and(|pool| pool.announce()) {
+            self.plugins.pool_added(&self.pool);
+        }
         if let Some(woken) = self.gate.serve_quietly(self.now()) {
             self.wake_aside(woken);
         }

@@ -30,6 +30,8 @@ pub(crate) struct Plugins {
     pub(crate) on_transition: Vec<OnTransition>,
     pub(crate) on_command_added: Vec<OnKey>,
     pub(crate) on_command_removed: Vec<OnKey>,
+    pub(crate) on_pool_added: Vec<OnKey>,
+    pub(crate) on_pool_removed: Vec<OnKey>,
     pub(crate) propagators: Vec<Capture>,
     /// Receives problems that no caller handles.
     pub(crate) unhandled: OnUnhandled,
@@ -102,10 +104,18 @@ impl Plugins {
         self.call(&self.on_command_removed, command);
     }
 
-    fn call(&self, listeners: &[OnKey], command: &Key) {
+    pub(crate) fn pool_added(&self, pool: &Key) {
+        self.call(&self.on_pool_added, pool);
+    }
+
+    pub(crate) fn pool_removed(&self, pool: &Key) {
+        self.call(&self.on_pool_removed, pool);
+    }
+
+    fn call(&self, listeners: &[OnKey], key: &Key) {
         for listener in listeners {
-            if let Err(message) = contain(|| listener(command)) {
-                self.panicked(command, &message);
+            if let Err(message) = contain(|| listener(key)) {
+                self.panicked(key, &message);
             }
         }
     }
@@ -117,6 +127,7 @@ impl fmt::Debug for Plugins {
             .field("hooks", &self.hooks.len())
             .field("on_event", &self.on_event.len())
             .field("on_command_added", &self.on_command_added.len())
+            .field("on_pool_added", &self.on_pool_added.len())
             .field("propagators", &self.propagators.len())
             .finish_non_exhaustive()
     }

@@ -39,7 +39,7 @@ pub(crate) fn pool_difference(
     first_difference(of_table(mine), of_table(its))
 }
 
-type Told = (&'static str, String);
+pub(super) type Told = (&'static str, String);
 
 fn first_difference(mine: Vec<Told>, its: Vec<Told>) -> Option<Told> {
     let mut pairs = mine.into_iter().zip(its);
@@ -56,7 +56,7 @@ fn first_difference(mine: Vec<Told>, its: Vec<Told>) -> Option<Told> {
 }
 
 /// The settings of a pool that have no property.
-fn pool(config: &PoolConfig) -> [Told; 3] {
+pub(super) fn pool(config: &PoolConfig) -> [Told; 3] {
     [
         ("growth", format!("{:?}", config.growth)),
         ("discipline", format!("{:?}", config.discipline)),
@@ -65,7 +65,7 @@ fn pool(config: &PoolConfig) -> [Told; 3] {
 }
 
 /// The settings of a command that have no property.
-fn others(config: &CommandConfig) -> [Told; 15] {
+pub(super) fn others(config: &CommandConfig) -> [Told; 11] {
     let (permits, breaker) = (&config.permits, &config.breaker);
     let adaptive = permits.adaptive.as_ref();
     let adaptive = adaptive.map(|limit| {
@@ -84,10 +84,6 @@ fn others(config: &CommandConfig) -> [Told; 15] {
         ("breaker.slow_percent", breaker.slow_percent.to_string()),
         ("breaker.sleep_factor", breaker.sleep_factor.to_string()),
         ("breaker.max_sleep", format!("{:?}", breaker.max_sleep)),
-        ("breaker.probes", breaker.probes.to_string()),
-        ("breaker.successes", breaker.successes.to_string()),
-        ("breaker.probe_limit", format!("{:?}", breaker.probe_limit)),
-        ("breaker.ramp", optional(breaker.ramp)),
         ("rate", config.rate.as_ref().map(rate).unwrap_or_default()),
     ]
 }

@@ -11,7 +11,7 @@
 //! `table` lists every property and how it is parsed and printed: a new property is a row there.
 //! `names` recognises them, `source` is the trait that a program implements, `in_memory` is a
 //! source of this crate, and `sources` combines all sources. `precedence` computes the settings in
-//! force, with the help of `draft`. `merge` merges concurrent changes, and `difference` finds where
+//! force, with the help of `draft`, and `settings` lists them with their origin. `merge` merges concurrent changes, and `difference` finds where
 //! two builders disagree. This module uses the settings of a command, and no command.
 
 mod difference;
@@ -21,12 +21,14 @@ mod merge;
 mod names;
 mod precedence;
 mod serial;
+mod settings;
 mod source;
 mod sources;
 mod table;
 
 pub use self::in_memory::Properties;
 pub use self::names::PREFIX;
+pub use self::settings::{Origin, Setting, Settings};
 pub use self::source::{ChangeListener, PropertySource};
 
 pub(crate) use self::difference::pool_difference;

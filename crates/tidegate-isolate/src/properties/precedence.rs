@@ -58,7 +58,7 @@ impl Said {
         }
     }
 
-    fn says(&self, family: Family, name: &'static str) -> bool {
+    pub(super) fn says(&self, family: Family, name: &'static str) -> bool {
         self.properties.contains(&(family, name))
     }
 
@@ -165,7 +165,7 @@ impl Said {
     }
 
     /// Returns the property's value for all commands, if that level applies, or for this command.
-    fn value(
+    pub(super) fn value(
         &self,
         sources: &Reading,
         property: &Property,

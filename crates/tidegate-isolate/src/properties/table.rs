@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::draft::{Draft, HEALTH_INTERVAL, WINDOW_CALLS, WINDOW_TIME};
-use crate::breaker::{BreakerMode, BreakerWindow};
+use crate::breaker::{BreakerMode, BreakerWindow, PROBE_LIMIT, PROBES, RAMP, SUCCESSES};
 use crate::config::CommandConfig;
 use crate::key::Key;
 
@@ -93,7 +93,7 @@ const fn starts(name: &[u8], with: &[u8]) -> bool {
 }
 
 /// The properties of commands.
-pub(crate) static COMMAND: [Property; 26] = {
+pub(crate) static COMMAND: [Property; 30] = {
     let mut table = properties![Family::Command;
         "threadPoolKeyOverride",
             |d, v| {
@@ -146,6 +146,23 @@ pub(crate) static COMMAND: [Property; 26] = {
         "circuitBreaker.forceOpen",
             |d, v| put(&mut d.forced_open, boolean(v)),
             |c| (c.breaker.mode == BreakerMode::ForcedOpen).to_string();
+        PROBES,
+            |d, v| put(&mut d.config.breaker.probes, number(v)),
+            |c| c.breaker.probes.to_string();
+        SUCCESSES,
+            |d, v| put(&mut d.config.breaker.successes, number(v)),
+            |c| c.breaker.successes.to_string();
+        PROBE_LIMIT,
+            |d, v| put(&mut d.config.breaker.probe_limit, millis(v)),
+            |c| told_millis(c.breaker.probe_limit);
+        // 0 means that there is no ramp.
+        RAMP,
+            |d, v| {
+                let ramp = millis(v)?;
+                d.config.breaker.ramp = (!ramp.is_zero()).then_some(ramp);
+                Ok(())
+            },
+            |c| told_millis(c.breaker.ramp.unwrap_or_default());
         "metrics.rollingStats.timeInMilliseconds",
             |d, v| put(&mut d.config.metrics.counts.length, millis(v)),
             |c| told_millis(c.metrics.counts.length);
@@ -202,9 +219,9 @@ pub(crate) static POOL: [Property; 8] = properties![Family::Pool;
             Ok(())
         },
         |c| c.pool.max.map(|max| max.to_string()).unwrap_or_default();
-    // -1 and 0 mean the same: no queue.
+    // Any negative number means the same as 0: no queue.
     "maxQueueSize",
-        |d, v| put(&mut d.config.pool.queue, if v == "-1" { Ok(0) } else { count(v) }),
+        |d, v| put(&mut d.config.pool.queue, if is_negative(v) { Ok(0) } else { count(v) }),
         |c| c.pool.queue.to_string();
     "queueSizeRejectionThreshold",
         |d, v| put(&mut d.config.pool.rejection_threshold, count(v).map(Some)),
@@ -244,6 +261,12 @@ fn count(text: &str) -> Result<usize, String> {
         absurd if absurd > MOST => Err("a million is the most".to_owned()),
         count => Ok(count),
     }
+}
+
+/// Returns `true` for a whole number below zero, of any size.
+fn is_negative(text: &str) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or_default();
+    !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit())
 }
 
 pub(crate) fn boolean(text: &str) -> Result<bool, String> {

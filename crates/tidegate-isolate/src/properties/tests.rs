@@ -119,6 +119,10 @@ fn every_default_is_the_one_of_the_table() {
         ("metrics.healthSnapshot.intervalInMilliseconds", "500"),
         ("circuitBreaker.window.timeInMilliseconds", "10000"),
         ("circuitBreaker.window.calls", ""),
+        ("circuitBreaker.probes.maxConcurrentRequests", "1"),
+        ("circuitBreaker.probes.requiredSuccesses", "1"),
+        ("circuitBreaker.probes.timeoutInMilliseconds", "60000"),
+        ("circuitBreaker.ramp.timeInMilliseconds", "0"),
         ("requestCache.enabled", "true"),
         ("requestLog.enabled", "true"),
         ("execution.isolation.strategy", "SEMAPHORE"),
@@ -179,6 +183,11 @@ fn nonsense_is_refused_with_the_property_and_the_key() {
         ("metrics.healthSnapshot.intervalInMilliseconds", "333"),
         ("circuitBreaker.errorThresholdPercentage", "1000"),
         ("circuitBreaker.requestVolumeThreshold", "-20"),
+        ("circuitBreaker.probes.maxConcurrentRequests", "0"),
+        ("circuitBreaker.probes.requiredSuccesses", "0"),
+        ("circuitBreaker.probes.requiredSuccesses", "-1"),
+        ("circuitBreaker.probes.timeoutInMilliseconds", "0"),
+        ("circuitBreaker.ramp.timeInMilliseconds", "slow"),
         (
             "execution.isolation.thread.timeoutInMilliseconds",
             "2147483648",
@@ -203,9 +212,30 @@ fn a_refusal_says_what_is_wrong_with_the_text() {
     assert_eq!(reason(volume, "-20"), "it must not be negative");
     assert_eq!(reason(volume, "99999999999"), "it is too large");
     assert_eq!(reason(volume, "a few"), "it is not a whole number");
+    let core = "threadpool.catalog.coreSize";
+    assert_eq!(reason(core, "-2"), "it must not be negative");
     let queue = "threadpool.catalog.maxQueueSize";
-    assert_eq!(reason(queue, "-2"), "it must not be negative");
     assert_eq!(reason(queue, "1000001"), "a million is the most");
+    assert_eq!(reason(queue, "-"), "it is not a whole number");
+    assert_eq!(reason(queue, "--1"), "it is not a whole number");
+}
+
+#[test]
+fn any_negative_queue_size_means_no_queue() {
+    let mut coded = CommandConfig::default();
+    coded.pool.queue = 7;
+    let coded = Said::new(coded);
+    for none in [
+        "0",
+        "-1",
+        "-2",
+        "-2147483648",
+        "-99999999999999999999999999",
+    ] {
+        let properties = with(&[("hystrix.threadpool.catalog.maxQueueSize", none)]);
+        let (config, invalid) = resolve(&coded, &properties);
+        assert_eq!((config.pool.queue, invalid), (0, Vec::new()), "{none}");
+    }
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! Hooks, listeners and publishers: called in order, several of each kind, with panics contained.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use tidegate_core::ManualClock;
+use tidegate_core::{ManualClock, OnUnhandled};
 use tidegate_isolate::{
-    BreakerConfig, BreakerMode, CallStage, Cause, FallbackError, Isolation, IsolationBuilder, Key,
-    Properties,
+    BreakerConfig, BreakerMode, Bulkhead, CallStage, Cause, FallbackError, Isolation,
+    IsolationBuilder, Key, Properties,
 };
 use tidegate_testkit::{Gate, until};
 
@@ -336,6 +336,68 @@ fn listeners_hear_of_every_key_once() {
     });
     assert!(isolation.remove("a") && !isolation.remove("a"));
     assert_eq!(*heard.lock().unwrap(), ["+a", "-a"]);
+}
+
+#[test]
+fn listeners_hear_of_every_pool_once() {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let note = |sign: char| {
+        let heard = Arc::clone(&heard);
+        move |pool: &Key| heard.lock().unwrap().push(format!("{sign}{pool}"))
+    };
+    let isolation = Isolation::builder()
+        .report_to(OnUnhandled::new(|_, _| ()))
+        .on_pool_added(|_| panic!("on purpose"))
+        .on_pool_added(note('+'))
+        .on_pool_removed(|_| panic!("on purpose"))
+        .on_pool_removed(note('-'))
+        .build()
+        .unwrap();
+    std::thread::scope(|scope| {
+        let isolation = &isolation;
+        for key in ["a", "b", "c"] {
+            let command = builder(key).pool("one").threads(pool_of(1, 1));
+            scope.spawn(move || command.build(isolation).unwrap());
+        }
+    });
+    let late = builder("late").build(&isolation).unwrap();
+    assert_eq!(*heard.lock().unwrap(), ["+one"], "permits have no pool");
+    let change = |bulkhead| late.configure(|c| c.bulkhead = bulkhead).unwrap();
+    change(Bulkhead::Threads);
+    change(Bulkhead::Permits);
+    change(Bulkhead::Threads);
+    assert_eq!(*heard.lock().unwrap(), ["+one", "+late"]);
+    assert!(isolation.remove("a") && isolation.remove("b"));
+    assert_eq!(heard.lock().unwrap().len(), 2, "one command is left");
+    assert!(isolation.remove("c") && isolation.remove("late"));
+    let all = ["+one", "+late", "-one", "-late"];
+    assert_eq!(*heard.lock().unwrap(), all);
+    let again = builder("a").pool("one").threads(pool_of(1, 1));
+    let _again = again.build(&isolation).unwrap();
+    assert_eq!(heard.lock().unwrap()[4..], ["+one"], "a new pool");
+}
+
+#[test]
+fn a_listener_of_pools_may_use_the_isolation() {
+    let isolation = Arc::new(OnceLock::<Isolation>::new());
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let (inner, note) = (Arc::clone(&isolation), Arc::clone(&seen));
+    let built = Isolation::builder().on_pool_added(move |pool| {
+        let Some(isolation) = inner.get() else { return };
+        let pools = isolation.pool_snapshots();
+        note.lock().unwrap().push((pool.clone(), pools.len()));
+        if &**pool == "a" {
+            let other = builder("b").threads(pool_of(1, 0)).build(isolation);
+            assert_eq!(other.unwrap().run(|_| Ok(1)), Ok(1));
+        }
+    });
+    isolation.set(built.build().unwrap()).unwrap();
+    let isolation = isolation.get().unwrap();
+    let _a = builder("a").threads(pool_of(1, 0)).build(isolation);
+    assert_eq!(
+        *seen.lock().unwrap(),
+        [(Key::from("a"), 1), (Key::from("b"), 2)]
+    );
 }
 
 #[test]

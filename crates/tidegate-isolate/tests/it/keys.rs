@@ -268,6 +268,50 @@ fn names_are_interned() {
 }
 
 #[test]
+fn interned_pool_keys_are_counted() {
+    let (_clock, isolation) = still();
+    assert_eq!(isolation.pool_key_count(), 0);
+    let build = |key: &str, pool: &str| builder(key).pool(pool).build(&isolation).unwrap();
+    let _commands = [build("a", "one"), build("b", "one"), build("c", "two")];
+    let _own = builder("d")
+        .threads(pool_of(1, 0))
+        .build(&isolation)
+        .unwrap();
+    assert_eq!(isolation.pool_key_count(), 3, "also those without threads");
+    assert_eq!(isolation.pool_count(), 1, "a pool is made when it is used");
+    assert!(isolation.remove("a"));
+    assert_eq!(isolation.pool_key_count(), 3, "another command names it");
+    assert!(isolation.remove("b") && isolation.remove("d"));
+    assert_eq!((isolation.pool_key_count(), isolation.pool_count()), (1, 0));
+}
+
+#[test]
+fn an_enum_of_the_user_is_a_key() {
+    #[derive(Clone, Copy)]
+    enum Pools {
+        Legacy,
+    }
+    impl From<Pools> for Key {
+        fn from(pool: Pools) -> Self {
+            match pool {
+                Pools::Legacy => Self::from("legacy"),
+            }
+        }
+    }
+    let (_clock, isolation) = still();
+    let [a, b] = ["a", "b"].map(|key| {
+        let command = builder(key).pool(Pools::Legacy).threads(pool_of(1, 1));
+        command.build(&isolation).unwrap()
+    });
+    let text = builder("c").pool("legacy").threads(pool_of(1, 1));
+    let text = text.build(&isolation).unwrap();
+    assert!(a.pool().is_same(b.pool()) && a.pool().is_same(text.pool()));
+    assert_eq!((isolation.pool_count(), isolation.pool_key_count()), (1, 1));
+    assert_eq!((a.run(|_| Ok(1)), b.run(|_| Ok(2))), (Ok(1), Ok(2)));
+    assert_eq!(pool(&isolation).executed_total, 2);
+}
+
+#[test]
 fn known_keys_appear_at_once_with_zeros() {
     let (_clock, isolation) = still();
     let _commands = ["b", "a"].map(|key| builder(key).build(&isolation).unwrap());

@@ -25,6 +25,7 @@ mod leaving;
 mod payloads;
 mod permits;
 mod refusals;
+mod settings;
 mod sources;
 mod support;
 mod surroundings;

@@ -70,6 +70,8 @@ impl Default for PoolConfig {
 impl PoolConfig {
     /// The largest number of threads that a pool may have.
     pub const MOST_THREADS: usize = 10_000;
+    /// The largest number of tasks that may wait for a thread.
+    const MOST_QUEUED: usize = u32::MAX as usize - 1;
 
     /// Returns the largest number of threads that the pool may start: `max` if the maximum may
     /// diverge, and never fewer than `core`.
@@ -134,6 +136,9 @@ impl PoolConfig {
                 return wrong("maximumSize", max, "a pool has at most 10000 threads");
             }
             _ => {}
+        }
+        if self.queue > Self::MOST_QUEUED {
+            return wrong("maxQueueSize", self.queue, "no queue can be that long");
         }
         self.partitions.validate(key)?;
         let window = self.window.validate("metrics.rollingStats");

@@ -1,0 +1,211 @@
+//! The list of all settings in force, each with its origin: as a value, and as text.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::difference::{Told, others, pool};
+use super::draft::Draft;
+use super::names::full_name;
+use super::precedence::Said;
+use super::sources::Reading;
+use super::table::{Family, Keys, Property, all};
+use crate::config::CommandConfig;
+use crate::key::Key;
+
+/// Every setting in force for a command and its pool, with its origin; see
+/// [`Command::settings`](crate::Command::settings). Prints one line for each.
+///
+/// ```
+/// use tidegate_isolate::{Command, Isolation, Origin, Properties};
+///
+/// let properties = Properties::new();
+/// let isolation = Isolation::builder().properties(properties.clone()).build()?;
+/// let prices: Command<u32, String> =
+///     Command::builder("prices").group("catalog").build(&isolation)?;
+/// let name = "hystrix.command.prices.circuitBreaker.ramp.timeInMilliseconds";
+/// properties.set(name, "10000")?;
+/// let settings = prices.settings();
+/// let ramp = settings.get("circuitBreaker.ramp.timeInMilliseconds").unwrap();
+/// assert_eq!((ramp.value.as_str(), &ramp.origin), ("10000", &Origin::Property(name.into())));
+/// assert!(settings.to_string().contains("fallback.enabled = true (default)"));
+/// # Ok::<(), tidegate_isolate::ConfigError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Settings {
+    /// The key of the command.
+    pub command: Key,
+    /// The key of its pool, if the command has used threads. The pool's settings are part of
+    /// `values` then.
+    pub pool: Option<Key>,
+    /// The settings. First those with a property, then those that only code can set.
+    pub values: Vec<Setting>,
+}
+
+impl Settings {
+    /// Returns the setting with this name, such as `fallback.enabled` or `coreSize`. If command and
+    /// pool both have it, returns that of the command.
+    pub fn get(&self, name: &str) -> Option<&Setting> {
+        self.values.iter().find(|setting| setting.name == name)
+    }
+}
+
+/// A setting in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Setting {
+    /// The property without its prefix and key; the field of the settings if only code can set it.
+    pub name: &'static str,
+    /// The full name of the property that sets it for this key; `None` if only code can set it.
+    pub property: Option<String>,
+    /// The value. Empty if there is none, such as no timeout.
+    pub value: String,
+    /// Where the value comes from.
+    pub origin: Origin,
+}
+
+/// Where the value of a setting comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Origin {
+    /// It is the built-in default.
+    Default,
+    /// The code has set it: a builder, or `configure`.
+    Code,
+    /// This property has set it: that of the key, or that for all keys.
+    Property(String),
+    /// It was read when the key was built, and the property that set it has changed since.
+    Earlier,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::Code => f.write_str("code"),
+            Self::Property(name) => write!(f, "property {name}"),
+            Self::Earlier => f.write_str("read when the key was built"),
+        }
+    }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = match self.value.as_str() {
+            "" => "none",
+            value => value,
+        };
+        write!(f, "{} = {value} ({})", self.name, self.origin)
+    }
+}
+
+impl fmt::Display for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "command {}", self.command)?;
+        if let Some(pool) = &self.pool {
+            write!(f, ", pool {pool}")?;
+        }
+        for setting in &self.values {
+            write!(f, "\n  {setting}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Said {
+    /// Returns every setting in force in `config`, with its origin. Settings of the pool are
+    /// included if the command has a pool.
+    pub(crate) fn settings(
+        &self,
+        sources: &Reading,
+        keys: Keys<'_>,
+        config: &CommandConfig,
+        has_pool: bool,
+    ) -> Vec<Setting> {
+        let default = CommandConfig::default();
+        let listed = all().filter(|property| has_pool || property.family == Family::Command);
+        let mut values: Vec<_> = listed
+            .map(|property| Setting {
+                name: property.name,
+                property: Some(full_name(property, property.family.key(keys))),
+                value: (property.get)(config),
+                origin: self.origin(sources, keys, property, config),
+            })
+            .collect();
+        let code_only = |config: &CommandConfig| -> Vec<Told> {
+            let pool = pool(&config.pool).into_iter().filter(|_| has_pool);
+            others(config).into_iter().chain(pool).collect()
+        };
+        let said = code_only(&self.config);
+        let levels = said.into_iter().zip(code_only(&default));
+        let with_origin = code_only(config).into_iter().zip(levels);
+        // The mode of a breaker may follow from its switches, which are listed above.
+        let coded = with_origin.filter(|(in_force, (said, _))| in_force == said);
+        values.extend(coded.map(|(in_force, (_, default))| code_setting(in_force, &default)));
+        values
+    }
+
+    /// Returns the first level that has the value in force. A level whose value is not in force is
+    /// passed over: the value was refused, or is read only when a key is built.
+    fn origin(
+        &self,
+        sources: &Reading,
+        keys: Keys<'_>,
+        property: &Property,
+        config: &CommandConfig,
+    ) -> Origin {
+        let in_force = (property.get)(config);
+        let by_property = |global: bool| {
+            let value = self.value(sources, property, keys, global)?;
+            let scope = match global {
+                true => "default",
+                false => property.family.key(keys).as_str(),
+            };
+            let origin = Origin::Property(full_name(property, scope));
+            Some((origin, with_value(property, &value, config)))
+        };
+        let by_code = || {
+            let says = self.says(property.family, property.name);
+            says.then(|| (Origin::Code, Some((property.get)(&self.config))))
+        };
+        let default = (property.get)(&CommandConfig::default());
+        let levels = [
+            by_property(false),
+            by_code(),
+            by_property(true),
+            Some((Origin::Default, Some(default))),
+        ];
+        let mut levels = levels.into_iter().flatten().peekable();
+        // If no level has the value in force, another setting decides it: the first level stays the
+        // origin of this one.
+        let first = levels.peek().map(|(origin, _)| origin.clone());
+        match levels.find(|(_, value)| value.as_ref() == Some(&in_force)) {
+            Some((origin, _)) => origin,
+            None if property.is_fixed => Origin::Earlier,
+            None => first.unwrap_or(Origin::Default),
+        }
+    }
+}
+
+/// Returns how the table prints the property after `value` is set in `config`; `None` if the value
+/// is invalid.
+fn with_value(property: &Property, value: &str, config: &CommandConfig) -> Option<String> {
+    let mut draft = Draft::new(config.clone(), Duration::ZERO);
+    (property.set)(&mut draft, value.trim()).ok()?;
+    let config = draft.finish(&"settings".into()).ok()?;
+    Some((property.get)(&config))
+}
+
+/// Returns a setting that only code can set.
+fn code_setting((name, value): Told, default: &Told) -> Setting {
+    let origin = match value == default.1 {
+        true => Origin::Default,
+        false => Origin::Code,
+    };
+    Setting {
+        name,
+        property: None,
+        value,
+        origin,
+    }
+}
