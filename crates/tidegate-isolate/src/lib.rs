@@ -60,6 +60,7 @@
 //! | `config` | all settings of a command, made of the settings of its parts |
 //! | `properties` | settings by the names of Hystrix: every property, sources, precedence |
 //! | `plugin` | hooks, publishers, propagators |
+//! | `cancel` | the handle by which a caller cancels a call |
 //! | `request` | the context of a request: variables, log, cache of shared runs |
 //! | `in_flight` | a call in flight: which of worker, timer and caller ends it |
 //! | `alarm` | the timer: timeouts of calls, timed tasks, threads for callbacks |
@@ -71,6 +72,7 @@
 mod alarm;
 mod breaker;
 mod bulkhead;
+mod cancel;
 mod collapser;
 mod command;
 mod config;
@@ -103,6 +105,7 @@ pub use self::bulkhead::{
     AdaptiveLimit, Bulkhead, Criticality, LimitAlgorithm, Partitions, PermitConfig, PoolConfig,
     PoolSnapshot, QueueDiscipline, SampleWindow,
 };
+pub use self::cancel::{CallHandle, CancelOutcome, Interrupt};
 pub use self::collapser::{Collapser, CollapserConfig, CollapserError, CollapserScope};
 pub use self::command::{Call, Command, CommandBuilder, Entry, Verdict};
 pub use self::config::CommandConfig;

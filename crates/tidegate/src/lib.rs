@@ -245,8 +245,8 @@ pub mod isolate {
     pub use tidegate_isolate::{
         AdaptiveLimit, BreakerConfig, BreakerMode, BreakerState, BreakerWindow, CallStage, Cause,
         Collapser, CollapserConfig, CollapserScope, Command, CommandError, ConfigError,
-        Criticality, Entry, Event, Hedge, Isolation, Key, Partitions, PermitConfig, PoolConfig,
-        Properties, PropertySource, QueueDiscipline, RateConfig, RateLimit, Rejection,
+        Criticality, Entry, Event, Hedge, Interrupt, Isolation, Key, Partitions, PermitConfig,
+        PoolConfig, Properties, PropertySource, QueueDiscipline, RateConfig, RateLimit, Rejection,
         RequestCache, RequestContext, RequestVariable, Retry, RetryBudget, Verdict,
     };
 }

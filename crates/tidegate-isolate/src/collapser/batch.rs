@@ -70,6 +70,8 @@ pub(super) trait Receive<V, E>: Send {
         E: Send + 'static;
     fn is_wanted(&self) -> bool;
     fn count(&self) -> usize;
+    /// Calls `left` for each caller that cancels, or has cancelled.
+    fn on_cancel(&self, left: &Arc<dyn Fn() + Send + Sync>);
     /// Completes all promises. `answer` makes a copy of the result, which is user code: a panic
     /// fails only the request that it was made for.
     fn end(self: Box<Self>, command: &Key, answer: &dyn Fn() -> Result<V, CollapserError<E>>);
@@ -86,6 +88,13 @@ impl<V: Clone + Send + 'static, E: Clone + Send + 'static> Receive<V, E> for Wai
 
     fn count(&self) -> usize {
         self.len()
+    }
+
+    fn on_cancel(&self, left: &Arc<dyn Fn() + Send + Sync>) {
+        for promise in self {
+            let left = Arc::clone(left);
+            promise.on_cancel(move || left());
+        }
     }
 
     fn end(self: Box<Self>, command: &Key, answer: &dyn Fn() -> Result<V, CollapserError<E>>) {

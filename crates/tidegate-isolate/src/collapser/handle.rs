@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arc_swap::ArcSwapOption;
 use tidegate_core::permits::Permit;
@@ -14,6 +14,7 @@ use tidegate_promise::{Completion, Outcome, promise_with_error};
 use super::batch::{Batch, Due, NEXT_BATCH, Receive, Slot, Waiting, lock};
 use super::config::{CollapserConfig, CollapserScope, Live};
 use super::error::CollapserError;
+use crate::cancel::CallHandle;
 use crate::command::Command;
 use crate::error::{Cause, CommandError, ConfigError, Rejection, contain};
 use crate::event::Event;
@@ -276,7 +277,14 @@ where
             call = call.context(context);
         }
         let _apart = context.is_none().then(RequestContext::leave);
+        let handle = self.command.has_threads().then(|| call.handle());
         let answer = call.queue(move |cancel| work(&part, cancel));
+        if let Some(handle) = handle.filter(|_| !answer.is_done()) {
+            let left = cancel_with_the_last(handle, waiting);
+            for (_, waiting) in &requests {
+                waiting.on_cancel(&left);
+            }
+        }
         let command = self.command.key().clone();
         answer.finally(move |outcome| {
             for (argument, waiting) in requests {
@@ -291,6 +299,18 @@ where
             }
         });
     }
+}
+
+/// Returns a function that each of `callers` calls when it cancels. The last one cancels the batch,
+/// which no caller wants any more.
+fn cancel_with_the_last(batch: CallHandle, callers: usize) -> Arc<dyn Fn() + Send + Sync> {
+    let left = AtomicUsize::new(callers);
+    Arc::new(move || {
+        // Relaxed: only the number matters.
+        if left.fetch_sub(1, Ordering::Relaxed) == 1 {
+            batch.cancel_as(None);
+        }
+    })
 }
 
 impl<A, V, E> Clone for Collapser<A, V, E> {

@@ -85,6 +85,8 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
             Some(CacheLookup::Hit(copies)) => shared.wait_for(&mut self.options, copies),
             Some(CacheLookup::WouldDeadlock) => shared.closes_circle(&mut self.options),
             Some(CacheLookup::Miss(first)) => {
+                // The run belongs to all calls that share it, so this caller does not cancel it.
+                drop(self.options.take_handle());
                 let within = wait_graph::enter(first.id());
                 let answer = run(self);
                 drop(within);
@@ -119,6 +121,8 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
                 }
                 Some(CacheLookup::Miss(first)) => first,
             };
+            // The run belongs to all calls that share it, so this caller does not cancel it.
+            drop(self.options.take_handle());
             let id = first.id();
             let within = wait_graph::enter(id);
             let mut running = pin!(run(self));
@@ -153,6 +157,9 @@ impl<T, E> CallOptions<T, E> {
         }
         if let Some(run) = self.run() {
             options.set_run(run);
+        }
+        if let Some(handle) = self.handle() {
+            options.rare().handle = Some(handle.clone());
         }
         options
     }

@@ -37,10 +37,25 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         let flight = state.alarms.take_flight();
         let deadline = start.saturating_add(timeout);
         state.alarms.arm(&flight, deadline, state.aside.id(), true);
+        let handle = options.handle().cloned();
+        let inside = handle.as_ref().map(|handle| {
+            let token = flight.token().clone();
+            let leave = move |_| {
+                token.cancel_without_hooks();
+            };
+            handle.enter(leave, options.is_attempt)
+        });
         let answer = copies.wait(flight.token());
+        drop(inside);
         flight.finish();
         state.alarms.keep_flight(flight);
-        answer.unwrap_or_else(|| self.ran_out(options, start, timeout))
+        answer.unwrap_or_else(|| {
+            if handle.is_some_and(|handle| handle.is_cancelled()) {
+                let record = CallRecord::until(start, state.now());
+                return self.failed(record, options, Cause::Cancelled);
+            }
+            self.ran_out(options, start, timeout)
+        })
     }
 
     /// Returns a completion of the shared run's result, which also ends if this call times out.
@@ -51,8 +66,9 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     ) -> Completion<T, CommandError<E>> {
         let state = &*self.state;
         let (start, timeout) = (state.now(), self.timeout_of(&options));
+        let handle = options.take_handle();
         if timeout == NEVER || copies.is_done() {
-            return copies.completion().0;
+            return copies.completion(handle.as_ref()).0;
         }
         let capacity = state.threads.get().map_or(0, |pool| pool.capacity());
         let Some(place) = state.aside.reserve(capacity) else {
@@ -65,7 +81,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         // Captured now: the fallback may run, and the call may be logged, outside of this request.
         options.context = options.context.or_else(RequestContext::current);
         let captured = state.plugins.capture();
-        let (answer, slot) = copies.completion();
+        let (answer, slot) = copies.completion(handle.as_ref());
         let shared = Arc::clone(self);
         let over = Task::named("end of a shared call", move || {
             let _place = place;

@@ -13,10 +13,13 @@ use super::entry::Entry;
 use super::fallback_fn::OwnFallback;
 use super::handle::Command;
 use super::options::{CallOptions, MaybeOptions};
+use super::report::CallRecord;
+use super::shared::Shared;
 use crate::bulkhead::Criticality;
-use crate::error::CommandError;
+use crate::cancel::{CallHandle, HandleOfCall, Interrupt};
+use crate::error::{Cause, CommandError};
 use crate::event::Event;
-use crate::isolation::state::THREADS;
+use crate::isolation::state::{INTERRUPTS_ON_CANCEL, THREADS};
 use crate::request::{CacheKey, CacheLookup, RequestContext, wait_graph};
 
 impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
@@ -211,6 +214,19 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
         self
     }
 
+    /// Returns a handle that cancels this call from any thread, and says whether work that already
+    /// runs is interrupted. A completion of [`Call::queue`] can be cancelled without a handle
+    /// (`Completion::cancel`): the setting `interrupt_on_cancel` then decides about the interrupt.
+    ///
+    /// The handle reaches every attempt of a wrapper. Of several calls that share a run, each
+    /// queued one has a handle of its own; the run is cancelled with the last of them, and is
+    /// interrupted unless each of them said [`Interrupt::No`]. A future of [`Call::run_async`] is
+    /// cancelled by dropping it, not by a handle.
+    pub fn handle(&mut self) -> CallHandle {
+        let handle = &mut self.options.rare().handle;
+        handle.get_or_insert_with(HandleOfCall::new).handle()
+    }
+
     /// Runs `work` behind the bulkhead and waits for its result. See [`Command::run`].
     ///
     /// # Errors
@@ -303,7 +319,11 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
         if shared.state.flags() & THREADS != 0 {
             return shared.queue_on_threads(self.options, work);
         }
-        match shared.run_in_place(MaybeOptions(Some(&mut self.options)), work) {
+        let answer = match self.options.handle().cloned() {
+            Some(handle) => shared.run_with_handle(&mut self.options, &handle, work),
+            None => shared.run_in_place(MaybeOptions(Some(&mut self.options)), work),
+        };
+        match answer {
             Ok(value) => Completion::succeeded(value),
             Err(error) => Completion::failed(error),
         }
@@ -322,7 +342,11 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
             }
             Ok(Some(CacheLookup::Miss(first))) => {
                 let _within = wait_graph::enter(first.id());
-                first.completion_of(self.queue_uncached(work))
+                // The run belongs to all calls that share it, and has a handle of its own.
+                let run = HandleOfCall::new();
+                let (handle, run_handle) = (self.options.take_handle(), run.handle());
+                self.options.rare().handle = Some(run);
+                first.completion_of(self.queue_uncached(work), run_handle, handle)
             }
             Err(error) => Completion::failed(error),
         }
@@ -335,8 +359,43 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
     {
         self.with_cache(|mut call| {
             let shared = &call.command.shared;
-            shared.run_in_place(MaybeOptions(Some(&mut call.options)), work)
+            match call.options.handle().cloned() {
+                Some(handle) => shared.run_with_handle(&mut call.options, &handle, work),
+                None => shared.run_in_place(MaybeOptions(Some(&mut call.options)), work),
+            }
         })
+    }
+}
+
+impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
+    /// Runs `work` on the calling thread, with a handle that may trip its token.
+    #[cold]
+    fn run_with_handle<F>(
+        &self,
+        options: &mut CallOptions<T, E>,
+        handle: &HandleOfCall,
+        work: F,
+    ) -> Result<T, CommandError<E>>
+    where
+        F: FnOnce(&CancelToken) -> Result<T, E>,
+    {
+        if handle.is_cancelled() {
+            let record = CallRecord::new(self.state.now());
+            return self.failed(record, options, Cause::Cancelled);
+        }
+        let is_attempt = options.is_attempt;
+        let work = move |token: &CancelToken| {
+            let (state, mine) = (Arc::clone(&self.state), token.clone());
+            let cancel = move |asked| {
+                let may_interrupt = state.flags() & INTERRUPTS_ON_CANCEL != 0;
+                if may_interrupt && asked != Some(Interrupt::No) {
+                    state.interrupt(&mine);
+                }
+            };
+            let _inside = handle.enter(cancel, is_attempt);
+            work(token)
+        };
+        self.run_in_place(MaybeOptions(Some(options)), work)
     }
 }
 

@@ -9,6 +9,7 @@ use crate::config::CommandConfig;
 use crate::error::ConfigError;
 use crate::event::Event;
 use crate::isolation::CommandSnapshot;
+use crate::isolation::state::THREADS;
 use crate::key::Key;
 use crate::metrics::Distribution;
 use crate::properties::{Settings, Sources};
@@ -88,6 +89,11 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
     /// Returns the threads for user code of the command that runs on no caller's thread.
     pub(crate) fn aside(&self) -> &Arc<CallbackThreads> {
         &self.shared.state.aside
+    }
+
+    /// Returns `true` if calls run on threads of their own.
+    pub(crate) fn has_threads(&self) -> bool {
+        self.shared.state.flags() & THREADS != 0
     }
 
     pub(crate) fn alarms(&self) -> &CallTimer {

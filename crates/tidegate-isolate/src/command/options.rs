@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::fallback_fn::OwnFallback;
 use super::report::CallRecord;
 use crate::bulkhead::Criticality;
+use crate::cancel::HandleOfCall;
 use crate::event::Event;
 use crate::isolation::state::{LOGS, State};
 use crate::plugin::Install;
@@ -45,6 +46,8 @@ pub(super) struct RareOptions<T, E> {
     /// The call has failed, and its future has to await the fallback.
     pub(super) deferred: Option<CallRecord>,
     pub(super) observer: Option<Observer>,
+    /// Cancels this call.
+    pub(super) handle: Option<HandleOfCall>,
     /// The captured context for a fallback that runs on a callback thread.
     pub(super) captured: Vec<Install>,
     /// The shared run that this call executes.
@@ -86,6 +89,7 @@ impl<T, E> CallOptions<T, E> {
                 fallback_timeout: None,
                 deferred: None,
                 observer: None,
+                handle: None,
                 captured: Vec::new(),
                 run: None,
                 owner: None,
@@ -99,6 +103,14 @@ impl<T, E> CallOptions<T, E> {
 
     pub(super) fn take_cache(&mut self) -> Option<CacheKey<T, E>> {
         self.rare.as_mut()?.cache.take()
+    }
+
+    pub(super) fn handle(&self) -> Option<&HandleOfCall> {
+        self.rare.as_ref()?.handle.as_ref()
+    }
+
+    pub(super) fn take_handle(&mut self) -> Option<HandleOfCall> {
+        self.rare.as_mut()?.handle.take()
     }
 
     pub(super) fn set_captured(&mut self, captured: Vec<Install>) {

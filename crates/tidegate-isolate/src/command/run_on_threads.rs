@@ -31,6 +31,7 @@ use super::thread_call::{
 };
 use crate::breaker::Ticket;
 use crate::bulkhead::{Criticality, Home};
+use crate::cancel::HandleOfCall;
 use crate::error::{Cause, CommandError, Rejection};
 use crate::isolation::RegisteredPool;
 use crate::isolation::state::{GATED, INTERRUPTS, State, THREADS};
@@ -179,6 +180,11 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         call.listen();
         call.flight().word().begin_queued();
         state.alarms.watch(deadline);
+        if let Some(handle) = &brief.handle
+            && !call.join(handle, brief.is_attempt)
+        {
+            return Ok(());
+        }
         call.hand_over(brief.criticality)
     }
 }
@@ -224,6 +230,8 @@ struct SubmitOptions {
     criticality: Criticality,
     context: Option<RequestContext>,
     within: Vec<RunId>,
+    handle: Option<HandleOfCall>,
+    is_attempt: bool,
 }
 
 impl SubmitOptions {
@@ -233,6 +241,8 @@ impl SubmitOptions {
             criticality: options.criticality,
             context: options.context.clone(),
             within,
+            handle: options.handle().cloned(),
+            is_attempt: options.is_attempt,
         }
     }
 }

@@ -16,6 +16,7 @@ use super::options::CallOptions;
 use super::outcome::{HookRefusal, WorkResult};
 use super::shared::Shared;
 use crate::bulkhead::Criticality;
+use crate::cancel::{CancelOutcome, Cancellable, HandleOfCall, Interrupt};
 use crate::error::{Cause, CommandError, Rejection};
 use crate::event::Event;
 use crate::in_flight::{Flight, OnTimeout, SeenCall, WorkState};
@@ -148,7 +149,9 @@ where
         self.flight().tell(Arc::clone(self) as Arc<dyn OnTimeout>);
         if let Some(Recipient::Completion(promise, ..)) = &*self.recipient() {
             let call = Arc::clone(self);
-            promise.on_cancel(move || call.cancel());
+            promise.on_cancel(move || {
+                call.cancel(None);
+            });
         }
     }
 
@@ -190,6 +193,7 @@ where
         self.began.store(now, Ordering::Relaxed);
         if !self.flight().word().start() {
             // The call has already ended, and another thread cleans up.
+            self.began.store(u64::MAX, Ordering::Relaxed);
             return;
         }
         let Some(pending) = self.pending().take() else {
@@ -303,20 +307,40 @@ where
         }
     }
 
-    /// Ends the call because its caller cancelled it.
-    fn cancel(&self) {
+    /// Adds the call to the handle of its caller, after it has begun. Returns `false` if the caller
+    /// has cancelled it before: the call has ended then.
+    pub(super) fn join(self: &Arc<Self>, handle: &HandleOfCall, is_attempt: bool) -> bool {
+        let call: Arc<dyn Cancellable> = Arc::clone(self) as _;
+        let joined = handle.add_call(Arc::downgrade(&call), is_attempt);
+        joined.map_err(|asked| self.cancel(asked)).is_ok()
+    }
+
+    /// Interrupts the work because its caller asked for it, after an earlier cancel did not.
+    fn interrupt_late(&self) {
         let state = &*self.shared.state;
-        let interrupt = state.flags() & INTERRUPTS_ON_CANCEL != 0;
-        if let Some(left) = self.flight().cancel(self.seen) {
-            if interrupt {
-                let token = self.flight().token();
-                token.cancel_without_hooks();
-                token.run_hooks_to(&state.key, &state.plugins.unhandled);
+        if state.flags() & INTERRUPTS_ON_CANCEL != 0 && self.flight().word().is_cancelled(self.seen)
+        {
+            state.interrupt(self.flight().token());
+        }
+    }
+
+    /// Notifies the caller that its call was cancelled, once.
+    fn tell_cancelled(&self, cause: Cause<E>) {
+        let Some(recipient) = self.recipient().take() else {
+            return;
+        };
+        match recipient {
+            Recipient::Caller(promise) => {
+                drop(promise.succeed(CallerMessage::Ended(Err(cause))));
             }
-            let _ = state.hook(CallStage::Cancelled);
-            let why = EarlyEndReason::Cancelled;
-            let cause = self.clean_up(EarlyEnd { left, why });
-            self.tell(Err(cause), None);
+            Recipient::Completion(promise, mut options, _place) => {
+                discard(
+                    self.shared
+                        .end_with(&mut options, self.call.start, Err(cause)),
+                );
+                // Has no effect if the caller has cancelled its completion.
+                promise.cancel();
+            }
         }
     }
 
@@ -393,6 +417,45 @@ where
 
     fn pending(&self) -> MutexGuard<'_, Option<PendingWork<F>>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Ends the call because its caller cancels it.
+impl<T, E, F> Cancellable for ThreadCall<T, E, F>
+where
+    T: Send + 'static,
+    E: Send + 'static,
+    F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
+{
+    fn cancel(&self, asked: Option<Interrupt>) -> CancelOutcome {
+        let state = &*self.shared.state;
+        let may_interrupt = state.flags() & INTERRUPTS_ON_CANCEL != 0;
+        let Some(left) = self.flight().cancel(self.seen) else {
+            if asked == Some(Interrupt::Yes) {
+                self.interrupt_late();
+            }
+            return CancelOutcome::TooLate;
+        };
+        if may_interrupt && asked != Some(Interrupt::No) {
+            state.interrupt(self.flight().token());
+        }
+        let _ = state.hook(CallStage::Cancelled);
+        let why = EarlyEndReason::Cancelled;
+        let cause = self.clean_up(EarlyEnd { left, why });
+        self.tell_cancelled(cause);
+        match left {
+            WorkState::Queued => CancelOutcome::NotBegun,
+            WorkState::Running => CancelOutcome::Running,
+        }
+    }
+
+    fn has_begun(&self) -> bool {
+        self.began.load(Ordering::Relaxed) != u64::MAX
+    }
+
+    fn is_over(&self) -> bool {
+        let word = self.flight().word();
+        !word.is_in_flight(self.seen) && !word.is_cancelled(self.seen)
     }
 }
 

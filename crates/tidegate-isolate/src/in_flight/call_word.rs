@@ -184,6 +184,20 @@ impl CallWord {
         self.0.load(Ordering::Relaxed) & STATE >= EXPIRED
     }
 
+    /// Returns `true` if the call `seen` has not ended.
+    pub fn is_in_flight(&self, seen: SeenCall) -> bool {
+        // Relaxed: as in `is_cancelled`.
+        let word = self.0.load(Ordering::Relaxed);
+        word & !STATE == seen.0 & !STATE && matches!(word & STATE, RUNNING | QUEUED)
+    }
+
+    /// Returns `true` if the call `seen` was cancelled. The word is not used again then.
+    pub fn is_cancelled(&self, seen: SeenCall) -> bool {
+        // Relaxed: the thread that ended the call left no data to read other than the word itself.
+        let word = self.0.load(Ordering::Relaxed);
+        word == seen.0 & !STATE | CANCELLED
+    }
+
     /// Returns `true` if the call ended because it timed out.
     #[inline]
     pub fn is_expired(&self) -> bool {
@@ -221,6 +235,7 @@ mod tests {
         assert_eq!(word.leave(first, EndCause::Expired), None, "another call");
         assert!(word.start() && !word.start());
         assert!(word.finish() && word.is_idle());
+        assert!(!word.is_cancelled(first) && !word.is_cancelled(second));
         assert_eq!(word.calls(), 2);
     }
 
@@ -234,6 +249,7 @@ mod tests {
             Some(WorkState::Running)
         );
         assert!(word.is_left() && !word.is_expired() && !word.finish());
+        assert!(word.is_cancelled(seen));
         assert!(word.look().is_none() && !word.is_idle());
     }
 }

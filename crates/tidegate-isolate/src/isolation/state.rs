@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use tidegate_core::CancelToken;
 use tidegate_core::internal::CoarseClock;
 use tidegate_core::permits::Permits;
 
@@ -181,6 +182,12 @@ impl State {
     #[inline]
     pub(crate) fn coarse_now(&self) -> u64 {
         self.ticks.nanos()
+    }
+
+    /// Trips the token of a call, and runs its hooks on this thread.
+    pub(crate) fn interrupt(&self, token: &CancelToken) {
+        token.cancel_without_hooks();
+        token.run_hooks_to(&self.key, &self.plugins.unhandled);
     }
 
     /// Calls the hooks of a stage.

@@ -6,7 +6,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use super::log::LogEntry;
 use super::shared_run_home::home_of;
 use super::wait_graph::{self, RunId, Waits};
 use crate::bulkhead::Home;
+use crate::cancel::{CallHandle, CancelOutcome, Cancellable, HandleOfCall, Interrupt};
 use crate::error::{Cause, CommandError, Rejection};
 use crate::event::{Event, EventSet};
 use crate::key::Key;
@@ -85,8 +86,11 @@ pub(crate) trait SharedAnswer<T, E>: Send {
     /// Blocks until there is a result. Returns `None` if the token is tripped first.
     fn wait(self: Box<Self>, token: &CancelToken) -> Option<Answer<T, E>>;
     /// Returns a completion and the slot of its promise. The first to take the promise completes
-    /// it.
-    fn completion(self: Box<Self>) -> (Completion<T, CommandError<E>>, Slot<T, E>)
+    /// it. `handle` cancels the completion.
+    fn completion(
+        self: Box<Self>,
+        handle: Option<&HandleOfCall>,
+    ) -> (Completion<T, CommandError<E>>, Slot<T, E>)
     where
         T: Send + 'static,
         E: Send + 'static;
@@ -102,10 +106,12 @@ pub(crate) trait RunOwner<T, E>: Send {
     /// again.
     fn forget(self: Box<Self>);
     /// Returns the completion of the call that executes the run, after `run` was started. It is one
-    /// of the copies.
+    /// of the copies, and `handle` cancels it. `run_handle` cancels the run itself.
     fn completion_of(
         self: Box<Self>,
         run: Completion<T, CommandError<E>>,
+        run_handle: CallHandle,
+        handle: Option<HandleOfCall>,
     ) -> Completion<T, CommandError<E>>
     where
         T: Send + 'static,
@@ -134,7 +140,7 @@ where
     });
     let copies = |run: Run<T, E>| LaterCaller {
         answer: run.answer,
-        interest: Subscription(run.callers),
+        interest: Subscription::new(run.callers),
         waits: None,
         command: command.clone(),
         log: None,
@@ -164,7 +170,18 @@ struct Subscribers {
     id: RunId,
     /// Once zero, it stays zero.
     count: AtomicUsize,
-    cancel: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    /// A caller has left without saying that the work must not be interrupted.
+    may_interrupt: AtomicBool,
+    /// `None` if the run cannot be cancelled, or has ended.
+    run: Mutex<Option<RunInFlight>>,
+}
+
+/// Cancels a run.
+#[derive(Clone)]
+struct RunInFlight {
+    handle: CallHandle,
+    /// Cancels the completion of the run.
+    end: Arc<dyn Fn() + Send + Sync>,
 }
 
 impl Subscribers {
@@ -173,7 +190,8 @@ impl Subscribers {
         Self {
             id: RunId::new(),
             count: AtomicUsize::new(1),
-            cancel: Mutex::new(None),
+            may_interrupt: AtomicBool::new(false),
+            run: Mutex::new(None),
         }
     }
 
@@ -185,30 +203,100 @@ impl Subscribers {
         self.count.fetch_update(set, fetch, more).is_ok()
     }
 
-    /// Sets the closure that cancels the run, or `None` if the run has ended.
-    fn set_cancel(&self, cancel: Option<Box<dyn FnOnce() + Send>>) {
-        let mut mine = self.cancel.lock().unwrap_or_else(PoisonError::into_inner);
-        let old = std::mem::replace(&mut *mine, cancel);
+    /// Sets the handle that cancels the run, or `None` if the run has ended.
+    fn set_run(&self, run: Option<RunInFlight>) {
+        let mut mine = self.run.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = std::mem::replace(&mut *mine, run);
         drop(mine);
         drop(old);
+    }
+
+    fn run(&self) -> Option<RunInFlight> {
+        let run = self.run.lock();
+        run.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Removes a caller. The last one cancels the run, if it is still possible.
+    fn leave(&self, asked: Option<Interrupt>) {
+        if asked != Some(Interrupt::No) {
+            self.may_interrupt.store(true, Ordering::Relaxed);
+        }
+        // A hit on a finished run did not join; there is nothing to cancel then.
+        let less = |count: usize| count.checked_sub(1);
+        // ORDERING: AcqRel pairs with itself: the last caller sees what the others asked for.
+        let (set, fetch) = (Ordering::AcqRel, Ordering::Relaxed);
+        if self.count.fetch_update(set, fetch, less) == Ok(1)
+            && let Some(run) = self.run()
+        {
+            let may_interrupt = self.may_interrupt.load(Ordering::Relaxed);
+            let asked = (!may_interrupt).then_some(Interrupt::No);
+            run.handle.cancel_as(asked);
+            // A run whose work has ended, and whose fallback runs, ends here.
+            (run.end)();
+        }
     }
 }
 
 /// One caller's interest in a run. Dropping the last one cancels the run, if it is still possible.
-struct Subscription(Arc<Subscribers>);
+struct Subscription {
+    callers: Arc<Subscribers>,
+    /// The caller has said that the work must not be interrupted. Shared with its handle, if it has
+    /// one.
+    says_no: Option<Arc<AtomicBool>>,
+}
+
+impl Subscription {
+    fn new(callers: Arc<Subscribers>) -> Self {
+        let says_no = None;
+        Self { callers, says_no }
+    }
+}
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        // A hit on a finished run did not join; there is nothing to cancel then.
-        let less = |count: usize| count.checked_sub(1);
-        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
-        if self.0.count.fetch_update(set, fetch, less) == Ok(1) {
-            let cancel = self.0.cancel.lock();
-            let cancel = cancel.unwrap_or_else(PoisonError::into_inner).take();
-            if let Some(cancel) = cancel {
-                cancel();
+        let says_no = self.says_no.as_ref();
+        let says_no = says_no.is_some_and(|says_no| says_no.load(Ordering::Relaxed));
+        self.callers.leave(says_no.then_some(Interrupt::No));
+    }
+}
+
+/// The completion of one caller that shares a run, as its handle cancels it.
+struct SharedCopy<T: Send + 'static, E: Send + 'static> {
+    slot: Slot<T, E>,
+    says_no: Arc<AtomicBool>,
+    callers: Arc<Subscribers>,
+}
+
+impl<T: Send + 'static, E: Send + 'static> Cancellable for SharedCopy<T, E> {
+    fn cancel(&self, asked: Option<Interrupt>) -> CancelOutcome {
+        let run = self.callers.run();
+        let Some(promise) = take(&self.slot) else {
+            // Reaches the work only if its last caller has gone.
+            if self.callers.count.load(Ordering::Relaxed) == 0
+                && asked == Some(Interrupt::Yes)
+                && let Some(run) = run
+            {
+                run.handle.cancel_as(asked);
             }
+            return CancelOutcome::TooLate;
+        };
+        let has_begun = run.is_none_or(|run| run.handle.has_begun());
+        let says_no = asked == Some(Interrupt::No);
+        self.says_no.store(says_no, Ordering::Relaxed);
+        // Drops the interest in the run.
+        promise.cancel();
+        match has_begun {
+            true => CancelOutcome::Running,
+            false => CancelOutcome::NotBegun,
         }
+    }
+
+    fn has_begun(&self) -> bool {
+        self.callers.run().is_none_or(|run| run.handle.has_begun())
+    }
+
+    fn is_over(&self) -> bool {
+        self.callers.run().is_none()
     }
 }
 
@@ -232,7 +320,7 @@ where
 
     fn begin_wait(&mut self) -> bool {
         if !self.answer.is_done() {
-            self.waits = wait_graph::wait_for(self.interest.0.id);
+            self.waits = wait_graph::wait_for(self.interest.callers.id);
             return self.waits.is_some();
         }
         true
@@ -254,11 +342,14 @@ where
         Some(answer)
     }
 
-    fn completion(self: Box<Self>) -> (Completion<T, CommandError<E>>, Slot<T, E>) {
+    fn completion(
+        self: Box<Self>,
+        handle: Option<&HandleOfCall>,
+    ) -> (Completion<T, CommandError<E>>, Slot<T, E>) {
         let (promise, copy) = promise_at::<T, E>(self.answer.home().cloned());
         let Self {
             answer,
-            interest,
+            mut interest,
             command,
             log,
             ..
@@ -270,8 +361,20 @@ where
             let _ = promise.complete(answer);
             return (copy, Slot::default());
         }
+        let slot = Slot::default();
+        let cancels = handle.map(|handle| {
+            let says_no = Arc::<AtomicBool>::default();
+            interest.says_no = Some(Arc::clone(&says_no));
+            let (slot, callers) = (Arc::clone(&slot), Arc::clone(&interest.callers));
+            let copy = SharedCopy {
+                slot,
+                says_no,
+                callers,
+            };
+            (handle, Arc::new(copy))
+        });
         promise.on_cancel(move || drop(interest));
-        let slot = Arc::new(Mutex::new(Some(promise)));
+        put(&slot, promise);
         let mine = Arc::clone(&slot);
         answer.on_complete(move |outcome| {
             let Some(promise) = take(&mine) else {
@@ -282,6 +385,11 @@ where
             // Fails if the caller has cancelled its copy, which then needs no result.
             let _ = promise.complete(answer);
         });
+        if let Some((handle, cancels)) = cancels
+            && let Err(asked) = handle.add(Arc::clone(&cancels) as _)
+        {
+            cancels.cancel(asked);
+        }
         (copy, slot)
     }
 
@@ -297,6 +405,14 @@ where
 
 /// The promise of a copy, until it is taken.
 pub(crate) type Slot<T, E> = Arc<Mutex<Option<Promise<T, CommandError<E>>>>>;
+
+fn put<T, E>(slot: &Slot<T, E>, promise: Promise<T, CommandError<E>>)
+where
+    T: Send + 'static,
+    E: Send + 'static,
+{
+    *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(promise);
+}
 
 /// Takes the promise of a copy, if it was not taken before.
 pub(crate) fn take<T, E>(slot: &Slot<T, E>) -> Option<Promise<T, CommandError<E>>>
@@ -322,7 +438,7 @@ where
     E: Clone + Send + Sync + 'static,
 {
     fn id(&self) -> RunId {
-        self.copies.interest.0.id
+        self.copies.interest.callers.id
     }
 
     fn tell(self: Box<Self>, answer: &Answer<T, E>) {
@@ -344,6 +460,8 @@ where
     fn completion_of(
         self: Box<Self>,
         run: Completion<T, CommandError<E>>,
+        run_handle: CallHandle,
+        handle: Option<HandleOfCall>,
     ) -> Completion<T, CommandError<E>> {
         let FirstCaller {
             promise,
@@ -352,19 +470,23 @@ where
             key,
             entry,
         } = *self;
-        let (callers, command) = (Arc::clone(&copies.interest.0), copies.command.clone());
+        let (callers, command) = (Arc::clone(&copies.interest.callers), copies.command.clone());
         let run = run.share().ok();
         let run = run.expect("nobody has taken the outcome of a call that has just begun");
         if !run.is_done() {
             let ends = run.clone();
-            let cancel = move || {
+            let end = Arc::new(move || {
                 ends.cancel();
-            };
-            callers.set_cancel(Some(Box::new(cancel)));
+            });
+            let handle = run_handle;
+            callers.set_run(Some(RunInFlight { handle, end }));
         }
-        let mine = Box::new(copies).completion().0;
+        let mine = Box::new(copies).completion(handle.as_ref()).0;
         run.on_complete(move |outcome| {
-            callers.set_cancel(None);
+            // The handle of a cancelled run stays: its work may still be interrupted.
+            if !matches!(outcome, Outcome::Cancelled) {
+                callers.set_run(None);
+            }
             match outcome {
                 Outcome::Cancelled => forget(promise, &context, (&command, &key), entry),
                 // Cannot have been cancelled: the shared reader is private to this module.

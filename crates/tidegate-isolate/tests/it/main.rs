@@ -20,6 +20,7 @@ mod fallbacks;
 mod flow;
 mod hidden;
 mod hooks;
+mod interrupt;
 mod keys;
 mod leaving;
 mod payloads;

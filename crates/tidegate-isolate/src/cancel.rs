@@ -1,0 +1,317 @@
+//! How a caller cancels a call that it has started, and says whether running work is interrupted.
+//!
+//! A [`CallHandle`] belongs to one call of the user. Behind it may be several calls of the command,
+//! one after the other or at the same time: the attempts of a retry or a hedge. Each of them adds
+//! itself to the handle when it begins. A call that begins after the cancel ends at once.
+//!
+//! Invariant: no lock is held while a call is cancelled, because that runs user code.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// Whether a cancel interrupts work that already runs, that is, trips its `CancelToken`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Interrupt {
+    /// The token is tripped if the command's setting `interrupt_on_cancel` allows it.
+    Yes,
+    /// The work goes on without its caller.
+    No,
+}
+
+/// What a cancel has found: whether the work had begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CancelOutcome {
+    /// The work had not begun, and will not run. Between two attempts: no other attempt begins.
+    NotBegun,
+    /// The work was running. Its result is dropped.
+    Running,
+    /// The call had already ended, or was cancelled before.
+    TooLate,
+}
+
+/// Cancels a call, from any thread; see [`Call::handle`](crate::Call::handle). Clones are handles to
+/// the same call.
+///
+/// ```
+/// use tidegate_isolate::{CancelOutcome, Command, Interrupt, Isolation, PoolConfig};
+///
+/// let isolation = Isolation::builder().build()?;
+/// let prices: Command<u32, String> = Command::builder("prices")
+///     .group("catalog")
+///     .threads(PoolConfig { core: 1, queue: 1, ..PoolConfig::default() })
+///     .configure(|c| c.interrupt_on_cancel = true)
+///     .build(&isolation)?;
+/// let (inside, is_inside) = std::sync::mpsc::channel();
+/// let mut call = prices.call();
+/// let handle = call.handle();
+/// let answer = call.queue(move |cancel| {
+///     inside.send(()).unwrap();
+///     while !cancel.is_cancelled() {
+///         std::hint::spin_loop();
+///     }
+///     Ok(42)
+/// });
+/// is_inside.recv()?;
+/// assert_eq!(handle.cancel(Interrupt::Yes), CancelOutcome::Running);
+/// assert!(answer.wait().unwrap_err().is_cancelled());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct CallHandle {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// Alive while the call is.
+    live: Weak<()>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The request of the cancels so far, if there was one. A request to interrupt stays.
+    cancelled: Option<Option<Interrupt>>,
+    targets: Vec<Target>,
+    /// The call was made as a whole, not as an attempt: there will be no other.
+    is_made: bool,
+    /// The work of a target that was removed had begun.
+    has_begun: bool,
+}
+
+enum Target {
+    /// A call of a command. The handle does not keep it alive.
+    Call(Weak<dyn Cancellable>),
+    /// Anything else that needs no more memory than the handle.
+    Other(Arc<dyn Cancellable>),
+}
+
+impl Target {
+    fn get(&self) -> Option<Arc<dyn Cancellable>> {
+        match self {
+            Self::Call(call) => call.upgrade(),
+            Self::Other(other) => Some(Arc::clone(other)),
+        }
+    }
+}
+
+/// One call of a command, or one copy of the result of a shared run.
+pub(crate) trait Cancellable: Send + Sync {
+    /// Ends the call, and interrupts its work if the request and the settings say so. If the call
+    /// was cancelled before, a request to interrupt still reaches its work.
+    fn cancel(&self, asked: Option<Interrupt>) -> CancelOutcome;
+
+    /// Returns `true` if the work has begun.
+    fn has_begun(&self) -> bool;
+
+    /// Returns `true` if nothing is left to cancel or to interrupt.
+    fn is_over(&self) -> bool;
+}
+
+impl CallHandle {
+    /// Cancels the call. Work that has not begun never runs, and its place in the queue is free at
+    /// once. Work that runs loses its caller; with [`Interrupt::Yes`] its token is tripped, if the
+    /// setting `interrupt_on_cancel` of the command allows it. The caller's completion ends as
+    /// cancelled, and a caller that waits gets [`Cause::Cancelled`](crate::Cause::Cancelled).
+    ///
+    /// A second cancel returns [`CancelOutcome::TooLate`]. It can still interrupt work that a first
+    /// cancel left running; an interrupt cannot be taken back. A call that is not made yet ends as
+    /// cancelled when it is made. A wrapper makes no further attempt.
+    ///
+    /// With permits, the work runs on its caller's thread and cannot be left: the cancel then only
+    /// trips the token.
+    ///
+    /// # Threads
+    ///
+    /// Hooks of the token, listeners of the completion, and the `Drop` of work that never ran, run on
+    /// the calling thread.
+    pub fn cancel(&self, interrupt: Interrupt) -> CancelOutcome {
+        self.cancel_as(Some(interrupt))
+    }
+
+    /// Returns `true` if the work has begun, in any attempt.
+    pub fn has_begun(&self) -> bool {
+        let targets = {
+            let state = self.lock();
+            if state.has_begun {
+                return true;
+            }
+            state.all()
+        };
+        targets.iter().any(|target| target.has_begun())
+    }
+
+    /// Cancels the call. Without a request, the setting of the command decides about the interrupt.
+    pub(crate) fn cancel_as(&self, asked: Option<Interrupt>) -> CancelOutcome {
+        let mut state = self.lock();
+        let is_first = state.cancelled.is_none();
+        let before = state.cancelled.flatten();
+        let keeps = before == Some(Interrupt::Yes) || asked == Some(Interrupt::No) && !is_first;
+        state.cancelled = Some(if keeps { before } else { asked });
+        let targets = state.all();
+        // A call that is not made yet, or is between two attempts, has no target and is not over.
+        let is_pending = is_first && !state.is_made && self.shared.live.strong_count() > 0;
+        drop(state);
+        let mut found = match is_pending {
+            true => CancelOutcome::NotBegun,
+            false => CancelOutcome::TooLate,
+        };
+        for target in targets {
+            match (target.cancel(asked), found) {
+                (CancelOutcome::Running, _) => found = CancelOutcome::Running,
+                (CancelOutcome::NotBegun, CancelOutcome::TooLate) => {
+                    found = CancelOutcome::NotBegun;
+                }
+                _ => {}
+            }
+        }
+        found
+    }
+
+    fn add(&self, target: Target, is_attempt: bool) -> Result<(), Option<Interrupt>> {
+        let mut state = self.lock();
+        if let Some(asked) = state.cancelled {
+            return Err(asked);
+        }
+        state.prune();
+        state.targets.push(target);
+        state.is_made |= !is_attempt;
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        let state = &self.shared.state;
+        state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn all(&self) -> Vec<Arc<dyn Cancellable>> {
+        self.targets.iter().filter_map(Target::get).collect()
+    }
+
+    /// Removes the targets that are over, so that a call with many attempts keeps few of them.
+    fn prune(&mut self) {
+        let has_begun = &mut self.has_begun;
+        self.targets.retain(|target| match target.get() {
+            Some(target) if !target.is_over() => true,
+            Some(target) => {
+                *has_begun |= target.has_begun();
+                false
+            }
+            None => false,
+        });
+    }
+}
+
+impl fmt::Debug for CallHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.lock();
+        f.debug_struct("CallHandle")
+            .field("cancelled", &state.cancelled.is_some())
+            .field("calls", &state.targets.len())
+            .finish()
+    }
+}
+
+/// The end of a handle that belongs to the call. The call is over when its last clone is dropped.
+#[derive(Clone)]
+pub(crate) struct HandleOfCall {
+    handle: CallHandle,
+    _live: Arc<()>,
+}
+
+impl HandleOfCall {
+    pub(crate) fn new() -> Self {
+        let live = Arc::new(());
+        let shared = Shared {
+            state: Mutex::default(),
+            live: Arc::downgrade(&live),
+        };
+        Self {
+            handle: CallHandle {
+                shared: Arc::new(shared),
+            },
+            _live: live,
+        }
+    }
+
+    pub(crate) fn handle(&self) -> CallHandle {
+        self.handle.clone()
+    }
+
+    /// Adds a call that has just begun, as a whole or as an attempt.
+    ///
+    /// # Errors
+    ///
+    /// Returns the request of the cancel that came before. The call then has to cancel itself.
+    pub(crate) fn add_call(
+        &self,
+        call: Weak<dyn Cancellable>,
+        is_attempt: bool,
+    ) -> Result<(), Option<Interrupt>> {
+        self.handle.add(Target::Call(call), is_attempt)
+    }
+
+    /// The same for a whole call that the handle keeps in memory.
+    pub(crate) fn add(&self, other: Arc<dyn Cancellable>) -> Result<(), Option<Interrupt>> {
+        self.handle.add(Target::Other(other), false)
+    }
+
+    /// Returns `true` if the call was cancelled.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.handle.lock().cancelled.is_some()
+    }
+
+    /// Registers work that runs on its caller's thread, until the guard is dropped. A cancel calls
+    /// `cancel`.
+    pub(crate) fn enter(
+        &self,
+        cancel: impl Fn(Option<Interrupt>) + Send + Sync + 'static,
+        is_attempt: bool,
+    ) -> InPlace {
+        let work = Arc::new(WorkInPlace {
+            cancel: Box::new(cancel),
+            is_over: AtomicBool::new(false),
+        });
+        let target = Target::Other(Arc::clone(&work) as _);
+        if let Err(asked) = self.handle.add(target, is_attempt) {
+            work.cancel(asked);
+        }
+        InPlace(work)
+    }
+}
+
+/// Work that runs on its caller's thread.
+struct WorkInPlace {
+    cancel: Box<dyn Fn(Option<Interrupt>) + Send + Sync>,
+    is_over: AtomicBool,
+}
+
+/// The guard of work that runs on its caller's thread.
+pub(crate) struct InPlace(Arc<WorkInPlace>);
+
+impl Drop for InPlace {
+    fn drop(&mut self) {
+        self.0.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Cancellable for WorkInPlace {
+    fn cancel(&self, asked: Option<Interrupt>) -> CancelOutcome {
+        if self.is_over() {
+            return CancelOutcome::TooLate;
+        }
+        (self.cancel)(asked);
+        CancelOutcome::Running
+    }
+
+    fn has_begun(&self) -> bool {
+        true
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+}
