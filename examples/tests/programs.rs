@@ -43,11 +43,13 @@ examples! {
     json_lines prints "{\"sum\":6.5}";
     lines prints "22 -> 42";
     live_resize prints "grown by code: 4 to 16 threads";
+    process_pipe prints "the child said: line 3";
     promise prints "and here it is: 123456";
     resp prints "+PONG";
     rpc prints "THREE";
     schedule prints "runs in a day: 1441";
     tcp_proxy prints "through the proxy and back";
+    timer_descriptor prints "at least ten ticks: true";
     tls_echo prints "hello";
     udp prints "says 17";
 }

@@ -1,4 +1,4 @@
-//! Errors of channels.
+//! Errors of channels and of user-defined sources.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidegate_promise::Failure;
 
-/// An error of a channel, beyond those of the operating system.
+/// An error of a channel or of a user-defined source, beyond those of the operating system.
 ///
 /// ```
 /// use tidegate_net::NetError;
@@ -151,6 +151,57 @@ pub enum NetError {
          the peer does not read"
     )]
     CloseTimeout(Duration),
+    /// The event loop has ended: it takes no more sources and updates.
+    #[error("event loop `{event_loop}` has ended; use a group that runs")]
+    LoopEnded {
+        /// The name of the loop.
+        event_loop: String,
+    },
+    /// The source is closed: by its handle, by an update, by its own panic, or with its loop.
+    #[error("source `{source_name}` is closed; register it again to go on")]
+    SourceClosed {
+        /// The name of the source.
+        source_name: String,
+    },
+    /// The poller refuses to watch the descriptor of a source.
+    #[error(
+        "source `{source_name}` cannot be watched: {why}; its descriptor must be open, must not be \
+         a file on a disk, and must not be registered already"
+    )]
+    SourceRefused {
+        /// The name of the source.
+        source_name: String,
+        /// The error of the operating system.
+        #[source]
+        why: Failure,
+    },
+    /// A callback of a source panicked, so the source was closed.
+    #[error("source `{source_name}` was closed because it panicked: {message}")]
+    SourcePanicked {
+        /// The name of the source.
+        source_name: String,
+        /// The message of the panic.
+        message: String,
+    },
+    /// An update of an event loop panicked.
+    #[error("an update of event loop `{event_loop}` panicked: {message}")]
+    UpdatePanicked {
+        /// The name of the loop.
+        event_loop: String,
+        /// The message of the panic.
+        message: String,
+    },
+    /// Too many updates wait for an event loop.
+    #[error(
+        "event loop `{event_loop}` has {max} updates to run and takes no more; wait for some of \
+         them, and look for one that blocks"
+    )]
+    TooManyUpdates {
+        /// The name of the loop.
+        event_loop: String,
+        /// The highest number of updates that may wait.
+        max: usize,
+    },
     /// The executor of a handler refuses its work.
     #[error("the executor `{executor}` refuses the work of its handler: {why}")]
     ExecutorRefused {

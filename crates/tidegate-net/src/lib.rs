@@ -36,6 +36,7 @@
 //
 //   sys        the operating system: pollers, sockets, buffers; all unsafe code
 //   events     readiness events and the sources that they belong to
+//   source     user-defined sources and the updates of their selector
 //   reactor    delivers readiness events to sources, on pinned and on roaming event loops
 //   channel    a connection: its handle, its state, its socket
 //   pipeline   the handlers of a channel
@@ -59,6 +60,7 @@ mod pipeline;
 mod reactor;
 mod resolve;
 mod server;
+pub mod source;
 mod sys;
 #[cfg(feature = "tls")]
 pub mod tls;

@@ -205,6 +205,17 @@ pub mod net {
         Server, StreamHandler, UserEvent, WatchAction, WaterMarks, pinned, roaming,
     };
 
+    /// Sources of one's own on an event loop with I/O, and updates of its selector.
+    ///
+    /// [`NetGroup::next_reactor`](super::net::NetGroup::next_reactor) returns a
+    /// [`ReactorHandle`](source::ReactorHandle), which registers them.
+    pub mod source {
+        #[doc(inline)]
+        pub use tidegate_net::source::{
+            EventSource, Interest, ReactorHandle, SourceContext, SourceHandle,
+        };
+    }
+
     /// Ready-made handlers: framing, text, idle limits, logging, traffic.
     pub mod handlers {
         #[doc(inline)]

@@ -20,6 +20,8 @@ pub(crate) struct EventQueue {
     /// Events that were queued again, and how many of them are due before the next poll.
     again: VecDeque<Ready>,
     due: usize,
+    /// Events of user-defined sources since the last call of `take_selected`; the poller keeps them.
+    selected: usize,
 }
 
 impl EventQueue {
@@ -29,6 +31,7 @@ impl EventQueue {
             at: 0,
             again: VecDeque::new(),
             due: 0,
+            selected: 0,
         }
     }
 
@@ -61,7 +64,18 @@ impl EventQueue {
         counters.polls.add(1);
         let polled = poller.poll(&mut self.ready, timeout);
         counters.events.add(self.ready.len() as u64);
-        polled.map(|()| self.ready.len() + self.due)
+        let selected = polled?;
+        if selected > 0 {
+            counters.events.add(selected as u64);
+            self.selected += selected;
+        }
+        Ok(self.ready.len() + self.due)
+    }
+
+    /// Returns how many events of user-defined sources the poller has found since the last call.
+    #[inline]
+    pub(crate) fn take_selected(&mut self) -> usize {
+        std::mem::take(&mut self.selected)
     }
 
     /// Returns the next event to deliver.

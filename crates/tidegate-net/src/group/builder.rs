@@ -162,13 +162,14 @@ impl NetGroupBuilder {
     ///
     /// [`BuildError`] if the settings contradict each other or a poller cannot be created.
     pub fn build(self) -> Result<NetGroup, BuildError> {
-        let mut watches = Vec::new();
+        let (mut watches, mut inboxes) = (Vec::new(), Vec::new());
         let loops = self.loops.build_with_driver(|_| {
             let driver = PollDriver::new(SystemPoller::new()?);
             watches.push(driver.watch());
+            inboxes.push(Arc::clone(driver.inbox()));
             Ok(driver)
         })?;
-        Ok(NetGroup::new(loops, watches, Vec::new()))
+        Ok(NetGroup::new(loops, watches, Vec::new(), &inboxes))
     }
 
     /// Builds roaming event loops on the threads of `workers`. See [`roaming`](crate::roaming).
@@ -207,17 +208,18 @@ impl NetGroupBuilder {
         self,
         config: &RoamingConfig,
     ) -> Result<NetGroup<Roaming>, BuildError> {
-        let (mut watches, mut roams) = (Vec::new(), Vec::new());
+        let (mut watches, mut roams, mut inboxes) = (Vec::new(), Vec::new(), Vec::new());
         let driver = |_| {
             let driver = RoamingDriver::new(SystemPoller::new()?);
             watches.push(driver.watch());
             roams.push(Arc::clone(driver.roam()));
+            inboxes.push(Arc::clone(driver.inbox()));
             Ok(driver)
         };
         let loops = self.loops.build_roaming_with_driver(driver, config)?;
         for (one, roam) in loops.iter().zip(&roams) {
             roam.set_timers(one.timers());
         }
-        Ok(NetGroup::new(loops, watches, roams))
+        Ok(NetGroup::new(loops, watches, roams, &inboxes))
     }
 }

@@ -11,6 +11,7 @@ use tidegate_pool::strategy::StrategyMetrics;
 use crate::group::LoopTarget;
 use crate::metrics::IoMetrics;
 use crate::reactor::{IoWatch, RoamingShared};
+use crate::source::{ReactorHandle, SharedInbox};
 
 /// Creates `loops` event loops with I/O, each on a thread of its own that a channel never leaves; 0
 /// means twice the processors.
@@ -70,6 +71,8 @@ pub struct NetGroup<P: Placement = Pinned> {
     watches: Arc<[IoWatch]>,
     /// One for each roaming loop.
     roams: Arc<[Arc<RoamingShared>]>,
+    /// One for each loop.
+    reactors: Arc<[ReactorHandle]>,
 }
 
 impl NetGroup<Roaming> {
@@ -86,11 +89,16 @@ impl<P: Placement> NetGroup<P> {
         loops: EventLoopGroup<P>,
         watches: Vec<IoWatch>,
         roams: Vec<Arc<RoamingShared>>,
+        inboxes: &[SharedInbox],
     ) -> Self {
+        for (one, inbox) in loops.iter().zip(inboxes) {
+            inbox.set_home(&one.executor());
+        }
         Self {
             loops,
             watches: watches.into(),
             roams: roams.into(),
+            reactors: inboxes.iter().map(ReactorHandle::new).collect(),
         }
     }
 
@@ -102,6 +110,25 @@ impl<P: Placement> NetGroup<P> {
     /// Returns the I/O counters of each loop, in the order of the loops.
     pub fn io_metrics(&self) -> Vec<IoMetrics> {
         self.watches.iter().map(IoWatch::metrics).collect()
+    }
+
+    /// Returns the reactor of the next loop, to register a source of the caller there: see
+    /// [`source`](crate::source).
+    ///
+    /// ```
+    /// let group = tidegate_net::pinned("io", 2)?;
+    /// assert_ne!(group.next_reactor().name(), group.next_reactor().name());
+    /// # Ok::<(), tidegate_loop::BuildError>(())
+    /// ```
+    pub fn next_reactor(&self) -> ReactorHandle {
+        let next = self.loops.next();
+        let at = self.loops.iter().position(|one| one == next);
+        self.reactors[at.unwrap_or(0)].clone()
+    }
+
+    /// Returns the reactor of each loop, in the order of the loops.
+    pub fn reactors(&self) -> &[ReactorHandle] {
+        &self.reactors
     }
 
     /// Returns the loop for the next connection.
@@ -127,6 +154,7 @@ impl<P: Placement> Clone for NetGroup<P> {
             loops: self.loops.clone(),
             watches: Arc::clone(&self.watches),
             roams: Arc::clone(&self.roams),
+            reactors: Arc::clone(&self.reactors),
         }
     }
 }

@@ -12,6 +12,7 @@
 //! * No readiness is dropped, unless its token is stale: then it is counted.
 
 use std::io;
+use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +25,8 @@ use super::io_context::IoContext;
 use super::polling::{PollOutcome, Polling};
 use super::source::{EventSource, Next, SourceHandle, refuse, watch};
 use crate::events::{EventQueue, Slab, Taken};
-use crate::sys::{Readiness, Ready, Token};
+use crate::source::Control;
+use crate::sys::{Change, Readiness, Ready, Token};
 
 /// Where the sources of a reactor live.
 pub(crate) trait Place {
@@ -131,20 +133,22 @@ impl<P: Place> Reactor<P> {
             counters,
             ..
         } = &mut self.polling;
-        let mut lost = Vec::new();
-        let ready = match polled {
+        let mut outcome = PollOutcome {
+            selected: self.queue.take_selected(),
+            ..PollOutcome::default()
+        };
+        match polled {
             Ok(ready) => {
                 poller_health.worked();
-                ready
+                outcome.ready = ready;
             }
             Err(why) => {
                 if poller_health.failed(&why, counters) {
-                    lost = self.renew();
+                    self.renew(&mut outcome);
                 }
-                0
             }
-        };
-        PollOutcome { ready, lost }
+        }
+        outcome
     }
 
     #[inline]
@@ -159,29 +163,36 @@ impl<P: Place> Reactor<P> {
             waker,
             ..
         } = &mut self.polling;
-        if poller_health.waited(polled.ready > 0, &**waker, clock, deadline) {
-            polled.lost.append(&mut self.renew());
+        let ready = polled.ready > 0 || polled.selected > 0;
+        if poller_health.waited(ready, &**waker, clock, deadline) {
+            self.renew(&mut polled);
         }
         polled
     }
 
     /// Replaces a poller that fails or spins; if no fresh one can be created, the old one stays.
-    /// Moves the sources in their slots at once, those that are away when they come back. Returns
-    /// the sources that could not be moved.
+    /// Moves the sources in their slots at once, those that are away when they come back. Adds the
+    /// sources that could not be moved to `outcome`.
     #[cold]
-    fn renew(&mut self) -> Vec<Token> {
+    fn renew(&mut self, outcome: &mut PollOutcome) {
         let present = self.sources.present_mut();
         let watched = present.filter_map(|(token, source)| Some((token, source.io()?)));
         let Polling {
             poller, counters, ..
         } = &mut self.polling;
-        let Ok(lost) = poller.renew(watched.collect()) else {
-            return Vec::new();
+        let Ok(mut lost) = poller.renew(watched.collect()) else {
+            return;
         };
         counters.fresh_pollers.add(1);
         self.unmoved_sources = self.away();
         self.forget_old_poller();
-        lost
+        outcome.lost.append(&mut lost);
+        outcome.renewed = true;
+    }
+
+    /// Returns the events of user-defined sources that the last polls have found.
+    pub(super) fn take_selected(&mut self) -> Vec<Ready> {
+        self.polling.poller.take_selected()
     }
 
     fn forget_old_poller(&mut self) {
@@ -371,6 +382,12 @@ impl<P: Place> Reactor<P> {
     pub(super) fn names(&mut self, token: Token) -> Vec<String> {
         let source = self.sources.get_mut(token);
         source.map_or_else(Vec::new, |source| source.names())
+    }
+}
+
+impl<P: Place> Control for Reactor<P> {
+    fn control(&mut self, descriptor: RawFd, token: Token, change: Change) -> io::Result<()> {
+        self.polling.poller.control(descriptor, token, change)
     }
 }
 

@@ -6,6 +6,7 @@
 
 use std::cell::RefCell;
 use std::io;
+use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,9 +15,10 @@ use tidegate_loop::Pinned;
 
 use super::core::Reactor;
 use super::io_context::IoContext;
-use super::polling::{PollOutcome, Polling};
+use super::polling::Polling;
 use super::source::{EventSource, Next, SourceHandle, close_and_drop};
-use crate::sys::{Readiness, Ready, Token};
+use crate::source::Control;
+use crate::sys::{Change, Readiness, Ready, Token};
 
 thread_local! {
     static CURRENT: RefCell<Option<Box<LocalReactor>>> = const { RefCell::new(None) };
@@ -263,14 +265,27 @@ pub(crate) fn names(token: Token) -> Vec<String> {
     with(|local| local.reactor.names(token)).unwrap_or_default()
 }
 
-/// Closes the sources that a poll has lost. Returns the number of ready events.
+/// Closes the sources that a poll has lost.
 #[inline]
-pub(super) fn settle(polled: Option<PollOutcome>) -> usize {
-    let PollOutcome { ready, lost } = polled.unwrap_or_default();
+pub(super) fn close_lost(lost: Vec<Token>) {
     for token in lost {
         close_one(token);
     }
-    ready
+}
+
+/// The poller of the loop that this thread drives, as a selector uses it.
+pub(super) struct LocalControl;
+
+impl Control for LocalControl {
+    fn control(&mut self, descriptor: RawFd, token: Token, change: Change) -> io::Result<()> {
+        let changed = with(|local| local.reactor.control(descriptor, token, change));
+        changed.unwrap_or_else(|| Err(io::ErrorKind::Unsupported.into()))
+    }
+}
+
+/// Returns the events of user-defined sources that the last polls have found.
+pub(super) fn take_selected() -> Vec<Ready> {
+    with(|local| local.reactor.take_selected()).unwrap_or_default()
 }
 
 /// Closes all sources.

@@ -9,9 +9,10 @@ use tidegate_core::{Clock, Task};
 use tidegate_loop::internal::{Driver, Health};
 
 use super::io_watch::IoWatch;
-use super::pinned::{self, LocalReactor};
-use super::polling::Polling;
+use super::pinned::{self, LocalControl, LocalReactor};
+use super::polling::{PollOutcome, Polling};
 use crate::metrics::Counters;
+use crate::source::{Selector, SharedInbox};
 use crate::sys::{PIECES, Poller};
 
 /// The driver of a pinned loop with I/O, which waits on a poller.
@@ -26,6 +27,8 @@ pub(crate) struct PollDriver {
     outer: Option<u64>,
     /// Events that are ready to be delivered.
     ready: usize,
+    /// The user-defined sources.
+    selector: Selector,
     /// The first generation of the next reactor, so that a token is never used twice.
     generation: u32,
 }
@@ -44,6 +47,7 @@ impl PollDriver {
             counters,
             outer: None,
             ready: 0,
+            selector: Selector::new(),
             generation: 1,
         }
     }
@@ -51,6 +55,40 @@ impl PollDriver {
     /// Returns a view of this driver's counters, to be kept after the driver was given to a loop.
     pub(crate) fn watch(&self) -> IoWatch {
         IoWatch::new(Arc::clone(&self.counters))
+    }
+
+    /// Returns the inbox of the selector, to be kept after the driver was given to a loop.
+    pub(crate) fn inbox(&self) -> &SharedInbox {
+        self.selector.inbox()
+    }
+
+    /// Records the result of a poll.
+    #[inline]
+    fn settle(&mut self, polled: Option<PollOutcome>) {
+        let polled = polled.unwrap_or_default();
+        self.ready = polled.ready;
+        if polled.selected > 0 || polled.renewed || self.selector.expects_poll() {
+            self.settle_selector(polled.renewed);
+        }
+        pinned::close_lost(polled.lost);
+    }
+
+    #[cold]
+    fn settle_selector(&mut self, renewed: bool) {
+        if renewed {
+            self.selector.watch_all(&mut LocalControl);
+        }
+        self.selector.polled(pinned::take_selected());
+    }
+
+    /// Returns the next task of the selector.
+    #[inline]
+    fn next_of_selector(&mut self) -> Option<(Task, usize)> {
+        if self.ready > 0 || self.selector.is_quiet() {
+            return None;
+        }
+        let task = self.selector.produce(&mut LocalControl)?;
+        Some((task, 1))
     }
 }
 
@@ -77,8 +115,11 @@ impl Driver for PollDriver {
     }
 
     fn wait(&mut self, clock: &Clock, deadline: Option<u64>) {
+        if !self.selector.is_quiet() {
+            return self.poll();
+        }
         let polled = pinned::with(|local| local.reactor().wait(clock, deadline));
-        self.ready = pinned::settle(polled);
+        self.settle(polled);
     }
 
     fn waker(&self) -> Arc<dyn Sleeper> {
@@ -97,20 +138,24 @@ impl Driver for PollDriver {
     #[inline]
     fn next_tasks(&mut self, most: usize) -> Option<(Task, usize)> {
         let few = self.ready.min(most).min(PIECES);
+        if few == 0 {
+            return self.next_of_selector();
+        }
         self.ready -= few;
-        (few > 0).then(|| (Task::non_blocking(move || pinned::dispatch_few(few)), few))
+        Some((Task::non_blocking(move || pinned::dispatch_few(few)), few))
     }
 
     fn poll(&mut self) {
         let polled = pinned::with(|local| local.reactor().look());
-        self.ready = pinned::settle(polled);
+        self.settle(polled);
     }
 
     fn is_idle(&self) -> bool {
-        pinned::with(|local| local.is_empty()).unwrap_or(true)
+        self.selector.is_empty() && pinned::with(|local| local.is_empty()).unwrap_or(true)
     }
 
     fn close(&mut self) {
+        self.selector.close(&mut LocalControl);
         pinned::close();
     }
 }

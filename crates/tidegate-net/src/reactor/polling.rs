@@ -41,6 +41,10 @@ impl Polling {
 pub(crate) struct PollOutcome {
     /// Events to deliver before the next poll.
     pub(crate) ready: usize,
+    /// Events of user-defined sources, which the poller keeps.
+    pub(crate) selected: usize,
+    /// The poller was replaced: user-defined sources have to be watched again.
+    pub(crate) renewed: bool,
     /// Sources that a fresh poller, if one was needed, could not take over. They have to be closed.
     pub(crate) lost: Vec<Token>,
 }

@@ -3,14 +3,15 @@
 use std::io;
 use std::time::Duration;
 
-use tidegate_core::Clock;
+use tidegate_core::{Clock, Task};
 use tidegate_loop::internal::Driver;
 use tidegate_loop::{EventLoop, ManualLoop, Quiet};
 use tidegate_testkit::Log;
 
 use super::*;
 use crate::reactor::{self, Batched, EventSource, IoContext, Next};
-use crate::sys::{FakePoller, FakeScript, PIECES, Readiness, Ready, Source, Token};
+use crate::source::{Interest, ReactorHandle, SharedInbox, SourceContext};
+use crate::sys::{Change, FakePoller, FakeScript, PIECES, Readiness, Ready, Source, Token};
 
 /// A source that logs its events and returns what it was given in `next`.
 struct Ear {
@@ -43,21 +44,24 @@ struct Bench {
     hand: ManualLoop,
     script: FakeScript,
     watch: IoWatch,
+    inbox: SharedInbox,
     log: Log<String>,
 }
 
 fn bench() -> Bench {
     let (poller, script) = FakePoller::new();
     let driver = PollDriver::new(poller);
-    let watch = driver.watch();
+    let (watch, inbox) = (driver.watch(), driver.inbox().clone());
     let (home, hand) = EventLoop::builder("by hand")
         .build_manual_with_driver(driver)
         .unwrap();
+    inbox.set_home(&home.executor());
     Bench {
         home,
         hand,
         script,
         watch,
+        inbox,
         log: Log::new(),
     }
 }
@@ -98,6 +102,41 @@ fn each_event_is_told_once_in_the_order_of_the_poller() {
         .assert_order(&["b {READ}".to_owned(), "a {READ}".to_owned()]);
     assert_eq!(bench.watch.metrics().events, 2);
     assert_eq!(bench.home.metrics().tasks_run, 2, "each for itself");
+}
+
+#[test]
+fn a_source_of_the_user_is_selected_after_channels_and_before_the_next_poll() {
+    let mut bench = bench();
+    let ear = bench.ear("ear", vec![]);
+    let log = bench.log.clone();
+    let selected = move |at: &SourceContext<'_, io::Stderr>| {
+        let log = log.clone();
+        log.push(format!("selected {:?}", at.readiness()));
+        Some(Task::new(move || log.push("task".to_owned())))
+    };
+    let reactor = ReactorHandle::new(&bench.inbox);
+    let source = reactor.register("own", io::stderr(), Interest::READ, selected);
+    bench.hand.run_until_idle();
+    let source = source.wait().unwrap();
+    let [(own, Change::Add(Interest::READ))] = bench.script.changes()[..] else {
+        panic!("it is watched");
+    };
+    bench.script.ready([reads(own), reads(ear)]);
+    bench.hand.run_until_idle();
+    let expected = ["ear {READ}", "selected {READ}", "task"];
+    assert_eq!(bench.log.take(), expected);
+    let armed = Change::Rearm(Interest::READ);
+    assert_eq!(bench.script.changes(), [(own, armed)]);
+    for _ in 0..2 * SPINS {
+        bench.script.ready([reads(own)]);
+        bench.hand.run_until_idle();
+    }
+    assert_eq!(bench.script.renewals(), 0, "there was a reason to wake up");
+    assert_eq!(bench.log.take().len(), 4 * SPINS as usize);
+    let closed = source.close();
+    bench.hand.run_until_idle();
+    closed.wait().unwrap();
+    assert_eq!(bench.script.changes().pop(), Some((own, Change::Remove)));
 }
 
 #[test]

@@ -1,21 +1,27 @@
 //! Events as the operating system reports them.
 //!
 //! On Linux the poller's descriptor is asked directly: an event is two numbers there, which are
-//! read once instead of once for each question.
+//! read once instead of once for each question. The descriptors of user-defined sources are added
+//! directly too, so that their readiness is a level: it is reported as long as it lasts, and need not
+//! be armed again after each event.
 
 use std::io;
+use std::os::fd::RawFd;
 use std::time::Duration;
 
 use mio::Poll;
 
-use super::poller::Readiness;
+use super::interest::Interest;
+use super::poller::{Change, Readiness, Token};
 
 #[cfg(target_os = "linux")]
 mod platform {
-    use rustix::event::Timespec;
-    use rustix::event::epoll::{self, Event, EventFlags};
+    use std::os::fd::BorrowedFd;
 
-    use super::{Duration, Poll, Readiness, io};
+    use rustix::event::Timespec;
+    use rustix::event::epoll::{self, Event, EventData, EventFlags};
+
+    use super::{Change, Duration, Interest, Poll, RawFd, Readiness, Token, io};
 
     /// The events of one wait.
     pub(crate) struct Events(Vec<Event>);
@@ -58,6 +64,39 @@ mod platform {
         }
     }
 
+    /// Changes what is watched at the descriptor of a user-defined source.
+    pub(crate) fn control(
+        poll: &Poll,
+        descriptor: RawFd,
+        token: Token,
+        change: Change,
+    ) -> io::Result<()> {
+        let poll = poll.registry();
+        // SAFETY: the source that owns the descriptor is registered or about to be, and keeps it open
+        // during this call. Were it closed all the same, the system would return an error.
+        let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) };
+        let data = EventData::new_u64(token.bits());
+        match change {
+            Change::Add(interests) => epoll::add(poll, descriptor, data, flags(interests))?,
+            Change::Modify(interests) => epoll::modify(poll, descriptor, data, flags(interests))?,
+            // The readiness is a level.
+            Change::Rearm(_) => {}
+            Change::Remove => epoll::delete(poll, descriptor)?,
+        }
+        Ok(())
+    }
+
+    fn flags(interests: Interest) -> EventFlags {
+        let mut flags = EventFlags::empty();
+        if interests.has(Interest::READ) {
+            flags |= EventFlags::IN | EventFlags::RDHUP;
+        }
+        if interests.has(Interest::WRITE) {
+            flags |= EventFlags::OUT;
+        }
+        flags
+    }
+
     #[inline(always)]
     fn readiness(flags: EventFlags) -> Readiness {
         let usual = EventFlags::IN | EventFlags::OUT;
@@ -95,7 +134,9 @@ mod platform {
 
 #[cfg(not(target_os = "linux"))]
 mod platform {
-    use super::{Duration, Poll, Readiness, io};
+    use mio::unix::SourceFd;
+
+    use super::{Change, Duration, Interest, Poll, RawFd, Readiness, Token, io};
 
     /// The events of one wait.
     pub(crate) struct Events(mio::Events);
@@ -134,9 +175,38 @@ mod platform {
             }
         }
     }
+
+    /// Changes what is watched at the descriptor of a user-defined source. A change of readiness is
+    /// reported once, and again after each change of this kind.
+    pub(crate) fn control(
+        poll: &Poll,
+        descriptor: RawFd,
+        token: Token,
+        change: Change,
+    ) -> io::Result<()> {
+        let mut source = SourceFd(&descriptor);
+        let registry = poll.registry();
+        let token = mio::Token(usize::try_from(token.bits()).unwrap_or(usize::MAX));
+        match change {
+            Change::Add(interests) => registry.register(&mut source, token, kind(interests)),
+            Change::Modify(interests) | Change::Rearm(interests) => {
+                registry.reregister(&mut source, token, kind(interests))
+            }
+            Change::Remove => registry.deregister(&mut source),
+        }
+    }
+
+    fn kind(interests: Interest) -> mio::Interest {
+        let write = interests.has(Interest::WRITE);
+        match interests.has(Interest::READ) {
+            true if write => mio::Interest::READABLE | mio::Interest::WRITABLE,
+            false if write => mio::Interest::WRITABLE,
+            _ => mio::Interest::READABLE,
+        }
+    }
 }
 
-pub(crate) use self::platform::Events;
+pub(crate) use self::platform::{Events, control};
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {

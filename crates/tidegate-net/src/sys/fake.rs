@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tidegate_core::Parker;
 use tidegate_core::internal::Sleeper;
 
-use super::poller::{Poller, Ready, Source, Token};
+use super::poller::{Change, Poller, Ready, Source, Token};
 
 /// A [`Poller`] that returns what its [`FakeScript`] says.
 #[derive(Debug)]
@@ -36,6 +37,8 @@ struct State {
     renewals: usize,
     adopted: Vec<Token>,
     refusal: Option<io::ErrorKind>,
+    selected: Vec<Ready>,
+    changes: Vec<(Token, Change)>,
 }
 
 impl FakePoller {
@@ -87,6 +90,11 @@ impl FakeScript {
         self.lock().adopted.clone()
     }
 
+    /// Returns the changes at descriptors of user-defined sources since the last call, oldest first.
+    pub(crate) fn changes(&self) -> Vec<(Token, Change)> {
+        std::mem::take(&mut self.lock().changes)
+    }
+
     /// Returns how often the poller was replaced.
     pub(crate) fn renewals(&self) -> usize {
         self.lock().renewals
@@ -135,19 +143,37 @@ impl Poller for FakePoller {
         Ok(())
     }
 
-    fn poll(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
+    fn poll(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<usize> {
         self.script.lock().polls.push(timeout);
         if self.script.lock().batches.is_empty() && timeout != Some(Duration::ZERO) {
             self.script.inner.parker.park(timeout);
         }
-        match self.script.lock().batches.pop_front() {
+        let batch = self.script.lock().batches.pop_front();
+        match batch {
             Some(Ok(batch)) => {
-                ready.extend(batch);
-                Ok(())
+                let (selected, others): (Vec<_>, Vec<_>) =
+                    batch.into_iter().partition(|one| one.token.is_of_user());
+                ready.extend(others);
+                let count = selected.len();
+                self.script.lock().selected.extend(selected);
+                Ok(count)
             }
             Some(Err(why)) => Err(why),
-            None => Ok(()),
+            None => Ok(0),
         }
+    }
+
+    fn control(&mut self, _descriptor: RawFd, token: Token, change: Change) -> io::Result<()> {
+        let mut state = self.script.lock();
+        if let Some(why) = state.refusal.take() {
+            return Err(why.into());
+        }
+        state.changes.push((token, change));
+        Ok(())
+    }
+
+    fn take_selected(&mut self) -> Vec<Ready> {
+        std::mem::take(&mut self.script.lock().selected)
     }
 
     fn waker(&self) -> Arc<dyn Sleeper> {

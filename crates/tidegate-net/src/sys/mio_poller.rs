@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
@@ -9,12 +10,13 @@ use std::time::Duration;
 use mio::{Interest, Poll};
 use tidegate_core::internal::Sleeper;
 
-use super::events::Events;
-use super::poller::{Poller, Ready, Source, Token};
+use super::events::{Events, control};
+use super::poller::{Change, Poller, Ready, Source, Token};
 
 /// Maximum number of events per wait.
 const BATCH: usize = 1024;
-/// The token of the waker; no slot has a number that high.
+/// The token of the waker; no slot has a number that high. Like the token of a user-defined source,
+/// it has the highest bit.
 const WAKE: mio::Token = mio::Token(usize::MAX);
 
 /// A [`Poller`] over `mio`.
@@ -23,6 +25,8 @@ pub(crate) struct SystemPoller {
     /// Replaced pollers, kept for sources that were away at that time.
     old: Vec<Poll>,
     events: Events,
+    /// Events of user-defined sources.
+    selected: Vec<Ready>,
     waker: Arc<PollWaker>,
 }
 
@@ -48,6 +52,7 @@ impl SystemPoller {
             poll,
             old: Vec::new(),
             events: Events::with_capacity(BATCH),
+            selected: Vec::new(),
             waker: Arc::new(PollWaker {
                 waker: RwLock::new(waker),
                 wakes: AtomicU64::new(0),
@@ -59,9 +64,10 @@ impl SystemPoller {
 
 impl Poller for SystemPoller {
     fn register(&mut self, source: &mut dyn Source, token: Token) -> io::Result<()> {
-        let token = mio::Token(usize::try_from(token.bits()).unwrap_or(usize::MAX));
         let interest = Interest::READABLE | Interest::WRITABLE;
-        self.poll.registry().register(source, token, interest)
+        self.poll
+            .registry()
+            .register(source, number(token), interest)
     }
 
     fn deregister(&mut self, source: &mut dyn Source) -> io::Result<()> {
@@ -98,27 +104,43 @@ impl Poller for SystemPoller {
         self.old.clear();
     }
 
-    fn poll(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
+    fn poll(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<usize> {
         match self.events.wait(&mut self.poll, timeout) {
             Ok(()) => {}
-            Err(why) if why.kind() == io::ErrorKind::Interrupted => return Ok(()),
+            Err(why) if why.kind() == io::ErrorKind::Interrupted => return Ok(0),
             Err(why) => return Err(why),
         }
-        let waker = &self.waker;
+        let (waker, selected) = (&self.waker, &mut self.selected);
+        let before = selected.len();
         self.events.each(|bits, readiness| {
-            if bits == WAKE.0 as u64 {
-                waker.notified.store(false, Ordering::Relaxed);
-                return;
-            }
             let token = Token::from_bits(bits);
-            ready.push(Ready { token, readiness });
+            let event = Ready { token, readiness };
+            if !token.is_of_user() {
+                ready.push(event);
+            } else if bits == WAKE.0 as u64 {
+                waker.notified.store(false, Ordering::Relaxed);
+            } else {
+                selected.push(event);
+            }
         });
-        Ok(())
+        Ok(self.selected.len() - before)
+    }
+
+    fn control(&mut self, descriptor: RawFd, token: Token, change: Change) -> io::Result<()> {
+        control(&self.poll, descriptor, token, change)
+    }
+
+    fn take_selected(&mut self) -> Vec<Ready> {
+        std::mem::take(&mut self.selected)
     }
 
     fn waker(&self) -> Arc<dyn Sleeper> {
         Arc::<PollWaker>::clone(&self.waker)
     }
+}
+
+fn number(token: Token) -> mio::Token {
+    mio::Token(usize::try_from(token.bits()).unwrap_or(usize::MAX))
 }
 
 impl PollWaker {

@@ -7,6 +7,7 @@
 mod chunk;
 mod events;
 mod fake;
+mod interest;
 mod mio_poller;
 mod poller;
 mod prefetch;
@@ -16,9 +17,10 @@ pub(crate) use self::chunk::{Chunk, PIECE, PIECES};
 pub(crate) use self::fake::FakePoller;
 #[cfg(test)]
 pub(crate) use self::fake::FakeScript;
+pub use self::interest::Interest;
 pub(crate) use self::mio_poller::SystemPoller;
 pub use self::poller::Readiness;
-pub(crate) use self::poller::{Poller, Ready, Source, Token};
+pub(crate) use self::poller::{Change, Poller, Ready, Source, Token};
 pub(crate) use self::prefetch::prefetch;
 pub(crate) use self::socket::{
     SocketWithFd, SpareDescriptor, is_out_of_descriptors, send, send_slices,

@@ -3,10 +3,13 @@
 use std::fmt;
 use std::io;
 use std::ops::{BitOr, BitOrAssign};
+use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::internal::Sleeper;
+
+use super::interest::Interest;
 
 pub(crate) use mio::event::Source;
 
@@ -19,6 +22,25 @@ impl Token {
     /// Creates the token for generation `generation` of slot `slot`.
     pub(crate) const fn new(slot: u32, generation: u32) -> Self {
         Self(((generation as u64) << 32) | slot as u64)
+    }
+
+    /// The bit that marks the token of a user-defined source. Generations leave it free.
+    pub(crate) const USER: u64 = 1 << 63;
+
+    /// Returns the token of the user-defined source in the slot of this token. Such sources have a
+    /// table of their own.
+    pub(crate) const fn of_user(self) -> Self {
+        Self(self.0 | Self::USER)
+    }
+
+    /// Returns the token by which the table of user-defined sources knows this one.
+    pub(crate) const fn in_table(self) -> Self {
+        Self(self.0 & !Self::USER)
+    }
+
+    /// Returns `true` if this is the token of a user-defined source.
+    pub(crate) const fn is_of_user(self) -> bool {
+        self.0 & Self::USER != 0
     }
 
     /// Creates a token from the number that a poller returned.
@@ -146,6 +168,19 @@ pub(crate) struct Ready {
     pub readiness: Readiness,
 }
 
+/// A change of what the poller watches at a descriptor of a user-defined source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// Watches the descriptor, which was not watched.
+    Add(Interest),
+    /// Watches the descriptor for something else.
+    Modify(Interest),
+    /// Reports the present readiness of the descriptor again; it is watched for this already.
+    Rearm(Interest),
+    /// Stops watching the descriptor.
+    Remove,
+}
+
 /// A poller that a loop with I/O waits on. Edge-triggered: a registration is armed once for
 /// reading, writing and hang-up, and each change is reported once.
 pub(crate) trait Poller: Send + 'static {
@@ -164,12 +199,24 @@ pub(crate) trait Poller: Send + 'static {
     fn deregister(&mut self, source: &mut dyn Source) -> io::Result<()>;
 
     /// Adds events to `ready`. If there are none yet, waits at most for `timeout`, or without limit
-    /// if it is `None`. Returns early, possibly without events, when woken.
+    /// if it is `None`. Returns early, possibly without events, when woken. Keeps the events of
+    /// user-defined sources for [`take_selected`](Poller::take_selected), and returns their number.
     ///
     /// # Errors
     ///
     /// The error of the operating system; an interruption by a signal is not an error.
-    fn poll(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()>;
+    fn poll(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<usize>;
+
+    /// Changes what is watched at the descriptor of a user-defined source. The interests of `change`
+    /// are not empty.
+    ///
+    /// # Errors
+    ///
+    /// The error of the operating system.
+    fn control(&mut self, descriptor: RawFd, token: Token, change: Change) -> io::Result<()>;
+
+    /// Returns the events of user-defined sources since the last call, oldest first.
+    fn take_selected(&mut self) -> Vec<Ready>;
 
     /// Replaces the object of the operating system, which fails or spins, with a fresh one that
     /// watches `sources`. Returns the tokens of the sources that could not be moved. The waker

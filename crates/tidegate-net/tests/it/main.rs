@@ -34,6 +34,7 @@ mod rules;
 mod servers;
 mod shaping;
 mod sizes;
+mod sources;
 mod stream;
 mod tcp;
 #[cfg(feature = "tls")]

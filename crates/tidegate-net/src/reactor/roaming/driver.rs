@@ -22,6 +22,7 @@ use super::super::source::{Next, SourceHandle};
 use super::roaming_task::RoamingTask;
 use super::updates::{MakeRoamingSource, OnRegistered, RoamingShared, Update};
 use crate::metrics::Counters;
+use crate::source::{Selector, SharedInbox};
 use crate::sys::{Poller, Readiness, Ready, Token};
 
 /// Pause before a loop offers its pool again the tasks that the pool refused.
@@ -43,6 +44,8 @@ pub(crate) struct RoamingDriver {
     trips: Vec<Box<RoamingTask>>,
     roam: Arc<RoamingShared>,
     updates: Vec<Update>,
+    /// The user-defined sources.
+    selector: Selector,
     /// The loop is closing: no more events are delivered.
     closing: bool,
 }
@@ -61,6 +64,7 @@ impl RoamingDriver {
             away: 0,
             trips: Vec::new(),
             updates: Vec::new(),
+            selector: Selector::new(),
             closing: false,
         }
     }
@@ -74,14 +78,25 @@ impl RoamingDriver {
         &self.roam
     }
 
+    /// Returns the inbox of the selector, to be kept after the driver was given to a loop.
+    pub(crate) fn inbox(&self) -> &SharedInbox {
+        self.selector.inbox()
+    }
+
     /// Polls without waiting.
     fn poll(&mut self) {
         let polled = self.reactor.look();
         self.settle(polled);
     }
 
-    /// Closes the sources that a poll has lost.
+    /// Closes the sources that a poll has lost, and tells the selector of the poll.
     fn settle(&mut self, polled: PollOutcome) {
+        if polled.renewed {
+            self.selector.watch_all(&mut self.reactor);
+        }
+        if polled.selected > 0 || self.selector.expects_poll() {
+            self.selector.polled(self.reactor.take_selected());
+        }
         for token in polled.lost {
             self.close_home(token);
         }
@@ -189,6 +204,15 @@ impl RoamingDriver {
         self.reactor.next(idle_desk(self.away, &mut self.trips))
     }
 
+    /// Returns the next task of the selector.
+    #[inline]
+    fn next_of_selector(&mut self) -> Option<Task> {
+        if self.selector.is_quiet() {
+            return None;
+        }
+        self.selector.produce(&mut self.reactor)
+    }
+
     fn spare_trip(&mut self) -> Box<RoamingTask> {
         self.trips
             .pop()
@@ -236,10 +260,12 @@ impl Driver for RoamingDriver {
             // The caller waits for the last source to come back, and has to check again.
             return;
         }
-        if self.reactor.backlog() > 0 || !self.roam.fall_asleep() {
+        let busy = self.reactor.backlog() > 0 || !(self.closing || self.selector.is_quiet());
+        if busy || !self.roam.fall_asleep() {
             return self.poll();
         }
-        let pause = (!self.refused.is_empty()).then(|| clock.nanos() + as_nanos(REFUSED_PAUSE));
+        let refused = !self.refused.is_empty() || self.selector.has_untaken();
+        let pause = refused.then(|| clock.nanos() + as_nanos(REFUSED_PAUSE));
         let deadline = deadline.into_iter().chain(pause).min();
         let polled = self.reactor.wait(clock, deadline);
         self.roam.wake_up();
@@ -259,7 +285,9 @@ impl Driver for RoamingDriver {
     fn next_task(&mut self) -> Option<Task> {
         self.take_updates();
         while !self.closing {
-            let ready = self.next_ready()?;
+            let Some(ready) = self.next_ready() else {
+                return self.next_of_selector();
+            };
             let Some(source) = self.reactor.take(ready) else {
                 continue;
             };
@@ -280,27 +308,30 @@ impl Driver for RoamingDriver {
     }
 
     fn backlog(&self) -> usize {
-        self.reactor.backlog()
+        self.reactor.backlog() + self.selector.backlog()
     }
 
     fn is_idle(&self) -> bool {
-        self.reactor.is_empty() && self.roam.is_empty()
+        self.reactor.is_empty() && self.roam.is_empty() && self.selector.is_empty()
     }
 
     fn begin_shutdown(&mut self) -> bool {
         self.closing = true;
         self.take_updates();
         let _ = contain(|| self.close_homes());
-        self.away == 0
+        let settled = self.selector.begin_close(&mut self.reactor);
+        settled && self.away == 0
     }
 
     fn outstanding(&self) -> Vec<String> {
         let away = self.reactor.away().into_iter();
-        away.map(|token| self.called(token)).collect()
+        let away = away.map(|token| self.called(token));
+        away.chain(self.selector.outstanding()).collect()
     }
 
     fn close(&mut self) {
         self.begin_shutdown();
+        self.selector.close(&mut self.reactor);
         for update in self.roam.close() {
             self.update(update);
         }

@@ -1,0 +1,279 @@
+//! Notes of other threads to the selector of a loop, and the list of its sources.
+//!
+//! Notes are queued under a lock that is held for a push or a swap, never while user code runs. One
+//! signal to the loop announces them, which the loop never refuses. So a loop that waits is woken
+//! once, however many notes are queued, and a loop that is awake is not woken at all.
+//!
+//! # Invariants
+//!
+//! * Notes are carried out in their order.
+//! * A note has one outcome: it is carried out, or it is refused because the loop has ended.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use tidegate_core::internal::{Deliver, Delivery, SignalBlock, discard};
+use tidegate_core::{CaughtPanic, Executor, Task, Unhandled};
+use tidegate_promise::Promise;
+
+use super::event_source::NewSource;
+use super::handle::SourceHandle;
+use super::state::SourceState;
+use super::view::ReactorView;
+use crate::errors::NetError;
+
+/// The highest number of updates and registrations that wait for a loop.
+pub(super) const MAX_UPDATES: usize = 65_536;
+
+/// The inbox of a selector, as its handles and the loop share it.
+pub(crate) type SharedInbox = Arc<SignalBlock<Inbox>>;
+
+/// An update: runs with the view of the selector, or is refused. Returns its panic.
+pub(super) type Update =
+    Box<dyn FnOnce(Result<&mut ReactorView<'_>, NetError>) -> Option<CaughtPanic> + Send>;
+
+/// A note to the loop.
+pub(super) enum Note {
+    Update(Update),
+    Register(NewSource, Promise<SourceHandle>),
+    /// Applies the interests of a source.
+    Apply(Arc<SourceState>),
+    Close(Arc<SourceState>, Promise<()>),
+    /// A task of this source was not run, because no thread took it.
+    Untaken(Arc<SourceState>, Task),
+}
+
+impl Note {
+    /// Returns `true` if the number of such notes is limited. There is at most one of the others for
+    /// each source or call that exists already.
+    fn is_limited(&self) -> bool {
+        matches!(self, Self::Update(_) | Self::Register(..))
+    }
+
+    /// Refuses the note with `why`, on the calling thread.
+    pub(super) fn refuse(self, why: NetError) {
+        match self {
+            Self::Update(update) => drop(update(Err(why))),
+            Self::Register(new, promise) => {
+                new.source.discard();
+                let _ = promise.fail(why);
+            }
+            // The source is closed with its loop.
+            Self::Close(_, promise) => drop(promise.succeed(())),
+            Self::Apply(state) => state.hear(),
+            Self::Untaken(_, task) => discard(task),
+        }
+    }
+}
+
+/// Notes to a selector, and the list of its sources.
+pub(crate) struct Inbox {
+    /// Set once, when the loop is built.
+    home: OnceLock<(String, Weak<dyn Executor>)>,
+    /// `true` while notes are queued. Written under the lock; the loop reads it without.
+    any: AtomicBool,
+    queue: Mutex<Queue>,
+    /// The sources by token, for lists and dumps from any thread.
+    sources: Mutex<BTreeMap<u64, Arc<SourceState>>>,
+}
+
+#[derive(Default)]
+struct Queue {
+    notes: VecDeque<Note>,
+    /// How many of them are limited.
+    limited: usize,
+    /// The sources with a task that has not ended.
+    tasks: Vec<Arc<SourceState>>,
+    /// The loop waits for these tasks, to end.
+    awaited: bool,
+    /// The loop has ended.
+    closed: bool,
+}
+
+impl Inbox {
+    pub(super) fn new() -> SharedInbox {
+        SignalBlock::new(Self {
+            home: OnceLock::new(),
+            any: AtomicBool::new(false),
+            queue: Mutex::default(),
+            sources: Mutex::default(),
+        })
+    }
+
+    /// Sets the loop to which the inbox belongs. Called once, before a handle of it exists.
+    pub(crate) fn set_home(&self, home: &Arc<dyn Executor>) {
+        let name = home.name().to_owned();
+        let _ = self.home.set((name, Arc::downgrade(home)));
+    }
+
+    fn home(&self) -> Option<Arc<dyn Executor>> {
+        let (_, home) = self.home.get()?;
+        home.upgrade()
+    }
+
+    /// Returns the name of the loop.
+    pub(super) fn name(&self) -> &str {
+        self.home.get().map_or("", |(name, _)| name)
+    }
+
+    pub(super) fn ended_error(&self) -> NetError {
+        NetError::LoopEnded {
+            event_loop: self.name().to_owned(),
+        }
+    }
+
+    /// Reports the panic of user code to the hook for unhandled errors.
+    #[cold]
+    pub(super) fn report(&self, who: &str, panic: &CaughtPanic) {
+        if let Some(home) = self.home() {
+            let message = panic.message();
+            home.unhandled(&Unhandled::TaskPanic { task: who, message });
+        }
+    }
+
+    /// Queues `note` and wakes the loop if it waits. Refuses the note on the calling thread if the
+    /// loop has ended or has too many updates.
+    pub(super) fn push(inbox: &SharedInbox, note: Note) {
+        let mut queue = inbox.lock();
+        let limited = note.is_limited();
+        let refused = if queue.closed {
+            Some(inbox.ended_error())
+        } else if limited && queue.limited >= MAX_UPDATES {
+            Some(NetError::TooManyUpdates {
+                event_loop: inbox.name().to_owned(),
+                max: MAX_UPDATES,
+            })
+        } else {
+            None
+        };
+        if let Some(why) = refused {
+            drop(queue);
+            return note.refuse(why);
+        }
+        queue.limited += usize::from(limited);
+        queue.notes.push_back(note);
+        inbox.any.store(true, Ordering::Relaxed);
+        drop(queue);
+        Self::ring(inbox);
+    }
+
+    /// Wakes the loop, once for all notes that it has not taken.
+    fn ring(inbox: &SharedInbox) {
+        let Some(signal) = inbox.raise() else {
+            return;
+        };
+        match inbox.home() {
+            // Refused: the loop has ended. Dropping the signal delivers it as orphaned.
+            Some(home) => drop(home.signal(signal)),
+            None => drop(signal),
+        }
+    }
+
+    /// Returns `true` if notes are queued.
+    #[inline]
+    pub(super) fn any(&self) -> bool {
+        self.any.load(Ordering::Relaxed)
+    }
+
+    /// Moves the queued notes into `into`, which is empty.
+    pub(super) fn take(&self, into: &mut VecDeque<Note>) {
+        let mut queue = self.lock();
+        self.any.store(false, Ordering::Relaxed);
+        queue.limited = 0;
+        std::mem::swap(&mut queue.notes, into);
+    }
+
+    /// Records a task of `source`, until [`end_task`](Inbox::end_task).
+    pub(super) fn begin_task(&self, source: &Arc<SourceState>) {
+        self.lock().tasks.push(Arc::clone(source));
+    }
+
+    /// Returns the names of the sources with a task that has not ended.
+    pub(super) fn tasks(&self) -> Vec<String> {
+        let queue = self.lock();
+        let names = queue.tasks.iter().map(|source| source.name.to_string());
+        names.collect()
+    }
+
+    /// Ends a task of `source`. If it was not run, the loop gets it back.
+    pub(super) fn end_task(inbox: &SharedInbox, source: &Arc<SourceState>, untaken: Option<Task>) {
+        let mut queue = inbox.lock();
+        let tasks = &mut queue.tasks;
+        if let Some(at) = tasks.iter().position(|one| Arc::ptr_eq(one, source)) {
+            tasks.swap_remove(at);
+        }
+        let last = queue.tasks.is_empty() && std::mem::take(&mut queue.awaited);
+        drop(queue);
+        match untaken {
+            Some(task) => Self::push(inbox, Note::Untaken(Arc::clone(source), task)),
+            None if source.end_task() => Self::push(inbox, Note::Apply(Arc::clone(source))),
+            None => {}
+        }
+        if last {
+            Self::ring(inbox);
+        }
+    }
+
+    /// Returns `true` if a task of a source has not ended. The end of the last one then wakes the
+    /// loop.
+    pub(super) fn await_tasks(&self) -> bool {
+        let mut queue = self.lock();
+        queue.awaited = !queue.tasks.is_empty();
+        queue.awaited
+    }
+
+    /// Closes the queue. Returns the notes that are left.
+    pub(super) fn close(&self) -> VecDeque<Note> {
+        self.lock().closed = true;
+        let mut left = VecDeque::new();
+        self.take(&mut left);
+        left
+    }
+
+    fn refuse_all(&self) {
+        let mut left = VecDeque::new();
+        self.take(&mut left);
+        for note in left {
+            note.refuse(self.ended_error());
+        }
+    }
+
+    pub(super) fn add_source(&self, source: &Arc<SourceState>) {
+        let token = source.token.bits();
+        self.lock_sources().insert(token, Arc::clone(source));
+    }
+
+    pub(super) fn remove_source(&self, source: &SourceState) {
+        self.lock_sources().remove(&source.token.bits());
+    }
+
+    /// Returns the sources, in the order of their tokens.
+    pub(super) fn sources(&self) -> Vec<Arc<SourceState>> {
+        self.lock_sources().values().cloned().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_sources(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<SourceState>>> {
+        self.sources.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Deliver for Inbox {
+    fn deliver(block: SharedInbox, how: Delivery) {
+        // On the loop there is nothing to do: its driver takes the notes at its step.
+        if how == Delivery::Orphaned {
+            block.refuse_all();
+        }
+    }
+}
+
+impl fmt::Debug for Inbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inbox").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,476 @@
+//! The selector of one loop: its user-defined sources, and the steps between two polls.
+//!
+//! The driver of the loop owns it and calls [`produce`](Selector::produce) until there is no task,
+//! then polls. `produce` takes its steps in this order: it selects the sources that are ready, one
+//! task at a time; then it carries out the notes of other threads that came before the last poll was
+//! over, in their order; then it applies interests. Notes that come later wait for the next poll, so
+//! updates that submit updates cannot starve sources and channels.
+//!
+//! User code runs with nothing borrowed but the selector itself, which no other code can reach.
+//!
+//! # Invariants
+//!
+//! * The poller watches the descriptor of a slot for `watched`.
+//! * A source is told of its end once, after its descriptor has left the poller.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+use tidegate_core::internal::{Running, contain};
+use tidegate_core::{Blocking, CaughtPanic, Task};
+use tidegate_promise::Failure;
+
+use super::event_source::{AnySource, NewSource};
+use super::handle::SourceHandle;
+use super::inbox::{Inbox, Note, SharedInbox};
+use super::source_task::of_source;
+use super::state::SourceState;
+use super::view::{ReactorView, Selection};
+use crate::errors::NetError;
+use crate::events::Slab;
+use crate::sys::{Change, Interest, Ready, Token};
+
+/// Changes what the poller of the loop watches.
+pub(crate) trait Control {
+    /// See [`Poller::control`](crate::sys::Poller::control).
+    fn control(&mut self, descriptor: RawFd, token: Token, change: Change) -> io::Result<()>;
+}
+
+/// Stands for an update in the record of what the loop runs.
+struct SelectorUpdate;
+
+/// The poller of a loop that has ended.
+struct NoPoller;
+
+impl Control for NoPoller {
+    fn control(&mut self, _: RawFd, _: Token, _: Change) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A source in its slot.
+pub(super) struct Slot {
+    pub(super) state: Arc<SourceState>,
+    pub(super) source: Box<dyn AnySource>,
+    pub(super) number: RawFd,
+    /// What the poller watches; nothing if it does not watch the descriptor.
+    pub(super) watched: Interest,
+    /// The source is in the list `touched`.
+    pub(super) touched: bool,
+    /// The source was selected, and not asked for its interests since.
+    pub(super) selected: bool,
+}
+
+/// The user-defined sources of one loop.
+pub(crate) struct Selector {
+    inbox: SharedInbox,
+    pub(super) slots: Slab<Slot>,
+    /// Events that are to be delivered.
+    selected: VecDeque<Ready>,
+    /// Sources whose interests have to be applied before the next poll.
+    pub(super) touched: Vec<Token>,
+    /// Notes of other threads that are to be carried out before the next poll.
+    notes: VecDeque<Note>,
+    /// Notes were taken since the last poll.
+    taken: bool,
+    /// Tasks that no thread took. They are offered again after the next poll.
+    untaken: Vec<(Arc<SourceState>, Task)>,
+    again: VecDeque<(Arc<SourceState>, Task)>,
+    /// User code has run since the last task was produced.
+    pub(super) ran: bool,
+    /// There is nothing to do, as far as is known without a look into the inbox.
+    idle: bool,
+    closing: bool,
+}
+
+impl Selector {
+    pub(crate) fn new() -> Self {
+        Self {
+            inbox: Inbox::new(),
+            slots: Slab::new(1),
+            selected: VecDeque::new(),
+            touched: Vec::new(),
+            notes: VecDeque::new(),
+            taken: false,
+            untaken: Vec::new(),
+            again: VecDeque::new(),
+            ran: false,
+            idle: true,
+            closing: false,
+        }
+    }
+
+    pub(crate) fn inbox(&self) -> &SharedInbox {
+        &self.inbox
+    }
+
+    /// Returns `true` if `produce` has nothing to do and the loop may wait.
+    #[inline]
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.idle && !self.inbox.any()
+    }
+
+    /// Returns `true` if there are neither sources nor notes.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slots.len() == 0 && self.is_quiet()
+    }
+
+    /// Returns the number of tasks that may be ready.
+    #[inline]
+    pub(crate) fn backlog(&self) -> usize {
+        self.selected.len()
+    }
+
+    /// Returns `true` if a task that no thread took has to be offered again soon.
+    pub(crate) fn has_untaken(&self) -> bool {
+        !self.untaken.is_empty()
+    }
+
+    /// Returns `true` if [`polled`](Selector::polled) has to be called even without events.
+    #[inline]
+    pub(crate) fn expects_poll(&self) -> bool {
+        self.taken || self.has_untaken()
+    }
+
+    /// Returns the next task: of a source that is ready, or an empty one after other code of the user
+    /// has run, so that the loop looks for the work which that code may have left.
+    #[cold]
+    pub(crate) fn produce(&mut self, control: &mut dyn Control) -> Option<Task> {
+        let task = self.next(control);
+        self.idle = self.selected.is_empty()
+            && self.touched.is_empty()
+            && self.notes.is_empty()
+            && self.again.is_empty()
+            && !self.ran;
+        task
+    }
+
+    fn next(&mut self, control: &mut dyn Control) -> Option<Task> {
+        if let Some((state, task)) = self.again.pop_front() {
+            return Some(of_source(task, &state, &self.inbox));
+        }
+        while let Some(ready) = self.selected.pop_front() {
+            if let Some(task) = self.select(ready, control) {
+                return Some(task);
+            }
+        }
+        while let Some(note) = self.next_note() {
+            self.carry_out(note, control);
+            if std::mem::take(&mut self.ran) {
+                return Some(Task::non_blocking(|| ()));
+            }
+        }
+        self.apply_interests(control);
+        std::mem::take(&mut self.ran).then(|| Task::non_blocking(|| ()))
+    }
+
+    /// Records the result of a poll.
+    #[cold]
+    pub(crate) fn polled(&mut self, events: Vec<Ready>) {
+        self.taken = false;
+        for ready in events {
+            let token = ready.token.in_table();
+            // An event of a source that was closed meanwhile is dropped. So is one of a source whose
+            // earlier event is not over: it may be out of date when its turn comes, and the poller
+            // reports it again when the interests of the source are applied.
+            if let Some(slot) = self.slots.get_mut(token)
+                && !std::mem::replace(&mut slot.touched, true)
+            {
+                self.touched.push(token);
+                self.selected.push_back(ready);
+            }
+        }
+        self.again.extend(self.untaken.drain(..));
+        self.idle &= self.selected.is_empty() && self.again.is_empty();
+    }
+
+    /// Selects the source of an event. Returns its task.
+    fn select(&mut self, ready: Ready, control: &mut dyn Control) -> Option<Task> {
+        let slot = self.slots.get_mut(ready.token.in_table())?;
+        if slot.state.is_busy() {
+            // The poller reports it again when the task has ended.
+            return None;
+        }
+        slot.selected = true;
+        self.ran = true;
+        let handle = SourceHandle {
+            state: Arc::clone(&slot.state),
+            inbox: Arc::clone(&self.inbox),
+        };
+        let label = slot.source.label();
+        match call(&label, || slot.source.selected(ready.readiness, &handle)) {
+            Ok(task) => {
+                let task = of_source(task?, &slot.state, &self.inbox);
+                // The task itself makes the loop look for more work.
+                self.ran = false;
+                Some(task)
+            }
+            Err(panic) => {
+                self.close_panicked(&handle.state, &panic, control);
+                None
+            }
+        }
+    }
+
+    fn next_note(&mut self) -> Option<Note> {
+        if self.notes.is_empty() && !self.taken && self.inbox.any() {
+            self.taken = true;
+            self.inbox.take(&mut self.notes);
+        }
+        self.notes.pop_front()
+    }
+
+    fn carry_out(&mut self, note: Note, control: &mut dyn Control) {
+        match note {
+            Note::Update(update) => {
+                let label = Task::labelled::<SelectorUpdate, _>(|| ());
+                let mut controlled = Controlled {
+                    selector: self,
+                    control,
+                };
+                let mut view = ReactorView {
+                    selection: &mut controlled,
+                };
+                let panic = call(&label, || update(Ok(&mut view)));
+                if let Ok(Some(panic)) | Err(panic) = panic {
+                    self.inbox.report("an update of the selector", &panic);
+                }
+                self.ran = true;
+            }
+            Note::Register(new, promise) if promise.set_uncancellable() => {
+                let registered = self.register(new, control);
+                let _ = promise.complete(registered.map_err(Failure::from));
+                self.ran = true;
+            }
+            Note::Register(new, _) => {
+                new.source.discard();
+                self.ran = true;
+            }
+            Note::Apply(state) => {
+                state.hear();
+                self.touch(&state);
+            }
+            Note::Close(state, promise) => {
+                self.close_source(&state, None, control);
+                let _ = promise.succeed(());
+                self.ran = true;
+            }
+            Note::Untaken(state, task) => self.untaken.push((state, task)),
+        }
+    }
+
+    /// Adds a source to those whose interests are applied next.
+    fn touch(&mut self, state: &Arc<SourceState>) {
+        let token = state.token.in_table();
+        if let Some(slot) = self.slots.get_mut(token)
+            && !std::mem::replace(&mut slot.touched, true)
+        {
+            self.touched.push(token);
+        }
+    }
+
+    /// Registers a source.
+    ///
+    /// # Errors
+    ///
+    /// [`NetError::SourceRefused`] or [`NetError::LoopEnded`]; the source is dropped.
+    fn register(
+        &mut self,
+        new: NewSource,
+        control: &mut dyn Control,
+    ) -> Result<SourceHandle, NetError> {
+        let NewSource {
+            name,
+            number,
+            interests,
+            source,
+        } = new;
+        if self.closing {
+            source.discard();
+            return Err(self.inbox.ended_error());
+        }
+        let slot = self.slots.reserve();
+        let token = slot.of_user();
+        if let Err(why) = watch_new(number, token, interests, control) {
+            self.slots.remove(slot);
+            source.discard();
+            return Err(refused(&name, why));
+        }
+        let state = SourceState::new(name, token, interests);
+        self.inbox.add_source(&state);
+        let _ = self.slots.put(
+            slot,
+            Slot {
+                state: Arc::clone(&state),
+                source,
+                number,
+                watched: interests,
+                touched: false,
+                selected: false,
+            },
+        );
+        let inbox = Arc::clone(&self.inbox);
+        Ok(SourceHandle { state, inbox })
+    }
+
+    /// Closes a source. Returns `false` if it is not a source of this selector.
+    pub(super) fn close_source(
+        &mut self,
+        state: &Arc<SourceState>,
+        why: Option<&NetError>,
+        control: &mut dyn Control,
+    ) -> bool {
+        let token = state.token.in_table();
+        let slot = self.slots.get_mut(token);
+        if !slot.is_some_and(|slot| Arc::ptr_eq(&slot.state, state)) {
+            return false;
+        }
+        let Some(slot) = self.slots.remove(token) else {
+            return false;
+        };
+        if !slot.watched.is_none() {
+            // A descriptor that its owner has closed has left the poller already.
+            let _ = control.control(slot.number, slot.state.token, Change::Remove);
+        }
+        state.close();
+        self.inbox.remove_source(state);
+        self.ran = true;
+        let mut source = slot.source;
+        if let Err(panic) = call(&source.label(), || source.closed(why)) {
+            self.inbox.report(&called(state), &panic);
+        }
+        source.discard();
+        true
+    }
+
+    /// Closes a source that panicked, and reports the panic.
+    pub(super) fn close_panicked(
+        &mut self,
+        state: &Arc<SourceState>,
+        panic: &CaughtPanic,
+        control: &mut dyn Control,
+    ) {
+        self.inbox.report(&called(state), panic);
+        let why = NetError::SourcePanicked {
+            source_name: state.name.to_string(),
+            message: panic.message().to_owned(),
+        };
+        self.close_source(state, Some(&why), control);
+    }
+
+    /// Closes all sources: the loop is about to end. Returns `true` if no task of a source is left on
+    /// another thread; the end of the last one wakes the loop.
+    pub(crate) fn begin_close(&mut self, control: &mut dyn Control) -> bool {
+        self.closing = true;
+        let why = self.inbox.ended_error();
+        for state in self.inbox.sources() {
+            self.close_source(&state, Some(&why), control);
+        }
+        !self.inbox.await_tasks()
+    }
+
+    /// Returns the names of the sources whose tasks other threads still have.
+    pub(crate) fn outstanding(&self) -> Vec<String> {
+        self.inbox.tasks()
+    }
+
+    /// Ends the selector: closes all sources, refuses all notes, and runs the tasks that no thread
+    /// took on this thread, where they must not block.
+    pub(crate) fn close(&mut self, control: &mut dyn Control) {
+        self.begin_close(control);
+        self.selected.clear();
+        let notes = std::mem::take(&mut self.notes);
+        for note in notes.into_iter().chain(self.inbox.close()) {
+            match note {
+                Note::Untaken(state, task) => self.untaken.push((state, task)),
+                note => note.refuse(self.inbox.ended_error()),
+            }
+        }
+        for (state, task) in self.again.drain(..).chain(self.untaken.drain(..)) {
+            if let Err(panic) = contain(|| Blocking::forbid(|| task.run())) {
+                self.inbox.report(&called(&state), &panic);
+            }
+        }
+        self.touched.clear();
+        self.idle = true;
+    }
+}
+
+/// A selector with the poller of its loop, for an update.
+struct Controlled<'a> {
+    selector: &'a mut Selector,
+    control: &'a mut dyn Control,
+}
+
+impl Selection for Controlled<'_> {
+    fn register(&mut self, new: NewSource) -> Result<SourceHandle, NetError> {
+        self.selector.register(new, self.control)
+    }
+
+    fn close(&mut self, state: &Arc<SourceState>) -> bool {
+        self.selector.close_source(state, None, self.control)
+    }
+
+    fn sources(&self) -> Vec<Arc<SourceState>> {
+        self.selector.inbox.sources()
+    }
+}
+
+impl Drop for Selector {
+    /// Ends the selector of a loop that never ran.
+    fn drop(&mut self) {
+        self.close(&mut NoPoller);
+    }
+}
+
+impl fmt::Debug for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Selector")
+            .field("sources", &self.slots.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Calls user code, which the record of the loop shows as `label` meanwhile.
+pub(super) fn call<R>(label: &Task, run: impl FnOnce() -> R) -> Result<R, CaughtPanic> {
+    let running = Running::of_thread();
+    if let Some(running) = &running {
+        running.begin(label);
+    }
+    let called = contain(run);
+    if let Some(running) = &running {
+        running.idle();
+    }
+    called
+}
+
+/// Makes the poller watch a new source. One without interests is checked all the same: its
+/// descriptor has to be one that can be watched.
+fn watch_new(
+    number: RawFd,
+    token: Token,
+    interests: Interest,
+    control: &mut dyn Control,
+) -> io::Result<()> {
+    if interests.is_none() {
+        control.control(number, token, Change::Add(Interest::READ))?;
+        return control.control(number, token, Change::Remove);
+    }
+    control.control(number, token, Change::Add(interests))
+}
+
+/// Returns the error of a source that the poller does not watch.
+pub(super) fn refused(name: &str, why: io::Error) -> NetError {
+    NetError::SourceRefused {
+        source_name: name.to_owned(),
+        why: Failure::new(why),
+    }
+}
+
+/// Returns the name of a source for reports.
+fn called(state: &SourceState) -> String {
+    format!("source {}", state.name)
+}
