@@ -19,7 +19,7 @@ async fn echo(mut stream: ByteStream) {
         while !rest.is_empty() {
             match poll_fn(|cx| Pin::new(&mut stream).poll_write(cx, rest)).await {
                 Ok(count) => rest = &rest[count..],
-                Err(why) => return eprintln!("cannot answer: {why}"),
+                Err(why) => return eprintln!("cannot reply: {why}"),
             }
         }
         let _ = poll_fn(|cx| Pin::new(&mut stream).poll_flush(cx)).await;

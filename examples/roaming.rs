@@ -77,7 +77,7 @@ fn row(shape: &str, address: SocketAddr) -> tidegate::Result<()> {
 fn main() -> tidegate::Result<()> {
     println!(
         "{:<10} {:>12} {:>22}",
-        "loop", "messages/s", "longest quick answer"
+        "loop", "messages/s", "longest quick reply"
     );
     let pinned = tidegate::net::pinned("pinned", 1)?;
     let server = Server::builder(&pinned).pipeline(|p| p.add("sometimes", Sometimes));

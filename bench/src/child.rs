@@ -10,13 +10,13 @@ pub(crate) fn command() -> Result<Command, String> {
 }
 
 /// A child process and the pipes to and from it. Dropping it ends the child.
-pub(crate) struct Talking {
+pub(crate) struct ChildProcess {
     child: Child,
-    ask: ChildStdin,
-    answers: Lines<BufReader<ChildStdout>>,
+    input: ChildStdin,
+    output: Lines<BufReader<ChildStdout>>,
 }
 
-impl Talking {
+impl ChildProcess {
     /// Starts this program with these arguments.
     pub(crate) fn start(arguments: &[&str]) -> Result<Self, String> {
         let mut child = command()?
@@ -25,12 +25,12 @@ impl Talking {
             .stdout(Stdio::piped())
             .spawn()
             .map_err(|why| format!("cannot start it: {why}"))?;
-        let ask = child.stdin.take().expect("it is piped");
-        let answers = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+        let input = child.stdin.take().expect("it is piped");
+        let output = BufReader::new(child.stdout.take().expect("it is piped")).lines();
         Ok(Self {
             child,
-            ask,
-            answers,
+            input,
+            output,
         })
     }
 
@@ -40,19 +40,19 @@ impl Talking {
     }
 
     /// Sends a line, given without its line break.
-    pub(crate) fn say(&mut self, line: &str) -> Result<(), String> {
-        let said = self.ask.write_all(format!("{line}\n").as_bytes());
-        said.map_err(|why| why.to_string())
+    pub(crate) fn send_line(&mut self, line: &str) -> Result<(), String> {
+        let sent = self.input.write_all(format!("{line}\n").as_bytes());
+        sent.map_err(|why| why.to_string())
     }
 
     /// Waits for the next line and returns it without its line break.
-    pub(crate) fn hear(&mut self) -> Result<String, String> {
-        let line = self.answers.next().ok_or("it has ended")?;
+    pub(crate) fn read_line(&mut self) -> Result<String, String> {
+        let line = self.output.next().ok_or("it has ended")?;
         line.map_err(|why| why.to_string())
     }
 }
 
-impl Drop for Talking {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

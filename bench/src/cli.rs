@@ -12,8 +12,8 @@ suites
   pingpong   two loops, ns per hop, on two CPUs and on one
   promise    create + listen + complete, 100,000 outstanding, blocking wait
   timer      a million timers: add, cancel, reset, fire, memory, lateness
-  strategy   who consumes what was produced: folklore, equal threads, late hand-over, sockets
-  pool       submit + run + answer on four threads: round trip, and with 64 in flight
+  strategy   execution strategies: folklore, equal threads, late hand-over, sockets
+  pool       submit + run + result on four threads: round trip, and with 64 in flight
   isolate    guarded calls, refusals, round trips and throughput of a thread bulkhead
   echo       64-byte messages over TCP: server CPU time per message, fairness, idle memory
   all        all of them

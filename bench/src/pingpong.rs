@@ -201,19 +201,19 @@ struct Game<L> {
 
 /// A pointer to the game. A hop must not count references: that would move one more cache line per
 /// hop than the contestant itself does.
-struct Court<L>(*const Game<L>);
+struct GamePtr<L>(*const Game<L>);
 
-impl<L> Clone for Court<L> {
+impl<L> Clone for GamePtr<L> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<L> Copy for Court<L> {}
+impl<L> Copy for GamePtr<L> {}
 
 // SAFETY: the pointer gives shared access to the two loops, which are `Sync`; `play` keeps the game
 // alive while hops run.
-unsafe impl<L: Sync> Send for Court<L> {}
+unsafe impl<L: Sync> Send for GamePtr<L> {}
 
 fn play<L: LoopContestant>(contestant: &str, limit: Limit, hops: u64) -> Outcome {
     let game = Box::new(Game {
@@ -223,7 +223,7 @@ fn play<L: LoopContestant>(contestant: &str, limit: Limit, hops: u64) -> Outcome
     rest(contestant, &game);
     FINISH.arm(1);
     let (cpu, began) = (cpu_time(), Instant::now());
-    hop(Court(&raw const *game), hops);
+    hop(GamePtr(&raw const *game), hops);
     FINISH.wait(contestant);
     let (elapsed, cpu) = (began.elapsed(), cpu_time().saturating_sub(cpu));
     // The last hop has run, but the loop that sent it may still be inside `submit`. Only after both
@@ -244,20 +244,20 @@ fn rest<L: LoopContestant>(contestant: &str, game: &Game<L>) {
 }
 
 /// Sends the task to the other loop; it captures two words.
-fn hop<L: LoopContestant>(court: Court<L>, left: u64) {
+fn hop<L: LoopContestant>(game_ptr: GamePtr<L>, left: u64) {
     if left == 0 {
         FINISH.pass();
         return;
     }
     // SAFETY: `play` owns the game, and moves out of it only when `rest` has shown that no hop is
     // running.
-    let game = unsafe { &*court.0 };
+    let game = unsafe { &*game_ptr.0 };
     let next = if left.is_multiple_of(2) {
         &game.even
     } else {
         &game.odd
     };
-    next.submit(move || hop(court, left - 1));
+    next.submit(move || hop(game_ptr, left - 1));
 }
 
 #[cfg(test)]

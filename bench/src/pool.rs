@@ -46,7 +46,7 @@ impl PoolContestant for Tidegate {
 
     #[inline]
     fn wait(&self, pending: Self::Pending) -> u64 {
-        pending.wait().expect("a job answers")
+        pending.wait().expect("a job returns a result")
     }
 
     fn wakeups(&self) -> Option<u64> {
@@ -147,7 +147,7 @@ fn run_round_trip(settings: &Settings) -> Table {
         round_trip::<StdChannel>(&costs, "std channel+threads", Role::Peer, false),
     ];
     let heading = Heading {
-        title: "pool, one job at a time: submit, run, answer, p50".to_owned(),
+        title: "pool, one job at a time: submit, run, result, p50".to_owned(),
         unit: "ns",
         better: Better::Less,
         side: Some("p99"),

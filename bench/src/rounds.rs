@@ -3,7 +3,7 @@
 //!
 //! The first pass is the warm-up: it finds for each contestant how much work fills its time span,
 //! and its figures are discarded. Odd rounds run the line-up backwards, and the rounds begin with
-//! different contestants, so that no contestant always runs after the same neighbour.
+//! different contestants, so that no contestant always runs after the same other one.
 
 use std::io::{self, IsTerminal as _};
 use std::time::{Duration, Instant};
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_runs_once_a_round_and_never_twice_in_a_row() {
+    fn every_contestant_runs_once_a_round_and_never_twice_in_a_row() {
         for count in 3..9 {
             let runs: Vec<usize> = (0..40).flat_map(|round| order(count, round)).collect();
             assert!(runs.windows(2).all(|pair| pair[0] != pair[1]), "{runs:?}");
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_suite_may_ask_for_shorter_runs() {
+    fn a_suite_may_request_shorter_runs() {
         let log = Rc::default();
         let settings = Settings {
             rounds: Some(1),
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_is_run_if_its_title_has_all_the_parts_asked_for() {
+    fn a_table_is_run_if_its_title_has_all_the_requested_parts() {
         let settings = Settings {
             tables: vec!["depth 1+2 µs".to_owned(), "folklore".to_owned()],
             ..Settings::default()
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn quick_leaves_out_and_says_so() {
+    fn quick_leaves_out_and_reports_it() {
         let log = Rc::default();
         let lineup = vec![entry("fast", 10, &log), entry("slow", 1000, &log)];
         let settings = Settings {

@@ -48,10 +48,11 @@ fn bulk(value: &Bytes) -> Bytes {
     [size.as_bytes(), value, b"\r\n"].concat().into()
 }
 
-/// Answers commands. All answers of one read are sent in one write, unless they reach `MUCH` bytes.
-struct Answers {
+/// Answers commands. All answers of one read are sent in one write, unless they reach `WRITE_CHUNK`
+/// bytes.
+struct Replies {
     store: Store,
-    said: Vec<u8>,
+    pending_answers: Vec<u8>,
     /// `true` after an error: the connection is closed.
     ends: bool,
 }
@@ -59,9 +60,9 @@ struct Answers {
 /// The size of the answers that are sent in one write. The channel counts the bytes that wait to be
 /// sent, and has a cap. So a client that asks for a large value many times at once does not fill
 /// the memory.
-const MUCH: usize = 64 * 1024;
+const WRITE_CHUNK: usize = 64 * 1024;
 
-impl Inbound for Answers {
+impl Inbound for Replies {
     type In = Vec<Bytes>;
     type Out = Nothing;
     type Write = Bytes;
@@ -71,16 +72,17 @@ impl Inbound for Answers {
             return;
         }
         let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
-        self.said.extend_from_slice(&answer(&words, &mut store));
+        self.pending_answers
+            .extend_from_slice(&answer(&words, &mut store));
         drop(store);
-        if self.said.len() >= MUCH {
-            ctx.write(std::mem::take(&mut self.said));
+        if self.pending_answers.len() >= WRITE_CHUNK {
+            ctx.write(std::mem::take(&mut self.pending_answers));
         }
     }
 
     fn read_complete(&mut self, ctx: &mut InboundContext<'_, Self>) {
-        if !self.said.is_empty() {
-            ctx.write(std::mem::take(&mut self.said));
+        if !self.pending_answers.is_empty() {
+            ctx.write(std::mem::take(&mut self.pending_answers));
         }
         ctx.flush();
     }
@@ -92,7 +94,8 @@ impl Inbound for Answers {
 
     fn error(&mut self, why: Failure, ctx: &mut InboundContext<'_, Self>) {
         self.ends = true;
-        self.said.extend(format!("-ERR {why}\r\n").bytes());
+        self.pending_answers
+            .extend(format!("-ERR {why}\r\n").bytes());
         self.read_complete(ctx);
         ctx.close_when_flushed();
     }
@@ -105,9 +108,9 @@ fn main() -> tidegate::Result<()> {
     let server = Server::builder(&group)
         .pipeline(move |p| {
             let p = p.add("commands", Commands::default());
-            let answers = Answers {
+            let answers = Replies {
                 store: Arc::clone(&store),
-                said: Vec::new(),
+                pending_answers: Vec::new(),
                 ends: false,
             };
             p.add("answers", answers)

@@ -28,9 +28,9 @@ fn through() -> Through {
     let mut client = TcpStream::connect(server.local_addr()).unwrap();
     client.write_all(b"question").unwrap();
     let (mut behind, _) = listener.accept().unwrap();
-    let mut heard = [0; 8];
-    behind.read_exact(&mut heard).unwrap();
-    assert_eq!(&heard, b"question");
+    let mut received = [0; 8];
+    behind.read_exact(&mut received).unwrap();
+    assert_eq!(&received, b"question");
     Through {
         client,
         behind,
@@ -86,9 +86,9 @@ fn a_reset_of_one_side_is_a_reset_for_the_other() {
 
 #[test]
 fn a_server_that_is_not_there_is_a_reset_for_the_client() {
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
-    let upstream = nobody.local_addr().unwrap();
-    drop(nobody);
+    let unused = TcpListener::bind("127.0.0.1:0").unwrap();
+    let upstream = unused.local_addr().unwrap();
+    drop(unused);
     let group = tidegate::net::pinned("proxy", 1).unwrap();
     let server = tcp_proxy::serve(&group, "127.0.0.1:0", upstream)
         .wait()

@@ -122,17 +122,17 @@ fn count(program: &Path, arguments: &[&str]) -> Result<u64, String> {
         .arg(program)
         .args(arguments);
     let ran = command.output().map_err(|e| format!("valgrind: {e}"))?;
-    let said = String::from_utf8_lossy(&ran.stderr);
+    let output = String::from_utf8_lossy(&ran.stderr);
     if !ran.status.success() {
         let arguments = arguments.join(" ");
-        return Err(format!("{}: valgrind {arguments}\n{said}", ran.status));
+        return Err(format!("{}: valgrind {arguments}\n{output}", ran.status));
     }
-    collected(&said).ok_or_else(|| format!("callgrind did not say what it counted:\n{said}"))
+    collected(&output).ok_or_else(|| format!("callgrind printed no count:\n{output}"))
 }
 
 /// Returns the number in callgrind's line `==1== Collected : 123`.
-fn collected(said: &str) -> Option<u64> {
-    let line = said.lines().find(|line| line.contains("Collected :"))?;
+fn collected(output: &str) -> Option<u64> {
+    let line = output.lines().find(|line| line.contains("Collected :"))?;
     line.rsplit(':').next()?.trim().parse().ok()
 }
 
@@ -142,8 +142,8 @@ mod tests {
 
     #[test]
     fn the_count_is_found_in_what_callgrind_says() {
-        let said = "==7== Events    : Ir\n==7== Collected : 12345678\n==7== \n";
-        assert_eq!(collected(said), Some(12_345_678));
+        let output = "==7== Events    : Ir\n==7== Collected : 12345678\n==7== \n";
+        assert_eq!(collected(output), Some(12_345_678));
         assert_eq!(collected("==7== Events    : Ir\n"), None);
     }
 }

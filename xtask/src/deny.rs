@@ -66,8 +66,11 @@ fn install(root: &Path, tools: &Path) -> step::Result {
 
 /// Returns `true` if `command`, which prints its version, exists and is new enough.
 fn is_new_enough(command: &mut Command) -> bool {
-    let said = command.output().ok().filter(|said| said.status.success());
-    let text = said.and_then(|said| String::from_utf8(said.stdout).ok());
+    let output = command
+        .output()
+        .ok()
+        .filter(|output| output.status.success());
+    let text = output.and_then(|output| String::from_utf8(output.stdout).ok());
     text.and_then(|text| version(&text))
         .is_some_and(|version| version >= OLDEST)
 }

@@ -17,8 +17,8 @@ use crate::step::{self, Outcome};
 const LIMIT: &str = "15";
 
 /// A check: its name, the program that it needs, and the function that runs it.
-type Check = (&'static str, &'static str, fn(&Servers) -> Said);
-type Said = Result<(), String>;
+type Check = (&'static str, &'static str, fn(&Servers) -> CheckResult);
+type CheckResult = Result<(), String>;
 
 const CHECKS: &[Check] = &[
     ("openssl, TLS 1.3", "openssl", |s| openssl(s, "-tls1_3")),
@@ -111,7 +111,7 @@ impl Servers {
         let mut all = self.addresses.iter();
         let found = all.find(|(own, _)| own == name);
         let found = found.map(|(_, address)| address.as_str());
-        found.ok_or_else(|| format!("no server said that it is `{name}`"))
+        found.ok_or_else(|| format!("no server printed the name `{name}`"))
     }
 
     fn port(&self, name: &str) -> Result<&str, String> {
@@ -153,8 +153,8 @@ fn start(
 ) -> Result<Running, String> {
     let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let mut running = Running(child.map_err(|e| format!("cannot start a server: {e}"))?);
-    let said = running.0.stdout.take().ok_or("a server without output")?;
-    for line in BufReader::new(said).lines() {
+    let output = running.0.stdout.take().ok_or("a server without output")?;
+    for line in BufReader::new(output).lines() {
         let line = line.map_err(|e| format!("a server: {e}"))?;
         let mut words = line.split(' ');
         let name = words.next().unwrap_or_default();
@@ -183,7 +183,7 @@ fn ask(program: &str, args: &[&str], input: &str) -> Result<(String, bool), Stri
         .spawn()
         .map_err(|e| format!("cannot start {program}: {e}"))?;
     if let Some(mut stdin) = child.stdin.take() {
-        // If the program has already ended, its exit status below tells.
+        // If the program has already ended, its exit status is checked below.
         let _ = stdin.write_all(input.as_bytes());
     }
     let ended = child
@@ -192,26 +192,26 @@ fn ask(program: &str, args: &[&str], input: &str) -> Result<(String, bool), Stri
     if ended.status.code() == Some(124) {
         return Err(format!("{program} did not end within {LIMIT} s"));
     }
-    let said = String::from_utf8_lossy(&ended.stdout).into_owned();
+    let output = String::from_utf8_lossy(&ended.stdout).into_owned();
     let complained = String::from_utf8_lossy(&ended.stderr);
     if !ended.status.success() {
-        return Ok((format!("{said}{complained}"), false));
+        return Ok((format!("{output}{complained}"), false));
     }
-    Ok((said, true))
+    Ok((output, true))
 }
 
 /// Like [`ask`], but returns an error unless the program succeeds with the output `answer`.
-fn expect(program: &str, args: &[&str], input: &str, answer: &str) -> Said {
+fn expect(program: &str, args: &[&str], input: &str, answer: &str) -> CheckResult {
     match ask(program, args, input)? {
-        (said, true) if said == answer => Ok(()),
-        (said, content) => Err(format!(
-            "said {said:?} ({}), not {answer:?}",
-            if content { "content" } else { "failed" }
+        (output, true) if output == answer => Ok(()),
+        (output, succeeded) => Err(format!(
+            "printed {output:?} ({}), expected {answer:?}",
+            if succeeded { "succeeded" } else { "failed" }
         )),
     }
 }
 
-fn openssl(servers: &Servers, version: &str) -> Said {
+fn openssl(servers: &Servers, version: &str) -> CheckResult {
     let (address, trusted) = (servers.address("tls")?, servers.trusted());
     let args = [
         &[
@@ -223,7 +223,7 @@ fn openssl(servers: &Servers, version: &str) -> Said {
     expect("openssl", &args.concat(), "hello\nbye\n", "hello\nbye\n")
 }
 
-fn openssl_elsewhere(servers: &Servers) -> Said {
+fn openssl_elsewhere(servers: &Servers) -> CheckResult {
     let (address, trusted) = (servers.address("tls")?, servers.trusted());
     let args = [
         &[
@@ -233,11 +233,11 @@ fn openssl_elsewhere(servers: &Servers) -> Said {
     ];
     match ask("openssl", &args.concat(), "bye\n")? {
         (_, false) => Ok(()),
-        (said, true) => Err(format!("trusted a certificate for another name: {said}")),
+        (output, true) => Err(format!("trusted a certificate for another name: {output}")),
     }
 }
 
-fn curl(servers: &Servers) -> Said {
+fn curl(servers: &Servers) -> CheckResult {
     let (port, trusted) = (servers.port("tls")?, servers.trusted());
     let there = format!("localhost:{port}:127.0.0.1");
     let get = |page: &str| {
@@ -248,9 +248,9 @@ fn curl(servers: &Servers) -> Said {
         ];
         ask("curl", &args.concat(), "")
     };
-    let (said, content) = get("")?;
-    if !content || !said.contains("http/1.1") || !said.contains("localhost") {
-        return Err(said);
+    let (output, succeeded) = get("")?;
+    if !succeeded || !output.contains("http/1.1") || !output.contains("localhost") {
+        return Err(output);
     }
     match get("big")? {
         (big, true) if big.len() == 1 << 20 => Ok(()),
@@ -258,7 +258,7 @@ fn curl(servers: &Servers) -> Said {
     }
 }
 
-fn socat(servers: &Servers) -> Said {
+fn socat(servers: &Servers) -> CheckResult {
     let there = format!("TCP:{}", servers.address("echo")?);
     expect(
         "socat",
@@ -268,7 +268,7 @@ fn socat(servers: &Servers) -> Said {
     )
 }
 
-fn socat_tls(servers: &Servers) -> Said {
+fn socat_tls(servers: &Servers) -> CheckResult {
     let (address, trusted) = (servers.address("tls")?, servers.trusted());
     let there = format!("OPENSSL:{address},cafile={trusted},commonname=localhost");
     expect(
@@ -279,7 +279,7 @@ fn socat_tls(servers: &Servers) -> Said {
     )
 }
 
-fn netcat(servers: &Servers) -> Said {
+fn netcat(servers: &Servers) -> CheckResult {
     let port = servers.port("lines")?;
     expect(
         "nc",
@@ -289,28 +289,28 @@ fn netcat(servers: &Servers) -> Said {
     )
 }
 
-fn redis_cli(servers: &Servers) -> Said {
+fn redis_cli(servers: &Servers) -> CheckResult {
     let port = servers.port("listening")?;
     let commands = "PING\nSET answer 41\nINCR answer\nGET answer\nGET nothing\n";
     let answers = "PONG\nOK\n42\n42\n\n";
     expect("redis-cli", &["-p", port], commands, answers)
 }
 
-fn redis_benchmark(servers: &Servers) -> Said {
+fn redis_benchmark(servers: &Servers) -> CheckResult {
     let port = servers.port("listening")?;
     let args = ["-p", port, "-q", "-n", "2000", "-c", "20", "-P", "4"];
     let tests = ["-t", "ping,set,get,incr"];
-    let (said, content) = ask("redis-benchmark", &[&args[..], &tests].concat(), "")?;
-    let done = said.matches("requests per second").count();
+    let (output, succeeded) = ask("redis-benchmark", &[&args[..], &tests].concat(), "")?;
+    let done = output.matches("requests per second").count();
     // PING is measured in two variants.
-    if content && done == 5 {
+    if succeeded && done == 5 {
         Ok(())
     } else {
-        Err(said)
+        Err(output)
     }
 }
 
-fn haproxy(servers: &Servers, how: &str) -> Said {
+fn haproxy(servers: &Servers, how: &str) -> CheckResult {
     let port = free_port()?;
     let config = servers.folder.join("haproxy.cfg");
     let text = format!(
@@ -335,14 +335,14 @@ fn haproxy(servers: &Servers, how: &str) -> Said {
     let _proxy = Running(started);
     let mut through = connect(port)?;
     let own = through.local_addr().map_err(|e| e.to_string())?;
-    let mut said = String::new();
-    let read = through.read_to_string(&mut said);
+    let mut output = String::new();
+    let read = through.read_to_string(&mut output);
     read.map_err(|e| format!("through haproxy: {e}"))?;
-    if said == own.to_string() {
+    if output == own.to_string() {
         Ok(())
     } else {
         Err(format!(
-            "the server saw {said:?} behind the proxy, not {own}"
+            "the server saw {output:?} behind the proxy, not {own}"
         ))
     }
 }
@@ -375,12 +375,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_does_not_answer_as_it_should_is_an_error_that_says_what_it_said() {
+    fn an_unexpected_output_is_an_error_that_contains_it() {
         assert_eq!(expect("cat", &[], "hello", "hello"), Ok(()));
         let why = expect("cat", &[], "hello", "goodbye").unwrap_err();
         assert!(why.contains("hello") && why.contains("goodbye"), "{why}");
-        let (_, content) = ask("false", &[], "").unwrap();
-        assert!(!content);
+        let (_, succeeded) = ask("false", &[], "").unwrap();
+        assert!(!succeeded);
     }
 
     #[test]

@@ -75,8 +75,11 @@ pub fn thread(root: &Path, args: &[String]) -> step::Result {
 fn has_sources() -> bool {
     let mut command = Command::new("rustc");
     command.args(["+nightly", "--print", "sysroot"]);
-    let said = command.output().ok().filter(|said| said.status.success());
-    let path = said.and_then(|said| String::from_utf8(said.stdout).ok());
+    let output = command
+        .output()
+        .ok()
+        .filter(|output| output.status.success());
+    let path = output.and_then(|output| String::from_utf8(output.stdout).ok());
     path.is_some_and(|path| {
         let library = Path::new(path.trim()).join("lib/rustlib/src/rust/library");
         library.join("Cargo.lock").is_file()

@@ -28,7 +28,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use super::MESSAGE;
 use super::load::Load;
 use super::servers::{self, Kind};
-use crate::child::Talking;
+use crate::child::ChildProcess;
 use crate::report::{Better, Heading, Ratio, Role, Row, Sample, Table};
 use crate::rounds::Settings;
 
@@ -212,9 +212,9 @@ fn hold(what: &str) -> ExitCode {
 }
 
 /// Starts a server and returns its address.
-fn start_server(argument: &str) -> Result<(Talking, SocketAddr), String> {
-    let mut server = Talking::start(&["--idle", argument])?;
-    let address = server.hear()?;
+fn start_server(argument: &str) -> Result<(ChildProcess, SocketAddr), String> {
+    let mut server = ChildProcess::start(&["--idle", argument])?;
+    let address = server.read_line()?;
     let address = address
         .parse()
         .map_err(|_| format!("{address:?} is no address"))?;
@@ -222,18 +222,21 @@ fn start_server(argument: &str) -> Result<(Talking, SocketAddr), String> {
 }
 
 /// Starts a process that holds `count` connections to `address`.
-fn start_holder(address: SocketAddr, (first, count): (usize, usize)) -> Result<Talking, String> {
-    let mut holder = Talking::start(&["--idle", &format!("hold {address} {first} {count}")])?;
-    match holder.hear()? {
+fn start_holder(
+    address: SocketAddr,
+    (first, count): (usize, usize),
+) -> Result<ChildProcess, String> {
+    let mut holder = ChildProcess::start(&["--idle", &format!("hold {address} {first} {count}")])?;
+    match holder.read_line()? {
         held if held == HELD => Ok(holder),
         why => Err(why),
     }
 }
 
-/// Asks a server for its resident memory in KiB.
-fn resident_of(server: &mut Talking) -> Result<u64, String> {
-    server.say("")?;
-    let kib = server.hear()?;
+/// Requests the resident memory of a server, in KiB.
+fn resident_of(server: &mut ChildProcess) -> Result<u64, String> {
+    server.send_line("")?;
+    let kib = server.read_line()?;
     kib.parse()
         .map_err(|_| format!("{kib:?} is no amount of memory"))
 }

@@ -55,7 +55,8 @@ pub(crate) fn run(settings: &Settings) -> Vec<Table> {
 /// The cost of a roaming loop when no handler blocks.
 fn roaming(settings: &Settings) -> Table {
     let heading = Heading {
-        title: "echo, 50 connections, a roaming loop beside a pinned one, nobody blocks".to_owned(),
+        title: "echo, 50 connections, a roaming loop beside a pinned one, no handler blocks"
+            .to_owned(),
         unit: "server CPU ns/message",
         better: Better::Less,
         side: Some("messages/s"),
@@ -78,10 +79,10 @@ fn blockers(settings: &Settings) -> Table {
         ratios: vec![Ratio::new("roaming_blockers_over_pinned", Role::Peer)],
     };
     let blocks = |name: &str, role, kind| {
-        let mut bout = Bout::new(kind, 50);
+        let mut server_run = ServerRun::new(kind, 50);
         Entry::new(name, role, move |amount| {
             // At least a hundred blocks; otherwise only a few of them would determine the figure.
-            bout.run_for(amount.max(10_000), Figure::Speed)
+            server_run.run_for(amount.max(10_000), Figure::Speed)
         })
     };
     let lineup = vec![
@@ -181,8 +182,8 @@ fn fairness(settings: &Settings) -> Table {
         ratios: vec![Ratio::new("echo_fairness", Role::Inline)],
     };
     let fair = |name: &str, role, kind| {
-        let mut bout = Bout::new(kind, 1000);
-        let run = move |amount| bout.run_for(amount, Figure::Fairness);
+        let mut server_run = ServerRun::new(kind, 1000);
+        let run = move |amount| server_run.run_for(amount, Figure::Fairness);
         Entry::new(name, role, run)
     };
     let equal = |_| Outcome {
@@ -196,14 +197,16 @@ fn fairness(settings: &Settings) -> Table {
         fair("ours, 1 handler", Role::Ours, Kind::Ours { passing: 0 }),
         fair("raw epoll", Role::Floor, Kind::RawEpoll),
         fair("tokio current_thread", Role::Floor, Kind::TokioCurrent),
-        Entry::new("everybody waits equally long", Role::Inline, equal),
+        Entry::new("every connection waits equally long", Role::Inline, equal),
     ];
     rounds::race(heading, WORK, lineup, settings)
 }
 
 fn entry(name: &str, role: Role, kind: Kind, connections: usize) -> Entry {
-    let mut bout = Bout::new(kind, connections);
-    Entry::new(name, role, move |amount| bout.run_for(amount, Figure::Cpu))
+    let mut server_run = ServerRun::new(kind, connections);
+    Entry::new(name, role, move |amount| {
+        server_run.run_for(amount, Figure::Cpu)
+    })
 }
 
 /// The figure to take from a run.
@@ -215,13 +218,13 @@ enum Figure {
 }
 
 /// A server with its connections, started at the first run and kept.
-struct Bout {
+struct ServerRun {
     kind: Kind,
     connections: usize,
     started: Option<(Running, Load)>,
 }
 
-impl Bout {
+impl ServerRun {
     fn new(kind: Kind, connections: usize) -> Self {
         Self {
             kind,

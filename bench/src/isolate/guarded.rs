@@ -32,12 +32,12 @@ fn permits(settings: &Settings) -> Table {
     let mut bulkhead = plain_bulkhead(LIMIT);
     let lineup = vec![
         each("tidegate Permits", Role::Ours, move |n| {
-            let held = ours.try_borrow().expect("nobody else holds one");
+            let held = ours.try_borrow().expect("no other thread holds one");
             seen(work(n));
             drop(held);
         }),
         each("tokio Semaphore try_acquire", Role::Peer, move |n| {
-            let held = tokio.try_acquire().expect("nobody else holds one");
+            let held = tokio.try_acquire().expect("no other thread holds one");
             seen(work(n));
             drop(held);
         }),

@@ -45,7 +45,9 @@ pub(crate) fn run(settings: &Settings) -> Vec<Table> {
 }
 
 fn isolation() -> Isolation {
-    Isolation::builder().build().expect("nothing was asked for")
+    Isolation::builder()
+        .build()
+        .expect("the default settings are valid")
 }
 
 fn heading(title: &str, ratios: &[(&str, Role)]) -> Heading {

@@ -57,7 +57,7 @@ fn rejection(settings: &Settings) -> Table {
             busy(&isolation, "busy", no_breaker),
         ),
         each(
-            "tidegate command, and a breaker that hears of it",
+            "tidegate command, and a breaker that counts it",
             Role::Floor,
             busy(&isolation, "heard", closed),
         )

@@ -46,9 +46,9 @@ fn round_trip(settings: &Settings) -> Table {
             })
         }),
         each("rayon spawn + oneshot", Role::Inline, move |n| {
-            let (tell, told) = oneshot::channel();
-            rayon.spawn(move || drop(tell.send(work(n))));
-            seen(told.recv());
+            let (sender, receiver) = oneshot::channel();
+            rayon.spawn(move || drop(sender.send(work(n))));
+            seen(receiver.recv());
         }),
     ];
     let ratios = [
@@ -91,9 +91,9 @@ fn throughput(settings: &Settings) -> Table {
         in_flight("rayon spawn + oneshot", Role::Floor, move |n| {
             let answers: Vec<_> = (0..IN_FLIGHT)
                 .map(|at| {
-                    let (tell, told) = oneshot::channel();
-                    rayon.spawn(move || drop(tell.send(work(n + at))));
-                    told
+                    let (sender, receiver) = oneshot::channel();
+                    rayon.spawn(move || drop(sender.send(work(n + at))));
+                    receiver
                 })
                 .collect();
             answers.into_iter().for_each(|answer| {

@@ -64,7 +64,7 @@ pub(super) fn run(settings: &Settings) -> Table {
             },
         ),
         each(
-            "a wheel of the thread, which nobody turns",
+            "a wheel of the thread that never advances",
             Role::Floor,
             move |n| {
                 let key = own.insert(deadline(n), Arc::clone(&in_own));
@@ -72,7 +72,11 @@ pub(super) fn run(settings: &Settings) -> Table {
             },
         ),
         each("one wheel under a lock", Role::Floor, move |n| {
-            let lock = || shared.lock().expect("nobody panics");
+            let lock = || {
+                shared
+                    .lock()
+                    .expect("no thread panics while it holds the lock")
+            };
             let key = lock().insert(deadline(n), Arc::clone(&in_shared));
             black_box(lock().remove(key));
         }),

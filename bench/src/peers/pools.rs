@@ -11,7 +11,7 @@ use tokio::task::JoinHandle as TokioHandle;
 use super::channel::{join, spawn};
 use crate::contest::PoolContestant;
 
-const ANSWERS: &str = "a job answers";
+const ANSWERS: &str = "a job returns a result";
 
 /// rayon with `spawn`; the result comes through a oneshot.
 pub(crate) struct RayonSpawn(rayon::ThreadPool);
@@ -155,7 +155,10 @@ impl PoolContestant for StdChannel {
             let queue = Arc::clone(&queue);
             spawn("std-pool", move || {
                 loop {
-                    let job = queue.lock().expect("nobody panics with it").recv();
+                    let job = queue
+                        .lock()
+                        .expect("no thread panics while it holds the lock")
+                        .recv();
                     match job {
                         Ok(job) => job(),
                         Err(_) => return,

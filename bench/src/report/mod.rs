@@ -19,8 +19,8 @@ pub(crate) struct Quartiles {
 }
 
 impl Quartiles {
-    /// Returns the quartiles of `values`, interpolated between neighbours; `None` if there are no
-    /// values.
+    /// Returns the quartiles of `values`, interpolated between adjacent values; `None` if there are
+    /// no values.
     pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = values.into_iter().collect();
         if sorted.is_empty() {

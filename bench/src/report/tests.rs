@@ -30,7 +30,7 @@ fn table(better: Better, rows: Vec<Row>) -> Table {
 }
 
 #[test]
-fn quartiles_interpolate_between_neighbours() {
+fn quartiles_interpolate_between_adjacent_values() {
     let q = Quartiles::of([4.0, 1.0, 3.0, 2.0]).expect("there are values");
     assert_eq!((q.low, q.median, q.high), (1.75, 2.5, 3.25));
     let q = Quartiles::of([5.0, 1.0, 3.0, 2.0, 4.0]).expect("there are values");

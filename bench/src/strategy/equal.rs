@@ -12,7 +12,7 @@ use std::time::Instant;
 use tidegate_core::Blocking;
 use tidegate_pool::strategy::{ProduceExecuteConsume, Strategy};
 
-use super::crew::{Crew, Detail, Kind, switches};
+use super::bench_pool::{BenchPool, Detail, Kind, switches};
 use super::plot::Curve;
 use super::spin::Spinner;
 use super::work::{Mill, Recipe, Ring, units_per_micro};
@@ -250,14 +250,14 @@ fn entry(
 
 /// Runs `begin`, waits until `tasks` have passed the gate, and measures this time.
 fn timed(
-    crew: &Crew,
+    bench_pool: &BenchPool,
     strategy: &dyn Strategy,
     ring: &Ring,
     tasks: u64,
     begin: impl FnOnce(),
 ) -> Round {
     GATE.arm(tasks as usize);
-    let (cpu, switched, monitor) = (cpu_time(), switches(), crew.monitor_cpu());
+    let (cpu, switched, monitor) = (cpu_time(), switches(), bench_pool.monitor_cpu());
     let began = Instant::now();
     begin();
     GATE.wait("a strategy");
@@ -280,42 +280,42 @@ fn timed(
                 after.1.saturating_sub(switched.1),
             ),
             same_cpu: ring.same_cpu.load(std::sync::atomic::Ordering::Relaxed),
-            monitor: crew.monitor_cpu().saturating_sub(monitor),
+            monitor: bench_pool.monitor_cpu().saturating_sub(monitor),
             latency: ring.latency(),
         },
     }
 }
 
 fn one(kind: Kind, case: Case, tasks: u64) -> Round {
-    let crew = Crew::new(case.threads, kind == Kind::Late);
+    let bench_pool = BenchPool::new(case.threads, kind == Kind::Late);
     let ring = Ring::new(case.recipe(), &GATE);
-    let strategy = crew.strategy(kind, Mill::new(&ring, tasks));
-    let round = timed(&crew, &*strategy, &ring, tasks, || {
+    let strategy = bench_pool.strategy(kind, Mill::new(&ring, tasks));
+    let round = timed(&bench_pool, &*strategy, &ring, tasks, || {
         strategy.dispatch().expect("the pool has room");
     });
-    crew.stop();
+    bench_pool.stop();
     round
 }
 
 /// Netty's layout: two producers, each with half of the work.
 fn two_loops(case: Case, tasks: u64) -> Round {
-    let crew = Crew::new(case.threads, false);
+    let bench_pool = BenchPool::new(case.threads, false);
     let ring = Ring::new(case.recipe(), &GATE);
     let halves = [tasks / 2, tasks - tasks / 2];
-    let loops = halves.map(|half| crew.strategy(Kind::Pc, Mill::new(&ring, half)));
-    let round = timed(&crew, &*loops[0], &ring, tasks, || {
+    let loops = halves.map(|half| bench_pool.strategy(Kind::Pc, Mill::new(&ring, half)));
+    let round = timed(&bench_pool, &*loops[0], &ring, tasks, || {
         for strategy in &loops {
             strategy.dispatch().expect("the pool has room");
         }
     });
-    crew.stop();
+    bench_pool.stop();
     round
 }
 
 /// PEC with a worker that never sleeps: there is no wake-up, so the difference to PC is the cost of
 /// moving data.
 fn spinning(case: Case, tasks: u64) -> Round {
-    let (crew, spinner) = (Crew::new(1, false), Spinner::start());
+    let (bench_pool, spinner) = (BenchPool::new(1, false), Spinner::start());
     let ring = Ring::new(case.recipe(), &GATE);
     let strategy = Arc::new(ProduceExecuteConsume::new(
         Mill::new(&ring, tasks),
@@ -323,11 +323,11 @@ fn spinning(case: Case, tasks: u64) -> Round {
     ));
     let own = Arc::clone(&strategy);
     let job = tidegate_core::Task::new(move || own.produce());
-    let round = timed(&crew, &*strategy, &ring, tasks, || {
-        assert!(crew.pool().execute(job).is_ok(), "the pool has room");
+    let round = timed(&bench_pool, &*strategy, &ring, tasks, || {
+        assert!(bench_pool.pool().execute(job).is_ok(), "the pool has room");
     });
     spinner.stop();
-    crew.stop();
+    bench_pool.stop();
     round
 }
 

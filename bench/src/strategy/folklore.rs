@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_core::Task;
 
-use super::crew::{Crew, Kind};
+use super::bench_pool::{BenchPool, Kind};
 use super::work::{burn, units_per_micro};
 use crate::dice::Dice;
 use crate::gate::Gate;
@@ -148,18 +148,22 @@ fn print_arithmetic(rows: &[Row; 5]) {
 
 /// Lets the callers run until they have settled, then counts requests for a while.
 fn measure(one: Contestant, settle: Duration, window: Duration) -> Sample {
-    let crew = Arc::new(Crew::new(one.pool, false));
+    let bench_pool = Arc::new(BenchPool::new(one.pool, false));
     let (over, done) = (
         Arc::new(AtomicBool::new(false)),
         Arc::new(AtomicU64::new(0)),
     );
     let callers: Vec<_> = (0..CALLERS as u64)
         .map(|seed| {
-            let (crew, over, done) = (Arc::clone(&crew), Arc::clone(&over), Arc::clone(&done));
+            let (bench_pool, over, done) = (
+                Arc::clone(&bench_pool),
+                Arc::clone(&over),
+                Arc::clone(&done),
+            );
             thread::spawn(move || {
                 let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9) + 1);
                 while !over.load(Ordering::Relaxed) {
-                    operation(&crew, one.kind, &mut dice, &done);
+                    operation(&bench_pool, one.kind, &mut dice, &done);
                 }
             })
         })
@@ -174,8 +178,8 @@ fn measure(one: Contestant, settle: Duration, window: Duration) -> Sample {
     for caller in callers {
         caller.join().expect("a caller does not panic");
     }
-    let crew = Arc::into_inner(crew).expect("the callers are gone");
-    crew.stop();
+    let bench_pool = Arc::into_inner(bench_pool).expect("the callers are gone");
+    bench_pool.stop();
     let mean_burst = (BURST.0 + (BURST.1 - 1) / 2) as f64;
     Sample {
         value: requests as f64 / mean_burst / elapsed,
@@ -184,7 +188,7 @@ fn measure(one: Contestant, settle: Duration, window: Duration) -> Sample {
 }
 
 /// Runs one "connection": a burst of requests with its own strategy, and the wait for all results.
-fn operation(crew: &Crew, kind: Kind, dice: &mut Dice, done: &Arc<AtomicU64>) {
+fn operation(bench_pool: &BenchPool, kind: Kind, dice: &mut Dice, done: &Arc<AtomicU64>) {
     let burst = BURST.0 + dice.below(BURST.1);
     let gate: Arc<Gate> = Arc::new(Gate::new());
     gate.arm(burst as usize);
@@ -203,7 +207,7 @@ fn operation(crew: &Crew, kind: Kind, dice: &mut Dice, done: &Arc<AtomicU64>) {
             })
         })
         .collect();
-    let strategy = crew.strategy(kind, move || requests.pop());
+    let strategy = bench_pool.strategy(kind, move || requests.pop());
     strategy.produce();
     gate.wait("a strategy");
 }

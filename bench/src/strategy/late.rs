@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_core::Blocking;
 
-use super::crew::{Crew, Kind};
+use super::bench_pool::{BenchPool, Kind};
 use super::open_loop::{self, Latencies, Load};
 use super::work::{Mill, Recipe, Ring, units_per_micro};
 use crate::gate::Gate;
@@ -141,7 +141,7 @@ fn saturated(figure: Figure, kind: Kind, loops: usize) -> Run {
     Box::new(move |tasks| {
         // A loop here waits inside its producer and so occupies a thread; the additional thread is
         // for the case that a task blocks.
-        let crew = Crew::new(loops + 1, kind == Kind::Late);
+        let bench_pool = BenchPool::new(loops + 1, kind == Kind::Late);
         let recipe = Recipe {
             footprint: 64,
             units: MICROS * units_per_micro(),
@@ -150,19 +150,20 @@ fn saturated(figure: Figure, kind: Kind, loops: usize) -> Run {
         };
         let each = tasks.div_ceil(loops as u64);
         let lines: Vec<_> = (0..loops)
-            .map(|_| crew.strategy(kind, Mill::new(&Ring::new(recipe, &GATE), each)))
+            .map(|_| bench_pool.strategy(kind, Mill::new(&Ring::new(recipe, &GATE), each)))
             .collect();
         let tasks = each * loops as u64;
         GATE.arm(tasks as usize);
-        let (cpu, monitor, began) = (cpu_time(), crew.monitor_cpu(), Instant::now());
+        let (cpu, monitor, began) = (cpu_time(), bench_pool.monitor_cpu(), Instant::now());
         for line in &lines {
             line.dispatch().expect("the pool has room");
         }
         GATE.wait("a strategy");
         let elapsed = began.elapsed();
         let cpu = cpu_time().saturating_sub(cpu).as_nanos() as f64 / tasks as f64;
-        let monitor = crew.monitor_cpu().saturating_sub(monitor).as_nanos() as f64 / tasks as f64;
-        crew.stop();
+        let monitor =
+            bench_pool.monitor_cpu().saturating_sub(monitor).as_nanos() as f64 / tasks as f64;
+        bench_pool.stop();
         let sample = match figure {
             Figure::Rate => Sample {
                 value: tasks as f64 / elapsed.as_secs_f64() / 1e3,

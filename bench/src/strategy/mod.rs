@@ -12,8 +12,8 @@
 //! * `sockets`: messages to one loop over TCP at a fixed rate, with a caller in a process of its
 //!   own. Not with `--quick`.
 
+mod bench_pool;
 mod calibrate;
-mod crew;
 mod equal;
 mod folklore;
 mod late;

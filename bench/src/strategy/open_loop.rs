@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tidegate_core::Task;
 use tidegate_pool::strategy::Producer;
 
-use super::crew::{Crew, Kind};
+use super::bench_pool::{BenchPool, Kind};
 use super::work::{burn, units_per_micro};
 use crate::dice::Dice;
 use crate::gate::Gate;
@@ -87,7 +87,7 @@ fn note(log: &Mutex<Latencies>, start: Duration, total: Duration) {
 
 /// Runs `tasks` tasks of that load under a strategy.
 pub(crate) fn run(kind: Kind, load: Load, tasks: u64) -> Latencies {
-    let crew = Crew::new(THREADS, kind == Kind::Late);
+    let bench_pool = BenchPool::new(THREADS, kind == Kind::Late);
     let log = Arc::new(Mutex::new(Latencies {
         total: Vec::with_capacity(tasks as usize),
         start: Vec::with_capacity(tasks as usize),
@@ -100,11 +100,11 @@ pub(crate) fn run(kind: Kind, load: Load, tasks: u64) -> Latencies {
         dice: Dice(7),
         log: Arc::clone(&log),
     };
-    let strategy = crew.strategy(kind, producer);
+    let strategy = bench_pool.strategy(kind, producer);
     GATE.arm(tasks as usize);
     strategy.dispatch().expect("the pool has room");
     GATE.wait("a strategy");
-    crew.stop();
+    bench_pool.stop();
     drop(strategy);
     let mut log = std::mem::replace(
         &mut *log.lock().unwrap_or_else(PoisonError::into_inner),

@@ -55,7 +55,7 @@ impl Plan {
 
 /// The result of one life, in ns per timer.
 #[derive(Clone, Copy, Debug, Default)]
-struct Life {
+struct LifeTimes {
     add: f64,
     cancel: f64,
     swap: f64,
@@ -69,7 +69,7 @@ struct Contestant {
     name: &'static str,
     role: Role,
     quick: bool,
-    live: fn(&Plan, bool) -> Life,
+    live: fn(&Plan, bool) -> LifeTimes,
     memory: fn(&Plan) -> f64,
 }
 
@@ -82,7 +82,7 @@ where
         name,
         role,
         quick,
-        live: |plan, quick| Life {
+        live: |plan, quick| LifeTimes {
             fire: fire_aged::<C>(plan),
             fire_young: if quick { 0.0 } else { fire_young::<C>(plan) },
             ..keep::<P>(plan, quick)
@@ -152,7 +152,11 @@ pub(crate) fn run(settings: &Settings) -> Vec<Table> {
 
 /// Runs every contestant once per round, alternately forwards and backwards. A smaller round warms
 /// up.
-fn live(plan: &Plan, lineup: &[Contestant], settings: &Settings) -> (Vec<Vec<Life>>, Option<f64>) {
+fn live(
+    plan: &Plan,
+    lineup: &[Contestant],
+    settings: &Settings,
+) -> (Vec<Vec<LifeTimes>>, Option<f64>) {
     let small = Plan::new(OUTSTANDING / 10);
     for contestant in lineup {
         (contestant.live)(&small, true);
@@ -213,10 +217,10 @@ fn cancel_all<T: Payload, P: Timers<T>>(
 
 /// Adds all timers and cancels all in random order. Unless `quick`, then adds all again, a million
 /// times removes one timer and adds one, and resets all in random order.
-fn keep<P: Timers<(u64, u64)>>(plan: &Plan, quick: bool) -> Life {
+fn keep<P: Timers<(u64, u64)>>(plan: &Plan, quick: bool) -> LifeTimes {
     let mut timers = P::new();
     timers.within(|timers| {
-        let mut life = Life::default();
+        let mut life = LifeTimes::default();
         // The pages are touched before the measurement, so that page faults of the handles do not
         // count.
         let mut handles: Vec<Option<P::Handle>> = plan.order.iter().map(|_| None).collect();
@@ -302,7 +306,7 @@ fn per_timer(plan: &Plan, work: impl FnOnce()) -> f64 {
 /// The lives of a whole run, from which the tables are made.
 struct Tables {
     lineup: Vec<Contestant>,
-    lives: Vec<Vec<Life>>,
+    lives: Vec<Vec<LifeTimes>>,
     memory: Vec<f64>,
     left_out: Vec<String>,
     others: Option<f64>,
@@ -356,7 +360,7 @@ impl Tables {
         title: &str,
         better: Better,
         ratios: &[&str],
-        figure: fn(&Life) -> f64,
+        figure: fn(&LifeTimes) -> f64,
     ) -> Table {
         let unit = match better {
             Better::More => "M/s",
@@ -370,7 +374,7 @@ impl Tables {
         self.table(title, unit, better, ratios, rows.collect())
     }
 
-    fn against_tokio(&self, title: &str, ratio: &str, figure: fn(&Life) -> f64) -> Table {
+    fn against_tokio(&self, title: &str, ratio: &str, figure: fn(&LifeTimes) -> f64) -> Table {
         let mut table = self.look(title, Better::Less, &[ratio], figure);
         only_tokio(&mut table);
         table

@@ -233,9 +233,9 @@ impl CancelToken {
         self.add(Hook::Call(Box::new(hook)))
     }
 
-    /// Unparks `parker` when the token is cancelled: in [`CancelToken::cancel_without_hooks`], before
-    /// [`CancelToken::cancel`] calls any hook. If the token is already cancelled, unparks `parker`
-    /// at once. Dropping the returned guard removes the registration.
+    /// Unparks `parker` when the token is cancelled: in [`CancelToken::cancel_without_hooks`],
+    /// before [`CancelToken::cancel`] calls any hook. If the token is already cancelled, unparks
+    /// `parker` at once. Dropping the returned guard removes the registration.
     #[doc(hidden)]
     #[must_use = "dropping the hook takes it back"]
     pub fn unpark_on_cancel(&self, parker: &Parker) -> CancelHook {
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_hook_that_panics_hurts_nobody() {
+    fn a_late_hook_that_panics_does_no_harm() {
         struct Bomb;
         impl Drop for Bomb {
             fn drop(&mut self) {
@@ -420,9 +420,9 @@ mod tests {
     }
 
     #[test]
-    fn hooks_that_will_not_be_called_are_dropped_where_asked() {
-        struct Told(Arc<AtomicUsize>);
-        impl Drop for Told {
+    fn hooks_that_will_not_be_called_are_dropped_by_drop_hooks() {
+        struct SetOnDrop(Arc<AtomicUsize>);
+        impl Drop for SetOnDrop {
             fn drop(&mut self) {
                 self.0.fetch_add(1, Ordering::Relaxed);
                 panic!("on purpose");
@@ -431,7 +431,7 @@ mod tests {
         let token = CancelToken::new();
         let dropped = Arc::new(AtomicUsize::new(0));
         for _ in 0..2 {
-            let told = Told(Arc::clone(&dropped));
+            let told = SetOnDrop(Arc::clone(&dropped));
             token.on_cancel(move || drop(told)).forget();
         }
         token.drop_hooks();
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_its_deadline() {
+    fn reports_its_deadline() {
         let now = crate::Clock::system().now();
         assert_eq!(CancelToken::with_deadline(now).deadline(), Some(now));
         assert_eq!(CancelToken::new().deadline(), None);

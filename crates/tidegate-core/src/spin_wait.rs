@@ -4,8 +4,8 @@
 //! A hand-off between two running threads takes a fraction of a microsecond; waking a sleeping
 //! thread takes several. Spinning is worth its time only if the awaited event comes soon and the
 //! other thread has a CPU of its own. Both are found out by trying: a spin that succeeds doubles
-//! the length of the next one, a spin in vain halves it. Below a minimum the thread sleeps at once,
-//! except for a trial spin now and then.
+//! the length of the next one, a spin without success halves it. Below a minimum the thread sleeps
+//! at once, except for a trial spin now and then.
 
 use std::sync::OnceLock;
 
@@ -21,7 +21,7 @@ const MAX_SPIN_US: u32 = 32;
 const TRIAL_US: u32 = 16;
 /// The shortest spin: a shorter one finds only what was there at the first check.
 const MIN_SPIN_US: u32 = 4;
-/// Number of sleeps without a spin before a trial. It doubles after each trial in vain, up to
+/// Number of sleeps without a spin before a trial. It doubles after each failed trial, up to
 /// `MAX_SLEEPS_BEFORE_TRIAL`.
 const SLEEPS_BEFORE_TRIAL: u32 = 16;
 const MAX_SLEEPS_BEFORE_TRIAL: u32 = 64;

@@ -83,27 +83,27 @@ mod task_lane;
 #[path = "models/sleep.rs"]
 mod sleep;
 
-/// A block that stores its latest value in `heard` when it is delivered.
+/// A block that stores its latest value in `received` when it is delivered.
 struct News {
     latest: AtomicUsize,
-    heard: AtomicUsize,
-    told: AtomicUsize,
+    received: AtomicUsize,
+    notified: AtomicUsize,
 }
 
 impl Default for News {
     fn default() -> Self {
         Self {
             latest: AtomicUsize::new(0),
-            heard: AtomicUsize::new(0),
-            told: AtomicUsize::new(0),
+            received: AtomicUsize::new(0),
+            notified: AtomicUsize::new(0),
         }
     }
 }
 
 impl Deliver for News {
     fn deliver(block: StdArc<SignalBlock<Self>>, _how: Delivery) {
-        block.heard.store(block.latest.load(Relaxed), Relaxed);
-        block.told.fetch_add(1, Relaxed);
+        block.received.store(block.latest.load(Relaxed), Relaxed);
+        block.notified.fetch_add(1, Relaxed);
     }
 }
 
@@ -138,7 +138,7 @@ fn an_owner_is_alone_and_sees_what_the_last_one_did() {
             .into_iter()
             .map(|owner| owner.join().expect("it does not panic"))
             .sum();
-        let log = cell.take().expect("everybody put it back");
+        let log = cell.take().expect("every thread put it back");
         assert_eq!(log.get().len(), owned);
     });
 }
@@ -147,7 +147,7 @@ fn an_owner_is_alone_and_sees_what_the_last_one_did() {
 /// Fails when: `take` is not Acquire or `give` is not Release; or when a permit is taken by an
 /// addition that is undone.
 #[test]
-fn a_permit_has_one_holder_who_sees_what_the_last_one_did() {
+fn a_permit_has_one_holder_that_sees_the_writes_of_the_previous_one() {
     loom::model(|| {
         let (permits, log) = (StdArc::new(Permits::new(1)), Arc::new(Log::default()));
         let others: Vec<_> = (0..2)

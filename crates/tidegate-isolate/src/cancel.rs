@@ -31,8 +31,8 @@ pub enum CancelOutcome {
     TooLate,
 }
 
-/// Cancels a call, from any thread; see [`Call::handle`](crate::Call::handle). Clones are handles to
-/// the same call.
+/// Cancels a call, from any thread; see [`Call::handle`](crate::Call::handle). Clones are handles
+/// to the same call.
 ///
 /// ```
 /// use tidegate_isolate::{CancelOutcome, Command, Interrupt, Isolation, PoolConfig};
@@ -124,8 +124,8 @@ impl CallHandle {
     ///
     /// # Threads
     ///
-    /// Hooks of the token, listeners of the completion, and the `Drop` of work that never ran, run on
-    /// the calling thread.
+    /// Hooks of the token, listeners of the completion, and the `Drop` of work that never ran, run
+    /// on the calling thread.
     pub fn cancel(&self, interrupt: Interrupt) -> CancelOutcome {
         self.cancel_as(Some(interrupt))
     }

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_told_in_the_order_of_the_kinds() {
+    fn events_are_listed_in_the_order_of_the_kinds() {
         let events = EventSet::of(&[Event::FallbackSuccess, Event::Failure]);
         let names: Vec<_> = events.iter().collect();
         assert_eq!(names, [Event::Failure, Event::FallbackSuccess]);

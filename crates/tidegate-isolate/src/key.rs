@@ -130,9 +130,9 @@ thread_local! {
 /// callers drop these errors on the same threads. Each thread therefore keeps the key of the last
 /// error that it dropped, and the next error takes that key without touching the reference count
 /// that all threads share. A thread keeps at most one key.
-pub(crate) struct Whose(Option<Key>);
+pub(crate) struct ErrorKey(Option<Key>);
 
-impl Whose {
+impl ErrorKey {
     pub(crate) fn new(key: Key) -> Self {
         Self(Some(key))
     }
@@ -152,7 +152,7 @@ impl Whose {
     }
 }
 
-impl Drop for Whose {
+impl Drop for ErrorKey {
     #[inline]
     fn drop(&mut self) {
         let key = self.0.take();
@@ -161,19 +161,19 @@ impl Drop for Whose {
     }
 }
 
-impl Clone for Whose {
+impl Clone for ErrorKey {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
-impl PartialEq for Whose {
+impl PartialEq for ErrorKey {
     fn eq(&self, other: &Self) -> bool {
         self.0 == other.0
     }
 }
 
-impl Eq for Whose {}
+impl Eq for ErrorKey {}
 
 #[cfg(test)]
 mod tests {
@@ -184,15 +184,15 @@ mod tests {
     #[test]
     fn the_key_of_a_dropped_error_serves_the_next_one() {
         let (one, other) = (Key::from("one"), Key::from("other"));
-        drop(Whose::of(&one));
+        drop(ErrorKey::of(&one));
         assert_eq!(Arc::strong_count(&one.0), 2, "the thread keeps it");
-        let held = Whose::of(&one);
+        let held = ErrorKey::of(&one);
         assert!(held.key().is_same(&one));
         assert_eq!(Arc::strong_count(&one.0), 2, "it was taken, not cloned");
         let second = held.clone();
         assert_eq!(Arc::strong_count(&one.0), 3);
         drop((held, second));
-        drop(Whose::of(&other));
+        drop(ErrorKey::of(&other));
         assert_eq!(Arc::strong_count(&one.0), 1, "one key per thread is kept");
     }
 }

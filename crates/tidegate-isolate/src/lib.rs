@@ -15,9 +15,9 @@
 //!
 //! Wrappers go around a call and nest in any order: retries within a budget ([`Retry`]), second
 //! attempts next to slow ones ([`Hedge`]), a run that equal calls of a request share
-//! ([`RequestCache`]), a rate limit ([`RateLimit`]). Also: calls without a closure ([`Entry`]), batches
-//! ([`Collapser`]), hooks and listeners ([`IsolationBuilder`]), properties with the names of Hystrix
-//! ([`Properties`]) and plain snapshots ([`CommandSnapshot`], [`PoolSnapshot`]).
+//! ([`RequestCache`]), a rate limit ([`RateLimit`]). Also: calls without a closure ([`Entry`]),
+//! batches ([`Collapser`]), hooks and listeners ([`IsolationBuilder`]), properties with the names
+//! of Hystrix ([`Properties`]) and plain snapshots ([`CommandSnapshot`], [`PoolSnapshot`]).
 //!
 //! ```
 //! use std::time::Duration;

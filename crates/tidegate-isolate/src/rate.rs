@@ -45,7 +45,7 @@ impl RateConfig {
             Self { calls, per, .. }
                 if as_nanos(*per) / u64::from(*calls) == 0 && !per.is_zero() =>
             {
-                let reason = "at most one call in a nanosecond can be told apart";
+                let reason = "at most one call in a nanosecond can be distinguished";
                 Err(ConfigError::new(key.as_str(), "rate.calls", calls, reason))
             }
             Self { burst: 0, .. } => wrong("rate.burst", "one call at least must fit"),

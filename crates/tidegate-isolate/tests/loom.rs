@@ -81,7 +81,10 @@ fn a_timer_that_is_late_does_not_hit_the_next_call() {
         let first = word.finish();
         if first {
             word.begin_queued();
-            assert!(word.start() && word.finish(), "nobody looked at this call");
+            assert!(
+                word.start() && word.finish(),
+                "no other thread has seen this call"
+            );
         }
         let expired = timer.join().expect("it does not panic");
         assert_ne!(first, expired);
@@ -102,9 +105,9 @@ fn a_call_is_judged_by_its_own_deadline() {
             let (word, deadline) = (StdArc::clone(&word), Arc::clone(&deadline));
             thread::spawn(move || {
                 let seen = word.look()?;
-                let told = deadline.load(Ordering::Relaxed);
-                let ended = told <= NOW && word.leave(seen, EndCause::Expired).is_some();
-                Some((seen, told, ended))
+                let notified = deadline.load(Ordering::Relaxed);
+                let ended = notified <= NOW && word.leave(seen, EndCause::Expired).is_some();
+                Some((seen, notified, ended))
             })
         };
         let mut second = None;
@@ -113,12 +116,16 @@ fn a_call_is_judged_by_its_own_deadline() {
             second = Some(word.begin());
         }
         let looked = timer.join().expect("it does not panic");
-        let Some((seen, told, ended)) = looked else {
+        let Some((seen, notified, ended)) = looked else {
             return;
         };
         assert!(second.is_some(), "the first had time");
         if second == Some(seen) {
-            assert_eq!((told, ended), (1, true), "its own deadline, which was over");
+            assert_eq!(
+                (notified, ended),
+                (1, true),
+                "its own deadline, which was over"
+            );
         } else {
             assert!(!ended, "the first had time");
         }
@@ -152,7 +159,7 @@ fn a_call_that_begins_is_seen_by_a_timer_that_falls_asleep() {
 /// outside in between, that thread removes the job, or the thread that queued it does: the job is
 /// never left behind.
 #[test]
-fn a_queued_job_whose_caller_has_gone_is_taken_out() {
+fn a_queued_job_is_removed_when_its_caller_gives_up() {
     const NOWHERE: u64 = 0;
     loom::model(|| {
         let word = StdArc::new(CallWord::default());
@@ -163,7 +170,10 @@ fn a_queued_job_whose_caller_has_gone_is_taken_out() {
             let (place, queue) = (Arc::clone(&place), Arc::clone(&queue));
             move || {
                 if place.load(Ordering::Relaxed) != NOWHERE {
-                    queue.lock().expect("nobody panics").take();
+                    queue
+                        .lock()
+                        .expect("no thread panics while it holds the lock")
+                        .take();
                 }
             }
         };
@@ -182,7 +192,12 @@ fn a_queued_job_whose_caller_has_gone_is_taken_out() {
             take_out();
         }
         leaver.join().expect("it does not panic");
-        assert_eq!(*queue.lock().expect("nobody panics"), None);
+        assert_eq!(
+            *queue
+                .lock()
+                .expect("no thread panics while it holds the lock"),
+            None
+        );
     });
 }
 
@@ -287,7 +302,8 @@ fn one_call_becomes_the_probe() {
             let (word, until) = (StdArc::clone(&word), Arc::clone(&until));
             thread::spawn(move || {
                 until.set(5);
-                word.change(word.get(), OPEN).expect("nobody else trips it");
+                word.change(word.get(), OPEN)
+                    .expect("no other thread trips it");
             })
         };
         let call = |word: StdArc<BreakerWord>, until: Arc<RaceCell>| {
@@ -317,8 +333,10 @@ fn the_verdict_of_a_probe_counts_in_its_own_phase_only() {
     loom::model(|| {
         let word = StdArc::new(BreakerWord::default());
         let old = word.get();
-        let open = word.change(old, OPEN).expect("nobody else is here");
-        let probe = word.change(open, HALF_OPEN).expect("nobody else is here");
+        let open = word.change(old, OPEN).expect("there is no other thread");
+        let probe = word
+            .change(open, HALF_OPEN)
+            .expect("there is no other thread");
         let succeeds = {
             let word = StdArc::clone(&word);
             thread::spawn(move || word.change(probe, CLOSED).is_some())
@@ -351,7 +369,9 @@ fn callers_that_judge_a_window_of_long_ago_let_one_probe_through() {
             let (word, judged) = (StdArc::clone(&word), Arc::clone(&judged));
             move || {
                 if word.is_due(NOW) {
-                    let mut judged = judged.lock().expect("nobody panics");
+                    let mut judged = judged
+                        .lock()
+                        .expect("no thread panics while it holds the lock");
                     if !*judged {
                         *judged = true;
                         word.judge(LATER, || word.change(word.get(), OPEN));
@@ -360,7 +380,9 @@ fn callers_that_judge_a_window_of_long_ago_let_one_probe_through() {
                 if word.get().state() == CLOSED {
                     return true;
                 }
-                let _deciding = judged.lock().expect("nobody panics");
+                let _deciding = judged
+                    .lock()
+                    .expect("no thread panics while it holds the lock");
                 let phase = word.get();
                 phase.state() == OPEN && word.change(phase, HALF_OPEN).is_some()
             }

@@ -22,6 +22,20 @@ const MOST: i64 = 64 * 1024 * 1024;
 
 type Numbers = Command<u32, &'static str>;
 
+fn isolation() -> (ManualClock, Isolation) {
+    let clock = ManualClock::new();
+    let isolation = Isolation::builder().clock(&clock).build();
+    (clock, isolation.expect("the default settings are valid"))
+}
+
+/// Checks that `call` allocates nothing on this thread, after some calls to warm up.
+fn assert_allocates_nothing(mut call: impl FnMut()) {
+    (0..10).for_each(|_| call());
+    let before = ALLOCATED.get();
+    (0..1_000).for_each(|_| call());
+    assert_eq!(ALLOCATED.get() - before, 0);
+}
+
 fn build(isolation: &Isolation, key: usize) -> Numbers {
     Command::builder(format!("key-{key}"))
         .group("keys")
@@ -31,11 +45,7 @@ fn build(isolation: &Isolation, key: usize) -> Numbers {
 
 #[test]
 fn ten_thousand_keys_fit_and_their_memory_comes_back() {
-    let clock = ManualClock::new();
-    let isolation = Isolation::builder()
-        .clock(&clock)
-        .build()
-        .expect("nothing was asked for");
+    let (clock, isolation) = isolation();
     let empty = BYTES.get();
     let commands: Vec<_> = (0..KEYS).map(|key| build(&isolation, key)).collect();
     let registered = BYTES.get() - empty;
@@ -79,79 +89,51 @@ fn ten_thousand_keys_fit_and_their_memory_comes_back() {
 
 #[test]
 fn a_guarded_call_allocates_nothing() {
-    let clock = ManualClock::new();
-    let isolation = Isolation::builder()
-        .clock(&clock)
-        .build()
-        .expect("nothing was asked for");
+    let (_clock, isolation) = isolation();
     let command = build(&isolation, 0);
-    for _ in 0..10 {
-        assert_eq!(command.run(|_| Ok(1)), Ok(1));
-    }
-    let before = ALLOCATED.get();
-    for _ in 0..1_000 {
-        assert_eq!(command.run(|_| Ok(1)), Ok(1));
-    }
-    assert_eq!(ALLOCATED.get() - before, 0);
+    assert_allocates_nothing(|| assert_eq!(command.run(|_| Ok(1)), Ok(1)));
 }
 
 #[test]
 fn a_future_that_is_ready_allocates_nothing() {
-    let clock = ManualClock::new();
-    let isolation = Isolation::builder()
-        .clock(&clock)
-        .build()
-        .expect("nothing was asked for");
+    let (_clock, isolation) = isolation();
     let command = Command::builder("key")
         .group("keys")
         .fallback_async(|_| ready(Ok(2)))
         .build(&isolation);
     let command: Numbers = command.expect("the settings agree with each other");
-    let call = || {
+    assert_allocates_nothing(|| {
         let answer = pin!(command.run_async(|_| ready(Ok(1))));
         let answer = answer.poll(&mut Context::from_waker(Waker::noop()));
         assert_eq!(answer, Poll::Ready(Ok(1)));
-    };
-    (0..10).for_each(|_| call());
-    let before = ALLOCATED.get();
-    (0..1_000).for_each(|_| call());
-    assert_eq!(ALLOCATED.get() - before, 0);
+    });
 }
 
 #[test]
 fn an_entry_allocates_nothing() {
-    let clock = ManualClock::new();
-    let isolation = Isolation::builder()
-        .clock(&clock)
-        .build()
-        .expect("nothing was asked for");
+    let (_clock, isolation) = isolation();
     let command = build(&isolation, 0);
-    let admit = || command.admit().expect("there is room");
-    (0..10).for_each(|_| assert!(admit().verdict(true)));
-    let before = ALLOCATED.get();
-    (0..1_000).for_each(|_| assert!(admit().verdict(true)));
-    assert_eq!(ALLOCATED.get() - before, 0);
+    assert_allocates_nothing(|| {
+        let entry = command.admit().expect("there is room");
+        assert!(entry.verdict(true));
+    });
 }
 
-/// What entries need wanders to the thread where they end, and comes back from there.
+/// The memory of an entry moves to the thread where the entry ends, and returns from there.
 #[test]
-fn an_entry_that_ends_elsewhere_allocates_nothing_either() {
+fn an_entry_that_ends_on_another_thread_allocates_nothing_either() {
     const WARM: usize = 200;
-    let clock = ManualClock::new();
-    let isolation = Isolation::builder()
-        .clock(&clock)
-        .build()
-        .expect("nothing was asked for");
+    let (_clock, isolation) = isolation();
     let command = build(&isolation, 0);
     let (give, given) = std::sync::mpsc::sync_channel::<Entry>(0);
-    let (tell, told) = std::sync::mpsc::sync_channel::<u64>(0);
+    let (sender, receiver) = std::sync::mpsc::sync_channel::<u64>(0);
     std::thread::scope(|scope| {
         scope.spawn(move || {
             for entry in given {
                 let before = ALLOCATED.get();
                 assert!(entry.verdict(true));
                 drop(entry);
-                tell.send(ALLOCATED.get() - before).expect("it is read");
+                sender.send(ALLOCATED.get() - before).expect("it is read");
             }
         });
         let (mut here, mut there) = (0, 0);
@@ -160,7 +142,7 @@ fn an_entry_that_ends_elsewhere_allocates_nothing_either() {
             let entry = command.admit().expect("there is room");
             let admitted = ALLOCATED.get() - before;
             give.send(entry).expect("it is read");
-            let ended = told.recv().expect("it tells");
+            let ended = receiver.recv().expect("it sends its count");
             if number >= WARM {
                 (here, there) = (here + admitted, there + ended);
             }

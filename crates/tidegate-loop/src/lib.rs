@@ -27,8 +27,8 @@
 //    `schedule/sleep.rs`
 // 5. the turns of an event loop: `core/`, `shutdown/steps.rs`
 // 4. the ways in which work reaches an event loop: `submit/execute.rs`,
-//    `schedule/scheduled_task.rs`, `schedule/coarse_timer.rs`, `spawn/future.rs`, `shutdown/request.rs`;
-//    and the state that an event loop keeps on its thread: `thread/local.rs`
+//    `schedule/scheduled_task.rs`, `schedule/coarse_timer.rs`, `spawn/future.rs`,
+//    `shutdown/request.rs`; and the state that an event loop keeps on its thread: `thread/local.rs`
 // 3. the life cycle: `state/transitions.rs`, `state/wake.rs`, `thread/run.rs`, `thread/suspend.rs`,
 //    `shutdown/deadline.rs`
 // 2. the state that handles and the thread of an event loop share: `state/shared.rs`

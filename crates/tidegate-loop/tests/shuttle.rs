@@ -25,7 +25,7 @@
 //!   the lane after it has released the lock.
 //! * `the_last_handle_against_its_own_tasks_ends_the_loop`: dropping the last handle does not
 //!   request a shutdown.
-//! * `a_group_that_scales_answers_everything`: a group that was scaled down to zero has no next
+//! * `a_group_that_scales_runs_every_task`: a group that was scaled down to zero has no next
 //!   event loop.
 //!
 //! Not caught, because they are harmless: an event loop that sleeps without reading its state
@@ -227,7 +227,7 @@ fn a_shutdown_against_suspension_ends_the_loop_and_loses_nothing() {
 }
 
 #[test]
-fn a_timer_keeps_its_time_though_the_loop_is_asked_to_leave() {
+fn a_timer_keeps_its_time_though_the_loop_is_suspending() {
     explore(|| {
         let (home, clock) = home();
         let asking = {
@@ -243,7 +243,7 @@ fn a_timer_keeps_its_time_though_the_loop_is_asked_to_leave() {
 }
 
 #[test]
-fn a_group_that_scales_answers_everything() {
+fn a_group_that_scales_runs_every_task() {
     explore(|| {
         let (clock, (ticker, steps)) = (ManualClock::new(), Ticker::manual());
         let scaling = Scaling::between(0, 2).consecutive_windows(0).ticker(ticker);

@@ -1,4 +1,4 @@
-//! Servers for programs that nobody here wrote: `interop FOLDER`.
+//! Servers for other clients than ours: `interop FOLDER`.
 //!
 //! Writes the certificate to trust into the folder, prints `NAME ADDRESS` for each server and
 //! `ready`, and ends with its standard input. `cargo xtask interop` runs it.
@@ -81,7 +81,7 @@ impl Inbound for Choose {
     }
 }
 
-/// Answers every request with what was agreed in the handshake, or with a megabyte.
+/// Replies to every request with the result of the handshake, or with a megabyte.
 struct Http {
     said: String,
     request: BytesMut,
@@ -111,10 +111,10 @@ impl Inbound for Http {
     }
 }
 
-/// Tells who is behind the proxy, and ends.
-struct Who;
+/// Sends the address of the client behind the proxy, and closes.
+struct ProxyAddresses;
 
-impl Inbound for Who {
+impl Inbound for ProxyAddresses {
     type In = Bytes;
     type Out = Nothing;
     type Write = Bytes;
@@ -163,7 +163,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             p.add_duplex("tls", tls.handler()).add("choose", Choose)
         })?,
         serve(&group, "proxied", |p| {
-            p.add("proxy", ProxyProtocol::new()).add("who", Who)
+            p.add("proxy", ProxyProtocol::new())
+                .add("who", ProxyAddresses)
         })?,
     ];
     println!("ready");

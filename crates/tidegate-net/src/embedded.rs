@@ -42,7 +42,7 @@ pub struct EmbeddedChannel {
     clock: ManualClock,
     token: Token,
     record: Arc<Mutex<Record>>,
-    hand: ManualLoop,
+    manual_loop: ManualLoop,
     _home: EventLoop,
 }
 
@@ -70,7 +70,7 @@ impl EmbeddedChannel {
         let checked = assemble(PipelineBuilder::new()).checked(Head::Anything)?;
         let clock = ManualClock::new();
         let (poller, _script) = FakePoller::new();
-        let (home, mut hand) = EventLoop::builder("embedded")
+        let (home, mut manual_loop) = EventLoop::builder("embedded")
             .clock(&clock)
             .build_manual_with_driver(PollDriver::new(poller))
             .expect("the description of this loop is in order");
@@ -84,7 +84,7 @@ impl EmbeddedChannel {
         let own = Arc::clone(&test_transport);
         let record = Arc::<Mutex<Record>>::default();
         let recorded = Arc::clone(&record);
-        let token = hand.run(move || {
+        let token = manual_loop.run(move || {
             let mut parts = PipelineState::new(shared);
             parts.io.record = Some(recorded);
             let pipeline = <Pipeline>::new(parts, checked);
@@ -100,10 +100,10 @@ impl EmbeddedChannel {
             clock,
             token,
             record,
-            hand,
+            manual_loop,
             _home: home,
         };
-        this.tell(Readiness::MAIL);
+        this.deliver(Readiness::REQUESTS);
         Ok(this)
     }
 
@@ -117,7 +117,7 @@ impl EmbeddedChannel {
     /// new work in every turn.
     pub fn run(&mut self) {
         for _ in 0..MOST_TURNS {
-            if !self.hand.turn() {
+            if !self.manual_loop.turn() {
                 return;
             }
         }
@@ -147,19 +147,19 @@ impl EmbeddedChannel {
         if !bytes.is_empty() {
             self.test_transport.lock().inbound.push_back(bytes);
         }
-        self.tell(Readiness::READ);
+        self.deliver(Readiness::READ);
     }
 
     /// Ends the input, as if the peer had closed its sending half.
     pub fn end_input(&mut self) {
         self.test_transport.lock().ended = true;
-        self.tell(Readiness::READ | Readiness::HANG_UP);
+        self.deliver(Readiness::READ | Readiness::HANG_UP);
     }
 
     /// Breaks the connection. As with a socket, the error comes after the bytes received before.
     pub fn fail(&mut self, why: io::ErrorKind) {
         self.test_transport.lock().failure = Some(why);
-        self.tell(Readiness::READ | Readiness::ERROR);
+        self.deliver(Readiness::READ | Readiness::ERROR);
     }
 
     /// Removes the next message that passed the last handler, and returns it. If it is not an `M`,
@@ -207,7 +207,7 @@ impl EmbeddedChannel {
     /// Makes the socket accept `bytes` more and then block; with `None` it accepts any number.
     pub fn set_room(&mut self, bytes: Option<usize>) {
         self.test_transport.lock().room = bytes;
-        self.tell(Readiness::WRITE);
+        self.deliver(Readiness::WRITE);
     }
 
     /// Removes and returns the errors that no handler took.
@@ -234,19 +234,19 @@ impl EmbeddedChannel {
     /// Returns the names of the handlers, first to last.
     pub fn names(&mut self) -> Vec<String> {
         let token = self.token;
-        self.hand.run(|| reactor::names(token))
+        self.manual_loop.run(|| reactor::names(token))
     }
 
-    fn post(&mut self, mail: ChannelRequest) {
-        let _ = Shared::post(self.channel.shared(), mail, true);
+    fn post(&mut self, request: ChannelRequest) {
+        let _ = Shared::post(self.channel.shared(), request, true);
         self.run();
     }
 
     /// Delivers a readiness event to the channel, and runs the event loop until it has nothing to
     /// do.
-    fn tell(&mut self, readiness: Readiness) {
+    fn deliver(&mut self, readiness: Readiness) {
         let token = self.token;
-        self.hand
+        self.manual_loop
             .run(|| reactor::dispatch(Ready { token, readiness }));
         self.run();
     }

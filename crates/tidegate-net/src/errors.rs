@@ -111,7 +111,7 @@ pub enum NetError {
     ResolveFailed {
         /// The name.
         name: String,
-        /// The error of the operating system, or the reason why it was not asked.
+        /// The error of the operating system, or the reason why it was not called.
         #[source]
         why: Failure,
     },

@@ -56,8 +56,8 @@ pub enum Nothing {}
 
 /// A message that its handler passes on without inspecting it: for handlers that fit anywhere.
 ///
-/// A handler whose `In` and `Out` are both `AnyMessage` leaves the type of the messages unchanged; the
-/// same holds for `Take` and `Write` of the outbound side.
+/// A handler whose `In` and `Out` are both `AnyMessage` leaves the type of the messages unchanged;
+/// the same holds for `Take` and `Write` of the outbound side.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -159,7 +159,7 @@ impl Msg {
                 let any: &mut dyn Any = &mut bytes;
                 match any.downcast_mut::<Option<T>>().and_then(Option::take) {
                     Some(own) => Ok(own),
-                    None => Err(Self::Bytes(bytes.take().expect("nobody took it"))),
+                    None => Err(Self::Bytes(bytes.take().expect("it was not taken"))),
                 }
             }
             Self::Other(other, size) => match other.downcast::<T>() {
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn passing_wraps_and_unwraps_whatever_it_is() {
+    fn passing_wraps_and_unwraps_any_type() {
         let passing = Msg::of(7_u32).cast::<AnyMessage>().unwrap();
         assert_eq!(Msg::of(passing).cast::<u32>().unwrap(), 7);
         let passing = Msg::of(Bytes::from("b")).cast::<AnyMessage>().unwrap();

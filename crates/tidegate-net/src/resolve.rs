@@ -140,7 +140,7 @@ impl Address {
 /// Returns the addresses of a host and port, best first.
 pub(crate) type Resolver = dyn Fn(&str, u16) -> Completion<Vec<SocketAddr>> + Send + Sync;
 
-/// Returns a resolver that asks the operating system, on threads of its own, at most
+/// Returns a resolver that uses the operating system, on threads of its own, at most
 /// [`MOST_LOOKUPS`] at once.
 pub(crate) fn system_resolver() -> Arc<Resolver> {
     let resolver = SystemResolver::new();

@@ -22,9 +22,9 @@ fn out_of_descriptors_accepting_pauses_and_goes_on() {
     setrlimit(Resource::Nofile, limit).unwrap();
     let clock = ManualClock::new();
     let log = Log::new();
-    let heard = log.clone();
+    let received = log.clone();
     let loops = NetGroup::builder("io").loops(1).clock(&clock);
-    let loops = loops.on_unhandled(move |_, what| heard.push(what.to_string()));
+    let loops = loops.on_unhandled(move |_, what| received.push(what.to_string()));
     let group = loops.build().unwrap();
     let server = Server::builder(&group)
         .pipeline(|p| p.add("echo", Echo))
@@ -39,11 +39,11 @@ fn out_of_descriptors_accepting_pauses_and_goes_on() {
     group.next().settle();
     assert_eq!(group.io_metrics()[0].accept_pauses, 1);
     log.wait_for(1);
-    let heard = log.take().remove(0);
+    let received = log.take().remove(0);
     let address = server.local_addr().to_string();
     assert!(
-        heard.contains(&address) && heard.contains("for 1s"),
-        "{heard}"
+        received.contains(&address) && received.contains("for 1s"),
+        "{received}"
     );
     drop((fillers, refused));
     let mut waits = TcpStream::connect(server.local_addr()).unwrap();

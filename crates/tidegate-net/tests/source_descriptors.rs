@@ -26,8 +26,8 @@ fn panics(_: &SourceContext<'_, PipeReader>) -> Option<Task> {
     panic!("as planned")
 }
 
-/// Registers sources that are closed, dropped by an update, refused, cancelled, that panic, and that
-/// are left to the loop.
+/// Registers sources that are closed, dropped by an update, refused, cancelled, that panic, and
+/// that are left to the loop.
 fn use_up(reactor: &tidegate_net::source::ReactorHandle) {
     for _ in 0..8 {
         let (reader, mut writer) = io::pipe().unwrap();

@@ -25,13 +25,13 @@ const POURED: usize = 400_000;
 
 /// Echoes. A message that begins with `P` is answered with more bytes than a socket accepts. A
 /// `QUICK` handler never blocks and echoes without a promise, so its channels send as a batch.
-struct Answers<const QUICK: bool> {
+struct Replies<const QUICK: bool> {
     asked: Counter,
     ended: Counter,
     _counted: DropCount,
 }
 
-impl<const QUICK: bool> Answers<QUICK> {
+impl<const QUICK: bool> Replies<QUICK> {
     fn write(&self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
         self.asked.hit();
         let ended = self.ended.clone();
@@ -41,7 +41,7 @@ impl<const QUICK: bool> Answers<QUICK> {
     }
 }
 
-impl<const QUICK: bool> Inbound for Answers<QUICK> {
+impl<const QUICK: bool> Inbound for Replies<QUICK> {
     type In = Bytes;
     type Out = Nothing;
     type Write = Bytes;
@@ -187,8 +187,8 @@ impl Counts {
         }
     }
 
-    fn answers<const QUICK: bool>(&self) -> Answers<QUICK> {
-        Answers {
+    fn answers<const QUICK: bool>(&self) -> Replies<QUICK> {
+        Replies {
             asked: self.asked.clone(),
             ended: self.ended.clone(),
             _counted: DropCount::new(&self.handlers),

@@ -25,7 +25,7 @@ tidegate_core::internal::prim::thread_local! {
 
 /// Runs tasks on the calling thread, immediately.
 ///
-/// Use it where an API asks for an executor and no other thread is wanted: in tests, as a default,
+/// Use it where an API needs an executor and no other thread is wanted: in tests, as a default,
 /// and for listeners that may run wherever their promise completes. A task that is submitted from
 /// inside another task runs after it, in order. Clones are the same executor.
 ///

@@ -4,11 +4,12 @@
 //!
 //! * A [`WorkerPool`] runs jobs on its own threads. An [`OrderedView`] of it runs tasks one at a
 //!   time and in order. A [`Lease`] reserves some of its threads for one component.
-//! * A [`Strategy`](strategy::Strategy) asks a [`Producer`](strategy::Producer) for tasks. For each task it decides which thread runs the
-//!   task and which thread produces next. [`Adaptive`](strategy::Adaptive) hands production over while a task runs, if
-//!   a [`Monitor`](strategy::Monitor) finds that the task takes long.
-//! * [`HandedBack`], [`ShutdownError`] and [`NotStartedError`] report how an executor ended. All kinds
-//!   of executors use them.
+//! * A [`Strategy`](strategy::Strategy) asks a [`Producer`](strategy::Producer) for tasks. For each
+//!   task it decides which thread runs the task and which thread produces next.
+//!   [`Adaptive`](strategy::Adaptive) hands production over while a task runs, if a
+//!   [`Monitor`](strategy::Monitor) finds that the task takes long.
+//! * [`HandedBack`], [`ShutdownError`] and [`NotStartedError`] report how an executor ended. All
+//!   kinds of executors use them.
 //!
 //! This crate does not depend on the event loops.
 //!

@@ -11,22 +11,27 @@
 //!
 //! * `WorkerSlot::give`: last store relaxed; or returns that the worker is awake. `try_take_with`:
 //!   exchange relaxed. Fails `a_job_is_never_slept_over`.
-//! * `WorkerSlot::sleep`: stores `ASLEEP` without a check whether a job came. Fails the program, at once.
-//! * `WorkerSlot::try_take_with`: store relaxed. Fails `a_seat_is_filled_again_only_when_it_is_empty` and
+//! * `WorkerSlot::sleep`: stores `ASLEEP` without a check whether a job came. Fails the program, at
+//!   once.
+//! * `WorkerSlot::try_take_with`: store relaxed. Fails
+//!   `a_seat_is_filled_again_only_when_it_is_empty` and
 //!   `a_seat_that_is_closed_leaves_its_job_to_one_side`.
 //! * `WorkerSlot::try_take_with`: takes by load and store. `WorkerSlot::close`: relaxed. Fails
 //!   `a_seat_that_is_closed_leaves_its_job_to_one_side`.
 //! * `ReservedWorkers::claim`: load and store instead of the swap; swap relaxed. Fails
 //!   `a_claim_beside_a_submission_strands_nothing`.
-//! * `DispatchGuard::next`: the worker becomes idle although jobs are queued. `DispatchGuard::place`: queues although
-//!   a worker is reserved. Fails `no_job_is_queued_while_a_worker_sleeps`.
+//! * `DispatchGuard::next`: the worker becomes idle although jobs are queued.
+//!   `DispatchGuard::place`: queues although a worker is reserved. Fails
+//!   `no_job_is_queued_while_a_worker_sleeps`.
 //! * `DispatchGuard::woken_worker_arrived`: does not send the next worker. Fails
-//!   `who_was_woken_sends_the_next_one`.
-//! * `DispatchGuard::perform_deferred_wake`: sends no worker. `DispatchGuard::next_step`: clears the
-//!   deferred wake-up although jobs are queued. Fails `a_wakeup_that_is_put_off_is_not_forgotten`.
+//!   `a_woken_worker_wakes_the_next_one`.
+//! * `DispatchGuard::perform_deferred_wake`: sends no worker. `DispatchGuard::next_step`: clears
+//!   the deferred wake-up although jobs are queued. Fails
+//!   `a_wakeup_that_is_put_off_is_not_forgotten`.
 //! * `DispatchGuard::recheck_idle`: the worker ends although its slot was claimed. Fails
 //!   `a_worker_that_leaves_takes_no_job_with_it`.
-//! * `DispatchGuard::relieve`: starts no thread. Fails `a_job_whose_idle_worker_is_claimed_is_rescued`.
+//! * `DispatchGuard::relieve`: starts no thread. Fails
+//!   `a_job_whose_idle_worker_is_claimed_is_rescued`.
 //! * The same, and `DispatchGuard::recheck_idle`: the worker ends although jobs are queued. Fails
 //!   `a_job_whose_idle_worker_leaves_is_rescued`.
 #![cfg(tidegate_loom)]
@@ -177,7 +182,7 @@ fn next(pool: &Pool, worker_slot: &Chair) -> Option<Job> {
                     WorkerStep::Wait { .. } => {}
                 }
             }
-            SlotWait::Closed => unreachable!("nobody is dismissed"),
+            SlotWait::Closed => unreachable!("no worker is dismissed"),
         }
     }
 }

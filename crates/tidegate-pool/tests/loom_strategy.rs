@@ -9,12 +9,12 @@
 //! preemptions (*Fails when* at a model names the typical ones):
 //!
 //! * Producer cell: `lend` without its fence, or relaxed; `step` only Acquire or only Release;
-//!   `rest` does not check for demand; `claim` leaves none; `lend` leaves the cell idle;
-//!   `take_loan` does not compare the number; `ask` does not record the helper; `close` leaves
-//!   `HOME` set while it reads the box, or announces the end relaxed; `give_up` relaxed.
-//! * Starvation detector: `helper_done` does not compare; `send` does not check; a pool that stays brisk.
-//!   Of the cell below it: `snapshot` or `lend` relaxed; `arrive` leaves `PENDING`; `take_loan` does
-//!   not compare.
+//!   `finish_round` does not check for demand; `claim` leaves none; `lend` leaves the cell idle;
+//!   `take_loan` does not compare the number; `request_round` does not record the helper; `close`
+//!   leaves `HOME` set while it reads the box, or announces the end relaxed; `give_up` relaxed.
+//! * Starvation detector: `helper_done` does not compare; `send` does not check; a pool that stays
+//!   brisk. Of the cell below it: `snapshot` or `lend` relaxed; `arrive` leaves `PENDING`;
+//!   `take_loan` does not compare.
 //! * Monitor state: `end` or `sleep` without its fence; `ring` undoes the end.
 //! * Stand-in slot: a returning stand-in does not check whether the monitor has stopped, or checks
 //!   before it puts itself back; a monitor releases it after its last scan; a producer does not

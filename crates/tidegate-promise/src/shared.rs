@@ -18,7 +18,7 @@ use crate::{Failure, Outcome, WaitError};
 ///
 /// ```
 /// let (promise, answer) = tidegate_promise::promise::<u32>();
-/// let shared = answer.share().expect("nobody took the outcome");
+/// let shared = answer.share().expect("no reader took the outcome");
 /// let other = shared.clone();
 /// promise.succeed(7)?;
 /// assert_eq!((shared.wait()?, other.wait()?), (7, 7));

@@ -26,20 +26,20 @@ fn on_new_thread<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -
     thread.join().expect("it does not panic")
 }
 
-fn live_once(told: &Arc<AtomicU64>) {
+fn live_once(notified: &Arc<AtomicU64>) {
     let (promise, answer) = promise::<u64>();
-    let told = Arc::clone(told);
+    let notified = Arc::clone(notified);
     answer.finally(move |outcome| {
         let value = outcome.success().copied().unwrap_or_default();
-        told.fetch_add(value, Ordering::Relaxed);
+        notified.fetch_add(value, Ordering::Relaxed);
     });
-    promise.succeed(1).expect("nobody cancelled");
+    promise.succeed(1).expect("it was not cancelled");
 }
 
 #[test]
 fn the_first_promise_of_a_thread_allocates_once_and_the_next_not_at_all() {
-    let told = Arc::new(AtomicU64::new(0));
-    let count = Arc::clone(&told);
+    let notified = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&notified);
     let (first, later) = on_new_thread(move || {
         let first = allocations(|| live_once(&count));
         let later = allocations(|| (0..1_000).for_each(|_| live_once(&count)));
@@ -47,7 +47,7 @@ fn the_first_promise_of_a_thread_allocates_once_and_the_next_not_at_all() {
     });
     assert!(first <= 1, "{first} allocations");
     assert_eq!(later, 0);
-    assert_eq!(told.load(Ordering::Relaxed), 1_001);
+    assert_eq!(notified.load(Ordering::Relaxed), 1_001);
 }
 
 #[test]
@@ -103,8 +103,8 @@ fn a_cancellation_allocates_nothing() {
 #[test]
 fn crossing_threads_allocates_nothing() {
     let (promise, answer): (Promise<u64>, Completion<u64>) = promise();
-    let told = Arc::new(AtomicU64::new(0));
-    let inner = Arc::clone(&told);
+    let notified = Arc::new(AtomicU64::new(0));
+    let inner = Arc::clone(&notified);
     let listening = allocations(|| {
         answer.finally(move |_| {
             inner.fetch_add(1, Ordering::Relaxed);
@@ -112,16 +112,16 @@ fn crossing_threads_allocates_nothing() {
     });
     let completing = on_new_thread(move || allocations(|| promise.succeed(1).unwrap()));
     assert_eq!((listening, completing), (0, 0));
-    assert_eq!(told.load(Ordering::Relaxed), 1);
+    assert_eq!(notified.load(Ordering::Relaxed), 1);
 }
 
 #[test]
 fn a_million_guards_on_a_long_lived_completion_leave_nothing_behind() {
-    let (grown, told) = on_new_thread(|| {
+    let (grown, notified) = on_new_thread(|| {
         let (promise, answer) = promise::<u64>();
         let answer = answer.share().unwrap();
-        let told = Arc::new(AtomicU64::new(0));
-        let kept = Arc::clone(&told);
+        let notified = Arc::new(AtomicU64::new(0));
+        let kept = Arc::clone(&notified);
         answer.on_complete(move |_| {
             kept.fetch_add(1, Ordering::Relaxed);
         });
@@ -132,10 +132,10 @@ fn a_million_guards_on_a_long_lived_completion_leave_nothing_behind() {
             most = most.max(BYTES.get() - before);
         }
         promise.succeed(1).unwrap();
-        (most, told.load(Ordering::Relaxed))
+        (most, notified.load(Ordering::Relaxed))
     });
     assert!(grown < 32 * 1024, "{grown} bytes at the most");
-    assert_eq!(told, 1);
+    assert_eq!(notified, 1);
 }
 
 #[test]

@@ -14,17 +14,17 @@
 //!
 //! The list was made before `start` called the inline listener directly. For that path one fault
 //! was tried: releasing without checking the inbox failed
-//! `a_completion_against_listeners_tells_each_once` and `a_waiting_thread_is_never_left_asleep`.
+//! `a_completion_against_listeners_notifies_each_once` and `a_waiting_thread_is_never_left_asleep`.
 //!
 //! Each of these changes, made by hand, fails the model named after it (and mostly others):
 //!
 //! - `decide`, `announce`, `release`: Release or Acquire dropped (each of six):
-//!   `a_completion_against_listeners_tells_each_once`.
+//!   `a_completion_against_listeners_notifies_each_once`.
 //! - `decide`, `sweep`: the right to notify taken although it is held:
 //!   `a_sweep_against_an_addition_and_a_completion_loses_nothing`,
 //!   `sweeps_against_each_other_lose_nothing`.
 //! - `announce`: never starts, or starts although the right is held; `release`: does not check
-//!   `LISTENER`: `a_completion_against_listeners_tells_each_once`.
+//!   `LISTENER`: `a_completion_against_listeners_notifies_each_once`.
 //! - `cancel`: ignores `CLAIMED`: `shared_writers_against_a_cancellation_have_one_winner`.
 //! - `cancel`: ignores `UNCANCELLABLE`: `a_mark_against_a_cancellation_has_one_winner`.
 //! - `try_complete`: ignores `CLAIMED`: `two_shared_writers_have_one_winner`.
@@ -38,7 +38,7 @@
 //! - `poll`: does not register the same waker again although `DONE` is set: the program fails, at
 //!   `a_waker_that_was_called_too_early_is_registered_again`.
 //! - `outcome`: load relaxed: the program fails, because loom panics while it unwinds.
-//! - inbox: push or take relaxed: `a_completion_against_two_shared_readers_tells_each_once`.
+//! - inbox: push or take relaxed: `a_completion_against_two_shared_readers_notifies_each_once`.
 //! - `release`: first load relaxed: `a_notifier_that_frees_comes_after_every_look`.
 //! - `release`: load after a failure relaxed:
 //!   `a_reader_that_leaves_during_the_notification_is_waited_for`.

@@ -72,7 +72,7 @@ impl Gate {
         self.is_open.wait_until(
             limit,
             |&is_open| is_open,
-            |_| "nobody opened the gate".to_owned(),
+            |_| "the gate was not opened".to_owned(),
         );
     }
 }

@@ -16,9 +16,9 @@ fn panic_message(test: impl FnOnce()) -> String {
 }
 
 #[test]
-fn a_gate_that_nobody_opens_fails_with_a_sentence() {
+fn a_gate_that_is_never_opened_fails_with_a_message() {
     let message = panic_message(|| Gate::new().wait_at_most(SHORT));
-    assert_eq!(message, "nobody opened the gate (gave up after 1ms)");
+    assert_eq!(message, "the gate was not opened (gave up after 1ms)");
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn a_condition_that_never_holds_fails_with_its_name() {
     });
     assert_eq!(
         message,
-        "waited in vain until the pool is idle (gave up after 1ms)"
+        "timed out waiting until the pool is idle (gave up after 1ms)"
     );
 }
 
@@ -79,7 +79,7 @@ fn a_future_that_is_never_woken_fails_with_its_name() {
     });
     assert_eq!(
         message,
-        "waited in vain until the call has returned (gave up after 1ms)"
+        "timed out waiting until the call has returned (gave up after 1ms)"
     );
 }
 

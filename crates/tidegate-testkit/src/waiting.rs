@@ -130,7 +130,7 @@ pub fn spin_times(times: u64) {
 
 #[track_caller]
 fn give_up(limit: Duration, what: &str) -> ! {
-    panic!("waited in vain until {what} (gave up after {limit:?})");
+    panic!("timed out waiting until {what} (gave up after {limit:?})");
 }
 
 #[expect(

@@ -74,7 +74,7 @@ fn a_granted_reset_comes_before_the_expiry() {
 
 /// A thread that sees the cell cancelled also sees what the cancelling thread did before.
 #[test]
-fn whoever_hears_of_the_end_sees_what_came_before() {
+fn an_observer_of_the_end_sees_the_writes_before_it() {
     loom::model(|| {
         let place = Arc::new(RaceCell::default());
         let cell = StdArc::new(TimeoutCell::new(5, ()));
@@ -108,11 +108,11 @@ fn an_earlier_deadline_never_falls_between_a_reset_and_an_arming() {
         let Err(StillPending::Until(seen)) = cell.expire(5) else {
             panic!("it is not due")
         };
-        let heard = cell.arm(seen);
-        let told = resets.join().expect("it does not panic");
+        let received = cell.arm(seen);
+        let notified = resets.join().expect("it does not panic");
         assert!(
-            seen == 20 || heard == Some(20) || told == Reset::Sooner,
-            "armed for {seen}, heard {heard:?}, told {told:?}"
+            seen == 20 || received == Some(20) || notified == Reset::Sooner,
+            "armed for {seen}, saw {received:?}, then {notified:?}"
         );
     });
 }

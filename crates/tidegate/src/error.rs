@@ -6,8 +6,8 @@ use std::fmt;
 /// Any error, for `main` to return. An error returned from `main` is printed with `Debug`, which
 /// prints a sentence here.
 ///
-/// `?` converts any error that is `Send` and `Sync` into this type, and also a string. A refusal that
-/// gives a task or a value back is such an error.
+/// `?` converts any error that is `Send` and `Sync` into this type, and also a string. A refusal
+/// that gives a task or a value back is such an error.
 ///
 /// ```
 /// fn port(text: &str) -> tidegate::Result<u16> {

@@ -133,7 +133,7 @@ pub mod loops {
 /// A timer wheel with a thread of its own, for programs without event loops.
 ///
 /// An event loop has timers of its own:
-/// [`EventLoop::schedule`](crate::loops::EventLoop::schedule) and its neighbours.
+/// [`EventLoop::schedule`](crate::loops::EventLoop::schedule) and the methods beside it.
 ///
 /// ```
 /// use std::time::Duration;

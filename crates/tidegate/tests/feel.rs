@@ -20,18 +20,18 @@ use tidegate::prelude::*;
 mod programs {
     use super::*;
 
-    pub(super) fn a_promise(soon: Duration, said: Sender<String>) -> tidegate::Result<()> {
+    pub(super) fn a_promise(soon: Duration, message: Sender<String>) -> tidegate::Result<()> {
         let home = EventLoop::builder("home").build()?;
 
         let (promise, answer) = home.promise::<u32>();           // listeners run on `home`
-        answer.on_complete(say(&said, |outcome| match outcome {
+        answer.on_complete(say(&message, |outcome| match outcome {
             Outcome::Success(n) => format!("finished: {n}"),
             Outcome::Failure(cause) => format!("failed: {cause}"),
             Outcome::Cancelled => "cancelled".to_owned(),
         }));
         home.schedule(soon, move || promise.succeed(123_456))?;
 
-        said.send(format!("and here it is: {}", answer.wait()?))?; // an error value on a loop thread, never a deadlock
+        message.send(format!("and here it is: {}", answer.wait()?))?; // an error value on a loop thread, never a deadlock
         home.shutdown(Quiet::none(Duration::from_secs(60))).wait()?; // report: what ran, what was handed back
         Ok(())
     }
@@ -117,18 +117,18 @@ mod programs {
 
 /// Returns a listener that sends the line that `show` makes of an outcome.
 fn say<T: 'static>(
-    said: &Sender<String>,
+    message: &Sender<String>,
     show: impl Fn(Outcome<&T, &Failure>) -> String + Send + 'static,
 ) -> impl FnOnce(Outcome<&T, &Failure>) + Send + 'static {
-    let said = said.clone();
-    move |outcome| said.send(show(outcome)).unwrap()
+    let message = message.clone();
+    move |outcome| message.send(show(outcome)).unwrap()
 }
 
 #[test]
 fn a_promise() {
-    let (say, said) = channel();
+    let (say, message) = channel();
     programs::a_promise(Duration::ZERO, say).unwrap();
-    let mut lines: Vec<String> = said.iter().collect();
+    let mut lines: Vec<String> = message.iter().collect();
     lines.sort();
     assert_eq!(lines, ["and here it is: 123456", "finished: 123456"]);
 }
@@ -211,7 +211,7 @@ fn a_dependency_behind_a_bulkhead() {
     assert!(shown.contains("prices"), "{shown}");
 }
 
-/// A service that answers on the loop of its caller.
+/// A service that completes on the loop of its caller.
 struct Upstream(Command<Price, NoSuchArticle>);
 
 struct Response(Command<Price, NoSuchArticle>);

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_gone_are_found() {
+    fn names_that_no_longer_exist_are_found() {
         assert_eq!(findings("`Heap` and `Wheel::stop()`").len(), 2);
         assert_eq!(findings("`crates/b/src/lib.rs` and crates/c.").len(), 2);
     }

@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_see_an_item_is_no_dependency() {
+    fn a_visibility_path_is_no_dependency() {
         let b = ("crates/a/src/b/mod.rs", "mod c;\nstruct B(c::C);");
         let c = ("crates/a/src/b/c.rs", "pub(super) struct C;");
         assert!(found(&[b, c]).is_empty());

@@ -1,4 +1,5 @@
-//! Checks that panics of user code are caught in one place only: `tidegate_core::internal::contain`.
+//! Checks that panics of user code are caught in one place only:
+//! `tidegate_core::internal::contain`.
 //!
 //! A bare `catch_unwind` returns the payload of the panic, whose `Drop` may panic in turn and end
 //! the thread that drops it.

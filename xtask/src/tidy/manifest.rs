@@ -88,7 +88,10 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     for (_, file) in tree.manifests() {
         for entry in entries(&file.text) {
             if entry.is_dependency() && !entry.key.starts_with("tidegate") && !entry.commented {
-                let message = format!("say in a comment above it why `{}` is needed", entry.key);
+                let message = format!(
+                    "explain in a comment above it why `{}` is needed",
+                    entry.key
+                );
                 findings.push(Finding::new(&file.path, entry.line, message));
             }
         }

@@ -13,6 +13,7 @@ mod changelog;
 mod circles;
 mod conformance;
 mod containment;
+mod foreign_types;
 mod items;
 mod levels;
 mod lexer;
@@ -49,6 +50,7 @@ const CHECKS: &[fn(&Tree) -> Vec<Finding>] = &[
     ratchet::check,
     conformance::check,
     containment::check,
+    foreign_types::check,
     waiting::check,
     architecture::check,
     changelog::check,

@@ -33,8 +33,7 @@ const FOR_USERS: [&str; 4] = [
     "examples/",
 ];
 
-/// Checks the limit, how names are listed, where rustls is used, and that no hidden name is used
-/// where users read.
+/// Checks the limit, how names are listed, and that no hidden name is used where users read.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let (visible, hidden) = (visible(tree), hidden(tree));
     let count = visible.names.len();
@@ -44,7 +43,6 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         let message = format!("{count} visible names are more than {LIMIT}: leave some out");
         findings.push(Finding::new(FACADE, 0, message));
     }
-    findings.extend(tls_outside_of_its_module(tree));
     for file in tree.files() {
         if FOR_USERS.iter().any(|place| file.path.starts_with(place)) {
             findings.extend(unlisted_uses(file));
@@ -154,21 +152,6 @@ impl Names {
     }
 }
 
-/// Finds types of rustls outside of the modules named `tls`: a program that does not encrypt never
-/// meets them.
-fn tls_outside_of_its_module(tree: &Tree) -> Vec<Finding> {
-    let files = tree.rust_below("crates/").filter(|file| {
-        let inside = file.path.split("/src/").nth(1).unwrap_or_default();
-        file.path != FACADE && !file.is_test() && !inside.is_empty() && !inside.starts_with("tls")
-    });
-    let uses = files.filter_map(|file| {
-        let token = file.tokens.iter().find(|t| t.is_word("rustls"))?;
-        let message = "rustls belongs in the module `tls`";
-        Some(Finding::new(&file.path, token.line, message))
-    });
-    uses.collect()
-}
-
 /// Finds names that the facade does not list: those of the other crates, and hidden ones.
 fn unlisted_uses(file: &File) -> Vec<Finding> {
     let is_read = [".rs", ".md"].iter().any(|end| file.path.ends_with(end));
@@ -258,14 +241,6 @@ mod tests {
         assert_eq!(findings("", "pub mod internal {}", &[]), 1);
         assert_eq!(findings("", "#[doc(hidden)] pub mod prim;", &[]), 1);
         assert_eq!(findings("", "#[doc(hidden)] mod own;", &[]), 0);
-    }
-
-    #[test]
-    fn rustls_stays_in_the_module_for_it() {
-        let uses = |path: &str| findings("", "", &[(path, "use rustls::ServerConfig;")]);
-        assert_eq!(uses("crates/tidegate-net/src/tls/config.rs"), 0);
-        assert_eq!(uses("crates/tidegate-net/tests/it/tls.rs"), 0);
-        assert_eq!(uses("crates/tidegate-net/src/server/builder.rs"), 1);
     }
 
     #[test]

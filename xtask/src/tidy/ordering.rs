@@ -24,7 +24,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
                 .iter()
                 .any(|end| (line.saturating_sub(REACH)..=line).contains(end));
             if !argued && !tests.iter().any(|test| test.contains(&line)) {
-                let message = "say in an `// ORDERING:` comment above what this pairs with";
+                let message = "state in an `// ORDERING:` comment above what this pairs with";
                 findings.push(Finding::new(&file.path, line, message));
             }
         }

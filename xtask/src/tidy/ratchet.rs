@@ -30,7 +30,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
             Some(bound) if size <= bound => continue,
             Some(bound) if is_count(what) => {
                 format!(
-                    "{what} grew from {bound} to {size}: keep new names private, or say why not"
+                    "{what} grew from {bound} to {size}: keep new names private, or raise the ratchet with a reason"
                 )
             }
             Some(bound) => format!("{what} grew from {bound} to {size}"),

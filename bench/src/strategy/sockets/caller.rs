@@ -18,7 +18,7 @@ use rustix::time::Timespec;
 
 use super::Layout;
 use super::served::BLOCKS;
-use crate::child::Talking;
+use crate::child::ChildProcess;
 use crate::cpus::{pin, unpin};
 use crate::dice::Dice;
 use crate::machine::count_in;
@@ -81,11 +81,11 @@ pub(super) struct Answer {
 }
 
 /// The parent's handle of the caller process.
-pub(super) struct Caller(Talking);
+pub(super) struct Caller(ChildProcess);
 
 impl Caller {
     pub(super) fn start() -> Self {
-        let child = Talking::start(&["--caller"]).expect("this program can be started again");
+        let child = ChildProcess::start(&["--caller"]).expect("this program can be started again");
         count_in(child.id());
         Self(child)
     }
@@ -97,21 +97,22 @@ impl Caller {
         call: Call,
         watch: impl FnOnce(&mut dyn FnMut() -> Answer) -> T,
     ) -> T {
-        self.say(&call.to_line());
-        assert_eq!(self.hear(), "ready", "the caller connects");
+        self.send_line(&call.to_line());
+        assert_eq!(self.read_line(), "ready", "the caller connects");
         watch(&mut || {
-            self.say("go");
-            let line = self.hear();
-            parse_answer(&line).unwrap_or_else(|| panic!("the caller does not say {line:?}"))
+            self.send_line("go");
+            let line = self.read_line();
+            parse_answer(&line)
+                .unwrap_or_else(|| panic!("the caller sent an invalid line: {line:?}"))
         })
     }
 
-    fn say(&mut self, line: &str) {
-        self.0.say(line).expect("the caller listens");
+    fn send_line(&mut self, line: &str) {
+        self.0.send_line(line).expect("the caller listens");
     }
 
-    fn hear(&mut self) -> String {
-        self.0.hear().expect("the caller speaks in lines")
+    fn read_line(&mut self) -> String {
+        self.0.read_line().expect("the caller speaks in lines")
     }
 }
 
@@ -323,7 +324,7 @@ impl Run {
             while connection.got >= self.call.size {
                 connection.got -= self.call.size;
                 let message = connection.under_way.pop_front();
-                let message = message.expect("an answer has a question");
+                let message = message.expect("a response has a request");
                 connection.blockers -= usize::from(message.blocks);
                 let wait = now.saturating_duration_since(message.due);
                 self.all.add(wait);

@@ -21,7 +21,7 @@ use tidegate_pool::strategy::StrategyMetrics;
 pub(crate) use self::caller::child as caller_child;
 use self::caller::{CONNECTIONS, Call, Caller};
 use self::served::{Served, Way};
-use super::crew::switches;
+use super::bench_pool::switches;
 use super::plot::Bars;
 use super::work::units_per_micro;
 use crate::cpus::{pin, unpin};
@@ -176,11 +176,11 @@ pub(crate) fn run(settings: &Settings) -> (Vec<Table>, Vec<Bars>) {
         let caller = Rc::new(RefCell::new(Caller::start()));
         let capacity = capacity(load, &caller);
         println!(
-            "sockets: {} bytes, {} µs, {}: PC answers {capacity:.0} messages/s",
+            "sockets: {} bytes, {} µs, {}: PC handles {capacity:.0} messages/s",
             load.size,
             load.micros,
             match load.block_one_in {
-                0 => "nobody blocks",
+                0 => "no handler blocks",
                 _ => "1 % block for 10 ms",
             }
         );
@@ -208,7 +208,7 @@ fn medians(table: &Table) -> Vec<(String, f64)> {
     table.rows.iter().filter_map(median).collect()
 }
 
-/// Returns the messages per second that a pinned loop answers if each connection sends as soon as
+/// Returns the messages per second that a pinned loop handles if each connection sends as soon as
 /// it has its reply.
 fn capacity(load: Load, caller: &RefCell<Caller>) -> f64 {
     let served = serve(Way::Pc, load);

@@ -65,7 +65,7 @@ impl Served {
     /// Starts one loop whose handlers do `units` of work for each message of `size` bytes. Its
     /// threads inherit the CPU affinity of this thread.
     pub(super) fn start(way: Way, size: usize, units: u64) -> Self {
-        let handler = move || Works {
+        let handler = move || WorkHandler {
             size,
             units,
             at: 0,
@@ -86,20 +86,20 @@ impl Served {
         let pool = pool.reserved(POOL).build().expect("limits that agree");
         pool.prestart();
         let monitor = (way == Way::Late).then(|| Monitor::start("served").expect("a thread"));
-        let crew = RoamingConfig::new(Arc::new(pool.clone()));
-        let crew = match (&monitor, way) {
-            (Some(monitor), _) => crew.late(monitor),
+        let config = RoamingConfig::new(Arc::new(pool.clone()));
+        let config = match (&monitor, way) {
+            (Some(monitor), _) => config.late(monitor),
             (None, Way::Pec) => {
-                crew.strategy(|loops, pool| ProduceExecuteConsume::new(loops, pool))
+                config.strategy(|loops, pool| ProduceExecuteConsume::new(loops, pool))
             }
             (None, Way::Epc) => {
-                crew.strategy(|loops, pool| ExecuteProduceConsume::new(loops, pool))
+                config.strategy(|loops, pool| ExecuteProduceConsume::new(loops, pool))
             }
-            (None, Way::Ewyk) => crew.strategy(EatWhatYouKill::new),
-            (None, Way::Pc | Way::Eager | Way::Late) => crew,
+            (None, Way::Ewyk) => config.strategy(EatWhatYouKill::new),
+            (None, Way::Pc | Way::Eager | Way::Late) => config,
         };
         let group = NetGroup::builder("served").loops(1);
-        let group = group.build_roaming_with_config(&crew).expect("a poller");
+        let group = group.build_roaming_with_config(&config).expect("a poller");
         let server = Server::builder(&group).pipeline(move |p| p.add("works", handler()));
         let server = server.bind("127.0.0.1:0").wait().expect("a free port");
         Self {
@@ -138,7 +138,7 @@ impl Drop for Served {
 
 /// A handler that does some work for each message, blocks if the message asks for it, and echoes
 /// it.
-struct Works {
+struct WorkHandler {
     size: usize,
     units: u64,
     /// Bytes received of the current message, and whether it asks to block.
@@ -146,7 +146,7 @@ struct Works {
     blocks: bool,
 }
 
-impl Inbound for Works {
+impl Inbound for WorkHandler {
     type In = Bytes;
     type Out = Nothing;
     type Write = Bytes;

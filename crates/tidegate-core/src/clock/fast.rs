@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_calibrated_counter_tells_the_time() {
+    fn a_calibrated_counter_measures_the_time() {
         let counter = steady();
         assert_eq!(counter.read(INTERVAL + 1_000), Some(INTERVAL + 1_000));
         assert_eq!(counter.read(3 * INTERVAL), None, "a new pair is due");

@@ -140,7 +140,7 @@ fn a_pending_wakeup_ends_the_sleep_before_its_deadline() {
 }
 
 #[test]
-fn a_jump_waits_for_nobody() {
+fn a_jump_does_not_wait_for_sleepers() {
     let clock = ManualClock::new();
     let _busy = Clock::from(&clock).join();
     clock.jump(SECOND);
@@ -148,7 +148,7 @@ fn a_jump_waits_for_nobody() {
 }
 
 #[test]
-fn a_jump_wakes_whoever_is_due() {
+fn a_jump_wakes_every_sleeper_that_is_due() {
     let clock = ManualClock::new();
     let (tx, rx) = mpsc::channel();
     let thread = sleeper(&clock, vec![10], tx);
@@ -338,7 +338,7 @@ fn a_manual_ticker_returns_when_the_watcher_has_looked() {
 }
 
 #[test]
-fn a_tick_nobody_waits_for_returns() {
+fn a_tick_without_a_waiter_returns() {
     let (ticker, steps) = Ticker::manual();
     ticker.stop_handle().stop();
     drop(ticker);

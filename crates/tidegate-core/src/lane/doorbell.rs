@@ -132,10 +132,10 @@ mod tests {
             assert!(bell.is_armed());
             assert!(bell.ring());
             assert!(!bell.ring() && !bell.is_armed());
-            assert!(!bell.disarm(), "somebody had rung");
+            assert!(!bell.disarm(), "it had been rung");
         }
         bell.arm(7);
-        assert!(bell.disarm(), "nobody had rung");
+        assert!(bell.disarm(), "it had not been rung");
         assert!(!bell.ring());
     }
 

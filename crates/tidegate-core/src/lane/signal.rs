@@ -229,7 +229,10 @@ mod tests {
 
     impl Deliver for Numbered {
         fn deliver(block: Arc<SignalBlock<Self>>, how: Delivery) {
-            let mut seen = block.1.lock().expect("nobody panics with the lock");
+            let mut seen = block
+                .1
+                .lock()
+                .expect("no thread panics while it holds the lock");
             seen.push((block.0, how));
             drop(seen);
             assert_ne!(block.0, 99, "on purpose");
@@ -269,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_told_as_orphaned() {
+    fn remaining_signals_are_delivered_as_orphaned() {
         let (lane, seen) = (SignalLane::new(), Seen::default());
         for number in 0..4 {
             lane.push(numbered(number, &seen)).expect("open");

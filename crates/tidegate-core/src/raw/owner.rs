@@ -14,7 +14,7 @@ use crate::sys::prim::{AtomicPtr, Ordering};
 /// use tidegate_core::internal::OwnerCell;
 ///
 /// let cell = OwnerCell::new(Box::new(7));
-/// let mine = cell.take().expect("nobody else took it");
+/// let mine = cell.take().expect("no other thread took it");
 /// assert!(cell.take().is_none());
 /// cell.put(mine).expect("the place is empty");
 /// ```

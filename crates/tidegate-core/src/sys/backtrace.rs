@@ -47,7 +47,7 @@ mod linux {
 
     /// Set while a backtrace is being taken.
     static LOOKING: AtomicBool = AtomicBool::new(false);
-    /// The thread that is asked for its frames.
+    /// The thread whose frames are requested.
     static TARGET: AtomicU64 = AtomicU64::new(0);
     /// The number of frames that the handler found.
     static FOUND: AtomicUsize = AtomicUsize::new(PENDING);
@@ -149,11 +149,11 @@ mod linux {
         // SAFETY: `__errno_location` returned the address of this thread's own `errno`.
         let saved = unsafe { errno.read() };
         // ORDERING: AcqRel: Acquire pairs with the Release store of the request in `of_thread`;
-        // Release tells a watcher that finds the request taken that this handler owns the frames.
-        let asked = TARGET
+        // Release shows a watcher that finds the request taken that this handler owns the frames.
+        let requested = TARGET
             .compare_exchange(thread_id(), 0, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok();
-        if asked {
+        if requested {
             let mut found = 0;
             // SAFETY: walking only reads the unwinder's tables; see the header of this file.
             unsafe {
@@ -254,15 +254,15 @@ mod tests {
         let _alone = alone();
         let (up, is_up) = channel();
         let (go, stay) = channel();
-        let (tell, told) = channel();
+        let (sender, receiver) = channel();
         let thread = ThreadBuilder::new("stuck").spawn(move || {
             let went_on = stuck_here_for_the_test(&up, &stay);
-            tell.send(went_on).expect("the test listens");
+            sender.send(went_on).expect("the test listens");
         });
         let thread = thread.expect("a thread can be had");
         let id = is_up.recv().expect("it starts");
         for _ in 0..3 {
-            let frames = of_thread(id).expect("it answers");
+            let frames = of_thread(id).expect("the thread reports its frames");
             let seen = |name: &str| frames.iter().any(|frame| frame.contains(name));
             assert!(seen("stuck_here_for_the_test"), "{frames:#?}");
             assert!(!seen("on_signal"), "{frames:#?}");
@@ -270,7 +270,7 @@ mod tests {
         let through_info = thread.info().backtrace().expect("it is alive");
         assert!(!through_info.is_empty());
         go.send(()).expect("it waits");
-        assert_eq!(told.recv(), Ok(true));
+        assert_eq!(receiver.recv(), Ok(true));
         let watch = thread.watch();
         assert!(thread.join().is_ok());
         assert!(watch.info().backtrace().is_none(), "it has ended");
@@ -289,7 +289,7 @@ mod tests {
         /// Not inlined: without debug information only its symbol has a name.
         #[inline(never)]
         fn look_from_here() -> Vec<String> {
-            let frames = of_thread(thread_id()).expect("it answers itself");
+            let frames = of_thread(thread_id()).expect("it can read its own frames");
             // Not a tail call, which would take this function off the stack.
             std::hint::black_box(frames)
         }

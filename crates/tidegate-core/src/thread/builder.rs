@@ -254,19 +254,19 @@ impl ThreadJob {
             return builder.discard();
         }
         let current = CurrentThreadGuard::enter(record);
-        let tell = |what: &Unhandled<'_>| {
+        let report = |what: &Unhandled<'_>| {
             let hook = builder.on_unhandled.clone().unwrap_or_default();
             hook.report(record.name(), what);
         };
         for hook in &builder.on_start {
             if let Err(panic) = contain(|| hook()) {
-                tell(&hook_panic(panic.message()));
+                report(&hook_panic(panic.message()));
             }
         }
-        run_contained(job, tell);
+        run_contained(job, report);
         for hook in &builder.on_stop {
             if let Err(panic) = contain(|| hook()) {
-                tell(&hook_panic(panic.message()));
+                report(&hook_panic(panic.message()));
             }
         }
         run_exit_hooks();
@@ -316,7 +316,7 @@ crate::debug_as_display!(PriorityError);
 /// Runs the hooks that `at_thread_exit` registered on this thread, newest
 /// first, until none is left. A panicking hook does not prevent the others from running.
 pub fn run_exit_hooks() {
-    run_exit_hooks_to(|who, what| OnUnhandled::stderr().report(who, what));
+    run_exit_hooks_to(|source, error| OnUnhandled::stderr().report(source, error));
 }
 
 /// Returns the pool name for a type's name.

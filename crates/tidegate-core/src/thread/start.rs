@@ -50,20 +50,20 @@ impl ThreadNames {
 }
 
 /// Starts a named thread with a record that can be waited for, without hooks or settings. Panics of
-/// `job` and of its exit hooks are reported to `tell`, with the name of the thread or hook.
+/// `job` and of its exit hooks are reported to `report_to`, with the name of the thread or hook.
 pub(crate) fn spawn_bare(
     names: &ThreadNames,
     job: impl FnOnce() + Send + 'static,
-    tell: fn(&str, &Unhandled<'_>),
+    report_to: fn(&str, &Unhandled<'_>),
 ) -> io::Result<()> {
     let record = Arc::new(ThreadRecord::new(names.next(), NORMAL_PRIORITY, false));
     let end = EndGuard::new(&record);
     let run = move || {
         let begun = end.record().begin(false);
-        debug_assert!(begun, "nobody revokes it");
+        debug_assert!(begun, "it is not revoked");
         let current = CurrentThreadGuard::enter(end.record());
-        run_contained(job, |what| tell(end.record().name(), what));
-        run_exit_hooks_to(tell);
+        run_contained(job, |what| report_to(end.record().name(), what));
+        run_exit_hooks_to(report_to);
         drop(current);
         drop(end);
     };
@@ -83,10 +83,10 @@ pub(super) fn spawn_named(
     thread.spawn(run)
 }
 
-/// Runs the job of a thread and reports its panic to `tell`.
-pub(super) fn run_contained(job: impl FnOnce(), tell: impl FnOnce(&Unhandled<'_>)) {
+/// Runs the job of a thread and reports its panic to `report_to`.
+pub(super) fn run_contained(job: impl FnOnce(), report_to: impl FnOnce(&Unhandled<'_>)) {
     if let Err(panic) = contain(job) {
-        tell(&Unhandled::TaskPanic {
+        report_to(&Unhandled::TaskPanic {
             task: "the thread's job",
             message: panic.message(),
         });
@@ -164,11 +164,11 @@ pub fn at_thread_exit(clean_up: impl FnOnce() + 'static) {
 }
 
 /// Runs the hooks that [`at_thread_exit`] registered on this thread, newest first, until none is
-/// left. Panics are reported to `tell`.
-pub(super) fn run_exit_hooks_to(tell: impl Fn(&str, &Unhandled<'_>)) {
+/// left. Panics are reported to `report_to`.
+pub(super) fn run_exit_hooks_to(report_to: impl Fn(&str, &Unhandled<'_>)) {
     while let Some(clean_up) = AT_EXIT.with_borrow_mut(Vec::pop) {
         if let Err(panic) = contain(clean_up) {
-            tell("the end of a thread", &hook_panic(panic.message()));
+            report_to("the end of a thread", &hook_panic(panic.message()));
         }
     }
 }

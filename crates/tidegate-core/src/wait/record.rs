@@ -90,7 +90,7 @@ pub(super) fn record(
 /// use tidegate_core::internal::change_width;
 ///
 /// let mut width = 4;
-/// change_width(ExecutorId::next(), 2, || width = 2).expect("nobody waits");
+/// change_width(ExecutorId::next(), 2, || width = 2).expect("no thread waits");
 /// assert_eq!(width, 2);
 /// ```
 pub fn change_width(

@@ -45,7 +45,7 @@ fn a_chain_without_a_circle_is_allowed() {
         wait(&b, &c).expect("no circle"),
     ];
     let other = StubExecutor::new("d", 1);
-    drop(wait(&other, &a).expect("nobody waits for d"));
+    drop(wait(&other, &a).expect("no thread waits for d"));
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn fewer_threads_than_waits_rely_on_are_refused() {
     let refused = change_width(pool.id(), 1, || unreachable!("it is refused")).unwrap_err();
     assert_eq!(refused.names(), ["pool"]);
     drop(first);
-    change_width(pool.id(), 1, || ()).expect("nobody waits");
+    change_width(pool.id(), 1, || ()).expect("no thread waits");
     // The same through another executor.
     let _to = wait(&pool, &other).expect("it does not wait");
     let _back = wait(&other, &pool).expect("two threads are free");

@@ -73,7 +73,7 @@ fn a_take_against_a_close_does_not_open_the_lane_again() {
         let accepted = producer.join().expect("it does not panic");
         assert_eq!(left + taken, 1 + accepted);
         assert!(lane.push(numbered(2, &log)).is_err());
-        assert_eq!(block.told.load(Relaxed), 1);
+        assert_eq!(block.notified.load(Relaxed), 1);
     });
 }
 
@@ -99,13 +99,13 @@ fn no_news_is_lost_when_a_block_is_raised_again() {
             })
         };
         // A lost update would never be delivered: loom reports a loop that does not end.
-        while block.heard.load(Relaxed) < 2 {
+        while block.received.load(Relaxed) < 2 {
             lane.take().for_each(|signal| signal.deliver());
             thread::yield_now();
         }
         producer.join().expect("it does not panic");
         lane.take().for_each(|signal| signal.deliver());
-        assert_eq!(block.heard.load(Relaxed), 2);
-        assert!((1..=2).contains(&block.told.load(Relaxed)));
+        assert_eq!(block.received.load(Relaxed), 2);
+        assert!((1..=2).contains(&block.notified.load(Relaxed)));
     });
 }

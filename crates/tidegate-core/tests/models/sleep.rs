@@ -93,14 +93,14 @@ fn neither_lane_is_slept_over() {
                 door.ring();
             })
         };
-        let (mut ran, mut told) = (false, false);
-        while !ran || !told {
+        let (mut ran, mut notified) = (false, false);
+        while !ran || !notified {
             let task = end.pop();
             let mut idle = task.is_none();
             ran |= task.map(Task::run).is_some();
             for signal in door.signals.take() {
                 signal.deliver();
-                (told, idle) = (true, false);
+                (notified, idle) = (true, false);
             }
             if idle {
                 door.sleep(&end);
@@ -108,7 +108,7 @@ fn neither_lane_is_slept_over() {
         }
         tasks.join().expect("it does not panic");
         signals.join().expect("it does not panic");
-        assert_eq!((log.get(), block.told.load(Relaxed)), (vec![1], 1));
+        assert_eq!((log.get(), block.notified.load(Relaxed)), (vec![1], 1));
     });
 }
 
@@ -137,19 +137,19 @@ fn one_ringer_of_two_wakes() {
 /// Three threads: each of two wakers writes first, and the woken thread sees what its waker wrote.
 /// Fails when: `park` consumes a pending wakeup without acquiring it.
 #[test]
-fn a_wakeup_carries_what_was_said_before_it() {
+fn a_wakeup_publishes_the_writes_before_it() {
     loom::model(|| {
-        let (parker, said) = (Parker::new(), Arc::new(AtomicUsize::new(0)));
+        let (parker, message) = (Parker::new(), Arc::new(AtomicUsize::new(0)));
         let wakers: Vec<_> = (0..2)
             .map(|_| {
-                let (parker, said) = (parker.clone(), Arc::clone(&said));
+                let (parker, message) = (parker.clone(), Arc::clone(&message));
                 thread::spawn(move || {
-                    said.fetch_add(1, Relaxed);
+                    message.fetch_add(1, Relaxed);
                     parker.unpark();
                 })
             })
             .collect();
-        while said.load(Relaxed) < 2 {
+        while message.load(Relaxed) < 2 {
             parker.park(None);
         }
         for waker in wakers {

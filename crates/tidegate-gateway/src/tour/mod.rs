@@ -43,14 +43,14 @@ fn line(done: &str, came: impl std::fmt::Display) -> (String, String) {
 fn promises() -> Result<Lines> {
     let home = EventLoop::builder("home").build()?;
     let (promise, answer) = home.promise::<u32>();
-    let (heard, told) = mpsc::channel();
+    let (heard, receiver) = mpsc::channel();
     answer.on_complete(move |outcome| {
         let place =
             EventLoop::current().map_or("nowhere".to_owned(), |here| here.name().to_owned());
         let _ = heard.send(format!("{:?} on loop `{place}`", outcome.success()));
     });
     promise.succeed(123_456)?;
-    let listener = told.recv()?;
+    let listener = receiver.recv()?;
 
     let (dropped, abandoned) = home.promise::<u32>();
     drop(dropped);
@@ -226,7 +226,7 @@ fn futures() -> Result<Lines> {
         let square = far.submit(|| 12 * 12).ok()?.await.ok()?;
         Some(square + 1)
     })?;
-    let answer = answer.wait()?.ok_or("the other loop did not answer")?;
+    let answer = answer.wait()?.ok_or("the other loop returned nothing")?;
     Ok(vec![line(
         "a future on one loop awaits another loop",
         answer,
@@ -243,7 +243,7 @@ fn group() -> Result<Lines> {
         seen.extend(place.wait()?);
     }
 
-    let (ticker, hand) = Ticker::manual();
+    let (ticker, manual_ticker) = Ticker::manual();
     let (stalls, seen_stalls) = mpsc::channel();
     let watchdog = Watchdog::builder()
         .threshold(Duration::from_secs(1))
@@ -265,8 +265,8 @@ fn group() -> Result<Lines> {
         .ok_or("a group has a loop")?
         .execute_task(stuck)?;
     started.recv()?;
-    hand.tick(Duration::from_secs(1));
-    hand.tick(Duration::from_secs(1));
+    manual_ticker.tick(Duration::from_secs(1));
+    manual_ticker.tick(Duration::from_secs(1));
     let stall = seen_stalls.try_recv()?;
     drop(go);
     drop(watchdog);

@@ -10,9 +10,9 @@
 //! * Threads: as many as the command may run fallbacks or batches concurrently, and one more that
 //!   can reject the next one. They start on demand and end when they are idle.
 //! * Tasks: each belongs to an object that is bounded where it begins. A queued call and a batch
-//!   reserve a place here before they are accepted ([`CallbackThreads::reserve`]), so a task is never
-//!   rejected when it is due. A waker belongs to a future, which has one at a time. The hooks of
-//!   tokens are rejected, and counted, above [`BACKLOG`].
+//!   reserve a place here before they are accepted ([`CallbackThreads::reserve`]), so a task is
+//!   never rejected when it is due. A waker belongs to a future, which has one at a time. The hooks
+//!   of tokens are rejected, and counted, above [`BACKLOG`].
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -81,10 +81,11 @@ impl CallTimer {
         }
     }
 
-    /// Begins a call on `flight` that must end by `deadline`. `whose` is the number of its command.
+    /// Begins a call on `flight` that must end by `deadline`. `command_id` is the number of its
+    /// command.
     #[inline]
-    pub(crate) fn arm(&self, flight: &Flight, deadline: u64, whose: u64, interrupts: bool) {
-        flight.prepare(self.shared.clock.clock(), deadline, whose, interrupts);
+    pub(crate) fn arm(&self, flight: &Flight, deadline: u64, command_id: u64, interrupts: bool) {
+        flight.prepare(self.shared.clock.clock(), deadline, command_id, interrupts);
         flight.word().begin();
         self.watch(deadline);
     }
@@ -148,7 +149,7 @@ impl CallTimer {
         drop(flights);
         // Hooks that were rejected stayed in their tokens; their `Drop` is user code.
         for flight in gone.into_iter().filter(|one| one.token().has_hooks()) {
-            if let Some(aside) = self.shared.aside_of(flight.whose()) {
+            if let Some(aside) = self.shared.aside_of(flight.command_id()) {
                 let drop_hooks = Task::new(move || flight.token().drop_hooks());
                 self.run_aside(&aside, drop_hooks);
             }

@@ -105,7 +105,7 @@ impl CallTimer {
         for flight in &flights {
             flight.expire_now(&*self.shared);
         }
-        self.shared.see_to_starved();
+        self.shared.retry_starved();
     }
 
     /// Creates the callback threads of a command, for user code that the timer finds due.
@@ -128,7 +128,7 @@ impl CallTimer {
     /// Runs a task on the callback threads of a command, for a caller that must not run it itself.
     pub(crate) fn run_aside(&self, aside: &Arc<CallbackThreads>, task: Task) {
         self.shared.run_aside(aside, task);
-        self.shared.see_to_starved();
+        self.shared.retry_starved();
     }
 
     fn forget_aside(&self, id: u64) {
@@ -160,7 +160,8 @@ impl fmt::Debug for CallTimer {
     }
 }
 
-/// A command's handle to its [`CallbackThreads`]; the timer knows the threads until this is dropped.
+/// A command's handle to its [`CallbackThreads`]; the timer knows the threads until this is
+/// dropped.
 #[derive(Debug)]
 pub(crate) struct CallbackThreadsHandle {
     alarms: CallTimer,

@@ -106,7 +106,7 @@ fn the_end_of_the_work_and_of_its_time_exclude_each_other() {
 }
 
 #[test]
-fn closing_tells_running_calls_to_stop() {
+fn closing_cancels_running_calls() {
     let (_manual, alarms) = timer();
     let flight = alarms.take_flight();
     alarms.arm(&flight, u64::MAX - 1, 0, false);
@@ -137,9 +137,9 @@ fn starved(alarms: &CallTimer, threads: ThreadBuilder) -> CallbackThreadsHandle 
 }
 
 /// Opens a gate when it is dropped.
-struct Opens(Gate);
+struct OpensOnDrop(Gate);
 
-impl Drop for Opens {
+impl Drop for OpensOnDrop {
     fn drop(&mut self) {
         self.0.open();
     }
@@ -157,7 +157,7 @@ fn what_the_system_has_no_thread_for_runs_once_it_has_one() {
     assert!(!ran.is_open() && asked.count() > 0);
     let before = asked.count();
     manual.advance(Duration::from_millis(9));
-    assert_eq!(asked.count(), before, "it is not asked all the time");
+    assert_eq!(asked.count(), before, "it is not called in a loop");
     refuses.store(false, Ordering::SeqCst);
     manual.advance(Duration::from_millis(1));
     ran.wait();
@@ -169,19 +169,19 @@ fn closing_loses_nothing_that_the_system_has_no_thread_for() {
     let (manual, alarms) = timer();
     let (threads, refuses, _) = refused_threads();
     let aside = starved(&alarms, threads);
-    let (dropped, told) = (Gate::new(), Gate::new());
-    let opens = Opens(dropped.clone());
+    let (dropped, notified) = (Gate::new(), Gate::new());
+    let opens = OpensOnDrop(dropped.clone());
     alarms.run_at(10 * MS, &aside, Task::new(move || drop(opens)));
     let flight = alarms.take_flight();
     alarms.arm(&flight, u64::MAX - 1, aside.id(), true);
-    let tell = told.clone();
+    let tell = notified.clone();
     flight.token().on_cancel(move || tell.open()).forget();
     alarms.close(true);
-    assert!(!dropped.is_open() && !told.is_open());
+    assert!(!dropped.is_open() && !notified.is_open());
     refuses.store(false, Ordering::SeqCst);
     manual.advance(Duration::from_millis(10));
     dropped.wait();
-    told.wait();
+    notified.wait();
 }
 
 #[test]

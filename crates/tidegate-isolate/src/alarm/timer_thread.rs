@@ -16,7 +16,7 @@ use crate::key::Key;
 /// The shortest and the longest sleep of a timer that has nothing due, in nanoseconds.
 const PAUSES: (u64, u64) = (1_000_000, 1_000_000_000);
 /// The delay before a starved task, one that the system had no thread for, is offered again.
-const AGAIN: u64 = 10_000_000;
+const STARVED_RETRY_NANOS: u64 = 10_000_000;
 
 pub(super) struct Shared {
     pub(super) id: u64,
@@ -102,9 +102,9 @@ impl Shared {
     }
 
     /// Makes sure that starved tasks are offered again.
-    pub(super) fn see_to_starved(self: &Arc<Self>) {
+    pub(super) fn retry_starved(self: &Arc<Self>) {
         if !self.starved().is_empty() {
-            self.wake(self.clock.nanos().saturating_add(AGAIN));
+            self.wake(self.clock.nanos().saturating_add(STARVED_RETRY_NANOS));
         }
     }
 
@@ -142,7 +142,7 @@ impl Shared {
                 self.run_aside(&aside, Task::new(move || drop(task)));
             }
         }
-        self.see_to_starved();
+        self.retry_starved();
         self.parker.unpark();
     }
 
@@ -261,23 +261,23 @@ impl Shared {
         }
         match self.starved().is_empty() {
             true => u64::MAX,
-            false => now.saturating_add(AGAIN),
+            false => now.saturating_add(STARVED_RETRY_NANOS),
         }
     }
 }
 
 /// Runs callbacks on the callback threads of the commands.
 impl CallbackRunner for Shared {
-    fn run(&self, whose: u64, task: Task) {
-        match self.aside_of(whose) {
+    fn run(&self, command_id: u64, task: Task) {
+        match self.aside_of(command_id) {
             Some(aside) => self.run_aside(&aside, task),
             // Unreachable: a command lives as long as its futures.
             None => task.run(),
         }
     }
 
-    fn run_hooks(&self, whose: u64, token: &CancelToken) {
-        if let Some(aside) = self.aside_of(whose)
+    fn run_hooks(&self, command_id: u64, token: &CancelToken) {
+        if let Some(aside) = self.aside_of(command_id)
             && let Some(call) = aside.hooks_of(token)
         {
             self.run_aside(&aside, call);

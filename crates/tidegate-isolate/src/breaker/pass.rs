@@ -1,4 +1,4 @@
-//! The interface for a call: it asks the breaker to pass, and reports how it ended.
+//! The interface for a call: it requests a ticket from the breaker and reports how it ended.
 //!
 //! While the breaker is closed, a call costs three loads to pass and one addition to report.
 
@@ -82,7 +82,7 @@ impl CircuitBreaker {
             (BreakerMode::Normal, BreakerState::Closed) => Ok(free),
             (BreakerMode::Normal, _) => self.try_ticket_when_open(now),
             (BreakerMode::ForcedOpen, _) => Err(BreakerOpenError { retry_after: None }),
-            (BreakerMode::Disabled, _) => Ok(Ticket::UNHEARD),
+            (BreakerMode::Disabled, _) => Ok(Ticket::UNCOUNTED),
             (BreakerMode::ForcedClosed, _) => Ok(free),
             // Denies nothing, but the state changes as if calls were denied.
             (BreakerMode::MetricsOnly, _) => Ok(self.try_ticket_when_open(now).unwrap_or(free)),

@@ -129,7 +129,7 @@ fn only_the_probe_decides() {
     assert_eq!(
         breaker.counts(SLEEP + 4),
         (0, 0, 0),
-        "old calls say nothing"
+        "old calls do not count"
     );
 }
 
@@ -315,9 +315,9 @@ fn metrics_only_goes_through_its_states_and_denies_nothing() {
 }
 
 #[test]
-fn changes_are_told_in_order_with_their_time() {
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let tell = Arc::clone(&told);
+fn changes_are_reported_in_order_with_their_time() {
+    let notified = Arc::new(Mutex::new(Vec::new()));
+    let tell = Arc::clone(&notified);
     let breaker = breaker(quick())
         .on_transition(|_| panic!("on purpose"))
         .on_transition(move |change| tell.lock().unwrap().push((change.to, change.at_nanos)));
@@ -329,7 +329,7 @@ fn changes_are_told_in_order_with_their_time() {
         (BreakerState::HalfOpen, 9 + SLEEP),
         (BreakerState::Closed, 9 + SLEEP),
     ];
-    assert_eq!(*told.lock().unwrap(), expected);
+    assert_eq!(*notified.lock().unwrap(), expected);
     let times = breaker.time_in_states(10 + SLEEP);
     assert_eq!(
         times[BreakerState::Open as usize],
@@ -432,8 +432,8 @@ fn a_reset_closes_the_breaker_from_every_state() {
         ramp: Some(Duration::from_secs(10)),
         ..quick()
     };
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let note = Arc::clone(&told);
+    let notified = Arc::new(Mutex::new(Vec::new()));
+    let note = Arc::clone(&notified);
     let breaker = tripped(ramping, 0).on_transition(move |change| {
         note.lock().unwrap().push((change.from, change.to));
     });
@@ -454,7 +454,7 @@ fn a_reset_closes_the_breaker_from_every_state() {
     assert_eq!(breaker.state(2 * now + 7), BreakerState::Ramping);
     breaker.reset(2 * now + 8);
     assert_eq!(breaker.state(2 * now + 8), BreakerState::Closed);
-    let resets = told.lock().unwrap();
+    let resets = notified.lock().unwrap();
     let to_closed = resets.iter().filter(|(_, to)| *to == BreakerState::Closed);
     let from: Vec<_> = to_closed.map(|(from, _)| *from).collect();
     use BreakerState::{HalfOpen, Open, Ramping};

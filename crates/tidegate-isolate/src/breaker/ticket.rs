@@ -29,7 +29,7 @@ pub(crate) struct Ticket {
 
 impl Ticket {
     /// The ticket of a call that no breaker counts.
-    pub(crate) const UNHEARD: Ticket = Ticket {
+    pub(crate) const UNCOUNTED: Ticket = Ticket {
         generation: u64::MAX,
         is_probe: false,
     };

@@ -41,7 +41,7 @@ impl CircuitBreaker {
             });
         }
         drop(core);
-        self.tell(&changes);
+        self.call_listeners(&changes);
         self.end_ramp(now);
     }
 
@@ -74,7 +74,7 @@ impl CircuitBreaker {
         if judged && core.is_bad(self.health.reading(now)) {
             let change = self.open(&mut core, now, state == BreakerState::Ramping);
             drop(core);
-            self.tell(&[change]);
+            self.call_listeners(&[change]);
         }
     }
 
@@ -93,7 +93,7 @@ impl CircuitBreaker {
         let mut core = self.lock();
         let answer = self.decide(&mut core, now, &mut changes);
         drop(core);
-        self.tell(&changes);
+        self.call_listeners(&changes);
         answer
     }
 
@@ -153,7 +153,7 @@ impl CircuitBreaker {
             _ => Some(self.open(&mut core, now, true)),
         };
         drop(core);
-        self.tell(change.as_slice());
+        self.call_listeners(change.as_slice());
     }
 
     fn probe(&self, core: &mut Core) -> Ticket {
@@ -216,7 +216,7 @@ impl CircuitBreaker {
             _ => Some(self.go(&mut core, BreakerState::Closed, now)),
         };
         drop(core);
-        self.tell(change.as_slice());
+        self.call_listeners(change.as_slice());
     }
 
     /// Empties the window, and marks the windows that ended before as judged.
@@ -251,7 +251,7 @@ impl CircuitBreaker {
             core.relapses = 0;
             let change = self.go(&mut core, BreakerState::Closed, now);
             drop(core);
-            self.tell(&[change]);
+            self.call_listeners(&[change]);
         }
     }
 
@@ -274,7 +274,7 @@ impl CircuitBreaker {
 
     /// Calls the listeners one after the other. A listener that panics is reported and does not
     /// stop the others.
-    fn tell(&self, changes: &[BreakerTransition]) {
+    fn call_listeners(&self, changes: &[BreakerTransition]) {
         for change in changes {
             for listener in &self.listeners {
                 if let Err(message) = contain(|| listener(change)) {

@@ -39,7 +39,7 @@ impl Phase {
 ///
 /// let word = BreakerWord::default();
 /// let closed = word.get();
-/// let open = word.change(closed, 1).expect("nobody else changed it");
+/// let open = word.change(closed, 1).expect("no other thread changed it");
 /// assert_eq!((open.state(), open.number()), (1, 1));
 /// assert_eq!(word.change(closed, 2), None, "that phase is over");
 /// assert!(word.is_in(open.number()) && !word.is_in(closed.number()));

@@ -136,14 +136,14 @@ impl<T> WaitQueue<T> {
         }?;
         self.note_empty();
         let waited = now.saturating_sub(entry.since);
-        let turn_away = match self.discipline {
+        let rejects = match self.discipline {
             QueueDiscipline::Codel { target, interval } => {
                 self.note_wait(now, waited, as_nanos(target), as_nanos(interval));
                 self.overloaded && waited > as_nanos(target).saturating_mul(2)
             }
             _ => false,
         };
-        Some(if turn_away {
+        Some(if rejects {
             Next::TurnAway(entry)
         } else {
             Next::Serve(entry)
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn codel_turns_away_who_waited_too_long_only_under_overload() {
+    fn codel_rejects_long_waiters_only_under_overload() {
         let mut queue = WaitQueue::new(QueueDiscipline::codel());
         queue.push(0, 1);
         assert_eq!(
@@ -286,8 +286,8 @@ mod tests {
             queue.push(0, entry);
         }
         let mut least = |rank| queue.remove_least(|entry| entry.0, rank);
-        assert_eq!(least(1), None, "nobody matters less");
-        assert_eq!(least(2), Some((1, 'd')), "who came last has waited least");
+        assert_eq!(least(1), None, "no waiter is less critical");
+        assert_eq!(least(2), Some((1, 'd')), "the last waiter has waited least");
         assert_eq!(least(9), Some((1, 'b')));
         assert_eq!(least(9), Some((2, 'a')));
     }

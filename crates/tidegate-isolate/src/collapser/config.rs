@@ -57,7 +57,7 @@ impl Default for CollapserConfig {
 #[derive(Debug)]
 pub(super) struct Live {
     key: Key,
-    said: CollapserConfig,
+    configured: CollapserConfig,
     pub(super) now: ArcSwap<CollapserConfig>,
 }
 
@@ -67,7 +67,9 @@ impl PropertyOwner for Live {
         let Some(rest) = name.strip_prefix(FAMILY) else {
             return Ok(None);
         };
-        let (config, refused) = self.said.resolve(sources, &self.key, &self.now.load());
+        let (config, refused) = self
+            .configured
+            .resolve(sources, &self.key, &self.now.load());
         self.now.store(Arc::new(config));
         let mut refused = refused.into_iter();
         if let Some(error) = refused.find(|error| name.ends_with(error.property())) {
@@ -88,19 +90,19 @@ impl Live {
     pub(super) fn new(
         sources: &Sources,
         key: &Key,
-        said: CollapserConfig,
+        configured: CollapserConfig,
     ) -> Result<Self, ConfigError> {
-        if said.max_batch == 0 {
+        if configured.max_batch == 0 {
             return Err(ConfigError::new(key.as_str(), COLLAPSER[0], 0, NO_ROOM));
         }
-        let (in_force, refused) = said.resolve(sources, key, &said);
+        let (in_force, refused) = configured.resolve(sources, key, &configured);
         if let Some(error) = refused.into_iter().next() {
             return Err(error);
         }
         Ok(Self {
             key: key.clone(),
             now: ArcSwap::from_pointee(in_force),
-            said,
+            configured,
         })
     }
 

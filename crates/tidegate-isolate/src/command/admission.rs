@@ -14,7 +14,7 @@ use crate::breaker::{BreakerOpenError, Settlement, Ticket};
 use crate::error::{Cause, CommandError, Rejection};
 use crate::in_flight::Flight;
 use crate::isolation::state::{BREAKS, FALLS_BACK, GATED, RATED, State, THREADS, WATCHED};
-use crate::metrics::Plain;
+use crate::metrics::PlainRejection;
 use crate::plugin::CallStage;
 
 /// The flags of a command for which more than the permits may reject a call, or a plug-in receives
@@ -49,7 +49,7 @@ impl Admission {
 pub(super) enum Denied {
     /// A hook rejected the call.
     Hook(String),
-    /// The call was rejected before the breaker was asked.
+    /// The call was rejected before the breaker was consulted.
     Early(Rejection),
     /// The breaker denied the call.
     Open(BreakerOpenError),
@@ -91,7 +91,7 @@ impl State {
             self.pass_watched(flags, start)?;
         }
         if flags & BREAKS == 0 {
-            return Ok(Ticket::UNHEARD);
+            return Ok(Ticket::UNCOUNTED);
         }
         self.breaker.try_ticket(start).map_err(Denied::Open)
     }
@@ -182,30 +182,30 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         &self,
         (start, now): (u64, u64),
         flags: u32,
-        asked: MaybeOptions<'_, T, E>,
+        maybe_options: MaybeOptions<'_, T, E>,
         denied: Denied,
     ) -> Result<T, CommandError<E>> {
         self.state.book_denial(&denied, (start, now));
         let plain = match &denied {
-            Denied::Open(_) => Some(Plain::Open),
-            Denied::Refused(Rejection::Permits, _) => Some(Plain::Permits),
+            Denied::Open(_) => Some(PlainRejection::Open),
+            Denied::Refused(Rejection::Permits, _) => Some(PlainRejection::Permits),
             _ => None,
         };
         if let Some(plain) = plain
-            && self.is_plain(flags, &asked)
+            && self.is_plain(flags, &maybe_options)
         {
             return self.refused_plainly(now, plain, denied.into_cause());
         }
         let record = CallRecord::until(start, now);
-        asked.with(|options| self.failed(record, options, denied.into_cause()))
+        maybe_options.with(|options| self.failed(record, options, denied.into_cause()))
     }
 
     /// Returns `true` if only the permits can reject a call and none is free. The rejection is then
     /// known before the clock is read.
     #[inline(always)]
-    pub(super) fn is_shut(&self, flags: u32, asked: &MaybeOptions<'_, T, E>) -> bool {
+    pub(super) fn is_shut(&self, flags: u32, maybe_options: &MaybeOptions<'_, T, E>) -> bool {
         flags & (NOT_ALONE | FALLS_BACK) == FALLS_BACK
-            && self.state.gate.is_shut(asked.criticality())
+            && self.state.gate.is_shut(maybe_options.criticality())
     }
 
     /// Rejects a call because all permits are held and nothing else can reject it. The time only
@@ -214,13 +214,13 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     pub(super) fn refused_at_once(
         &self,
         flags: u32,
-        asked: MaybeOptions<'_, T, E>,
+        maybe_options: MaybeOptions<'_, T, E>,
     ) -> Result<T, CommandError<E>> {
         let cause = Cause::Rejected(Rejection::Permits);
-        if self.is_plain(flags, &asked) {
-            return self.refused_plainly(self.state.coarse_now(), Plain::Permits, cause);
+        if self.is_plain(flags, &maybe_options) {
+            return self.refused_plainly(self.state.coarse_now(), PlainRejection::Permits, cause);
         }
         let record = CallRecord::new(self.state.now());
-        asked.with(|options| self.failed(record, options, cause))
+        maybe_options.with(|options| self.failed(record, options, cause))
     }
 }

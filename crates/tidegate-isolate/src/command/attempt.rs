@@ -35,7 +35,7 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
     pub(crate) fn count(&self, event: Event) {
         let state = &*self.command.shared.state;
         state.metrics.count(state.now(), event);
-        state.tell(self.options.observer(), event);
+        state.notify(self.options.observer(), event);
     }
 
     /// Ends the call with the error of its last attempt. The fallback may give a value instead,
@@ -83,14 +83,14 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
         match shared.look_up(&mut self.options, true)? {
             None => run(self),
             Some(CacheLookup::Hit(copies)) => shared.wait_for(&mut self.options, copies),
-            Some(CacheLookup::WouldDeadlock) => shared.closes_circle(&mut self.options),
+            Some(CacheLookup::WouldDeadlock) => shared.reject_deadlock(&mut self.options),
             Some(CacheLookup::Miss(first)) => {
                 // The run belongs to all calls that share it, so this caller does not cancel it.
                 drop(self.options.take_handle());
                 let within = wait_graph::enter(first.id());
                 let answer = run(self);
                 drop(within);
-                first.tell(&answer);
+                first.complete_copies(&answer);
                 answer
             }
         }
@@ -116,7 +116,7 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
                 Some(CacheLookup::WouldDeadlock) => {
                     let options = &mut self.options;
                     options.defers = true;
-                    let answer = shared.closes_circle(options);
+                    let answer = shared.reject_deadlock(options);
                     return shared.fall_back_if_deferred(options, answer).await;
                 }
                 Some(CacheLookup::Miss(first)) => first,
@@ -135,7 +135,7 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
                 running.as_mut().poll(context)
             });
             let answer = answer.await;
-            owner.tell(&answer);
+            owner.complete_copies(&answer);
             answer
         }
     }

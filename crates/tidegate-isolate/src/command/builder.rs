@@ -16,7 +16,7 @@ use crate::error::{CommandError, ConfigError};
 use crate::isolation::Isolation;
 use crate::key::Key;
 use crate::metrics::MetricsConfig;
-use crate::properties::{Family, POOL, Said};
+use crate::properties::{CodeSettings, Family, POOL};
 use crate::rate::RateConfig;
 
 impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
@@ -190,10 +190,10 @@ impl<T: Send + 'static, E: Send + 'static> CommandBuilder<T, E> {
     ///
     /// # Threads
     ///
-    /// A call of `run_async` awaits the future in its own task. Any other call blocks for it, on the
-    /// thread on which a blocking fallback would run. On a thread that must not block, such as that
-    /// of an event loop, the future is polled once. If it is not ready then, the fallback is refused
-    /// with [`FallbackError::Waiting`](crate::FallbackError::Waiting).
+    /// A call of `run_async` awaits the future in its own task. Any other call blocks for it, on
+    /// the thread on which a blocking fallback would run. On a thread that must not block, such as
+    /// that of an event loop, the future is polled once. If it is not ready then, the fallback is
+    /// refused with [`FallbackError::Waiting`](crate::FallbackError::Waiting).
     pub fn fallback_async<F, W>(mut self, fallback: F) -> Self
     where
         F: Fn(&CommandError<E>) -> W + Send + Sync + 'static,
@@ -240,12 +240,12 @@ impl<T: Send + 'static, E: Send + 'static> CommandBuilder<T, E> {
             let reason = "a command needs a group of dependencies; set it with `group`";
             return Err(ConfigError::new(&*key, "group", "missing", reason));
         };
-        let mut said = Said::new(self.config);
+        let mut code_settings = CodeSettings::new(self.config);
         for (family, name) in self.marks {
-            said.mark(family, name);
+            code_settings.mark(family, name);
         }
         let types = TypeId::of::<fn() -> (T, E)>();
-        let state = isolation.state(key, group, self.pool, types, said)?;
+        let state = isolation.state(key, group, self.pool, types, code_settings)?;
         Ok(Command {
             shared: Arc::new(Shared {
                 state,

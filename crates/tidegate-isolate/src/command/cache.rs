@@ -29,12 +29,12 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         let Some(context) = context else {
             return Err(self.misused(options, Cause::NoRequest));
         };
-        let whose = CacheScope {
+        let scope = CacheScope {
             owner: state.cache_owner,
             command: &state.key,
             home: state.threads.get().map(|pool| &**pool.home()),
         };
-        let mut looked = cache.look_up(&context, whose);
+        let mut looked = cache.look_up(&context, scope);
         if let CacheLookup::Hit(copies) = &mut looked {
             if waits && !copies.begin_wait() {
                 return Ok(Some(CacheLookup::WouldDeadlock));
@@ -43,7 +43,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             state.metrics.count(now, Event::ResponseFromCache);
             let _ = state.hook(CallStage::CacheHit);
             state.plugins.event(&state.key, Event::ResponseFromCache);
-            state.tell_observer(options.observer(), Event::ResponseFromCache);
+            state.notify_observer(options.observer(), Event::ResponseFromCache);
             if state.flags() & LOGS != 0 {
                 copies.log_into(context);
             }
@@ -56,8 +56,8 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
 
     /// Rejects a call that would wait for the run in which it is made.
     #[cold]
-    pub(super) fn closes_circle(&self, options: &mut CallOptions<T, E>) -> Answer<T, E> {
+    pub(super) fn reject_deadlock(&self, options: &mut CallOptions<T, E>) -> Answer<T, E> {
         let record = CallRecord::new(self.state.now());
-        self.failed(record, options, Cause::Rejected(Rejection::Circle))
+        self.failed(record, options, Cause::Rejected(Rejection::Deadlock))
     }
 }

@@ -108,8 +108,8 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
         Arc::clone(&self.shared).run_async(options, work)
     }
 
-    /// Admits a call whose work the caller does itself, without a closure: takes a permit, asks the
-    /// breaker and starts the timeout. See [`Entry`].
+    /// Admits a call whose work the caller does itself, without a closure: takes a permit, consults
+    /// the breaker and starts the timeout. See [`Entry`].
     ///
     /// For handlers and other code whose work begins in one place and ends in another. Never waits
     /// for a permit, even if other callers may wait, and tries no fallback.
@@ -386,9 +386,9 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         let is_attempt = options.is_attempt;
         let work = move |token: &CancelToken| {
             let (state, mine) = (Arc::clone(&self.state), token.clone());
-            let cancel = move |asked| {
+            let cancel = move |maybe_options| {
                 let may_interrupt = state.flags() & INTERRUPTS_ON_CANCEL != 0;
-                if may_interrupt && asked != Some(Interrupt::No) {
+                if may_interrupt && maybe_options != Some(Interrupt::No) {
                     state.interrupt(&mine);
                 }
             };

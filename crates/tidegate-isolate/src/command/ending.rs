@@ -142,7 +142,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     #[inline(always)]
     pub(super) fn end(
         &self,
-        asked: MaybeOptions<'_, T, E>,
+        maybe_options: MaybeOptions<'_, T, E>,
         call: Admission,
         result: WorkResult<T, E>,
     ) -> Result<T, CommandError<E>> {
@@ -163,15 +163,16 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         match result {
             Ok(Ok(Ok(value))) if in_time => {
                 state.report(ticket, times, Ended::Success);
-                if self.is_watched(state.flags(), &asked) {
+                if self.is_watched(state.flags(), &maybe_options) {
                     self.emitted();
-                    asked.with(|options| self.succeeded(CallRecord::until(start, now), options));
+                    maybe_options
+                        .with(|options| self.succeeded(CallRecord::until(start, now), options));
                 }
                 Ok(value)
             }
             other => {
                 let late = (!in_time).then_some(timeout);
-                self.end_without_answer(asked, (ticket, times), other, late)
+                self.end_without_answer(maybe_options, (ticket, times), other, late)
             }
         }
     }
@@ -182,7 +183,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     #[inline(never)]
     fn end_without_answer(
         &self,
-        asked: MaybeOptions<'_, T, E>,
+        maybe_options: MaybeOptions<'_, T, E>,
         (ticket, times): (Ticket, Times),
         result: WorkResult<T, E>,
         late: Option<u64>,
@@ -194,6 +195,6 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             let _ = state.hook(CallStage::ExecutionError);
         }
         let record = CallRecord::until(times.start, times.now);
-        asked.with(|options| self.failed(record, options, cause))
+        maybe_options.with(|options| self.failed(record, options, cause))
     }
 }

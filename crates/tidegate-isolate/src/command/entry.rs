@@ -140,24 +140,24 @@ impl Entry {
         let now = state.now();
         let in_time = self.word.report(|| state.stop_time(call, now))?;
         let ended = if in_time { ended } else { call.ended_late() };
-        self.tell(call, ended, now);
+        self.report_outcome(call, ended, now);
         Some(ended)
     }
 
     /// Reports the outcome to the breaker, the metrics and the listeners.
     #[inline(always)]
-    fn tell(&self, call: &Admission, ended: Ended, now: u64) {
+    fn report_outcome(&self, call: &Admission, ended: Ended, now: u64) {
         self.state.report(call.ticket, call.times(now), ended);
-        let is_heard = self.observer.is_some() || self.context.is_some();
-        if ended != Ended::Success || is_heard || self.state.flags() & WATCHED != 0 {
-            self.tell_listeners(CallRecord::until(call.start, now), ended, false);
+        let is_observed = self.observer.is_some() || self.context.is_some();
+        if ended != Ended::Success || is_observed || self.state.flags() & WATCHED != 0 {
+            self.notify_listeners(CallRecord::until(call.start, now), ended, false);
         }
     }
 
     /// Counts the events that were not counted yet, and calls hooks and listeners. `is_thrown` is
     /// `true` if the caller receives an error. Returns all events of the call.
     #[cold]
-    fn tell_listeners(&self, mut record: CallRecord, ended: Ended, is_thrown: bool) -> EventSet {
+    fn notify_listeners(&self, mut record: CallRecord, ended: Ended, is_thrown: bool) -> EventSet {
         let state = &*self.state;
         let (before, after): (&[CallStage], &[CallStage]) = match ended {
             Ended::Success => (
@@ -177,7 +177,7 @@ impl Entry {
         if ended == Ended::Success {
             // `State::report` has already counted the success.
             record.events.add(Event::Success);
-            state.tell(observer, Event::Success);
+            state.notify(observer, Event::Success);
         } else {
             state.emit(&mut record, observer, ended.event());
         }
@@ -204,7 +204,7 @@ impl Entry {
         };
         state.report(call.ticket, call.times(now), ended);
         let record = CallRecord::until(call.start, now);
-        let events = self.tell_listeners(record, ended, true);
+        let events = self.notify_listeners(record, ended, true);
         CommandError::new(&state.key, cause).with_events(events)
     }
 
@@ -227,7 +227,7 @@ impl Entry {
         if in_time {
             token.run_hooks_to(&state.key, &state.plugins.unhandled);
         }
-        self.tell(call, ended, now);
+        self.report_outcome(call, ended, now);
     }
 }
 
@@ -257,23 +257,28 @@ impl fmt::Debug for Entry {
 impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     /// Admits a call as an entry. Does not wait for a permit, and tries no fallback.
     #[inline]
-    pub(super) fn enter(&self, asked: MaybeOptions<'_, T, E>) -> Result<Entry, CommandError<E>> {
+    pub(super) fn enter(
+        &self,
+        maybe_options: MaybeOptions<'_, T, E>,
+    ) -> Result<Entry, CommandError<E>> {
         let state = &self.state;
         let (flags, start) = (state.flags(), state.now());
-        let call = match state.admit(flags, start, asked.terms(state)) {
+        let call = match state.admit(flags, start, maybe_options.terms(state)) {
             Ok(call) => call,
             Err(denied) => {
                 state.book_denial(&denied, (start, start));
                 let (record, cause) = (CallRecord::new(start), denied.into_cause());
-                return Err(asked.with(|options| self.failed_at_once(record, options, cause)));
+                return Err(
+                    maybe_options.with(|options| self.failed_at_once(record, options, cause))
+                );
             }
         };
         let entry = Entry {
             state: Arc::clone(state),
             call: Some(call),
             word: EntryWord::default(),
-            context: asked.context_to_log(flags),
-            observer: asked.observer().cloned(),
+            context: maybe_options.context_to_log(flags),
+            observer: maybe_options.observer().cloned(),
         };
         if flags & WATCHED != 0
             && let Err(message) = state.hook(CallStage::ExecutionStart)

@@ -6,8 +6,8 @@
 //!
 //! A fallback may be a future; see `running_fallback`. A call that is a future itself must not
 //! block for it. Such a call sets `CallOptions::defers`: then `failed` returns the error without a
-//! fallback and leaves the record of the call in its options, and the call's own future goes on with
-//! [`Shared::fall_back_async`].
+//! fallback and leaves the record of the call in its options, and the call's own future goes on
+//! with [`Shared::fall_back_async`].
 
 use super::fallback_fn::FallbackOutput;
 use super::options::CallOptions;
@@ -55,8 +55,8 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         }
     }
 
-    /// Awaits the fallback that a call has deferred, ends the call, and tells the calls that share
-    /// its run. Returns `error` if the call has deferred none.
+    /// Awaits the fallback that a call has deferred, ends the call, and completes the calls that
+    /// share its run. Returns `error` if the call has deferred none.
     #[cold]
     pub(super) async fn fall_back_async(
         &self,
@@ -81,7 +81,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         let answer = self.finish(record, options, answer);
         drop(within);
         if let Some(owner) = options.take_owner() {
-            owner.tell(&answer);
+            owner.complete_copies(&answer);
         }
         answer
     }

@@ -25,9 +25,9 @@ impl InstalledContext {
         let context = Entered::set(context);
         let to_report = (!captured.is_empty()).then(|| Arc::clone(plugins));
         let installed = captured.into_iter().map(contain);
-        let heard = installed.inspect(|one| plugins.heard_propagator(one));
+        let reported = installed.inspect(|one| plugins.report_propagator_panic(one));
         Self {
-            restore: heard.filter_map(Result::ok).collect(),
+            restore: reported.filter_map(Result::ok).collect(),
             plugins: to_report,
             _context: context,
         }
@@ -40,7 +40,7 @@ impl Drop for InstalledContext {
         while let Some(restore) = self.restore.pop() {
             let restored = contain(restore);
             if let Some(plugins) = &self.plugins {
-                plugins.heard_propagator(&restored);
+                plugins.report_propagator_panic(&restored);
             }
         }
     }

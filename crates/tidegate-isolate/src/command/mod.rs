@@ -1,21 +1,22 @@
 //! Commands: a dependency with everything that protects the program from it.
 //!
 //! A command is a handle to the state that the isolation registers for its key (`builder`,
-//! `handle`, `shared`). The files of a call, in the order of its life:
+//! `handle`, `shared`). A call passes through these files in this order:
 //!
-//! 1. `call`: how it is made, with `options` of its own; `cache` and `cache_hit`, where it shares the
-//!    run of another.
-//! 2. `admission`: the one way in, what may refuse it; `permit_wait` for a future that waits for a permit.
-//! 3. `run_in_place`, `run_async`, `run_on_threads`: the three ways of its work; or `entry`, where the
-//!    caller does it by itself. On threads, `thread_call` is the call between its submission and its
-//!    end, and `installed_context` what the working thread takes over from the caller.
-//! 4. `ending`: the one way out, in a fixed order; `outcome`: what the caller gets; `fallback`, which may
-//!    answer instead (`fallback_fn`: its function; `running_fallback`: its future); `report`, what is
-//!    counted and told.
+//! 1. `call`: how a call is made. `options`: its own settings. `cache` and `cache_hit`: a call that
+//!    shares the run of another call.
+//! 2. `admission`: what may reject a call, in a fixed order. `permit_wait`: a future that waits for
+//!    a permit.
+//! 3. `run_in_place`, `run_async`, `run_on_threads`: the three ways to run the work. `entry`: the
+//!    caller does the work itself. For calls on threads, `thread_call` is the call from its
+//!    submission to its end, and `installed_context` is the caller's context on the worker thread.
+//! 4. `ending`: the steps at the end of the work, in a fixed order. `outcome`: the result for the
+//!    caller. `fallback`: a value in place of an error (`fallback_fn`: the function,
+//!    `running_fallback`: its future). `report`: events, listeners and logs.
 //!
-//! `call` knows the ways, the ways know admission and ending, and these know outcome, fallback and report.
-//! `attempt` has what the wrappers need of a call. Knows the isolation; wrappers and collapsers are
-//! above.
+//! Each step uses only later ones: `call` uses the ways to run, these use `admission` and `ending`,
+//! and these use `outcome`, `fallback` and `report`. `attempt` has the operations that wrappers
+//! need. The module uses the isolation. Wrappers and collapsers use this module.
 
 mod admission;
 mod attempt;

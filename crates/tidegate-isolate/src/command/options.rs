@@ -34,7 +34,7 @@ pub(super) struct CallOptions<T, E> {
     pub(super) rare: Option<Box<RareOptions<T, E>>>,
     /// `true` if the call is an attempt of a wrapper: no fallback is tried.
     pub(super) is_attempt: bool,
-    /// The call is a future: a fallback that is one, too, is left to it. See `fallback`.
+    /// `true` if the call is a future, which awaits a fallback that is a future. See `fallback`.
     pub(super) defers: bool,
 }
 
@@ -56,8 +56,8 @@ pub(super) struct RareOptions<T, E> {
     pub(super) owner: Option<SharedRunGuard<T, E>>,
 }
 
-/// The owner of a shared run. [`SharedRunGuard::tell`] passes the result to the calls that share
-/// the run. If the guard is dropped before, these calls fail as cancelled.
+/// The owner of a shared run. [`SharedRunGuard::complete_copies`] passes the result to the calls
+/// that share the run. If the guard is dropped before, these calls fail as cancelled.
 pub(super) struct SharedRunGuard<T, E>(Option<Box<dyn RunOwner<T, E>>>);
 
 impl<T, E> SharedRunGuard<T, E> {
@@ -65,9 +65,9 @@ impl<T, E> SharedRunGuard<T, E> {
         Self(Some(first))
     }
 
-    pub(super) fn tell(mut self, answer: &Answer<T, E>) {
+    pub(super) fn complete_copies(mut self, answer: &Answer<T, E>) {
         if let Some(owner) = self.0.take() {
-            owner.tell(answer);
+            owner.complete_copies(answer);
         }
     }
 }

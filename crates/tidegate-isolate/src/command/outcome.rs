@@ -12,7 +12,7 @@ use super::shared::Shared;
 use crate::error::{Cause, CommandError, Rejection, contain};
 use crate::event::Event;
 use crate::isolation::state::{FALLS_BACK, LOGS, WATCHED};
-use crate::metrics::Plain;
+use crate::metrics::PlainRejection;
 use crate::plugin::CallStage;
 use crate::request::RequestContext;
 
@@ -35,19 +35,20 @@ pub(super) type WorkResult<T, E> = Result<Result<Result<T, E>, HookRefusal>, Cau
 impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     /// Returns `true` if a hook, a listener, an observer or a log receives a call that succeeded.
     #[inline]
-    pub(super) fn is_watched(&self, flags: u32, asked: &MaybeOptions<'_, T, E>) -> bool {
+    pub(super) fn is_watched(&self, flags: u32, maybe_options: &MaybeOptions<'_, T, E>) -> bool {
         flags & WATCHED != 0
-            || asked.observer().is_some()
-            || (flags & LOGS != 0 && (asked.context().is_some() || RequestContext::is_entered()))
+            || maybe_options.observer().is_some()
+            || (flags & LOGS != 0
+                && (maybe_options.context().is_some() || RequestContext::is_entered()))
     }
 
     /// Returns `true` if a rejection only returns its error: there is no fallback, and no hook,
     /// listener, observer or log receives it.
     #[inline(always)]
-    pub(super) fn is_plain(&self, flags: u32, asked: &MaybeOptions<'_, T, E>) -> bool {
+    pub(super) fn is_plain(&self, flags: u32, maybe_options: &MaybeOptions<'_, T, E>) -> bool {
         flags & (FALLS_BACK | WATCHED) == FALLS_BACK
             && self.fallback.is_none()
-            && asked.is_plain()
+            && maybe_options.is_plain()
             && (flags & LOGS == 0 || !RequestContext::is_entered())
     }
 
@@ -57,10 +58,10 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     pub(super) fn refused_plainly(
         &self,
         now: u64,
-        plain: Plain,
+        plain: PlainRejection,
         cause: Cause<E>,
     ) -> Result<T, CommandError<E>> {
-        self.state.metrics.count_plain(now, plain);
+        self.state.metrics.count_plain_rejection(now, plain);
         let error = CommandError::plain(&self.state.key, cause, plain.events());
         Err(error)
     }
@@ -81,7 +82,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     #[cold]
     pub(super) fn succeeded(&self, mut record: CallRecord, options: &mut CallOptions<T, E>) {
         record.events.add(Event::Success);
-        self.tell(options, Event::Success);
+        self.notify(options, Event::Success);
         let _ = self.state.hook(CallStage::Success);
         self.log(&record, options);
     }
@@ -139,7 +140,8 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         self.failed_with(record, options, error)
     }
 
-    /// Ends a call with this error, unless its fallback answers or its future has to await one.
+    /// Ends a call with this error, unless its fallback returns a value or its future has to await
+    /// one.
     fn failed_with(
         &self,
         mut record: CallRecord,
@@ -157,7 +159,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         self.finish(record, options, answer)
     }
 
-    /// Tells the end of a call that had no answer of its own.
+    /// Reports the end of a call whose work returned no result.
     pub(super) fn finish(
         &self,
         mut record: CallRecord,
@@ -189,13 +191,13 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         match result {
             Ok(Ok(Err(error))) => {
                 let is_bad = |error: &E| {
-                    let asked = self.is_bad_request.as_ref();
-                    let asked = asked.map(|ask| contain(|| ask(error)));
-                    if let Some(Err(message)) = &asked {
+                    let predicate = self.is_bad_request.as_ref();
+                    let is_bad = predicate.map(|is_bad| contain(|| is_bad(error)));
+                    if let Some(Err(message)) = &is_bad {
                         let state = &*self.state;
                         state.plugins.panicked(&state.key, message);
                     }
-                    asked.is_some_and(|answer| answer.unwrap_or(false))
+                    is_bad.is_some_and(|is_bad| is_bad.unwrap_or(false))
                 };
                 if is_bad(&error) {
                     Cause::BadRequest(error)

@@ -50,7 +50,7 @@ impl<'a, T: Send + 'static, E: Send + 'static> PermitWait<'a, T, E> {
     }
 
     /// Takes a place in the queue, unless the call already has one.
-    fn queue_up(&mut self, waker: &Waker) -> Result<(), Rejection> {
+    fn enqueue_waiter(&mut self, waker: &Waker) -> Result<(), Rejection> {
         if self.place.is_some() {
             return Ok(());
         }
@@ -60,24 +60,26 @@ impl<'a, T: Send + 'static, E: Send + 'static> PermitWait<'a, T, E> {
             timeout,
         } = self.terms;
         let deadline = start.saturating_add(timeout);
-        let place = state.gate.queue_up(start, criticality, deadline, waker)?;
-        let poke = Task::new(place.poke());
-        let alarm = state.alarms.run_at(place.until, &state.aside, poke);
+        let place = state
+            .gate
+            .enqueue_waiter(start, criticality, deadline, waker)?;
+        let wake_task = Task::new(place.wake_task());
+        let alarm = state.alarms.run_at(place.until, &state.aside, wake_task);
         self.place = Some((place, alarm));
         Ok(())
     }
 
     /// Returns the result of the wait, or `None` while the call still waits.
-    fn ask(&mut self, now: u64, waker: &Waker) -> Option<Result<(), Rejection>> {
+    fn poll_permit(&mut self, now: u64, waker: &Waker) -> Option<Result<(), Rejection>> {
         let state = &*self.shared.state;
         let (place, _) = self.place.as_ref()?;
-        let answer = state.gate.ask(place, now, waker);
+        let answer = state.gate.poll_waiter(place, now, waker);
         let answer = answer.map(|served| served.map(|permit| permit.forget()));
         let answer = answer.or_else(|| {
             // A closed timer would not wake the future at the end of its wait.
             state.alarms.is_closed().then(|| {
                 state.gate.give_up(place);
-                state.gate.after_leaving(now);
+                state.gate.serve_waiters(now);
                 Err(Rejection::Closed)
             })
         });
@@ -100,10 +102,10 @@ impl<T: Send + 'static, E: Send + 'static> Future for PermitWait<'_, T, E> {
             panic!("a future that waits for a permit must not be polled after it is ready");
         };
         let waker = context.waker();
-        let (answer, now) = match this.queue_up(waker) {
+        let (answer, now) = match this.enqueue_waiter(waker) {
             Ok(()) => {
                 let now = state.now();
-                (this.ask(now, waker), now)
+                (this.poll_permit(now, waker), now)
             }
             Err(refused) => (Some(Err(refused)), this.start),
         };
@@ -133,7 +135,7 @@ impl<T: Send + 'static, E: Send + 'static> Drop for PermitWait<'_, T, E> {
         if let Some((place, alarm)) = self.place.take() {
             state.alarms.cancel(alarm);
             state.gate.give_up(&place);
-            state.gate.after_leaving(now);
+            state.gate.serve_waiters(now);
         }
         state.breaker.settle(ticket, Settlement::Dropped, now, 0);
         let _ = state.hook(CallStage::Cancelled);

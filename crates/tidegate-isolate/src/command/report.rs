@@ -38,36 +38,36 @@ impl State {
     pub(super) fn emit(&self, record: &mut CallRecord, observer: Option<&Observer>, event: Event) {
         record.events.add(event);
         self.metrics.count(record.now, event);
-        self.tell(observer, event);
+        self.notify(observer, event);
     }
 
     /// Records that the caller receives an error. Counts it only if no other event of the call
     /// implies it.
     pub(super) fn thrown(&self, record: &mut CallRecord, observer: Option<&Observer>) {
-        let said = [
+        let counted = [
             Event::BadRequest,
             Event::FallbackFailure,
             Event::FallbackRejection,
             Event::FallbackDisabled,
             Event::FallbackMissing,
         ];
-        if said.iter().any(|event| record.events.contains(*event)) {
+        if counted.iter().any(|event| record.events.contains(*event)) {
             record.events.add(Event::ExceptionThrown);
-            self.tell(observer, Event::ExceptionThrown);
+            self.notify(observer, Event::ExceptionThrown);
         } else {
             self.emit(record, observer, Event::ExceptionThrown);
         }
     }
 
     /// Notifies the listeners of all calls, and the observer of this call.
-    pub(super) fn tell(&self, observer: Option<&Observer>, event: Event) {
+    pub(super) fn notify(&self, observer: Option<&Observer>, event: Event) {
         if self.flags() & WATCHED != 0 {
             self.plugins.event(&self.key, event);
         }
-        self.tell_observer(observer, event);
+        self.notify_observer(observer, event);
     }
 
-    pub(super) fn tell_observer(&self, observer: Option<&Observer>, event: Event) {
+    pub(super) fn notify_observer(&self, observer: Option<&Observer>, event: Event) {
         if let Some(observer) = observer
             && let Err(message) = contain(|| observer(event))
         {
@@ -94,8 +94,8 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         self.state.thrown(record, options.observer());
     }
 
-    pub(super) fn tell(&self, options: &CallOptions<T, E>, event: Event) {
-        self.state.tell(options.observer(), event);
+    pub(super) fn notify(&self, options: &CallOptions<T, E>, event: Event) {
+        self.state.notify(options.observer(), event);
     }
 
     pub(super) fn log(&self, record: &CallRecord, options: &CallOptions<T, E>) {

@@ -53,7 +53,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
                 None => {}
                 Some(CacheLookup::Hit(copies)) => return self.follow(options, copies).await,
                 Some(CacheLookup::WouldDeadlock) => {
-                    let answer = self.closes_circle(&mut options);
+                    let answer = self.reject_deadlock(&mut options);
                     return self.fall_back_if_deferred(&mut options, answer).await;
                 }
                 Some(CacheLookup::Miss(first)) => options.set_owner(SharedRunGuard::new(first)),
@@ -73,10 +73,10 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             Ok(call) => call,
             Err((denied, now)) => {
                 let within = options.enter_run();
-                let asked = MaybeOptions(Some(&mut options));
-                let answer = self.denied((start, now), flags, asked, denied);
+                let maybe_options = MaybeOptions(Some(&mut options));
+                let answer = self.denied((start, now), flags, maybe_options, denied);
                 drop(within);
-                tell_owner(&mut options, &answer);
+                complete_owner(&mut options, &answer);
                 return self.fall_back_if_deferred(&mut options, answer).await;
             }
         };
@@ -111,14 +111,14 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     }
 }
 
-/// Tells the answer to the calls that share it, if there are any and it is final.
+/// Passes a final result to the calls that share the run, if there are any.
 #[inline]
-fn tell_owner<T, E>(options: &mut CallOptions<T, E>, answer: &Answer<T, E>) {
+fn complete_owner<T, E>(options: &mut CallOptions<T, E>, answer: &Answer<T, E>) {
     if options.is_deferred() {
         return;
     }
     if let Some(owner) = options.take_owner() {
-        owner.tell(answer);
+        owner.complete_copies(answer);
     }
 }
 
@@ -226,7 +226,7 @@ impl<T: Send + 'static, E: Send + 'static, F, W> Running<'_, T, E, F, W> {
             .shared
             .end(MaybeOptions(Some(self.options)), call, result);
         drop(within);
-        tell_owner(self.options, &answer);
+        complete_owner(self.options, &answer);
         answer
     }
 
@@ -291,7 +291,7 @@ mod tests {
             began: now,
             now,
         };
-        state.report(Ticket::UNHEARD, times, ended);
+        state.report(Ticket::UNCOUNTED, times, ended);
         command
     }
 

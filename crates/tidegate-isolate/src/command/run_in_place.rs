@@ -22,7 +22,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     #[inline]
     pub(super) fn run_in_place<F>(
         &self,
-        asked: MaybeOptions<'_, T, E>,
+        maybe_options: MaybeOptions<'_, T, E>,
         work: F,
     ) -> Result<T, CommandError<E>>
     where
@@ -30,21 +30,23 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     {
         let state = &*self.state;
         let flags = state.flags();
-        if self.is_shut(flags, &asked) {
-            return self.refused_at_once(flags, asked);
+        if self.is_shut(flags, &maybe_options) {
+            return self.refused_at_once(flags, maybe_options);
         }
-        let (start, terms) = (state.now(), asked.terms(state));
+        let (start, terms) = (state.now(), maybe_options.terms(state));
         let call = match state.admit(flags, start, terms) {
             Ok(call) => call,
             Err(denied) if !state.gate.may_wait() => {
-                return self.denied((start, start), flags, asked, denied);
+                return self.denied((start, start), flags, maybe_options, denied);
             }
             Err(denied) => match state.wait_if_full(denied, flags, start, terms) {
                 Ok(call) => call,
-                Err(denied) => return self.denied((start, state.now()), flags, asked, denied),
+                Err(denied) => {
+                    return self.denied((start, state.now()), flags, maybe_options, denied);
+                }
             },
         };
-        let around = (asked.enter_context(), state.gate.hold());
+        let around = (maybe_options.enter_context(), state.gate.hold());
         let result = contain(|| {
             if flags & WATCHED != 0 {
                 state.hook(CallStage::ExecutionStart).map_err(HookRefusal)?;
@@ -52,6 +54,6 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             Ok(work(call.flight.token()))
         });
         drop(around);
-        self.end(asked, call, result)
+        self.end(maybe_options, call, result)
     }
 }

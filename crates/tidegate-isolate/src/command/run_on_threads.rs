@@ -59,11 +59,11 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
                 return self.failed(CallRecord::new(start), options, cause);
             }
         };
-        let (promise, told) = promise_with_error::<CallerMessage<T, E>, CommandError<E>>();
+        let (promise, receiver) = promise_with_error::<CallerMessage<T, E>, CommandError<E>>();
         let within = wait_graph::current();
         let brief = SubmitOptions::of(options, within);
         let raw = match self.begin_on_threads(brief, start, work, Recipient::Caller(promise)) {
-            Ok(()) => match told.wait() {
+            Ok(()) => match receiver.wait() {
                 Ok(CallerMessage::Ended(raw)) => raw,
                 Ok(CallerMessage::EndedEarly(call, early_end)) => Err(call.clean_up(early_end)),
                 Err(_) => Err(Cause::Cancelled),
@@ -218,7 +218,7 @@ impl State {
     fn may_wait(&self) -> Result<WaitGuard, Rejection> {
         let pool = self.threads.get().map(|pool| pool.pool() as &dyn Executor);
         check_wait(pool).map_err(|refused| match refused.is_deadlock() {
-            true => Rejection::Circle,
+            true => Rejection::Deadlock,
             false => Rejection::Waiting,
         })
     }

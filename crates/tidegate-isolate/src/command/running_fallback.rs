@@ -177,7 +177,7 @@ impl<T: Send + 'static, E: Send + 'static> Drop for FallbackInFuture<'_, T, E> {
         let Some(running) = self.running.take() else {
             return;
         };
-        // Who shares the run hears first: the next call with the key runs anew.
+        // The calls that share the run are completed first: the next call with the key runs anew.
         drop(self.options.take_owner());
         drop(running);
         let state = &*self.shared.state;

@@ -146,7 +146,8 @@ where
 
     /// Registers the call as the receiver of its timeout and of a cancellation by its caller.
     pub(super) fn listen(self: &Arc<Self>) {
-        self.flight().tell(Arc::clone(self) as Arc<dyn OnTimeout>);
+        self.flight()
+            .set_timeout_target(Arc::clone(self) as Arc<dyn OnTimeout>);
         if let Some(Recipient::Completion(promise, ..)) = &*self.recipient() {
             let call = Arc::clone(self);
             promise.on_cancel(move || {
@@ -230,7 +231,7 @@ where
         if !first {
             self.give_back(held, now);
             // The call was ended from outside: its caller does not receive this result.
-            self.pool.leave();
+            self.pool.count_abandoned_end();
             discard(result);
             let _ = state.hook(CallStage::ThreadComplete);
             return;
@@ -256,7 +257,7 @@ where
             Err(_) => {}
         }
         let _ = state.hook(CallStage::ThreadComplete);
-        self.tell(raw, Some(within));
+        self.deliver(raw, Some(within));
     }
 
     /// Returns the times of a call whose work has begun and that ends now.
@@ -312,7 +313,9 @@ where
     pub(super) fn join(self: &Arc<Self>, handle: &HandleOfCall, is_attempt: bool) -> bool {
         let call: Arc<dyn Cancellable> = Arc::clone(self) as _;
         let joined = handle.add_call(Arc::downgrade(&call), is_attempt);
-        joined.map_err(|asked| self.cancel(asked)).is_ok()
+        joined
+            .map_err(|maybe_options| self.cancel(maybe_options))
+            .is_ok()
     }
 
     /// Interrupts the work because its caller asked for it, after an earlier cancel did not.
@@ -356,7 +359,7 @@ where
 
     /// Notifies the caller, once, on a thread that may run user code. The fallback and the
     /// listeners of a completion run in the context of the work, if there is one.
-    fn tell(&self, raw: WorkAnswer<T, E>, within: Option<InstalledContext>) {
+    fn deliver(&self, raw: WorkAnswer<T, E>, within: Option<InstalledContext>) {
         let Some(recipient) = self.recipient().take() else {
             return;
         };
@@ -399,7 +402,7 @@ where
         drop(place);
         if permit.is_some() {
             drop(permit);
-            self.shared.state.gate.after_leaving(now);
+            self.shared.state.gate.serve_waiters(now);
         }
     }
 
@@ -427,16 +430,16 @@ where
     E: Send + 'static,
     F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
 {
-    fn cancel(&self, asked: Option<Interrupt>) -> CancelOutcome {
+    fn cancel(&self, maybe_options: Option<Interrupt>) -> CancelOutcome {
         let state = &*self.shared.state;
         let may_interrupt = state.flags() & INTERRUPTS_ON_CANCEL != 0;
         let Some(left) = self.flight().cancel(self.seen) else {
-            if asked == Some(Interrupt::Yes) {
+            if maybe_options == Some(Interrupt::Yes) {
                 self.interrupt_late();
             }
             return CancelOutcome::TooLate;
         };
-        if may_interrupt && asked != Some(Interrupt::No) {
+        if may_interrupt && maybe_options != Some(Interrupt::No) {
             state.interrupt(self.flight().token());
         }
         let _ = state.hook(CallStage::Cancelled);
@@ -504,7 +507,7 @@ where
                 self.drop_pending(now);
             }
             WorkState::Running => {
-                self.pool.overstay();
+                self.pool.count_abandoned();
                 self.sample(now, ended == Ended::TimedOut);
                 state.report(self.call.ticket, self.times(now), ended);
             }

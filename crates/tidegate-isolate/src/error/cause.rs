@@ -58,7 +58,7 @@ pub enum Rejection {
     /// fallbacks, listeners or batches of this command do not return.
     Backlog,
     /// Waiting would deadlock: the call is made inside the work that it would wait for.
-    Circle,
+    Deadlock,
 }
 
 impl<E> Cause<E> {
@@ -91,7 +91,7 @@ impl<E> Cause<E> {
     }
 
     /// Returns `true` if another attempt of the same call may succeed.
-    pub(crate) fn may_pass(&self) -> bool {
+    pub(crate) fn is_retryable(&self) -> bool {
         match self {
             Self::Failed(_) | Self::Panicked(_) | Self::TimedOut(_) => true,
             // A retry by the same caller would get the other rejections again.
@@ -151,7 +151,7 @@ impl fmt::Display for Rejection {
             Self::Backlog => f.write_str(
                 "too many ended calls wait for its fallbacks, listeners or batches to return",
             ),
-            Self::Circle => f.write_str(
+            Self::Deadlock => f.write_str(
                 "it is called inside of what it would wait for: do not wait, or use `queue`",
             ),
         }

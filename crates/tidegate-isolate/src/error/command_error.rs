@@ -8,7 +8,7 @@ use tidegate_promise::{AbandonedError, WaitError};
 
 use super::cause::{Cause, Rejection};
 use crate::event::EventSet;
-use crate::key::{Key, Whose};
+use crate::key::{ErrorKey, Key};
 
 /// The error of a call of a command: the first cause, and the outcome of the fallback.
 ///
@@ -25,10 +25,10 @@ use crate::key::{Key, Whose};
 /// fallback's own error is boxed, and the key is reused per thread (see [`Key`]).
 #[derive(Clone, PartialEq, Eq)]
 pub struct CommandError<E> {
-    whose: Whose,
+    command: ErrorKey,
     cause: Cause<E>,
     /// The fallback's own error, if it ran.
-    said: Option<Box<FallbackError<E>>>,
+    fallback_error: Option<Box<FallbackError<E>>>,
     fallback: Tried,
     events: EventSet,
 }
@@ -41,7 +41,7 @@ enum Tried {
     Disabled,
     Missing,
     /// The fallback ran and did not end with a value.
-    Said,
+    Stored,
 }
 
 /// Why the fallback did not return a value either.
@@ -75,9 +75,9 @@ impl<E> CommandError<E> {
     /// Creates an error of the command `command` with this cause and no fallback tried.
     pub fn new(command: impl Into<Key>, cause: Cause<E>) -> Self {
         Self {
-            whose: Whose::new(command.into()),
+            command: ErrorKey::new(command.into()),
             cause,
-            said: None,
+            fallback_error: None,
             fallback: Tried::No,
             events: EventSet::none(),
         }
@@ -87,9 +87,9 @@ impl<E> CommandError<E> {
     #[inline]
     pub(crate) fn plain(command: &Key, cause: Cause<E>, events: EventSet) -> Self {
         Self {
-            whose: Whose::of(command),
+            command: ErrorKey::of(command),
             cause,
-            said: None,
+            fallback_error: None,
             fallback: Tried::Missing,
             events,
         }
@@ -100,9 +100,9 @@ impl<E> CommandError<E> {
             FallbackError::Rejected => Tried::Rejected,
             FallbackError::Disabled => Tried::Disabled,
             FallbackError::Missing => Tried::Missing,
-            said => {
-                self.said = Some(Box::new(said));
-                Tried::Said
+            fallback_error => {
+                self.fallback_error = Some(Box::new(fallback_error));
+                Tried::Stored
             }
         };
         self
@@ -115,7 +115,7 @@ impl<E> CommandError<E> {
 
     /// Returns the key of the command.
     pub fn command(&self) -> &Key {
-        self.whose.key()
+        self.command.key()
     }
 
     /// Returns the first reason why the call failed.
@@ -135,7 +135,7 @@ impl<E> CommandError<E> {
             Tried::Rejected => Some(&FallbackError::Rejected),
             Tried::Disabled => Some(&FallbackError::Disabled),
             Tried::Missing => Some(&FallbackError::Missing),
-            Tried::Said => self.said.as_deref(),
+            Tried::Stored => self.fallback_error.as_deref(),
         }
     }
 
@@ -192,8 +192,9 @@ impl<E> CommandError<E> {
     }
 }
 
-/// The error of a call that was waited for as a completion, as [`Command::queue`](crate::Command::queue)
-/// returns one. Where there is none, the call ended as cancelled.
+/// The error of a call that was waited for as a completion, as
+/// [`Command::queue`](crate::Command::queue) returns one. Where there is none, the call ended as
+/// cancelled.
 impl<E> From<WaitError<CommandError<E>>> for CommandError<E> {
     fn from(error: WaitError<CommandError<E>>) -> Self {
         let failed = error.failure();

@@ -1,8 +1,8 @@
 //! Errors: the error of a call, and the error of an invalid setting.
 //!
 //! `cause` lists the reasons and the event that each counts as. `command_error` is the error that a
-//! caller and a fallback see. `config_error` is the error of a setting. `contain` turns a panic of user
-//! code into its message. This module uses keys and events.
+//! caller and a fallback see. `config_error` is the error of a setting. `contain` turns a panic of
+//! user code into its message. This module uses keys and events.
 
 mod cause;
 mod command_error;

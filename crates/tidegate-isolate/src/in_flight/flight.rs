@@ -3,7 +3,7 @@
 //!
 //! | field | written by, when |
 //! |---|---|
-//! | `deadline`, `whose` | the caller while the word is idle |
+//! | `deadline`, `command_id` | the caller while the word is idle |
 //! | `token` | never: it is tripped after a `leave`, and a tripped token is not reused |
 //! | `listener` | a future's poll or a caller, under its lock |
 //!
@@ -18,7 +18,7 @@ use tidegate_core::{CancelToken, Clock, Task};
 
 use super::call_word::{CallWord, EndCause, SeenCall, WorkState};
 
-/// The lowest bit of `whose`: the token is tripped on timeout.
+/// The lowest bit of `command_id`: the token is tripped on timeout.
 const INTERRUPTS: u64 = 1;
 
 /// The slot of one call at a time. It is reused for the next call.
@@ -28,7 +28,7 @@ pub(crate) struct Flight {
     deadline: AtomicU64,
     /// The number of the command, shifted left by one bit, and [`INTERRUPTS`] in the lowest bit.
     /// The callback threads of that command run the user code that a timeout causes.
-    whose: AtomicU64,
+    command_id: AtomicU64,
     token: CancelToken,
     listener: Mutex<Option<TimeoutListener>>,
 }
@@ -51,21 +51,21 @@ pub(crate) trait OnTimeout: Send + Sync {
 /// knows its command only by number.
 pub(crate) trait CallbackRunner {
     /// Runs `task` for the command with this number.
-    fn run(&self, whose: u64, task: Task);
+    fn run(&self, command_id: u64, task: Task);
 
     /// Runs the hooks of a token for the command with this number, or counts that too many are
     /// waiting.
-    fn run_hooks(&self, whose: u64, token: &CancelToken);
+    fn run_hooks(&self, command_id: u64, token: &CancelToken);
 }
 
 impl Flight {
-    /// Sets the data of the next call before it begins. `whose` is the number of its command.
+    /// Sets the data of the next call before it begins. `command_id` is the number of its command.
     #[inline]
-    pub(crate) fn prepare(&self, clock: &Clock, deadline: u64, whose: u64, interrupts: bool) {
+    pub(crate) fn prepare(&self, clock: &Clock, deadline: u64, command_id: u64, interrupts: bool) {
         self.token.set_deadline_at(clock, deadline);
         self.deadline.store(deadline, Ordering::Relaxed);
-        let whose = whose << 1 | u64::from(interrupts);
-        self.whose.store(whose, Ordering::Relaxed);
+        let command_id = command_id << 1 | u64::from(interrupts);
+        self.command_id.store(command_id, Ordering::Relaxed);
     }
 
     #[inline]
@@ -112,8 +112,8 @@ impl Flight {
     }
 
     /// Returns the number of the command that made the current or last call.
-    pub(crate) fn whose(&self) -> u64 {
-        self.whose.load(Ordering::Relaxed) >> 1
+    pub(crate) fn command_id(&self) -> u64 {
+        self.command_id.load(Ordering::Relaxed) >> 1
     }
 
     /// Makes the timeout wake a future.
@@ -126,7 +126,7 @@ impl Flight {
     }
 
     /// Makes the timeout notify a call on threads.
-    pub(crate) fn tell(&self, call: Arc<dyn OnTimeout>) {
+    pub(crate) fn set_timeout_target(&self, call: Arc<dyn OnTimeout>) {
         self.set_listener(TimeoutListener::Call(call));
     }
 
@@ -183,18 +183,18 @@ impl Flight {
         let Some(left) = self.word.leave(seen, EndCause::Expired) else {
             return;
         };
-        let interrupts = interrupt || self.whose.load(Ordering::Relaxed) & INTERRUPTS != 0;
+        let interrupts = interrupt || self.command_id.load(Ordering::Relaxed) & INTERRUPTS != 0;
         let has_hooks = interrupts && self.token.cancel_without_hooks() && self.token.has_hooks();
         let listener = self.listener().take();
         match listener {
             Some(TimeoutListener::Call(call)) => call.expired(left),
             Some(TimeoutListener::Task(waker)) => {
-                callbacks.run(self.whose(), Task::new(move || waker.wake()));
+                callbacks.run(self.command_id(), Task::new(move || waker.wake()));
             }
             None => {}
         }
         if has_hooks {
-            callbacks.run_hooks(self.whose(), &self.token);
+            callbacks.run_hooks(self.command_id(), &self.token);
         }
     }
 }

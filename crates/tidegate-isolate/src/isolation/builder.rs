@@ -152,10 +152,10 @@ impl IsolationBuilder {
         self
     }
 
-    /// Adds a propagator, which carries context from the calling thread to the thread that works for
-    /// it: a thread of the bulkhead, or the thread that runs the fallback of a timed-out call.
-    /// `capture` runs on the calling thread. The closure that it returns installs the context on the
-    /// other thread, and the closure that this one returns restores the previous context there.
+    /// Adds a propagator, which carries context from the calling thread to the thread that works
+    /// for it: a thread of the bulkhead, or the thread that runs the fallback of a timed-out call.
+    /// `capture` runs on the calling thread. The closure that it returns installs the context on
+    /// the other thread, and the closure that this one returns restores the previous context there.
     ///
     /// A future needs no propagator: it is polled wherever its task runs, and its task carries the
     /// context.
@@ -193,8 +193,8 @@ impl IsolationBuilder {
     /// Sets the hook for problems that no caller handles: panics of plug-ins and listeners, and
     /// settings without effect. It receives the key that the problem is about, and runs on a thread
     /// of its own; see [`OnUnhandled`].
-    pub fn on_unhandled(self, hear: impl Fn(&str, &Unhandled<'_>) + Send + Sync + 'static) -> Self {
-        self.report_to(OnUnhandled::new(hear))
+    pub fn on_unhandled(self, hook: impl Fn(&str, &Unhandled<'_>) + Send + Sync + 'static) -> Self {
+        self.report_to(OnUnhandled::new(hook))
     }
 
     /// Sets a hook that other components may share; the default is [`OnUnhandled::stderr`].

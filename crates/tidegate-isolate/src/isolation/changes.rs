@@ -25,10 +25,10 @@ impl Inner {
             PropertyScope::Nothing => false,
         };
         let states: Vec<_> = self.states().values().filter(concerned).cloned().collect();
-        let told = states.iter().map(|state| state.refresh(name));
-        let told = told.fold(Ok(()), Result::and);
-        let hidden = self.sources.tell(name);
-        told?;
+        let result = states.iter().map(|state| state.refresh(name));
+        let result = result.fold(Ok(()), Result::and);
+        let hidden = self.sources.notify_owners(name);
+        result?;
         self.report_hidden(source, (name, named), &states, hidden?);
         Ok(())
     }
@@ -42,7 +42,7 @@ impl Inner {
         mut hidden: Vec<String>,
     ) {
         const MOST: usize = 3;
-        let Some((value, by_source)) = self.sources.said_by(source, name) else {
+        let Some((value, by_source)) = self.sources.value_from(source, name) else {
             return;
         };
         let report = |why: &str| self.plugins.report(&format!("`{name}` = {value}: {why}"));

@@ -16,7 +16,7 @@ use tidegate_core::internal::FastClock;
 use crate::bulkhead::{PoolConfig, ThreadBulkhead};
 use crate::error::ConfigError;
 use crate::key::Key;
-use crate::properties::{Said, pool_difference};
+use crate::properties::{CodeSettings, pool_difference};
 
 /// One pool: its bulkhead and its settings made in code. Shared by all commands that use its key.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(crate) struct RegisteredPool {
     /// The pool belongs to one command, and no other command may join it.
     is_owned: bool,
     /// The pool's settings made in code. The lock makes its commands change them one at a time.
-    said: Mutex<Said>,
+    code_settings: Mutex<CodeSettings>,
     /// The settings at creation, for comparison with later builders.
     built: PoolConfig,
     /// The listeners of new pools were called, or the pool was removed before.
@@ -34,8 +34,10 @@ pub(crate) struct RegisteredPool {
 
 impl RegisteredPool {
     /// Locks the pool's settings made in code.
-    pub(crate) fn said(&self) -> MutexGuard<'_, Said> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn code_settings(&self) -> MutexGuard<'_, CodeSettings> {
+        self.code_settings
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns `true` for the first caller, which calls the listeners of new pools.
@@ -102,14 +104,14 @@ impl Pools {
     }
 
     /// Returns the pool of a key. The first command creates it; later commands share it if their
-    /// settings agree. `said` contains the command's settings made in code; the first command's
-    /// settings become the pool's. A pool that `is_owned` has only one command.
+    /// settings agree. `code_settings` contains the command's settings made in code; the first
+    /// command's settings become the pool's. A pool that `is_owned` has only one command.
     pub(crate) fn get_or_make(
         &self,
         key: &Key,
         is_owned: bool,
         config: &PoolConfig,
-        said: &Said,
+        code_settings: &CodeSettings,
     ) -> Result<Arc<RegisteredPool>, ConfigError> {
         let mut pools = self.lock();
         if let Some(known) = pools.get(key) {
@@ -130,7 +132,7 @@ impl Pools {
         let pool = Arc::new(RegisteredPool {
             bulkhead,
             is_owned,
-            said: Mutex::new(said.of_pool()),
+            code_settings: Mutex::new(code_settings.of_pool()),
             built: config.clone(),
             is_announced: AtomicBool::new(false),
         });

@@ -21,7 +21,7 @@ use crate::bulkhead::PoolSnapshot;
 use crate::error::ConfigError;
 use crate::key::Key;
 use crate::plugin::Plugins;
-use crate::properties::{PREFIX, Said, Settings, Sources};
+use crate::properties::{CodeSettings, PREFIX, Settings, Sources};
 
 /// Owns the resources that commands share. Clones are handles to the same isolation. Its timer ends
 /// when the last handle and the last command are dropped.
@@ -148,7 +148,7 @@ impl Isolation {
     /// waits for a permit is rejected. After that, no call times out any more.
     pub fn shutdown_now(&self) {
         self.inner.alarms.close(true);
-        self.inner.turn_away();
+        self.inner.reject_waiters();
     }
 
     /// Returns the clock that times the calls.
@@ -183,7 +183,7 @@ impl Isolation {
     }
 
     /// Stops accepting calls on threads. Accepted calls run until `timeout` has passed; then every
-    /// running call is told to stop. The completion ends when every pool has ended, with a report of
+    /// running call is cancelled. The completion ends when every pool has ended, with a report of
     /// the unfinished work. It does not fail: the report says which pool did.
     pub fn shutdown(&self, timeout: Duration) -> SharedCompletion<ShutdownReport> {
         self.inner.pools.shut_down();
@@ -193,7 +193,7 @@ impl Isolation {
             .map(|pool| (pool.key.clone(), pool.stop(timeout)));
         let ends: Vec<_> = ends.collect();
         let alarms = &self.inner.alarms;
-        // Runs once the timeout has passed and every pool has reported. A call that is told to stop
+        // Runs once the timeout has passed and every pool has reported. A call that is cancelled
         // leaves the queue, so it would be missing from a later report.
         let left = Arc::new(AtomicUsize::new(ends.len() + 1));
         let one_less = || {
@@ -205,14 +205,14 @@ impl Isolation {
                 if left.fetch_sub(1, Ordering::AcqRel) == 1 {
                     alarms.expire_all();
                     if let Some(inner) = inner.upgrade() {
-                        inner.turn_away();
+                        inner.reject_waiters();
                     }
                 }
             }
         };
         for (_, end) in &ends {
-            let told = one_less();
-            end.on_complete(move |_| told());
+            let count_down = one_less();
+            end.on_complete(move |_| count_down());
         }
         alarms.call_at(self.clock().deadline(timeout), Task::new(one_less()));
         collect(&ends)
@@ -226,7 +226,7 @@ impl Isolation {
         group: Key,
         pool: Option<Key>,
         types: TypeId,
-        said: Said,
+        code_settings: CodeSettings,
     ) -> Result<Arc<State>, ConfigError> {
         let over = format!("{PREFIX}.command.{key}.threadPoolKeyOverride");
         let over = self
@@ -234,7 +234,7 @@ impl Isolation {
             .sources
             .get(&over)
             .filter(|name| !name.is_empty());
-        let coded = said.config.pool_override.clone();
+        let coded = code_settings.config.pool_override.clone();
         let named = over.or(coded).map(Key::from).or_else(|| pool.clone());
         let named = named.or_else(|| self.inner.pools_by_group.then(|| group.clone()));
         let owns_pool = named.is_none();
@@ -242,7 +242,7 @@ impl Isolation {
         let pool = named.unwrap_or_else(|| key.clone());
         let known = self.states().get(&key).cloned();
         if let Some(known) = known {
-            return agree(&known, (&group, &named_pool), types, &said).map(|()| known);
+            return agree(&known, (&group, &named_pool), types, &code_settings).map(|()| known);
         }
         let sources = &self.inner.sources;
         let changes = sources.changes();
@@ -252,7 +252,8 @@ impl Isolation {
         // Interned under the lock: `remove` drops unused names together with their key.
         let (group, pool) = (self.intern(group), self.intern(pool));
         if let Some(known) = states.get(&key) {
-            return agree(known, (&group, &named_pool), types, &said).map(|()| Arc::clone(known));
+            return agree(known, (&group, &named_pool), types, &code_settings)
+                .map(|()| Arc::clone(known));
         }
         let parts = (
             self.inner.alarms.clone(),
@@ -265,7 +266,7 @@ impl Isolation {
             group,
             (pool, named_pool, owns_pool),
             types,
-            (said, &reading),
+            (code_settings, &reading),
             parts,
         )?;
         let state = Arc::new(state);
@@ -300,7 +301,7 @@ fn agree(
     known: &State,
     (group, pool): (&Key, &Option<Key>),
     types: TypeId,
-    said: &Said,
+    code_settings: &CodeSettings,
 ) -> Result<(), ConfigError> {
     let differs = |property: &str, value: String| {
         let reason = "a command of this key exists and was built differently; use its clone, \
@@ -308,17 +309,17 @@ fn agree(
         Err(ConfigError::new(&*known.key, property, value, reason))
     };
     if known.types != types {
-        return differs("types", "another answer or error type".to_owned());
+        return differs("types", "another result or error type".to_owned());
     }
     if known.group != *group {
         return differs("group", group.to_string());
     }
     if known.named_pool != *pool {
-        let told = |pool: &Option<Key>| pool.as_ref().map_or("its own".to_owned(), Key::to_string);
-        let value = format!("{} and was {}", told(pool), told(&known.named_pool));
+        let text = |pool: &Option<Key>| pool.as_ref().map_or("its own".to_owned(), Key::to_string);
+        let value = format!("{} and was {}", text(pool), text(&known.named_pool));
         return differs("pool", value);
     }
-    match said.difference(&known.built) {
+    match code_settings.difference(&known.built) {
         Some((property, value)) => differs(property, value),
         None => Ok(()),
     }
@@ -335,10 +336,10 @@ impl Inner {
 
     /// Rejects the calls that wait for a permit. Their wakers run on the commands' callback
     /// threads.
-    fn turn_away(&self) {
+    fn reject_waiters(&self) {
         let states: Vec<_> = self.states().values().cloned().collect();
         for state in states {
-            state.turn_away();
+            state.reject_waiters();
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::breaker::BreakerMode;
 use crate::bulkhead::{Bulkhead, Woken};
 use crate::config::CommandConfig;
 use crate::error::ConfigError;
-use crate::properties::{Family, Property, Reading, Said, Settings, merge};
+use crate::properties::{CodeSettings, Family, Property, Reading, Settings, merge};
 
 impl State {
     /// Returns the settings in force. Pool settings come from the pool, because another of its
@@ -40,14 +40,14 @@ impl State {
         &self,
         change: impl FnOnce(&mut CommandConfig),
     ) -> Result<(), ConfigError> {
-        let base = self.said().config;
+        let base = self.code_settings().config;
         let mut changed = base.clone();
         change(&mut changed);
-        let (_, hidden) = self.update(|said| {
-            let mut config = said.config.clone();
+        let (_, hidden) = self.update(|code_settings| {
+            let mut config = code_settings.config.clone();
             merge(&base, &changed, &mut config);
-            self.check_fixed(&said.config, &config)?;
-            said.change(config);
+            self.check_fixed(&code_settings.config, &config)?;
+            code_settings.change(config);
             Ok(())
         })?;
         self.after_change();
@@ -66,11 +66,11 @@ impl State {
     pub(crate) fn settings(&self) -> Settings {
         let keys = (&self.key, &self.pool);
         let reading = self.sources.read(keys);
-        let (said, config) = (self.said(), self.config());
+        let (code_settings, config) = (self.code_settings(), self.config());
         Settings {
             command: self.key.clone(),
             pool: self.threads.get().map(|_| self.pool.clone()),
-            values: said.settings(&reading, keys, &config, self.threads.get().is_some()),
+            values: code_settings.settings(&reading, keys, &config, self.threads.get().is_some()),
         }
     }
 
@@ -81,7 +81,7 @@ impl State {
         if self.threads.get().is_some_and(|pool| pool.announce()) {
             self.plugins.pool_added(&self.pool);
         }
-        if let Some(woken) = self.gate.serve_quietly(self.now()) {
+        if let Some(woken) = self.gate.take_served_waiters(self.now()) {
             self.wake_aside(woken);
         }
         let warning = self.threads.get().and_then(|pool| pool.take_warning());
@@ -91,9 +91,9 @@ impl State {
     }
 
     /// Rejects the calls that wait for a permit.
-    pub(crate) fn turn_away(&self) {
+    pub(crate) fn reject_waiters(&self) {
         if self.gate.waiting() != 0 {
-            self.wake_aside(self.gate.turn_away_all());
+            self.wake_aside(self.gate.reject_all_waiters());
         }
     }
 
@@ -125,34 +125,34 @@ impl State {
             return None;
         }
         let keys = (&self.key, &self.pool);
-        let (said, config) = (self.said(), self.config());
+        let (code_settings, config) = (self.code_settings(), self.config());
         let at = (scope, property);
-        let why = said.why_hidden(&self.sources, keys, at, value, &config)?;
+        let why = code_settings.why_hidden(&self.sources, keys, at, value, &config)?;
         let (family, key) = (property.family.name(), property.family.key(keys));
         Some(format!("{family} `{key}` ({why})"))
     }
 
     /// Returns the settings made in code. Pool settings are those of the pool's command that was
     /// configured last.
-    fn said(&self) -> Said {
-        let mut said = lock(&self.said).clone();
+    fn code_settings(&self) -> CodeSettings {
+        let mut code_settings = lock(&self.code_settings).clone();
         if let Some(threads) = self.threads.get() {
-            said.take_pool(&threads.said());
+            code_settings.take_pool(&threads.code_settings());
         }
-        said
+        code_settings
     }
 
     /// Changes the settings made in code and reads the properties again. Returns the invalid values
     /// of the sources, and descriptions of the changes in code that the sources override.
     fn update(
         &self,
-        change: impl FnOnce(&mut Said) -> Result<(), ConfigError>,
+        change: impl FnOnce(&mut CodeSettings) -> Result<(), ConfigError>,
     ) -> Result<(Vec<ConfigError>, Vec<String>), ConfigError> {
-        let (mut said, reading) = self.read_sources();
+        let (mut code_settings, reading) = self.read_sources();
         // Pool settings made in code are stored in the pool, so that its commands change them one
         // at a time.
-        let mut of_pool = self.threads.get().map(|threads| threads.said());
-        let mut next = said.clone();
+        let mut of_pool = self.threads.get().map(|threads| threads.code_settings());
+        let mut next = code_settings.clone();
         if let Some(of_pool) = &of_pool {
             next.take_pool(of_pool);
         }
@@ -164,24 +164,24 @@ impl State {
         if let Some(of_pool) = &mut of_pool {
             **of_pool = next.of_pool();
         }
-        *said = next;
+        *code_settings = next;
         Ok((refused, hidden))
     }
 
     /// Reads the sources with no lock held, then locks the settings made in code. If a reading that
     /// was begun later is already in force, this one may be out of date, and the sources are read
     /// again.
-    fn read_sources(&self) -> (MutexGuard<'_, Said>, Reading) {
+    fn read_sources(&self) -> (MutexGuard<'_, CodeSettings>, Reading) {
         let [begun, in_force] = &self.readings;
         loop {
             // ORDERING: pairs with itself. A thread that changed a source reads it afterwards,
             // under a new number; a reading with a later number sees the change.
             let number = begun.fetch_add(1, Ordering::SeqCst) + 1;
             let reading = self.sources.read((&self.key, &self.pool));
-            let said = lock(&self.said);
+            let code_settings = lock(&self.code_settings);
             if number > in_force.load(Ordering::Relaxed) {
                 in_force.store(number, Ordering::Relaxed);
-                return (said, reading);
+                return (code_settings, reading);
             }
         }
     }
@@ -215,15 +215,20 @@ impl State {
     /// Applies the settings made in code and the properties. Returns the invalid properties, for
     /// which the old values stay in force. The windows are read only when the key is created: a
     /// property that changes later affects only later keys.
-    fn apply(&self, said: &Said, reading: &Reading) -> Result<Vec<ConfigError>, ConfigError> {
+    fn apply(
+        &self,
+        code_settings: &CodeSettings,
+        reading: &Reading,
+    ) -> Result<Vec<ConfigError>, ConfigError> {
         let old = self.config();
         let keys = (&self.key, &self.pool);
-        let (config, refused) = said.resolve(reading, keys, Some(&old))?;
+        let (config, refused) = code_settings.resolve(reading, keys, Some(&old))?;
         match self.threads.get() {
             Some(threads) if config.pool != old.pool => threads.configure(&config.pool)?,
             None if config.bulkhead == Bulkhead::Threads => {
                 let pools = &self.pools;
-                let made = pools.get_or_make(&self.pool, self.owns_pool, &config.pool, said)?;
+                let made =
+                    pools.get_or_make(&self.pool, self.owns_pool, &config.pool, code_settings)?;
                 self.threads.get_or_init(|| made);
             }
             _ => {}

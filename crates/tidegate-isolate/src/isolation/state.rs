@@ -20,7 +20,7 @@ use crate::in_flight::Flight;
 use crate::key::Key;
 use crate::metrics::Metrics;
 use crate::plugin::{CallStage, Plugins};
-use crate::properties::{Reading, Said, Sources};
+use crate::properties::{CodeSettings, Reading, Sources};
 use crate::rate::TokenBucket;
 use crate::request::CacheOwner;
 
@@ -60,12 +60,12 @@ pub(crate) struct State {
     /// The result and error types of this key's commands.
     pub(crate) types: TypeId,
     /// The settings made in code; changed by `configure`.
-    pub(super) said: Mutex<Said>,
+    pub(super) code_settings: Mutex<CodeSettings>,
     /// Numbers of the readings of the sources: the last reading begun, and the last in force. The
-    /// second is written under the lock of `said`.
+    /// second is written under the lock of `code_settings`.
     pub(super) readings: [AtomicU64; 2],
     /// The settings of the first builder, for comparison with later builders.
-    pub(crate) built: Said,
+    pub(crate) built: CodeSettings,
     pub(super) config: ArcSwap<CommandConfig>,
     pub(super) timeout: AtomicU64,
     pub(super) flags: AtomicU32,
@@ -96,17 +96,17 @@ impl State {
         group: Key,
         (pool, named_pool, owns_pool): (Key, Option<Key>, bool),
         types: TypeId,
-        (said, reading): (Said, &Reading),
+        (code_settings, reading): (CodeSettings, &Reading),
         parts: (CallTimer, Arc<Plugins>, Arc<Sources>, Arc<Pools>),
     ) -> Result<Self, ConfigError> {
         let (alarms, plugins, sources, pools) = parts;
-        let (config, invalid) = said.resolve(reading, (&key, &pool), None)?;
+        let (config, invalid) = code_settings.resolve(reading, (&key, &pool), None)?;
         if let Some(first) = invalid.into_iter().next() {
             return Err(first);
         }
         let threads = OnceLock::new();
         if config.bulkhead == Bulkhead::Threads {
-            let made = pools.get_or_make(&pool, owns_pool, &config.pool, &said)?;
+            let made = pools.get_or_make(&pool, owns_pool, &config.pool, &code_settings)?;
             threads.get_or_init(|| made);
         }
         let listeners = plugins.on_transition.clone();
@@ -130,8 +130,8 @@ impl State {
             config: ArcSwap::from_pointee(config.clone()),
             timeout: AtomicU64::new(u64::MAX),
             flags: AtomicU32::new(0),
-            built: said.clone(),
-            said: Mutex::new(said),
+            built: code_settings.clone(),
+            code_settings: Mutex::new(code_settings),
             readings: [AtomicU64::new(0), AtomicU64::new(0)],
             running: AtomicUsize::new(0),
             threads,
@@ -171,8 +171,8 @@ impl State {
     #[inline]
     pub(crate) fn arm(&self, flight: &Flight, deadline: u64, flags: u32) {
         let interrupts = flags & INTERRUPTS != 0;
-        let whose = self.aside.id();
-        self.alarms.arm(flight, deadline, whose, interrupts);
+        let command_id = self.aside.id();
+        self.alarms.arm(flight, deadline, command_id, interrupts);
     }
 
     /// Returns the current time, late by at most a tenth of a metrics bucket. Used for rejections,

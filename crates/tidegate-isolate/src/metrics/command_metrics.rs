@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 
 use super::config::MetricsConfig;
-use super::event_counts::{CELLS, EventCounts, Plain};
+use super::event_counts::{CELLS, EventCounts, PlainRejection};
 use super::latency::{Block, Latencies};
 use super::window::{Counts, Peak};
 use crate::event::Event;
@@ -38,7 +38,7 @@ impl Metrics {
     /// Counts a rejection and the missing fallback with one addition, for a command without a
     /// fallback.
     #[inline]
-    pub(crate) fn count_plain(&self, now: u64, plain: Plain) {
+    pub(crate) fn count_plain_rejection(&self, now: u64, plain: PlainRejection) {
         self.counts.add(now, plain.cell());
     }
 

@@ -19,7 +19,7 @@ impl EventCounts {
     /// events that end in an error; its own cell counts only the errors without such an event.
     pub(crate) fn new(cells: [u64; CELLS]) -> Self {
         let mut counts: [u64; Event::COUNT] = std::array::from_fn(|at| cells[at]);
-        for plain in Plain::ALL {
+        for plain in PlainRejection::ALL {
             let count = cells[plain.cell()];
             counts[plain.event() as usize] += count;
             counts[Event::FallbackMissing as usize] += count;
@@ -74,14 +74,14 @@ impl std::ops::Index<Event> for EventCounts {
 /// A rejection by a command without a fallback. One cell counts both the rejection and the missing
 /// fallback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Plain {
+pub(crate) enum PlainRejection {
     Permits,
     Pool,
     Open,
 }
 
-impl Plain {
-    const ALL: [Plain; 3] = [Self::Permits, Self::Pool, Self::Open];
+impl PlainRejection {
+    const ALL: [PlainRejection; 3] = [Self::Permits, Self::Pool, Self::Open];
 
     #[inline]
     pub(super) const fn cell(self) -> usize {
@@ -105,4 +105,4 @@ impl Plain {
 }
 
 /// One cell for each event and one for each plain rejection.
-pub(super) const CELLS: usize = Event::COUNT + Plain::ALL.len();
+pub(super) const CELLS: usize = Event::COUNT + PlainRejection::ALL.len();

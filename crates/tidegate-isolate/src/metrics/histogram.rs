@@ -224,7 +224,7 @@ mod tests {
             for probe in [nanos, nanos + nanos / 3, nanos + nanos / 7] {
                 let middle = middle_of(step_of(probe));
                 let error = middle.abs_diff(probe) as f64 / probe as f64;
-                assert!(error <= 0.03, "{probe} is told as {middle}");
+                assert!(error <= 0.03, "{probe} is reported as {middle}");
             }
             nanos += nanos / 11 + 1;
         }

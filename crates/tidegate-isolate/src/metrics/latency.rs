@@ -39,23 +39,23 @@ pub(crate) struct Block {
     window: WindowConfig,
     /// Calls that did not wait, striped by thread, so that concurrent threads rarely write to the
     /// same histogram.
-    at_once: [OnceLock<WindowedHistogram>; STRIPES],
-    apart: OnceLock<[WindowedHistogram; 3]>,
+    unwaited: [OnceLock<WindowedHistogram>; STRIPES],
+    waited: OnceLock<[WindowedHistogram; 3]>,
 }
 
 impl Block {
     pub(crate) fn new(window: WindowConfig) -> Self {
         Self {
             window,
-            at_once: [const { OnceLock::new() }; STRIPES],
-            apart: OnceLock::new(),
+            unwaited: [const { OnceLock::new() }; STRIPES],
+            waited: OnceLock::new(),
         }
     }
 
     /// Records a call that did not wait.
     #[inline]
     pub(crate) fn record_at_once(&self, now: u64, nanos: u64) {
-        self.at_once[thread_number() % STRIPES]
+        self.unwaited[thread_number() % STRIPES]
             .get_or_init(|| WindowedHistogram::new(self.window))
             .record(now, nanos);
     }
@@ -63,7 +63,7 @@ impl Block {
     /// Records a call that waited.
     pub(crate) fn record(&self, now: u64, wait: u64, run: u64, total: u64) {
         let make = || std::array::from_fn(|_| WindowedHistogram::new(self.window));
-        let figures = self.apart.get_or_init(make);
+        let figures = self.waited.get_or_init(make);
         for (figure, nanos) in figures.iter().zip([wait, run, total]) {
             figure.record(now, nanos);
         }
@@ -72,13 +72,13 @@ impl Block {
     pub(crate) fn read(&self, now: u64) -> Latencies {
         let mut latencies = Latencies::default();
         let Latencies { wait, run, total } = &mut latencies;
-        for at_once in self.at_once.iter().filter_map(OnceLock::get) {
-            let both = at_once.read(now);
+        for unwaited in self.unwaited.iter().filter_map(OnceLock::get) {
+            let both = unwaited.read(now);
             wait.add_zeros(both.count());
             run.merge(&both);
             total.merge(&both);
         }
-        if let Some(figures) = self.apart.get() {
+        if let Some(figures) = self.waited.get() {
             for (figure, sum) in figures.iter().zip([wait, run, total]) {
                 sum.merge(&figure.read(now));
             }
@@ -88,8 +88,8 @@ impl Block {
 
     /// Returns the number of histograms in use, to compute the memory that a key holds.
     pub(crate) fn histograms(&self) -> usize {
-        let at_once = self.at_once.iter().filter_map(OnceLock::get).count();
-        at_once + self.apart.get().map_or(0, |all| all.len())
+        let unwaited = self.unwaited.iter().filter_map(OnceLock::get).count();
+        unwaited + self.waited.get().map_or(0, |all| all.len())
     }
 }
 
@@ -180,21 +180,22 @@ mod tests {
         let block = Block::new(WINDOW);
         block.record_at_once(0, 5_000_000);
         assert_eq!(block.histograms(), 1);
-        let told = block.read(SECOND);
-        assert_eq!(told.wait.percentile(99.0), Duration::ZERO);
-        assert_eq!(told.run, told.total);
-        assert_eq!((told.wait.count(), told.run.count()), (1, 1));
+        let reading = block.read(SECOND);
+        assert_eq!(reading.wait.percentile(99.0), Duration::ZERO);
+        assert_eq!(reading.run, reading.total);
+        assert_eq!((reading.wait.count(), reading.run.count()), (1, 1));
     }
 
     #[test]
     fn waiting_running_and_total_are_three_figures() {
         let block = Block::new(WINDOW);
         block.record(0, 30_000_000, 10_000_000, 40_000_000);
-        let told = block.read(1);
-        let near = |told: Duration, ms: f64| (told.as_secs_f64() * 1e3 - ms).abs() < ms * 0.03;
-        assert!(near(told.wait.max(), 30.0), "{:?}", told.wait.max());
-        assert!(near(told.run.max(), 10.0), "{:?}", told.run.max());
-        assert!(near(told.total.max(), 40.0), "{:?}", told.total.max());
+        let reading = block.read(1);
+        let near =
+            |reading: Duration, ms: f64| (reading.as_secs_f64() * 1e3 - ms).abs() < ms * 0.03;
+        assert!(near(reading.wait.max(), 30.0), "{:?}", reading.wait.max());
+        assert!(near(reading.run.max(), 10.0), "{:?}", reading.run.max());
+        assert!(near(reading.total.max(), 40.0), "{:?}", reading.total.max());
     }
 
     #[test]

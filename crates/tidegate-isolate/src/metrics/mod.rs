@@ -27,5 +27,5 @@ pub use self::latency::Latencies;
 pub use self::window::WindowConfig;
 
 pub(crate) use self::command_metrics::Metrics;
-pub(crate) use self::event_counts::Plain;
+pub(crate) use self::event_counts::PlainRejection;
 pub(crate) use self::window::{Counts, Peak};

@@ -48,13 +48,13 @@ impl Plugins {
     pub(crate) fn hook(&self, stage: CallStage, command: &Key) -> Result<(), String> {
         let mut answer = Ok(());
         for hook in &self.hooks {
-            let told = contain(|| hook(stage, command));
-            if let (Err(message), false) = (&told, stage.may_refuse()) {
+            let result = contain(|| hook(stage, command));
+            if let (Err(message), false) = (&result, stage.may_refuse()) {
                 self.panicked(command, message);
             }
-            let told = told.and_then(|told| told);
+            let result = result.and_then(|result| result);
             if stage.may_refuse() && answer.is_ok() {
-                answer = told;
+                answer = result;
             }
         }
         answer
@@ -64,12 +64,12 @@ impl Plugins {
     pub(crate) fn capture(&self) -> Vec<Install> {
         let captured = self.propagators.iter();
         let captured = captured.map(|propagator| contain(|| propagator()));
-        let heard = captured.inspect(|one| self.heard_propagator(one));
-        heard.filter_map(Result::ok).collect()
+        let reported = captured.inspect(|one| self.report_propagator_panic(one));
+        reported.filter_map(Result::ok).collect()
     }
 
     /// Reports the panic of a propagator, if `done` is one.
-    pub(crate) fn heard_propagator<T>(&self, done: &Result<T, String>) {
+    pub(crate) fn report_propagator_panic<T>(&self, done: &Result<T, String>) {
         if let Err(message) = done {
             self.panicked("a propagator", message);
         }

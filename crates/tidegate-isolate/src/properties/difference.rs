@@ -14,8 +14,9 @@ pub(super) fn difference(
 ) -> Option<(&'static str, String)> {
     let of_table = |config: &CommandConfig| -> Vec<_> {
         let table = COMMAND.iter().chain(&POOL);
-        let told = table.map(|property| (property.name, (property.get)(config)));
-        told.chain(pool(&config.pool))
+        let values = table.map(|property| (property.name, (property.get)(config)));
+        values
+            .chain(pool(&config.pool))
             .chain(others(config))
             .collect()
     };
@@ -33,15 +34,15 @@ pub(crate) fn pool_difference(
             ..CommandConfig::default()
         };
         let table = POOL.iter();
-        let told = table.map(|property| (property.name, (property.get)(&whole)));
-        told.chain(pool(config)).collect()
+        let values = table.map(|property| (property.name, (property.get)(&whole)));
+        values.chain(pool(config)).collect()
     };
     first_difference(of_table(mine), of_table(its))
 }
 
-pub(super) type Told = (&'static str, String);
+pub(super) type NamedValue = (&'static str, String);
 
-fn first_difference(mine: Vec<Told>, its: Vec<Told>) -> Option<Told> {
+fn first_difference(mine: Vec<NamedValue>, its: Vec<NamedValue>) -> Option<NamedValue> {
     let mut pairs = mine.into_iter().zip(its);
     pairs.find_map(|((name, mine), (_, its))| {
         let words = |value: String| {
@@ -56,7 +57,7 @@ fn first_difference(mine: Vec<Told>, its: Vec<Told>) -> Option<Told> {
 }
 
 /// The settings of a pool that have no property.
-pub(super) fn pool(config: &PoolConfig) -> [Told; 3] {
+pub(super) fn pool(config: &PoolConfig) -> [NamedValue; 3] {
     [
         ("growth", format!("{:?}", config.growth)),
         ("discipline", format!("{:?}", config.discipline)),
@@ -65,7 +66,7 @@ pub(super) fn pool(config: &PoolConfig) -> [Told; 3] {
 }
 
 /// The settings of a command that have no property.
-pub(super) fn others(config: &CommandConfig) -> [Told; 11] {
+pub(super) fn others(config: &CommandConfig) -> [NamedValue; 11] {
     let (permits, breaker) = (&config.permits, &config.breaker);
     let adaptive = permits.adaptive.as_ref();
     let adaptive = adaptive.map(|limit| {

@@ -89,8 +89,8 @@ impl Draft {
     }
 
     fn window(&self, key: &Key) -> Result<BreakerWindow, ConfigError> {
-        let said = self.config.breaker.window;
-        let window = match (self.window_calls, self.window_time, said) {
+        let in_code = self.config.breaker.window;
+        let window = match (self.window_calls, self.window_time, in_code) {
             (Some(calls), _, _) => BreakerWindow::Count(calls),
             (None, Some(length), BreakerWindow::Time(window)) => {
                 return self.cut(key, length, bucket(window), WINDOW_TIME);
@@ -99,7 +99,7 @@ impl Draft {
                 let usual = BreakerConfig::WINDOW / BreakerConfig::BUCKETS;
                 return self.cut(key, length, usual, WINDOW_TIME);
             }
-            (None, None, said) => said,
+            (None, None, in_code) => in_code,
         };
         match (window, self.health_interval) {
             (window, None) => Ok(window),

@@ -85,16 +85,16 @@ impl Properties {
         let _one = self.shared.changing.enter();
         let old = self.put(name, value);
         let listeners = lock(&self.shared.listeners).clone();
-        let told = listeners.iter().map(|listener| listener(name));
-        let told = told.fold(Ok(()), Result::and);
-        if told.is_err() {
+        let result = listeners.iter().map(|listener| listener(name));
+        let result = result.fold(Ok(()), Result::and);
+        if result.is_err() {
             self.put(name, old);
             for listener in &listeners {
                 // The old value was in force before, so no listener rejects it.
                 let _ = listener(name);
             }
         }
-        told
+        result
     }
 
     fn put(&self, name: &str, value: Option<String>) -> Option<String> {

@@ -11,8 +11,9 @@
 //! `table` lists every property and how it is parsed and printed: a new property is a row there.
 //! `names` recognises them, `source` is the trait that a program implements, `in_memory` is a
 //! source of this crate, and `sources` combines all sources. `precedence` computes the settings in
-//! force, with the help of `draft`, and `settings` lists them with their origin. `merge` merges concurrent changes, and `difference` finds where
-//! two builders disagree. This module uses the settings of a command, and no command.
+//! force, with the help of `draft`, and `settings` lists them with their origin. `merge` merges
+//! concurrent changes, and `difference` finds where two builders disagree. This module uses the
+//! settings of a command, and no command.
 
 mod difference;
 mod draft;
@@ -34,7 +35,7 @@ pub use self::source::{ChangeListener, PropertySource};
 pub(crate) use self::difference::pool_difference;
 pub(crate) use self::merge::merge;
 pub(crate) use self::names::{COLLAPSER, Named, PropertyScope, parse};
-pub(crate) use self::precedence::Said;
+pub(crate) use self::precedence::CodeSettings;
 pub(crate) use self::sources::{PropertyOwner, Reading, Sources};
 pub(crate) use self::table::{Family, POOL, Property, boolean, millis, number};
 

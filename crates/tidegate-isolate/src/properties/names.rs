@@ -111,11 +111,11 @@ fn nearest(family: &str, rest: &str) -> String {
         let dots = property.matches('.').count() + 1;
         // Takes as many parts of the name as the property has; the rest is the key.
         let cut = rest.rmatch_indices('.').nth(dots - 1).map(|(at, _)| at);
-        let (key, told) = match cut {
+        let (key, suffix) = match cut {
             Some(at) => (&rest[..at], &rest[at + 1..]),
             None => ("<KEY>", rest),
         };
-        let far = distance(told, property) + distance(family, of);
+        let far = distance(suffix, property) + distance(family, of);
         (far, format!("{PREFIX}.{of}.{key}.{property}"))
     });
     let best = candidates.min_by_key(|(far, _)| *far);
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_distance_is_the_number_of_letters_that_differ() {
+    fn a_distance_is_the_number_of_characters_that_differ() {
         for (a, b, far) in [
             ("", "abc", 3),
             ("command", "comand", 1),
@@ -234,8 +234,8 @@ mod tests {
             ),
         ] {
             let error = parse(name).unwrap_err();
-            let told = format!("did you mean `{meant}`?");
-            assert!(error.reason().starts_with(&told), "{name}: {error}");
+            let hint = format!("did you mean `{meant}`?");
+            assert!(error.reason().starts_with(&hint), "{name}: {error}");
             assert_eq!(error.property(), name);
         }
         assert!(parse("hystrix").is_err() && parse("hystrix.command").is_err());

@@ -16,25 +16,25 @@ type At = (Family, &'static str);
 
 /// The settings made in code, and the properties that were set explicitly.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Said {
+pub(crate) struct CodeSettings {
     pub(crate) config: CommandConfig,
     /// The last timeout that the code set, also after it has switched the timeout off.
     timeout: Duration,
     properties: Vec<At>,
 }
 
-impl Said {
+impl CodeSettings {
     /// Creates settings in which only the fields of `config` that differ from the default count as
     /// set.
     pub(crate) fn new(config: CommandConfig) -> Self {
         let default = CommandConfig::default();
-        let mut said = Self {
+        let mut code_settings = Self {
             timeout: default.timeout.unwrap_or_default(),
             config: default,
             properties: Vec::new(),
         };
-        said.change(config);
-        said
+        code_settings.change(config);
+        code_settings
     }
 
     /// Applies a new configuration: every setting that differs counts as set in code.
@@ -53,12 +53,12 @@ impl Said {
 
     /// Marks a property as set in code even though it has the default value.
     pub(crate) fn mark(&mut self, family: Family, name: &'static str) {
-        if !self.says(family, name) {
+        if !self.sets(family, name) {
             self.properties.push((family, name));
         }
     }
 
-    pub(super) fn says(&self, family: Family, name: &'static str) -> bool {
+    pub(super) fn sets(&self, family: Family, name: &'static str) -> bool {
         self.properties.contains(&(family, name))
     }
 
@@ -70,17 +70,17 @@ impl Said {
     }
 
     /// Takes over the settings of the pool.
-    pub(crate) fn take_pool(&mut self, said: &Said) {
-        self.config.pool = said.config.pool.clone();
+    pub(crate) fn take_pool(&mut self, code_settings: &CodeSettings) {
+        self.config.pool = code_settings.config.pool.clone();
         self.properties
             .retain(|(family, _)| *family != Family::Pool);
-        let pool = said.properties.iter();
+        let pool = code_settings.properties.iter();
         self.properties
             .extend(pool.filter(|(family, _)| *family == Family::Pool));
     }
 
     /// Returns the setting that differs from the one of another builder, and how it differs.
-    pub(crate) fn difference(&self, other: &Said) -> Option<(&'static str, String)> {
+    pub(crate) fn difference(&self, other: &CodeSettings) -> Option<(&'static str, String)> {
         difference(&self.config, &other.config)
     }
 
@@ -172,7 +172,7 @@ impl Said {
         keys: Keys<'_>,
         global: bool,
     ) -> Option<String> {
-        let says = self.says(property.family, property.name);
+        let says = self.sets(property.family, property.name);
         if global && (says || property.per_key_only) {
             return None;
         }
@@ -217,7 +217,7 @@ impl Said {
         let mine = full_name(property, property.family.key(keys));
         Some(if scope == "default" && sources.get(&mine).is_some() {
             format!("`{mine}` says {in_force}")
-        } else if scope == "default" && self.says(property.family, property.name) {
+        } else if scope == "default" && self.sets(property.family, property.name) {
             format!("the code says {in_force}")
         } else {
             "another setting overrules it".to_owned()
@@ -233,8 +233,8 @@ impl Said {
     ) -> Vec<String> {
         let hidden = all().filter_map(|property| {
             let value = (property.get)(&self.config);
-            let told = (property.get)(in_force);
-            if value == (property.get)(before) || value == told {
+            let current = (property.get)(in_force);
+            if value == (property.get)(before) || value == current {
                 return None;
             }
             let key = property.family.key(keys);

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::difference::{Told, others, pool};
+use super::difference::{NamedValue, others, pool};
 use super::draft::Draft;
 use super::names::full_name;
-use super::precedence::Said;
+use super::precedence::CodeSettings;
 use super::sources::Reading;
 use super::table::{Family, Keys, Property, all};
 use crate::config::CommandConfig;
@@ -112,7 +112,7 @@ impl fmt::Display for Settings {
     }
 }
 
-impl Said {
+impl CodeSettings {
     /// Returns every setting in force in `config`, with its origin. Settings of the pool are
     /// included if the command has a pool.
     pub(crate) fn settings(
@@ -132,15 +132,15 @@ impl Said {
                 origin: self.origin(sources, keys, property, config),
             })
             .collect();
-        let code_only = |config: &CommandConfig| -> Vec<Told> {
+        let code_only = |config: &CommandConfig| -> Vec<NamedValue> {
             let pool = pool(&config.pool).into_iter().filter(|_| has_pool);
             others(config).into_iter().chain(pool).collect()
         };
-        let said = code_only(&self.config);
-        let levels = said.into_iter().zip(code_only(&default));
+        let code_settings = code_only(&self.config);
+        let levels = code_settings.into_iter().zip(code_only(&default));
         let with_origin = code_only(config).into_iter().zip(levels);
         // The mode of a breaker may follow from its switches, which are listed above.
-        let coded = with_origin.filter(|(in_force, (said, _))| in_force == said);
+        let coded = with_origin.filter(|(in_force, (code_settings, _))| in_force == code_settings);
         values.extend(coded.map(|(in_force, (_, default))| code_setting(in_force, &default)));
         values
     }
@@ -165,7 +165,7 @@ impl Said {
             Some((origin, with_value(property, &value, config)))
         };
         let by_code = || {
-            let says = self.says(property.family, property.name);
+            let says = self.sets(property.family, property.name);
             says.then(|| (Origin::Code, Some((property.get)(&self.config))))
         };
         let default = (property.get)(&CommandConfig::default());
@@ -197,7 +197,7 @@ fn with_value(property: &Property, value: &str, config: &CommandConfig) -> Optio
 }
 
 /// Returns a setting that only code can set.
-fn code_setting((name, value): Told, default: &Told) -> Setting {
+fn code_setting((name, value): NamedValue, default: &NamedValue) -> Setting {
     let origin = match value == default.1 {
         true => Origin::Default,
         false => Origin::Code,

@@ -56,14 +56,14 @@ impl Sources {
 
     /// Notifies all added owners. Returns, for each owner for which the value is not in force, the
     /// reason.
-    pub(crate) fn tell(&self, name: &str) -> Result<Vec<String>, ConfigError> {
+    pub(crate) fn notify_owners(&self, name: &str) -> Result<Vec<String>, ConfigError> {
         let all: Vec<_> = lock(&self.concerned).iter().map(Weak::upgrade).collect();
-        let told: Vec<_> = all
+        let results: Vec<_> = all
             .iter()
             .flatten()
             .map(|one| one.changed(self, name))
             .collect();
-        let hidden: Result<Vec<_>, _> = told.into_iter().collect();
+        let hidden: Result<Vec<_>, _> = results.into_iter().collect();
         Ok(hidden?.into_iter().flatten().collect())
     }
 
@@ -76,7 +76,7 @@ impl Sources {
 
     /// Returns the value that the source with this number has, and whether an earlier source
     /// overrides it.
-    pub(crate) fn said_by(&self, source: usize, name: &str) -> Option<(String, bool)> {
+    pub(crate) fn value_from(&self, source: usize, name: &str) -> Option<(String, bool)> {
         let value = self.sources[source].get(name)?;
         let mut earlier = self.sources[..source].iter();
         Some((value, earlier.any(|one| one.get(name).is_some())))
@@ -96,11 +96,11 @@ impl Sources {
             let scopes = ["default", property.family.key(keys).as_str()];
             scopes.map(|scope| full_name(property, scope))
         });
-        let said = names.filter_map(|name| {
+        let values = names.filter_map(|name| {
             let value = self.get(&name)?;
             Some((name, value))
         });
-        Reading(said.collect())
+        Reading(values.collect())
     }
 
     /// Counts a change, before it is passed on.

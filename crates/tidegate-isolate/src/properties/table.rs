@@ -106,7 +106,7 @@ pub(crate) static COMMAND: [Property; 30] = {
             |c| c.bulkhead.to_string();
         TIMEOUT,
             |d, v| put(&mut d.timeout, millis(v)),
-            |c| c.timeout.map(told_millis).unwrap_or_default();
+            |c| c.timeout.map(millis_text).unwrap_or_default();
         "execution.timeout.enabled",
             |d, v| put(&mut d.has_timeout, boolean(v)),
             |c| c.timeout.is_some().to_string();
@@ -127,7 +127,7 @@ pub(crate) static COMMAND: [Property; 30] = {
             |c| c.fallback_permits.to_string();
         "fallback.timeoutInMilliseconds",
             |d, v| put(&mut d.config.fallback_timeout, millis(v).map(Some)),
-            |c| c.fallback_timeout.map(told_millis).unwrap_or_default();
+            |c| c.fallback_timeout.map(millis_text).unwrap_or_default();
         "circuitBreaker.enabled",
             |d, v| put(&mut d.breaks, boolean(v)),
             |c| (c.breaker.mode != BreakerMode::Disabled).to_string();
@@ -136,7 +136,7 @@ pub(crate) static COMMAND: [Property; 30] = {
             |c| c.breaker.min_calls.to_string();
         "circuitBreaker.sleepWindowInMilliseconds",
             |d, v| put(&mut d.config.breaker.sleep, millis(v)),
-            |c| told_millis(c.breaker.sleep);
+            |c| millis_text(c.breaker.sleep);
         "circuitBreaker.errorThresholdPercentage",
             |d, v| put(&mut d.config.breaker.error_percent, number(v)),
             |c| c.breaker.error_percent.to_string();
@@ -154,7 +154,7 @@ pub(crate) static COMMAND: [Property; 30] = {
             |c| c.breaker.successes.to_string();
         PROBE_LIMIT,
             |d, v| put(&mut d.config.breaker.probe_limit, millis(v)),
-            |c| told_millis(c.breaker.probe_limit);
+            |c| millis_text(c.breaker.probe_limit);
         // 0 means that there is no ramp.
         RAMP,
             |d, v| {
@@ -162,10 +162,10 @@ pub(crate) static COMMAND: [Property; 30] = {
                 d.config.breaker.ramp = (!ramp.is_zero()).then_some(ramp);
                 Ok(())
             },
-            |c| told_millis(c.breaker.ramp.unwrap_or_default());
+            |c| millis_text(c.breaker.ramp.unwrap_or_default());
         "metrics.rollingStats.timeInMilliseconds",
             |d, v| put(&mut d.config.metrics.counts.length, millis(v)),
-            |c| told_millis(c.metrics.counts.length);
+            |c| millis_text(c.metrics.counts.length);
         "metrics.rollingStats.numBuckets",
             |d, v| put(&mut d.config.metrics.counts.buckets, number(v)),
             |c| c.metrics.counts.buckets.to_string();
@@ -174,7 +174,7 @@ pub(crate) static COMMAND: [Property; 30] = {
             |c| c.metrics.record_latencies.to_string();
         "metrics.rollingPercentile.timeInMilliseconds",
             |d, v| put(&mut d.config.metrics.latencies.length, millis(v)),
-            |c| told_millis(c.metrics.latencies.length);
+            |c| millis_text(c.metrics.latencies.length);
         "metrics.rollingPercentile.numBuckets",
             |d, v| put(&mut d.config.metrics.latencies.buckets, number(v)),
             |c| c.metrics.latencies.buckets.to_string();
@@ -187,7 +187,7 @@ pub(crate) static COMMAND: [Property; 30] = {
         WINDOW_TIME,
             |d, v| { d.set_window_time(millis(v)?); Ok(()) },
             |c| match c.breaker.window {
-                BreakerWindow::Time(window) => told_millis(window.length),
+                BreakerWindow::Time(window) => millis_text(window.length),
                 BreakerWindow::Count(_) => String::new(),
             };
         HEALTH_INTERVAL,
@@ -195,7 +195,7 @@ pub(crate) static COMMAND: [Property; 30] = {
                 Duration::ZERO => Err("a bucket needs a length".to_owned()),
                 interval => { d.health_interval = Some(interval); Ok(()) }
             },
-            |c| told_health_interval(c);
+            |c| health_interval_text(c);
         "requestCache.enabled",
             |d, v| put(&mut d.config.cache_enabled, boolean(v)),
             |c| c.cache_enabled.to_string();
@@ -234,7 +234,7 @@ pub(crate) static POOL: [Property; 8] = properties![Family::Pool;
         |c| c.pool.diverges().to_string();
     "metrics.rollingStats.timeInMilliseconds",
         |d, v| put(&mut d.config.pool.window.length, millis(v)),
-        |c| told_millis(c.pool.window.length);
+        |c| millis_text(c.pool.window.length);
     "metrics.rollingStats.numBuckets",
         |d, v| put(&mut d.config.pool.window.buckets, number(v)),
         |c| c.pool.window.buckets.to_string();
@@ -292,13 +292,13 @@ fn minutes(text: &str) -> Result<Duration, String> {
     }
 }
 
-fn told_millis(duration: Duration) -> String {
+fn millis_text(duration: Duration) -> String {
     duration.as_millis().to_string()
 }
 
-fn told_health_interval(c: &CommandConfig) -> String {
+fn health_interval_text(c: &CommandConfig) -> String {
     match c.breaker.window {
-        BreakerWindow::Time(window) => told_millis(window.length / window.buckets.max(1)),
+        BreakerWindow::Time(window) => millis_text(window.length / window.buckets.max(1)),
         BreakerWindow::Count(_) => String::new(),
     }
 }

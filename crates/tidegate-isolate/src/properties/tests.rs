@@ -12,10 +12,15 @@ use crate::{BreakerMode, Bulkhead, CommandConfig, ConfigError, WindowConfig};
 
 const LIMIT: &str = "execution.isolation.semaphore.maxConcurrentRequests";
 
-fn resolve(said: &Said, properties: &Properties) -> (CommandConfig, Vec<ConfigError>) {
+fn resolve(
+    code_settings: &CodeSettings,
+    properties: &Properties,
+) -> (CommandConfig, Vec<ConfigError>) {
     let sources = Sources::new(vec![Arc::new(properties.clone())]);
     let keys = (&"prices".into(), &"catalog".into());
-    said.resolve(&sources.read(keys), keys, None).unwrap()
+    code_settings
+        .resolve(&sources.read(keys), keys, None)
+        .unwrap()
 }
 
 fn with(pairs: &[(&str, &str)]) -> Properties {
@@ -26,8 +31,8 @@ fn with(pairs: &[(&str, &str)]) -> Properties {
     properties
 }
 
-fn plain() -> Said {
-    Said::new(CommandConfig::default())
+fn plain() -> CodeSettings {
+    CodeSettings::new(CommandConfig::default())
 }
 
 #[test]
@@ -35,7 +40,7 @@ fn the_four_levels_in_their_order() {
     let instance = format!("hystrix.command.prices.{LIMIT}");
     let global = format!("hystrix.command.default.{LIMIT}");
     let properties = Properties::new();
-    let limit = |said: &Said| resolve(said, &properties).0.permits.limit;
+    let limit = |code_settings: &CodeSettings| resolve(code_settings, &properties).0.permits.limit;
     let mut coded = plain();
     let mut config = CommandConfig::default();
     config.permits.limit = 7;
@@ -60,10 +65,10 @@ fn the_four_levels_in_their_order() {
 #[test]
 fn what_the_code_says_hides_the_global_value_even_if_it_is_the_default() {
     let properties = with(&[("hystrix.command.default.fallback.enabled", "false")]);
-    let mut said = plain();
-    assert!(!resolve(&said, &properties).0.fallback_enabled);
-    said.mark(Family::Command, "fallback.enabled");
-    assert!(resolve(&said, &properties).0.fallback_enabled);
+    let mut code_settings = plain();
+    assert!(!resolve(&code_settings, &properties).0.fallback_enabled);
+    code_settings.mark(Family::Command, "fallback.enabled");
+    assert!(resolve(&code_settings, &properties).0.fallback_enabled);
 }
 
 #[test]
@@ -86,12 +91,13 @@ fn pools_have_their_own_names() {
 #[test]
 fn every_default_is_the_one_of_the_table() {
     let config = CommandConfig::default();
-    let told = |table: &[Property]| -> HashMap<_, _> {
-        let told = table.iter();
-        told.map(|property| (property.name, (property.get)(&config)))
+    let values = |table: &[Property]| -> HashMap<_, _> {
+        let values = table.iter();
+        values
+            .map(|property| (property.name, (property.get)(&config)))
             .collect()
     };
-    let (commands, pools) = (told(&COMMAND), told(&POOL));
+    let (commands, pools) = (values(&COMMAND), values(&POOL));
     for (name, value) in [
         ("execution.isolation.thread.timeoutInMilliseconds", "1000"),
         ("execution.timeout.enabled", "true"),
@@ -148,7 +154,7 @@ fn every_default_is_the_one_of_the_table() {
 }
 
 #[test]
-fn every_property_can_be_set_and_told() {
+fn every_property_can_be_set_and_read() {
     for property in COMMAND.iter().chain(&POOL) {
         let config = CommandConfig::default();
         let new = match (property.get)(&config).as_str() {
@@ -224,7 +230,7 @@ fn a_refusal_says_what_is_wrong_with_the_text() {
 fn any_negative_queue_size_means_no_queue() {
     let mut coded = CommandConfig::default();
     coded.pool.queue = 7;
-    let coded = Said::new(coded);
+    let coded = CodeSettings::new(coded);
     for none in [
         "0",
         "-1",
@@ -276,12 +282,12 @@ fn a_timeout_and_its_switch_may_come_from_two_levels() {
     const VALUE: &str = "execution.isolation.thread.timeoutInMilliseconds";
     const ENABLED: &str = "execution.timeout.enabled";
     let name = |scope: &str, property: &str| format!("hystrix.command.{scope}.{property}");
-    let timeout = |said: &Said, pairs: &[&(String, &str)]| {
+    let timeout = |code_settings: &CodeSettings, pairs: &[&(String, &str)]| {
         let pairs: Vec<_> = pairs
             .iter()
             .map(|(name, value)| (&**name, *value))
             .collect();
-        let timeout = resolve(said, &with(&pairs)).0.timeout;
+        let timeout = resolve(code_settings, &with(&pairs)).0.timeout;
         timeout.map(|timeout| timeout.as_millis())
     };
     let mut without = plain();
@@ -310,20 +316,27 @@ fn a_timeout_and_its_switch_may_come_from_two_levels() {
             ..CommandConfig::default()
         });
     }
-    assert_eq!(timeout(&was, &[&on]), Some(250), "what the code said last");
+    assert_eq!(
+        timeout(&was, &[&on]),
+        Some(250),
+        "the last value set in code"
+    );
 }
 
 #[test]
 fn forcing_a_breaker_at_two_levels_is_decided_switch_by_switch() {
-    let mode = |said: BreakerMode, pairs: &[(&str, &str)]| {
+    let mode = |code_settings: BreakerMode, pairs: &[(&str, &str)]| {
         let mut config = CommandConfig::default();
-        config.breaker.mode = said;
+        config.breaker.mode = code_settings;
         let properties = Properties::new();
         for (name, value) in pairs {
             let name = format!("hystrix.command.{name}");
             properties.set(&name, *value).unwrap();
         }
-        resolve(&Said::new(config), &properties).0.breaker.mode
+        resolve(&CodeSettings::new(config), &properties)
+            .0
+            .breaker
+            .mode
     };
     use BreakerMode::{Disabled, ForcedClosed, ForcedOpen, MetricsOnly, Normal};
     let (all_open, all_closed) = (
@@ -369,13 +382,13 @@ fn forcing_a_breaker_at_two_levels_is_decided_switch_by_switch() {
 
 #[test]
 fn the_window_of_the_breaker_has_properties() {
-    let window = |said: &Said, pairs: &[(&str, &str)]| {
+    let window = |code_settings: &CodeSettings, pairs: &[(&str, &str)]| {
         let properties = Properties::new();
         for (name, value) in pairs {
             let name = format!("hystrix.command.{name}");
             properties.set(&name, *value).unwrap();
         }
-        let (config, invalid) = resolve(said, &properties);
+        let (config, invalid) = resolve(code_settings, &properties);
         (config.breaker.window, invalid)
     };
     let time = |millis, buckets| {
@@ -404,7 +417,7 @@ fn the_window_of_the_breaker_has_properties() {
     assert_eq!(of(&[(mine, "20000"), (all_calls, "100")]), time(20_000, 40));
     let mut counting = CommandConfig::default();
     counting.breaker.window = BreakerWindow::Count(50);
-    let counting = Said::new(counting);
+    let counting = CodeSettings::new(counting);
     assert_eq!(window(&counting, &[(mine, "5000")]).0, time(5_000, 10));
     // A value that does not fit is rejected under its own name, and the rest stays.
     for (name, value, property) in [
@@ -424,7 +437,7 @@ fn the_window_of_the_breaker_has_properties() {
 }
 
 #[test]
-fn a_change_concerns_whom_its_name_says() {
+fn a_change_concerns_the_owners_that_its_name_selects() {
     for (name, whom) in [
         (
             "hystrix.command.default.fallback.enabled",

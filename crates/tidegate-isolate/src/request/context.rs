@@ -109,7 +109,7 @@ impl RequestContext {
     }
 
     /// Makes this the context of the calling thread until the returned guard is dropped.
-    #[must_use = "dropping the answer leaves the context"]
+    #[must_use = "dropping the guard leaves the context"]
     pub fn enter(&self) -> Entered {
         Entered::set(Some(self.clone()))
     }

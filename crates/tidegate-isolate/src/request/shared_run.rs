@@ -58,9 +58,9 @@ impl<T, E> CacheKey<T, E> {
     pub(crate) fn look_up(
         &self,
         context: &RequestContext,
-        whose: CacheScope<'_>,
+        scope: CacheScope<'_>,
     ) -> CacheLookup<T, E> {
-        (self.look_up)(context, whose, &self.key)
+        (self.look_up)(context, scope, &self.key)
     }
 }
 
@@ -101,7 +101,7 @@ pub(crate) trait SharedAnswer<T, E>: Send {
 pub(crate) trait RunOwner<T, E>: Send {
     /// Returns the id of the run.
     fn id(&self) -> RunId;
-    fn tell(self: Box<Self>, answer: &Answer<T, E>);
+    fn complete_copies(self: Box<Self>, answer: &Answer<T, E>);
     /// Ends the run without a result: calls that share it fail as cancelled, and the next call runs
     /// again.
     fn forget(self: Box<Self>);
@@ -118,7 +118,7 @@ pub(crate) trait RunOwner<T, E>: Send {
         E: Send + 'static;
 }
 
-fn look_up<T, E>(context: &RequestContext, whose: CacheScope<'_>, key: &str) -> CacheLookup<T, E>
+fn look_up<T, E>(context: &RequestContext, scope: CacheScope<'_>, key: &str) -> CacheLookup<T, E>
 where
     T: Clone + Send + Sync + 'static,
     E: Clone + Send + Sync + 'static,
@@ -127,14 +127,14 @@ where
         owner,
         command,
         home,
-    } = whose;
+    } = scope;
     let usable = |run: &Run<T, E>| run.answer.is_done() || run.callers.join();
     let made = context.cached_if(owner, (command, key), usable, || {
         let callers = Arc::new(Subscribers::new());
         let home = home_of(callers.id, command, home);
         let (promise, answer) = promise_at::<T, E>(Some(home));
         let answer = answer.share().ok();
-        let answer = answer.expect("nobody has taken the outcome of a new promise");
+        let answer = answer.expect("the outcome of a new promise is not taken yet");
         let run = Run { answer, callers };
         (run.clone(), (promise, run))
     });
@@ -441,7 +441,7 @@ where
         self.copies.interest.callers.id
     }
 
-    fn tell(self: Box<Self>, answer: &Answer<T, E>) {
+    fn complete_copies(self: Box<Self>, answer: &Answer<T, E>) {
         // Cannot have been cancelled: the shared reader is private to this module.
         let _ = self.promise.complete(answer.clone());
     }
@@ -472,7 +472,7 @@ where
         } = *self;
         let (callers, command) = (Arc::clone(&copies.interest.callers), copies.command.clone());
         let run = run.share().ok();
-        let run = run.expect("nobody has taken the outcome of a call that has just begun");
+        let run = run.expect("the outcome of a call that has just begun is not taken yet");
         if !run.is_done() {
             let ends = run.clone();
             let end = Arc::new(move || {
@@ -531,7 +531,7 @@ fn answer_of<T, E>(waited: Result<T, WaitError<CommandError<E>>>, command: &Key)
         WaitError::Failed(error) => error,
         WaitError::Refused(why) => {
             let refused = match why.is_deadlock() {
-                true => Rejection::Circle,
+                true => Rejection::Deadlock,
                 false => Rejection::Waiting,
             };
             CommandError::new(command, Cause::Rejected(refused))

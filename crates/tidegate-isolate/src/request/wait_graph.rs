@@ -141,17 +141,17 @@ mod tests {
         let of_a = {
             let _in_a = enter(a);
             assert!(wait_for(a).is_none(), "its own run");
-            wait_for(b).expect("nobody waits for `a`")
+            wait_for(b).expect("no run waits for `a`")
         };
         let of_b = {
             let _in_b = enter(b);
-            wait_for(c).expect("`c` waits for nobody")
+            wait_for(c).expect("`c` waits for no run")
         };
         let _in_c = enter(c);
         assert!(wait_for(a).is_none(), "over two others");
         {
             let _elsewhere = set(Vec::new());
-            assert!(wait_for(a).is_some(), "work that nobody waits for");
+            assert!(wait_for(a).is_some(), "work without waiters");
         }
         drop(of_b);
         assert!(wait_for(a).is_some());

@@ -100,8 +100,8 @@ impl<E> Retry<E> {
         self
     }
 
-    /// Makes a share of each pause random, from 0 to 1, so that callers which failed together do not
-    /// come back together. A pause is shortened by at most this share. 0.5 by default.
+    /// Makes a share of each pause random, from 0 to 1, so that callers which failed together do
+    /// not come back together. A pause is shortened by at most this share. 0.5 by default.
     pub fn jitter(mut self, share: f64) -> Self {
         self.jitter = if share.is_finite() {
             share.clamp(0.0, 1.0)
@@ -249,14 +249,14 @@ impl<E> Retry<E> {
             return None;
         }
         let is_worth_it = match &self.when {
-            Some(when) => heard(command, || when(error))?,
-            None => error.cause().may_pass(),
+            Some(when) => call_user_code(command, || when(error))?,
+            None => error.cause().is_retryable(),
         };
         if !is_worth_it {
             return None;
         }
         let hint = match &self.retry_after {
-            Some(hint) => heard(command, || hint(error))?,
+            Some(hint) => call_user_code(command, || hint(error))?,
             None => None,
         };
         let hint = hint.or_else(|| error.retry_after());
@@ -287,12 +287,12 @@ impl<E> Retry<E> {
 }
 
 /// Runs a closure of the user. If it panics, reports the panic and returns `None`.
-fn heard<T, E, R>(command: &Command<T, E>, ask: impl FnOnce() -> R) -> Option<R>
+fn call_user_code<T, E, R>(command: &Command<T, E>, closure: impl FnOnce() -> R) -> Option<R>
 where
     T: Send + 'static,
     E: Send + 'static,
 {
-    let answer = contain(ask);
+    let answer = contain(closure);
     if let Err(message) = &answer {
         command.panicked(message);
     }

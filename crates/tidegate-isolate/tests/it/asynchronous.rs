@@ -44,13 +44,13 @@ fn a_permit_is_taken_at_the_first_poll_and_kept_until_the_end() {
 fn dropping_cancels_and_is_counted() {
     let (_clock, isolation) = still();
     let command = builder("a").build(&isolation).unwrap();
-    let (tell, told) = std::sync::mpsc::channel::<CancelToken>();
+    let (sender, receiver) = std::sync::mpsc::channel::<CancelToken>();
     let mut future = Box::pin(command.run_async(move |token| {
-        tell.send(token).unwrap();
+        sender.send(token).unwrap();
         pending()
     }));
     assert!(poll_once(future.as_mut()).is_pending());
-    let token = told.recv().unwrap();
+    let token = receiver.recv().unwrap();
     assert!(!token.is_cancelled());
     drop(future);
     assert!(token.is_cancelled());
@@ -131,7 +131,7 @@ fn a_future_that_expires_between_its_poll_and_its_waker_is_woken() {
     let (clock, isolation) = still();
     let command = builder("a").timeout(SECOND).build(&isolation).unwrap();
     let turns = clock.clone();
-    // The time is over before the timer knows whom to wake.
+    // The time is over before the timer has a waker.
     let mut future = pin!(command.run_async(move |cancel| {
         poll_fn(move |_| {
             turns.advance(SECOND);

@@ -187,7 +187,11 @@ fn a_queued_run_ends_with_the_last_of_its_callers() {
     let mut third = Box::pin(call().run_async(|_| async { panic!("must not run") }));
     assert!(poll_once(third.as_mut()).is_pending());
     assert!(first.cancel() && second.cancel());
-    assert_eq!(pool(&isolation).queued, 1, "one still wants the answer");
+    assert_eq!(
+        pool(&isolation).queued,
+        1,
+        "one caller still waits for the result"
+    );
     drop(third);
     assert_eq!(pool(&isolation).queued, 0);
     assert_eq!(command.snapshot().totals[Event::Cancelled], 2);
@@ -198,9 +202,9 @@ fn a_queued_run_ends_with_the_last_of_its_callers() {
     held.wait().unwrap();
     assert_eq!(stays.wait().unwrap(), 8);
     // Cancelling after the end has no effect.
-    let late = call().queue(|_| panic!("it has an answer"));
+    let late = call().queue(|_| panic!("it has a result"));
     assert!(!late.cancel());
-    assert_eq!(call().run(|_| panic!("it has an answer")), Ok(8));
+    assert_eq!(call().run(|_| panic!("it has a result")), Ok(8));
 }
 
 #[test]
@@ -256,7 +260,7 @@ fn a_switched_off_log_notes_no_hits() {
 }
 
 #[test]
-fn isolations_with_a_key_in_common_share_no_answers() {
+fn isolations_with_a_key_in_common_share_no_results() {
     let ((_, one), (_, other)) = (still(), still());
     let (first, second) = (
         builder("a").build(&one).unwrap(),
@@ -272,7 +276,7 @@ fn isolations_with_a_key_in_common_share_no_answers() {
         call.run(move |_| Ok(answer)).unwrap()
     };
     assert_eq!(call(&first, 1), 1);
-    assert_eq!(call(&second, 2), 2, "another isolation, another answer");
+    assert_eq!(call(&second, 2), 2, "another isolation, another result");
     let words = text.call().cache_key("x").run(|_| Ok("three".to_owned()));
     assert_eq!(words.unwrap(), "three");
     assert_eq!(

@@ -142,7 +142,7 @@ fn healthy_commands_do_not_notice_broken_ones() {
             let short = totals[Event::ShortCircuited];
             assert!(
                 short > made / 2,
-                "dependency {at} was called in vain: {totals:?}"
+                "dependency {at} was called although its breaker should be open: {totals:?}"
             );
         }
     }
@@ -163,10 +163,10 @@ fn work(
             Ok(1)
         }
         Health::Slow => {
-            let told = Gate::new();
-            let tell = told.clone();
+            let notified = Gate::new();
+            let tell = notified.clone();
             let _hook = cancel.on_cancel(move || tell.open());
-            told.wait();
+            notified.wait();
             Ok(1)
         }
     }

@@ -131,7 +131,7 @@ fn a_failed_batch_fails_every_request_and_a_missing_answer_its_own() {
 }
 
 #[test]
-fn who_has_left_is_not_asked_for() {
+fn a_caller_that_has_left_is_not_part_of_the_batch() {
     let (clock, _command, batches, collapser) = doubler(global());
     let (stays, leaves) = (collapser.submit(1), collapser.submit(2));
     assert!(leaves.cancel());
@@ -145,7 +145,7 @@ fn who_has_left_is_not_asked_for() {
     assert_eq!(
         batches.lock().unwrap().len(),
         1,
-        "nobody waits: nothing is run"
+        "without waiters nothing is run"
     );
 }
 
@@ -337,7 +337,7 @@ fn the_settings_of_a_collapser_are_live_properties() {
 }
 
 #[test]
-fn what_a_collapser_refuses_is_told_in_plain_words() {
+fn a_collapser_explains_its_refusals() {
     let (properties, isolation) = with_properties();
     let command = Command::<HashMap<u32, u32>, ()>::builder("names").group("tests");
     let command = command.build(&isolation).unwrap();

@@ -44,7 +44,7 @@ const LAYERS: [Layer; 4] = [Layer::Cache, Layer::Rate, Layer::Retry, Layer::Hedg
 
 /// What the layers and the work share.
 #[derive(Clone)]
-struct Scene {
+struct Fixture {
     limit: RateLimit,
     retry: Retry<&'static str>,
     /// How often the work ran.
@@ -53,7 +53,7 @@ struct Scene {
     succeeds: u32,
 }
 
-impl Scene {
+impl Fixture {
     /// Makes the call through the layers, the first of them outermost.
     fn run(self, layers: Vec<Layer>, call: Call) -> Answering {
         let Some((layer, inner)) = layers.split_first() else {
@@ -64,8 +64,8 @@ impl Scene {
                 }
             }));
         };
-        let (scene, inner) = (self.clone(), inner.to_vec());
-        let next = move |call| scene.clone().run(inner.clone(), call);
+        let (fixture, inner) = (self.clone(), inner.to_vec());
+        let next = move |call| fixture.clone().run(inner.clone(), call);
         match layer {
             Layer::Cache => Box::pin(RequestCache::key("x").run_async(call, next)),
             Layer::Rate => Box::pin(self.limit.run_async(call, next)),
@@ -105,7 +105,7 @@ fn wrappers_compose_in_any_order() {
                 Ok(99)
             });
             let command = command.build(&isolation).unwrap();
-            let scene = Scene {
+            let fixture = Fixture {
                 limit: limit(9),
                 retry: rich(2),
                 ran: Arc::default(),
@@ -113,7 +113,7 @@ fn wrappers_compose_in_any_order() {
             };
             let request = RequestContext::new();
             let entered = request.enter();
-            let mut call = scene.clone().run(order.clone(), command.call());
+            let mut call = fixture.clone().run(order.clone(), command.call());
             drop(entered);
             let answer = poll_once(call.as_mut());
             let at = |layer| order.iter().position(|one| *one == layer);
@@ -125,7 +125,7 @@ fn wrappers_compose_in_any_order() {
             };
             let expected = if succeeds == runs { 2 } else { 99 };
             assert_eq!(answer, Poll::Ready(Ok(expected)), "{order:?}");
-            assert_eq!(scene.ran.load(Ordering::Relaxed), runs, "{order:?}");
+            assert_eq!(fixture.ran.load(Ordering::Relaxed), runs, "{order:?}");
             let tried = fallbacks.load(Ordering::Relaxed);
             assert_eq!(tried, u32::from(expected == 99), "{order:?}");
             let snapshot = command.snapshot();
@@ -156,7 +156,7 @@ fn the_fallback_is_tried_once_at_the_outside() {
 }
 
 #[test]
-fn what_is_said_on_a_call_holds_for_all_attempts() {
+fn call_options_hold_for_all_attempts() {
     let (clock, isolation) = still();
     let command = builder("a").timeout(SECOND * 9).build(&isolation).unwrap();
     let request = RequestContext::new();
@@ -204,7 +204,7 @@ fn a_cache_key_on_the_call_is_outermost() {
     let attempt = |call: Call| call.run_async(|_| async { Ok(1) });
     let call = command.call().cache_key("x");
     let hedged = pin!(Hedge::default().run_async(call, attempt));
-    assert_eq!(poll_once(hedged), Poll::Ready(Ok(9)), "the same answer");
+    assert_eq!(poll_once(hedged), Poll::Ready(Ok(9)), "the same result");
     let totals = command.snapshot().totals;
     assert_eq!(
         (totals[Event::Failure], totals[Event::FallbackSuccess]),
@@ -255,7 +255,7 @@ fn a_rate_limit_is_checked_and_shared_by_its_clones() {
 }
 
 #[test]
-fn a_wrapped_future_that_is_dropped_ends_its_attempt_and_tells_who_shares_it() {
+fn a_wrapped_future_that_is_dropped_ends_its_attempt_and_notifies_sharers() {
     let (_clock, isolation) = still();
     let command = builder("a").build(&isolation).unwrap();
     let request = RequestContext::new();
@@ -273,7 +273,7 @@ fn a_wrapped_future_that_is_dropped_ends_its_attempt_and_tells_who_shares_it() {
     drop(first);
     assert_eq!(command.snapshot().active, 0);
     let Poll::Ready(Err(error)) = poll_once(second.as_mut()) else {
-        panic!("nobody runs it any more");
+        panic!("it must not run any more");
     };
     assert!(error.is_cancelled());
 }

@@ -106,7 +106,7 @@ fn a_value_that_stays_wrong_keeps_nothing_else_from_changing() {
     file.say(fallback, "false").unwrap();
     assert!(
         !command.config().fallback_enabled,
-        "another property is heard"
+        "a change of another property takes effect"
     );
     let error = file.say("hystrix.command.default.requestLog.enabled", "?");
     assert_eq!(error.unwrap_err().property(), "requestLog.enabled");
@@ -158,14 +158,14 @@ fn the_strategy_is_live() {
     let (properties, isolation) = with_properties();
     let command = builder("a").build(&isolation).unwrap();
     let thread = || {
-        let told = Arc::new(Mutex::new(None));
-        let tell = Arc::clone(&told);
+        let notified = Arc::new(Mutex::new(None));
+        let tell = Arc::clone(&notified);
         let work = move |_: &_| {
             *tell.lock().unwrap() = Some(std::thread::current().id());
             Ok(1)
         };
         command.run(work).unwrap();
-        told.lock().unwrap().take()
+        notified.lock().unwrap().take()
     };
     let here = Some(std::thread::current().id());
     assert_eq!(thread(), here);
@@ -300,15 +300,15 @@ fn sharing(isolation: &Isolation) -> [Numbers; 2] {
 
 /// Returns the threads and queue places of a pool: as in its snapshot, and as in the settings of
 /// each of its commands.
-fn told(isolation: &Isolation, commands: &[Numbers]) -> Vec<(usize, usize)> {
+fn notified(isolation: &Isolation, commands: &[Numbers]) -> Vec<(usize, usize)> {
     let works = pool(isolation);
-    let mut told = vec![(works.core, works.config.queue)];
-    told.extend(commands.iter().map(|command| {
+    let mut notified = vec![(works.core, works.config.queue)];
+    notified.extend(commands.iter().map(|command| {
         let config = command.config();
         (config.pool.core, config.pool.queue)
     }));
-    told.dedup();
-    told
+    notified.dedup();
+    notified
 }
 
 #[test]
@@ -318,32 +318,32 @@ fn changes_to_a_shared_pool_do_not_overwrite_each_other() {
     let [a, b] = &commands;
     a.configure(|c| c.pool.core = 5).unwrap();
     assert_eq!(
-        told(&isolation, &commands),
+        notified(&isolation, &commands),
         [(5, 1)],
-        "all tell what is in force"
+        "all report what is in force"
     );
     b.configure(|c| c.pool.queue = 3).unwrap();
-    assert_eq!(told(&isolation, &commands), [(5, 3)]);
+    assert_eq!(notified(&isolation, &commands), [(5, 3)]);
     b.configure(|c| c.permits.limit = 4).unwrap();
     assert_eq!(
-        told(&isolation, &commands),
+        notified(&isolation, &commands),
         [(5, 3)],
         "nor does any other change"
     );
     properties
         .set("hystrix.threadpool.shared.maxQueueSize", "7")
         .unwrap();
-    assert_eq!(told(&isolation, &commands), [(5, 7)]);
+    assert_eq!(notified(&isolation, &commands), [(5, 7)]);
     properties
         .remove("hystrix.threadpool.shared.maxQueueSize")
         .unwrap();
-    assert_eq!(told(&isolation, &commands), [(5, 3)]);
+    assert_eq!(notified(&isolation, &commands), [(5, 3)]);
     let late = builder("c").pool("shared").threads(pool_of(2, 1));
     let late = late.build(&isolation).unwrap();
     late.configure(|c| c.pool.keep_alive = Duration::from_secs(9))
         .unwrap();
     assert_eq!(
-        told(&isolation, &commands),
+        notified(&isolation, &commands),
         [(5, 3)],
         "nor one that comes later"
     );
@@ -360,7 +360,7 @@ fn changes_at_the_same_time_both_stay() {
         c.pool.core = 5;
     })
     .unwrap();
-    assert_eq!(told(&isolation, &commands), [(5, 3)]);
+    assert_eq!(notified(&isolation, &commands), [(5, 3)]);
     a.configure(|c| {
         a.configure(|c| c.breaker.error_percent = 70).unwrap();
         c.breaker.min_calls = 9;
@@ -377,7 +377,7 @@ fn changes_at_the_same_time_both_stay() {
         c.pool.core = 4;
     })
     .unwrap();
-    assert_eq!(told(&isolation, &commands), [(4, 3)]);
+    assert_eq!(notified(&isolation, &commands), [(4, 3)]);
 }
 
 #[test]

@@ -22,8 +22,8 @@ fn touchy() -> BreakerConfig {
     }
 }
 
-/// What the breaker and the latencies were told: failures that count, calls that count, latencies.
-fn heard(snapshot: &CommandSnapshot) -> (u64, u64, u64) {
+/// The counts of the breaker and the latencies: failures, calls, latencies.
+fn received(snapshot: &CommandSnapshot) -> (u64, u64, u64) {
     let window = &snapshot.window;
     let latencies = snapshot.latencies.total.count();
     (window.health_errors(), window.health_total(), latencies)
@@ -39,7 +39,7 @@ fn a_verdict_feeds_breaker_and_latency_and_the_permit_stays_until_the_drop() {
     assert!(entry.verdict(Verdict::Success));
     let snapshot = command.snapshot();
     assert_eq!((snapshot.active, snapshot.peak), (1, 1), "it holds on");
-    assert_eq!(heard(&snapshot), (0, 1, 1));
+    assert_eq!(received(&snapshot), (0, 1, 1));
     let took = snapshot.latencies.run.max().as_secs_f64() * 1e3;
     assert!((took - 40.0).abs() < 2.0, "{took}");
     assert!(command.run(|_| Ok(1)).unwrap_err().is_rejected());
@@ -61,7 +61,7 @@ fn a_bool_is_a_verdict() {
     );
     let error = command.admit().unwrap_err();
     assert!(error.is_short_circuited(), "the failure has opened it");
-    assert!(error.retry_after().is_some(), "it says when to come back");
+    assert!(error.retry_after().is_some(), "it has a retry time");
 }
 
 #[test]
@@ -92,19 +92,19 @@ fn an_entry_dropped_without_a_verdict_counts_as_cancelled_and_trips_its_token() 
     let command = builder("a").breaker(touchy()).build(&isolation).unwrap();
     let entry = command.admit().unwrap();
     let token = entry.token().clone();
-    let (inner, told) = (command.clone(), Gate::new());
-    let tell = told.clone();
+    let (inner, notified) = (command.clone(), Gate::new());
+    let tell = notified.clone();
     let hook = token.on_cancel(move || {
         assert_eq!(inner.snapshot().active, 0, "the permit is back already");
         tell.open();
     });
     drop(entry);
-    told.wait();
+    notified.wait();
     drop(hook);
     assert!(token.is_cancelled());
     assert_eq!(counted(&command), [(Event::Cancelled, 1)]);
-    assert_eq!(heard(&command.snapshot()), (0, 0, 1));
-    assert_eq!(command.run(|_| Ok(1)), Ok(1), "no breaker heard of it");
+    assert_eq!(received(&command.snapshot()), (0, 0, 1));
+    assert_eq!(command.run(|_| Ok(1)), Ok(1), "no breaker counted it");
 }
 
 /// The probe of a breaker that has slept.
@@ -161,8 +161,8 @@ fn a_verdict_after_the_deadline_is_a_timeout() {
     assert!(!entry.verdict(true));
     drop(entry);
     assert_eq!(counted(&command), [(Event::Timeout, 1)]);
-    assert_eq!(heard(&command.snapshot()), (1, 1, 1));
-    // Nothing wakes the timer of a call that begins too late for it: only the clock tells.
+    assert_eq!(received(&command.snapshot()), (1, 1, 1));
+    // Nothing wakes the timer of a call that begins too late for it: the end reads the clock.
     isolation.shutdown_now();
     let entry = command.admit().unwrap();
     clock.jump(SECOND);
@@ -423,7 +423,7 @@ fn ends() -> [(End, Vec<Seen>); 5] {
 }
 
 #[test]
-fn hooks_listeners_observers_and_the_log_hear_of_an_entry() {
+fn hooks_listeners_observers_and_the_log_record_an_entry() {
     let (log, clock, isolation) = watched(None);
     let take = || std::mem::take(&mut *log.lock().unwrap());
     let command = builder("a").timeout(SECOND).build(&isolation).unwrap();
@@ -440,20 +440,20 @@ fn hooks_listeners_observers_and_the_log_hear_of_an_entry() {
         end(&entry, &clock);
         drop(entry);
         assert_eq!(take(), expected);
-        let told = expected.iter().filter_map(|seen| match seen {
+        let notified = expected.iter().filter_map(|seen| match seen {
             Seen::Event(event) => Some(*event),
             Seen::CallStage(_) => None,
         });
-        let told: Vec<Event> = told.collect();
-        assert_eq!(*observed.lock().unwrap(), told);
+        let notified: Vec<Event> = notified.collect();
+        assert_eq!(*observed.lock().unwrap(), notified);
         let logged = request.log();
-        assert_eq!((logged.len(), logged[0].events), (1, events(&told)));
+        assert_eq!((logged.len(), logged[0].events), (1, events(&notified)));
         assert!(logged[0].took >= Duration::from_millis(7));
     }
 }
 
 #[test]
-fn hooks_listeners_and_the_log_hear_of_an_entry_that_is_refused() {
+fn hooks_listeners_and_the_log_record_a_refused_entry() {
     let (log, _clock, isolation) = watched(None);
     let breaker = BreakerConfig {
         mode: BreakerMode::ForcedOpen,
@@ -497,24 +497,24 @@ fn a_hook_that_refuses_the_start_of_the_work_gives_the_permit_back() {
 
 /// What a random program has done with its entries.
 #[derive(Default)]
-struct Told {
+struct EntryModel {
     /// How often each event must have been counted.
     totals: HashMap<Event, u64>,
     /// Each entry with its deadline, and whether it has its verdict.
     held: Vec<(Entry, u64, bool)>,
 }
 
-impl Told {
+impl EntryModel {
     fn count(&mut self, event: Event) {
         *self.totals.entry(event).or_default() += 1;
     }
 
     fn verdict(&mut self, at: usize, now: u64, (verdict, event): (Verdict, Event)) {
-        let (entry, deadline, is_said) = &mut self.held[at];
+        let (entry, deadline, has_verdict) = &mut self.held[at];
         let counts = entry.verdict(verdict);
-        assert_eq!(counts, !*is_said && now < *deadline);
-        let is_late = !counts && !*is_said;
-        *is_said = true;
+        assert_eq!(counts, !*has_verdict && now < *deadline);
+        let is_late = !counts && !*has_verdict;
+        *has_verdict = true;
         match (counts, is_late) {
             (true, _) => self.count(event),
             (_, true) => self.count(Event::Timeout),
@@ -523,9 +523,9 @@ impl Told {
     }
 
     fn drop(&mut self, at: usize, now: u64) {
-        let (entry, deadline, is_said) = self.held.swap_remove(at);
+        let (entry, deadline, has_verdict) = self.held.swap_remove(at);
         drop(entry);
-        match (is_said, now < deadline) {
+        match (has_verdict, now < deadline) {
             (true, _) => {}
             (false, true) => self.count(Event::Cancelled),
             (false, false) => self.count(Event::Timeout),
@@ -534,7 +534,7 @@ impl Told {
 }
 
 #[test]
-fn totals_equal_what_entries_said() {
+fn totals_equal_the_verdicts_of_the_entries() {
     const VERDICTS: [(Verdict, Event); 3] = [
         (Verdict::Success, Event::Success),
         (Verdict::Failure, Event::Failure),
@@ -545,26 +545,26 @@ fn totals_equal_what_entries_said() {
         let command = builder("a").permits(3).timeout(SECOND);
         let command = command.configure(|c| c.breaker.mode = BreakerMode::Disabled);
         let command = command.build(&isolation).unwrap();
-        let mut told = Told::default();
+        let mut notified = EntryModel::default();
         for _ in 0..60 {
-            let (now, held) = (clock.nanos(), told.held.len());
+            let (now, held) = (clock.nanos(), notified.held.len());
             match rng.below(5) {
                 0 | 1 => match command.admit() {
                     Ok(entry) => {
                         let deadline = now + SECOND.as_nanos() as u64;
-                        told.held.push((entry, deadline, false));
+                        notified.held.push((entry, deadline, false));
                     }
-                    Err(_) => told.count(Event::PermitsRejected),
+                    Err(_) => notified.count(Event::PermitsRejected),
                 },
                 2 => clock.advance(Duration::from_millis(rng.below(700))),
-                3 if held > 0 => told.verdict(rng.index(held), now, VERDICTS[rng.index(3)]),
-                _ if held > 0 => told.drop(rng.index(held), now),
+                3 if held > 0 => notified.verdict(rng.index(held), now, VERDICTS[rng.index(3)]),
+                _ if held > 0 => notified.drop(rng.index(held), now),
                 _ => {}
             }
-            assert_eq!(command.snapshot().active, told.held.len());
+            assert_eq!(command.snapshot().active, notified.held.len());
         }
-        while !told.held.is_empty() {
-            told.drop(0, clock.nanos());
+        while !notified.held.is_empty() {
+            notified.drop(0, clock.nanos());
         }
         let snapshot = command.snapshot();
         let mut ended = 0;
@@ -576,7 +576,7 @@ fn totals_equal_what_entries_said() {
             Event::Cancelled,
             Event::PermitsRejected,
         ] {
-            let expected = told.totals.get(&event).copied().unwrap_or(0);
+            let expected = notified.totals.get(&event).copied().unwrap_or(0);
             assert_eq!(snapshot.totals[event], expected, "{event:?}");
             ended += expected;
         }

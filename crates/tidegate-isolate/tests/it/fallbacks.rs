@@ -1,4 +1,4 @@
-//! Fallbacks that are futures: who waits for them, and for how long.
+//! Fallbacks that are futures: which calls wait for them, and for how long.
 
 use std::error::Error;
 use std::future::{Future, pending, poll_fn, ready};
@@ -63,7 +63,7 @@ fn check_timed_out(command: &Numbers, error: &Failed, after: Duration) {
 }
 
 #[test]
-fn an_async_fallback_answers() {
+fn an_async_fallback_returns_a_value() {
     let (_clock, isolation) = still();
     let command = builder("a").fallback_async(|why| {
         assert_eq!(why.cause(), &Cause::Failed("no"));
@@ -91,7 +91,7 @@ fn an_async_fallback_answers() {
 }
 
 #[test]
-fn an_async_fallback_answers_on_threads() {
+fn an_async_fallback_returns_a_value_on_threads() {
     let (clock, isolation) = still();
     let [command, full] = ["a", "full"].map(|key| {
         let command = builder(key).threads(pool_of(1, 0)).timeout(SECOND);
@@ -145,7 +145,8 @@ fn an_async_fallback_that_fails_stands_beside_the_cause() {
     assert_eq!(error.fallback(), Some(&FallbackError::Disabled));
 }
 
-/// Builds a command whose fallback is never ready; with what tells that it runs and is dropped.
+/// Builds a command whose fallback is never ready. Also returns the gate that opens when it runs
+/// and the counter of its drops.
 fn with_endless_fallback(isolation: &Isolation) -> (Numbers, Gate, Arc<AtomicUsize>) {
     let (inside, dropped) = (Gate::new(), Arc::new(AtomicUsize::new(0)));
     let (mine, count) = (inside.clone(), Arc::clone(&dropped));
@@ -347,7 +348,7 @@ fn a_call_dropped_in_its_fallback_gives_the_permits_back() {
 }
 
 #[test]
-fn calls_that_share_a_run_hear_the_answer_of_its_fallback() {
+fn calls_that_share_a_run_receive_the_result_of_its_fallback() {
     let (_clock, isolation) = still();
     let command = builder("a").fallback_async(|_| later(3)).build(&isolation);
     let command = command.unwrap();

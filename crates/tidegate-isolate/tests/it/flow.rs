@@ -80,7 +80,7 @@ fn a_panic_is_a_failure_with_its_message() {
 }
 
 #[test]
-fn a_bad_request_has_no_fallback_and_hurts_nobody() {
+fn a_bad_request_has_no_fallback_and_is_no_failure() {
     let (_clock, isolation) = still();
     let command = builder("a")
         .bad_request_when(|error| *error == "your fault")
@@ -122,7 +122,7 @@ fn a_fallback_that_fails_or_panics_stands_beside_the_cause() {
 }
 
 #[test]
-fn a_switched_off_fallback_is_counted_and_told() {
+fn a_switched_off_fallback_is_counted_and_reported() {
     let (_clock, isolation) = still();
     let command = builder("a")
         .fallback(|_| Ok(1))
@@ -284,7 +284,7 @@ fn a_call_can_be_observed() {
 }
 
 #[test]
-fn queue_answers_through_a_completion() {
+fn queue_returns_a_completion() {
     let (_clock, isolation) = still();
     let command = builder("a").build(&isolation).unwrap();
     assert_eq!(command.queue(|_| Ok(5)).wait().unwrap(), 5);

@@ -308,21 +308,21 @@ fn several_of_each_kind_in_their_order() {
     let name = "hystrix.command.a.circuitBreaker.requestVolumeThreshold";
     let volume = || command.config().breaker.min_calls;
     weak.set(name, "5").unwrap();
-    assert_eq!(volume(), 5, "either is heard");
+    assert_eq!(volume(), 5, "both sources take effect");
     strong.set(name, "6").unwrap();
     assert_eq!(volume(), 6);
     weak.set(name, "7").unwrap();
-    assert_eq!(volume(), 6, "the first that says something wins");
+    assert_eq!(volume(), 6, "the first source with a value wins");
     strong.remove(name).unwrap();
     assert_eq!(volume(), 7);
 }
 
 #[test]
-fn listeners_hear_of_every_key_once() {
-    let heard = Arc::new(Mutex::new(Vec::new()));
+fn listeners_are_called_once_for_each_key() {
+    let received = Arc::new(Mutex::new(Vec::new()));
     let note = |sign: char| {
-        let heard = Arc::clone(&heard);
-        move |command: &Key| heard.lock().unwrap().push(format!("{sign}{command}"))
+        let received = Arc::clone(&received);
+        move |command: &Key| received.lock().unwrap().push(format!("{sign}{command}"))
     };
     let isolation = Isolation::builder()
         .on_command_added(note('+'))
@@ -335,15 +335,15 @@ fn listeners_hear_of_every_key_once() {
         }
     });
     assert!(isolation.remove("a") && !isolation.remove("a"));
-    assert_eq!(*heard.lock().unwrap(), ["+a", "-a"]);
+    assert_eq!(*received.lock().unwrap(), ["+a", "-a"]);
 }
 
 #[test]
 fn listeners_hear_of_every_pool_once() {
-    let heard = Arc::new(Mutex::new(Vec::new()));
+    let received = Arc::new(Mutex::new(Vec::new()));
     let note = |sign: char| {
-        let heard = Arc::clone(&heard);
-        move |pool: &Key| heard.lock().unwrap().push(format!("{sign}{pool}"))
+        let received = Arc::clone(&received);
+        move |pool: &Key| received.lock().unwrap().push(format!("{sign}{pool}"))
     };
     let isolation = Isolation::builder()
         .report_to(OnUnhandled::new(|_, _| ()))
@@ -361,20 +361,20 @@ fn listeners_hear_of_every_pool_once() {
         }
     });
     let late = builder("late").build(&isolation).unwrap();
-    assert_eq!(*heard.lock().unwrap(), ["+one"], "permits have no pool");
+    assert_eq!(*received.lock().unwrap(), ["+one"], "permits have no pool");
     let change = |bulkhead| late.configure(|c| c.bulkhead = bulkhead).unwrap();
     change(Bulkhead::Threads);
     change(Bulkhead::Permits);
     change(Bulkhead::Threads);
-    assert_eq!(*heard.lock().unwrap(), ["+one", "+late"]);
+    assert_eq!(*received.lock().unwrap(), ["+one", "+late"]);
     assert!(isolation.remove("a") && isolation.remove("b"));
-    assert_eq!(heard.lock().unwrap().len(), 2, "one command is left");
+    assert_eq!(received.lock().unwrap().len(), 2, "one command is left");
     assert!(isolation.remove("c") && isolation.remove("late"));
     let all = ["+one", "+late", "-one", "-late"];
-    assert_eq!(*heard.lock().unwrap(), all);
+    assert_eq!(*received.lock().unwrap(), all);
     let again = builder("a").pool("one").threads(pool_of(1, 1));
     let _again = again.build(&isolation).unwrap();
-    assert_eq!(heard.lock().unwrap()[4..], ["+one"], "a new pool");
+    assert_eq!(received.lock().unwrap()[4..], ["+one"], "a new pool");
 }
 
 #[test]

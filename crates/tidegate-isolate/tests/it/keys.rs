@@ -43,9 +43,9 @@ fn two_builders_that_disagree_are_reported() {
     let error = builder("a").permits(6).build(&isolation).unwrap_err();
     let limit = "execution.isolation.semaphore.maxConcurrentRequests";
     assert_eq!((error.key(), error.property()), ("a", limit));
-    let told =
+    let notified =
         format!("a: {limit} is 6 and was 5: a command of this key exists and was built diff");
-    assert!(error.to_string().starts_with(&told), "{error}");
+    assert!(error.to_string().starts_with(&notified), "{error}");
     let patient = |c: &mut CommandConfig| c.permits.max_waiting = 3;
     let error = builder("a").permits(5).configure(patient);
     let error = error.build(&isolation).unwrap_err();
@@ -131,13 +131,13 @@ fn a_builder_that_names_another_pool_is_reported() {
     };
     let first = build(Some("one")).unwrap();
     assert!(build(Some("one")).is_ok());
-    for (other, told) in [
+    for (other, notified) in [
         (Some("two"), "two and was one"),
         (None, "its own and was one"),
     ] {
         let error = build(other).unwrap_err();
         assert_eq!((error.key(), error.property()), ("a", "pool"));
-        assert!(error.to_string().contains(told), "{error}");
+        assert!(error.to_string().contains(notified), "{error}");
     }
     assert_eq!(first.pool().as_str(), "one");
 }
@@ -169,15 +169,15 @@ fn a_conflict_about_a_pool_names_the_setting() {
     let _first = build("a", pool_of(2, 5)).unwrap();
     let error = build("b", pool_of(3, 5)).unwrap_err();
     assert_eq!((error.key(), error.property()), ("shared", "coreSize"));
-    let told = "shared: coreSize is 3 and was 2: a pool of this key exists";
-    assert!(error.to_string().starts_with(told), "{error}");
+    let notified = "shared: coreSize is 3 and was 2: a pool of this key exists";
+    assert!(error.to_string().starts_with(notified), "{error}");
     let lifo = PoolConfig {
         growth: Growth::QueueFirst,
         ..pool_of(2, 5)
     };
     let error = build("c", lifo).unwrap_err();
-    let told = "shared: growth is QueueFirst and was ThreadsFirst: ";
-    assert!(error.to_string().starts_with(told), "{error}");
+    let notified = "shared: growth is QueueFirst and was ThreadsFirst: ";
+    assert!(error.to_string().starts_with(notified), "{error}");
 }
 
 #[test]
@@ -187,7 +187,10 @@ fn a_live_change_of_a_pool_is_no_conflict() {
     let build = |key: &str| builder(key).threads(pool_of(2, 0)).build(&isolation);
     let first = build("a").unwrap();
     first.configure(|c| c.pool.core = 5).unwrap();
-    assert!(build("b").is_ok(), "it says what the first one said");
+    assert!(
+        build("b").is_ok(),
+        "its settings equal those of the first one"
+    );
     let as_it_is = builder("c").threads(first.config().pool.clone());
     assert!(as_it_is.build(&isolation).is_ok());
     assert_eq!(pool(&isolation).core, 5);
@@ -217,14 +220,14 @@ fn a_pool_is_made_once_under_a_race() {
 
 #[test]
 fn a_pool_goes_with_the_last_of_its_keys() {
-    struct Told(Gate);
-    impl Drop for Told {
+    struct OpensOnDrop(Gate);
+    impl Drop for OpensOnDrop {
         fn drop(&mut self) {
             self.0.open();
         }
     }
     thread_local! {
-        static TELLS: RefCell<Option<Told>> = const { RefCell::new(None) };
+        static ON_EXIT: RefCell<Option<OpensOnDrop>> = const { RefCell::new(None) };
     }
     let (_clock, isolation) = still();
     let commands = ["a", "b"].map(|key| {
@@ -234,9 +237,9 @@ fn a_pool_goes_with_the_last_of_its_keys() {
     let other = Command::<u32, ()>::builder("c").group("other");
     let _other = other.threads(pool_of(1, 1)).build(&isolation).unwrap();
     let ended = Gate::new();
-    let told = ended.clone();
+    let notified = ended.clone();
     let work = move |_: &_| {
-        TELLS.set(Some(Told(told)));
+        ON_EXIT.set(Some(OpensOnDrop(notified)));
         Ok(1)
     };
     commands[0].run(work).unwrap();
@@ -246,7 +249,11 @@ fn a_pool_goes_with_the_last_of_its_keys() {
     assert!(isolation.remove("b"));
     assert_eq!(isolation.pool_count(), 1);
     assert!(isolation.pool("one").is_none());
-    assert_eq!(commands[1].run(|_| Ok(2)), Ok(2), "who has it may go on");
+    assert_eq!(
+        commands[1].run(|_| Ok(2)),
+        Ok(2),
+        "a remaining handle may go on"
+    );
     let old = commands[0].group().clone();
     drop(commands);
     ended.wait();
@@ -332,7 +339,7 @@ fn a_removed_key_begins_anew() {
     assert!(isolation.remove("a"));
     let new = builder("a").permits(3).build(&isolation).unwrap();
     assert_eq!(new.snapshot().totals[Event::Success], 0);
-    assert_eq!(old.run(|_| Ok(1)), Ok(1), "who still has it may go on");
+    assert_eq!(old.run(|_| Ok(1)), Ok(1), "a remaining handle may go on");
 }
 
 #[test]
@@ -355,6 +362,10 @@ fn idle_keys_give_their_histograms_back() {
         (2, 1)
     );
     clock.advance(std::time::Duration::from_secs(61));
-    assert_eq!(isolation.snapshots()[0].lent_bytes, 0, "who looks, sweeps");
+    assert_eq!(
+        isolation.snapshots()[0].lent_bytes,
+        0,
+        "reading removes idle entries"
+    );
     assert_eq!(command.snapshot().totals[Event::Success], 2);
 }

@@ -5,32 +5,32 @@
     reason = "in a test an unwrap is an assertion, in its helpers too"
 )]
 
-mod again;
-mod apart;
+mod abandoned_calls;
 mod asynchronous;
+mod blocking_user_code;
 mod breaker_model;
 mod cache;
+mod call_context;
 mod chaos;
-mod circles;
 mod collapse;
 mod compose;
 mod configure;
+mod deadlocks;
 mod entry;
 mod fallbacks;
 mod flow;
-mod hidden;
+mod hidden_properties;
 mod hooks;
 mod interrupt;
 mod keys;
-mod leaving;
 mod payloads;
 mod permits;
 mod refusals;
+mod reported_panics;
+mod retries;
 mod settings;
 mod sources;
 mod support;
-mod surroundings;
 mod threads;
 mod timeouts;
-mod unheard;
 mod window_model;

@@ -70,8 +70,8 @@ fn of_hooks_and_listeners() {
 
 #[test]
 fn of_listeners_of_a_breaker() {
-    let told = Counter::new();
-    let (clock, count) = (ManualClock::new(), told.clone());
+    let notified = Counter::new();
+    let (clock, count) = (ManualClock::new(), notified.clone());
     let isolation = Isolation::builder().clock(&clock).on_transition(move |_| {
         count.hit();
         explode();
@@ -87,5 +87,5 @@ fn of_listeners_of_a_breaker() {
     clock.advance(5 * SECOND + Duration::from_millis(1));
     assert_eq!(command.run(|_| Ok(1)), Ok(1), "the probe closes it");
     assert_eq!(command.run(|_| Ok(2)), Ok(2));
-    told.wait_for(3);
+    notified.wait_for(3);
 }

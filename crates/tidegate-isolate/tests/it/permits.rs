@@ -179,10 +179,18 @@ fn a_limit_becomes_adaptive_and_fixed_again_while_it_is_used() {
         });
         command.snapshot().limit
     };
-    assert_eq!(set(Some(each_call.clone())), 20, "it begins where it says");
+    assert_eq!(
+        set(Some(each_call.clone())),
+        20,
+        "it begins with the initial limit"
+    );
     let grown = use_it();
     assert!(grown > 20, "{grown}");
-    assert_eq!(set(Some(each_call.clone())), grown, "nothing new was said");
+    assert_eq!(
+        set(Some(each_call.clone())),
+        grown,
+        "no new setting was made"
+    );
     let bounded = AdaptiveLimit {
         max: 20,
         ..each_call.clone()

@@ -17,7 +17,7 @@ use tidegate_testkit::{Counter, Gate, until};
 use crate::support::{builder, cause, hold, poll_once, pool, pool_of, still, with_properties};
 
 #[test]
-fn a_full_queue_and_a_reached_threshold_are_told_apart() {
+fn a_full_queue_and_a_reached_threshold_are_distinguished() {
     let (_clock, isolation) = still();
     let command = builder("a").threads(pool_of(1, 2)).build(&isolation);
     let command = command.unwrap();
@@ -63,7 +63,7 @@ fn a_full_queue_and_a_reached_threshold_are_told_apart() {
 }
 
 #[test]
-fn what_is_kept_for_other_calls_is_told_as_such() {
+fn permits_reserved_for_other_calls_are_a_cause_of_their_own() {
     let (_clock, isolation) = still();
     let command = builder("a").threads(PoolConfig {
         partitions: Partitions {
@@ -102,7 +102,7 @@ fn a_closed_pool_says_nothing_of_the_dependency() {
         let queued = command.queue(|_| Ok(1));
         assert_eq!(cause(queued), Cause::Rejected(Rejection::Closed));
     }
-    assert!(!command.snapshot().is_open, "no breaker heard of it");
+    assert!(!command.snapshot().is_open, "no breaker counted it");
 }
 
 #[test]
@@ -120,9 +120,9 @@ fn completed_calls_are_those_that_ran() {
     assert!(matches!(cause(held), Cause::TimedOut(_)));
     // Other work on the same threads is not a call.
     let other = Gate::new();
-    let told = other.clone();
+    let notified = other.clone();
     let workers = isolation.pool("a").expect("it was made");
-    workers.execute(move || told.open()).unwrap();
+    workers.execute(move || notified.open()).unwrap();
     go_on.open();
     other.wait();
     command.run(|_| Ok(1)).unwrap();
@@ -168,16 +168,16 @@ fn a_timeout_of_zero_says_what_to_do_instead() {
 }
 
 #[test]
-fn what_is_fixed_is_told_in_words() {
+fn fixed_settings_are_described_in_the_error() {
     let (_clock, isolation) = still();
     let command = builder("a").build(&isolation).unwrap();
     let error = command.configure(|c| c.breaker.window = BreakerWindow::Count(5));
-    let told = "a: breaker.window is the last 5 calls: it is fixed for the life of the key";
-    assert_eq!(error.unwrap_err().to_string(), told);
+    let notified = "a: breaker.window is the last 5 calls: it is fixed for the life of the key";
+    assert_eq!(error.unwrap_err().to_string(), notified);
     let error = command.configure(|c| c.metrics.counts.buckets = 5);
-    let told = "a: metrics is 10s in 5 buckets, latencies 60s in 6 buckets: it is fixed";
+    let notified = "a: metrics is 10s in 5 buckets, latencies 60s in 6 buckets: it is fixed";
     let error = error.unwrap_err().to_string();
-    assert!(error.starts_with(told), "{error}");
+    assert!(error.starts_with(notified), "{error}");
 }
 
 /// A result whose drop panics.
@@ -186,7 +186,7 @@ struct Bomb;
 
 impl Drop for Bomb {
     fn drop(&mut self) {
-        panic!("on purpose: nobody wanted the answer");
+        panic!("on purpose: no caller waits for the result");
     }
 }
 
@@ -234,9 +234,9 @@ fn a_late_answer_whose_drop_panics_keeps_the_verdict_of_the_probe() {
 fn a_late_answer_on_a_thread_whose_drop_panics_keeps_the_verdict_of_the_probe() {
     let (clock, isolation, command) = probing(true);
     let (inside, go_on) = (Gate::new(), Gate::new());
-    let (told, gate) = (inside.clone(), go_on.clone());
+    let (notified, gate) = (inside.clone(), go_on.clone());
     let answer = command.queue(move |_| {
-        told.open();
+        notified.open();
         gate.wait();
         Ok(Bomb)
     });

@@ -14,7 +14,7 @@ const LIMIT: &str = "execution.isolation.semaphore.maxConcurrentRequests";
 const TIMEOUT: &str = "execution.isolation.thread.timeoutInMilliseconds";
 const WINDOW: &str = "metrics.rollingStats.timeInMilliseconds";
 
-fn told(settings: &Settings, name: &str) -> (String, Origin) {
+fn notified(settings: &Settings, name: &str) -> (String, Origin) {
     let setting = settings.get(name).unwrap_or_else(|| panic!("no {name}"));
     (setting.value.clone(), setting.origin.clone())
 }
@@ -28,7 +28,12 @@ fn every_setting_has_its_value_and_its_origin() {
     let (properties, isolation) = with_properties();
     let plain = builder("plain").build(&isolation).unwrap();
     let coded = builder("coded").permits(7).build(&isolation).unwrap();
-    let of = |name: &str| (told(&plain.settings(), name), told(&coded.settings(), name));
+    let of = |name: &str| {
+        (
+            notified(&plain.settings(), name),
+            notified(&coded.settings(), name),
+        )
+    };
     let value = |value: &str, origin: Origin| (value.to_owned(), origin);
     assert_eq!(
         of(LIMIT),
@@ -48,7 +53,7 @@ fn every_setting_has_its_value_and_its_origin() {
     let enabled = "hystrix.command.plain.execution.timeout.enabled";
     properties.set(enabled, "false").unwrap();
     assert_eq!(of(TIMEOUT).0, value("", Origin::Default));
-    let switch = told(&plain.settings(), "execution.timeout.enabled");
+    let switch = notified(&plain.settings(), "execution.timeout.enabled");
     assert_eq!(switch, value("false", by(enabled)));
     // Settings without a property.
     plain.configure(|c| c.permits.max_waiting = 4).unwrap();
@@ -72,8 +77,8 @@ fn the_settings_of_a_pool_are_listed_once_it_exists() {
     let name = "hystrix.threadpool.a.coreSize";
     properties.set(name, "4").unwrap();
     let settings = command.settings();
-    assert_eq!(told(&settings, "coreSize"), ("4".to_owned(), by(name)));
-    assert_eq!(told(&settings, "growth").1, Origin::Default);
+    assert_eq!(notified(&settings, "coreSize"), ("4".to_owned(), by(name)));
+    assert_eq!(notified(&settings, "growth").1, Origin::Default);
     let property = settings.get("coreSize").unwrap().property.as_deref();
     assert_eq!(property, Some(name), "the name under which it can be set");
     let text = settings.to_string();
@@ -93,7 +98,7 @@ fn a_value_of_before_says_so() {
     let mine = format!("hystrix.command.a.{WINDOW}");
     properties.set(&mine, "20000").unwrap();
     let command = builder("a").build(&isolation).unwrap();
-    let window = || told(&command.settings(), WINDOW);
+    let window = || notified(&command.settings(), WINDOW);
     assert_eq!(window(), ("20000".to_owned(), by(&mine)));
     properties.set(&mine, "30000").unwrap();
     assert_eq!(window(), ("20000".to_owned(), Origin::Earlier));
@@ -102,7 +107,7 @@ fn a_value_of_before_says_so() {
     let later = builder("b").build(&isolation).unwrap();
     let all = format!("hystrix.command.default.{WINDOW}");
     properties.set(&all, "40000").unwrap();
-    let window = told(&later.settings(), WINDOW);
+    let window = notified(&later.settings(), WINDOW);
     assert_eq!(window, ("10000".to_owned(), Origin::Default), "it is fixed");
 }
 
@@ -125,7 +130,7 @@ fn a_value_that_was_refused_is_not_in_force() {
     let command = builder("a").build(&isolation).unwrap();
     *source.0.lock().unwrap() = "many";
     command.configure(|c| c.log_enabled = false).unwrap();
-    let limit = told(&command.settings(), LIMIT);
+    let limit = notified(&command.settings(), LIMIT);
     assert_eq!(limit.0, "5", "the value in force, not the refused one");
 }
 

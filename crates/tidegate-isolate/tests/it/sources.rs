@@ -20,12 +20,12 @@ const LIMIT: &str = "hystrix.command.a.execution.isolation.semaphore.maxConcurre
 const VOLUME: &str = "hystrix.command.a.circuitBreaker.requestVolumeThreshold";
 
 /// Properties that call a closure between reading a value and returning it.
-struct Asked {
+struct SourceWithCallback {
     properties: Properties,
     then: Box<dyn Fn(&str) + Send + Sync>,
 }
 
-impl PropertySource for Asked {
+impl PropertySource for SourceWithCallback {
     fn get(&self, name: &str) -> Option<String> {
         let value = self.properties.get(name);
         (self.then)(name);
@@ -38,7 +38,7 @@ impl PropertySource for Asked {
 }
 
 fn asking(properties: &Properties, then: impl Fn(&str) + Send + Sync + 'static) -> Isolation {
-    let source = Asked {
+    let source = SourceWithCallback {
         properties: properties.clone(),
         then: Box::new(then),
     };
@@ -90,7 +90,7 @@ fn a_source_that_does_not_return_holds_up_no_other_command() {
 }
 
 #[test]
-fn a_change_that_comes_while_the_sources_are_asked_is_not_lost() {
+fn a_change_during_the_reading_of_the_sources_is_not_lost() {
     let (properties, next) = (Properties::new(), Arc::new(Mutex::new(Some("5"))));
     let (change, value) = (properties.clone(), Arc::clone(&next));
     let isolation = asking(&properties, move |name| {
@@ -183,21 +183,21 @@ fn callers_that_wait_are_served_after_waiting_was_switched_off() {
 }
 
 /// A waker that opens a gate.
-struct Opens(Gate);
+struct OpensOnDrop(Gate);
 
-impl Wake for Opens {
+impl Wake for OpensOnDrop {
     fn wake(self: Arc<Self>) {
         self.0.open();
     }
 }
 
 #[test]
-fn callers_that_wait_for_a_permit_hear_that_everything_ends() {
+fn callers_that_wait_for_a_permit_are_woken_by_the_shutdown() {
     let (clock, isolation) = still();
     let a = builder("a").permits(patient()).no_timeout();
     let a = a.build(&isolation).unwrap();
     let woken = Gate::new();
-    let waker = Waker::from(Arc::new(Opens(woken.clone())));
+    let waker = Waker::from(Arc::new(OpensOnDrop(woken.clone())));
     let closed = Cause::Rejected(Rejection::Closed);
     while_inside(&a, 1, || {
         let mut waits = pin!(a.run_async(|_| async { Ok(1) }));

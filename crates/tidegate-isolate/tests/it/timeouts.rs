@@ -27,7 +27,7 @@ fn a_work_that_passes_its_deadline_has_its_token_tripped() {
         assert!(cancel.is_cancelled());
         Ok(1)
     });
-    assert_eq!(answer, Ok(0), "its answer comes too late");
+    assert_eq!(answer, Ok(0), "its result comes too late");
     assert_eq!(
         counted(&command),
         [(Event::Timeout, 1), (Event::FallbackSuccess, 1)]
@@ -120,17 +120,17 @@ fn no_timeout_means_none() {
 }
 
 #[test]
-fn a_token_that_is_kept_never_hears_of_a_later_call() {
+fn a_kept_token_is_never_tripped_by_a_later_call() {
     let (clock, isolation) = still();
     let command = builder("a").timeout(SECOND).build(&isolation).unwrap();
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     command
         .run(move |cancel| {
-            tell.send(cancel.clone()).unwrap();
+            sender.send(cancel.clone()).unwrap();
             Ok(1)
         })
         .unwrap();
-    let kept = told.recv().unwrap();
+    let kept = receiver.recv().unwrap();
     let error = command.run(move |cancel| {
         clock.advance(SECOND);
         assert!(cancel.is_cancelled());
@@ -162,7 +162,7 @@ fn nested_calls_have_deadlines_of_their_own() {
 }
 
 #[test]
-fn stopping_tells_running_calls() {
+fn stopping_cancels_running_calls() {
     let (_clock, isolation) = still();
     let command = builder("a").build(&isolation).unwrap();
     let stop = isolation.clone();

@@ -58,9 +58,9 @@ impl<D: Driver> Core<D> {
     /// idle for long enough, and no work is left.
     fn may_leave(&mut self, shared: &Shared, state: Lifecycle) -> bool {
         let idle = shared.settings.idle_stop;
-        let asked = state == Lifecycle::Suspending;
+        let requested = state == Lifecycle::Suspending;
         let bored = idle > 0 && shared.clock.nanos() >= self.last_work.saturating_add(idle);
-        if !asked && !bored {
+        if !requested && !bored {
             return false;
         }
         let free = local::with(|local| {

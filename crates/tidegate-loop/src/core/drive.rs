@@ -43,7 +43,7 @@ impl<D: Driver> Drive for Core<D> {
         self.task_receiver.drain()
     }
 
-    fn turn_by_hand(&mut self, shared: &Arc<Shared>, pinned: &mut LocalFutures) -> bool {
+    fn manual_turn(&mut self, shared: &Arc<Shared>, pinned: &mut LocalFutures) -> bool {
         let hooks = self.progress.hooks();
         let turn = self.manual(shared, pinned, |core| {
             let turn = core.turn(shared);
@@ -61,7 +61,7 @@ impl<D: Driver> Drive for Core<D> {
         turn == Turn::Busy || moved
     }
 
-    fn run_by_hand(
+    fn manual_run(
         &mut self,
         shared: &Arc<Shared>,
         pinned: &mut LocalFutures,

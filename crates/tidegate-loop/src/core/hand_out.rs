@@ -81,7 +81,7 @@ impl<D: Driver> Core<D> {
                 Turn::Idle
             };
             if self.manual {
-                if let Some(end) = self.after_turn_by_hand(shared, turn) {
+                if let Some(end) = self.after_manual_turn(shared, turn) {
                     return end;
                 }
             } else if self.after_turn(shared, turn) {
@@ -94,7 +94,7 @@ impl<D: Driver> Core<D> {
         }
     }
 
-    fn after_turn_by_hand(&mut self, shared: &Arc<Shared>, turn: Turn) -> Option<Produced> {
+    fn after_manual_turn(&mut self, shared: &Arc<Shared>, turn: Turn) -> Option<Produced> {
         let state = shared.state.get();
         self.seen_state = state;
         let hooks = self.progress.hooks();

@@ -33,8 +33,8 @@ pub(crate) struct Core<D: Driver> {
     /// For how many more tasks the event loop publishes its progress every `STEP` tasks, because a
     /// producer was refused.
     pub(super) publish_often_for: u32,
-    /// `true` if the event loop spun in vain after the last busy turn: it need not spin again
-    /// before it sleeps.
+    /// `true` if the event loop spun without finding work after the last busy turn: it need not
+    /// spin again before it sleeps.
     pub(super) already_spun: bool,
     /// Turns with other work since the driver was last polled.
     pub(super) turns_since_poll: u32,

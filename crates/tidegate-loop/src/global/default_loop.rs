@@ -123,9 +123,9 @@ pub(super) fn never_ends(clock: Clock, quiet: u64) -> EventLoop {
     home
 }
 
-pub(super) fn quiet_seconds(asked: Option<&str>) -> u64 {
-    let asked = asked.and_then(|seconds| seconds.trim().parse().ok());
-    asked
+pub(super) fn quiet_seconds(requested: Option<&str>) -> u64 {
+    let requested = requested.and_then(|seconds| seconds.trim().parse().ok());
+    requested
         .filter(|&seconds| seconds > 0)
         .unwrap_or(EventLoop::DEFAULT_GLOBAL_QUIET_SECONDS)
 }

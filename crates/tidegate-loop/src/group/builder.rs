@@ -98,9 +98,9 @@ impl EventLoopGroupBuilder {
     /// See [`EventLoopBuilder::on_unhandled`]; one hook for the whole group.
     pub fn on_unhandled(
         mut self,
-        hear: impl Fn(&str, &Unhandled<'_>) + Send + Sync + 'static,
+        hook: impl Fn(&str, &Unhandled<'_>) + Send + Sync + 'static,
     ) -> Self {
-        self.proto = self.proto.on_unhandled(hear);
+        self.proto = self.proto.on_unhandled(hook);
         self
     }
 

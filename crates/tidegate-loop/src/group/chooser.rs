@@ -142,7 +142,7 @@ mod tests {
             }
             assert!(
                 chooser.choose(4, |_| None) < 4,
-                "an answer even if all are gone"
+                "a loop even if all have ended"
             );
         }
     }

@@ -272,7 +272,7 @@ mod tests {
         let mut decide = Decide::new(&Scaling::between(0, 4).consecutive_windows(0).steps(3, 2));
         assert_eq!(decide.window(&samples(&[0.0; 4])).give_up, [3, 2, 1]);
         let change = decide.window(&samples(&[0.9, 0.0, 0.0, 0.0]));
-        assert_eq!(change.add, [1], "one publish_often_for loop asks for one");
+        assert_eq!(change.add, [1], "one busy loop requests one more");
     }
 
     #[test]

@@ -101,8 +101,8 @@ impl EventLoopBuilder {
     /// Sets a hook that is called with panics of tasks, listeners and shutdown hooks, and with
     /// listeners that ran on another thread because the event loop had terminated. The hook gets
     /// the event loop's name and runs on a thread of its own; see [`OnUnhandled`].
-    pub fn on_unhandled(self, hear: impl Fn(&str, &Unhandled<'_>) + Send + Sync + 'static) -> Self {
-        self.report_to(OnUnhandled::new(hear))
+    pub fn on_unhandled(self, hook: impl Fn(&str, &Unhandled<'_>) + Send + Sync + 'static) -> Self {
+        self.report_to(OnUnhandled::new(hook))
     }
 
     /// Sets a hook that several event loops can share. The default is [`OnUnhandled::stderr`].
@@ -117,8 +117,8 @@ impl EventLoopBuilder {
         self
     }
 
-    /// Sets the resolution of coarse timers ([`EventLoop::schedule_coarse`], `sleep`): they fire up to
-    /// one tick late. The default is [`EventLoopBuilder::DEFAULT_COARSE_TICK`].
+    /// Sets the resolution of coarse timers ([`EventLoop::schedule_coarse`], `sleep`): they fire up
+    /// to one tick late. The default is [`EventLoopBuilder::DEFAULT_COARSE_TICK`].
     pub fn coarse_tick(mut self, tick: Duration) -> Self {
         self.coarse_tick = tick;
         self
@@ -174,9 +174,9 @@ impl EventLoopBuilder {
         driver: D,
     ) -> Result<(EventLoop, ManualLoop), BuildError> {
         let (shared, core) = self.parts::<Pinned, _>(driver, false)?;
-        shared.thread.drive_by_hand();
-        let hand = ManualLoop::new(Arc::clone(&shared), core);
-        Ok((EventLoop::from_shared(shared), hand))
+        shared.thread.drive_manually();
+        let manual_loop = ManualLoop::new(Arc::clone(&shared), core);
+        Ok((EventLoop::from_shared(shared), manual_loop))
     }
 
     /// Builds a roaming event loop that a strategy drives on the threads of `config`. While a task

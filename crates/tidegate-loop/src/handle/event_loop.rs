@@ -122,8 +122,8 @@ impl<P: Placement> EventLoop<P> {
     ///
     /// # Errors
     ///
-    /// As for [`EventLoop::execute`], and [`RejectReason::Interrupted`] if the token was tripped during
-    /// the wait.
+    /// As for [`EventLoop::execute`], and [`RejectReason::Interrupted`] if the token was tripped
+    /// during the wait.
     ///
     /// [`RejectPolicy`]: crate::RejectPolicy
     pub fn execute_with_cancel<F>(&self, run: F, token: &CancelToken) -> Result<(), Rejected<Task>>
@@ -162,8 +162,8 @@ impl<P: Placement> EventLoop<P> {
     /// Cancelling the completion before `run` has started keeps it from running; afterwards it
     /// cannot be cancelled. If a shutdown hands the task back, the completion ends when the task is
     /// run or dropped. As long as the handed-back task has not been taken, a wait for the
-    /// completion fails with [`NotStartedError`](tidegate_pool::NotStartedError). The wait fails in the same
-    /// way if the event loop is stuck and cannot hand the task back.
+    /// completion fails with [`NotStartedError`](tidegate_pool::NotStartedError). The wait fails in
+    /// the same way if the event loop is stuck and cannot hand the task back.
     ///
     /// # Errors
     ///
@@ -234,8 +234,9 @@ impl<P: Placement> EventLoop<P> {
     }
 
     /// Runs `run` once, `after` from now and up to one tick late. For large numbers of timers that
-    /// rarely fire, such as the idle time of connections: it costs less than [`EventLoop::schedule`], does not keep the order of
-    /// equal deadlines, and has no result. The handle cancels the timer or resets it.
+    /// rarely fire, such as the idle time of connections: it costs less than
+    /// [`EventLoop::schedule`], does not keep the order of equal deadlines, and has no result. The
+    /// handle cancels the timer or resets it.
     ///
     /// # Errors
     ///
@@ -476,7 +477,8 @@ impl<P: Placement> EventLoop<P> {
 
     /// Returns a completion of the event loop's termination. Its listeners run on the thread that
     /// ends. Destructors of that thread's `thread_local!` values run later; cleanup that must be
-    /// done before the listeners run belongs in [`at_thread_exit`](tidegate_core::internal::at_thread_exit).
+    /// done before the listeners run belongs in
+    /// [`at_thread_exit`](tidegate_core::internal::at_thread_exit).
     pub fn termination(&self) -> SharedCompletion<ShutdownReport, ShutdownError> {
         self.shared.termination.completion()
     }

@@ -24,8 +24,8 @@ use crate::state::shared::{Drive, Shared};
 ///
 /// It cannot leave the thread that created it, because it keeps the futures of `spawn_local`.
 /// Dropping it ends the event loop: the termination fails with
-/// [`ShutdownError::ManualLoopDropped`](tidegate_pool::ShutdownError::ManualLoopDropped), which contains the
-/// tasks that had not started.
+/// [`ShutdownError::ManualLoopDropped`](tidegate_pool::ShutdownError::ManualLoopDropped), which
+/// contains the tasks that had not started.
 pub struct ManualLoop {
     shared: Arc<Shared>,
     core: Box<dyn Drive>,
@@ -50,7 +50,7 @@ impl ManualLoop {
             return false;
         }
         self.shared.ensure_thread();
-        let ran = self.core.turn_by_hand(&self.shared, &mut self.pinned);
+        let ran = self.core.manual_turn(&self.shared, &mut self.pinned);
         if self.shared.termination.has_outcome() {
             self.shared.announce_end();
         }
@@ -73,7 +73,7 @@ impl ManualLoop {
         let mut work = Some(work);
         let mut done = None;
         self.core
-            .run_by_hand(&self.shared, &mut self.pinned, &mut || {
+            .manual_run(&self.shared, &mut self.pinned, &mut || {
                 done = work.take().map(|work| work());
             });
         done.expect("work was run once")

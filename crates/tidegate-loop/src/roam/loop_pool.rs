@@ -79,8 +79,12 @@ impl TryExecutor for LoopPool {
         self.pool.try_execute(task)
     }
 
-    fn lease_threads(&self, who: &str, threads: usize) -> Result<Option<Lease>, ThreadBudgetError> {
-        self.pool.lease_threads(who, threads)
+    fn lease_threads(
+        &self,
+        holder: &str,
+        threads: usize,
+    ) -> Result<Option<Lease>, ThreadBudgetError> {
+        self.pool.lease_threads(holder, threads)
     }
 
     fn own_lease(&self) -> Option<Lease> {

@@ -1,10 +1,10 @@
 //! Coarse timers on an event loop, for large numbers of timers that rarely fire.
 //!
-//! A coarse timer is one block: a cell with the task and its deadline, and its key in the event loop's
-//! wheel. On the event loop's thread it is added and cancelled without a lock. From another thread
-//! the block itself is sent as a signal. A cancellation takes effect on the caller's thread and
-//! drops the closure there; only the entry in the wheel is removed in the event loop's next turn. A
-//! reset to a later time does not touch the wheel at all.
+//! A coarse timer is one block: a cell with the task and its deadline, and its key in the event
+//! loop's wheel. On the event loop's thread it is added and cancelled without a lock. From another
+//! thread the block itself is sent as a signal. A cancellation takes effect on the caller's thread
+//! and drops the closure there; only the entry in the wheel is removed in the event loop's next
+//! turn. A reset to a later time does not touch the wheel at all.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -37,9 +37,9 @@ pub(crate) struct ShutdownPlan {
 
 impl ShutdownPlan {
     /// Merges a request into the plan; a second request can only make it stricter.
-    pub(crate) fn ask(&self, asked: Plan) {
+    pub(crate) fn tighten(&self, requested: Plan) {
         let mut plan = lock(&self.plan);
-        *plan = Some(plan.map_or(asked, |plan| plan.stricter(asked)));
+        *plan = Some(plan.map_or(requested, |plan| plan.stricter(requested)));
     }
 
     /// Returns the plan; `None` if no shutdown was requested.

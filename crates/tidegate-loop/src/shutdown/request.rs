@@ -24,12 +24,12 @@ impl Shared {
         if quiet.period > quiet.timeout {
             return failed(ShutdownError::BadQuiet(quiet));
         }
-        let asked = Plan {
+        let requested = Plan {
             quiet: as_nanos(quiet.period),
             deadline: self.clock.deadline(quiet.timeout),
             started: self.meter.running.started(),
         };
-        self.plan.ask(asked);
+        self.plan.tighten(requested);
         self.begin_end();
         self.termination.completion()
     }

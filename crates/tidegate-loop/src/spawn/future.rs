@@ -52,7 +52,7 @@ where
         // A handed-back task may be run elsewhere, where nothing could wake the future. It is
         // dropped there, which cancels its completion.
         if let Some((future, answer)) = parts.filter(|_| is_current(home)) {
-            let future: SendFuture = Box::pin(answering(future, answer));
+            let future: SendFuture = Box::pin(completing(future, answer));
             insert_and_poll(&name, false, |local| {
                 local.loop_state.futures.insert(future)
             });
@@ -87,7 +87,7 @@ where
 {
     let (answer, completion) = TaskPromise::of(shared);
     let block = new_block(shared, &answer);
-    let future: LocalFuture = Box::pin(answering(future, answer));
+    let future: LocalFuture = Box::pin(completing(future, answer));
     insert_and_poll(&block, true, |local| local.pinned.insert(future));
     completion
 }
@@ -112,7 +112,7 @@ fn new_block<T: Send + 'static>(
 }
 
 /// Runs the future and completes the promise with its output, or with its panic.
-async fn answering<F: Future>(future: F, answer: TaskPromise<F::Output>)
+async fn completing<F: Future>(future: F, answer: TaskPromise<F::Output>)
 where
     F::Output: Send + 'static,
 {

@@ -68,9 +68,9 @@ pub(crate) trait Drive: Send {
     fn dissolve(self: Box<Self>) -> Vec<Task>;
     /// Runs the work that is ready now, without waiting. Returns `true` if anything ran. `pinned`
     /// are the futures that the caller keeps for the event loop between two turns.
-    fn turn_by_hand(&mut self, shared: &Arc<Shared>, pinned: &mut LocalFutures) -> bool;
+    fn manual_turn(&mut self, shared: &Arc<Shared>, pinned: &mut LocalFutures) -> bool;
     /// Runs `work` as if on the event loop's thread.
-    fn run_by_hand(
+    fn manual_run(
         &mut self,
         shared: &Arc<Shared>,
         pinned: &mut LocalFutures,
@@ -165,8 +165,8 @@ impl Shared {
         self.state.get() >= Lifecycle::ShuttingDown && self.plan.is_past_deadline(&self.clock)
     }
 
-    /// Returns `true` if a strategy drives the event loop, has no thread inside it at the moment, and
-    /// runs none of its tasks.
+    /// Returns `true` if a strategy drives the event loop, has no thread inside it at the moment,
+    /// and runs none of its tasks.
     pub(crate) fn is_left_by_strategy(&self) -> bool {
         let in_driver_task =
             || self.handed_out.is_of_driver() && self.meter.running.now().is_some();

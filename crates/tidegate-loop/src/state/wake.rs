@@ -45,9 +45,9 @@ impl Shared {
         // with the one in `Doorbell::arm`: an event loop that is asked to leave after this read and
         // then falls asleep has seen the signal.
         fence(Ordering::SeqCst);
-        let asked = self.state.get() == Lifecycle::Suspending;
+        let requested = self.state.get() == Lifecycle::Suspending;
         let timers = self.meter.counters.timers.get();
-        (asked || self.settings.idle_stop > 0) && u64::from(silent) >= timers
+        (requested || self.settings.idle_stop > 0) && u64::from(silent) >= timers
     }
 
     /// Wakes the event loop's driver, or starts a new thread if the event loop has given its thread

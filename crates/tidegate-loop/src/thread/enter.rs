@@ -45,6 +45,6 @@ impl EnteredLoop {
     /// Removes the marks and returns the event loop's state.
     pub(crate) fn leave(mut self) -> Local {
         let local = local::replace(self.outer.take());
-        local.expect("only whoever entered leaves")
+        local.expect("every leave follows an enter")
     }
 }

@@ -56,8 +56,8 @@ impl ThreadPresence {
         }
     }
 
-    /// Unparks `parker` when the last thread ends. The caller checks [`ThreadPresence::is_gone`] again
-    /// afterwards.
+    /// Unparks `parker` when the last thread ends. The caller checks [`ThreadPresence::is_gone`]
+    /// again afterwards.
     pub(crate) fn wake_when_gone(&self, parker: &Arc<Parker>) {
         let mut threads = lock(&self.threads);
         threads.waiting.retain(|one| one.strong_count() > 0);

@@ -55,7 +55,7 @@ pub(crate) struct Starting {
     waiting: Vec<Parker>,
     /// `true` if a shutdown was requested meanwhile: the thread that ends the start continues with
     /// it.
-    end_asked: bool,
+    end_requested: bool,
 }
 
 /// How an event loop gets a thread.
@@ -133,7 +133,7 @@ impl ThreadSlot {
     }
 
     /// Marks the event loop as driven by hand.
-    pub(crate) fn drive_by_hand(&self) {
+    pub(crate) fn drive_manually(&self) {
         self.lock().builder = None;
     }
 }
@@ -175,7 +175,7 @@ impl Slot {
     pub(crate) fn defer_shutdown(&mut self) -> bool {
         match &mut self.starting {
             Some(starting) => {
-                starting.end_asked = true;
+                starting.end_requested = true;
                 true
             }
             None => false,
@@ -201,7 +201,7 @@ impl Starting {
         for parker in self.waiting {
             parker.unpark();
         }
-        self.end_asked
+        self.end_requested
     }
 }
 

@@ -30,11 +30,11 @@ const MIN_INTERVAL: Duration = Duration::from_millis(1);
 ///
 /// let home = EventLoop::builder("home").build()?;
 /// let (ticker, steps) = Ticker::manual(); // a program leaves this out: real time
-/// let (tell, told) = mpsc::channel();
+/// let (sender, receiver) = mpsc::channel();
 /// let watchdog = Watchdog::builder()
 ///     .threshold(Duration::from_secs(2))
 ///     .ticker(ticker)
-///     .on_stall(move |stall| tell.send(stall.to_string()).unwrap())
+///     .on_stall(move |stall| sender.send(stall.to_string()).unwrap())
 ///     .watch(&home)
 ///     .build()?;
 ///
@@ -47,7 +47,7 @@ const MIN_INTERVAL: Duration = Duration::from_millis(1);
 /// has_begun.recv()?;
 /// steps.tick(Duration::from_secs(1)); // seen
 /// steps.tick(Duration::from_secs(2)); // still there
-/// assert_eq!(told.try_recv()?, "loop home has been in task `compact` (number 1) for 2s");
+/// assert_eq!(receiver.try_recv()?, "loop home has been in task `compact` (number 1) for 2s");
 /// assert!(home.is_stalled() && watchdog.stalls() == 1);
 /// drop(go_on);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -117,11 +117,11 @@ impl Watchdog {
     /// Stops watching, and waits until no callback runs any more. Inside a callback it does not
     /// wait.
     pub fn shutdown(self) {
-        self.ask_to_stop();
+        self.request_stop();
         self.shared.await_check();
     }
 
-    fn ask_to_stop(&self) {
+    fn request_stop(&self) {
         self.shared.set_stopped();
         self.ticker.stop();
         self.shared.forget_if_stopped();
@@ -130,7 +130,7 @@ impl Watchdog {
 
 impl Drop for Watchdog {
     fn drop(&mut self) {
-        self.ask_to_stop();
+        self.request_stop();
     }
 }
 
@@ -170,15 +170,15 @@ impl WatchdogBuilder {
     /// threshold, and again at 2, 4, 8, … times the threshold, at most once per tick. It runs on
     /// the watchdog's thread, which checks no event loop meanwhile. A panic in it is caught and
     /// ignored.
-    pub fn on_stall(mut self, hear: impl Fn(&Stall) + Send + Sync + 'static) -> Self {
-        self.on_stall = Some(Box::new(hear));
+    pub fn on_stall(mut self, hook: impl Fn(&Stall) + Send + Sync + 'static) -> Self {
+        self.on_stall = Some(Box::new(hook));
         self
     }
 
     /// Sets a callback that is called once when an event loop that was reported is no longer stuck.
     /// It runs like [`WatchdogBuilder::on_stall`].
-    pub fn on_recover(mut self, hear: impl Fn(&Recovered) + Send + Sync + 'static) -> Self {
-        self.on_recover = Some(Box::new(hear));
+    pub fn on_recover(mut self, hook: impl Fn(&Recovered) + Send + Sync + 'static) -> Self {
+        self.on_recover = Some(Box::new(hook));
         self
     }
 

@@ -196,7 +196,7 @@ impl Watching {
             self.stalls.fetch_add(1, Ordering::Relaxed);
             shared.stalled.store(true, Ordering::Relaxed);
         }
-        let Some(hear) = &self.callbacks.on_stall else {
+        let Some(hook) = &self.callbacks.on_stall else {
             return;
         };
         let thread = self.backtrace.then(|| shared.thread.watch()).flatten();
@@ -207,7 +207,7 @@ impl Watching {
             age: seen.age,
             backtrace: thread.and_then(|thread| thread.info().backtrace()),
         };
-        contained(|| hear(&stall));
+        contained(|| hook(&stall));
     }
 
     fn recover(&self, shared: &Shared, before: Option<RepeatedObservation>) {
@@ -215,7 +215,7 @@ impl Watching {
             return;
         };
         shared.stalled.store(false, Ordering::Relaxed);
-        let Some(hear) = &self.callbacks.on_recover else {
+        let Some(hook) = &self.callbacks.on_recover else {
             return;
         };
         let recovered = Recovered {
@@ -224,7 +224,7 @@ impl Watching {
             sequence: seen.what.sequence,
             lasted: seen.age,
         };
-        contained(|| hear(&recovered));
+        contained(|| hook(&recovered));
     }
 
     fn is_shutdown(&self) -> bool {

@@ -88,7 +88,7 @@ fn an_error_names_its_cause() {
     }
     let ended: &dyn Error = &TimeoutError::LoopEnded(SleepError);
     assert_eq!(ended.to_string(), SleepError.to_string());
-    assert!(ended.source().is_none(), "the same text is not told twice");
+    assert!(ended.source().is_none(), "the same text is not repeated");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use tidegate_testkit::Log;
 use crate::SECOND;
 
 /// A driver that logs its calls, and finds `work` tasks when it is polled.
-struct Told {
+struct FoundEvents {
     log: Log<&'static str>,
     parker: Parker,
     work: Arc<AtomicUsize>,
@@ -21,7 +21,7 @@ struct Told {
     busy: Arc<AtomicBool>,
 }
 
-impl Driver for Told {
+impl Driver for FoundEvents {
     const SPINS: bool = false;
 
     fn enter(&mut self) {
@@ -60,8 +60,8 @@ impl Driver for Told {
     }
 }
 
-fn told(log: &Log<&'static str>) -> Told {
-    Told {
+fn found_events(log: &Log<&'static str>) -> FoundEvents {
+    FoundEvents {
         log: log.clone(),
         parker: Parker::new(),
         work: Arc::default(),
@@ -73,25 +73,25 @@ fn told(log: &Log<&'static str>) -> Told {
 #[test]
 fn a_turn_by_hand_looks_and_runs_what_the_look_found() {
     let log = Log::new();
-    let driver = told(&log);
+    let driver = found_events(&log);
     let work = Arc::clone(&driver.work);
-    let (home, mut hand) = EventLoop::builder("told")
+    let (home, mut manual_loop) = EventLoop::builder("driver")
         .build_manual_with_driver(driver)
         .unwrap();
     let also = log.clone();
     home.execute(move || also.push("task")).unwrap();
     work.store(2, Ordering::Relaxed);
-    assert!(hand.turn());
+    assert!(manual_loop.turn());
     log.assert_order(&["enter", "task", "look", "found", "found", "leave"]);
-    assert!(!hand.turn(), "nothing was found");
+    assert!(!manual_loop.turn(), "nothing was found");
 }
 
 #[test]
 fn a_loop_that_never_sleeps_lets_its_driver_look() {
     let log = Log::new();
-    let driver = told(&log);
+    let driver = found_events(&log);
     let work = Arc::clone(&driver.work);
-    let home = EventLoop::builder("told")
+    let home = EventLoop::builder("driver")
         .build_with_driver(driver)
         .unwrap();
     work.store(1, Ordering::Relaxed);
@@ -115,8 +115,8 @@ fn a_loop_that_never_sleeps_lets_its_driver_look() {
 #[test]
 fn the_driver_closes_after_the_last_task_and_before_the_hooks_that_are_left() {
     let log = Log::new();
-    let home = EventLoop::builder("told")
-        .build_with_driver(told(&log))
+    let home = EventLoop::builder("driver")
+        .build_with_driver(found_events(&log))
         .unwrap();
     let also = log.clone();
     home.execute(move || also.push("task")).unwrap();
@@ -130,10 +130,10 @@ fn the_driver_closes_after_the_last_task_and_before_the_hooks_that_are_left() {
 #[test]
 fn a_loop_whose_driver_has_something_to_keep_stays_on_its_thread() {
     let log = Log::new();
-    let driver = told(&log);
+    let driver = found_events(&log);
     let busy = Arc::clone(&driver.busy);
     busy.store(true, Ordering::Relaxed);
-    let home = EventLoop::builder("told")
+    let home = EventLoop::builder("driver")
         .build_with_driver(driver)
         .unwrap();
     let before = home.submit(|| std::thread::current().id()).unwrap().wait();
@@ -189,27 +189,27 @@ fn several(found: usize) -> (Log<usize>, Several) {
 #[test]
 fn a_task_that_does_several_counts_for_all_of_them_and_for_no_more_than_a_turn_may_do() {
     let (asked, driver) = several(300);
-    let (home, mut hand) = EventLoop::builder("several")
+    let (home, mut manual_loop) = EventLoop::builder("several")
         .clock(ManualClock::new())
         .build_manual_with_driver(driver)
         .unwrap();
-    hand.turn();
+    manual_loop.turn();
     assert_eq!(home.metrics().tasks_run, 256, "a turn's worth");
     let stretches: Vec<_> = asked.take();
     // The clock is read after 64 items: six times ten, and four.
     assert_eq!(stretches[..8], [64, 54, 44, 34, 24, 14, 4, 64]);
-    hand.turn();
+    manual_loop.turn();
     assert_eq!(home.metrics().tasks_run, 300);
 }
 
 #[test]
 fn a_loop_that_times_its_tasks_has_them_one_by_one() {
     let (asked, driver) = several(3);
-    let (home, mut hand) = EventLoop::builder("several")
+    let (home, mut manual_loop) = EventLoop::builder("several")
         .time_tasks(true)
         .build_manual_with_driver(driver)
         .unwrap();
-    hand.turn();
+    manual_loop.turn();
     assert_eq!(home.metrics().tasks_run, 3);
     assert_eq!(asked.take(), [1; 4]);
 }

@@ -15,7 +15,7 @@ use tidegate_pool::{NotStartedError, WorkerPool};
 use tidegate_promise::{Completion, Failure, Outcome, WaitError};
 use tidegate_testkit::{Counter, Gate, Log, until};
 
-use crate::{Heard, SECOND, builder, end, hits, hold, home};
+use crate::{SECOND, UnhandledLog, builder, end, hits, hold, home};
 
 fn manual(clock: &ManualClock) -> (EventLoop, tidegate_loop::ManualLoop) {
     builder(clock, "by hand").build_manual().unwrap()
@@ -31,7 +31,7 @@ fn end_and_be_late(home: &EventLoop, clock: &ManualClock) {
 #[test]
 fn a_due_timer_does_not_begin_after_the_deadline() {
     let clock = ManualClock::new();
-    let (home, mut hand) = manual(&clock);
+    let (home, mut manual_loop) = manual(&clock);
     let log = Log::new();
     let (first, handle, late) = (log.clone(), home.clone(), clock.clone());
     let a = home.schedule(SECOND, move || {
@@ -44,9 +44,9 @@ fn a_due_timer_does_not_begin_after_the_deadline() {
     let c = home
         .schedule_coarse(SECOND, move || third.push("c"))
         .unwrap();
-    hand.run_until_idle();
+    manual_loop.run_until_idle();
     clock.jump(SECOND * 2);
-    hand.run_until_idle();
+    manual_loop.run_until_idle();
     assert_eq!(log.take(), ["a"]);
     assert!(a.unwrap().is_done() && b.is_cancelled() && c.is_cancelled());
     assert_eq!(home.termination().wait().unwrap().cancelled, 2);
@@ -55,7 +55,7 @@ fn a_due_timer_does_not_begin_after_the_deadline() {
 #[test]
 fn nothing_of_a_later_kind_begins_after_the_deadline() {
     let clock = ManualClock::new();
-    let (home, mut hand) = manual(&clock);
+    let (home, mut manual_loop) = manual(&clock);
     let log = Log::new();
     let (handle, late, own) = (home.clone(), clock.clone(), log.clone());
     let timer = home.schedule(SECOND, move || {
@@ -63,11 +63,11 @@ fn nothing_of_a_later_kind_begins_after_the_deadline() {
         inner.unwrap();
         end_and_be_late(&handle, &late);
     });
-    hand.run_until_idle();
+    manual_loop.run_until_idle();
     let lane = log.clone();
     home.execute(move || lane.push("lane")).unwrap();
     clock.jump(SECOND);
-    hand.run_until_idle();
+    manual_loop.run_until_idle();
     assert!(
         timer.unwrap().is_done() && log.is_empty(),
         "{:?}",
@@ -83,15 +83,15 @@ fn nothing_of_a_later_kind_begins_after_the_deadline() {
 #[test]
 fn a_hand_that_is_dropped_hands_its_tasks_back() {
     let clock = ManualClock::new();
-    let (home, mut hand) = manual(&clock);
+    let (home, mut manual_loop) = manual(&clock);
     let (handle, ran) = (home.clone(), Counter::new());
     let own = ran.clone();
     home.execute(move || handle.execute(hits(own)).unwrap())
         .unwrap();
-    assert!(hand.turn(), "it has given itself a task");
+    assert!(manual_loop.turn(), "it has given itself a task");
     let answer = home.submit(|| 7).unwrap();
     let ended = home.termination();
-    drop(hand);
+    drop(manual_loop);
     let why = ended.wait().unwrap_err().failure().unwrap();
     let ShutdownError::ManualLoopDropped { handed_back } = &why else {
         panic!("{why}");
@@ -107,13 +107,13 @@ fn a_hand_that_is_dropped_hands_its_tasks_back() {
 #[test]
 fn a_timer_of_one_nanosecond_is_not_early() {
     let clock = ManualClock::new();
-    let (home, mut hand) = manual(&clock);
+    let (home, mut manual_loop) = manual(&clock);
     let nanosecond = std::time::Duration::from_nanos(1);
     let timer = home.schedule(nanosecond, || ()).unwrap();
-    hand.run_until_idle();
+    manual_loop.run_until_idle();
     assert!(!timer.is_done(), "no time has passed");
     clock.jump(nanosecond);
-    hand.run_until_idle();
+    manual_loop.run_until_idle();
     assert!(timer.is_done());
 }
 
@@ -212,7 +212,7 @@ fn a_spawner_may_use_the_loop_that_it_starts() {
 }
 
 #[test]
-fn a_spawner_that_blocks_holds_up_only_who_needs_the_thread() {
+fn a_spawner_that_blocks_delays_only_callers_that_need_the_thread() {
     let (log, gate) = (Log::new(), Gate::new());
     let home = EventLoop::builder("home").threads(slow_start(&log, &gate));
     let home = home.build().unwrap();
@@ -223,8 +223,8 @@ fn a_spawner_that_blocks_holds_up_only_who_needs_the_thread() {
         log.wait_for(1);
         assert!(home.thread_info().is_none() && !home.is_suspended());
         let (promise, answer) = home.promise::<u32>();
-        let told = Counter::new();
-        let count = told.clone();
+        let notified = Counter::new();
+        let count = notified.clone();
         answer.on_complete(move |_| {
             count.hit();
         });
@@ -233,7 +233,7 @@ fn a_spawner_that_blocks_holds_up_only_who_needs_the_thread() {
         assert!(!ended.is_done());
         gate.open();
         assert_eq!(asks.join().unwrap(), 7);
-        told.wait_for(1);
+        notified.wait_for(1);
         assert_eq!(ended.wait().unwrap().handed_back.len(), 0);
     });
 }
@@ -274,9 +274,9 @@ fn a_name_may_hold_anything() {
 }
 
 #[test]
-fn a_panic_that_nobody_can_see_is_reported() {
-    let heard = Heard::new();
-    let home = EventLoop::builder("home").report_to(heard.hook.clone());
+fn a_panic_without_an_observer_is_reported() {
+    let received = UnhandledLog::new();
+    let home = EventLoop::builder("home").report_to(received.hook.clone());
     let home = home.build().unwrap();
     drop(home.submit(|| panic!("in a task")).unwrap());
     drop(home.spawn(async { panic!("in a future") }).unwrap());
@@ -287,10 +287,13 @@ fn a_panic_that_nobody_can_see_is_reported() {
     let seen = home.submit(|| -> u32 { panic!("seen") }).unwrap();
     assert!(seen.wait().is_err());
     end(&home);
-    let mut heard = heard.take();
-    heard.sort();
-    assert_eq!(heard.len(), 3, "{heard:?}");
-    for (what, message) in heard.iter().zip(["in a future", "in a task", "in a timer"]) {
+    let mut received = received.take();
+    received.sort();
+    assert_eq!(received.len(), 3, "{received:?}");
+    for (what, message) in received
+        .iter()
+        .zip(["in a future", "in a task", "in a timer"])
+    {
         assert!(what.ends_with(message), "{what}");
     }
 }
@@ -316,7 +319,7 @@ fn stuck(home: &EventLoop) -> (Gate, Completion<u32>) {
 }
 
 #[test]
-fn whoever_waits_behind_a_stuck_task_hears_of_the_end() {
+fn waiters_behind_a_stuck_task_are_notified_of_the_end() {
     let home = EventLoop::builder("home").build().unwrap();
     let (gate, held) = stuck(&home);
     let early = [(); 2].map(|()| home.submit(|| 7).unwrap());
@@ -344,7 +347,7 @@ fn whoever_waits_behind_a_stuck_task_hears_of_the_end() {
 }
 
 #[test]
-fn a_wait_by_a_manual_clock_hears_of_the_end_too() {
+fn a_wait_by_a_manual_clock_is_ended_too() {
     let (home, clock) = home();
     let (gate, held) = stuck(&home);
     let answer = home.submit(|| 7).unwrap();
@@ -372,11 +375,14 @@ fn what_was_handed_back_and_taken_can_be_waited_for() {
     clock.jump(SECOND);
     gate.open();
     let report = ended.wait().unwrap();
-    assert!(never_began(given_up.wait_timeout(SECOND)), "nobody took it");
+    assert!(
+        never_began(given_up.wait_timeout(SECOND)),
+        "it was not taken"
+    );
     let tasks = report.handed_back.take();
     drop((home, ended, report));
     let polled = Pin::new(&mut open).poll(&mut Context::from_waker(Waker::noop()));
-    assert!(polled.is_pending(), "somebody has it now");
+    assert!(polled.is_pending(), "it is taken now");
     tasks.into_iter().for_each(Task::run);
     assert_eq!(
         (open.wait().unwrap(), ran.count()),
@@ -397,7 +403,7 @@ fn what_a_group_hands_back_is_taken_from_its_report() {
     held.iter().for_each(Gate::open);
     let report = ended.wait().unwrap();
     let last = answers.pop().unwrap();
-    assert!(never_began(last.wait()), "nobody took it");
+    assert!(never_began(last.wait()), "it was not taken");
     for task in report.handed_back.take() {
         task.run();
     }
@@ -435,7 +441,7 @@ fn a_stuck_loop_does_not_cost_a_group_what_the_others_hand_back() {
 }
 
 #[test]
-fn whoever_waits_for_a_job_that_a_pool_has_left_hears_so() {
+fn waiters_for_a_job_that_a_pool_abandoned_are_notified() {
     let pool = WorkerPool::builder("workers").max(1).build().unwrap();
     let (arrived, go_on) = (Gate::new(), Gate::new());
     let (here, gate) = (arrived.clone(), go_on.clone());
@@ -527,7 +533,7 @@ fn a_future_that_is_pending_at_a_timely_end_is_woken_unless_its_task_was_taken()
 }
 
 #[test]
-fn listeners_of_what_a_stuck_loop_has_left_are_told() {
+fn listeners_of_tasks_that_a_stuck_loop_abandoned_are_called() {
     let (home, clock) = home();
     let (gate, held) = stuck(&home);
     let (log, ran) = (Log::new(), Counter::new());
@@ -561,9 +567,9 @@ fn listeners_of_what_a_stuck_loop_has_left_are_told() {
     clock.await_sleepers(1);
     clock.jump(SECOND * 20);
     log.wait_for(4);
-    let mut told = log.take();
-    told.sort_unstable();
-    assert_eq!(told, ["finally", "first", "second", "shared"]);
+    let mut notified = log.take();
+    notified.sort_unstable();
+    assert_eq!(notified, ["finally", "first", "second", "shared"]);
     assert!(never_began(kept.wait()) && never_began(shared.wait()) && never_began(mapped.wait()));
     late.on_complete(listen("late"));
     later.finally(listen("later"));

@@ -66,7 +66,7 @@ fn one_thread_for_many_first_submitters() {
 }
 
 #[test]
-fn a_failed_start_refuses_every_first_submitter_and_strands_nobody() {
+fn a_failed_start_refuses_every_first_submitter_and_strands_no_task() {
     for _ in 0..50 {
         let (started, failing) = (Counter::new(), Arc::new(AtomicBool::new(true)));
         let threads = counted_threads(&started, &failing);
@@ -157,7 +157,7 @@ fn is_current_on_the_loop_only() {
 }
 
 #[test]
-fn a_submitted_task_answers_on_its_loop() {
+fn a_submitted_task_completes_on_its_loop() {
     let (home, _clock) = home();
     let gate = hold(&home);
     let answer = home.submit(|| 20 + 22).unwrap();
@@ -204,25 +204,25 @@ fn a_task_that_has_started_cannot_be_cancelled() {
 #[test]
 fn a_panic_in_a_submitted_task_is_its_failure() {
     let clock = ManualClock::new();
-    let (home, heard) = watched(&clock);
+    let (home, received) = watched(&clock);
     let answer = home.submit(|| -> u32 { panic!("on purpose") }).unwrap();
     let failure = answer.wait().unwrap_err().failure().unwrap();
     assert!(failure.is_panic() && failure.to_string().contains("on purpose"));
     assert_eq!(home.submit(|| 1).unwrap().wait().unwrap(), 1);
-    assert!(heard.is_empty(), "whoever submitted it was told");
+    assert!(received.is_empty(), "the submitter was notified");
 }
 
 #[test]
 fn a_panicking_task_is_reported_and_never_kills_the_loop() {
     let clock = ManualClock::new();
-    let (home, heard) = watched(&clock);
+    let (home, received) = watched(&clock);
     home.submit(|| ()).unwrap().wait().unwrap();
     let thread = home.thread_info().unwrap().id();
     for _ in 0..3 {
         home.execute(|| panic!("out of ink")).unwrap();
     }
     assert_eq!(home.submit(|| 1).unwrap().wait().unwrap(), 1);
-    for what in heard.take() {
+    for what in received.take() {
         let named = what.contains("a_panicking_task_is_reported");
         assert!(named && what.ends_with("panicked: out of ink"), "{what}");
     }
@@ -234,21 +234,21 @@ fn a_panicking_task_is_reported_and_never_kills_the_loop() {
 #[test]
 fn a_panicking_task_is_reported_by_the_name_it_was_given() {
     let clock = ManualClock::new();
-    let (home, heard) = watched(&clock);
+    let (home, received) = watched(&clock);
     let compact = Task::named("compact", || panic!("out of ink"));
     home.execute_task(compact).unwrap();
     home.execute(|| panic!("out of paper")).unwrap();
     home.settle();
-    let heard = heard.take();
-    assert!(heard[0].contains("compact") && heard[0].ends_with("out of ink"));
-    assert!(!heard[1].contains("compact"), "{}", heard[1]);
+    let received = received.take();
+    assert!(received[0].contains("compact") && received[0].ends_with("out of ink"));
+    assert!(!received[1].contains("compact"), "{}", received[1]);
 }
 
 #[test]
 fn a_hook_that_panics_over_a_panic_is_contained() {
     let clock = ManualClock::new();
-    let hear = |_: &str, _: &tidegate_core::Unhandled<'_>| panic!("in the hook too");
-    let home = builder(&clock, "home").on_unhandled(hear).build().unwrap();
+    let hook = |_: &str, _: &tidegate_core::Unhandled<'_>| panic!("in the hook too");
+    let home = builder(&clock, "home").on_unhandled(hook).build().unwrap();
     home.execute(|| panic!("on purpose")).unwrap();
     assert_eq!(home.submit(|| 1).unwrap().wait().unwrap(), 1);
 }
@@ -269,7 +269,7 @@ impl Drop for Troublesome {
 #[test]
 fn a_closure_whose_drop_uses_the_loop_and_panics_does_no_harm() {
     let clock = ManualClock::new();
-    let (home, heard) = watched(&clock);
+    let (home, received) = watched(&clock);
     let log = Log::new();
     let trouble = Troublesome(home.clone(), log.clone());
     let gate = hold(&home);
@@ -278,7 +278,7 @@ fn a_closure_whose_drop_uses_the_loop_and_panics_does_no_harm() {
     gate.open();
     home.settle();
     assert_eq!(log.take(), ["dropped", "ran"]);
-    assert_eq!(heard.len(), 1);
+    assert_eq!(received.len(), 1);
     assert_eq!(home.submit(|| 1).unwrap().wait().unwrap(), 1);
 }
 
@@ -291,7 +291,7 @@ fn frees_the_closure_as_soon_as_it_ran() {
     let answer = answer.unwrap();
     home.settle();
     assert!(answer.is_done());
-    assert_eq!(drops.count(), 1, "although the answer is still there");
+    assert_eq!(drops.count(), 1, "although the result is still there");
 }
 
 fn drop_nothing(_captured: &DropCount) {}
@@ -422,16 +422,17 @@ fn thread_info_starts_the_thread_and_shows_it() {
 }
 
 #[test]
-fn thread_clean_up_is_done_before_termination_is_told() {
+fn thread_clean_up_is_done_before_termination_is_reported() {
     let (home, _clock) = home();
     let log = Log::new();
-    let (clean, told) = (log.clone(), log.clone());
+    let (clean, notified) = (log.clone(), log.clone());
     home.execute(move || at_thread_exit(move || clean.push("clean")))
         .unwrap();
-    home.termination().on_complete(move |_| told.push("told"));
+    home.termination()
+        .on_complete(move |_| notified.push("notified"));
     end(&home);
     log.wait_for(2);
-    assert_eq!(log.take(), ["clean", "told"]);
+    assert_eq!(log.take(), ["clean", "notified"]);
 }
 
 #[test]

@@ -40,12 +40,12 @@ fn cannot_be_shut_down() {
 fn can_be_replaced_for_a_test() {
     let _alone = alone();
     let own = EventLoop::global();
-    let (one, mut hand) = EventLoop::builder("one").build_manual().unwrap();
+    let (one, mut manual_loop) = EventLoop::builder("one").build_manual().unwrap();
     let two = EventLoop::builder("two").build().unwrap();
     let first = EventLoop::replace_global(&one);
     let answer = EventLoop::global().submit(|| 7).unwrap();
     assert!(!answer.is_done());
-    hand.run_until_idle();
+    manual_loop.run_until_idle();
     assert_eq!(answer.wait().unwrap(), 7);
     let second = EventLoop::replace_global(&two);
     assert_eq!(EventLoop::global(), two);

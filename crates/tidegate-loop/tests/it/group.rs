@@ -233,7 +233,7 @@ fn a_roaming_group_lets_its_tasks_wait() {
 
 #[test]
 fn an_idle_scaling_group_gives_its_threads_back_and_work_brings_them_again() {
-    let (ticker, hand) = Ticker::manual();
+    let (ticker, manual_ticker) = Ticker::manual();
     let clock = ManualClock::new();
     let scaling = Scaling::between(1, 3).consecutive_windows(0).ticker(ticker);
     let group = EventLoopGroup::builder("g")
@@ -247,7 +247,7 @@ fn an_idle_scaling_group_gives_its_threads_back_and_work_brings_them_again() {
     }
     clock.settle();
     for expected in [2, 1, 1] {
-        hand.tick(Duration::from_secs(1));
+        manual_ticker.tick(Duration::from_secs(1));
         assert_eq!(group.active_count(), expected);
     }
     assert_eq!(group.utilisation().len(), 3);
@@ -261,7 +261,7 @@ fn an_idle_scaling_group_gives_its_threads_back_and_work_brings_them_again() {
 
 #[test]
 fn a_busy_scaling_group_grows_again() {
-    let (ticker, hand) = Ticker::manual();
+    let (ticker, manual_ticker) = Ticker::manual();
     let clock = ManualClock::new();
     let scaling = Scaling::between(1, 2).consecutive_windows(0).ticker(ticker);
     let group = EventLoopGroup::builder("g")
@@ -269,7 +269,7 @@ fn a_busy_scaling_group_grows_again() {
         .clock(&clock)
         .scaling(scaling);
     let group = group.build().unwrap();
-    hand.tick(Duration::from_secs(1));
+    manual_ticker.tick(Duration::from_secs(1));
     assert_eq!(group.active_count(), 1);
     let (busy, go) = (Gate::new(), Gate::new());
     let (up, wait) = (busy.clone(), go.clone());
@@ -282,7 +282,7 @@ fn a_busy_scaling_group_grows_again() {
         .unwrap();
     busy.wait();
     clock.jump(Duration::from_secs(1));
-    hand.tick(Duration::from_secs(1));
+    manual_ticker.tick(Duration::from_secs(1));
     assert_eq!(group.active_count(), 2);
     assert!(group.utilisation()[0] > 0.9);
     go.open();
@@ -290,34 +290,34 @@ fn a_busy_scaling_group_grows_again() {
 
 #[test]
 fn scaling_down_to_nothing_still_takes_work() {
-    let (ticker, hand) = Ticker::manual();
+    let (ticker, manual_ticker) = Ticker::manual();
     let scaling = Scaling::between(0, 1).consecutive_windows(0).ticker(ticker);
     let group = EventLoopGroup::builder("g")
         .loops(1)
         .scaling(scaling)
         .build()
         .unwrap();
-    hand.tick(Duration::from_secs(1));
+    manual_ticker.tick(Duration::from_secs(1));
     assert_eq!(group.active_count(), 0);
     assert_eq!(group.submit(here).unwrap().wait().unwrap(), "g-0");
 }
 
 #[test]
 fn a_shutdown_that_is_refused_leaves_the_scaling_running() {
-    let (ticker, hand) = Ticker::manual();
+    let (ticker, manual_ticker) = Ticker::manual();
     let scaling = Scaling::between(0, 1).consecutive_windows(0).ticker(ticker);
     let group = EventLoopGroup::builder("g").loops(1).scaling(scaling);
     let group = group.build().unwrap();
     let (period, timeout) = (Duration::from_secs(2), Duration::from_secs(1));
     let refused = group.shutdown(Quiet { period, timeout }).wait();
     assert!(refused.is_err(), "{refused:?}");
-    hand.tick(Duration::from_secs(1));
+    manual_ticker.tick(Duration::from_secs(1));
     assert_eq!(group.active_count(), 0, "it still scales");
 }
 
 #[test]
 fn the_monitor_ends_with_the_group() {
-    let (ticker, hand) = Ticker::manual();
+    let (ticker, manual_ticker) = Ticker::manual();
     let scaling = Scaling::between(0, 1).ticker(ticker);
     let group = EventLoopGroup::builder("g")
         .loops(1)
@@ -325,7 +325,7 @@ fn the_monitor_ends_with_the_group() {
         .build()
         .unwrap();
     group.shutdown(at_once()).wait().unwrap();
-    hand.tick(Duration::from_secs(1));
-    hand.tick(Duration::from_secs(1));
+    manual_ticker.tick(Duration::from_secs(1));
+    manual_ticker.tick(Duration::from_secs(1));
     assert!(group.is_terminated());
 }

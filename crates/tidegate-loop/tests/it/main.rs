@@ -11,14 +11,14 @@ mod ending;
 mod execute;
 mod global;
 mod group;
-#[path = "../../../tidegate-testkit/shared/hand.rs"]
+mod interrupt;
+mod manual;
+#[path = "../../../tidegate-testkit/shared/manual_executor.rs"]
 #[expect(
     dead_code,
     reason = "shared with the tests of strategies, which use more of it"
 )]
-mod hand;
-mod interrupt;
-mod manual;
+mod manual_executor;
 mod metrics;
 mod own_strategy;
 mod passes;
@@ -60,23 +60,23 @@ fn builder(clock: &ManualClock, name: &str) -> EventLoopBuilder {
 }
 
 /// Returns an event loop on a manual clock that logs its unhandled errors.
-fn watched(clock: &ManualClock) -> (EventLoop, Heard) {
-    let heard = Heard::new();
-    let home = builder(clock, "home").report_to(heard.hook.clone());
-    (home.build().unwrap(), heard)
+fn watched(clock: &ManualClock) -> (EventLoop, UnhandledLog) {
+    let received = UnhandledLog::new();
+    let home = builder(clock, "home").report_to(received.hook.clone());
+    (home.build().unwrap(), received)
 }
 
 /// The log of a hook for unhandled errors. Each read first waits for the errors reported before it.
-struct Heard {
+struct UnhandledLog {
     log: Log<String>,
     hook: OnUnhandled,
 }
 
-impl Heard {
+impl UnhandledLog {
     fn new() -> Self {
         let log = Log::new();
-        let heard = log.clone();
-        let hook = OnUnhandled::new(move |_, what| heard.push(what.to_string()));
+        let received = log.clone();
+        let hook = OnUnhandled::new(move |_, what| received.push(what.to_string()));
         Self { log, hook }
     }
 

@@ -217,7 +217,7 @@ fn live_futures_are_counted() {
 }
 
 #[test]
-fn metrics_may_be_asked_from_the_loop_itself_and_after_its_end() {
+fn metrics_may_be_read_on_the_loop_itself_and_after_its_end() {
     let (home, _clock) = home();
     let handle: EventLoop = home.clone();
     let inside = home.submit(move || handle.metrics().tasks_run);

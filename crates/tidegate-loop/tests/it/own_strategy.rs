@@ -1,5 +1,5 @@
-//! Strategies of users: one that keeps its contract, and those that break it. A broken contract is an
-//! error that names the strategy, and the other loops continue.
+//! Strategies of users: one that keeps its contract, and those that break it. A broken contract is
+//! an error that names the strategy, and the other loops continue.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use tidegate_promise::WaitError;
 use tidegate_testkit::{Log, until};
 
 use crate::strategies::pool;
-use crate::{Heard, SECOND};
+use crate::{SECOND, UnhandledLog};
 
 /// What a strategy does with the tasks of its loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,13 +131,13 @@ fn config(does: Does) -> RoamingConfig {
     })
 }
 
-/// Returns a group of two loops on a manual clock: one with a strategy that breaks its contract, and
-/// one beside it.
-fn broken(does: Does) -> (EventLoop<Roaming>, ManualClock, Heard) {
-    let (clock, heard) = (ManualClock::new(), Heard::new());
+/// Returns a group of two loops on a manual clock: one with a strategy that breaks its contract,
+/// and one beside it.
+fn broken(does: Does) -> (EventLoop<Roaming>, ManualClock, UnhandledLog) {
+    let (clock, received) = (ManualClock::new(), UnhandledLog::new());
     let home = EventLoop::builder("broken").clock(&clock);
-    let home = home.report_to(heard.hook.clone());
-    (home.build_roaming(&config(does)).unwrap(), clock, heard)
+    let home = home.report_to(received.hook.clone());
+    (home.build_roaming(&config(does)).unwrap(), clock, received)
 }
 
 /// Requests a shutdown, and lets its deadline pass.
@@ -203,9 +203,9 @@ fn a_strategy_that_stops_asking_is_named_by_the_watchdog_and_at_the_end() {
         let (home, clock, _heard) = broken(does);
         let log = Log::new();
         let (ticker, steps) = Ticker::manual();
-        let told = log.clone();
+        let notified = log.clone();
         let watchdog = Watchdog::builder().threshold(2 * SECOND).ticker(ticker);
-        let watchdog = watchdog.on_stall(move |stall| told.push(stall.task));
+        let watchdog = watchdog.on_stall(move |stall| notified.push(stall.task));
         let _watchdog = watchdog.watch(&home).build().unwrap();
         let first = home.submit(|| 7).unwrap();
         if runs {
@@ -228,14 +228,14 @@ fn a_strategy_that_stops_asking_is_named_by_the_watchdog_and_at_the_end() {
 
 #[test]
 fn a_dropped_task_is_reported_and_its_completion_fails() {
-    let (home, _clock, heard) = broken(Does::Drops);
+    let (home, _clock, received) = broken(Does::Drops);
     let (promise, answer) = home.promise::<u32>();
     let task = Task::named("bad", move || promise.succeed(7).unwrap());
     home.execute_task(task).unwrap();
     assert!(answer.wait().is_err());
-    let told = heard.take().remove(0);
+    let notified = received.take().remove(0);
     assert_eq!(
-        told,
+        notified,
         "a strategy broke its contract: Own or its executor dropped task `bad` before it ran"
     );
     assert_eq!(home.submit(|| 7).unwrap().wait().unwrap(), 7);
@@ -258,7 +258,7 @@ fn a_task_that_is_never_run_is_named_with_its_strategy() {
 
 #[test]
 fn a_panic_with_the_producer_ends_the_loop_and_hands_its_tasks_back() {
-    let (home, _clock, heard) = broken(Does::Panics);
+    let (home, _clock, received) = broken(Does::Panics);
     let beside = EventLoop::builder("beside").build_roaming(&config(Does::Runs));
     let beside = beside.unwrap();
     let over = home.termination();
@@ -276,11 +276,16 @@ fn a_panic_with_the_producer_ends_the_loop_and_hands_its_tasks_back() {
     let handed_back = why.handed_back().unwrap().take();
     let names: Vec<_> = handed_back.iter().map(Task::name).collect();
     assert_eq!(names, ["left"]);
-    until("the report has come", || heard.len() >= 2);
-    let told = heard.take();
-    assert!(told.iter().any(|one| one.contains("dropped task `bad`")));
+    until("the report has come", || received.len() >= 2);
+    let notified = received.take();
     assert!(
-        told.iter()
+        notified
+            .iter()
+            .any(|one| one.contains("dropped task `bad`"))
+    );
+    assert!(
+        notified
+            .iter()
             .any(|one| one.contains("Own dropped the producer"))
     );
     assert_eq!(home.execute(|| ()).unwrap_err().why(), RejectReason::Closed);
@@ -290,7 +295,7 @@ fn a_panic_with_the_producer_ends_the_loop_and_hands_its_tasks_back() {
 #[test]
 fn a_strategy_that_is_shut_down_ends_its_loop() {
     for does in [Does::Runs, Does::Nothing] {
-        let (home, _clock, heard) = broken(does);
+        let (home, _clock, received) = broken(does);
         let over = home.termination();
         if does == Does::Runs {
             assert_eq!(home.submit(|| 7).unwrap().wait().unwrap(), 7);
@@ -301,17 +306,17 @@ fn a_strategy_that_is_shut_down_ends_its_loop() {
         let why = over.wait().unwrap_err().failure().unwrap();
         assert_eq!(fault(&why).1, "Own");
         assert_eq!(home.execute(|| ()).unwrap_err().why(), RejectReason::Closed);
-        assert!(heard.take()[0].contains("Own dropped the producer"));
+        assert!(received.take()[0].contains("Own dropped the producer"));
     }
 }
 
 #[test]
 fn a_panic_in_dispatch_refuses_the_task_and_names_the_strategy() {
-    let (home, _clock, heard) = broken(Does::PanicsInDispatch);
+    let (home, _clock, received) = broken(Does::PanicsInDispatch);
     let refused = home.execute(|| ()).unwrap_err();
     assert_eq!(refused.why(), RejectReason::NoThread);
     assert_eq!(
-        heard.take(),
+        received.take(),
         ["a strategy broke its contract: Own panicked in `dispatch`: as planned"]
     );
     let over = home.shutdown(Quiet::none(SECOND));

@@ -17,7 +17,7 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 fn laggards(laggards: usize, budget: TurnBudget) -> (EventLoop, ManualLoop, ManualClock, Counter) {
     let clock = ManualClock::new();
     let home = builder(&clock, "home").turn_budget(budget);
-    let (home, hand) = home.build_manual().unwrap();
+    let (home, manual_loop) = home.build_manual().unwrap();
     let runs = Counter::new();
     for _ in 0..laggards {
         let (clock, runs) = (clock.clone(), runs.clone());
@@ -28,27 +28,30 @@ fn laggards(laggards: usize, budget: TurnBudget) -> (EventLoop, ManualLoop, Manu
         });
         drop(task.unwrap());
     }
-    (home, hand, clock, runs)
+    (home, manual_loop, clock, runs)
 }
 
 #[test]
 fn a_rate_that_cannot_keep_up_lets_the_other_timers_run() {
-    let (home, mut hand, clock, runs) = laggards(1, TurnBudget::default());
+    let (home, mut manual_loop, clock, runs) = laggards(1, TurnBudget::default());
     clock.jump(10 * MILLISECOND);
     while clock.nanos() < as_nanos(4 * SECOND) {
-        assert!(hand.turn(), "it has fallen behind");
+        assert!(manual_loop.turn(), "it has fallen behind");
     }
     let (asked, before) = (clock.nanos(), runs.count());
     let (time, log) = (clock.clone(), Log::new());
-    let told = log.clone();
-    drop(home.schedule(MILLISECOND, move || told.push(time.nanos())));
+    let notified = log.clone();
+    drop(home.schedule(MILLISECOND, move || notified.push(time.nanos())));
     while log.is_empty() {
-        assert!(hand.turn(), "it has fallen behind");
+        assert!(manual_loop.turn(), "it has fallen behind");
     }
     let late = Duration::from_nanos(log.take()[0] - asked) - MILLISECOND;
     assert!(late < 30 * MILLISECOND, "{late:?} late");
     assert!(runs.count() - before <= 2);
-    assert!(hand.turn(), "and what was missed is still made up for");
+    assert!(
+        manual_loop.turn(),
+        "and what was missed is still made up for"
+    );
 }
 
 #[test]
@@ -58,16 +61,16 @@ fn a_pass_that_is_cut_by_its_budget_goes_on_where_it_was() {
         timers: Duration::from_nanos(1),
         ..TurnBudget::default()
     };
-    let (home, mut hand, clock, runs) = laggards(20, budget);
+    let (home, mut manual_loop, clock, runs) = laggards(20, budget);
     clock.jump(10 * MILLISECOND);
     while clock.nanos() < as_nanos(4 * SECOND) {
-        assert!(hand.turn(), "they have fallen behind");
+        assert!(manual_loop.turn(), "they have fallen behind");
     }
     let ran = Counter::new();
     drop(home.schedule(MILLISECOND, hits(ran.clone())));
     let before = runs.count();
     while ran.count() == 0 {
-        assert!(hand.turn(), "they have fallen behind");
+        assert!(manual_loop.turn(), "they have fallen behind");
     }
     // At most the rest of the pass in which the timer was not due yet, and its own pass.
     let between = runs.count() - before;
@@ -80,7 +83,7 @@ fn what_lies_aside_is_cancelled_with_its_loop_and_by_its_completion() {
         timers: Duration::from_nanos(1),
         ..TurnBudget::default()
     };
-    let (home, mut hand, clock, runs) = laggards(20, budget);
+    let (home, mut manual_loop, clock, runs) = laggards(20, budget);
     let drops = Counter::new();
     let (time, value) = (clock.clone(), DropCount::new(&drops));
     let every = 10 * MILLISECOND;
@@ -90,14 +93,14 @@ fn what_lies_aside_is_cancelled_with_its_loop_and_by_its_completion() {
     });
     clock.jump(10 * MILLISECOND);
     while clock.nanos() < as_nanos(2 * SECOND) {
-        assert!(hand.turn(), "they have fallen behind");
+        assert!(manual_loop.turn(), "they have fallen behind");
     }
     assert_eq!(home.metrics().timers_pending, 21);
     assert!(task.unwrap().cancel());
     assert_eq!(drops.count(), 1);
     let before = runs.count();
     let end = home.shutdown(Quiet::none(SECOND));
-    hand.run_until_idle();
+    manual_loop.run_until_idle();
     // A task that runs during the shutdown is not re-inserted; all others are cancelled.
     let ran = runs.count() - before;
     assert_eq!(end.wait().unwrap().cancelled + ran, 20);

@@ -27,9 +27,10 @@ fn of_tasks() {
     for timed in [false, true] {
         let clock = ManualClock::new();
         let (log, home) = (Log::new(), builder(&clock, "home"));
-        let heard = log.clone();
-        let hear = move |_: &str, what: &tidegate_core::Unhandled<'_>| heard.push(what.to_string());
-        let home = home.time_tasks(timed).on_unhandled(hear).build().unwrap();
+        let received = log.clone();
+        let hook =
+            move |_: &str, what: &tidegate_core::Unhandled<'_>| received.push(what.to_string());
+        let home = home.time_tasks(timed).on_unhandled(hook).build().unwrap();
         home.execute(|| explode()).unwrap();
         let own = home.clone();
         home.execute(move || own.execute(|| explode()).unwrap())
@@ -65,10 +66,10 @@ fn of_timers_and_timeouts() {
 }
 
 #[test]
-fn of_the_hook_for_what_nobody_handles() {
+fn of_the_hook_for_unhandled_errors() {
     let clock = ManualClock::new();
-    let hear = |_: &str, _: &tidegate_core::Unhandled<'_>| explode();
-    let home = builder(&clock, "home").on_unhandled(hear).build().unwrap();
+    let hook = |_: &str, _: &tidegate_core::Unhandled<'_>| explode();
+    let home = builder(&clock, "home").on_unhandled(hook).build().unwrap();
     home.execute(|| explode()).unwrap();
     assert_lives(&home);
 }
@@ -107,15 +108,15 @@ fn of_futures_listeners_and_signals() {
 fn of_hooks_at_both_ends_of_a_loop() {
     let clock = ManualClock::new();
     let log = Log::new();
-    let heard = log.clone();
+    let received = log.clone();
     let threads = ThreadBuilder::new("hooked")
         .on_start(|| explode())
         .on_stop(|| explode())
-        .on_stop(move || heard.push("stopped"));
+        .on_stop(move || received.push("stopped"));
     let home = builder(&clock, "home").threads(threads).build().unwrap();
     home.add_shutdown_hook("first", || explode()).unwrap();
-    let told = log.clone();
-    home.add_shutdown_hook("second", move || told.push("second"))
+    let notified = log.clone();
+    home.add_shutdown_hook("second", move || notified.push("second"))
         .unwrap();
     assert_lives(&home);
     let report = end(&home);

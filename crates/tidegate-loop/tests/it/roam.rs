@@ -11,7 +11,7 @@ use tidegate_pool::strategy::{Monitor, Strategy};
 use tidegate_promise::WaitError;
 use tidegate_testkit::{Counter, Gate, Log, until};
 
-use crate::hand::Hand;
+use crate::manual_executor::ManualExecutor;
 use crate::strategies::{HAND_OVER, KINDS, Kind, pool};
 
 fn on(pool: Arc<dyn TryExecutor>, kind: Kind) -> EventLoop<Roaming> {
@@ -20,26 +20,29 @@ fn on(pool: Arc<dyn TryExecutor>, kind: Kind) -> EventLoop<Roaming> {
 }
 
 /// Returns an event loop that the test drives by hand, on an executor that runs nothing by itself.
-fn manual(reserve: usize) -> (EventLoop<Roaming>, Arc<dyn Strategy>, Arc<Hand>) {
+fn manual(reserve: usize) -> (EventLoop<Roaming>, Arc<dyn Strategy>, Arc<ManualExecutor>) {
     manual_with(Kind::Eager, reserve)
 }
 
-fn manual_with(kind: Kind, reserve: usize) -> (EventLoop<Roaming>, Arc<dyn Strategy>, Arc<Hand>) {
-    let hand = Hand::new(reserve);
-    let config = kind.config(hand.clone()).manual();
+fn manual_with(
+    kind: Kind,
+    reserve: usize,
+) -> (EventLoop<Roaming>, Arc<dyn Strategy>, Arc<ManualExecutor>) {
+    let executor = ManualExecutor::new(reserve);
+    let config = kind.config(executor.clone()).manual();
     let home = EventLoop::builder("roams").build_roaming(&config);
     let home = home.unwrap();
     let strategy = home.strategy();
-    (home, strategy, hand)
+    (home, strategy, executor)
 }
 
 /// Ends such an event loop. Its last task waits in the executor that the event loop holds; without
 /// this it would wait there for ever.
-fn end(home: EventLoop<Roaming>, strategy: &Arc<dyn Strategy>, hand: &Arc<Hand>) {
+fn end(home: EventLoop<Roaming>, strategy: &Arc<dyn Strategy>, executor: &Arc<ManualExecutor>) {
     drop(home);
-    hand.settle();
+    executor.settle();
     strategy.shutdown();
-    hand.drop_all();
+    executor.drop_all();
 }
 
 #[test]
@@ -184,7 +187,7 @@ fn a_task_may_wait_for_its_own_loop_and_the_loops_own_work_may_not() {
 
 #[test]
 fn work_that_never_blocks_is_the_loops_own_and_other_work_the_pools() {
-    let (home, strategy, hand) = manual(1);
+    let (home, strategy, executor) = manual(1);
     let log = Log::new();
     let (own, other) = (log.clone(), log.clone());
     let (one, two) = (home.clone(), home.clone());
@@ -193,26 +196,26 @@ fn work_that_never_blocks_is_the_loops_own_and_other_work_the_pools() {
     let task = Task::non_blocking(move || other.push((two.is_current(), wait_policy())));
     home.execute_task(task).unwrap();
     strategy.produce();
-    hand.settle();
+    executor.settle();
     log.assert_order(&[(false, WaitPolicy::Free), (true, WaitPolicy::Loop)]);
-    end(home, &strategy, &hand);
+    end(home, &strategy, &executor);
 }
 
 #[test]
 fn nothing_is_produced_while_there_is_nothing_and_a_submission_sends_for_a_thread() {
-    let (home, strategy, hand) = manual(0);
-    assert_eq!(hand.queued(), 0, "a loop without work has no thread");
+    let (home, strategy, executor) = manual(0);
+    assert_eq!(executor.queued(), 0, "a loop without work has no thread");
     let answer = home.submit(|| 7).unwrap();
-    assert_eq!(hand.queued(), 1, "somebody to drive it");
-    hand.settle();
+    assert_eq!(executor.queued(), 1, "a thread to drive it");
+    executor.settle();
     assert!(strategy.is_idle());
     assert_eq!(answer.wait().unwrap(), 7);
-    end(home, &strategy, &hand);
+    end(home, &strategy, &executor);
 }
 
 #[test]
 fn a_task_for_which_there_is_no_thread_waits_in_the_executor() {
-    let (home, strategy, hand) = manual(0);
+    let (home, strategy, executor) = manual(0);
     let ran = Counter::new();
     for _ in 0..3 {
         let ran = ran.clone();
@@ -220,33 +223,33 @@ fn a_task_for_which_there_is_no_thread_waits_in_the_executor() {
     }
     strategy.produce();
     assert_eq!((ran.count(), strategy.metrics().pec), (0, 3));
-    hand.settle();
+    executor.settle();
     assert_eq!(ran.count(), 3);
-    end(home, &strategy, &hand);
+    end(home, &strategy, &executor);
 }
 
 #[test]
 fn a_task_that_the_executor_refuses_runs_without_blocking() {
     for kind in [Kind::Pec, Kind::Ewyk, Kind::Eager] {
-        let (home, strategy, hand) = manual_with(kind, 0);
+        let (home, strategy, executor) = manual_with(kind, 0);
         let log = Log::new();
         let own = log.clone();
         home.execute(move || own.push(wait_policy())).unwrap();
-        hand.drop_all();
-        hand.refuse(true);
+        executor.drop_all();
+        executor.refuse(true);
         strategy.produce();
         log.assert_order(&[WaitPolicy::Tagged]);
         assert_eq!(strategy.metrics().refused, 1);
-        end(home, &strategy, &hand);
+        end(home, &strategy, &executor);
     }
 }
 
 #[test]
 fn a_panic_is_the_loops_to_report() {
     let log = Log::new();
-    let heard = log.clone();
+    let received = log.clone();
     let builder = EventLoop::builder("roams");
-    let builder = builder.on_unhandled(move |name, what| heard.push(format!("{name}: {what}")));
+    let builder = builder.on_unhandled(move |name, what| received.push(format!("{name}: {what}")));
     for kind in KINDS {
         let home = kind.build(builder.clone(), 3);
         home.execute(|| panic!("on purpose")).unwrap();
@@ -281,7 +284,7 @@ fn the_end_waits_for_a_task_that_is_out() {
 }
 
 #[test]
-fn the_end_does_not_wait_longer_than_it_was_told() {
+fn the_end_does_not_wait_longer_than_its_timeout() {
     for kind in HAND_OVER {
         let home = on(pool(3), kind);
         let (arrived, go_on) = (Gate::new(), Gate::new());

@@ -194,7 +194,7 @@ fn a_periodic_completion_never_succeeds() {
 #[test]
 fn a_panic_ends_a_periodic_task_with_that_cause() {
     let clock = ManualClock::new();
-    let (home, heard) = watched(&clock);
+    let (home, received) = watched(&clock);
     let (runs, drops) = (Counter::new(), Counter::new());
     let (count, captured) = (runs.clone(), DropCount::new(&drops));
     let tick = home.schedule_at_fixed_rate(SECOND, SECOND, move || {
@@ -205,7 +205,7 @@ fn a_panic_ends_a_periodic_task_with_that_cause() {
     assert_eq!((runs.count(), drops.count()), (3, 1));
     let failure: Failure = tick.unwrap().wait().unwrap_err().failure().unwrap();
     assert!(failure.is_panic() && failure.to_string().contains("on purpose"));
-    assert!(heard.is_empty());
+    assert!(received.is_empty());
     assert_eq!(home.metrics().timers_pending, 0);
 }
 
@@ -219,7 +219,7 @@ fn a_panic_in_a_one_shot_fails_its_completion() {
 }
 
 #[test]
-fn cancelling_elsewhere_frees_the_closure_at_once_and_does_not_wake_the_loop() {
+fn cancelling_on_another_thread_frees_the_closure_at_once_and_does_not_wake_the_loop() {
     let (home, _clock) = home();
     let drops = Counter::new();
     // If the event loop already sleeps for the first timer, a timer with the same deadline does not
@@ -294,7 +294,7 @@ fn a_cancel_inside_its_own_run_prevents_the_next_one() {
 }
 
 #[test]
-fn a_cancel_elsewhere_during_a_run_prevents_the_next_one() {
+fn a_cancel_on_another_thread_during_a_run_prevents_the_next_one() {
     let (home, clock) = home();
     let (runs, arrived, gate) = (Counter::new(), Gate::new(), Gate::new());
     let (count, here, wait) = (runs.clone(), arrived.clone(), gate.clone());
@@ -528,7 +528,7 @@ impl Drop for Troublesome {
 #[test]
 fn closures_whose_drop_uses_the_loop_and_panics_do_no_harm() {
     let clock = ManualClock::new();
-    let (home, heard) = watched(&clock);
+    let (home, received) = watched(&clock);
     let drops = Counter::new();
     let one = || Troublesome(home.clone(), drops.clone());
     let (trouble, more) = (one(), one());
@@ -545,11 +545,11 @@ fn closures_whose_drop_uses_the_loop_and_panics_do_no_harm() {
     });
     assert!(inside.unwrap().wait().unwrap());
     home.settle();
-    assert_eq!((drops.count(), heard.len()), (3, 3));
+    assert_eq!((drops.count(), received.len()), (3, 3));
     for _ in 0..2 {
         let trouble = one();
         drop(home.schedule(SECOND * 9, move || drop(trouble)).unwrap());
     }
     end(&home);
-    assert_eq!((drops.count(), heard.len()), (5, 5));
+    assert_eq!((drops.count(), received.len()), (5, 5));
 }

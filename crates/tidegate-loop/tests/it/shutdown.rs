@@ -59,7 +59,7 @@ fn states_come_in_order_and_say_what_they_mean() {
 
 #[test]
 fn a_loop_that_never_started_ends_without_a_thread() {
-    let spawner = |_| Err(io::Error::other("a thread was asked for"));
+    let spawner = |_| Err(io::Error::other("a thread was requested"));
     let threads = ThreadBuilder::new("none").spawner(spawner);
     let home = EventLoop::builder("home").threads(threads).build().unwrap();
     let ended = home.shutdown(Quiet::default());
@@ -236,7 +236,7 @@ fn what_the_loop_gave_itself_is_handed_back_too() {
 }
 
 #[test]
-fn completions_of_handed_back_tasks_end_with_the_last_who_could_run_them() {
+fn completions_of_handed_back_tasks_end_with_the_last_possible_runner() {
     let (home, clock) = home();
     let gate = hold(&home);
     let answer = home.submit(|| 7).unwrap();
@@ -396,7 +396,7 @@ fn hooks_run_in_order_after_the_last_task() {
 #[test]
 fn hooks_may_add_hooks_and_tasks_and_panic() {
     let clock = ManualClock::new();
-    let (home, heard) = watched(&clock);
+    let (home, received) = watched(&clock);
     let (log, handle) = (Log::new(), home.clone());
     let outer = log.clone();
     home.add_shutdown_hook("outer", move || {
@@ -418,7 +418,7 @@ fn hooks_may_add_hooks_and_tasks_and_panic() {
     log.assert_order(&["outer", "inner"]);
     log.assert_order(&["outer", "task"]);
     assert_eq!(report.hooks, 2);
-    assert_eq!(heard.take(), ["a hook panicked: on purpose"]);
+    assert_eq!(received.take(), ["a hook panicked: on purpose"]);
 }
 
 #[test]
@@ -467,7 +467,7 @@ fn await_termination_on_the_own_loop_is_refused() {
 }
 
 #[test]
-fn termination_listeners_hear_of_it_when_the_state_says_so() {
+fn termination_listeners_are_called_after_the_state_has_changed() {
     let (home, clock) = home();
     let (ended, log) = (home.termination(), Log::new());
     let (handle, seen) = (home.clone(), log.clone());
@@ -487,28 +487,28 @@ fn termination_listeners_hear_of_it_when_the_state_says_so() {
 }
 
 #[test]
-fn nobody_can_cancel_a_termination() {
+fn a_termination_cannot_be_cancelled() {
     let (home, _clock) = home();
     home.submit(|| ()).unwrap().wait().unwrap();
     let ended = home.shutdown(quiet(2, 15));
-    assert!(!ended.cancel(), "it is not up to whoever waits");
+    assert!(!ended.cancel(), "a waiter cannot cancel it");
     assert!(!ended.is_done());
     assert!(home.shutdown(Quiet::none(SECOND)).wait().is_ok());
 }
 
 #[test]
-fn a_promise_of_a_dead_loop_tells_its_listeners_elsewhere() {
+fn a_promise_of_an_ended_loop_calls_its_listeners_on_the_completing_thread() {
     let clock = ManualClock::new();
-    let (home, heard) = watched(&clock);
+    let (home, received) = watched(&clock);
     let (promise, answer) = home.promise::<u32>();
     let log = Log::new();
     let seen = log.clone();
-    answer.on_complete(move |_| seen.push("told"));
+    answer.on_complete(move |_| seen.push("notified"));
     home.submit(|| ()).unwrap().wait().unwrap();
     end(&home);
     promise.succeed(7).unwrap();
-    assert_eq!(log.take(), ["told"]);
-    assert_eq!((heard.len(), home.metrics().fell_back), (1, 1));
+    assert_eq!(log.take(), ["notified"]);
+    assert_eq!((received.len(), home.metrics().fell_back), (1, 1));
     assert_eq!(answer.wait().unwrap(), 7);
 }
 
@@ -579,7 +579,7 @@ fn a_thousand_ends_against_first_submissions_lose_nothing() {
 }
 
 #[test]
-fn waiting_for_an_end_that_failed_answers_with_the_failure() {
+fn waiting_for_an_end_that_failed_returns_the_failure() {
     let (home, _clock) = home();
     let why = home.shutdown(quiet(3, 2)).wait();
     assert_eq!(

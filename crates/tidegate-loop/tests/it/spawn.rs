@@ -148,7 +148,7 @@ fn many_wakes_before_a_poll_are_one_poll() {
 }
 
 #[test]
-fn a_future_that_always_wakes_itself_starves_nobody() {
+fn a_future_that_always_wakes_itself_starves_no_task() {
     let (home, _clock) = home();
     let forever = home.spawn(poll_fn(|cx| {
         cx.waker().wake_by_ref();
@@ -224,7 +224,7 @@ fn dropping_the_completion_detaches() {
 #[test]
 fn a_panic_is_the_failure_of_the_completion() {
     let clock = ManualClock::new();
-    let (home, heard) = watched(&clock);
+    let (home, received) = watched(&clock);
     let switch = Switch::default();
     let turn = switch.clone();
     let answer = home.spawn(async move {
@@ -236,7 +236,7 @@ fn a_panic_is_the_failure_of_the_completion() {
     switch.turn_on();
     let failure = answer.wait().unwrap_err().failure().unwrap();
     assert!(failure.is_panic() && failure.to_string().contains("on purpose"));
-    assert!(heard.is_empty());
+    assert!(received.is_empty());
     home.settle();
     assert_eq!(home.metrics().futures, 0);
 }
@@ -324,7 +324,7 @@ impl Drop for Troublesome {
 #[test]
 fn futures_whose_drop_uses_the_loop_and_panics_do_no_harm() {
     let clock = ManualClock::new();
-    let (home, heard) = watched(&clock);
+    let (home, received) = watched(&clock);
     let drops = Counter::new();
     let stuck = |_: u32| {
         let held = Troublesome(home.clone(), drops.clone());
@@ -338,7 +338,7 @@ fn futures_whose_drop_uses_the_loop_and_panics_do_no_harm() {
     home.settle();
     assert!(cancelled.cancel());
     home.settle();
-    assert_eq!((drops.count(), heard.len()), (1, 1));
+    assert_eq!((drops.count(), received.len()), (1, 1));
     assert_eq!(home.metrics().futures, 0, "its place is free again");
     let left = [stuck(1), stuck(2), stuck(3)];
     home.settle();
@@ -370,7 +370,7 @@ fn a_ready_future_whose_drop_panics_fails_its_completion() {
 }
 
 #[test]
-fn a_handed_back_future_that_runs_elsewhere_is_cancelled_not_lost() {
+fn a_handed_back_future_that_runs_on_another_thread_is_cancelled_not_lost() {
     let (home, clock) = home();
     let other = on(&clock, "other");
     let gate = hold(&home);

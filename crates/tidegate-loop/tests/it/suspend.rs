@@ -124,11 +124,11 @@ fn everything_wakes_a_suspended_loop() {
     assert_eq!(home.spawn(async { 2 }).unwrap().wait().unwrap(), 2);
     suspended();
     let (promise, answer) = home.promise::<u32>();
-    let told = Gate::new();
-    let open = told.clone();
+    let notified = Gate::new();
+    let open = notified.clone();
     answer.on_complete(move |_| open.open());
     promise.succeed(3).unwrap();
-    told.wait();
+    notified.wait();
     suspended();
     assert!(home.thread_info().is_some());
     assert_eq!(home.lifecycle(), Lifecycle::Started);

@@ -142,7 +142,7 @@ fn an_expired_timeout_cannot_be_cancelled_or_reset() {
 }
 
 #[test]
-fn a_reset_moves_the_deadline_both_ways_from_elsewhere() {
+fn a_reset_on_another_thread_moves_the_deadline_both_ways() {
     let (home, clock) = home();
     let ran = Counter::new();
     let handle = counting(&home, SECOND * 10, &ran);
@@ -196,9 +196,9 @@ fn timeouts_may_add_cancel_and_reset_timeouts() {
 }
 
 #[test]
-fn a_panicking_timeout_is_reported_and_hurts_nobody() {
+fn a_panicking_timeout_is_reported_and_does_no_harm() {
     let clock = ManualClock::new();
-    let (home, heard) = watched(&clock);
+    let (home, received) = watched(&clock);
     let ran = Counter::new();
     home.schedule_coarse(SECOND, || panic!("out of ink"))
         .unwrap();
@@ -206,10 +206,10 @@ fn a_panicking_timeout_is_reported_and_hurts_nobody() {
     home.settle();
     clock.advance(SECOND + TICK);
     assert_eq!(ran.count(), 1);
-    let heard = heard.take();
+    let received = received.take();
     assert!(
-        heard.len() == 1 && heard[0].contains("out of ink"),
-        "{heard:?}"
+        received.len() == 1 && received[0].contains("out of ink"),
+        "{received:?}"
     );
 }
 
@@ -335,7 +335,7 @@ fn a_sleep_can_be_given_more_time() {
 }
 
 #[test]
-fn a_sleeper_hears_that_its_loop_has_ended() {
+fn a_sleeper_is_notified_that_its_loop_has_ended() {
     let (home, _clock) = home();
     let slept: Sleep = home.sleep(SECOND);
     std::thread::scope(|threads| {

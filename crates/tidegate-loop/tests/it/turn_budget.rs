@@ -12,7 +12,7 @@ use tidegate_loop::{
 };
 use tidegate_testkit::{Log, until};
 
-use crate::hand::Hand;
+use crate::manual_executor::ManualExecutor;
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 
@@ -114,13 +114,13 @@ impl Bench {
 #[test]
 fn slow_tasks_give_way_after_their_time_and_are_looked_at_more_often() {
     let bench = Bench::new();
-    let (home, mut hand) = bench.builder().build_manual().unwrap();
+    let (home, mut manual_loop) = bench.builder().build_manual().unwrap();
     for _ in 0..200 {
         home.execute(bench.slow("task")).unwrap();
     }
     let turns: Vec<_> = (0..6)
         .map(|_| {
-            hand.turn();
+            manual_loop.turn();
             bench.ran("task")
         })
         .collect();
@@ -130,17 +130,17 @@ fn slow_tasks_give_way_after_their_time_and_are_looked_at_more_often() {
 #[test]
 fn quick_tasks_are_bounded_by_number_alone() {
     let bench = Bench::new();
-    let (home, mut hand) = bench.builder().build_manual().unwrap();
+    let (home, mut manual_loop) = bench.builder().build_manual().unwrap();
     for _ in 0..20 {
         home.execute(bench.slow("task")).unwrap();
     }
-    hand.run_until_idle();
+    manual_loop.run_until_idle();
     drop(bench.log.take());
     for _ in 0..1000 {
         let log = bench.log.clone();
         home.execute(move || log.push("task")).unwrap();
     }
-    hand.turn();
+    manual_loop.turn();
     assert_eq!(bench.ran("task"), 256);
 }
 
@@ -148,58 +148,58 @@ fn quick_tasks_are_bounded_by_number_alone() {
 fn sockets_have_their_turn_while_slow_tasks_wait_and_tasks_while_slow_sockets_do() {
     let bench = Bench::new();
     let sockets = bench.sockets(1, false);
-    let (home, mut hand) = bench.builder().build_manual_with_driver(sockets).unwrap();
+    let (home, mut manual_loop) = bench.builder().build_manual_with_driver(sockets).unwrap();
     for _ in 0..100 {
         home.execute(bench.slow("task")).unwrap();
     }
-    hand.turn();
-    let heard = bench.log.take();
-    assert_eq!((heard.len(), heard[64]), (65, "io"));
-    hand.run_until_idle();
+    manual_loop.turn();
+    let received = bench.log.take();
+    assert_eq!((received.len(), received[64]), (65, "io"));
+    manual_loop.run_until_idle();
 
     let bench = Bench::new();
     let sockets = bench.sockets(200, true);
-    let (home, mut hand) = bench.builder().build_manual_with_driver(sockets).unwrap();
-    hand.turn();
+    let (home, mut manual_loop) = bench.builder().build_manual_with_driver(sockets).unwrap();
+    manual_loop.turn();
     assert_eq!(bench.ran("io"), 64);
     home.execute(bench.slow("task")).unwrap();
-    hand.turn();
-    let heard = bench.log.take();
+    manual_loop.turn();
+    let received = bench.log.take();
     assert_eq!(
-        (heard[0], heard.len()),
+        (received[0], received.len()),
         ("task", 33),
         "half as many as before"
     );
-    hand.run_until_idle();
+    manual_loop.run_until_idle();
     assert_eq!(bench.ran("io"), 200 - 64 - 32, "none is lost");
 }
 
 #[test]
 fn slow_timers_give_way_to_tasks() {
     let bench = Bench::new();
-    let (home, mut hand) = bench.builder().build_manual().unwrap();
+    let (home, mut manual_loop) = bench.builder().build_manual().unwrap();
     for _ in 0..100 {
         drop(home.schedule(Duration::ZERO, bench.slow("timer")).unwrap());
     }
-    hand.run(|| ());
+    manual_loop.run(|| ());
     home.execute(bench.slow("task")).unwrap();
     until("64 tasks and timers have run", || {
-        hand.turn();
+        manual_loop.turn();
         bench.log.len() >= 64
     });
-    let heard = bench.log.take();
-    let at = heard.iter().position(|&ran| ran == "task");
+    let received = bench.log.take();
+    let at = received.iter().position(|&ran| ran == "task");
     assert!(at.is_some_and(|at| at <= 64), "{at:?}");
-    hand.run_until_idle();
+    manual_loop.run_until_idle();
 }
 
 #[test]
 fn a_roaming_loop_keeps_its_turns_short_too() {
     let bench = Bench::new();
-    let hand = Hand::new(0);
-    let config = RoamingConfig::new(hand.clone()).manual();
+    let executor = ManualExecutor::new(0);
+    let config = RoamingConfig::new(executor.clone()).manual();
     let sockets = bench.sockets(1, false);
-    // An event loop that is driven by hand polls its driver in each turn.
+    // An event loop that is driven by the test polls its driver in each turn.
     let home = bench
         .builder()
         .build_roaming_with_driver(sockets, &config)
@@ -210,12 +210,12 @@ fn a_roaming_loop_keeps_its_turns_short_too() {
         home.execute_task(task).unwrap();
     }
     strategy.produce();
-    let heard = bench.log.take();
-    assert_eq!((heard.len(), heard[64]), (101, "io"));
+    let received = bench.log.take();
+    assert_eq!((received.len(), received[64]), (101, "io"));
     drop(home);
-    hand.settle();
+    executor.settle();
     strategy.shutdown();
-    hand.drop_all();
+    executor.drop_all();
 }
 
 #[test]

@@ -10,7 +10,7 @@ use tidegate_loop::EventLoop;
 use tidegate_pool::{ImmediateExecutor, WorkerPool};
 use tidegate_testkit::{Gate, Log};
 
-use crate::Heard;
+use crate::UnhandledLog;
 
 /// Set for the child process that a test starts to read its standard error.
 const CHILD: &str = "TIDEGATE_TEST_CHILD";
@@ -18,9 +18,9 @@ const CHILD: &str = "TIDEGATE_TEST_CHILD";
 /// Returns a hook that logs each error and then waits for the gate.
 fn held() -> (OnUnhandled, Log<String>, Gate) {
     let (log, gate) = (Log::new(), Gate::new());
-    let (heard, go_on) = (log.clone(), gate.clone());
-    let hook = OnUnhandled::new(move |who, what| {
-        heard.push(format!("{who}: {what}"));
+    let (received, go_on) = (log.clone(), gate.clone());
+    let hook = OnUnhandled::new(move |source, what| {
+        received.push(format!("{source}: {what}"));
         go_on.wait();
     });
     (hook, log, gate)
@@ -55,14 +55,14 @@ fn a_hook_that_blocks_holds_up_no_thread_of_a_pool() {
 }
 
 #[test]
-fn a_hook_may_wait_for_the_loop_that_tells_it() {
+fn a_hook_may_wait_for_the_loop_that_reports_to_it() {
     let log = Log::new();
-    let heard = log.clone();
+    let received = log.clone();
     let home = Arc::new(std::sync::OnceLock::<EventLoop>::new());
-    let told = Arc::clone(&home);
+    let notified = Arc::clone(&home);
     let builder = EventLoop::builder("home").on_unhandled(move |_, _| {
-        let home = told.get().unwrap();
-        heard.push(home.submit(|| 7).unwrap().wait().unwrap());
+        let home = notified.get().unwrap();
+        received.push(home.submit(|| 7).unwrap().wait().unwrap());
     });
     assert!(home.set(builder.build().unwrap()).is_ok());
     home.get()
@@ -75,23 +75,23 @@ fn a_hook_may_wait_for_the_loop_that_tells_it() {
 
 #[test]
 fn hooks_of_threads_that_panic_are_reported() {
-    let heard = Heard::new();
+    let received = UnhandledLog::new();
     let threads = ThreadBuilder::new("io")
         .on_start(|| panic!("at the start"))
         .on_stop(|| panic!("at the end"));
     let builder = EventLoop::builder("home").threads(threads);
-    let home = builder.report_to(heard.hook.clone()).build().unwrap();
+    let home = builder.report_to(received.hook.clone()).build().unwrap();
     assert_eq!(home.submit(|| 7).unwrap().wait().unwrap(), 7);
-    assert_eq!(heard.take(), ["a hook panicked: at the start"]);
+    assert_eq!(received.take(), ["a hook panicked: at the start"]);
     drop(home);
-    heard.log.wait_for(1);
-    assert_eq!(heard.take(), ["a hook panicked: at the end"]);
+    received.log.wait_for(1);
+    assert_eq!(received.take(), ["a hook panicked: at the end"]);
 }
 
 #[test]
 fn an_immediate_task_that_panics_is_reported() {
-    let heard = Heard::new();
-    let here = ImmediateExecutor::new().report_to(heard.hook.clone());
+    let received = UnhandledLog::new();
+    let here = ImmediateExecutor::new().report_to(received.hook.clone());
     Executor::execute(&here, Task::named("bad", || panic!("on purpose"))).unwrap();
     let (promise, answer) = here.promise::<u32>();
     answer.on_complete(|_| panic!("in a listener"));
@@ -100,7 +100,7 @@ fn an_immediate_task_that_panics_is_reported() {
         "task `bad` panicked: on purpose",
         "a listener panicked: in a listener",
     ];
-    assert_eq!(heard.take(), expected);
+    assert_eq!(received.take(), expected);
     assert_eq!(here.panics(), 2);
 }
 
@@ -125,24 +125,24 @@ fn misbehave() {
 }
 
 #[test]
-fn when_nothing_is_said_each_is_one_line_on_standard_error() {
+fn without_a_hook_each_is_one_line_on_standard_error() {
     if std::env::var_os(CHILD).is_some() {
         return misbehave();
     }
-    let name = "unhandled::when_nothing_is_said_each_is_one_line_on_standard_error";
+    let name = "unhandled::without_a_hook_each_is_one_line_on_standard_error";
     let child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", name, "--nocapture", "--test-threads=1"])
         .env(CHILD, "1")
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&child.stderr).into_owned();
-    assert!(child.status.success(), "{said}");
+    let message = String::from_utf8_lossy(&child.stderr).into_owned();
+    assert!(child.status.success(), "{message}");
     for line in [
         "tidegate: home: task `bad` panicked: on purpose\n",
         "tidegate: workers: task `bad` panicked: on purpose\n",
         "tidegate: a promise without a home: a listener panicked: in a listener\n",
         "tidegate: immediate: task `bad` panicked: on purpose\n",
     ] {
-        assert_eq!(said.matches(line).count(), 1, "{line} in {said}");
+        assert_eq!(message.matches(line).count(), 1, "{line} in {message}");
     }
 }

@@ -10,17 +10,17 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// A report: age or duration in seconds, task and number.
 #[derive(Debug, PartialEq, Eq)]
-enum Told {
+enum Reported {
     Stuck(u64, &'static str, u64),
     GoesOn(u64, &'static str, u64),
 }
 
-fn stuck(stall: &Stall) -> Told {
-    Told::Stuck(stall.age.as_secs(), stall.task, stall.sequence)
+fn stuck(stall: &Stall) -> Reported {
+    Reported::Stuck(stall.age.as_secs(), stall.task, stall.sequence)
 }
 
-fn goes_on(recovered: &Recovered) -> Told {
-    Told::GoesOn(
+fn goes_on(recovered: &Recovered) -> Reported {
+    Reported::GoesOn(
         recovered.lasted.as_secs(),
         recovered.task,
         recovered.sequence,
@@ -28,7 +28,7 @@ fn goes_on(recovered: &Recovered) -> Told {
 }
 
 /// Returns a watchdog builder with a threshold of two seconds that logs its reports.
-fn watchdog(log: &Log<Told>) -> (WatchdogBuilder, ManualTicker) {
+fn watchdog(log: &Log<Reported>) -> (WatchdogBuilder, ManualTicker) {
     let (ticker, steps) = Ticker::manual();
     let (stalls, recoveries) = (log.clone(), log.clone());
     let builder = Watchdog::builder()
@@ -78,8 +78,8 @@ fn reports_at_the_threshold_and_whenever_the_age_doubles() {
     for _ in 0..7 {
         steps.tick(SECOND);
     }
-    let told = [2, 4, 8].map(|age| Told::Stuck(age, "compact", 1));
-    assert_eq!(log.take(), told);
+    let reported = [2, 4, 8].map(|age| Reported::Stuck(age, "compact", 1));
+    assert_eq!(log.take(), reported);
     assert!(home.is_stalled());
     assert_eq!(watchdog.stalled(), ["home"]);
     assert_eq!(watchdog.stalls(), 1, "one stall, however often reported");
@@ -95,11 +95,11 @@ fn a_long_tick_is_reported_once() {
     let gate = hold(&home);
     steps.tick(SECOND);
     steps.tick(100 * SECOND);
-    assert_eq!(log.take(), [Told::Stuck(100, "compact", 1)]);
+    assert_eq!(log.take(), [Reported::Stuck(100, "compact", 1)]);
     steps.tick(27 * SECOND);
     assert!(log.is_empty());
     steps.tick(SECOND);
-    assert_eq!(log.take(), [Told::Stuck(128, "compact", 1)]);
+    assert_eq!(log.take(), [Reported::Stuck(128, "compact", 1)]);
     gate.open();
 }
 
@@ -117,7 +117,10 @@ fn reports_a_recovery_once() {
     steps.tick(SECOND);
     assert_eq!(
         log.take(),
-        [Told::Stuck(3, "compact", 1), Told::GoesOn(3, "compact", 1)]
+        [
+            Reported::Stuck(3, "compact", 1),
+            Reported::GoesOn(3, "compact", 1)
+        ]
     );
     assert!(!home.is_stalled());
     let again = hold(&home);
@@ -147,13 +150,13 @@ fn the_next_task_being_stuck_is_a_stall_of_its_own() {
     arrived.wait();
     steps.tick(SECOND);
     steps.tick(2 * SECOND);
-    let told = log.take();
+    let reported = log.take();
     let expected = [
-        Told::Stuck(2, "compact", 1),
-        Told::GoesOn(2, "compact", 1),
-        Told::Stuck(2, "index", 2),
+        Reported::Stuck(2, "compact", 1),
+        Reported::GoesOn(2, "compact", 1),
+        Reported::Stuck(2, "index", 2),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
     go_on.open();
 }
 
@@ -163,9 +166,9 @@ fn a_sleeping_loop_is_never_reported() {
     let (builder, steps) = watchdog(&log);
     let idle = manual("idle");
     let unused = EventLoop::builder("unused").build().unwrap();
-    let (manual, mut hand) = EventLoop::builder("hand").build_manual().unwrap();
+    let (manual, mut manual_loop) = EventLoop::builder("hand").build_manual().unwrap();
     manual.execute(|| ()).unwrap();
-    hand.run_until_idle();
+    manual_loop.run_until_idle();
     let _watchdog = builder
         .watch(&idle)
         .watch(&unused)
@@ -213,16 +216,16 @@ fn a_stuck_listener_is_reported_without_a_name() {
     arrived.wait();
     steps.tick(SECOND);
     steps.tick(2 * SECOND);
-    let told = log.take();
+    let reported = log.take();
     assert!(
-        matches!(told[..], [Told::Stuck(2, task, _)] if task.contains("listener")),
-        "{told:?}"
+        matches!(reported[..], [Reported::Stuck(2, task, _)] if task.contains("listener")),
+        "{reported:?}"
     );
     go_on.open();
 }
 
 #[test]
-fn a_backtrace_comes_only_when_asked_for() {
+fn a_backtrace_is_taken_only_on_request() {
     for asked in [false, true] {
         let (ticker, steps) = Ticker::manual();
         let log = Log::new();
@@ -295,7 +298,10 @@ fn loops_that_end_are_forgotten() {
     steps.tick(SECOND);
     assert_eq!(
         log.take(),
-        [Told::Stuck(2, "compact", 1), Told::GoesOn(2, "compact", 1)]
+        [
+            Reported::Stuck(2, "compact", 1),
+            Reported::GoesOn(2, "compact", 1)
+        ]
     );
     assert!(watchdog.stalled().is_empty() && !home.is_stalled());
     drop(home);
@@ -314,7 +320,7 @@ fn more_loops_can_be_watched_later() {
     let gate = hold(&home);
     steps.tick(SECOND);
     steps.tick(2 * SECOND);
-    assert_eq!(log.take(), [Told::Stuck(2, "compact", 1)]);
+    assert_eq!(log.take(), [Reported::Stuck(2, "compact", 1)]);
     gate.open();
 }
 
@@ -329,10 +335,7 @@ fn a_dropped_watchdog_takes_its_word_back() {
     steps.tick(2 * SECOND);
     assert!(home.is_stalled());
     drop(watchdog);
-    assert!(
-        !home.is_stalled(),
-        "nobody would ever say that it recovered"
-    );
+    assert!(!home.is_stalled(), "its recovery would never be reported");
     assert_eq!(log.take().len(), 1);
     steps.tick(100 * SECOND);
     assert!(log.is_empty());

@@ -67,10 +67,10 @@ pub(crate) enum RemoteAction {
 }
 
 /// Notifies the sender of a request that the channel is closed.
-pub(crate) fn refuse(mail: ChannelRequest, cause: Option<&Failure>) {
+pub(crate) fn refuse(request: ChannelRequest, cause: Option<&Failure>) {
     let closed = || Failure::new(NetError::Closed(cause.cloned()));
     // Messages, events and changes belong to the user, and their drop may panic.
-    match mail {
+    match request {
         ChannelRequest::Write(msg, Some(promise))
         | ChannelRequest::Stage(_, RemoteAction::Write(msg, Some(promise))) => {
             drop(promise.fail(closed()));
@@ -80,7 +80,7 @@ pub(crate) fn refuse(mail: ChannelRequest, cause: Option<&Failure>) {
         | ChannelRequest::Stage(_, RemoteAction::Flush(promise))
         | ChannelRequest::Register(_, promise)
         | ChannelRequest::ShutdownOutput(promise) => drop(promise.fail(closed())),
-        ChannelRequest::PipelineChange(request) => request.refuse(),
+        ChannelRequest::PipelineChange(change) => change.refuse(),
         other => discard(other),
     }
 }

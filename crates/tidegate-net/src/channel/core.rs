@@ -1,7 +1,7 @@
 //! A connection as its event loop owns it: reads, writes, opens, closes.
 //!
 //! A turn is one call of `ready`. It handles a readiness in the order connect, requests, write,
-//! read. What the handlers ask for meanwhile (a flush, an end) is carried out after they have
+//! read. What the handlers request meanwhile (a flush, an end) is carried out after they have
 //! returned.
 
 use std::io;
@@ -101,7 +101,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         {
             return self.fail(why, io_context);
         }
-        if !self.state().is_open() || readiness.any(Readiness::MAIL) {
+        if !self.state().is_open() || readiness.any(Readiness::REQUESTS) {
             self.begin(readiness, io_context);
             if !self.state().is_open() {
                 return;
@@ -137,7 +137,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         if let Life::Off(_) = self.state().life {
             self.remember(readiness);
         }
-        if readiness.any(Readiness::MAIL) {
+        if readiness.any(Readiness::REQUESTS) {
             self.finish_registration_change(io_context);
             self.handle_requests(io_context);
         }
@@ -315,7 +315,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         }
     }
 
-    /// Finishes a read: records its size, carries out what the handlers asked for, and handles the
+    /// Finishes a read: records its size, carries out the requests of the handlers, and handles the
     /// end of input or the error that followed the bytes.
     fn finish_read(
         &mut self,
@@ -347,7 +347,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         self.state_mut().input = Input::Shut;
         let half_closure = self.pipeline.io().options.half_closure;
         if !half_closure || self.state().output == Output::Shut {
-            if self.has(Flags::TELL_INPUT_END) {
+            if self.has(Flags::REPORT_INPUT_END) {
                 self.pipeline.fire(InEvent::User(UserEvent::new(InputEnd)));
                 self.carry_out_if_requested(io_context);
             }
@@ -374,19 +374,19 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         self.close(Some(why), io_context);
     }
 
-    /// Carries out what the handlers asked for, if anything.
+    /// Carries out the requests of the handlers, if there are any.
     fn carry_out_if_requested(&mut self, io_context: &mut IoContext) {
         if self.has_requests() {
             self.carry_out(io_context);
         }
     }
 
-    /// Returns `true` if the handlers asked for anything or have to be notified of something.
+    /// Returns `true` if the handlers requested anything or have to be notified of something.
     pub(super) fn has_requests(&self) -> bool {
         self.pipeline.io().has_requests() || !self.pipeline.is_idle()
     }
 
-    /// Carries out what the handlers asked for, and what follows from that, in at most `ROUNDS`
+    /// Carries out the requests of the handlers, and what follows from that, in at most `ROUNDS`
     /// rounds.
     pub(super) fn carry_out(&mut self, io_context: &mut IoContext) {
         for _ in 0..ROUNDS {
@@ -408,7 +408,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         self.request_turn();
     }
 
-    /// Asks for another turn.
+    /// Requests another turn.
     pub(super) fn request_turn(&mut self) {
         self.set(Flags::TURN_OWED);
         self.again |= Readiness::WRITE;
@@ -434,7 +434,7 @@ impl<P: ChannelPipeline> EventSource for ChannelCore<P> {
         self.with_desk(io_context, |core, io_context| {
             core.handle(readiness, io_context)
         });
-        self.finish(readiness.any(Readiness::MAIL))
+        self.finish(readiness.any(Readiness::REQUESTS))
     }
 
     fn io(&mut self) -> Option<&mut dyn Source> {
@@ -444,8 +444,8 @@ impl<P: ChannelPipeline> EventSource for ChannelCore<P> {
         }
     }
 
-    fn on_watch_result(&mut self, said: io::Result<()>) {
-        match (&mut self.state_mut().life, said) {
+    fn on_watch_result(&mut self, result: io::Result<()>) {
+        match (&mut self.state_mut().life, result) {
             (Life::Off(off), result) => off.set_result(result),
             (Life::New(start), Err(why)) => {
                 let why = Failure::new(why);

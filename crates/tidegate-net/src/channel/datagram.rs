@@ -102,7 +102,7 @@ impl Outbox {
     }
 
     /// Counts a datagram that was refused.
-    pub(crate) fn lose(&mut self) {
+    pub(crate) fn count_lost(&mut self) {
         self.lost += 1;
     }
 

@@ -1,4 +1,4 @@
-//! Events that a channel delivers to its handlers, and operations that handlers ask of their
+//! Events that a channel delivers to its handlers, and operations that handlers request from their
 //! channel. Shared by the channel and its pipeline.
 
 use std::any::Any;
@@ -79,7 +79,7 @@ pub struct Deregistered;
 pub struct Registered;
 
 /// The event that the peer has closed its sending half and the channel is about to be closed for
-/// it. Only for handlers that asked for it.
+/// it. Only for handlers that requested it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InputEnd;
 

@@ -1,4 +1,4 @@
-//! The fast path of a read: all received bytes fit into one receive, and the handlers ask for a
+//! The fast path of a read: all received bytes fit into one receive, and the handlers request a
 //! flush at most. Nearly every event is of this kind, so the code for it is in one place. Every
 //! other case continues on the slow path.
 
@@ -25,7 +25,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
     /// do.
     #[inline(always)]
     pub(super) fn is_plain(&self, readiness: Readiness) -> bool {
-        let unusual = Readiness::HANG_UP | Readiness::ERROR | Readiness::MAIL;
+        let unusual = Readiness::HANG_UP | Readiness::ERROR | Readiness::REQUESTS;
         readiness.has(Readiness::READ)
             && !readiness.any(unusual)
             && self.state().is_open()
@@ -135,7 +135,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             Shared::ring(self.shared());
         }
         if changed || queued_by_handles {
-            self.shared().tell_writers();
+            self.shared().notify_writers();
         }
     }
 

@@ -225,7 +225,7 @@ impl Channel {
         self.shared.close_cause()
     }
 
-    /// Sets whether the channel reads on its own or only when asked.
+    /// Sets whether the channel reads on its own or only on request.
     pub fn set_auto_read(&self, yes: bool) {
         self.post(ChannelRequest::AutoRead(yes));
     }
@@ -304,7 +304,7 @@ impl Channel {
     }
 
     /// Returns a clone of the value of that type that is stored with the channel. Its `clone` may
-    /// use the channel, but must not ask for this value again.
+    /// use the channel, but must not read this value again.
     pub fn attribute<T: Clone + Send + 'static>(&self) -> Option<T> {
         let kept = self
             .shared
@@ -352,26 +352,26 @@ impl Channel {
         promise_on(Arc::clone(self.shared.executor()))
     }
 
-    pub(crate) fn post(&self, mail: ChannelRequest) {
-        if let Err(mail) = Shared::post(&self.shared, mail, true) {
-            refuse(mail, self.close_cause().as_ref());
+    pub(crate) fn post(&self, request: ChannelRequest) {
+        if let Err(request) = Shared::post(&self.shared, request, true) {
+            refuse(request, self.close_cause().as_ref());
         }
     }
 
-    fn post_write(&self, mail: ChannelRequest) {
-        let Err(mail) = Shared::post(&self.shared, mail, false) else {
+    fn post_write(&self, request: ChannelRequest) {
+        let Err(request) = Shared::post(&self.shared, request, false) else {
             return;
         };
         if self.shared.refuses_writes() {
-            return refuse(mail, self.close_cause().as_ref());
+            return refuse(request, self.close_cause().as_ref());
         }
-        let size = match &mail {
+        let size = match &request {
             ChannelRequest::Write(msg, _) => msg.size() + ENTRY_OVERHEAD,
             _ => 0,
         };
         let (pending, cap) = (self.shared.pending(), self.shared.cap());
         let why = NetError::WriteQueueFull { size, pending, cap };
-        match mail {
+        match request {
             ChannelRequest::Write(_, Some(promise)) => drop(promise.fail(Failure::new(why))),
             _ => Shared::post_overfull(&self.shared, why),
         }

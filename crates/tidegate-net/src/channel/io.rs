@@ -34,7 +34,7 @@ pub(crate) struct Record {
 /// Flags that keep a channel from being calm (see [`ChannelIo::is_calm`]), apart from a flush.
 const UNCALM: Flags = Flags::DIPPED
     .union(Flags::ABOVE_MARKS)
-    .union(Flags::TOLD_UNWRITABLE)
+    .union(Flags::REPORTED_UNWRITABLE)
     .union(Flags::SHOWN_UNWRITABLE);
 
 /// A channel without its handlers and its socket.
@@ -222,35 +222,35 @@ impl ChannelIo {
         let state = &self.state;
         // No short-circuit evaluation: one look at neighbouring fields is faster than several
         // branches.
-        let asked = state.flags.any(uncalm) | state.has_end_to_do() | state.is_closed();
+        let requested = state.flags.any(uncalm) | state.has_end_to_do() | state.is_closed();
         let waiting = self.published | queued | self.in_flight | self.user_flags as usize;
-        !asked & (waiting == 0)
+        !requested & (waiting == 0)
     }
 
-    /// Returns `true` if the handlers asked for anything or have to be notified of something.
+    /// Returns `true` if the handlers requested anything or have to be notified of something.
     #[inline]
     pub(crate) fn has_requests(&self) -> bool {
-        const ASKED: Flags = Flags::FLUSH.union(Flags::DIPPED).union(Flags::ABOVE_MARKS);
-        let asked = self.state.flags.any(ASKED) | self.state.has_end_to_do();
-        asked || self.is_writable() != self.told_writable()
+        const REQUESTED: Flags = Flags::FLUSH.union(Flags::DIPPED).union(Flags::ABOVE_MARKS);
+        let requested = self.state.flags.any(REQUESTED) | self.state.has_end_to_do();
+        requested || self.is_writable() != self.reported_writable()
     }
 
-    /// Returns the writability that the handlers were last told.
-    fn told_writable(&self) -> bool {
-        !self.state.flags.any(Flags::TOLD_UNWRITABLE)
+    /// Returns the writability that was last reported to the handlers.
+    fn reported_writable(&self) -> bool {
+        !self.state.flags.any(Flags::REPORTED_UNWRITABLE)
     }
 
     /// Returns the new writability, if the handlers have to be notified of it.
     pub(crate) fn writability_news(&mut self) -> Option<bool> {
-        let told = self.told_writable();
+        let reported = self.reported_writable();
         // A handler that saw the channel unwritable waits for a notification, even if the channel
         // is writable again.
-        let dipped = self.state.flags.take(Flags::DIPPED) && told;
+        let dipped = self.state.flags.take(Flags::DIPPED) && reported;
         let writable = self.is_writable() && !dipped;
-        if writable == told || self.state.is_closed() || self.state.ends() {
+        if writable == reported || self.state.is_closed() || self.state.ends() {
             return None;
         }
-        self.state.flags.put(Flags::TOLD_UNWRITABLE, !writable);
+        self.state.flags.put(Flags::REPORTED_UNWRITABLE, !writable);
         Some(writable)
     }
 

@@ -53,9 +53,9 @@ fn lock(way: &Mutex<LocalPipe>) -> MutexGuard<'_, LocalPipe> {
     way.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn tell(who: Option<Weak<SignalBlock<Shared>>>, mail: ChannelRequest) {
-    if let Some(channel) = who.and_then(|who| who.upgrade()) {
-        let _ = Shared::post(&channel, mail, true);
+fn post_to(target: Option<Weak<SignalBlock<Shared>>>, request: ChannelRequest) {
+    if let Some(channel) = target.and_then(|target| target.upgrade()) {
+        let _ = Shared::post(&channel, request, true);
     }
 }
 
@@ -84,7 +84,7 @@ impl LocalEnd {
         let all = way.chunks.is_empty() && !way.shut;
         let waiting = std::mem::take(&mut way.blocked).then(|| way.writer.clone());
         drop(way);
-        tell(waiting.flatten(), ChannelRequest::CanWrite);
+        post_to(waiting.flatten(), ChannelRequest::CanWrite);
         Ok((chunk, all))
     }
 
@@ -113,7 +113,7 @@ impl LocalEnd {
         way.held += written;
         let reader = way.reader.clone();
         drop(way);
-        tell(reader, ChannelRequest::CanRead);
+        post_to(reader, ChannelRequest::CanRead);
         Ok(written)
     }
 
@@ -122,7 +122,7 @@ impl LocalEnd {
         way.shut = true;
         let reader = way.reader.clone();
         drop(way);
-        tell(reader, ChannelRequest::CanRead);
+        post_to(reader, ChannelRequest::CanRead);
     }
 }
 
@@ -135,6 +135,6 @@ impl Drop for LocalEnd {
         way.held = 0;
         let writer = way.writer.clone();
         drop(way);
-        tell(writer, ChannelRequest::CanWrite);
+        post_to(writer, ChannelRequest::CanWrite);
     }
 }

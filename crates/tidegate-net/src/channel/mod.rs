@@ -2,8 +2,8 @@
 //!
 //! From bottom to top; each file depends only on those before it:
 //!
-//! * `options`, `read_size`, `write_queue`, `event`, `channel_request`, `server_connections`: settings, events, requests
-//!   from other threads, and accounting.
+//! * `options`, `read_size`, `write_queue`, `event`, `channel_request`, `server_connections`:
+//!   settings, events, requests from other threads, and accounting.
 //! * `shared`: state that handles and the loop share; `handle`: the public [`Channel`].
 //! * `test_transport`, `local`, `datagram`, `transport`: the socket, or its replacement in memory.
 //! * `timers`, `state`, `io`, `pipeline`: the state that a channel and its handlers share, and the

@@ -15,7 +15,7 @@ use super::write_queue::{WRITE_SPIN, WaterMarks};
 /// ```
 #[derive(Clone, Debug)]
 pub struct ChannelOptions {
-    /// Whether the channel reads on its own. If not, it reads only when asked.
+    /// Whether the channel reads on its own. If not, it reads only on request.
     pub auto_read: bool,
     /// Whether the channel stays open when the peer has closed its sending half. Its handlers then
     /// receive an [`InputShutdown`](crate::InputShutdown) event.

@@ -57,7 +57,7 @@ pub(crate) trait ChannelPipeline {
     /// Sends what was written so far; `promise` completes when the operating system has taken it.
     fn flush(&mut self, promise: Option<Promise<()>>);
 
-    /// Sets whether the channel reads on its own or only when asked.
+    /// Sets whether the channel reads on its own or only on request.
     fn set_auto_read(&mut self, yes: bool);
 
     /// Delivers an event to one handler alone.

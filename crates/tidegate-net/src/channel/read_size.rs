@@ -183,11 +183,11 @@ fn index_below(size: u32) -> u8 {
     "read sizes must be 0 < minimum ≤ initial ≤ maximum, and were {minimum}, {initial} and {maximum}"
 )]
 pub struct ReadSizeError {
-    /// The smallest offer asked for.
+    /// The smallest requested offer.
     pub minimum: u32,
-    /// The first offer asked for.
+    /// The first requested offer.
     pub initial: u32,
-    /// The largest offer asked for.
+    /// The largest requested offer.
     pub maximum: u32,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Meanwhile the channel keeps its handlers, its timers and its queued requests; it neither reads
 //! nor sends. The loop takes the socket out of the poller, and puts it back, after the handlers
-//! have returned: the channel asks for it by returning [`Next::Watch`] and is told the result.
+//! have returned: the channel requests it by returning [`Next::Watch`] and receives the result.
 
 use tidegate_promise::{Failure, Promise};
 
@@ -58,7 +58,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         }
     }
 
-    /// Handles the result of the change that the loop was asked for.
+    /// Handles the result of the change that was requested from the loop.
     pub(super) fn finish_registration_change(&mut self, io_context: &mut IoContext) {
         let Life::Off(off) = &mut self.state_mut().life else {
             return;

@@ -12,12 +12,12 @@ use crate::reactor::IoContext;
 impl<P: ChannelPipeline> ChannelCore<P> {
     /// Handles the queued requests, oldest first.
     pub(super) fn handle_requests(&mut self, io_context: &mut IoContext) {
-        for mail in self.shared().take_mail() {
+        for request in self.shared().take_requests() {
             if self.is_closed() {
-                refuse(mail, self.pipeline.io().close_cause.as_ref());
+                refuse(request, self.pipeline.io().close_cause.as_ref());
                 continue;
             }
-            self.handle_request(mail, io_context);
+            self.handle_request(request, io_context);
             if self.state().end == RequestedEnd::Now && !self.is_closed() {
                 // Requests that came after this one are too late.
                 self.carry_out(io_context);
@@ -28,8 +28,8 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         }
     }
 
-    fn handle_request(&mut self, mail: ChannelRequest, io_context: &mut IoContext) {
-        match mail {
+    fn handle_request(&mut self, request: ChannelRequest, io_context: &mut IoContext) {
+        match request {
             ChannelRequest::Write(msg, promise) => {
                 self.shared().uncount_write(&msg);
                 self.pipeline.write(msg, promise);
@@ -82,7 +82,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
                 self.pipeline.read(msg);
                 self.pipeline.fire(InEvent::ReadComplete);
             }
-            ChannelRequest::PipelineChange(request) => self.pipeline.change(request),
+            ChannelRequest::PipelineChange(change) => self.pipeline.change(change),
             ChannelRequest::Register(on, promise) => {
                 self.request_registration(on, promise, io_context)
             }

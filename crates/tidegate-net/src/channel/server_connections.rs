@@ -39,7 +39,7 @@ impl ServerConnections {
     pub(crate) fn listener_left(&self) {
         // ORDERING: AcqRel, as in `left`.
         if self.listeners.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.tell_if_empty();
+            self.notify_if_empty();
         }
     }
 
@@ -60,11 +60,11 @@ impl ServerConnections {
         // ORDERING: AcqRel, so that of the last connection to leave and the thread that waits for
         // it, at least one sees the other: both go through the lock below as well.
         if self.live.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.tell_if_empty();
+            self.notify_if_empty();
         }
     }
 
-    fn tell_if_empty(&self) {
+    fn notify_if_empty(&self) {
         let mut empty = self.empty.lock().unwrap_or_else(PoisonError::into_inner);
         // ORDERING: Acquire pairs with the AcqRel in `left` and `listener_left`. Each of them comes
         // here after its count has reached 0, and the lock orders the two: the second one sees both
@@ -85,7 +85,7 @@ impl ServerConnections {
         let (promise, done) = promise();
         let empty = self.empty.lock();
         empty.unwrap_or_else(PoisonError::into_inner).push(promise);
-        self.tell_if_empty();
+        self.notify_if_empty();
         done
     }
 

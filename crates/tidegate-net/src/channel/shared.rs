@@ -62,7 +62,7 @@ pub(crate) struct Shared {
 
 #[derive(Default)]
 struct Inner {
-    mail: Vec<ChannelRequest>,
+    requests: Vec<ChannelRequest>,
 
     end: End,
     rare: Option<Box<Rare>>,
@@ -244,7 +244,7 @@ impl Shared {
 
     #[inline]
     pub(crate) fn publish(&self, queued: usize, writable: bool) {
-        // ORDERING: SeqCst pairs with `count_mail`: see there.
+        // ORDERING: SeqCst pairs with `count_queued_write`: see there.
         self.queued.store(queued, Ordering::SeqCst);
         self.writable.store(writable, Ordering::Relaxed);
     }
@@ -253,9 +253,9 @@ impl Shared {
     ///
     /// The loop has to take such a write even without a flush, since its handlers have to be
     /// notified. It checks for that after `publish`, with `has_excess_writes`.
-    fn count_mail(&self, counts: usize) -> bool {
-        // ORDERING: SeqCst on all four, here, in `publish` and in `has_excess_writes`: when a write is
-        // queued while the loop publishes, at least one side sees what the other has counted.
+    fn count_queued_write(&self, counts: usize) -> bool {
+        // ORDERING: SeqCst on all four, here, in `publish` and in `has_excess_writes`: when a write
+        // is queued while the loop publishes, at least one side sees what the other has counted.
         let queued_by_handles = self.queued_by_handles.fetch_add(counts, Ordering::SeqCst) + counts;
         queued_by_handles + self.queued.load(Ordering::SeqCst) > self.options.marks.high()
     }
@@ -263,7 +263,7 @@ impl Shared {
     /// Returns `true` if queued writes raise the pending size above the high-water mark. Called on
     /// the loop, after `publish`.
     pub(crate) fn has_excess_writes(&self) -> bool {
-        // ORDERING: SeqCst pairs with `count_mail`: see there.
+        // ORDERING: SeqCst pairs with `count_queued_write`: see there.
         let queued_by_handles = self.queued_by_handles.load(Ordering::SeqCst);
         queued_by_handles > 0
             && queued_by_handles + self.queued.load(Ordering::Relaxed) > self.options.marks.high()
@@ -288,33 +288,33 @@ impl Shared {
     /// the end.
     pub(crate) fn post(
         block: &Arc<SignalBlock<Self>>,
-        mail: ChannelRequest,
+        request: ChannelRequest,
         mut wake: bool,
     ) -> Result<(), ChannelRequest> {
         {
             let mut inner = block.lock();
             if matches!(inner.end, End::Over(..)) {
                 drop(inner);
-                return Err(mail);
+                return Err(request);
             }
             if let ChannelRequest::Write(msg, _)
-            | ChannelRequest::Stage(_, RemoteAction::Write(msg, _)) = &mail
+            | ChannelRequest::Stage(_, RemoteAction::Write(msg, _)) = &request
             {
                 let counts = msg.size() + ENTRY_OVERHEAD;
                 let pending = block.pending();
                 let full = pending + counts > block.cap();
                 let flags = block.flags.load(Ordering::Relaxed);
                 let refused = full || flags & flag::ENDS != 0;
-                if refused && matches!(mail, ChannelRequest::Write(..)) {
-                    return Err(mail);
+                if refused && matches!(request, ChannelRequest::Write(..)) {
+                    return Err(request);
                 }
-                wake |= block.count_mail(counts);
+                wake |= block.count_queued_write(counts);
                 if flags & flag::OVERFULL_REPORTED != 0 {
                     // A write is accepted: the next refusal is reported again.
                     block.set_flag(flag::OVERFULL_REPORTED, false);
                 }
             }
-            inner.mail.push(mail);
+            inner.requests.push(request);
         }
         if wake {
             Self::ring(block);
@@ -335,7 +335,7 @@ impl Shared {
     }
 
     /// Completes the promises that wait for the channel to be writable, if it is.
-    pub(crate) fn tell_writers(&self) {
+    pub(crate) fn notify_writers(&self) {
         if !self.is_writable() {
             return;
         }
@@ -390,8 +390,8 @@ impl Shared {
     }
 
     /// Takes the queued requests, oldest first.
-    pub(crate) fn take_mail(&self) -> Vec<ChannelRequest> {
-        std::mem::take(&mut self.lock().mail)
+    pub(crate) fn take_requests(&self) -> Vec<ChannelRequest> {
+        std::mem::take(&mut self.lock().requests)
     }
 
     /// Subtracts a queued write that the loop has taken.
@@ -451,7 +451,7 @@ impl Shared {
             return;
         }
         let end = std::mem::replace(&mut inner.end, End::Over(cause.clone(), None));
-        let left = std::mem::take(&mut inner.mail);
+        let left = std::mem::take(&mut inner.requests);
         // Nothing is pending any more, and nothing more is accepted.
         self.queued_by_handles.store(0, Ordering::Relaxed);
         self.publish(0, false);
@@ -479,8 +479,8 @@ impl Shared {
         for one in waiting {
             let _ = one.fail(Failure::new(NetError::Closed(cause.clone())));
         }
-        for mail in left {
-            refuse(mail, cause.as_ref());
+        for request in left {
+            refuse(request, cause.as_ref());
         }
     }
 
@@ -510,7 +510,7 @@ impl Deliver for Shared {
     fn deliver(block: Arc<SignalBlock<Self>>, how: Delivery) {
         let ready = Ready {
             token: block.token(),
-            readiness: Readiness::MAIL,
+            readiness: Readiness::REQUESTS,
         };
         if how == Delivery::Orphaned {
             block.finish(None);
@@ -522,8 +522,8 @@ impl Deliver for Shared {
             }
         } else if ready.token.bits() != 0 && !reactor::dispatch(ready) {
             // The channel is gone with its loop: nothing else will handle these requests.
-            for mail in block.take_mail() {
-                refuse(mail, None);
+            for request in block.take_requests() {
+                refuse(request, None);
             }
         }
     }

@@ -82,7 +82,7 @@ pub(crate) enum RequestedEnd {
     Now,
 }
 
-/// Readiness hints, requests, and what others were last told.
+/// Readiness hints, requests, and the values last reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Flags(u32);
 
@@ -111,8 +111,8 @@ impl Flags {
     pub(crate) const ABOVE_MARKS: Self = Self(1 << 6);
     /// The channel was unwritable for a while since the handlers were last notified.
     pub(crate) const DIPPED: Self = Self(1 << 7);
-    /// The handlers were last told that the channel is not writable.
-    pub(crate) const TOLD_UNWRITABLE: Self = Self(1 << 8);
+    /// The last event reported to the handlers that the channel is not writable.
+    pub(crate) const REPORTED_UNWRITABLE: Self = Self(1 << 8);
     /// Other threads were last shown that the channel is not writable.
     pub(crate) const SHOWN_UNWRITABLE: Self = Self(1 << 9);
 
@@ -122,9 +122,9 @@ impl Flags {
     /// requested.
     pub(crate) const AUTO_READ: Self = Self(1 << 10);
     /// The user wants the channel to read on its own.
-    pub(crate) const AUTO_READ_WISHED: Self = Self(1 << 11);
+    pub(crate) const AUTO_READ_REQUESTED: Self = Self(1 << 11);
     /// A handler wants to be notified of the peer's end before the channel is closed for it.
-    pub(crate) const TELL_INPUT_END: Self = Self(1 << 12);
+    pub(crate) const REPORT_INPUT_END: Self = Self(1 << 12);
     /// The channel uses datagrams, not a stream of bytes.
     pub(crate) const DATAGRAMS: Self = Self(1 << 13);
 
@@ -260,13 +260,13 @@ impl State {
         self.flags.clear(READS);
     }
 
-    /// Sets whether the channel reads on its own or only when asked.
+    /// Sets whether the channel reads on its own or only on request.
     pub(crate) fn set_auto_read(&mut self, yes: bool) {
-        if self.flags.any(Flags::AUTO_READ_WISHED) && !yes {
+        if self.flags.any(Flags::AUTO_READ_REQUESTED) && !yes {
             // Switching it off also cancels an earlier request for one read.
             self.flags.clear(Flags::READ);
         }
-        self.flags.put(Flags::AUTO_READ_WISHED, yes);
+        self.flags.put(Flags::AUTO_READ_REQUESTED, yes);
         self.decide_auto_read();
     }
 
@@ -286,8 +286,8 @@ impl State {
     }
 
     fn decide_auto_read(&mut self) {
-        let wished = self.flags.any(Flags::AUTO_READ_WISHED);
-        let reads = wished && self.holds == 0 && !self.ends();
+        let requested = self.flags.any(Flags::AUTO_READ_REQUESTED);
+        let reads = requested && self.holds == 0 && !self.ends();
         self.flags.put(Flags::AUTO_READ, reads);
     }
 }
@@ -297,7 +297,7 @@ pub(crate) struct Deregistration {
     pub(super) phase: Phase,
     /// The promise of the change in progress.
     pub(super) promise: Option<Promise<()>>,
-    /// The loop has still to be asked for that change.
+    /// That change still has to be requested from the loop.
     pub(super) ask: bool,
     /// Result of that change.
     pub(super) result: Option<io::Result<()>>,

@@ -70,12 +70,12 @@ impl Inbound for Notes {
 }
 
 /// A handler that never blocks and echoes what it reads.
-struct Answers {
+struct EchoThen {
     log: Log<String>,
     then: fn(&mut InboundContext<'_, Self>),
 }
 
-impl Inbound for Answers {
+impl Inbound for EchoThen {
     type In = Bytes;
     type Out = Nothing;
     type Write = Bytes;
@@ -107,7 +107,7 @@ fn connected() -> (Transport, TcpStream) {
 }
 
 /// A channel that the test drives in place of a loop, and its peer.
-struct Alone {
+struct Fixture {
     core: ChannelCore<Pipeline>,
     io_context: IoContext,
     /// `None` once the peer is gone.
@@ -116,7 +116,7 @@ struct Alone {
     _home: (EventLoop, ManualLoop),
 }
 
-impl Alone {
+impl Fixture {
     fn new() -> Self {
         Self::with_options(ChannelOptions::default())
     }
@@ -127,12 +127,13 @@ impl Alone {
     }
 
     /// Creates a channel whose handler echoes what it reads and then runs `then`.
-    fn answering(then: fn(&mut InboundContext<'_, Answers>)) -> Self {
+    fn echoing(then: fn(&mut InboundContext<'_, EchoThen>)) -> Self {
         let (transport, peer) = connected();
-        let answers = |log| PipelineBuilder::<Pinned>::new().add("answers", Answers { log, then });
-        let mut alone = Self::assembled(transport, Some(peer), ChannelOptions::default(), answers);
-        alone.io_context.batch.may_wait = true;
-        alone
+        let answers = |log| PipelineBuilder::<Pinned>::new().add("answers", EchoThen { log, then });
+        let mut fixture =
+            Self::assembled(transport, Some(peer), ChannelOptions::default(), answers);
+        fixture.io_context.batch.may_wait = true;
+        fixture
     }
 
     fn of(transport: Transport, peer: Option<TcpStream>, options: ChannelOptions) -> Self {
@@ -166,15 +167,15 @@ impl Alone {
             parts.io.take_datagrams();
         }
         let pipeline = <Pipeline>::new(parts, checked);
-        let mut alone = Self {
+        let mut fixture = Self {
             core: ChannelCore::new(transport, pipeline, Start::Open, Token::new(0, 1)),
             io_context: IoContext::new(Arc::default()),
             peer,
             log,
             _home: home,
         };
-        assert_eq!(alone.tell(Readiness::MAIL), Next::Stay);
-        alone
+        assert_eq!(fixture.deliver(Readiness::REQUESTS), Next::Stay);
+        fixture
     }
 
     fn peer(&self) -> &TcpStream {
@@ -209,7 +210,7 @@ impl Alone {
         String::from_utf8(answer).unwrap()
     }
 
-    fn tell(&mut self, readiness: Readiness) -> Next {
+    fn deliver(&mut self, readiness: Readiness) -> Next {
         self.core.ready(readiness, &mut self.io_context)
     }
 
@@ -219,7 +220,7 @@ impl Alone {
             .request_registration(on, promise, &mut self.io_context);
         assert_eq!(self.core.finish(true), Next::Watch(on));
         self.core.on_watch_result(Ok(()));
-        self.tell(Readiness::MAIL);
+        self.deliver(Readiness::REQUESTS);
         done
     }
 
@@ -229,113 +230,116 @@ impl Alone {
 }
 
 #[test]
-fn what_came_before_its_turn_is_told_in_its_turn_and_once() {
-    let mut alone = Alone::new();
-    alone.send(b"first");
-    alone.receive_early();
-    alone.send(b"second");
-    alone.receive_early();
-    assert_eq!((alone.log.take().len(), alone.reads()), (0, 1));
-    assert_eq!(alone.tell(Readiness::READ), Next::Stay);
-    assert_eq!((alone.log.take(), alone.reads()), (vec!["first".into()], 1));
-    assert_eq!(alone.tell(Readiness::READ), Next::Stay);
+fn early_data_is_delivered_in_turn_and_once() {
+    let mut fixture = Fixture::new();
+    fixture.send(b"first");
+    fixture.receive_early();
+    fixture.send(b"second");
+    fixture.receive_early();
+    assert_eq!((fixture.log.take().len(), fixture.reads()), (0, 1));
+    assert_eq!(fixture.deliver(Readiness::READ), Next::Stay);
     assert_eq!(
-        (alone.log.take(), alone.reads()),
+        (fixture.log.take(), fixture.reads()),
+        (vec!["first".into()], 1)
+    );
+    assert_eq!(fixture.deliver(Readiness::READ), Next::Stay);
+    assert_eq!(
+        (fixture.log.take(), fixture.reads()),
         (vec!["second".into()], 2)
     );
 }
 
 #[test]
 fn it_is_kept_while_the_channel_does_not_want_to_read() {
-    let mut alone = Alone::new();
-    alone.send(b"kept");
-    alone.receive_early();
-    alone.core.pipeline.set_auto_read(false);
-    assert_eq!(alone.tell(Readiness::READ), Next::Stay);
-    alone.receive_early();
-    assert_eq!(alone.log.take(), [""; 0]);
-    alone.send(b" more");
-    alone.core.pipeline.set_auto_read(true);
-    assert_eq!(alone.tell(Readiness::MAIL), Next::Stay);
-    alone.tell(Readiness::READ);
-    assert_eq!(alone.log.take(), ["kept", " more"]);
+    let mut fixture = Fixture::new();
+    fixture.send(b"kept");
+    fixture.receive_early();
+    fixture.core.pipeline.set_auto_read(false);
+    assert_eq!(fixture.deliver(Readiness::READ), Next::Stay);
+    fixture.receive_early();
+    assert_eq!(fixture.log.take(), [""; 0]);
+    fixture.send(b" more");
+    fixture.core.pipeline.set_auto_read(true);
+    assert_eq!(fixture.deliver(Readiness::REQUESTS), Next::Stay);
+    fixture.deliver(Readiness::READ);
+    assert_eq!(fixture.log.take(), ["kept", " more"]);
 }
 
 #[test]
 fn it_is_kept_while_the_channel_is_off_its_loop() {
-    let mut alone = Alone::new();
-    alone.send(b"kept");
-    alone.receive_early();
-    alone.request_registration(false).wait().unwrap();
-    assert_eq!(alone.tell(Readiness::READ), Next::Stay);
-    assert_eq!(alone.log.take(), [""; 0]);
-    alone.request_registration(true).wait().unwrap();
-    assert_eq!(alone.log.take(), ["on", "kept"]);
+    let mut fixture = Fixture::new();
+    fixture.send(b"kept");
+    fixture.receive_early();
+    fixture.request_registration(false).wait().unwrap();
+    assert_eq!(fixture.deliver(Readiness::READ), Next::Stay);
+    assert_eq!(fixture.log.take(), [""; 0]);
+    fixture.request_registration(true).wait().unwrap();
+    assert_eq!(fixture.log.take(), ["on", "kept"]);
 }
 
 #[test]
 fn the_end_of_the_peer_may_come_behind_it_or_instead_of_it() {
     for sent in [&b"last words"[..], b""] {
-        let mut alone = Alone::new();
-        alone.send(sent);
-        let heard = if sent.is_empty() { 1 } else { 2 };
-        alone.peer().shutdown(std::net::Shutdown::Write).unwrap();
-        alone.receive_early();
-        let next = alone.tell(Readiness::READ | Readiness::HANG_UP);
+        let mut fixture = Fixture::new();
+        fixture.send(sent);
+        let received = if sent.is_empty() { 1 } else { 2 };
+        fixture.peer().shutdown(std::net::Shutdown::Write).unwrap();
+        fixture.receive_early();
+        let next = fixture.deliver(Readiness::READ | Readiness::HANG_UP);
         assert_eq!(next, Next::Leave);
-        let log = alone.log.take();
-        assert_eq!(log.len(), heard, "{log:?}");
+        let log = fixture.log.take();
+        assert_eq!(log.len(), received, "{log:?}");
         assert_eq!(log.last().unwrap(), "inactive");
     }
 }
 
 #[test]
-fn an_error_that_only_the_early_receive_saw_is_told() {
-    let mut alone = Alone::new();
-    let peer = socket2::SockRef::from(alone.peer());
+fn an_error_of_the_early_receive_is_delivered() {
+    let mut fixture = Fixture::new();
+    let peer = socket2::SockRef::from(fixture.peer());
     peer.set_linger(Some(std::time::Duration::ZERO)).unwrap();
-    alone.peer = None;
-    alone.receive_early();
-    assert_eq!(alone.tell(Readiness::READ), Next::Leave);
-    assert_eq!(alone.log.take(), ["error: ConnectionReset", "inactive"]);
+    fixture.peer = None;
+    fixture.receive_early();
+    assert_eq!(fixture.deliver(Readiness::READ), Next::Leave);
+    assert_eq!(fixture.log.take(), ["error: ConnectionReset", "inactive"]);
 }
 
 #[test]
-fn a_channel_that_is_closed_before_its_turn_tells_nothing() {
-    let mut alone = Alone::new();
-    alone.send(b"too late");
-    alone.receive_early();
-    EventSource::close(&mut alone.core, &mut alone.io_context);
-    assert_eq!(alone.tell(Readiness::READ), Next::Leave);
-    assert_eq!(alone.log.take(), ["inactive"]);
+fn a_channel_that_is_closed_before_its_turn_delivers_nothing() {
+    let mut fixture = Fixture::new();
+    fixture.send(b"too late");
+    fixture.receive_early();
+    EventSource::close(&mut fixture.core, &mut fixture.io_context);
+    assert_eq!(fixture.deliver(Readiness::READ), Next::Leave);
+    assert_eq!(fixture.log.take(), ["inactive"]);
 }
 
 #[test]
-fn who_reads_much_at_a_time_waits_for_its_turn() {
+fn a_channel_with_a_large_read_size_is_received_in_its_turn() {
     let options = ChannelOptions {
         read_size: ReadSize::fixed(4096).unwrap(),
         ..ChannelOptions::default()
     };
-    let mut alone = Alone::with_options(options);
-    alone.send(b"patience");
-    alone.receive_early();
-    assert_eq!(alone.reads(), 0);
-    alone.tell(Readiness::READ);
-    assert_eq!(alone.log.take(), ["patience"]);
+    let mut fixture = Fixture::with_options(options);
+    fixture.send(b"patience");
+    fixture.receive_early();
+    assert_eq!(fixture.reads(), 0);
+    fixture.deliver(Readiness::READ);
+    assert_eq!(fixture.log.take(), ["patience"]);
 }
 
 #[test]
 fn reads_of_less_than_the_least_offer_teach_nothing() {
-    let mut alone = Alone::new();
+    let mut fixture = Fixture::new();
     for _ in 0..20 {
-        alone.send(b"little");
-        alone.tell(Readiness::READ);
+        fixture.send(b"little");
+        fixture.deliver(Readiness::READ);
     }
-    assert_eq!(alone.core.size.next(), transport::SLACK);
+    assert_eq!(fixture.core.size.next(), transport::SLACK);
 }
 
 #[test]
-fn a_gentle_end_waits_for_datagrams_that_the_socket_did_not_take() {
+fn a_graceful_end_waits_for_datagrams_that_the_socket_did_not_take() {
     let socket = mio::net::UdpSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let (to, from) = (
         std::net::UdpSocket::bind("127.0.0.1:0").unwrap(),
@@ -352,24 +356,24 @@ fn a_gentle_end_waits_for_datagrams_that_the_socket_did_not_take() {
     };
     let size = socket2::SockRef::from(socket).recv_buffer_size().unwrap();
     assert_eq!(size, 200_000, "the system counts its own share");
-    let mut alone = Alone::of(transport, None, options);
-    alone.core.set(crate::channel::Flags::WRITE_BLOCKED);
+    let mut fixture = Fixture::of(transport, None, options);
+    fixture.core.set(crate::channel::Flags::WRITE_BLOCKED);
     let bytes = Bytes::from_static(b"last");
     let peer = to.local_addr().unwrap();
     let datagram = Msg::of(Datagram { bytes, peer });
-    alone.core.pipeline.write(datagram, None);
-    alone.core.pipeline.out(OutOp::CloseWhenFlushed);
-    alone.core.carry_out(&mut alone.io_context);
-    assert_eq!(alone.core.finish(false), Next::Stay);
-    assert_eq!(alone.tell(Readiness::WRITE), Next::Leave);
-    let mut heard = [0; 8];
-    assert_eq!(to.recv_from(&mut heard).unwrap(), (4, from));
+    fixture.core.pipeline.write(datagram, None);
+    fixture.core.pipeline.out(OutOp::CloseWhenFlushed);
+    fixture.core.carry_out(&mut fixture.io_context);
+    assert_eq!(fixture.core.finish(false), Next::Stay);
+    assert_eq!(fixture.deliver(Readiness::WRITE), Next::Leave);
+    let mut received = [0; 8];
+    assert_eq!(to.recv_from(&mut received).unwrap(), (4, from));
 }
 
 #[test]
 fn a_connect_whose_loop_cannot_watch_it_says_why() {
     let (poller, script) = FakePoller::new();
-    let (home, mut hand) = EventLoop::builder("full")
+    let (home, mut manual_loop) = EventLoop::builder("full")
         .build_manual_with_driver(PollDriver::new(poller))
         .unwrap();
     let of_channel = Home {
@@ -387,7 +391,7 @@ fn a_connect_whose_loop_cannot_watch_it_says_why() {
         timeout: None,
     }));
     script.refuse(std::io::ErrorKind::StorageFull);
-    let refused = hand.run(move || {
+    let refused = manual_loop.run(move || {
         register(|token| {
             let transport = Transport::Udp(socket);
             Box::new(ChannelCore::new(transport, pipeline, start, token))
@@ -401,59 +405,62 @@ fn a_connect_whose_loop_cannot_watch_it_says_why() {
 }
 
 #[test]
-fn who_never_blocks_sends_behind_its_group_and_who_may_block_at_once() {
-    let mut alone = Alone::answering(|_| ());
-    alone.send(b"hello");
-    assert!(alone.receive_early(), "it is quick");
-    assert_eq!(alone.tell(Readiness::READ), Next::SendLate);
-    assert!(!alone.has_answered());
-    assert!(alone.send_late(), "and that was all");
-    assert_eq!(alone.answer(5), "hello");
-    assert_eq!(alone.io_context.counters.writes.get(), 1);
+fn a_handler_that_never_blocks_sends_after_its_batch_and_one_that_may_block_at_once() {
+    let mut fixture = Fixture::echoing(|_| ());
+    fixture.send(b"hello");
+    assert!(fixture.receive_early(), "it is quick");
+    assert_eq!(fixture.deliver(Readiness::READ), Next::SendLate);
+    assert!(!fixture.has_answered());
+    assert!(fixture.send_late(), "and that was all");
+    assert_eq!(fixture.answer(5), "hello");
+    assert_eq!(fixture.io_context.counters.writes.get(), 1);
 
-    alone.io_context.batch.may_wait = false;
-    alone.send(b"alone");
-    assert_eq!(alone.tell(Readiness::READ), Next::Stay);
-    assert_eq!(alone.answer(5), "alone");
+    fixture.io_context.batch.may_wait = false;
+    fixture.send(b"alone");
+    assert_eq!(fixture.deliver(Readiness::READ), Next::Stay);
+    assert_eq!(fixture.answer(5), "alone");
 
-    let mut may_block = Alone::new();
+    let mut may_block = Fixture::new();
     may_block.send(b"hello");
     assert!(!may_block.receive_early());
 }
 
 #[test]
-fn who_wants_more_than_to_send_one_thing_does_it_at_once() {
-    let mut alone = Alone::answering(|ctx| {
+fn a_handler_that_does_more_than_one_send_sends_at_once() {
+    let mut fixture = Fixture::echoing(|ctx| {
         ctx.write(Bytes::from_static(b" again"));
         ctx.flush();
     });
-    alone.send(b"hello");
-    assert_eq!(alone.tell(Readiness::READ), Next::Stay);
-    assert_eq!(alone.answer(11), "hello again");
+    fixture.send(b"hello");
+    assert_eq!(fixture.deliver(Readiness::READ), Next::Stay);
+    assert_eq!(fixture.answer(11), "hello again");
 
-    let mut alone = Alone::answering(|ctx| ctx.shutdown_output());
-    alone.send(b"last");
-    assert_eq!(alone.tell(Readiness::READ), Next::Stay);
-    assert_eq!(alone.answer(4), "last");
-    assert_eq!(alone.peer().read(&mut [0]).unwrap(), 0);
+    let mut fixture = Fixture::echoing(|ctx| ctx.shutdown_output());
+    fixture.send(b"last");
+    assert_eq!(fixture.deliver(Readiness::READ), Next::Stay);
+    assert_eq!(fixture.answer(4), "last");
+    assert_eq!(fixture.peer().read(&mut [0]).unwrap(), 0);
 
-    let mut alone = Alone::answering(|ctx| ctx.hold(7).unwrap());
-    alone.send(b"held");
-    assert_eq!(alone.tell(Readiness::READ), Next::Stay);
-    assert_eq!(alone.answer(4), "held");
+    let mut fixture = Fixture::echoing(|ctx| ctx.hold(7).unwrap());
+    fixture.send(b"held");
+    assert_eq!(fixture.deliver(Readiness::READ), Next::Stay);
+    assert_eq!(fixture.answer(4), "held");
 
-    let mut alone = Alone::answering(|ctx| ctx.close());
-    alone.send(b"bye");
-    assert_eq!(alone.tell(Readiness::READ), Next::Leave);
-    assert_eq!((alone.answer(3), alone.log.take().len()), ("bye".into(), 1));
+    let mut fixture = Fixture::echoing(|ctx| ctx.close());
+    fixture.send(b"bye");
+    assert_eq!(fixture.deliver(Readiness::READ), Next::Leave);
+    assert_eq!(
+        (fixture.answer(3), fixture.log.take().len()),
+        ("bye".into(), 1)
+    );
 }
 
 #[test]
 fn what_the_socket_does_not_take_behind_a_group_goes_out_when_it_does() {
-    let mut alone = Alone::answering(|_| ());
-    alone.send(b"hello");
-    assert_eq!(alone.tell(Readiness::READ), Next::SendLate);
-    let Transport::Tcp(socket) = &alone.core.transport else {
+    let mut fixture = Fixture::echoing(|_| ());
+    fixture.send(b"hello");
+    assert_eq!(fixture.deliver(Readiness::READ), Next::SendLate);
+    let Transport::Tcp(socket) = &fixture.core.transport else {
         unreachable!("it was made so");
     };
     let mut filled = 0;
@@ -462,32 +469,32 @@ fn what_the_socket_does_not_take_behind_a_group_goes_out_when_it_does() {
             filled += count;
         }
     }
-    assert!(!alone.send_late(), "there is no room");
-    assert_eq!(alone.tell(Readiness::WRITE), Next::Stay);
-    assert!(alone.core.shared().pending() > 0, "others see it");
-    assert!(alone.answer(filled).bytes().all(|byte| byte == b'.'));
-    assert_eq!(alone.tell(Readiness::WRITE), Next::Stay);
-    assert_eq!(alone.answer(5), "hello");
-    assert_eq!(alone.core.shared().pending(), 0);
+    assert!(!fixture.send_late(), "there is no room");
+    assert_eq!(fixture.deliver(Readiness::WRITE), Next::Stay);
+    assert!(fixture.core.shared().pending() > 0, "others see it");
+    assert!(fixture.answer(filled).bytes().all(|byte| byte == b'.'));
+    assert_eq!(fixture.deliver(Readiness::WRITE), Next::Stay);
+    assert_eq!(fixture.answer(5), "hello");
+    assert_eq!(fixture.core.shared().pending(), 0);
 }
 
 #[test]
-fn an_error_that_only_a_send_late_the_group_saw_is_told() {
-    let mut alone = Alone::answering(|_| ());
-    alone.send(b"hello");
-    assert_eq!(alone.tell(Readiness::READ), Next::SendLate);
-    let peer = socket2::SockRef::from(alone.peer());
+fn an_error_of_a_deferred_send_is_delivered() {
+    let mut fixture = Fixture::echoing(|_| ());
+    fixture.send(b"hello");
+    assert_eq!(fixture.deliver(Readiness::READ), Next::SendLate);
+    let peer = socket2::SockRef::from(fixture.peer());
     peer.set_linger(Some(std::time::Duration::ZERO)).unwrap();
-    alone.peer = None;
-    assert!(!alone.send_late());
+    fixture.peer = None;
+    assert!(!fixture.send_late());
     assert_eq!(
-        alone.log.take(),
+        fixture.log.take(),
         [""; 0],
         "nothing of the handlers' runs there"
     );
     // The error is reported first, whatever the next event is.
-    assert_eq!(alone.tell(Readiness::MAIL), Next::Leave);
-    assert_eq!(alone.log.take(), ["error: ConnectionReset", "inactive"]);
+    assert_eq!(fixture.deliver(Readiness::REQUESTS), Next::Leave);
+    assert_eq!(fixture.log.take(), ["error: ConnectionReset", "inactive"]);
 }
 
 /// Logs its drop, which is user code.
@@ -507,31 +514,31 @@ impl Drop for Owned {
 
 #[test]
 fn what_is_not_the_loops_is_not_dropped_while_others_send() {
-    let mut alone = Alone::answering(|_| ());
-    let bytes = Bytes::from_owner(Owned(alone.log.clone()));
-    alone.core.pipeline.write(Msg::Bytes(bytes), None);
-    alone.core.pipeline.flush(None);
-    assert!(alone.send_late());
-    assert_eq!(alone.answer(5), "owned");
-    assert_eq!(alone.log.take(), [""; 0]);
-    drop(alone.io_context.batch.take_spent());
-    assert_eq!(alone.log.take(), ["dropped"]);
+    let mut fixture = Fixture::echoing(|_| ());
+    let bytes = Bytes::from_owner(Owned(fixture.log.clone()));
+    fixture.core.pipeline.write(Msg::Bytes(bytes), None);
+    fixture.core.pipeline.flush(None);
+    assert!(fixture.send_late());
+    assert_eq!(fixture.answer(5), "owned");
+    assert_eq!(fixture.log.take(), [""; 0]);
+    drop(fixture.io_context.batch.take_spent());
+    assert_eq!(fixture.log.take(), ["dropped"]);
 }
 
 #[test]
 fn a_channel_that_is_closed_before_it_sends_behind_its_group_sends_nothing() {
-    let mut alone = Alone::answering(|_| ());
-    alone.send(b"hello");
-    assert_eq!(alone.tell(Readiness::READ), Next::SendLate);
-    EventSource::close(&mut alone.core, &mut alone.io_context);
-    assert!(!alone.send_late());
-    assert_eq!(alone.tell(Readiness::WRITE), Next::Leave);
-    assert_eq!(alone.log.take(), ["inactive"]);
-    assert_eq!(alone.peer().read(&mut [0]).unwrap(), 0);
+    let mut fixture = Fixture::echoing(|_| ());
+    fixture.send(b"hello");
+    assert_eq!(fixture.deliver(Readiness::READ), Next::SendLate);
+    EventSource::close(&mut fixture.core, &mut fixture.io_context);
+    assert!(!fixture.send_late());
+    assert_eq!(fixture.deliver(Readiness::WRITE), Next::Leave);
+    assert_eq!(fixture.log.take(), ["inactive"]);
+    assert_eq!(fixture.peer().read(&mut [0]).unwrap(), 0);
 }
 
 #[test]
-fn a_channel_that_ends_before_it_began_tells_its_handlers_nothing() {
+fn a_channel_that_ends_before_it_is_active_calls_no_handlers() {
     let (transport, _peer) = connected();
     let log = Log::new();
     let own = log.clone();
@@ -580,10 +587,10 @@ impl Drop for Lives {
 #[test]
 fn an_accepted_connection_that_its_loop_cannot_watch_goes_to_the_hook() {
     let log = Log::new();
-    let heard = log.clone();
+    let received = log.clone();
     let (poller, script) = FakePoller::new();
-    let (home, mut hand) = EventLoop::builder("full")
-        .on_unhandled(move |_, what| heard.push(what.to_string()))
+    let (home, mut manual_loop) = EventLoop::builder("full")
+        .on_unhandled(move |_, what| received.push(what.to_string()))
         .build_manual_with_driver(PollDriver::new(poller))
         .unwrap();
     let of_channel = Home {
@@ -595,7 +602,7 @@ fn an_accepted_connection_that_its_loop_cannot_watch_goes_to_the_hook() {
     let channel = Channel::of(Arc::clone(&shared));
     let socket = mio::net::UdpSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     script.refuse(std::io::ErrorKind::StorageFull);
-    hand.run(move || {
+    manual_loop.run(move || {
         <Pinned as crate::group::ChannelPlacement>::place(crate::group::ChannelPlacer {
             transport: Transport::Udp(socket),
             parts: PipelineState::new(shared),
@@ -604,10 +611,10 @@ fn an_accepted_connection_that_its_loop_cannot_watch_goes_to_the_hook() {
         });
     });
     log.wait_for(1);
-    let heard = log.take().remove(0);
+    let received = log.take().remove(0);
     assert!(
-        heard.contains("storage") && heard.contains("127.0.0.1:7"),
-        "{heard}"
+        received.contains("storage") && received.contains("127.0.0.1:7"),
+        "{received}"
     );
     assert!(channel.close_cause().is_some());
 }

@@ -152,13 +152,13 @@ impl Transport {
         if let Some(why) = self.take_error() {
             return Err(why);
         }
-        let answered = match self {
+        let result = match self {
             Self::Tcp(stream) => stream.peer_addr().map(|_| ()),
             #[cfg(unix)]
             Self::Unix(stream) => stream.peer_addr().map(|_| ()),
             _ => Ok(()),
         };
-        match answered {
+        match result {
             Ok(()) => Ok(true),
             Err(why) if why.kind() == io::ErrorKind::NotConnected => Ok(false),
             Err(why) => Err(why),

@@ -10,8 +10,8 @@ use crate::group::{ChannelPlacement, NetGroup};
 use crate::pipeline::{Initialiser, PipelineBuilder};
 
 impl<P: ChannelPlacement> NetGroup<P> {
-    /// Creates two connected channels within this process, like a socket pair, each on the next event
-    /// loop of this group. Each reads what the other writes.
+    /// Creates two connected channels within this process, like a socket pair, each on the next
+    /// event loop of this group. Each reads what the other writes.
     ///
     /// ```
     /// let group = tidegate_net::pinned("io", 1)?;

@@ -134,9 +134,9 @@ impl<P: ChannelPlacement> Client<P> {
     /// let (near, mut far) = UnixStream::pair()?;
     /// let channel = Client::builder(&group).build().adopt_unix(near).wait()?;
     /// channel.write_and_flush("hello");
-    /// let mut heard = [0; 5];
-    /// far.read_exact(&mut heard)?;
-    /// assert_eq!(&heard, b"hello");
+    /// let mut received = [0; 5];
+    /// far.read_exact(&mut received)?;
+    /// assert_eq!(&received, b"hello");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[cfg(unix)]

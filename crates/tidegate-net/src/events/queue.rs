@@ -20,7 +20,8 @@ pub(crate) struct EventQueue {
     /// Events that were queued again, and how many of them are due before the next poll.
     again: VecDeque<Ready>,
     due: usize,
-    /// Events of user-defined sources since the last call of `take_selected`; the poller keeps them.
+    /// Events of user-defined sources since the last call of `take_selected`; the poller keeps
+    /// them.
     selected: usize,
 }
 
@@ -138,10 +139,10 @@ mod tests {
     }
 
     #[test]
-    fn what_the_poller_said_comes_first_and_who_wants_more_waits_for_the_next_poll() {
+    fn polled_events_come_first_and_requeued_ones_after_the_next_poll() {
         let mut queue = queue(2);
         queue.push_again(event(7));
-        queue.push_due(event(8).token, Readiness::MAIL);
+        queue.push_due(event(8).token, Readiness::REQUESTS);
         assert_eq!((queue.polled_len(), queue.len()), (2, 4));
         assert_eq!(all(&mut queue), [0, 1, 7], "one of them is due");
         let (mut poller, _script) = FakePoller::new();
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_poller_is_not_asked_before_all_was_told() {
+    fn a_poller_is_not_polled_before_all_events_are_delivered() {
         let mut queue = queue(3);
         queue.next();
         let (mut poller, script) = FakePoller::new();

@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_of_something_gone_is_stale_even_when_its_place_is_used_again() {
+    fn a_token_of_a_removed_source_is_stale_even_when_its_slot_is_reused() {
         let mut slab = Slab::new(1);
         let first = slab.reserve();
         assert_eq!(slab.put(first, "a"), Ok(Readiness::NONE));
@@ -197,12 +197,16 @@ mod tests {
         assert_eq!(slab.take(first, Readiness::READ), Taken::Stale);
         assert_eq!(slab.put(first, "late"), Err("late"));
         assert_eq!(slab.remove(first), None);
-        assert_eq!(slab.put(second, "b"), Ok(Readiness::NONE), "heard nothing");
+        assert_eq!(
+            slab.put(second, "b"),
+            Ok(Readiness::NONE),
+            "no event arrived"
+        );
         assert_eq!((slab.len(), slab.tokens()), (1, vec![second]));
     }
 
     #[test]
-    fn what_the_absent_missed_is_told_on_return() {
+    fn events_of_an_absent_source_are_delivered_on_its_return() {
         let mut slab = Slab::new(1);
         let token = slab.reserve();
         assert_eq!(slab.put(token, 7), Ok(Readiness::NONE));
@@ -212,7 +216,7 @@ mod tests {
         let missed = Readiness::WRITE | Readiness::HANG_UP;
         assert_eq!(slab.put(token, 7), Ok(missed));
         assert_eq!(slab.take(token, Readiness::READ), Taken::Present(7));
-        assert_eq!(slab.put(token, 7), Ok(Readiness::NONE), "told once");
+        assert_eq!(slab.put(token, 7), Ok(Readiness::NONE), "reported once");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Groups of event loops with I/O, and how channels and user-defined sources get onto a loop.
 //!
-//! `net_group` has the loops, `builder` creates them, `placement` places channels on them, `watch` other sources. Depends
-//! on the [`reactor`](crate::reactor), the [`channel`](crate::channel) and the
-//! [`pipeline`](crate::pipeline); servers and clients are above.
+//! `net_group` has the loops, `builder` creates them, `placement` places channels on them, `watch`
+//! other sources. Depends on the [`reactor`](crate::reactor), the [`channel`](crate::channel) and
+//! the [`pipeline`](crate::pipeline); servers and clients are above.
 
 mod builder;
 mod net_group;

@@ -128,7 +128,7 @@ where
     F: FnMut(&mut S, Readiness) -> WatchAction,
 {
     fn ready(&mut self, readiness: Readiness, _io_context: &mut IoContext) -> Next {
-        if readiness == Readiness::MAIL {
+        if readiness == Readiness::REQUESTS {
             // It has no queued requests; a roaming loop starts every source this way.
             return Next::Stay;
         }

@@ -22,7 +22,7 @@ pub enum IdleKind {
     All,
 }
 
-/// The event that tells handlers that a connection is idle.
+/// The event that notifies handlers that a connection is idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdleEvent {
     /// The kind of inactivity.

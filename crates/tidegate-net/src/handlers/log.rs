@@ -18,39 +18,40 @@ use crate::pipeline::{HandlerContext, Inbound, InboundContext, Outbound, Outboun
 /// use tidegate_net::EmbeddedChannel;
 /// use tidegate_net::handlers::Logging;
 ///
-/// let (tell, told) = mpsc::channel();
-/// let log = Logging::new(move |line| tell.send(line.to_owned()).unwrap_or_default());
+/// let (sender, lines) = mpsc::channel();
+/// let log = Logging::new(move |line| sender.send(line.to_owned()).unwrap_or_default());
 /// let mut channel = EmbeddedChannel::new(|p| p.add_duplex("log", log))?;
 /// channel.receive("hi\n");
-/// assert_eq!(told.recv()?, "active");
-/// let dump = told.recv()?;
+/// assert_eq!(lines.recv()?, "active");
+/// let dump = lines.recv()?;
 /// assert!(dump.contains("00000000  68 69 0a"));
 /// assert!(dump.ends_with("|hi.|\n"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
 pub struct Logging {
-    tell: Arc<dyn Fn(&str) + Send + Sync>,
+    write_line: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
 impl Logging {
-    /// Creates a handler that calls `tell` on the channel's event loop, so `tell` must not block.
-    pub fn new(tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
+    /// Creates a handler that calls `write_line` on the channel's event loop, so `write_line` must
+    /// not block.
+    pub fn new(write_line: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self {
-            tell: Arc::new(tell),
+            write_line: Arc::new(write_line),
         }
     }
 
-    fn say(&self, what: &str, ctx: &HandlerContext<'_>) {
+    fn log(&self, what: &str, ctx: &HandlerContext<'_>) {
         match ctx.peer_addr() {
-            Some(peer) => (self.tell)(&format!("{peer} {what}")),
-            None => (self.tell)(what),
+            Some(peer) => (self.write_line)(&format!("{peer} {what}")),
+            None => (self.write_line)(what),
         }
     }
 
     fn dump(&self, what: &str, bytes: &[u8], ctx: &HandlerContext<'_>) {
         let size = bytes.len();
-        self.say(&format!("{what} {size} bytes\n{}", hex_dump(bytes)), ctx);
+        self.log(&format!("{what} {size} bytes\n{}", hex_dump(bytes)), ctx);
     }
 }
 
@@ -83,12 +84,12 @@ impl Inbound for Logging {
     const BLOCKING: Blocking = Blocking::Never;
 
     fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
-        self.say("active", ctx);
+        self.log("active", ctx);
         ctx.fire_active();
     }
 
     fn inactive(&mut self, ctx: &mut InboundContext<'_, Self>) {
-        self.say("inactive", ctx);
+        self.log("inactive", ctx);
         ctx.fire_inactive();
     }
 
@@ -98,12 +99,12 @@ impl Inbound for Logging {
     }
 
     fn writability(&mut self, writable: bool, ctx: &mut InboundContext<'_, Self>) {
-        self.say(if writable { "writable" } else { "not writable" }, ctx);
+        self.log(if writable { "writable" } else { "not writable" }, ctx);
         ctx.fire_writability(writable);
     }
 
     fn error(&mut self, why: Failure, ctx: &mut InboundContext<'_, Self>) {
-        self.say(&format!("error: {why}"), ctx);
+        self.log(&format!("error: {why}"), ctx);
         ctx.fire_error(why);
     }
 }
@@ -119,22 +120,22 @@ impl Outbound for Logging {
     }
 
     fn flush(&mut self, ctx: &mut OutboundContext<'_, Self>) {
-        self.say("flush", ctx);
+        self.log("flush", ctx);
         ctx.flush();
     }
 
     fn close(&mut self, ctx: &mut OutboundContext<'_, Self>) {
-        self.say("close", ctx);
+        self.log("close", ctx);
         ctx.close();
     }
 
     fn close_when_flushed(&mut self, ctx: &mut OutboundContext<'_, Self>) {
-        self.say("close when flushed", ctx);
+        self.log("close when flushed", ctx);
         ctx.close_when_flushed();
     }
 
     fn shutdown_output(&mut self, ctx: &mut OutboundContext<'_, Self>) {
-        self.say("shut output", ctx);
+        self.log("shut output", ctx);
         ctx.shutdown_output();
     }
 }

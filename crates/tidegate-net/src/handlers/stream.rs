@@ -1,8 +1,8 @@
 //! A channel as a byte stream, for futures.
 //!
-//! A [`StreamHandler`] handler at the end of a pipeline passes the received bytes to a [`ByteStream`].
-//! Both directions are bounded: the channel stops reading while the stream holds more than its
-//! limit, and the stream accepts bytes up to the high-water mark and waits above it.
+//! A [`StreamHandler`] handler at the end of a pipeline passes the received bytes to a
+//! [`ByteStream`]. Both directions are bounded: the channel stops reading while the stream holds
+//! more than its limit, and the stream accepts bytes up to the high-water mark and waits above it.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -391,7 +391,7 @@ where
         }
     }
 
-    /// Tells the stream that no more data will come.
+    /// Notifies the stream that no more data will come.
     fn end(&self) {
         if let Some(shared) = &self.shared {
             shared.wake(|state| state.ended = true);

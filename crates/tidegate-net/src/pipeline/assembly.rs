@@ -147,7 +147,7 @@ impl fmt::Debug for Handler {
 /// }
 ///
 /// fn assemble(p: PipelineBuilder<Roaming>) -> PipelineBuilder<Roaming> {
-///     p.add("local_handler_name", Stays(Rc::new(()))) // with `PipelineBuilder` alone, of a pinned loop, it compiles
+///     p.add("stays", Stays(Rc::new(()))) // with `PipelineBuilder` alone, of a pinned loop, it compiles
 /// }
 /// ```
 ///

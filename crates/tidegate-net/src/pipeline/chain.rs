@@ -83,8 +83,8 @@ impl<E: ?Sized + HandlerStorage> Pipeline<E> {
         self.complete();
     }
 
-    /// The rest of [`Pipeline::read_last`]: carries out the actions of the handlers, and delivers the
-    /// end of the read.
+    /// The rest of [`Pipeline::read_last`]: carries out the actions of the handlers, and delivers
+    /// the end of the read.
     #[inline]
     fn complete(&mut self) {
         self.parts.doing = CurrentCall::Nothing;
@@ -281,8 +281,8 @@ impl<E: ?Sized + HandlerStorage> Pipeline<E> {
         self.parts.stack.entries()[base..].reverse();
     }
 
-    /// Attaches the promise of a write to the last message that the handler made of it. If there are
-    /// several messages, the write cannot be cancelled any more, since it is sent as a whole.
+    /// Attaches the promise of a write to the last message that the handler made of it. If there
+    /// are several messages, the write cannot be cancelled any more, since it is sent as a whole.
     fn give_promise(&mut self, base: usize) {
         let Some(own) = self.parts.promise.take() else {
             return;
@@ -320,7 +320,8 @@ impl<E: ?Sized + HandlerStorage> Pipeline<E> {
         self.parts.metas.iter().position(|meta| meta.id == id)
     }
 
-    /// Handles a panic of a handler. Its earlier actions are carried out, and an error event follows.
+    /// Handles a panic of a handler. Its earlier actions are carried out, and an error event
+    /// follows.
     #[cold]
     pub(super) fn contain(&mut self, panic: CaughtPanic) {
         if self.parts.doing == CurrentCall::Nothing {
@@ -456,7 +457,7 @@ impl<E: ?Sized + HandlerStorage> ChannelPipeline for Pipeline<E> {
     fn write(&mut self, msg: Msg, promise: Option<Promise<()>>) {
         let at = self.tail();
         self.parts.stack.begin_turn();
-        self.parts.hand_on(at, msg, promise);
+        self.parts.pass_on(at, msg, promise);
         self.run();
     }
 

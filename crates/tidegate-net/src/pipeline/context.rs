@@ -131,8 +131,8 @@ impl HandlerContext<'_> {
     /// Requests an [`InputEnd`](crate::channel::InputEnd) event before the end of the peer's stream
     /// closes the channel.
     #[cfg(feature = "tls")]
-    pub(crate) fn tell_input_end(&mut self) {
-        self.parts.io.state.flags.set(Flags::TELL_INPUT_END);
+    pub(crate) fn report_input_end(&mut self) {
+        self.parts.io.state.flags.set(Flags::REPORT_INPUT_END);
     }
 
     /// Sets or clears one of 31 user flags, numbered from 1 to 31. All flags are set at first. The
@@ -144,7 +144,7 @@ impl HandlerContext<'_> {
     /// [`NetError::InvalidFlag`] for any other number.
     pub fn set_user_writable(&mut self, flag: u8, writable: bool) -> Result<(), NetError> {
         self.parts.io.set_user_writable(flag, writable)?;
-        self.tell_home(|| ChannelRequest::UserWritable(flag, writable));
+        self.post_to_channel(|| ChannelRequest::UserWritable(flag, writable));
         Ok(())
     }
 
@@ -156,7 +156,7 @@ impl HandlerContext<'_> {
     /// Sets whether the channel reads on its own or only on request.
     pub fn set_auto_read(&mut self, yes: bool) {
         self.parts.io.state.set_auto_read(yes);
-        self.tell_home(|| ChannelRequest::AutoRead(yes));
+        self.post_to_channel(|| ChannelRequest::AutoRead(yes));
         if yes && self.parts.is_watched(self.at, mask::DEMAND) {
             self.out(OutOp::Read);
         }
@@ -167,22 +167,22 @@ impl HandlerContext<'_> {
         self.out(OutOp::Read);
     }
 
-    /// Tells the next handlers that the channel is open.
+    /// Notifies the next handlers that the channel is open.
     pub fn fire_active(&mut self) {
         self.fire(InEvent::Active);
     }
 
-    /// Tells the next handlers that the channel is closed.
+    /// Notifies the next handlers that the channel is closed.
     pub fn fire_inactive(&mut self) {
         self.fire(InEvent::Inactive);
     }
 
-    /// Tells the next handlers that there are no more messages for the moment.
+    /// Notifies the next handlers that there are no more messages for the moment.
     pub fn fire_read_complete(&mut self) {
         self.fire(InEvent::ReadComplete);
     }
 
-    /// Tells the next handlers whether the channel is writable.
+    /// Notifies the next handlers whether the channel is writable.
     pub fn fire_writability(&mut self, writable: bool) {
         self.fire(InEvent::Writability(writable));
     }
@@ -198,9 +198,9 @@ impl HandlerContext<'_> {
     }
 
     /// Calls this handler's `timer` method with `key`, `after` from now. Cancelling the completion
-    /// cancels the timer; dropping it does not. The timer ends with the channel. For a duplex handler
-    /// this is [`Inbound::timer`](crate::Inbound::timer). Returns `None` if the event loop accepts no
-    /// more timers.
+    /// cancels the timer; dropping it does not. The timer ends with the channel. For a duplex
+    /// handler this is [`Inbound::timer`](crate::Inbound::timer). Returns `None` if the event loop
+    /// accepts no more timers.
     pub fn schedule(&mut self, after: Duration, key: u64) -> Option<Completion<()>> {
         let channel = self.parts.io.weak();
         let id = self.parts.id(self.at);
@@ -214,10 +214,10 @@ impl HandlerContext<'_> {
     }
 
     /// Forwards a request to the channel, if the handler runs on an executor of its own.
-    fn tell_home(&self, mail: impl FnOnce() -> ChannelRequest) {
+    fn post_to_channel(&self, request: impl FnOnce() -> ChannelRequest) {
         if self.parts.is_on_other_executor() {
             // The request is refused only if the channel is closed, and is no longer needed then.
-            let _ = Shared::post(&self.parts.io.shared, mail(), true);
+            let _ = Shared::post(&self.parts.io.shared, request(), true);
         }
     }
 

@@ -283,11 +283,11 @@ impl<'a, H: Outbound> OutboundContext<'a, H> {
     pub fn write(&mut self, message: impl Into<H::Write>) {
         let at = self.raw.at;
         let message = Msg::to_write(message.into());
-        self.raw.parts.hand_on(at, message, None);
+        self.raw.parts.pass_on(at, message, None);
     }
 
-    /// Passes a message on towards the socket. The completion succeeds when the operating system has
-    /// accepted the message. The promise of the current write is not attached to this message.
+    /// Passes a message on towards the socket. The completion succeeds when the operating system
+    /// has accepted the message. The promise of the current write is not attached to this message.
     pub fn write_with(&mut self, message: impl Into<H::Write>) -> Completion<()> {
         let (promise, done) = self.raw.parts.io.new_promise();
         self.write_for(message, Some(promise));
@@ -298,7 +298,7 @@ impl<'a, H: Outbound> OutboundContext<'a, H> {
     pub(crate) fn write_for(&mut self, message: impl Into<H::Write>, promise: Option<Promise<()>>) {
         let at = self.raw.at;
         let message = Msg::to_write(message.into());
-        self.raw.parts.hand_on(at, message, promise);
+        self.raw.parts.pass_on(at, message, promise);
     }
 
     /// Passes a message on towards the socket and sends everything written so far.
@@ -307,7 +307,8 @@ impl<'a, H: Outbound> OutboundContext<'a, H> {
         self.flush();
     }
 
-    /// Passes a message on like [`OutboundContext::write_with`] and sends everything written so far.
+    /// Passes a message on like [`OutboundContext::write_with`] and sends everything written so
+    /// far.
     pub fn write_and_flush_with(&mut self, message: impl Into<H::Write>) -> Completion<()> {
         let done = self.write_with(message);
         self.flush();

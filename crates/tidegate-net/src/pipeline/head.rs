@@ -134,7 +134,7 @@ impl PipelineState {
                 true
             }
             Err(why) => {
-                outbox.lose();
+                outbox.count_lost();
                 let why = datagram.lost(Failure::new(why));
                 self.refuse_write(promise, why);
                 false
@@ -156,8 +156,9 @@ impl PipelineState {
     /// Fires an error event at the handlers from `at` on, because a write without a promise was
     /// refused. For a stream only the first refusal is reported until a write is accepted again,
     /// because until then there is one gap. For datagrams each refusal is reported, except inside a
-    /// level (see `levels`). Otherwise a handler that answers an error with a write would be told
-    /// that its answer was refused, and so on without end. Returns `true` if the event was fired.
+    /// level (see `levels`). Otherwise a handler that writes in its error callback would be
+    /// notified that its answer was refused, and so on without end. Returns `true` if the event was
+    /// fired.
     #[cold]
     pub(super) fn report_refused_write(&mut self, at: u32, why: Failure) -> bool {
         let flags = &mut self.io.state.flags;

@@ -12,9 +12,10 @@
 //! The files, from bottom to top. Each uses only the files before it, except for the second group:
 //!
 //! * `shape`, `check`, `plan`: what is known about handlers without calling them.
-//! * `stack`, `pipeline_state`, `context`, `erased`: the events in flight, the state that the handlers of a
-//!   chain share, the context of one handler, and a type-erased handler. These four depend on each
-//!   other: a handler is called with a context, and pending changes of handlers are on the stack.
+//! * `stack`, `pipeline_state`, `context`, `erased`: the events in flight, the state that the
+//!   handlers of a chain share, the context of one handler, and a type-erased handler. These four
+//!   depend on each other: a handler is called with a context, and pending changes of handlers are
+//!   on the stack.
 //! * `handler`, `adapter`: the traits that users implement, and how their methods are called.
 //! * `chain`: the pipeline; `head`, `levels` and `places` hold the rest of its methods.
 //! * `stage`: a handler on an executor of its own.

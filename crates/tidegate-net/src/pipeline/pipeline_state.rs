@@ -46,7 +46,8 @@ impl HandlerEntry {
         }
     }
 
-    /// Records that the handler is about to receive `what`. Returns `false` if it must not receive it.
+    /// Records that the handler is about to receive `what`. Returns `false` if it must not receive
+    /// it.
     pub(super) fn may_hear(&mut self, what: HandlerEvent) -> bool {
         let (from, to) = match what {
             HandlerEvent::Added => (Life::New, Life::Added),
@@ -221,11 +222,11 @@ impl PipelineState {
         if self.has_no_pending_actions() && !self.is_watched(at, mask::WRITE) {
             self.write_head(msg, promise);
         } else {
-            self.hand_on(at, msg, promise);
+            self.pass_on(at, msg, promise);
         }
     }
 
-    pub(super) fn hand_on(&mut self, at: u32, msg: Msg, promise: Option<Promise<()>>) {
+    pub(super) fn pass_on(&mut self, at: u32, msg: Msg, promise: Option<Promise<()>>) {
         self.io.leave_with(&msg);
         self.stack.push(Action::Write { at, msg, promise });
         self.io.look_at_marks();
@@ -249,7 +250,8 @@ impl PipelineState {
         }
     }
 
-    /// Flushes on behalf of handler `at`. `promise` completes when everything written so far is sent.
+    /// Flushes on behalf of handler `at`. `promise` completes when everything written so far is
+    /// sent.
     pub(super) fn flush_with(&mut self, at: u32, promise: Promise<()>) {
         if self.has_no_pending_actions() && !self.is_watched(at, mask::FLUSH) {
             self.io.request_flush();

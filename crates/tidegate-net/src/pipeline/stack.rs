@@ -58,7 +58,7 @@ pub(crate) enum Action {
         id: u32,
         what: HandlerEvent,
     },
-    /// Drops a handler that was told of its removal.
+    /// Drops a handler that was notified of its removal.
     Drop {
         id: u32,
     },

@@ -80,12 +80,12 @@ struct StageShared {
 
 #[derive(Default)]
 struct Inbox {
-    letters: VecDeque<StageMessage>,
-    /// The number of `Read` messages in `letters`.
+    queue: VecDeque<StageMessage>,
+    /// The number of `Read` messages in `queue`.
     messages: usize,
     /// The total number of messages ever posted.
     posted: u64,
-    /// `true` if the channel was told to stop reading.
+    /// `true` if the channel was requested to stop reading.
     paused: bool,
     /// `true` if a task processes the inbox or is about to.
     running: bool,
@@ -96,7 +96,7 @@ struct Inbox {
 impl Drop for Inbox {
     fn drop(&mut self) {
         // Messages and events are user values: their `Drop` may panic.
-        discard_all(self.letters.drain(..));
+        discard_all(self.queue.drain(..));
     }
 }
 
@@ -211,16 +211,16 @@ impl Stage {
         });
     }
 
-    fn post(&self, letter: StageMessage, ctx: &mut HandlerContext<'_>) {
+    fn post(&self, item: StageMessage, ctx: &mut HandlerContext<'_>) {
         let mut inbox = self.inner.inbox();
-        if matches!(letter, StageMessage::Read(_)) {
+        if matches!(item, StageMessage::Read(_)) {
             inbox.messages += 1;
             if inbox.messages > MOST_WAITING && !inbox.paused {
                 inbox.paused = true;
                 ctx.parts.io.state.hold_reads();
             }
         }
-        inbox.letters.push_back(letter);
+        inbox.queue.push_back(item);
         inbox.posted += 1;
         let idle = !std::mem::replace(&mut inbox.running, true);
         drop(inbox);
@@ -295,7 +295,7 @@ impl StageShared {
         let mut taken = 0;
         for _ in 0..BATCH {
             let mut inbox = self.inbox();
-            let Some(letter) = inbox.letters.pop_front() else {
+            let Some(item) = inbox.queue.pop_front() else {
                 inbox.running = false;
                 let posted = inbox.posted;
                 drop(inbox);
@@ -305,17 +305,17 @@ impl StageShared {
                 }
                 return false;
             };
-            inbox.messages -= usize::from(matches!(letter, StageMessage::Read(_)));
+            inbox.messages -= usize::from(matches!(item, StageMessage::Read(_)));
             let resume = inbox.paused && inbox.messages < FEW_WAITING;
             inbox.paused &= !resume;
             drop(inbox);
             if resume {
                 work.back(RemoteAction::Resume);
             }
-            if let StageMessage::Write(msg, _) = &letter {
+            if let StageMessage::Write(msg, _) = &item {
                 taken += msg.size() + ENTRY_OVERHEAD;
             }
-            work.handle(letter);
+            work.handle(item);
         }
         work.took(taken);
         true
@@ -328,17 +328,17 @@ impl StageShared {
 }
 
 impl StageWorker {
-    fn handle(&mut self, letter: StageMessage) {
+    fn handle(&mut self, item: StageMessage) {
         if self.removed {
-            return self.pass(letter);
+            return self.pass(item);
         }
         let pipeline = &mut self.pipeline;
         pipeline.parts.io.mirror();
-        match letter {
+        match item {
             StageMessage::Read(msg) => pipeline.start(Action::Read { at: 1, msg }),
             StageMessage::In(event) => pipeline.start(Action::In { at: 1, event }),
             StageMessage::Write(msg, promise) => {
-                pipeline.parts.hand_on(2, msg, promise);
+                pipeline.parts.pass_on(2, msg, promise);
                 pipeline.run();
             }
             StageMessage::Out(op) => pipeline.start(Action::Out { at: 2, op }),
@@ -355,8 +355,8 @@ impl StageWorker {
     }
 
     /// Passes on a message that came after the handler was removed.
-    fn pass(&self, letter: StageMessage) {
-        self.back(match letter {
+    fn pass(&self, item: StageMessage) {
+        self.back(match item {
             StageMessage::Read(msg) => RemoteAction::Read(msg),
             StageMessage::In(event) => RemoteAction::In(event),
             StageMessage::Write(msg, promise) => RemoteAction::Write(msg, promise),
@@ -365,7 +365,7 @@ impl StageWorker {
         });
     }
 
-    /// Tells the channel that writes of `taken` bytes have left the inbox.
+    /// Notifies the channel that writes of `taken` bytes have left the inbox.
     fn took(&self, taken: usize) {
         if taken > 0 {
             self.back(RemoteAction::Taken(taken));
@@ -379,15 +379,15 @@ impl StageWorker {
 
 /// Sends an action to the channel. If the channel is closed, the action's promise fails.
 fn send_to_channel(channel: &Weak<SignalBlock<Shared>>, id: u32, back: RemoteAction) {
-    let mail = ChannelRequest::Stage(id, back);
+    let request = ChannelRequest::Stage(id, back);
     let refused = match channel.upgrade() {
-        Some(channel) => Shared::post(&channel, mail, true)
-            .map_err(|mail| (mail, channel.close_cause()))
+        Some(channel) => Shared::post(&channel, request, true)
+            .map_err(|request| (request, channel.close_cause()))
             .err(),
-        None => Some((mail, None)),
+        None => Some((request, None)),
     };
-    if let Some((mail, cause)) = refused {
-        refuse(mail, cause.as_ref());
+    if let Some((request, cause)) = refused {
+        refuse(request, cause.as_ref());
     }
 }
 
@@ -505,13 +505,13 @@ impl<E: ?Sized + HandlerStorage> Pipeline<E> {
             RemoteAction::Read(msg) => self.start(Action::Read { at: at + 1, msg }),
             RemoteAction::In(event) => self.start(Action::In { at: at + 1, event }),
             RemoteAction::Write(msg, promise) => {
-                self.parts.hand_on(at, msg, promise);
+                self.parts.pass_on(at, msg, promise);
                 self.run();
             }
             RemoteAction::Out(op) => self.start(Action::Out { at, op }),
             RemoteAction::Flush(promise) => self.start(Action::FlushWith { at, promise }),
             RemoteAction::Resume => {
-                // A handler that holds messages back until a read is requested must be told.
+                // A handler that holds messages back until a read is requested must be notified.
                 if self.parts.io.state.release_reads() && self.parts.is_watched(at, mask::DEMAND) {
                     self.start(Action::Out {
                         at,

@@ -40,7 +40,7 @@ pub(crate) trait Batched {
         false
     }
 
-    /// Sends, after the source asked for that with [`Next::SendLate`](super::Next::SendLate). No
+    /// Sends, after the source requested that with [`Next::SendLate`](super::Next::SendLate). No
     /// user code may run here. Returns `false` if there is more to do: a write event follows.
     fn send_late(&mut self, io_context: &mut IoContext) -> bool {
         let _ = io_context;
@@ -76,13 +76,13 @@ impl Batch {
 
     /// Records that an event is delivered.
     #[inline]
-    pub(super) fn tell_one(&mut self) {
+    pub(super) fn deliver_one(&mut self) {
         self.left = self.left.saturating_sub(1);
     }
 
     /// Starts the next batch. If it has several events, its sources receive now. `one_thread` says
-    /// whether they may wait for each other before they send. Without a `io_context`, no source receives
-    /// early.
+    /// whether they may wait for each other before they send. Without a `io_context`, no source
+    /// receives early.
     pub(super) fn begin<S: Batched + ?Sized>(
         &mut self,
         queue: &mut EventQueue,
@@ -209,7 +209,7 @@ mod tests {
         for left in (1..=17).rev() {
             let several = batch.is_over() && batch.open(left);
             sizes.push(if several { batch.left } else { 0 });
-            batch.tell_one();
+            batch.deliver_one();
         }
         let mut expected = vec![0; 17];
         (expected[0], expected[8]) = (8, 8);

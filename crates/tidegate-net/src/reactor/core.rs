@@ -171,7 +171,7 @@ impl<P: Place> Reactor<P> {
     }
 
     /// Replaces a poller that fails or spins; if no fresh one can be created, the old one stays.
-    /// Moves the sources in their slots at once, those that are away when they come back. Adds the
+    /// Moves the sources in their slots at once, and absent sources when they return. Adds the
     /// sources that could not be moved to `outcome`.
     #[cold]
     fn renew(&mut self, outcome: &mut PollOutcome) {
@@ -231,7 +231,7 @@ impl<P: Place> Reactor<P> {
     ///
     /// # Errors
     ///
-    /// The error of the poller, with the source, which is notified by [`Unwatched::tell`].
+    /// The error of the poller, with the source, which is notified by [`Unwatched::into_error`].
     pub(super) fn register(
         &mut self,
         token: Token,
@@ -250,14 +250,14 @@ impl<P: Place> Reactor<P> {
         Ok(())
     }
 
-    /// Returns the next event to deliver. `io_context` is `None` while sources are away that could use
-    /// it.
+    /// Returns the next event to deliver. `io_context` is `None` while sources are away that could
+    /// use it.
     #[inline]
     pub(super) fn next(&mut self, io_context: Option<&mut IoContext>) -> Option<Ready> {
         if self.batch.is_over() {
             self.begin_batch(io_context);
         }
-        self.batch.tell_one();
+        self.batch.deliver_one();
         self.queue.next()
     }
 
@@ -329,7 +329,7 @@ impl<P: Place> Reactor<P> {
             && let Some(source) = self.sources.get_mut(token)
         {
             watch(&mut *self.polling.poller, &mut **source, token, yes);
-            readiness |= Readiness::MAIL;
+            readiness |= Readiness::REQUESTS;
         }
         self.queue.push_again(Ready { token, readiness });
     }
@@ -399,7 +399,7 @@ pub(super) struct Unwatched<P: Place> {
 
 impl<P: Place> Unwatched<P> {
     /// Notifies the source and drops it; called while nothing is borrowed. Returns the error.
-    pub(super) fn tell(self) -> io::Error {
+    pub(super) fn into_error(self) -> io::Error {
         refuse(self.source, &self.why);
         self.why
     }

@@ -167,7 +167,7 @@ pub(crate) fn register<S: EventSource + 'static>(
     let source = make(token);
     match with(|local| local.reactor.register(token, source)) {
         Some(Ok(())) => Ok(token),
-        Some(Err(unwatched)) => Err(unwatched.tell()),
+        Some(Err(unwatched)) => Err(unwatched.into_error()),
         None => unreachable!("the reactor was here a moment ago"),
     }
 }
@@ -175,7 +175,7 @@ pub(crate) fn register<S: EventSource + 'static>(
 /// Starts a source that was just registered: at once, or after the source that is handling an event
 /// now.
 pub(crate) fn begin(token: Token) {
-    let readiness = Readiness::MAIL;
+    let readiness = Readiness::REQUESTS;
     dispatch(Ready { token, readiness });
 }
 
@@ -184,21 +184,21 @@ pub(crate) fn dispatch(ready: Ready) -> bool {
     let Some((source, io_context)) = with(|local| local.take(ready)).flatten() else {
         return with(|local| local.reactor.contains(ready.token)).unwrap_or(false);
     };
-    CURRENT.with(|current| tell(current, ready, source, io_context));
+    CURRENT.with(|current| deliver(current, ready, source, io_context));
     true
 }
 
 /// Delivers the next `few` events.
 pub(super) fn dispatch_few(few: usize) {
     CURRENT.with(|current| {
-        let told = contain(|| {
+        let handled = contain(|| {
             for at in 0..few {
                 let taken = match current.borrow_mut().as_deref_mut() {
                     Some(local) => local.take_next(at > 0),
                     None => None,
                 };
                 if let Some((ready, (source, io_context))) = taken {
-                    tell(current, ready, source, io_context);
+                    deliver(current, ready, source, io_context);
                 }
             }
         });
@@ -211,7 +211,7 @@ pub(super) fn dispatch_few(few: usize) {
         }
         // After a panic, the rest of the few events is delivered in another task, before the next
         // poll.
-        if let Err(panic) = told {
+        if let Err(panic) = handled {
             panic.resume();
         }
     });
@@ -229,15 +229,15 @@ fn drop_bytes(current: &RefCell<Option<Box<LocalReactor>>>, mut spent: Vec<Bytes
 }
 
 #[inline(always)]
-fn tell(
+fn deliver(
     current: &RefCell<Option<Box<LocalReactor>>>,
     ready: Ready,
     mut source: Box<dyn EventSource>,
     mut io_context: Box<IoContext>,
 ) {
     // Handlers contain their panics; this is the last resort, so that an I/O context is never lost.
-    let told = contain(|| source.ready(ready.readiness, &mut io_context));
-    let next = *told.as_ref().unwrap_or(&Next::Leave);
+    let handled = contain(|| source.ready(ready.readiness, &mut io_context));
+    let next = *handled.as_ref().unwrap_or(&Next::Leave);
     let gone = match current.borrow_mut().as_deref_mut() {
         Some(local) => local.put(ready.token, source, io_context, next),
         None => Some(source),
@@ -245,7 +245,7 @@ fn tell(
     if let Some(gone) = gone {
         let_go(gone);
     }
-    if let Err(panic) = told {
+    if let Err(panic) = handled {
         panic.resume();
     }
 }

@@ -14,19 +14,19 @@ use crate::source::{Interest, ReactorHandle, SharedInbox, SourceContext};
 use crate::sys::{Change, FakePoller, FakeScript, PIECES, Readiness, Ready, Source, Token};
 
 /// A source that logs its events and returns what it was given in `next`.
-struct Ear {
+struct TestSource {
     name: &'static str,
     log: Log<String>,
     next: Vec<Next>,
     panics: bool,
 }
 
-impl Batched for Ear {}
+impl Batched for TestSource {}
 
-impl EventSource for Ear {
+impl EventSource for TestSource {
     fn ready(&mut self, readiness: Readiness, _desk: &mut IoContext) -> Next {
         self.log.push(format!("{} {readiness:?}", self.name));
-        assert!(!self.panics, "an ear that cannot hear");
+        assert!(!self.panics, "a source that panics");
         self.next.pop().unwrap_or(Next::Stay)
     }
 
@@ -41,7 +41,7 @@ impl EventSource for Ear {
 
 struct Bench {
     home: EventLoop,
-    hand: ManualLoop,
+    manual_loop: ManualLoop,
     script: FakeScript,
     watch: IoWatch,
     inbox: SharedInbox,
@@ -52,13 +52,13 @@ fn bench() -> Bench {
     let (poller, script) = FakePoller::new();
     let driver = PollDriver::new(poller);
     let (watch, inbox) = (driver.watch(), driver.inbox().clone());
-    let (home, hand) = EventLoop::builder("by hand")
+    let (home, manual_loop) = EventLoop::builder("by hand")
         .build_manual_with_driver(driver)
         .unwrap();
     inbox.set_home(&home.executor());
     Bench {
         home,
-        hand,
+        manual_loop,
         script,
         watch,
         inbox,
@@ -67,20 +67,20 @@ fn bench() -> Bench {
 }
 
 impl Bench {
-    fn ear(&mut self, name: &'static str, next: Vec<Next>) -> Token {
+    fn add_source(&mut self, name: &'static str, next: Vec<Next>) -> Token {
         self.listen(name, next, false)
     }
 
     fn listen(&mut self, name: &'static str, next: Vec<Next>, panics: bool) -> Token {
         let log = self.log.clone();
-        let ear = Ear {
+        let source = TestSource {
             name,
             log,
             next,
             panics,
         };
-        self.hand
-            .run(|| reactor::register(|_| Box::new(ear)).unwrap())
+        self.manual_loop
+            .run(|| reactor::register(|_| Box::new(source)).unwrap())
     }
 }
 
@@ -92,11 +92,11 @@ fn reads(token: Token) -> Ready {
 }
 
 #[test]
-fn each_event_is_told_once_in_the_order_of_the_poller() {
+fn each_event_is_delivered_once_in_the_order_of_the_poller() {
     let mut bench = bench();
-    let (a, b) = (bench.ear("a", vec![]), bench.ear("b", vec![]));
+    let (a, b) = (bench.add_source("a", vec![]), bench.add_source("b", vec![]));
     bench.script.ready([reads(b), reads(a)]);
-    bench.hand.run_until_idle();
+    bench.manual_loop.run_until_idle();
     bench
         .log
         .assert_order(&["b {READ}".to_owned(), "a {READ}".to_owned()]);
@@ -107,7 +107,7 @@ fn each_event_is_told_once_in_the_order_of_the_poller() {
 #[test]
 fn a_source_of_the_user_is_selected_after_channels_and_before_the_next_poll() {
     let mut bench = bench();
-    let ear = bench.ear("ear", vec![]);
+    let add_source = bench.add_source("ear", vec![]);
     let log = bench.log.clone();
     let selected = move |at: &SourceContext<'_, io::Stderr>| {
         let log = log.clone();
@@ -116,54 +116,57 @@ fn a_source_of_the_user_is_selected_after_channels_and_before_the_next_poll() {
     };
     let reactor = ReactorHandle::new(&bench.inbox);
     let source = reactor.register("own", io::stderr(), Interest::READ, selected);
-    bench.hand.run_until_idle();
+    bench.manual_loop.run_until_idle();
     let source = source.wait().unwrap();
     let [(own, Change::Add(Interest::READ))] = bench.script.changes()[..] else {
         panic!("it is watched");
     };
-    bench.script.ready([reads(own), reads(ear)]);
-    bench.hand.run_until_idle();
+    bench.script.ready([reads(own), reads(add_source)]);
+    bench.manual_loop.run_until_idle();
     let expected = ["ear {READ}", "selected {READ}", "task"];
     assert_eq!(bench.log.take(), expected);
     let armed = Change::Rearm(Interest::READ);
     assert_eq!(bench.script.changes(), [(own, armed)]);
     for _ in 0..2 * SPINS {
         bench.script.ready([reads(own)]);
-        bench.hand.run_until_idle();
+        bench.manual_loop.run_until_idle();
     }
     assert_eq!(bench.script.renewals(), 0, "there was a reason to wake up");
     assert_eq!(bench.log.take().len(), 4 * SPINS as usize);
     let closed = source.close();
-    bench.hand.run_until_idle();
+    bench.manual_loop.run_until_idle();
     closed.wait().unwrap();
     assert_eq!(bench.script.changes().pop(), Some((own, Change::Remove)));
 }
 
 #[test]
-fn an_event_for_somebody_gone_is_counted_and_dropped() {
+fn an_event_for_a_removed_source_is_counted_and_dropped() {
     let mut bench = bench();
-    let gone = bench.ear("gone", vec![Next::Leave]);
+    let gone = bench.add_source("gone", vec![Next::Leave]);
     bench.script.ready([reads(gone), reads(gone)]);
-    bench.hand.run_until_idle();
-    let heir = bench.ear("heir", vec![]);
+    bench.manual_loop.run_until_idle();
+    let heir = bench.add_source("heir", vec![]);
     assert_eq!(heir.slot(), gone.slot());
     bench.script.ready([reads(gone)]);
-    bench.hand.run_until_idle();
+    bench.manual_loop.run_until_idle();
     assert_eq!(bench.log.take(), ["gone {READ}"]);
     assert_eq!(bench.watch.metrics().stale, 2);
 }
 
 #[test]
-fn who_asks_again_waits_until_the_others_had_their_turn() {
+fn a_requeued_source_waits_until_the_others_had_their_turn() {
     let mut bench = bench();
     let again = Next::Again(Readiness::READ);
-    let (a, b) = (bench.ear("a", vec![again, again]), bench.ear("b", vec![]));
+    let (a, b) = (
+        bench.add_source("a", vec![again, again]),
+        bench.add_source("b", vec![]),
+    );
     bench.script.ready([reads(a), reads(b)]);
     bench.script.ready([reads(b)]);
-    bench.hand.run_until_idle();
-    let heard = bench.log.take();
+    bench.manual_loop.run_until_idle();
+    let received = bench.log.take();
     assert_eq!(
-        heard,
+        received,
         ["a {READ}", "b {READ}", "b {READ}", "a {READ}", "a {READ}"]
     );
     assert_eq!(bench.watch.metrics().requeued, 2);
@@ -173,9 +176,9 @@ fn who_asks_again_waits_until_the_others_had_their_turn() {
 fn a_source_that_panics_goes_and_the_others_stay() {
     let mut bench = bench();
     let bad = bench.listen("bad", vec![], true);
-    let good = bench.ear("good", vec![]);
+    let good = bench.add_source("good", vec![]);
     bench.script.ready([reads(bad), reads(good), reads(bad)]);
-    bench.hand.run_until_idle();
+    bench.manual_loop.run_until_idle();
     assert_eq!(bench.log.take(), ["bad {READ}", "good {READ}"]);
     assert_eq!(bench.home.metrics().panics, 1);
     assert_eq!(bench.watch.metrics().registered, 1);
@@ -188,19 +191,20 @@ fn a_loop_with_something_ready_does_not_wait() {
         .build_with_driver(PollDriver::new(poller))
         .unwrap();
     let log = Log::new();
-    let ear = Ear {
+    let source = TestSource {
         name: "a",
         log: log.clone(),
         next: vec![Next::Again(Readiness::READ)],
         panics: false,
     };
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     home.execute(move || {
-        tell.send(reactor::register(|_| Box::new(ear)).unwrap())
+        sender
+            .send(reactor::register(|_| Box::new(source)).unwrap())
             .unwrap();
     })
     .unwrap();
-    script.ready([reads(told.recv().unwrap())]);
+    script.ready([reads(receiver.recv().unwrap())]);
     log.wait_for(2);
     home.settle();
     let polls = script.polls();
@@ -233,7 +237,11 @@ fn one_wakeup_ends_a_sleep_however_many_tasks_come() {
     for _ in 0..100 {
         home.execute(|| ()).unwrap();
     }
-    assert_eq!(home.metrics().wakeups, before, "awake: nobody wakes it");
+    assert_eq!(
+        home.metrics().wakeups,
+        before,
+        "awake: no wake-up is needed"
+    );
     gate.open();
     home.settle();
     assert!(home.metrics().wakeups <= before + 1);
@@ -241,15 +249,15 @@ fn one_wakeup_ends_a_sleep_however_many_tasks_come() {
 }
 
 #[test]
-fn a_failing_poller_is_asked_again_and_after_many_failures_the_loop_gives_up() {
+fn a_failing_poller_is_polled_again_and_after_many_failures_the_loop_gives_up() {
     let mut bench = bench();
-    let a = bench.ear("a", vec![]);
+    let a = bench.add_source("a", vec![]);
     for _ in 0..FAILURES - 1 {
         bench.script.fail(io::ErrorKind::Other);
-        bench.hand.turn();
+        bench.manual_loop.turn();
     }
     bench.script.ready([reads(a)]);
-    bench.hand.run_until_idle();
+    bench.manual_loop.run_until_idle();
     assert_eq!(bench.log.take(), ["a {READ}"], "still alive");
     assert_eq!(bench.watch.metrics().poll_failures, u64::from(FAILURES) - 1);
 
@@ -271,14 +279,14 @@ fn an_empty_loop_may_give_its_thread_back_and_one_with_sockets_not() {
     let mut bench = bench();
     let driver_is_idle = |bench: &mut Bench| {
         bench
-            .hand
+            .manual_loop
             .run(|| reactor::with(|reactor| reactor.is_empty()).unwrap())
     };
     assert!(driver_is_idle(&mut bench));
-    let token = bench.ear("a", vec![Next::Leave]);
+    let token = bench.add_source("a", vec![Next::Leave]);
     assert!(!driver_is_idle(&mut bench));
     bench.script.ready([reads(token)]);
-    bench.hand.run_until_idle();
+    bench.manual_loop.run_until_idle();
     assert!(driver_is_idle(&mut bench));
 }
 
@@ -286,30 +294,30 @@ fn an_empty_loop_may_give_its_thread_back_and_one_with_sockets_not() {
 fn two_loops_on_one_thread_do_not_see_each_others_sockets() {
     let mut outer = bench();
     let mut inner = bench();
-    let a = outer.ear("a", vec![]);
-    let b = inner.ear("b", vec![]);
+    let a = outer.add_source("a", vec![]);
+    let b = inner.add_source("b", vec![]);
     assert_eq!(a, b, "each has its own table");
     outer.script.ready([reads(a)]);
-    outer.hand.run(|| {
+    outer.manual_loop.run(|| {
         inner.script.ready([reads(b)]);
-        inner.hand.run_until_idle();
+        inner.manual_loop.run_until_idle();
     });
-    outer.hand.run_until_idle();
+    outer.manual_loop.run_until_idle();
     assert_eq!(inner.log.take(), ["b {READ}"]);
     assert_eq!(outer.log.take(), ["a {READ}"]);
 }
 
 #[test]
-fn a_fresh_poller_takes_the_place_of_one_that_fails_and_watches_everybody() {
+fn a_fresh_poller_replaces_one_that_fails_and_watches_every_source() {
     let mut bench = bench();
     let listener = mio::net::TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let token = bench
-        .hand
+        .manual_loop
         .run(|| reactor::register(|_| Box::new(Socket(listener))).unwrap());
     for _ in 0..RENEW_AFTER {
         assert_eq!(bench.script.renewals(), 0);
         bench.script.fail(io::ErrorKind::Other);
-        bench.hand.turn();
+        bench.manual_loop.turn();
     }
     assert_eq!(bench.script.renewals(), 1);
     assert_eq!(bench.watch.metrics().fresh_pollers, 1);
@@ -398,7 +406,7 @@ enum Manner {
     Slow,
     /// Its socket accepts less than it has to send.
     Stuck,
-    /// It asks for its event once more, the first time.
+    /// It requests its event once more, the first time.
     Eager,
     /// The bytes that it sends belong to another owner.
     Lends,
@@ -439,9 +447,9 @@ impl EventSource for Member {
             return Next::Again(Readiness::READ);
         }
         self.says(if io_context.batch.may_wait {
-            "is told"
+            "runs"
         } else {
-            "answers"
+            "runs and sends"
         });
         if io_context.batch.may_wait {
             Next::SendLate
@@ -469,7 +477,7 @@ impl AsRef<[u8]> for Lent {
 impl Drop for Lent {
     fn drop(&mut self) {
         let registered = reactor::with(|reactor| !reactor.is_empty());
-        assert_eq!(registered, Some(true), "on the loop, and nobody uses it");
+        assert_eq!(registered, Some(true), "on the loop, and it is not in use");
         self.0.push("dropped".to_owned());
     }
 }
@@ -480,7 +488,7 @@ impl Bench {
             let log = self.log.clone();
             let member = Member { name, log, manner };
             let register = || reactor::register(|_| Box::new(member)).unwrap();
-            reads(self.hand.run(register))
+            reads(self.manual_loop.run(register))
         };
         members.iter().map(join).collect()
     }
@@ -491,30 +499,35 @@ fn conversation(members: &[(&'static str, Manner)]) -> Vec<String> {
     let mut bench = bench();
     let ready = bench.members(members);
     bench.script.ready(ready);
-    bench.hand.run_until_idle();
+    bench.manual_loop.run_until_idle();
     bench.log.take()
 }
 
 #[test]
-fn quick_ones_that_are_ready_together_receive_then_are_told_then_send() {
-    let said = conversation(&[("a", Manner::Quick), ("b", Manner::Quick)]);
+fn non_blocking_sources_that_are_ready_together_receive_then_run_then_send() {
+    let message = conversation(&[("a", Manner::Quick), ("b", Manner::Quick)]);
     let expected = [
         "a receives",
         "b receives",
-        "a is told",
-        "b is told",
+        "a runs",
+        "b runs",
         "a sends",
         "b sends",
     ];
-    assert_eq!(said, expected);
+    assert_eq!(message, expected);
 }
 
 #[test]
-fn one_alone_and_those_beside_one_that_may_block_answer_at_once() {
-    assert_eq!(conversation(&[("a", Manner::Quick)]), ["a answers"]);
-    let said = conversation(&[("a", Manner::Quick), ("b", Manner::Slow)]);
-    let expected = ["a receives", "b receives", "a answers", "b answers"];
-    assert_eq!(said, expected);
+fn a_single_source_and_sources_beside_a_blocking_one_send_at_once() {
+    assert_eq!(conversation(&[("a", Manner::Quick)]), ["a runs and sends"]);
+    let message = conversation(&[("a", Manner::Quick), ("b", Manner::Slow)]);
+    let expected = [
+        "a receives",
+        "b receives",
+        "a runs and sends",
+        "b runs and sends",
+    ];
+    assert_eq!(message, expected);
 }
 
 #[test]
@@ -522,54 +535,62 @@ fn a_group_has_sent_before_the_next_one_receives() {
     const NAMES: [&str; 10] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
     let mut members = NAMES.map(|name| (name, Manner::Quick));
     members[9].1 = Manner::Slow;
-    let said = conversation(&members);
-    let (group, next) = said.split_at(3 * PIECES);
+    let message = conversation(&members);
+    let (group, next) = message.split_at(3 * PIECES);
     assert!(
         group[2 * PIECES..]
             .iter()
-            .all(|said| said.ends_with("sends"))
+            .all(|message| message.ends_with("sends"))
     );
-    assert_eq!(next, ["i receives", "j receives", "i answers", "j answers"]);
+    assert_eq!(
+        next,
+        [
+            "i receives",
+            "j receives",
+            "i runs and sends",
+            "j runs and sends"
+        ]
+    );
 }
 
 #[test]
-fn a_group_has_sent_before_anybody_is_told_who_asked_again() {
+fn a_batch_has_sent_before_requeued_sources_run() {
     let mut bench = bench();
     let eager = bench.members(&[("eager", Manner::Eager)]);
     let group = bench.members(&[("a", Manner::Quick), ("b", Manner::Quick)]);
     bench.script.ready(eager);
-    bench.hand.turn();
+    bench.manual_loop.turn();
     bench.script.ready(group);
-    bench.hand.run_until_idle();
-    let said = bench.log.take();
+    bench.manual_loop.run_until_idle();
+    let message = bench.log.take();
     let expected = [
-        "a is told",
-        "b is told",
+        "a runs",
+        "b runs",
         "a sends",
         "b sends",
-        "eager answers",
+        "eager runs and sends",
     ];
-    assert_eq!(said[2..], expected);
+    assert_eq!(message[2..], expected);
 }
 
 #[test]
 fn bytes_of_others_are_dropped_after_the_sends_with_nothing_borrowed() {
-    let said = conversation(&[("a", Manner::Lends), ("b", Manner::Lends)]);
-    assert_eq!(said[4..], ["a sends", "b sends", "dropped", "dropped"]);
+    let message = conversation(&[("a", Manner::Lends), ("b", Manner::Lends)]);
+    assert_eq!(message[4..], ["a sends", "b sends", "dropped", "dropped"]);
 }
 
 #[test]
-fn who_could_not_send_everything_is_told_that_it_may_write() {
-    let said = conversation(&[("a", Manner::Stuck), ("b", Manner::Quick)]);
-    assert_eq!(said[4..], ["a sends", "b sends", "a may write"]);
+fn a_source_that_could_not_send_everything_is_notified_when_it_may_write() {
+    let message = conversation(&[("a", Manner::Stuck), ("b", Manner::Quick)]);
+    assert_eq!(message[4..], ["a sends", "b sends", "a may write"]);
 }
 
 #[test]
-fn a_panic_in_a_group_keeps_nobody_from_sending_and_the_rest_is_told_after_it() {
-    let said = conversation(&[
+fn after_a_panic_in_a_batch_the_others_send_and_the_rest_runs() {
+    let message = conversation(&[
         ("a", Manner::Quick),
         ("b", Manner::Panics),
         ("c", Manner::Quick),
     ]);
-    assert_eq!(said[3..], ["a is told", "a sends", "c answers"]);
+    assert_eq!(message[3..], ["a runs", "a sends", "c runs and sends"]);
 }

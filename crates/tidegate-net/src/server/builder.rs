@@ -123,7 +123,7 @@ impl Server {
         self.port.closed()
     }
 
-    /// Accepts the connections that have come so far and no more. Tells the handlers of each
+    /// Accepts the connections that have come so far and no more. Notifies the handlers of each
     /// connection with a [`Draining`](crate::Draining) event, and closes the connections that are
     /// still open at `deadline`. The report names those. It does not wait for handlers that do not
     /// return: it is made [`Server::DRAIN_GRACE`] after the deadline without them.
@@ -206,7 +206,7 @@ impl<P: ChannelPlacement> ServerBuilder<P> {
     /// Sets the handlers of each connection, first to last. `assemble` is called on the
     /// connection's event loop, and once when the server is bound, to check that the handlers fit
     /// each other. If it panics on the loop, or the handlers do not fit there, that connection is
-    /// closed and `on_unhandled` is told why.
+    /// closed and `on_unhandled` receives the reason.
     pub fn pipeline(
         mut self,
         assemble: impl Fn(PipelineBuilder<P>) -> PipelineBuilder<P> + Send + Sync + 'static,
@@ -291,7 +291,7 @@ impl<P: ChannelPlacement> ServerBuilder<P> {
                 Outcome::Failure(why) => Completion::failed(why.clone()),
                 Outcome::Cancelled => Completion::failed(Failure::cancelled()),
             };
-            hand_on(started, promise);
+            pass_on(started, promise);
         });
         bound
     }
@@ -465,7 +465,7 @@ impl<P: ChannelPlacement> ServerBuilder<P> {
 }
 
 /// Completes `promise` with the outcome of `started`.
-fn hand_on(started: Completion<Server>, promise: Promise<Server>) {
+fn pass_on(started: Completion<Server>, promise: Promise<Server>) {
     started.finally(move |outcome| match outcome {
         Outcome::Success(server) => complete_bind(server, promise),
         Outcome::Failure(why) => drop(promise.fail(why.clone())),

@@ -15,8 +15,8 @@ use crate::reactor::{self, RoamingShared, SourceHandle, Update};
 /// How long a drain waits after its deadline for handlers that have not returned.
 pub(super) const GRACE: Duration = Duration::from_millis(500);
 
-/// The event that tells handlers that their server is shutting down. They should finish their work
-/// and close the channel.
+/// The event that notifies handlers that their server is shutting down. They should finish their
+/// work and close the channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Draining;
 
@@ -26,9 +26,9 @@ pub struct DrainReport {
     /// The number of connections that were open when the drain began, including those that were
     /// accepted after that.
     pub open: usize,
-    /// The peers of connections that were still open at the deadline and were closed by the drain. If a handler
-    /// blocks a pinned event loop, the connections of that loop are missing here: no other thread
-    /// may access them.
+    /// The peers of connections that were still open at the deadline and were closed by the drain.
+    /// If a handler blocks a pinned event loop, the connections of that loop are missing here: no
+    /// other thread may access them.
     pub closed_at_deadline: Vec<String>,
     /// The number of connections whose handlers had not returned
     /// [`Server::DRAIN_GRACE`](crate::Server::DRAIN_GRACE) after the deadline. They end when the
@@ -51,7 +51,7 @@ impl fmt::Display for DrainReport {
 }
 
 /// Handles a connection of `origin` that has reached its event loop. If a drain has begun, the
-/// connection is told; if its deadline has passed, the connection is cut.
+/// connection is notified; if its deadline has passed, the connection is cut.
 pub(super) fn check_drain(origin: &ServerConnections, channel: Channel) {
     if origin.is_over() {
         channel.force_close();
@@ -60,18 +60,18 @@ pub(super) fn check_drain(origin: &ServerConnections, channel: Channel) {
     // A connection that reached its event loop before the task of the drain is found by that task.
     // A later one sees this flag, because the queue of the loop orders the two.
     if origin.is_draining() {
-        tell_of_drain(channel);
+        notify_of_drain(channel);
     }
 }
 
 /// Fires the `Draining` event on a connection, once.
-fn tell_of_drain(channel: Channel) {
+fn notify_of_drain(channel: Channel) {
     if channel.shared().mark_drained() {
         channel.fire_event(Draining);
     }
 }
 
-/// Tells every connection of `origin` to finish, and cuts those that are still open at the
+/// Notifies every connection of `origin` that it should finish, and cuts the ones still open at the
 /// deadline.
 pub(crate) fn drain(
     origin: &Arc<ServerConnections>,
@@ -89,7 +89,7 @@ pub(crate) fn drain(
     for one in group.each() {
         let (mine, roam) = (Arc::clone(origin), one.roam.clone());
         let _ = one.run(move || {
-            each_of(mine, roam, tell_of_drain);
+            each_of(mine, roam, notify_of_drain);
         });
         let (mine, roam, cut) = (Arc::clone(origin), one.roam, Arc::clone(&cut));
         let _ = one.home.schedule(deadline, move || {
@@ -177,7 +177,7 @@ fn each_of(
     roam: Option<Arc<RoamingShared>>,
     mut each: impl FnMut(Channel) + Send + 'static,
 ) {
-    let mut hear = move |handles: Vec<Arc<dyn SourceHandle>>| {
+    let mut visit = move |handles: Vec<Arc<dyn SourceHandle>>| {
         for channel in handles.into_iter().filter_map(Channel::of_source) {
             let own = channel.shared().origin();
             if own.is_some_and(|own| Arc::ptr_eq(own, &origin)) {
@@ -187,7 +187,7 @@ fn each_of(
     };
     match roam {
         // An event loop that has ended has closed its channels.
-        Some(roam) => drop(roam.push(Update::Handles(Box::new(hear)))),
-        None => hear(reactor::handles()),
+        Some(roam) => drop(roam.push(Update::Handles(Box::new(visit)))),
+        None => visit(reactor::handles()),
     }
 }

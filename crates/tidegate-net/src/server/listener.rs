@@ -101,7 +101,8 @@ pub(super) trait ConnectionLoops: Send + Sync {
         peer: Option<SocketAddr>,
     );
 
-    /// Tells the connections of `origin` to finish, and cuts the rest at the deadline.
+    /// Notifies the connections of `origin` that they should finish, and cuts the rest at the
+    /// deadline.
     fn drain(&self, origin: &Arc<ServerConnections>, deadline: Duration)
     -> Completion<DrainReport>;
 }
@@ -207,7 +208,7 @@ impl ListenerShared {
 impl Deliver for ListenerShared {
     fn deliver(block: Arc<SignalBlock<Self>>, how: Delivery) {
         let token = Token::from_bits(block.token.load(Ordering::Relaxed));
-        let readiness = Readiness::MAIL;
+        let readiness = Readiness::REQUESTS;
         let told = how != Delivery::Orphaned
             && match &block.config.home.roam {
                 Some(roam) => roam.push(Update::Tell(token, readiness)).is_ok(),
@@ -361,8 +362,8 @@ impl ListenerCore {
     }
 
     /// Pauses accepting, usually because there are no descriptors left. Closes one waiting
-    /// connection with the help of the spare descriptor, so that its client is told. The others
-    /// wait.
+    /// connection with the help of the spare descriptor, so that its client sees it closed. The
+    /// others wait.
     fn pause(&mut self, why: &io::Error, io_context: &mut IoContext) {
         io_context.counters.accept_pauses.add(1);
         let listener = &self.listener;
@@ -378,7 +379,7 @@ impl ListenerCore {
         drop(scheduled);
         let (at, pause) = (self.listener.place(), config.pause);
         self.accepting.report(&format_args!(
-            "the server on {at} accepts nobody for {pause:?}: {why}"
+            "the server on {at} accepts no connections for {pause:?}: {why}"
         ));
     }
 }

@@ -56,23 +56,23 @@ pub trait EventSource<D>: Send + 'static {
     /// any.
     ///
     /// The task says whether it may block ([`Task::new`]) or not ([`Task::non_blocking`]). A pinned
-    /// loop runs it at once. On a roaming loop the strategy decides which thread runs it. The source
-    /// is not selected again before its task has ended.
+    /// loop runs it at once. On a roaming loop the strategy decides which thread runs it. The
+    /// source is not selected again before its task has ended.
     ///
     /// The readiness is a level: a descriptor that is still ready afterwards is selected again.
     fn selected(&mut self, at: &SourceContext<'_, D>) -> Option<Task>;
 
     /// Returns the interests with which the source goes on. Called once after each time that it was
-    /// selected, before the loop waits again; `interests` are the present ones. By default they stay
-    /// as they are.
+    /// selected, before the loop waits again; `interests` are the present ones. By default they
+    /// stay as they are.
     fn update_interests(&mut self, interests: Interest) -> Interest {
         interests
     }
 
     /// Called once, when the source is closed, just before it is dropped. `why` is `None` if its
     /// handle or an update closed it. Otherwise it is [`NetError::LoopEnded`],
-    /// [`NetError::SourcePanicked`], or [`NetError::SourceRefused`] if the poller does not watch its
-    /// descriptor any more.
+    /// [`NetError::SourcePanicked`], or [`NetError::SourceRefused`] if the poller does not watch
+    /// its descriptor any more.
     fn closed(&mut self, why: Option<&NetError>) {
         let _ = why;
     }
@@ -108,8 +108,8 @@ pub struct SourceContext<'a, D> {
 }
 
 impl<D> SourceContext<'_, D> {
-    /// Returns the descriptor. A task that uses it holds a clone; the descriptor is then closed with
-    /// the task, if that ends after the source.
+    /// Returns the descriptor. A task that uses it holds a clone; the descriptor is then closed
+    /// with the task, if that ends after the source.
     pub fn descriptor(&self) -> &Arc<D> {
         self.descriptor
     }

@@ -36,11 +36,11 @@ pub struct SourceHandle {
 }
 
 impl SourceHandle {
-    /// Sets the interests of the source. Its loop applies them before it waits again. If they change
-    /// several times until then, only the last change is applied.
+    /// Sets the interests of the source. Its loop applies them before it waits again. If they
+    /// change several times until then, only the last change is applied.
     ///
-    /// A source that has to pause until some later moment calls this with [`Interest::NONE`] when it
-    /// is selected.
+    /// A source that has to pause until some later moment calls this with [`Interest::NONE`] when
+    /// it is selected.
     ///
     /// # Errors
     ///

@@ -46,8 +46,8 @@ pub(super) enum Note {
 }
 
 impl Note {
-    /// Returns `true` if the number of such notes is limited. There is at most one of the others for
-    /// each source or call that exists already.
+    /// Returns `true` if the number of such notes is limited. There is at most one of the others
+    /// for each source or call that exists already.
     fn is_limited(&self) -> bool {
         matches!(self, Self::Update(_) | Self::Register(..))
     }
@@ -62,7 +62,7 @@ impl Note {
             }
             // The source is closed with its loop.
             Self::Close(_, promise) => drop(promise.succeed(())),
-            Self::Apply(state) => state.hear(),
+            Self::Apply(state) => state.hook(),
             Self::Untaken(_, task) => discard(task),
         }
     }

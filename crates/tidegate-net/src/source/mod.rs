@@ -5,8 +5,8 @@
 //! process, the descriptor of a library.
 //!
 //! A [`ReactorHandle`] registers a descriptor with its [`Interest`]s and an [`EventSource`]. The
-//! loop calls the source when the descriptor is ready, and the source returns a task or nothing. The
-//! steps of a loop are always in the same order:
+//! loop calls the source when the descriptor is ready, and the source returns a task or nothing.
+//! The steps of a loop are always in the same order:
 //!
 //! 1. It calls [`EventSource::selected`] for each source that is ready, and runs the task that the
 //!    source returns before it selects the next one.

@@ -45,11 +45,11 @@ impl ReactorHandle {
     /// descriptor each time, as all types of the standard library do. Set the descriptor to
     /// non-blocking if the source reads or writes more than once when it is selected.
     ///
-    /// The completion fails with [`NetError::SourceRefused`] and the error of the operating system if
-    /// the descriptor cannot be watched: `EBADF` if it is closed, `EPERM` if it is a file on a disk,
-    /// `EEXIST` if the loop watches it already. It fails with [`NetError::LoopEnded`] if the loop has
-    /// ended, and with [`NetError::TooManyUpdates`] if too many updates wait. The source and its
-    /// descriptor are then dropped.
+    /// The completion fails with [`NetError::SourceRefused`] and the error of the operating system
+    /// if the descriptor cannot be watched: `EBADF` if it is closed, `EPERM` if it is a file on a
+    /// disk, `EEXIST` if the loop watches it already. It fails with [`NetError::LoopEnded`] if the
+    /// loop has ended, and with [`NetError::TooManyUpdates`] if too many updates wait. The source
+    /// and its descriptor are then dropped.
     ///
     /// # Cancellation
     ///

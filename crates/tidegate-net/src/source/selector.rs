@@ -2,9 +2,9 @@
 //!
 //! The driver of the loop owns it and calls [`produce`](Selector::produce) until there is no task,
 //! then polls. `produce` takes its steps in this order: it selects the sources that are ready, one
-//! task at a time; then it carries out the notes of other threads that came before the last poll was
-//! over, in their order; then it applies interests. Notes that come later wait for the next poll, so
-//! updates that submit updates cannot starve sources and channels.
+//! task at a time; then it carries out the notes of other threads that came before the last poll
+//! was over, in their order; then it applies interests. Notes that come later wait for the next
+//! poll, so updates that submit updates cannot starve sources and channels.
 //!
 //! User code runs with nothing borrowed but the selector itself, which no other code can reach.
 //!
@@ -135,8 +135,8 @@ impl Selector {
         self.taken || self.has_untaken()
     }
 
-    /// Returns the next task: of a source that is ready, or an empty one after other code of the user
-    /// has run, so that the loop looks for the work which that code may have left.
+    /// Returns the next task: of a source that is ready, or an empty one after other code of the
+    /// user has run, so that the loop looks for the work which that code may have left.
     #[cold]
     pub(crate) fn produce(&mut self, control: &mut dyn Control) -> Option<Task> {
         let task = self.next(control);
@@ -173,9 +173,9 @@ impl Selector {
         self.taken = false;
         for ready in events {
             let token = ready.token.in_table();
-            // An event of a source that was closed meanwhile is dropped. So is one of a source whose
-            // earlier event is not over: it may be out of date when its turn comes, and the poller
-            // reports it again when the interests of the source are applied.
+            // An event of a source that was closed meanwhile is dropped. So is one of a source
+            // whose earlier event is not over: it may be out of date when its turn comes, and the
+            // poller reports it again when the interests of the source are applied.
             if let Some(slot) = self.slots.get_mut(token)
                 && !std::mem::replace(&mut slot.touched, true)
             {
@@ -250,7 +250,7 @@ impl Selector {
                 self.ran = true;
             }
             Note::Apply(state) => {
-                state.hear();
+                state.hook();
                 self.touch(&state);
             }
             Note::Close(state, promise) => {
@@ -361,8 +361,8 @@ impl Selector {
         self.close_source(state, Some(&why), control);
     }
 
-    /// Closes all sources: the loop is about to end. Returns `true` if no task of a source is left on
-    /// another thread; the end of the last one wakes the loop.
+    /// Closes all sources: the loop is about to end. Returns `true` if no task of a source is left
+    /// on another thread; the end of the last one wakes the loop.
     pub(crate) fn begin_close(&mut self, control: &mut dyn Control) -> bool {
         self.closing = true;
         let why = self.inbox.ended_error();

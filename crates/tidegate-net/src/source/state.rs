@@ -110,7 +110,7 @@ impl SourceState {
     }
 
     /// Records that a note with a change of interests has arrived.
-    pub(super) fn hear(&self) {
+    pub(super) fn hook(&self) {
         self.lock().asked = false;
     }
 

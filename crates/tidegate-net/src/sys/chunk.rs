@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_somebody_keeps_is_not_received_over() {
+    fn a_part_that_is_still_referenced_is_not_overwritten() {
         let (mut chunk, ends) = (Chunk::default(), UnixStream::pair().unwrap());
         let whole = receive(&mut chunk, &ends, b"whole");
         let part = whole.slice(1..3);
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_from_elsewhere_are_not_taken() {
+    fn bytes_of_another_chunk_are_not_taken() {
         let (mut chunk, ends) = (Chunk::default(), UnixStream::pair().unwrap());
         let lent = receive(&mut chunk, &ends, b"lent");
         let at = lent.as_ptr();

@@ -1,9 +1,9 @@
 //! Events as the operating system reports them.
 //!
-//! On Linux the poller's descriptor is asked directly: an event is two numbers there, which are
+//! On Linux the poller's descriptor is polled directly: an event is two numbers there, which are
 //! read once instead of once for each question. The descriptors of user-defined sources are added
-//! directly too, so that their readiness is a level: it is reported as long as it lasts, and need not
-//! be armed again after each event.
+//! directly too, so that their readiness is a level: it is reported as long as it lasts, and need
+//! not be armed again after each event.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -55,11 +55,11 @@ mod platform {
             Ok(())
         }
 
-        /// Calls `tell` with the token and the readiness of each event.
+        /// Calls `visit` with the token and the readiness of each event.
         #[inline(always)]
-        pub(crate) fn each(&self, mut tell: impl FnMut(u64, Readiness)) {
+        pub(crate) fn each(&self, mut visit: impl FnMut(u64, Readiness)) {
             for event in &self.0 {
-                tell(event.data.u64(), readiness(event.flags));
+                visit(event.data.u64(), readiness(event.flags));
             }
         }
     }
@@ -72,8 +72,8 @@ mod platform {
         change: Change,
     ) -> io::Result<()> {
         let poll = poll.registry();
-        // SAFETY: the source that owns the descriptor is registered or about to be, and keeps it open
-        // during this call. Were it closed all the same, the system would return an error.
+        // SAFETY: the source that owns the descriptor is registered or about to be, and keeps it
+        // open during this call. Were it closed all the same, the system would return an error.
         let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) };
         let data = EventData::new_u64(token.bits());
         match change {
@@ -155,8 +155,8 @@ mod platform {
             poll.poll(&mut self.0, timeout)
         }
 
-        /// Calls `tell` with the token and the readiness of each event.
-        pub(crate) fn each(&self, mut tell: impl FnMut(u64, Readiness)) {
+        /// Calls `visit` with the token and the readiness of each event.
+        pub(crate) fn each(&self, mut visit: impl FnMut(u64, Readiness)) {
             for event in &self.0 {
                 let mut readiness = Readiness::NONE;
                 if event.is_readable() {
@@ -171,7 +171,7 @@ mod platform {
                 if event.is_error() {
                     readiness |= Readiness::ERROR;
                 }
-                tell(event.token().0 as u64, readiness);
+                visit(event.token().0 as u64, readiness);
             }
         }
     }

@@ -90,7 +90,8 @@ impl FakeScript {
         self.lock().adopted.clone()
     }
 
-    /// Returns the changes at descriptors of user-defined sources since the last call, oldest first.
+    /// Returns the changes at descriptors of user-defined sources since the last call, oldest
+    /// first.
     pub(crate) fn changes(&self) -> Vec<(Token, Change)> {
         std::mem::take(&mut self.lock().changes)
     }

@@ -94,7 +94,7 @@ impl Readiness {
     /// Something is wrong; reading or writing returns the error.
     pub const ERROR: Self = Self(8);
     /// Requests are queued for the channel.
-    pub(crate) const MAIL: Self = Self(16);
+    pub(crate) const REQUESTS: Self = Self(16);
 
     /// Returns `true` if there is something to read or to accept.
     #[inline]
@@ -147,7 +147,7 @@ impl fmt::Debug for Readiness {
             (Self::WRITE, "WRITE"),
             (Self::HANG_UP, "HANG_UP"),
             (Self::ERROR, "ERROR"),
-            (Self::MAIL, "MAIL"),
+            (Self::REQUESTS, "REQUESTS"),
         ];
         let mut list = f.debug_set();
         for (bit, name) in names {
@@ -207,8 +207,8 @@ pub(crate) trait Poller: Send + 'static {
     /// The error of the operating system; an interruption by a signal is not an error.
     fn poll(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<usize>;
 
-    /// Changes what is watched at the descriptor of a user-defined source. The interests of `change`
-    /// are not empty.
+    /// Changes what is watched at the descriptor of a user-defined source. The interests of
+    /// `change` are not empty.
     ///
     /// # Errors
     ///

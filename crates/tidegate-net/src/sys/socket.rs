@@ -62,7 +62,7 @@ impl<S> AsFd for SocketWithFd<S> {
 }
 
 /// A descriptor that is held only to be released. The released descriptor is used to accept a
-/// connection for which there is no room, so that closing it tells the peer.
+/// connection for which there is no room, so that the peer sees it closed.
 #[derive(Debug)]
 pub(crate) struct SpareDescriptor {
     held: Option<File>,

@@ -122,7 +122,7 @@ impl TlsServer {
         let mut config = self.config.write().unwrap_or_else(PoisonError::into_inner);
         let resolver = Arc::as_ptr(&config.cert_resolver);
         if !std::ptr::addr_eq(resolver, Arc::as_ptr(&self.identities)) {
-            let why = "the server does what its `ServerConfig` says; give it another one with \
+            let why = "the server's `ServerConfig` decides; give it another one with \
                        `set_config`";
             return Err(TlsError::InvalidIdentity(why.to_owned()));
         }

@@ -127,7 +127,7 @@ impl Tls {
         if self.tls.is_some() || self.state == State::Over {
             return;
         }
-        ctx.tell_input_end();
+        ctx.report_input_end();
         match self.side.connection() {
             Ok(mut tls) => {
                 // No limit here: the channel counts the held data and has a cap.
@@ -157,9 +157,9 @@ impl Tls {
     }
 
     /// Processes a part of the received bytes. Returns how many bytes are left.
-    fn take(&mut self, mut rest: &[u8], heard: &mut TlsProgress) -> usize {
+    fn take(&mut self, mut rest: &[u8], progress: &mut TlsProgress) -> usize {
         let Some(tls) = &mut self.tls else { return 0 };
-        let handshaking = self.state == State::Handshaking && !heard.agreed;
+        let handshaking = self.state == State::Handshaking && !progress.agreed;
         let failed = |why| match handshaking {
             true => TlsError::Handshake(why),
             false => TlsError::ConnectionFailed(why),
@@ -170,12 +170,12 @@ impl Tls {
             Ok(_) => {}
             Err(why) => {
                 let why = rustls::Error::General(why.to_string());
-                heard.failure = Some(failed(why));
+                progress.failure = Some(failed(why));
                 return 0;
             }
         }
         let processed = tls.process_new_packets();
-        heard.agreed |= handshaking && processed.is_ok() && !tls.is_handshaking();
+        progress.agreed |= handshaking && processed.is_ok() && !tls.is_handshaking();
         let mut reader = tls.reader();
         // Both an error and an empty chunk mean that there is no more data for now.
         while let Ok(chunk) = reader.fill_buf()
@@ -183,15 +183,15 @@ impl Tls {
         {
             let bytes = Bytes::copy_from_slice(chunk);
             reader.consume(bytes.len());
-            heard.bytes.push(bytes);
+            progress.bytes.push(bytes);
         }
         match processed {
             Ok(state) => {
-                heard.bye = state.peer_has_closed();
+                progress.bye = state.peer_has_closed();
                 rest.len()
             }
             Err(why) => {
-                heard.failure = Some(failed(why));
+                progress.failure = Some(failed(why));
                 0
             }
         }
@@ -199,15 +199,15 @@ impl Tls {
 
     /// Passes on the results, after the reply of `rustls` was sent. What handlers write in response
     /// is encrypted later, so it has to be sent later.
-    fn tell(&mut self, heard: TlsProgress, ctx: &mut InboundContext<'_, Self>) {
+    fn report(&mut self, progress: TlsProgress, ctx: &mut InboundContext<'_, Self>) {
         self.send(ctx);
-        let end = if heard.agreed {
+        let end = if progress.agreed {
             self.finish_handshake(ctx)
         } else {
             None
         };
-        self.read_requested &= heard.bytes.is_empty();
-        for bytes in heard.bytes {
+        self.read_requested &= progress.bytes.is_empty();
+        for bytes in progress.bytes {
             ctx.fire_read(bytes);
         }
         match end {
@@ -215,10 +215,10 @@ impl Tls {
             Some(End::ShutOutput) => ctx.shutdown_output(),
             None => {}
         }
-        if heard.bye && !self.received_close_notify {
+        if progress.bye && !self.received_close_notify {
             self.on_close_notify(ctx);
         }
-        if let Some(why) = heard.failure {
+        if let Some(why) = progress.failure {
             self.fail(why, ctx);
         }
     }
@@ -434,12 +434,12 @@ impl Inbound for Tls {
         if self.state == State::Over {
             return;
         }
-        let mut heard = TlsProgress::default();
+        let mut progress = TlsProgress::default();
         let mut left = bytes.len();
         while left > 0 {
-            left = self.take(&bytes[bytes.len() - left..], &mut heard);
+            left = self.take(&bytes[bytes.len() - left..], &mut progress);
         }
-        self.tell(heard, ctx);
+        self.report(progress, ctx);
     }
 
     fn read_complete(&mut self, ctx: &mut InboundContext<'_, Self>) {

@@ -17,10 +17,10 @@ use crate::{dial, group, group_by, serve};
 /// More connections than a listener accepts in one turn.
 const MANY: usize = 40;
 
-/// Answers once and closes the connection.
-struct Answers;
+/// Replies once and closes the connection.
+struct Replies;
 
-impl Inbound for Answers {
+impl Inbound for Replies {
     type In = Bytes;
     type Out = Nothing;
     type Write = Bytes;
@@ -32,7 +32,7 @@ impl Inbound for Answers {
 }
 
 fn answers<P: tidegate_loop::Placement>(p: PipelineBuilder<P>) -> PipelineBuilder<P> {
-    p.add_handler("answers", tidegate_net::Handler::inbound(Answers))
+    p.add_handler("answers", tidegate_net::Handler::inbound(Replies))
 }
 
 /// Blocks the only event loop of a group until the returned gate is opened.
@@ -71,7 +71,7 @@ fn a_drain_serves_the_connections_that_wait_to_be_accepted() {
     let go_on = hold(&group);
     let clients = waiting(&server);
     let drained = server.drain(Duration::from_secs(60));
-    assert!(!drained.is_done(), "somebody waits to be accepted");
+    assert!(!drained.is_done(), "a connection waits to be accepted");
     go_on.open();
     for client in &clients {
         assert_eq!(rest(client), "hello");

@@ -82,7 +82,7 @@ fn rest(mut stream: TcpStream) -> Vec<u8> {
     rest
 }
 
-fn said<T: Send + std::fmt::Debug + 'static>(what: Completion<T>) -> String {
+fn message<T: Send + std::fmt::Debug + 'static>(what: Completion<T>) -> String {
     what.wait().unwrap_err().to_string()
 }
 
@@ -133,10 +133,10 @@ fn a_write_to_a_closed_channel_is_an_error_that_says_so() {
     let channel = bench.channels.take().remove(0);
     drop(client);
     channel.closed().wait().unwrap();
-    channel.write_and_flush("nobody asks");
-    assert!(said(channel.write_with("late")).contains("closed"));
-    assert!(said(channel.flush_with()).contains("closed"));
-    assert!(said(channel.write_and_flush_with("late")).contains("closed"));
+    channel.write_and_flush("unasked");
+    assert!(message(channel.write_with("late")).contains("closed"));
+    assert!(message(channel.flush_with()).contains("closed"));
+    assert!(message(channel.write_and_flush_with("late")).contains("closed"));
     bench.goes_on();
 }
 
@@ -146,13 +146,13 @@ fn a_handler_added_twice_is_an_error_that_names_it() {
     let twice = Server::builder(&bench.group)
         .pipeline(|p| p.add("frames", LineFrames::max(80)).add("frames", Echo))
         .bind("127.0.0.1:0");
-    assert!(said(twice).contains("there is a handler called `frames` already"));
+    assert!(message(twice).contains("there is a handler called `frames` already"));
     let mut client = dial(&bench.server);
     assert_eq!(round_trip(&mut client, b"hello\n"), b"hello\n");
     bench.channels.wait_for(1);
     let channel = bench.channels.take().remove(0);
     let again = || PipelineChange::add_first("frames", Handler::inbound(LineFrames::max(80)));
-    assert!(said(channel.change(again)).contains("there is a handler called `frames` already"));
+    assert!(message(channel.change(again)).contains("there is a handler called `frames` already"));
     assert_eq!(
         round_trip(&mut client, b"there\n"),
         b"there\n",
@@ -167,26 +167,26 @@ fn handlers_that_do_not_fit_are_an_error_that_names_both() {
     let misfit = Server::builder(&bench.group)
         .pipeline(|p| p.add_duplex("text", Strings::utf8()).add("echo", Echo))
         .bind("127.0.0.1:0");
-    let why = said(misfit);
+    let why = message(misfit);
     assert!(why.contains("`text`") && why.contains("`echo`"), "{why}");
     bench.goes_on();
 }
 
 #[test]
-fn an_address_in_use_and_a_refused_connect_leave_everybody_else_alone() {
+fn an_address_in_use_and_a_refused_connect_do_not_affect_others() {
     let bench = bench();
     let taken = Server::builder(&bench.group)
         .pipeline(|p| p.add("echo", Echo))
         .bind(bench.server.local_addr());
-    let why = said(taken).to_lowercase();
+    let why = message(taken).to_lowercase();
     assert!(why.contains("in use"), "{why}");
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = nobody.local_addr().unwrap();
-    drop(nobody);
+    let unused = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = unused.local_addr().unwrap();
+    drop(unused);
     let refused = Client::builder(&bench.group).connect(address);
-    assert!(said(refused).to_lowercase().contains("refused"));
+    assert!(message(refused).to_lowercase().contains("refused"));
     let nameless = Client::builder(&bench.group).connect("no such name:80");
-    assert!(said(nameless).contains("no such name"));
+    assert!(message(nameless).contains("no such name"));
     bench.goes_on();
 }
 

@@ -72,15 +72,15 @@ fn a_cancelled_change_whose_drop_panics_does_not_hurt_the_channel() {
 #[test]
 fn a_change_cannot_be_cancelled_while_it_is_made() {
     let mut embedded = EmbeddedChannel::new(|p| p).unwrap();
-    let (tell, told) = std::sync::mpsc::channel::<tidegate_promise::Completion<()>>();
+    let (sender, receiver) = std::sync::mpsc::channel::<tidegate_promise::Completion<()>>();
     let seen = Log::new();
     let own = seen.clone();
     let change = embedded.channel().change(move || {
-        let change = told.recv().unwrap();
+        let change = receiver.recv().unwrap();
         own.push(change.cancel());
         PipelineChange::add_last("echo", Handler::local_inbound(Echo))
     });
-    tell.send(change).unwrap();
+    sender.send(change).unwrap();
     embedded.run();
     assert_eq!(seen.take(), [false]);
     assert_eq!(embedded.names(), ["echo"]);
@@ -170,19 +170,19 @@ fn a_cancelled_datagram_is_not_sent() {
         .build()
         .bind_udp("127.0.0.1:0".parse().unwrap());
     let channel = client.wait().unwrap();
-    let say = |text: &'static str| {
+    let send = |text: &'static str| {
         channel.write_with(Datagram {
             bytes: text.into(),
             peer: to,
         })
     };
-    assert!(say("cancelled").cancel());
-    let sent = say("sent");
+    assert!(send("cancelled").cancel());
+    let sent = send("sent");
     channel.flush();
     sent.wait().unwrap();
-    let mut heard = [0; 16];
-    let count = peer.recv(&mut heard).unwrap();
-    assert_eq!(&heard[..count], b"sent");
+    let mut received = [0; 16];
+    let count = peer.recv(&mut received).unwrap();
+    assert_eq!(&received[..count], b"sent");
 }
 
 #[test]

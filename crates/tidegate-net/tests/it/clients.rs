@@ -122,7 +122,7 @@ fn table(addresses: Addresses) -> impl Fn(&str, u16) -> Completion<Addresses> + 
 }
 
 /// Returns an address without a listener.
-fn nobody() -> std::net::SocketAddr {
+fn unused_address() -> std::net::SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap()
 }
@@ -133,12 +133,12 @@ fn every_address_of_a_name_is_tried_in_order() {
     let server = serve(&group, |p| p.add("echo", Echo));
     let there = server.local_addr();
     let client = Client::builder(&group)
-        .resolver(table(vec![nobody(), nobody(), there]))
+        .resolver(table(vec![unused_address(), unused_address(), there]))
         .build();
     let channel = client.connect("somewhere:1").wait().unwrap();
     assert_eq!(channel.peer_addr(), Some(there));
     let client = Client::builder(&group)
-        .resolver(table(vec![nobody(), nobody()]))
+        .resolver(table(vec![unused_address(), unused_address()]))
         .build();
     let why = client.connect("somewhere:1").wait().unwrap_err();
     assert!(why.to_string().contains("refused"), "{why}");

@@ -21,7 +21,7 @@ fn is_closed(write: Completion<()>) -> bool {
     matches!(why.downcast_ref(), Some(NetError::Closed(_)))
 }
 
-fn hearing(options: ChannelOptions) -> (EmbeddedChannel, Log<Bytes>) {
+fn logging_reads(options: ChannelOptions) -> (EmbeddedChannel, Log<Bytes>) {
     let log = Log::new();
     let own = log.clone();
     let channel =
@@ -30,8 +30,8 @@ fn hearing(options: ChannelOptions) -> (EmbeddedChannel, Log<Bytes>) {
 }
 
 #[test]
-fn what_is_written_after_a_gentle_close_fails_and_does_not_put_it_off() {
-    let (mut channel, _log) = hearing(ChannelOptions::default());
+fn what_is_written_after_a_graceful_close_fails_and_does_not_put_it_off() {
+    let (mut channel, _log) = logging_reads(ChannelOptions::default());
     channel.set_room(Some(0));
     let handle = channel.channel();
     let before = handle.write_with("before");
@@ -51,15 +51,15 @@ fn what_is_written_after_a_gentle_close_fails_and_does_not_put_it_off() {
 }
 
 #[test]
-fn after_a_gentle_close_nothing_is_read_whoever_asks_for_it() {
-    let (mut channel, log) = hearing(ChannelOptions::default());
+fn after_a_graceful_close_nothing_is_read_on_any_request() {
+    let (mut channel, log) = logging_reads(ChannelOptions::default());
     channel.set_room(Some(0));
     let handle = channel.channel();
     handle.write("last words");
     let closed = handle.close_when_flushed();
     channel.run();
-    channel.receive("not heard");
-    channel.write_inbound(Bytes::from("not heard"));
+    channel.receive("not read");
+    channel.write_inbound(Bytes::from("not read"));
     handle.set_auto_read(true);
     handle.read();
     channel.run();
@@ -72,12 +72,12 @@ fn after_a_gentle_close_nothing_is_read_whoever_asks_for_it() {
 }
 
 #[test]
-fn a_gentle_close_has_a_deadline_by_the_loops_clock() {
+fn a_graceful_close_has_a_deadline_by_the_loops_clock() {
     let options = ChannelOptions {
         close_timeout: Duration::from_secs(5),
         ..ChannelOptions::default()
     };
-    let (mut channel, _log) = hearing(options);
+    let (mut channel, _log) = logging_reads(options);
     channel.set_room(Some(0));
     let handle = channel.channel();
     let waits = handle.write_with("never taken");
@@ -99,14 +99,14 @@ fn a_gentle_close_has_a_deadline_by_the_loops_clock() {
 }
 
 #[test]
-fn a_gentle_close_without_a_deadline_waits_and_one_in_time_leaves_no_timer() {
+fn a_graceful_close_without_a_deadline_waits_and_one_in_time_leaves_no_timer() {
     let options = ChannelOptions {
         close_timeout: Duration::ZERO,
         ..ChannelOptions::default()
     };
     for options in [options, ChannelOptions::default()] {
         let waits = options.close_timeout.is_zero();
-        let (mut channel, _log) = hearing(options);
+        let (mut channel, _log) = logging_reads(options);
         channel.set_room(Some(0));
         let handle = channel.channel();
         handle.write("slow");
@@ -127,7 +127,7 @@ fn a_gentle_close_without_a_deadline_waits_and_one_in_time_leaves_no_timer() {
 }
 
 #[test]
-fn a_client_that_does_not_read_is_let_go_of_after_the_deadline() {
+fn a_client_that_does_not_read_is_closed_after_the_deadline() {
     let clock = tidegate_core::ManualClock::new();
     let group = group_by(&clock);
     let (server, log) = giving(&group);
@@ -238,7 +238,7 @@ fn what_is_written_by_a_handle_after_a_close_fails_and_is_not_sent() {
         (|channel| drop(channel.close())) as fn(&Channel),
         |channel| drop(channel.close_when_flushed()),
     ] {
-        let (mut channel, _log) = hearing(ChannelOptions::default());
+        let (mut channel, _log) = logging_reads(ChannelOptions::default());
         let handle = channel.channel();
         let before = handle.write_with("before");
         handle.flush();
@@ -253,12 +253,12 @@ fn what_is_written_by_a_handle_after_a_close_fails_and_is_not_sent() {
 }
 
 #[test]
-fn what_a_handler_elsewhere_writes_behind_its_close_fails() {
+fn writes_after_a_close_fail_for_a_handler_on_another_executor() {
     for close in [
         (|ctx| ctx.close()) as fn(&mut InboundContext<'_, Closes>),
         |ctx| ctx.close_when_flushed(),
     ] {
-        let (home, mut hand) = EventLoop::builder("apart").build_manual().unwrap();
+        let (home, mut manual_loop) = EventLoop::builder("apart").build_manual().unwrap();
         let writes = Log::new();
         let closes = Closes {
             close,
@@ -268,7 +268,7 @@ fn what_a_handler_elsewhere_writes_behind_its_close_fails() {
         let mut channel = EmbeddedChannel::new(|p| p.add_handler("closes", closes)).unwrap();
         channel.receive("bye");
         for _ in 0..4 {
-            hand.run_until_idle();
+            manual_loop.run_until_idle();
             channel.run();
         }
         assert!(!channel.is_open());
@@ -280,7 +280,7 @@ fn what_a_handler_elsewhere_writes_behind_its_close_fails() {
 }
 
 #[test]
-fn a_handler_that_holds_writes_back_takes_no_more_behind_an_end() {
+fn a_handler_that_holds_writes_back_accepts_no_more_after_an_end() {
     for (close, refused) in [(true, "closed"), (false, "sending half")] {
         let slow = TrafficShaping::new(None, Some(Rate::bytes_per_second(10)));
         let mut channel = EmbeddedChannel::new(|p| p.add_duplex("slow", slow)).unwrap();
@@ -306,7 +306,7 @@ fn a_handler_that_holds_writes_back_takes_no_more_behind_an_end() {
 }
 
 #[test]
-fn a_gentle_close_sends_what_a_handler_kept_from_being_flushed() {
+fn a_graceful_close_sends_writes_that_a_handler_held_back() {
     /// Does not pass flushes on.
     struct Swallows;
     impl Outbound for Swallows {
@@ -330,8 +330,8 @@ fn a_gentle_close_sends_what_a_handler_kept_from_being_flushed() {
 }
 
 #[test]
-fn a_connection_that_breaks_ends_a_gentle_close() {
-    let (mut channel, _log) = hearing(ChannelOptions::default());
+fn a_connection_that_breaks_ends_a_graceful_close() {
+    let (mut channel, _log) = logging_reads(ChannelOptions::default());
     channel.set_room(Some(0));
     let handle = channel.channel();
     handle.write("never taken");

@@ -32,8 +32,8 @@ fn open(client: &Client) -> Channel {
 
 /// Returns the length of the next datagram.
 fn next(socket: &UdpSocket) -> usize {
-    let mut heard = vec![0; TOO_LARGE];
-    socket.recv(&mut heard).unwrap()
+    let mut received = vec![0; TOO_LARGE];
+    socket.recv(&mut received).unwrap()
 }
 
 /// Sends a burst when the channel is open, and logs the errors.
@@ -113,11 +113,11 @@ fn a_datagram_that_is_too_large_is_an_error_that_names_it_and_is_counted() {
 }
 
 #[test]
-fn one_that_no_handler_hears_of_goes_to_the_hook_and_the_channel_stays_open() {
+fn a_lost_datagram_without_a_handler_goes_to_the_hook_and_the_channel_stays_open() {
     let log = Log::new();
-    let heard = log.clone();
+    let received = log.clone();
     let loops = NetGroup::builder("io").loops(1);
-    let loops = loops.on_unhandled(move |_, what| heard.push(what.to_string()));
+    let loops = loops.on_unhandled(move |_, what| received.push(what.to_string()));
     let group = loops.build().unwrap();
     let (peer, to) = socket();
     let channel = open(&Client::builder(&group).build());
@@ -172,7 +172,7 @@ fn datagrams_count_for_the_water_marks_until_they_are_sent() {
     assert_eq!(channel.pending_bytes(), 0);
 }
 
-/// Answers each lost datagram with another one that is lost. Echoes each received datagram.
+/// Sends another datagram that is lost in each loss event. Echoes each received datagram.
 struct Stubborn;
 
 impl Inbound for Stubborn {
@@ -195,7 +195,7 @@ impl Inbound for Stubborn {
 }
 
 #[test]
-fn a_handler_that_answers_each_loss_with_another_does_not_hold_up_its_loop() {
+fn a_handler_that_causes_a_loss_in_each_loss_event_does_not_block_its_loop() {
     let group = group(1);
     let (peer, _) = socket();
     let channel = open(
@@ -227,7 +227,7 @@ impl Inbound for Closes {
 }
 
 #[test]
-fn what_a_handler_asks_for_when_nothing_but_an_error_is_received_is_done() {
+fn requests_of_a_handler_are_carried_out_when_only_an_error_is_received() {
     let group = group(1);
     let client = Client::builder(&group)
         .pipeline(|p| p.add("closes", Closes))

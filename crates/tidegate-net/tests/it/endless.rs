@@ -77,8 +77,8 @@ impl Everything {
             let _ = ctx.change(PipelineChange::add_last("", Handler::duplex(self.clone())));
         }
         let channel = ctx.channel();
-        channel.write("by mail");
-        channel.fire_event("by mail");
+        channel.write("by channel");
+        channel.fire_event("by channel");
         channel.set_user_writable(2, true);
         drop(channel.deregister());
         drop(channel.register());
@@ -95,8 +95,8 @@ impl Everything {
 
     fn inbound(&self, ctx: &mut InboundContext<'_, Self>) -> bool {
         if self.is_armed() {
-            ctx.write("an answer");
-            drop(ctx.write_with("another answer"));
+            ctx.write("a reply");
+            drop(ctx.write_with("another reply"));
             ctx.fire_read("a message");
             self.everything(ctx);
         }
@@ -363,10 +363,10 @@ fn others_are_served_whatever_a_handler_on_an_executor_of_its_own_does() {
     }
 }
 
-/// Answers each error with a write and counts the errors; optionally closes once that write is
+/// Writes in each error event and counts the errors; optionally closes once that write is
 /// sent.
 struct Apologises {
-    heard: Counter,
+    received: Counter,
     closes: bool,
 }
 
@@ -381,7 +381,7 @@ impl Inbound for Apologises {
     }
 
     fn error(&mut self, why: Failure, ctx: &mut InboundContext<'_, Self>) {
-        self.heard.hit();
+        self.received.hit();
         ctx.write(format!("{why:300}"));
         if self.closes {
             ctx.close_when_flushed();
@@ -397,34 +397,34 @@ fn narrow() -> ChannelOptions {
 }
 
 #[test]
-fn a_refused_answer_to_a_refused_write_is_not_told_again_until_a_write_is_taken() {
-    let heard = Counter::new();
+fn a_refused_write_in_a_refusal_event_is_not_reported_until_a_write_is_accepted() {
+    let received = Counter::new();
     let handler = Apologises {
-        heard: heard.clone(),
+        received: received.clone(),
         closes: false,
     };
     let mut channel =
         EmbeddedChannel::with_options(narrow(), |p| p.add("handler", handler)).unwrap();
     channel.set_room(Some(0));
     channel.receive(vec![0; 350]);
-    assert_eq!(heard.count(), 0);
+    assert_eq!(received.count(), 0);
     for _ in 0..3 {
         channel.receive(vec![0; 350]);
     }
-    assert_eq!(heard.count(), 1, "of one hole once");
+    assert_eq!(received.count(), 1, "of one hole once");
     assert!(channel.is_open());
     channel.set_room(None);
     channel.set_room(Some(0));
     channel.receive(vec![0; 350]);
-    assert_eq!(heard.count(), 1, "it was taken");
+    assert_eq!(received.count(), 1, "it was taken");
     channel.receive(vec![0; 350]);
-    assert_eq!(heard.count(), 2, "of the next hole, too");
+    assert_eq!(received.count(), 2, "of the next hole, too");
 }
 
 #[test]
-fn a_handler_that_answers_a_refused_write_by_its_channel_is_told_once() {
-    struct ByMail(Counter);
-    impl Inbound for ByMail {
+fn a_handler_that_writes_through_its_channel_in_a_refusal_event_is_notified_once() {
+    struct ByChannel(Counter);
+    impl Inbound for ByChannel {
         type In = Bytes;
         type Out = Nothing;
         type Write = Nothing;
@@ -434,25 +434,25 @@ fn a_handler_that_answers_a_refused_write_by_its_channel_is_told_once() {
             ctx.channel().write_and_flush(vec![0; 450]);
         }
     }
-    let heard = Counter::new();
-    let handler = ByMail(heard.clone());
+    let received = Counter::new();
+    let handler = ByChannel(received.clone());
     let mut channel =
         EmbeddedChannel::with_options(narrow(), |p| p.add("handler", handler)).unwrap();
     channel.channel().write(vec![0; 450]);
     channel.run();
-    assert_eq!(heard.count(), 1);
+    assert_eq!(received.count(), 1);
 }
 
 /// Keeps what it reads. Writes one kept message for an event, and another one for every error.
 struct Keeps {
     kept: Vec<AnyMessage>,
-    heard: Counter,
-    by_mail: bool,
+    received: Counter,
+    by_channel: bool,
 }
 
 impl Keeps {
     fn answer(&mut self, ctx: &mut InboundContext<'_, Self>) {
-        if self.by_mail {
+        if self.by_channel {
             ctx.channel().write(7_u32);
             ctx.channel().flush();
         } else if let Some(message) = self.kept.pop() {
@@ -475,7 +475,7 @@ impl Inbound for Keeps {
     }
 
     fn error(&mut self, _: Failure, ctx: &mut InboundContext<'_, Self>) {
-        self.heard.hit();
+        self.received.hit();
         self.answer(ctx);
     }
 }
@@ -493,13 +493,13 @@ impl Outbound for Text {
 }
 
 #[test]
-fn a_message_of_the_wrong_type_that_answers_another_one_is_not_told_again() {
-    for by_mail in [false, true] {
-        let heard = Counter::new();
+fn a_message_of_the_wrong_type_in_an_error_event_is_not_reported_again() {
+    for by_channel in [false, true] {
+        let received = Counter::new();
         let keeps = Keeps {
             kept: Vec::new(),
-            heard: heard.clone(),
-            by_mail,
+            received: received.clone(),
+            by_channel,
         };
         let mut channel =
             EmbeddedChannel::new(|p| p.add_outbound("text", Text).add("keeps", keeps)).unwrap();
@@ -509,24 +509,24 @@ fn a_message_of_the_wrong_type_that_answers_another_one_is_not_told_again() {
         channel.channel().fire_event("go");
         channel.run();
         assert!(channel.is_open());
-        assert_eq!(heard.count(), 1, "by mail: {by_mail}");
+        assert_eq!(received.count(), 1, "by channel: {by_channel}");
     }
 }
 
 #[test]
-fn a_client_that_never_reads_is_let_go_of_and_others_are_served() {
+fn a_client_that_never_reads_is_closed_and_others_are_served() {
     let clock = tidegate_core::ManualClock::new();
     let group = group_by(&clock);
-    let heard = Counter::new();
-    let own = heard.clone();
+    let received = Counter::new();
+    let own = received.clone();
     let server = Server::builder(&group)
         .options(narrow())
         .pipeline(move |p| {
-            let heard = own.clone();
+            let received = own.clone();
             p.add(
                 "handler",
                 Apologises {
-                    heard,
+                    received,
                     closes: true,
                 },
             )
@@ -537,9 +537,9 @@ fn a_client_that_never_reads_is_let_go_of_and_others_are_served() {
     let mut deaf = dial(&server);
     // More bytes at once than the cap allows.
     deaf.write_all(&[b'x'; 600]).unwrap();
-    heard.wait_for(1);
+    received.wait_for(1);
     let mut other = dial(&server);
     assert_eq!(round_trip(&mut other, b"hello"), b"hello");
-    assert_eq!(heard.count(), 1);
+    assert_eq!(received.count(), 1);
     let _ = deaf.read_to_end(&mut Vec::new());
 }

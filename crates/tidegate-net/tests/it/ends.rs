@@ -41,7 +41,7 @@ impl Inbound for LogEvents {
 }
 
 #[test]
-fn drains_that_overlap_end_at_their_own_deadlines_and_tell_once() {
+fn drains_that_overlap_end_at_their_own_deadlines_and_notify_once() {
     let clock = ManualClock::new();
     let loops = NetGroup::builder("io").loops(1).clock(&clock);
     let group = loops.build().unwrap();
@@ -53,7 +53,7 @@ fn drains_that_overlap_end_at_their_own_deadlines_and_tell_once() {
     let late = server.drain(Duration::from_secs(20));
     let soon = server.drain(Duration::from_secs(10));
     clock.advance(Duration::from_secs(9));
-    assert!(!late.is_done() && !soon.is_done(), "somebody is there");
+    assert!(!late.is_done() && !soon.is_done(), "a connection is open");
     clock.advance(Duration::from_secs(1));
     let (late, soon) = (late.wait().unwrap(), soon.wait().unwrap());
     assert_eq!(
@@ -66,7 +66,7 @@ fn drains_that_overlap_end_at_their_own_deadlines_and_tell_once() {
 }
 
 #[test]
-fn a_connection_that_comes_to_its_loop_during_a_drain_is_told_of_it() {
+fn a_connection_that_reaches_its_loop_during_a_drain_is_notified_of_it() {
     let clock = ManualClock::new();
     let loops = NetGroup::builder("io").loops(2).clock(&clock);
     let group = loops.build().unwrap();
@@ -100,13 +100,18 @@ fn a_connection_that_comes_to_its_loop_during_a_drain_is_told_of_it() {
     accepts.unwrap().wait().unwrap();
     held.wait();
     let _drain = server.drain(Duration::from_secs(10));
-    // After this task the other loop has told its connections of the drain.
+    // After this task the other loop has notified its connections of the drain.
     let other = group.iter().nth(1).unwrap();
     other.submit(|| ()).unwrap().wait().unwrap();
     go_on.open();
     log.wait_for(6);
-    let told = log.take();
-    let count = |what| told.iter().filter(|heard| **heard == what).count();
+    let notified = log.take();
+    let count = |what| {
+        notified
+            .iter()
+            .filter(|received| **received == what)
+            .count()
+    };
     assert_eq!((count("active"), count("draining")), (3, 3));
 }
 
@@ -123,7 +128,7 @@ fn asks(
 }
 
 #[test]
-fn a_connect_that_was_cancelled_while_its_name_was_resolved_connects_to_nobody() {
+fn a_connect_that_was_cancelled_while_its_name_was_resolved_opens_no_connection() {
     let group = tidegate_net::pinned("io", 1).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
@@ -145,7 +150,7 @@ fn a_connect_that_was_cancelled_while_its_name_was_resolved_connects_to_nobody()
 }
 
 #[test]
-fn a_server_that_nobody_wants_any_more_frees_its_port() {
+fn a_server_without_handles_frees_its_port() {
     let group = tidegate_net::pinned("io", 1).unwrap();
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
     let address = address.unwrap();
@@ -182,10 +187,10 @@ fn a_server_that_nobody_wants_any_more_frees_its_port() {
 #[test]
 fn handlers_that_cannot_be_made_are_an_error_with_the_panic() {
     let unhandled = Log::new();
-    let heard = unhandled.clone();
+    let received = unhandled.clone();
     let loops = NetGroup::builder("io")
         .loops(1)
-        .on_unhandled(move |_, what| heard.push(what.to_string()));
+        .on_unhandled(move |_, what| received.push(what.to_string()));
     let group = loops.build().unwrap();
     let bound = Server::builder(&group).pipeline(|_| panic!("not at all"));
     let why = bound.bind("127.0.0.1:0").wait().unwrap_err().to_string();
@@ -201,10 +206,10 @@ fn handlers_that_cannot_be_made_are_an_error_with_the_panic() {
     assert_eq!(bad.read(&mut [0; 8]).unwrap(), 0, "closed");
     assert_eq!(round_trip(&mut good, b"hello"), b"hello");
     unhandled.wait_for(1);
-    let heard = unhandled.take();
+    let received = unhandled.take();
     assert!(
-        heard.len() == 1 && heard[0].contains("not this one"),
-        "{heard:?}"
+        received.len() == 1 && received[0].contains("not this one"),
+        "{received:?}"
     );
 
     let client = Client::builder(&group)
@@ -212,7 +217,7 @@ fn handlers_that_cannot_be_made_are_an_error_with_the_panic() {
         .build();
     let refused = client.connect(server.local_addr()).wait().unwrap_err();
     assert!(refused.to_string().contains("not here"), "{refused}");
-    assert!(unhandled.is_empty(), "who asked knows");
+    assert!(unhandled.is_empty(), "the caller received the error");
 }
 
 /// Does not pass a close on, and blocks in each read.
@@ -269,7 +274,7 @@ fn a_drain_cuts_connections_whose_handlers_hold_the_close_back() {
 }
 
 #[test]
-fn a_pair_of_channels_that_nobody_wants_any_more_is_closed() {
+fn a_pair_of_channels_whose_completion_is_dropped_is_closed() {
     struct Ends(Log<()>);
     impl Inbound for Ends {
         type In = Bytes;

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tidegate_loop::{EventLoop, ManualLoop};
 use tidegate_net::{
-    ChannelOptions, EmbeddedChannel, Handler, Inbound, InboundContext, NetError, Nothing, Outbound,
-    OutboundContext, PipelineBuilder, PipelineChange, UserEvent, WaterMarks,
+    ChannelOptions, EmbeddedChannel, Handler, Inbound, InboundContext, NetError, Nothing,
+    PipelineBuilder, PipelineChange, UserEvent, WaterMarks,
 };
 use tidegate_pool::{PoolPolicy, WorkerPool};
 use tidegate_promise::Failure;
 use tidegate_testkit::{Gate, Log};
+
+use crate::pass::Pass;
 
 /// Creates a pool with one thread, busy until the gate opens, and a queue for one job.
 fn narrow(policy: PoolPolicy) -> (WorkerPool, Gate) {
@@ -30,7 +32,7 @@ fn narrow(policy: PoolPolicy) -> (WorkerPool, Gate) {
 /// Submits a job to its own pool for the first message.
 struct Fills {
     pool: WorkerPool,
-    heard: Log<Bytes>,
+    received: Log<Bytes>,
 }
 
 impl Inbound for Fills {
@@ -39,35 +41,35 @@ impl Inbound for Fills {
     type Write = Nothing;
 
     fn read(&mut self, bytes: Bytes, _: &mut InboundContext<'_, Self>) {
-        if self.heard.is_empty() {
+        if self.received.is_empty() {
             self.pool.execute(|| ()).unwrap();
         }
-        self.heard.push(bytes);
+        self.received.push(bytes);
     }
 }
 
 fn filling(pool: &WorkerPool) -> (EmbeddedChannel, Log<Bytes>) {
-    let heard = Log::new();
+    let received = Log::new();
     let fills = Fills {
         pool: pool.clone(),
-        heard: heard.clone(),
+        received: received.clone(),
     };
     let fills = Handler::inbound_on(Arc::new(pool.clone()), fills);
     let channel = EmbeddedChannel::new(|p| p.add_handler("fills", fills)).unwrap();
-    (channel, heard)
+    (channel, received)
 }
 
 #[test]
 fn an_executor_that_runs_a_task_where_it_is_offered_does_not_wait_for_itself() {
     let (pool, gate) = narrow(PoolPolicy::CallerRuns);
-    let (mut channel, heard) = filling(&pool);
+    let (mut channel, received) = filling(&pool);
     // More than one batch of the handler: the second task is submitted on the pool's own thread.
     // The queue is full, so the pool runs the task within `execute`.
     for _ in 0..200 {
         channel.receive("x");
     }
     gate.open();
-    heard.wait_for(200);
+    received.wait_for(200);
     channel.run();
     assert!(channel.is_open() && channel.errors().is_empty());
 }
@@ -78,47 +80,25 @@ fn is_refused(errors: &[Failure]) -> bool {
 }
 
 #[test]
-fn a_channel_hears_that_the_task_of_its_handler_was_displaced() {
+fn a_channel_is_notified_that_the_task_of_its_handler_was_displaced() {
     let (pool, gate) = narrow(PoolPolicy::DropOldest);
-    let (mut channel, heard) = filling(&pool);
+    let (mut channel, received) = filling(&pool);
     channel.receive("x");
     pool.execute(|| ()).unwrap();
     channel.run();
     let errors = channel.errors();
     assert!(is_refused(&errors), "{errors:?}");
-    assert!(!channel.is_open() && heard.is_empty());
+    assert!(!channel.is_open() && received.is_empty());
     gate.open();
 }
 
-/// Passes everything on.
-struct Pass;
-
-impl Inbound for Pass {
-    type In = Bytes;
-    type Out = Bytes;
-    type Write = Nothing;
-
-    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
-        ctx.fire_read(bytes);
-    }
-}
-
-impl Outbound for Pass {
-    type Take = Bytes;
-    type Write = Bytes;
-
-    fn write(&mut self, bytes: Bytes, ctx: &mut OutboundContext<'_, Self>) {
-        ctx.write(bytes);
-    }
-}
-
 #[test]
-fn what_waits_for_a_handler_elsewhere_counts_until_it_is_sent() {
+fn bytes_that_wait_for_a_handler_on_another_executor_count_until_they_are_sent() {
     let options = ChannelOptions {
         marks: WaterMarks::new(1_000, 2_000, 4_000).unwrap(),
         ..ChannelOptions::default()
     };
-    let (home, mut hand) = EventLoop::builder("apart").build_manual().unwrap();
+    let (home, mut manual_loop) = EventLoop::builder("apart").build_manual().unwrap();
     let pass = Handler::duplex_on(home.executor(), Pass);
     let assemble = |p: PipelineBuilder| p.add_handler("pass", pass);
     let mut channel = EmbeddedChannel::with_options(options, assemble).unwrap();
@@ -135,7 +115,7 @@ fn what_waits_for_a_handler_elsewhere_counts_until_it_is_sent() {
     let refused = refused.as_ref().and_then(Failure::downcast_ref);
     assert!(matches!(refused, Some(NetError::WriteQueueFull { .. })));
     for _ in 0..4 {
-        hand.run_until_idle();
+        manual_loop.run_until_idle();
         channel.run();
     }
     for write in written {
@@ -163,10 +143,11 @@ impl Inbound for Turns {
 }
 
 #[test]
-fn nothing_is_lost_that_comes_while_a_handler_elsewhere_leaves() {
-    let (home, hand) = EventLoop::builder("apart").build_manual().unwrap();
+fn no_message_is_lost_while_a_handler_on_another_executor_is_removed() {
+    let (home, manual_loop) = EventLoop::builder("apart").build_manual().unwrap();
     let pass = Handler::duplex_on(home.executor(), Pass);
-    let assemble = |p: PipelineBuilder| p.add("turns", Turns(hand)).add_handler("pass", pass);
+    let assemble =
+        |p: PipelineBuilder| p.add("turns", Turns(manual_loop)).add_handler("pass", pass);
     let mut channel = EmbeddedChannel::new(assemble).unwrap();
     let handle = channel.channel();
     let removed = handle.change(|| PipelineChange::remove("pass"));

@@ -87,17 +87,17 @@ fn lengths_of_every_width_in_both_orders_with_adjustments() {
                     adjust,
                     strip: offset + size,
                 };
-                let said = i128::from(5_i64) - i128::from(adjust);
-                let fits =
-                    u64::try_from(said).is_ok_and(|said| size == 8 || said < 1 << (8 * size));
+                let message = i128::from(5_i64) - i128::from(adjust);
+                let fits = u64::try_from(message)
+                    .is_ok_and(|message| size == 8 || message < 1 << (8 * size));
                 if !fits {
                     continue;
                 }
-                let said = u64::try_from(said).unwrap();
+                let message = u64::try_from(message).unwrap();
                 let mut stream = vec![b'h'; offset];
                 match little_endian {
-                    true => stream.extend(&said.to_le_bytes()[..size]),
-                    false => stream.extend(&said.to_be_bytes()[8 - size..]),
+                    true => stream.extend(&message.to_le_bytes()[..size]),
+                    false => stream.extend(&message.to_be_bytes()[8 - size..]),
                 }
                 stream.extend(b"hello");
                 same_however_it_is_cut(&stream.repeat(2), &[b"hello", b"hello"], |p| {
@@ -110,7 +110,7 @@ fn lengths_of_every_width_in_both_orders_with_adjustments() {
 
 #[test]
 fn lengths_at_the_end_of_numbers_are_errors_and_no_panics() {
-    for (adjust, said, expected) in [
+    for (adjust, message, expected) in [
         (i64::MAX, u64::MAX, "18446744073709551615 bytes"),
         (0, u64::MAX, "at most 40"),
         (i64::MIN, 0, "violates the protocol"),
@@ -124,7 +124,7 @@ fn lengths_at_the_end_of_numbers_are_errors_and_no_panics() {
         };
         let frames = LengthFrames::new(field, 40).unwrap();
         let mut channel = embedded(|p| p.add("frames", frames));
-        channel.receive(said.to_be_bytes().to_vec());
+        channel.receive(message.to_be_bytes().to_vec());
         let errors = channel.errors();
         assert!(errors[0].to_string().contains(expected), "{errors:?}");
         assert!(!channel.is_open());
@@ -222,7 +222,7 @@ fn what_would_overtake_frames_that_are_under_way_is_an_error() {
 }
 
 #[test]
-fn what_a_decoder_held_goes_to_the_one_in_its_place_and_to_nobody_at_the_end() {
+fn undecoded_bytes_go_to_the_replacing_handler_and_are_dropped_at_the_end() {
     let mut channel = embedded(|p| p.add("frames", LineFrames::max(20)));
     channel.receive("one\ntw");
     let other = || Handler::inbound(DelimiterFrames::new([";"], 20).unwrap());

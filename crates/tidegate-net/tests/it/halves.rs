@@ -60,7 +60,7 @@ fn what_was_written_and_not_flushed_goes_before_the_end() {
 }
 
 #[test]
-fn a_handler_that_ends_its_half_sends_what_it_said_before_and_nothing_after() {
+fn a_handler_that_ends_its_half_sends_earlier_writes_and_nothing_after() {
     let log = Log::new();
     for held_back in [false, true] {
         let own = log.clone();
@@ -80,7 +80,7 @@ fn a_handler_that_ends_its_half_sends_what_it_said_before_and_nothing_after() {
         assert_eq!(
             log.take(),
             ["bye", "more"],
-            "it reads on, and nobody was told of an error"
+            "it reads on, and no error was reported"
         );
     }
 }
@@ -91,11 +91,11 @@ fn a_late_write_fails_alone(channel: &Channel, listener: &TcpListener, log: &Log
     let mut rest = Vec::new();
     peer.read_to_end(&mut rest).unwrap();
     assert!(rest.is_empty());
-    channel.write_and_flush("nobody asks");
+    channel.write_and_flush("unasked");
     let late = channel.write_with("late");
-    let told = channel.flush_with();
+    let notified = channel.flush_with();
     let flushed = channel.flush_with();
-    for late in [late, told] {
+    for late in [late, notified] {
         let why = late.wait().unwrap_err().failure().unwrap();
         let why = why.downcast_ref::<NetError>();
         assert!(matches!(why, Some(NetError::OutputShut)), "{why:?}");

@@ -7,32 +7,12 @@ use tidegate_loop::EventLoop;
 use tidegate_net::handlers::{Rate, TrafficShaping};
 use tidegate_net::{
     Channel, ChannelOptions, EmbeddedChannel, Handler, Inbound, InboundContext, NetError, Nothing,
-    Outbound, OutboundContext, PipelineBuilder, WaterMarks,
+    PipelineBuilder, WaterMarks,
 };
 use tidegate_promise::Completion;
 use tidegate_testkit::Log;
 
-/// Passes everything on.
-struct Pass;
-
-impl Inbound for Pass {
-    type In = Bytes;
-    type Out = Bytes;
-    type Write = Nothing;
-
-    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
-        ctx.fire_read(bytes);
-    }
-}
-
-impl Outbound for Pass {
-    type Take = Bytes;
-    type Write = Bytes;
-
-    fn write(&mut self, bytes: Bytes, ctx: &mut OutboundContext<'_, Self>) {
-        ctx.write(bytes);
-    }
-}
+use crate::pass::Pass;
 
 /// Checks that `close_when_flushed` ends in time, although a handler holds it back together with
 /// earlier writes.
@@ -61,7 +41,7 @@ fn ends_in_time(assemble: impl FnOnce(PipelineBuilder) -> PipelineBuilder) {
 }
 
 #[test]
-fn a_gentle_close_has_its_deadline_while_a_handler_shapes_what_goes_before_it() {
+fn a_graceful_close_has_its_deadline_while_a_handler_shapes_earlier_writes() {
     ends_in_time(|p| {
         let slow = Rate::bytes_per_second(1);
         p.add_duplex("traffic", TrafficShaping::new(None, Some(slow)))
@@ -69,15 +49,15 @@ fn a_gentle_close_has_its_deadline_while_a_handler_shapes_what_goes_before_it() 
 }
 
 #[test]
-fn a_gentle_close_has_its_deadline_while_a_handler_elsewhere_is_busy() {
-    let (home, _hand) = EventLoop::builder("busy").build_manual().unwrap();
+fn a_graceful_close_has_its_deadline_while_a_handler_on_another_executor_is_busy() {
+    let (home, _manual_loop) = EventLoop::builder("busy").build_manual().unwrap();
     let busy = Handler::duplex_on(home.executor(), Pass);
     ends_in_time(|p| p.add_handler("busy", busy));
 }
 
 #[cfg(feature = "tls")]
 #[test]
-fn a_gentle_close_has_its_deadline_during_a_handshake() {
+fn a_graceful_close_has_its_deadline_during_a_handshake() {
     let name = crate::tls::Authority::new().client().name("a.test");
     let name = name.unwrap();
     ends_in_time(|p| p.add_duplex("tls", name.handler()));
@@ -88,7 +68,7 @@ fn why(flushed: Completion<()>) -> String {
 }
 
 /// Checks that a flush reports writes that came after the end which `end` requests.
-fn tells_of_late_writes(
+fn assert_late_writes_are_reported(
     assemble: impl FnOnce(PipelineBuilder) -> PipelineBuilder,
     end: impl FnOnce(&Channel),
     expected: &str,
@@ -103,8 +83,8 @@ fn tells_of_late_writes(
     handle.write("late");
     let after = handle.flush_with();
     channel.run();
-    let told = why(after);
-    assert!(told.contains(expected), "{told}");
+    let notified = why(after);
+    assert!(notified.contains(expected), "{notified}");
     channel.set_room(None);
     channel.run();
     before.wait().unwrap();
@@ -116,14 +96,14 @@ fn tells_of_late_writes(
 fn a_flush_fails_if_something_was_written_after_the_end() {
     let gently = |channel: &Channel| drop(channel.close_when_flushed());
     let half = |channel: &Channel| drop(channel.shutdown_output());
-    tells_of_late_writes(|p| p, gently, "the channel is closed");
-    tells_of_late_writes(|p| p, half, "sending half");
+    assert_late_writes_are_reported(|p| p, gently, "the channel is closed");
+    assert_late_writes_are_reported(|p| p, half, "sending half");
 }
 
 /// Logs how many bytes may be written before the channel becomes unwritable.
-struct Asks(Log<usize>);
+struct LogRoom(Log<usize>);
 
-impl Inbound for Asks {
+impl Inbound for LogRoom {
     type In = Bytes;
     type Out = Nothing;
     type Write = Nothing;
@@ -144,8 +124,8 @@ fn the_largest_numbers_are_numbers_like_others() {
     };
     let log = Log::new();
     let own = log.clone();
-    let asks = |p: PipelineBuilder| p.add("asks", Asks(own));
-    let mut channel = EmbeddedChannel::with_options(options, asks).unwrap();
+    let log_room = |p: PipelineBuilder| p.add("asks", LogRoom(own));
+    let mut channel = EmbeddedChannel::with_options(options, log_room).unwrap();
     channel.receive("how much?");
     assert_eq!(log.take(), [usize::MAX]);
     channel.set_room(Some(0));

@@ -29,7 +29,7 @@ fn notes(name: &'static str, log: &Log<String>) -> LogEvents {
 }
 
 impl LogEvents {
-    fn say(&self, what: &str) {
+    fn log(&self, what: &str) {
         self.log.push(format!("{} {what}", self.name));
     }
 
@@ -45,31 +45,31 @@ impl Inbound for LogEvents {
     type Write = Bytes;
 
     fn added(&mut self, ctx: &mut InboundContext<'_, Self>) {
-        self.say("added");
+        self.log("added");
         (self.then)(ctx);
     }
 
     fn removed(&mut self, _: &mut InboundContext<'_, Self>) {
-        self.say("removed");
+        self.log("removed");
     }
 
     fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
-        self.say("active");
+        self.log("active");
         ctx.fire_active();
     }
 
     fn read(&mut self, message: AnyMessage, ctx: &mut InboundContext<'_, Self>) {
-        self.say("read");
+        self.log("read");
         ctx.fire_read(message);
     }
 
     fn event(&mut self, event: UserEvent, ctx: &mut InboundContext<'_, Self>) {
-        self.say("event");
+        self.log("event");
         ctx.fire_event(event);
     }
 
     fn error(&mut self, why: Failure, _: &mut InboundContext<'_, Self>) {
-        self.say(&format!("error: {why}"));
+        self.log(&format!("error: {why}"));
     }
 }
 
@@ -78,7 +78,7 @@ impl Outbound for LogEvents {
     type Write = Bytes;
 
     fn write(&mut self, bytes: Bytes, ctx: &mut OutboundContext<'_, Self>) {
-        self.say("write");
+        self.log("write");
         ctx.write(bytes);
     }
 }
@@ -86,7 +86,7 @@ impl Outbound for LogEvents {
 impl Drop for LogEvents {
     fn drop(&mut self) {
         if self.panics_when_dropped {
-            self.say("dropped");
+            self.log("dropped");
             panic!("at the end of {}", self.name);
         }
     }
@@ -114,7 +114,7 @@ fn all_handlers_are_added_before_the_first_event_however_early_it_is_fired() {
 }
 
 #[test]
-fn a_handler_that_another_one_removes_when_it_is_added_hears_both_in_order() {
+fn a_handler_that_another_one_removes_when_it_is_added_receives_both_events_in_order() {
     let log = Log::new();
     let removes = notes("a", &log).then(|ctx| ctx.change(PipelineChange::remove("b")).unwrap());
     let mut channel =
@@ -125,36 +125,36 @@ fn a_handler_that_another_one_removes_when_it_is_added_hears_both_in_order() {
 }
 
 #[test]
-fn a_handler_that_panics_when_it_is_added_is_gone_and_the_others_are_added_first() {
+fn a_handler_that_panics_when_it_is_added_is_removed_and_the_others_are_added_first() {
     let log = Log::new();
     let panics = notes("a", &log).then(|_| panic!("not today"));
     let mut channel =
         EmbeddedChannel::new(|p| p.add_duplex("a", panics).add_duplex("b", notes("b", &log)))
             .unwrap();
-    let heard = log.take();
-    assert_eq!(heard[..3], ["a added", "b added", "a removed"]);
-    assert!(heard[3].starts_with("b error") && heard[3].contains("not today"));
-    assert_eq!(heard[4..], ["b active"]);
+    let received = log.take();
+    assert_eq!(received[..3], ["a added", "b added", "a removed"]);
+    assert!(received[3].starts_with("b error") && received[3].contains("not today"));
+    assert_eq!(received[4..], ["b active"]);
     assert_eq!(channel.names(), ["b"]);
 }
 
 #[test]
-fn on_its_own_executor_a_handler_hears_nothing_before_it_was_added() {
+fn on_its_own_executor_a_handler_receives_no_event_before_it_was_added() {
     let log = Log::new();
-    let (home, mut hand) = EventLoop::builder("apart").build_manual().unwrap();
+    let (home, mut manual_loop) = EventLoop::builder("apart").build_manual().unwrap();
     let fires = notes("a", &log).then(|ctx| ctx.fire_event(UserEvent::new("early")));
     let apart = Handler::duplex_on(home.executor(), notes("b", &log));
     let mut channel =
         EmbeddedChannel::new(|p| p.add_duplex("a", fires).add_handler("b", apart)).unwrap();
     channel.close();
     for _ in 0..4 {
-        hand.run_until_idle();
+        manual_loop.run_until_idle();
         channel.run();
     }
     let of_b: Vec<_> = log
         .take()
         .into_iter()
-        .filter(|said| said.starts_with('b'))
+        .filter(|lines| lines.starts_with('b'))
         .collect();
     assert_eq!(of_b, ["b added", "b event", "b active", "b removed"]);
 }
@@ -174,12 +174,12 @@ fn on_its_own_executor_a_handler_can_still_write_when_it_is_removed() {
             ctx.flush();
         }
     }
-    let (home, mut hand) = EventLoop::builder("apart").build_manual().unwrap();
+    let (home, mut manual_loop) = EventLoop::builder("apart").build_manual().unwrap();
     let apart = Handler::inbound_on(home.executor(), SaysBye);
     let mut channel = EmbeddedChannel::new(|p| p.add_handler("bye", apart)).unwrap();
     drop(channel.channel().change(|| PipelineChange::remove("bye")));
     for _ in 0..4 {
-        hand.run_until_idle();
+        manual_loop.run_until_idle();
         channel.run();
     }
     assert_eq!(channel.sent(), "bye");
@@ -187,7 +187,7 @@ fn on_its_own_executor_a_handler_can_still_write_when_it_is_removed() {
 }
 
 #[test]
-fn a_panic_in_the_drop_of_a_handler_hurts_no_neighbour() {
+fn a_panic_in_the_drop_of_a_handler_does_not_affect_other_handlers() {
     for closes in [false, true] {
         let log = Log::new();
         let mut bad = notes("b", &log);
@@ -243,7 +243,7 @@ impl Inbound for Passes {
 }
 
 #[test]
-fn a_panic_in_the_drop_of_a_message_that_nobody_took_hurts_no_handler() {
+fn a_panic_in_the_drop_of_an_unhandled_message_does_not_affect_handlers() {
     let group = group(1);
     let server = serve(&group, |p| p.add("passes", Passes));
     let mut peer = dial(&server);

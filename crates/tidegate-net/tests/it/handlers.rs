@@ -158,7 +158,7 @@ fn a_frame_that_is_too_long_is_an_error_and_the_next_one_is_whole() {
 }
 
 #[test]
-fn an_oversized_frame_that_nobody_takes_ends_the_connection() {
+fn an_oversized_frame_without_an_error_handler_ends_the_connection() {
     let mut channel = embedded(|p| p.add("lines", LineFrames::max(4)));
     channel.receive("0123456789\n");
     assert!(!channel.is_open());
@@ -181,7 +181,7 @@ fn a_length_that_makes_no_sense_is_garbage() {
 }
 
 #[test]
-fn a_prefix_that_cannot_say_the_length_fails_the_write() {
+fn a_prefix_too_small_for_the_length_fails_the_write() {
     let field = LengthField {
         size: 1,
         ..LengthField::u16()
@@ -219,7 +219,7 @@ fn what_is_not_text_is_an_error_or_replaced() {
 }
 
 #[test]
-fn a_quiet_channel_is_told_again_and_again() {
+fn an_idle_channel_receives_idle_events_repeatedly() {
     let log = Log::new();
     let own = log.clone();
     let idle = Idle::new(10 * SECOND, 20 * SECOND, Duration::ZERO);
@@ -229,9 +229,9 @@ fn a_quiet_channel_is_told_again_and_again() {
     channel.advance(SECOND);
     assert_eq!(log.take(), ["Read true"]);
     channel.advance(10 * SECOND);
-    let mut heard = log.take();
-    heard.sort();
-    assert_eq!(heard, ["Read false", "Write true"]);
+    let mut received = log.take();
+    received.sort();
+    assert_eq!(received, ["Read false", "Write true"]);
     channel.receive("x");
     channel.advance(10 * SECOND);
     assert_eq!(log.take(), ["Read true"]);
@@ -331,7 +331,7 @@ fn traffic_is_slowed_down_both_ways_and_together() {
 }
 
 #[test]
-fn what_a_handler_holds_back_counts_as_waiting_and_is_sent_before_a_gentle_end() {
+fn writes_that_a_handler_holds_back_count_as_pending_and_are_sent_before_a_graceful_end() {
     let options = ChannelOptions {
         marks: WaterMarks::new(10, 100, 10_000).unwrap(),
         ..ChannelOptions::default()
@@ -365,7 +365,7 @@ fn what_a_handler_holds_back_counts_as_waiting_and_is_sent_before_a_gentle_end()
 }
 
 #[test]
-fn a_flush_held_back_goes_out_before_a_gentle_close() {
+fn a_flush_held_back_goes_out_before_a_graceful_close() {
     let mut channel = embedded(|p| {
         p.add_duplex("flush", FlushConsolidation::every(256))
             .add("bye", Bye)
@@ -375,7 +375,7 @@ fn a_flush_held_back_goes_out_before_a_gentle_close() {
     assert!(!channel.is_open());
 }
 
-/// Answers and closes during a read.
+/// Replies and closes during a read.
 struct Bye;
 
 impl Inbound for Bye {
@@ -390,7 +390,7 @@ impl Inbound for Bye {
 }
 
 #[test]
-fn logging_tells_what_passes() {
+fn logging_writes_every_event() {
     let log = Log::new();
     let own = log.clone();
     let tell = Logging::new(move |line: &str| own.push(line.lines().next().unwrap().to_owned()));
@@ -426,7 +426,7 @@ fn proxied(header: &[u8], cut: usize) -> (Option<ProxiedPeer>, Vec<Bytes>, bool)
 }
 
 #[test]
-fn a_proxy_says_who_is_behind_it_in_both_versions() {
+fn both_versions_of_the_proxy_protocol_report_the_client_address() {
     let mut binary = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0f".to_vec();
     binary.extend([192, 0, 2, 1, 192, 0, 2, 9, 0x0f, 0xa0, 1, 0xbb, 1, 2, 3]);
     let text = b"PROXY TCP4 192.0.2.1 192.0.2.9 4000 443\r\n".to_vec();
@@ -484,7 +484,7 @@ fn flow_control_passes_one_message_for_each_wish_and_all_once_reading_is_free() 
     .unwrap();
     let handle = channel.channel();
     channel.receive("one\ntwo\nthree\nfour\nfi");
-    assert!(frames(&mut channel).is_empty(), "nobody asked");
+    assert!(frames(&mut channel).is_empty(), "not requested");
     for wish in ["one", "two"] {
         handle.read();
         channel.run();

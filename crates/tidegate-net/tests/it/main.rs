@@ -26,6 +26,7 @@ mod handlers;
 mod model;
 mod named;
 mod other_executor;
+mod pass;
 mod payloads;
 mod pipeline;
 mod registration;

@@ -20,7 +20,7 @@ impl Inbound for Passes {
     type Write = Nothing;
 
     fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
-        assert!(!bytes.starts_with(b"!"), "as asked");
+        assert!(!bytes.starts_with(b"!"), "on purpose");
         ctx.fire_read(bytes);
     }
 

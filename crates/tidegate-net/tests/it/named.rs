@@ -12,7 +12,7 @@ use tidegate_promise::{Completion, Failure};
 use crate::group;
 
 /// Returns an address without a listener.
-fn nobody() -> SocketAddr {
+fn unused_address() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap()
 }
@@ -33,13 +33,16 @@ fn says(why: &Failure, parts: &[&str]) {
 
 #[test]
 fn a_refused_connect_names_the_address_and_keeps_its_kind() {
-    let (client, nobody) = (Client::builder(&group(1)).build(), nobody());
-    let why = failure(client.connect(nobody));
-    says(&why, &["cannot connect to", &nobody.to_string(), "refused"]);
+    let (client, unused_address) = (Client::builder(&group(1)).build(), unused_address());
+    let why = failure(client.connect(unused_address));
+    says(
+        &why,
+        &["cannot connect to", &unused_address.to_string(), "refused"],
+    );
     let io = why.downcast_ref::<io::Error>().unwrap();
     assert_eq!(io.kind(), io::ErrorKind::ConnectionRefused);
 
-    let named = format!("localhost:{}", nobody.port());
+    let named = format!("localhost:{}", unused_address.port());
     let why = failure(client.connect(named.as_str()));
     says(&why, &[&named, "(", "refused"]);
 
@@ -84,9 +87,12 @@ struct Opens<'a> {
 
 /// Checks that nothing can be opened on event loops that have ended, and that the errors say so.
 fn nothing_opens(opens: &Opens<'_>) {
-    let (nobody, name) = (nobody(), "event loop `io-0`");
-    let connect = failure((opens.connect)(nobody.into()));
-    says(&connect, &["cannot connect to", &nobody.to_string(), name]);
+    let (unused_address, name) = (unused_address(), "event loop `io-0`");
+    let connect = failure((opens.connect)(unused_address.into()));
+    says(
+        &connect,
+        &["cannot connect to", &unused_address.to_string(), name],
+    );
     assert!(!connect.is_abandoned());
     let why = connect.downcast_ref::<NetError>();
     assert!(matches!(why, Some(NetError::NotOpened { .. })), "{why:?}");
@@ -94,7 +100,7 @@ fn nothing_opens(opens: &Opens<'_>) {
     says(&failure((opens.udp)(any)), &["UDP", name]);
     let bound = failure((opens.bind)(any));
     says(&bound, &["cannot listen on 127.0.0.1", name]);
-    let named = failure((opens.connect)(("localhost", nobody.port()).into()));
+    let named = failure((opens.connect)(("localhost", unused_address.port()).into()));
     says(&named, &["cannot connect to", "localhost", name]);
 }
 

@@ -52,7 +52,7 @@ impl Inbound for LogEvents {
         let text = String::from_utf8_lossy(&bytes).into_owned();
         self.note(text.clone());
         match text.as_str() {
-            "boom" => panic!("as asked"),
+            "boom" => panic!("on purpose"),
             "timer" => assert!(ctx.schedule(Duration::from_secs(1), 7).is_some()),
             "change" => {
                 let refused = ctx.remove_me().unwrap_err();
@@ -89,23 +89,23 @@ impl Outbound for LogEvents {
 }
 
 /// A channel with `LogEvents` on a manual event loop.
-struct Apart {
+struct Fixture {
     channel: EmbeddedChannel,
     log: Log<String>,
-    hand: ManualLoop,
+    manual_loop: ManualLoop,
     home: EventLoop,
 }
 
-impl Apart {
+impl Fixture {
     fn new() -> Self {
         let log = Log::new();
-        let (home, hand) = EventLoop::builder("apart").build_manual().unwrap();
+        let (home, manual_loop) = EventLoop::builder("apart").build_manual().unwrap();
         let notes = Handler::duplex_on(home.executor(), LogEvents(log.clone()));
         let channel = EmbeddedChannel::new(|p| p.add_handler("notes", notes)).unwrap();
         let mut this = Self {
             channel,
             log,
-            hand,
+            manual_loop,
             home,
         };
         this.run();
@@ -116,7 +116,7 @@ impl Apart {
     /// Runs both event loops until they are idle.
     fn run(&mut self) {
         for _ in 0..20 {
-            self.hand.run_until_idle();
+            self.manual_loop.run_until_idle();
             self.channel.run();
         }
     }
@@ -130,21 +130,21 @@ impl Apart {
 }
 
 #[test]
-fn everything_is_heard_elsewhere_in_order_and_goes_on_from_its_place() {
-    let mut apart = Apart::new();
-    apart.channel.receive("one");
-    apart.channel.channel().fire_event("an event");
-    apart.channel.run();
-    apart.channel.receive("two");
-    let sent = apart.channel.channel().write_with("out");
-    apart.channel.channel().flush();
-    apart.channel.run();
-    assert!(apart.log.take().is_empty(), "not on the channel's loop");
-    assert!(apart.passed().is_empty() && apart.channel.sent().is_empty());
-    apart.run();
-    assert_eq!(apart.log.take(), ["one", "event", "two", "write"]);
-    assert_eq!(apart.passed(), ["<one>", "<two>"]);
-    assert_eq!(apart.channel.sent(), "[out]");
+fn a_handler_on_another_executor_receives_all_events_in_order_and_passes_them_on() {
+    let mut fixture = Fixture::new();
+    fixture.channel.receive("one");
+    fixture.channel.channel().fire_event("an event");
+    fixture.channel.run();
+    fixture.channel.receive("two");
+    let sent = fixture.channel.channel().write_with("out");
+    fixture.channel.channel().flush();
+    fixture.channel.run();
+    assert!(fixture.log.take().is_empty(), "not on the channel's loop");
+    assert!(fixture.passed().is_empty() && fixture.channel.sent().is_empty());
+    fixture.run();
+    assert_eq!(fixture.log.take(), ["one", "event", "two", "write"]);
+    assert_eq!(fixture.passed(), ["<one>", "<two>"]);
+    assert_eq!(fixture.channel.sent(), "[out]");
     sent.wait().unwrap();
 }
 
@@ -178,20 +178,20 @@ fn messages_keep_their_order_over_many_threads() {
 }
 
 #[test]
-fn a_panic_elsewhere_is_an_error_of_its_channel_alone() {
-    let mut apart = Apart::new();
-    apart.channel.receive("boom");
-    apart.run();
-    let errors = apart.channel.errors();
+fn a_panic_on_another_executor_is_an_error_of_its_channel_alone() {
+    let mut fixture = Fixture::new();
+    fixture.channel.receive("boom");
+    fixture.run();
+    let errors = fixture.channel.errors();
     assert!(errors[0].is_panic(), "{errors:?}");
-    assert!(!apart.channel.is_open());
-    assert_eq!(apart.log.take(), ["boom", "inactive", "removed"]);
+    assert!(!fixture.channel.is_open());
+    assert_eq!(fixture.log.take(), ["boom", "inactive", "removed"]);
     assert_eq!(
-        apart
+        fixture
             .home
             .submit(|| 7)
             .map(|done| {
-                apart.hand.run_until_idle();
+                fixture.manual_loop.run_until_idle();
                 done.wait().unwrap()
             })
             .unwrap(),
@@ -201,71 +201,78 @@ fn a_panic_elsewhere_is_an_error_of_its_channel_alone() {
 
 #[test]
 fn removal_waits_for_what_is_queued_and_nothing_overtakes_it() {
-    let mut apart = Apart::new();
-    apart.channel.receive("one");
-    apart.channel.receive("two");
-    let removed = apart
+    let mut fixture = Fixture::new();
+    fixture.channel.receive("one");
+    fixture.channel.receive("two");
+    let removed = fixture
         .channel
         .channel()
         .change(|| PipelineChange::remove("notes"));
-    apart.channel.run();
+    fixture.channel.run();
     removed.wait().unwrap();
-    assert!(apart.channel.names().is_empty());
-    apart.channel.receive("three");
-    apart.channel.write_outbound(Bytes::from("plain"));
-    assert!(apart.passed().is_empty(), "three waits behind one and two");
-    apart.run();
-    assert_eq!(apart.log.take(), ["one", "two", "removed"]);
-    assert_eq!(apart.passed(), ["<one>", "<two>", "three"]);
-    assert_eq!(apart.channel.sent(), "plain");
-    apart.channel.receive("four");
-    assert_eq!(apart.passed(), ["four"], "straight on, now that it is gone");
+    assert!(fixture.channel.names().is_empty());
+    fixture.channel.receive("three");
+    fixture.channel.write_outbound(Bytes::from("plain"));
+    assert!(
+        fixture.passed().is_empty(),
+        "three waits behind one and two"
+    );
+    fixture.run();
+    assert_eq!(fixture.log.take(), ["one", "two", "removed"]);
+    assert_eq!(fixture.passed(), ["<one>", "<two>", "three"]);
+    assert_eq!(fixture.channel.sent(), "plain");
+    fixture.channel.receive("four");
+    assert_eq!(
+        fixture.passed(),
+        ["four"],
+        "straight on, now that it is gone"
+    );
 }
 
 #[test]
-fn a_close_lets_the_queue_be_heard_and_fails_what_is_written() {
-    let mut apart = Apart::new();
-    apart.channel.receive("one");
-    let late = apart.channel.channel().write_with("never");
-    apart.channel.run();
-    apart.channel.close();
+fn after_a_close_queued_events_are_delivered_and_writes_fail() {
+    let mut fixture = Fixture::new();
+    fixture.channel.receive("one");
+    let late = fixture.channel.channel().write_with("never");
+    fixture.channel.run();
+    fixture.channel.close();
     // The close has to pass through the handler, which has not run yet.
-    assert!(apart.channel.is_open());
-    apart.channel.end_input();
-    assert!(!apart.channel.is_open());
-    apart.run();
-    assert_eq!(apart.log.take(), ["one", "write", "inactive", "removed"]);
+    assert!(fixture.channel.is_open());
+    fixture.channel.end_input();
+    assert!(!fixture.channel.is_open());
+    fixture.run();
+    assert_eq!(fixture.log.take(), ["one", "write", "inactive", "removed"]);
     assert!(late.wait().is_err());
 }
 
 #[test]
 fn timers_and_wishes_reach_the_channel_and_the_chain_is_changed_by_the_channel_only() {
-    let mut apart = Apart::new();
-    apart.channel.receive("timer");
-    apart.channel.receive("change");
-    apart.channel.receive("pause");
-    apart.run();
-    let _ = apart.log.take();
-    apart.channel.receive("unread");
-    apart.channel.advance(Duration::from_secs(1));
-    apart.run();
-    assert_eq!(apart.log.take(), ["timer 7"]);
-    assert_eq!(apart.channel.sent(), "late");
+    let mut fixture = Fixture::new();
+    fixture.channel.receive("timer");
+    fixture.channel.receive("change");
+    fixture.channel.receive("pause");
+    fixture.run();
+    let _ = fixture.log.take();
+    fixture.channel.receive("unread");
+    fixture.channel.advance(Duration::from_secs(1));
+    fixture.run();
+    assert_eq!(fixture.log.take(), ["timer 7"]);
+    assert_eq!(fixture.channel.sent(), "late");
 }
 
 #[test]
 fn when_much_waits_the_channel_reads_no_more_for_a_while() {
-    let mut apart = Apart::new();
+    let mut fixture = Fixture::new();
     for _ in 0..1_000 {
-        apart.channel.receive("x");
+        fixture.channel.receive("x");
     }
-    let heard = || apart.log.take().len();
-    apart.hand.run_until_idle();
-    let first = heard();
+    let received = || fixture.log.take().len();
+    fixture.manual_loop.run_until_idle();
+    let first = received();
     assert!((200..400).contains(&first), "{first}");
-    apart.run();
+    fixture.run();
     assert_eq!(
-        first + apart.log.take().concat().len(),
+        first + fixture.log.take().concat().len(),
         1_000,
         "nothing is lost"
     );
@@ -321,19 +328,19 @@ fn others_on_the_loop_are_not_held_up() {
 
 #[test]
 fn what_the_user_wishes_of_reading_outlives_that_much_waits() {
-    let mut apart = Apart::new();
+    let mut fixture = Fixture::new();
     for _ in 0..300 {
-        apart.channel.receive("x");
+        fixture.channel.receive("x");
     }
     // Auto-read is changed while reading is paused because the inbox is full.
-    apart.channel.channel().set_auto_read(false);
-    apart.run();
-    let heard = apart.log.take().concat().len();
-    assert!((200..300).contains(&heard), "{heard}");
-    apart.channel.channel().set_auto_read(true);
-    apart.run();
+    fixture.channel.channel().set_auto_read(false);
+    fixture.run();
+    let received = fixture.log.take().concat().len();
+    assert!((200..300).contains(&received), "{received}");
+    fixture.channel.channel().set_auto_read(true);
+    fixture.run();
     assert_eq!(
-        heard + apart.log.take().concat().len(),
+        received + fixture.log.take().concat().len(),
         300,
         "and nothing is lost"
     );
@@ -341,20 +348,20 @@ fn what_the_user_wishes_of_reading_outlives_that_much_waits() {
 
 #[test]
 fn a_wish_to_read_does_not_lift_the_bound_of_what_waits() {
-    let mut apart = Apart::new();
+    let mut fixture = Fixture::new();
     for _ in 0..300 {
-        apart.channel.receive("x");
+        fixture.channel.receive("x");
     }
-    apart.channel.channel().set_auto_read(true);
+    fixture.channel.channel().set_auto_read(true);
     for _ in 0..300 {
-        apart.channel.receive("x");
+        fixture.channel.receive("x");
     }
-    apart.hand.run_until_idle();
-    let first = apart.log.take().concat().len();
+    fixture.manual_loop.run_until_idle();
+    let first = fixture.log.take().concat().len();
     assert!((200..300).contains(&first), "{first}");
-    apart.run();
+    fixture.run();
     assert_eq!(
-        first + apart.log.take().concat().len(),
+        first + fixture.log.take().concat().len(),
         600,
         "and nothing is lost"
     );
@@ -363,7 +370,7 @@ fn a_wish_to_read_does_not_lift_the_bound_of_what_waits() {
 #[test]
 fn a_handler_that_passes_on_by_demand_goes_on_when_less_waits() {
     let log = Log::new();
-    let (home, hand) = EventLoop::builder("apart").build_manual().unwrap();
+    let (home, manual_loop) = EventLoop::builder("apart").build_manual().unwrap();
     let notes = Handler::duplex_on(home.executor(), LogEvents(log.clone()));
     let channel = EmbeddedChannel::new(|p| {
         let lines = LineFrames::max(80);
@@ -372,39 +379,39 @@ fn a_handler_that_passes_on_by_demand_goes_on_when_less_waits() {
             .add_duplex("flow", flow)
             .add_handler("notes", notes)
     });
-    let mut apart = Apart {
+    let mut fixture = Fixture {
         channel: channel.unwrap(),
         log,
-        hand,
+        manual_loop,
         home,
     };
-    apart.run();
-    let _ = apart.log.take();
+    fixture.run();
+    let _ = fixture.log.take();
     // All messages arrive at once, and no read follows.
-    apart.channel.receive("x\n".repeat(1_000));
-    apart.run();
-    assert_eq!(apart.log.take().len(), 1_000);
+    fixture.channel.receive("x\n".repeat(1_000));
+    fixture.run();
+    assert_eq!(fixture.log.take().len(), 1_000);
 }
 
 #[test]
-fn a_handler_elsewhere_says_the_same_again_and_has_flags_of_its_own() {
-    let mut apart = Apart::new();
-    apart.channel.receive("pause");
-    apart.run();
-    apart.channel.channel().set_auto_read(true);
-    apart.channel.receive("pause");
-    apart.run();
-    let _ = apart.log.take();
-    apart.channel.receive("unread");
-    apart.run();
-    let heard = apart.log.take();
-    assert!(heard.is_empty(), "it was asked to pause again: {heard:?}");
-    apart.channel.channel().set_auto_read(true);
-    apart.run();
-    apart.channel.receive("full");
-    apart.run();
-    assert!(!apart.channel.channel().is_writable());
-    apart.channel.receive("free");
-    apart.run();
-    assert!(apart.channel.channel().is_writable());
+fn a_handler_on_another_executor_has_writability_flags_of_its_own() {
+    let mut fixture = Fixture::new();
+    fixture.channel.receive("pause");
+    fixture.run();
+    fixture.channel.channel().set_auto_read(true);
+    fixture.channel.receive("pause");
+    fixture.run();
+    let _ = fixture.log.take();
+    fixture.channel.receive("unread");
+    fixture.run();
+    let received = fixture.log.take();
+    assert!(received.is_empty(), "it paused again: {received:?}");
+    fixture.channel.channel().set_auto_read(true);
+    fixture.run();
+    fixture.channel.receive("full");
+    fixture.run();
+    assert!(!fixture.channel.channel().is_writable());
+    fixture.channel.receive("free");
+    fixture.run();
+    assert!(fixture.channel.channel().is_writable());
 }

@@ -164,7 +164,7 @@ impl Outbound for Takes {
 }
 
 #[test]
-fn of_messages_that_nobody_takes_out_any_more() {
+fn of_messages_that_are_never_received() {
     let drops = Counter::new();
     let write = |channel: &Channel| {
         for _ in 0..3 {
@@ -179,14 +179,14 @@ fn of_messages_that_nobody_takes_out_any_more() {
     write(&channel.channel());
     assert_eq!(drops.count(), 6);
     // On their way to a handler whose executor never runs it.
-    let (home, hand) = EventLoop::builder("apart").build_manual().unwrap();
+    let (home, manual_loop) = EventLoop::builder("apart").build_manual().unwrap();
     let takes = Handler::duplex_on(home.executor(), Takes);
     let mut channel = EmbeddedChannel::new(|p| p.add_handler("takes", takes)).unwrap();
     write(&channel.channel());
     channel.channel().flush();
     channel.run();
     channel.end_input();
-    drop((channel, hand, home));
+    drop((channel, manual_loop, home));
     assert_eq!(drops.count(), 9);
     // Stored as attributes of a channel.
     let channel = EmbeddedChannel::new(|p| p).unwrap();

@@ -99,7 +99,7 @@ fn read(peer: &mut TcpStream, count: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_channel_off_its_loop_hears_nothing_until_it_is_back() {
+fn a_deregistered_channel_receives_nothing_until_it_is_registered_again() {
     let (group, notes) = (group(1), LogEvents::new());
     let (server, mut peer, channel) = connected(&group, &notes);
     channel.deregister().wait().unwrap();
@@ -147,7 +147,7 @@ fn twice_off_is_off_and_twice_on_is_an_error() {
         off.wait().unwrap();
     }
     assert!(fails(early).contains("on its loop"));
-    assert_eq!(log.take(), ["off"], "told once");
+    assert_eq!(log.take(), ["off"], "reported once");
     let late = channel.deregister();
     let on = channel.register();
     let again = channel.register();
@@ -202,7 +202,7 @@ fn a_channel_can_be_closed_while_it_is_off() {
 }
 
 #[test]
-fn who_waits_for_a_change_hears_of_the_end() {
+fn the_promise_of_a_registration_change_fails_at_the_end() {
     let (mut embedded, channel, _) = embedded();
     let (off, on) = (channel.deregister(), channel.register());
     drop(channel.close());
@@ -250,7 +250,7 @@ fn on_a_roaming_loop_a_handler_that_is_busy_comes_first() {
     assert!(!off.is_done(), "the handler is still running");
     notes.go_on.open();
     off.wait().unwrap();
-    assert_eq!(read(&mut peer, 5), b"block", "asked for before");
+    assert_eq!(read(&mut peer, 5), b"block", "requested before");
     peer.write_all(b"hello").unwrap();
     for _ in 0..8 {
         group.submit(|| ()).unwrap().wait().unwrap();

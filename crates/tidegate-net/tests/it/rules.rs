@@ -57,7 +57,7 @@ fn wheres(log: &Log<String>, channels: &Log<Channel>) -> impl Fn() -> Where + us
 }
 
 #[test]
-fn everything_is_heard_on_the_loop_of_the_channel() {
+fn every_event_is_delivered_on_the_loop_of_the_channel() {
     let group = tidegate_net::pinned("io", 3).unwrap();
     let (places, channels) = (Log::new(), Log::new());
     let make = wheres(&places, &channels);
@@ -79,7 +79,7 @@ fn everything_is_heard_on_the_loop_of_the_channel() {
 }
 
 #[test]
-fn a_write_without_a_flush_wakes_nobody() {
+fn a_write_without_a_flush_does_not_wake_the_loop() {
     let group = tidegate_net::pinned("io", 1).unwrap();
     let (places, channels) = (Log::new(), Log::new());
     let make = wheres(&places, &channels);

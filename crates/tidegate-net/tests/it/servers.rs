@@ -36,8 +36,8 @@ fn a_closed_server_frees_its_port_and_keeps_its_connections() {
 }
 
 #[test]
-fn a_drain_lets_connections_finish_and_says_who_was_cut() {
-    /// The first connection says goodbye when its server drains; the others ignore it.
+fn a_drain_lets_connections_finish_and_reports_the_closed_ones() {
+    /// The first connection sends `bye` when its server drains; the others ignore it.
     struct Polite(Arc<AtomicUsize>);
     impl Inbound for Polite {
         type In = Bytes;
@@ -119,7 +119,7 @@ fn a_drain_reports_even_if_a_handler_holds_up_its_loop() {
 }
 
 #[test]
-fn the_end_of_the_group_closes_everything_and_tells() {
+fn the_end_of_the_group_closes_everything_and_completes_its_promises() {
     let group = group(2);
     let (server, log) = giving(&group);
     let mut clients = [dial(&server), dial(&server)];

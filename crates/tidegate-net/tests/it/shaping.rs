@@ -21,7 +21,7 @@ use crate::{dial, serve};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn reads_when_asked(assemble: impl FnOnce(PipelineBuilder) -> PipelineBuilder) -> EmbeddedChannel {
+fn reads_on_request(assemble: impl FnOnce(PipelineBuilder) -> PipelineBuilder) -> EmbeddedChannel {
     let options = ChannelOptions {
         auto_read: false,
         ..ChannelOptions::default()
@@ -46,7 +46,7 @@ fn remove(channel: &mut EmbeddedChannel, name: &'static str) {
 }
 
 #[test]
-fn shaping_that_is_taken_out_lets_go_of_everything() {
+fn a_removed_shaping_handler_releases_all_held_messages() {
     let both = TrafficShaping::new(
         Some(Rate::bytes_per_second(1)),
         Some(Rate::bytes_per_second(1)),
@@ -88,21 +88,21 @@ fn what_shaping_held_fails_with_its_channel() {
 }
 
 #[test]
-fn a_pause_leaves_the_wish_of_others_alone() {
+fn a_pause_leaves_other_read_requests_unchanged() {
     // The channel reads only on request: a pause must not make it read on its own.
-    let mut channel = reads_when_asked(|p| p.add_duplex("slow", slow_reads(4)));
+    let mut channel = reads_on_request(|p| p.add_duplex("slow", slow_reads(4)));
     let handle = channel.channel();
     handle.read();
     channel.run();
     channel.receive("four");
     assert_eq!(frames(&mut channel), ["four"]);
     channel.advance(10 * SECOND);
-    channel.receive("nobody asked");
+    channel.receive("not demanded");
     assert!(frames(&mut channel).is_empty());
     // A read requested during a pause happens at its end.
     handle.read();
     channel.run();
-    assert_eq!(frames(&mut channel), ["nobody asked"]);
+    assert_eq!(frames(&mut channel), ["not demanded"]);
     handle.read();
     channel.run();
     channel.receive("patience");
@@ -157,9 +157,9 @@ fn a_rate_can_be_changed_and_is_never_nothing() {
 }
 
 /// Writes the requested number of bytes, and logs whether they were sent.
-struct Asks(Log<bool>);
+struct LogSent(Log<bool>);
 
-impl Inbound for Asks {
+impl Inbound for LogSent {
     type In = Bytes;
     type Out = Nothing;
     type Write = Bytes;
@@ -182,8 +182,10 @@ fn a_refused_write_is_not_charged_for() {
     };
     let log = Log::new();
     let own = log.clone();
-    let assemble =
-        |p: PipelineBuilder| p.add_duplex("slow", slow_writes(10)).add("asks", Asks(own));
+    let assemble = |p: PipelineBuilder| {
+        p.add_duplex("slow", slow_writes(10))
+            .add("asks", LogSent(own))
+    };
     let mut channel = EmbeddedChannel::with_options(options, assemble).unwrap();
     for size in ["10", "10", "395", "10"] {
         channel.receive(size);
@@ -255,7 +257,7 @@ fn a_watch_that_comes_later_watches_too() {
 }
 
 #[test]
-fn one_that_is_taken_out_watches_no_more() {
+fn a_removed_handler_measures_nothing_more() {
     let mut channel = embedded(|p| p.add_duplex("idle", Idle::all(10 * SECOND).closes()));
     remove(&mut channel, "idle");
     channel.advance(100 * SECOND);
@@ -298,7 +300,7 @@ fn no_limit_is_no_limit() {
             .add_duplex("write", WriteTimeout::new(Duration::ZERO))
     });
     channel.set_room(Some(0));
-    channel.channel().write_and_flush("to nobody");
+    channel.channel().write_and_flush("without a peer");
     channel.run();
     channel.advance(1_000_000 * SECOND);
     assert!(channel.is_open());

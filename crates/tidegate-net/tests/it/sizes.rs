@@ -28,10 +28,10 @@ impl Outbound for Encode {
     }
 }
 
-/// Answers with zeros, and logs after each answer whether the channel is writable.
-struct Answers(Log<bool>);
+/// Replies with zeros, and logs after each reply whether the channel is writable.
+struct Replies(Log<bool>);
 
-impl Inbound for Answers {
+impl Inbound for Replies {
     type In = Bytes;
     type Out = Nothing;
     type Write = Zeros;
@@ -79,7 +79,7 @@ fn a_message_of_a_handler_counts_before_it_has_become_bytes() {
     let own = log.clone();
     let mut embedded = EmbeddedChannel::with_options(options(), |p| {
         let p = p.add_outbound("encode", Encode);
-        p.add("answers", Answers(own))
+        p.add("answers", Replies(own))
     })
     .unwrap();
     embedded.receive("?");

@@ -209,9 +209,9 @@ fn a_descriptor_that_cannot_be_watched_is_an_error_with_the_reason() {
 #[test]
 fn a_source_that_panics_is_closed_and_channels_go_on() {
     let log = Log::new();
-    let heard = log.clone();
+    let received = log.clone();
     let loops = NetGroup::builder("io").loops(1);
-    let loops = loops.on_unhandled(move |_, what| heard.push(what.to_string()));
+    let loops = loops.on_unhandled(move |_, what| received.push(what.to_string()));
     let group = loops.build().unwrap();
     let server = serve(&group, |p| p.add("echo", Echo));
     let mut client = dial(&server);
@@ -367,9 +367,9 @@ fn the_end_of_a_loop_closes_its_sources_and_tells_them() {
     end(&pinned);
     end(&roams);
     assert_eq!(dropped.count(), 2);
-    let told = log.take();
+    let notified = log.take();
     assert_eq!(
-        told,
+        notified,
         [
             "closed: event loop `still-0` has ended; use a group that runs",
             "closed: event loop `io-0` has ended; use a group that runs"

@@ -91,22 +91,22 @@ fn the_end_and_failures_reach_the_reader() {
         } else {
             channel.end_input();
         }
-        let heard = log.take();
-        assert_eq!(heard[0], "read 3");
+        let received = log.take();
+        assert_eq!(received[0], "read 3");
         let last = if breaks { "reset" } else { "end" };
-        assert!(heard[1].contains(last), "{heard:?}");
+        assert!(received[1].contains(last), "{received:?}");
     }
 }
 
 #[test]
 fn a_stream_that_is_not_read_stops_its_channel_and_reading_on_resumes_it() {
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     let take = StreamHandler::new(move |stream: ByteStream| async move {
-        tell.send(stream).unwrap();
+        sender.send(stream).unwrap();
     });
     let mut channel = EmbeddedChannel::new(|p| p.add("take", take)).unwrap();
     channel.run();
-    let mut stream = told.recv().unwrap();
+    let mut stream = receiver.recv().unwrap();
     for _ in 0..100 {
         channel.receive(vec![1; 4096]);
     }
@@ -237,7 +237,7 @@ fn a_flush_and_a_close_are_over_when_the_bytes_are_out() {
 }
 
 #[test]
-fn a_flush_and_a_close_whose_bytes_are_lost_say_so() {
+fn a_flush_and_a_close_whose_bytes_are_lost_fail() {
     for closes in [false, true] {
         let log = Log::new();
         let mut channel = slow(
@@ -253,8 +253,8 @@ fn a_flush_and_a_close_whose_bytes_are_lost_say_so() {
             },
         );
         channel.fail(io::ErrorKind::ConnectionReset);
-        let heard = log.take();
-        assert!(heard[0].contains("reset"), "{heard:?}");
+        let received = log.take();
+        assert!(received[0].contains("reset"), "{received:?}");
     }
 }
 
@@ -339,7 +339,7 @@ fn an_open_channel_can_be_taken_over_and_its_stream_ends_with_the_handler() {
     assert_eq!(log.take(), [0], "the stream has ended");
 }
 
-/// Reads everything, then answers with it in capitals.
+/// Reads everything, then sends it back in capitals.
 async fn answer(mut stream: ByteStream) {
     let asked = read_all(&mut stream).await;
     let answer = asked.to_ascii_uppercase();
@@ -347,20 +347,20 @@ async fn answer(mut stream: ByteStream) {
 }
 
 #[test]
-fn what_was_asked_before_the_end_is_answered_after_it() {
+fn requests_before_the_end_are_answered_after_it() {
     let group = group(1);
     let server = serve(&group, move |p| p.add("answer", StreamHandler::new(answer)));
     let mut client = dial(&server);
     client.write_all(b"a question of some length").unwrap();
     client.shutdown(Shutdown::Write).unwrap();
-    let mut heard = String::new();
-    client.read_to_string(&mut heard).unwrap();
-    assert_eq!(heard, "A QUESTION OF SOME LENGTH");
+    let mut received = String::new();
+    client.read_to_string(&mut received).unwrap();
+    assert_eq!(received, "A QUESTION OF SOME LENGTH");
 }
 
 #[cfg(feature = "tls")]
 #[test]
-fn what_was_asked_before_a_goodbye_is_answered_after_it() {
+fn requests_before_a_close_notify_are_answered_after_it() {
     let authority = crate::tls::Authority::new();
     let tls = authority.server("localhost");
     let group = group(1);
@@ -417,8 +417,8 @@ fn an_error_of_the_socket_keeps_its_kind() {
 /// Creates a group of one event loop, and the log of its hook for unhandled errors.
 fn group_with_hook() -> (tidegate_net::NetGroup, Log<String>) {
     let log = Log::new();
-    let heard = log.clone();
-    let hook = tidegate_core::OnUnhandled::new(move |_, what| heard.push(what.to_string()));
+    let received = log.clone();
+    let hook = tidegate_core::OnUnhandled::new(move |_, what| received.push(what.to_string()));
     (
         tidegate_net::NetGroup::builder("io")
             .loops(1)
@@ -452,18 +452,18 @@ fn a_panic_of_the_future_goes_to_the_hook_and_is_why_the_channel_is_closed() {
     client.read_to_string(&mut rest).unwrap();
     assert_eq!(rest, "before");
     log.wait_for(1);
-    let heard = log.take().remove(0);
+    let received = log.take().remove(0);
     let peer = client.local_addr().unwrap().to_string();
-    assert!(heard.contains("panicked: not my day"), "{heard}");
-    assert!(heard.contains(&peer), "{heard}");
+    assert!(received.contains("panicked: not my day"), "{received}");
+    assert!(received.contains(&peer), "{received}");
     let channel = crate::first(&channels);
     channel.closed().wait().unwrap();
     assert!(channel.close_cause().unwrap().is_panic());
-    assert!(log.is_empty(), "told once");
+    assert!(log.is_empty(), "reported once");
 }
 
 #[test]
-fn a_panic_while_the_future_is_made_or_dropped_is_told_too() {
+fn a_panic_while_the_future_is_made_or_dropped_is_reported_too() {
     struct Bomb;
     impl Drop for Bomb {
         fn drop(&mut self) {
@@ -513,7 +513,7 @@ fn an_error_after_the_end_of_the_stream_is_the_channels_own() {
 }
 
 #[test]
-fn a_stream_whose_channel_has_ended_its_half_hears_of_it_when_it_flushes() {
+fn a_stream_whose_channel_has_shut_its_output_fails_to_flush() {
     let log = Log::new();
     let own = log.clone();
     let take_over = StreamHandler::new(move |mut stream: ByteStream| async move {

@@ -104,7 +104,7 @@ fn a_reset_is_the_cause_of_the_end() {
 
 #[test]
 fn half_closure_lets_the_answer_out() {
-    /// Answers when the peer has closed its sending half.
+    /// Replies when the peer has closed its sending half.
     struct Sums(usize);
     impl Inbound for Sums {
         type In = Bytes;
@@ -220,22 +220,22 @@ fn one_byte_segments_make_the_same_lines() {
 }
 
 #[test]
-fn a_handler_that_panics_hurts_its_own_connection_only() {
+fn a_handler_that_panics_affects_only_its_own_connection() {
     struct Panics;
     impl Inbound for Panics {
         type In = Bytes;
         type Out = Bytes;
         type Write = Nothing;
         fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
-            assert_ne!(bytes, "panic", "as asked");
+            assert_ne!(bytes, "panic", "on purpose");
             ctx.fire_read(bytes);
         }
     }
     let unhandled = Log::new();
-    let heard = unhandled.clone();
+    let received = unhandled.clone();
     let loops = tidegate_net::NetGroup::builder("io")
         .loops(1)
-        .on_unhandled(move |_, what| heard.push(what.to_string()));
+        .on_unhandled(move |_, what| received.push(what.to_string()));
     let group = loops.build().unwrap();
     let server = serve(&group, |p| p.add("panics", Panics).add("echo", Echo));
     let (mut good, mut bad) = (dial(&server), dial(&server));
@@ -244,11 +244,11 @@ fn a_handler_that_panics_hurts_its_own_connection_only() {
     assert_eq!(bad.read(&mut [0; 8]).unwrap(), 0, "closed");
     assert_eq!(round_trip(&mut good, b"still here"), b"still here");
     unhandled.wait_for(1);
-    let heard = unhandled.take();
-    assert_eq!(heard.len(), 1);
-    assert!(heard[0].contains("as asked"), "{heard:?}");
+    let received = unhandled.take();
+    assert_eq!(received.len(), 1);
+    assert!(received[0].contains("on purpose"), "{received:?}");
     let peer = bad.local_addr().unwrap().to_string();
-    assert!(heard[0].contains(&peer), "{heard:?}");
+    assert!(received[0].contains(&peer), "{received:?}");
 }
 
 #[test]

@@ -53,7 +53,7 @@ fn what_waited_for_the_handshake_goes_before_what_its_end_brings_about() {
 /// A client that uses rustls directly.
 struct Bare {
     tls: rustls::ClientConnection,
-    heard: Vec<u8>,
+    received: Vec<u8>,
 }
 
 impl Bare {
@@ -70,7 +70,7 @@ impl Bare {
         let tls = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
         Self {
             tls,
-            heard: Vec::new(),
+            received: Vec::new(),
         }
     }
 
@@ -91,7 +91,7 @@ impl Bare {
             while !back.is_empty() {
                 self.tls.read_tls(&mut back).unwrap();
                 self.tls.process_new_packets().unwrap();
-                let _ = self.tls.reader().read_to_end(&mut self.heard);
+                let _ = self.tls.reader().read_to_end(&mut self.received);
             }
         }
     }
@@ -112,7 +112,7 @@ fn new_keys_are_announced_before_they_are_used() {
         client.tls.writer().write_all(b"two ").unwrap();
         client.run(&mut channel);
     }
-    assert_eq!(client.heard, b"one two one two one two ");
+    assert_eq!(client.received, b"one two one two one two ");
     assert!(channel.errors().is_empty() && channel.is_open());
 }
 
@@ -152,7 +152,7 @@ fn a_half_that_is_closed_early_is_closed_after_the_handshake() {
 }
 
 #[test]
-fn where_the_channel_reads_when_asked_nothing_is_passed_on_that_nobody_asked_for() {
+fn without_auto_read_only_requested_reads_are_passed_on() {
     let authority = Authority::new();
     let (server, client) = (authority.server("a.test"), authority.client());
     let options = ChannelOptions {
@@ -164,7 +164,7 @@ fn where_the_channel_reads_when_asked_nothing_is_passed_on_that_nobody_asked_for
     pair.client.channel().write_and_flush("one");
     pair.client.run();
     pair.run();
-    assert_eq!(whole(&mut pair.server), "", "nobody asked");
+    assert_eq!(whole(&mut pair.server), "", "not requested");
     pair.server.channel().read();
     pair.server.run();
     assert_eq!(whole(&mut pair.server), "one");
@@ -181,7 +181,7 @@ fn where_the_channel_reads_when_asked_nothing_is_passed_on_that_nobody_asked_for
 }
 
 #[test]
-fn a_reloaded_certificate_is_shown_to_those_who_come_back_too() {
+fn a_reloaded_certificate_is_also_shown_to_returning_clients() {
     let authority = Authority::new();
     let (server, client) = (authority.server("a.test"), authority.client());
     let seen = || {

@@ -34,7 +34,7 @@ fn two_ends_in_memory_speak_to_each_other() {
 }
 
 #[test]
-fn what_one_end_says_before_the_other_is_there_is_heard() {
+fn bytes_sent_before_the_other_end_is_registered_are_received() {
     struct Greets;
     impl Inbound for Greets {
         type In = Bytes;
@@ -85,10 +85,10 @@ fn a_unix_socket_serves_like_any_other() {
     assert!(missing.is_err());
 }
 
-/// Answers a datagram with its text in capitals.
-struct Answers;
+/// Sends the text of each datagram back in capitals.
+struct Replies;
 
-impl Inbound for Answers {
+impl Inbound for Replies {
     type In = tidegate_net::Datagram;
     type Out = Nothing;
     type Write = tidegate_net::Datagram;
@@ -129,7 +129,7 @@ fn channels_are_made_of_unix_and_udp_sockets_that_exist() {
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
     let answers = Client::builder(&group)
-        .pipeline(|p| p.add("answers", Answers))
+        .pipeline(|p| p.add("answers", Replies))
         .build();
     let answers = answers.adopt_udp(socket).wait().unwrap();
     assert_eq!(answers.local_addr(), Some(address));
@@ -145,7 +145,7 @@ fn datagrams_go_out_and_come_back() {
     let group = group(1);
     let any = "127.0.0.1:0".parse().unwrap();
     let server = Client::builder(&group)
-        .pipeline(|p| p.add("answers", Answers))
+        .pipeline(|p| p.add("answers", Replies))
         .build();
     let server = server.bind_udp(any).wait().unwrap();
     let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();

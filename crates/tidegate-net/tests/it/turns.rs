@@ -53,7 +53,7 @@ fn while_busy(group: &NetGroup, work: impl FnOnce()) {
 }
 
 #[test]
-fn several_are_received_before_the_first_is_told_and_each_hears_its_own() {
+fn several_channels_receive_before_the_first_handler_runs_and_each_gets_its_own_data() {
     let (group, notes, server) = noting();
     let mut peers: Vec<_> = (0..40).map(|_| dial(&server)).collect();
     for peer in &mut peers {
@@ -72,14 +72,14 @@ fn several_are_received_before_the_first_is_told_and_each_hears_its_own() {
     let seen: Vec<u64> = log.iter().map(|(reads, _)| reads - before).collect();
     let groups: Vec<u64> = (1..=5).flat_map(|group| [8 * group; 8]).collect();
     assert_eq!(seen, groups, "8 at a time");
-    let mut heard: Vec<&Bytes> = log.iter().map(|(_, bytes)| bytes).collect();
-    heard.sort();
+    let mut received: Vec<&Bytes> = log.iter().map(|(_, bytes)| bytes).collect();
+    received.sort();
     let sent: Vec<_> = (0..40_u8).map(|at| Bytes::from(vec![at; 3])).collect();
-    assert_eq!(heard, sent.iter().collect::<Vec<_>>());
+    assert_eq!(received, sent.iter().collect::<Vec<_>>());
 }
 
 #[test]
-fn one_that_is_ready_alone_is_received_when_it_is_told() {
+fn a_single_ready_channel_receives_in_its_turn() {
     let (_group, notes, server) = noting();
     let mut peer = dial(&server);
     for round in 1..=3 {

@@ -1,4 +1,4 @@
-//! No connection is cut silently: the hook for unhandled errors is told the reason.
+//! No connection is cut silently: the hook for unhandled errors receives the reason.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -20,8 +20,8 @@ use crate::{Echo, dial, serve};
 /// Returns a hook for unhandled errors, and the log of its calls.
 fn hook() -> (OnUnhandled, Log<String>) {
     let log = Log::new();
-    let heard = log.clone();
-    let hook = OnUnhandled::new(move |_, what| heard.push(what.to_string()));
+    let received = log.clone();
+    let hook = OnUnhandled::new(move |_, what| received.push(what.to_string()));
     (hook, log)
 }
 
@@ -34,7 +34,7 @@ impl Inbound for Breaks {
     type Write = Nothing;
 
     fn read(&mut self, line: Bytes, _: &mut InboundContext<'_, Self>) {
-        assert_ne!(line, "panic", "as the client wished");
+        assert_ne!(line, "panic", "on purpose");
     }
 }
 
@@ -43,16 +43,19 @@ fn breaks<P: Placement>(p: PipelineBuilder<P>) -> PipelineBuilder<P> {
     p.add_handler("breaks", Handler::inbound(Breaks))
 }
 
-/// Checks that the client is cut, and that the hook is told the reason and the client's address.
+/// Checks that the client is cut, and that the hook receives the reason and the client's address.
 fn is_cut(server: &Server, log: &Log<String>, asks: &[u8], why: &str) {
     let mut client: TcpStream = dial(server);
     client.write_all(asks).unwrap();
     // The server has unread bytes when it closes, so this is an end or a reset.
     let _ = client.read(&mut [0; 8]);
     log.wait_for(1);
-    let heard = log.take().remove(0);
-    let who = client.local_addr().unwrap().to_string();
-    assert!(heard.contains(why) && heard.contains(&who), "{heard}");
+    let received = log.take().remove(0);
+    let peer = client.local_addr().unwrap().to_string();
+    assert!(
+        received.contains(why) && received.contains(&peer),
+        "{received}"
+    );
 }
 
 #[test]
@@ -74,7 +77,7 @@ fn why_a_client_was_cut_goes_to_the_hook_on_either_kind_of_loops() {
     let roams = roams.bind("127.0.0.1:0").wait().unwrap();
     for server in [serve(&pinned, breaks), roams] {
         is_cut(&server, &log, b"far too long a line\n", "at most 8");
-        is_cut(&server, &log, b"panic\n", "as the client wished");
+        is_cut(&server, &log, b"panic\n", "on purpose");
     }
 }
 
@@ -94,9 +97,12 @@ fn a_client_that_was_idle_for_too_long_is_named() {
     clock.advance(idle);
     assert_eq!(client.read(&mut [0; 8]).unwrap(), 0);
     log.wait_for(1);
-    let heard = log.take().remove(0);
-    let who = client.local_addr().unwrap().to_string();
-    assert!(heard.contains("30s") && heard.contains(&who), "{heard}");
+    let received = log.take().remove(0);
+    let peer = client.local_addr().unwrap().to_string();
+    assert!(
+        received.contains("30s") && received.contains(&peer),
+        "{received}"
+    );
 }
 
 #[test]
@@ -123,11 +129,11 @@ fn a_connection_that_a_full_loop_refuses_is_named() {
     let mut client = dial(&server);
     assert_eq!(client.read(&mut [0; 8]).unwrap(), 0);
     log.wait_for(1);
-    let heard = log.take().remove(0);
-    let who = client.local_addr().unwrap().to_string();
+    let received = log.take().remove(0);
+    let peer = client.local_addr().unwrap().to_string();
     assert!(
-        heard.contains(&who) && heard.contains("`full-0`"),
-        "{heard}"
+        received.contains(&peer) && received.contains("`full-0`"),
+        "{received}"
     );
     go_on.open();
 }

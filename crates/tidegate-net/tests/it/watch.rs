@@ -18,7 +18,9 @@ fn pair() -> (UnixStream, UnixStream) {
 }
 
 /// Logs the bytes that it reads, one per call, and ends at a full stop.
-fn hear(log: &Log<u8>) -> impl FnMut(&mut UnixStream, Readiness) -> WatchAction + Send + use<> {
+fn log_reads(
+    log: &Log<u8>,
+) -> impl FnMut(&mut UnixStream, Readiness) -> WatchAction + Send + use<> {
     let log = log.clone();
     move |near, _| {
         let mut byte = [0];
@@ -34,11 +36,11 @@ fn hear(log: &Log<u8>) -> impl FnMut(&mut UnixStream, Readiness) -> WatchAction 
 }
 
 #[test]
-fn it_is_told_until_it_is_done_and_then_closed() {
+fn it_is_called_until_it_is_done_and_then_closed() {
     let group = tidegate_net::pinned("io", 1).unwrap();
     let (mut far, near) = pair();
     let log = Log::new();
-    group.watch(near, hear(&log)).wait().unwrap();
+    group.watch(near, log_reads(&log)).wait().unwrap();
     far.write_all(b"ab").unwrap();
     log.wait_for(2);
     far.write_all(b"c.d").unwrap();
@@ -51,11 +53,11 @@ fn it_is_told_until_it_is_done_and_then_closed() {
 }
 
 #[test]
-fn one_that_panics_is_let_go_of_and_hurts_nobody() {
+fn a_source_that_panics_is_removed_and_does_no_harm() {
     let log = Log::new();
-    let heard = log.clone();
+    let received = log.clone();
     let loops = NetGroup::builder("io").loops(1);
-    let loops = loops.on_unhandled(move |_, what| heard.push(what.to_string()));
+    let loops = loops.on_unhandled(move |_, what| received.push(what.to_string()));
     let group = loops.build().unwrap();
     let server = serve(&group, |p| p.add("echo", Echo));
     let mut client = dial(&server);
@@ -70,10 +72,10 @@ fn one_that_panics_is_let_go_of_and_hurts_nobody() {
 }
 
 #[test]
-fn groups_of_either_shape_take_the_hook_for_what_nobody_handles() {
+fn pinned_and_roaming_groups_accept_the_hook_for_unhandled_errors() {
     let log = Log::new();
-    let heard = log.clone();
-    let hook = OnUnhandled::new(move |who, what| heard.push(format!("{who}: {what}")));
+    let received = log.clone();
+    let hook = OnUnhandled::new(move |source, what| received.push(format!("{source}: {what}")));
     let pinned = NetGroup::builder("still")
         .loops(1)
         .report_to(hook.clone())
@@ -88,9 +90,9 @@ fn groups_of_either_shape_take_the_hook_for_what_nobody_handles() {
         .unwrap();
     roaming.execute(|| panic!("as planned")).unwrap();
     log.wait_for(2);
-    let mut heard = log.take();
-    heard.sort();
-    assert!(heard[0].starts_with("roams-0: ") && heard[1].starts_with("still-0: "));
+    let mut received = log.take();
+    received.sort();
+    assert!(received[0].starts_with("roams-0: ") && received[1].starts_with("still-0: "));
 }
 
 #[test]
@@ -99,7 +101,7 @@ fn it_works_on_roaming_loops_too() {
     let group = tidegate_net::roaming("io", 1, &pool).unwrap();
     let (mut far, near) = pair();
     let log = Log::new();
-    group.watch(near, hear(&log)).wait().unwrap();
+    group.watch(near, log_reads(&log)).wait().unwrap();
     far.write_all(b"ab").unwrap();
     log.wait_for(2);
     far.write_all(b".").unwrap();

@@ -14,9 +14,9 @@ pub fn default_bound() -> usize {
 
 /// Parses the value of the environment variable. Returns the default if it is absent or not a
 /// number.
-fn bound_from(asked: Option<&str>) -> usize {
-    let asked = asked.and_then(|bound| bound.trim().parse().ok());
-    asked.unwrap_or(DEFAULT_BOUND)
+fn bound_from(requested: Option<&str>) -> usize {
+    let requested = requested.and_then(|bound| bound.trim().parse().ok());
+    requested.unwrap_or(DEFAULT_BOUND)
 }
 
 #[cfg(test)]

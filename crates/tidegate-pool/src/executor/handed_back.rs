@@ -11,11 +11,11 @@ use super::task_promise::drop_unstarted;
 /// Tasks that a closing event loop hands back, to be run elsewhere or dropped. Clones share them.
 ///
 /// Take the tasks. As long as a task is not taken, waiting for its completion fails with
-/// [`NotStartedError`](crate::NotStartedError), and a future that is pending on the completion is woken to
-/// return that error. When the last report is dropped, the completions of all remaining tasks fail
-/// with it. The tasks of an event loop that is stuck cannot be taken in time, so their listeners
-/// are called at once, on a separate thread. A task that holds a handle of its own loop keeps
-/// itself and the loop alive until it is taken or dropped.
+/// [`NotStartedError`](crate::NotStartedError), and a future that is pending on the completion is
+/// woken to return that error. When the last report is dropped, the completions of all remaining
+/// tasks fail with it. The tasks of an event loop that is stuck cannot be taken in time, so their
+/// listeners are called at once, on a separate thread. A task that holds a handle of its own loop
+/// keeps itself and the loop alive until it is taken or dropped.
 #[derive(Clone)]
 pub struct HandedBack {
     /// One entry per event loop. The first entry belongs to the loop that this value was created

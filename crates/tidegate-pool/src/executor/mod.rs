@@ -1,8 +1,8 @@
 //! Code that all kinds of executors share: the promise of a submitted closure, the default bound of
 //! a queue, and the report of an executor's end.
 //!
-//! * `task_promise`: the promise that is stored with a closure, and [`NotStartedError`], its error if
-//!   the executor ended before the closure started.
+//! * `task_promise`: the promise that is stored with a closure, and [`NotStartedError`], its error
+//!   if the executor ended before the closure started.
 //! * `handed_back`: [`HandedBack`], the tasks that an executor returns when it ends.
 //! * `unstarted_tasks`: wakes the waiters of tasks that will not start.
 //! * `shutdown`: [`Quiet`], the parameters of a shutdown, and [`ShutdownError`], why it failed.

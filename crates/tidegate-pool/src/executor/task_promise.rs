@@ -30,7 +30,8 @@ tidegate_core::internal::prim::thread_local! {
     static DROPPING_UNSTARTED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Drops tasks that were handed back and not taken. Their completions fail with [`NotStartedError`].
+/// Drops tasks that were handed back and not taken. Their completions fail with
+/// [`NotStartedError`].
 pub fn drop_unstarted(tasks: impl IntoIterator<Item = Task>) {
     let outer = DROPPING_UNSTARTED.try_with(|untaken| untaken.replace(true));
     discard_all(tasks);
@@ -67,7 +68,7 @@ impl<T: Send + 'static> TaskPromise<T> {
         let _ = match contain(run) {
             Ok(value) => promise.complete(Ok(value)),
             Err(panic) => {
-                tell_if_unseen(&promise, std::any::type_name::<F>(), &panic);
+                report_if_unseen(&promise, std::any::type_name::<F>(), &panic);
                 promise.complete(Err(Failure::from_panic(panic)))
             }
         };
@@ -76,7 +77,7 @@ impl<T: Send + 'static> TaskPromise<T> {
     /// Fails the promise with the panic of `task`.
     pub fn fail_panic(mut self, task: &str, panic: CaughtPanic) {
         if let Some(promise) = self.promise.take() {
-            tell_if_unseen(&promise, task, &panic);
+            report_if_unseen(&promise, task, &panic);
             let _ = promise.fail(Failure::from_panic(panic));
         }
     }
@@ -110,7 +111,7 @@ impl<T: Send + 'static> TaskPromise<T> {
 
 /// Reports a panic to the executor if no completion is left to report it.
 #[cold]
-fn tell_if_unseen<T: Send + 'static>(promise: &Promise<T>, task: &str, panic: &CaughtPanic) {
+fn report_if_unseen<T: Send + 'static>(promise: &Promise<T>, task: &str, panic: &CaughtPanic) {
     if let (false, Some(home)) = (promise.is_observed(), promise.home()) {
         let message = panic.message();
         let _ = contain(|| home.unhandled(&Unhandled::TaskPanic { task, message }));

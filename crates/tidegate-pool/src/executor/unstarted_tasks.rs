@@ -29,18 +29,18 @@ impl UnstartedTasks {
     /// Wakes the waiters of all unstarted tasks: these will not start unless they are taken.
     /// Listeners are called when the last report is dropped.
     pub fn leave(&self, id: ExecutorId) {
-        self.tell(id, false);
+        self.notify(id, false);
     }
 
-    /// Like [`UnstartedTasks::leave`], for an executor that is stuck. Its unstarted tasks cannot even be
-    /// taken, so their listeners are called as well, on this thread.
+    /// Like [`UnstartedTasks::leave`], for an executor that is stuck. Its unstarted tasks cannot
+    /// even be taken, so their listeners are called as well, on this thread.
     pub fn give_up(&self, id: ExecutorId) {
-        self.tell(id, true);
+        self.notify(id, true);
     }
 
-    fn tell(&self, id: ExecutorId, give_up: bool) {
-        // ORDERING: SeqCst: with the fence in `wake_sleepers` and the locks in `notify_unstarted`, a
-        // waiter that checked before this swap has left a record or an entry, and is woken.
+    fn notify(&self, id: ExecutorId, give_up: bool) {
+        // ORDERING: SeqCst: with the fence in `wake_sleepers` and the locks in `notify_unstarted`,
+        // a waiter that checked before this swap has left a record or an entry, and is woken.
         if !self.left.swap(true, Ordering::SeqCst) {
             wake_sleepers(id);
             notify_unstarted(id, give_up);
@@ -49,7 +49,7 @@ impl UnstartedTasks {
 
     /// Returns `true` if the executor has left unstarted tasks and they were not taken.
     pub fn is_left(&self) -> bool {
-        // ORDERING: Acquire pairs with the swap in `tell`.
+        // ORDERING: Acquire pairs with the swap in `notify`.
         self.left.load(Ordering::Acquire) && !self.taken.load(Ordering::Relaxed)
     }
 }

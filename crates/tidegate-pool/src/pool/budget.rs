@@ -108,7 +108,7 @@ impl fmt::Display for ThreadBudgetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("insufficient threads: ")?;
         if let Some(asked) = &self.asked {
-            write!(f, "{} asks for {}, ", asked.name, asked.threads)?;
+            write!(f, "{} requests {}, ", asked.name, asked.threads)?;
         }
         for one in &self.leases {
             write!(f, "{} has {}, ", one.name, one.threads)?;

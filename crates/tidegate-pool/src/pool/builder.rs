@@ -162,8 +162,8 @@ impl WorkerPoolBuilder {
 
     /// Sets a hook that receives the panics of jobs and listeners. It is called with the pool's
     /// name, on the hook's own thread; see [`OnUnhandled`].
-    pub fn on_unhandled(self, hear: impl Fn(&str, &Unhandled<'_>) + Send + Sync + 'static) -> Self {
-        self.report_to(OnUnhandled::new(hear))
+    pub fn on_unhandled(self, hook: impl Fn(&str, &Unhandled<'_>) + Send + Sync + 'static) -> Self {
+        self.report_to(OnUnhandled::new(hook))
     }
 
     /// Sets a hook that may be shared with other executors. The default is [`OnUnhandled::stderr`].
@@ -175,8 +175,8 @@ impl WorkerPoolBuilder {
     /// Sets a hook that is called with `true` when the pool becomes low on threads and with `false`
     /// when it no longer is. It runs on the thread of the submitter or worker that caused the
     /// change and must not block.
-    pub fn on_low_threads(mut self, hear: impl Fn(bool) + Send + Sync + 'static) -> Self {
-        self.on_low = Some(Arc::new(hear));
+    pub fn on_low_threads(mut self, hook: impl Fn(bool) + Send + Sync + 'static) -> Self {
+        self.on_low = Some(Arc::new(hook));
         self
     }
 

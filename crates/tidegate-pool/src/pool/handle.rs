@@ -196,8 +196,8 @@ impl WorkerPool {
     ///
     /// # Errors
     ///
-    /// [`ThreadBudgetError`], which names each lease holder. Also returned if jobs of the pool wait for
-    /// each other and rely on more threads. The budget is unchanged then.
+    /// [`ThreadBudgetError`], which names each lease holder. Also returned if jobs of the pool wait
+    /// for each other and rely on more threads. The budget is unchanged then.
     pub fn lease(
         &self,
         name: impl Into<String>,
@@ -214,8 +214,8 @@ impl WorkerPool {
 
     /// Shuts the pool down: it takes no more jobs and ends. Accepted jobs run until `timeout` has
     /// passed. Then jobs that have not started are handed back, and jobs that have not returned are
-    /// reported. After half of `timeout`, [`WorkerPool::shutdown_token`] is cancelled. A second call
-    /// can only make the deadline earlier.
+    /// reported. After half of `timeout`, [`WorkerPool::shutdown_token`] is cancelled. A second
+    /// call can only make the deadline earlier.
     ///
     /// # Threads
     ///
@@ -306,8 +306,12 @@ impl TryExecutor for WorkerPool {
         self.shared.try_execute(task)
     }
 
-    fn lease_threads(&self, who: &str, threads: usize) -> Result<Option<Lease>, ThreadBudgetError> {
-        self.lease(who, threads).map(Some)
+    fn lease_threads(
+        &self,
+        holder: &str,
+        threads: usize,
+    ) -> Result<Option<Lease>, ThreadBudgetError> {
+        self.lease(holder, threads).map(Some)
     }
 }
 

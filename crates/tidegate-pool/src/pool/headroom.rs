@@ -1,4 +1,4 @@
-//! How much more work an executor can take. A strategy asks this before it gives a thread away.
+//! How much more work an executor can take. A strategy reads this before it gives a thread away.
 
 /// The free threads and queue places of an executor at one moment.
 ///

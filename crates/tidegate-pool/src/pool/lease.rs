@@ -17,7 +17,7 @@ use super::core::Shared;
 /// let error = pool.lease("selectors", 2).unwrap_err();
 /// assert_eq!(
 ///     error.to_string(),
-///     "insufficient threads: selectors asks for 2, acceptors has 2, and at least one of 4 has to \
+///     "insufficient threads: selectors requests 2, acceptors has 2, and at least one of 4 has to \
 ///      stay for jobs; raise `max` or lease less",
 /// );
 /// drop(lease);
@@ -52,16 +52,16 @@ impl Lease {
 
     /// Records that the lease holder uses one thread more or less. At first all leased threads
     /// count as used. Threads that are not in use are subtracted from the pool's [free
-    /// threads](crate::Headroom::free_threads), even if they are idle or not started: the lease holder will
-    /// need them.
-    pub(crate) fn set_in_use(&self, one_more: bool) {
+    /// threads](crate::Headroom::free_threads), even if they are idle or not started: the lease
+    /// holder will need them.
+    pub(crate) fn set_in_use(&self, acquired: bool) {
         // Threads that are used beyond the lease do not count.
-        let changes = match one_more {
+        let changes = match acquired {
             true => self.used.fetch_add(1, Ordering::Relaxed) < self.threads,
             false => self.used.fetch_sub(1, Ordering::Relaxed) <= self.threads,
         };
         if changes && let Some(pool) = self.pool.upgrade() {
-            pool.reserve_for_lease(!one_more);
+            pool.reserve_for_lease(!acquired);
         }
     }
 }

@@ -7,21 +7,21 @@
 //! From top to bottom; each file uses only files below it:
 //!
 //! * `builder`: [`WorkerPoolBuilder`]. `handle`: [`WorkerPool`].
-//! * `job_handle`: [`JobHandle`], which removes a job from the queue. `job_promise`: the promise of a
-//!   submitted closure. `try_executor`: [`TryExecutor`], the pool as a strategy uses it. `lease`:
+//! * `job_handle`: [`JobHandle`], which removes a job from the queue. `job_promise`: the promise of
+//!   a submitted closure. `try_executor`: [`TryExecutor`], the pool as a strategy uses it. `lease`:
 //!   [`Lease`], threads that a component can rely on.
 //! * `core`: how the pool works, from the submission of a job to the end of the last thread.
 //! * `limits`: [`PoolLimits`] and [`PoolError`]. `policy`: [`PoolPolicy`]. `budget`: the leases.
-//!   `headroom`: [`Headroom`]. `metrics`: [`PoolMetrics`]. `shutdown_report`: [`ShutdownReport`]. These
-//!   are plain data, except for the traits.
+//!   `headroom`: [`Headroom`]. `metrics`: [`PoolMetrics`]. `shutdown_report`: [`ShutdownReport`].
+//!   These are plain data, except for the traits.
 //! * `queue`: [`Job`], [`JobQueue`] and the default queue.
 //! * `raw`: the lock-free and locked structures through which jobs reach threads, with all unsafe
 //!   code of the pool.
 //!
 //! # Invariants
 //!
-//! * An accepted job runs exactly once, or is handed back: by its handle, or by the shutdown report. Or
-//!   it is dropped as displaced, if the chosen policy or queue does that.
+//! * An accepted job runs exactly once, or is handed back: by its handle, or by the shutdown
+//!   report. Or it is dropped as displaced, if the chosen policy or queue does that.
 //! * No user code runs while the lock is held, except that of the queue.
 //! * All limits change in one step: no thread sees a new maximum with an old core size.
 

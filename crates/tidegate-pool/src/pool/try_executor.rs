@@ -16,14 +16,18 @@ pub trait TryExecutor: Executor + Headroom {
     /// for the next call.
     fn try_execute(&self, task: Task) -> Result<(), Rejected<Task>>;
 
-    /// Leases some of the executor's threads to `who` until the lease is dropped. Returns `None` if
-    /// the executor does not track its threads.
+    /// Leases some of the executor's threads to `holder` until the lease is dropped. Returns `None`
+    /// if the executor does not track its threads.
     ///
     /// # Errors
     ///
     /// [`ThreadBudgetError`] if no thread would be left for tasks. It names each lease holder.
-    fn lease_threads(&self, who: &str, threads: usize) -> Result<Option<Lease>, ThreadBudgetError> {
-        let _ = (who, threads);
+    fn lease_threads(
+        &self,
+        holder: &str,
+        threads: usize,
+    ) -> Result<Option<Lease>, ThreadBudgetError> {
+        let _ = (holder, threads);
         Ok(None)
     }
 

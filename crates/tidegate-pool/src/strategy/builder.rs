@@ -37,10 +37,10 @@ impl<S> StrategyBuilder<S> {
     }
 
     /// Sets a hook that receives each task that the executor refused. It runs on the thread that
-    /// produced the task, which produces nothing meanwhile. A panic in the hook is caught. Without a
-    /// hook, a refused task is dropped, which closes what it holds.
-    pub fn on_refused(mut self, hear: impl Fn(Rejected<Task>) + Send + Sync + 'static) -> Self {
-        self.on_refused = Some(Box::new(hear));
+    /// produced the task, which produces nothing meanwhile. A panic in the hook is caught. Without
+    /// a hook, a refused task is dropped, which closes what it holds.
+    pub fn on_refused(mut self, hook: impl Fn(Rejected<Task>) + Send + Sync + 'static) -> Self {
+        self.on_refused = Some(Box::new(hook));
         self
     }
 

@@ -2,8 +2,8 @@
 //! give it to the executor when few are.
 //!
 //! This is what articles describe as "EatWhatYouKill". Jetty replaced it within two years by the
-//! rule that [`Adaptive`](crate::strategy::Adaptive) uses. It is kept here so that the articles can be
-//! reproduced. One fault of the original is corrected: this version checks the threads for each
+//! rule that [`Adaptive`](crate::strategy::Adaptive) uses. It is kept here so that the articles can
+//! be reproduced. One fault of the original is corrected: this version checks the threads for each
 //! task, so it leaves the low mode when threads are free again.
 
 use std::sync::Arc;
@@ -23,15 +23,15 @@ use super::producer::Producer;
 /// The default number of free threads at or below which a pool counts as low on threads.
 const DEFAULT_LOW_THREADS: usize = 1;
 
-/// Acts as [`ExecuteProduceConsume`](crate::strategy::ExecuteProduceConsume) while the pool has free threads,
-/// and as [`ProduceExecuteConsume`](crate::strategy::ProduceExecuteConsume) while it is low on them:
-/// its thread then only produces and gives every task that may block away.
+/// Acts as [`ExecuteProduceConsume`](crate::strategy::ExecuteProduceConsume) while the pool has
+/// free threads, and as [`ProduceExecuteConsume`](crate::strategy::ProduceExecuteConsume) while it
+/// is low on them: its thread then only produces and gives every task that may block away.
 ///
 /// The pool is checked for each task that may block, so the mode changes while the strategy runs.
 /// [`StrategyMetrics::mode_switches`](crate::strategy::StrategyMetrics::mode_switches) counts the
-/// changes, and `low_on_threads` shows the current mode. The free threads are counted, not reserved:
-/// if other jobs take them before the helper arrives, production waits for the end of the task.
-/// [`Adaptive`](crate::strategy::Adaptive) has no such gap.
+/// changes, and `low_on_threads` shows the current mode. The free threads are counted, not
+/// reserved: if other jobs take them before the helper arrives, production waits for the end of the
+/// task. [`Adaptive`](crate::strategy::Adaptive) has no such gap.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -200,7 +200,7 @@ impl<P: Producer, R: Rule<P>> Engine<P, R> {
     fn refused(&self, held: &mut ProducerGuard<'_, P>, refused: Rejected<Task>) {
         raise(&self.counters.refused);
         match &self.on_refused {
-            Some(hear) => contained(|| hear(refused)),
+            Some(hook) => contained(|| hook(refused)),
             None => contained(|| held.refused(refused)),
         }
     }

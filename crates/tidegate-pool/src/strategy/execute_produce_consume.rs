@@ -1,8 +1,8 @@
 //! Execute, produce, consume: the original "eat what you kill".
 //!
 //! The thread that produced a task runs it while its data is still in the cache. Before that, it
-//! asks the executor for one helper to continue producing. At most one helper is pending at a time.
-//! After the task, the thread and the helper race, and the first one produces.
+//! requests one helper from the executor to continue producing. At most one helper is pending at a
+//! time. After the task, the thread and the helper race, and the first one produces.
 //!
 //! If the helper is refused, the task runs anyway, and production waits for its end or for another
 //! call of `produce`. A thread that is tagged as non-blocking never runs a task that may block; it
@@ -34,12 +34,12 @@ use super::producer::Producer;
 /// use tidegate_core::{Task, ThreadBuilder};
 /// use tidegate_core::thread::ThreadPerTask;
 ///
-/// let (say, said) = std::sync::mpsc::channel();
-/// let mut only = Some(Task::new(move || say.send(std::thread::current().id()).unwrap()));
+/// let (sender, receiver) = std::sync::mpsc::channel();
+/// let mut only = Some(Task::new(move || sender.send(std::thread::current().id()).unwrap()));
 /// let threads = Arc::new(ThreadPerTask::new(ThreadBuilder::new("helper")));
 /// let strategy = ExecuteProduceConsume::new(move || only.take(), threads);
 /// strategy.produce();
-/// assert_eq!(said.recv()?, std::thread::current().id());
+/// assert_eq!(receiver.recv()?, std::thread::current().id());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct ExecuteProduceConsume<P> {

@@ -158,7 +158,7 @@ use super::metrics::StrategyMetrics;
 pub trait Strategy: Send + Sync + 'static {
     /// Produces and consumes on this thread until the producer has no task, or until another thread
     /// takes over the right to produce. If another thread already has that right, this call returns
-    /// at once, and that thread asks its producer at least once more.
+    /// at once, and that thread calls its producer at least once more.
     ///
     /// If called from inside a task that this strategy runs on the calling thread, it only requests
     /// another round, so the stack does not grow. If no thread produces and no round was requested

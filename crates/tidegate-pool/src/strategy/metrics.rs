@@ -64,7 +64,7 @@ pub struct StrategyMetrics {
     pub helpers: u64,
     /// Helpers that found nothing to do on arrival.
     pub idle_helpers: u64,
-    /// Helpers that the executor refused to run or queue. An adaptive strategy first asks only for
+    /// Helpers that the executor refused to run or queue. An adaptive strategy first requests only
     /// a free thread; a refusal of that request is not counted.
     pub helpers_refused: u64,
     /// Tasks that the executor refused. Each of them was closed.

@@ -27,23 +27,23 @@ use super::producer::Producer;
 /// use tidegate_pool::strategy::{ProduceConsume, Strategy};
 /// use tidegate_core::Task;
 ///
-/// let (say, said) = std::sync::mpsc::channel();
-/// let mut words = ["kill", "run_with_helper"].into_iter();
+/// let (sender, receiver) = std::sync::mpsc::channel();
+/// let mut words = ["kill", "eat"].into_iter();
 /// let producer = move || {
-///     let (word, say) = (words.next()?, say.clone());
-///     Some(Task::new(move || say.send(word).unwrap()))
+///     let (word, sender) = (words.next()?, sender.clone());
+///     Some(Task::new(move || sender.send(word).unwrap()))
 /// };
 /// let strategy = ProduceConsume::new(producer, Arc::new(ImmediateExecutor::new()));
 /// strategy.produce();
-/// assert_eq!(said.try_iter().collect::<Vec<_>>(), ["kill", "run_with_helper"]);
+/// assert_eq!(receiver.try_iter().collect::<Vec<_>>(), ["kill", "eat"]);
 /// ```
 pub struct ProduceConsume<P> {
     engine: Arc<Engine<P, Pc>>,
 }
 
 impl<P: Producer> ProduceConsume<P> {
-    /// Creates a strategy for `producer`. Rounds started by [`dispatch`](crate::strategy::Strategy::dispatch)
-    /// run on `executor`.
+    /// Creates a strategy for `producer`. Rounds started by
+    /// [`dispatch`](crate::strategy::Strategy::dispatch) run on `executor`.
     pub fn new(producer: P, executor: Arc<dyn Executor>) -> Self {
         Self::builder(producer, executor).build()
     }

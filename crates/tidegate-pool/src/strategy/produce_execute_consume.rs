@@ -22,17 +22,17 @@ use super::producer::Producer;
 /// use tidegate_core::{Task, ThreadBuilder};
 /// use tidegate_core::thread::ThreadPerTask;
 ///
-/// let (say, said) = std::sync::mpsc::channel();
+/// let (sender, receiver) = std::sync::mpsc::channel();
 /// let mut left = 2;
 /// let producer = move || {
 ///     left -= 1;
-///     let say = say.clone();
-///     (left >= 0).then(|| Task::new(move || say.send(std::thread::current().id()).unwrap()))
+///     let sender = sender.clone();
+///     (left >= 0).then(|| Task::new(move || sender.send(std::thread::current().id()).unwrap()))
 /// };
 /// let threads = Arc::new(ThreadPerTask::new(ThreadBuilder::new("job")));
 /// let strategy = ProduceExecuteConsume::new(producer, threads);
 /// strategy.produce();
-/// assert_ne!(said.recv()?, std::thread::current().id());
+/// assert_ne!(receiver.recv()?, std::thread::current().id());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct ProduceExecuteConsume<P> {

@@ -46,8 +46,8 @@ pub trait Producer: Send + 'static {
     fn produce(&mut self) -> Option<Task>;
 
     /// Returns how many more tasks are ready, as far as the producer knows without checking. If
-    /// tasks wait while a processor is idle, [`Adaptive`](crate::strategy::Adaptive) may use a second thread.
-    /// Returns zero if the number is not known.
+    /// tasks wait while a processor is idle, [`Adaptive`](crate::strategy::Adaptive) may use a
+    /// second thread. Returns zero if the number is not known.
     fn backlog(&self) -> usize {
         0
     }

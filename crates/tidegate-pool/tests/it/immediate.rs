@@ -104,8 +104,8 @@ fn a_panic_whose_payload_panics_is_contained() {
 
 #[test]
 fn signals_are_delivered_on_the_spot_and_in_order() {
-    struct Tell(Log<&'static str>, &'static str);
-    impl Deliver for Tell {
+    struct LogSignal(Log<&'static str>, &'static str);
+    impl Deliver for LogSignal {
         fn deliver(block: Arc<SignalBlock<Self>>, how: Delivery) {
             assert_eq!(how, Delivery::Home);
             block.0.push(block.1);
@@ -115,7 +115,7 @@ fn signals_are_delivered_on_the_spot_and_in_order() {
     let log = Log::new();
     let (inner, seen) = (here.clone(), log.clone());
     here.execute(move || {
-        let tell = SignalBlock::new(Tell(seen.clone(), "signal"));
+        let tell = SignalBlock::new(LogSignal(seen.clone(), "signal"));
         inner.signal(tell.raise().unwrap()).unwrap();
         seen.push("task");
     });

@@ -36,7 +36,7 @@ fn no_job_is_queued_while_a_worker_sleeps() {
 /// Two workers, and two jobs that wait for each other. The job that was queued while a woken worker
 /// was searching needs the other worker, or both jobs wait for ever.
 #[test]
-fn who_was_woken_sends_the_next_one() {
+fn a_woken_worker_wakes_the_next_one() {
     for reserved in [0, 1] {
         loom::model(move || {
             let pool = pool(2, reserved);

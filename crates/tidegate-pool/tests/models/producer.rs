@@ -72,7 +72,7 @@ fn demand_is_never_lost_and_a_producer_is_alone() {
 /// requests a round. One of them continues producing, and the pending work is done.
 /// Fails when: `lend` leaves the cell idle, or `arrive` and `resume` are relaxed.
 #[test]
-fn a_lent_producer_goes_on_with_one_of_those_who_come() {
+fn a_lent_producer_is_continued_by_one_of_the_threads_that_claim_it() {
     loom::model(|| {
         let line = Line::new(0);
         let held = line.cell.claim().expect("idle");
@@ -87,14 +87,14 @@ fn a_lent_producer_goes_on_with_one_of_those_who_come() {
                 }
             })
         };
-        let asker = {
+        let requester = {
             let line = StdArc::clone(&line);
             thread::spawn(move || line.give())
         };
         if let Some(held) = line.cell.resume() {
             line.drive(held);
         }
-        join(vec![helper, asker]);
+        join(vec![helper, requester]);
         assert_eq!(line.done.load(Relaxed), 1);
         assert!(line.cell.is_idle() && !line.cell.is_helper_pending());
     });
@@ -125,7 +125,7 @@ fn a_loan_is_taken_over_or_taken_back_never_both() {
             // The next loan has another number: the helper must not mistake it for the first.
             let second = held.lend(false).number;
             assert_eq!(second, first + 1);
-            let held = line.cell.resume().expect("nobody takes the second loan");
+            let held = line.cell.resume().expect("no thread takes the second loan");
             line.drive(held);
         }
         let taken = helper.join().expect("it does not panic");
@@ -285,7 +285,7 @@ fn one_helper_is_pending_at_a_time() {
                 .sum()
         };
         assert_eq!(helpers, 1);
-        let held = line.cell.arrive().expect("it was asked for");
+        let held = line.cell.arrive().expect("it was requested");
         line.drive(held);
         assert_eq!(line.done.load(Relaxed), 1);
         assert!(line.cell.is_idle() && !line.cell.is_helper_pending());

@@ -45,7 +45,7 @@ impl Rescue {
                         WorkerStep::Wait { .. } => continue,
                     }
                 }
-                SlotWait::Closed => unreachable!("nobody is dismissed"),
+                SlotWait::Closed => unreachable!("no worker is dismissed"),
             };
             if self.run(job, worker_slot) {
                 return;

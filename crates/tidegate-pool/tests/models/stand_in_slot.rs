@@ -39,13 +39,13 @@ impl Watched {
     }
 
     /// Lends, and runs a task that blocks until production has continued.
-    fn lend_and_block(&self, held: ProducerGuard<'_, Log>, hire: u32) {
+    fn lend_and_block(&self, held: ProducerGuard<'_, Log>, task: u32) {
         drop(held.lend(false));
         match self.monitor_state.notify() {
             NotifyResult::Awake => {}
             NotifyResult::Woken => {
                 if !self.stand_in_slot.is_surely_ready() {
-                    self.stand_in_slot.put(hire).expect("there was none");
+                    self.stand_in_slot.put(task).expect("there was none");
                 }
             }
             NotifyResult::Over => {
@@ -176,7 +176,7 @@ fn a_stand_in_that_is_sent_away_is_kept_or_missed() {
 /// task requests a round from inside and waits for it: it sends a helper if no thread produces.
 /// Seen to fail when: `want` does not return that the cell is idle.
 #[test]
-fn demand_from_inside_a_task_reaches_somebody() {
+fn demand_from_inside_a_task_reaches_a_thread() {
     loom::model(|| {
         let line = Watched::new(None);
         let work = StdArc::new(AtomicUsize::new(0));

@@ -35,7 +35,7 @@ impl Busy {
         self.went_on.fetch_add(1, Relaxed);
         assert!(
             matches!(held.finish_round(), RestResult::Idle),
-            "nobody else asked"
+            "no other thread requested it"
         );
     }
 }
@@ -46,7 +46,7 @@ impl Busy {
 /// Seen to fail when: a promise holds for every loan, `snapshot` or `lend` is relaxed, or a scan
 /// that finds the pool blocked does not reset that it is brisk.
 #[test]
-fn a_loan_that_nobody_of_the_pool_can_take_over_is_found_held() {
+fn a_loan_that_no_thread_of_the_pool_can_take_over_is_found_held() {
     loom::model(|| {
         let busy = Busy::new();
         let parker = Parker::new();
@@ -74,7 +74,10 @@ fn a_loan_that_nobody_of_the_pool_can_take_over_is_found_held() {
         while busy.went_on.load(Relaxed) == 0 {
             parker.park(None);
         }
-        assert!(busy.cell.resume().is_none(), "somebody else has rested it");
+        assert!(
+            busy.cell.resume().is_none(),
+            "another thread has ended the round"
+        );
         monitor.join().expect("it does not panic");
         let held = busy.cell.claim().expect("idle again");
         assert_eq!(held.get(), [7]);
@@ -153,7 +156,7 @@ fn the_end_of_one_helper_does_not_hide_the_next() {
         });
         let taken = helper.join().expect("it does not panic");
         match sent {
-            None => assert!(taken.is_some(), "somebody has the first loan"),
+            None => assert!(taken.is_some(), "a thread has the first loan"),
             Some(second) => {
                 assert!(taken.is_none(), "the first loan was over");
                 assert!(!busy.starvation_detector.send(second), "one is on its way");

@@ -23,7 +23,7 @@ fn a_job_is_never_slept_over() {
             })
         };
         let SlotWait::Given { job, .. } = worker_slot.sleep(&Clock::system(), None) else {
-            unreachable!("nobody pokes");
+            unreachable!("no thread wakes it");
         };
         assert_eq!(job.get(), 7);
         giver.join().unwrap();

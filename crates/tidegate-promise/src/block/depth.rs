@@ -27,7 +27,7 @@ const DEPTH_VARIABLE: &str = "TIDEGATE_MAX_LISTENER_DEPTH";
 tidegate_core::internal::prim::thread_local! {
     static DEPTH: Cell<Depth> = const { Cell::new(Depth::OUTSIDE) };
     /// The innermost listener that runs on this thread. Points to the stack.
-    static TELLING: Cell<*const ActiveListener> = const { Cell::new(ptr::null()) };
+    static NOTIFYING_ON: Cell<*const ActiveListener> = const { Cell::new(ptr::null()) };
     /// `true` if the queue may contain entries, so that the common case does not look into it.
     static WAITING: Cell<bool> = const { Cell::new(false) };
     /// What runs when the outermost listener has returned.
@@ -38,7 +38,7 @@ tidegate_core::internal::prim::thread_local! {
 #[cfg(tidegate_loom)]
 loom::thread_local! {
     static DEPTH: Cell<Depth> = Cell::new(Depth::OUTSIDE);
-    static TELLING: Cell<*const ActiveListener> = Cell::new(ptr::null());
+    static NOTIFYING_ON: Cell<*const ActiveListener> = Cell::new(ptr::null());
     static WAITING: Cell<bool> = Cell::new(false);
     static DEFERRED: RefCell<VecDeque<Deferred>> = RefCell::new(VecDeque::new());
 }
@@ -96,14 +96,14 @@ pub(super) fn is_full() -> bool {
 /// block's notification. The queue is drained after the outermost listener, so the block cannot
 /// settle while the current listener runs.
 pub(super) fn is_notifying_on_this_thread(block: usize) -> bool {
-    let mut telling = TELLING.with(Cell::get);
+    let mut active = NOTIFYING_ON.with(Cell::get);
     // SAFETY: the entries that `run_nested` links lie in outer frames of this thread's stack, and
     // `run_nested` unlinks its entry before it returns.
-    while let Some(one) = unsafe { telling.as_ref() } {
+    while let Some(one) = unsafe { active.as_ref() } {
         if one.block == block {
             return true;
         }
-        telling = one.outer;
+        active = one.outer;
     }
     let is_it = |what: &Deferred| matches!(what, Deferred::Block(one) if one.addr() == block);
     DEFERRED
@@ -121,13 +121,13 @@ pub(super) fn run_nested(block: usize, home: Option<&dyn Executor>, run: impl Fn
         level: before.level + 1,
         emptying: before.emptying,
     });
-    let telling = ActiveListener {
+    let active = ActiveListener {
         block,
-        outer: TELLING.with(Cell::get),
+        outer: NOTIFYING_ON.with(Cell::get),
     };
-    TELLING.with(|innermost| innermost.set(&raw const telling));
+    NOTIFYING_ON.with(|innermost| innermost.set(&raw const active));
     contain(home, run);
-    TELLING.with(|innermost| innermost.set(telling.outer));
+    NOTIFYING_ON.with(|innermost| innermost.set(active.outer));
     if before.level == 0 && !before.emptying && WAITING.with(Cell::get) {
         set(Depth {
             level: 0,
@@ -212,9 +212,9 @@ fn max_depth() -> u32 {
 
 #[cold]
 fn read_limit() -> u32 {
-    let asked = std::env::var(DEPTH_VARIABLE).ok();
-    let asked = asked.and_then(|depth| depth.parse().ok());
-    let limit = asked.map_or(MAX_DEPTH, |depth: u32| depth.clamp(1, MAX_DEPTH));
+    let setting = std::env::var(DEPTH_VARIABLE).ok();
+    let setting = setting.and_then(|depth| depth.parse().ok());
+    let limit = setting.map_or(MAX_DEPTH, |depth: u32| depth.clamp(1, MAX_DEPTH));
     LIMIT.store(limit, Ordering::Relaxed);
     limit
 }

@@ -28,7 +28,8 @@ fn note(log: &Log, what: u32) -> impl FnOnce(Outcome<&u32, &u32>) + Send + 'stat
 }
 
 fn held<T>(lock: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    lock.lock().expect("nobody panics under it")
+    lock.lock()
+        .expect("no thread panics while it holds the lock")
 }
 
 fn state<T: Send, E: Send>(block: BlockPtr<T, E>) -> u32 {
@@ -159,7 +160,7 @@ fn is_not_settled_while_it_is_on_its_way_home() {
 }
 
 #[test]
-fn the_slot_is_used_again_only_by_wakers_that_nobody_followed() {
+fn the_slot_is_reused_only_by_wakers_without_successors() {
     let (writer, mut reader) = ends();
     let log = Log::default();
     for _ in 0..3 {
@@ -187,7 +188,7 @@ fn a_removed_inline_listener_leaves_no_trace_in_the_state() {
     assert!(!reader.remove(&token));
     let log = Log::default();
     reader.listen(note(&log, 1));
-    assert!(!reader.remove(&token), "a stale token is nobody's");
+    assert!(!reader.remove(&token), "a stale token matches no listener");
     writer.complete(Ok(1)).unwrap();
     assert_eq!(*log.lock().unwrap(), [1]);
 }
@@ -252,24 +253,24 @@ fn a_removed_listener_is_dropped_at_once_and_its_node_later() {
 #[test]
 fn an_executor_that_delivers_on_the_spot_does_not_deepen_the_stack() {
     let home = TestExecutor::new(How::OnTheSpot);
-    let told = Arc::new(AtomicUsize::new(0));
+    let notified = Arc::new(AtomicUsize::new(0));
     let make = || block::<u32, u32>(Some(home.clone() as _), || ABANDONED);
     let (first, mut reader) = make();
     for _ in 0..50_000 {
         let (writer, next) = make();
-        let told = Arc::clone(&told);
+        let notified = Arc::clone(&notified);
         reader.finish(move |_| {
-            told.fetch_add(1, Relaxed);
+            notified.fetch_add(1, Relaxed);
             writer.complete(Ok(1)).unwrap();
         });
         reader = next;
     }
     first.complete(Ok(1)).unwrap();
-    assert_eq!(told.load(Relaxed), 50_000);
+    assert_eq!(notified.load(Relaxed), 50_000);
 }
 
 #[test]
-fn a_refused_signal_tells_here_and_reports() {
+fn a_refused_signal_calls_the_listeners_here_and_reports() {
     for how in [How::Refuses, How::Panics] {
         let home = TestExecutor::new(how);
         let (writer, reader) = block::<u32, u32>(Some(home.clone()), || ABANDONED);

@@ -128,8 +128,8 @@ unsafe fn give_up<T: Send + 'static, E: Send + 'static>(
         if let Some(hook) = hook {
             depth::run_hook(home.as_ref(), hook);
         }
-        // If the decision came with the right to notify, the block is alive; otherwise `tell` uses
-        // only its address.
+        // If the decision came with the right to notify, the block is alive; otherwise `notify`
+        // uses only its address.
         decided.notify(ptr);
     }))
 }

@@ -11,80 +11,80 @@ use crate::support::Loop;
 const LENGTH: u64 = 100_000;
 
 /// Links `LENGTH` promises so that each completes the next, and returns the first. Each listener
-/// increments `told`.
-fn chain(make: impl Fn() -> (Promise<u64>, Completion<u64>), told: &Counter) -> Promise<u64> {
+/// increments `notified`.
+fn chain(make: impl Fn() -> (Promise<u64>, Completion<u64>), notified: &Counter) -> Promise<u64> {
     let (first, mut answer) = make();
     for _ in 1..LENGTH {
         let (promise, next) = make();
-        let told = told.clone();
+        let notified = notified.clone();
         answer.finally(move |outcome| {
-            told.hit();
+            notified.hit();
             promise.succeed(outcome.success().unwrap() + 1).unwrap();
         });
         answer = next;
     }
-    let told = told.clone();
+    let notified = notified.clone();
     answer.finally(move |outcome| {
         assert_eq!(outcome.success(), Some(&LENGTH));
-        told.hit();
+        notified.hit();
     });
     first
 }
 
 #[test]
-fn without_a_home_it_is_told_before_the_call_returns() {
-    let told = Counter::new();
-    chain(promise, &told).succeed(1).unwrap();
-    assert_eq!(told.count(), LENGTH);
+fn without_a_home_listeners_run_before_the_call_returns() {
+    let notified = Counter::new();
+    chain(promise, &notified).succeed(1).unwrap();
+    assert_eq!(notified.count(), LENGTH);
 }
 
 #[test]
-fn on_the_home_it_is_told() {
+fn listeners_run_on_the_home() {
     let home = Loop::new("home");
-    let told = Counter::new();
-    let first = chain(|| home.promise(), &told);
+    let notified = Counter::new();
+    let first = chain(|| home.promise(), &notified);
     home.run(move || first.succeed(1).unwrap());
-    told.wait_for(LENGTH);
+    notified.wait_for(LENGTH);
     home.settle();
-    assert_eq!(told.count(), LENGTH);
+    assert_eq!(notified.count(), LENGTH);
 }
 
 #[test]
-fn from_another_thread_it_is_told_on_the_home() {
+fn from_another_thread_listeners_run_on_the_home() {
     let home = Loop::new("home");
-    let told = Counter::new();
-    chain(|| home.promise(), &told).succeed(1).unwrap();
-    told.wait_for(LENGTH);
+    let notified = Counter::new();
+    chain(|| home.promise(), &notified).succeed(1).unwrap();
+    notified.wait_for(LENGTH);
     home.settle();
-    assert_eq!(told.count(), LENGTH);
+    assert_eq!(notified.count(), LENGTH);
 }
 
 #[test]
-fn with_a_terminated_home_it_is_told_by_the_completer() {
+fn with_a_terminated_home_listeners_run_on_the_completing_thread() {
     let home = Loop::new("home");
-    let told = Counter::new();
-    let first = chain(|| home.promise(), &told);
+    let notified = Counter::new();
+    let first = chain(|| home.promise(), &notified);
     home.terminate();
     first.succeed(1).unwrap();
-    assert_eq!(told.count(), LENGTH);
+    assert_eq!(notified.count(), LENGTH);
 }
 
 #[test]
-fn an_abandoned_chain_is_told() {
-    let told = Counter::new();
+fn listeners_of_an_abandoned_chain_are_called() {
+    let notified = Counter::new();
     let (first, mut answer) = promise::<u64>();
     for _ in 0..LENGTH {
         let (promise, next) = tidegate_promise::promise::<u64>();
-        let told = told.clone();
+        let notified = notified.clone();
         // The listener drops the next promise, which abandons it.
         answer.finally(move |_| {
-            told.hit();
+            notified.hit();
             drop(promise);
         });
         answer = next;
     }
     drop(first);
-    assert_eq!(told.count(), LENGTH);
+    assert_eq!(notified.count(), LENGTH);
     assert!(answer.wait().unwrap_err().failure().unwrap().is_abandoned());
 }
 
@@ -195,7 +195,7 @@ fn the_depth_is_the_threads_and_shared_by_all_promises() {
         let (last, at_home) =
             tidegate_promise::promise_on::<u64, tidegate_promise::Failure>(executor);
         let inner = log.clone();
-        at_home.finally(move |_| inner.push("told"));
+        at_home.finally(move |_| inner.push("notified"));
         let outer = log.clone();
         answer.finally(move |_| {
             last.succeed(0).unwrap();
@@ -205,7 +205,7 @@ fn the_depth_is_the_threads_and_shared_by_all_promises() {
         log
     });
     log.wait_for(2);
-    assert_eq!(log.take(), ["left", "told"]);
+    assert_eq!(log.take(), ["left", "notified"]);
 }
 
 #[test]
@@ -229,15 +229,15 @@ fn a_panic_at_any_depth_leaves_the_count_as_it_was() {
 }
 
 #[test]
-fn a_promise_that_dies_with_its_thread_still_tells() {
+fn a_promise_dropped_by_its_ending_thread_still_notifies() {
     thread_local! {
         static KEPT: std::cell::RefCell<Vec<Promise<u64>>> = const { std::cell::RefCell::new(Vec::new()) };
     }
-    let told = Counter::new();
+    let notified = Counter::new();
     // The order in which the thread-local values are destroyed depends on whether the thread used
     // listeners before or after it stored a promise.
     for before in [false, true] {
-        let told = told.clone();
+        let notified = notified.clone();
         let worker = crate::support::thread(move || {
             let warm_up = || Completion::<u64>::succeeded(1).finally(|_| ());
             if before {
@@ -248,7 +248,7 @@ fn a_promise_that_dies_with_its_thread_still_tells() {
             answer.finally(move |_| drop(second));
             last.finally(move |outcome| {
                 assert!(outcome.failure().unwrap().is_abandoned());
-                told.hit();
+                notified.hit();
             });
             KEPT.with_borrow_mut(|kept| kept.push(first));
             if !before {
@@ -257,5 +257,5 @@ fn a_promise_that_dies_with_its_thread_still_tells() {
         });
         worker.join().unwrap();
     }
-    assert_eq!(told.count(), 2);
+    assert_eq!(notified.count(), 2);
 }

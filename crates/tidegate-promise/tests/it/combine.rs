@@ -16,7 +16,7 @@ fn cause<T: std::fmt::Debug + Send>(answer: Completion<T>) -> Failure {
 }
 
 #[test]
-fn all_answers_every_value_in_the_order_of_the_parts() {
+fn all_returns_every_value_in_the_order_of_the_parts() {
     let (promises, parts) = some(3);
     let every = Completion::all(parts);
     for (n, promise) in promises.into_iter().enumerate().rev() {
@@ -206,7 +206,7 @@ fn cancelling_a_race_cancels_every_part() {
 }
 
 #[test]
-fn what_was_combined_is_let_go_when_the_answer_is_decided() {
+fn the_parts_are_released_when_the_combined_result_is_decided() {
     #[derive(Clone)]
     struct Value(std::sync::Arc<DropCount>);
     let drops = Counter::new();
@@ -256,8 +256,8 @@ fn map_passes_value_failure_and_cancellation_on() {
 fn cancelling_what_was_mapped_cancels_the_source() {
     let (promise, answer) = promise::<u32>();
     let log = Log::new();
-    let heard = log.clone();
-    promise.on_cancel(move || heard.push("cancelled"));
+    let received = log.clone();
+    promise.on_cancel(move || received.push("cancelled"));
     let mapped = answer.map(|n| n + 1).map(|n| n + 1);
     assert!(mapped.cancel());
     assert!(promise.is_cancelled());

@@ -39,7 +39,7 @@ fn wakes_only_the_waker_of_the_last_poll() {
 }
 
 #[test]
-fn a_replaced_waker_is_let_go() {
+fn a_replaced_waker_is_dropped() {
     struct Plain;
     impl std::task::Wake for Plain {
         fn wake(self: std::sync::Arc<Self>) {}

@@ -23,17 +23,17 @@ fn run_in_the_order_in_which_they_were_added_each_once() {
 #[test]
 fn the_same_function_added_twice_is_called_twice() {
     let (promise, answer) = promise::<u32>();
-    let told = Counter::new();
+    let notified = Counter::new();
     let listen = {
-        let told = told.clone();
+        let notified = notified.clone();
         move |_: Outcome<&u32, &Failure>| {
-            told.hit();
+            notified.hit();
         }
     };
     answer.on_complete(listen.clone());
     answer.on_complete(listen);
     promise.succeed(1).unwrap();
-    assert_eq!(told.count(), 2);
+    assert_eq!(notified.count(), 2);
 }
 
 #[test]
@@ -80,12 +80,12 @@ fn a_late_one_on_the_home_runs_before_the_call_returns() {
     promise.succeed(1).unwrap();
     let seen = home.run(move || {
         let log = Log::new();
-        let heard = log.clone();
-        answer.on_complete(move |_| heard.push("told"));
+        let received = log.clone();
+        answer.on_complete(move |_| received.push("notified"));
         log.push("returned");
         log.take()
     });
-    assert_eq!(seen, ["told", "returned"]);
+    assert_eq!(seen, ["notified", "returned"]);
 }
 
 #[test]
@@ -110,14 +110,14 @@ fn one_added_inside_another_of_the_same_promise_comes_after_the_batch() {
     let (promise, answer) = promise::<u32>();
     let answer = answer.share().unwrap();
     let log = Log::new();
-    let (inner, heard) = (answer.clone(), log.clone());
+    let (inner, received) = (answer.clone(), log.clone());
     answer.on_complete(move |_| {
-        let late = heard.clone();
+        let late = received.clone();
         inner.on_complete(move |_| late.push("added inside"));
-        heard.push("first");
+        received.push("first");
     });
-    let heard = log.clone();
-    answer.on_complete(move |_| heard.push("second"));
+    let received = log.clone();
+    answer.on_complete(move |_| received.push("second"));
     promise.succeed(1).unwrap();
     assert_eq!(log.take(), ["first", "second", "added inside"]);
 }
@@ -127,16 +127,16 @@ fn a_unique_read_end_can_be_used_inside_its_own_listener() {
     let (promise, answer) = promise::<u32>();
     let slot = Arc::new(Mutex::new(Some(answer)));
     let log = Log::new();
-    let (inside, heard) = (Arc::clone(&slot), log.clone());
+    let (inside, received) = (Arc::clone(&slot), log.clone());
     let guard = slot.lock().unwrap();
     guard.as_ref().unwrap().on_complete(move |_| {
         let mut answer = inside.lock().unwrap().take().unwrap();
         assert!(answer.take().is_none(), "this listener still looks at it");
-        let late = heard.clone();
+        let late = received.clone();
         answer.on_complete(move |outcome| late.push(outcome.success().copied()));
         assert!(!answer.cancel());
         drop(answer);
-        heard.push(None);
+        received.push(None);
     });
     drop(guard);
     promise.succeed(7).unwrap();
@@ -144,7 +144,7 @@ fn a_unique_read_end_can_be_used_inside_its_own_listener() {
 }
 
 #[test]
-fn run_on_the_home_whoever_completes() {
+fn run_on_the_home_on_whichever_thread_it_is_completed() {
     let home = Loop::new("home");
     let log = Log::new();
     let listen = |answer: &Completion<u32>| {
@@ -171,18 +171,18 @@ fn run_on_the_home_whoever_completes() {
 }
 
 #[test]
-fn completing_on_the_home_tells_before_it_returns() {
+fn completing_on_the_home_notifies_before_it_returns() {
     let home = Loop::new("home");
     let (promise, answer) = home.promise::<u32>();
-    let told = Counter::new();
-    let count = told.clone();
+    let notified = Counter::new();
+    let count = notified.clone();
     answer.finally(move |_| {
         count.hit();
     });
     let before = home.touches();
     let seen = home.run(move || {
         promise.succeed(1).unwrap();
-        told.count()
+        notified.count()
     });
     assert_eq!(seen, 1);
     assert_eq!(home.touches(), before + 1, "only by the task of this test");
@@ -242,14 +242,14 @@ fn a_panicking_one_is_reported_and_the_others_still_run() {
 #[test]
 fn a_panicking_one_without_a_home_does_not_reach_the_completer() {
     let (promise, answer) = promise::<u32>();
-    let told = Counter::new();
+    let notified = Counter::new();
     answer.on_complete(|_| panic!("on purpose"));
-    let count = told.clone();
+    let count = notified.clone();
     answer.on_complete(move |_| {
         count.hit();
     });
     promise.succeed(1).unwrap();
-    assert_eq!(told.count(), 1);
+    assert_eq!(notified.count(), 1);
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn a_panicking_waker_does_not_cost_the_others_their_turn() {
     }
     let (promise, answer) = promise::<u32>();
     let mut first = answer.share().unwrap();
-    let (mut second, told) = (first.clone(), Counter::new());
+    let (mut second, notified) = (first.clone(), Counter::new());
     let bad = std::task::Waker::from(Arc::new(Bad));
     let (good, woken) = counting_waker();
     let poll = |answer: &mut tidegate_promise::SharedCompletion<u32>, waker| {
@@ -270,13 +270,13 @@ fn a_panicking_waker_does_not_cost_the_others_their_turn() {
         std::pin::Pin::new(answer).poll(&mut context).is_ready()
     };
     assert!(!poll(&mut first, &bad));
-    let count = told.clone();
+    let count = notified.clone();
     first.on_complete(move |_| {
         count.hit();
     });
     assert!(!poll(&mut second, &good));
     promise.succeed(1).unwrap();
-    assert_eq!((told.count(), woken.count()), (1, 1));
+    assert_eq!((notified.count(), woken.count()), (1, 1));
 }
 
 #[test]
@@ -293,13 +293,13 @@ fn a_panicking_drop_of_the_value_is_contained() {
     drop(answer);
     promise.succeed(Bad).unwrap();
     let (promise, answer) = home.promise::<Bad>();
-    let told = Counter::new();
-    let count = told.clone();
+    let notified = Counter::new();
+    let count = notified.clone();
     answer.finally(move |_| {
         count.hit();
     });
     promise.succeed(Bad).unwrap();
-    told.wait_for(1);
+    notified.wait_for(1);
     home.settle();
     let reports = home.unhandled();
     assert_eq!(reports, ["a listener panicked: on purpose"; 2]);
@@ -314,12 +314,12 @@ fn a_panicking_drop_of_what_a_hook_captured_costs_no_listener_its_turn() {
         }
     }
     let home = Loop::new("home");
-    let told = Counter::new();
+    let notified = Counter::new();
     for share in [false, true] {
         let (promise, answer) = home.promise::<u32>();
         let bad = Bad;
         promise.on_cancel(move || drop(bad));
-        let count = told.clone();
+        let count = notified.clone();
         answer.on_complete(move |_| {
             count.hit();
         });
@@ -330,12 +330,12 @@ fn a_panicking_drop_of_what_a_hook_captured_costs_no_listener_its_turn() {
         }
         assert_eq!(answer.wait().unwrap(), 1);
     }
-    assert_eq!(told.count(), 2);
+    assert_eq!(notified.count(), 2);
     assert_eq!(home.unhandled().len(), 2);
 }
 
 #[test]
-fn a_removed_one_is_not_told() {
+fn a_removed_listener_is_not_called() {
     let (promise, answer) = promise::<u32>();
     let log = Log::new();
     let listeners: Vec<_> = (0..4)
@@ -356,7 +356,7 @@ fn a_removed_one_is_not_told() {
     assert!(!answer.remove_listener(&listeners[2]), "gone already");
     promise.succeed(1).unwrap();
     assert_eq!(log.take(), [1, 3]);
-    assert!(!answer.remove_listener(&listeners[1]), "told already");
+    assert!(!answer.remove_listener(&listeners[1]), "called already");
 }
 
 #[test]
@@ -376,18 +376,18 @@ fn an_id_of_another_completion_removes_nothing_here() {
     let (promise, answer) = promise::<u32>();
     let (_other_promise, other) = tidegate_promise::promise::<u32>();
     let foreign = other.on_complete(|_| ());
-    let told = Counter::new();
-    let count = told.clone();
+    let notified = Counter::new();
+    let count = notified.clone();
     answer.on_complete(move |_| {
         count.hit();
     });
     assert!(!answer.remove_listener(&foreign));
     promise.succeed(1).unwrap();
-    assert_eq!(told.count(), 1);
+    assert_eq!(notified.count(), 1);
 }
 
 #[test]
-fn one_that_is_being_told_cannot_be_removed() {
+fn a_running_listener_cannot_be_removed() {
     let (promise, answer) = promise::<u32>();
     let answer = Arc::new(Mutex::new(answer));
     let id = Arc::new(Mutex::new(None));
@@ -451,18 +451,19 @@ fn finally_listens_and_gives_the_read_end_up() {
     answer.finally(move |outcome| last.push(*outcome.success().unwrap()));
     promise.succeed(5).unwrap();
     assert_eq!(log.take(), [0, 5]);
-    let heard = log.clone();
-    Completion::<u32>::succeeded(6).finally(move |outcome| heard.push(*outcome.success().unwrap()));
+    let received = log.clone();
+    Completion::<u32>::succeeded(6)
+        .finally(move |outcome| received.push(*outcome.success().unwrap()));
     assert_eq!(log.take(), [6]);
 }
 
 #[test]
-fn fall_back_to_the_completing_thread_when_the_home_is_gone() {
+fn fall_back_to_the_completing_thread_when_the_home_has_ended() {
     let home = Loop::new("home");
     let (promise, answer) = home.promise::<u32>();
     let log = Log::new();
-    let heard = log.clone();
-    answer.on_complete(move |_| heard.push(std::thread::current().id()));
+    let received = log.clone();
+    answer.on_complete(move |_| received.push(std::thread::current().id()));
     home.terminate();
     let completer = thread(move || {
         promise.succeed(1).unwrap();
@@ -484,9 +485,9 @@ fn can_be_large() {
     let (promise, answer) = promise::<u32>();
     let payload = [7_u64; 32];
     let log = Log::new();
-    let heard = log.clone();
+    let received = log.clone();
     answer.on_complete(move |outcome| {
-        heard.push(outcome.success().copied().zip(payload.last().copied()))
+        received.push(outcome.success().copied().zip(payload.last().copied()))
     });
     promise.succeed(1).unwrap();
     assert_eq!(log.take(), [Some((1, 7))]);

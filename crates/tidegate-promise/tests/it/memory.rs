@@ -61,7 +61,7 @@ fn every_way_to_end_drops_the_value_once() {
 }
 
 #[test]
-fn what_a_listener_captured_is_freed_when_it_was_told() {
+fn the_captures_of_a_listener_are_dropped_after_its_call() {
     let drops = Counter::new();
     let (promise, answer) = promise::<u32>();
     for _ in 0..3 {
@@ -113,7 +113,7 @@ fn what_a_hook_captured_is_freed_when_the_outcome_is_decided() {
 }
 
 #[test]
-fn the_home_is_let_go_with_the_promise() {
+fn the_home_is_released_with_the_promise() {
     let home = Loop::new("home");
     let executor = home.executor();
     home.settle();
@@ -153,14 +153,14 @@ fn very_many_outstanding_promises_are_fine() {
     } else {
         200_000
     };
-    let told = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let notified = Arc::new(std::sync::atomic::AtomicU64::new(0));
     let promises: Vec<_> = (0..count)
         .map(|_| {
             let (promise, answer) = promise::<u64>();
-            let told = Arc::clone(&told);
+            let notified = Arc::clone(&notified);
             answer.finally(move |outcome| {
                 let value = *outcome.success().unwrap();
-                told.fetch_add(value, std::sync::atomic::Ordering::Relaxed);
+                notified.fetch_add(value, std::sync::atomic::Ordering::Relaxed);
             });
             promise
         })
@@ -168,5 +168,5 @@ fn very_many_outstanding_promises_are_fine() {
     for promise in promises {
         promise.succeed(1).unwrap();
     }
-    assert_eq!(told.load(std::sync::atomic::Ordering::Relaxed), count);
+    assert_eq!(notified.load(std::sync::atomic::Ordering::Relaxed), count);
 }

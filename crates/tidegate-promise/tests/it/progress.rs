@@ -14,8 +14,8 @@ fn pair(home: Option<&Loop>) -> (ProgressPromise<u32>, ProgressCompletion<u32>) 
 fn more_than_the_total_is_refused() {
     let (promise, answer) = pair(None);
     let log = Log::new();
-    let heard = log.clone();
-    answer.on_progress(move |progress| heard.push(progress));
+    let received = log.clone();
+    answer.on_progress(move |progress| received.push(progress));
     let refused = promise.progress(4, 3).unwrap_err();
     assert_eq!(refused, ProgressError::TooMuch { done: 4, total: 3 });
     assert_eq!(
@@ -34,20 +34,21 @@ fn more_than_the_total_is_refused() {
 #[test]
 fn is_refused_after_a_cancellation() {
     let (promise, answer) = pair(None);
-    answer.on_progress(|_| panic!("nobody listens"));
+    answer.on_progress(|_| panic!("no listener may be called"));
     assert!(answer.cancel());
     assert_eq!(promise.progress(1, 2), Err(ProgressError::Cancelled));
     assert!(promise.succeed(1).is_err());
 }
 
 #[test]
-fn only_progress_listeners_hear_it_and_all_hear_the_outcome() {
+fn only_progress_listeners_receive_it_and_all_receive_the_outcome() {
     let (promise, answer) = pair(None);
     let log = Log::new();
-    let heard = log.clone();
-    answer.on_progress(move |progress| heard.push(format!("progress {}", progress.done)));
-    let heard = log.clone();
-    answer.on_complete(move |outcome| heard.push(format!("done {}", outcome.success().unwrap())));
+    let received = log.clone();
+    answer.on_progress(move |progress| received.push(format!("progress {}", progress.done)));
+    let received = log.clone();
+    answer
+        .on_complete(move |outcome| received.push(format!("done {}", outcome.success().unwrap())));
     promise.progress(1, 2).unwrap();
     promise.succeed(2).unwrap();
     assert_eq!(log.take(), ["progress 1", "done 2"]);
@@ -55,7 +56,7 @@ fn only_progress_listeners_hear_it_and_all_hear_the_outcome() {
 }
 
 #[test]
-fn a_listener_hears_what_comes_after_it_was_added_in_order() {
+fn a_listener_receives_later_reports_in_order() {
     let (promise, answer) = pair(None);
     let log = Log::new();
     for name in ["a", "b"] {
@@ -75,10 +76,10 @@ fn is_delivered_on_the_home_and_before_the_outcome() {
     let home = Loop::new("home");
     let (promise, answer) = pair(Some(&home));
     let log = Log::new();
-    let (heard, executor) = (log.clone(), home.executor());
-    answer.on_progress(move |progress| heard.push((progress.done, executor.is_current())));
-    let (heard, executor) = (log.clone(), home.executor());
-    answer.on_complete(move |_| heard.push((99, executor.is_current())));
+    let (received, executor) = (log.clone(), home.executor());
+    answer.on_progress(move |progress| received.push((progress.done, executor.is_current())));
+    let (received, executor) = (log.clone(), home.executor());
+    answer.on_complete(move |_| received.push((99, executor.is_current())));
     promise.progress(1, 2).unwrap();
     promise.succeed(1).unwrap();
     log.wait_for(2);
@@ -90,8 +91,8 @@ fn is_delivered_at_once_on_the_home() {
     let home = Loop::new("home");
     let (promise, answer) = pair(Some(&home));
     let log = Log::new();
-    let heard = log.clone();
-    answer.on_progress(move |progress| heard.push(progress.done));
+    let received = log.clone();
+    answer.on_progress(move |progress| received.push(progress.done));
     let seen = home.run(move || {
         promise.progress(1, 2).unwrap();
         promise.progress(2, 2).unwrap();
@@ -101,12 +102,12 @@ fn is_delivered_at_once_on_the_home() {
 }
 
 #[test]
-fn a_busy_home_hears_the_latest() {
+fn a_busy_home_receives_the_latest_report() {
     let home = Loop::new("home");
     let (promise, answer) = pair(Some(&home));
     let log = Log::new();
-    let heard = log.clone();
-    answer.on_progress(move |progress| heard.push(progress.done));
+    let received = log.clone();
+    answer.on_progress(move |progress| received.push(progress.done));
     let held = home.hold();
     for done in 0..1_000 {
         promise.progress(done, 1_000).unwrap();
@@ -122,25 +123,25 @@ fn a_terminated_home_does_not_swallow_it() {
     let home = Loop::new("home");
     let (promise, answer) = pair(Some(&home));
     let log = Log::new();
-    let heard = log.clone();
-    answer.on_progress(move |progress| heard.push(progress.done));
+    let received = log.clone();
+    answer.on_progress(move |progress| received.push(progress.done));
     home.terminate();
     promise.progress(1, 2).unwrap();
     assert_eq!(log.take(), [1]);
 }
 
 #[test]
-fn a_panicking_listener_is_reported_and_the_others_hear_it() {
+fn a_panicking_listener_is_reported_and_the_others_are_called() {
     let home = Loop::new("home");
     let (promise, answer) = pair(Some(&home));
     answer.on_progress(|_| panic!("on purpose"));
-    let told = Counter::new();
-    let count = told.clone();
+    let notified = Counter::new();
+    let count = notified.clone();
     answer.on_progress(move |_| {
         count.hit();
     });
     promise.progress(1, 2).unwrap();
-    told.wait_for(1);
+    notified.wait_for(1);
     home.settle();
     assert_eq!(home.unhandled(), ["a listener panicked: on purpose"]);
     let (promise, answer) = pair(None);
@@ -152,8 +153,8 @@ fn a_panicking_listener_is_reported_and_the_others_hear_it() {
 fn a_listener_may_add_a_listener() {
     let (promise, answer) = pair(None);
     let answer = std::sync::Arc::new(std::sync::Mutex::new(answer));
-    let told = Counter::new();
-    let (inside, count) = (std::sync::Arc::downgrade(&answer), told.clone());
+    let notified = Counter::new();
+    let (inside, count) = (std::sync::Arc::downgrade(&answer), notified.clone());
     answer.lock().unwrap().on_progress(move |_| {
         let count = count.clone();
         let answer = inside.upgrade().unwrap();
@@ -163,7 +164,7 @@ fn a_listener_may_add_a_listener() {
     });
     promise.progress(1, 9).unwrap();
     promise.progress(2, 9).unwrap();
-    assert!(told.count() >= 1);
+    assert!(notified.count() >= 1);
 }
 
 #[test]
@@ -184,8 +185,8 @@ fn reports_from_many_threads_reach_the_home() {
     let home = Loop::new("home");
     let (promise, answer) = pair(Some(&home));
     let log = Log::new();
-    let heard = log.clone();
-    answer.on_progress(move |progress| heard.push(progress.done));
+    let received = log.clone();
+    answer.on_progress(move |progress| received.push(progress.done));
     let promise = std::sync::Arc::new(promise);
     let workers: Vec<_> = (0..4)
         .map(|_| {
@@ -198,7 +199,11 @@ fn reports_from_many_threads_reach_the_home() {
     }
     promise.progress(500, 500).unwrap();
     home.settle();
-    assert_eq!(log.take().last(), Some(&500), "the last word is heard last");
+    assert_eq!(
+        log.take().last(),
+        Some(&500),
+        "the last report is delivered last"
+    );
 }
 
 #[test]
@@ -224,17 +229,17 @@ fn very_many_listeners_are_dropped_one_by_one() {
 fn a_payload_or_a_listener_whose_drop_panics_kills_no_home() {
     let home = Loop::new("home");
     let (promise, answer) = pair(Some(&home));
-    let told = Counter::new();
+    let notified = Counter::new();
     answer.on_progress(|_| explode());
     for _ in 0..2 {
-        let (bomb, count) = (Bomb::new(), told.clone());
+        let (bomb, count) = (Bomb::new(), notified.clone());
         answer.on_progress(move |_| {
             let _held = &bomb;
             count.hit();
         });
     }
     promise.progress(1, 2).unwrap();
-    told.wait_for(2);
+    notified.wait_for(2);
     drop(answer);
     promise.succeed(1).unwrap();
     home.settle();

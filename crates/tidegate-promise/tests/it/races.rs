@@ -49,13 +49,13 @@ fn race<S, L, R, A, B>(
 
 #[test]
 fn completing_against_cancelling_has_one_winner() {
-    let told = Counter::new();
+    let notified = Counter::new();
     race(
         || {
             let (promise, answer) = promise::<Box<u32>>();
-            let told = told.clone();
+            let notified = notified.clone();
             answer.on_complete(move |_| {
-                told.hit();
+                notified.hit();
             });
             (promise, answer, ())
         },
@@ -66,11 +66,11 @@ fn completing_against_cancelling_has_one_winner() {
             assert_eq!(answer.is_cancelled(), cancelled);
         },
     );
-    assert_eq!(told.count(), ROUNDS as u64);
+    assert_eq!(notified.count(), ROUNDS as u64);
 }
 
 #[test]
-fn completing_against_listening_tells_each_once() {
+fn completing_against_listening_notifies_each_once() {
     let drops = Counter::new();
     race(
         || {
@@ -192,14 +192,14 @@ fn shared_writers_have_one_winner() {
 
 #[test]
 fn shared_writers_that_all_leave_abandon_once() {
-    let told = Counter::new();
+    let notified = Counter::new();
     race(
         || {
             let (promise, answer) = promise::<u32>();
-            let (promise, told) = (promise.share(), told.clone());
+            let (promise, notified) = (promise.share(), notified.clone());
             answer.finally(move |outcome| {
                 assert!(outcome.failure().unwrap().is_abandoned());
-                told.hit();
+                notified.hit();
             });
             (promise.clone(), promise, ())
         },
@@ -207,7 +207,7 @@ fn shared_writers_that_all_leave_abandon_once() {
         drop::<SharedPromise<u32>>,
         |(), (), ()| (),
     );
-    assert_eq!(told.count(), ROUNDS as u64);
+    assert_eq!(notified.count(), ROUNDS as u64);
 }
 
 #[test]
@@ -239,18 +239,18 @@ fn removing_against_notifying_has_one_winner() {
 }
 
 #[test]
-fn guards_that_come_and_go_against_completing_lose_nobody_else() {
+fn guards_that_come_and_go_against_completing_lose_no_other_listener() {
     let drops = Counter::new();
     race(
         || {
             let (promise, answer) = promise::<u32>();
             let answer = answer.share().unwrap();
-            let told = Counter::new();
-            let count = told.clone();
+            let notified = Counter::new();
+            let count = notified.clone();
             answer.on_complete(move |_| {
                 count.hit();
             });
-            (promise, answer, told)
+            (promise, answer, notified)
         },
         |promise| promise.succeed(1).unwrap(),
         |answer| {
@@ -259,7 +259,7 @@ fn guards_that_come_and_go_against_completing_lose_nobody_else() {
                 drop(answer.listen(move |_| drop(captured)));
             }
         },
-        |told, (), ()| assert_eq!(told.count(), 1),
+        |notified, (), ()| assert_eq!(notified.count(), 1),
     );
     assert_eq!(drops.count(), 70 * ROUNDS as u64);
 }
@@ -316,16 +316,16 @@ fn a_success_against_the_last_failure_still_wins() {
 }
 
 #[test]
-fn completing_against_the_end_of_the_home_tells_each_once() {
-    let told = Counter::new();
+fn completing_against_the_end_of_the_home_notifies_each_once() {
+    let notified = Counter::new();
     for _ in 0..100 {
         let home = Loop::new("home");
         let promises: Vec<_> = (0..20)
             .map(|_| {
                 let (promise, answer) = home.promise::<u32>();
-                let told = told.clone();
+                let notified = notified.clone();
                 answer.finally(move |_| {
-                    told.hit();
+                    notified.hit();
                 });
                 promise
             })
@@ -339,5 +339,5 @@ fn completing_against_the_end_of_the_home_tells_each_once() {
             home.terminate();
         });
     }
-    assert_eq!(told.count(), 2_000);
+    assert_eq!(notified.count(), 2_000);
 }

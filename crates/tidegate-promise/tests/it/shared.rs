@@ -64,7 +64,7 @@ fn listeners_from_before_sharing_stay_and_come_first() {
 }
 
 #[test]
-fn a_waker_from_before_sharing_is_let_go() {
+fn a_waker_from_before_sharing_is_dropped() {
     let (promise, mut answer) = promise::<u32>();
     let (waker, woken) = crate::support::counting_waker();
     let mut context = std::task::Context::from_waker(&waker);

@@ -118,7 +118,7 @@ fn an_uncancellable_promise_can_be_completed_and_not_cancelled() {
 }
 
 #[test]
-fn set_uncancellable_answers_false_only_when_cancelled() {
+fn set_uncancellable_returns_false_only_when_cancelled() {
     let (promise, answer) = promise::<u32>();
     assert!(promise.set_uncancellable(), "marked now");
     assert!(promise.set_uncancellable(), "marked before");
@@ -244,13 +244,13 @@ fn a_completion_can_be_born_decided() {
 }
 
 #[test]
-fn a_completion_born_decided_tells_its_listeners_at_once() {
+fn a_completion_created_decided_calls_its_listeners_at_once() {
     let log = Log::new();
     let done: Completion<u32> = Completion::succeeded(1);
-    let heard = log.clone();
-    let listener = done.on_complete(move |outcome| heard.push(outcome.success().copied()));
+    let received = log.clone();
+    let listener = done.on_complete(move |outcome| received.push(outcome.success().copied()));
     assert_eq!(log.take(), [Some(1)]);
-    assert!(!done.remove_listener(&listener), "it was told");
+    assert!(!done.remove_listener(&listener), "it was called");
 }
 
 #[test]
@@ -274,7 +274,7 @@ fn failures_of_ones_own_type_need_only_know_abandonment() {
 }
 
 #[test]
-fn the_writer_learns_whether_anybody_looks() {
+fn the_writer_sees_whether_it_is_observed() {
     let (promise, answer) = promise::<u32>();
     assert!(promise.is_observed());
     drop(answer);
@@ -298,7 +298,7 @@ fn the_writer_learns_whether_anybody_looks() {
             .is_pending()
     );
     drop(answer);
-    assert!(!promise.is_observed(), "nobody polls it any more");
+    assert!(!promise.is_observed(), "it is no longer polled");
 }
 
 #[test]
@@ -347,8 +347,8 @@ fn a_panicking_hook_is_reported_and_listeners_still_run() {
     let (promise, answer) = home.promise::<u32>();
     promise.on_cancel(|| panic!("on purpose"));
     let log = Log::new();
-    let heard = log.clone();
-    answer.on_complete(move |outcome| heard.push(outcome.is_cancelled()));
+    let received = log.clone();
+    answer.on_complete(move |outcome| received.push(outcome.is_cancelled()));
     assert!(answer.cancel());
     log.wait_for(1);
     assert_eq!(log.take(), [true]);

@@ -30,7 +30,7 @@ fn returns_the_failure_as_a_value() {
 }
 
 #[test]
-fn a_cancellation_is_told_apart_from_a_failure() {
+fn a_cancellation_is_distinguished_from_a_failure() {
     let (promise, answer) = promise::<u32>();
     let answer = answer.share().unwrap();
     let waiting = answer.clone();
@@ -42,7 +42,7 @@ fn a_cancellation_is_told_apart_from_a_failure() {
 }
 
 #[test]
-fn an_abandoned_promise_never_hangs_whoever_waits() {
+fn an_abandoned_promise_wakes_its_waiters() {
     let (promise, answer) = promise::<u32>();
     let waiter = thread(move || answer.wait());
     drop(promise);
@@ -72,8 +72,8 @@ fn comes_after_the_listeners_that_were_added_before() {
     let (promise, answer) = home.promise::<u32>();
     let held = home.hold();
     let log = Log::new();
-    let heard = log.clone();
-    answer.on_complete(move |_| heard.push("told"));
+    let received = log.clone();
+    answer.on_complete(move |_| received.push("notified"));
     let taken = log.clone();
     let waiter = thread(move || {
         let value = answer.wait();
@@ -84,7 +84,7 @@ fn comes_after_the_listeners_that_were_added_before() {
     assert!(log.is_empty());
     held.open();
     assert_eq!(waiter.join().unwrap().unwrap(), 1);
-    assert_eq!(log.take(), ["told", "taken"]);
+    assert_eq!(log.take(), ["notified", "taken"]);
 }
 
 #[test]
@@ -501,9 +501,9 @@ fn wait_for(slot: &Slot) -> Result<u32, WaitError<Failure>> {
 #[test]
 fn a_wait_in_its_own_listener_is_refused() {
     let ((promise, answer), log) = (promise::<u32>(), Log::new());
-    let (slot, heard) = (Slot::default(), log.clone());
+    let (slot, received) = (Slot::default(), log.clone());
     let inside = Arc::clone(&slot);
-    answer.on_complete(move |_| heard.push(wait_for(&inside).unwrap_err()));
+    answer.on_complete(move |_| received.push(wait_for(&inside).unwrap_err()));
     *slot.lock().unwrap() = Some(answer);
     promise.succeed(7).unwrap();
     let error = log.take().remove(0);
@@ -518,11 +518,11 @@ fn a_wait_in_its_own_listener_is_refused() {
 #[test]
 fn a_wait_in_a_listener_inside_its_own_listener_is_refused() {
     let ((outer, answer), log) = (promise::<u32>(), Log::new());
-    let (inner, told) = promise::<u32>();
-    let (slot, heard) = (Slot::default(), log.clone());
+    let (inner, notified) = promise::<u32>();
+    let (slot, received) = (Slot::default(), log.clone());
     let inside = Arc::clone(&slot);
     answer.on_complete(move |_| inner.succeed(1).unwrap());
-    told.on_complete(move |_| heard.push(wait_for(&inside).unwrap_err().is_refused()));
+    notified.on_complete(move |_| received.push(wait_for(&inside).unwrap_err().is_refused()));
     *slot.lock().unwrap() = Some(answer);
     outer.succeed(7).unwrap();
     assert_eq!(log.take(), [true]);
@@ -550,11 +550,11 @@ fn a_wait_for_what_this_thread_has_put_off_is_refused() {
 fn a_listener_may_wait_for_another_promise() {
     let ((promise, answer), log) = (promise::<u32>(), Log::new());
     let (other, later) = tidegate_promise::promise::<u32>();
-    let heard = log.clone();
+    let received = log.clone();
     answer.on_complete(move |_| {
         later.on_complete(|_| ());
         other.succeed(2).unwrap();
-        heard.push(later.wait().unwrap());
+        received.push(later.wait().unwrap());
     });
     promise.succeed(1).unwrap();
     assert_eq!(log.take(), [2]);

@@ -57,7 +57,7 @@ fn a_completion_against_a_dropped_reader_frees_once() {
 
 /// Two threads: a writer that is dropped undecided notifies the listener of the abandonment.
 #[test]
-fn an_abandoning_writer_against_a_listener_tells_it() {
+fn an_abandoning_writer_against_a_listener_notifies_it() {
     loom::model(|| {
         let (writer, reader) = ends();
         let calls = Calls::new();

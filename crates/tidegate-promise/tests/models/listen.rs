@@ -4,7 +4,7 @@ use super::*;
 
 /// Two threads: one completes while the other adds two listeners, inline and in a node.
 #[test]
-fn a_completion_against_listeners_tells_each_once() {
+fn a_completion_against_listeners_notifies_each_once() {
     loom::model(|| {
         let (writer, reader) = ends();
         let calls = Calls::new();
@@ -19,7 +19,7 @@ fn a_completion_against_listeners_tells_each_once() {
 
 /// Two threads: the reader listens and is consumed in one step while the other thread completes.
 #[test]
-fn a_completion_against_the_last_listener_tells_and_frees() {
+fn a_completion_against_the_last_listener_notifies_and_frees() {
     loom::model(|| {
         let (writer, reader) = ends();
         let calls = Calls::new();
@@ -32,7 +32,7 @@ fn a_completion_against_the_last_listener_tells_and_frees() {
 
 /// Three threads: two add listeners through shared readers while the third completes.
 #[test]
-fn a_completion_against_two_shared_readers_tells_each_once() {
+fn a_completion_against_two_shared_readers_notifies_each_once() {
     loom::model(|| {
         let (writer, reader) = ends();
         let reader = reader.share().expect("nothing was taken");
@@ -52,7 +52,7 @@ fn a_completion_against_two_shared_readers_tells_each_once() {
 
 /// Three threads: two late listeners of a decided block race for the right to notify.
 #[test]
-fn late_listeners_against_each_other_are_told_once() {
+fn late_listeners_against_each_other_are_called_once() {
     loom::model(|| {
         let (writer, reader) = ends();
         let reader = reader.share().expect("nothing was taken");

@@ -55,7 +55,7 @@ fn a_sleeper_is_woken_from_the_listeners_home() {
 /// Three threads: one shared writer completes while the other cancels. The winner wakes the
 /// sleeper.
 #[test]
-fn a_sleeper_is_woken_by_whoever_wins() {
+fn a_sleeper_is_woken_by_the_winner() {
     loom::model(|| {
         let (writer, reader) = ends();
         let writer = writer.share();

@@ -6,7 +6,7 @@ use std::thread;
 use tidegate_testkit::{Counter, DropCount, Gate, Log};
 
 #[test]
-fn a_gate_holds_everyone_until_it_is_opened() {
+fn a_gate_blocks_every_thread_until_it_is_opened() {
     let (gate, log, arrived) = (Gate::new(), Log::new(), Counter::new());
     thread::scope(|scope| {
         for _ in 0..3 {

@@ -103,7 +103,7 @@ impl Shared {
         let cell = TimeoutNode::new(deadline, task);
         if !self.lane.push(&cell) {
             let task = cell.decide(TimeoutOutcome::Stopped);
-            let task = task.expect("nobody else has the cell");
+            let task = task.expect("no other thread has the cell");
             self.pending.fetch_sub(1, Ordering::Relaxed);
             return Err(Rejected::new(task, RejectReason::Closed));
         }

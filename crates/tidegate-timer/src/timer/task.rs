@@ -15,11 +15,11 @@ use tidegate_core::{Executor, Task};
 /// use tidegate_timer::{TimerTask, WheelTimer};
 ///
 /// let timer = WheelTimer::new();
-/// let (told, heard) = mpsc::channel();
-/// let task = TimerTask::new(|| println!("too slow")).on_cancel(move || told.send("in time").unwrap());
+/// let (sender, receiver) = mpsc::channel();
+/// let task = TimerTask::new(|| println!("too slow")).on_cancel(move || sender.send("in time").unwrap());
 /// let handle = timer.schedule_task(Duration::from_secs(60), task)?;
 /// handle.cancel();
-/// assert_eq!(heard.recv(), Ok("in time"));
+/// assert_eq!(receiver.recv(), Ok("in time"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "it runs only when a timer has it"]

@@ -19,7 +19,8 @@ use crate::wheel::Wheel;
 ///
 /// This is a handle: clones refer to the same timer. The timer's thread starts with the first
 /// timeout and sleeps until the next one is due, however far that is. It ends with
-/// [`shutdown`](Self::shutdown), or when the last clone is dropped, which cancels the pending timeouts.
+/// [`shutdown`](Self::shutdown), or when the last clone is dropped, which cancels the pending
+/// timeouts.
 ///
 /// A timeout expires at the end of the tick that contains its deadline: never early, and at most
 /// one tick late, plus the run time of earlier tasks if they run on the timer's thread. Where that
@@ -35,11 +36,11 @@ use crate::wheel::Wheel;
 ///
 /// let clock = ManualClock::new();
 /// let timer = WheelTimer::builder("requests").clock(&clock).build()?;
-/// let (told, heard) = mpsc::channel();
-/// let handle = timer.schedule(Duration::from_secs(5), move || told.send("too slow").unwrap())?;
+/// let (sender, receiver) = mpsc::channel();
+/// let handle = timer.schedule(Duration::from_secs(5), move || sender.send("too slow").unwrap())?;
 ///
 /// clock.advance(Duration::from_secs(5));
-/// assert_eq!(heard.try_recv(), Ok("too slow"));
+/// assert_eq!(receiver.try_recv(), Ok("too slow"));
 /// assert!(handle.is_expired());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -302,8 +303,8 @@ impl WheelTimerBuilder {
 
     /// Sets a callback for panics of tasks and hooks. It is called with the timer's name, on a
     /// thread of its own; see [`OnUnhandled`].
-    pub fn on_unhandled(self, hear: impl Fn(&str, &Unhandled<'_>) + Send + Sync + 'static) -> Self {
-        self.report_to(OnUnhandled::new(hear))
+    pub fn on_unhandled(self, hook: impl Fn(&str, &Unhandled<'_>) + Send + Sync + 'static) -> Self {
+        self.report_to(OnUnhandled::new(hook))
     }
 
     /// Sets the hook for panics, which may be shared; the default is [`OnUnhandled::stderr`].

@@ -6,7 +6,7 @@
 //! touch the chunk: the number stays, and is stale because its entry is no longer at that place.
 //!
 //! The data for walking a ring is stored separately: for each chunk, one byte with the number of
-//! entries that are not stale, and the neighbours of the chunk. Both stay in the nearer caches, so
+//! entries that are not stale, and the adjacent chunks. Both stay in the nearer caches, so
 //! an empty chunk leaves its ring without a cache miss, and chunks can be prefetched well before
 //! they are needed.
 //!
@@ -69,7 +69,7 @@ pub(super) struct Lists {
     chunks: Pages<Chunk, CHUNKS>,
     /// Number of entries in each chunk that are not stale.
     counts: Vec<u8>,
-    /// The neighbours of each chunk.
+    /// The previous and the next chunk of each chunk.
     links: Vec<Link>,
     occupied: Bits,
 }

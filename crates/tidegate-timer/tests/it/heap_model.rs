@@ -66,7 +66,7 @@ impl Pair {
         self.stale.push(key);
     }
 
-    fn ask_stale(&mut self, rng: &mut Rng) {
+    fn use_stale_key(&mut self, rng: &mut Rng) {
         if self.stale.is_empty() {
             return;
         }
@@ -136,7 +136,7 @@ fn run(rng: &mut Rng, operations: u64) {
         let insert = if filling { 60 } else { 15 };
         match rng.below(100) {
             99 if rng.chance(0.02) => pair.drain(),
-            90.. => pair.ask_stale(rng),
+            90.. => pair.use_stale_key(rng),
             dice if dice < insert => pair.insert(rng),
             dice if dice % 2 == 0 => pair.pop(rng),
             _ => pair.remove(rng),

@@ -14,7 +14,7 @@ enum Step {
     Insert(u64),
     Remove(usize),
     Reset(usize, u64),
-    AskStale(usize),
+    UseStaleKey(usize),
     Advance(u64),
     /// Advances the time and takes at most this many entries, as an event loop with a budget does.
     Pop(u64, usize),
@@ -50,7 +50,7 @@ impl Pair {
             Step::Insert(after) => self.insert(after),
             Step::Remove(which) => self.remove(which),
             Step::Reset(which, after) => self.reset(which, after),
-            Step::AskStale(which) => self.ask_stale(which),
+            Step::UseStaleKey(which) => self.use_stale_key(which),
             Step::Advance(by) => self.pop(by, usize::MAX),
             Step::Pop(by, most) => self.pop(by, most),
             Step::Drain => self.drain(),
@@ -87,7 +87,7 @@ impl Pair {
         self.reference.insert(number, (key, known, due));
     }
 
-    fn ask_stale(&mut self, which: usize) {
+    fn use_stale_key(&mut self, which: usize) {
         if let Some(&key) = self.stale.get(which % self.stale.len().max(1)) {
             assert_eq!(self.wheel.get(key), None);
             assert_eq!(self.wheel.remove(key), None);
@@ -183,7 +183,7 @@ fn step() -> impl Strategy<Value = Step> {
         8 => delay().prop_map(Step::Insert),
         3 => any::<usize>().prop_map(Step::Remove),
         3 => (any::<usize>(), delay()).prop_map(|(which, after)| Step::Reset(which, after)),
-        1 => any::<usize>().prop_map(Step::AskStale),
+        1 => any::<usize>().prop_map(Step::UseStaleKey),
         3 => (0..30_000_u64).prop_map(Step::Advance),
         1 => (0..5_000_000_000_u64).prop_map(Step::Advance),
         2 => (0..100_000_u64, 1..10_usize).prop_map(|(by, most)| Step::Pop(by, most)),

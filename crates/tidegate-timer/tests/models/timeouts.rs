@@ -118,7 +118,7 @@ fn no_timeout_is_slept_over() {
         let mut latest = 5;
         while latest != 3 {
             for cell in shared.0.take() {
-                latest = cell.deadline().expect("nobody decides it");
+                latest = cell.deadline().expect("it is not decided yet");
             }
             if latest == 3 {
                 break;

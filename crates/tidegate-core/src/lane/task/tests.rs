@@ -176,9 +176,9 @@ fn the_seventeenth_task_comes_back_and_can_still_run() {
     assert_eq!(lane.len(), 16);
     assert!(
         end.take_head_request(),
-        "the refused producer asks for the head"
+        "the refused producer requests the head"
     );
-    assert!(!end.take_head_request(), "and has been heard");
+    assert!(!end.take_head_request(), "and its request was taken");
 
     assert!(pop_and_run(&mut end));
     assert!(lane.push(Task::new(|| ())).is_err(), "not published yet");

@@ -84,8 +84,12 @@ fn frees_what_it_captured_when_it_panics() {
 }
 
 #[test]
-fn tells_its_name_and_kind() {
-    assert!(Task::new(|| {}).name().contains("tells_its_name_and_kind"));
+fn reports_its_name_and_kind() {
+    assert!(
+        Task::new(|| {})
+            .name()
+            .contains("reports_its_name_and_kind")
+    );
     assert_eq!(Task::named("compact", || {}).name(), "compact");
     let big = [0_usize; 9];
     let boxed = Task::named("big", move || assert_eq!(big[0], 0));

@@ -56,13 +56,13 @@ fn a_loop_must_not_join_and_gets_its_handle_back() {
     let home = StubExecutor::new("io", 1);
     let mark = enter(home, WaitPolicy::Loop);
     let error = thread.join().unwrap_err();
-    let said = with_source(&error);
+    let message = with_source(&error);
     for word in [
         "held-",
         "io, an event loop, must not block",
         "await its end",
     ] {
-        assert!(said.contains(word), "{said}");
+        assert!(message.contains(word), "{message}");
     }
     let error = error.into_handle().join_with_cancel(&CancelToken::new());
     let error = error.unwrap_err();
@@ -84,36 +84,37 @@ fn a_thread_that_has_ended_is_never_refused() {
 #[test]
 fn a_thread_cannot_join_itself() {
     let (tx, rx) = mpsc::channel::<ThreadHandle>();
-    let (told, heard) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let join = move || {
         let thread = rx.recv().unwrap();
         let error = thread.join().unwrap_err();
-        told.send(matches!(error.why(), JoinErrorKind::Refused(why) if why.is_deadlock()))
+        sender
+            .send(matches!(error.why(), JoinErrorKind::Refused(why) if why.is_deadlock()))
             .unwrap();
     };
     let thread = ThreadBuilder::new("itself").spawn(join).unwrap();
     tx.send(thread).unwrap();
-    assert!(heard.recv().unwrap());
+    assert!(receiver.recv().unwrap());
 }
 
 #[test]
 fn of_two_threads_that_join_each_other_one_is_refused() {
-    let join = |rx: Receiver<ThreadHandle>, told: Sender<bool>| {
+    let join = |rx: Receiver<ThreadHandle>, sender: Sender<bool>| {
         move || {
             let other = rx.recv().unwrap();
-            told.send(other.join().is_ok()).unwrap();
+            sender.send(other.join().is_ok()).unwrap();
         }
     };
     for _ in 0..20 {
-        let (told, heard) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let (to_one, one) = mpsc::channel();
         let (to_two, two) = mpsc::channel();
         let threads = ThreadBuilder::new("each-other");
-        let one = threads.spawn(join(one, told.clone())).unwrap();
-        let two = threads.spawn(join(two, told)).unwrap();
+        let one = threads.spawn(join(one, sender.clone())).unwrap();
+        let two = threads.spawn(join(two, sender)).unwrap();
         to_one.send(two).unwrap();
         to_two.send(one).unwrap();
-        let mut joined: Vec<_> = heard.iter().collect();
+        let mut joined: Vec<_> = receiver.iter().collect();
         joined.sort_unstable();
         assert_eq!(joined, [false, true]);
     }
@@ -134,8 +135,8 @@ fn a_pool_must_not_join_a_thread_that_waits_for_it() {
     is_waiting.recv().unwrap();
     let mark = enter(pool, WaitPolicy::Free);
     let error = thread.join().unwrap_err();
-    let said = with_source(&error);
-    assert!(said.contains("pool waits for waits-"), "{said}");
+    let message = with_source(&error);
+    assert!(message.contains("pool waits for waits-"), "{message}");
     drop(mark);
     drop(tx);
     assert!(error.into_handle().join().unwrap());
@@ -193,8 +194,8 @@ fn a_spawner_that_panics_has_started_nothing() {
     let threads = ThreadBuilder::new("x").spawner(|_job| explode());
     let (ran, count) = counter();
     let error = threads.spawn(count);
-    let said = error.unwrap_err().to_string();
-    assert!(said.contains("the spawner panicked"), "{said}");
+    let message = error.unwrap_err().to_string();
+    assert!(message.contains("the spawner panicked"), "{message}");
     assert_eq!(
         (Arc::strong_count(&ran), ran.load(Ordering::Relaxed)),
         (1, 0)
@@ -234,7 +235,7 @@ fn a_spawner_that_panics_after_it_has_started_the_thread_is_overruled() {
 
 #[test]
 fn what_hooks_panic_with_and_have_captured_does_no_harm() {
-    let (told, heard) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let [start, stop] = [Bomb::new(), Bomb::new()];
     let thread = ThreadBuilder::new("bombs")
         .on_start(|| explode())
@@ -242,12 +243,12 @@ fn what_hooks_panic_with_and_have_captured_does_no_harm() {
         .on_stop(|| explode())
         .on_stop(move || drop_nothing(&stop))
         .spawn(move || {
-            at_thread_exit(move || told.send("clean").unwrap());
+            at_thread_exit(move || sender.send("clean").unwrap());
             at_thread_exit(|| explode());
             explode();
         })
         .unwrap();
-    assert_eq!(heard.recv(), Ok("clean"));
+    assert_eq!(receiver.recv(), Ok("clean"));
     assert!(thread.join().unwrap(), "nothing unwound its thread");
 }
 

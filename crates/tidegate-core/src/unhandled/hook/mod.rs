@@ -78,7 +78,8 @@ struct ReportQueue {
     delivered: u64,
     /// The hook's thread runs or is being started.
     thread_running: bool,
-    /// A reporting thread waited in vain; no other waits until the hook has received all reports.
+    /// The wait of a reporting thread timed out; no other thread waits until the hook has received
+    /// all reports.
     slow: bool,
     /// When the present span ends; `lines` is the number of lines accepted in it.
     span_end: u64,

@@ -14,7 +14,7 @@ fn error(message: &str) -> Unhandled<'_> {
 }
 
 fn next(delivered: &Receiver<String>) -> String {
-    delivered.recv_timeout(LONG).expect("the hook hears")
+    delivered.recv_timeout(LONG).expect("the hook is called")
 }
 
 /// An output that sends its lines to the test.
@@ -37,8 +37,8 @@ fn held() -> (OnUnhandled, Receiver<String>, Sender<()>) {
     let (tx, delivered) = mpsc::channel();
     let (go, let_go) = mpsc::channel::<()>();
     let let_go = Mutex::new(let_go);
-    let hook = OnUnhandled::new(move |who, what| {
-        tx.send(format!("{who}: {what}"))
+    let hook = OnUnhandled::new(move |source, what| {
+        tx.send(format!("{source}: {what}"))
             .expect("the test receives");
         // Fails, and so returns at once, when the test has dropped its sender.
         let _ = let_go.lock().expect("one at a time").recv();
@@ -71,7 +71,7 @@ fn a_flood_writes_ten_lines_and_then_how_many_it_left_out() {
 }
 
 #[test]
-fn what_several_left_out_is_said_of_none_of_them() {
+fn reports_that_several_sources_omitted_name_no_source() {
     let clock = ManualClock::new();
     let (tx, lines) = mpsc::channel();
     let hook = OnUnhandled::lines(Lines(tx), &clock);
@@ -127,7 +127,7 @@ fn a_line_is_one_line_of_bounded_length() {
 }
 
 #[test]
-fn a_hook_that_blocks_holds_nobody_up_and_hears_the_count_of_what_was_too_much() {
+fn a_hook_that_blocks_delays_no_reporter_and_receives_the_count_of_dropped_reports() {
     let (hook, delivered, go) = held();
     hook.report("io", &error("first"));
     assert_eq!(next(&delivered), "io: an error on a channel: first");
@@ -168,17 +168,17 @@ fn a_hook_may_panic_even_in_the_drop_of_its_payload() {
 }
 
 #[test]
-fn a_hook_may_tell_itself_and_wait_for_nothing_there() {
+fn a_hook_may_report_to_itself_but_may_not_wait_there() {
     let (tx, delivered) = mpsc::channel();
     // Emptied at the end: the hook holds a handle to itself.
     let own = Arc::new(Mutex::new(None::<OnUnhandled>));
     let inner = Arc::clone(&own);
-    let hook = OnUnhandled::new(move |who, what| {
-        tx.send(format!("{who}: {what}"))
+    let hook = OnUnhandled::new(move |source, what| {
+        tx.send(format!("{source}: {what}"))
             .expect("the test receives");
-        if who == "io" {
+        if source == "io" {
             let hook = inner.lock().expect("no panic").clone();
-            let hook = hook.expect("set before it is told");
+            let hook = hook.expect("set before the first report");
             hook.report("hook", &error("inner"));
             hook.flush().expect("nothing to wait for");
         }
@@ -191,7 +191,7 @@ fn a_hook_may_tell_itself_and_wait_for_nothing_there() {
 }
 
 #[test]
-fn flush_waits_until_all_is_heard_and_is_refused_where_nobody_may_wait() {
+fn flush_waits_until_all_is_delivered_and_is_refused_where_waiting_is_forbidden() {
     let (hook, delivered, go) = held();
     hook.report("io", &error("first"));
     hook.report("io", &error("second"));

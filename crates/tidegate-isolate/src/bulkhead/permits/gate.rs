@@ -122,7 +122,8 @@ impl Gate {
             return Err(Rejection::Waiting);
         }
         let parker = Parker::new();
-        let place = self.queue_up(clock.nanos(), criticality, until, &Waker::from(&parker))?;
+        let place =
+            self.enqueue_waiter(clock.nanos(), criticality, until, &Waker::from(&parker))?;
         // Checked after queueing: by then, a free permit has already been handed over.
         let recorded = match place.waiter.state() {
             WAITING => wait_graph::wait_for(self.id).map(Some),
@@ -130,8 +131,8 @@ impl Gate {
         };
         let Ok(_recorded) = recorded else {
             self.give_up(&place);
-            self.after_leaving(clock.nanos());
-            return Err(Rejection::Circle);
+            self.serve_waiters(clock.nanos());
+            return Err(Rejection::Deadlock);
         };
         let state = place.waiter.wait(clock, &parker, place.until);
         if state == SERVED {
@@ -143,8 +144,8 @@ impl Gate {
     }
 
     /// Queues a waiter, at most for the configured time and not beyond `until`. The caller must
-    /// then poll with [`Gate::ask`] or leave with [`Gate::give_up`].
-    pub(crate) fn queue_up(
+    /// then poll with [`Gate::poll_waiter`] or leave with [`Gate::give_up`].
+    pub(crate) fn enqueue_waiter(
         &self,
         now: u64,
         criticality: Criticality,
@@ -168,7 +169,7 @@ impl Gate {
 
     /// Returns the outcome of a queued waiter; `None` while it waits. After an outcome the slot is
     /// given up.
-    pub(crate) fn ask(
+    pub(crate) fn poll_waiter(
         &self,
         place: &Place,
         now: u64,
@@ -205,14 +206,14 @@ impl Gate {
     }
 
     /// Ends the wait of all waiters because the isolation ends. The caller must wake them.
-    pub(crate) fn turn_away_all(&self) -> Woken {
+    pub(crate) fn reject_all_waiters(&self) -> Woken {
         let mut decided = self.lock().take_all();
         decided.retain(|waiter| waiter.decide(CLOSED).is_ok());
         let report = self.report.clone();
         Woken { decided, report }
     }
 
-    /// Returns a permit that was taken and forgotten, and serves waiting calls. The time is asked
+    /// Returns a permit that was taken and forgotten, and serves waiting calls. The time is read
     /// for only if there are any.
     #[inline]
     pub(crate) fn give_back(&self, now: impl FnOnce() -> u64) {
@@ -224,7 +225,7 @@ impl Gate {
 
     /// Serves the waiters after a permit was returned.
     #[inline]
-    pub(crate) fn after_leaving(&self, now: u64) {
+    pub(crate) fn serve_waiters(&self, now: u64) {
         if self.has_waiters_to_see() {
             self.serve(now);
         }
@@ -234,17 +235,17 @@ impl Gate {
     #[inline]
     fn has_waiters_to_see(&self) -> bool {
         if self.serves.load(Ordering::Relaxed) {
-            // ORDERING: SeqCst fence pairs with the one in `queue_up`: either the waiter finds the
-            // permit that was just returned, or this thread finds the waiter.
+            // ORDERING: SeqCst fence pairs with the one in `enqueue_waiter`: either the waiter
+            // finds the permit that was just returned, or this thread finds the waiter.
             fence(Ordering::SeqCst);
             return self.waiting.load(Ordering::Relaxed) != 0;
         }
         false
     }
 
-    /// Serves the waiters like `after_leaving`, but leaves it to the caller to wake them where user
+    /// Serves the waiters like `serve_waiters`, but leaves it to the caller to wake them where user
     /// code may run. Returns `None` if no waiter is to be woken.
-    pub(crate) fn serve_quietly(&self, now: u64) -> Option<Woken> {
+    pub(crate) fn take_served_waiters(&self, now: u64) -> Option<Woken> {
         let decided = match self.has_waiters_to_see() {
             true => self.decide(now),
             false => return None,
@@ -260,14 +261,14 @@ impl Gate {
             let in_flight = self.permits.held();
             if let Some(limit) = sampler.sample(now, nanos, in_flight, dropped) {
                 self.set_limit(limit);
-                self.after_leaving(now);
+                self.serve_waiters(now);
             }
         }
     }
 
     /// Applies new settings; permits that are held stay held.
     ///
-    /// The caller must then serve the waiters with [`Gate::after_leaving`].
+    /// The caller must then serve the waiters with [`Gate::serve_waiters`].
     pub(crate) fn configure(&self, config: &PermitConfig) {
         *self
             .partitions

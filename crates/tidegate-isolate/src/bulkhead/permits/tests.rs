@@ -66,7 +66,7 @@ fn a_reserved_permit_goes_to_a_waiter_that_may_have_it() {
     });
     let _normal = gate.try_enter(Criticality::Normal).expect("it is free");
     let critical = gate.try_enter(Criticality::Critical).expect("it is free");
-    let wait = |criticality| gate.queue_up(0, criticality, u64::MAX, Waker::noop());
+    let wait = |criticality| gate.enqueue_waiter(0, criticality, u64::MAX, Waker::noop());
     let [first, second, third] = [
         Criticality::Sheddable,
         Criticality::Critical,
@@ -75,12 +75,12 @@ fn a_reserved_permit_goes_to_a_waiter_that_may_have_it() {
     .map(|criticality| wait(criticality).expect("there is room"));
     critical.forget();
     gate.give_back(|| 0);
-    let served = |place| gate.ask(place, 0, Waker::noop());
+    let served = |place| gate.poll_waiter(place, 0, Waker::noop());
     let second = served(&second).expect("it need not wait for the first");
     assert!(second.is_ok());
     assert!(served(&first).is_none() && served(&third).is_none());
     drop(second);
-    gate.after_leaving(0);
+    gate.serve_waiters(0);
     assert!(served(&third).is_some_and(|permit| permit.is_ok()));
     gate.give_up(&first);
     assert_eq!(gate.waiting(), 0);
@@ -104,15 +104,15 @@ fn a_waiter_gets_the_permit_that_is_given_back() {
 }
 
 #[test]
-fn a_raised_limit_serves_who_waits() {
+fn a_raised_limit_serves_waiters() {
     let gate = Gate::new(&waiting(1));
     let _first = gate.try_enter(Criticality::Normal).expect("it is free");
-    let place = gate.queue_up(0, Criticality::Normal, u64::MAX, Waker::noop());
+    let place = gate.enqueue_waiter(0, Criticality::Normal, u64::MAX, Waker::noop());
     let place = place.expect("there is room to wait");
-    assert!(gate.ask(&place, 0, Waker::noop()).is_none());
+    assert!(gate.poll_waiter(&place, 0, Waker::noop()).is_none());
     gate.configure(&waiting(2));
-    gate.after_leaving(0);
-    let served = gate.ask(&place, 0, Waker::noop());
+    gate.serve_waiters(0);
+    let served = gate.poll_waiter(&place, 0, Waker::noop());
     assert!(matches!(served, Some(Ok(_))));
 }
 
@@ -151,7 +151,7 @@ fn a_thread_that_must_not_block_is_refused_instead() {
 }
 
 #[test]
-fn no_permit_is_lost_between_waiters_and_those_who_leave() {
+fn no_permit_is_lost_between_waiters_and_ending_calls() {
     let manual = ManualClock::new();
     let clock = Clock::from(&manual);
     let gate = Gate::new(&PermitConfig {
@@ -203,6 +203,6 @@ fn an_adaptive_limit_moves_the_permits() {
         ..PermitConfig::default()
     };
     gate.configure(&other);
-    gate.after_leaving(0);
+    gate.serve_waiters(0);
     assert_eq!(gate.limit(), 21, "the latency decides, not the setting");
 }

@@ -77,8 +77,8 @@ fn lock() -> MutexGuard<'static, Record> {
 ///
 /// # Errors
 ///
-/// Returns [`Circle`] if no permit would ever become free.
-pub(super) fn wait_for(gate: GateId) -> Result<Waiting, Circle> {
+/// Returns [`DeadlockFound`] if no permit would ever become free.
+pub(super) fn wait_for(gate: GateId) -> Result<Waiting, DeadlockFound> {
     let holds = HELD.try_with(|held| held.borrow().clone());
     let holds = holds.unwrap_or_default();
     if holds.is_empty() {
@@ -96,14 +96,14 @@ pub(super) fn wait_for(gate: GateId) -> Result<Waiting, Circle> {
     let is_stuck = record.is_stuck(gate);
     drop(record);
     match is_stuck {
-        true => Err(Circle),
+        true => Err(DeadlockFound),
         false => Ok(waiting),
     }
 }
 
 /// The error of a wait that would never end.
 #[derive(Debug)]
-pub(super) struct Circle;
+pub(super) struct DeadlockFound;
 
 /// A recorded wait. Dropping it removes the record.
 #[must_use = "the wait is forgotten when it is dropped"]

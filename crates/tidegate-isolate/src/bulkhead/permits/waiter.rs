@@ -33,9 +33,9 @@ pub(crate) struct Place {
 impl Place {
     /// Returns a closure that wakes the waiter, so that it checks the time. The waiter is also
     /// woken if the closure is dropped without being called.
-    pub(crate) fn poke(&self) -> impl FnOnce() + Send + use<> {
-        let poke = WakeWaiter(Arc::clone(&self.waiter));
-        move || drop(poke)
+    pub(crate) fn wake_task(&self) -> impl FnOnce() + Send + use<> {
+        let wake_task = WakeWaiter(Arc::clone(&self.waiter));
+        move || drop(wake_task)
     }
 }
 

@@ -96,7 +96,7 @@ impl PoolConfig {
     }
 
     /// Returns why `max` has no effect, if it has none.
-    pub(crate) fn idle_max(&self, pool: &Key) -> Option<String> {
+    pub(crate) fn unused_max_warning(&self, pool: &Key) -> Option<String> {
         let (core, max) = (self.core, self.max?);
         if self.effective_max() == max {
             return None;

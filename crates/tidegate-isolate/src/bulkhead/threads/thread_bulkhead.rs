@@ -48,7 +48,7 @@ pub(crate) struct ThreadBulkhead {
     /// Threads and queue places together, counted only while there are partitions.
     places: Permits,
     ceilings: [AtomicUsize; 4],
-    is_parted: AtomicBool,
+    has_partitions: AtomicBool,
     /// The adjustable bound of the queue is below the queue's capacity.
     is_bounded_live: AtomicBool,
     discipline: Arc<LiveDiscipline>,
@@ -56,7 +56,7 @@ pub(crate) struct ThreadBulkhead {
     /// Calls whose caller has given up and whose work still holds a thread. Negative for a moment
     /// if the work returns before the thread that gave up has counted it.
     overstaying: AtomicIsize,
-    idle_max: Mutex<UnusedMaxNotice>,
+    unused_max: Mutex<UnusedMaxNotice>,
 }
 
 /// The warning about a maximum that has no effect. Given once, until the maximum has an effect
@@ -64,7 +64,7 @@ pub(crate) struct ThreadBulkhead {
 #[derive(Debug, Default)]
 struct UnusedMaxNotice {
     is_noted: bool,
-    unsaid: Option<String>,
+    pending_warning: Option<String>,
 }
 
 impl ThreadBulkhead {
@@ -83,7 +83,9 @@ impl ThreadBulkhead {
             .clock(clock.clock())
             .report_to(unhandled.clone())
             .build()
-            .map_err(|error| ConfigError::new(&**key, "pool", told(config), error.to_string()))?;
+            .map_err(|error| {
+                ConfigError::new(&**key, "pool", describe_limits(config), error.to_string())
+            })?;
         let pool = Arc::new(pool);
         let bulkhead = Self {
             key: key.clone(),
@@ -95,15 +97,15 @@ impl ThreadBulkhead {
             peak: Peak::new(config.window),
             places: Permits::new(0),
             ceilings: std::array::from_fn(|_| AtomicUsize::new(0)),
-            is_parted: AtomicBool::new(false),
+            has_partitions: AtomicBool::new(false),
             is_bounded_live: AtomicBool::new(false),
             discipline,
             is_closed: AtomicBool::new(false),
             overstaying: AtomicIsize::new(0),
-            idle_max: Mutex::default(),
+            unused_max: Mutex::default(),
         };
-        bulkhead.part(config);
-        bulkhead.note_idle_max(config);
+        bulkhead.apply_partitions(config);
+        bulkhead.update_unused_max_warning(config);
         Ok(bulkhead)
     }
 
@@ -121,7 +123,7 @@ impl ThreadBulkhead {
         if self.is_closed.load(Ordering::Relaxed) {
             return Err(Rejection::Closed);
         }
-        if !self.is_parted.load(Ordering::Relaxed) {
+        if !self.has_partitions.load(Ordering::Relaxed) {
             return Ok(None);
         }
         let ceiling = self.ceilings[criticality as usize].load(Ordering::Relaxed);
@@ -138,7 +140,7 @@ impl ThreadBulkhead {
     }
 
     /// Divides threads and queue places among the criticalities.
-    fn part(&self, config: &PoolConfig) {
+    fn apply_partitions(&self, config: &PoolConfig) {
         let capacity = config
             .effective_max()
             .saturating_add(config.effective_queue());
@@ -147,8 +149,8 @@ impl ThreadBulkhead {
         for (place, ceiling) in self.ceilings.iter().zip(ceilings) {
             place.store(ceiling, Ordering::Relaxed);
         }
-        let is_parted = config.partitions != Partitions::default();
-        self.is_parted.store(is_parted, Ordering::Relaxed);
+        let has_partitions = config.partitions != Partitions::default();
+        self.has_partitions.store(has_partitions, Ordering::Relaxed);
         let is_bounded_live = config.effective_queue() < config.queue;
         self.is_bounded_live
             .store(is_bounded_live, Ordering::Relaxed);
@@ -198,16 +200,22 @@ impl ThreadBulkhead {
     pub(crate) fn configure(&self, config: &PoolConfig) -> Result<(), ConfigError> {
         config.validate(&self.key)?;
         let mut mine = self.config.lock().unwrap_or_else(PoisonError::into_inner);
-        let wrong =
-            |reason: String| Err(ConfigError::new(&*self.key, "pool", told(config), reason));
+        let wrong = |reason: String| {
+            Err(ConfigError::new(
+                &*self.key,
+                "pool",
+                describe_limits(config),
+                reason,
+            ))
+        };
         if mine.window != config.window {
             return wrong("the window is fixed for the life of the pool".to_owned());
         }
         if let Err(error) = self.pool.resize(limits(config)) {
             return wrong(error.to_string());
         }
-        self.part(config);
-        self.note_idle_max(config);
+        self.apply_partitions(config);
+        self.update_unused_max_warning(config);
         if mine.discipline != config.discipline {
             self.discipline.set(config.discipline);
         }
@@ -215,19 +223,25 @@ impl ThreadBulkhead {
         Ok(())
     }
 
-    fn note_idle_max(&self, config: &PoolConfig) {
-        let mut idle = self.idle_max.lock().unwrap_or_else(PoisonError::into_inner);
-        let message = config.idle_max(&self.key);
+    fn update_unused_max_warning(&self, config: &PoolConfig) {
+        let mut idle = self
+            .unused_max
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let message = config.unused_max_warning(&self.key);
         let was_noted = std::mem::replace(&mut idle.is_noted, message.is_some());
         if !was_noted {
-            idle.unsaid = message;
+            idle.pending_warning = message;
         }
     }
 
     /// Takes the pending warning about the settings. Must be called with no lock held.
     pub(crate) fn take_warning(&self) -> Option<String> {
-        let mut idle = self.idle_max.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.unsaid.take()
+        let mut idle = self
+            .unused_max
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        idle.pending_warning.take()
     }
 
     pub(crate) fn config(&self) -> PoolConfig {
@@ -267,12 +281,12 @@ impl ThreadBulkhead {
     }
 
     /// Counts a caller that gave up while its work still runs.
-    pub(crate) fn overstay(&self) {
+    pub(crate) fn count_abandoned(&self) {
         self.overstaying.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts the end of work whose caller had given up.
-    pub(crate) fn leave(&self) {
+    pub(crate) fn count_abandoned_end(&self) {
         self.overstaying.fetch_sub(1, Ordering::Relaxed);
     }
 
@@ -306,7 +320,7 @@ impl ThreadBulkhead {
 }
 
 /// Describes the limits of a pool.
-fn told(config: &PoolConfig) -> String {
+fn describe_limits(config: &PoolConfig) -> String {
     let (core, max) = (config.core, config.effective_max());
     let queue = config.effective_queue();
     format!("{core} to {max} threads and {queue} places")

@@ -203,7 +203,7 @@ fn an_adaptive_limit_bounds_what_is_queued_and_what_runs() {
         };
         command.run(work).unwrap();
     }
-    assert_eq!(at(), Some(3), "and quick answers raise it while it is used");
+    assert_eq!(at(), Some(3), "and quick calls raise it while it is used");
 }
 
 #[test]

@@ -47,7 +47,7 @@ fn waiting_running_and_total_are_three_figures() {
     held.wait().unwrap();
     queued.wait().unwrap();
     let latencies = command.snapshot().latencies;
-    let near = |told: Duration, ms: f64| (told.as_secs_f64() * 1e3 - ms).abs() <= ms * 0.03;
+    let near = |notified: Duration, ms: f64| (notified.as_secs_f64() * 1e3 - ms).abs() <= ms * 0.03;
     assert!(
         near(latencies.wait.max(), 30.0),
         "{:?}",

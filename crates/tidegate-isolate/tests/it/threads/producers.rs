@@ -21,8 +21,8 @@ fn a_roaming_loop_over_a_full_bulkhead_keeps_producing() {
         .unwrap();
     let bulkhead = isolation.pool("a").unwrap();
     // The loop runs on a thread of the bulkhead; a call has the other thread.
-    let crew = RoamingConfig::new(Arc::new(bulkhead.clone()));
-    let home = EventLoop::builder("roams").build_roaming(&crew);
+    let config = RoamingConfig::new(Arc::new(bulkhead.clone()));
+    let home = EventLoop::builder("roams").build_roaming(&config);
     let home = home.unwrap();
     home.submit(|| ()).unwrap().wait().unwrap();
     until("the bulkhead has a thread", || {
@@ -40,7 +40,7 @@ fn a_roaming_loop_over_a_full_bulkhead_keeps_producing() {
             let answer = called.queue(|_| Ok(1));
             assert!(
                 answer.is_done(),
-                "refused at once: nobody waits for a thread"
+                "refused at once: no call waits for a thread"
             );
             n
         });
@@ -86,7 +86,7 @@ fn a_strategy_over_a_full_bulkhead_keeps_producing() {
     assert_eq!(
         refused.load(Ordering::Relaxed),
         5,
-        "nobody waited for a thread"
+        "no call waited for a thread"
     );
     go_on.open();
     for answer in held {

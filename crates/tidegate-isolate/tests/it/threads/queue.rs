@@ -23,7 +23,7 @@ fn what_matters_more_displaces_what_matters_less() {
     let sheddable = call(Criticality::Sheddable);
     assert!(
         call(Criticality::Sheddable).is_done(),
-        "nobody matters less"
+        "no waiter is less critical"
     );
     let high = call(Criticality::High);
     assert_eq!(cause(sheddable), Cause::Rejected(Rejection::Pool));
@@ -83,7 +83,7 @@ fn what_is_reserved_of_a_pool_is_not_taken_by_others() {
 }
 
 #[test]
-fn codel_turns_away_who_waited_too_long_and_tells_them() {
+fn codel_rejects_long_waiters_and_notifies_them() {
     let (clock, isolation) = still();
     let config = PoolConfig {
         discipline: QueueDiscipline::codel(),

@@ -112,18 +112,21 @@ fn a_maximum_without_effect_is_reported_once_for_each_pool() {
     properties.set(&name("coreSize"), "5").unwrap();
     properties.set(&name("maximumSize"), "9").unwrap();
     hook.flush().unwrap();
-    let told = lines.take();
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].starts_with("pool `one`: maximumSize 8"), "{told:?}");
+    let notified = lines.take();
+    assert_eq!(notified.len(), 1, "{notified:?}");
+    assert!(
+        notified[0].starts_with("pool `one`: maximumSize 8"),
+        "{notified:?}"
+    );
     // First with an effect, then below the core size.
     let diverge = name("allowMaximumSizeToDivergeFromCoreSize");
     properties.set(&diverge, "true").unwrap();
     assert_eq!(pool(&isolation).max, 9);
     properties.set(&name("maximumSize"), "2").unwrap();
     hook.flush().unwrap();
-    let told = lines.take();
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].contains("below coreSize"), "{told:?}");
+    let notified = lines.take();
+    assert_eq!(notified.len(), 1, "{notified:?}");
+    assert!(notified[0].contains("below coreSize"), "{notified:?}");
     drop(commands);
 }
 

@@ -114,11 +114,11 @@ impl Default for WaterMarks {
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("water marks must be low ≤ high ≤ cap, and were {low}, {high} and {cap}")]
 pub struct WaterMarksError {
-    /// The low mark asked for.
+    /// The requested low mark.
     pub low: usize,
-    /// The high mark asked for.
+    /// The requested high mark.
     pub high: usize,
-    /// The cap asked for.
+    /// The requested cap.
     pub cap: usize,
 }
 

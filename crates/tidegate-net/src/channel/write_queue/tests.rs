@@ -166,7 +166,7 @@ fn a_write_that_was_cancelled_before_the_flush_is_left_out() {
 }
 
 #[test]
-fn failing_tells_every_promise_once_and_counts_nothing() {
+fn failing_completes_every_promise_once_and_counts_nothing() {
     let mut queue = WriteQueue::new();
     let (one, two) = (push(&mut queue, "a"), push(&mut queue, "b"));
     queue.flush();

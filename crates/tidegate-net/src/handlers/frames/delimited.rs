@@ -70,7 +70,8 @@ impl DelimiterFrames {
     ///
     /// # Errors
     ///
-    /// [`FramesError`] if there is no delimiter, or if one is empty or can never be the first to end.
+    /// [`FramesError`] if there is no delimiter, or if one is empty or can never be the first to
+    /// end.
     pub fn new<D: Into<Bytes>>(
         delimiters: impl IntoIterator<Item = D>,
         max_len: usize,

@@ -118,11 +118,11 @@ impl RoamingDriver {
         match update {
             Update::Register(make, done) => self.register(make, done),
             Update::Tell(token, readiness) => self.reactor.push_due(token, readiness),
-            Update::ChannelRequest(token) => self.mail(token),
+            Update::ChannelRequest(token) => self.deliver_requests(token),
             Update::Home(roaming_task, next) => {
                 self.home(roaming_task, next);
                 // A thread has become free.
-                self.ask_refused_again();
+                self.resubmit_refused();
             }
             Update::Refused(roaming_task) => {
                 let ready = Ready {
@@ -132,7 +132,7 @@ impl RoamingDriver {
                 self.home(roaming_task, Next::Stay);
                 self.refused.push(ready);
             }
-            Update::Handles(hear) => hear(self.handles.values().cloned().collect()),
+            Update::Handles(visit) => visit(self.handles.values().cloned().collect()),
         }
     }
 
@@ -144,20 +144,20 @@ impl RoamingDriver {
         let source = make(token);
         let handle = source.handle();
         if let Err(unwatched) = self.reactor.register(token, source) {
-            return done(Err(unwatched.tell()));
+            return done(Err(unwatched.into_error()));
         }
         if let Some(handle) = handle {
             self.handles.insert(token.bits(), handle);
         }
         done(Ok(()));
-        self.reactor.push_due(token, Readiness::MAIL);
+        self.reactor.push_due(token, Readiness::REQUESTS);
     }
 
     /// Delivers queued requests to a channel. A channel that is gone has none: it refused them when
     /// it closed.
-    fn mail(&mut self, token: Token) {
+    fn deliver_requests(&mut self, token: Token) {
         if self.reactor.contains(token) {
-            self.reactor.push_due(token, Readiness::MAIL);
+            self.reactor.push_due(token, Readiness::REQUESTS);
         }
     }
 
@@ -180,7 +180,7 @@ impl RoamingDriver {
         }
     }
 
-    fn ask_refused_again(&mut self) {
+    fn resubmit_refused(&mut self) {
         for ready in self.refused.drain(..) {
             self.reactor.push_again(ready);
         }
@@ -270,7 +270,7 @@ impl Driver for RoamingDriver {
         let polled = self.reactor.wait(clock, deadline);
         self.roam.wake_up();
         self.settle(polled);
-        self.ask_refused_again();
+        self.resubmit_refused();
     }
 
     fn waker(&self) -> Arc<dyn Sleeper> {

@@ -56,8 +56,8 @@ impl RoamingTask {
     }
 }
 
-/// A `RoamingTask` inside a task. If the task is dropped without having run, the source goes back to its
-/// loop with its event undelivered.
+/// A `RoamingTask` inside a task. If the task is dropped without having run, the source goes back
+/// to its loop with its event undelivered.
 struct RoamingTaskGuard(Option<Box<RoamingTask>>);
 
 impl RoamingTaskGuard {
@@ -71,18 +71,18 @@ impl RoamingTaskGuard {
             readiness,
             ..
         } = &mut *roaming_task;
-        let told = contain(|| match source {
+        let handled = contain(|| match source {
             Some(source) => source.ready(*readiness, io_context),
             None => Next::Leave,
         });
-        let next = *told.as_ref().unwrap_or(&Next::Leave);
+        let next = *handled.as_ref().unwrap_or(&Next::Leave);
         let gone = match next {
             // Its drop may be user code: here it does not hold up the loop.
             Next::Leave => contain(|| drop(source.take())).err(),
             _ => None,
         };
         roaming_task.go_home(|roaming_task| Update::Home(roaming_task, next));
-        if let Some(panic) = told.err().or(gone) {
+        if let Some(panic) = handled.err().or(gone) {
             panic.resume();
         }
     }

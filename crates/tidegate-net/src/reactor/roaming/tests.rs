@@ -14,10 +14,10 @@ use crate::reactor::{Batched, EventSource, IoContext, Next, RENEW_AFTER, SPINS};
 use crate::sys::{FakePoller, FakeScript, Readiness, Ready, Source, Token};
 
 /// A source that logs its events and returns what it was given in `next`.
-struct Ear {
+struct TestSource {
     name: &'static str,
     log: Log<String>,
-    /// Logs the sources that were asked to receive before their turn.
+    /// Logs the sources that were called to receive before their turn.
     early: Log<&'static str>,
     next: Vec<Next>,
     kind: Blocking,
@@ -25,17 +25,17 @@ struct Ear {
     _alive: DropCount,
 }
 
-impl Batched for Ear {
+impl Batched for TestSource {
     fn receive_early(&mut self, _readiness: Readiness, _desk: &mut IoContext) -> bool {
         self.early.push(self.name);
         true
     }
 }
 
-impl EventSource for Ear {
+impl EventSource for TestSource {
     fn ready(&mut self, readiness: Readiness, _desk: &mut IoContext) -> Next {
         self.log.push(format!("{} {readiness:?}", self.name));
-        assert!(!self.panics, "an ear that cannot hear");
+        assert!(!self.panics, "a source that panics");
         self.next.pop().unwrap_or(Next::Stay)
     }
 
@@ -73,11 +73,11 @@ fn bench() -> Bench {
 
 impl Bench {
     /// Registers a source and lets it handle its first event.
-    fn ear(&mut self, name: &'static str, next: Vec<Next>) -> Token {
-        self.ear_of(name, next, Blocking::May, false)
+    fn add_source(&mut self, name: &'static str, next: Vec<Next>) -> Token {
+        self.add_source_of(name, next, Blocking::May, false)
     }
 
-    fn ear_of(
+    fn add_source_of(
         &mut self,
         name: &'static str,
         next: Vec<Next>,
@@ -86,10 +86,10 @@ impl Bench {
     ) -> Token {
         let (log, early) = (self.log.clone(), self.early.clone());
         let alive = DropCount::new(&self.dropped);
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let make = move |token| -> RoamingSource {
-            tell.send(token).unwrap();
-            Box::new(Ear {
+            sender.send(token).unwrap();
+            Box::new(TestSource {
                 name,
                 log,
                 early,
@@ -106,16 +106,16 @@ impl Bench {
             self.one().run();
             drop(self.log.take());
         }
-        told.recv().unwrap()
+        receiver.recv().unwrap()
     }
 
-    fn tell(&mut self, events: impl IntoIterator<Item = Ready>) {
+    fn deliver(&mut self, events: impl IntoIterator<Item = Ready>) {
         self.script.ready(events);
         self.driver.poll();
     }
 
     fn one(&mut self) -> Task {
-        self.driver.next_task().expect("somebody is ready")
+        self.driver.next_task().expect("a source is ready")
     }
 
     fn none(&mut self) {
@@ -138,17 +138,17 @@ fn elsewhere(task: Task) {
 }
 
 #[test]
-fn sources_receive_before_their_turn_only_where_nobody_else_runs_them() {
+fn sources_receive_before_their_turn_only_on_loops_that_run_them_alone() {
     let mut bench = bench();
-    let [a, b, c] = ["a", "b", "c"].map(|name| bench.ear(name, vec![]));
-    bench.tell([reads(a), reads(b), reads(c)]);
+    let [a, b, c] = ["a", "b", "c"].map(|name| bench.add_source(name, vec![]));
+    bench.deliver([reads(a), reads(b), reads(c)]);
     let first = bench.one();
     assert_eq!(bench.early.take(), ["a", "b", "c"]);
     first.run();
     let second = bench.one();
     let third = bench.one();
     second.run();
-    bench.tell([reads(a), reads(b)]);
+    bench.deliver([reads(a), reads(b)]);
     // The third is still away: its thread may have other sources, and they receive there.
     let more = bench.one();
     assert_eq!(bench.early.take(), [""; 0]);
@@ -161,12 +161,12 @@ fn sources_receive_before_their_turn_only_where_nobody_else_runs_them() {
 #[test]
 fn a_source_is_in_at_most_one_task() {
     let mut bench = bench();
-    let a = bench.ear("a", vec![]);
-    let b = bench.ear("b", vec![]);
-    bench.tell([reads(a), reads(a), reads(b), reads(a)]);
+    let a = bench.add_source("a", vec![]);
+    let b = bench.add_source("b", vec![]);
+    bench.deliver([reads(a), reads(a), reads(b), reads(a)]);
     let (first, second) = (bench.one(), bench.one());
     bench.none();
-    bench.tell([reads(a), reads(b)]);
+    bench.deliver([reads(a), reads(b)]);
     bench.none();
     elsewhere(first);
     bench.driver.poll();
@@ -176,18 +176,18 @@ fn a_source_is_in_at_most_one_task() {
 }
 
 #[test]
-fn what_comes_for_an_absent_source_is_told_once_on_its_return() {
+fn events_of_an_absent_source_are_delivered_once_on_its_return() {
     let mut bench = bench();
-    let a = bench.ear("a", vec![]);
-    bench.tell([reads(a)]);
+    let a = bench.add_source("a", vec![]);
+    bench.deliver([reads(a)]);
     let away = bench.one();
-    bench.tell([ready(a, Readiness::WRITE), ready(a, Readiness::HANG_UP)]);
+    bench.deliver([ready(a, Readiness::WRITE), ready(a, Readiness::HANG_UP)]);
     bench.none();
     assert!(
         bench
             .driver
             .roam()
-            .push(Update::Tell(a, Readiness::MAIL))
+            .push(Update::Tell(a, Readiness::REQUESTS))
             .is_ok()
     );
     bench.none();
@@ -195,24 +195,24 @@ fn what_comes_for_an_absent_source_is_told_once_on_its_return() {
     bench.driver.poll();
     bench.one().run();
     bench.none();
-    let heard = ["a {READ}", "a {WRITE, HANG_UP, MAIL}"].map(str::to_owned);
-    bench.log.assert_order(&heard);
+    let received = ["a {READ}", "a {WRITE, HANG_UP, REQUESTS}"].map(str::to_owned);
+    bench.log.assert_order(&received);
 }
 
 #[test]
 fn a_trip_ends_in_exactly_one_of_returned_left_and_lost() {
     let mut bench = bench();
-    let returns = bench.ear("returns", vec![]);
-    let leaves = bench.ear("leaves", vec![Next::Leave, Next::Stay]);
-    let lost = bench.ear_of("lost", vec![], Blocking::May, true);
+    let returns = bench.add_source("returns", vec![]);
+    let leaves = bench.add_source("leaves", vec![Next::Leave, Next::Stay]);
+    let lost = bench.add_source_of("lost", vec![], Blocking::May, true);
     let lost_task = bench.one();
-    bench.tell([reads(returns), reads(leaves)]);
+    bench.deliver([reads(returns), reads(leaves)]);
     let (one, other) = (bench.one(), bench.one());
     assert_eq!(bench.driver.away, 3);
     elsewhere(one);
     elsewhere(other);
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| lost_task.run()));
-    assert!(panicked.is_err(), "whoever runs the task hears of it");
+    assert!(panicked.is_err(), "the thread that runs the task sees it");
     bench.driver.poll();
     assert_eq!(bench.driver.away, 0);
     assert_eq!(
@@ -225,17 +225,17 @@ fn a_trip_ends_in_exactly_one_of_returned_left_and_lost() {
 }
 
 #[test]
-fn a_stale_token_is_counted_and_told_to_nobody() {
+fn a_stale_token_is_counted_and_dropped() {
     let mut bench = bench();
-    let gone = bench.ear("gone", vec![Next::Leave, Next::Stay]);
-    bench.tell([reads(gone), reads(gone)]);
+    let gone = bench.add_source("gone", vec![Next::Leave, Next::Stay]);
+    bench.deliver([reads(gone), reads(gone)]);
     let leaves = bench.one();
     bench.none();
     elsewhere(leaves);
     bench.none();
-    let heir = bench.ear("heir", vec![]);
+    let heir = bench.add_source("heir", vec![]);
     assert_eq!((heir.slot(), heir == gone), (gone.slot(), false));
-    bench.tell([reads(gone)]);
+    bench.deliver([reads(gone)]);
     bench.none();
     assert_eq!(bench.driver.watch().metrics().stale, 1);
 }
@@ -244,8 +244,8 @@ fn a_stale_token_is_counted_and_told_to_nobody() {
 fn a_return_comes_before_the_next_task_of_its_source() {
     let mut bench = bench();
     let again = vec![Next::Again(Readiness::READ); 3];
-    let a = bench.ear("a", [vec![Next::Leave], again, vec![Next::Stay]].concat());
-    bench.tell([reads(a)]);
+    let a = bench.add_source("a", [vec![Next::Leave], again, vec![Next::Stay]].concat());
+    bench.deliver([reads(a)]);
     for _ in 0..4 {
         let task = bench.one();
         bench.none();
@@ -258,10 +258,10 @@ fn a_return_comes_before_the_next_task_of_its_source() {
 }
 
 #[test]
-fn a_refused_task_comes_home_and_is_asked_again_after_a_pause() {
+fn a_refused_task_returns_and_is_resubmitted_after_a_pause() {
     let mut bench = bench();
-    let a = bench.ear("a", vec![]);
-    bench.tell([reads(a)]);
+    let a = bench.add_source("a", vec![]);
+    bench.deliver([reads(a)]);
     drop(bench.one());
     bench.none();
     bench.script.polls();
@@ -274,15 +274,15 @@ fn a_refused_task_comes_home_and_is_asked_again_after_a_pause() {
     assert_eq!(
         bench.log.take(),
         ["a {READ}"],
-        "told once, by the task that ran"
+        "delivered once, by the task that ran"
     );
 }
 
 #[test]
-fn a_refused_source_is_asked_again_as_soon_as_another_comes_home() {
+fn a_refused_source_is_resubmitted_as_soon_as_another_returns() {
     let mut bench = bench();
-    let (a, b) = (bench.ear("a", vec![]), bench.ear("b", vec![]));
-    bench.tell([reads(a), reads(b)]);
+    let (a, b) = (bench.add_source("a", vec![]), bench.add_source("b", vec![]));
+    bench.deliver([reads(a), reads(b)]);
     let refused = bench.one();
     let runs = bench.one();
     drop(refused);
@@ -294,14 +294,17 @@ fn a_refused_source_is_asked_again_as_soon_as_another_comes_home() {
 }
 
 #[test]
-fn the_end_closes_who_is_home_and_waits_for_who_is_away() {
+fn the_end_closes_present_sources_and_waits_for_absent_ones() {
     let mut bench = bench();
-    let (home, away) = (bench.ear("home", vec![]), bench.ear("away", vec![]));
-    bench.tell([reads(away)]);
+    let (home, away) = (
+        bench.add_source("home", vec![]),
+        bench.add_source("away", vec![]),
+    );
+    bench.deliver([reads(away)]);
     let roaming_task = bench.one();
     assert!(!bench.driver.begin_shutdown(), "one is away");
     assert_eq!(bench.log.take(), ["home closes"]);
-    bench.tell([reads(home), reads(away)]);
+    bench.deliver([reads(home), reads(away)]);
     bench.none();
     elsewhere(roaming_task);
     assert!(bench.driver.begin_shutdown(), "all are back");
@@ -310,10 +313,10 @@ fn the_end_closes_who_is_home_and_waits_for_who_is_away() {
 }
 
 #[test]
-fn a_loop_that_waits_for_the_last_one_looks_again_when_it_is_home() {
+fn a_loop_that_waits_for_the_last_source_checks_again_when_it_returns() {
     let mut bench = bench();
-    let away = bench.ear("away", vec![]);
-    bench.tell([reads(away)]);
+    let away = bench.add_source("away", vec![]);
+    bench.deliver([reads(away)]);
     let roaming_task = bench.one();
     assert!(!bench.driver.begin_shutdown());
     elsewhere(roaming_task);
@@ -327,24 +330,31 @@ fn a_loop_that_waits_for_the_last_one_looks_again_when_it_is_home() {
 #[test]
 fn a_trip_that_outlives_its_loop_closes_its_source_where_it_is() {
     let mut bench = bench();
-    let (ran, refused) = (bench.ear("ran", vec![]), bench.ear("refused", vec![]));
-    bench.tell([reads(ran), reads(refused)]);
+    let (ran, refused) = (
+        bench.add_source("ran", vec![]),
+        bench.add_source("refused", vec![]),
+    );
+    bench.deliver([reads(ran), reads(refused)]);
     let (one, other) = (bench.one(), bench.one());
     bench.driver.close();
     drop(bench.driver);
-    assert_eq!(bench.dropped.count(), 0, "nobody else can name them");
+    assert_eq!(
+        bench.dropped.count(),
+        0,
+        "there is no other reference to them"
+    );
     elsewhere(one);
     drop(other);
-    let heard = ["ran {READ}", "ran closes", "refused closes"].map(str::to_owned);
-    bench.log.assert_order(&heard);
+    let received = ["ran {READ}", "ran closes", "refused closes"].map(str::to_owned);
+    bench.log.assert_order(&received);
     assert_eq!(bench.dropped.count(), 2);
 }
 
 #[test]
-fn a_loop_that_is_over_registers_nobody() {
+fn a_loop_that_has_ended_registers_nothing() {
     let mut bench = bench();
     bench.driver.close();
-    let make = |_| -> RoamingSource { panic!("nobody asked for it") };
+    let make = |_| -> RoamingSource { panic!("it was not requested") };
     let refused = bench
         .driver
         .roam()
@@ -371,8 +381,8 @@ fn one_wakeup_for_any_number_of_updates_of_a_sleeping_loop() {
 fn the_kind_of_a_task_is_that_of_its_source() {
     let mut bench = bench();
     for kind in [Blocking::Never, Blocking::Adapts, Blocking::May] {
-        let token = bench.ear_of("a", vec![], kind, false);
-        bench.tell([reads(token)]);
+        let token = bench.add_source_of("a", vec![], kind, false);
+        bench.deliver([reads(token)]);
         let task = bench.one();
         assert_eq!(task.blocking(), kind);
         task.run();
@@ -399,25 +409,25 @@ impl EventSource for Socket {
 impl Bench {
     fn socket(&mut self) -> Token {
         let listener = mio::net::TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let make = move |token| -> RoamingSource {
-            tell.send(token).unwrap();
+            sender.send(token).unwrap();
             Box::new(Socket(listener))
         };
         let update = Update::Register(Box::new(make), Box::new(|made| made.unwrap()));
         assert!(self.driver.roam().push(update).is_ok());
         self.driver.poll();
         self.one().run();
-        told.recv().unwrap()
+        receiver.recv().unwrap()
     }
 }
 
 #[test]
-fn a_fresh_poller_watches_who_is_home_at_once_and_who_is_away_on_its_return() {
+fn a_fresh_poller_watches_present_sources_at_once_and_absent_ones_on_their_return() {
     let mut bench = bench();
     let (home, away) = (bench.socket(), bench.socket());
     bench.none();
-    bench.tell([reads(away)]);
+    bench.deliver([reads(away)]);
     let roaming_task = bench.one();
     for _ in 0..RENEW_AFTER {
         assert_eq!(bench.script.renewals(), 0);
@@ -431,8 +441,12 @@ fn a_fresh_poller_watches_who_is_home_at_once_and_who_is_away_on_its_return() {
     elsewhere(roaming_task);
     bench.driver.poll();
     assert_eq!(bench.script.registered(), [home, away]);
-    assert_eq!(bench.script.adopted(), [away], "once, and not who was home");
-    bench.tell([reads(home), reads(away)]);
+    assert_eq!(
+        bench.script.adopted(),
+        [away],
+        "once, and not the present source"
+    );
+    bench.deliver([reads(home), reads(away)]);
     let (one, other) = (bench.one(), bench.one());
     elsewhere(one);
     elsewhere(other);
@@ -452,10 +466,13 @@ fn a_poller_that_spins_is_replaced_on_a_roaming_loop_too() {
 }
 
 #[test]
-fn who_is_away_has_a_name_for_the_report() {
+fn an_absent_source_has_a_name_for_the_report() {
     let mut bench = bench();
-    let (_home, away) = (bench.ear("home", vec![]), bench.ear("away", vec![]));
-    bench.tell([reads(away)]);
+    let (_home, away) = (
+        bench.add_source("home", vec![]),
+        bench.add_source("away", vec![]),
+    );
+    bench.deliver([reads(away)]);
     let roaming_task = bench.one();
     assert_eq!(bench.driver.outstanding(), ["local"]);
     elsewhere(roaming_task);

@@ -1,9 +1,9 @@
 //! Roaming channels: the state that a roaming loop shares with the threads that run its tasks.
 //!
-//! A ready channel is moved, boxed, into the task that runs it: a [`RoamingTask`]. The thread that runs
-//! the task owns the channel meanwhile; at the end of the task the box goes back to the loop as an
-//! update. Updates are under one lock that is held for a push or a swap, never while user code
-//! runs.
+//! A ready channel is moved, boxed, into the task that runs it: a [`RoamingTask`]. The thread that
+//! runs the task owns the channel meanwhile; at the end of the task the box goes back to the loop
+//! as an update. Updates are under one lock that is held for a push or a swap, never while user
+//! code runs.
 //!
 //! # Why this is enough
 //!
@@ -51,7 +51,7 @@ pub(crate) enum Update {
     Home(Box<RoamingTask>, Next),
     /// A roaming task was not run, because no thread took it; the source comes back.
     Refused(Box<RoamingTask>),
-    /// Asks for the handles of all sources that have one, in their slots or away.
+    /// Requests the handles of all sources that have one, present or absent.
     Handles(OnHandles),
 }
 

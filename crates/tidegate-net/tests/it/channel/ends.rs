@@ -56,7 +56,7 @@ fn shutting_the_output_waits_for_what_was_written() {
 }
 
 #[test]
-fn who_waits_for_a_half_to_be_closed_hears_of_the_end_of_both() {
+fn a_wait_for_the_end_of_one_half_is_completed_by_the_end_of_both() {
     let (mut channel, _log) = notes(ChannelOptions::default());
     channel.set_room(Some(3));
     channel.channel().write_and_flush("12345");
@@ -70,12 +70,12 @@ fn who_waits_for_a_half_to_be_closed_hears_of_the_end_of_both() {
 }
 
 #[test]
-fn a_broken_read_tells_the_handlers_and_closes() {
+fn a_failed_read_fires_an_error_and_closes() {
     let (mut channel, log) = notes(ChannelOptions::default());
     channel.fail(ErrorKind::ConnectionReset);
-    let heard = log.take();
-    assert!(heard[0].contains("reset"), "{heard:?}");
-    assert_eq!(heard[1], "inactive");
+    let received = log.take();
+    assert!(received[0].contains("reset"), "{received:?}");
+    assert_eq!(received[1], "inactive");
     let cause = channel.channel().close_cause().unwrap();
     assert!(cause.downcast_ref::<std::io::Error>().is_some());
 }

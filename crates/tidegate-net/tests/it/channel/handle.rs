@@ -50,7 +50,7 @@ fn a_timer_calls_its_handler_by_the_loops_clock() {
 }
 
 #[test]
-fn listeners_close_or_tell_on_failure() {
+fn listeners_close_or_fire_an_error_on_failure() {
     let (mut channel, log) = notes(ChannelOptions::default());
     let handle = channel.channel();
     let (promise, done) = tidegate_promise::promise::<()>();

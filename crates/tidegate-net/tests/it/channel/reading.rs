@@ -24,14 +24,14 @@ fn after_sixteen_reads_others_have_their_turn_and_the_rest_comes() {
     };
     let (mut channel, log) = notes(options);
     channel.receive(vec![0; 20]);
-    let heard = log.take();
-    let completes: Vec<_> = heard
+    let received = log.take();
+    let completes: Vec<_> = received
         .iter()
         .enumerate()
-        .filter(|(_, said)| *said == "complete")
+        .filter(|(_, message)| *message == "complete")
         .map(|(at, _)| at)
         .collect();
-    assert_eq!(completes, [16, 21], "{heard:?}");
+    assert_eq!(completes, [16, 21], "{received:?}");
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn a_full_read_raises_the_next_offer_within_the_turn() {
 }
 
 #[test]
-fn without_auto_read_nothing_is_read_until_asked_once() {
+fn without_auto_read_each_request_reads_once() {
     let options = ChannelOptions {
         auto_read: false,
         read_size: ReadSize::fixed(4).unwrap(),
@@ -102,7 +102,7 @@ fn a_wish_to_read_lasts_until_something_was_read() {
     assert_eq!(channel.read_inbound::<Bytes>().unwrap(), "one");
     assert!(
         channel.read_inbound::<Bytes>().is_none(),
-        "one wish, one read"
+        "one request, one read"
     );
 }
 

@@ -8,7 +8,7 @@ use tidegate_testkit::Log;
 use super::{marks, notes};
 
 #[test]
-fn writability_changes_above_high_and_below_low_and_is_told_once_each() {
+fn writability_changes_above_high_and_below_low_and_is_fired_once_each() {
     let (mut channel, log) = notes(marks(300, 1000, 10_000));
     channel.set_room(Some(0));
     let handle = channel.channel();
@@ -29,7 +29,7 @@ fn writability_changes_above_high_and_below_low_and_is_told_once_each() {
 }
 
 #[test]
-fn who_saw_it_unwritable_is_told_when_it_is_over_however_soon() {
+fn handlers_that_saw_it_unwritable_are_notified_when_it_is_writable_however_soon() {
     let (mut channel, log) = notes(marks(300, 1000, 10_000));
     let handle = channel.channel();
     handle.write(vec![0; 2000]);
@@ -39,7 +39,7 @@ fn who_saw_it_unwritable_is_told_when_it_is_over_however_soon() {
 }
 
 #[test]
-fn a_writer_elsewhere_can_wait_for_room() {
+fn a_writer_on_another_thread_can_wait_for_room() {
     let (mut channel, _log) = notes(marks(300, 1000, 10_000));
     let handle = channel.channel();
     assert!(handle.writable().is_done(), "there is room");
@@ -101,7 +101,7 @@ fn above_the_cap_a_write_fails_and_one_without_a_promise_is_an_error() {
 }
 
 #[test]
-fn the_cap_holds_for_writes_that_a_busy_loop_has_not_seen_and_one_error_tells_of_them() {
+fn the_cap_holds_for_writes_that_a_busy_loop_has_not_seen_and_one_error_reports_them() {
     let (mut channel, log) = notes(marks(10, 100, 1_000));
     let handle = channel.channel();
     let sent: Vec<_> = (0..100).map(|_| handle.write_with(vec![0; 104])).collect();
@@ -116,17 +116,19 @@ fn the_cap_holds_for_writes_that_a_busy_loop_has_not_seen_and_one_error_tells_of
         .map(Completion::wait)
         .partition(Result::is_ok);
     assert_eq!((taken.len(), refused.len()), (5, 95));
-    let heard = log.take();
-    let errors = heard.iter().filter(|said| said.contains("the cap is 1000"));
-    assert_eq!(errors.count(), 1, "{heard:?}");
+    let received = log.take();
+    let errors = received
+        .iter()
+        .filter(|message| message.contains("the cap is 1000"));
+    assert_eq!(errors.count(), 1, "{received:?}");
     handle.write(vec![0; 904]);
     handle.write("x");
     channel.run();
     assert!(
         log.take()
             .iter()
-            .any(|said| said.contains("the cap is 1000")),
-        "told again"
+            .any(|message| message.contains("the cap is 1000")),
+        "reported again"
     );
 }
 
@@ -178,7 +180,7 @@ fn a_write_that_is_above_the_cap_by_itself_is_refused_though_nothing_waits() {
 }
 
 #[test]
-fn a_write_of_another_thread_above_the_high_mark_is_told_without_a_flush() {
+fn a_write_of_another_thread_above_the_high_mark_is_reported_without_a_flush() {
     let (mut channel, log) = notes(marks(300, 1000, 10_000));
     let handle = channel.channel();
     handle.write(vec![0; 904]);
@@ -212,7 +214,7 @@ impl Inbound for Both {
 }
 
 #[test]
-fn a_write_of_another_thread_is_told_though_what_waits_was_not_shown_to_it() {
+fn a_write_of_another_thread_is_reported_though_it_has_not_seen_the_pending_bytes() {
     let log = Log::new();
     let both = Both(log.clone());
     let options = marks(300, 1000, 10_000);

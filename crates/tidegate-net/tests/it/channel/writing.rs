@@ -8,7 +8,7 @@ use super::{marks, notes};
 use crate::Echo;
 
 #[test]
-fn a_message_from_outside_completes_when_it_is_sent_and_fails_if_nobody_takes_it() {
+fn a_message_from_outside_completes_when_it_is_sent_and_fails_if_no_handler_accepts_it() {
     let strings = |p: PipelineBuilder| p.add_duplex("text", Strings::utf8());
     let mut channel = EmbeddedChannel::new(strings).unwrap();
     let handle = channel.channel();
@@ -38,7 +38,11 @@ fn a_write_from_outside_counts_at_once_and_is_sent_with_the_flush() {
     assert_eq!(channel.sent().len(), 2000);
     assert_eq!(handle.pending_bytes(), 0);
     assert!(handle.is_writable());
-    assert!(log.take().iter().all(|said| said.starts_with("writable")));
+    assert!(
+        log.take()
+            .iter()
+            .all(|message| message.starts_with("writable"))
+    );
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::{Names, embedded, note};
 use crate::Echo;
 
 #[test]
-fn handlers_are_added_removed_and_replaced_and_told() {
+fn handlers_are_added_removed_replaced_and_notified() {
     let log = Names::new();
     let mut channel = embedded(|p| p.add_duplex("b", note("b", &log)));
     let _ = log.take();
@@ -33,7 +33,7 @@ fn handlers_are_added_removed_and_replaced_and_told() {
     assert_eq!(
         log.take(),
         ["d added", "b removed"],
-        "the new one is told first"
+        "the new one is notified first"
     );
     assert_eq!(channel.names(), ["a", "d", "c"]);
     channel.receive("x");
@@ -56,10 +56,10 @@ fn a_change_that_would_not_fit_is_refused_and_the_old_chain_stays() {
     let late = handle.change(|| PipelineChange::add_last("late", Handler::inbound(Echo)));
     channel.run();
     assert!(misfit.wait().is_ok());
-    let said = |why: tidegate_promise::WaitError<Failure>| why.to_string();
-    assert!(said(twice.wait().unwrap_err()).contains("passes on"));
-    assert!(said(missing.wait().unwrap_err()).contains("no handler called `nobody`"));
-    assert!(said(late.wait().unwrap_err()).contains("`shout`"));
+    let message = |why: tidegate_promise::WaitError<Failure>| why.to_string();
+    assert!(message(twice.wait().unwrap_err()).contains("passes on"));
+    assert!(message(missing.wait().unwrap_err()).contains("no handler called `nobody`"));
+    assert!(message(late.wait().unwrap_err()).contains("`shout`"));
     assert_eq!(channel.names(), ["shout"]);
 }
 
@@ -147,11 +147,11 @@ impl Inbound for Stays {
 fn a_handler_that_stays_on_its_thread_can_be_added_later_and_goes_with_a_refused_change() {
     let mut channel =
         EmbeddedChannel::new(|p| p.add("first", Stays(std::rc::Rc::default()))).unwrap();
-    let (told, counted) = std::sync::mpsc::channel();
+    let (notified, counted) = std::sync::mpsc::channel();
     let handle = channel.channel();
     let added = handle.change(move || {
         let count = std::rc::Rc::new(std::cell::Cell::new(0));
-        told.send(std::rc::Rc::as_ptr(&count).addr()).unwrap();
+        notified.send(std::rc::Rc::as_ptr(&count).addr()).unwrap();
         PipelineChange::add_last("stays", Handler::local_inbound(Stays(count)))
     });
     channel.run();

@@ -29,7 +29,7 @@ fn note(name: &'static str, log: &Names) -> Note {
 }
 
 impl Note {
-    fn say(&self, what: &str) {
+    fn log(&self, what: &str) {
         self.log.push(format!("{} {what}", self.name));
     }
 }
@@ -40,35 +40,35 @@ impl Inbound for Note {
     type Write = Nothing;
 
     fn added(&mut self, _ctx: &mut InboundContext<'_, Self>) {
-        self.say("added");
+        self.log("added");
     }
 
     fn removed(&mut self, _ctx: &mut InboundContext<'_, Self>) {
-        self.say("removed");
+        self.log("removed");
     }
 
     fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
-        self.say("active");
+        self.log("active");
         ctx.fire_active();
     }
 
     fn inactive(&mut self, ctx: &mut InboundContext<'_, Self>) {
-        self.say("inactive");
+        self.log("inactive");
         ctx.fire_inactive();
     }
 
     fn read(&mut self, message: AnyMessage, ctx: &mut InboundContext<'_, Self>) {
-        self.say("read");
+        self.log("read");
         ctx.fire_read(message);
     }
 
     fn event(&mut self, event: UserEvent, ctx: &mut InboundContext<'_, Self>) {
-        self.say("event");
+        self.log("event");
         ctx.fire_event(event);
     }
 
     fn error(&mut self, why: Failure, ctx: &mut InboundContext<'_, Self>) {
-        self.say(&format!("error: {why}"));
+        self.log(&format!("error: {why}"));
         ctx.fire_error(why);
     }
 }
@@ -78,12 +78,12 @@ impl Outbound for Note {
     type Write = AnyMessage;
 
     fn write(&mut self, message: AnyMessage, ctx: &mut OutboundContext<'_, Self>) {
-        self.say("write");
+        self.log("write");
         ctx.write(message);
     }
 
     fn flush(&mut self, ctx: &mut OutboundContext<'_, Self>) {
-        self.say("flush");
+        self.log("flush");
         ctx.flush();
     }
 }

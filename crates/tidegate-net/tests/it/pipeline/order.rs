@@ -90,8 +90,8 @@ fn the_promise_of_a_write_rides_with_the_last_thing_made_of_it() {
             }
         }
     }
-    struct Says(Log<&'static str>);
-    impl Inbound for Says {
+    struct LogText(Log<&'static str>);
+    impl Inbound for LogText {
         type In = Bytes;
         type Out = Nothing;
         type Write = String;
@@ -103,7 +103,7 @@ fn the_promise_of_a_write_rides_with_the_last_thing_made_of_it() {
     }
     let log = Log::new();
     let own = log.clone();
-    let mut channel = embedded(|p| p.add_outbound("splits", Splits).add("says", Says(own)));
+    let mut channel = embedded(|p| p.add_outbound("splits", Splits).add("says", LogText(own)));
     channel.set_room(Some(2));
     channel.receive("go");
     assert!(log.is_empty(), "two of three bytes are sent");
@@ -113,7 +113,7 @@ fn the_promise_of_a_write_rides_with_the_last_thing_made_of_it() {
 }
 
 #[test]
-fn a_handler_that_does_not_care_is_asked_once_and_then_skipped() {
+fn a_handler_without_a_callback_is_called_once_and_then_skipped() {
     // `Twice` does not implement `read_complete`. The default method passes the first event on, and
     // later events skip `Twice`. Either way the next handler gets each event once.
     struct Counts(Log<u32>);
@@ -149,7 +149,7 @@ impl Inbound for Ends {
 
     fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
         self.log.push(format!("{} read", self.name));
-        assert!(!std::mem::take(&mut self.breaks), "as asked");
+        assert!(!std::mem::take(&mut self.breaks), "on purpose");
         ctx.fire_read(bytes);
     }
 

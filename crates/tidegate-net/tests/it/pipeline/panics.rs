@@ -14,7 +14,7 @@ struct Panics(&'static str);
 
 impl Panics {
     fn at(&self, place: &str) {
-        assert_ne!(self.0, place, "as asked");
+        assert_ne!(self.0, place, "on purpose");
     }
 }
 
@@ -69,24 +69,21 @@ fn a_panic_in_an_event_is_an_error_event_that_begins_at_that_handler() {
     });
     let _ = log.take();
     channel.receive("x");
-    let said = log.take();
+    let lines = log.take();
     assert_eq!(
-        said[..2],
+        lines[..2],
         ["before read", "after read"],
-        "what it said before stays said"
+        "its earlier actions are kept"
     );
     assert!(
-        said[2].starts_with("after error: ")
-            && said[2].contains("panicked: ")
-            && said[2].contains("as asked")
+        lines[2].starts_with("after error: ")
+            && lines[2].contains("panicked: ")
+            && lines[2].contains("on purpose")
     );
     let errors = channel.errors();
     assert_eq!(errors.len(), 1);
     assert!(errors[0].is_panic());
-    assert!(
-        !channel.is_open(),
-        "an error that nobody takes closes the channel"
-    );
+    assert!(!channel.is_open(), "an unhandled error closes the channel");
 }
 
 #[test]
@@ -123,7 +120,7 @@ fn a_panic_in_a_write_fails_its_promise_and_fires_nothing() {
     channel.channel().flush();
     channel.run();
     let why = sent.wait().unwrap_err();
-    assert!(why.to_string().contains("as asked"), "{why}");
+    assert!(why.to_string().contains("on purpose"), "{why}");
     assert!(channel.errors().is_empty() && channel.is_open());
 }
 
@@ -136,7 +133,7 @@ fn a_panic_in_a_flush_is_an_error_event() {
 }
 
 #[test]
-fn a_panic_in_a_write_that_nobody_waits_for_is_an_error_event() {
+fn a_panic_in_a_write_without_a_promise_is_an_error_event() {
     let log = Names::new();
     let mut channel = embedded(|p| {
         p.add_duplex("bad", Panics("write"))
@@ -145,14 +142,16 @@ fn a_panic_in_a_write_that_nobody_waits_for_is_an_error_event() {
     let _ = log.take();
     channel.channel().write_and_flush("x");
     channel.run();
-    let said = log.take();
-    let told = said.iter().filter(|said| said.starts_with("after error"));
-    assert_eq!(told.count(), 1, "{said:?}");
+    let lines = log.take();
+    let notified = lines
+        .iter()
+        .filter(|lines| lines.starts_with("after error"));
+    assert_eq!(notified.count(), 1, "{lines:?}");
     assert!(channel.errors()[0].is_panic() && !channel.is_open());
 }
 
 #[test]
-fn a_panic_in_an_error_handler_is_an_error_for_those_behind_it_and_closes_the_channel() {
+fn a_panic_in_an_error_handler_is_an_error_for_the_handlers_behind_it_and_closes_the_channel() {
     let log = Names::new();
     let mut channel = embedded(|p| {
         p.add_duplex("bad", Panics("error"))
@@ -161,10 +160,10 @@ fn a_panic_in_an_error_handler_is_an_error_for_those_behind_it_and_closes_the_ch
     let _ = log.take();
     channel.channel().fire_error(Failure::new("first"));
     channel.run();
-    let said = log.take();
+    let lines = log.take();
     assert!(
-        said[0].starts_with("after error: ") && said[0].contains("panicked: again"),
-        "{said:?}"
+        lines[0].starts_with("after error: ") && lines[0].contains("panicked: again"),
+        "{lines:?}"
     );
     let errors = channel.errors();
     assert!(errors.len() == 1 && errors[0].is_panic(), "{errors:?}");
@@ -183,17 +182,17 @@ fn a_panic_while_it_is_added_takes_a_handler_out_again() {
     assert_eq!(
         channel.names().len(),
         0,
-        "nobody took the error: the channel is closed"
+        "the error was unhandled: the channel is closed"
     );
-    let said = log.take();
+    let lines = log.take();
     assert!(
-        said.iter().any(|said| said.starts_with("after error")),
-        "{said:?}"
+        lines.iter().any(|lines| lines.starts_with("after error")),
+        "{lines:?}"
     );
 }
 
 #[test]
-fn a_panic_while_it_is_removed_is_an_error_event_and_the_handler_is_gone() {
+fn a_panic_while_it_is_removed_is_an_error_event_and_the_handler_is_removed() {
     struct Quiet;
     impl Inbound for Quiet {
         type In = AnyMessage;

@@ -15,20 +15,23 @@ fn handlers_that_do_not_fit_are_refused_naming_both() {
         EmbeddedChannel::new(assemble).unwrap_err()
     };
     let why = misfit(|p| p.add_duplex("text", Strings::utf8()).add("echo", Echo));
-    let said = why.to_string();
+    let message = why.to_string();
     assert!(
-        said.contains("`text` passes on alloc::string::String"),
-        "{said}"
+        message.contains("`text` passes on alloc::string::String"),
+        "{message}"
     );
-    assert!(said.contains("`echo` takes bytes::bytes::Bytes"), "{said}");
+    assert!(
+        message.contains("`echo` takes bytes::bytes::Bytes"),
+        "{message}"
+    );
     let why = misfit(|p| {
         p.add_duplex("text", Strings::utf8())
             .add("out", WritesBytes)
     });
-    let said = why.to_string();
+    let message = why.to_string();
     assert!(
-        said.contains("`out` writes bytes::bytes::Bytes, but `text` takes"),
-        "{said}"
+        message.contains("`out` writes bytes::bytes::Bytes, but `text` takes"),
+        "{message}"
     );
     let why = misfit(|p| p.add("echo", Echo).add("late", Twice));
     assert!(why.to_string().contains("Nothing"), "{why}");
@@ -66,7 +69,7 @@ fn a_handler_without_a_name_is_called_by_its_type_and_a_number() {
 }
 
 #[test]
-fn a_message_that_no_outbound_handler_takes_fails_and_says_who() {
+fn a_message_that_no_outbound_handler_accepts_fails_with_the_name_of_the_sender() {
     let mut channel = embedded(|p| p.add_duplex("text", Strings::utf8()));
     let sent = channel.channel().write_with(bytes::Bytes::from("bytes"));
     channel.channel().flush();

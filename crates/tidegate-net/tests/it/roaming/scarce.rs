@@ -77,7 +77,7 @@ fn serve_blocks(group: &NetGroup<Roaming>, blocks: &Blocks) -> Server {
 }
 
 /// Runs four event loops over six threads. `blockers` lists the loop of each blocking request.
-fn answered_beside(reserved: usize, blockers: &[usize]) {
+fn assert_answered_beside(reserved: usize, blockers: &[usize]) {
     let pool = WorkerPool::builder("workers").core(6).max(6);
     let pool = pool.reserved(reserved).build().unwrap();
     let group = tidegate_net::roaming("io", 4, &pool).unwrap();
@@ -110,17 +110,17 @@ fn answered_beside(reserved: usize, blockers: &[usize]) {
 
 #[test]
 fn idle_connections_are_answered_while_one_handler_of_each_loop_blocks() {
-    answered_beside(1, &[0, 1, 2, 3]);
+    assert_answered_beside(1, &[0, 1, 2, 3]);
 }
 
 #[test]
 fn idle_connections_are_answered_by_a_pool_without_a_reserve() {
-    answered_beside(0, &[0, 1, 2, 3]);
+    assert_answered_beside(0, &[0, 1, 2, 3]);
 }
 
 #[test]
 fn idle_connections_are_answered_until_the_last_thread_blocks() {
     for blockers in [[0; 5], [0, 0, 1, 1, 2]] {
-        answered_beside(1, &blockers);
+        assert_answered_beside(1, &blockers);
     }
 }

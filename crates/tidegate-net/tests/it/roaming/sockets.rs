@@ -53,7 +53,7 @@ impl Inbound for Does {
                 self.arrived.open();
                 self.go_on.wait();
             }
-            b"panic" => panic!("as the peer wished"),
+            b"panic" => panic!("on purpose"),
             b"close" => return ctx.close(),
             b"timer" => return drop(ctx.schedule(Duration::ZERO, 7)),
             b"wait" => {
@@ -191,8 +191,8 @@ fn what_is_written_from_outside_comes_after_what_the_handler_was_busy_with() {
 #[test]
 fn a_panic_ends_its_own_channel_only() {
     let log = Log::new();
-    let heard = log.clone();
-    let hook = OnUnhandled::new(move |_, what| heard.push(what.to_string()));
+    let received = log.clone();
+    let hook = OnUnhandled::new(move |_, what| received.push(what.to_string()));
     for kind in KINDS {
         let builder = NetGroup::builder("io").report_to(hook.clone());
         let (_pool, group) = roaming_from(builder, kind, 4);
@@ -203,7 +203,7 @@ fn a_panic_ends_its_own_channel_only() {
         assert_eq!(rest(hurt), b"");
         assert_eq!(round_trip(&mut other, b"hello\n"), b"hello\n");
         log.wait_for(1);
-        assert!(log.take()[0].contains("as the peer wished"), "{kind:?}");
+        assert!(log.take()[0].contains("on purpose"), "{kind:?}");
     }
 }
 
@@ -322,7 +322,7 @@ fn a_graceful_end_waits_for_a_handler_that_blocks() {
         let idle = match kind {
             Kind::Pc => Some(idle),
             _ => {
-                assert_eq!(rest(idle), b"", "who is at home is closed at once");
+                assert_eq!(rest(idle), b"", "a present channel is closed at once");
                 None
             }
         };
@@ -359,7 +359,7 @@ fn a_loop_whose_time_is_over_leaves_a_stuck_handler_to_close_its_channel_itself(
 }
 
 #[test]
-fn a_drain_tells_those_that_are_away_too() {
+fn a_drain_notifies_absent_channels_too() {
     for kind in HAND_OVER {
         let (_pool, group, clock) = roaming_by(kind, 4);
         let does = Does::new();

@@ -24,7 +24,7 @@ struct Seen {
     channels: Log<Channel>,
 }
 
-/// Counts lines in a plain field, and answers each line with its number.
+/// Counts lines in a plain field, and replies to each line with its number.
 struct Counts {
     seen: Arc<Seen>,
     /// Neither atomic nor locked: the hand-off between threads makes it visible.
@@ -83,7 +83,7 @@ fn talk(mut stream: TcpStream, rng: &mut Rng) {
         }
     }
     stream.read_exact(&mut answer[got..]).unwrap();
-    assert!(answer == expected, "answers come in order");
+    assert!(answer == expected, "replies come in order");
 }
 
 fn disorder(rng: &mut Rng) {

@@ -81,7 +81,7 @@ fn each_name_has_its_own_certificate() {
         pair.handshakes()[0].is_some()
     };
     assert!(works("a.test") && works("b.test") && works("x.c.test"));
-    assert!(!works("d.test"), "that is nobody here");
+    assert!(!works("d.test"), "no such server name");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use tidegate_testkit::Log;
 use super::{Authority, Pair, only_error, whole};
 
 #[test]
-fn a_goodbye_is_said_heard_and_answered() {
+fn a_close_notify_is_sent_received_and_answered() {
     let mut pair = Pair::joined(&Authority::new());
     pair.client.channel().write("last words");
     drop(pair.client.channel().close_when_flushed());
@@ -26,7 +26,7 @@ fn a_goodbye_is_said_heard_and_answered() {
     let mut pair = Pair::joined(&Authority::new());
     pair.server.close();
     let back = pair.server.sent();
-    assert!(!back.is_empty(), "said at a plain close too");
+    assert!(!back.is_empty(), "sent at a plain close too");
     pair.client.receive(back);
     pair.client.end_input();
     assert!(!pair.client.is_open());
@@ -34,7 +34,7 @@ fn a_goodbye_is_said_heard_and_answered() {
 }
 
 #[test]
-fn a_goodbye_ends_one_direction_where_half_closure_is_allowed() {
+fn a_close_notify_ends_one_direction_where_half_closure_is_allowed() {
     struct Ends(Log<()>);
     impl Inbound for Ends {
         type In = Bytes;
@@ -70,7 +70,7 @@ fn a_goodbye_ends_one_direction_where_half_closure_is_allowed() {
     assert!(pair.client.is_output_shut());
     assert_eq!(whole(&mut pair.server), "a question");
     pair.server.end_input();
-    assert_eq!(log.take().len(), 1, "told once");
+    assert_eq!(log.take().len(), 1, "reported once");
     pair.server.channel().write_and_flush("an answer");
     pair.server.run();
     pair.run();
@@ -79,7 +79,7 @@ fn a_goodbye_ends_one_direction_where_half_closure_is_allowed() {
 }
 
 #[test]
-fn a_goodbye_is_said_if_an_error_that_no_handler_takes_closes_the_channel() {
+fn a_close_notify_is_sent_if_an_unhandled_error_closes_the_channel() {
     struct Fails;
     impl Inbound for Fails {
         type In = Bytes;
@@ -103,7 +103,7 @@ fn a_goodbye_is_said_if_an_error_that_no_handler_takes_closes_the_channel() {
     assert!(!pair.server.is_open());
     assert_eq!(pair.server.errors().len(), 1);
     let back = pair.server.sent();
-    assert!(!back.is_empty(), "said");
+    assert!(!back.is_empty(), "sent");
     pair.client.receive(back);
     pair.client.end_input();
     assert!(!pair.client.is_open());
@@ -111,7 +111,7 @@ fn a_goodbye_is_said_if_an_error_that_no_handler_takes_closes_the_channel() {
 }
 
 #[test]
-fn an_end_without_a_goodbye_is_an_error() {
+fn an_end_without_a_close_notify_is_an_error() {
     let mut pair = Pair::joined(&Authority::new());
     pair.client.end_input();
     assert!(matches!(only_error(&mut pair.client), TlsError::Truncated));

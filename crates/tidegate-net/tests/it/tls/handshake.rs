@@ -37,7 +37,7 @@ fn both_sides_learn_what_was_agreed_and_understand_each_other() {
 }
 
 #[test]
-fn the_handshake_is_told_before_the_first_bytes_even_if_they_come_together() {
+fn the_handshake_event_comes_before_the_first_bytes_even_in_one_read() {
     struct LogEvents(Log<String>);
     impl Inbound for LogEvents {
         type In = Bytes;
@@ -131,7 +131,7 @@ fn no_protocol_in_common_is_an_error() {
 }
 
 #[test]
-fn a_handshake_that_takes_too_long_ends_and_one_that_does_not_is_left_alone() {
+fn only_a_handshake_that_takes_too_long_is_ended() {
     let authority = Authority::new();
     let server = authority.server("a.test").handshake_timeout(3 * SECOND);
     let client = authority.client().handshake_timeout(Duration::ZERO);
@@ -187,7 +187,7 @@ fn what_waits_for_the_handshake_counts_against_the_marks_and_the_cap() {
 }
 
 #[test]
-fn a_gentle_close_waits_for_the_handshake() {
+fn a_graceful_close_waits_for_the_handshake() {
     let authority = Authority::new();
     let (server, client) = (authority.server("a.test"), authority.client());
     let mut pair = Pair::new(&server, &client, "a.test");

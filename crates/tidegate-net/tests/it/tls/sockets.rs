@@ -68,7 +68,7 @@ fn dial(client: &Client, server: &Server) -> Channel {
 }
 
 #[test]
-fn echoes_over_sockets_and_outlives_those_who_do_not_shake_hands() {
+fn echoes_over_sockets_and_survives_failed_handshakes() {
     let authority = Authority::new();
     let tls = authority.server("localhost");
     let group = tidegate_net::pinned("io", 2).unwrap();

@@ -60,8 +60,8 @@ impl Shared {
 
     /// Counts one more, or one less, leased thread that its lease holder does not use. These
     /// threads are subtracted from the free threads, because the lease holder will need them.
-    pub(crate) fn reserve_for_lease(&self, one_more: bool) {
-        if one_more {
+    pub(crate) fn reserve_for_lease(&self, acquired: bool) {
+        if acquired {
             self.kept.fetch_add(1, Ordering::Relaxed);
         } else {
             self.kept.fetch_sub(1, Ordering::Relaxed);

@@ -49,7 +49,7 @@ pub(super) struct Lanes {
     /// The value that the low-threads hook was last called with, and whether a thread is calling it
     /// now.
     pub(super) low: bool,
-    pub(super) telling: bool,
+    pub(super) calling_low_hook: bool,
     /// Jobs that the user's queue shed. The thread that holds the guard drops them after releasing
     /// it.
     pub(super) shed: Vec<Job>,
@@ -91,8 +91,8 @@ pub(crate) enum Purpose {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ShutdownPlan {
     pub(super) deadline: u64,
-    /// When running jobs are told to stop.
-    pub(super) tell_at: u64,
+    /// When running jobs are interrupted.
+    pub(super) interrupt_at: u64,
     /// The number of finished jobs when the shutdown began.
     pub(super) done: u64,
 }
@@ -109,7 +109,7 @@ impl Lanes {
             internal: JobList::default(),
             in_a_row: 0,
             low: false,
-            telling: false,
+            calling_low_hook: false,
             shed: Vec::new(),
             ending_jobs: 0,
             counts: Counts::default(),

@@ -22,10 +22,10 @@ impl Shared {
     /// afterwards.
     pub(super) fn low_change(&self, turn: &mut PoolDispatchGuard<'_>) -> Option<bool> {
         let low = self.is_low(turn);
-        if low == turn.low || turn.telling {
+        if low == turn.low || turn.calling_low_hook {
             return None;
         }
-        turn.telling = true;
+        turn.calling_low_hook = true;
         turn.low = low;
         Some(low)
     }
@@ -34,36 +34,36 @@ impl Shared {
     /// at a time, in the order of the changes. The calling thread has other work to do, so further
     /// changes are reported by a separate thread.
     #[cold]
-    pub(super) fn call_low_hook(&self, hear: &OnLow, low: bool) {
-        let Some(next) = self.tell_low_once(hear, low) else {
+    pub(super) fn call_low_hook(&self, hook: &OnLow, low: bool) {
+        let Some(next) = self.call_low_hook_once(hook, low) else {
             return;
         };
-        let Some(next) = self.tell_low_once(hear, next) else {
+        let Some(next) = self.call_low_hook_once(hook, next) else {
             return;
         };
-        let (shared, told_there) = (self.arc(), Arc::clone(hear));
-        let teller = ThreadBuilder::new("tidegate-low")
-            .spawn(move || shared.tell_low_to_the_end(&told_there, next));
-        if teller.is_err() {
-            self.tell_low_to_the_end(hear, next);
+        let (shared, hook_there) = (self.arc(), Arc::clone(hook));
+        let hook_thread = ThreadBuilder::new("tidegate-low")
+            .spawn(move || shared.call_low_hook_until_current(&hook_there, next));
+        if hook_thread.is_err() {
+            self.call_low_hook_until_current(hook, next);
         }
     }
 
-    fn tell_low_to_the_end(&self, hear: &OnLow, low: bool) {
+    fn call_low_hook_until_current(&self, hook: &OnLow, low: bool) {
         let mut news = Some(low);
         while let Some(low) = news {
-            news = self.tell_low_once(hear, low);
+            news = self.call_low_hook_once(hook, low);
         }
     }
 
     /// Calls the hook and returns the value of the next call, if one is needed.
-    fn tell_low_once(&self, hear: &OnLow, low: bool) -> Option<bool> {
-        if let Err(panic) = contain(|| hear(low)) {
+    fn call_low_hook_once(&self, hook: &OnLow, low: bool) -> Option<bool> {
+        if let Err(panic) = contain(|| hook(low)) {
             let message = panic.message();
             self.report_unhandled(&Unhandled::HookPanic { message });
         }
         let mut turn = self.dispatcher.turn();
-        turn.telling = false;
+        turn.calling_low_hook = false;
         self.low_change(&mut turn)
     }
 

@@ -20,8 +20,8 @@ impl Shared {
         let low = self.is_low(&turn);
         let (user, internal) = (turn.user_len(), turn.internal_len());
         drop(turn);
-        let tell = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let tells = &self.tells;
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let tallies = &self.tallies;
         PoolMetrics {
             limits,
             threads,
@@ -37,15 +37,15 @@ impl Shared {
             queued_internal: internal,
             accepted: counts.accepted,
             done: counts.done,
-            refused: tell(&tells.refused),
+            refused: read(&tallies.refused),
             removed: counts.removed,
             displaced: counts.displaced,
             shed: counts.shed,
-            cancelled: tell(&tells.cancelled),
-            caller_ran: tell(&tells.caller_ran),
-            panics: tell(&tells.panics),
-            reserve_hits: tell(&tells.reserve_hits),
-            reserve_misses: tell(&tells.reserve_misses),
+            cancelled: read(&tallies.cancelled),
+            caller_ran: read(&tallies.caller_ran),
+            panics: read(&tallies.panics),
+            reserve_hits: read(&tallies.reserve_hits),
+            reserve_misses: read(&tallies.reserve_misses),
             started_threads: counts.started_threads,
             ended_threads: counts.ended_threads,
             failed_starts: counts.failed_starts,

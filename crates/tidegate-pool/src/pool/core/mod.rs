@@ -5,8 +5,8 @@
 //!
 //! * `counts`: the counters. `lanes`: the data under the lock: the two lanes of jobs, the threads,
 //!   the current limits. `shared`: the rest of the data.
-//! * `free_threads`: values that are read without the lock. `low_threads`: the hook for a pool that is
-//!   low on threads. `turn`: releases the dispatch guard, then calls user code.
+//! * `free_threads`: values that are read without the lock. `low_threads`: the hook for a pool that
+//!   is low on threads. `turn`: releases the dispatch guard, then calls user code.
 //! * `shutdown`: how the pool ends.
 //! * `start`: how it starts threads. The builder passes in the function that a thread runs.
 //! * `place`: how a job gets a thread or is queued. `reserve`: how it gets a thread at once or not

@@ -22,20 +22,20 @@ impl Shared {
             match self.dispatcher.claim(job) {
                 Ok(wake) => {
                     drop(wake);
-                    self.tells.reserve_hits.fetch_add(1, Ordering::Relaxed);
+                    self.tallies.reserve_hits.fetch_add(1, Ordering::Relaxed);
                     return Ok(());
                 }
                 Err(missed) => job = missed,
             }
             match self.try_idle(job) {
                 Ok(()) => {
-                    self.tells.reserve_hits.fetch_add(1, Ordering::Relaxed);
+                    self.tallies.reserve_hits.fetch_add(1, Ordering::Relaxed);
                     return Ok(());
                 }
                 Err(missed) => job = missed,
             }
         }
-        self.tells.reserve_misses.fetch_add(1, Ordering::Relaxed);
+        self.tallies.reserve_misses.fetch_add(1, Ordering::Relaxed);
         Err(Rejected::new(job.into_task(), RejectReason::Busy))
     }
 
@@ -52,7 +52,7 @@ impl Shared {
         if turn.is_closed() {
             return Err(job);
         }
-        match turn.hand_idle(job) {
+        match turn.give_to_idle(job) {
             Ok(wake) => {
                 self.end_turn(turn, || drop(wake));
                 Ok(())

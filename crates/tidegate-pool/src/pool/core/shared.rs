@@ -59,13 +59,13 @@ pub(crate) struct Shared {
     /// Leased threads that are not in use.
     pub(super) kept: AtomicUsize,
     pub(super) handles: AtomicUsize,
-    pub(super) tells: AtomicCounters,
+    pub(super) tallies: AtomicCounters,
     /// Cancelled when the pool takes no more jobs: ends the back-off of submitters.
     pub(super) closing: CancelToken,
     /// Cancelled when running jobs should stop.
     pub(super) stopping: CancelToken,
     pub(super) reaper: Mutex<Option<Parker>>,
-    /// Tells waiters when the pool has ended and left unstarted tasks.
+    /// Notifies waiters when the pool has ended and left unstarted tasks.
     pub(super) left: UnstartedTasks,
     /// `None` once the pool has ended and has no handle. Jobs that were handed back hold a
     /// reference to the pool, so a report stored here would keep the pool and the jobs alive for
@@ -125,7 +125,7 @@ impl Shared {
             width: AtomicUsize::new(limits.width(0)),
             kept: AtomicUsize::new(0),
             handles: AtomicUsize::new(1),
-            tells: AtomicCounters::default(),
+            tallies: AtomicCounters::default(),
             closing: CancelToken::new(),
             stopping: CancelToken::new(),
             reaper: Mutex::default(),
@@ -147,7 +147,7 @@ impl Shared {
     }
 
     pub(super) fn report_panic(&self, task: &str, panic: CaughtPanic) {
-        self.tells.panics.fetch_add(1, Ordering::Relaxed);
+        self.tallies.panics.fetch_add(1, Ordering::Relaxed);
         let message = panic.message();
         self.report_unhandled(&Unhandled::TaskPanic { task, message });
         drop(panic);

@@ -23,7 +23,7 @@ const QUEUE_PANICS: usize = 2;
 
 impl Shared {
     /// Takes no more user jobs; accepted jobs run until the deadline. At half of the timeout, the
-    /// running jobs are told to stop. A second call can only make the deadline earlier. With a
+    /// running jobs are interrupted. A second call can only make the deadline earlier. With a
     /// timeout of zero, the calling thread handles the deadline itself.
     pub(crate) fn shutdown(
         &self,
@@ -31,17 +31,17 @@ impl Shared {
     ) -> SharedCompletion<ShutdownReport, ShutdownError> {
         let stopped = self.termination();
         let deadline = self.clock.deadline(timeout);
-        let tell_at = self.clock.deadline(timeout / 2);
+        let interrupt_at = self.clock.deadline(timeout / 2);
         let mut turn = self.dispatcher.turn();
         let first = turn.shutdown.is_none();
         let done = turn.counts.done;
         let plan = turn.shutdown.get_or_insert(ShutdownPlan {
             deadline,
-            tell_at,
+            interrupt_at,
             done,
         });
         plan.deadline = plan.deadline.min(deadline);
-        plan.tell_at = plan.tell_at.min(tell_at);
+        plan.interrupt_at = plan.interrupt_at.min(interrupt_at);
         let wakes = if turn.is_closed() {
             Vec::new()
         } else {
@@ -82,7 +82,7 @@ impl Shared {
         }
     }
 
-    /// Starts the thread that tells running jobs to stop at half of the timeout, and that calls
+    /// Starts the thread that interrupts running jobs at half of the timeout, and that calls
     /// `halt` at the deadline. If it cannot be started, nothing enforces the deadline: the pool
     /// ends when its jobs have ended.
     fn watch_end(&self) {
@@ -175,7 +175,7 @@ impl Shared {
         self.drop_report();
     }
 
-    /// Returns the token that tells running jobs to stop.
+    /// Returns the token that interrupts running jobs.
     pub(crate) fn shutdown_token(&self) -> CancelToken {
         self.stopping.clone()
     }
@@ -233,11 +233,11 @@ fn reap(shared: &Arc<Shared>, parker: &Parker) {
         if now >= plan.deadline {
             return shared.halt();
         }
-        let next = if now >= plan.tell_at {
-            tell_to_stop(&shared.stopping);
+        let next = if now >= plan.interrupt_at {
+            interrupt_jobs(&shared.stopping);
             plan.deadline
         } else {
-            plan.tell_at
+            plan.interrupt_at
         };
         shared.clock.park_until(parker, Some(next));
     }
@@ -245,15 +245,15 @@ fn reap(shared: &Arc<Shared>, parker: &Parker) {
 
 /// Cancels the token that running jobs check, on a separate thread. Listeners of the token are user
 /// code, and the deadline must not wait for them. If no thread can be started, cancels it here.
-fn tell_to_stop(stopping: &CancelToken) {
+fn interrupt_jobs(stopping: &CancelToken) {
     if stopping.is_cancelled() {
         return;
     }
     let token = stopping.clone();
-    let told = ThreadBuilder::new("tidegate-tell").spawn(move || {
+    let interrupter = ThreadBuilder::new("tidegate-interrupt").spawn(move || {
         token.cancel();
     });
-    if told.is_err() {
+    if interrupter.is_err() {
         stopping.cancel();
     }
 }

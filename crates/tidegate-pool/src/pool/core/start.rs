@@ -85,7 +85,7 @@ impl Shared {
     fn offer_without_start(&self, job: Job, lane: Lane) -> Result<Option<JobKey>, Rejected<Job>> {
         let mut turn = self.dispatcher.turn();
         let handed = turn
-            .hand_idle(job)
+            .give_to_idle(job)
             .or_else(|job| self.dispatcher.claim(job));
         match handed {
             Ok(wake) => {

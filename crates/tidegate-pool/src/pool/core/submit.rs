@@ -47,7 +47,7 @@ impl Shared {
             _ => Err(refused),
         };
         if outcome.is_err() {
-            self.tells.refused.fetch_add(1, Ordering::Relaxed);
+            self.tallies.refused.fetch_add(1, Ordering::Relaxed);
         }
         outcome
     }
@@ -90,7 +90,7 @@ impl Shared {
         if wait_policy() != WaitPolicy::Free && job.task().blocking() == Blocking::May {
             return Err(Rejected::new(job, RejectReason::Full));
         }
-        self.tells.caller_ran.fetch_add(1, Ordering::Relaxed);
+        self.tallies.caller_ran.fetch_add(1, Ordering::Relaxed);
         let name = job.name();
         if let Err(panic) = contain(|| job.into_task().run()) {
             self.report_panic(name, panic);

@@ -13,7 +13,7 @@ impl Shared {
     ) -> R {
         let shed = std::mem::take(&mut turn.shed);
         let news = match &self.on_low {
-            Some(hear) => Some(hear).zip(self.low_change(&mut turn)),
+            Some(hook) => Some(hook).zip(self.low_change(&mut turn)),
             None => None,
         };
         drop(turn);
@@ -21,8 +21,8 @@ impl Shared {
         if !shed.is_empty() {
             self.displace(shed);
         }
-        if let Some((hear, low)) = news {
-            self.call_low_hook(hear, low);
+        if let Some((hook, low)) = news {
+            self.call_low_hook(hook, low);
         }
         done
     }

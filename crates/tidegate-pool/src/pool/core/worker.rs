@@ -142,7 +142,10 @@ impl Worker<'_> {
     fn run(&mut self, job: Job) {
         self.done += 1;
         if job.is_cancelled() {
-            self.shared.tells.cancelled.fetch_add(1, Ordering::Relaxed);
+            self.shared
+                .tallies
+                .cancelled
+                .fetch_add(1, Ordering::Relaxed);
             let name = job.name();
             if let Err(panic) = contain(|| drop(job)) {
                 self.shared.report_panic(name, panic);

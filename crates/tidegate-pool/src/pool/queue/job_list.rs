@@ -5,7 +5,7 @@ use std::fmt;
 use super::job::Job;
 use super::job_queue::{JobKey, JobQueue, Popped};
 
-/// Marks the absence of a neighbour.
+/// Marks the absence of an adjacent job.
 const NONE: u32 = u32::MAX;
 
 /// A list of jobs in the order of their arrival. Any job can be removed in constant time.

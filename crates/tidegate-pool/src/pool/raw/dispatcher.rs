@@ -77,7 +77,7 @@ pub(super) const MOVE: u64 = 2;
 #[repr(C, align(64))]
 pub struct Dispatcher<J, W> {
     pub(super) tally: AtomicU64,
-    /// How often a worker has asked for its next job. The lowest bit is set while a wake-up is
+    /// How often a worker has requested its next job. The lowest bit is set while a wake-up is
     /// deferred.
     pub(super) finished_jobs: AtomicU64,
     pub(super) state: Mutex<State<J, W>>,
@@ -86,7 +86,7 @@ pub struct Dispatcher<J, W> {
 
 #[repr(C)]
 pub(super) struct State<J, W> {
-    /// How often a worker has asked for its next job.
+    /// How often a worker has requested its next job.
     pub(super) finished_jobs: u64,
     pub(super) threads: usize,
     /// Threads that were started for queued jobs and have not reached the dispatcher yet.
@@ -141,7 +141,7 @@ pub enum WorkerWanted<J> {
     Start,
 }
 
-/// What a worker that asks the dispatcher does next.
+/// What a worker does next after a call of the dispatcher.
 #[derive(Debug, PartialEq, Eq)]
 pub enum WorkerStep<J> {
     /// Runs this job.
@@ -241,7 +241,7 @@ impl<J, W: JobSource<J>> Dispatcher<J, W> {
 }
 
 impl<J, W> Dispatcher<J, W> {
-    /// Returns how often a worker has asked for its next job, without the lock. While this grows,
+    /// Returns how often a worker has requested its next job, without the lock. While this grows,
     /// not all workers are blocked by their jobs.
     pub fn finished_jobs(&self) -> u64 {
         self.finished_jobs.load(Ordering::Relaxed) / MOVE

@@ -1,13 +1,14 @@
 //! The dispatcher of a worker pool: the slots in which idle workers wait, the reserved workers, and
 //! the lock under which each job is assigned to a worker.
 //!
-//! * [`WorkerSlot`], the worker slot: where one idle worker waits. A job is written into the slot itself,
-//!   so a worker that still spins takes it without a system call, and a worker that sleeps is woken
-//!   once.
-//! * [`ReservedWorkers`]: reserved workers, which are idle and can be claimed without a lock, by one swap.
-//! * [`Dispatcher`], the dispatcher: the idle workers, the queue and the counts under one short lock.
-//!   Every decision (hand a job over, start a thread, queue, become idle, end) is made with that
-//!   lock held. So no job can be queued while a worker that could take it falls asleep.
+//! * [`WorkerSlot`], the worker slot: where one idle worker waits. A job is written into the slot
+//!   itself, so a worker that still spins takes it without a system call, and a worker that sleeps
+//!   is woken once.
+//! * [`ReservedWorkers`]: reserved workers, which are idle and can be claimed without a lock, by
+//!   one swap.
+//! * [`Dispatcher`], the dispatcher: the idle workers, the queue and the counts under one short
+//!   lock. Every decision (hand a job over, start a thread, queue, become idle, end) is made with
+//!   that lock held. So no job can be queued while a worker that could take it falls asleep.
 //!
 //! # Scenarios
 //!

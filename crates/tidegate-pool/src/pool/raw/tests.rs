@@ -131,7 +131,7 @@ fn a_sleeper_on_its_way_holds_back_the_next_wakeup_while_there_is_room() {
 }
 
 #[test]
-fn who_looks_on_gets_the_job_though_another_is_on_its_way() {
+fn a_spinning_worker_gets_the_job_though_another_was_woken() {
     let dispatcher = dispatcher(0, 2, Growth::ThreadsFirst, 0);
     let seats = [worker(&dispatcher), worker(&dispatcher)];
     std::thread::scope(|scope| {
@@ -157,7 +157,7 @@ fn with_a_busy_and_a_sleeping_one(test: impl FnOnce(&Plain, &Arc<WorkerSlot<u32>
     let (sleeper, busy) = (worker(&dispatcher), Arc::new(WorkerSlot::new()));
     assert!(
         dispatcher.turn().may_defer_wake().is_none(),
-        "nobody is busy"
+        "no worker is busy"
     );
     assert!(dispatcher.turn().count_thread());
     assert!(dispatcher.turn().may_defer_wake().is_none(), "one spins");
@@ -186,7 +186,7 @@ fn a_wakeup_is_put_off_for_a_busy_worker_that_comes_at_once() {
             assert!(dispatcher.is_wake_deferred());
             assert!(
                 matches!(dispatcher.turn().place(0, true, false), Dispatch::Queue(0)),
-                "somebody cares"
+                "a worker is woken"
             );
             assert_eq!(dispatcher.turn().next_step(busy), WorkerStep::Run(job));
             assert!(!dispatcher.is_wake_deferred());
@@ -244,7 +244,7 @@ fn wakeups_are_not_put_off_in_vain_again_and_again() {
 }
 
 #[test]
-fn who_arrives_sends_the_next_one_after_what_waits() {
+fn a_woken_worker_wakes_the_next_one_for_waiting_jobs() {
     let dispatcher = dispatcher(0, 2, Growth::ThreadsFirst, 1);
     let worker_slot = worker(&dispatcher);
     assert_eq!(dispatcher.reserve().available(), 1);
@@ -258,7 +258,7 @@ fn who_arrives_sends_the_next_one_after_what_waits() {
 }
 
 #[test]
-fn who_arrives_goes_on_until_a_sleeper_is_woken_or_nothing_waits() {
+fn a_woken_worker_continues_until_a_sleeper_is_woken_or_no_job_waits() {
     let dispatcher = dispatcher(0, 4, Growth::ThreadsFirst, 0);
     let seats: Vec<_> = (0..2).map(|_| worker(&dispatcher)).collect();
     dispatcher.turn().extend([1, 2, 3]);
@@ -478,7 +478,7 @@ fn dismissed_workers_leave_what_they_have_not_begun() {
 }
 
 #[test]
-fn new_limits_hold_for_everybody_at_once() {
+fn new_limits_hold_for_all_workers_at_once() {
     let dispatcher = dispatcher(3, 3, Growth::ThreadsFirst, 2);
     let seats: Vec<_> = (0..3).map(|_| worker(&dispatcher)).collect();
     let limits = DispatchLimits {

@@ -123,7 +123,7 @@ impl<J, W: JobSource<J>> DispatchGuard<'_, J, W> {
     /// # Errors
     ///
     /// Returns the job if there is no such worker.
-    pub fn hand_idle(&mut self, job: J) -> Result<WorkerWake<J>, J> {
+    pub fn give_to_idle(&mut self, job: J) -> Result<WorkerWake<J>, J> {
         match self.state.idle.pop() {
             Some(worker_slot) => Ok(hand(worker_slot, job)),
             None => Err(job),
@@ -161,8 +161,8 @@ impl<J, W: JobSource<J>> DispatchGuard<'_, J, W> {
         self.send_worker()
     }
 
-    /// Decides what a worker that was [started for queued jobs](WorkerWanted::Start) does first, and which
-    /// worker takes care of the remaining jobs.
+    /// Decides what a worker that was [started for queued jobs](WorkerWanted::Start) does first,
+    /// and which worker takes care of the remaining jobs.
     pub fn started(
         &mut self,
         worker_slot: &Arc<WorkerSlot<J>>,
@@ -241,7 +241,8 @@ impl<J, W: JobSource<J>> DispatchGuard<'_, J, W> {
     }
 
     /// Counts one more thread for the queued jobs, if more jobs are queued than threads are
-    /// starting for them and one more may start. That thread calls [`DispatchGuard::started`] first.
+    /// starting for them and one more may start. That thread calls [`DispatchGuard::started`]
+    /// first.
     pub fn count_for_waiting(&mut self) -> bool {
         let state = &mut *self.state;
         let (starting, limits) = (state.starting, state.limits);
@@ -288,7 +289,7 @@ impl<J, W: JobSource<J>> DispatchGuard<'_, J, W> {
 
     /// Closes the slots of all workers, after the dispatcher was closed. Jobs that were handed over
     /// and not begun are moved to `left`, and no worker is idle any more. Returns wake-ups for the
-    /// workers, which then ask the dispatcher and end.
+    /// workers, which then call the dispatcher and end.
     pub fn dismiss(
         &mut self,
         seats: &[Arc<WorkerSlot<J>>],

@@ -34,7 +34,7 @@ const SPINS: u32 = 64;
 /// use tidegate_pool::internal::WorkerSlot;
 ///
 /// let worker_slot = WorkerSlot::new();
-/// assert_eq!(worker_slot.give(7), Ok(false)); // nobody slept in it
+/// assert_eq!(worker_slot.give(7), Ok(false)); // no thread slept in it
 /// assert_eq!(worker_slot.give(8), Err(8));
 /// assert_eq!(worker_slot.try_take(), Some(7));
 /// ```
@@ -117,7 +117,8 @@ impl<J> WorkerSlot<J> {
     }
 
     /// Like [`WorkerSlot::try_take`], but calls `begin` with the job before the slot can be
-    /// [closed](WorkerSlot::close). So the closer sees what `begin` records, or the job is not taken.
+    /// [closed](WorkerSlot::close). So the closer sees what `begin` records, or the job is not
+    /// taken.
     #[inline]
     pub fn try_take_with(&self, begin: impl FnOnce(&J)) -> Option<J> {
         if self.state.load(Ordering::Relaxed) != FULL {
@@ -140,7 +141,8 @@ impl<J> WorkerSlot<J> {
     }
 
     /// Closes the slot for good and returns the job that its worker has not taken. No job can be
-    /// given from now on. The worker's sleep ends; the caller may have to [wake](WorkerSlot::wake) it.
+    /// given from now on. The worker's sleep ends; the caller may have to [wake](WorkerSlot::wake)
+    /// it.
     pub fn close(&self) -> Option<J> {
         let mut spins = 0;
         loop {

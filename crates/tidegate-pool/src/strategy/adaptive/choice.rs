@@ -25,7 +25,7 @@ pub(super) struct Choice {
     /// The reserved stand-in. It takes the producer over if the task of a loan blocks and no thread
     /// of the pool takes it.
     pub(super) stand_in_slot: StandInSlot<StandIn>,
-    /// Set by the monitor to ask the producing thread to leave the producer to the stand-in.
+    /// Set by the monitor to make the producing thread leave the producer to the stand-in.
     pub(super) relief: AtomicBool,
     /// The stand-in that is producing.
     pub(super) producing_stand_in: StandInSlot<StandIn>,

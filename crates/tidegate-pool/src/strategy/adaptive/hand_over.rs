@@ -69,7 +69,7 @@ pub(super) fn lend<'a, P: Producer>(
     }
     let rung = watch.lent();
     if rung != NotifyResult::Awake
-        && !is_answered_for(engine, watch, rung)
+        && !has_pending_helper(engine, watch, rung)
         && let Some(held) = engine.cell.resume()
     {
         // Undo the count: the task is counted by the way that is used instead.
@@ -160,7 +160,7 @@ fn without_a_thread<'a, P: Producer>(
 /// woken) and a stand-in is reserved for the loan. Returns `false` if the caller must take the loan
 /// back.
 #[cold]
-fn is_answered_for<P: Producer>(
+fn has_pending_helper<P: Producer>(
     engine: &Engine<P, Choice>,
     watch: &Watch,
     rung: NotifyResult,

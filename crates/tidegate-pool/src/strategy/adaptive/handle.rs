@@ -94,20 +94,21 @@ impl<P: Producer> AdaptiveBuilder<P> {
 
     /// Sets a hook that receives each task that the executor refused; see
     /// [`StrategyBuilder::on_refused`](crate::strategy::StrategyBuilder::on_refused).
-    pub fn on_refused(mut self, hear: impl Fn(Rejected<Task>) + Send + Sync + 'static) -> Self {
-        self.on_refused = Some(Box::new(hear));
+    pub fn on_refused(mut self, hook: impl Fn(Rejected<Task>) + Send + Sync + 'static) -> Self {
+        self.on_refused = Some(Box::new(hook));
         self
     }
 
-    /// Leases one thread of the pool in the name of `who`. Use it for a producer that waits inside
-    /// [`Producer::produce`] and so occupies a thread of the pool. A pool with too few threads then
-    /// fails now, and its number of free threads is correct. The lease ends with the strategy.
+    /// Leases one thread of the pool in the name of `holder`. Use it for a producer that waits
+    /// inside [`Producer::produce`] and so occupies a thread of the pool. A pool with too few
+    /// threads then fails now, and its number of free threads is correct. The lease ends with the
+    /// strategy.
     ///
     /// # Errors
     ///
     /// [`ThreadBudgetError`] if no thread would be left for tasks.
-    pub fn lease(mut self, who: &str) -> Result<Self, ThreadBudgetError> {
-        self.lease = self.pool.lease_threads(who, 1)?;
+    pub fn lease(mut self, holder: &str) -> Result<Self, ThreadBudgetError> {
+        self.lease = self.pool.lease_threads(holder, 1)?;
         Ok(self)
     }
 

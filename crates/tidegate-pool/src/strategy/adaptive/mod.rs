@@ -10,10 +10,10 @@
 //! thread now. So the last thread that can produce never runs a task that could block it. Jetty's
 //! EatWhatYouKill became this rule.
 //!
-//! With a [`Monitor`](crate::strategy::Monitor) the strategy hands over late: for a task that may block or
-//! adapts, it lends the producer to the cell, requests no helper, and runs the task. It does so
-//! only if a stand-in is reserved: a thread that takes the producer over if no other thread can.
-//! Without a stand-in it follows the table. See `README.md` in the parent folder.
+//! With a [`Monitor`](crate::strategy::Monitor) the strategy hands over late: for a task that may
+//! block or adapts, it lends the producer to the cell, requests no helper, and runs the task. It
+//! does so only if a stand-in is reserved: a thread that takes the producer over if no other thread
+//! can. Without a stand-in it follows the table. See `README.md` in the parent folder.
 //!
 //! From top to bottom; each file uses only files below it:
 //!

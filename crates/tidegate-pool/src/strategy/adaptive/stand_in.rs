@@ -1,7 +1,7 @@
 //! The stand-in: a thread of the monitor that produces while no thread of the pool can.
 //!
-//! For each loan one stand-in is reserved (see `StandInPool` in `monitor`). If a lent task blocks and
-//! the pool has no thread for its producer, the stand-in takes the producer. It is tagged as
+//! For each loan one stand-in is reserved (see `StandInPool` in `monitor`). If a lent task blocks
+//! and the pool has no thread for its producer, the stand-in takes the producer. It is tagged as
 //! non-blocking meanwhile: it gives tasks that may block to the pool, so it is never blocked
 //! itself. As soon as the pool has a thread again, it gives the producer back and waits for the
 //! next loan.

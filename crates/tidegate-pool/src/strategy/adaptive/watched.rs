@@ -99,7 +99,7 @@ impl<P: Producer> Watched for Engine<P, Choice> {
             .then(|| rule.pool.id())
     }
 
-    fn relieve(&self, pool: ExecutorId) -> bool {
+    fn send_helper(&self, pool: ExecutorId) -> bool {
         let rule = &self.rule;
         let Some(interrupt) = &rule.interrupt else {
             return false;
@@ -115,7 +115,7 @@ impl<P: Producer> Watched for Engine<P, Choice> {
         true
     }
 
-    fn let_go(self: Arc<Self>, watch: &Watch) {
+    fn release_watch(self: Arc<Self>, watch: &Watch) {
         // The last reference to a strategy drops its producer, which is user code and may block. So
         // do it on a stand-in, if one is available.
         if let Some(engine) = Arc::into_inner(self) {

@@ -77,7 +77,7 @@ impl StandInPool {
         if let Some(one) = list.free.pop() {
             return Some(one);
         }
-        // After a refusal, do not ask the system again before the monitor's next scan: it takes
+        // After a refusal, do not start a thread again before the monitor's next scan: it takes
         // time.
         if list.threads >= self.most || self.refused.load(Ordering::Relaxed) {
             self.failed.fetch_add(1, Ordering::Relaxed);
@@ -157,11 +157,11 @@ impl StandInPool {
 }
 
 impl StandIn {
-    /// Wakes the thread and makes it run `errand`. The thread passes a new `StandIn` for itself to
-    /// `errand`.
-    pub(crate) fn send(mut self, errand: impl FnOnce(StandIn) + Send + 'static) {
+    /// Wakes the thread and makes it run `task`. The thread passes a new `StandIn` for itself to
+    /// `task`.
+    pub(crate) fn send(mut self, task: impl FnOnce(StandIn) + Send + 'static) {
         if let Some(worker_slot) = self.worker_slot.take() {
-            give(&worker_slot, Some(Box::new(errand)));
+            give(&worker_slot, Some(Box::new(task)));
         }
     }
 }
@@ -180,11 +180,11 @@ impl fmt::Debug for StandIn {
     }
 }
 
-fn give(worker_slot: &WorkerSlot<Option<StandInTask>>, errand: Option<StandInTask>) {
-    match worker_slot.give(errand) {
+fn give(worker_slot: &WorkerSlot<Option<StandInTask>>, task: Option<StandInTask>) {
+    match worker_slot.give(task) {
         Ok(true) => worker_slot.wake(),
         Ok(false) => {}
-        Err(_) => unreachable!("who has the stand-in is the only one to send it"),
+        Err(_) => unreachable!("only the owner of a stand-in sends it"),
     }
 }
 
@@ -196,14 +196,14 @@ fn serve(own: &StandInPool, worker_slot: &Arc<WorkerSlot<Option<StandInTask>>>) 
             SlotWait::Woken => {}
             SlotWait::Given { job: None, .. } | SlotWait::Closed => break,
             SlotWait::Given {
-                job: Some(errand), ..
+                job: Some(task), ..
             } => {
                 let one = StandIn {
                     worker_slot: Some(Arc::clone(worker_slot)),
                 };
                 // User code in the task has its own containment. A panic here ends this task, and
                 // the thread too if the task still owns the stand-in.
-                let _ = contain(|| errand(one));
+                let _ = contain(|| task(one));
             }
         }
     }

@@ -44,12 +44,12 @@ pub(crate) trait Watched: Send + Sync {
     /// Returns the pool if a stand-in produces and the tasks that it gives to the pool do not run.
     fn starves(&self) -> Option<ExecutorId>;
 
-    /// Asks a thread of `pool` that waits inside this producer to leave it to a stand-in. Returns
+    /// Makes a thread of `pool` that waits inside this producer leave it to a stand-in. Returns
     /// `true` if there is such a thread.
-    fn relieve(&self, pool: ExecutorId) -> bool;
+    fn send_helper(&self, pool: ExecutorId) -> bool;
 
     /// Releases the monitor's reference to the strategy after a scan.
-    fn let_go(self: Arc<Self>, watch: &Watch);
+    fn release_watch(self: Arc<Self>, watch: &Watch);
 }
 
 /// State shared by the strategies and the monitor's thread.
@@ -109,7 +109,7 @@ impl Watch {
     pub(crate) fn add(&self, cell: Weak<dyn Watched>) {
         let last = CellSnapshot {
             lent: false,
-            coming: PendingHelper::Nobody,
+            coming: PendingHelper::None,
             loans: 0,
         };
         self.lock().push(Seen {
@@ -264,7 +264,7 @@ impl Watch {
             seen.same = if now == seen.last { seen.same + 1 } else { 0 };
             seen.last = now;
             let scans = match now.coming {
-                PendingHelper::Nobody => 1,
+                PendingHelper::None => 1,
                 PendingHelper::Queued => QUEUED_SCANS,
                 PendingHelper::Given => u32::MAX,
             };
@@ -280,10 +280,10 @@ impl Watch {
         }
         for cell in cells.iter() {
             if let Some(pool) = cell.starves() {
-                moved |= cells.iter().any(|other| other.relieve(pool));
+                moved |= cells.iter().any(|other| other.send_helper(pool));
             }
         }
-        self.let_go(cells);
+        self.release_watch(cells);
         moved
     }
 
@@ -311,7 +311,7 @@ impl Watch {
             }
             cells.push(cell);
         }
-        self.let_go(cells);
+        self.release_watch(cells);
         if moved {
             self.monitor_state.wake();
             return MonitorSleep::No;
@@ -327,9 +327,9 @@ impl Watch {
 
     /// Releases the cells of a scan. Without the lock, because the last reference drops the
     /// strategy.
-    fn let_go(&self, cells: &mut Cells) {
+    fn release_watch(&self, cells: &mut Cells) {
         for cell in cells.drain(..) {
-            cell.let_go(self);
+            cell.release_watch(self);
         }
     }
 

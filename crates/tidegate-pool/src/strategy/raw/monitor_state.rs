@@ -4,14 +4,15 @@
 //! word. The monitor changes the word and then reads the cells. The side that comes second sees the
 //! other, so no loan is missed by a monitor that sleeps or stops. Either the monitor finds the
 //! loan, or the producer finds the monitor asleep and wakes it, or the producer finds it stopped
-//! and takes its loan back. [`MonitorState::end`] is final: neither a notification nor a concurrent sleep
-//! undoes it.
+//! and takes its loan back. [`MonitorState::end`] is final: neither a notification nor a concurrent
+//! sleep undoes it.
 //!
 //! # Ordering
 //!
-//! This is the store-buffer pattern, as in [`Doorbell`](tidegate_core::internal::Doorbell): `ProducerGuard::lend`, the
-//! load in [`MonitorState::notify`], the changes in [`MonitorState::sleep`] and [`MonitorState::end`] and the load in
-//! `ProducerCell::snapshot` are all `SeqCst`.
+//! This is the store-buffer pattern, as in [`Doorbell`](tidegate_core::internal::Doorbell):
+//! `ProducerGuard::lend`, the load in [`MonitorState::notify`], the changes in
+//! [`MonitorState::sleep`] and [`MonitorState::end`] and the load in `ProducerCell::snapshot` are
+//! all `SeqCst`.
 
 use std::fmt;
 
@@ -120,8 +121,8 @@ impl MonitorState {
         self.word.load(Ordering::Relaxed) == ASLEEP
     }
 
-    /// Returns `true` if the monitor was stopped. A `snapshot` at a cell that follows then sees each
-    /// loan whose producer did not find the monitor stopped.
+    /// Returns `true` if the monitor was stopped. A `snapshot` at a cell that follows then sees
+    /// each loan whose producer did not find the monitor stopped.
     pub fn is_surely_over(&self) -> bool {
         // ORDERING: SeqCst: after `end` in the total order, and so is the snapshot that follows; a
         // producer whose `ring` came before `end` has lent before that snapshot.
@@ -130,8 +131,8 @@ impl MonitorState {
         over
     }
 
-    /// Returns `true` if the monitor was stopped; a snapshot. Only a [notification](MonitorState::notify)
-    /// after a loan decides.
+    /// Returns `true` if the monitor was stopped; a snapshot. Only a
+    /// [notification](MonitorState::notify) after a loan decides.
     #[inline]
     pub fn is_over(&self) -> bool {
         self.word.load(Ordering::Relaxed) == OVER

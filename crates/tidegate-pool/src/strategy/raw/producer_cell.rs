@@ -14,12 +14,12 @@
 //! | 0 | 1 | *producing*, and once more before it may rest | the holder |
 //!
 //! ```text
-//!           claim                     ask, claim
+//!           claim             request_round, claim
 //!   idle ─────────────► producing ─────────────► producing, again
-//!    ▲ ◄───────────────  ▲    │ ◄───────────────────  │
-//!    │       rest        │    │ lend      rest         │ lend
-//!    │                   │    ▼                        │
-//!    │ ask ──────────► lent ◄──────────────────────────┘
+//!    │ ◄─────────────── ▲    │ ◄────────────────────── │
+//!    │   finish_round   │    │ lend   finish_round      │ lend
+//!    │                  │    ▼                          │
+//!    │ request_round ► lent ◄────────────────────────────┘
 //!                    (claim, arrive, resume, take_loan: back to producing)
 //! ```
 //!
@@ -33,9 +33,9 @@
 //!
 //! Each step that passes the box on is Release, and each that takes it is Acquire: the next holder
 //! sees what the last one did. Each request is Release too, so that work that was queued before it
-//! is seen in the requested round. [`ProducerGuard::lend`] is `SeqCst`. It is one side of a store-buffer
-//! pattern with the load in `MonitorState::notify` that follows it. The other side is `MonitorState::sleep` or
-//! `MonitorState::end`, followed by [`ProducerCell::snapshot`].
+//! is seen in the requested round. [`ProducerGuard::lend`] is `SeqCst`. It is one side of a
+//! store-buffer pattern with the load in `MonitorState::notify` that follows it. The other side is
+//! `MonitorState::sleep` or `MonitorState::end`, followed by [`ProducerCell::snapshot`].
 #![expect(
     unsafe_code,
     reason = "the producer is handed from thread to thread by one word"
@@ -66,9 +66,9 @@ const LOAN: u64 = 32;
 /// use tidegate_pool::internal::{ProducerCell, RestResult};
 ///
 /// let cell = ProducerCell::new(Box::new(7));
-/// let held = cell.claim().expect("nobody else produces");
-/// assert!(cell.claim().is_none(), "this one only asks for another round");
-/// let RestResult::Again(held) = held.finish_round() else { panic!("the other call asked for another round") };
+/// let held = cell.claim().expect("no other thread produces");
+/// assert!(cell.claim().is_none(), "this call only requests another round");
+/// let RestResult::Again(held) = held.finish_round() else { panic!("the other call requested another round") };
 /// assert_eq!(*held, 7);
 /// assert!(matches!(held.finish_round(), RestResult::Idle));
 /// ```
@@ -108,7 +108,7 @@ pub enum CloseResult<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PendingHelper {
     /// There is none.
-    Nobody,
+    None,
     /// The helper may still be in a queue.
     Queued,
     /// A thread has the helper.
@@ -250,7 +250,7 @@ impl<T> ProducerCell<T> {
         CellSnapshot {
             lent: is_lent(word),
             coming: match word & (PENDING | QUEUED) {
-                0 => PendingHelper::Nobody,
+                0 => PendingHelper::None,
                 PENDING => PendingHelper::Given,
                 _ => PendingHelper::Queued,
             },
@@ -339,7 +339,7 @@ fn is_lent(word: u64) -> bool {
 ///
 /// If it is dropped, also by a panic, the producer is lent, so that the next thread that comes
 /// continues producing.
-#[must_use = "dropped, the right to produce lies in the cell and nobody uses it"]
+#[must_use = "if it is dropped, the right to produce stays unused"]
 pub struct ProducerGuard<'a, T> {
     cell: &'a ProducerCell<T>,
     /// `None` only after the box was moved elsewhere.
@@ -398,8 +398,8 @@ impl<'a, T> ProducerGuard<'a, T> {
         self.lend_to(if helper { PENDING } else { 0 })
     }
 
-    /// Like [`ProducerGuard::lend`] with a helper, for a caller that puts the helper into a queue, unless
-    /// one is pending already.
+    /// Like [`ProducerGuard::lend`] with a helper, for a caller that puts the helper into a queue,
+    /// unless one is pending already.
     pub fn lend_to_queue(self) -> LendResult<T> {
         self.lend_to(PENDING | QUEUED)
     }

@@ -42,7 +42,7 @@ const NO_LOAN: u64 = u64::MAX;
 /// starvation_detector.record_scan(50, 0);
 /// starvation_detector.record_scan(100, 0);
 /// assert!(starvation_detector.frees_threads_soon());
-/// let held = cell.claim().expect("nobody else produces");
+/// let held = cell.claim().expect("no other thread produces");
 /// let loan = held.lend(false).number;
 /// assert!(!starvation_detector.is_held(loan), "one of them will come");
 /// starvation_detector.record_scan(100, 0); // no job has ended since: all threads are held
@@ -76,7 +76,7 @@ impl StarvationDetector {
         }
     }
 
-    /// Records one scan: how often the pool's threads have asked for a job so far, and how many
+    /// Records one scan: how often the pool's threads have requested a job so far, and how many
     /// jobs wait for a thread.
     pub fn record_scan(&self, finished_jobs: u64, waiting: usize) {
         let last = self.finished_jobs.load(Ordering::Relaxed);

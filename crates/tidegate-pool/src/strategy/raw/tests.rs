@@ -8,7 +8,7 @@ use super::*;
 fn again<T: fmt::Debug>(rest: RestResult<'_, T>) -> ProducerGuard<'_, T> {
     match rest {
         RestResult::Again(held) => held,
-        other => panic!("no other round was asked for: {other:?}"),
+        other => panic!("no other round was requested: {other:?}"),
     }
 }
 
@@ -24,7 +24,7 @@ fn any_number_of_claims_is_one_more_round() {
 }
 
 #[test]
-fn a_loan_is_taken_by_the_first_who_comes() {
+fn a_lent_producer_is_taken_by_the_first_thread() {
     let cell = ProducerCell::new(Box::new(0));
     let loan = cell.claim().expect("idle").lend(false);
     assert_eq!((loan.number, loan.bring_helper), (1, false));
@@ -32,7 +32,7 @@ fn a_loan_is_taken_by_the_first_who_comes() {
         cell.snapshot(),
         CellSnapshot {
             lent: true,
-            coming: PendingHelper::Nobody,
+            coming: PendingHelper::None,
             loans: 1
         }
     );
@@ -48,7 +48,7 @@ fn one_helper_is_pending_at_a_time() {
     let cell = ProducerCell::new(Box::new(0));
     assert_eq!(cell.request_round(), HelperRequest::BringHelper);
     assert_eq!(cell.request_round(), HelperRequest::Enough);
-    let held = cell.arrive().expect("it was asked for");
+    let held = cell.arrive().expect("it was requested");
     assert!(!cell.is_helper_pending());
     assert!(held.lend(true).bring_helper);
     let held = cell.resume().expect("the helper has not come");
@@ -64,28 +64,28 @@ fn a_helper_that_may_wait_in_a_queue_is_not_counted_on() {
     let held = cell.claim().expect("it lies there");
     assert!(held.lend(true).bring_helper, "the first may never come");
     assert_eq!(cell.snapshot().coming, PendingHelper::Given);
-    let held = cell.resume().expect("nobody has come");
+    let held = cell.resume().expect("no thread has taken it");
     assert!(!held.lend(true).bring_helper, "this one will");
     assert!(cell.arrive().is_some());
-    assert_eq!(cell.snapshot().coming, PendingHelper::Nobody);
+    assert_eq!(cell.snapshot().coming, PendingHelper::None);
     drop(cell.claim());
     let held = cell.resume().expect("it lies there");
     assert!(held.lend_to_queue().bring_helper);
     assert_eq!(cell.snapshot().coming, PendingHelper::Queued);
     cell.no_helper();
-    assert_eq!(cell.snapshot().coming, PendingHelper::Nobody);
+    assert_eq!(cell.snapshot().coming, PendingHelper::None);
 }
 
 #[test]
-fn demand_from_inside_a_task_says_when_nobody_produces() {
+fn demand_from_inside_a_task_reports_when_no_thread_produces() {
     let cell = ProducerCell::new(Box::new(0));
     assert!(
         cell.request_from_task(),
-        "it is idle: somebody has to be sent for"
+        "it is idle: a thread has to be requested"
     );
     assert!(!cell.request_from_task(), "it is wanted already");
     let held = cell.resume().expect("it is wanted");
-    assert!(!cell.request_from_task(), "somebody produces");
+    assert!(!cell.request_from_task(), "a thread produces");
     drop(again(held.finish_round()).lend(false));
     assert!(!cell.request_from_task(), "it is lent");
     assert_eq!(cell.close(), CloseResult::Home(Box::new(0)));
@@ -93,7 +93,7 @@ fn demand_from_inside_a_task_says_when_nobody_produces() {
 }
 
 #[test]
-fn a_round_asked_for_in_a_loan_is_not_lost() {
+fn a_round_requested_during_a_loan_is_not_lost() {
     let cell = ProducerCell::new(Box::new(0));
     let _ = cell.claim().expect("idle").lend(false);
     let taken = cell.resume().expect("lent");
@@ -111,7 +111,7 @@ fn a_dropped_holder_leaves_it_wanted() {
 }
 
 #[test]
-fn closing_takes_what_is_home_and_asks_a_holder_to_give_up() {
+fn closing_takes_a_free_producer_and_requests_a_held_one() {
     let value = Arc::new(());
     let cell = ProducerCell::new(Box::new(Arc::clone(&value)));
     let held = cell.claim().expect("idle");

@@ -16,9 +16,9 @@ use self::pool::Pool;
 mod pool;
 mod refusals;
 
-struct Tell(Log<u32>, u32);
+struct LogSignal(Log<u32>, u32);
 
-impl Deliver for Tell {
+impl Deliver for LogSignal {
     fn deliver(block: Arc<SignalBlock<Self>>, how: Delivery) {
         let orphaned = if how == Delivery::Orphaned { 1000 } else { 0 };
         block.0.push(block.1 + orphaned);
@@ -272,7 +272,7 @@ fn a_full_view_gives_the_task_back() {
 }
 
 #[test]
-fn a_panic_is_told_and_hurts_nobody() {
+fn a_panic_is_reported_and_does_no_harm() {
     let pool = Pool::new(2);
     let view = pool.view();
     view.execute(|| panic!("on purpose")).unwrap();
@@ -281,8 +281,8 @@ fn a_panic_is_told_and_hurts_nobody() {
     Executor::execute(&view, Task::named("next", move || open.open())).unwrap();
     ran.wait();
     assert_eq!(view.panics(), 1);
-    let told = pool.core.unhandled.take();
-    assert!(told.len() == 1 && told[0].ends_with("panicked: on purpose"));
+    let notified = pool.core.unhandled.take();
+    assert!(notified.len() == 1 && notified[0].ends_with("panicked: on purpose"));
 }
 
 #[test]
@@ -290,7 +290,7 @@ fn signals_take_their_turn_too() {
     let pool = Pool::new(2);
     let view = pool.view();
     let log = Log::new();
-    let tell = SignalBlock::new(Tell(log.clone(), 1));
+    let tell = SignalBlock::new(LogSignal(log.clone(), 1));
     view.signal(tell.raise().unwrap()).unwrap();
     log.wait_for(1);
     let go_on = hold(&view);
@@ -315,7 +315,7 @@ fn signals_find_their_way_through_a_full_pool() {
 }
 
 #[test]
-fn a_promise_of_the_view_tells_its_listeners_there() {
+fn a_promise_of_the_view_calls_its_listeners_there() {
     let pool = Pool::new(2);
     let view = pool.view();
     let (promise, answer) = view.promise::<u32>();
@@ -362,9 +362,9 @@ fn a_closed_pool_refuses_and_gives_the_task_back() {
     let refused = view.execute(|| ()).unwrap_err();
     assert_eq!(refused.why(), RejectReason::Closed);
     let log = Log::new();
-    let tell = SignalBlock::new(Tell(log.clone(), 1));
+    let tell = SignalBlock::new(LogSignal(log.clone(), 1));
     let _ = view.signal(tell.raise().unwrap());
-    assert_eq!(log.take(), [1001], "told as an orphan, not lost");
+    assert_eq!(log.take(), [1001], "delivered as an orphan, not lost");
     assert!(view.execute(|| ()).is_err() && view.handed_back().is_empty());
 }
 
@@ -449,5 +449,7 @@ fn a_view_says_that_the_executor_below_has_left_its_tasks() {
     let view = OrderedView::over(Arc::new(pool.clone())).unwrap();
     assert!(!view.has_abandoned_tasks());
     pool.shutdown(Duration::ZERO).wait().unwrap();
-    until("the pool's end is told", || view.has_abandoned_tasks());
+    until("the pool has reported its end", || {
+        view.has_abandoned_tasks()
+    });
 }

@@ -38,7 +38,7 @@ fn contradictions_are_errors_that_say_what_to_do() {
         ),
         (
             builder(&clock).max(4).budget("selectors", 4),
-            "selectors asks for 4",
+            "selectors requests 4",
         ),
         (
             builder(&clock)
@@ -48,9 +48,9 @@ fn contradictions_are_errors_that_say_what_to_do() {
             "lease less",
         ),
     ];
-    for (builder, said) in bad {
+    for (builder, message) in bad {
         let error = builder.build().unwrap_err();
-        assert!(error.to_string().contains(said), "{error}");
+        assert!(error.to_string().contains(message), "{error}");
     }
 }
 

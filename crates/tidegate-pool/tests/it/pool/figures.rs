@@ -58,13 +58,13 @@ fn the_queue_and_the_idle_are_counted_together() {
 }
 
 #[test]
-fn being_low_on_threads_is_told_when_it_changes() {
+fn being_low_on_threads_is_reported_when_it_changes() {
     let clock = ManualClock::new();
     let log = Log::new();
-    let heard = log.clone();
+    let received = log.clone();
     let pool = fixed(&clock, 3, 8).low_threads(1);
     let pool = pool
-        .on_low_threads(move |low| heard.push(low))
+        .on_low_threads(move |low| received.push(low))
         .build()
         .unwrap();
     let first = hold(&pool);
@@ -83,11 +83,11 @@ fn a_thread_that_looks_on_and_is_claimed_makes_the_pool_low() {
     // With the system clock, an idle thread spins for a while before it sleeps.
     for _ in 0..200 {
         let log = Log::new();
-        let heard = log.clone();
+        let received = log.clone();
         let pool = WorkerPool::builder("workers").core(1).max(1).reserved(1);
         let pool = pool
             .low_threads(0)
-            .on_low_threads(move |low| heard.push(low));
+            .on_low_threads(move |low| received.push(low));
         let pool = pool.build().unwrap();
         let (first, _, end_first) = held("first");
         end_first.open();
@@ -105,15 +105,15 @@ fn a_thread_that_looks_on_and_is_claimed_makes_the_pool_low() {
 fn signals_of_low_threads_arrive_in_their_order_and_one_at_a_time() {
     let clock = ManualClock::new();
     let (log, inside, go_on) = (Log::new(), Gate::new(), Gate::new());
-    let (heard, here, until_told) = (log.clone(), inside.clone(), go_on.clone());
+    let (received, here, until_opened) = (log.clone(), inside.clone(), go_on.clone());
     let pool = fixed(&clock, 2, 8)
         .low_threads(0)
         .on_low_threads(move |low| {
             if low {
                 here.open();
-                until_told.wait();
+                until_opened.wait();
             }
-            heard.push(low);
+            received.push(low);
         });
     let pool = pool.build().unwrap();
     let first = hold(&pool);
@@ -133,20 +133,20 @@ fn signals_of_low_threads_arrive_in_their_order_and_one_at_a_time() {
 }
 
 #[test]
-fn a_submitter_does_not_tell_of_low_threads_for_ever() {
+fn a_submitter_does_not_call_the_hook_of_low_threads_for_ever() {
     const CHANGES: usize = 40;
     let clock = ManualClock::new();
     let own: Arc<OnceLock<WorkerPool>> = Arc::default();
     let (calls, gates) = (Log::new(), Log::new());
-    let (heard, held_up, handle) = (calls.clone(), gates.clone(), Arc::clone(&own));
+    let (received, held_up, handle) = (calls.clone(), gates.clone(), Arc::clone(&own));
     // Each call of the hook makes the next one necessary.
     let flip = move |low| {
-        heard.push((low, thread::current().id()));
+        received.push((low, thread::current().id()));
         let pool = handle.get().unwrap();
         if low {
             held_up.take().iter().for_each(Gate::open);
             until("one thread is ready", || pool.metrics().ready == 1);
-        } else if heard.len() < CHANGES {
+        } else if received.len() < CHANGES {
             held_up.push(hold(pool));
         }
     };
@@ -159,12 +159,12 @@ fn a_submitter_does_not_tell_of_low_threads_for_ever() {
     let calls = calls.take();
     let here = calls.iter().filter(|call| call.1 == thread::current().id());
     assert!(here.count() <= 2, "the submitter has other things to do");
-    let told: Vec<_> = calls.iter().map(|call| call.0).collect();
-    assert_eq!(told, [true, false].repeat(CHANGES / 2));
+    let notified: Vec<_> = calls.iter().map(|call| call.0).collect();
+    assert_eq!(notified, [true, false].repeat(CHANGES / 2));
 }
 
 #[test]
-fn a_hook_of_low_threads_that_panics_hurts_nobody() {
+fn a_hook_of_low_threads_that_panics_does_no_harm() {
     let clock = ManualClock::new();
     let pool = fixed(&clock, 1, 8).on_low_threads(|_| panic!("on purpose"));
     let pool = pool.build().unwrap();
@@ -180,14 +180,14 @@ fn the_budget_leaves_a_thread_and_names_each_lessee() {
     let lease = pool.lease("selectors", 2).unwrap();
     assert_eq!(lease.threads(), 2);
     let error = pool.lease("monitor", 1).unwrap_err();
-    let said = error.to_string();
+    let message = error.to_string();
     for word in [
         "insufficient threads",
         "monitor",
         "acceptors has 1",
         "selectors has 2",
     ] {
-        assert!(said.contains(word), "{said}");
+        assert!(message.contains(word), "{message}");
     }
     assert_eq!(error.leases().len(), 2);
     assert_eq!(pool.metrics().leased, 3, "the failed one is undone");
@@ -255,20 +255,20 @@ fn listeners_run_on_the_pool_whatever_its_bound() {
     let pool = fixed(&clock, 1, 0).build().unwrap();
     let gate = hold(&pool);
     let (promise, answer) = pool.promise::<u32>();
-    let (heard, handle) = (Counter::new(), pool.clone());
-    let mut hit = hits(heard.clone());
+    let (received, handle) = (Counter::new(), pool.clone());
+    let mut hit = hits(received.clone());
     answer.on_complete(move |_| {
         assert!(handle.is_current());
         hit();
     });
     promise.succeed(7).unwrap();
-    assert_eq!(heard.count(), 0, "the only thread is busy");
+    assert_eq!(received.count(), 0, "the only thread is busy");
     release(&clock, vec![gate]);
-    assert_eq!(heard.count(), 1);
+    assert_eq!(received.count(), 1);
 }
 
 #[test]
-fn a_pool_that_measures_tells_how_long_jobs_waited_and_ran() {
+fn a_pool_that_measures_reports_how_long_jobs_waited_and_ran() {
     let clock = ManualClock::new();
     let pool = fixed(&clock, 1, 8).measure_times().build().unwrap();
     let first = hold(&pool);

@@ -62,8 +62,8 @@ fn a_full_queue_refuses_nothing_while_a_thread_may_start_or_is_idle() {
 fn without_a_queue_one_job_waits_for_a_thread_that_is_about_to_come() {
     let clock = ManualClock::new();
     let pool = fixed(&clock, 1, 0).build().unwrap();
-    let (told, go_on) = (Gate::new(), Gate::new());
-    let (mine, tell, until) = (pool.clone(), told.clone(), go_on.clone());
+    let (notified, go_on) = (Gate::new(), Gate::new());
+    let (mine, tell, until) = (pool.clone(), notified.clone(), go_on.clone());
     pool.execute(move || {
         mine.about_to_end();
         mine.about_to_end();
@@ -71,7 +71,7 @@ fn without_a_queue_one_job_waits_for_a_thread_that_is_about_to_come() {
         until.wait();
     })
     .unwrap();
-    told.wait();
+    notified.wait();
     pool.about_to_end();
     let ran = Counter::new();
     pool.execute(hits(ran.clone())).unwrap();
@@ -94,15 +94,15 @@ fn without_a_queue_one_job_waits_for_a_thread_that_is_about_to_come() {
 fn a_job_that_is_about_to_end_makes_no_queue_longer() {
     let clock = ManualClock::new();
     let pool = fixed(&clock, 1, 1).build().unwrap();
-    let (told, go_on) = (Gate::new(), Gate::new());
-    let (mine, tell, until) = (pool.clone(), told.clone(), go_on.clone());
+    let (notified, go_on) = (Gate::new(), Gate::new());
+    let (mine, tell, until) = (pool.clone(), notified.clone(), go_on.clone());
     pool.execute(move || {
         mine.about_to_end();
         tell.open();
         until.wait();
     })
     .unwrap();
-    told.wait();
+    notified.wait();
     pool.execute(|| ()).unwrap();
     assert_eq!(pool.execute(|| ()).unwrap_err().why(), RejectReason::Full);
     release(&clock, vec![go_on]);
@@ -135,11 +135,11 @@ fn the_thread_that_slept_last_is_woken_first() {
         until("one more thread is ready", || pool.metrics().ready > at);
     }
     clock.settle();
-    let who = || thread::current().id();
-    let newest = pool.submit(who).unwrap().wait().unwrap();
+    let thread_id = || thread::current().id();
+    let newest = pool.submit(thread_id).unwrap().wait().unwrap();
     for _ in 0..5 {
         clock.settle();
-        assert_eq!(pool.submit(who).unwrap().wait().unwrap(), newest);
+        assert_eq!(pool.submit(thread_id).unwrap().wait().unwrap(), newest);
     }
 }
 
@@ -176,7 +176,7 @@ fn a_steady_trickle_does_not_keep_idle_threads() {
 }
 
 #[test]
-fn without_a_keep_alive_nobody_leaves() {
+fn without_a_keep_alive_no_thread_ends() {
     let clock = ManualClock::new();
     let pool = builder(&clock).core(0).max(3).keep_alive(Duration::ZERO);
     let pool = pool.build().unwrap();
@@ -204,9 +204,9 @@ fn a_job_that_comes_as_threads_leave_is_run() {
 fn a_panic_is_reported_and_its_thread_goes_on() {
     let clock = ManualClock::new();
     let log = Log::new();
-    let heard = log.clone();
-    let hear = move |pool: &str, what: &Unhandled<'_>| heard.push(format!("{pool}: {what}"));
-    let pool = fixed(&clock, 1, 8).on_unhandled(hear).build().unwrap();
+    let received = log.clone();
+    let hook = move |pool: &str, what: &Unhandled<'_>| received.push(format!("{pool}: {what}"));
+    let pool = fixed(&clock, 1, 8).on_unhandled(hook).build().unwrap();
     let task = tidegate_core::Task::named("compact", || panic!("out of ink"));
     pool.execute_task(task).unwrap();
     clock.settle();

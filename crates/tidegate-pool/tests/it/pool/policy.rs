@@ -127,7 +127,7 @@ impl JobQueue for ByClass {
 }
 
 #[test]
-fn a_queue_decides_who_makes_room_for_whom() {
+fn a_queue_decides_which_job_displaces_which() {
     let clock = ManualClock::new();
     let pool = fixed(&clock, 1, 2).queue_of(ByClass::default());
     let pool = pool.policy(PoolPolicy::DropOldest).build().unwrap();

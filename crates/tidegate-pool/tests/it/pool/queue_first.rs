@@ -17,8 +17,8 @@ fn a_job_that_submits_a_job_and_waits_for_it_is_refused() {
     let clock = ManualClock::new();
     let pool = queue_first(&clock, 1, 4, 8);
     let handle = pool.clone();
-    let (refused, told) = (Gate::new(), Counter::new());
-    let (open, mut hit) = (refused.clone(), hits(told.clone()));
+    let (refused, notified) = (Gate::new(), Counter::new());
+    let (open, mut hit) = (refused.clone(), hits(notified.clone()));
     pool.execute(move || {
         let inner = handle.submit(|| 7).unwrap();
         if inner.wait().is_err_and(|error| error.is_refused()) {
@@ -27,7 +27,7 @@ fn a_job_that_submits_a_job_and_waits_for_it_is_refused() {
         hit();
     })
     .unwrap();
-    told.wait_for(1);
+    notified.wait_for(1);
     assert!(refused.is_open());
 }
 

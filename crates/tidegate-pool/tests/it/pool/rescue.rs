@@ -181,7 +181,7 @@ fn a_queue_that_panics_costs_no_job() {
 }
 
 #[test]
-fn a_queue_that_panics_at_the_end_keeps_nobody_waiting() {
+fn a_queue_that_panics_at_the_end_leaves_no_waiter_stuck() {
     let clock = ManualClock::new();
     let queue = Brittle::default();
     let breaks = Arc::clone(&queue.breaks);

@@ -136,7 +136,7 @@ fn a_job_takes_a_reserved_thread_rather_than_wait() {
 }
 
 #[test]
-fn nobody_goes_into_reserve_while_jobs_wait() {
+fn no_worker_goes_into_reserve_while_jobs_wait() {
     let clock = ManualClock::new();
     let pool = reserving(&clock, 1, 1);
     let gate = hold(&pool);

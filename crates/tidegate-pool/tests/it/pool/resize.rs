@@ -131,7 +131,7 @@ fn the_reserve_can_be_given_up_and_taken_again() {
 }
 
 #[test]
-fn nobody_sees_half_of_a_change() {
+fn no_reader_sees_half_of_a_change() {
     let clock = ManualClock::new();
     let small = PoolLimits {
         core: 1,
@@ -207,9 +207,9 @@ fn a_resize_below_what_a_wait_relies_on_is_refused_or_refuses_the_wait() {
             Ok(_) => assert!(wait_refused, "nothing would have run it"),
             Err(error) => {
                 assert!(!wait_refused);
-                let said = "workers waits for workers";
+                let message = "workers waits for workers";
                 let cause = error.source().expect("the wait is the cause").to_string();
-                assert!(cause.contains(said), "{error}: {cause}");
+                assert!(cause.contains(message), "{error}: {cause}");
                 assert_eq!(pool.limits().max, 2, "nothing has changed");
                 clock.settle();
                 pool.resize(narrower).unwrap();
@@ -227,9 +227,9 @@ fn a_lease_below_what_a_wait_relies_on_is_refused_or_refuses_the_wait() {
         match pool.lease("selectors", 1) {
             Ok(_lease) => assert!(waiting.wait().unwrap(), "it has no thread left"),
             Err(error) => {
-                let said = "workers waits for workers";
+                let message = "workers waits for workers";
                 let cause = error.source().expect("the wait is the cause").to_string();
-                assert!(cause.contains(said), "{error}: {cause}");
+                assert!(cause.contains(message), "{error}: {cause}");
                 gate.open();
                 assert!(!waiting.wait().unwrap());
                 assert_eq!(pool.metrics().leased, 0, "nothing has changed");

@@ -63,11 +63,11 @@ fn at_the_deadline_what_has_not_started_is_handed_back_and_the_rest_is_named() {
     clock.await_sleepers(1);
     clock.jump(SECOND);
     assert!(!token.is_cancelled());
-    let told = Gate::new();
-    let tell = told.clone();
+    let notified = Gate::new();
+    let tell = notified.clone();
     token.on_cancel(move || tell.open()).forget();
     clock.jump(SECOND);
-    told.wait();
+    notified.wait();
     assert!(!stopped.is_done(), "half of the time is left");
     clock.jump(2 * SECOND);
     let report = stopped.wait().unwrap();
@@ -88,12 +88,12 @@ fn a_job_that_looks_at_the_token_ends_in_time() {
     let clock = ManualClock::new();
     let pool = fixed(&clock, 1, 8).build().unwrap();
     let (token, begun) = (pool.shutdown_token(), Gate::new());
-    let (here, told) = (begun.clone(), Gate::new());
+    let (here, notified) = (begun.clone(), Gate::new());
     pool.execute(move || {
-        let tell = told.clone();
+        let tell = notified.clone();
         token.on_cancel(move || tell.open()).forget();
         here.open();
-        told.wait();
+        notified.wait();
     })
     .unwrap();
     begun.wait();
@@ -162,7 +162,7 @@ fn the_last_handle_ends_the_pool_after_what_it_accepted() {
 }
 
 #[test]
-fn what_nobody_takes_back_is_dropped_with_the_pool() {
+fn jobs_that_are_not_taken_back_are_dropped_with_the_pool() {
     let clock = ManualClock::new();
     let drops = Counter::new();
     let gate = {
@@ -331,8 +331,8 @@ fn a_listener_of_the_stop_token_that_blocks_does_not_delay_the_end() {
     let pool = fixed(&clock, 1, 8).build().unwrap();
     let job = hold(&pool);
     pool.execute(|| ()).unwrap();
-    let (told, go_on) = (Gate::new(), Gate::new());
-    let (tell, until_end) = (told.clone(), go_on.clone());
+    let (notified, go_on) = (Gate::new(), Gate::new());
+    let (tell, until_end) = (notified.clone(), go_on.clone());
     let token = pool.shutdown_token();
     token
         .on_cancel(move || {
@@ -343,7 +343,7 @@ fn a_listener_of_the_stop_token_that_blocks_does_not_delay_the_end() {
     let stopped = pool.shutdown(4 * SECOND);
     clock.await_sleepers(1);
     clock.jump(2 * SECOND);
-    told.wait();
+    notified.wait();
     clock.jump(2 * SECOND);
     let report = stopped.wait().unwrap();
     assert_eq!((report.handed_back.len(), report.stuck.len()), (1, 1));
@@ -357,15 +357,15 @@ fn a_listener_of_the_end_that_blocks_keeps_no_thread() {
     let pool = fixed(&clock, 3, 8).build().unwrap();
     release(&clock, hold_many(&pool, 2));
     let job = hold(&pool);
-    let (told, go_on) = (Gate::new(), Gate::new());
-    let (tell, until_over) = (told.clone(), go_on.clone());
+    let (notified, go_on) = (Gate::new(), Gate::new());
+    let (tell, until_over) = (notified.clone(), go_on.clone());
     pool.termination().on_complete(move |_| {
         tell.open();
         until_over.wait();
     });
     thread::scope(|scope| {
         scope.spawn(|| pool.shutdown(Duration::ZERO));
-        told.wait();
+        notified.wait();
         until("one thread is left", || pool.metrics().threads == 1);
         job.open();
         until("the pool has no thread", || pool.metrics().threads == 0);

@@ -10,7 +10,7 @@ use tidegate_pool::strategy::{Adaptive, Strategy};
 use tidegate_pool::{Headroom, WorkerPool};
 use tidegate_testkit::{Counter, Gate, Log, until};
 
-use super::{Hand, Kind, Place, Source, Stage, elsewhere};
+use super::{Kind, ManualExecutor, Place, Source, Stage, elsewhere};
 
 /// Returns (pc, pic, pec, epc).
 fn modes(strategy: &dyn Strategy) -> (u64, u64, u64, u64) {
@@ -76,10 +76,10 @@ fn each_way_to_run_a_task_is_counted_first_and_is_a_frame_of_its_own() {
     for (kind, what, place, name) in cases {
         let stage = Stage::new(kind, place);
         let (strategy, seen) = (stage.strategy(), Log::new());
-        let told = seen.clone();
+        let notified = seen.clone();
         stage.source.add(what, move || {
             let frames = std::backtrace::Backtrace::force_capture().to_string();
-            told.push((frames, strategy.metrics().tasks()));
+            notified.push((frames, strategy.metrics().tasks()));
         });
         stage.produce_and_settle();
         let (frames, counted) = seen.take().remove(0);
@@ -112,10 +112,10 @@ fn has_frame(stack: &str, function: &str) -> bool {
 fn without_a_thread_an_adapting_task_runs_tagged() {
     let stage = Stage::new(Kind::Eager, Place::NoReserve);
     let seen = Log::new();
-    let told = seen.clone();
+    let notified = seen.clone();
     stage
         .source
-        .add(Blocking::Adapts, move || told.push(wait_policy()));
+        .add(Blocking::Adapts, move || notified.push(wait_policy()));
     stage.produce();
     assert_eq!(
         (seen.take(), wait_policy()),
@@ -128,14 +128,21 @@ fn a_thread_is_tried_for_only_when_none_is_on_its_way() {
     let stage = Stage::new(Kind::Eager, Place::ReservedWorkers);
     (0..4).for_each(|_| stage.source.add(Blocking::May, || ()));
     stage.produce();
-    assert_eq!((stage.hand.tried(), stage.hand.given()), (1, 1));
+    assert_eq!(
+        (stage.executor.tried(), stage.executor.reserved_jobs()),
+        (1, 1)
+    );
     assert_eq!(modes(&*stage.made.strategy), (0, 0, 0, 4));
 }
 
 #[test]
 fn the_tag_is_read_when_a_thread_becomes_the_producer() {
     let stage = Stage::new(Kind::Eager, Place::ReservedWorkers);
-    let (hand, source, strategy) = (stage.hand.clone(), stage.source.clone(), stage.strategy());
+    let (executor, source, strategy) = (
+        stage.executor.clone(),
+        stage.source.clone(),
+        stage.strategy(),
+    );
     // A tagged task that calls `produce` does not become the producer. The round that it requests
     // is untagged, as the thread was when it started producing.
     stage.source.add(Blocking::Never, move || {
@@ -143,29 +150,29 @@ fn the_tag_is_read_when_a_thread_becomes_the_producer() {
             source.add(Blocking::May, || ());
             strategy.produce();
         });
-        assert_eq!(hand.tried(), 0);
+        assert_eq!(executor.tried(), 0);
     });
     stage.produce();
     assert_eq!(modes(&*stage.made.strategy), (1, 0, 0, 1));
-    assert!(stage.hand.unhandled.is_empty());
+    assert!(stage.executor.unhandled.is_empty());
 }
 
 #[test]
 fn a_helper_that_arrives_meanwhile_goes_on_producing() {
     let stage = Stage::new(Kind::Eager, Place::ReservedWorkers);
     let (here, log) = (thread::current().id(), Log::new());
-    let hand = Arc::clone(&stage.hand);
+    let executor = Arc::clone(&stage.executor);
     stage
         .source
-        .add(Blocking::May, move || assert!(hand.run_given()));
-    let told = log.clone();
+        .add(Blocking::May, move || assert!(executor.run_reserved()));
+    let notified = log.clone();
     stage.source.add(Blocking::Never, move || {
-        told.push(thread::current().id() == here);
+        notified.push(thread::current().id() == here);
     });
     stage.produce();
     assert_eq!(log.take(), [false]);
     assert!(stage.made.strategy.is_idle());
-    assert!(stage.hand.unhandled.is_empty());
+    assert!(stage.executor.unhandled.is_empty());
 }
 
 #[test]
@@ -173,13 +180,13 @@ fn a_thread_that_beats_the_helper_goes_on_itself() {
     let stage = Stage::new(Kind::Eager, Place::ReservedWorkers);
     let (here, log) = (thread::current().id(), Log::new());
     stage.source.add(Blocking::May, || ());
-    let told = log.clone();
+    let notified = log.clone();
     stage.source.add(Blocking::Never, move || {
-        told.push(thread::current().id() == here);
+        notified.push(thread::current().id() == here);
     });
     stage.produce();
     assert_eq!(log.take(), [true]);
-    stage.hand.settle();
+    stage.executor.settle();
     assert_eq!(stage.made.strategy.metrics().idle_helpers, 1);
 }
 
@@ -189,16 +196,16 @@ fn an_idle_strategy_dispatches_one_helper_and_a_producing_one_none() {
     let strategy = stage.strategy();
     strategy.dispatch().unwrap();
     strategy.dispatch().unwrap();
-    assert_eq!(stage.hand.queued(), 1);
-    let (source, hand) = (stage.source.clone(), stage.hand.clone());
+    assert_eq!(stage.executor.queued(), 1);
+    let (source, executor) = (stage.source.clone(), stage.executor.clone());
     stage.source.add(Blocking::Never, move || {
         source.add(Blocking::Never, || ());
         strategy.dispatch().unwrap();
-        assert_eq!(hand.queued(), 0, "the producer itself will look again");
+        assert_eq!(executor.queued(), 0, "the producer itself will look again");
     });
-    stage.hand.settle();
+    stage.executor.settle();
     assert_eq!(stage.source.ran.count(), 2);
-    assert!(stage.hand.unhandled.is_empty());
+    assert!(stage.executor.unhandled.is_empty());
 }
 
 /// The last thread that could produce is the only one of the pool.
@@ -215,7 +222,7 @@ fn in_a_pool_of_one_the_thread_that_produces_is_not_held_by_a_task() {
 fn with_every_thread_held_the_thread_that_produces_is_not_held_too() {
     for kind in [Kind::Eager, Kind::Late] {
         let stage = Stage::new(kind, Place::ReservedWorkers);
-        stage.hand.set_reserve(0);
+        stage.executor.set_reserve(0);
         only_tagged_tasks_run_on_the_last_thread(&stage);
     }
 }
@@ -223,7 +230,7 @@ fn with_every_thread_held_the_thread_that_produces_is_not_held_too() {
 fn only_tagged_tasks_run_on_the_last_thread(stage: &Stage) {
     let (gate, log) = (Gate::new(), Log::new());
     let opens = gate.clone();
-    let told = log.clone();
+    let notified = log.clone();
     // The task waits for the third task: if no thread took over, it would never end.
     let steps = stage.made.steps.clone();
     stage.source.add(Blocking::May, move || {
@@ -231,17 +238,17 @@ fn only_tagged_tasks_run_on_the_last_thread(stage: &Stage) {
             steps.tick(Duration::from_micros(60));
         }
         gate.wait();
-        told.push(("may", wait_policy()));
+        notified.push(("may", wait_policy()));
     });
-    let told = log.clone();
+    let notified = log.clone();
     stage.source.add(Blocking::Adapts, move || {
-        told.push(("adapts", wait_policy()))
+        notified.push(("adapts", wait_policy()))
     });
     stage.source.add(Blocking::Never, move || opens.open());
     stage.produce_and_settle();
     let expected = [("adapts", WaitPolicy::Tagged), ("may", WaitPolicy::Free)];
     assert_eq!(log.take(), expected, "{stage}");
-    assert!(stage.hand.unhandled.is_empty(), "{stage}");
+    assert!(stage.executor.unhandled.is_empty(), "{stage}");
 }
 
 #[test]
@@ -250,13 +257,13 @@ fn a_helper_that_waits_in_a_queue_is_no_thread_to_be_had() {
     // one.
     for may_start in [0, 1] {
         let stage = Stage::new(Kind::Eager, Place::NoReserve);
-        stage.hand.set_may_start(may_start);
+        stage.executor.set_may_start(may_start);
         stage.made.strategy.dispatch().unwrap();
         stage.source.add(Blocking::May, || ());
         stage.produce();
         assert_eq!(stage.source.ran.count(), 0, "given away: {stage}");
         assert_eq!(stage.made.strategy.metrics().pec, 1);
-        stage.hand.settle();
+        stage.executor.settle();
         assert_eq!(stage.source.ran.count(), 1);
         assert!(stage.made.strategy.is_idle());
     }
@@ -265,14 +272,14 @@ fn a_helper_that_waits_in_a_queue_is_no_thread_to_be_had() {
     (0..2).for_each(|_| stage.source.add(Blocking::May, || ()));
     stage.produce();
     assert_eq!(modes(&*stage.made.strategy), (0, 0, 0, 2), "{stage}");
-    assert_eq!(stage.hand.tried(), 1, "a thread has the second helper");
+    assert_eq!(stage.executor.tried(), 1, "a thread has the second helper");
 }
 
 #[test]
 fn an_inner_strategy_in_an_adapting_task_never_holds_the_outer_producer() {
     let outer = Stage::new(Kind::Eager, Place::NoReserve);
-    let (hand, inner_source, log) = (Hand::new(3), Source::new(), Log::new());
-    let inner = Adaptive::new(inner_source.producer(), hand.clone());
+    let (executor, inner_source, log) = (ManualExecutor::new(3), Source::new(), Log::new());
+    let inner = Adaptive::new(inner_source.producer(), executor.clone());
     for kind in [Blocking::May, Blocking::Adapts, Blocking::Never] {
         let log = log.clone();
         inner_source.add(kind, move || log.push((kind, wait_policy())));
@@ -283,7 +290,7 @@ fn an_inner_strategy_in_an_adapting_task_never_holds_the_outer_producer() {
     // Tagged by the outer strategy, the inner one has many threads available and uses none of them
     // here.
     assert_eq!(modes(&inner), (2, 0, 1, 0));
-    hand.settle();
+    executor.settle();
     let expected = [
         (Blocking::Adapts, WaitPolicy::Tagged),
         (Blocking::Never, WaitPolicy::Tagged),

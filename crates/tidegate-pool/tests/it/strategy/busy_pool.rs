@@ -13,7 +13,7 @@ use super::late::{Late, QUIET, TICK, late, late_by};
 /// Makes the monitor scan `scans` times, with `jobs` ended by the pool's threads before each scan.
 fn scans(late: &Late, scans: u32, jobs: u64) {
     for _ in 0..scans {
-        late.hand.ended(jobs);
+        late.executor.ended(jobs);
         late.steps.tick(TICK);
     }
 }
@@ -37,7 +37,7 @@ fn a_task_is_lent_whether_or_not_the_pool_has_a_thread() {
         assert!(is_lent(&late));
         let counts = late.strategy.metrics();
         assert_eq!((counts.lent, counts.pec), (3, 0));
-        assert_eq!(late.hand.tried(), 0, "nobody was asked for");
+        assert_eq!(late.executor.tried(), 0, "no thread was requested");
         assert_eq!(late.monitor.stand_ins(), 1, "one is in reserve");
     }
 }
@@ -46,22 +46,30 @@ fn a_task_is_lent_whether_or_not_the_pool_has_a_thread() {
 fn a_stuck_task_goes_to_the_next_thread_of_a_busy_pool() {
     let late = late(0);
     scans(&late, 2, 50);
-    let (steps, hand, source) = (late.steps.clone(), late.hand.clone(), late.source.clone());
+    let (steps, executor, source) = (
+        late.steps.clone(),
+        late.executor.clone(),
+        late.source.clone(),
+    );
     late.add(move || {
         for _ in 0..4 {
-            hand.ended(50);
+            executor.ended(50);
             steps.tick(TICK);
         }
-        assert_eq!((hand.given(), hand.queued()), (0, 1), "one is enough");
-        assert!(hand.run_queued());
+        assert_eq!(
+            (executor.reserved_jobs(), executor.queued()),
+            (0, 1),
+            "one is enough"
+        );
+        assert!(executor.run_queued());
         assert_eq!(source.ran.count(), 2, "the other one ran meanwhile");
     });
     late.add(|| ());
     late.strategy.produce();
     assert!(
-        late.hand.unhandled.is_empty(),
+        late.executor.unhandled.is_empty(),
         "{:?}",
-        late.hand.unhandled.take()
+        late.executor.unhandled.take()
     );
     let counts = late.strategy.metrics();
     assert_eq!(
@@ -75,23 +83,23 @@ fn a_stuck_task_goes_to_the_next_thread_of_a_busy_pool() {
 fn a_helper_dropped_with_its_queue_is_not_waited_for() {
     let late = late(0);
     scans(&late, 2, 50);
-    let (steps, hand) = (late.steps.clone(), late.hand.clone());
+    let (steps, executor) = (late.steps.clone(), late.executor.clone());
     late.add(move || {
         for _ in 0..3 {
-            hand.ended(50);
+            executor.ended(50);
             steps.tick(TICK);
-            hand.drop_all();
+            executor.drop_all();
         }
-        hand.ended(50);
+        executor.ended(50);
         steps.tick(TICK);
-        assert!(hand.run_queued(), "it was asked for again");
+        assert!(executor.run_queued(), "it was requested again");
     });
     late.add(|| ());
     late.strategy.produce();
     assert!(
-        late.hand.unhandled.is_empty(),
+        late.executor.unhandled.is_empty(),
         "{:?}",
-        late.hand.unhandled.take()
+        late.executor.unhandled.take()
     );
     assert_eq!(
         (late.strategy.metrics().late_epc, late.source.ran.count()),
@@ -100,7 +108,7 @@ fn a_helper_dropped_with_its_queue_is_not_waited_for() {
 }
 
 #[test]
-fn tasks_given_away_for_want_of_a_stand_in_keep_the_monitor_awake() {
+fn tasks_given_to_the_pool_without_a_stand_in_keep_the_monitor_awake() {
     let late = late_by(0, Monitor::builder("test").stand_ins(0));
     late.steps.tick(QUIET);
     assert!(late.monitor.is_asleep());
@@ -122,7 +130,7 @@ fn tasks_given_away_for_want_of_a_stand_in_keep_the_monitor_awake() {
 
 /// The `finished_jobs` of a real pool: each job that ended before another one began.
 #[test]
-fn a_pool_tells_how_often_its_threads_came_for_more() {
+fn a_pool_reports_how_many_jobs_its_threads_finished() {
     let pool = WorkerPool::builder("workers")
         .core(1)
         .max(1)

@@ -35,10 +35,10 @@ fn every_task_runs_once() {
 fn nothing_means_idle_until_the_next_call() {
     everywhere(|stage| {
         stage.produce_and_settle();
-        let asked = stage.source.asked();
+        let polls = stage.source.polls();
         add_some(&stage.source, 3);
         stage.settle();
-        assert_eq!((stage.source.asked(), stage.source.ran.count()), (asked, 0));
+        assert_eq!((stage.source.polls(), stage.source.ran.count()), (polls, 0));
         stage.produce_and_settle();
         assert_eq!(stage.source.ran.count(), 3, "{stage}");
     });
@@ -102,7 +102,7 @@ fn any_number_of_calls_in_one_round_is_one_more_round() {
                 (0..10).for_each(|_| strategy.produce());
             });
             stage.produce_and_settle();
-            assert_eq!(stage.source.asked(), 2, "{stage}");
+            assert_eq!(stage.source.polls(), 2, "{stage}");
         }
     }
 }
@@ -120,7 +120,7 @@ fn dispatch_runs_nothing_on_the_caller() {
         }
         stage.made.strategy.dispatch().unwrap();
         if stage.place != Place::Pool {
-            assert_eq!((stage.source.asked(), places.len()), (0, 0), "{stage}");
+            assert_eq!((stage.source.polls(), places.len()), (0, 0), "{stage}");
         }
         stage.settle();
         let places = places.take();
@@ -139,8 +139,8 @@ fn a_panicking_task_is_only_its_own_end() {
         stage.produce_and_settle();
         let (ran, gone) = (stage.source.ran.count(), stage.source.gone.count());
         assert_eq!((ran, gone), (6, 6), "{stage}");
-        stage.hand.unhandled.wait_for(3);
-        assert_eq!(stage.hand.unhandled.len(), 3, "{stage}");
+        stage.executor.unhandled.wait_for(3);
+        assert_eq!(stage.executor.unhandled.len(), 3, "{stage}");
         add_some(&stage.source, 3);
         stage.produce_and_settle();
         assert_eq!(stage.source.ran.count(), 9, "{stage}");
@@ -148,7 +148,7 @@ fn a_panicking_task_is_only_its_own_end() {
 }
 
 #[test]
-fn a_panicking_producer_is_asked_again() {
+fn a_panicking_producer_is_called_again() {
     for kind in KINDS {
         for place in PLACES {
             let source = Source::new();
@@ -164,15 +164,15 @@ fn a_panicking_producer_is_asked_again() {
             stage.produce_and_settle();
             assert_eq!(source.ran.count(), 3, "{stage}");
             assert_eq!(stage.made.strategy.metrics().producer_panics, 4, "{stage}");
-            stage.hand.unhandled.wait_for(1);
-            let said = stage.hand.unhandled.take();
-            assert_eq!(said[0], "a producer panicked: on purpose");
+            stage.executor.unhandled.wait_for(1);
+            let message = stage.executor.unhandled.take();
+            assert_eq!(message[0], "a producer panicked: on purpose");
         }
     }
 }
 
 #[test]
-fn a_producer_that_only_panics_lets_the_thread_go_and_is_asked_with_the_next_call() {
+fn a_producer_that_only_panics_frees_the_thread_and_is_called_by_the_next_call() {
     for kind in KINDS {
         let source = Source::new();
         let inner = source.clone();
@@ -185,7 +185,7 @@ fn a_producer_that_only_panics_lets_the_thread_go_and_is_asked_with_the_next_cal
         let stage = Stage::over(kind, Place::ReservedWorkers, &source, Box::new(producer));
         add_some(&source, 3);
         stage.produce_and_settle();
-        assert_eq!((source.ran.count(), source.asked()), (0, 0), "{stage}");
+        assert_eq!((source.ran.count(), source.polls()), (0, 0), "{stage}");
         broken.store(false, Ordering::Relaxed);
         stage.produce_and_settle();
         assert_eq!(source.ran.count(), 3, "{stage}");
@@ -195,7 +195,7 @@ fn a_producer_that_only_panics_lets_the_thread_go_and_is_asked_with_the_next_cal
 #[test]
 fn a_refused_task_is_closed_once_and_production_goes_on() {
     by_hand(|stage| {
-        stage.hand.refuse(true);
+        stage.executor.refuse(true);
         add_some(&stage.source, 9);
         stage.produce_and_settle();
         let (ran, refused) = (stage.source.ran.count(), stage.refused.count());
@@ -205,7 +205,7 @@ fn a_refused_task_is_closed_once_and_production_goes_on() {
             "{stage}"
         );
         assert_eq!(stage.made.strategy.metrics().refused, refused, "{stage}");
-        stage.hand.refuse(false);
+        stage.executor.refuse(false);
         add_some(&stage.source, 9);
         stage.produce_and_settle();
         let ran = stage.source.ran.count();
@@ -219,13 +219,13 @@ fn a_refused_task_is_closed_once_and_production_goes_on() {
 
 #[test]
 fn a_hook_for_refused_tasks_may_panic() {
-    use super::{Hand, make};
+    use super::{ManualExecutor, make};
     let source = Source::new();
-    let hand = Hand::new(0);
-    let made = make(Kind::Pec, source.producer(), hand.clone(), |_| {
+    let executor = ManualExecutor::new(0);
+    let made = make(Kind::Pec, source.producer(), executor.clone(), |_| {
         panic!("on purpose")
     });
-    hand.refuse(true);
+    executor.refuse(true);
     add_some(&source, 9);
     made.strategy.produce();
     assert!(made.strategy.is_idle());
@@ -236,10 +236,10 @@ fn a_hook_for_refused_tasks_may_panic() {
 fn a_refused_dispatch_is_an_error_and_the_next_one_works() {
     by_hand(|stage| {
         add_some(&stage.source, 3);
-        stage.hand.refuse(true);
+        stage.executor.refuse(true);
         let refused = stage.made.strategy.dispatch().unwrap_err();
         assert_eq!(refused.why(), RejectReason::Full);
-        stage.hand.refuse(false);
+        stage.executor.refuse(false);
         stage.made.strategy.dispatch().unwrap();
         stage.settle();
         assert_eq!(stage.source.ran.count(), 3, "{stage}");
@@ -252,7 +252,7 @@ fn a_dispatch_that_was_dropped_with_its_queue_does_not_stop_the_next_one() {
     by_hand(|stage| {
         add_some(&stage.source, 3);
         stage.made.strategy.dispatch().unwrap();
-        stage.hand.drop_all();
+        stage.executor.drop_all();
         stage.made.strategy.dispatch().unwrap();
         stage.settle();
         assert_eq!(stage.source.ran.count(), 3, "{stage}");
@@ -367,7 +367,7 @@ fn a_dispatch_from_inside_a_task_runs_nothing_in_it() {
         });
         stage.produce_and_settle();
         assert_eq!(stage.source.ran.count(), 2, "{stage}");
-        assert!(stage.hand.unhandled.is_empty(), "{stage}");
+        assert!(stage.executor.unhandled.is_empty(), "{stage}");
     });
 }
 
@@ -397,10 +397,10 @@ fn a_tagged_thread_runs_no_task_that_may_block() {
 fn each_choice_is_counted_before_the_task_runs_and_can_be_reset() {
     everywhere(|stage| {
         let (strategy, seen) = (stage.strategy(), Log::new());
-        let told = seen.clone();
-        stage
-            .source
-            .add(Blocking::Never, move || told.push(strategy.metrics().pc));
+        let notified = seen.clone();
+        stage.source.add(Blocking::Never, move || {
+            notified.push(strategy.metrics().pc)
+        });
         stage.produce_and_settle();
         assert_eq!(seen.take(), [1], "{stage}");
         add_some(&stage.source, 8);
@@ -423,12 +423,12 @@ fn what_a_producer_writes_is_seen_by_the_next_thread_that_produces() {
         for place in PLACES {
             let source = Source::new();
             let (inner, seen) = (source.clone(), Log::new());
-            let told = seen.clone();
+            let notified = seen.clone();
             // Plain memory of the producer, which moves from thread to thread with it.
             let mut calls = 0_u64;
             let producer = move || {
                 calls += 1;
-                told.push(calls);
+                notified.push(calls);
                 inner.next()
             };
             let stage = Stage::over(kind, place, &source, Box::new(producer));
@@ -451,7 +451,11 @@ fn all_tasks_that_never_block_make_every_strategy_the_same() {
         stage.produce();
         assert_eq!(stage.source.ran.count(), 20, "{stage}");
         assert_eq!(stage.made.strategy.metrics().pc, 20, "{stage}");
-        assert_eq!((stage.hand.queued(), stage.hand.given()), (0, 0), "{stage}");
+        assert_eq!(
+            (stage.executor.queued(), stage.executor.reserved_jobs()),
+            (0, 0),
+            "{stage}"
+        );
     });
 }
 

@@ -9,14 +9,14 @@ use tidegate_pool::WorkerPool;
 use tidegate_pool::strategy::{Adaptive, Monitor, MonitorBuilder, Producer, Strategy};
 use tidegate_testkit::{Gate, Log};
 
-use super::{AnyProducer, Hand, Source};
+use super::{AnyProducer, ManualExecutor, Source};
 
 pub(super) const TICK: Duration = Duration::from_micros(60);
 pub(super) const QUIET: Duration = Duration::from_millis(100);
 
 /// A strategy with late hand-over, its hand-driven pool, and its monitor's manual ticker.
 pub(super) struct Late {
-    pub(super) hand: Arc<Hand>,
+    pub(super) executor: Arc<ManualExecutor>,
     pub(super) source: Source,
     pub(super) strategy: Adaptive<AnyProducer>,
     pub(super) monitor: Monitor,
@@ -31,12 +31,12 @@ pub(super) fn late(reserve: usize) -> Late {
 pub(super) fn late_by(reserve: usize, monitor: MonitorBuilder) -> Late {
     let (ticker, steps) = Ticker::manual();
     let monitor = monitor.quiet(QUIET).ticker(ticker).build().unwrap();
-    let (hand, source) = (Hand::new(reserve), Source::new());
-    let strategy = Adaptive::builder(source.producer(), hand.clone())
+    let (executor, source) = (ManualExecutor::new(reserve), Source::new());
+    let strategy = Adaptive::builder(source.producer(), executor.clone())
         .late(&monitor)
         .build();
     Late {
-        hand,
+        executor,
         source,
         strategy,
         monitor,
@@ -52,13 +52,13 @@ impl Late {
 }
 
 #[test]
-fn a_short_task_wakes_nobody() {
+fn a_short_task_wakes_no_thread() {
     let late = late(3);
     (0..50).for_each(|_| late.add(|| ()));
     late.strategy.produce();
     let counts = late.strategy.metrics();
     assert_eq!((counts.lent, counts.tasks()), (50, 50));
-    assert_eq!((late.hand.tried(), late.hand.queued()), (0, 0));
+    assert_eq!((late.executor.tried(), late.executor.queued()), (0, 0));
     assert_eq!((counts.helpers, counts.late_epc), (0, 0));
     assert!(late.strategy.is_idle());
 }
@@ -67,15 +67,19 @@ fn a_short_task_wakes_nobody() {
 fn a_stuck_task_loses_the_producer_at_the_second_look() {
     let late = late(2);
     let (here, log) = (thread::current().id(), Log::new());
-    let (steps, hand, source) = (late.steps.clone(), late.hand.clone(), late.source.clone());
+    let (steps, executor, source) = (
+        late.steps.clone(),
+        late.executor.clone(),
+        late.source.clone(),
+    );
     late.add(move || {
         steps.tick(TICK);
-        assert_eq!(hand.given(), 0, "one look proves nothing");
+        assert_eq!(executor.reserved_jobs(), 0, "one look proves nothing");
         steps.tick(TICK);
-        assert_eq!(hand.given(), 1);
+        assert_eq!(executor.reserved_jobs(), 1);
         steps.tick(TICK);
-        assert_eq!(hand.given(), 1, "one helper is enough");
-        assert!(hand.run_given());
+        assert_eq!(executor.reserved_jobs(), 1, "one helper is enough");
+        assert!(executor.run_reserved());
         assert_eq!(source.ran.count(), 3, "the others ran meanwhile");
     });
     for _ in 0..2 {
@@ -85,9 +89,9 @@ fn a_stuck_task_loses_the_producer_at_the_second_look() {
     late.strategy.produce();
     assert_eq!(log.take(), [false, false]);
     assert!(
-        late.hand.unhandled.is_empty(),
+        late.executor.unhandled.is_empty(),
         "{:?}",
-        late.hand.unhandled.take()
+        late.executor.unhandled.take()
     );
     let counts = late.strategy.metrics();
     assert_eq!((counts.lent, counts.late_epc), (3, 1));
@@ -103,7 +107,7 @@ fn a_producer_that_moves_between_two_looks_is_left_alone() {
     }
     late.strategy.produce();
     assert_eq!(
-        (late.hand.tried(), late.strategy.metrics().late_epc),
+        (late.executor.tried(), late.strategy.metrics().late_epc),
         (0, 0)
     );
     assert_eq!(late.strategy.metrics().lent, 20);
@@ -112,10 +116,10 @@ fn a_producer_that_moves_between_two_looks_is_left_alone() {
 #[test]
 fn with_no_thread_of_the_pool_a_stand_in_takes_the_producer() {
     let late = late(1);
-    let (steps, hand, went_on) = (late.steps.clone(), late.hand.clone(), Gate::new());
+    let (steps, executor, went_on) = (late.steps.clone(), late.executor.clone(), Gate::new());
     let until = went_on.clone();
     late.add(move || {
-        hand.set_reserve(0); // lost since the producer was lent
+        executor.set_reserve(0); // lost since the producer was lent
         steps.tick(TICK);
         assert!(!until.is_open(), "one look proves nothing");
         steps.tick(TICK);
@@ -123,7 +127,11 @@ fn with_no_thread_of_the_pool_a_stand_in_takes_the_producer() {
     });
     late.source.add(Blocking::Never, move || went_on.open());
     late.strategy.produce();
-    assert!(late.hand.unhandled.is_empty(), "{:?}", late.hand.unhandled);
+    assert!(
+        late.executor.unhandled.is_empty(),
+        "{:?}",
+        late.executor.unhandled
+    );
     let counts = late.strategy.metrics();
     assert_eq!((counts.no_pool_thread, counts.late_epc), (1, 1), "{counts}");
     assert_eq!(counts.stand_ins, 1, "{counts}");
@@ -131,7 +139,7 @@ fn with_no_thread_of_the_pool_a_stand_in_takes_the_producer() {
 }
 
 #[test]
-fn a_helper_that_finds_the_producer_gone_leaves() {
+fn a_helper_that_finds_the_producer_taken_ends() {
     let late = late(1);
     let steps = late.steps.clone();
     late.add(move || {
@@ -141,11 +149,11 @@ fn a_helper_that_finds_the_producer_gone_leaves() {
     late.add(|| ());
     late.strategy.produce();
     assert_eq!(
-        late.hand.given(),
+        late.executor.reserved_jobs(),
         1,
         "it was sent, and the task ended first"
     );
-    late.hand.settle();
+    late.executor.settle();
     let counts = late.strategy.metrics();
     assert_eq!((counts.idle_helpers, counts.late_epc), (1, 0));
     assert_eq!(late.source.ran.count(), 2);
@@ -162,17 +170,21 @@ fn the_first_such_task_after_a_quiet_time_wakes_the_monitor() {
     late.steps.tick(TICK);
     let scans = late.monitor.scans();
 
-    let (monitor, steps, hand) = (late.monitor.clone(), late.steps.clone(), late.hand.clone());
+    let (monitor, steps, executor) = (
+        late.monitor.clone(),
+        late.steps.clone(),
+        late.executor.clone(),
+    );
     late.add(move || {
         assert!(!monitor.is_asleep(), "no such task runs with it asleep");
         steps.tick(TICK);
         steps.tick(TICK);
         assert_eq!(monitor.scans(), scans + 2);
-        assert!(hand.run_given());
+        assert!(executor.run_reserved());
     });
     (0..5).for_each(|_| late.add(|| ()));
     late.strategy.produce();
-    assert!(late.hand.unhandled.is_empty());
+    assert!(late.executor.unhandled.is_empty());
     let counts = late.strategy.metrics();
     assert_eq!((counts.monitor_wakes, counts.late_epc), (1, 1));
     assert_eq!(late.monitor.sleeps(), 1);
@@ -209,29 +221,29 @@ fn tasks_that_never_block_do_not_keep_the_monitor_awake() {
 #[test]
 fn a_task_known_to_be_long_gets_a_thread_at_once() {
     let late = late(2);
-    let (hand, log) = (late.hand.clone(), Log::new());
+    let (executor, log) = (late.executor.clone(), Log::new());
     late.source
-        .push(Task::long(move || assert!(hand.run_given())));
-    let told = log.clone();
-    late.add(move || told.push("meanwhile"));
+        .push(Task::long(move || assert!(executor.run_reserved())));
+    let notified = log.clone();
+    late.add(move || notified.push("meanwhile"));
     late.strategy.produce();
     let counts = late.strategy.metrics();
     assert_eq!((counts.epc, counts.lent, log.len()), (1, 1, 1));
-    assert!(late.hand.unhandled.is_empty());
+    assert!(late.executor.unhandled.is_empty());
 }
 
 /// Runs one task of a class: it is taken over while it runs (`slow`), or it is short.
 fn visit(late: &Late, slow: bool) {
-    let (steps, hand) = (late.steps.clone(), late.hand.clone());
+    let (steps, executor) = (late.steps.clone(), late.executor.clone());
     late.source.push(Task::new(move || {
         if slow {
             steps.tick(TICK);
             steps.tick(TICK);
-            hand.run_given();
+            executor.run_reserved();
         }
     }));
     late.strategy.produce();
-    late.hand.settle();
+    late.executor.settle();
 }
 
 #[test]
@@ -267,9 +279,9 @@ fn work_that_waits_while_a_processor_is_idle_brings_a_thread() {
     for waiting in [0, 1] {
         let (ticker, _steps) = Ticker::manual();
         let monitor = Monitor::builder("test").ticker(ticker).build().unwrap();
-        let (hand, source) = (Hand::new(1), Source::new());
+        let (executor, source) = (ManualExecutor::new(1), Source::new());
         let producer = Backlog(source.clone(), waiting);
-        let strategy = Adaptive::builder(producer, hand.clone())
+        let strategy = Adaptive::builder(producer, executor.clone())
             .late(&monitor)
             .build();
         source.add(Blocking::May, || ());
@@ -277,8 +289,8 @@ fn work_that_waits_while_a_processor_is_idle_brings_a_thread() {
         let counts = strategy.metrics();
         let brought = waiting as u64 * u64::from(tidegate_core::internal::usable_cpus() > 1);
         assert_eq!((counts.epc, counts.lent), (brought, 1 - brought));
-        assert_eq!(hand.given() as u64, brought);
-        hand.drop_all();
+        assert_eq!(executor.reserved_jobs() as u64, brought);
+        executor.drop_all();
     }
 }
 
@@ -289,7 +301,7 @@ fn all_of_it_can_be_switched_off_and_on() {
     assert!(!late.strategy.is_late());
     late.add(|| ());
     late.strategy.produce();
-    late.hand.settle();
+    late.executor.settle();
     let counts = late.strategy.metrics();
     assert_eq!((counts.epc, counts.lent), (1, 0));
     late.strategy.set_late(true);
@@ -306,72 +318,72 @@ fn with_its_monitor_stopped_it_hands_over_eagerly() {
     late.strategy.produce();
     let counts = late.strategy.metrics();
     assert_eq!((counts.epc, counts.lent), (1, 0));
-    late.hand.drop_all();
+    late.executor.drop_all();
 }
 
 #[test]
-fn a_monitor_that_is_stopped_gives_away_what_lies_in_a_cell() {
+fn a_stopped_monitor_submits_a_lent_producer() {
     let late = late(1);
-    let (monitor, hand) = (late.monitor.clone(), late.hand.clone());
+    let (monitor, executor) = (late.monitor.clone(), late.executor.clone());
     late.add(move || {
         monitor.shutdown();
-        assert!(hand.run_given());
+        assert!(executor.run_reserved());
     });
     late.add(|| ());
     late.strategy.produce();
     assert_eq!(late.strategy.metrics().late_epc, 1);
-    assert!(late.hand.unhandled.is_empty());
+    assert!(late.executor.unhandled.is_empty());
 }
 
 #[test]
 fn a_monitor_watches_any_number_of_strategies_and_forgets_them() {
     let late = late(2);
-    let (source, hand) = (Source::new(), Hand::new(1));
-    let second = Adaptive::builder(source.producer(), hand.clone())
+    let (source, executor) = (Source::new(), ManualExecutor::new(1));
+    let second = Adaptive::builder(source.producer(), executor.clone())
         .late(&late.monitor)
         .build();
-    let (steps, own) = (late.steps.clone(), hand.clone());
+    let (steps, own) = (late.steps.clone(), executor.clone());
     source.add(Blocking::May, move || {
         steps.tick(TICK);
         steps.tick(TICK);
-        assert!(own.run_given());
+        assert!(own.run_reserved());
     });
     second.produce();
     assert_eq!(second.metrics().late_epc, 1);
     assert_eq!(
-        late.hand.tried(),
+        late.executor.tried(),
         0,
-        "the other strategy's pool is not asked"
+        "the other strategy's pool is not used"
     );
     assert!(second.shutdown());
     drop(second);
     late.steps.tick(TICK);
     assert_eq!(
-        Arc::strong_count(&hand),
+        Arc::strong_count(&executor),
         1,
         "nothing keeps the second one's pool"
     );
 }
 
 #[test]
-fn a_dispatch_that_nobody_came_for_is_found_by_the_monitor() {
+fn a_dispatch_without_a_helper_is_found_by_the_monitor() {
     let late = late(1);
     // Even if the last loan was given away once: that helper has arrived and left.
-    let (steps, hand) = (late.steps.clone(), late.hand.clone());
+    let (steps, executor) = (late.steps.clone(), late.executor.clone());
     late.add(move || {
         steps.tick(TICK);
         steps.tick(TICK);
-        assert!(hand.run_given());
+        assert!(executor.run_reserved());
     });
     late.strategy.produce();
     assert_eq!(late.strategy.metrics().late_epc, 1);
-    late.hand.refuse(true);
+    late.executor.refuse(true);
     late.source.add(Blocking::Never, || ());
     assert!(late.strategy.dispatch().is_err());
-    late.hand.refuse(false);
+    late.executor.refuse(false);
     late.steps.tick(TICK);
     late.steps.tick(TICK);
-    late.hand.settle();
+    late.executor.settle();
     assert_eq!(late.source.ran.count(), 2);
 }
 
@@ -380,25 +392,25 @@ fn a_task_taken_over_twice_is_still_run_by_one() {
     // Two threads run lent tasks at once. The producer moves from the first to the second, and from
     // the second to a third.
     let late = late(3);
-    let (gate, steps, hand) = (Gate::new(), late.steps.clone(), late.hand.clone());
+    let (gate, steps, executor) = (Gate::new(), late.steps.clone(), late.executor.clone());
     let opened = gate.clone();
     late.add(move || {
         steps.tick(TICK);
         steps.tick(TICK);
-        assert!(hand.run_given());
+        assert!(executor.run_reserved());
         opened.wait();
     });
-    let (steps, hand) = (late.steps.clone(), late.hand.clone());
+    let (steps, executor) = (late.steps.clone(), late.executor.clone());
     late.add(move || {
         steps.tick(TICK);
         steps.tick(TICK);
-        assert!(hand.run_given());
+        assert!(executor.run_reserved());
     });
     late.add(move || gate.open());
     late.strategy.produce();
     assert_eq!(late.source.ran.count(), 3);
     assert_eq!(late.strategy.metrics().late_epc, 2);
-    assert!(late.hand.unhandled.is_empty());
+    assert!(late.executor.unhandled.is_empty());
 }
 
 /// Real threads and a real monitor. A task waits for a later one, so it ends only if production

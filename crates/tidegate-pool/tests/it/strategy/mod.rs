@@ -3,9 +3,9 @@
 mod adaptive;
 mod busy_pool;
 mod conformance;
-#[path = "../../../../tidegate-testkit/shared/hand.rs"]
-mod hand;
 mod late;
+#[path = "../../../../tidegate-testkit/shared/manual_executor.rs"]
+mod manual_executor;
 mod reserved;
 mod rules;
 mod stand_in;
@@ -23,7 +23,7 @@ use tidegate_pool::strategy::{
 use tidegate_pool::{TryExecutor, WorkerPool};
 use tidegate_testkit::{Counter, DropCount, until};
 
-pub(crate) use self::hand::{Hand, elsewhere};
+pub(crate) use self::manual_executor::{ManualExecutor, elsewhere};
 
 /// A producer type that all strategies can use.
 pub(crate) type AnyProducer = Box<dyn FnMut() -> Option<Task> + Send>;
@@ -147,7 +147,7 @@ pub(crate) struct Stage {
     pub(crate) kind: Kind,
     pub(crate) place: Place,
     /// The executor, except in a pool, where it only keeps the log.
-    pub(crate) hand: Arc<Hand>,
+    pub(crate) executor: Arc<ManualExecutor>,
     pool: Option<WorkerPool>,
     pub(crate) source: Source,
     pub(crate) made: Made,
@@ -163,28 +163,28 @@ impl Stage {
 
     /// Like `new`, with a producer that the test provides.
     pub(crate) fn over(kind: Kind, place: Place, source: &Source, producer: AnyProducer) -> Self {
-        let hand = match place {
-            Place::NoReserve => Hand::new(0),
-            Place::ReservedWorkers | Place::Tagged | Place::Pool => Hand::new(3),
+        let executor = match place {
+            Place::NoReserve => ManualExecutor::new(0),
+            Place::ReservedWorkers | Place::Tagged | Place::Pool => ManualExecutor::new(3),
         };
-        let pool = (place == Place::Pool).then(|| pool_of_three(&hand));
-        let executor: Arc<dyn TryExecutor> = match &pool {
+        let pool = (place == Place::Pool).then(|| pool_of_three(&executor));
+        let target: Arc<dyn TryExecutor> = match &pool {
             Some(pool) => Arc::new(pool.clone()),
-            None => hand.clone(),
+            None => executor.clone(),
         };
         let refused = Counter::new();
-        let hear = refused.clone();
+        let counter = refused.clone();
         let on_refused = move |task| {
             drop(task);
-            hear.hit();
+            counter.hit();
         };
-        let made = make(kind, producer, executor, on_refused);
+        let made = make(kind, producer, target, on_refused);
         Self {
-            _undo: Undo(Arc::downgrade(&made.strategy), Arc::clone(&hand)),
+            _undo: Undo(Arc::downgrade(&made.strategy), Arc::clone(&executor)),
             kind,
             place,
             made,
-            hand,
+            executor,
             pool,
             source: source.clone(),
             refused,
@@ -193,7 +193,7 @@ impl Stage {
 
     /// Waits until the executor has no work.
     pub(crate) fn settle(&self) {
-        self.hand.settle();
+        self.executor.settle();
         let is_busy = |pool: &WorkerPool| {
             let now = pool.metrics();
             now.busy + now.queued > 0
@@ -234,7 +234,7 @@ impl Stage {
 
 /// A queued helper holds the strategy, which holds the executor with the queue. A producer may hold
 /// its strategy too. Dropping this value breaks both reference cycles.
-struct Undo(Weak<dyn Strategy>, Arc<Hand>);
+struct Undo(Weak<dyn Strategy>, Arc<ManualExecutor>);
 
 impl Drop for Undo {
     fn drop(&mut self) {
@@ -252,9 +252,9 @@ impl std::fmt::Display for Stage {
     }
 }
 
-/// Creates a pool that reports unhandled errors to the log of `hand`.
-fn pool_of_three(hand: &Arc<Hand>) -> WorkerPool {
-    let log = hand.unhandled.clone();
+/// Creates a pool that reports unhandled errors to the log of `executor`.
+fn pool_of_three(executor: &Arc<ManualExecutor>) -> WorkerPool {
+    let log = executor.unhandled.clone();
     let pool = WorkerPool::builder("workers")
         .core(3)
         .max(3)
@@ -294,7 +294,7 @@ pub(crate) struct Source {
     /// Calls of `produce` that overlapped with another one.
     pub(crate) overlaps: Counter,
     /// Calls of `produce`.
-    pub(crate) asked: Arc<AtomicUsize>,
+    pub(crate) polls: Arc<AtomicUsize>,
     /// Tasks that have run.
     pub(crate) ran: Counter,
     /// Tasks that were dropped, after a run or without one.
@@ -307,7 +307,7 @@ impl Source {
             queue: Arc::default(),
             inside: Arc::default(),
             overlaps: Counter::new(),
-            asked: Arc::default(),
+            polls: Arc::default(),
             ran: Counter::new(),
             gone: Counter::new(),
         }
@@ -327,8 +327,8 @@ impl Source {
         }));
     }
 
-    pub(crate) fn asked(&self) -> usize {
-        self.asked.load(Ordering::Relaxed)
+    pub(crate) fn polls(&self) -> usize {
+        self.polls.load(Ordering::Relaxed)
     }
 
     pub(crate) fn next(&self) -> Option<Task> {
@@ -336,7 +336,7 @@ impl Source {
             // Recorded, not asserted: the strategy would catch the panic.
             self.overlaps.hit();
         }
-        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.polls.fetch_add(1, Ordering::Relaxed);
         let task = self.queue.lock().unwrap().pop_front();
         self.inside.fetch_sub(1, Ordering::Relaxed);
         task

@@ -13,7 +13,7 @@ use tidegate_pool::strategy::{Adaptive, Monitor, Producer, Strategy};
 use tidegate_testkit::{DropCount, Gate, Log, until};
 
 use super::late::{Late, QUIET, TICK, late, late_by};
-use super::{Hand, Source, elsewhere};
+use super::{ManualExecutor, Source, elsewhere};
 
 /// Adds a task that runs `act` and then blocks until a later one, which never blocks, has run.
 fn block_until_it_goes_on(late: &Late, act: impl FnOnce() + Send + 'static) {
@@ -43,8 +43,8 @@ fn refused(broken: &Arc<AtomicBool>, asked: &Arc<AtomicUsize>) -> ThreadBuilder 
 #[test]
 fn strategies_that_counted_on_the_same_thread_all_go_on() {
     let one = late(1);
-    let (hand, source) = (one.hand.clone(), Source::new());
-    let other = Adaptive::builder(source.producer(), hand.clone());
+    let (executor, source) = (one.executor.clone(), Source::new());
+    let other = Adaptive::builder(source.producer(), executor.clone());
     let other = other.late(&one.monitor).build();
     // Both tasks run, and see one idle thread, before the monitor's scan.
     let (both, go_on) = (Gate::new(), Gate::new());
@@ -53,20 +53,21 @@ fn strategies_that_counted_on_the_same_thread_all_go_on() {
         opens.open();
         until.wait();
     });
-    let (told, opens) = (went_on.clone(), go_on.clone());
+    let (notified, opens) = (went_on.clone(), go_on.clone());
     source.add(Blocking::Never, move || {
-        told.push("other");
+        notified.push("other");
         opens.open();
     });
-    let (steps, own) = (one.steps.clone(), hand.clone());
+    let (steps, own) = (one.steps.clone(), executor.clone());
     block_until_it_goes_on(&one, move || {
         both.wait();
         steps.tick(TICK);
         steps.tick(TICK);
-        while own.run_given() {}
+        while own.run_reserved() {}
     });
-    let told = went_on.clone();
-    one.source.add(Blocking::Never, move || told.push("one"));
+    let notified = went_on.clone();
+    one.source
+        .add(Blocking::Never, move || notified.push("one"));
     let driver = {
         let other = other.clone();
         ThreadBuilder::new("driver").spawn(move || other.produce())
@@ -74,7 +75,7 @@ fn strategies_that_counted_on_the_same_thread_all_go_on() {
     one.strategy.produce();
     assert!(driver.unwrap().join().unwrap());
     went_on.wait_for(2);
-    assert!(hand.unhandled.is_empty(), "{:?}", hand.unhandled);
+    assert!(executor.unhandled.is_empty(), "{:?}", executor.unhandled);
     let (one, other) = (one.strategy.metrics(), other.metrics());
     assert_eq!(one.late_epc + other.late_epc, 2, "{one}; {other}");
     assert_eq!(one.stand_ins + other.stand_ins, 1, "{one}; {other}");
@@ -83,7 +84,7 @@ fn strategies_that_counted_on_the_same_thread_all_go_on() {
 #[test]
 fn a_stand_in_is_reserved_once_and_kept_while_it_is_not_needed() {
     let late = late(1);
-    let second = Adaptive::builder(late.source.producer(), late.hand.clone());
+    let second = Adaptive::builder(late.source.producer(), late.executor.clone());
     let second = second.late(&late.monitor).build();
     assert_eq!(late.monitor.stand_ins(), 0, "none before the first loan");
     for _ in 0..5 {
@@ -121,19 +122,23 @@ fn without_a_stand_in_a_task_that_may_block_does_not_run_here() {
     assert_eq!(asked.load(Ordering::Relaxed), 1, "once between two scans");
     assert_eq!(late.monitor.failed_stand_ins(), 2);
     // With an idle thread, the producer goes there at once, as without a monitor.
-    late.hand.settle();
-    late.hand.set_reserve(1);
+    late.executor.settle();
+    late.executor.set_reserve(1);
     late.add(|| ());
     late.strategy.produce();
     assert_eq!(late.strategy.metrics().epc, 1);
-    late.hand.settle();
+    late.executor.settle();
     // And late again, after the system has threads again and the monitor has scanned.
     broken.store(false, Ordering::Relaxed);
     late.steps.tick(TICK);
     late.add(|| ());
     late.strategy.produce();
     assert_eq!(late.strategy.metrics().lent, 1);
-    assert!(late.hand.unhandled.is_empty(), "{:?}", late.hand.unhandled);
+    assert!(
+        late.executor.unhandled.is_empty(),
+        "{:?}",
+        late.executor.unhandled
+    );
 }
 
 /// Stops its monitor between the check whether the monitor runs and the loan.
@@ -158,27 +163,27 @@ fn a_monitor_that_stops_before_a_loan_is_not_counted_on() {
     for threads in [0, 1] {
         let (ticker, _steps) = Ticker::manual();
         let monitor = Monitor::builder("test").ticker(ticker).build().unwrap();
-        let (hand, source) = (Hand::new(threads), Source::new());
+        let (executor, source) = (ManualExecutor::new(threads), Source::new());
         let producer = StopsIt {
             source: source.clone(),
             monitor: monitor.clone(),
         };
-        let strategy = Adaptive::builder(producer, hand.clone());
+        let strategy = Adaptive::builder(producer, executor.clone());
         let strategy = strategy.late(&monitor).build();
         let went_on = Gate::new();
-        let (until, own) = (went_on.clone(), hand.clone());
+        let (until, own) = (went_on.clone(), executor.clone());
         source.add(Blocking::May, move || {
-            own.run_given();
+            own.run_reserved();
             until.wait();
         });
         source.add(Blocking::Never, move || went_on.open());
         strategy.produce();
-        hand.settle();
+        executor.settle();
         assert_eq!(source.ran.count(), 2);
-        assert!(hand.unhandled.is_empty(), "{:?}", hand.unhandled);
+        assert!(executor.unhandled.is_empty(), "{:?}", executor.unhandled);
         let counts = strategy.metrics();
         if monitor.is_running() {
-            // With a single processor the strategy does not ask for the backlog.
+            // With a single processor the strategy does not read the backlog.
             assert_eq!(tidegate_core::internal::usable_cpus(), 1);
         } else {
             let expected = (0, threads as u64, 1 - threads as u64);
@@ -190,13 +195,17 @@ fn a_monitor_that_stops_before_a_loan_is_not_counted_on() {
 #[test]
 fn a_monitor_that_stops_in_a_task_leaves_it_a_stand_in() {
     let late = late(1);
-    let (monitor, hand) = (late.monitor.clone(), late.hand.clone());
+    let (monitor, executor) = (late.monitor.clone(), late.executor.clone());
     block_until_it_goes_on(&late, move || {
-        hand.set_reserve(0);
+        executor.set_reserve(0);
         monitor.shutdown();
     });
     late.strategy.produce();
-    assert!(late.hand.unhandled.is_empty(), "{:?}", late.hand.unhandled);
+    assert!(
+        late.executor.unhandled.is_empty(),
+        "{:?}",
+        late.executor.unhandled
+    );
     assert_eq!(late.source.ran.count(), 2);
     assert_eq!(late.strategy.metrics().stand_ins, 1);
     until("no stand-in is left", || late.monitor.stand_ins() == 0);
@@ -239,8 +248,8 @@ fn a_pool_that_gives_no_thread_at_once_does_not_stop_production() {
 fn a_program_with_few_tasks_is_not_polled_for() {
     let (ticker, steps) = Ticker::manual();
     let monitor = Monitor::builder("test").ticker(ticker).build().unwrap();
-    let (hand, source) = (Hand::new(1), Source::new());
-    let strategy = Adaptive::builder(source.producer(), hand.clone());
+    let (executor, source) = (ManualExecutor::new(1), Source::new());
+    let strategy = Adaptive::builder(source.producer(), executor.clone());
     let strategy = strategy.late(&monitor).build();
     let tick = TICK * 2;
     for _ in 0..10 {
@@ -254,9 +263,9 @@ fn a_program_with_few_tasks_is_not_polled_for() {
 }
 
 #[test]
-fn a_producer_that_nobody_can_take_is_not_polled_for() {
+fn a_producer_that_no_thread_can_take_is_not_polled_for() {
     let late = late_by(0, Monitor::builder("test").stand_ins(0));
-    late.hand.refuse(true);
+    late.executor.refuse(true);
     late.source.add(Blocking::Never, || ());
     assert!(late.strategy.dispatch().is_err());
     // Three seconds.
@@ -265,10 +274,10 @@ fn a_producer_that_nobody_can_take_is_not_polled_for() {
     let scans = late.monitor.scans();
     assert!(scans < 1_000, "{scans}");
     // The monitor still scans it, and gives it a thread once there is one.
-    late.hand.refuse(false);
-    late.hand.set_reserve(1);
+    late.executor.refuse(false);
+    late.executor.set_reserve(1);
     (0..2_000).for_each(|_| late.steps.tick(tick));
-    late.hand.settle();
+    late.executor.settle();
     assert_eq!(late.source.ran.count(), 1);
 }
 
@@ -305,7 +314,7 @@ fn a_strategy_that_ends_during_a_look_does_not_hold_the_monitor() {
     let (asked, handle) = (Gate::new(), Arc::new(std::sync::Mutex::new(None)));
     let drops = Arc::clone(&handle);
     let pool = Arc::new(DropsIt {
-        hand: Hand::new(1),
+        executor: ManualExecutor::new(1),
         drop_it: Box::new(move || {
             drop(drops.lock().unwrap().take());
             asked.open();
@@ -323,30 +332,30 @@ fn a_strategy_that_ends_during_a_look_does_not_hold_the_monitor() {
     gone.wait_for(1);
 }
 
-/// A pool that runs `drop_it` when it is asked for its `finished_jobs`.
+/// A pool that runs `drop_it` when its `finished_jobs` is read.
 struct DropsIt {
-    hand: Arc<Hand>,
+    executor: Arc<ManualExecutor>,
     drop_it: Box<dyn Fn() + Send + Sync>,
 }
 
 impl tidegate_core::Executor for DropsIt {
     fn execute(&self, task: Task) -> Result<(), tidegate_core::Rejected<Task>> {
-        self.hand.execute(task)
+        self.executor.execute(task)
     }
 
     fn signal(
         &self,
         signal: tidegate_core::executor::Signal,
     ) -> Result<(), tidegate_core::Rejected<tidegate_core::executor::Signal>> {
-        self.hand.signal(signal)
+        self.executor.signal(signal)
     }
 
     fn is_current(&self) -> bool {
-        self.hand.is_current()
+        self.executor.is_current()
     }
 
     fn id(&self) -> tidegate_core::executor::ExecutorId {
-        self.hand.id()
+        self.executor.id()
     }
 
     fn name(&self) -> &str {
@@ -354,58 +363,62 @@ impl tidegate_core::Executor for DropsIt {
     }
 
     fn clock(&self) -> &tidegate_core::Clock {
-        self.hand.clock()
+        self.executor.clock()
     }
 
     fn unhandled(&self, what: &tidegate_core::Unhandled<'_>) {
-        self.hand.unhandled(what);
+        self.executor.unhandled(what);
     }
 }
 
 impl tidegate_pool::Headroom for DropsIt {
     fn free_threads(&self) -> tidegate_pool::FreeThreads {
-        self.hand.free_threads()
+        self.executor.free_threads()
     }
 
     fn finished_jobs(&self) -> u64 {
         (self.drop_it)();
-        self.hand.finished_jobs()
+        self.executor.finished_jobs()
     }
 }
 
 impl tidegate_pool::TryExecutor for DropsIt {
     fn try_execute(&self, task: Task) -> Result<(), tidegate_core::Rejected<Task>> {
-        self.hand.try_execute(task)
+        self.executor.try_execute(task)
     }
 }
 
 /// A task whose helper has found nothing and left requests a round, and waits for it.
 #[test]
-fn demand_from_inside_a_task_reaches_somebody_when_nobody_produces() {
+fn demand_from_inside_a_task_brings_a_thread_when_no_thread_produces() {
     use super::{KINDS, Kind, Place, Stage};
     for kind in KINDS {
         let stage = Stage::new(kind, Place::ReservedWorkers);
-        let (hand, source, strategy) = (stage.hand.clone(), stage.source.clone(), stage.strategy());
+        let (executor, source, strategy) = (
+            stage.executor.clone(),
+            stage.source.clone(),
+            stage.strategy(),
+        );
         let steps = stage.made.steps.clone();
         let log = Log::new();
-        let told = log.clone();
+        let notified = log.clone();
         stage.source.add(Blocking::May, move || {
             // The helper arrives, finds nothing, and leaves.
             for steps in std::iter::repeat_n(steps.iter(), 2).flatten() {
                 steps.tick(TICK);
             }
-            hand.settle();
+            executor.settle();
             let ran = source.ran.count();
             source.add(Blocking::Never, || ());
             strategy.produce();
-            elsewhere(|| hand.settle());
-            told.push(source.ran.count() - ran);
+            elsewhere(|| executor.settle());
+            notified.push(source.ran.count() - ran);
         });
         stage.produce_and_settle();
         // A strategy that runs tasks on the producing thread checks again after the task.
         let expected = u64::from(kind != Kind::Pc);
         assert_eq!(log.take(), [expected], "{stage}");
         assert_eq!(stage.source.ran.count(), 2, "{stage}");
-        assert!(stage.hand.unhandled.is_empty(), "{stage}");
+        assert!(stage.executor.unhandled.is_empty(), "{stage}");
     }
 }

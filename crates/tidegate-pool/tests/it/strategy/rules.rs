@@ -7,7 +7,7 @@ use tidegate_core::{Blocking, Rejected, Task};
 use tidegate_pool::strategy::{EatWhatYouKill, ProduceExecuteConsume, Producer, Strategy};
 use tidegate_testkit::Log;
 
-use super::{Hand, Kind, Place, Source, Stage};
+use super::{Kind, ManualExecutor, Place, Source, Stage};
 
 #[test]
 fn produce_consume_runs_all_kinds_in_order_on_the_caller() {
@@ -31,14 +31,14 @@ fn produce_consume_produces_nothing_while_a_task_runs() {
     let stage = Stage::new(Kind::Pc, Place::ReservedWorkers);
     let (source, strategy) = (stage.source.clone(), stage.strategy());
     stage.source.add(Blocking::May, move || {
-        let asked = source.asked();
+        let polls = source.polls();
         source.add(Blocking::Never, || ());
         super::elsewhere(|| strategy.produce());
-        assert_eq!(source.asked(), asked);
+        assert_eq!(source.polls(), polls);
     });
     stage.produce();
     assert_eq!(stage.source.ran.count(), 2);
-    assert!(stage.hand.unhandled.is_empty());
+    assert!(stage.executor.unhandled.is_empty());
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn two_dispatches_of_produce_consume_are_two_jobs() {
     let stage = Stage::new(Kind::Pc, Place::ReservedWorkers);
     stage.made.strategy.dispatch().unwrap();
     stage.made.strategy.dispatch().unwrap();
-    assert_eq!(stage.hand.queued(), 2);
+    assert_eq!(stage.executor.queued(), 2);
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn produce_execute_consume_gives_away_what_may_block_and_goes_on() {
         stage.source.add(kind, || ());
     }
     stage.produce();
-    assert_eq!((stage.source.ran.count(), stage.hand.queued()), (1, 2));
+    assert_eq!((stage.source.ran.count(), stage.executor.queued()), (1, 2));
     let counts = stage.made.strategy.metrics();
     assert_eq!((counts.pc, counts.pec), (1, 2));
 }
@@ -65,16 +65,16 @@ fn produce_execute_consume_gives_away_what_may_block_and_goes_on() {
 fn the_thread_that_produced_a_task_runs_it_and_the_helper_produces() {
     let stage = Stage::new(Kind::Epc, Place::ReservedWorkers);
     let (here, log) = (thread::current().id(), Log::new());
-    let (hand, told) = (Arc::clone(&stage.hand), log.clone());
+    let (executor, notified) = (Arc::clone(&stage.executor), log.clone());
     stage.source.add(Blocking::May, move || {
-        told.push(("first", thread::current().id() == here));
+        notified.push(("first", thread::current().id() == here));
         // The helper arrives while this task runs.
-        assert!(hand.run_queued());
-        told.push(("first ends", true));
+        assert!(executor.run_queued());
+        notified.push(("first ends", true));
     });
-    let told = log.clone();
+    let notified = log.clone();
     stage.source.add(Blocking::Never, move || {
-        told.push(("second", thread::current().id() == here));
+        notified.push(("second", thread::current().id() == here));
     });
     stage.produce();
     let expected = [("first", true), ("second", false), ("first ends", true)];
@@ -87,7 +87,7 @@ fn one_helper_is_on_its_way_at_a_time() {
     let stage = Stage::new(Kind::Epc, Place::ReservedWorkers);
     (0..5).for_each(|_| stage.source.add(Blocking::May, || ()));
     stage.produce();
-    assert_eq!((stage.source.ran.count(), stage.hand.queued()), (5, 1));
+    assert_eq!((stage.source.ran.count(), stage.executor.queued()), (5, 1));
     assert_eq!(stage.made.strategy.metrics().helpers, 1);
 }
 
@@ -96,24 +96,24 @@ fn a_helper_that_comes_too_late_does_nothing() {
     let stage = Stage::new(Kind::Epc, Place::ReservedWorkers);
     stage.source.add(Blocking::May, || ());
     stage.produce();
-    let asked = stage.source.asked();
-    stage.hand.settle();
-    assert_eq!(stage.source.asked(), asked);
+    let polls = stage.source.polls();
+    stage.executor.settle();
+    assert_eq!(stage.source.polls(), polls);
     assert_eq!(stage.made.strategy.metrics().idle_helpers, 1);
     // The next task requests another helper.
     stage.source.add(Blocking::May, || ());
     stage.produce();
-    assert_eq!(stage.hand.queued(), 1);
+    assert_eq!(stage.executor.queued(), 1);
 }
 
 #[test]
-fn after_its_task_a_thread_leaves_production_to_whoever_has_it() {
+fn after_its_task_a_thread_leaves_production_to_the_producing_thread() {
     let stage = Stage::new(Kind::Epc, Place::ReservedWorkers);
     let (here, log) = (thread::current().id(), Log::new());
-    let hand = Arc::clone(&stage.hand);
+    let executor = Arc::clone(&stage.executor);
     stage
         .source
-        .add(Blocking::May, move || assert!(hand.run_queued()));
+        .add(Blocking::May, move || assert!(executor.run_queued()));
     for _ in 0..3 {
         let log = log.clone();
         stage.source.add(Blocking::Never, move || {
@@ -125,23 +125,25 @@ fn after_its_task_a_thread_leaves_production_to_whoever_has_it() {
 }
 
 #[test]
-fn a_refused_helper_is_asked_for_again_with_the_next_task() {
+fn a_refused_helper_is_requested_again_with_the_next_task() {
     let stage = Stage::new(Kind::Epc, Place::ReservedWorkers);
-    let hand = Arc::clone(&stage.hand);
-    stage.hand.refuse(true);
-    stage.source.add(Blocking::May, move || hand.refuse(false));
+    let executor = Arc::clone(&stage.executor);
+    stage.executor.refuse(true);
+    stage
+        .source
+        .add(Blocking::May, move || executor.refuse(false));
     stage.source.add(Blocking::May, || ());
     stage.produce();
     assert_eq!(stage.source.ran.count(), 2);
     let counts = stage.made.strategy.metrics();
     assert_eq!((counts.helpers_refused, counts.epc), (1, 2));
-    assert_eq!(stage.hand.queued(), 1, "the second helper");
+    assert_eq!(stage.executor.queued(), 1, "the second helper");
 }
 
 #[test]
-fn without_a_helper_whoever_calls_takes_production_over() {
+fn without_a_helper_the_next_caller_takes_over_production() {
     let stage = Stage::new(Kind::Epc, Place::ReservedWorkers);
-    stage.hand.refuse(true);
+    stage.executor.refuse(true);
     let (source, strategy) = (stage.source.clone(), stage.strategy());
     stage.source.add(Blocking::May, move || {
         super::elsewhere(|| strategy.produce());
@@ -149,29 +151,29 @@ fn without_a_helper_whoever_calls_takes_production_over() {
     });
     stage.source.add(Blocking::Never, || ());
     stage.produce();
-    assert!(stage.hand.unhandled.is_empty());
+    assert!(stage.executor.unhandled.is_empty());
     assert_eq!(stage.source.ran.count(), 2);
 }
 
 #[test]
 fn low_on_threads_the_old_rule_hands_over_and_leaves_that_mode_again() {
-    let (hand, source) = (Hand::new(3), Source::new());
-    let strategy = EatWhatYouKill::new(source.producer(), hand.clone());
+    let (executor, source) = (ManualExecutor::new(3), Source::new());
+    let strategy = EatWhatYouKill::new(source.producer(), executor.clone());
     let step = |expected: (u64, u64), mode: (bool, u64)| {
         source.add(Blocking::May, || ());
         source.add(Blocking::Never, || ());
         strategy.produce();
-        hand.settle();
+        executor.settle();
         let counts = strategy.metrics();
         assert_eq!((counts.epc, counts.pec), expected);
         assert_eq!((counts.low_on_threads, counts.mode_switches), mode);
     };
     step((1, 0), (false, 0));
-    hand.set_reserve(1);
+    executor.set_reserve(1);
     assert!(strategy.is_low());
     step((1, 1), (true, 1));
     step((1, 2), (true, 1));
-    hand.set_may_start(5);
+    executor.set_may_start(5);
     assert!(!strategy.is_low());
     step((2, 2), (false, 2));
     strategy.low_threads(6);
@@ -204,11 +206,11 @@ fn a_refused_task_goes_back_to_its_producer() {
     }
 
     let log = Log::new();
-    let hand = Hand::new(0);
-    hand.refuse(true);
+    let executor = ManualExecutor::new(0);
+    executor.refuse(true);
     let tasks = ["second", "first"].map(|name| Task::named(name, || ()));
     let producer = Returned(tasks.into(), log.clone());
-    let strategy = ProduceExecuteConsume::new(producer, hand);
+    let strategy = ProduceExecuteConsume::new(producer, executor);
     strategy.produce();
     log.assert_order(&["first", "second"]);
     assert_eq!(strategy.metrics().refused, 2);
@@ -218,7 +220,7 @@ fn a_refused_task_goes_back_to_its_producer() {
 #[test]
 fn low_on_threads_a_refused_task_is_closed_not_queued() {
     let stage = Stage::new(Kind::Ewyk, Place::NoReserve);
-    stage.hand.refuse(true);
+    stage.executor.refuse(true);
     stage.source.add(Blocking::May, || ());
     stage.produce();
     assert_eq!(
@@ -238,7 +240,7 @@ fn a_task_that_says_nothing_may_block() {
 }
 
 #[test]
-fn strategies_tell_their_names() {
+fn strategies_report_their_names() {
     let names: Vec<_> = super::KINDS
         .into_iter()
         .map(|kind| {

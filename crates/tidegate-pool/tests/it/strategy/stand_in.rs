@@ -17,7 +17,7 @@ use super::{AnyProducer, Source};
 /// Makes two scans of a pool whose threads end many jobs.
 fn make_brisk(late: &Late) {
     for _ in 0..2 {
-        late.hand.ended(50);
+        late.executor.ended(50);
         late.steps.tick(TICK);
     }
 }
@@ -26,14 +26,18 @@ fn make_brisk(late: &Late) {
 fn a_stuck_task_in_a_pool_that_is_held_meanwhile_gets_a_stand_in() {
     let late = late(0);
     make_brisk(&late);
-    let (steps, hand, went_on) = (late.steps.clone(), late.hand.clone(), Gate::new());
+    let (steps, executor, went_on) = (late.steps.clone(), late.executor.clone(), Gate::new());
     let until = went_on.clone();
     late.add(move || {
         for jobs in [50, 50] {
-            hand.ended(jobs);
+            executor.ended(jobs);
             steps.tick(TICK);
         }
-        assert_eq!(hand.queued(), 1, "a thread of the pool is asked first");
+        assert_eq!(
+            executor.queued(),
+            1,
+            "a thread of the pool is requested first"
+        );
         assert!(!until.is_open());
         steps.tick(TICK);
         until.wait();
@@ -46,13 +50,17 @@ fn a_stuck_task_in_a_pool_that_is_held_meanwhile_gets_a_stand_in() {
         .add(Blocking::Adapts, move || on.push(wait_policy()));
     late.source.add(Blocking::Never, move || opens.open());
     late.strategy.produce();
-    assert!(late.hand.unhandled.is_empty(), "{:?}", late.hand.unhandled);
+    assert!(
+        late.executor.unhandled.is_empty(),
+        "{:?}",
+        late.executor.unhandled
+    );
     log.assert_order(&[WaitPolicy::Tagged]);
-    assert_eq!(late.hand.queued(), 2, "what may block is given away");
+    assert_eq!(late.executor.queued(), 2, "what may block is given away");
     let counts = late.strategy.metrics();
     assert_eq!((counts.stand_ins, counts.late_epc), (1, 1));
     assert_eq!((counts.pc, counts.pec, counts.lent), (2, 1, 1));
-    late.hand.settle();
+    late.executor.settle();
     assert_eq!(late.source.ran.count(), 4);
 }
 
@@ -60,18 +68,18 @@ fn a_stuck_task_in_a_pool_that_is_held_meanwhile_gets_a_stand_in() {
 fn a_stand_in_gives_the_producer_back_when_the_pool_moves_again() {
     let late = late(0);
     make_brisk(&late);
-    let (steps, hand, went_on) = (late.steps.clone(), late.hand.clone(), Gate::new());
+    let (steps, executor, went_on) = (late.steps.clone(), late.executor.clone(), Gate::new());
     let gate = went_on.clone();
     late.add(move || {
         steps.tick(TICK);
         steps.tick(TICK);
         gate.wait();
-        drop(hand);
+        drop(executor);
     });
-    let (steps, hand) = (late.steps.clone(), late.hand.clone());
+    let (steps, executor) = (late.steps.clone(), late.executor.clone());
     late.source.add(Blocking::Never, move || {
         for _ in 0..2 {
-            hand.ended(50);
+            executor.ended(50);
             steps.tick(TICK);
         }
     });
@@ -86,11 +94,15 @@ fn a_stand_in_gives_the_producer_back_when_the_pool_moves_again() {
         ThreadBuilder::new("driver").spawn(move || strategy.produce())
     };
     // The stand-in has left: the helper that it requested is queued here.
-    until("a helper is queued", || late.hand.queued() > 0);
-    late.hand.settle();
+    until("a helper is queued", || late.executor.queued() > 0);
+    late.executor.settle();
     assert!(driver.unwrap().join().unwrap());
     log.assert_order(&[WaitPolicy::Free]);
-    assert!(late.hand.unhandled.is_empty(), "{:?}", late.hand.unhandled);
+    assert!(
+        late.executor.unhandled.is_empty(),
+        "{:?}",
+        late.executor.unhandled
+    );
     let counts = late.strategy.metrics();
     assert_eq!((counts.stand_ins, counts.pc, counts.pec), (1, 1, 0));
     assert_eq!(late.source.ran.count(), 3);
@@ -98,7 +110,7 @@ fn a_stand_in_gives_the_producer_back_when_the_pool_moves_again() {
 }
 
 #[test]
-fn a_loan_with_nobody_idle_gets_a_stand_in_when_its_monitor_stops() {
+fn a_loan_without_an_idle_thread_gets_a_stand_in_when_its_monitor_stops() {
     let late = late(0);
     make_brisk(&late);
     let (monitor, went_on) = (late.monitor.clone(), Gate::new());
@@ -109,7 +121,11 @@ fn a_loan_with_nobody_idle_gets_a_stand_in_when_its_monitor_stops() {
     });
     late.source.add(Blocking::Never, move || went_on.open());
     late.strategy.produce();
-    assert!(late.hand.unhandled.is_empty(), "{:?}", late.hand.unhandled);
+    assert!(
+        late.executor.unhandled.is_empty(),
+        "{:?}",
+        late.executor.unhandled
+    );
     assert_eq!(late.strategy.metrics().stand_ins, 1);
     assert_eq!(late.source.ran.count(), 2);
 }
@@ -124,7 +140,7 @@ struct Busy {
     _monitor: Monitor,
 }
 
-/// Short jobs that follow each other without a gap, until they are told to stop or to block.
+/// Short jobs that follow each other without a gap, until the test stops them or makes them block.
 #[derive(Clone)]
 struct Churn {
     ran: Counter,
@@ -230,7 +246,7 @@ fn the_thread_of_a_busy_pool_takes_a_stuck_producer_over() {
     went_on.wait();
     let counts = busy.strategy.metrics();
     assert_eq!((counts.late_epc, counts.stand_ins), (1, 0), "{counts}");
-    assert_eq!(counts.no_pool_thread, 1, "nobody was idle: {counts}");
+    assert_eq!(counts.no_pool_thread, 1, "no thread was idle: {counts}");
     go_on.open();
     assert!(driver.join().unwrap());
     busy.end();
@@ -246,12 +262,12 @@ fn two_tasks_that_block_in_the_same_tick_do_not_stop_production() {
     let (later, now) = (given.clone(), went_on.clone());
     busy.source.add(Blocking::May, move || later.open());
     busy.source.add(Blocking::Never, move || now.open());
-    // The monitor last saw the pool as brisk, so it asks the pool once more.
+    // The monitor last saw the pool as brisk, so it uses the pool once more.
     for _ in 0..4 {
         busy.steps.tick(TICK);
     }
     went_on.wait();
-    assert!(!given.is_open(), "nobody is left who may block");
+    assert!(!given.is_open(), "no thread is left that may block");
     let counts = busy.strategy.metrics();
     assert_eq!((counts.stand_ins, counts.pec), (1, 1), "{counts}");
     busy.churn.release.open();

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tidegate_core::{Blocking, Task};
 use tidegate_testkit::{Rng, model, short_or_long, spin_times, until, yield_times};
 
-use super::{Hand, KINDS, Kind, Made, Source, make};
+use super::{KINDS, Kind, Made, ManualExecutor, Source, make};
 
 const CALLERS: usize = 3;
 const WORKERS: usize = 2;
@@ -22,8 +22,8 @@ fn size() -> (u64, usize) {
 }
 
 /// State shared by the threads of one run.
-struct Arena {
-    hand: Arc<Hand>,
+struct Fixture {
+    executor: Arc<ManualExecutor>,
     source: Source,
     made: Made,
     added: AtomicU64,
@@ -41,18 +41,18 @@ fn random_calls_from_many_threads_lose_nothing() {
 }
 
 fn run(kind: Kind, rng: &mut Rng, operations: usize) {
-    let (hand, source) = (Hand::new(rng.index(4)), Source::new());
-    let arena = Arc::new_cyclic(|arena: &std::sync::Weak<Arena>| {
-        let arena = arena.clone();
+    let (executor, source) = (ManualExecutor::new(rng.index(4)), Source::new());
+    let fixture = Arc::new_cyclic(|fixture: &std::sync::Weak<Fixture>| {
+        let fixture = fixture.clone();
         let on_refused = move |task| {
             drop(task);
-            if let Some(arena) = arena.upgrade() {
-                arena.refused.fetch_add(1, Ordering::Relaxed);
+            if let Some(fixture) = fixture.upgrade() {
+                fixture.refused.fetch_add(1, Ordering::Relaxed);
             }
         };
-        Arena {
-            made: make(kind, source.producer(), hand.clone(), on_refused),
-            hand,
+        Fixture {
+            made: make(kind, source.producer(), executor.clone(), on_refused),
+            executor,
             source,
             added: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -62,51 +62,51 @@ fn run(kind: Kind, rng: &mut Rng, operations: usize) {
     });
     thread::scope(|scope| {
         for _ in 0..CALLERS {
-            let (arena, rng) = (&arena, rng.fork());
+            let (fixture, rng) = (&fixture, rng.fork());
             scope.spawn(move || {
-                arena.call(rng, operations);
-                arena.callers_left.fetch_sub(1, Ordering::Relaxed);
+                fixture.call(rng, operations);
+                fixture.callers_left.fetch_sub(1, Ordering::Relaxed);
             });
         }
         for _ in 0..WORKERS {
-            scope.spawn(|| arena.work());
+            scope.spawn(|| fixture.work());
         }
-        if arena.made.steps.is_some() {
-            scope.spawn(|| arena.tick());
+        if fixture.made.steps.is_some() {
+            scope.spawn(|| fixture.tick());
         }
         until("the callers are done", || {
-            arena.callers_left.load(Ordering::Relaxed) == 0
+            fixture.callers_left.load(Ordering::Relaxed) == 0
         });
-        arena.over.store(true, Ordering::Relaxed);
+        fixture.over.store(true, Ordering::Relaxed);
     });
-    arena.hand.refuse(false);
+    fixture.executor.refuse(false);
     // Work that was left by a refused dispatch.
-    arena.made.strategy.produce();
+    fixture.made.strategy.produce();
     // A stand-in is not a thread of the executor and may still be about to finish.
     until("nothing is left to run and the strategy is idle", || {
-        !arena.hand.work() && arena.made.strategy.is_idle()
+        !fixture.executor.work() && fixture.made.strategy.is_idle()
     });
     assert_eq!(
-        arena.source.overlaps.count(),
+        fixture.source.overlaps.count(),
         0,
         "two threads produced at once"
     );
-    assert_eq!(arena.made.strategy.metrics().producer_panics, 0);
-    let (ran, gone) = (arena.source.ran.count(), arena.source.gone.count());
+    assert_eq!(fixture.made.strategy.metrics().producer_panics, 0);
+    let (ran, gone) = (fixture.source.ran.count(), fixture.source.gone.count());
     let (added, refused) = (
-        arena.added.load(Ordering::Relaxed),
-        arena.refused.load(Ordering::Relaxed),
+        fixture.added.load(Ordering::Relaxed),
+        fixture.refused.load(Ordering::Relaxed),
     );
     assert_eq!(
         (ran + refused, gone),
         (added, added),
         "{}",
-        arena.made.strategy.metrics()
+        fixture.made.strategy.metrics()
     );
-    assert_eq!(arena.made.strategy.metrics().tasks(), added);
+    assert_eq!(fixture.made.strategy.metrics().tasks(), added);
 }
 
-impl Arena {
+impl Fixture {
     fn call(self: &Arc<Self>, mut rng: Rng, operations: usize) {
         let strategy = &self.made.strategy;
         for _ in 0..operations {
@@ -117,9 +117,9 @@ impl Arena {
                     let _ = strategy.dispatch();
                 }
                 92..94 => tidegate_core::Blocking::forbid(|| strategy.produce()),
-                94..96 => self.hand.refuse(rng.below(4) == 0),
-                96..98 => self.hand.set_reserve(rng.index(4)),
-                _ => self.hand.set_may_start(rng.index(2)),
+                94..96 => self.executor.refuse(rng.below(4) == 0),
+                96..98 => self.executor.set_reserve(rng.index(4)),
+                _ => self.executor.set_may_start(rng.index(2)),
             }
         }
         strategy.produce();
@@ -130,14 +130,14 @@ impl Arena {
         let kinds = [Blocking::Never, Blocking::Adapts, Blocking::May];
         let kind = kinds[rng.index(3)];
         // A weak reference, because the queue and its tasks would otherwise keep each other alive.
-        let arena = Arc::downgrade(self);
+        let fixture = Arc::downgrade(self);
         match rng.below(100) {
             0..5 => self.source.add(kind, silent_panic),
             5..15 => self.source.add(kind, move || {
-                arena.upgrade().unwrap().made.strategy.produce();
+                fixture.upgrade().unwrap().made.strategy.produce();
             }),
             15..20 => self.source.add(kind, move || {
-                let _ = arena.upgrade().unwrap().made.strategy.dispatch();
+                let _ = fixture.upgrade().unwrap().made.strategy.dispatch();
             }),
             20..30 => self.source.add(kind, || yield_times(1)),
             _ => self.source.add(kind, || ()),
@@ -148,7 +148,7 @@ impl Arena {
     fn work(self: &Arc<Self>) {
         let is_over = || self.over.load(Ordering::Relaxed);
         until("the callers are done", || {
-            while !is_over() && self.hand.work() {}
+            while !is_over() && self.executor.work() {}
             is_over()
         });
     }
@@ -176,8 +176,8 @@ fn a_stop_at_any_moment_ends_the_producer_once_and_a_restart_works() {
 }
 
 fn stop_and_restart(kind: Kind, rng: &mut Rng) {
-    let (hand, source) = (Hand::new(rng.index(3)), Source::new());
-    let made = make(kind, source.producer(), hand.clone(), drop);
+    let (executor, source) = (ManualExecutor::new(rng.index(3)), Source::new());
+    let made = make(kind, source.producer(), executor.clone(), drop);
     for n in 0..200 {
         source.add([Blocking::Never, Blocking::May][n % 2], || ());
     }
@@ -191,11 +191,11 @@ fn stop_and_restart(kind: Kind, rng: &mut Rng) {
             made.strategy.shutdown();
         });
     });
-    while hand.work() {}
+    while executor.work() {}
     assert!(made.strategy.is_shutdown());
     assert!(made.restart(source.producer()));
     made.strategy.produce();
-    while hand.work() {}
+    while executor.work() {}
     assert_eq!((source.ran.count(), source.gone.count()), (200, 200));
     assert_eq!(source.overlaps.count(), 0, "two threads produced at once");
     source.push(Task::non_blocking(|| ()));

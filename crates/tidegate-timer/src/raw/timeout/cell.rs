@@ -99,7 +99,7 @@ impl Reset {
 /// assert_eq!(tea.reset(250), Reset::Later, "the timer looks at 100 and finds it not due");
 /// assert_eq!(tea.expire(100), Err(StillPending::Until(250)));
 /// assert_eq!(tea.arm(250), None);
-/// assert_eq!(tea.reset(120), Reset::Sooner, "the timer must be told");
+/// assert_eq!(tea.reset(120), Reset::Sooner, "the timer must be notified");
 /// assert_eq!(tea.expire(120), Ok("tea"));
 /// assert_eq!(tea.decide(TimeoutOutcome::Cancelled), None, "too late");
 /// assert_eq!(tea.outcome(), Some(TimeoutOutcome::Expired));

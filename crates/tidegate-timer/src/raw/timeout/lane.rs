@@ -100,7 +100,7 @@ impl<T> TimeoutLane<T> {
     /// `false` if the lane is closed. If the owner must wake up for it, the caller rings the
     /// [`Doorbell`](tidegate_core::internal::Doorbell) afterwards.
     #[inline]
-    #[must_use = "false means that nobody will look at the cell"]
+    #[must_use = "false means that no thread will look at the cell"]
     pub fn push(&self, cell: &Arc<TimeoutNode<T>>) -> bool {
         let mut newest = self.newest.load(Ordering::Relaxed);
         if newest == closed() {

@@ -63,7 +63,7 @@ fn the_latest_deadline_is_not_taken_for_a_fate() {
 }
 
 #[test]
-fn a_value_is_dropped_once_whoever_has_it() {
+fn a_value_is_dropped_once_by_whichever_owner() {
     let value = Arc::new(());
     let pending = TimeoutNode::new(1, Arc::clone(&value));
     let taken = TimeoutNode::new(1, Arc::clone(&value));
@@ -90,7 +90,7 @@ fn a_cell_hangs_once_and_can_be_pushed_again() {
 }
 
 #[test]
-fn what_hangs_in_a_dropped_lane_is_let_go() {
+fn pending_entries_of_a_dropped_lane_are_dropped() {
     let (lane, cell) = (TimeoutLane::new(), TimeoutNode::new(1, ()));
     assert!(lane.push(&cell));
     drop(lane);

@@ -206,7 +206,7 @@ fn in_a_large_wheel_what_comes_up_together_lies_together() {
 }
 
 #[test]
-fn the_owner_is_told_the_exact_tick_of_a_far_entry() {
+fn the_owner_gets_the_exact_tick_of_a_far_entry() {
     let mut wheel = wheel(10, 64);
     let far = wheel.insert(1_000_001, 1);
     let farther = wheel.insert(1_000_500, 2);

@@ -37,8 +37,8 @@ fn an_expired_timeout_cannot_be_cancelled_or_reset() {
 fn the_cancel_callback_runs_where_the_cancel_does() {
     let (timer, _clock) = timer();
     let log = Log::new();
-    let told = log.clone();
-    let task = TimerTask::new(|| ()).on_cancel(move || told.push(std::thread::current().id()));
+    let notified = log.clone();
+    let task = TimerTask::new(|| ()).on_cancel(move || notified.push(std::thread::current().id()));
     let handle = timer.schedule_task(SECOND, task).expect("it runs");
     assert!(handle.cancel() && !handle.cancel());
     assert_eq!(log.take(), [std::thread::current().id()]);
@@ -61,20 +61,20 @@ fn a_timeout_that_fires_gets_no_cancel_callback() {
 #[test]
 fn a_cancel_callback_that_panics_is_contained() {
     let clock = ManualClock::new();
-    let heard = Counter::new();
-    let told = heard.clone();
+    let received = Counter::new();
+    let notified = received.clone();
     let timer = WheelTimer::builder("test")
         .clock(&clock)
         .on_unhandled(move |_, _| {
-            told.hit();
+            notified.hit();
         })
         .build()
         .expect("a sound geometry");
     let task = TimerTask::new(|| ()).on_cancel(|| panic!("on purpose"));
     let handle = timer.schedule_task(SECOND, task).expect("it runs");
     assert!(handle.cancel());
-    heard.wait_for(1);
-    assert_eq!((heard.count(), timer.pending()), (1, 0));
+    received.wait_for(1);
+    assert_eq!((received.count(), timer.pending()), (1, 0));
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn a_reset_moves_the_deadline_both_ways() {
     assert!(!handle.is_expired());
     assert!(
         handle.reset(20 * MS),
-        "sooner: the sleeping thread hears of it"
+        "sooner: the sleeping thread is woken"
     );
     clock.advance(20 * MS);
     assert!(handle.is_expired());

@@ -81,11 +81,11 @@ fn timeouts_of_one_tick_fire_in_the_order_they_came() {
 #[test]
 fn a_panic_is_reported_and_the_rest_of_the_tick_fires() {
     let clock = ManualClock::new();
-    let heard = Log::new();
-    let told = heard.clone();
+    let received = Log::new();
+    let notified = received.clone();
     let timer = WheelTimer::builder("test")
         .clock(&clock)
-        .on_unhandled(move |timer, what| told.push(format!("{timer}: {what}")))
+        .on_unhandled(move |timer, what| notified.push(format!("{timer}: {what}")))
         .build()
         .expect("a sound geometry");
     let before = timer.schedule(SECOND, || ()).expect("it runs");
@@ -94,14 +94,14 @@ fn a_panic_is_reported_and_the_rest_of_the_tick_fires() {
     let after = timer.schedule(SECOND, || ()).expect("it runs");
     clock.advance(SECOND);
     assert!(before.is_expired() && after.is_expired());
-    heard.wait_for(1);
-    heard.assert_order(&["test: task `bad` panicked: on purpose".to_owned()]);
+    received.wait_for(1);
+    received.assert_order(&["test: task `bad` panicked: on purpose".to_owned()]);
     assert_eq!((timer.metrics().panicked, timer.pending()), (1, 0));
     timer.schedule(SECOND, || ()).expect("it still runs");
 }
 
 #[test]
-fn a_slow_task_on_an_executor_delays_nobody() {
+fn a_slow_task_on_an_executor_delays_no_timeout() {
     let clock = ManualClock::new();
     let threads = Arc::new(ThreadPerTask::new(ThreadBuilder::new("slow")));
     let timer = WheelTimer::builder("test").clock(&clock).executor(threads);

@@ -66,7 +66,7 @@ fn bad_geometry_is_an_error_value() {
 }
 
 #[test]
-fn starts_with_the_first_timeout_or_when_asked_and_twice_is_fine() {
+fn starts_with_the_first_timeout_or_by_start_and_twice_is_fine() {
     let (timer, clock) = timer();
     assert_eq!(clock.sleepers(), 0, "no thread yet");
     timer.start().expect("it starts");

@@ -59,7 +59,7 @@ fn assert_lives(timer: WheelTimer, clock: &ManualClock) {
 }
 
 #[test]
-fn of_tasks_and_of_the_hook_that_hears_of_them() {
+fn of_tasks_and_of_the_hook_that_receives_them() {
     let clock = ManualClock::new();
     let timer = WheelTimer::builder("test").clock(&clock);
     let timer = timer.on_unhandled(|_, _| explode()).build().unwrap();

@@ -99,12 +99,12 @@ fn stop_runs_the_cancel_callbacks_and_counts_the_timeouts_out() {
 fn a_wait_in_a_task_on_the_timers_thread_is_an_error_and_loses_nothing() {
     let (timer, clock) = timer();
     let log = Log::new();
-    let (inner, told) = (timer.clone(), log.clone());
+    let (inner, notified) = (timer.clone(), log.clone());
     timer
         .schedule(SECOND, move || {
             let mut shutdown = inner.shutdown();
             let refused = shutdown.wait().unwrap_err();
-            told.push((refused, shutdown));
+            notified.push((refused, shutdown));
         })
         .expect("it runs");
     let other = timer.schedule(2 * SECOND, || ()).expect("it runs");

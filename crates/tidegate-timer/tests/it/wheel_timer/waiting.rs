@@ -70,10 +70,10 @@ fn an_event_loop_must_not_wait_for_it_and_awaits_it_instead() {
     let mut shutdown = timer.shutdown();
     let error = shutdown.wait().unwrap_err();
     assert!(matches!(&error, TimerError::Refused(why) if !why.is_deadlock()));
-    let said = error.source().expect("it has a cause").to_string();
+    let message = error.source().expect("it has a cause").to_string();
     assert!(
-        said.contains("plate, an event loop, must not block"),
-        "{said}"
+        message.contains("plate, an event loop, must not block"),
+        "{message}"
     );
     assert!(!handle.is_cancelled(), "the shutdown can still be awaited");
     let refused = timer.schedule(SECOND, || ()).unwrap_err();
@@ -119,11 +119,11 @@ fn a_pool_must_not_wait_for_a_timer_whose_task_waits_for_the_pool() {
 fn its_own_task_may_begin_the_stop() {
     let (timer, clock) = timer();
     let (inner, log) = (timer.clone(), Log::new());
-    let told = log.clone();
+    let notified = log.clone();
     let begin = move || {
         let mut shutdown = inner.shutdown();
         assert!(poll(&mut shutdown, Waker::noop()).is_pending());
-        told.push(shutdown);
+        notified.push(shutdown);
     };
     timer.schedule(SECOND, begin).unwrap();
     let later = timer.schedule(9 * SECOND, || ()).unwrap();
@@ -186,12 +186,12 @@ fn a_spawner_may_call_the_timer_that_it_starts() {
     let clock = ManualClock::new();
     let place: Arc<Mutex<Option<WheelTimer>>> = Arc::default();
     let (me, log) = (Arc::clone(&place), Log::new());
-    let told = log.clone();
+    let notified = log.clone();
     let threads = ThreadBuilder::new("own").spawner(move |job| {
         let timer = me.lock().unwrap().take().unwrap();
         let refused = timer.schedule(SECOND, || ()).unwrap_err();
         let awaited = block_on("it failed at once", timer.shutdown());
-        told.push((refused.why(), timer.shutdown().wait().err(), awaited.err()));
+        notified.push((refused.why(), timer.shutdown().wait().err(), awaited.err()));
         std::thread::Builder::new()
             .spawn(move || job.run())
             .map(drop)

@@ -17,9 +17,9 @@ use crate::support::{Numbers, SECOND, builder, poll_once, pool_of, while_inside}
 
 /// The reports that the hook of an isolation received.
 #[derive(Clone, Default)]
-struct Heard(Arc<(Mutex<Vec<String>>, Condvar)>);
+struct ReportLog(Arc<(Mutex<Vec<String>>, Condvar)>);
 
-impl Heard {
+impl ReportLog {
     fn note(&self, line: String) {
         self.0.0.lock().unwrap().push(line);
         self.0.1.notify_all();
@@ -36,15 +36,15 @@ impl Heard {
     }
 }
 
-fn hearing(
+fn reporting(
     with: impl FnOnce(IsolationBuilder) -> IsolationBuilder,
-) -> (ManualClock, Isolation, Heard) {
-    let (clock, heard) = (ManualClock::new(), Heard::default());
-    let hear = heard.clone();
+) -> (ManualClock, Isolation, ReportLog) {
+    let (clock, received) = (ManualClock::new(), ReportLog::default());
+    let own = received.clone();
     let isolation = Isolation::builder()
         .clock(&clock)
-        .on_unhandled(move |who, what| hear.note(format!("{who}: {what}")));
-    (clock, with(isolation).build().unwrap(), heard)
+        .on_unhandled(move |source, what| own.note(format!("{source}: {what}")));
+    (clock, with(isolation).build().unwrap(), received)
 }
 
 /// A waker that panics.
@@ -59,7 +59,7 @@ impl Wake for BadWaker {
 #[test]
 fn listeners_and_questions_that_panic_are_reported() {
     let listen = |isolation: IsolationBuilder| isolation.on_transition(|_| panic!("transition"));
-    let (_clock, isolation, heard) = hearing(listen);
+    let (_clock, isolation, received) = reporting(listen);
     let breaker = BreakerConfig {
         window: BreakerWindow::Count(1),
         min_calls: 1,
@@ -71,13 +71,13 @@ fn listeners_and_questions_that_panic_are_reported() {
     let call = command.call().observe(|_| panic!("observer"));
     assert!(call.run(|_| Err("on purpose")).is_err());
     for message in ["a: a hook panicked: transition", "question", "observer"] {
-        heard.wait_for(message);
+        received.wait_for(message);
     }
 }
 
 #[test]
 fn what_the_end_of_a_time_calls_is_reported_when_it_panics() {
-    let (clock, isolation, heard) = hearing(|isolation| isolation);
+    let (clock, isolation, received) = reporting(|isolation| isolation);
     let command = builder("a").timeout(SECOND).build(&isolation).unwrap();
     let mut call = pin!(command.run_async(|token| {
         token.on_cancel(|| panic!("hook of a token")).forget();
@@ -90,13 +90,13 @@ fn what_the_end_of_a_time_calls_is_reported_when_it_panics() {
             .is_pending()
     );
     clock.advance(SECOND);
-    heard.wait_for("a: a hook panicked: hook of a token");
-    heard.wait_for("waker of a call");
+    received.wait_for("a: a hook panicked: hook of a token");
+    received.wait_for("waker of a call");
 }
 
 #[test]
 fn what_a_caller_causes_is_reported_when_it_panics() {
-    let (_clock, isolation, heard) = hearing(|isolation| isolation);
+    let (_clock, isolation, received) = reporting(|isolation| isolation);
     let threads = builder("a").threads(pool_of(1, 0)).no_timeout();
     let threads = threads.configure(|config| config.interrupt_on_cancel = true);
     let threads = threads.build(&isolation).unwrap();
@@ -109,11 +109,11 @@ fn what_a_caller_causes_is_reported_when_it_panics() {
         Ok(1)
     });
     inside.wait();
-    answer.on_complete(|_| panic!("listener of an answer"));
+    answer.on_complete(|_| panic!("listener of a result"));
     assert!(answer.cancel());
     go_on.open();
-    heard.wait_for("a: a hook panicked: hook of a token");
-    heard.wait_for("listener of an answer");
+    received.wait_for("a: a hook panicked: hook of a token");
+    received.wait_for("listener of a result");
     // A returned permit wakes a future that waits for one.
     let permits = PermitConfig {
         max_wait: SECOND,
@@ -127,7 +127,7 @@ fn what_a_caller_causes_is_reported_when_it_panics() {
         assert!(polled.is_pending());
     });
     assert_eq!(poll_once(waits), Poll::Ready(Ok(1)));
-    heard.wait_for("b: a hook panicked: waker of a waiter");
+    received.wait_for("b: a hook panicked: waker of a waiter");
 }
 
 /// A propagator that panics when it installs its context, or when it restores the previous one.
@@ -140,15 +140,15 @@ fn bad_propagator(on_install: bool) -> impl FnOnce() -> fn() + Send {
 
 #[test]
 fn propagators_and_splits_that_panic_are_reported() {
-    let (_clock, isolation, heard) = hearing(|isolation| {
+    let (_clock, isolation, received) = reporting(|isolation| {
         isolation
             .propagator(|| bad_propagator(true))
             .propagator(|| bad_propagator(false))
     });
     let command = builder("a").threads(pool_of(1, 0)).build(&isolation);
     assert_eq!(command.unwrap().run(|_| Ok(1)), Ok(1));
-    heard.wait_for("installed");
-    heard.wait_for("restored");
+    received.wait_for("installed");
+    received.wait_for("restored");
     let command = Command::builder("b").group("tests").build(&isolation);
     let command: Command<HashMap<u32, u32>, &str> = command.unwrap();
     let config = CollapserConfig {
@@ -160,5 +160,5 @@ fn propagators_and_splits_that_panic_are_reported() {
     let doubles = Collapser::new(&command, config, double).unwrap();
     let doubles = doubles.shards(|_| panic!("split"));
     assert_eq!(doubles.submit(2).wait(), Ok(4), "as one batch");
-    heard.wait_for("b: a hook panicked: split");
+    received.wait_for("b: a hook panicked: split");
 }

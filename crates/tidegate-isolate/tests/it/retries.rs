@@ -210,7 +210,7 @@ fn a_future_is_tried_again_after_a_pause() {
 }
 
 #[test]
-fn a_second_attempt_on_threads_wins_and_the_first_is_told() {
+fn a_second_attempt_on_threads_wins_and_the_first_is_cancelled() {
     let (clock, isolation) = still();
     let pool = PoolConfig {
         core: 2,
@@ -225,7 +225,7 @@ fn a_second_attempt_on_threads_wins_and_the_first_is_told() {
         command.run(|_| Ok(0)).unwrap();
     }
     let tries = Arc::new(AtomicU32::new(0));
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     let count = Arc::clone(&tries);
     let work = move |cancel: &CancelToken| {
         if count.fetch_add(1, Ordering::Relaxed) == 1 {
@@ -235,7 +235,7 @@ fn a_second_attempt_on_threads_wins_and_the_first_is_told() {
         let wake = stop.clone();
         let _hook = cancel.on_cancel(move || wake.unpark());
         stop.park(None);
-        tell.send("told").unwrap();
+        sender.send("notified").unwrap();
         Err("too late")
     };
     let mut answer = pin!(Hedge::default().run_async(command.call(), |call| {
@@ -250,9 +250,9 @@ fn a_second_attempt_on_threads_wins_and_the_first_is_told() {
     });
     // Not `advance`: the worker sleeps without the clock's knowledge.
     clock.jump(Duration::from_millis(1));
-    let value = block_on("the second attempt has answered", answer);
+    let value = block_on("the second attempt has returned", answer);
     assert_eq!(value, Ok(2));
-    assert_eq!(told.recv(), Ok("told"));
+    assert_eq!(receiver.recv(), Ok("notified"));
     assert_eq!(command.snapshot().totals[Event::Hedged], 1);
 }
 
@@ -301,7 +301,11 @@ fn a_predicate_decides_what_is_tried_again() {
     let strict = strict.build(&isolation).unwrap();
     let error = bold.run(strict.call(), |call| call.run(|_| Err("you")));
     assert!(error.unwrap_err().is_bad_request());
-    assert_eq!(strict.snapshot().totals[Event::Retried], 1, "if it says so");
+    assert_eq!(
+        strict.snapshot().totals[Event::Retried],
+        1,
+        "if its predicate allows it"
+    );
 }
 
 #[test]
@@ -340,7 +344,7 @@ fn paused(retry: &Retry<&'static str>, errors: &[&'static str]) -> u64 {
 }
 
 #[test]
-fn a_retry_waits_as_long_as_it_was_told() {
+fn a_retry_waits_for_the_given_retry_after() {
     let hint = |error: &CommandError<&'static str>| match error.failure() {
         Some(&"later") => Some(Duration::from_millis(70)),
         _ => None,

@@ -45,7 +45,7 @@ fn a_call_that_times_out_in_the_queue_never_runs_and_frees_its_place() {
 }
 
 #[test]
-fn a_running_call_that_times_out_is_told_and_counted_until_it_ends() {
+fn a_running_call_that_times_out_is_cancelled_and_counted_until_it_ends() {
     let (clock, isolation) = still();
     let command = builder("a")
         .threads(pool_of(1, 0))
@@ -56,12 +56,12 @@ fn a_running_call_that_times_out_is_told_and_counted_until_it_ends() {
         })
         .build(&isolation)
         .unwrap();
-    let (go_on, told) = (Gate::new(), Gate::new());
-    let (inside, gate, tell) = (Gate::new(), go_on.clone(), told.clone());
+    let (go_on, notified) = (Gate::new(), Gate::new());
+    let (inside, gate, notify) = (Gate::new(), go_on.clone(), notified.clone());
     let open = inside.clone();
     let answer = command.queue(move |cancel| {
-        let hear = tell.clone();
-        let _hook = cancel.on_cancel(move || hear.open());
+        let own = notify.clone();
+        let _hook = cancel.on_cancel(move || own.open());
         open.open();
         gate.wait();
         Ok(1)
@@ -69,7 +69,7 @@ fn a_running_call_that_times_out_is_told_and_counted_until_it_ends() {
     inside.wait();
     clock.jump(SECOND);
     assert_eq!(answer.wait().unwrap(), 9, "the caller does not wait for it");
-    told.wait();
+    notified.wait();
     let snapshot = pool(&isolation);
     assert_eq!((snapshot.overstaying, snapshot.active), (1, 1));
     assert!(command.run(|_| Ok(1)).is_ok_and(|n| n == 9) || command.snapshot().active == 1);
@@ -79,7 +79,7 @@ fn a_running_call_that_times_out_is_told_and_counted_until_it_ends() {
     assert_eq!(
         (totals[Event::Timeout], totals[Event::Success]),
         (1, 0),
-        "its end says nothing"
+        "its end is not counted"
     );
 }
 
@@ -155,7 +155,7 @@ fn interrupts_are_two_settings() {
         assert_eq!(
             totals.health_total(),
             1,
-            "leaving says nothing about health"
+            "giving up does not count for the health"
         );
     }
 }
@@ -187,10 +187,10 @@ fn shutting_down_has_a_deadline_and_a_report() {
         .no_timeout()
         .build(&isolation)
         .unwrap();
-    let (go_on, told, inside) = (Gate::new(), Gate::new(), Gate::new());
-    let (until, tell, open) = (go_on.clone(), told.clone(), inside.clone());
+    let (go_on, notified, inside) = (Gate::new(), Gate::new(), Gate::new());
+    let (until, notify, open) = (go_on.clone(), notified.clone(), inside.clone());
     let held = command.queue(move |cancel| {
-        let _hook = cancel.on_cancel(move || tell.open());
+        let _hook = cancel.on_cancel(move || notify.open());
         open.open();
         until.wait();
         Ok(0)
@@ -201,7 +201,7 @@ fn shutting_down_has_a_deadline_and_a_report() {
     let refused = command.run(|_| Ok(1)).unwrap_err();
     assert_eq!(refused.cause(), &Cause::Rejected(Rejection::Closed));
     let answer = command.call().fallback(|_| Ok(5)).run(|_| Ok(1));
-    assert_eq!(answer, Ok(5), "a fallback may still answer");
+    assert_eq!(answer, Ok(5), "a fallback may still give a value");
     clock.jump(SECOND);
     let ended = end.wait().unwrap();
     assert!(!ended.is_clean());
@@ -211,12 +211,8 @@ fn shutting_down_has_a_deadline_and_a_report() {
         (key.as_str(), report.stuck.len(), report.handed_back.len()),
         ("a", 1, 1)
     );
-    told.wait();
-    assert_eq!(
-        cause(held),
-        Cause::Cancelled,
-        "told to stop at the deadline"
-    );
+    notified.wait();
+    assert_eq!(cause(held), Cause::Cancelled, "cancelled at the deadline");
     go_on.open();
     assert_eq!(cause(queued), Cause::Cancelled);
 }

@@ -28,16 +28,16 @@ pub(crate) enum Kind {
 }
 
 /// The pool whose threads do everything, including producing.
-pub(crate) struct Crew {
+pub(crate) struct BenchPool {
     pool: WorkerPool,
     /// The monitor for late hand-over; started before the timed part.
     monitor: Option<Monitor>,
 }
 
-impl Crew {
+impl BenchPool {
     /// Creates a pool of exactly `threads` threads, all started.
     pub(crate) fn new(threads: usize, with_monitor: bool) -> Self {
-        let pool = WorkerPool::builder("crew")
+        let pool = WorkerPool::builder("bench")
             .core(threads)
             .max(threads)
             .queue(1 << 20)
@@ -69,7 +69,10 @@ impl Crew {
             }
             Kind::Eager => Arc::new(Adaptive::new(producer, pool)),
             Kind::Late => {
-                let monitor = self.monitor.as_ref().expect("a late crew has a monitor");
+                let monitor = self
+                    .monitor
+                    .as_ref()
+                    .expect("late hand-over needs a monitor");
                 Arc::new(Adaptive::builder(producer, pool).late(monitor).build())
             }
         }

@@ -45,14 +45,14 @@ impl Drop for StaysOnDrop {
 }
 
 /// An isolation with a healthy command.
-struct Scene {
+struct Fixture {
     clock: ManualClock,
     isolation: Isolation,
     healthy: Numbers,
     stay: Stay,
 }
 
-impl Scene {
+impl Fixture {
     fn new() -> Self {
         Self::with(|builder, _| builder)
     }
@@ -99,40 +99,40 @@ impl Scene {
 
 #[test]
 fn fallbacks() {
-    let scene = Scene::new();
-    let stay = scene.stay.clone();
-    let slow = scene.threads(6).fallback(move |_| {
+    let fixture = Fixture::new();
+    let stay = fixture.stay.clone();
+    let slow = fixture.threads(6).fallback(move |_| {
         stay.stay();
         Ok(1)
     });
-    let slow = slow.build(&scene.isolation).unwrap();
-    let _answers = [(); 6].map(|()| scene.begin(&slow));
-    scene.clock.jump(SECOND);
-    scene.check(6);
+    let slow = slow.build(&fixture.isolation).unwrap();
+    let _answers = [(); 6].map(|()| fixture.begin(&slow));
+    fixture.clock.jump(SECOND);
+    fixture.check(6);
 }
 
 #[test]
 fn listeners_of_an_answer() {
-    let scene = Scene::new();
-    let slow = scene.threads(6).build(&scene.isolation).unwrap();
+    let fixture = Fixture::new();
+    let slow = fixture.threads(6).build(&fixture.isolation).unwrap();
     for _ in 0..6 {
-        let stay = scene.stay.clone();
-        scene.begin(&slow).finally(move |_| stay.stay());
+        let stay = fixture.stay.clone();
+        fixture.begin(&slow).finally(move |_| stay.stay());
     }
-    scene.clock.jump(SECOND);
-    scene.check(6);
+    fixture.clock.jump(SECOND);
+    fixture.check(6);
 }
 
 #[test]
 fn batches() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     let command = Command::builder("slow").group("tests").no_timeout();
-    let command = command.build(&scene.isolation).unwrap();
+    let command = command.build(&fixture.isolation).unwrap();
     let config = CollapserConfig {
         scope: CollapserScope::Global,
         ..CollapserConfig::default()
     };
-    let stay = scene.stay.clone();
+    let stay = fixture.stay.clone();
     let collapser: Collapser<u32, u32, &'static str> =
         Collapser::new(&command, config, move |_: &[u32], _: &_| {
             stay.stay();
@@ -141,21 +141,21 @@ fn batches() {
         .unwrap();
     for n in 1..=6 {
         drop(collapser.submit(n));
-        scene.clock.jump(Duration::from_millis(10));
-        scene.stay.inside.wait_for(u64::from(n));
+        fixture.clock.jump(Duration::from_millis(10));
+        fixture.stay.inside.wait_for(u64::from(n));
     }
-    scene.check(6);
+    fixture.check(6);
 }
 
 #[test]
 fn hooks_of_tokens() {
-    let scene = Scene::new();
-    let on_threads = scene.threads(3).build(&scene.isolation).unwrap();
+    let fixture = Fixture::new();
+    let on_threads = fixture.threads(3).build(&fixture.isolation).unwrap();
     let in_place = builder("in place").timeout(SECOND);
-    let in_place = in_place.build(&scene.isolation).unwrap();
+    let in_place = in_place.build(&fixture.isolation).unwrap();
     let begun = Counter::new();
     let work = || {
-        let (stay, begun) = (scene.stay.clone(), begun.clone());
+        let (stay, begun) = (fixture.stay.clone(), begun.clone());
         move |cancel: &CancelToken| {
             let inner = stay.clone();
             cancel.on_cancel(move || inner.stay()).forget();
@@ -171,31 +171,31 @@ fn hooks_of_tokens() {
             scope.spawn(move || command.run(work));
         }
         begun.wait_for(6);
-        scene.clock.jump(SECOND);
-        scene.check(6);
+        fixture.clock.jump(SECOND);
+        fixture.check(6);
     });
 }
 
 #[test]
 fn hooks_of_a_token_that_are_dropped_uncalled() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     let slow = builder("slow").timeout(SECOND);
-    let slow = slow.build(&scene.isolation).unwrap();
+    let slow = slow.build(&fixture.isolation).unwrap();
     std::thread::scope(|scope| {
-        let (slow, stays) = (&slow, scene.stay.on_drop());
+        let (slow, stays) = (&slow, fixture.stay.on_drop());
         scope.spawn(move || {
             slow.run(move |cancel| {
                 cancel.on_cancel(move || drop(stays)).forget();
                 Ok(1)
             })
         });
-        scene.check(1);
+        fixture.check(1);
     });
 }
 
 #[test]
 fn listeners_of_a_breaker() {
-    let scene = Scene::with(|isolation, stay| {
+    let fixture = Fixture::with(|isolation, stay| {
         isolation.on_transition(move |change: &BreakerTransition| {
             if &*change.key == "slow" {
                 stay.stay();
@@ -207,16 +207,16 @@ fn listeners_of_a_breaker() {
         min_calls: 1,
         ..BreakerConfig::default()
     };
-    let slow = scene.threads(2).breaker(breaker);
-    let slow = slow.build(&scene.isolation).unwrap();
-    let _answer = scene.begin(&slow);
-    scene.clock.jump(SECOND);
-    scene.check(1);
+    let slow = fixture.threads(2).breaker(breaker);
+    let slow = slow.build(&fixture.isolation).unwrap();
+    let _answer = fixture.begin(&slow);
+    fixture.clock.jump(SECOND);
+    fixture.check(1);
 }
 
 #[test]
 fn hooks_and_listeners_of_the_isolation() {
-    let scene = Scene::with(|isolation, stay| {
+    let fixture = Fixture::with(|isolation, stay| {
         let hook = stay.clone();
         isolation
             .hook(move |stage: CallStage, key: &Key| {
@@ -231,29 +231,29 @@ fn hooks_and_listeners_of_the_isolation() {
                 }
             })
     });
-    let by_hook = scene.threads(8).build(&scene.isolation).unwrap();
+    let by_hook = fixture.threads(8).build(&fixture.isolation).unwrap();
     let by_event = builder("slow by event")
         .threads(pool_of(2, 0))
         .timeout(SECOND);
-    let by_event = by_event.build(&scene.isolation).unwrap();
-    let _answers = [(); 5].map(|()| scene.begin(&by_hook));
-    let _answer = scene.begin(&by_event);
-    let stay = scene.stay.clone();
+    let by_event = by_event.build(&fixture.isolation).unwrap();
+    let _answers = [(); 5].map(|()| fixture.begin(&by_hook));
+    let _answer = fixture.begin(&by_event);
+    let stay = fixture.stay.clone();
     let observed = by_hook.call().observe(move |_| stay.stay());
-    let leave = scene.stay.leave.clone();
+    let leave = fixture.stay.leave.clone();
     let _observed = observed.queue(move |_| {
         leave.wait();
         Ok(1)
     });
-    scene.clock.jump(SECOND);
-    scene.check(7);
+    fixture.clock.jump(SECOND);
+    fixture.check(7);
 }
 
 #[test]
 fn the_drop_of_queued_work() {
-    let scene = Scene::new();
-    let slow = scene.threads(1).build(&scene.isolation).unwrap();
-    let leave = scene.stay.leave.clone();
+    let fixture = Fixture::new();
+    let slow = fixture.threads(1).build(&fixture.isolation).unwrap();
+    let leave = fixture.stay.leave.clone();
     let inside = Gate::new();
     let open = inside.clone();
     let _held = slow.call().timeout(SECOND * 60).queue(move |_| {
@@ -263,26 +263,26 @@ fn the_drop_of_queued_work() {
     });
     inside.wait();
     for _ in 0..3 {
-        let stays = scene.stay.on_drop();
+        let stays = fixture.stay.on_drop();
         drop(slow.queue(move |_| {
             let _stays = stays;
             Ok(1)
         }));
     }
-    scene.clock.jump(SECOND);
-    scene.check(3);
+    fixture.clock.jump(SECOND);
+    fixture.check(3);
 }
 
 #[test]
 fn the_drop_of_displaced_work() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     let build = |key: &str| {
         let command = builder(key).pool("one").threads(pool_of(1, 1));
-        command.timeout(SECOND).build(&scene.isolation).unwrap()
+        command.timeout(SECOND).build(&fixture.isolation).unwrap()
     };
     let (slow, other) = (build("slow"), build("other"));
-    let _held = scene.begin(&other);
-    let stays = scene.stay.on_drop();
+    let _held = fixture.begin(&other);
+    let stays = fixture.stay.on_drop();
     let call = slow.call().criticality(Criticality::Sheddable);
     drop(call.queue(move |_| {
         let _stays = stays;
@@ -290,34 +290,34 @@ fn the_drop_of_displaced_work() {
     }));
     let call = other.call().criticality(Criticality::Critical);
     let mut displacing = call.queue(|_| Ok(2));
-    scene.clock.jump(SECOND);
+    fixture.clock.jump(SECOND);
     let error = displacing.wait_timeout(WATCHDOG).unwrap_err().failure();
     assert!(
         error
             .expect("it has the place, and times out")
             .is_timed_out()
     );
-    scene.check(1);
+    fixture.check(1);
 }
 
 #[test]
-fn answers_that_come_too_late() {
-    let scene = Scene::new();
+fn results_that_come_too_late() {
+    let fixture = Fixture::new();
     let slow = Command::<StaysOnDrop, ()>::builder("slow").group("tests");
     let slow = slow.threads(pool_of(2, 0)).timeout(SECOND);
-    let slow = slow.build(&scene.isolation).unwrap();
+    let slow = slow.build(&fixture.isolation).unwrap();
     let (go_on, inside) = (Gate::new(), Gate::new());
-    let (until, open, stays) = (go_on.clone(), inside.clone(), scene.stay.on_drop());
+    let (until, open, stays) = (go_on.clone(), inside.clone(), fixture.stay.on_drop());
     let mut answer = slow.queue(move |_| {
         open.open();
         until.wait();
         Ok(stays)
     });
     inside.wait();
-    scene.clock.jump(SECOND);
+    fixture.clock.jump(SECOND);
     assert!(answer.wait_timeout(WATCHDOG).is_err());
     go_on.open();
-    scene.check(1);
+    fixture.check(1);
 }
 
 /// A waker that blocks when it is called.
@@ -335,19 +335,19 @@ fn poll<F: Future>(future: Pin<&mut F>, waker: &Waker) -> Poll<F::Output> {
 
 #[test]
 fn wakers() {
-    let scene = Scene::new();
-    let waker = Waker::from(Arc::new(StayingWaker(scene.stay.clone())));
+    let fixture = Fixture::new();
+    let waker = Waker::from(Arc::new(StayingWaker(fixture.stay.clone())));
     let slow = builder("slow").permits(PermitConfig {
         max_wait: SECOND,
         ..PermitConfig::from(1)
     });
-    let slow = slow.timeout(SECOND).build(&scene.isolation).unwrap();
+    let slow = slow.timeout(SECOND).build(&fixture.isolation).unwrap();
     let mut running = pin!(slow.run_async(|_| pending()));
     assert!(poll(running.as_mut(), &waker).is_pending());
     let mut waiting = pin!(slow.run_async(|_| pending()));
     assert!(poll(waiting.as_mut(), &waker).is_pending());
 
-    let quick = builder("quick").build(&scene.isolation).unwrap();
+    let quick = builder("quick").build(&fixture.isolation).unwrap();
     for _ in 0..20 {
         quick.run(|_| Ok(1)).unwrap();
     }
@@ -360,8 +360,8 @@ fn wakers() {
     let attempt = |call: Call<u32, &'static str>| call.run_async(|_| async { Err("no") });
     let mut again = pin!(retry.run_async(quick.call(), attempt));
     assert!(poll(again.as_mut(), &waker).is_pending());
-    scene.clock.jump(SECOND);
-    scene.check(4);
+    fixture.clock.jump(SECOND);
+    fixture.check(4);
 }
 
 /// A waker that blocks when its last clone is dropped.
@@ -377,13 +377,13 @@ fn never(_: CancelToken) -> Pending<Result<u32, &'static str>> {
 
 #[test]
 fn the_drop_of_wakers() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     let slow = builder("slow").permits(PermitConfig {
         max_wait: SECOND,
         ..PermitConfig::from(1)
     });
-    let slow = slow.timeout(SECOND).build(&scene.isolation).unwrap();
-    let stays = || Waker::from(Arc::new(DroppedWaker(scene.stay.on_drop())));
+    let slow = slow.timeout(SECOND).build(&fixture.isolation).unwrap();
+    let stays = || Waker::from(Arc::new(DroppedWaker(fixture.stay.on_drop())));
     std::thread::scope(|scope| {
         let call = || Box::pin(slow.run_async(never));
         let mut running = call();
@@ -399,17 +399,17 @@ fn the_drop_of_wakers() {
                 let _ = poll(future.as_mut(), Waker::noop());
             });
         }
-        scene.check(2);
+        fixture.check(2);
     });
 }
 
 #[test]
 fn stopping_and_shutting_down() {
     for stops in [true, false] {
-        let scene = Scene::new();
-        let slow = scene.threads(2).no_timeout();
-        let slow = slow.build(&scene.isolation).unwrap();
-        let (stay, inside) = (scene.stay.clone(), Gate::new());
+        let fixture = Fixture::new();
+        let slow = fixture.threads(2).no_timeout();
+        let slow = slow.build(&fixture.isolation).unwrap();
+        let (stay, inside) = (fixture.stay.clone(), Gate::new());
         let open = inside.clone();
         let _held = slow.queue(move |cancel: &CancelToken| {
             let inner = stay.clone();
@@ -424,39 +424,42 @@ fn stopping_and_shutting_down() {
             ..CollapserConfig::default()
         };
         let command = Command::builder("batches").group("tests");
-        let command = command.build(&scene.isolation).unwrap();
+        let command = command.build(&fixture.isolation).unwrap();
         let work = |_: &[u32], _: &CancelToken| Err("too late");
         let batches: Collapser<u32, u32, &'static str> =
             Collapser::new(&command, config, work).unwrap();
-        let stay = scene.stay.clone();
+        let stay = fixture.stay.clone();
         batches.submit(1).finally(move |_| stay.stay());
         let leave = Gate::new();
-        let mut other = hold(&scene.healthy, &leave);
+        let mut other = hold(&fixture.healthy, &leave);
         if stops {
-            scene.isolation.shutdown_now();
+            fixture.isolation.shutdown_now();
         } else {
-            drop(scene.isolation.shutdown(Duration::from_millis(5)));
-            scene.clock.jump(Duration::from_millis(5));
+            drop(fixture.isolation.shutdown(Duration::from_millis(5)));
+            fixture.clock.jump(Duration::from_millis(5));
         }
         let error = other.wait_timeout(WATCHDOG).unwrap_err().failure();
-        assert!(error.is_some(), "it is told although others stay inside");
+        assert!(
+            error.is_some(),
+            "it is notified although others stay inside"
+        );
         if stops {
-            scene.stay.inside.wait_for(2);
+            fixture.stay.inside.wait_for(2);
         } else {
-            scene.stay.inside.wait_for(1);
+            fixture.stay.inside.wait_for(1);
         }
         leave.open();
-        scene.stay.leave.open();
+        fixture.stay.leave.open();
     }
 }
 
 #[test]
 fn a_command_whose_callbacks_do_not_return_refuses_new_calls() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     let slow = builder("slow").threads(pool_of(1, 0)).timeout(SECOND);
-    let slow = slow.build(&scene.isolation).unwrap();
+    let slow = slow.build(&fixture.isolation).unwrap();
     let idle = || {
-        scene
+        fixture
             .isolation
             .pool("slow")
             .unwrap()
@@ -474,18 +477,18 @@ fn a_command_whose_callbacks_do_not_return_refuses_new_calls() {
             *refused.lock().unwrap() = Some(answer);
             break;
         }
-        let stay = scene.stay.clone();
+        let stay = fixture.stay.clone();
         answer.finally(move |_| stay.stay());
-        scene.clock.jump(SECOND);
+        fixture.clock.jump(SECOND);
         until("the bulkhead has a thread", idle);
     }
     let answer = refused.lock().unwrap().take().expect("one was refused");
     let error = answer.wait().unwrap_err().failure().unwrap();
     assert_eq!(error.cause(), &Cause::Rejected(Rejection::Backlog));
     assert_eq!(slow.snapshot().callbacks_refused, 1);
-    scene.check(11);
+    fixture.check(11);
     // Accepted calls end, and then there is room again.
-    scene.stay.inside.wait_for(1_025);
+    fixture.stay.inside.wait_for(1_025);
     until("a call is accepted", || {
         slow.queue(|_| Ok(1)).wait() == Ok(1)
     });

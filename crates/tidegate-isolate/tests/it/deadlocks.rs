@@ -10,7 +10,7 @@ use tidegate_testkit::{Counter, Gate};
 
 use crate::support::{Numbers, builder, counted, poll_once, pool_of, still};
 
-const CIRCLE: Cause<&'static str> = Cause::Rejected(Rejection::Circle);
+const DEADLOCK: Cause<&'static str> = Cause::Rejected(Rejection::Deadlock);
 
 #[test]
 fn a_command_inside_its_own_run_does_not_wait_for_itself() {
@@ -24,7 +24,7 @@ fn a_command_inside_its_own_run_does_not_wait_for_itself() {
     let inner = a.clone();
     let answer = a.run(move |_| {
         let error = inner.run(|_| Ok(1)).unwrap_err();
-        assert_eq!(error.cause(), &CIRCLE);
+        assert_eq!(error.cause(), &DEADLOCK);
         let error = inner.queue(|_| Ok(1)).wait().unwrap_err();
         assert!(error.is_refused(), "{error}");
         assert_eq!(inner.snapshot().config.pool.core, 1);
@@ -35,7 +35,7 @@ fn a_command_inside_its_own_run_does_not_wait_for_itself() {
     let (middle, last) = (b.clone(), a.clone());
     let answer = a.run(move |_| {
         let answer = middle.run(move |_| match last.run(|_| Ok(1)) {
-            Err(error) if error.cause() == &CIRCLE => Ok(3),
+            Err(error) if error.cause() == &DEADLOCK => Ok(3),
             other => panic!("{other:?}"),
         });
         answer.map_err(|_| "it was refused one too early")
@@ -55,7 +55,7 @@ fn call_inside(outer: &Numbers, inner: &Numbers, request: &RequestContext, key: 
     let answer = call.run(move |_| {
         let again = inner.call().context(&request).cache_key(&key);
         let error = again.run(|_| panic!("must not run")).unwrap_err();
-        assert_eq!(error.cause(), &CIRCLE);
+        assert_eq!(error.cause(), &DEADLOCK);
         Ok(5)
     });
     assert_eq!(answer, Ok(5));
@@ -85,7 +85,7 @@ fn a_shared_run_does_not_wait_for_itself() {
             .run(move |_| {
                 let again = inner.call().context(&carried).cache_key("y");
                 match again.run(|_| panic!("must not run")) {
-                    Err(error) if error.cause() == &CIRCLE => Ok(6),
+                    Err(error) if error.cause() == &DEADLOCK => Ok(6),
                     other => panic!("{other:?}"),
                 }
             })
@@ -100,7 +100,7 @@ fn a_shared_run_does_not_wait_for_itself() {
     let future = call.run_async(move |_| async move {
         let again = command.call().context(&carried).cache_key("z");
         let error = again.run_async(|_| async { Ok(1) }).await.unwrap_err();
-        assert_eq!(error.cause(), &CIRCLE);
+        assert_eq!(error.cause(), &DEADLOCK);
         Ok(7)
     });
     assert_eq!(poll_once(pin!(future)), Poll::Ready(Ok(7)));
@@ -120,7 +120,7 @@ fn two_shared_runs_do_not_wait_for_each_other() {
             until.wait();
             let inner = call(other).run_in_place(|_| panic!("must not run"));
             match inner.unwrap_err().cause() {
-                cause if cause == &CIRCLE => {
+                cause if cause == &DEADLOCK => {
                     circles.hit();
                 }
                 cause => assert_eq!(cause, &Cause::Failed("refused"), "of the other run"),
@@ -155,7 +155,7 @@ fn a_shared_run_that_waits_for_the_calling_thread_is_not_waited_for() {
         // The shared run is in the queue, behind this very call.
         let shared = inner.call().context(&carried).cache_key("x");
         let error = shared.run(|_| panic!("must not run")).unwrap_err();
-        assert_eq!(error.cause(), &CIRCLE);
+        assert_eq!(error.cause(), &DEADLOCK);
         let copy = inner.call().context(&carried).cache_key("x");
         let error = copy.queue(|_| panic!("must not run")).wait().unwrap_err();
         assert!(error.is_refused(), "{error}");
@@ -204,8 +204,8 @@ fn patient(isolation: &Isolation, key: &str, limit: usize) -> Numbers {
     command.build(isolation).unwrap()
 }
 
-fn is_circle(command: &Numbers) -> bool {
-    matches!(command.run(|_| Ok(1)), Err(error) if error.cause() == &CIRCLE)
+fn is_deadlock(command: &Numbers) -> bool {
+    matches!(command.run(|_| Ok(1)), Err(error) if error.cause() == &DEADLOCK)
 }
 
 #[test]
@@ -213,16 +213,16 @@ fn a_wait_for_the_permit_that_the_caller_holds_is_refused() {
     let (_clock, isolation) = still();
     let (a, b) = (patient(&isolation, "a", 1), patient(&isolation, "b", 1));
     // Directly, through another command, and inside a future.
-    assert_eq!(a.run_in_place(|_| Ok(u32::from(is_circle(&a)))), Ok(1));
+    assert_eq!(a.run_in_place(|_| Ok(u32::from(is_deadlock(&a)))), Ok(1));
     let through = a.run_in_place(|_| {
-        let inner = b.run_in_place(|_| Ok(u32::from(is_circle(&a))));
+        let inner = b.run_in_place(|_| Ok(u32::from(is_deadlock(&a))));
         inner.map_err(|_| "it was refused one too early")
     });
     assert_eq!(through, Ok(1));
-    let inside = pin!(a.run_async(|_| async { Ok(u32::from(is_circle(&a))) }));
+    let inside = pin!(a.run_async(|_| async { Ok(u32::from(is_deadlock(&a))) }));
     assert_eq!(poll_once(inside), Poll::Ready(Ok(1)));
     assert_eq!((a.snapshot().waiting, a.snapshot().active), (0, 0));
-    assert!(!is_circle(&a), "nothing is held any more");
+    assert!(!is_deadlock(&a), "nothing is held any more");
 }
 
 #[test]
@@ -236,14 +236,14 @@ fn a_wait_for_a_permit_that_may_come_back_is_not_refused() {
             a.run_in_place(|_| {
                 inside.hit();
                 inside.wait_for(2);
-                Ok(u32::from(is_circle(&a)))
+                Ok(u32::from(is_deadlock(&a)))
             })
         });
         let answer = a.run_in_place(|_| {
             inside.hit();
             inside.wait_for(2);
             clock.await_sleepers(1);
-            Ok(u32::from(is_circle(&a)))
+            Ok(u32::from(is_deadlock(&a)))
         });
         assert_eq!(answer, Ok(1), "all others wait");
         assert_eq!(nested.join().unwrap(), Ok(0), "the other one went on");

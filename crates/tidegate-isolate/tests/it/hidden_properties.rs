@@ -15,22 +15,22 @@ const LIMIT: &str = "execution.isolation.semaphore.maxConcurrentRequests";
 
 /// Builds an isolation with these sources, and a receiver of its reports.
 fn reporting(sources: &[&Properties]) -> (Isolation, Receiver<String>) {
-    let (tell, told) = channel();
+    let (sender, receiver) = channel();
     let mut isolation = Isolation::builder().on_unhandled(move |_, what| {
         if let Unhandled::Setting { message } = what {
-            tell.send((*message).to_owned()).unwrap();
+            sender.send((*message).to_owned()).unwrap();
         }
     });
     for source in sources {
         isolation = isolation.properties((*source).clone());
     }
-    (isolation.build().unwrap(), told)
+    (isolation.build().unwrap(), receiver)
 }
 
 #[test]
 fn a_change_that_another_level_hides_says_so() {
     let properties = Properties::new();
-    let (isolation, told) = reporting(&[&properties]);
+    let (isolation, receiver) = reporting(&[&properties]);
     let coded = builder("coded").permits(7).build(&isolation).unwrap();
     let plain = builder("plain").build(&isolation).unwrap();
     let all = format!("hystrix.command.default.{LIMIT}");
@@ -39,7 +39,7 @@ fn a_change_that_another_level_hides_says_so() {
         (coded.config().permits.limit, plain.config().permits.limit),
         (7, 5)
     );
-    let message = told.recv().unwrap();
+    let message = receiver.recv().unwrap();
     assert_eq!(
         message,
         format!("`{all}` = 5: not in force for command `coded` (the code says 7)")
@@ -47,27 +47,27 @@ fn a_change_that_another_level_hides_says_so() {
     let mine = format!("hystrix.command.plain.{LIMIT}");
     properties.set(&mine, "3").unwrap();
     properties.set(&all, "6").unwrap();
-    let message = told.recv().unwrap();
+    let message = receiver.recv().unwrap();
     assert!(message.contains("`coded` (the code says 7)"), "{message}");
     let other = format!("`plain` (`{mine}` says 3)");
     assert!(message.contains(&other), "{message}");
     // The code is a level, too.
     plain.configure(|c| c.permits.limit = 20).unwrap();
     assert_eq!(plain.config().permits.limit, 3);
-    let message = told.recv().unwrap();
+    let message = receiver.recv().unwrap();
     assert!(
         message.starts_with(&format!("command `plain`: {LIMIT} 20: ")),
         "{message}"
     );
     properties.remove(&mine).unwrap();
     assert_eq!(plain.config().permits.limit, 20);
-    assert!(told.try_recv().is_err(), "nothing else was hidden");
+    assert!(receiver.try_recv().is_err(), "nothing else was hidden");
 }
 
 #[test]
 fn a_change_that_another_setting_overrules_says_so() {
     let properties = Properties::new();
-    let (isolation, told) = reporting(&[&properties]);
+    let (isolation, receiver) = reporting(&[&properties]);
     let command = builder("a").build(&isolation).unwrap();
     let set = |name: &str, value: &str| {
         properties
@@ -78,24 +78,24 @@ fn a_change_that_another_setting_overrules_says_so() {
     set("a.execution.isolation.thread.timeoutInMilliseconds", "80");
     assert_eq!(command.config().timeout, None);
     let overruled = "not in force for command `a` (another setting overrules it)";
-    assert!(told.recv().unwrap().ends_with(overruled));
+    assert!(receiver.recv().unwrap().ends_with(overruled));
     set("default.circuitBreaker.forceOpen", "true");
     set("a.circuitBreaker.forceClosed", "true");
-    assert!(told.recv().unwrap().ends_with(overruled));
+    assert!(receiver.recv().unwrap().ends_with(overruled));
     set("default.metrics.rollingStats.numBuckets", "5");
-    let message = told.recv().unwrap();
+    let message = receiver.recv().unwrap();
     assert!(
         message.ends_with("`a` (it was read when the key was built)"),
         "{message}"
     );
     set("default.threadPoolKeyOverride", "all");
-    let message = told.recv().unwrap();
+    let message = receiver.recv().unwrap();
     assert!(
         message.ends_with("`a` (it has no form for all commands)"),
         "{message}"
     );
     set("default.metrics.rollingPercentile.bucketSize", "100");
-    let message = told.recv().unwrap();
+    let message = receiver.recv().unwrap();
     assert!(
         message.ends_with("100: Hystrix has it, and it has no use here"),
         "{message}"
@@ -105,25 +105,25 @@ fn a_change_that_another_setting_overrules_says_so() {
 #[test]
 fn a_change_that_another_source_hides_says_so() {
     let (first, second) = (Properties::new(), Properties::new());
-    let (isolation, told) = reporting(&[&first, &second]);
+    let (isolation, receiver) = reporting(&[&first, &second]);
     let command = builder("a").build(&isolation).unwrap();
     let name = format!("hystrix.command.a.{LIMIT}");
     second.set(&name, "3").unwrap();
     first.set(&name, "4").unwrap();
     assert!(
-        told.try_recv().is_err(),
+        receiver.try_recv().is_err(),
         "both were in force when they were set"
     );
     second.set(&name, "5").unwrap();
     let message = format!("`{name}` = 5: an earlier source has it, too; change it there");
-    assert_eq!(told.recv().unwrap(), message);
+    assert_eq!(receiver.recv().unwrap(), message);
     assert_eq!(command.config().permits.limit, 4);
 }
 
 #[test]
 fn a_hidden_change_of_a_pool_or_a_collapser_says_so() {
     let properties = Properties::new();
-    let (isolation, told) = reporting(&[&properties]);
+    let (isolation, receiver) = reporting(&[&properties]);
     let _pools = ["a", "b"].map(|key| {
         let command = builder(key).pool("shared").threads(pool_of(2, 0));
         command.build(&isolation).unwrap()
@@ -133,7 +133,7 @@ fn a_hidden_change_of_a_pool_or_a_collapser_says_so() {
         .unwrap();
     let message = "`hystrix.threadpool.default.coreSize` = 3: not in force for threadpool `shared` \
                    (the code says 2)";
-    assert_eq!(told.recv().unwrap(), message, "a pool is told once");
+    assert_eq!(receiver.recv().unwrap(), message, "a pool is reported once");
     let command = Command::<HashMap<u32, u32>, ()>::builder("names").group("tests");
     let command = command.build(&isolation).unwrap();
     let config = CollapserConfig {
@@ -146,7 +146,7 @@ fn a_hidden_change_of_a_pool_or_a_collapser_says_so() {
     properties.set(name, "9").unwrap();
     let message =
         format!("`{name}` = 9: not in force for collapser `names` (the code says otherwise)");
-    assert_eq!(told.recv().unwrap(), message);
+    assert_eq!(receiver.recv().unwrap(), message);
 }
 
 /// A source like a file: its contents are fixed, and it cannot reject a name.
@@ -188,9 +188,9 @@ fn a_misspelt_name_in_a_source_refuses_the_isolation() {
 }
 
 #[test]
-fn a_misspelt_name_that_a_source_tells_later_is_an_error() {
+fn a_misspelt_name_that_a_source_reports_later_is_an_error() {
     let (properties, lenient) = (Properties::new(), Properties::new().accept_unknown());
-    let (_isolation, told) = reporting(&[&properties, &lenient]);
+    let (_isolation, receiver) = reporting(&[&properties, &lenient]);
     let wrong = "hystrix.command.a.fallback.enable";
     let error = properties.set(wrong, "false").unwrap_err();
     assert!(
@@ -201,5 +201,5 @@ fn a_misspelt_name_that_a_source_tells_later_is_an_error() {
     );
     lenient.set(wrong, "false").unwrap();
     lenient.set("spring.name", "x").unwrap();
-    assert!(told.try_recv().is_err());
+    assert!(receiver.try_recv().is_err());
 }

@@ -1,4 +1,4 @@
-//! A test executor that runs a job only when the test asks for it.
+//! A test executor that runs a job only when the test calls it.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -12,9 +12,9 @@ use tidegate_testkit::Log;
 
 /// Stores submitted jobs: in one queue those for any thread, in another those for idle reserved
 /// threads.
-pub(crate) struct Hand {
+pub(crate) struct ManualExecutor {
     queue: Mutex<VecDeque<Task>>,
-    given: Mutex<VecDeque<Task>>,
+    reserved_jobs: Mutex<VecDeque<Task>>,
     /// The number of idle reserved threads.
     reserve: AtomicUsize,
     /// The number of threads that may still start.
@@ -30,11 +30,11 @@ pub(crate) struct Hand {
     pub(crate) unhandled: Log<String>,
 }
 
-impl Hand {
+impl ManualExecutor {
     pub(crate) fn new(reserve: usize) -> Arc<Self> {
         Arc::new(Self {
             queue: Mutex::default(),
-            given: Mutex::default(),
+            reserved_jobs: Mutex::default(),
             reserve: AtomicUsize::new(reserve),
             may_start: AtomicUsize::new(0),
             refuses: AtomicBool::new(false),
@@ -69,8 +69,8 @@ impl Hand {
     }
 
     /// Returns the number of jobs that reserved threads have received and not started.
-    pub(crate) fn given(&self) -> usize {
-        self.given.lock().unwrap().len()
+    pub(crate) fn reserved_jobs(&self) -> usize {
+        self.reserved_jobs.lock().unwrap().len()
     }
 
     pub(crate) fn tried(&self) -> usize {
@@ -79,8 +79,8 @@ impl Hand {
 
     /// Runs the next job of the reserved threads, on another thread. Returns `false` if there is
     /// none.
-    pub(crate) fn run_given(self: &Arc<Self>) -> bool {
-        let task = self.given.lock().unwrap().pop_front();
+    pub(crate) fn run_reserved(self: &Arc<Self>) -> bool {
+        let task = self.reserved_jobs.lock().unwrap().pop_front();
         let Some(task) = task else { return false };
         self.run(task);
         self.reserve.fetch_add(1, Ordering::Relaxed);
@@ -95,20 +95,20 @@ impl Hand {
 
     /// Runs jobs until there are none left.
     pub(crate) fn settle(self: &Arc<Self>) {
-        while self.run_given() || self.run_queued() {}
+        while self.run_reserved() || self.run_queued() {}
     }
 
     /// Drops all pending jobs, like a pool that ends.
     pub(crate) fn drop_all(&self) {
         drop(std::mem::take(&mut *self.queue.lock().unwrap()));
-        drop(std::mem::take(&mut *self.given.lock().unwrap()));
+        drop(std::mem::take(&mut *self.reserved_jobs.lock().unwrap()));
     }
 
     /// Runs the next job on this thread, like a thread of the executor. Returns `false` if there
     /// is none.
     pub(crate) fn work(self: &Arc<Self>) -> bool {
-        let given = self.given.lock().unwrap().pop_front();
-        if let Some(task) = given {
+        let reserved_jobs = self.reserved_jobs.lock().unwrap().pop_front();
+        if let Some(task) = reserved_jobs {
             self.run_here(task);
             self.reserve.fetch_add(1, Ordering::Relaxed);
             return true;
@@ -135,7 +135,7 @@ pub(crate) fn elsewhere<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     thread::scope(|scope| scope.spawn(work).join().unwrap())
 }
 
-impl Executor for Hand {
+impl Executor for ManualExecutor {
     fn execute(&self, task: Task) -> Result<(), Rejected<Task>> {
         if self.refuses.load(Ordering::Relaxed) {
             return Err(Rejected::new(task, RejectReason::Full));
@@ -157,7 +157,7 @@ impl Executor for Hand {
     }
 
     fn name(&self) -> &str {
-        "hand"
+        "manual"
     }
 
     fn clock(&self) -> &Clock {
@@ -169,7 +169,7 @@ impl Executor for Hand {
     }
 }
 
-impl Headroom for Hand {
+impl Headroom for ManualExecutor {
     fn free_threads(&self) -> FreeThreads {
         FreeThreads {
             idle: self.reserve.load(Ordering::Relaxed),
@@ -187,7 +187,7 @@ impl Headroom for Hand {
     }
 }
 
-impl TryExecutor for Hand {
+impl TryExecutor for ManualExecutor {
     fn try_execute(&self, task: Task) -> Result<(), Rejected<Task>> {
         self.tried.fetch_add(1, Ordering::Relaxed);
         let less = |threads: usize| threads.checked_sub(1);
@@ -196,7 +196,7 @@ impl TryExecutor for Hand {
         if refuses || self.reserve.fetch_update(relaxed, relaxed, less).is_err() {
             return Err(Rejected::new(task, RejectReason::Busy));
         }
-        self.given.lock().unwrap().push_back(task);
+        self.reserved_jobs.lock().unwrap().push_back(task);
         Ok(())
     }
 }
