@@ -31,6 +31,9 @@ impl<P: ChannelPlacement> NetGroup<P> {
     /// have, a pipe, a timer of the operating system. The completion succeeds when the source is
     /// watched, and fails with the error of the poller. It cannot be cancelled.
     ///
+    /// A [`ReactorHandle`](crate::source::ReactorHandle) does more: it registers a source with
+    /// interests, with tasks that may block, and with a handle.
+    ///
     /// The source must be non-blocking. `on_ready` is called with the source and its readiness.
     /// Each change is reported once, so `on_ready` continues until the source would block, or
     /// returns [`WatchAction::Again`]. When `on_ready` returns [`WatchAction::Stop`] or panics, and

@@ -146,6 +146,10 @@ impl Driver for PollDriver {
     }
 
     fn poll(&mut self) {
+        if self.ready == 0 && self.selector.comes_before_poll() {
+            // Otherwise channels that are always ready could keep its turn from coming.
+            return;
+        }
         let polled = pinned::with(|local| local.reactor().look());
         self.settle(polled);
     }

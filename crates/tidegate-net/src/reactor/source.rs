@@ -1,6 +1,8 @@
 //! Event sources: the receivers of a reactor's events.
 //!
-//! Channels, listeners and user-defined sources implement [`EventSource`] in the layers above.
+//! Channels, listeners and the descriptors of [`NetGroup::watch`](crate::NetGroup::watch) implement
+//! [`EventSource`] in the layers above. Users implement the trait of the same name in
+//! [`source`](crate::source), whose sources have a table of their own.
 
 use std::any::Any;
 use std::io;

@@ -59,7 +59,9 @@ pub trait EventSource<D>: Send + 'static {
     /// loop runs it at once. On a roaming loop the strategy decides which thread runs it. The
     /// source is not selected again before its task has ended.
     ///
-    /// The readiness is a level: a descriptor that is still ready afterwards is selected again.
+    /// The readiness is a level: a descriptor that is still ready afterwards is selected again. A
+    /// hang-up lasts, so a source that finds the end of its input closes itself, or gives up its
+    /// interests.
     fn selected(&mut self, at: &SourceContext<'_, D>) -> Option<Task>;
 
     /// Returns the interests with which the source goes on. Called once after each time that it was

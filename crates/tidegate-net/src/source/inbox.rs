@@ -72,7 +72,8 @@ impl Note {
 pub(crate) struct Inbox {
     /// Set once, when the loop is built.
     home: OnceLock<(String, Weak<dyn Executor>)>,
-    /// `true` while notes are queued. Written under the lock; the loop reads it without.
+    /// `true` while notes are queued. Written under the lock; the loop reads it without. A loop that
+    /// reads an old value gets the signal that follows the write, and reads again.
     any: AtomicBool,
     queue: Mutex<Queue>,
     /// The sources by token, for lists and dumps from any thread.
@@ -84,8 +85,8 @@ struct Queue {
     notes: VecDeque<Note>,
     /// How many of them are limited.
     limited: usize,
-    /// The sources with a task that has not ended.
-    tasks: Vec<Arc<SourceState>>,
+    /// The sources with a task that has not ended, by token.
+    tasks: BTreeMap<u64, Arc<SourceState>>,
     /// The loop waits for these tasks, to end.
     awaited: bool,
     /// The loop has ended.
@@ -187,25 +188,24 @@ impl Inbox {
 
     /// Records a task of `source`, until [`end_task`](Inbox::end_task).
     pub(super) fn begin_task(&self, source: &Arc<SourceState>) {
-        self.lock().tasks.push(Arc::clone(source));
+        let token = source.token.bits();
+        self.lock().tasks.insert(token, Arc::clone(source));
     }
 
     /// Returns the names of the sources with a task that has not ended.
     pub(super) fn tasks(&self) -> Vec<String> {
         let queue = self.lock();
-        let names = queue.tasks.iter().map(|source| source.name.to_string());
+        let names = queue.tasks.values().map(|source| source.name.to_string());
         names.collect()
     }
 
     /// Ends a task of `source`. If it was not run, the loop gets it back.
     pub(super) fn end_task(inbox: &SharedInbox, source: &Arc<SourceState>, untaken: Option<Task>) {
         let mut queue = inbox.lock();
-        let tasks = &mut queue.tasks;
-        if let Some(at) = tasks.iter().position(|one| Arc::ptr_eq(one, source)) {
-            tasks.swap_remove(at);
-        }
+        let ended = queue.tasks.remove(&source.token.bits());
         let last = queue.tasks.is_empty() && std::mem::take(&mut queue.awaited);
         drop(queue);
+        drop(ended);
         match untaken {
             Some(task) => Self::push(inbox, Note::Untaken(Arc::clone(source), task)),
             None if source.end_task() => Self::push(inbox, Note::Apply(Arc::clone(source))),

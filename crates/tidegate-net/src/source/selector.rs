@@ -113,6 +113,12 @@ impl Selector {
         self.idle && !self.inbox.any()
     }
 
+    /// Returns `true` if `produce` has something to do before the next poll.
+    #[inline]
+    pub(crate) fn comes_before_poll(&self) -> bool {
+        !self.idle || (!self.taken && self.inbox.any())
+    }
+
     /// Returns `true` if there are neither sources nor notes.
     pub(crate) fn is_empty(&self) -> bool {
         self.slots.len() == 0 && self.is_quiet()

@@ -1,5 +1,6 @@
 //! Sources of the user's own on pinned and roaming event loops, with real descriptors.
 
+use std::any::Any;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -203,6 +204,13 @@ fn a_descriptor_that_cannot_be_watched_is_an_error_with_the_reason() {
         let why = twice.wait().unwrap_err().to_string();
         assert!(why.contains("registered already"), "{why}");
         first.close().wait().unwrap();
+        let (reader, _writer) = io::pipe().unwrap();
+        let reader = Arc::new(reader);
+        for _ in 0..2 {
+            let again = Arc::clone(&reader);
+            let again = reactor().register("again", again, Interest::READ, nothing::<_>);
+            again.wait().unwrap().close().wait().unwrap();
+        }
     });
 }
 
@@ -381,6 +389,65 @@ fn the_end_of_a_loop_closes_its_sources_and_tells_them() {
         assert_eq!(why.kind(), io::ErrorKind::BrokenPipe);
         let why = reactor.update(|_| ()).wait().unwrap_err().to_string();
         assert!(why.contains("has ended"), "{why}");
+        source.close().wait().unwrap();
+    }
+}
+
+#[test]
+fn handles_do_not_keep_a_loop_running() {
+    let pinned = tidegate_net::pinned("still", 1).unwrap();
+    let (pool, roams) = roaming(4);
+    let groups: [(_, Box<dyn Any>); 2] = [
+        (pinned.next_reactor(), Box::new(pinned)),
+        (roams.next_reactor(), Box::new(roams)),
+    ];
+    for (reactor, group) in groups {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let source = reactor.register("pipe", writer, Interest::NONE, nothing::<_>);
+        let source = source.wait().unwrap();
+        drop(group);
+        let mut rest = Vec::new();
+        reader.read_to_end(&mut rest).unwrap();
+        tidegate_testkit::until("the source is closed", || source.is_closed());
+        assert!(reactor.update(|_| ()).wait().is_err());
+    }
+    drop(pool);
+}
+
+#[test]
+fn updates_that_submit_updates_starve_neither_sources_nor_channels() {
+    fn again(reactor: &ReactorHandle, stop: &Gate) {
+        let (next, stop) = (reactor.clone(), stop.clone());
+        drop(reactor.update(move |_| {
+            if !stop.is_open() {
+                again(&next, &stop);
+            }
+        }));
+    }
+    let pinned = tidegate_net::pinned("still", 1).unwrap();
+    let (_pool, roams) = roaming(4);
+    let still = serve(&pinned, |p| p.add("echo", Echo));
+    let roaming = crate::roaming::serve(&roams, |p| p.add("echo", Echo));
+    let each = [
+        (pinned.next_reactor(), still),
+        (roams.next_reactor(), roaming),
+    ];
+    for (reactor, server) in each {
+        let stop = Gate::new();
+        again(&reactor, &stop);
+        let mut client = dial(&server);
+        let (reader, mut writer) = io::pipe().unwrap();
+        let log = Log::new();
+        let reads = Reads::new(Blocking::May, &log);
+        let source = reactor.register("pipe", reader, Interest::READ, reads);
+        let source = source.wait().unwrap();
+        for _ in 0..20 {
+            assert_eq!(round_trip(&mut client, b"hello"), b"hello");
+            writer.write_all(b"x").unwrap();
+            log.wait_for(1);
+            assert_eq!(log.take(), ["x"]);
+        }
+        stop.open();
         source.close().wait().unwrap();
     }
 }

@@ -83,8 +83,12 @@ impl RoamingDriver {
         self.selector.inbox()
     }
 
-    /// Polls without waiting.
+    /// Polls without waiting. The selector has its turn first: otherwise channels that are always
+    /// ready could keep it from coming.
     fn poll(&mut self) {
+        if self.reactor.backlog() == 0 && !self.closing && self.selector.comes_before_poll() {
+            return;
+        }
         let polled = self.reactor.look();
         self.settle(polled);
     }

@@ -2,6 +2,7 @@
 
 mod scarce;
 mod sockets;
+mod sources;
 mod strategies;
 mod stress;
 
