@@ -1,15 +1,16 @@
 //! A server whose handler blocks now and then, on a pinned loop and on a roaming one.
 //!
 //! On the pinned loop a handler that blocks delays all others. On the roaming loop another thread
-//! continues with the event loop.
+//! continues with the event loop. The last rows choose other strategies for the roaming loop.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use tidegate::Blocking;
-use tidegate::net::{Bytes, Inbound, InboundContext, Nothing, Server};
+use tidegate::net::{Bytes, Inbound, InboundContext, NetGroup, Nothing, Server};
 use tidegate::prelude::{Clock, WorkerPool};
+use tidegate::strategy::{EatWhatYouKill, ProduceExecuteConsume};
 
 const CONNECTIONS: u64 = 16;
 const MESSAGES: u64 = 100;
@@ -88,5 +89,18 @@ fn main() -> tidegate::Result<()> {
     let server = Server::builder(&roaming).pipeline(|p| p.add("sometimes", Sometimes));
     row("roaming", server.bind("127.0.0.1:0").wait()?.local_addr())?;
     println!("the roaming loop chose: {}", roaming.metrics()[0]);
+
+    let gives_away = NetGroup::builder("gives-away")
+        .loops(1)
+        .strategy(|producer, pool| ProduceExecuteConsume::new(producer, pool));
+    let eats = NetGroup::builder("eats")
+        .loops(1)
+        .strategy(EatWhatYouKill::new);
+    for (name, builder) in [("PEC", gives_away), ("EWYK", eats)] {
+        let group = builder.build_roaming(&workers)?;
+        let server = Server::builder(&group).pipeline(|p| p.add("sometimes", Sometimes));
+        row(name, server.bind("127.0.0.1:0").wait()?.local_addr())?;
+        println!("{name} chose: {}", group.metrics()[0]);
+    }
     Ok(())
 }

@@ -191,6 +191,9 @@ impl Executor for Shared {
     /// Refuses a wait of a task for its own event loop if the strategy does not drive the loop until
     /// the task has ended.
     fn begin_wait(&self) -> Result<Option<Box<dyn Any + Send>>, WaitRefusedError> {
+        if !self.settings.driven {
+            return Ok(None);
+        }
         let strategy = self.thread.strategy();
         match strategy.is_some_and(|strategy| strategy.holds_production()) {
             true => Err(WaitRefusedError::deadlock(vec![self.name.clone()])),

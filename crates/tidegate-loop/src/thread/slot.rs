@@ -14,8 +14,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use tidegate_core::executor::{ExecutorId, WaitPolicy, wait_policy};
-use tidegate_core::internal::ThreadWatch;
 use tidegate_core::internal::prim::{Mutex, MutexGuard, lock};
+use tidegate_core::internal::{ThreadWatch, discard};
 use tidegate_core::{Parker, ThreadBuilder};
 use tidegate_pool::strategy::Strategy;
 
@@ -135,6 +135,14 @@ impl ThreadSlot {
     /// Marks the event loop as driven by hand.
     pub(crate) fn drive_manually(&self) {
         self.lock().builder = None;
+    }
+}
+
+impl Drop for ThreadSlot {
+    /// Drops the strategy, which may be user code; a panic is contained.
+    fn drop(&mut self) {
+        let strategy = self.lock().strategy.take();
+        discard(strategy);
     }
 }
 

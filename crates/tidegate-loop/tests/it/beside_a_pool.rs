@@ -12,6 +12,7 @@ use tidegate_pool::{
 use tidegate_promise::promise_on;
 use tidegate_testkit::{Counter, Gate, Log};
 
+use crate::strategies::Kind;
 use crate::{hits, on};
 
 /// Returns a pool with one core thread that queues `queue` jobs before it grows to `max`.
@@ -90,6 +91,26 @@ fn a_full_queue_does_not_keep_a_loop_that_only_produces_from_starting() {
     Executor::execute(&home, Task::non_blocking(hits(ran.clone()))).unwrap();
     gate.open();
     ran.wait_for(1);
+}
+
+/// The helper that takes the loop over is not a job of the user. If the full pool ran it on the
+/// submitting thread, it would wait inside the loop, and the task would never run.
+#[test]
+fn caller_runs_does_not_run_the_helper_of_a_loop() {
+    for kind in [Kind::Epc, Kind::Ewyk, Kind::Eager, Kind::Late] {
+        let pool = WorkerPool::builder("workers").core(2).max(2).queue(1);
+        let pool = pool.policy(PoolPolicy::CallerRuns).reserved(0).build();
+        let pool = Arc::new(pool.unwrap());
+        let config = kind.config(Arc::clone(&pool) as _);
+        let home = EventLoop::builder("home").build_roaming(&config).unwrap();
+        assert_eq!(home.submit(|| 7).unwrap().wait().unwrap(), 7);
+        let gate = hold_thread(&pool);
+        let ran = Counter::new();
+        pool.execute(hits(ran.clone())).unwrap();
+        assert_eq!(home.submit(|| 8).unwrap().wait().unwrap(), 8, "{kind:?}");
+        gate.open();
+        ran.wait_for(1);
+    }
 }
 
 #[test]

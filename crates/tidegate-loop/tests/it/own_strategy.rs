@@ -11,7 +11,7 @@ use tidegate_loop::{
 };
 use tidegate_pool::strategy::{Producer, Strategy};
 use tidegate_promise::WaitError;
-use tidegate_testkit::{Log, until};
+use tidegate_testkit::{Counter, Log, until};
 
 use crate::strategies::pool;
 use crate::{SECOND, UnhandledLog};
@@ -46,6 +46,19 @@ struct Own {
 }
 
 struct Handle(Arc<Own>);
+
+impl Handle {
+    fn new(does: Does, producer: Option<LoopProducer>, pool: Arc<dyn Executor>) -> Self {
+        Self(Arc::new(Own {
+            does,
+            producer: Mutex::new(producer),
+            hoard: Mutex::default(),
+            wanted: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            pool,
+        }))
+    }
+}
 
 impl Own {
     fn drive(&self) {
@@ -119,20 +132,11 @@ impl Strategy for Handle {
 
 /// Returns the configuration of loops that such a strategy drives.
 fn config(does: Does) -> RoamingConfig {
-    RoamingConfig::new(pool(4)).strategy(move |producer, pool| {
-        Handle(Arc::new(Own {
-            does,
-            producer: Mutex::new(Some(producer)),
-            hoard: Mutex::default(),
-            wanted: AtomicBool::new(false),
-            closed: AtomicBool::new(false),
-            pool,
-        }))
-    })
+    RoamingConfig::new(pool(4))
+        .strategy(move |producer, pool| Handle::new(does, Some(producer), pool))
 }
 
-/// Returns a group of two loops on a manual clock: one with a strategy that breaks its contract,
-/// and one beside it.
+/// Returns a loop on a manual clock with a strategy that breaks its contract.
 fn broken(does: Does) -> (EventLoop<Roaming>, ManualClock, UnhandledLog) {
     let (clock, received) = (ManualClock::new(), UnhandledLog::new());
     let home = EventLoop::builder("broken").clock(&clock);
@@ -328,14 +332,7 @@ fn a_strategy_that_cannot_be_built_is_an_error_of_the_builder() {
     let panics = RoamingConfig::new(pool(4)).strategy(|_, _| -> Handle { panic!("as planned") });
     let drops = RoamingConfig::new(pool(4)).strategy(|producer, pool| {
         drop(producer);
-        Handle(Arc::new(Own {
-            does: Does::Runs,
-            producer: Mutex::default(),
-            hoard: Mutex::default(),
-            wanted: AtomicBool::new(false),
-            closed: AtomicBool::new(false),
-            pool,
-        }))
+        Handle::new(Does::Runs, None, pool)
     });
     for (config, says) in [(panics, "as planned"), (drops, "Own dropped the loop's")] {
         let group = EventLoopGroup::builder("io").loops(2);
@@ -343,6 +340,56 @@ fn a_strategy_that_cannot_be_built_is_an_error_of_the_builder() {
         assert!(matches!(refused, BuildError::Strategy { .. }), "{refused}");
         assert!(refused.to_string().contains(says), "{refused}");
     }
+}
+
+#[test]
+fn a_strategy_whose_drop_panics_is_contained() {
+    struct Bursts(Handle, Counter);
+
+    impl Drop for Bursts {
+        fn drop(&mut self) {
+            self.1.hit();
+            panic!("as planned");
+        }
+    }
+
+    impl Strategy for Bursts {
+        fn produce(&self) {
+            self.0.produce();
+        }
+
+        fn dispatch(&self) -> Result<(), Rejected<()>> {
+            self.0.dispatch()
+        }
+
+        fn shutdown(&self) -> bool {
+            self.0.shutdown()
+        }
+
+        fn is_idle(&self) -> bool {
+            self.0.is_idle()
+        }
+
+        fn is_shutdown(&self) -> bool {
+            self.0.is_shutdown()
+        }
+    }
+
+    let drops = Counter::new();
+    let count = drops.clone();
+    let workers = pool(4);
+    let config = RoamingConfig::new(Arc::clone(&workers) as _);
+    let config = config.strategy(move |producer, pool| {
+        Bursts(Handle::new(Does::Runs, Some(producer), pool), count.clone())
+    });
+    let home = EventLoop::builder("roams").build_roaming(&config).unwrap();
+    assert!(home.strategy().name().contains("Bursts"));
+    assert_eq!(home.submit(|| 7).unwrap().wait().unwrap(), 7);
+    let over = home.shutdown(Quiet::none(60 * SECOND));
+    over.wait().unwrap();
+    drop(home);
+    drops.wait_for(1);
+    assert_eq!(workers.submit(|| 7).unwrap().wait().unwrap(), 7);
 }
 
 #[test]

@@ -91,8 +91,10 @@ pub(super) fn run_with_helper<'a, P: Producer, R: Rule<P>>(
     if let Some(producer) = loan.given_up {
         discard(producer);
     }
+    // Not a task of the user: a full queue does not refuse it, and a pool whose policy is to run a
+    // job on the submitting thread does not run it here, where it would wait inside the producer.
     if loan.bring_helper
-        && let Err(refused) = engine.executor.execute(Helper::task(engine))
+        && let Err(refused) = engine.executor.execute_internal(Helper::task(engine))
     {
         raise(&engine.counters.helpers_refused);
         // Dropping the helper clears the pending mark in the cell.
