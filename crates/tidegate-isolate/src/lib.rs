@@ -81,12 +81,14 @@ mod event;
 mod in_flight;
 #[doc(hidden)]
 pub mod internal {
-    //! Items for models and benchmarks of this workspace only. Unstable: they change without
-    //! notice.
+    //! Items for models, benchmarks and adapters of this workspace only. Unstable: they change
+    //! without notice.
 
     pub use crate::breaker::word::{BreakerWord, Phase};
+    pub use crate::command::{CallTerms, UntypedCommand};
     pub use crate::in_flight::call_word::{CallWord, EndCause, SeenCall, WorkState};
     pub use crate::in_flight::entry_word::EntryWord;
+    pub use crate::wrap::{Retries, RetryPause};
 }
 mod isolation;
 mod key;

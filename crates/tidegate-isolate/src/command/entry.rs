@@ -13,10 +13,12 @@
 //! | dropped without a verdict | CANCELLED | none; a probe reopens it | yes | none | Cancelled |
 //!
 //! All of this happens on the thread that gives the verdict or drops the entry. The timer only
-//! expires the call and trips its token. It never gives a permit back.
+//! expires the call, trips its token and wakes the future that holds the entry
+//! ([`Entry::poll_expired`]). It never gives a permit back.
 
 use std::fmt;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Instant;
 
 use tidegate_core::CancelToken;
@@ -102,6 +104,8 @@ pub struct Entry {
     /// The request whose log the call is written into, if any.
     context: Option<RequestContext>,
     observer: Option<Observer>,
+    /// `true` once a waker was stored for the timer.
+    is_listening: bool,
 }
 
 impl Entry {
@@ -113,6 +117,65 @@ impl Entry {
     pub fn verdict(&self, verdict: impl Into<Verdict>) -> bool {
         let verdict = verdict.into();
         self.report(verdict.into()) == Some(Ended::from(verdict))
+    }
+
+    /// Ends the call with a verdict and gives the permit back.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of a call that timed out, or that was stopped with its isolation, before
+    /// the verdict. An entry that already has a verdict is only dropped.
+    pub fn end<E>(self, verdict: impl Into<Verdict>) -> Result<(), CommandError<E>> {
+        let (state, call) = (&*self.state, self.call());
+        let now = state.now();
+        match self.word.report(|| state.stop_time(call, now)) {
+            None => Ok(()),
+            Some(true) => {
+                self.report_outcome(call, verdict.into().into(), now);
+                Ok(())
+            }
+            Some(false) => Err(self.ended_by(call.ended_late(), call.late(), now)),
+        }
+    }
+
+    /// Ends the call with this cause, gives the permit back, and returns the error for the caller.
+    /// The call counts as what the cause is counted as: see [`Cause::event`]. If the call has timed
+    /// out before, it ends as timed out, and the error says so.
+    pub fn fail<E>(self, cause: Cause<E>) -> CommandError<E> {
+        let (state, call) = (&*self.state, self.call());
+        let now = state.now();
+        match self.word.report(|| state.stop_time(call, now)) {
+            None => CommandError::new(&state.key, cause),
+            Some(true) => self.ended_by(Ended::by(&cause), cause, now),
+            Some(false) => self.ended_by(call.ended_late(), call.late(), now),
+        }
+    }
+
+    /// Returns `true` if the timer has ended the call, because its deadline has passed or because
+    /// its isolation was stopped.
+    #[inline]
+    pub fn is_expired(&self) -> bool {
+        self.call().flight.is_expired()
+    }
+
+    /// Is ready once the call [has expired](Entry::is_expired). Until then, the timer wakes the task
+    /// of `context` when the call expires. For a future that holds an entry while it waits for
+    /// something else.
+    ///
+    /// # Threads
+    ///
+    /// The waker runs on a callback thread of the command.
+    pub fn poll_expired(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let flight = &self.call().flight;
+        // The waker is stored before the check, and the timer expires the call before it takes the
+        // waker. See `run_async`.
+        flight.set_waker(context.waker());
+        let is_expired = flight.is_expired();
+        self.is_listening = true;
+        match is_expired {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
     }
 
     /// Returns the deadline of the call, if it has a timeout.
@@ -192,16 +255,10 @@ impl Entry {
         record.events
     }
 
-    /// Ends a call that a hook rejected at its start. This counts as a failure of the call.
+    /// Reports the outcome of a call that ended with an error, and returns the error.
     #[cold]
-    fn refuse<E>(self, message: String) -> CommandError<E> {
+    fn ended_by<E>(&self, ended: Ended, cause: Cause<E>, now: u64) -> CommandError<E> {
         let (state, call) = (&*self.state, self.call());
-        let now = state.now();
-        let in_time = self.word.report(|| state.stop_time(call, now));
-        let (ended, cause) = match in_time {
-            Some(true) => (Ended::Failure, Cause::Panicked(message)),
-            _ => (call.ended_late(), call.late()),
-        };
         state.report(call.ticket, call.times(now), ended);
         let record = CallRecord::until(call.start, now);
         let events = self.notify_listeners(record, ended, true);
@@ -236,6 +293,9 @@ impl Drop for Entry {
         let Some(call) = self.call.take() else {
             return;
         };
+        if self.is_listening {
+            call.flight.clear_listener();
+        }
         if self.word.is_reported() {
             self.state.gate.give_back(|| self.state.now());
         } else {
@@ -279,11 +339,12 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             word: EntryWord::default(),
             context: maybe_options.context_to_log(flags),
             observer: maybe_options.observer().cloned(),
+            is_listening: false,
         };
         if flags & WATCHED != 0
             && let Err(message) = state.hook(CallStage::ExecutionStart)
         {
-            return Err(entry.refuse(message));
+            return Err(entry.fail(Cause::Panicked(message)));
         }
         Ok(entry)
     }

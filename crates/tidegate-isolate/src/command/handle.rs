@@ -1,5 +1,6 @@
 //! The handle of a command: gives access to its keys, its settings and its metrics.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 
@@ -32,7 +33,10 @@ use crate::request::RequestContext;
 /// println!("{}", prices.snapshot());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Command<T, E> {
+///
+/// Without types, `Command` is a command that makes no calls with a closure: one for
+/// [`Command::admit`], or for a layer of `tidegate-tower`.
+pub struct Command<T = (), E = Infallible> {
     pub(super) shared: Arc<Shared<T, E>>,
 }
 

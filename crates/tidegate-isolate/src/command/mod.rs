@@ -16,7 +16,7 @@
 //!
 //! Each step uses only later ones: `call` uses the ways to run, these use `admission` and `ending`,
 //! and these use `outcome`, `fallback` and `report`. `attempt` has the operations that wrappers
-//! need. The module uses the isolation. Wrappers and collapsers use this module.
+//! need, `untyped` those that adapters need. The module uses the isolation. Wrappers and collapsers use this module.
 
 mod admission;
 mod attempt;
@@ -40,8 +40,10 @@ mod run_on_threads;
 mod running_fallback;
 mod shared;
 mod thread_call;
+mod untyped;
 
 pub use self::builder::CommandBuilder;
 pub use self::call::Call;
 pub use self::entry::{Entry, Verdict};
 pub use self::handle::Command;
+pub use self::untyped::{CallTerms, UntypedCommand};

@@ -1,6 +1,7 @@
 //! Wrappers around a call: retries (`retry`, with a `budget`), a second attempt next to a slow
 //! first one (`hedge`), a run that calls with the same key share in a request (`cache`) and a rate
-//! limit (`rate`).
+//! limit (`rate`). `retries` has the decisions of a retry policy for adapters that make the attempts
+//! themselves.
 //!
 //! A wrapper takes a [`Call`](crate::Call) and a closure. The closure also receives a call. It runs
 //! that call in any way, or passes it to the next wrapper. So wrappers nest in any order.
@@ -18,10 +19,12 @@ mod budget;
 mod cache;
 mod hedge;
 mod rate;
+mod retries;
 mod retry;
 
 pub use self::budget::RetryBudget;
 pub use self::cache::RequestCache;
 pub use self::hedge::Hedge;
 pub use self::rate::RateLimit;
+pub use self::retries::{Retries, RetryPause};
 pub use self::retry::Retry;

@@ -233,9 +233,14 @@ impl<E> Retry<E> {
         })
     }
 
+    /// Adds the share of one call to the budget.
+    pub(super) fn earn(&self) {
+        self.budget.earn();
+    }
+
     /// Decides whether there is an `n`-th retry, and takes it from the budget. Returns the pause
     /// before it, or `None` if there is no retry.
-    fn next_pause<T>(
+    pub(super) fn next_pause<T>(
         &self,
         command: &Command<T, E>,
         n: u32,
@@ -245,7 +250,7 @@ impl<E> Retry<E> {
         T: Send + 'static,
         E: Send + 'static,
     {
-        if n >= self.attempts || command.is_shut_down() {
+        if !self.may_retry(command, n) {
             return None;
         }
         let is_worth_it = match &self.when {
@@ -259,7 +264,21 @@ impl<E> Retry<E> {
             Some(hint) => call_user_code(command, || hint(error))?,
             None => None,
         };
-        let hint = hint.or_else(|| error.retry_after());
+        self.take_pause(n, hint.or_else(|| error.retry_after()))
+    }
+
+    /// Returns `true` if the policy and the isolation allow an `n`-th retry.
+    pub(super) fn may_retry<T>(&self, command: &Command<T, E>, n: u32) -> bool
+    where
+        T: Send + 'static,
+        E: Send + 'static,
+    {
+        n < self.attempts && !command.is_shut_down()
+    }
+
+    /// Takes the `n`-th retry from the budget. Returns the pause before it, or `None` if the budget
+    /// is spent or `hint` is above the longest pause.
+    pub(super) fn take_pause(&self, n: u32, hint: Option<Duration>) -> Option<Duration> {
         let at_least = hint.unwrap_or(Duration::ZERO);
         if at_least > self.longest || !self.budget.try_spend() {
             return None;
@@ -299,7 +318,7 @@ where
     answer.ok()
 }
 
-fn pause_of<T: Send + 'static, E: Send + 'static>(
+pub(super) fn pause_of<T: Send + 'static, E: Send + 'static>(
     command: &Command<T, E>,
     pause: Duration,
 ) -> Pause {

@@ -17,6 +17,7 @@ mod compose;
 mod configure;
 mod deadlocks;
 mod entry;
+mod entry_ends;
 mod fallbacks;
 mod flow;
 mod hidden_properties;
