@@ -6,12 +6,17 @@ use std::process::Command;
 use crate::step;
 use crate::summary::{self, AfterFailure};
 use crate::{
-    deny, features, fuzz, interop, loom, miri, msrv, readme, root, sanitize, shuttle, tidy,
+    deny, features, fuzz, interop, loom, miri, msrv, readme, root, sanitize, shuttle, tidy, tokio,
 };
 
 /// Libraries whose integration tests take eight minutes to build with optimisation. The nightly run
 /// has these; here only their unit tests run optimised.
-const SLOW_TO_BUILD: [&str; 3] = ["tidegate", "tidegate-isolate", "tidegate-net"];
+const SLOW_TO_BUILD: [&str; 4] = [
+    "tidegate",
+    "tidegate-isolate",
+    "tidegate-net",
+    "tidegate-tower",
+];
 
 /// A step by name; the function gets the workspace root.
 type Step = (&'static str, fn(&Path) -> step::Result);
@@ -27,6 +32,7 @@ const STEPS: &[Step] = &[
     ("tidy", tidy::run),
     ("deny", deny::run),
     ("fuzz, build", fuzz::build),
+    ("tokio", tokio::run),
     ("interop", interop::run),
     ("loom", |root| loom::run(root, false, &[])),
     ("shuttle", |root| shuttle::run(root, false, &[])),

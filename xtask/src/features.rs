@@ -11,7 +11,7 @@ use crate::step::{self, Outcome};
 use crate::tidy::manifest;
 
 /// Packages that a program with the isolation alone does not build.
-const NOT_FOR_ISOLATION: [&str; 4] = ["mio", "ring", "rustls", "tidegate-net"];
+const NOT_FOR_ISOLATION: [&str; 5] = ["mio", "ring", "rustls", "tidegate-net", "tower-layer"];
 
 /// Checks the library crates that have features, with warnings as errors, and what the isolation
 /// alone builds.

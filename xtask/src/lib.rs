@@ -21,3 +21,4 @@ pub mod shuttle;
 pub mod step;
 pub mod summary;
 pub mod tidy;
+pub mod tokio;

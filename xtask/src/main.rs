@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use xtask::step::{self, Outcome};
 use xtask::{
     ci, cost, deny, features, fuzz, interop, loom, miri, msrv, nightly, root, sanitize, shuttle,
-    tidy,
+    tidy, tokio,
 };
 
 const USAGE: &str = "\
@@ -26,6 +26,7 @@ usage: cargo xtask <task>
   features                       each library without default features, and with each alone
   msrv                           a check by the oldest compiler, where it is installed
   fuzz                           builds the fuzz targets
+  tokio                          the examples beside tokio: axum, tonic, reqwest
   interop                        our servers and third-party programs
   cost                           instructions per task and promise, by callgrind
   cost echo                      instructions per message of echo servers, by callgrind
@@ -73,6 +74,7 @@ fn run(args: &[String]) -> step::Result {
         ["features"] => features::run(&root),
         ["msrv"] => msrv::run(&root),
         ["fuzz"] => fuzz::build(&root),
+        ["tokio"] => tokio::run(&root),
         ["interop"] => interop::run(&root),
         ["cost"] => cost::run(&root),
         ["cost", "echo"] => cost::echo(&root),

@@ -48,6 +48,10 @@
     feature = "isolate",
     doc = "| [`isolate`] | a bulkhead for every dependency | `isolate` | [isolation] |"
 )]
+#![cfg_attr(
+    feature = "tower",
+    doc = "| [`tower`] | commands as layers, for axum, tonic, hyper and reqwest | `tower` | [tower stacks] |"
+)]
 //!
 //! The [guide] has one page for each part, and a table for readers who know Netty, Jetty, Hystrix
 //! or tokio. The [examples] are complete programs; each of them runs with
@@ -62,11 +66,12 @@
 //!
 //! # Features
 //!
-//! All of them are on by default.
+//! The first three are on by default.
 //!
 //! * `net`: the network, module `net`.
 //! * `tls`: encryption, module `tls`. Turns `net` on. It builds rustls and needs a C compiler.
 //! * `isolate`: isolation of dependencies, module `isolate`.
+//! * `tower`: commands as layers of tower, module `tower`. Turns `isolate` on.
 //!
 //! A program that wants the isolation alone compiles neither the network nor TLS:
 //!
@@ -81,6 +86,7 @@
 //! [pools]: ../../../docs/guide/pools.md
 //! [channels]: ../../../docs/guide/channels.md
 //! [isolation]: ../../../docs/guide/isolation.md
+//! [tower stacks]: ../../../docs/guide/tower.md
 //! [examples]: ../../../examples/README.md
 #![forbid(unsafe_code)]
 
@@ -262,6 +268,28 @@ pub mod isolate {
     };
 }
 
+/// Commands as layers of tower: isolation for axum, tonic, hyper and reqwest.
+///
+/// [`CommandExt`](tower::CommandExt) gives commands their layers. The other names are for the fields
+/// of a struct.
+///
+/// ```
+/// use tidegate::isolate::{Command, Isolation};
+/// use tidegate::tower::CommandExt;
+///
+/// let isolation = Isolation::builder().build()?;
+/// let prices: Command = Command::builder("prices").group("catalog").build(&isolation)?;
+/// let client_side = prices.layer(); // a rejection is an error
+/// let server_side = prices.layer().respond(); // a rejection is a response
+/// # drop((client_side, server_side));
+/// # tidegate::Result::Ok(())
+/// ```
+#[cfg(feature = "tower")]
+pub mod tower {
+    #[doc(inline)]
+    pub use tidegate_tower::{CommandBody, CommandExt, CommandService, PlainService, RetryService};
+}
+
 /// The types that most programs need.
 ///
 /// ```
@@ -289,6 +317,8 @@ pub mod prelude {
         Completion, Failure, Outcome, Promise, SharedCompletion, SharedPromise, WaitError,
     };
     pub use crate::strategy::{Adaptive, Monitor, ProduceConsume, Producer, Strategy};
+    #[cfg(feature = "tower")]
+    pub use crate::tower::CommandExt;
     pub use crate::{
         Blocking, CancelToken, Clock, Executor, ManualClock, OnUnhandled, Rejected, Task,
         ThreadBuilder,

@@ -12,12 +12,13 @@ const HOMES: [&str; 4] = ["block", "lane", "raw", "sys"];
 
 /// Crates without such modules: the isolation crate, and the crates that depend on it or only serve
 /// tests.
-const SAFE: [&str; 5] = [
+const SAFE: [&str; 6] = [
     "tidegate",
     "tidegate-gateway",
     "tidegate-http",
     "tidegate-isolate",
     "tidegate-testkit",
+    "tidegate-tower",
 ];
 
 /// Checks the `unsafe_code` lint of every crate root, and that the code respects it.

@@ -1,0 +1,183 @@
+//! The body of a response: holds the permit of its call until it ends.
+//!
+//! | what happens to the body | the call |
+//! |---|---|
+//! | it is read to its end, or has none | ends with the verdict on the head, or on the trailers |
+//! | it fails or panics | ends as failed |
+//! | its call times out | ends as timed out; the reader gets an error |
+//! | it is dropped before its end | ends with the verdict on the head |
+//! | it is kept and not read | holds its permit; it counts as timed out when it is dropped too late |
+
+use std::convert::Infallible;
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use http::HeaderMap;
+use http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
+use tidegate_core::Blocking;
+use tidegate_core::internal::contain;
+use tidegate_isolate::{Cause, CommandError, Verdict};
+
+use crate::BoxError;
+use crate::held::HeldCall;
+
+/// Returns the verdict that trailers contain.
+pub(crate) type OfTrailers = fn(&HeaderMap) -> Option<Verdict>;
+
+pin_project! {
+    /// The body of a response behind a command. It holds the permit of its call until it has ended
+    /// or is dropped.
+    ///
+    /// Frames, trailers and the size hint are those of the inner body. Its error is boxed: it is the
+    /// error of the inner body, or a [`CommandError`] if the call timed out or the body panicked.
+    ///
+    /// ```
+    /// use bytes::Bytes;
+    /// use http_body_util::Full;
+    /// use tidegate_tower::CommandBody;
+    ///
+    /// struct Page {
+    ///     body: CommandBody<Full<Bytes>>,
+    /// }
+    /// # fn _size(page: &Page) -> u64 { http_body::Body::size_hint(&page.body).lower() }
+    /// ```
+    pub struct CommandBody<B> {
+        // `None` for an empty body, and once the body has failed.
+        #[pin]
+        body: Option<B>,
+        // `None` once the call has ended. After `body`, so that it is dropped later.
+        call: Option<HeldCall>,
+        of_trailers: OfTrailers,
+    }
+}
+
+impl<B> CommandBody<B> {
+    /// Creates a body that ends the call.
+    pub(crate) fn held(body: B, call: HeldCall, of_trailers: OfTrailers) -> Self {
+        Self {
+            body: Some(body),
+            call: Some(call),
+            of_trailers,
+        }
+    }
+
+    /// Creates a body whose call has ended, or an empty one.
+    pub(crate) fn free(body: Option<B>) -> Self {
+        Self {
+            body,
+            call: None,
+            of_trailers: |_| None,
+        }
+    }
+}
+
+impl<B> Body for CommandBody<B>
+where
+    B: Body,
+    B::Error: Into<BoxError>,
+{
+    type Data = B::Data;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, BoxError>>> {
+        let mut this = self.project();
+        let Some(mut body) = this.body.as_mut().as_pin_mut() else {
+            return Poll::Ready(None);
+        };
+        let Some(entry) = this.call.as_mut().and_then(HeldCall::entry) else {
+            let polled = body.poll_frame(context);
+            return polled.map(|frame| frame.map(|frame| frame.map_err(Into::into)));
+        };
+        // A body that always has a frame is never pending, so this is checked first.
+        let polled = if entry.is_expired() {
+            Ok(None)
+        } else {
+            match contain(|| Blocking::forbid(|| body.as_mut().poll_frame(context))) {
+                Ok(Poll::Ready(frame)) => Ok(Some(frame)),
+                Ok(Poll::Pending) => {
+                    ready!(entry.poll_expired(context));
+                    Ok(None)
+                }
+                Err(panic) => Err(panic),
+            }
+        };
+        let call = this.call;
+        let cause = match polled {
+            Ok(Some(None)) => {
+                end(call);
+                return Poll::Ready(None);
+            }
+            Ok(Some(Some(Ok(frame)))) => {
+                pass(&frame, &*body, call, *this.of_trailers);
+                return Poll::Ready(Some(Ok(frame)));
+            }
+            Ok(Some(Some(Err(error)))) => {
+                if let Some(call) = call {
+                    call.judge(Verdict::Failure);
+                }
+                end(call);
+                return Poll::Ready(Some(Err(error.into())));
+            }
+            Ok(None) => Cause::Cancelled,
+            Err(panic) => Cause::Panicked(panic.message().to_owned()),
+        };
+        // The body is dropped before the permit is given back. Its `Drop` is user code.
+        let _ = contain(|| this.body.set(None));
+        let error = call.take().and_then(HeldCall::into_entry);
+        let error: Option<CommandError<Infallible>> = error.map(|entry| entry.fail(cause));
+        Poll::Ready(error.map(|error| Err(error.into())))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let body = self.body.as_ref();
+        body.map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
+    }
+}
+
+/// Ends the call with its verdict. If the call was too late, it counts as timed out; the reader has
+/// the whole body nevertheless.
+fn end(call: &mut Option<HeldCall>) {
+    if let Some(call) = call.take() {
+        let _: Result<(), CommandError<Infallible>> = call.end();
+    }
+}
+
+/// Ends the call if this is the last frame of the body: a reader does not have to ask for another.
+fn pass<B: Body>(
+    frame: &Frame<B::Data>,
+    body: &B,
+    call: &mut Option<HeldCall>,
+    of_trailers: OfTrailers,
+) {
+    let trailers = frame.trailers_ref();
+    if let (Some(call), Some(verdict)) = (call.as_mut(), trailers.and_then(of_trailers)) {
+        call.judge(verdict);
+    }
+    if trailers.is_some() || contain(|| body.is_end_stream()).unwrap_or(false) {
+        end(call);
+    }
+}
+
+impl<B> fmt::Debug for CommandBody<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CommandBody")
+            .field("is_held", &self.call.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<B> Default for CommandBody<B> {
+    /// Returns an empty body.
+    fn default() -> Self {
+        Self::free(None)
+    }
+}

@@ -1,0 +1,291 @@
+//! The layer for HTTP: a service whose responses hold the permit until their body ends.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use http::{Request, Response};
+use http_body::Body;
+use pin_project_lite::pin_project;
+use tidegate_core::internal::contain;
+use tidegate_isolate::internal::{CallTerms, UntypedCommand};
+use tidegate_isolate::{Cause, CommandError, Criticality, RequestContext, Verdict};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::body::CommandBody;
+use crate::classify::{ByStatus, Classify};
+use crate::grpc;
+use crate::held::HeldCall;
+use crate::respond::{DefaultResponse, RespondLayer};
+use crate::running::Running;
+
+/// A layer that puts an HTTP service behind a command.
+/// [`CommandExt::layer`](crate::CommandExt::layer) creates it.
+///
+/// ```
+/// use http::{Request, Response};
+/// use http_body_util::Empty;
+/// use tidegate_isolate::{Command, Isolation};
+/// use tidegate_tower::CommandExt;
+/// use tower::{Layer, ServiceExt, service_fn};
+///
+/// # tidegate_testkit::block_on("the doc test", async {
+/// let isolation = Isolation::builder().build()?;
+/// let prices: Command = Command::builder("prices").group("catalog").build(&isolation)?;
+/// let layer = prices
+///     .layer()
+///     .until_head() // the permit is not held while the body is read
+///     .classify(|outcome: Result<&Response<_>, _>| outcome.is_ok_and(|r| r.status() != 404));
+///
+/// let upstream = service_fn(async |_: Request<()>| {
+///     Ok::<_, std::io::Error>(Response::builder().status(404).body(Empty::<&[u8]>::new()).unwrap())
+/// });
+/// let response = layer.layer(upstream).oneshot(Request::new(())).await?;
+/// assert_eq!(response.status(), 404);
+/// assert_eq!(prices.snapshot().totals[tidegate_isolate::Event::Failure], 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
+pub struct CommandLayer<C = ByStatus> {
+    pub(crate) command: UntypedCommand,
+    classify: Arc<C>,
+    until_head: bool,
+}
+
+impl CommandLayer {
+    pub(crate) fn new(command: UntypedCommand) -> Self {
+        Self {
+            command,
+            classify: Arc::new(ByStatus),
+            until_head: false,
+        }
+    }
+}
+
+impl<C> CommandLayer<C> {
+    /// Judges results with `classify`, in place of [`ByStatus`]. The closure gets the head of the
+    /// response or the error of the service. It returns a [`Verdict`], or `true` for a success.
+    ///
+    /// An error with the verdict [`Verdict::Ignored`] reaches the caller as
+    /// [`Cause::BadRequest`]. If `classify` panics, the call counts as a failure.
+    pub fn classify<R, E, V, F>(self, classify: F) -> CommandLayer<F>
+    where
+        F: Fn(Result<&R, &E>) -> V,
+        V: Into<Verdict>,
+    {
+        CommandLayer {
+            command: self.command,
+            classify: Arc::new(classify),
+            until_head: self.until_head,
+        }
+    }
+
+    /// Ends the call when the head of the response is there. The permit, the timeout and the verdict
+    /// then do not depend on the body. For long streams.
+    pub fn until_head(mut self) -> Self {
+        self.until_head = true;
+        self
+    }
+
+    /// Makes responses of calls that ended without one, so that the error of the service is the error
+    /// of the inner service. For servers: axum and tonic take only layers that do not add errors.
+    ///
+    /// | cause | HTTP status | gRPC status, if the request is one of gRPC |
+    /// |---|---|---|
+    /// | the call was rejected, or the breaker is open | 503 | `UNAVAILABLE` |
+    /// | the rate limit is reached | 429 | `RESOURCE_EXHAUSTED` |
+    /// | the call timed out | 504 | `DEADLINE_EXCEEDED` |
+    /// | the service panicked | 500 | `INTERNAL` |
+    ///
+    /// If it is known when to try again, the response says so in `retry-after` or
+    /// `grpc-retry-pushback-ms`. The body is empty.
+    pub fn respond(self) -> RespondLayer<C> {
+        RespondLayer::new(self, DefaultResponse)
+    }
+
+    /// Makes responses with `respond`. See [`CommandLayer::respond`]. The closure is not called for
+    /// an error of the inner service.
+    ///
+    /// ```
+    /// use http::{Request, Response};
+    /// use http_body_util::Full;
+    /// use tidegate_isolate::{Command, CommandError, Isolation};
+    /// use tidegate_tower::CommandExt;
+    /// use tower::{Layer, ServiceExt, service_fn};
+    ///
+    /// # tidegate_testkit::block_on("the doc test", async {
+    /// let isolation = Isolation::builder().build()?;
+    /// let prices: Command =
+    ///     Command::builder("prices").group("catalog").permits(1).build(&isolation)?;
+    /// let layer = prices.layer().respond_with(|error: &CommandError<_>| {
+    ///     let body = Full::new(bytes::Bytes::from(error.cause().event().name()));
+    ///     Response::builder().status(503).body(body).unwrap()
+    /// });
+    /// let page = service_fn(async |_: Request<()>| Ok::<_, std::io::Error>(Response::default()));
+    /// let busy = prices.admit()?; // takes the only permit
+    /// let response = layer.layer(page).oneshot(Request::new(())).await?;
+    /// assert_eq!(response.status(), 503);
+    /// # drop(busy);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn respond_with<B, E, F>(self, respond: F) -> RespondLayer<C, F>
+    where
+        F: Fn(&CommandError<E>) -> Response<B>,
+    {
+        RespondLayer::new(self, respond)
+    }
+}
+
+impl<S, C> Layer<S> for CommandLayer<C> {
+    type Service = CommandService<S, C>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        CommandService {
+            inner,
+            layer: self.clone(),
+        }
+    }
+}
+
+impl<C> Clone for CommandLayer<C> {
+    fn clone(&self) -> Self {
+        Self {
+            command: self.command.clone(),
+            classify: Arc::clone(&self.classify),
+            until_head: self.until_head,
+        }
+    }
+}
+
+impl<C> fmt::Debug for CommandLayer<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CommandLayer")
+            .field("command", self.command.key())
+            .field("until_head", &self.until_head)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An HTTP service behind a command. [`CommandLayer`] creates it. Clones share the command.
+///
+/// ```
+/// use tidegate_tower::CommandService;
+///
+/// struct Clients<S> {
+///     prices: CommandService<S>,
+/// }
+/// # fn _of<S: Clone>(clients: &Clients<S>) -> CommandService<S> { clients.prices.clone() }
+/// ```
+pub struct CommandService<S, C = ByStatus> {
+    pub(crate) inner: S,
+    layer: CommandLayer<C>,
+}
+
+impl<S, C, D, B> Service<Request<D>> for CommandService<S, C>
+where
+    S: Service<Request<D>, Response = Response<B>>,
+    S::Error: Send + 'static,
+    C: Classify<Response<B>, S::Error>,
+    B: Body,
+{
+    type Response = Response<CommandBody<B>>;
+    type Error = CommandError<S::Error>;
+    type Future = CommandFuture<S::Future, S::Error, C>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        let ready = ready!(self.inner.poll_ready(context));
+        let failed = |error| CommandError::new(self.layer.command.key(), Cause::Failed(error));
+        Poll::Ready(ready.map_err(failed))
+    }
+
+    fn call(&mut self, request: Request<D>) -> Self::Future {
+        let (terms, layer) = (terms(&request), &self.layer);
+        let (command, classify) = (&layer.command, &layer.classify);
+        CommandFuture {
+            running: Running::start(command, classify, terms, &mut self.inner, request),
+            until_head: layer.until_head,
+        }
+    }
+}
+
+/// Returns what a request says about its call.
+fn terms<D>(request: &Request<D>) -> CallTerms {
+    let extensions = request.extensions();
+    let criticality = extensions.get::<Criticality>().copied();
+    CallTerms {
+        at_most: grpc::timeout(request.headers()),
+        criticality: criticality.unwrap_or_default(),
+        context: extensions.get::<RequestContext>().cloned(),
+    }
+}
+
+impl<S: Clone, C> Clone for CommandService<S, C> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            layer: self.layer.clone(),
+        }
+    }
+}
+
+impl<S: fmt::Debug, C> fmt::Debug for CommandService<S, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CommandService")
+            .field("inner", &self.inner)
+            .field("layer", &self.layer)
+            .finish()
+    }
+}
+
+pin_project! {
+    /// The future of a [`CommandService`].
+    pub struct CommandFuture<F, E, C = ByStatus> {
+        #[pin]
+        running: Running<F, C, E>,
+        until_head: bool,
+    }
+}
+
+impl<F, E, C, B> Future for CommandFuture<F, E, C>
+where
+    F: Future<Output = Result<Response<B>, E>>,
+    E: Send + 'static,
+    C: Classify<Response<B>, E>,
+    B: Body,
+{
+    type Output = Result<Response<CommandBody<B>>, CommandError<E>>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let (response, call) = ready!(this.running.poll_head(context))?;
+        Poll::Ready(with_body::<B, E, C>(response, call, *this.until_head))
+    }
+}
+
+/// Returns the response with a body that ends its call, unless the call ends here.
+fn with_body<B, E, C>(
+    response: Response<B>,
+    call: HeldCall,
+    until_head: bool,
+) -> Result<Response<CommandBody<B>>, CommandError<E>>
+where
+    B: Body,
+    C: Classify<Response<B>, E>,
+{
+    let body = response.body();
+    if until_head || contain(|| body.is_end_stream()).unwrap_or(false) {
+        call.end()?;
+        return Ok(response.map(|body| CommandBody::free(Some(body))));
+    }
+    Ok(response.map(|body| CommandBody::held(body, call, C::classify_trailers)))
+}
+
+impl<F, E, C> fmt::Debug for CommandFuture<F, E, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CommandFuture").finish_non_exhaustive()
+    }
+}

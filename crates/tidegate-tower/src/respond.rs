@@ -1,0 +1,279 @@
+//! Rejections as responses: for servers, whose services must not fail because of a limit.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, Request, Response, StatusCode};
+use http_body::Body;
+use pin_project_lite::pin_project;
+use tidegate_core::internal::contain;
+use tidegate_isolate::internal::UntypedCommand;
+use tidegate_isolate::{Cause, CommandError, Rejection};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::body::CommandBody;
+use crate::classify::{ByStatus, Classify};
+use crate::grpc;
+use crate::http_service::{CommandFuture, CommandLayer, CommandService};
+
+/// Makes the response of a call that ended without one.
+///
+/// A closure that returns a response with a body of the inner service's type implements it.
+/// [`DefaultResponse`] is the default.
+pub trait Respond<B, E> {
+    /// Returns the response. `is_grpc` is `true` if the request is one of gRPC.
+    fn respond(&self, error: &CommandError<E>, is_grpc: bool) -> Response<Option<B>>;
+}
+
+impl<B, E, F> Respond<B, E> for F
+where
+    F: Fn(&CommandError<E>) -> Response<B>,
+{
+    fn respond(&self, error: &CommandError<E>, _is_grpc: bool) -> Response<Option<B>> {
+        self(error).map(Some)
+    }
+}
+
+/// A status that says why there is no response; see [`CommandLayer::respond`]. The body is empty.
+///
+/// ```
+/// use std::time::Duration;
+/// use http::Response;
+/// use tidegate_isolate::{Cause, CommandError};
+/// use tidegate_tower::{DefaultResponse, Respond};
+///
+/// let open = Cause::ShortCircuited(Some(Duration::from_millis(1_500)));
+/// let error = CommandError::<String>::new("prices", open);
+/// let response: Response<Option<()>> = DefaultResponse.respond(&error, false);
+/// assert_eq!((response.status().as_u16(), &response.headers()["retry-after"]), (503, &"2".parse()?));
+/// # Ok::<(), http::header::InvalidHeaderValue>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DefaultResponse;
+
+impl<B, E> Respond<B, E> for DefaultResponse {
+    fn respond(&self, error: &CommandError<E>, is_grpc: bool) -> Response<Option<B>> {
+        let (status, code, message) = match error.cause() {
+            Cause::TimedOut(_) => (
+                StatusCode::GATEWAY_TIMEOUT,
+                grpc::DEADLINE_EXCEEDED,
+                "timed out",
+            ),
+            Cause::Rejected(Rejection::Rate(_)) => (
+                StatusCode::TOO_MANY_REQUESTS,
+                grpc::RESOURCE_EXHAUSTED,
+                "rate limit reached",
+            ),
+            Cause::Failed(_) | Cause::BadRequest(_) | Cause::Panicked(_) => {
+                (StatusCode::INTERNAL_SERVER_ERROR, grpc::INTERNAL, "failed")
+            }
+            _ => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                grpc::UNAVAILABLE,
+                "unavailable",
+            ),
+        };
+        let mut response = Response::new(None);
+        let after = error.retry_after();
+        let headers = response.headers_mut();
+        if is_grpc {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(grpc::CONTENT_TYPE));
+            headers.insert(grpc::STATUS, HeaderValue::from(code));
+            headers.insert(grpc::MESSAGE, HeaderValue::from_static(message));
+            if let Some(after) = after {
+                headers.insert(grpc::PUSHBACK, HeaderValue::from(millis(after)));
+            }
+            return response;
+        }
+        if let Some(after) = after {
+            headers.insert(
+                RETRY_AFTER,
+                HeaderValue::from(millis(after).div_ceil(1_000)),
+            );
+        }
+        *response.status_mut() = status;
+        response
+    }
+}
+
+/// Returns a time in milliseconds, rounded up.
+fn millis(time: Duration) -> u64 {
+    let millis = time.as_nanos().div_ceil(1_000_000);
+    u64::try_from(millis).unwrap_or(u64::MAX)
+}
+
+/// A layer that puts an HTTP service behind a command and makes responses of rejections.
+/// [`CommandLayer::respond`] creates it.
+///
+/// ```
+/// use std::convert::Infallible;
+/// use http::{Request, Response};
+/// use http_body_util::Empty;
+/// use tidegate_isolate::{Command, Isolation};
+/// use tidegate_tower::CommandExt;
+/// use tower::{Layer, ServiceExt, service_fn};
+///
+/// # tidegate_testkit::block_on("the doc test", async {
+/// let isolation = Isolation::builder().build()?;
+/// let pages: Command = Command::builder("pages").group("site").permits(1).build(&isolation)?;
+/// let page = service_fn(async |_: Request<()>| {
+///     Ok::<_, Infallible>(Response::new(Empty::<&[u8]>::new()))
+/// });
+/// let busy = pages.admit()?; // takes the only permit
+/// let response = pages.layer().respond().layer(page).oneshot(Request::new(())).await;
+/// assert_eq!(response.unwrap().status(), 503);
+/// # drop(busy);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
+pub struct RespondLayer<C = ByStatus, R = DefaultResponse> {
+    calls: CommandLayer<C>,
+    respond: Arc<R>,
+}
+
+impl<C, R> RespondLayer<C, R> {
+    pub(crate) fn new(calls: CommandLayer<C>, respond: R) -> Self {
+        Self {
+            calls,
+            respond: Arc::new(respond),
+        }
+    }
+}
+
+impl<S, C, R> Layer<S> for RespondLayer<C, R> {
+    type Service = RespondService<S, C, R>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        RespondService {
+            inner: self.calls.layer(inner),
+            command: self.calls.command.clone(),
+            respond: Arc::clone(&self.respond),
+        }
+    }
+}
+
+impl<C, R> Clone for RespondLayer<C, R> {
+    fn clone(&self) -> Self {
+        Self {
+            calls: self.calls.clone(),
+            respond: Arc::clone(&self.respond),
+        }
+    }
+}
+
+impl<C, R> fmt::Debug for RespondLayer<C, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RespondLayer")
+            .field("calls", &self.calls)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An HTTP service behind a command that makes responses of rejections. [`RespondLayer`] creates
+/// it.
+pub struct RespondService<S, C = ByStatus, R = DefaultResponse> {
+    inner: CommandService<S, C>,
+    command: UntypedCommand,
+    respond: Arc<R>,
+}
+
+impl<S, C, R, D, B> Service<Request<D>> for RespondService<S, C, R>
+where
+    S: Service<Request<D>, Response = Response<B>>,
+    S::Error: Send + 'static,
+    C: Classify<Response<B>, S::Error>,
+    R: Respond<B, S::Error>,
+    B: Body,
+{
+    type Response = Response<CommandBody<B>>;
+    type Error = S::Error;
+    type Future = RespondFuture<S::Future, S::Error, C, R>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<D>) -> Self::Future {
+        let is_grpc = grpc::is_grpc(request.headers());
+        RespondFuture {
+            call: self.inner.call(request),
+            command: self.command.clone(),
+            respond: Arc::clone(&self.respond),
+            is_grpc,
+        }
+    }
+}
+
+impl<S: Clone, C, R> Clone for RespondService<S, C, R> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            command: self.command.clone(),
+            respond: Arc::clone(&self.respond),
+        }
+    }
+}
+
+impl<S: fmt::Debug, C, R> fmt::Debug for RespondService<S, C, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RespondService")
+            .field("inner", &self.inner)
+            .finish_non_exhaustive()
+    }
+}
+
+pin_project! {
+    /// The future of a [`RespondService`].
+    pub struct RespondFuture<F, E, C = ByStatus, R = DefaultResponse> {
+        #[pin]
+        call: CommandFuture<F, E, C>,
+        command: UntypedCommand,
+        respond: Arc<R>,
+        is_grpc: bool,
+    }
+}
+
+impl<F, E, C, R, B> Future for RespondFuture<F, E, C, R>
+where
+    F: Future<Output = Result<Response<B>, E>>,
+    E: Send + 'static,
+    C: Classify<Response<B>, E>,
+    R: Respond<B, E>,
+    B: Body,
+{
+    type Output = Result<Response<CommandBody<B>>, E>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let error = match ready!(this.call.poll(context)) {
+            Ok(response) => return Poll::Ready(Ok(response)),
+            Err(error) => error,
+        };
+        if error.failure().is_some() {
+            // The error of the inner service.
+            let (Cause::Failed(error) | Cause::BadRequest(error)) = error.into_cause() else {
+                unreachable!("only these causes have a failure");
+            };
+            return Poll::Ready(Err(error));
+        }
+        let made = contain(|| this.respond.respond(&error, *this.is_grpc));
+        // The closure is user code. If it panics, the caller gets the default.
+        let response = made.unwrap_or_else(|panic| {
+            this.command.panicked(panic.message());
+            DefaultResponse.respond(&error, *this.is_grpc)
+        });
+        Poll::Ready(Ok(response.map(CommandBody::free)))
+    }
+}
+
+impl<F, E, C, R> fmt::Debug for RespondFuture<F, E, C, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RespondFuture").finish_non_exhaustive()
+    }
+}

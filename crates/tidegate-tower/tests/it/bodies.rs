@@ -1,0 +1,278 @@
+//! The body of a response: the permit is held until it ends, in whichever way.
+
+use std::future::ready;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+
+use http::{Request, Response};
+use http_body::Body;
+use http_body_util::BodyExt;
+use tidegate_core::Parker;
+use tidegate_isolate::{Cause, Command, CommandError, Event};
+use tidegate_tower::{CommandBody, CommandExt};
+use tower::{Layer, service_fn};
+
+use crate::support::{
+    SECOND, Script, Step, active, builder, call, counted, frame, get, headers, now, response,
+    still, with_parker,
+};
+
+/// Returns what a command makes of this response.
+fn through(command: &Command, response: Response<Script>) -> Response<CommandBody<Script>> {
+    let mut answer = Some(response);
+    let mut service = command.layer().layer(service_fn(move |_: Request<()>| {
+        ready(Ok::<_, io::Error>(answer.take().unwrap()))
+    }));
+    now(call(&mut service, get())).unwrap()
+}
+
+fn body_of(command: &Command, steps: impl IntoIterator<Item = Step>) -> CommandBody<Script> {
+    through(command, response(200, steps)).into_body()
+}
+
+#[test]
+fn the_permit_is_held_until_the_last_frame() {
+    let (_clock, isolation) = still();
+    let command = builder("a").build(&isolation).unwrap();
+    let mut body = body_of(&command, [Step::Data("one"), Step::Data("two")]);
+    assert!(!body.is_end_stream());
+    assert_eq!(body.size_hint().exact(), Some(6));
+    let Poll::Ready(Some(Ok(one))) = frame(&mut body) else {
+        panic!("there is a frame");
+    };
+    assert_eq!(one.into_data().unwrap(), "one");
+    assert_eq!((active(&command), body.size_hint().exact()), (1, Some(3)));
+    assert!(counted(&command).is_empty());
+    assert!(matches!(frame(&mut body), Poll::Ready(Some(Ok(_)))));
+    assert_eq!(active(&command), 0, "a reader need not ask for the end");
+    assert!(body.is_end_stream());
+    assert!(matches!(frame(&mut body), Poll::Ready(None)));
+    assert_eq!(counted(&command), [(Event::Success, 1)]);
+}
+
+#[test]
+fn a_body_that_does_not_know_its_end_is_read_to_the_end() {
+    let (_clock, isolation) = still();
+    let command = builder("a").build(&isolation).unwrap();
+    let script = Script::new([Step::Data("one")]).without_known_end();
+    let mut body = through(&command, Response::new(script)).into_body();
+    assert!(matches!(frame(&mut body), Poll::Ready(Some(Ok(_)))));
+    assert_eq!(active(&command), 1);
+    assert!(matches!(frame(&mut body), Poll::Ready(None)));
+    assert_eq!(active(&command), 0);
+    assert_eq!(counted(&command), [(Event::Success, 1)]);
+}
+
+#[test]
+fn an_empty_body_ends_the_call_at_once() {
+    let (_clock, isolation) = still();
+    let command = builder("a").build(&isolation).unwrap();
+    let body = body_of(&command, []);
+    assert_eq!(active(&command), 0);
+    assert!(body.is_end_stream());
+    assert_eq!(body.size_hint().exact(), Some(0));
+    assert_eq!(counted(&command), [(Event::Success, 1)]);
+}
+
+#[test]
+fn a_call_that_ends_with_its_head_by_choice_holds_no_permit_for_the_body() {
+    let (clock, isolation) = still();
+    let command = builder("a").build(&isolation).unwrap();
+    let mut service = command
+        .layer()
+        .until_head()
+        .layer(service_fn(|_: Request<()>| {
+            ready(Ok::<_, io::Error>(response(
+                200,
+                [Step::Data("one"), Step::Fails],
+            )))
+        }));
+    let response = now(call(&mut service, get())).unwrap();
+    assert_eq!(active(&command), 0);
+    assert_eq!(counted(&command), [(Event::Success, 1)]);
+    clock.advance(SECOND * 10);
+    let mut body = response.into_body();
+    assert!(matches!(frame(&mut body), Poll::Ready(Some(Ok(_)))));
+    let Poll::Ready(Some(Err(error))) = frame(&mut body) else {
+        panic!("the body fails");
+    };
+    assert!(error.is::<io::Error>());
+    assert_eq!(counted(&command), [(Event::Success, 1)]);
+}
+
+#[test]
+fn a_body_that_is_never_read_holds_its_permit_until_it_is_dropped() {
+    let (clock, isolation) = still();
+    let command = builder("a").permits(1).build(&isolation).unwrap();
+    let kept = body_of(&command, [Step::Data("one")]);
+    assert_eq!(active(&command), 1);
+    drop(kept);
+    assert_eq!(active(&command), 0);
+    assert_eq!(counted(&command), [(Event::Success, 1)]);
+    let kept = body_of(&command, [Step::Data("one")]);
+    clock.advance(SECOND);
+    drop(kept);
+    assert_eq!(active(&command), 0);
+    assert_eq!(
+        counted(&command),
+        [(Event::Success, 1), (Event::Timeout, 1)],
+        "too late"
+    );
+}
+
+#[test]
+fn a_body_that_is_dropped_half_way_keeps_the_verdict_on_its_head() {
+    let (_clock, isolation) = still();
+    for (status, event) in [(200, Event::Success), (503, Event::Failure)] {
+        let command = builder(event.name()).build(&isolation).unwrap();
+        let steps = [Step::Data("one"), Step::Waits];
+        let mut body = through(&command, response(status, steps)).into_body();
+        assert!(matches!(frame(&mut body), Poll::Ready(Some(Ok(_)))));
+        assert_eq!(active(&command), 1);
+        drop(body);
+        assert_eq!(active(&command), 0);
+        assert_eq!(counted(&command), [(event, 1)]);
+    }
+}
+
+#[test]
+fn a_body_that_fails_half_way_is_a_failure() {
+    let (_clock, isolation) = still();
+    let command = builder("a").build(&isolation).unwrap();
+    let mut body = body_of(
+        &command,
+        [Step::Data("one"), Step::Fails, Step::Data("two")],
+    );
+    assert!(matches!(frame(&mut body), Poll::Ready(Some(Ok(_)))));
+    let Poll::Ready(Some(Err(error))) = frame(&mut body) else {
+        panic!("the body fails");
+    };
+    assert!(error.is::<io::Error>(), "the error is that of the body");
+    assert_eq!(active(&command), 0);
+    assert_eq!(counted(&command), [(Event::Failure, 1)]);
+}
+
+#[test]
+fn a_body_that_panics_is_a_failure_and_ends() {
+    let (_clock, isolation) = still();
+    let command = builder("a").build(&isolation).unwrap();
+    let mut body = body_of(&command, [Step::Panics, Step::Data("one")]);
+    let Poll::Ready(Some(Err(error))) = frame(&mut body) else {
+        panic!("the body panics");
+    };
+    let error = error.downcast::<CommandError<std::convert::Infallible>>();
+    assert_eq!(
+        error.unwrap().cause(),
+        &Cause::Panicked("out of ink".into())
+    );
+    assert!(matches!(frame(&mut body), Poll::Ready(None)) && body.is_end_stream());
+    assert_eq!(active(&command), 0);
+    assert_eq!(
+        counted(&command),
+        [(Event::Failure, 1), (Event::ExceptionThrown, 1)]
+    );
+}
+
+#[test]
+fn a_timeout_during_the_body_wakes_the_reader_and_drops_the_body() {
+    let (clock, isolation) = still();
+    let command = builder("a").permits(1).build(&isolation).unwrap();
+    let response = response(200, [Step::Data("one"), Step::Waits]);
+    let dropped = Arc::clone(&response.body().dropped);
+    let mut body = through(&command, response).into_body();
+    assert!(matches!(frame(&mut body), Poll::Ready(Some(Ok(_)))));
+    let parker = Parker::new();
+    let polled = with_parker(&parker, |context| Pin::new(&mut body).poll_frame(context));
+    assert!(polled.is_pending() && !dropped.load(Ordering::Relaxed));
+    clock.advance(SECOND);
+    assert!(parker.park(None), "the timer has woken the reader");
+    let Poll::Ready(Some(Err(error))) = frame(&mut body) else {
+        panic!("the call has expired");
+    };
+    let error = error.downcast::<CommandError<std::convert::Infallible>>();
+    assert!(error.unwrap().is_timed_out());
+    assert!(
+        dropped.load(Ordering::Relaxed),
+        "before the permit went back"
+    );
+    assert_eq!(active(&command), 0, "while the reader still has the body");
+    assert!(matches!(frame(&mut body), Poll::Ready(None)) && body.is_end_stream());
+    assert_eq!(body.size_hint().exact(), Some(0));
+    assert_eq!(
+        counted(&command),
+        [(Event::Timeout, 1), (Event::ExceptionThrown, 1)]
+    );
+}
+
+#[test]
+fn a_body_that_always_has_a_frame_times_out() {
+    let (clock, isolation) = still();
+    let command = builder("a").build(&isolation).unwrap();
+    let mut body = body_of(&command, [Step::Endless]);
+    assert!(matches!(frame(&mut body), Poll::Ready(Some(Ok(_)))));
+    clock.advance(SECOND);
+    tidegate_testkit::until("the timer has expired the call", || {
+        matches!(frame(&mut body), Poll::Ready(Some(Err(_))))
+    });
+    assert!(matches!(frame(&mut body), Poll::Ready(None)));
+    assert_eq!(active(&command), 0);
+}
+
+#[test]
+fn trailers_pass_through_and_decide_about_a_grpc_call() {
+    let (_clock, isolation) = still();
+    for (status, event) in [("0", Event::Success), ("14", Event::Failure)] {
+        let command = builder(event.name()).build(&isolation).unwrap();
+        let trailers = headers("grpc-status", status);
+        let script = Script::new([Step::Data("one"), Step::Trailers(trailers.clone())]);
+        let body = through(&command, Response::new(script.without_known_end())).into_body();
+        let mut body = body;
+        assert!(matches!(frame(&mut body), Poll::Ready(Some(Ok(_)))));
+        let Poll::Ready(Some(Ok(last))) = frame(&mut body) else {
+            panic!("there are trailers");
+        };
+        assert_eq!(last.into_trailers().unwrap(), trailers);
+        assert_eq!(active(&command), 0, "nothing comes after trailers");
+        assert_eq!(counted(&command), [(event, 1)]);
+    }
+}
+
+#[test]
+fn a_whole_body_is_collected_with_its_trailers() {
+    let (_clock, isolation) = still();
+    let command = builder("a").build(&isolation).unwrap();
+    let steps = [
+        Step::Data("one "),
+        Step::Data("two"),
+        Step::Trailers(headers("checksum", "7")),
+    ];
+    let collected = now(body_of(&command, steps).collect()).unwrap();
+    assert_eq!(collected.trailers().unwrap()["checksum"], "7");
+    assert_eq!(collected.to_bytes(), "one two");
+    assert_eq!(counted(&command), [(Event::Success, 1)]);
+}
+
+#[test]
+fn the_default_body_is_empty() {
+    let mut body = CommandBody::<Script>::default();
+    assert!(body.is_end_stream());
+    assert_eq!(body.size_hint().exact(), Some(0));
+    assert!(matches!(frame(&mut body), Poll::Ready(None)));
+}
+
+#[test]
+fn stopping_the_isolation_ends_a_body_that_waits() {
+    let (_clock, isolation) = still();
+    let command = builder("a").build(&isolation).unwrap();
+    let mut body = body_of(&command, [Step::Waits]);
+    let parker = Parker::new();
+    let polled = with_parker(&parker, |context| Pin::new(&mut body).poll_frame(context));
+    assert!(polled.is_pending());
+    isolation.shutdown_now();
+    assert!(parker.park(None));
+    assert!(matches!(frame(&mut body), Poll::Ready(Some(Err(_)))));
+    assert_eq!(active(&command), 0);
+}

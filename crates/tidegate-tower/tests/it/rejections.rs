@@ -1,0 +1,145 @@
+//! Rejections as errors: each limit has its reason, and says when to try again if it knows.
+
+use std::convert::Infallible;
+use std::future::ready;
+use std::time::Duration;
+
+use http::{Request, Response};
+use tidegate_isolate::{
+    BreakerConfig, BreakerWindow, CallStage, Cause, Command, CommandError, Event, Isolation,
+    PoolConfig, RateConfig, Rejection,
+};
+use tidegate_tower::CommandExt;
+use tower::{Layer, service_fn};
+
+use crate::support::{
+    SECOND, Script, Step, active, builder, call, counted, get, now, response, still,
+};
+
+type Answer = Result<Response<Script>, Infallible>;
+
+/// Makes one call that gets this status.
+fn ask(command: &Command, status: u16) -> Result<u16, CommandError<Infallible>> {
+    let mut service = command.layer().layer(service_fn(move |_: Request<()>| {
+        ready(Answer::Ok(response(status, [])))
+    }));
+    now(call(&mut service, get())).map(|response| response.status().as_u16())
+}
+
+#[test]
+fn all_permits_are_held() {
+    let (_clock, isolation) = still();
+    let command = builder("a").permits(1).build(&isolation).unwrap();
+    let mut service = command.layer().layer(service_fn(|_: Request<()>| {
+        ready(Answer::Ok(response(200, [Step::Data("one")])))
+    }));
+    let held = now(call(&mut service, get())).unwrap();
+    let error = ask(&command, 200).unwrap_err();
+    assert_eq!(error.cause(), &Cause::Rejected(Rejection::Permits));
+    assert_eq!(error.retry_after(), None);
+    assert_eq!(
+        error.to_string(),
+        "command a was rejected: all permits are held, try again later; no fallback was tried"
+    );
+    drop(held);
+    assert_eq!(ask(&command, 200), Ok(200));
+}
+
+#[test]
+fn the_breaker_is_open_until_a_probe_succeeds() {
+    let (clock, isolation) = still();
+    let breaker = BreakerConfig {
+        window: BreakerWindow::Count(5),
+        min_calls: 1,
+        sleep: Duration::from_secs(5),
+        ..BreakerConfig::default()
+    };
+    let command = builder("a").breaker(breaker).build(&isolation).unwrap();
+    assert_eq!(ask(&command, 503), Ok(503), "the caller gets the response");
+    let error = ask(&command, 200).unwrap_err();
+    assert!(error.is_short_circuited());
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(5)));
+    clock.advance(Duration::from_millis(5_001));
+    assert_eq!(ask(&command, 200), Ok(200));
+    assert_eq!(ask(&command, 200), Ok(200));
+}
+
+#[test]
+fn a_probe_whose_body_fails_opens_the_breaker_again() {
+    let (clock, isolation) = still();
+    let breaker = BreakerConfig {
+        window: BreakerWindow::Count(5),
+        min_calls: 1,
+        ..BreakerConfig::default()
+    };
+    let command = builder("a").breaker(breaker).build(&isolation).unwrap();
+    assert_eq!(ask(&command, 503), Ok(503));
+    clock.advance(Duration::from_millis(5_001));
+    let mut service = command.layer().layer(service_fn(|_: Request<()>| {
+        ready(Answer::Ok(response(200, [Step::Fails])))
+    }));
+    let mut probe = now(call(&mut service, get())).unwrap().into_body();
+    assert!(
+        ask(&command, 200).unwrap_err().is_short_circuited(),
+        "one probe is out"
+    );
+    assert!(crate::support::frame(&mut probe).is_ready());
+    assert!(ask(&command, 200).unwrap_err().is_short_circuited());
+}
+
+#[test]
+fn the_rate_limit_is_reached() {
+    let (clock, isolation) = still();
+    let rate = RateConfig {
+        calls: 1,
+        per: SECOND,
+        burst: 1,
+    };
+    let command = builder("a").rate(rate).build(&isolation).unwrap();
+    assert_eq!(ask(&command, 200), Ok(200));
+    let error = ask(&command, 200).unwrap_err();
+    assert!(matches!(error.cause(), Cause::Rejected(Rejection::Rate(_))));
+    let after = error.retry_after().expect("the rate limit knows");
+    clock.advance(after);
+    assert_eq!(ask(&command, 200), Ok(200));
+}
+
+#[test]
+fn the_isolation_was_stopped_or_shut_down() {
+    for stop in [
+        (|isolation| Isolation::shutdown_now(isolation)) as fn(&Isolation),
+        |isolation| drop(isolation.shutdown(Duration::ZERO)),
+    ] {
+        let (_clock, isolation) = still();
+        let command = builder("a").build(&isolation).unwrap();
+        assert_eq!(ask(&command, 200), Ok(200));
+        stop(&isolation);
+        let error = ask(&command, 200).unwrap_err();
+        assert_eq!(error.cause(), &Cause::Rejected(Rejection::Closed));
+        assert_eq!(active(&command), 0);
+        assert_eq!(command.snapshot().totals[Event::PoolRejected], 1);
+    }
+}
+
+#[test]
+fn a_command_with_threads_cannot_run_a_future() {
+    let (_clock, isolation) = still();
+    let command = builder("a").threads(PoolConfig::default());
+    let command = command.build(&isolation).unwrap();
+    let error = ask(&command, 200).unwrap_err();
+    assert_eq!(error.cause(), &Cause::Rejected(Rejection::InPlace));
+}
+
+#[test]
+fn a_hook_rejects_a_call() {
+    let isolation = Isolation::builder().hook(|stage, _| match stage {
+        CallStage::ExecutionStart => Err("not today".to_owned()),
+        _ => Ok(()),
+    });
+    let isolation = isolation.build().unwrap();
+    let command = builder("a").build(&isolation).unwrap();
+    let error = ask(&command, 200).unwrap_err();
+    assert!(matches!(error.cause(), Cause::Panicked(_)), "{error:?}");
+    assert_eq!(active(&command), 0);
+    assert!(counted(&command).contains(&(Event::Failure, 1)));
+}

@@ -1,0 +1,193 @@
+//! Rejections as responses, for servers.
+
+use std::convert::Infallible;
+use std::future::{Future, pending, ready};
+use std::io;
+use std::time::Duration;
+
+use http::{Request, Response};
+use http_body::Body;
+use tidegate_core::Parker;
+use tidegate_isolate::{BreakerConfig, BreakerWindow, Cause, Command, CommandError, RateConfig};
+use tidegate_tower::CommandExt;
+use tower::{Layer, Service, service_fn};
+
+use crate::support::{
+    SECOND, Script, Step, active, builder, call, get, is_ready, now, response, still, with_parker,
+};
+
+type Answer = Result<Response<Script>, Infallible>;
+
+fn grpc() -> Request<()> {
+    let request = Request::builder().header("content-type", "application/grpc+proto");
+    request.body(()).unwrap()
+}
+
+/// Makes one call through a server's layer. The service returns this status.
+fn ask(command: &Command, request: Request<()>, status: u16) -> Response<()> {
+    let mut service = command
+        .layer()
+        .respond()
+        .layer(service_fn(move |_: Request<()>| {
+            ready(Answer::Ok(response(status, [])))
+        }));
+    let response = now(call(&mut service, request)).unwrap();
+    assert!(response.body().is_end_stream());
+    response.map(drop)
+}
+
+#[test]
+fn a_response_of_the_service_is_passed_on() {
+    let (_clock, isolation) = still();
+    let command = builder("a").build(&isolation).unwrap();
+    assert_eq!(ask(&command, get(), 204).status(), 204);
+    assert_eq!(ask(&command, get(), 500).status(), 500);
+}
+
+#[test]
+fn a_rejection_is_503() {
+    let (_clock, isolation) = still();
+    let command = builder("a").permits(1).build(&isolation).unwrap();
+    let _held = command.admit().unwrap();
+    let response = ask(&command, get(), 200);
+    assert_eq!(response.status(), 503);
+    assert!(!response.headers().contains_key("retry-after"));
+    let response = ask(&command, grpc(), 200);
+    assert_eq!(response.status(), 200);
+    assert_eq!(response.headers()["grpc-status"], "14");
+    assert_eq!(response.headers()["content-type"], "application/grpc");
+}
+
+#[test]
+fn an_open_breaker_says_when_to_try_again() {
+    let (_clock, isolation) = still();
+    let breaker = BreakerConfig {
+        window: BreakerWindow::Count(5),
+        min_calls: 1,
+        sleep: Duration::from_millis(1_500),
+        ..BreakerConfig::default()
+    };
+    let command = builder("a").breaker(breaker).build(&isolation).unwrap();
+    assert_eq!(ask(&command, get(), 500).status(), 500);
+    let response = ask(&command, get(), 200);
+    assert_eq!(response.status(), 503);
+    assert_eq!(response.headers()["retry-after"], "2");
+    let response = ask(&command, grpc(), 200);
+    assert_eq!(response.headers()["grpc-retry-pushback-ms"], "1500");
+}
+
+#[test]
+fn a_rate_limit_is_429() {
+    let (_clock, isolation) = still();
+    let rate = RateConfig {
+        calls: 1,
+        per: SECOND,
+        burst: 1,
+    };
+    let command = builder("a").rate(rate).build(&isolation).unwrap();
+    assert_eq!(ask(&command, get(), 200).status(), 200);
+    let response = ask(&command, get(), 200);
+    assert_eq!(response.status(), 429);
+    assert_eq!(response.headers()["retry-after"], "1");
+    assert_eq!(ask(&command, grpc(), 200).headers()["grpc-status"], "8");
+}
+
+#[test]
+fn a_timeout_is_504_and_a_panic_is_500() {
+    let (clock, isolation) = still();
+    let command = builder("a").build(&isolation).unwrap();
+    for (request, expected) in [(get(), "504"), (grpc(), "4")] {
+        let mut service = command
+            .layer()
+            .respond()
+            .layer(service_fn(|_: Request<()>| pending::<Answer>()));
+        let mut waiting = call(&mut service, request);
+        let parker = Parker::new();
+        assert!(with_parker(&parker, |context| waiting.as_mut().poll(context)).is_pending());
+        clock.advance(SECOND);
+        assert!(parker.park(None));
+        assert_eq!(status(&now(waiting.as_mut()).unwrap()), expected);
+    }
+    for (request, expected) in [(get(), "500"), (grpc(), "13")] {
+        let panics = |_: Request<()>| -> std::future::Ready<Answer> { panic!("out of ink") };
+        let mut service = command.layer().respond().layer(service_fn(panics));
+        let response = now(call(&mut service, request)).unwrap();
+        assert_eq!(status(&response), expected);
+    }
+    assert_eq!(active(&command), 0);
+}
+
+fn status<B>(response: &Response<B>) -> String {
+    let grpc = response.headers().get("grpc-status");
+    grpc.map_or_else(
+        || response.status().as_str().to_owned(),
+        |status| status.to_str().unwrap().to_owned(),
+    )
+}
+
+#[test]
+fn an_error_of_the_service_stays_an_error() {
+    let (_clock, isolation) = still();
+    let command = builder("a").build(&isolation).unwrap();
+    let fails = |_: Request<()>| ready(Err::<Response<Script>, _>(io::Error::other("reset")));
+    let mut service = command.layer().respond().layer(service_fn(fails));
+    let error: io::Error = now(call(&mut service, get())).unwrap_err();
+    assert_eq!(error.to_string(), "reset");
+    let ignored = command
+        .layer()
+        .classify(|_: Result<&Response<Script>, &io::Error>| tidegate_isolate::Verdict::Ignored);
+    let mut service = ignored.respond().layer(service_fn(fails));
+    assert_eq!(
+        now(call(&mut service, get())).unwrap_err().to_string(),
+        "reset"
+    );
+}
+
+#[test]
+fn a_closure_makes_the_response() {
+    let (_clock, isolation) = still();
+    let command = builder("a").permits(1).build(&isolation).unwrap();
+    let _held = command.admit().unwrap();
+    let layer = command
+        .layer()
+        .respond_with(|error: &CommandError<Infallible>| {
+            assert!(matches!(error.cause(), Cause::Rejected(_)));
+            response(418, [Step::Data("busy")])
+        });
+    let mut service = layer.layer(service_fn(|_: Request<()>| {
+        ready(Answer::Ok(response(200, [])))
+    }));
+    let answer = now(call(&mut service, get())).unwrap();
+    assert_eq!(answer.status(), 418);
+    assert_eq!(answer.body().size_hint().exact(), Some(4));
+}
+
+#[test]
+fn a_closure_that_panics_gives_the_default_response() {
+    let (_clock, isolation) = still();
+    let command = builder("a").permits(1).build(&isolation).unwrap();
+    let _held = command.admit().unwrap();
+    let layer = command
+        .layer()
+        .respond_with(|_: &CommandError<Infallible>| -> Response<Script> { panic!("out of ink") });
+    let mut service = layer.layer(service_fn(|_: Request<()>| {
+        ready(Answer::Ok(response(200, [])))
+    }));
+    assert_eq!(now(call(&mut service, get())).unwrap().status(), 503);
+}
+
+#[test]
+fn the_service_is_ready_when_the_inner_one_is() {
+    let (_clock, isolation) = still();
+    let command = builder("a").permits(1).build(&isolation).unwrap();
+    let _held = command.admit().unwrap();
+    let mut service = command
+        .layer()
+        .respond()
+        .layer(service_fn(|_: Request<()>| {
+            ready(Answer::Ok(response(200, [])))
+        }));
+    assert!(is_ready(&mut service).is_ready());
+    let mut clone = service.clone();
+    assert_eq!(now(clone.call(get())).unwrap().status(), 503);
+}

@@ -1,0 +1,37 @@
+//! `cargo xtask tokio`: runs the tests of the examples beside tokio.
+//!
+//! They form a workspace of their own with a build folder of its own, because axum, tonic and reqwest
+//! bring dependencies that the libraries do not have.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::root;
+use crate::step;
+
+const MANIFEST: &str = "examples/tokio/Cargo.toml";
+
+/// Checks the format of the examples, and runs their tests.
+///
+/// # Errors
+///
+/// Returns an error if a test fails, or if `examples/tokio/Cargo.lock` no longer matches the
+/// workspace.
+pub fn run(root: &Path) -> step::Result {
+    let mut format = cargo(root, "fmt");
+    step::run(format.args(["--", "--check"]))?;
+    let mut test = cargo(root, "test");
+    test.args(["--examples", "--locked"])
+        .env("CARGO_TARGET_DIR", root::target_dir(root, "tokio"));
+    step::run(&mut test).map_err(|why| {
+        format!("{why} (where the lock file is old: cargo update --workspace --manifest-path {MANIFEST})")
+    })
+}
+
+fn cargo(root: &Path, task: &str) -> Command {
+    let mut command = Command::new("cargo");
+    command
+        .current_dir(root)
+        .args([task, "--manifest-path", MANIFEST]);
+    command
+}
