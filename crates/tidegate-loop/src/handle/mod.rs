@@ -7,6 +7,7 @@
 //! | `event_loop.rs` | [`EventLoop`](event_loop::EventLoop), the handle |
 //! | `as_executor.rs` | the handle as an executor |
 //! | `inactivity.rs` | waiting until the event loop has no thread |
+//! | `starter.rs` | gives the event loop a thread, for work that only sends a signal |
 //! | `timers.rs` | a handle to the timers alone, which does not keep the event loop running |
 //! | `manual.rs` | an event loop that its owner drives, turn by turn |
 //! | `builder.rs` | the builder: the only file that uses both handle and core |
@@ -22,4 +23,5 @@ pub(crate) mod forward;
 pub(crate) mod inactivity;
 pub(crate) mod manual;
 pub(crate) mod placement;
+pub(crate) mod starter;
 pub(crate) mod timers;

@@ -92,7 +92,7 @@ impl<P: Placement> NetGroup<P> {
         inboxes: &[SharedInbox],
     ) -> Self {
         for (one, inbox) in loops.iter().zip(inboxes) {
-            inbox.set_home(&one.executor());
+            inbox.set_home(&one.executor(), one.starter());
         }
         Self {
             loops,

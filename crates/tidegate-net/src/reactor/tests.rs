@@ -55,7 +55,7 @@ fn bench() -> Bench {
     let (home, manual_loop) = EventLoop::builder("by hand")
         .build_manual_with_driver(driver)
         .unwrap();
-    inbox.set_home(&home.executor());
+    inbox.set_home(&home.executor(), || Ok(()));
     Bench {
         home,
         manual_loop,

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use tidegate_core::internal::{Deliver, Delivery, SignalBlock, discard};
-use tidegate_core::{CaughtPanic, Executor, Task, Unhandled};
+use tidegate_core::{CaughtPanic, Executor, RejectReason, Task, Unhandled};
 use tidegate_promise::Promise;
 
 use super::event_source::NewSource;
@@ -68,13 +68,24 @@ impl Note {
     }
 }
 
+/// The loop of an inbox. Does not keep it running.
+struct Home {
+    name: String,
+    executor: Weak<dyn Executor>,
+    /// Gives the loop a thread if it has none.
+    start: Box<dyn Fn() -> Result<(), RejectReason> + Send + Sync>,
+}
+
 /// Notes to a selector, and the list of its sources.
 pub(crate) struct Inbox {
     /// Set once, when the loop is built.
-    home: OnceLock<(String, Weak<dyn Executor>)>,
+    home: OnceLock<Home>,
     /// `true` while notes are queued. Written under the lock; the loop reads it without. A loop that
     /// reads an old value gets the signal that follows the write, and reads again.
     any: AtomicBool,
+    /// `true` while the loop is known to have a thread: its selector has produced since its driver was
+    /// last asked whether the loop may give its thread back. Only a hint.
+    driven: AtomicBool,
     queue: Mutex<Queue>,
     /// The sources by token, for lists and dumps from any thread.
     sources: Mutex<BTreeMap<u64, Arc<SourceState>>>,
@@ -98,25 +109,32 @@ impl Inbox {
         SignalBlock::new(Self {
             home: OnceLock::new(),
             any: AtomicBool::new(false),
+            driven: AtomicBool::new(false),
             queue: Mutex::default(),
             sources: Mutex::default(),
         })
     }
 
     /// Sets the loop to which the inbox belongs. Called once, before a handle of it exists.
-    pub(crate) fn set_home(&self, home: &Arc<dyn Executor>) {
-        let name = home.name().to_owned();
-        let _ = self.home.set((name, Arc::downgrade(home)));
+    pub(crate) fn set_home(
+        &self,
+        executor: &Arc<dyn Executor>,
+        start: impl Fn() -> Result<(), RejectReason> + Send + Sync + 'static,
+    ) {
+        let _ = self.home.set(Home {
+            name: executor.name().to_owned(),
+            executor: Arc::downgrade(executor),
+            start: Box::new(start),
+        });
     }
 
     fn home(&self) -> Option<Arc<dyn Executor>> {
-        let (_, home) = self.home.get()?;
-        home.upgrade()
+        self.home.get()?.executor.upgrade()
     }
 
     /// Returns the name of the loop.
     pub(super) fn name(&self) -> &str {
-        self.home.get().map_or("", |(name, _)| name)
+        self.home.get().map_or("", |home| &home.name)
     }
 
     pub(super) fn ended_error(&self) -> NetError {
@@ -157,7 +175,30 @@ impl Inbox {
         queue.notes.push_back(note);
         inbox.any.store(true, Ordering::Relaxed);
         drop(queue);
-        Self::ring(inbox);
+        if limited && !inbox.driven.load(Ordering::Relaxed) {
+            Self::start(inbox);
+        } else {
+            Self::ring(inbox);
+        }
+    }
+
+    /// Gives the loop a thread, then wakes it. If there is no thread, refuses all notes: a signal
+    /// alone would wait for the next start.
+    #[cold]
+    fn start(inbox: &SharedInbox) {
+        let started = inbox.home.get().map_or(Ok(()), |home| (home.start)());
+        match started {
+            Err(RejectReason::NoThread) => inbox.refuse_all(|| NetError::NotOpened {
+                what: format!("event loop `{}` runs no updates", inbox.name()),
+                why: RejectReason::NoThread.to_string(),
+            }),
+            _ => Self::ring(inbox),
+        }
+    }
+
+    /// Records whether the loop is known to have a thread.
+    pub(super) fn set_driven(&self, yes: bool) {
+        self.driven.store(yes, Ordering::Relaxed);
     }
 
     /// Wakes the loop, once for all notes that it has not taken.
@@ -232,11 +273,11 @@ impl Inbox {
         left
     }
 
-    fn refuse_all(&self) {
+    fn refuse_all(&self, why: impl Fn() -> NetError) {
         let mut left = VecDeque::new();
         self.take(&mut left);
         for note in left {
-            note.refuse(self.ended_error());
+            note.refuse(why());
         }
     }
 
@@ -267,7 +308,7 @@ impl Deliver for Inbox {
     fn deliver(block: SharedInbox, how: Delivery) {
         // On the loop there is nothing to do: its driver takes the notes at its step.
         if how == Delivery::Orphaned {
-            block.refuse_all();
+            block.refuse_all(|| block.ended_error());
         }
     }
 }

@@ -48,8 +48,9 @@ impl ReactorHandle {
     /// The completion fails with [`NetError::SourceRefused`] and the error of the operating system
     /// if the descriptor cannot be watched: `EBADF` if it is closed, `EPERM` if it is a file on a
     /// disk, `EEXIST` if the loop watches it already. It fails with [`NetError::LoopEnded`] if the
-    /// loop has ended, and with [`NetError::TooManyUpdates`] if too many updates wait. The source
-    /// and its descriptor are then dropped.
+    /// loop has ended, with [`NetError::TooManyUpdates`] if too many updates wait, and with
+    /// [`NetError::NotOpened`] if the loop needs a thread and none can be started. The source and its
+    /// descriptor are then dropped.
     ///
     /// # Cancellation
     ///
@@ -87,7 +88,8 @@ impl ReactorHandle {
     /// update panics; the panic is also reported to the hook for unhandled errors, and the other
     /// updates run. If the loop has ended, or too many updates wait, the update is dropped without
     /// having run, and the completion fails with [`NetError::LoopEnded`] or
-    /// [`NetError::TooManyUpdates`].
+    /// [`NetError::TooManyUpdates`]. If the loop needs a thread and none can be started, the completion
+    /// fails with [`NetError::NotOpened`].
     ///
     /// # Cancellation
     ///

@@ -119,9 +119,14 @@ impl Selector {
         !self.idle || (!self.taken && self.inbox.any())
     }
 
-    /// Returns `true` if there are neither sources nor notes.
+    /// Returns `true` if there are neither sources nor notes, so that the loop may give its thread
+    /// back.
     pub(crate) fn is_empty(&self) -> bool {
-        self.slots.len() == 0 && self.is_quiet()
+        let empty = self.slots.len() == 0 && self.is_quiet();
+        if empty {
+            self.inbox.set_driven(false);
+        }
+        empty
     }
 
     /// Returns the number of tasks that may be ready.
@@ -145,6 +150,7 @@ impl Selector {
     /// user has run, so that the loop looks for the work which that code may have left.
     #[cold]
     pub(crate) fn produce(&mut self, control: &mut dyn Control) -> Option<Task> {
+        self.inbox.set_driven(true);
         let task = self.next(control);
         self.idle = self.selected.is_empty()
             && self.touched.is_empty()

@@ -135,7 +135,7 @@ fn bench() -> Bench {
         reports: Log::new(),
     });
     let executor: Arc<dyn Executor> = Arc::<Home>::clone(&home);
-    selector.inbox().set_home(&executor);
+    selector.inbox().set_home(&executor, || Ok(()));
     Bench {
         reactor: ReactorHandle::new(selector.inbox()),
         selector,

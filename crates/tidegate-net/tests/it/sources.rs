@@ -4,9 +4,11 @@ use std::any::Any;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tidegate_core::{Blocking, Task, Ticker};
+use tidegate_core::thread::ThreadJob;
+use tidegate_core::{Blocking, Task, ThreadBuilder, Ticker};
 use tidegate_loop::{EventLoop, Placement, Quiet, Watchdog};
 use tidegate_net::source::{EventSource, Interest, ReactorHandle, SourceContext, SourceHandle};
 use tidegate_net::{NetError, NetGroup};
@@ -412,6 +414,29 @@ fn handles_do_not_keep_a_loop_running() {
         assert!(reactor.update(|_| ()).wait().is_err());
     }
     drop(pool);
+}
+
+#[test]
+fn a_loop_without_a_thread_refuses_updates_until_it_can_have_one() {
+    let failing = Arc::new(AtomicBool::new(true));
+    let fails = Arc::clone(&failing);
+    let threads = ThreadBuilder::new("io").spawner(move |job: ThreadJob| {
+        if fails.load(Ordering::SeqCst) {
+            return Err(io::Error::other("no threads today"));
+        }
+        let thread = std::thread::Builder::new().name(job.name().to_owned());
+        thread.spawn(move || job.run()).map(drop)
+    });
+    let group = NetGroup::builder("io").loops(1).threads(threads);
+    let group = group.build().unwrap();
+    let reactor = group.next_reactor();
+    let why = reactor.update(|_| ()).wait().unwrap_err().to_string();
+    assert!(why.contains("no thread could be started"), "{why}");
+    let (_reader, writer) = io::pipe().unwrap();
+    let refused = reactor.register("pipe", writer, Interest::NONE, nothing::<_>);
+    assert!(refused.wait().is_err());
+    failing.store(false, Ordering::SeqCst);
+    assert_eq!(reactor.update(|_| 7).wait().unwrap(), 7);
 }
 
 #[test]
