@@ -181,6 +181,12 @@ impl EventSet {
         self.bits |= 1 << event as u8;
     }
 
+    /// Returns the events of this set that are not in `other`.
+    pub(crate) fn without(self, other: Self) -> Self {
+        let bits = self.bits & !other.bits;
+        Self { bits }
+    }
+
     /// Returns `true` if the set contains `event`.
     pub fn contains(self, event: Event) -> bool {
         self.bits & (1 << event as u8) != 0

@@ -12,6 +12,10 @@ use tidegate_core::internal::as_nanos;
 use crate::error::ConfigError;
 use crate::key::Key;
 
+/// The longest time after which a bucket is full again, in nanoseconds: half of what a time can
+/// express, so that times in the future do not overflow.
+const LONGEST_REFILL: u64 = u64::MAX / 2;
+
 /// The settings of a rate limit: a token bucket that fills evenly.
 ///
 /// ```
@@ -40,6 +44,7 @@ impl RateConfig {
     pub fn validate(&self, key: &Key) -> Result<(), ConfigError> {
         let wrong =
             |property: &str, reason: &str| Err(ConfigError::new(key.as_str(), property, 0, reason));
+        let refill = self.interval().checked_mul(u64::from(self.burst));
         match self {
             Self { calls: 0, .. } => wrong("rate.calls", "nothing would ever run"),
             Self { calls, per, .. }
@@ -50,8 +55,19 @@ impl RateConfig {
             }
             Self { burst: 0, .. } => wrong("rate.burst", "one call at least must fit"),
             Self { per, .. } if per.is_zero() => wrong("rate.per", "a rate needs a time"),
+            Self { per, .. } if refill.is_none_or(|refill| refill > LONGEST_REFILL) => {
+                let reason = "the burst must be available again within 292 years; shorten the \
+                              period, or lower the burst";
+                let per = format!("{per:?}");
+                Err(ConfigError::new(key.as_str(), "rate.per", per, reason))
+            }
             _ => Ok(()),
         }
+    }
+
+    /// Returns the time between two calls, in nanoseconds.
+    fn interval(&self) -> u64 {
+        as_nanos(self.per) / u64::from(self.calls.max(1))
     }
 }
 
@@ -71,7 +87,7 @@ impl TokenBucket {
             ahead: AtomicU64::new(0),
             full_at: AtomicU64::new(0),
         };
-        limit.configure(Some(config));
+        limit.configure(Some(config), 0);
         limit
     }
 
@@ -84,12 +100,16 @@ impl TokenBucket {
         }
     }
 
-    pub(crate) fn configure(&self, config: Option<&RateConfig>) {
-        let interval = config.map_or(0, |c| as_nanos(c.per) / u64::from(c.calls.max(1)));
+    /// Changes the settings at `now`. A bucket that the old settings have emptied for longer than
+    /// the new ones could counts as just emptied.
+    pub(crate) fn configure(&self, config: Option<&RateConfig>, now: u64) {
+        let interval = config.map_or(0, RateConfig::interval);
         let burst = config.map_or(0, |c| u64::from(c.burst.saturating_sub(1)));
-        self.ahead
-            .store(interval.saturating_mul(burst), Ordering::Relaxed);
+        let ahead = interval.saturating_mul(burst);
+        self.ahead.store(ahead, Ordering::Relaxed);
         self.interval.store(interval, Ordering::Relaxed);
+        let latest = now.saturating_add(ahead).saturating_add(interval);
+        self.full_at.fetch_min(latest, Ordering::Relaxed);
     }
 
     /// Takes a token.

@@ -262,9 +262,10 @@ pub mod isolate {
     pub use tidegate_isolate::{
         AdaptiveLimit, BreakerConfig, BreakerMode, BreakerState, BreakerWindow, CallStage, Cause,
         Collapser, CollapserConfig, CollapserScope, Command, CommandError, ConfigError,
-        Criticality, Entry, Event, Hedge, Interrupt, Isolation, Key, Partitions, PermitConfig,
-        PoolConfig, Properties, PropertySource, QueueDiscipline, RateConfig, RateLimit, Rejection,
-        RequestCache, RequestContext, RequestVariable, Retry, RetryBudget, Verdict,
+        Criticality, Entry, Event, FallbackError, Hedge, Interrupt, Isolation, Key, Partitions,
+        PermitConfig, PoolConfig, Properties, PropertySource, QueueDiscipline, RateConfig,
+        RateLimit, Rejection, RequestCache, RequestContext, RequestVariable, Retry, RetryBudget,
+        Verdict,
     };
 }
 

@@ -42,11 +42,10 @@ impl Core {
         }
     }
 
-    /// Returns `true` if fewer probes are in flight than are allowed and still needed, or if the
-    /// probes are late. Late probes are checked first in `decide`, which opens the breaker.
-    pub(super) fn has_probe(&self, now: u64) -> bool {
+    /// Returns `true` if fewer probes are in flight than are allowed and still needed.
+    pub(super) fn has_probe(&self) -> bool {
         let wanted = self.config.successes.saturating_sub(self.successes);
-        self.probes_out < self.config.probes.min(wanted) || self.probes_are_late(now)
+        self.probes_out < self.config.probes.min(wanted)
     }
 
     pub(super) fn probes_are_late(&self, now: u64) -> bool {

@@ -29,7 +29,8 @@ impl CircuitBreaker {
         })
     }
 
-    /// Returns `true` if a call would pass now. Takes no probe, but makes a judgement that is due.
+    /// Returns `true` if a call would pass now. Takes no probe, but makes a judgement that is due,
+    /// and opens a half-open breaker whose probes are late.
     pub fn would_allow(&self, now: u64) -> bool {
         match self.mode() {
             BreakerMode::ForcedOpen => false,
@@ -37,7 +38,7 @@ impl CircuitBreaker {
                 self.judge_if_due(now);
                 match self.word.get().state() {
                     BreakerState::Open => now > self.denied_until.load(Ordering::Relaxed),
-                    BreakerState::HalfOpen => self.lock().has_probe(now),
+                    BreakerState::HalfOpen => self.has_room_for_a_probe(now),
                     _ => true,
                 }
             }

@@ -180,6 +180,24 @@ fn a_probe_that_takes_too_long_opens_again() {
 }
 
 #[test]
+fn a_caller_that_only_asks_opens_a_breaker_whose_probe_is_lost() {
+    let config = BreakerConfig {
+        probe_limit: Duration::from_secs(1),
+        ..quick()
+    };
+    let breaker = tripped(config, 0);
+    std::mem::forget(breaker.try_pass(SLEEP + 1).unwrap());
+    assert!(!breaker.would_allow(SLEEP + 2), "the probe is out");
+    let late = SLEEP + 1_000 * MS + 2;
+    assert!(!breaker.would_allow(late), "a call would be denied");
+    assert_eq!(breaker.state(late), BreakerState::Open);
+    assert!(
+        breaker.would_allow(late + SLEEP + 1),
+        "time for a new probe"
+    );
+}
+
+#[test]
 fn the_sleep_grows_with_each_relapse_up_to_its_bound() {
     let config = BreakerConfig {
         sleep: Duration::from_secs(1),

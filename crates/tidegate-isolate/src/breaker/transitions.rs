@@ -115,7 +115,7 @@ impl CircuitBreaker {
                 changes.push(self.open(core, now, true));
                 Err(self.denial(now))
             }
-            BreakerState::HalfOpen if core.has_probe(now) => Ok(self.probe(core)),
+            BreakerState::HalfOpen if core.has_probe() => Ok(self.probe(core)),
             BreakerState::Open => Err(self.denial(now)),
             BreakerState::HalfOpen => Err(BreakerOpenError { retry_after: None }),
             BreakerState::Ramping => {
@@ -130,6 +130,24 @@ impl CircuitBreaker {
             }
             BreakerState::Closed => Ok(self.free()),
         }
+    }
+
+    /// Returns `true` if a half-open breaker would let a call pass as a probe. Opens a breaker whose
+    /// probes are late, as a call would, so that a caller which only asks does not wait for ever.
+    #[cold]
+    pub(super) fn has_room_for_a_probe(&self, now: u64) -> bool {
+        let mut core = self.lock();
+        if self.word.get().state() != BreakerState::HalfOpen {
+            // Another thread was faster. The next call finds out.
+            return self.word.get().is_closed();
+        }
+        if !core.probes_are_late(now) {
+            return core.has_probe();
+        }
+        let change = self.open(&mut core, now, true);
+        drop(core);
+        self.call_listeners(&[change]);
+        false
     }
 
     /// Applies the verdict of a probe. A failed, slow or dropped probe opens the breaker again. An

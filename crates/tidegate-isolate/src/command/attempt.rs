@@ -88,9 +88,11 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
                 // The run belongs to all calls that share it, so this caller does not cancel it.
                 drop(self.options.take_handle());
                 let within = wait_graph::enter(first.id());
+                // If `run` panics, the guard ends the run for the calls that share it.
+                let owner = SharedRunGuard::new(first);
                 let answer = run(self);
                 drop(within);
-                first.complete_copies(&answer);
+                owner.complete_copies(&answer);
                 answer
             }
         }
@@ -124,12 +126,14 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
             // The run belongs to all calls that share it, so this caller does not cancel it.
             drop(self.options.take_handle());
             let id = first.id();
+            // If `run` panics, the guard ends the run for the calls that share it.
+            let guard = SharedRunGuard::new(first);
             let within = wait_graph::enter(id);
             let mut running = pin!(run(self));
             drop(within);
             // Dropped before `running`: calls that share the run are notified first that there is
             // no result.
-            let owner = SharedRunGuard::new(first);
+            let owner = guard;
             let answer = poll_fn(|context| {
                 let _within = wait_graph::enter(id);
                 running.as_mut().poll(context)

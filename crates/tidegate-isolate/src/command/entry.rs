@@ -265,15 +265,18 @@ impl Entry {
         CommandError::new(&state.key, cause).with_events(events)
     }
 
-    /// Ends a call whose entry was dropped without a verdict. `in_time` is `true` if the call had
-    /// not expired before.
+    /// Ends a call whose entry was dropped without a verdict. `is_first` is `true` if the timer had
+    /// not expired the call before. The clock decides whether the call is late, as for a verdict:
+    /// the timer may not have looked yet.
     #[cold]
-    fn cancel(&self, call: &Admission, in_time: bool) {
+    fn cancel(&self, call: &Admission, is_first: bool) {
         let state = &*self.state;
         let now = state.now();
         let token = call.flight.token();
-        let ended = if in_time {
+        if is_first {
             token.cancel_without_hooks();
+        }
+        let ended = if is_first && now < call.deadline() {
             Ended::Cancelled
         } else {
             let took = now.saturating_sub(call.began);
@@ -281,7 +284,7 @@ impl Entry {
             call.ended_late()
         };
         state.release(now);
-        if in_time {
+        if is_first {
             token.run_hooks_to(&state.key, &state.plugins.unhandled);
         }
         self.report_outcome(call, ended, now);

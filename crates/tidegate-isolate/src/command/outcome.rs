@@ -114,7 +114,8 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         self.failed_at_once(CallRecord::new(self.state.now()), options, cause)
     }
 
-    /// Ends a call that was not admitted, and for which no fallback is tried.
+    /// Ends a call that was not admitted, and for which no fallback is tried. An error of an attempt
+    /// reaches the wrapper first, which tells what reaches the caller.
     #[cold]
     pub(super) fn failed_at_once(
         &self,
@@ -123,8 +124,10 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         cause: Cause<E>,
     ) -> CommandError<E> {
         self.emit(&mut record, options, cause.event());
-        self.thrown(&mut record, options);
-        let _ = self.state.hook(CallStage::Error);
+        if !options.is_attempt {
+            self.thrown(&mut record, options);
+            let _ = self.state.hook(CallStage::Error);
+        }
         self.log(&record, options);
         CommandError::new(&self.state.key, cause).with_events(record.events)
     }
@@ -135,8 +138,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         options: &mut CallOptions<T, E>,
         error: CommandError<E>,
     ) -> Result<T, CommandError<E>> {
-        let mut record = CallRecord::new(self.state.now());
-        record.events = error.events();
+        let record = CallRecord::after_attempt(self.state.now(), error.events());
         self.failed_with(record, options, error)
     }
 

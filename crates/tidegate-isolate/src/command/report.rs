@@ -16,6 +16,9 @@ pub(super) struct CallRecord {
     /// The last reading of the clock, used again because a reading costs more than a count.
     pub(super) now: u64,
     pub(super) events: EventSet,
+    /// Those of `events` that are in the log of the request already, because an attempt of the call
+    /// wrote them.
+    pub(super) logged: EventSet,
 }
 
 impl CallRecord {
@@ -29,6 +32,16 @@ impl CallRecord {
             start,
             now,
             events: EventSet::none(),
+            logged: EventSet::none(),
+        }
+    }
+
+    /// Creates the record of a call whose last attempt ended at `now` with these events.
+    pub(super) fn after_attempt(now: u64, events: EventSet) -> Self {
+        Self {
+            events,
+            logged: events,
+            ..Self::new(now)
         }
     }
 }
@@ -75,11 +88,16 @@ impl State {
         }
     }
 
-    /// Writes a call that has ended into the log of its request.
+    /// Writes a call that has ended into the log of its request, without the events that its
+    /// attempts have written.
     pub(super) fn log_into(&self, context: &RequestContext, record: &CallRecord) {
+        let events = record.events.without(record.logged);
+        if events.is_empty() && !record.logged.is_empty() {
+            return;
+        }
         context.note(LogEntry {
             command: self.key.clone(),
-            events: record.events,
+            events,
             took: Duration::from_nanos(record.now.saturating_sub(record.start)),
         });
     }

@@ -152,7 +152,8 @@ impl fmt::Display for Rejection {
                 "too many ended calls wait for its fallbacks, listeners or batches to return",
             ),
             Self::Deadlock => f.write_str(
-                "it is called inside of what it would wait for: do not wait, or use `queue`",
+                "waiting would deadlock, because it is called inside the work that it would wait \
+                 for: do not wait there, or use `queue`",
             ),
         }
     }

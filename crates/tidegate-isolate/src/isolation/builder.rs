@@ -219,6 +219,7 @@ impl IsolationBuilder {
             plugins: Arc::new(self.plugins),
             sources: Arc::new(Sources::new(sources)),
             states: Mutex::default(),
+            removed: Mutex::default(),
             pools_by_group: self.pools_by_group,
             names: Mutex::default(),
         });

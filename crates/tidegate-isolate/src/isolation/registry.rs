@@ -5,14 +5,14 @@ use std::any::TypeId;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tidegate_core::{Clock, Task};
 use tidegate_pool::WorkerPool;
 use tidegate_promise::SharedCompletion;
 
-use super::pools::Pools;
+use super::pools::{Pools, RegisteredPool};
 use super::shutdown::{ShutdownReport, collect};
 use super::snapshot::CommandSnapshot;
 use super::state::State;
@@ -44,6 +44,8 @@ pub(super) struct Inner {
     pub(super) plugins: Arc<Plugins>,
     pub(super) sources: Arc<Sources>,
     pub(super) states: Mutex<HashMap<Key, Arc<State>>>,
+    /// Keys that were removed. Their commands may still be in use, and end with the isolation.
+    pub(super) removed: Mutex<Vec<Weak<State>>>,
     pub(super) pools: Arc<Pools>,
     /// Commands that name no pool share the pool of their group.
     pub(super) pools_by_group: bool,
@@ -95,6 +97,10 @@ impl Isolation {
             }
         }
         drop((names, states));
+        let mut earlier = self.inner.removed();
+        earlier.retain(|state| state.strong_count() > 0);
+        earlier.push(Arc::downgrade(&removed));
+        drop(earlier);
         self.inner.plugins.removed(&removed.key);
         // A pool whose listeners were not called yet was never announced.
         if pool.is_some_and(|pool| !pool.announce()) {
@@ -182,12 +188,13 @@ impl Isolation {
         self.inner.pools.get(key).map(|pool| pool.pool().clone())
     }
 
-    /// Stops accepting calls on threads. Accepted calls run until `timeout` has passed; then every
-    /// running call is cancelled. The completion ends when every pool has ended, with a report of
-    /// the unfinished work. It does not fail: the report says which pool did.
+    /// Stops accepting calls on threads, also those of removed keys. Accepted calls run until
+    /// `timeout` has passed; then every running call is cancelled. The completion ends when every
+    /// pool has ended, with a report of the unfinished work. It does not fail: the report says which
+    /// pool did.
     pub fn shutdown(&self, timeout: Duration) -> SharedCompletion<ShutdownReport> {
         self.inner.pools.shut_down();
-        let pools = self.inner.pools.all();
+        let pools = self.inner.all_pools();
         let ends = pools
             .iter()
             .map(|pool| (pool.key.clone(), pool.stop(timeout)));
@@ -334,10 +341,34 @@ impl Inner {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn removed(&self) -> MutexGuard<'_, Vec<Weak<State>>> {
+        self.removed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the state of every key that was removed and is still in use.
+    fn removed_states(&self) -> Vec<Arc<State>> {
+        self.removed().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Returns every pool, also those of removed keys that are still in use, ordered by key.
+    fn all_pools(&self) -> Vec<Arc<RegisteredPool>> {
+        let mut pools = self.pools.all();
+        for state in self.removed_states() {
+            if let Some(pool) = state.threads.get()
+                && !pools.iter().any(|known| Arc::ptr_eq(known, pool))
+            {
+                pools.push(Arc::clone(pool));
+            }
+        }
+        pools.sort_by(|a, b| a.key.cmp(&b.key));
+        pools
+    }
+
     /// Rejects the calls that wait for a permit. Their wakers run on the commands' callback
     /// threads.
     fn reject_waiters(&self) {
-        let states: Vec<_> = self.states().values().cloned().collect();
+        let mut states: Vec<_> = self.states().values().cloned().collect();
+        states.append(&mut self.removed_states());
         for state in states {
             state.reject_waiters();
         }

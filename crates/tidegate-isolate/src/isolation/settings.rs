@@ -236,7 +236,7 @@ impl State {
         self.breaker.configure(config.breaker.clone())?;
         self.gate.configure(&config.permits);
         self.fallback_permits.set_limit(config.fallback_permits);
-        self.rate.configure(config.rate.as_ref());
+        self.rate.configure(config.rate.as_ref(), self.now());
         self.set_hot(&config);
         self.config.store(Arc::new(config));
         Ok(refused)

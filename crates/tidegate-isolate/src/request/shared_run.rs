@@ -21,7 +21,7 @@ use super::shared_run_home::home_of;
 use super::wait_graph::{self, RunId, Waits};
 use crate::bulkhead::Home;
 use crate::cancel::{CallHandle, CancelOutcome, Cancellable, HandleOfCall, Interrupt};
-use crate::error::{Cause, CommandError, Rejection};
+use crate::error::{Cause, CommandError, Rejection, contain};
 use crate::event::{Event, EventSet};
 use crate::key::Key;
 
@@ -442,8 +442,12 @@ where
     }
 
     fn complete_copies(self: Box<Self>, answer: &Answer<T, E>) {
-        // Cannot have been cancelled: the shared reader is private to this module.
-        let _ = self.promise.complete(answer.clone());
+        // The `Clone` is user code. A panic in it must not cost this call its own result.
+        match contain(|| answer.clone()) {
+            // Cannot have been cancelled: the shared reader is private to this module.
+            Ok(copy) => drop(self.promise.complete(copy)),
+            Err(_) => self.forget(),
+        }
     }
 
     fn forget(self: Box<Self>) {

@@ -5,7 +5,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tidegate_core::internal::as_nanos;
+use tidegate_core::internal::{as_nanos, contain};
 
 use crate::alarm::Pause;
 use crate::command::{Call, Command};
@@ -114,8 +114,8 @@ impl Hedge {
             let won = won.or_else(|| value_of(poll_attempt(&mut second, context)));
             if let Some(value) = won {
                 // Drops the losing attempt before the value is returned.
-                first.set(None);
-                second.set(None);
+                end_attempt(&mut first);
+                end_attempt(&mut second);
                 return Poll::Ready(Ok(value));
             }
             match failed.take_if(|_| first.is_none() && second.is_none()) {
@@ -159,6 +159,11 @@ where
     let Poll::Ready(answer) = polled else {
         return None;
     };
-    attempt.set(None);
+    end_attempt(attempt);
     Some(answer.map_err(Into::into))
+}
+
+/// Drops an attempt. Its `Drop` is user code: a panic in it must not cost the caller a result.
+fn end_attempt<W>(attempt: &mut Pin<&mut Option<W>>) {
+    let _ = contain(|| attempt.set(None));
 }

@@ -49,7 +49,7 @@ impl<T: Send + 'static, E: Send + 'static> Retries<T, E> {
     /// the budget. Returns the pause before it.
     pub fn after_error(&mut self, error: &CommandError<E>) -> Option<RetryPause<T, E>> {
         self.made += 1;
-        let pause = self.retry.next_pause(&self.command, self.made, error);
+        let pause = self.retry.next_pause(&self.command, self.made, error, true);
         pause.map(|pause| self.pause(pause))
     }
 

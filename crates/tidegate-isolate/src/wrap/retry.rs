@@ -6,8 +6,10 @@
 use std::fmt;
 use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use tidegate_core::Parker;
@@ -163,7 +165,9 @@ impl<E> Retry<E> {
     ///
     /// # Threads
     ///
-    /// Pauses on the calling thread. If that thread must not block, it retries without a pause.
+    /// Pauses on the calling thread. [`Isolation::shutdown_now`](crate::Isolation::shutdown_now) ends
+    /// the pause. If the thread must not block, it retries without a pause, and not at all after an
+    /// error that says how long to wait.
     pub fn run<T>(
         &self,
         call: Call<T, E>,
@@ -175,6 +179,7 @@ impl<E> Retry<E> {
     {
         call.with_cache(|call| {
             self.budget.earn();
+            let may_pause = check_may_block(None).is_ok();
             let mut retries = 0;
             loop {
                 let error = match attempt(call.attempt()) {
@@ -182,10 +187,13 @@ impl<E> Retry<E> {
                     Err(error) => error,
                 };
                 retries += 1;
-                let Some(pause) = self.next_pause(call.command(), retries, &error) else {
+                let pause = self.next_pause(call.command(), retries, &error, may_pause);
+                let Some(pause) = pause else {
                     return call.finish(error);
                 };
-                sleep(call.command(), pause);
+                if may_pause && !pause.is_zero() {
+                    sleep(call.command(), pause);
+                }
                 if call.command().is_shut_down() {
                     return call.finish(error);
                 }
@@ -219,7 +227,8 @@ impl<E> Retry<E> {
                     Err(error) => error.into(),
                 };
                 retries += 1;
-                let Some(pause) = retry.next_pause(call.command(), retries, &error) else {
+                let pause = retry.next_pause(call.command(), retries, &error, true);
+                let Some(pause) = pause else {
                     return call.finish_async(error).await;
                 };
                 if !pause.is_zero() {
@@ -239,12 +248,14 @@ impl<E> Retry<E> {
     }
 
     /// Decides whether there is an `n`-th retry, and takes it from the budget. Returns the pause
-    /// before it, or `None` if there is no retry.
+    /// before it, or `None` if there is no retry. A caller that may not pause makes no retry that
+    /// would come too early.
     pub(super) fn next_pause<T>(
         &self,
         command: &Command<T, E>,
         n: u32,
         error: &CommandError<E>,
+        may_pause: bool,
     ) -> Option<Duration>
     where
         T: Send + 'static,
@@ -264,7 +275,11 @@ impl<E> Retry<E> {
             Some(hint) => call_user_code(command, || hint(error))?,
             None => None,
         };
-        self.take_pause(n, hint.or_else(|| error.retry_after()))
+        let hint = hint.or_else(|| error.retry_after());
+        if !may_pause && hint.is_some_and(|hint| !hint.is_zero()) {
+            return None;
+        }
+        self.take_pause(n, hint)
     }
 
     /// Returns `true` if the policy and the isolation allow an `n`-th retry.
@@ -327,15 +342,17 @@ pub(super) fn pause_of<T: Send + 'static, E: Send + 'static>(
     Pause::until(command.alarms(), command.aside(), at)
 }
 
-/// Pauses on the calling thread. Returns at once if that thread must not block.
+/// Pauses on the calling thread, until the time is over or the timer is closed.
 fn sleep<T: Send + 'static, E: Send + 'static>(command: &Command<T, E>, pause: Duration) {
-    if pause.is_zero() || check_may_block(None).is_err() {
-        return;
-    }
-    let clock = command.alarms().clock().clock();
+    let alarms = command.alarms();
+    let clock = alarms.clock().clock();
     let until = clock.nanos().saturating_add(as_nanos(pause));
     let parker = Parker::new();
-    while clock.nanos() < until {
+    let waker = Waker::from(&parker);
+    let mut context = Context::from_waker(&waker);
+    // Its own time never comes: it is ready when the timer is closed.
+    let mut closed = pin!(Pause::until(alarms, command.aside(), u64::MAX));
+    while clock.nanos() < until && closed.as_mut().poll(&mut context).is_pending() {
         clock.park_until(&parker, Some(until));
     }
 }

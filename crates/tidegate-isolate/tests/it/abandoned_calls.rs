@@ -1,5 +1,6 @@
 //! Which side ends a call on threads, and what happens to the work after its caller has given up.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -269,4 +270,47 @@ fn a_pool_that_is_made_after_the_end_takes_no_calls() {
         let error = cause(command.queue(|_| panic!("must not run")));
         assert_eq!(error, Cause::Rejected(Rejection::Closed));
     }
+}
+
+#[test]
+fn a_shutdown_accounts_for_every_call() {
+    let (clock, isolation) = still();
+    let command = builder("a")
+        .threads(pool_of(2, 1000))
+        .no_timeout()
+        .build(&isolation)
+        .unwrap();
+    let ran = Arc::new(AtomicUsize::new(0));
+    let leave = Gate::new();
+    let held: Vec<_> = (0..2).map(|_| hold(&command, &leave)).collect();
+    let queue = |ran: &Arc<AtomicUsize>| {
+        let ran = Arc::clone(ran);
+        command.queue(move |_| {
+            ran.fetch_add(1, Ordering::Relaxed);
+            Ok(1)
+        })
+    };
+    let answers: Vec<_> = std::thread::scope(|scope| {
+        let queue_200 = || (0..200).map(|_| queue(&ran)).collect::<Vec<_>>();
+        let callers = [(); 3].map(|()| scope.spawn(queue_200));
+        let answers = callers.map(|caller| caller.join().unwrap());
+        answers.into_iter().flatten().collect()
+    });
+    let first = isolation.shutdown(SECOND);
+    let second = isolation.shutdown(SECOND * 100);
+    leave.open();
+    for one in held {
+        one.wait().unwrap();
+    }
+    until("some calls have run", || ran.load(Ordering::Relaxed) > 0);
+    clock.jump(SECOND);
+    let report = first.wait().unwrap();
+    let pool = report.pools[0].1.as_ref().unwrap().clone();
+    let ended: usize = answers
+        .into_iter()
+        .map(|answer| usize::from(answer.wait().is_ok()))
+        .sum();
+    assert_eq!(ended, ran.load(Ordering::Relaxed));
+    assert_eq!(ended + pool.handed_back.len(), 600, "{pool:?}");
+    assert_eq!(second.wait().unwrap(), report);
 }

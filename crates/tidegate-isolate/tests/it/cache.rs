@@ -1,5 +1,6 @@
 //! The request cache shares a run, even while it is in flight.
 
+use std::future::ready;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -406,4 +407,38 @@ fn a_future_that_shares_a_run_has_a_timeout_of_its_own() {
     clock.advance(SECOND);
     assert!(poll_once(third.as_mut()).is_ready());
     assert!(poll_once(first.as_mut()).is_pending(), "the run goes on");
+}
+
+/// A value whose copy panics.
+#[derive(Debug)]
+struct Unique;
+
+impl Clone for Unique {
+    fn clone(&self) -> Self {
+        panic!("on purpose");
+    }
+}
+
+#[test]
+fn a_result_whose_copy_panics_still_reaches_its_own_caller() {
+    let (_clock, isolation) = still();
+    let command = Command::<Unique, ()>::builder("a").group("tests");
+    let command = command.build(&isolation).unwrap();
+    let request = RequestContext::new();
+    let runs = AtomicU32::new(0);
+    for _ in 0..2 {
+        let call = || command.call().context(&request);
+        let work = |_: &_| {
+            runs.fetch_add(1, Ordering::Relaxed);
+            Ok(Unique)
+        };
+        assert!(call().cache_key("x").run_in_place(work).is_ok());
+        let mut answer = pin!(call().cache_key("y").run_async(|_| ready(Ok(Unique))));
+        assert!(matches!(poll_once(answer.as_mut()), Poll::Ready(Ok(_))));
+    }
+    assert_eq!(
+        runs.load(Ordering::Relaxed),
+        2,
+        "there was nothing to share"
+    );
 }

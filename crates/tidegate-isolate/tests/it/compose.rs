@@ -1,6 +1,7 @@
 //! Wrappers around calls: they nest in any order, and the outermost call has the last word.
 
-use std::future::{Future, pending};
+use std::future::{Future, Ready, pending};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,11 +9,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tidegate_isolate::{
-    CommandError, Event, Hedge, RateConfig, RateLimit, RequestCache, RequestContext, Retry,
+    Cause, CommandError, Event, Hedge, RateConfig, RateLimit, RequestCache, RequestContext, Retry,
     RetryBudget,
 };
 
-use crate::support::{Numbers, SECOND, builder, poll_once, still};
+use crate::support::{Numbers, SECOND, builder, counted, events, poll_once, still};
 
 type Call = tidegate_isolate::Call<u32, &'static str>;
 type Answer = Result<u32, CommandError<&'static str>>;
@@ -320,4 +321,90 @@ fn a_hedge_inside_of_a_retry_is_a_hedge_in_each_attempt() {
     assert_eq!(poll_once(answer.as_mut()), Poll::Ready(Ok(3)));
     let snapshot = command.snapshot();
     assert_eq!((snapshot.totals[Event::Hedged], snapshot.active), (2, 0));
+}
+
+#[test]
+fn a_panic_in_a_wrapped_closure_ends_the_shared_run() {
+    let (_clock, isolation) = still();
+    let command = builder("a").build(&isolation).unwrap();
+    let request = RequestContext::new();
+    let _entered = request.enter();
+    let cache = RequestCache::key("x");
+    let caught = catch_unwind(AssertUnwindSafe(|| {
+        cache.run(command.call(), |_| panic!("on purpose"))
+    }));
+    assert!(caught.is_err());
+    let caught = catch_unwind(AssertUnwindSafe(|| {
+        let attempt = |_: Call| -> Ready<Answer> { panic!("on purpose") };
+        poll_once(pin!(cache.run_async(command.call(), attempt)))
+    }));
+    assert!(caught.is_err());
+    let answer = cache.run(command.call(), |call| call.run(|_| Ok(7)));
+    assert_eq!(answer, Ok(7), "the next call runs again");
+}
+
+#[test]
+fn a_retry_with_a_fallback_logs_each_event_once() {
+    let (_clock, isolation) = still();
+    let command = builder("a").fallback(|_| Ok(9)).build(&isolation).unwrap();
+    let request = RequestContext::new();
+    let call = command.call().context(&request);
+    let retry = Retry::attempts(2);
+    assert_eq!(retry.run(call, |call| call.run(|_| Err("no"))), Ok(9));
+    let logged: Vec<_> = request.log().iter().map(|call| call.events).collect();
+    let failure = events(&[Event::Failure]);
+    assert_eq!(
+        logged,
+        [failure, failure, events(&[Event::FallbackSuccess])]
+    );
+    let text = request.log_text();
+    assert_eq!(text.matches("FAILURE").count(), 1, "{text}");
+    let strict = builder("b").bad_request_when(|_| true);
+    let strict = strict.build(&isolation).unwrap();
+    let request = RequestContext::new();
+    let call = strict.call().context(&request);
+    let error = retry.run(call, |call| call.run(|_| Err("you")));
+    let happened = events(&[Event::BadRequest, Event::ExceptionThrown]);
+    assert_eq!(
+        error.unwrap_err().events(),
+        happened,
+        "the error has them all"
+    );
+    let logged: Vec<_> = request.log().iter().map(|call| call.events).collect();
+    let [bad, thrown] = [Event::BadRequest, Event::ExceptionThrown].map(|event| events(&[event]));
+    assert_eq!(logged, [bad, thrown]);
+}
+
+#[test]
+fn an_attempt_that_is_an_entry_counts_its_error_once() {
+    let (_clock, isolation) = still();
+    let command = builder("a").permits(1).build(&isolation).unwrap();
+    let _held = command.admit().unwrap();
+    let answer = Retry::attempts(3).run(command.call(), |call| {
+        let entry = call.admit()?;
+        entry.verdict(true);
+        Ok(1)
+    });
+    assert!(answer.unwrap_err().is_rejected());
+    assert_eq!(
+        counted(&command),
+        [
+            (Event::PermitsRejected, 3),
+            (Event::FallbackMissing, 1),
+            (Event::ExceptionThrown, 1),
+            (Event::Retried, 2),
+        ]
+    );
+}
+
+#[test]
+fn an_attempt_without_a_request_counts_its_error_once() {
+    let (_clock, isolation) = still();
+    let command = builder("a").build(&isolation).unwrap();
+    let answer = Retry::attempts(3).run(command.call(), |call| call.cache_key("x").run(|_| Ok(1)));
+    assert_eq!(answer.unwrap_err().cause(), &Cause::NoRequest);
+    assert_eq!(
+        counted(&command),
+        [(Event::Failure, 1), (Event::ExceptionThrown, 1)]
+    );
 }

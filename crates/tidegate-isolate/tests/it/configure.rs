@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tidegate_isolate::{
     Bulkhead, ChangeListener, ConfigError, Event, Isolation, MetricsConfig, PermitConfig,
-    PropertySource, RateConfig, WindowConfig,
+    PropertySource, RateConfig, RateLimit, WindowConfig,
 };
 
-use crate::support::{Numbers, builder, pool, pool_of, still, with_properties};
+use crate::support::{Numbers, SECOND, builder, pool, pool_of, still, with_properties};
 
 #[test]
 fn a_property_acts_at_once_without_a_call() {
@@ -425,4 +425,60 @@ fn a_command_that_refuses_does_not_keep_others_from_hearing() {
         let expected = &**command.key() == "c";
         assert_eq!(command.config().log_enabled, expected, "{}", command.key());
     }
+}
+
+#[test]
+fn a_rate_that_cannot_be_measured_is_refused() {
+    for (per, burst) in [
+        (Duration::MAX, 1),
+        (Duration::MAX, u32::MAX),
+        (SECOND * 60, u32::MAX),
+    ] {
+        let error = RateLimit::new(RateConfig {
+            calls: 1,
+            per,
+            burst,
+        })
+        .unwrap_err();
+        assert_eq!(error.property(), "rate.per");
+    }
+    let year = SECOND * 86_400 * 365;
+    let (clock, isolation) = still();
+    let command = builder("a").build(&isolation).unwrap();
+    let limit = RateLimit::new(RateConfig {
+        calls: 1,
+        per: year,
+        burst: 2,
+    })
+    .unwrap();
+    let run = || limit.run(command.call(), |call| call.run(|_| Ok(1)));
+    assert_eq!((run(), run()), (Ok(1), Ok(1)));
+    assert_eq!(run().unwrap_err().retry_after(), Some(year));
+    clock.jump(year);
+    assert_eq!(run(), Ok(1));
+    assert!(run().is_err());
+}
+
+#[test]
+fn a_faster_rate_is_in_force_at_once() {
+    let (clock, isolation) = still();
+    let rate = |per| RateConfig {
+        calls: 1,
+        per,
+        burst: 1,
+    };
+    let day = SECOND * 86_400;
+    let command = builder("a").rate(rate(day)).build(&isolation).unwrap();
+    assert_eq!(command.run(|_| Ok(1)), Ok(1));
+    assert_eq!(command.run(|_| Ok(1)).unwrap_err().retry_after(), Some(day));
+    command.configure(|c| c.rate = Some(rate(SECOND))).unwrap();
+    assert_eq!(
+        command.run(|_| Ok(1)).unwrap_err().retry_after(),
+        Some(SECOND)
+    );
+    clock.jump(SECOND);
+    assert_eq!(command.run(|_| Ok(1)), Ok(1));
+    command.configure(|c| c.rate = None).unwrap();
+    command.configure(|c| c.rate = Some(rate(day))).unwrap();
+    assert_eq!(command.run(|_| Ok(1)), Ok(1), "a new limit begins full");
 }

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::future::{Future, pending, poll_fn, ready};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -471,4 +471,35 @@ fn the_error_of_a_fallback_has_its_source() {
     assert_eq!(failed.source().unwrap().to_string(), "down");
     let waiting = FallbackError::<std::io::Error>::Waiting;
     assert!(waiting.source().is_none());
+}
+
+/// A command that its own fallback calls.
+type Own = Arc<OnceLock<Numbers>>;
+
+#[test]
+fn a_fallback_that_calls_its_own_command_runs_out_of_permits() {
+    let (_clock, isolation) = still();
+    let [own, other]: [Own; 2] = Default::default();
+    let [mine, its] = [&own, &other].map(Arc::clone);
+    let blocking = builder("a").fallback(move |_| {
+        let answer = mine.get().unwrap().run(|_| Err("no"));
+        answer.map_err(|_| "deeper")
+    });
+    let awaiting = builder("b").permits(1).fallback_async(move |_| {
+        let answer = its.get().unwrap().run_async(|_| ready(Err("no")));
+        let answer: Answering = Box::pin(answer);
+        async move { answer.await.map_err(|_| "deeper") }
+    });
+    for (own, command) in [(own, blocking), (other, awaiting)] {
+        let command = command.build(&isolation).unwrap();
+        own.set(command.clone()).unwrap();
+        let error = block_on("it", command.run_async(|_| ready(Err("no")))).unwrap_err();
+        let errors = [error, command.run(|_| Err("no")).unwrap_err()];
+        for error in errors {
+            assert_eq!(error.fallback(), Some(&FallbackError::Failed("deeper")));
+        }
+        let snapshot = command.snapshot();
+        assert_eq!(snapshot.totals[Event::FallbackRejection], 2, "the deepest");
+        assert_eq!((snapshot.active, snapshot.fallbacks), (0, 0));
+    }
 }

@@ -2,10 +2,12 @@
 
 use std::cell::RefCell;
 
-use tidegate_isolate::{Command, CommandConfig, Event, Growth, Key, PoolConfig};
+use tidegate_isolate::{
+    Cause, Command, CommandConfig, Event, Growth, Key, PermitConfig, PoolConfig, Rejection,
+};
 use tidegate_testkit::Gate;
 
-use crate::support::{builder, by_group, hold, pool, pool_of, still, with_properties};
+use crate::support::{SECOND, builder, by_group, hold, pool, pool_of, still, with_properties};
 
 #[test]
 fn a_command_needs_a_group_and_a_name() {
@@ -368,4 +370,49 @@ fn idle_keys_give_their_histograms_back() {
         "reading removes idle entries"
     );
     assert_eq!(command.snapshot().totals[Event::Success], 2);
+}
+
+#[test]
+fn a_shutdown_ends_removed_keys_too() {
+    let (clock, isolation) = still();
+    let threads = builder("t")
+        .threads(pool_of(1, 1))
+        .no_timeout()
+        .build(&isolation)
+        .unwrap();
+    let leave = Gate::new();
+    let held = hold(&threads, &leave);
+    assert!(isolation.remove("t"));
+    let end = isolation.shutdown(SECOND);
+    let refused = threads.run(|_| Ok(1)).unwrap_err();
+    assert_eq!(refused.cause(), &Cause::Rejected(Rejection::Closed));
+    clock.jump(SECOND);
+    let report = end.wait().unwrap();
+    assert_eq!(
+        (report.pools.len(), report.is_clean()),
+        (1, false),
+        "it is stuck"
+    );
+    leave.open();
+    drop(held.wait());
+
+    let (clock, isolation) = still();
+    let permits = PermitConfig {
+        max_wait: SECOND,
+        ..PermitConfig::from(1)
+    };
+    let permits = builder("p")
+        .permits(permits)
+        .no_timeout()
+        .build(&isolation)
+        .unwrap();
+    let _entry = permits.admit().unwrap();
+    std::thread::scope(|scope| {
+        let sleepers = clock.sleepers();
+        let waiter = scope.spawn(|| permits.run(|_| Ok(1)));
+        clock.await_sleepers(sleepers + 1);
+        assert!(isolation.remove("p"));
+        isolation.shutdown_now();
+        assert!(waiter.join().unwrap().unwrap_err().is_rejected());
+    });
 }

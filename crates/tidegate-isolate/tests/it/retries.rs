@@ -1,17 +1,17 @@
 //! Repeated attempts: retries within a budget, and second attempts next to slow first ones.
 
 use std::future::{Future, pending};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tidegate_core::{CancelToken, Parker};
+use tidegate_core::{Blocking, CancelToken, Parker};
 use tidegate_isolate::{
     Cause, CommandError, Event, Hedge, PoolConfig, RateConfig, Rejection, Retry, RetryBudget,
 };
-use tidegate_testkit::{block_on, until};
+use tidegate_testkit::{Bomb, Gate, block_on, until};
 
 use crate::support::{SECOND, builder, poll_once, still};
 
@@ -436,4 +436,77 @@ fn a_retry_is_paid_for_when_it_is_decided() {
         poll_once(second.as_mut()).is_ready(),
         "there is no budget left"
     );
+}
+
+#[test]
+fn a_thread_that_must_not_block_makes_no_retry_that_comes_too_early() {
+    let (_clock, isolation) = still();
+    let command = builder("a").build(&isolation).unwrap();
+    let budget = RetryBudget::new(0, 9);
+    let retry = Retry::attempts(3).budget(&budget).backoff(SECOND, 1.0);
+    let run = |retry: &Retry<_>| {
+        Blocking::forbid(|| retry.run(command.call(), |call| call.run(|_| Err("busy"))))
+    };
+    assert!(run(&retry).unwrap_err().is_failed());
+    assert_eq!(
+        command.snapshot().totals[Event::Retried],
+        2,
+        "without a pause"
+    );
+    assert!(run(&retry.retry_after(|_| Some(SECOND))).is_err());
+    assert_eq!(command.snapshot().totals[Event::Retried], 2, "too early");
+}
+
+#[test]
+fn a_pause_of_a_caller_that_blocks_ends_with_the_isolation() {
+    let (_clock, isolation) = still();
+    let command = builder("a").build(&isolation).unwrap();
+    let asked = Gate::new();
+    let ask = asked.clone();
+    let retry = Retry::attempts(2).longest(Duration::MAX);
+    let retry = retry.retry_after(move |_| {
+        ask.open();
+        Some(Duration::MAX)
+    });
+    std::thread::scope(|scope| {
+        let caller = scope.spawn(|| retry.run(command.call(), |call| call.run(|_| Err("no"))));
+        asked.wait();
+        isolation.shutdown_now();
+        assert!(caller.join().unwrap().unwrap_err().is_failed());
+    });
+    assert_eq!(command.snapshot().totals[Event::Failure], 1);
+}
+
+/// A future whose `Drop` panics.
+struct Boom {
+    answer: Option<Result<u32, CommandError<&'static str>>>,
+    _bomb: Bomb,
+}
+
+impl Future for Boom {
+    type Output = Result<u32, CommandError<&'static str>>;
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        self.answer.take().map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+#[test]
+fn a_panic_in_the_drop_of_an_attempt_does_not_cost_the_value() {
+    let (clock, isolation) = still();
+    let command = builder("a").build(&isolation).unwrap();
+    for _ in 0..20 {
+        command.run(|_| Ok(0)).unwrap();
+    }
+    let mut n = 0;
+    let mut hedged = pin!(Hedge::default().run_async(command.call(), |_: Call| {
+        n += 1;
+        Boom {
+            answer: (n == 2).then_some(Ok(5)),
+            _bomb: Bomb::new(),
+        }
+    }));
+    assert!(poll_once(hedged.as_mut()).is_pending());
+    clock.jump(SECOND);
+    assert_eq!(poll_once(hedged.as_mut()), Poll::Ready(Ok(5)));
 }

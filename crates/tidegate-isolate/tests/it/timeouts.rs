@@ -186,3 +186,18 @@ fn timeouts_outlive_the_isolation_that_made_them() {
     });
     assert!(error.unwrap_err().is_timed_out());
 }
+
+#[test]
+fn an_entry_that_is_dropped_late_counts_as_timed_out_even_if_no_timer_looked() {
+    let (clock, isolation) = still();
+    let command = builder("a").timeout(SECOND).build(&isolation).unwrap();
+    isolation.shutdown_now();
+    let entry = command.admit().unwrap();
+    let token = entry.token().clone();
+    clock.jump(SECOND);
+    assert!(!token.is_cancelled(), "no timer is left");
+    drop(entry);
+    assert!(token.is_cancelled());
+    assert_eq!(counted(&command), [(Event::Timeout, 1)]);
+    assert_eq!(command.snapshot().active, 0);
+}
