@@ -90,6 +90,7 @@ impl EventLoopGroupBuilder {
     }
 
     /// See [`EventLoopBuilder::threads`]; the threads are numbered in the order of their start.
+    /// Without this, each thread has the name of its event loop with two numbers behind it.
     pub fn threads(mut self, threads: ThreadBuilder) -> Self {
         self.proto = self.proto.threads(threads);
         self
@@ -197,7 +198,6 @@ impl EventLoopGroupBuilder {
         if let Some(scaling) = &mut scaling {
             scaling.check(count)?;
         }
-        let proto = proto.with_threads();
         // On an early return, dropping the event loops built so far shuts them down.
         let mut made = Vec::with_capacity(count);
         for at in 0..count {

@@ -216,9 +216,8 @@ impl EventLoopBuilder {
         one
     }
 
-    /// Sets the thread builder to its default if none was given, so that clones of this builder
-    /// share one numbering of threads.
-    pub(crate) fn with_threads(mut self) -> Self {
+    /// Sets the thread builder to its default if none was given: threads with the name of the loop.
+    fn with_threads(mut self) -> Self {
         let threads = self.threads.take();
         self.threads = Some(threads.unwrap_or_else(|| ThreadBuilder::new(&*self.name)));
         self

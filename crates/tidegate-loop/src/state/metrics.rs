@@ -234,11 +234,16 @@ pub struct LoopMetrics {
     /// The time since the current or last turn began, or since the last clock read between its
     /// tasks. It also grows while the event loop sleeps.
     pub heartbeat_age: Duration,
-    /// The duration of the longest measured run of tasks. A run is measured at each clock read
-    /// between tasks, that is after 4 to 64 tasks of one kind in one turn. Shorter runs are
-    /// measured only if every task is timed; then each single task counts as a run too.
+    /// With `EventLoopBuilder::time_tasks`: the duration of the longest task.
+    ///
+    /// Without it, the event loop reads the clock only now and then, after 4 to 64 tasks of one kind
+    /// in one turn. This is then the longest time between two such readings, so it may be the sum of
+    /// up to 64 tasks. Tasks of a turn that ends before a reading are not measured: a single slow
+    /// task may be missing here. A [`Watchdog`](crate::Watchdog) finds it.
     pub longest: Duration,
-    /// The name of the last task of the longest run, if one was recorded.
+    /// The name of the longest task. Without `EventLoopBuilder::time_tasks`, the name of the last
+    /// task before the clock was read, which need not be the slow one. `None` if nothing was
+    /// measured.
     pub longest_task: Option<&'static str>,
     /// The task that runs now.
     pub running: Option<RunningTask>,

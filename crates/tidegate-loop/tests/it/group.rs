@@ -329,3 +329,23 @@ fn the_monitor_ends_with_the_group() {
     manual_ticker.tick(Duration::from_secs(1));
     assert!(group.is_terminated());
 }
+
+#[test]
+fn a_thread_has_the_name_of_its_loop() {
+    let group = EventLoopGroup::builder("io").loops(2).build().unwrap();
+    for one in group.iter() {
+        let thread = one.thread_info().unwrap();
+        let expected = format!("{}-", one.name());
+        assert!(thread.name().starts_with(&expected), "{}", thread.name());
+    }
+    let threads = ThreadBuilder::new("own");
+    let group = EventLoopGroup::builder("io").loops(2).threads(threads);
+    let group = group.build().unwrap();
+    let names = group.iter().map(|one| one.thread_info().unwrap());
+    let names: Vec<_> = names.map(|thread| thread.name().to_owned()).collect();
+    assert!(names[0].starts_with("own-") && names[0].ends_with("-1"));
+    assert!(
+        names[1].starts_with("own-") && names[1].ends_with("-2"),
+        "{names:?}"
+    );
+}
