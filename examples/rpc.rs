@@ -18,13 +18,19 @@ impl Message for Call {
     fn size(&self) -> usize {
         self.0.len()
     }
+
+    /// The connection is closed, or too much waits to be sent.
+    fn refused(self, why: Failure) {
+        let _ = self.1.fail(why);
+    }
 }
 
 /// Numbers the calls of one connection, and completes each with the answer of the same number.
 #[derive(Default)]
 struct Calls {
     last: u64,
-    open: HashMap<u64, Promise<Bytes>>,
+    /// The promise of each answer, and the timer that limits the wait.
+    open: HashMap<u64, (Promise<Bytes>, Option<Completion<()>>)>,
 }
 
 impl Outbound for Calls {
@@ -34,8 +40,8 @@ impl Outbound for Calls {
 
     fn write(&mut self, Call(question, promise): Call, ctx: &mut OutboundContext<'_, Self>) {
         self.last += 1;
-        self.open.insert(self.last, promise);
-        ctx.schedule(LIMIT, self.last);
+        let limit = ctx.schedule(LIMIT, self.last);
+        self.open.insert(self.last, (promise, limit));
         ctx.write([&self.last.to_be_bytes()[..], &question].concat());
     }
 }
@@ -50,20 +56,21 @@ impl Inbound for Calls {
         let Some(number) = frame.get(..8).and_then(|head| head.try_into().ok()) else {
             return ctx.fire_error(Failure::new(Error::other("a frame without a number")));
         };
-        if let Some(promise) = self.open.remove(&u64::from_be_bytes(number)) {
+        if let Some((promise, limit)) = self.open.remove(&u64::from_be_bytes(number)) {
+            limit.map(|limit| limit.cancel());
             // Fails if the caller has cancelled and no longer wants the answer.
             let _ = promise.succeed(frame.split_off(8));
         }
     }
 
     fn timer(&mut self, number: u64, _: &mut InboundContext<'_, Self>) {
-        if let Some(promise) = self.open.remove(&number) {
+        if let Some((promise, _)) = self.open.remove(&number) {
             let _ = promise.fail(Failure::new(Error::from(ErrorKind::TimedOut)));
         }
     }
 
     fn inactive(&mut self, ctx: &mut InboundContext<'_, Self>) {
-        for (_, promise) in self.open.drain() {
+        for (_, (promise, _)) in self.open.drain() {
             let _ = promise.fail(Failure::new(Error::from(ErrorKind::ConnectionReset)));
         }
         ctx.fire_inactive();

@@ -4,6 +4,7 @@ use std::any::{Any, TypeId, type_name};
 use std::borrow::Cow;
 
 use bytes::{Bytes, BytesMut};
+use tidegate_promise::Failure;
 
 /// A message that can be written. It states the size that it counts for while it waits to be sent,
 /// so that the [water marks](crate::WaterMarks) also hold for messages that are not bytes.
@@ -39,6 +40,41 @@ pub trait Message: Send + 'static {
     /// Returns the number of bytes that this message keeps in memory, or that it will become; an
     /// estimate is enough. Called once, on the thread that writes the message.
     fn size(&self) -> usize;
+
+    /// Called in place of the handlers if a [`Channel`](crate::Channel) refuses the message: the
+    /// channel is closed, or the message would exceed its cap. Drops the message unless implemented.
+    /// A message with a promise inside fails the promise here, so that its reader learns the reason.
+    ///
+    /// Runs on the thread that writes, or on the channel's loop if the channel closes before the
+    /// loop has taken the message.
+    ///
+    /// ```
+    /// use tidegate_net::{EmbeddedChannel, Message};
+    /// use tidegate_promise::{Failure, Promise, promise};
+    ///
+    /// struct Ask(Promise<u32>);
+    /// impl Message for Ask {
+    ///     fn size(&self) -> usize {
+    ///         8
+    ///     }
+    ///     fn refused(self, why: Failure) {
+    ///         let _ = self.0.fail(why);
+    ///     }
+    /// }
+    ///
+    /// let mut embedded = EmbeddedChannel::new(|p| p)?;
+    /// embedded.close();
+    /// let (promise, answer) = promise();
+    /// embedded.channel().write(Ask(promise));
+    /// assert_eq!(answer.wait().unwrap_err().to_string(), "the channel is closed");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    fn refused(self, why: Failure)
+    where
+        Self: Sized,
+    {
+        drop((self, why));
+    }
 }
 
 /// A message type without values, for a handler that passes on, or writes, nothing.
@@ -330,17 +366,32 @@ impl<M: Message> Message for Box<M> {
     fn size(&self) -> usize {
         (**self).size()
     }
+
+    fn refused(self, why: Failure) {
+        (*self).refused(why);
+    }
 }
 
 impl<M: Message> Message for Option<M> {
     fn size(&self) -> usize {
         self.as_ref().map_or(0, Message::size)
     }
+
+    fn refused(self, why: Failure) {
+        if let Some(message) = self {
+            message.refused(why);
+        }
+    }
 }
 
 impl<M: Message, N: Message> Message for (M, N) {
     fn size(&self) -> usize {
         self.0.size().saturating_add(self.1.size())
+    }
+
+    fn refused(self, why: Failure) {
+        self.0.refused(why.clone());
+        self.1.refused(why);
     }
 }
 

@@ -1,6 +1,7 @@
 //! The default failure type of promises: an error that is cheap to clone, so that any number of
 //! listeners can receive it.
 
+use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
@@ -25,7 +26,10 @@ pub struct Failure {
 
 enum Cause {
     Error(Box<dyn Error + Send + Sync>),
-    Panicked { message: String },
+    Panicked {
+        by: Cow<'static, str>,
+        message: String,
+    },
     Abandoned,
     Cancelled,
 }
@@ -36,7 +40,7 @@ enum Cause {
 pub enum FailureKind {
     /// An error of the user's code.
     Error,
-    /// The code that should have completed the promise panicked.
+    /// The code that should have completed the promise, or a handler, panicked.
     Panicked,
     /// The promise was dropped without being completed.
     Abandoned,
@@ -53,8 +57,25 @@ impl Failure {
     /// Creates a failure caused by a panic, from the return value of `contain` or `catch_unwind`.
     /// The payload is dropped here; a panic in its `Drop` is contained.
     pub fn from_panic(panic: impl Into<CaughtPanic>) -> Self {
-        let message = panic.into().message().to_owned();
-        Self::from_cause(Cause::Panicked { message })
+        Self::from_panic_of("the code that should complete the promise", panic)
+    }
+
+    /// Creates a failure caused by a panic like [`Failure::from_panic`]. Its text says which code
+    /// panicked.
+    ///
+    /// ```
+    /// use tidegate_promise::Failure;
+    ///
+    /// let panic = std::panic::catch_unwind(|| panic!("no ink")).unwrap_err();
+    /// let failure = Failure::from_panic_of("handler `print`", panic);
+    /// assert_eq!(failure.to_string(), "handler `print` panicked: no ink");
+    /// ```
+    pub fn from_panic_of(
+        code: impl Into<Cow<'static, str>>,
+        panic: impl Into<CaughtPanic>,
+    ) -> Self {
+        let (by, message) = (code.into(), panic.into().message().to_owned());
+        Self::from_cause(Cause::Panicked { by, message })
     }
 
     /// Creates the failure of a promise that depends on a cancelled promise.
@@ -101,10 +122,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.cause {
             Cause::Error(error) => error.fmt(f),
-            Cause::Panicked { message } => write!(
-                f,
-                "the code that should complete the promise panicked: {message}"
-            ),
+            Cause::Panicked { by, message } => write!(f, "{by} panicked: {message}"),
             Cause::Abandoned => fmt::Display::fmt(&AbandonedError, f),
             Cause::Cancelled => f.write_str("a promise that this one depends on was cancelled"),
         }

@@ -3,16 +3,17 @@
 
 use std::any::Any;
 
-use tidegate_core::internal::discard;
+use tidegate_core::internal::{contain, discard};
 use tidegate_promise::{Failure, Promise};
 
 use super::event::{HandlerEvent, InEvent, OutOp};
 use crate::errors::NetError;
-use crate::message::Msg;
+use crate::message::{Message, Msg};
 
 /// A request to a channel from outside.
 pub(crate) enum ChannelRequest {
-    Write(Msg, Option<Promise<()>>),
+    /// With the function that tells the message that it was refused.
+    Write(Msg, Option<Promise<()>>, OnRefused),
     Flush(Option<Promise<()>>),
     Close,
     /// Closes and resets the connection.
@@ -40,6 +41,42 @@ pub(crate) enum ChannelRequest {
     ForceClose,
     /// The rest was not sent within the close timeout.
     CloseDeadline,
+}
+
+/// Calls [`Message::refused`] of a message that no handler got.
+pub(crate) type OnRefused = fn(Msg, Failure);
+
+impl ChannelRequest {
+    /// Creates the request of a handle to write `message`.
+    pub(crate) fn write<M: Message>(message: M, promise: Option<Promise<()>>) -> Self {
+        Self::Write(Msg::from_handle(message), promise, refuse_message::<M>)
+    }
+}
+
+/// Tells a message of the type `M` that it was refused. Text and bytes are only dropped.
+fn refuse_message<M: Message>(message: Msg, why: Failure) {
+    match message.cast::<M>() {
+        // The message is the user's: it may panic.
+        Ok(own) => drop(contain(|| own.refused(why))),
+        Err(other) => discard(other),
+    }
+}
+
+/// Fails a write for this reason.
+pub(crate) fn refuse_write(
+    message: Msg,
+    promise: Option<Promise<()>>,
+    on_refused: OnRefused,
+    why: impl Into<Failure>,
+) {
+    if promise.is_none() && matches!(message, Msg::Bytes(_)) {
+        return;
+    }
+    let why = why.into();
+    if let Some(promise) = promise {
+        drop(promise.fail(why.clone()));
+    }
+    on_refused(message, why);
 }
 
 /// A change of a channel's handlers. Only the pipeline knows its type, and gets it back with a
@@ -71,8 +108,10 @@ pub(crate) fn refuse(request: ChannelRequest, cause: Option<&Failure>) {
     let closed = || Failure::new(NetError::Closed(cause.cloned()));
     // Messages, events and changes belong to the user, and their drop may panic.
     match request {
-        ChannelRequest::Write(msg, Some(promise))
-        | ChannelRequest::Stage(_, RemoteAction::Write(msg, Some(promise))) => {
+        ChannelRequest::Write(msg, promise, on_refused) => {
+            refuse_write(msg, promise, on_refused, NetError::Closed(cause.cloned()));
+        }
+        ChannelRequest::Stage(_, RemoteAction::Write(msg, Some(promise))) => {
             drop(promise.fail(closed()));
             discard(msg);
         }

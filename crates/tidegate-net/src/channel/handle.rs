@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tidegate_core::internal::SignalBlock;
 use tidegate_promise::{Completion, Failure, Outcome, Promise, SharedCompletion, promise_on};
 
-use super::channel_request::{ChannelRequest, refuse};
+use super::channel_request::{ChannelRequest, refuse, refuse_write};
 use super::event::{HandlerEvent, InEvent, UserEvent};
 use super::shared::{Attribute, Shared};
 use super::write_queue::{ENTRY_OVERHEAD, WaterMarks};
 use crate::errors::NetError;
-use crate::message::{Message, Msg};
+use crate::message::Message;
 use crate::reactor::SourceHandle;
 
 /// A handle of a connection. Clones refer to the same connection, are equal and have the same hash.
@@ -65,7 +65,7 @@ impl Channel {
     /// Vectors and slices of bytes are written as [`Bytes`](crate::Bytes). Text stays text for a
     /// handler that takes a `String`, and becomes bytes everywhere else.
     pub fn write<M: Message>(&self, message: M) {
-        self.post_write(ChannelRequest::Write(Msg::from_handle(message), None));
+        self.post_write(ChannelRequest::write(message, None));
     }
 
     /// Writes a message like [`Channel::write`]. The completion succeeds when the operating system
@@ -73,8 +73,7 @@ impl Channel {
     /// channel is closed before. Cancelling it before the flush takes the message back.
     pub fn write_with<M: Message>(&self, message: M) -> Completion<()> {
         let (promise, done) = self.new_promise();
-        let message = Msg::from_handle(message);
-        self.post_write(ChannelRequest::Write(message, Some(promise)));
+        self.post_write(ChannelRequest::write(message, Some(promise)));
         done
     }
 
@@ -365,16 +364,16 @@ impl Channel {
         if self.shared.refuses_writes() {
             return refuse(request, self.close_cause().as_ref());
         }
-        let size = match &request {
-            ChannelRequest::Write(msg, _) => msg.size() + ENTRY_OVERHEAD,
-            _ => 0,
+        let ChannelRequest::Write(message, promise, on_refused) = request else {
+            unreachable!("only writes are posted here");
         };
+        let size = message.size() + ENTRY_OVERHEAD;
         let (pending, cap) = (self.shared.pending(), self.shared.cap());
         let why = NetError::WriteQueueFull { size, pending, cap };
-        match request {
-            ChannelRequest::Write(_, Some(promise)) => drop(promise.fail(Failure::new(why))),
-            _ => Shared::post_overfull(&self.shared, why),
+        if promise.is_none() {
+            Shared::post_overfull(&self.shared, why.clone());
         }
+        refuse_write(message, promise, on_refused, why);
     }
 }
 

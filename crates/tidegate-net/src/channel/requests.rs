@@ -30,7 +30,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
 
     fn handle_request(&mut self, request: ChannelRequest, io_context: &mut IoContext) {
         match request {
-            ChannelRequest::Write(msg, promise) => {
+            ChannelRequest::Write(msg, promise, _) => {
                 self.shared().uncount_write(&msg);
                 self.pipeline.write(msg, promise);
             }

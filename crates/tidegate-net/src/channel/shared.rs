@@ -297,7 +297,7 @@ impl Shared {
                 drop(inner);
                 return Err(request);
             }
-            if let ChannelRequest::Write(msg, _)
+            if let ChannelRequest::Write(msg, ..)
             | ChannelRequest::Stage(_, RemoteAction::Write(msg, _)) = &request
             {
                 let counts = msg.size() + ENTRY_OVERHEAD;

@@ -303,11 +303,10 @@ impl<T: Future<Output = ()>> Future for Taken<T> {
             Ok(Poll::Pending) => return Poll::Pending,
             Ok(Poll::Ready(())) => {}
             Err(panic) => {
-                let why = Failure::from_panic(panic);
+                let code = "the future that took the channel over";
+                let why = Failure::from_panic_of(code, panic);
                 let channel = &self.shared.channel;
-                channel
-                    .shared()
-                    .report(&format_args!("the future that took the channel over {why}"));
+                channel.shared().report(&why);
                 channel.set_close_cause(why);
             }
         }

@@ -281,6 +281,6 @@ pub(crate) fn assemble<P: Placement>(
     head: Head,
 ) -> Result<Checked, Failure> {
     let made = contain(|| initialise(PipelineBuilder::new()));
-    let made = made.map_err(Failure::from_panic)?;
+    let made = made.map_err(|panic| Failure::from_panic_of("the pipeline closure", panic))?;
     made.checked(head).map_err(Failure::new)
 }

@@ -326,14 +326,20 @@ impl<E: ?Sized + HandlerStorage> Pipeline<E> {
     pub(super) fn contain(&mut self, panic: CaughtPanic) {
         if self.parts.doing == CurrentCall::Nothing {
             // Not in a handler: in the drop of a message that no handler took, or in a promise.
-            return self.report(&Failure::from_panic(panic));
+            let code = "the drop of a message or the listener of a promise";
+            return self.report(&Failure::from_panic_of(code, panic));
         }
         let at = self.parts.running;
+        let code = match self.parts.name(at) {
+            // A handler loses its name when its removal begins.
+            "" => "a handler that is being removed".to_owned(),
+            name => format!("handler `{name}`"),
+        };
         let base = std::mem::take(&mut self.parts.base) as usize;
         let base = base.min(self.parts.stack.len());
         let earlier: Vec<_> = self.parts.stack.entries().drain(base..).rev().collect();
         let id = self.parts.metas.get(at as usize).map(|meta| meta.id);
-        let why = Failure::from_panic(panic);
+        let why = Failure::from_panic_of(code, panic);
         match self.parts.doing {
             CurrentCall::Nothing => {}
             CurrentCall::Error => {

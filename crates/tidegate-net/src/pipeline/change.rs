@@ -264,7 +264,8 @@ impl<E: ?Sized + HandlerStorage> Pipeline<E> {
         if !promise.set_uncancellable() {
             return discard(make);
         }
-        let made = contain(make).map_err(Failure::from_panic);
+        let made = contain(make);
+        let made = made.map_err(|panic| Failure::from_panic_of("the closure of the change", panic));
         let changed = made.and_then(|change| {
             self.parts.change(change).map_err(Failure::new)?;
             self.run();

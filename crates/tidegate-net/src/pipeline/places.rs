@@ -121,7 +121,7 @@ impl<E: ?Sized + HandlerStorage> Pipeline<E> {
         self.each_place(|place, _| *place -= u32::from(*place as usize > at));
         // `Drop` is user code: its panic must not be attributed to another handler.
         if let Err(panic) = contain(|| drop(handler)) {
-            self.report(&Failure::from_panic(panic));
+            self.report(&Failure::from_panic_of("the drop of a handler", panic));
         }
     }
 

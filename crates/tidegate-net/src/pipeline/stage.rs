@@ -273,7 +273,10 @@ impl StageShared {
             }
             // The executor may have kept the task. If it dropped the task, `InboxTask` has reported
             // that.
-            Err(panic) => Err(Failure::from_panic(panic)),
+            Err(panic) => {
+                let code = format!("executor `{}`", this.executor.name());
+                Err(Failure::from_panic_of(code, panic))
+            }
         }
     }
 

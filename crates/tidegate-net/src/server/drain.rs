@@ -39,9 +39,13 @@ pub struct DrainReport {
 impl fmt::Display for DrainReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (open, closed) = (self.open, self.closed_at_deadline.len());
+        let were = |number| if number == 1 { "was" } else { "were" };
+        let s = if open == 1 { "" } else { "s" };
         write!(
             f,
-            "{open} connections were open, {closed} of them were closed at the deadline"
+            "{open} connection{s} {} open, {closed} {} closed at the deadline",
+            were(open),
+            were(closed)
         )?;
         match self.still_running {
             0 => Ok(()),

@@ -10,14 +10,14 @@ use bytes::Bytes;
 use tidegate_core::ManualClock;
 use tidegate_loop::EventLoop;
 use tidegate_net::{
-    Client, Draining, Handler, Inbound, InboundContext, NetGroup, Nothing, Outbound,
+    Client, DrainReport, Draining, Handler, Inbound, InboundContext, NetGroup, Nothing, Outbound,
     OutboundContext, Server, UserEvent,
 };
 use tidegate_pool::WorkerPool;
 use tidegate_promise::{Completion, Promise, promise};
 use tidegate_testkit::{Gate, Log};
 
-use crate::{Echo, LogChannel, dial, round_trip, serve};
+use crate::{Echo, LogChannel, dial, first, giving, group_by, round_trip, serve};
 
 /// Logs that its connection is open, and that its server drains.
 struct LogEvents(Log<&'static str>);
@@ -297,4 +297,22 @@ fn a_pair_of_channels_whose_completion_is_dropped_is_closed() {
     assert!(pair.cancel());
     gate.open();
     log.wait_for(2);
+}
+
+#[test]
+fn a_drain_without_a_deadline_ends_with_one_that_has_one() {
+    let clock = ManualClock::new();
+    let group = group_by(&clock);
+    let (server, log) = giving(&group);
+    let _client = dial(&server);
+    let channel = first(&log);
+    let endless = server.drain(Duration::MAX);
+    drop(server.drain(Duration::MAX));
+    clock.settle();
+    assert!(!endless.is_done() && channel.is_active());
+    let at_once = server.drain(Duration::ZERO).wait().unwrap();
+    assert_eq!(at_once.closed_at_deadline.len(), 1);
+    assert_eq!(endless.wait().unwrap().open, 1);
+    let nothing = server.drain(Duration::ZERO).wait().unwrap();
+    assert_eq!(nothing, DrainReport::default());
 }

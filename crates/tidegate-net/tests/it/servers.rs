@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tidegate_core::ManualClock;
-use tidegate_net::{Client, Draining, Inbound, InboundContext, Nothing, Server, UserEvent};
+use tidegate_net::{
+    Client, DrainReport, Draining, Inbound, InboundContext, Nothing, Server, UserEvent,
+};
 use tidegate_testkit::{Gate, Log};
 
 use crate::{Echo, LogChannel, dial, giving, group, group_by, round_trip, serve};
@@ -197,4 +199,25 @@ fn several_listeners_share_one_port_and_each_keeps_its_connections() {
     let report = server.drain(Duration::from_secs(5));
     drop(clients);
     assert!(report.wait().unwrap().closed_at_deadline.is_empty());
+}
+
+#[test]
+fn the_report_of_a_drain_is_a_sentence() {
+    let shown = |open, closed: usize, still_running| {
+        let closed_at_deadline = vec!["local".to_owned(); closed];
+        let report = DrainReport {
+            open,
+            closed_at_deadline,
+            still_running,
+        };
+        report.to_string()
+    };
+    assert_eq!(
+        shown(1, 0, 0),
+        "1 connection was open, 0 were closed at the deadline"
+    );
+    assert_eq!(
+        shown(3, 1, 2),
+        "3 connections were open, 1 was closed at the deadline, the handlers of 2 have not returned"
+    );
 }

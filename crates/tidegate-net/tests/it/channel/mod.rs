@@ -4,6 +4,7 @@ mod conversions;
 mod ends;
 mod handle;
 mod reading;
+mod refused;
 mod water_marks;
 mod write_methods;
 mod writing;

@@ -385,3 +385,76 @@ fn a_handle_is_what_the_contexts_give_out_too() {
     sent.wait().unwrap();
     assert_eq!(channel.sent(), "by the handle");
 }
+
+/// Writes and flushes with completions, in every event.
+struct Chatty(Log<Completion<()>>);
+
+impl Chatty {
+    fn write(&self, ctx: &mut InboundContext<'_, Self>) {
+        let handle = ctx.channel();
+        for one in [
+            ctx.write_with("one"),
+            ctx.flush_with(),
+            ctx.write_and_flush_with("two"),
+            handle.write_with("three"),
+            handle.flush_with(),
+            handle.write_and_flush_with("four"),
+        ] {
+            self.0.push(one);
+        }
+    }
+}
+
+impl Inbound for Chatty {
+    type In = Bytes;
+    type Out = Bytes;
+    type Write = Bytes;
+
+    fn added(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        self.write(ctx);
+    }
+
+    fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        self.write(ctx);
+    }
+
+    fn read(&mut self, _: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        self.write(ctx);
+    }
+
+    fn inactive(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        self.write(ctx);
+    }
+
+    fn removed(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        self.write(ctx);
+    }
+}
+
+#[test]
+fn every_completion_ends_in_whatever_event_it_was_requested() {
+    for elsewhere in [false, true] {
+        let log = Log::new();
+        let chatty = Chatty(log.clone());
+        let executor = Arc::new(ImmediateExecutor::new());
+        let mut channel = EmbeddedChannel::new(|p| match elsewhere {
+            false => p.add("chatty", chatty),
+            true => p.add_handler("chatty", Handler::inbound_on(executor, chatty)),
+        })
+        .unwrap();
+        channel.receive("now");
+        channel.run();
+        let open = log.take();
+        assert_eq!(open.len(), 3 * 6);
+        open.into_iter().for_each(|one| one.wait().unwrap());
+        channel.close();
+        channel.run();
+        let late = log.take();
+        assert_eq!(late.len(), 2 * 6);
+        for one in late {
+            assert!(one.peek().is_some(), "it would hang");
+            let why = one.wait().unwrap_err();
+            assert!(why.to_string().contains("closed"), "{why}");
+        }
+    }
+}

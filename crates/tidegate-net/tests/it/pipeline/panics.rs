@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use tidegate_net::{
-    AnyMessage, Inbound, InboundContext, Nothing, Outbound, OutboundContext, PipelineChange,
+    AnyMessage, EmbeddedChannel, Inbound, InboundContext, Nothing, Outbound, OutboundContext,
+    PipelineChange,
 };
 use tidegate_promise::Failure;
 use tidegate_testkit::Log;
@@ -211,4 +212,20 @@ fn a_panic_while_it_is_removed_is_an_error_event_and_the_handler_is_removed() {
     done.wait().unwrap();
     assert_eq!(channel.names(), ["quiet"]);
     assert_eq!(channel.channel().attribute::<&str>(), Some("heard"));
+}
+
+#[test]
+fn the_error_names_the_handler_that_panicked() {
+    let panics = |place| EmbeddedChannel::new(|p| p.add("prints", Panics(place))).unwrap();
+    let mut channel = panics("read");
+    channel.receive("x");
+    let error = channel.errors()[0].to_string();
+    assert!(error.starts_with("handler `prints` panicked: "), "{error}");
+    let mut channel = panics("removed");
+    channel.close();
+    let error = channel.errors()[0].to_string();
+    assert!(
+        error.starts_with("a handler that is being removed panicked: "),
+        "{error}"
+    );
 }
