@@ -68,7 +68,7 @@ impl Gate {
             sampler: OnceLock::new(),
             report: (Key::from("a bulkhead"), OnUnhandled::default()),
         };
-        gate.set_limit(gate.limit_of(config));
+        gate.apply_limit(config);
         gate
     }
 
@@ -259,8 +259,8 @@ impl Gate {
     pub(crate) fn sample(&self, now: u64, nanos: u64, dropped: bool) {
         if let Some(sampler) = self.sampler.get().filter(|sampler| sampler.is_on()) {
             let in_flight = self.permits.held();
-            if let Some(limit) = sampler.sample(now, nanos, in_flight, dropped) {
-                self.set_limit(limit);
+            let apply = |limit| self.set_limit(limit);
+            if sampler.sample(now, nanos, (in_flight, dropped), apply) {
                 self.serve_waiters(now);
             }
         }
@@ -282,21 +282,20 @@ impl Gate {
         self.wait_nanos
             .store(as_nanos(config.max_wait), Ordering::Relaxed);
         self.lock().set_discipline(config.discipline);
-        self.set_limit(self.limit_of(config));
+        self.apply_limit(config);
     }
 
-    /// Returns the limit that follows from the settings: the fixed limit, or the current limit of
-    /// the algorithm.
-    fn limit_of(&self, config: &PermitConfig) -> usize {
-        match &config.adaptive {
-            Some(adaptive) => {
+    /// Sets the limit that follows from the settings: the fixed limit, or the current limit of the
+    /// algorithm.
+    fn apply_limit(&self, config: &PermitConfig) {
+        match (&config.adaptive, self.sampler.get()) {
+            (Some(adaptive), _) => {
                 let sampler = || Sampler::new(adaptive.clone());
-                self.sampler.get_or_init(sampler).configure(adaptive)
+                let sampler = self.sampler.get_or_init(sampler);
+                sampler.configure(adaptive, |limit| self.set_limit(limit));
             }
-            None => {
-                self.sampler.get().inspect(|sampler| sampler.switch_off());
-                config.limit
-            }
+            (None, Some(sampler)) => sampler.switch_off(|| self.set_limit(config.limit)),
+            (None, None) => self.set_limit(config.limit),
         }
     }
 

@@ -9,6 +9,9 @@ use super::limit::{AdaptiveLimit, Estimator};
 
 /// Collects samples without a lock and passes them to the algorithm at the end of a window. The
 /// settings can change while it is in use, and it can be switched off and on again.
+///
+/// A new limit is applied under the lock of the algorithm. So limits take effect in the order in
+/// which they were computed, and none after the sampler was switched off.
 #[derive(Debug)]
 pub(crate) struct Sampler {
     is_on: AtomicBool,
@@ -40,7 +43,7 @@ impl Sampler {
             next: AtomicU64::new(0),
             estimator: Mutex::new(Estimator::new(config.clone())),
         };
-        sampler.configure(&config);
+        sampler.configure(&config, |_| ());
         sampler
     }
 
@@ -49,13 +52,16 @@ impl Sampler {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn switch_off(&self) {
+    /// Switches the sampler off and calls `apply`, which sets the fixed limit.
+    pub(crate) fn switch_off(&self, apply: impl FnOnce()) {
+        let _estimator = self.lock();
         self.is_on.store(false, Ordering::Relaxed);
+        apply();
     }
 
-    /// Applies new settings and returns the limit in force: the previous limit within the new
-    /// bounds, or the initial limit if the limit was not adaptive before.
-    pub(crate) fn configure(&self, config: &AdaptiveLimit) -> usize {
+    /// Applies new settings and calls `apply` with the limit in force: the previous limit within
+    /// the new bounds, or the initial limit if the limit was not adaptive before.
+    pub(crate) fn configure(&self, config: &AdaptiveLimit, apply: impl FnOnce(usize)) {
         let mut estimator = self.lock();
         let was_on = self.is_on.swap(true, Ordering::Relaxed);
         if estimator.config != *config || !was_on {
@@ -76,22 +82,24 @@ impl Sampler {
             .store(as_nanos(window.min_latency), Ordering::Relaxed);
         self.is_windowed
             .store(config.window.is_some(), Ordering::Relaxed);
-        estimator.limit as usize
+        apply(estimator.limit as usize);
     }
 
-    /// Adds the sample of a call that ended at `now`; returns the new limit if one was computed.
+    /// Adds the sample of a call that ended at `now`. If a new limit was computed, calls `apply`
+    /// with it and returns `true`.
     pub(crate) fn sample(
         &self,
         now: u64,
         nanos: u64,
-        in_flight: usize,
-        dropped: bool,
-    ) -> Option<usize> {
+        (in_flight, dropped): (usize, bool),
+        apply: impl FnOnce(usize),
+    ) -> bool {
         if !self.is_windowed.load(Ordering::Relaxed) {
-            return Some(self.lock().update(nanos, in_flight, dropped));
+            let mut estimator = self.lock();
+            return self.update(&mut estimator, nanos, (in_flight, dropped), apply);
         }
         if nanos < self.min_nanos.load(Ordering::Relaxed) {
-            return None;
+            return false;
         }
         self.sum.fetch_add(nanos, Ordering::Relaxed);
         let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
@@ -104,17 +112,34 @@ impl Sampler {
         }
         let min_samples = self.min_samples.load(Ordering::Relaxed);
         if now < self.next.load(Ordering::Relaxed) || count < min_samples {
-            return None;
+            return false;
         }
         // The thread that gets the lock closes the window; the others continue.
-        let mut estimator = self.estimator.try_lock().ok()?;
+        let Ok(mut estimator) = self.estimator.try_lock() else {
+            return false;
+        };
         let next = now.saturating_add(self.length.load(Ordering::Relaxed));
         self.next.store(next, Ordering::Relaxed);
         let count = self.count.swap(0, Ordering::Relaxed).max(1);
         let mean = self.sum.swap(0, Ordering::Relaxed) / count;
         let in_flight = self.in_flight.swap(0, Ordering::Relaxed) as usize;
         let dropped = self.dropped.swap(false, Ordering::Relaxed);
-        Some(estimator.update(mean, in_flight, dropped))
+        self.update(&mut estimator, mean, (in_flight, dropped), apply)
+    }
+
+    /// Computes the next limit and applies it, unless the sampler was switched off meanwhile.
+    fn update(
+        &self,
+        estimator: &mut Estimator,
+        nanos: u64,
+        (in_flight, dropped): (usize, bool),
+        apply: impl FnOnce(usize),
+    ) -> bool {
+        let is_on = self.is_on();
+        if is_on {
+            apply(estimator.update(nanos, in_flight, dropped));
+        }
+        is_on
     }
 
     fn lock(&self) -> MutexGuard<'_, Estimator> {
@@ -132,24 +157,48 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
+    /// Returns the limit that a sample leads to, if it leads to one.
+    fn sample(sampler: &Sampler, now: u64, nanos: u64, call: (usize, bool)) -> Option<usize> {
+        let mut applied = None;
+        let is_new = sampler.sample(now, nanos, call, |limit| {
+            assert!(sampler.estimator.try_lock().is_err(), "in order");
+            applied = Some(limit);
+        });
+        assert_eq!(is_new, applied.is_some());
+        applied
+    }
+
     #[test]
     fn samples_of_a_second_are_gathered_and_tiny_ones_ignored() {
         let sampler = Sampler::new(AdaptiveLimit::aimd());
         for now in 0..9 {
-            assert_eq!(sampler.sample(now, MS, 20, false), None);
+            assert_eq!(sample(&sampler, now, MS, (20, false)), None);
         }
         assert_eq!(
-            sampler.sample(9, 99_999, 20, false),
+            sample(&sampler, 9, 99_999, (20, false)),
             None,
             "too short to mean anything"
         );
-        assert_eq!(sampler.sample(10, MS, 20, false), Some(21));
+        assert_eq!(sample(&sampler, 10, MS, (20, false)), Some(21));
         for now in 11..1_000 {
-            assert_eq!(sampler.sample(now, MS, 20, false), None);
+            assert_eq!(sample(&sampler, now, MS, (20, false)), None);
         }
         assert_eq!(
-            sampler.sample(10 + 1_000 * MS, MS, 21, true),
+            sample(&sampler, 10 + 1_000 * MS, MS, (21, true)),
             Some(18).map(|l: usize| l.max(20))
         );
+    }
+
+    #[test]
+    fn a_sample_does_not_overwrite_a_limit_that_was_fixed_meanwhile() {
+        let each_call = AdaptiveLimit {
+            window: None,
+            ..AdaptiveLimit::aimd()
+        };
+        let sampler = Sampler::new(each_call);
+        assert_eq!(sample(&sampler, 1, MS, (20, false)), Some(21));
+        // A call has found the sampler switched on, and reports only now.
+        sampler.switch_off(|| assert!(sampler.estimator.try_lock().is_err()));
+        assert_eq!(sample(&sampler, 2, MS, (20, false)), None);
     }
 }
