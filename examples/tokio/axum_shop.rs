@@ -192,7 +192,10 @@ async fn main() -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hyper_util::client::legacy::Client;
+    use hyper_util::rt::TokioExecutor;
     use tidegate::isolate::{CallStage, Event};
+    use tower::Layer;
 
     fn runtime() -> tokio::runtime::Runtime {
         tokio::runtime::Builder::new_multi_thread()
@@ -286,5 +289,32 @@ mod tests {
         });
         drop(runtime);
         assert_eq!(shop.stock.snapshot().active, 0);
+    }
+
+    #[test]
+    fn clients_of_hyper_and_reqwest_are_services_as_they_are() {
+        let isolation = Isolation::builder().build().unwrap();
+        runtime().block_on(async {
+            let upstream = listen(dependencies()).await.unwrap();
+            let url = format!("http://{upstream}/price/7");
+            let prices: Command = Command::builder("prices")
+                .group("catalog")
+                .timeout(Duration::from_secs(300))
+                .build(&isolation)
+                .unwrap();
+
+            let client = Client::builder(TokioExecutor::new()).build_http();
+            let request = Request::get(&url).body(String::new()).unwrap();
+            let response = prices.layer().layer(client).oneshot(request).await.unwrap();
+            let body = response.into_body().collect().await.unwrap();
+            assert_eq!(body.to_bytes(), "700");
+
+            let client = reqwest::Client::builder().no_proxy().build().unwrap();
+            let request = client.get(&url).build().unwrap();
+            let response = prices.plain_layer().layer(client).oneshot(request).await;
+            assert_eq!(response.unwrap().text().await.unwrap(), "700");
+            let snapshot = prices.snapshot();
+            assert_eq!((snapshot.active, snapshot.totals[Event::Success]), (0, 2));
+        });
     }
 }

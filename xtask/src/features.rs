@@ -10,16 +10,33 @@ use crate::root;
 use crate::step::{self, Outcome};
 use crate::tidy::manifest;
 
-/// Packages that a program with the isolation alone does not build.
-const NOT_FOR_ISOLATION: [&str; 5] = ["mio", "ring", "rustls", "tidegate-net", "tower-layer"];
+/// Features of the facade, and the packages that a program with this feature alone does not build.
+const NOT_BUILT: [(&str, &[&str]); 2] = [
+    (
+        "isolate",
+        &["mio", "ring", "rustls", "tidegate-net", "tower-layer"],
+    ),
+    (
+        "tower",
+        &[
+            "hyper",
+            "mio",
+            "ring",
+            "rustls",
+            "tidegate-net",
+            "tokio",
+            "tower",
+        ],
+    ),
+];
 
-/// Checks the library crates that have features, with warnings as errors, and what the isolation
-/// alone builds.
+/// Checks the library crates that have features, with warnings as errors, and what some features
+/// alone do not build.
 ///
 /// # Errors
 ///
-/// Returns an error if a crate does not compile with one of these feature sets, or if the isolation
-/// alone builds the network or TLS.
+/// Returns an error if a crate does not compile with one of these feature sets, or if a feature
+/// alone builds what it does not need: the network, TLS or a runtime.
 pub fn run(root: &Path) -> step::Result {
     for name in root::libraries(root)? {
         let path = root.join("crates").join(&name).join("Cargo.toml");
@@ -34,16 +51,19 @@ pub fn run(root: &Path) -> step::Result {
             step::run(&mut command(root, &name, Some(&feature)))?;
         }
     }
-    isolation_alone(root)
+    for (feature, packages) in NOT_BUILT {
+        feature_alone(root, feature, packages)?;
+    }
+    Ok(Outcome::Passed)
 }
 
-/// Checks that the facade with the feature `isolate` alone builds neither the network nor TLS.
-fn isolation_alone(root: &Path) -> step::Result {
+/// Checks that the facade with one feature alone builds none of these packages.
+fn feature_alone(root: &Path, feature: &str, packages: &[&str]) -> step::Result {
     let mut tree = Command::new("cargo");
     tree.current_dir(root)
         .args(["tree", "--package", "tidegate", "--edges", "normal,build"])
         .args(["--prefix", "none", "--format", "{p}"])
-        .args(["--no-default-features", "--features", "isolate"]);
+        .args(["--no-default-features", "--features", feature]);
     let output = tree
         .output()
         .map_err(|e| format!("cannot start cargo tree: {e}"))?;
@@ -51,16 +71,16 @@ fn isolation_alone(root: &Path) -> step::Result {
         let why = String::from_utf8_lossy(&output.stderr);
         return Err(format!("cargo tree: {}", why.trim()));
     }
-    match unwanted(&String::from_utf8_lossy(&output.stdout)) {
-        Some(package) => Err(format!("the feature `isolate` alone builds `{package}`")),
+    match unwanted(&String::from_utf8_lossy(&output.stdout), packages) {
+        Some(package) => Err(format!("the feature `{feature}` alone builds `{package}`")),
         None => Ok(Outcome::Passed),
     }
 }
 
-/// Returns the first package of a list that the isolation should not build.
-fn unwanted(packages: &str) -> Option<&str> {
-    let mut names = packages.lines().filter_map(|line| line.split(' ').next());
-    names.find(|name| NOT_FOR_ISOLATION.contains(name))
+/// Returns the first of the built packages that should not be built.
+fn unwanted<'a>(built: &'a str, packages: &[&str]) -> Option<&'a str> {
+    let mut names = built.lines().filter_map(|line| line.split(' ').next());
+    names.find(|name| packages.contains(name))
 }
 
 fn command(root: &Path, name: &str, feature: Option<&str>) -> Command {
@@ -107,12 +127,10 @@ mod tests {
     }
 
     #[test]
-    fn a_package_that_the_isolation_does_not_need_is_found() {
-        assert_eq!(
-            unwanted("tidegate v0.1.0 (x)\ntidegate-core v0.1.0\n"),
-            None
-        );
-        let packages = "tidegate v0.1.0\nrustls v0.23.46\n";
-        assert_eq!(unwanted(packages), Some("rustls"));
+    fn a_package_that_a_feature_does_not_need_is_found() {
+        let built = "tidegate v0.1.0 (x)\ntidegate-core v0.1.0\n";
+        assert_eq!(unwanted(built, &["rustls"]), None);
+        let built = "tidegate v0.1.0\nrustls v0.23.46\n";
+        assert_eq!(unwanted(built, &["tokio", "rustls"]), Some("rustls"));
     }
 }

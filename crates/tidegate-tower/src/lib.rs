@@ -39,7 +39,10 @@
 //! # A call
 //!
 //! * `poll_ready` reserves nothing. It only asks the inner service. A call is admitted in `call`, so a
-//!   service that is ready and never called holds no permit.
+//!   service that is ready and never called holds no permit. The timeout, too, begins in `call`: an
+//!   inner service that never becomes ready is pending without an end.
+//! * If a call is rejected, the inner service is not called and stays ready. A layer that reserves
+//!   something in `poll_ready`, such as tower's concurrency limit, belongs outside of the command.
 //! * A rejection is a [`CommandError`](tidegate_isolate::CommandError): its `cause` names the limit,
 //!   and `retry_after` says when to try again, if that is known. [`CommandLayer::respond`] makes
 //!   responses of rejections, for servers.

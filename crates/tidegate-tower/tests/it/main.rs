@@ -8,6 +8,7 @@
 
 mod bodies;
 mod calls;
+mod chaos;
 mod plain;
 mod rejections;
 mod responses;
