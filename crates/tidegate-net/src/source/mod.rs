@@ -39,19 +39,18 @@
 //! source.close().wait()?; // the descriptor is closed too
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-//!
-//! # Files
-//!
-//! Each file depends only on those before it:
-//!
-//! * `state`: the state of one source that its handles and the loop share.
-//! * `event_source`, `handle`, `inbox`, `view`: the trait; the handle of a source; the notes of
-//!   other threads to the loop; the selector as an update sees it. They name each other.
-//! * `source_task`, `reactor_handle`: the task of a source; the reactor as other threads see it.
-//! * `selector`, with `apply`: what the loop's thread owns, and the steps above.
-//!
-//! Depends on [`events`](crate::events) and [`sys`](crate::sys). The drivers of the
-//! [`reactor`](crate::reactor) own a selector each, and give it a poller through `Control`.
+
+// Each file depends only on those before it:
+//
+//   state                     the state of one source that its handles and the loop share
+//   event_source, handle,     the trait; the handle of a source; the notes of other threads to the
+//   inbox, view               loop; the selector as an update sees it: they name each other
+//   source_task,              the task of a source; the reactor as other threads see it
+//   reactor_handle
+//   selector, with apply      what the loop's thread owns, and the steps above
+//
+// Depends on `events` and `sys`. The drivers of the `reactor` own a selector each, and give it a
+// poller through `Control`.
 
 mod apply;
 mod event_source;
