@@ -15,6 +15,7 @@
 //! | [`thread`] | [`ThreadBuilder`], the handles of threads, an executor with a thread per task |
 //! | `wait` | the check that refuses a wait that would deadlock |
 //! | `contain` | [`CaughtPanic`]; runs user code that may panic |
+//! | `dump` | [`Dump`]: the state of a part as a tree, as text and as a value |
 //! | `unhandled` | [`Unhandled`] and [`OnUnhandled`]: errors that no other code handles |
 //! | `sys` | the operating system and the processor; atomics and locks (std, loom or shuttle) |
 //! | `internal` | hidden and unstable: what the other crates of this workspace need |
@@ -33,6 +34,7 @@ mod clock;
 mod contain;
 mod counter;
 mod debug_as_display;
+mod dump;
 pub mod executor;
 #[doc(hidden)]
 pub mod internal {
@@ -46,6 +48,7 @@ pub mod internal {
     pub use crate::clock::{ClockMember, CoarseClock, FastClock, Sleeper, TickerStop, as_nanos};
     pub use crate::contain::{contain, discard, discard_all};
     pub use crate::counter::Counter;
+    pub use crate::dump::try_briefly;
     pub use crate::lane::doorbell::Doorbell;
     pub use crate::lane::signal::{SignalBatch, SignalLane};
     pub use crate::lane::task::{TaskLane, TaskLaneReceiver};
@@ -78,6 +81,7 @@ mod wait;
 pub use self::cancel::{CancelHook, CancelToken, InterruptedError};
 pub use self::clock::{Clock, ManualClock, ManualTicker, Ticker};
 pub use self::contain::CaughtPanic;
+pub use self::dump::{Dump, DumpValue};
 pub use self::executor::{Executor, RejectReason, Rejected};
 pub use self::parker::Parker;
 pub use self::raw::task::Task;

@@ -95,7 +95,7 @@ mod error;
 pub use self::error::Error;
 #[doc(inline)]
 pub use tidegate_core::{
-    Blocking, CancelToken, Clock, Executor, ManualClock, OnUnhandled, Rejected, Task,
+    Blocking, CancelToken, Clock, Dump, Executor, ManualClock, OnUnhandled, Rejected, Task,
     ThreadBuilder, Ticker,
 };
 #[doc(inline)]

@@ -82,7 +82,7 @@ impl Budget {
         self.leases.clear();
     }
 
-    fn leases(&self) -> Vec<LeaseInfo> {
+    pub(crate) fn leases(&self) -> Vec<LeaseInfo> {
         self.leases.iter().map(|(_, one)| one.clone()).collect()
     }
 }

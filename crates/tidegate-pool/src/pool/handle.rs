@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{CancelToken, Executor, Rejected, Task};
+use tidegate_core::{CancelToken, Dump, Executor, Rejected, Task};
 use tidegate_promise::{Completion, Promise, SharedCompletion, promise_on};
 
 use crate::executor::{ShutdownError, delegate_executor};
@@ -263,6 +263,32 @@ impl WorkerPool {
     /// Returns a snapshot of the pool's metrics.
     pub fn metrics(&self) -> PoolMetrics {
         self.shared.metrics()
+    }
+
+    /// Returns the state of the pool as a tree: its limits, its queue, and each thread with the job
+    /// that it runs.
+    ///
+    /// The thread of a job shows `for`, how long the job has run, if the pool [measures
+    /// times](crate::WorkerPoolBuilder::measure_times). Otherwise it shows `for_at_least`, how long
+    /// dumps have seen it in the same job.
+    ///
+    /// ```
+    /// use tidegate_pool::WorkerPool;
+    ///
+    /// let pool = WorkerPool::builder("workers").core(1).max(4).build()?;
+    /// pool.submit(|| ())?.wait()?;
+    /// println!("{}", pool.dump());
+    /// assert_eq!(pool.dump().find("threads").unwrap().total(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Threads
+    ///
+    /// Can be called from any thread, also from a job and from a method of the pool's queue. Never
+    /// waits: while a call of the user's queue holds the pool's lock, the dump lacks the limits and
+    /// says so.
+    pub fn dump(&self) -> Dump {
+        self.shared.dump()
     }
 }
 

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tidegate_core::{Blocking, Task};
+use tidegate_core::{Blocking, Dump, Task};
 
 use crate::pool::TryExecutor;
 use crate::strategy::raw::ProducerGuard;
@@ -114,5 +114,10 @@ impl<P: Producer> Rule<P> for Ewyk {
                 }
             }
         }
+    }
+
+    fn describe(&self, dump: Dump) -> Dump {
+        dump.fact("pool_is_low", self.is_low())
+            .fact("low_threads", self.low.load(Ordering::Relaxed))
     }
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use tidegate_core::Blocking;
 use tidegate_core::executor::{WaitPolicy, wait_policy};
 use tidegate_core::internal::{contain, discard};
-use tidegate_core::{CaughtPanic, Executor, RejectReason, Rejected, Task, Unhandled};
+use tidegate_core::{CaughtPanic, Dump, Executor, RejectReason, Rejected, Task, Unhandled};
 
 use crate::strategy::raw::{CloseResult, ProducerCell, ProducerGuard, RestResult};
 
@@ -62,6 +62,11 @@ pub(crate) trait Rule<P: Producer>: Sized + Send + Sync + 'static {
     /// Called with `true` when a thread starts to produce, and with `false` when it ends.
     fn driving(&self, begins: bool) {
         let _ = begins;
+    }
+
+    /// Adds the rule's own state to a dump of the strategy.
+    fn describe(&self, dump: Dump) -> Dump {
+        dump
     }
 }
 
@@ -209,6 +214,15 @@ impl<P: Producer, R: Rule<P>> Engine<P, R> {
     /// the task ends.
     pub(crate) fn holds_production(self: &Arc<Self>) -> bool {
         R::KEEPS_PRODUCER && is_inside(self.key())
+    }
+
+    /// Adds the state of the producer's cell and of the rule to a dump of the strategy.
+    pub(crate) fn describe(&self, dump: Dump) -> Dump {
+        let dump = dump
+            .fact("executor", self.executor.name())
+            .fact("producer_lent", self.cell.snapshot().lent)
+            .fact("helper_pending", self.cell.is_helper_pending());
+        self.rule.describe(dump)
     }
 
     pub(crate) fn key(self: &Arc<Self>) -> usize {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidegate_core::Rejected;
+use tidegate_core::{Dump, Rejected};
 
 use super::metrics::StrategyMetrics;
 
@@ -200,6 +200,12 @@ pub trait Strategy: Send + Sync + 'static {
         std::any::type_name::<Self>()
     }
 
+    /// Returns the state of the strategy as a tree. The dump of a roaming loop calls this, so an
+    /// implementation of your own must not wait. The default shows the state and the counters.
+    fn dump(&self) -> Dump {
+        dump_of(self)
+    }
+
     /// Returns `true` if the calling thread runs a task of this strategy, and nothing is produced
     /// until that task ends.
     #[doc(hidden)]
@@ -245,6 +251,27 @@ impl<S: Strategy + ?Sized> Strategy for Arc<S> {
     fn holds_production(&self) -> bool {
         S::holds_production(self)
     }
+
+    fn dump(&self) -> Dump {
+        S::dump(self)
+    }
+}
+
+/// Returns what every strategy shows in a dump.
+pub(super) fn dump_of<S: Strategy + ?Sized>(strategy: &S) -> Dump {
+    let state = match (strategy.is_shutdown(), strategy.is_idle()) {
+        (true, _) => "shut down",
+        (false, true) => "idle",
+        (false, false) => "producing",
+    };
+    let metrics = strategy.metrics();
+    let dump = Dump::new("strategy", strategy.name())
+        .fact("state", state)
+        .fact("low_on_threads", metrics.low_on_threads)
+        .fact("tasks", metrics.tasks());
+    metrics
+        .figures()
+        .fold(dump, |dump, (key, _, count)| dump.fact(key, count))
 }
 
 /// Implements the methods that every strategy has: `restart`, `Clone`, `Debug` and the trait.
@@ -300,6 +327,10 @@ macro_rules! strategy_handle {
 
             fn holds_production(&self) -> bool {
                 self.engine.holds_production()
+            }
+
+            fn dump(&self) -> tidegate_core::Dump {
+                self.engine.describe(crate::strategy::handle::dump_of(self))
             }
         }
 

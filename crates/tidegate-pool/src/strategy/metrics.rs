@@ -115,31 +115,46 @@ impl StrategyMetrics {
     }
 }
 
+impl StrategyMetrics {
+    /// Returns the counters that are not zero: the field, its name in sentences, and the count.
+    pub(crate) fn figures(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
+        let figures = [
+            ("pc", "pc", self.pc),
+            ("pic", "pic", self.pic),
+            ("pec", "pec", self.pec),
+            ("epc", "epc", self.epc),
+            ("lent", "lent", self.lent),
+            ("late_epc", "late epc", self.late_epc),
+            ("stand_ins", "stand-ins", self.stand_ins),
+            ("no_pool_thread", "no pool thread", self.no_pool_thread),
+            (
+                "handed_to_stand_in",
+                "handed to a stand-in",
+                self.handed_to_stand_in,
+            ),
+            (
+                "without_stand_in",
+                "without a stand-in",
+                self.without_stand_in,
+            ),
+            ("monitor_wakes", "monitor woken", self.monitor_wakes),
+            ("helpers", "helpers", self.helpers),
+            ("idle_helpers", "idle helpers", self.idle_helpers),
+            ("helpers_refused", "helpers refused", self.helpers_refused),
+            ("refused", "refused", self.refused),
+            ("task_panics", "task panics", self.task_panics),
+            ("producer_panics", "producer panics", self.producer_panics),
+            ("mode_switches", "mode switches", self.mode_switches),
+        ];
+        figures.into_iter().filter(|(_, _, figure)| *figure > 0)
+    }
+}
+
 impl fmt::Display for StrategyMetrics {
     /// Writes the counters that are not zero, and whether the strategy is low on threads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let figures = [
-            ("pc", self.pc),
-            ("pic", self.pic),
-            ("pec", self.pec),
-            ("epc", self.epc),
-            ("lent", self.lent),
-            ("late epc", self.late_epc),
-            ("stand-ins", self.stand_ins),
-            ("no pool thread", self.no_pool_thread),
-            ("handed to a stand-in", self.handed_to_stand_in),
-            ("without a stand-in", self.without_stand_in),
-            ("monitor woken", self.monitor_wakes),
-            ("helpers", self.helpers),
-            ("idle helpers", self.idle_helpers),
-            ("helpers refused", self.helpers_refused),
-            ("refused", self.refused),
-            ("task panics", self.task_panics),
-            ("producer panics", self.producer_panics),
-            ("mode switches", self.mode_switches),
-        ];
         let mut gap = "";
-        for (name, figure) in figures.iter().filter(|(_, figure)| *figure > 0) {
+        for (_, name, figure) in self.figures() {
             write!(f, "{gap}{name} {figure}")?;
             gap = ", ";
         }

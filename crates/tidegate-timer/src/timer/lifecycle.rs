@@ -26,6 +26,24 @@ pub(super) enum Lifecycle {
     Ended,
 }
 
+impl Lifecycle {
+    /// Returns the state for a dump, and the name of the worker's thread.
+    pub(super) fn describe(&self) -> (&'static str, Option<String>) {
+        let name = |watch: &ThreadWatch| Some(watch.info().name().to_owned());
+        match self {
+            Self::New(_) => ("not started", None),
+            Self::Starting(_) => ("starting", None),
+            Self::Running(watch) => ("running", name(watch)),
+            Self::Stopping(stopping) => match &stopping.worker {
+                Worker::Starting(_) => ("shutting down", None),
+                Worker::Started(watch) => ("shutting down", name(watch)),
+            },
+            Self::Broken => ("broken", None),
+            Self::Ended => ("ended", None),
+        }
+    }
+}
+
 /// A shutdown whose worker has not ended.
 pub(super) struct Stopping {
     pub(super) worker: Worker,

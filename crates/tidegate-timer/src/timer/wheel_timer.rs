@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidegate_core::internal::prefetch_block;
-use tidegate_core::{Clock, Executor, OnUnhandled, Rejected, Task, ThreadBuilder, Unhandled};
+use tidegate_core::{Clock, Dump, Executor, OnUnhandled, Rejected, Task, ThreadBuilder, Unhandled};
 
 use super::errors::TimerError;
 use super::handle::TimerHandle;
@@ -177,6 +177,32 @@ impl WheelTimer {
             longest_task: Duration::from_nanos(counts.longest.load(Ordering::Relaxed)),
             in_wheel: self.owner.shared.core().wheel.len(),
         }
+    }
+
+    /// Returns the state of the timer as a tree: its thread, its limit and its counters. Never
+    /// waits for a task.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let timer = tidegate_timer::WheelTimer::new();
+    /// assert_eq!(timer.dump().get("pending").and_then(|pending| pending.as_count()), Some(0));
+    /// ```
+    pub fn dump(&self) -> Dump {
+        let shared = &self.owner.shared;
+        let counts = &shared.counts;
+        let (state, thread) = shared.lifecycle().describe();
+        let limit = (shared.limit < usize::MAX).then_some(shared.limit);
+        Dump::new("timer", &shared.name)
+            .fact("state", state)
+            .fact_if("thread", thread)
+            .fact_if("executor", shared.executor.as_ref().map(|one| one.name()))
+            .fact("pending", self.pending())
+            .fact_if("limit", limit)
+            .fact("fired", counts.fired.load(Ordering::Relaxed))
+            .fact("cancelled", counts.cancelled.load(Ordering::Relaxed))
+            .fact("refused", counts.refused.load(Ordering::Relaxed))
+            .fact("panics", counts.panicked.load(Ordering::Relaxed))
     }
 }
 

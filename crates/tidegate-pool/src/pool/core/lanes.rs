@@ -1,19 +1,20 @@
 //! The data under the pool's lock: two lanes of queued jobs, the worker entries, limits and
 //! counters. A lane is a queue for one kind of job.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use tidegate_core::internal::{Running, contain};
+use tidegate_core::internal::contain;
 use tidegate_promise::Promise;
 
 use crate::executor::ShutdownError;
 use crate::pool::budget::Budget;
 use crate::pool::limits::PoolLimits;
 use crate::pool::queue::{Job, JobKey, JobList, JobQueue, Popped};
-use crate::pool::raw::{JobSource, WorkerSlot};
+use crate::pool::raw::JobSource;
 use crate::pool::shutdown_report::ShutdownReport;
 
 use super::counts::Counts;
+use super::workers::Workers;
 
 /// Internal jobs in a row after which one user job runs.
 const INTERNAL_RUN: u8 = 16;
@@ -62,18 +63,9 @@ pub(super) struct Lanes {
     /// Taken under the guard that drains the queue for the report. The thread that takes it
     /// reports.
     pub(super) termination: Option<Promise<ShutdownReport, ShutdownError>>,
-    /// All threads, from the moment that they are counted.
-    pub(super) workers: Vec<Arc<WorkerEntry>>,
-}
-
-/// One thread of a pool, started or about to start.
-#[derive(Default)]
-pub(crate) struct WorkerEntry {
-    pub(super) worker_slot: Arc<WorkerSlot<Job>>,
-    /// Shows the job from the moment that it can no longer be handed back until it is counted.
-    pub(super) running: Arc<Running>,
-    /// The thread's name, once the thread runs.
-    pub(super) thread: OnceLock<String>,
+    /// All threads, from the moment that they are counted. Changed only with this lock held; read
+    /// also without it.
+    pub(super) workers: Arc<Workers>,
 }
 
 /// The reason for which a thread is started.
@@ -102,6 +94,7 @@ impl Lanes {
         limits: PoolLimits,
         user: Box<dyn JobQueue>,
         termination: Promise<ShutdownReport, ShutdownError>,
+        workers: &Arc<Workers>,
     ) -> Self {
         Self {
             user,
@@ -117,7 +110,7 @@ impl Lanes {
             budget: Budget::default(),
             shutdown: None,
             termination: Some(termination),
-            workers: Vec::new(),
+            workers: Arc::clone(workers),
         }
     }
 
@@ -187,18 +180,6 @@ impl Lanes {
             left.push(job);
         }
         self.count(0);
-    }
-
-    /// Creates the worker entry of a thread that was counted.
-    pub(super) fn add_worker(&mut self) -> Arc<WorkerEntry> {
-        let post = Arc::new(WorkerEntry::default());
-        self.workers.push(Arc::clone(&post));
-        post
-    }
-
-    /// Removes a thread that has ended or could not be started.
-    pub(super) fn remove_worker(&mut self, post: &Arc<WorkerEntry>) {
-        self.workers.retain(|one| !Arc::ptr_eq(one, post));
     }
 
     fn pop_user(&mut self) -> Option<Job> {

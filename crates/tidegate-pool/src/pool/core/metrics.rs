@@ -15,7 +15,8 @@ impl Shared {
         let working = threads.saturating_sub(ready);
         let utilized = working.saturating_sub(leased);
         let available = limits.max - leased;
-        let running = turn.workers.iter().filter_map(|one| one.running.now());
+        let workers = turn.workers.list();
+        let running = workers.iter().filter_map(|one| one.running.now());
         let running = running.map(|task| task.name).collect();
         let low = self.is_low(&turn);
         let (user, internal) = (turn.user_len(), turn.internal_len());

@@ -3,8 +3,8 @@
 //!
 //! From bottom to top; each file uses only those before it:
 //!
-//! * `counts`: the counters. `lanes`: the data under the lock: the two lanes of jobs, the threads,
-//!   the current limits. `shared`: the rest of the data.
+//! * `counts`: the counters. `workers`: the threads. `lanes`: the data under the lock: the two lanes
+//!   of jobs, the current limits. `shared`: the rest of the data.
 //! * `free_threads`: values that are read without the lock. `low_threads`: the hook for a pool that
 //!   is low on threads. `turn`: releases the dispatch guard, then calls user code.
 //! * `shutdown`: how the pool ends.
@@ -14,9 +14,11 @@
 //! * `submit`: how a job is accepted, and how the policies handle a refused one.
 //! * `executor`: the pool as an `Executor`, for promises and threads.
 //! * `resize`, `lease`: changes of the limits and of the thread budget. `metrics`: the metrics.
+//!   `dump`: the state of the pool as a tree.
 //! * `worker`: what a thread of the pool does.
 
 mod counts;
+mod dump;
 mod executor;
 mod free_threads;
 mod lanes;
@@ -32,6 +34,7 @@ mod start;
 mod submit;
 mod turn;
 mod worker;
+mod workers;
 
 pub(super) use self::shared::{OnLow, Parts, Shared};
 pub(super) use self::worker::run as run_worker;

@@ -22,7 +22,8 @@ use crate::pool::raw::{DispatchGuard, Dispatcher};
 use crate::pool::shutdown_report::ShutdownReport;
 
 use super::counts::AtomicCounters;
-use super::lanes::{Lanes, Purpose, WorkerEntry};
+use super::lanes::{Lanes, Purpose};
+use super::workers::{WorkerEntry, Workers};
 
 /// The hook that is called when the pool becomes low on threads, or no longer is.
 pub(crate) type OnLow = Arc<dyn Fn(bool) + Send + Sync>;
@@ -41,6 +42,8 @@ pub(crate) struct Shared {
     pub(super) name: String,
     pub(super) clock: Clock,
     pub(super) dispatcher: Dispatcher<Job, Lanes>,
+    /// The same list as in the lanes, for readers that must not take the pool's lock.
+    pub(super) workers: Arc<Workers>,
     pub(super) threads: ThreadBuilder,
     /// The function that each thread of the pool runs.
     pub(super) body: ThreadBody,
@@ -104,16 +107,18 @@ impl Shared {
             .unwrap_or_else(|_| unreachable!("a new completion was not taken"));
         let limits = parts.limits;
         let handed_back = HandedBack::default();
+        let workers = Arc::<Workers>::default();
         Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             id: ExecutorId::next(),
             name: parts.name,
             clock: parts.clock,
             dispatcher: Dispatcher::new(
-                Lanes::new(limits, parts.queue, promise),
+                Lanes::new(limits, parts.queue, promise, &workers),
                 limits.dispatcher(0),
                 limits.reserved,
             ),
+            workers,
             threads: parts.threads,
             body: parts.body,
             policy: parts.policy,

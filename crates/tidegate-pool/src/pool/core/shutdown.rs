@@ -102,7 +102,7 @@ impl Shared {
     /// run.
     fn halt(&self) {
         let mut turn = self.dispatcher.turn();
-        let posts = turn.workers.clone();
+        let posts = turn.workers.list();
         let seats: Vec<_> = posts
             .iter()
             .map(|post| Arc::clone(&post.worker_slot))

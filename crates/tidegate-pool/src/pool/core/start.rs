@@ -6,13 +6,14 @@ use tidegate_core::{RejectReason, Rejected};
 
 use crate::pool::queue::{Job, JobKey};
 
-use super::lanes::{Lane, Purpose, WorkerEntry};
+use super::lanes::{Lane, Purpose};
 use super::shared::{PoolDispatchGuard, Shared};
+use super::workers::WorkerEntry;
 
 /// Creates the worker entry of a thread that was counted under this guard.
 pub(super) fn add_worker(turn: &mut PoolDispatchGuard<'_>) -> Arc<WorkerEntry> {
     turn.counts.most_threads = turn.counts.most_threads.max(turn.threads());
-    turn.add_worker()
+    turn.workers.add()
 }
 
 impl Shared {
@@ -70,7 +71,7 @@ impl Shared {
             return true;
         }
         turn.counts.failed_starts += 1;
-        turn.remove_worker(post);
+        turn.workers.remove(post);
         let wake = turn.not_started(purpose == Purpose::Waiting);
         turn.counts.wakeups += u64::from(wake.is_some());
         let over = turn.is_closed() && turn.threads() == 0;

@@ -12,8 +12,9 @@ use crate::pool::queue::Job;
 use crate::pool::raw::{SlotWait, WorkerStep};
 
 use super::counts::JobDuration;
-use super::lanes::{Purpose, WorkerEntry};
+use super::lanes::Purpose;
 use super::shared::{PoolDispatchGuard, Shared};
+use super::workers::WorkerEntry;
 
 /// Consecutive panics of a queue after which a worker thread ends.
 const QUEUE_PANICS: u32 = 2;
@@ -157,6 +158,9 @@ impl Worker<'_> {
         let name = task.name();
         let clock = self.shared.times.as_ref();
         let began = clock.map(FastClock::nanos);
+        if let Some(began) = began {
+            self.post.began.store(began.max(1), Ordering::Relaxed);
+        }
         if let Err(panic) = contain(|| task.run()) {
             self.shared.report_panic(name, panic);
         }
@@ -236,7 +240,7 @@ impl Worker<'_> {
     /// Removes the thread from the list of workers; its count was taken back before.
     #[cold]
     fn leave(&mut self, turn: &mut PoolDispatchGuard<'_>) {
-        turn.remove_worker(self.post);
+        turn.workers.remove(self.post);
         turn.counts.ended_threads += 1;
         self.last = turn.is_closed() && turn.threads() == 0;
     }

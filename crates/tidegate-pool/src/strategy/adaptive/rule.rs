@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tidegate_core::internal::discard;
-use tidegate_core::{Blocking, RejectReason, Rejected, Task};
+use tidegate_core::{Blocking, Dump, RejectReason, Rejected, Task};
 
 use crate::strategy::engine::{Engine, Helper, Rule};
 use crate::strategy::metrics::raise;
@@ -90,6 +90,15 @@ impl<P: Producer> Rule<P> for Choice {
         {
             lease.set_in_use(begins);
         }
+    }
+
+    fn describe(&self, dump: Dump) -> Dump {
+        let monitor = self.any_watch().map(|watch| match watch.is_running() {
+            true => "running",
+            false => "shut down",
+        });
+        dump.fact("late_hand_over", self.watch().is_some())
+            .fact_if("monitor", monitor)
     }
 }
 

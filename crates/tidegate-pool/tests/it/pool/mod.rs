@@ -1,6 +1,7 @@
 //! The worker pool: threads, queues, policies, handles and shutdown.
 
 mod bad_input;
+mod dump;
 mod figures;
 mod growth;
 mod jobs;

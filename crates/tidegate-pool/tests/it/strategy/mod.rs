@@ -3,6 +3,7 @@
 mod adaptive;
 mod busy_pool;
 mod conformance;
+mod dump;
 mod late;
 #[path = "../../../../tidegate-testkit/shared/manual_executor.rs"]
 mod manual_executor;

@@ -9,6 +9,7 @@ use tidegate_timer::wheel::WheelError;
 use tidegate_timer::{TimerError, TimerTask, WheelTimer};
 
 mod cancel;
+mod dump;
 mod firing;
 mod payloads;
 mod stop;
