@@ -24,19 +24,21 @@
 // own:
 //
 // 6. what a program holds: `handle/`, `roam/`, `group/`, `watchdog/`, `global/`,
-//    `schedule/sleep.rs`
+//    `schedule/sleep.rs`, `dump/handle.rs`
 // 5. the turns of an event loop: `core/`, `shutdown/steps.rs`
 // 4. the ways in which work reaches an event loop: `submit/execute.rs`,
 //    `schedule/scheduled_task.rs`, `schedule/coarse_timer.rs`, `spawn/future.rs`,
-//    `shutdown/request.rs`; and the state that an event loop keeps on its thread: `thread/local.rs`
+//    `shutdown/request.rs`, `dump/ask.rs`, `dump/describe.rs`; and the state that an event loop
+//    keeps on its thread: `thread/local.rs`
 // 3. the life cycle: `state/transitions.rs`, `state/wake.rs`, `thread/run.rs`, `thread/suspend.rs`,
 //    `shutdown/deadline.rs`
 // 2. the state that handles and the thread of an event loop share: `state/shared.rs`
 // 1. the parts of the shared state, which own their data and do not use the event loop: the rest of
 //    `state/`, `thread/slot.rs`, `shutdown/plan.rs`, `shutdown/hooks.rs`,
-//    `shutdown/termination.rs`, `spawn/slots.rs`, …
+//    `shutdown/termination.rs`, `spawn/slots.rs`, `dump/requests.rs`, …
 
 mod core;
+mod dump;
 mod errors;
 mod global;
 mod group;
@@ -84,4 +86,5 @@ pub mod internal {
     pub use crate::handle::placement::sealed::Sealed;
     pub use crate::handle::timers::LoopScheduler;
     pub use crate::state::health::Health;
+    pub use crate::state::shared::DriverView;
 }

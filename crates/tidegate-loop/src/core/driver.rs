@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use tidegate_core::internal::Sleeper;
-use tidegate_core::{Clock, Parker, Task};
+use tidegate_core::{Clock, Dump, Parker, Task};
 
 use crate::state::health::Health;
+use crate::state::shared::DriverView;
 
 /// What an event loop waits on when it is idle.
 ///
@@ -34,6 +35,18 @@ pub trait Driver: Send + 'static {
     /// Returns the health of the driver. Called once, when the event loop is built.
     fn health(&self) -> Health {
         Health::new()
+    }
+
+    /// Returns what other threads can read of the driver. Called once, when the event loop is built.
+    fn view(&self) -> Option<Arc<dyn DriverView>> {
+        None
+    }
+
+    /// Returns the state of the driver for a dump, with the lists that only the event loop's thread
+    /// can read. Called between two tasks. Must not call user code. If it returns `None`, the dump
+    /// shows the [`Driver::view`].
+    fn dump(&mut self) -> Option<Dump> {
+        None
     }
 
     /// Returns the next task that the driver itself has found, such as a channel that became

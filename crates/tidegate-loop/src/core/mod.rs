@@ -7,6 +7,7 @@
 //! | `idle_spin.rs` | how long an idle event loop spins before it sleeps |
 //! | `run_task.rs` | running one task, and reporting its panic |
 //! | `loop_core.rs` | [`Core`](loop_core::Core): the state that an event loop owns |
+//! | `dump.rs` | answering the requests for a dump |
 //! | `check_clock.rs`, `due.rs`, `turn.rs` | one turn: clock reads, due timers, the whole turn |
 //! | `sleep.rs` | arming the doorbell and waiting on the driver |
 //! | `after_turn.rs` | what follows a turn: another turn, sleep, suspension, shutdown |
@@ -24,6 +25,7 @@ pub(crate) mod check_clock;
 pub(crate) mod drive;
 pub(crate) mod driver;
 pub(crate) mod due;
+pub(crate) mod dump;
 pub(crate) mod hand_out;
 pub(crate) mod idle_spin;
 pub(crate) mod loop_core;

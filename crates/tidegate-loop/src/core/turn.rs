@@ -63,23 +63,29 @@ impl<D: Driver> Core<D> {
     }
 
     pub(super) fn run_signals(&mut self, shared: &Shared) -> bool {
-        let mut any = false;
+        let mut count = 0_usize;
         shared.mailbox.reset_silent_if_any();
         for signal in shared.mailbox.signals.take() {
-            if !any {
+            if count == 0 {
                 shared.meter.counters.activity.set(IN_SIGNALS);
-                any = true;
             }
+            count += 1;
             // Listeners and futures catch their own panics; this is the last resort.
             let delivered = contain(|| signal.deliver());
             if let Err(panic) = delivered {
                 report_panic(shared, "a signal", panic);
             }
         }
-        if any {
+        if count > 0 {
             shared.meter.counters.activity.set(0);
+            if shared.dump_requests.have_arrived() {
+                self.answer_dumps(shared);
+                // A request for a dump is not work: it neither restarts the quiet period of a
+                // shutdown nor keeps an idle event loop from giving its thread back.
+                count -= 1;
+            }
         }
-        any
+        count > 0
     }
 
     fn run_own(&mut self, shared: &Shared) -> bool {

@@ -249,6 +249,7 @@ impl EventLoopBuilder {
             lane,
             waker: driver.waker(),
             health: driver.health(),
+            driver: driver.view(),
             reject: this.reject,
             on_unhandled: this.on_unhandled.clone(),
             threads: this

@@ -106,7 +106,7 @@ fn handed_out(shared: &Shared, task: &'static str) -> Cow<'static, str> {
 }
 
 /// Returns the name of what the event loop's thread is running.
-fn held_by(shared: &Shared) -> Cow<'static, str> {
+pub(crate) fn held_by(shared: &Shared) -> Cow<'static, str> {
     if let Some(name) = shared.hooks.running() {
         return Cow::Owned(format!("shutdown hook {name}"));
     }

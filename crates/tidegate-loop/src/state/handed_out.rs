@@ -67,6 +67,12 @@ impl HandedOut {
         count.tasks > 0 && self.started.load(Ordering::Relaxed) <= count.ran
     }
 
+    /// Returns the number of tasks that are out, and the name of the one that was handed out last.
+    pub(crate) fn now(&self) -> (usize, &'static str) {
+        let count = lock(&self.count);
+        (count.tasks, count.last)
+    }
+
     /// Records the origin of the task that was handed out last: the driver, or a submitter.
     #[inline]
     pub(crate) fn set_of_driver(&self, yes: bool) {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use tidegate_core::executor::ExecutorId;
 use tidegate_core::internal::prim::{AtomicBool, AtomicUsize, Ordering, fence};
 use tidegate_core::internal::{OwnerCell, Sleeper, TaskLane, contain};
-use tidegate_core::{Clock, OnUnhandled, Task, ThreadBuilder, Unhandled};
+use tidegate_core::{Clock, Dump, OnUnhandled, Task, ThreadBuilder, Unhandled};
 use tidegate_pool::{HandedBack, ShutdownError};
 
 use super::handed_out::HandedOut;
@@ -18,6 +18,7 @@ use super::lifecycle::{Lifecycle, State};
 use super::mailbox::Mailbox;
 use super::metrics::LoopCounters;
 use super::settings::Settings;
+use crate::dump::requests::DumpRequests;
 use crate::shutdown::hooks::ShutdownHooks;
 use crate::shutdown::plan::ShutdownPlan;
 use crate::shutdown::termination::{Outcome, Termination};
@@ -42,6 +43,9 @@ pub(crate) struct Shared {
     pub(crate) meter: LoopCounters,
     /// The health of the driver.
     pub(crate) health: Health,
+    /// What other threads can read of the driver.
+    pub(crate) driver: Option<Arc<dyn DriverView>>,
+    pub(crate) dump_requests: DumpRequests,
     /// `true` if a watchdog found the event loop stuck.
     pub(crate) stalled: AtomicBool,
     /// The core of the event loop while no thread drives it.
@@ -92,6 +96,13 @@ pub(crate) trait Drive: Send {
     fn backlog(&self) -> usize;
 }
 
+/// What other threads can read of an event loop's driver.
+pub trait DriverView: Send + Sync + 'static {
+    /// Returns the state of the driver for a dump. Called on any thread, at any time. Must neither
+    /// wait nor call user code. On the event loop's own thread it may show more.
+    fn dump(&self) -> Dump;
+}
+
 /// The result of [`Drive::produce`].
 pub(crate) enum Produced {
     /// The next task.
@@ -111,6 +122,7 @@ pub(crate) struct Parts {
     pub(crate) lane: Arc<TaskLane>,
     pub(crate) waker: Arc<dyn Sleeper>,
     pub(crate) health: Health,
+    pub(crate) driver: Option<Arc<dyn DriverView>>,
     pub(crate) reject: RejectPolicy,
     pub(crate) on_unhandled: OnUnhandled,
     pub(crate) settings: Settings,
@@ -132,6 +144,8 @@ impl Shared {
             mailbox: Mailbox::new(parts.lane, parts.waker),
             meter: LoopCounters::default(),
             health: parts.health,
+            driver: parts.driver,
+            dump_requests: DumpRequests::default(),
             stalled: AtomicBool::new(false),
             core: OwnerCell::empty(),
             handed_out: HandedOut::default(),
@@ -201,6 +215,8 @@ impl Shared {
         self.state.raise(Lifecycle::Terminated);
         self.termination.report(how);
         self.termination.leave_tasks(self.id);
+        // A request that arrived with the last signals got no turn.
+        self.answer_dumps(None);
         self.forget_if_unreachable();
     }
 

@@ -7,6 +7,7 @@
 mod bad_input;
 mod beside_a_pool;
 mod driver;
+mod dump;
 mod ending;
 mod execute;
 mod global;
