@@ -8,8 +8,8 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tidegate_core::Blocking;
 use tidegate_core::internal::SignalBlock;
+use tidegate_core::{Blocking, Dump};
 use tidegate_promise::Failure;
 
 use super::datagram::{Datagram, LARGEST};
@@ -470,6 +470,10 @@ impl<P: ChannelPipeline> EventSource for ChannelCore<P> {
 
     fn names(&self) -> Vec<String> {
         self.pipeline.names()
+    }
+
+    fn dump(&self, name: &str) -> Dump {
+        self.describe(name)
     }
 
     fn blocking(&self) -> Blocking {

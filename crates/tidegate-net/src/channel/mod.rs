@@ -8,8 +8,8 @@
 //! * `test_transport`, `local`, `datagram`, `transport`: the socket, or its replacement in memory.
 //! * `timers`, `state`, `io`, `pipeline`: the state that a channel and its handlers share, and the
 //!   interface of the pipeline.
-//! * `core`: the channel on its loop; `registration`, `requests`, `flush`, `close`, `fast_path` and
-//!   `batch` contain the rest of its methods.
+//! * `core`: the channel on its loop; `registration`, `requests`, `flush`, `close`, `fast_path`,
+//!   `batch` and `dump` contain the rest of its methods.
 //!
 //! A channel is an event source of the [`reactor`](crate::reactor). The pipeline is in the layer
 //! above: a channel is generic over it.
@@ -19,6 +19,7 @@ mod channel_request;
 mod close;
 mod core;
 mod datagram;
+mod dump;
 mod event;
 mod fast_path;
 mod flush;

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_core::internal::{Deliver, Delivery, SignalBlock, discard_all};
-use tidegate_core::{Executor, Unhandled};
+use tidegate_core::{Dump, Executor, Unhandled};
 use tidegate_promise::{Completion, Failure, Promise, SharedCompletion, promise_with_error};
 
 use super::channel_request::{ChannelRequest, RemoteAction, refuse};
@@ -236,6 +236,18 @@ impl Shared {
 
     pub(crate) fn pending(&self) -> usize {
         self.queued_by_handles() + self.queued.load(Ordering::Relaxed)
+    }
+
+    /// Returns what any thread can read of the channel, for a dump.
+    #[cold]
+    pub(crate) fn describe(&self, name: &str, state: &'static str) -> Dump {
+        let peer = self.peer_addr();
+        let peer = peer.map_or_else(|| "local".to_owned(), |peer| peer.to_string());
+        Dump::new("connection", name)
+            .fact("peer", peer)
+            .fact("state", state)
+            .fact("pending_bytes", self.pending())
+            .fact("writable", self.is_writable())
     }
 
     pub(crate) fn is_writable(&self) -> bool {
@@ -532,6 +544,10 @@ impl Deliver for Shared {
 impl SourceHandle for SignalBlock<Shared> {
     fn peer_addr(&self) -> Option<SocketAddr> {
         Shared::peer_addr(self)
+    }
+
+    fn dump(&self, name: &str) -> Dump {
+        self.describe(name, "in its handlers")
     }
 }
 

@@ -143,6 +143,13 @@ impl<T> Slab<T> {
         self.slots.iter().filter_map(|slot| slot.value.as_ref())
     }
 
+    /// Returns the tokens of all values, and the values that are in their slots.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Token, Option<&T>)> {
+        let slots = self.slots.iter().zip(0..);
+        let used = slots.filter(|(slot, _)| slot.used);
+        used.map(|(slot, at)| (Token::new(at, slot.generation), slot.value.as_ref()))
+    }
+
     /// Returns the value in the slot of `token`, whatever its generation.
     #[inline]
     pub(crate) fn peek(&self, token: Token) -> Option<&T> {

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use mio::unix::SourceFd;
 use mio::{Interest, Registry};
+use tidegate_core::Dump;
 use tidegate_core::internal::contain;
 use tidegate_promise::{Completion, promise};
 
@@ -147,6 +148,10 @@ where
     }
 
     fn close(&mut self, _io_context: &mut IoContext) {}
+
+    fn dump(&self, name: &str) -> Dump {
+        Dump::new("source", name).fact("watches", std::any::type_name::<S>())
+    }
 }
 
 impl<S, F> fmt::Debug for Watched<S, F> {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidegate_core::Clock;
+use tidegate_core::{Clock, Dump};
 use tidegate_loop::{Pinned, Roaming};
 
 use super::batch::Batch;
@@ -376,6 +376,20 @@ impl<P: Place> Reactor<P> {
     pub(super) fn handles(&self) -> Vec<Arc<dyn SourceHandle>> {
         let present = self.sources.present();
         present.filter_map(|source| source.handle()).collect()
+    }
+
+    /// Adds the sources to a dump of the reactor. `away` describes one that is not in its slot.
+    #[cold]
+    pub(super) fn dump(&self, dump: Dump, away: impl Fn(Token, &str) -> Dump) -> Dump {
+        let sources = self.sources.iter().map(|(token, source)| {
+            let name = format!("#{}", token.slot());
+            match source {
+                Some(source) => source.dump(&name),
+                None => away(token, &name),
+            }
+        });
+        dump.fact("events_to_deliver", self.queue.len())
+            .list("sources", self.len(), sources)
     }
 
     /// Returns the names of the parts of a source in its slot.

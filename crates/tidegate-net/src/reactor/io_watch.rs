@@ -2,6 +2,10 @@
 
 use std::sync::Arc;
 
+use tidegate_core::Dump;
+use tidegate_loop::internal::DriverView;
+
+use super::pinned;
 use super::roaming::RoamingShared;
 use crate::metrics::{Counters, IoMetrics};
 
@@ -10,14 +14,17 @@ use crate::metrics::{Counters, IoMetrics};
 #[derive(Clone, Debug)]
 pub(crate) struct IoWatch {
     counters: Arc<Counters>,
+    /// The id of the reactor, if the loop is a pinned one.
+    pinned: Option<u64>,
     /// Has the counters of the tasks, if the loop is a roaming one.
     roam: Option<Arc<RoamingShared>>,
 }
 
 impl IoWatch {
-    pub(super) fn new(counters: Arc<Counters>) -> Self {
+    pub(super) fn of_pinned(counters: Arc<Counters>, id: u64) -> Self {
         Self {
             counters,
+            pinned: Some(id),
             roam: None,
         }
     }
@@ -25,6 +32,7 @@ impl IoWatch {
     pub(super) fn of_roaming(counters: Arc<Counters>, roam: Arc<RoamingShared>) -> Self {
         Self {
             counters,
+            pinned: None,
             roam: Some(roam),
         }
     }
@@ -37,5 +45,36 @@ impl IoWatch {
             sum.wakeups = roam.wakeups();
         }
         sum
+    }
+
+    /// Returns the counters for a dump, without the sources.
+    pub(super) fn describe(&self) -> Dump {
+        let now = self.metrics();
+        Dump::new("reactor", "")
+            .fact("registered", now.registered)
+            .fact("polls", now.polls)
+            .fact("poll_failures", now.poll_failures)
+            .fact("events", now.events)
+            .fact("accepted", now.accepted)
+            .fact("reads", now.reads)
+            .fact("read_bytes", now.read_bytes)
+            .fact("writes", now.writes)
+            .fact("written_bytes", now.written_bytes)
+    }
+}
+
+impl DriverView for IoWatch {
+    fn dump(&self) -> Dump {
+        let dump = self.describe();
+        let dump = match self.pinned {
+            Some(id) => pinned::dump(id, dump),
+            None => Err(dump),
+        };
+        dump.unwrap_or_else(|dump| {
+            dump.fact(
+                "sources_not_listed",
+                "only their loop can list them; `dump_within` and `dump_async` ask it",
+            )
+        })
     }
 }

@@ -10,6 +10,7 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tidegate_core::Dump;
 use tidegate_core::internal::{Running, contain};
 use tidegate_loop::Pinned;
 
@@ -263,6 +264,18 @@ pub(crate) fn handles() -> Vec<Arc<dyn SourceHandle>> {
 /// Returns the names of the parts of a source in its slot: see [`EventSource::names`].
 pub(crate) fn names(token: Token) -> Vec<String> {
     with(|local| local.reactor.names(token)).unwrap_or_default()
+}
+
+/// Adds the sources of reactor `id` to `dump`, if it is the current one of this thread.
+#[cold]
+pub(super) fn dump(id: u64, dump: Dump) -> Result<Dump, Dump> {
+    let here = CURRENT.try_with(|current| {
+        let current = current.try_borrow().ok()?;
+        let local = current.as_deref().filter(|local| local.id == id)?;
+        let away = |_, name: &str| Dump::new("source", name).fact("state", "in its handlers");
+        Some(local.reactor.dump(dump.clone(), away))
+    });
+    here.ok().flatten().ok_or(dump)
 }
 
 /// Closes the sources that a poll has lost.

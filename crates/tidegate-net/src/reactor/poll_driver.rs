@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_core::internal::{Running, Sleeper};
-use tidegate_core::{Clock, Task};
-use tidegate_loop::internal::{Driver, Health};
+use tidegate_core::{Clock, Dump, Task};
+use tidegate_loop::internal::{Driver, DriverView, Health};
 
 use super::io_watch::IoWatch;
 use super::pinned::{self, LocalControl, LocalReactor};
@@ -54,7 +54,7 @@ impl PollDriver {
 
     /// Returns a view of this driver's counters, to be kept after the driver was given to a loop.
     pub(crate) fn watch(&self) -> IoWatch {
-        IoWatch::new(Arc::clone(&self.counters))
+        IoWatch::of_pinned(Arc::clone(&self.counters), self.id)
     }
 
     /// Returns the inbox of the selector, to be kept after the driver was given to a loop.
@@ -128,6 +128,14 @@ impl Driver for PollDriver {
 
     fn health(&self) -> Health {
         self.health.clone()
+    }
+
+    fn view(&self) -> Option<Arc<dyn DriverView>> {
+        Some(Arc::new(self.watch()))
+    }
+
+    fn dump(&mut self) -> Option<Dump> {
+        Some(self.watch().dump())
     }
 
     #[inline]

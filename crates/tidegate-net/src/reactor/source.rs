@@ -9,8 +9,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use tidegate_core::Blocking;
 use tidegate_core::internal::contain;
+use tidegate_core::{Blocking, Dump};
 
 use super::batch::Batched;
 use super::io_context::IoContext;
@@ -46,6 +46,12 @@ pub(crate) trait EventSource: Batched {
         Vec::new()
     }
 
+    /// Returns the state of the source for a dump, where the reactor calls it `name`. Called by the
+    /// thread that owns the source. No user code may run here.
+    fn dump(&self, name: &str) -> Dump {
+        Dump::new("source", name)
+    }
+
     /// Returns whether the source may block the thread that runs it.
     fn blocking(&self) -> Blocking {
         Blocking::Never
@@ -57,6 +63,9 @@ pub(crate) trait EventSource: Batched {
 pub(crate) trait SourceHandle: Any + Send + Sync {
     /// Returns the address of the peer, for reports.
     fn peer_addr(&self) -> Option<SocketAddr>;
+
+    /// Returns what any thread can read of a source that is away from its reactor.
+    fn dump(&self, name: &str) -> Dump;
 }
 
 /// What a source wants its reactor to do after an event.

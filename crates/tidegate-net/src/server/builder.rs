@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
+use tidegate_core::Dump;
 use tidegate_core::internal::SignalBlock;
 use tidegate_loop::Pinned;
 use tidegate_loop::internal::LoopScheduler;
@@ -105,6 +106,22 @@ impl Server {
     /// Returns the number of connections accepted since the server was bound.
     pub fn accepted(&self) -> u64 {
         self.port.origin().accepted()
+    }
+
+    /// Returns the state of the server as a tree: its address, whether it accepts, and the numbers
+    /// of its connections. The loops list the connections themselves:
+    /// [`dump_within`](tidegate_loop::EventLoopGroup::dump_within) of their group. Never waits.
+    pub fn dump(&self) -> Dump {
+        let state = match (self.closed().is_done(), self.port.origin().is_draining()) {
+            (_, true) => "draining",
+            (true, false) => "stopped",
+            (false, false) => "accepting",
+        };
+        Dump::new("server", self.address.to_string())
+            .fact("state", state)
+            .fact("listeners", self.listeners.len())
+            .fact("connections", self.connections())
+            .fact("accepted", self.accepted())
     }
 
     /// Stops accepting. Open connections stay open. Connections that came before this call are

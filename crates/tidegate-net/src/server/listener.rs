@@ -12,8 +12,8 @@ use std::time::Duration;
 use mio::net::TcpListener;
 #[cfg(unix)]
 use mio::net::UnixListener;
-use tidegate_core::Unhandled;
 use tidegate_core::internal::{Deliver, Delivery, SignalBlock};
+use tidegate_core::{Dump, Unhandled};
 use tidegate_loop::internal::LoopScheduler;
 use tidegate_promise::{Completion, Promise, SharedCompletion, promise_with_error};
 
@@ -475,4 +475,17 @@ impl EventSource for ListenerCore {
     }
 
     fn close(&mut self, _desk: &mut IoContext) {}
+
+    fn dump(&self, name: &str) -> Dump {
+        let state = match (self.accepting.stopped.load(Ordering::Relaxed), self.paused) {
+            (true, _) => "stopped",
+            (false, true) => "paused",
+            (false, false) => "accepting",
+        };
+        let connections = &self.accepting.config.port.origin;
+        Dump::new("listener", name)
+            .fact("state", state)
+            .fact("connections", connections.live())
+            .fact("accepted", connections.accepted())
+    }
 }

@@ -13,6 +13,7 @@ mod clients;
 mod closing;
 mod datagrams;
 mod decoders;
+mod dump;
 mod echo;
 mod endless;
 mod ends;

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::internal::{Sleeper, as_nanos, contain};
-use tidegate_core::{Clock, Task};
+use tidegate_core::{Clock, Dump, Task};
 use tidegate_loop::Roaming;
-use tidegate_loop::internal::{Driver, Health};
+use tidegate_loop::internal::{Driver, DriverView, Health};
 
 use super::super::core::Reactor;
 use super::super::io_context::IoContext;
@@ -283,6 +283,19 @@ impl Driver for RoamingDriver {
 
     fn health(&self) -> Health {
         self.reactor.polling().health()
+    }
+
+    fn view(&self) -> Option<Arc<dyn DriverView>> {
+        Some(Arc::new(self.watch()))
+    }
+
+    fn dump(&mut self) -> Option<Dump> {
+        let dump = self.watch().describe().fact("away", self.away);
+        let away = |token: Token, name: &str| match self.handles.get(&token.bits()) {
+            Some(handle) => handle.dump(name),
+            None => Dump::new("source", name).fact("state", "in its handlers"),
+        };
+        Some(self.reactor.dump(dump, away))
     }
 
     #[inline]

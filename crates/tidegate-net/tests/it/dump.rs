@@ -1,0 +1,322 @@
+//! Dumps of loops with I/O and of servers: connections, listeners and other sources.
+
+use std::os::unix::net::UnixStream;
+use std::thread;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tidegate_core::{Dump, ManualClock};
+use tidegate_net::{Blocking, Inbound, InboundContext, NetGroup, Nothing, Server, WatchAction};
+use tidegate_testkit::{Gate, Log, rounds, until};
+
+use super::roaming::{roaming, serve as serve_roaming};
+use super::{Echo, dial, first, giving, group, group_by, round_trip, serve};
+
+const SECOND: Duration = Duration::from_secs(1);
+/// Longer than a loop that is not stuck needs to answer.
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn count(dump: &Dump, key: &str) -> u64 {
+    let value = dump.get(key).unwrap_or_else(|| panic!("{key} in {dump}"));
+    value.as_count().unwrap()
+}
+
+fn text<'a>(dump: &'a Dump, key: &str) -> &'a str {
+    let value = dump.get(key).unwrap_or_else(|| panic!("{key} in {dump}"));
+    value.as_text().unwrap()
+}
+
+/// Returns the reactor of the only loop of a group's dump.
+fn reactor(dump: &Dump) -> Dump {
+    let loops = dump.find("loops").unwrap().children();
+    let reactor = loops[0].find("reactor");
+    reactor
+        .unwrap_or_else(|| panic!("a reactor in {dump}"))
+        .clone()
+}
+
+/// Returns the sources of a kind.
+fn sources(reactor: &Dump, kind: &str) -> Vec<Dump> {
+    let sources = reactor.find("sources").unwrap().children();
+    let of_kind = sources.iter().filter(|one| one.kind() == kind);
+    of_kind.cloned().collect()
+}
+
+#[test]
+fn a_dump_lists_connections_listeners_and_watched_sources() {
+    let group = group(1);
+    let server = serve(&group, |p| p.add("echo", Echo));
+    let mut client = dial(&server);
+    round_trip(&mut client, b"hello");
+    let (_far, near) = UnixStream::pair().unwrap();
+    near.set_nonblocking(true).unwrap();
+    let watched = group.watch(near, |_, _| WatchAction::Continue);
+    watched.wait().unwrap();
+    let dump = group.dump_within(MINUTE);
+    let reactor = reactor(&dump);
+    assert_eq!(count(&reactor, "registered"), 3);
+    let connection = &sources(&reactor, "connection")[0];
+    let peer = client.local_addr().unwrap().to_string();
+    assert_eq!(
+        (text(connection, "peer"), text(connection, "state")),
+        (&*peer, "open")
+    );
+    assert_eq!(text(connection, "handlers"), "echo");
+    assert_eq!(count(connection, "pending_bytes"), 0);
+    assert!(connection.name().starts_with('#'));
+    let listener = &sources(&reactor, "listener")[0];
+    assert_eq!(
+        (text(listener, "state"), count(listener, "connections")),
+        ("accepting", 1)
+    );
+    assert!(text(&sources(&reactor, "source")[0], "watches").contains("UnixStream"));
+    assert!(dump.to_string().contains("handlers echo"));
+}
+
+#[test]
+fn a_dump_shows_what_a_connection_could_not_send_yet() {
+    let group = group(1);
+    let (server, log) = giving(&group);
+    let _client = dial(&server);
+    let channel = first(&log);
+    channel.write(Bytes::from_static(&[7; 1000]));
+    let reactor = reactor(&group.dump_within(MINUTE));
+    let connection = &sources(&reactor, "connection")[0];
+    assert!(count(connection, "pending_bytes") >= 1000, "{connection}");
+    assert_eq!(
+        count(connection, "pending_bytes"),
+        channel.pending_bytes() as u64
+    );
+}
+
+#[test]
+fn without_a_request_a_dump_has_the_counters_and_says_what_is_missing() {
+    let group = group(1);
+    let server = serve(&group, |p| p.add("echo", Echo));
+    let mut client = dial(&server);
+    round_trip(&mut client, b"hello");
+    let reactor = reactor(&group.dump());
+    assert_eq!(count(&reactor, "registered"), 2);
+    assert!(reactor.find("sources").is_none());
+    assert!(text(&reactor, "sources_not_listed").contains("dump_within"));
+}
+
+/// Dumps its loop, and then waits at a gate.
+struct Stuck {
+    group: NetGroup,
+    dumps: Log<Dump>,
+    arrived: Gate,
+    go_on: Gate,
+}
+
+impl Inbound for Stuck {
+    type In = Bytes;
+    type Out = Nothing;
+    type Write = Nothing;
+
+    fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {
+        self.dumps.push(self.group.dump());
+        self.arrived.open();
+        self.go_on.wait();
+    }
+}
+
+#[test]
+fn a_loop_that_is_stuck_in_a_handler_still_has_a_dump() {
+    let clock = ManualClock::new();
+    let group = group_by(&clock);
+    let (dumps, arrived, go_on) = (Log::new(), Gate::new(), Gate::new());
+    let parts = (group.clone(), dumps.clone(), arrived.clone(), go_on.clone());
+    let server = serve(&group, move |p| {
+        let (group, dumps, arrived, go_on) = parts.clone();
+        p.add(
+            "stuck",
+            Stuck {
+                group,
+                dumps,
+                arrived,
+                go_on,
+            },
+        )
+    });
+    let mut client = dial(&server);
+    std::io::Write::write_all(&mut client, b"x").unwrap();
+    arrived.wait();
+    clock.jump(SECOND * 3);
+    let dump = group.dump_within(Duration::ZERO);
+    let one = &dump.find("loops").unwrap().children()[0];
+    assert!(text(one, "not_listed").contains("for up to 3.0s"), "{dump}");
+    let stuck = reactor(&dump);
+    assert_eq!(count(&stuck, "registered"), 2);
+    assert!(stuck.get("sources_not_listed").is_some());
+    // Inside the handler, the loop's own thread can list all sources. The one that handles the
+    // event is away.
+    let inside = reactor(&dumps.take().remove(0));
+    let away = &sources(&inside, "source")[0];
+    assert_eq!(text(away, "state"), "in its handlers");
+    assert_eq!(sources(&inside, "listener").len(), 1);
+    go_on.open();
+    drop(client);
+    until("the connection is gone", || server.connections() == 0);
+    // The handlers of the server hold the group.
+    drop(server.drain(Duration::ZERO).wait());
+}
+
+/// Waits at a gate, on a thread of the pool.
+struct Blocks(Gate, Gate);
+
+impl Inbound for Blocks {
+    type In = Bytes;
+    type Out = Nothing;
+    type Write = Nothing;
+    const BLOCKING: Blocking = Blocking::May;
+
+    fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {
+        self.0.open();
+        self.1.wait();
+    }
+}
+
+#[test]
+fn a_roaming_loop_lists_the_connections_whose_handlers_block() {
+    let (pool, group) = roaming(3);
+    let (arrived, go_on) = (Gate::new(), Gate::new());
+    let (here, gate) = (arrived.clone(), go_on.clone());
+    let server = serve_roaming(&group, move |p| {
+        p.add("blocks", Blocks(here.clone(), gate.clone()))
+    });
+    let (mut busy, _idle) = (dial(&server), dial(&server));
+    until("both are there", || server.connections() == 2);
+    std::io::Write::write_all(&mut busy, b"x").unwrap();
+    arrived.wait();
+    let dump = group.dump_within(MINUTE);
+    let reactor = reactor(&dump);
+    let connections = sources(&reactor, "connection");
+    let states: Vec<_> = connections.iter().map(|one| text(one, "state")).collect();
+    assert!(states.contains(&"in its handlers"), "{dump}");
+    let busy_peer = busy.local_addr().unwrap().to_string();
+    let away = connections
+        .iter()
+        .find(|one| text(one, "state") == "in its handlers");
+    assert_eq!(text(away.unwrap(), "peer"), busy_peer);
+    assert!(count(&reactor, "away") >= 1);
+    let running = pool.dump();
+    let threads = running.find("threads").unwrap().children();
+    assert_eq!(text(&threads[0], "state"), "running");
+    go_on.open();
+}
+
+#[test]
+fn a_server_shows_its_state_and_its_connections() {
+    let group = group(1);
+    let server = serve(&group, |p| p.add("echo", Echo));
+    let mut client = dial(&server);
+    round_trip(&mut client, b"hello");
+    let dump = server.dump();
+    assert_eq!(
+        (dump.kind(), dump.name()),
+        ("server", &*server.local_addr().to_string())
+    );
+    assert_eq!(
+        (text(&dump, "state"), count(&dump, "connections")),
+        ("accepting", 1)
+    );
+    server.stop_accepting().wait().unwrap();
+    assert_eq!(text(&server.dump(), "state"), "stopped");
+    drop(client);
+    server.drain(SECOND).wait().unwrap();
+    let dump = server.dump();
+    assert_eq!(
+        (text(&dump, "state"), count(&dump, "connections")),
+        ("draining", 0)
+    );
+    assert_eq!(count(&dump, "accepted"), server.accepted());
+}
+
+#[test]
+fn the_size_of_a_dump_does_not_grow_with_the_connections() {
+    let group = group(1);
+    let pairs: Vec<_> = (0..5_000).map(|_| group.local_pair(|p| p, |p| p)).collect();
+    let pairs: Vec<_> = pairs.into_iter().map(|pair| pair.wait().unwrap()).collect();
+    let dump = group.dump_within(MINUTE);
+    let reactor = reactor(&dump);
+    let sources = reactor.find("sources").unwrap();
+    assert_eq!((sources.children().len(), sources.left_out()), (100, 9_900));
+    assert_eq!(sources.total(), group.io_metrics()[0].registered);
+    let shown = dump.to_string();
+    assert!(shown.contains("and 9,900 more") && shown.len() < 32 * 1024);
+    drop(pairs);
+}
+
+/// Connections come and go while others dump. The last dump agrees with the metrics.
+fn churn<P>(group: &NetGroup<P>, server: &Server)
+where
+    P: tidegate_loop::Placement,
+{
+    let rounds = rounds(40);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for _ in 0..rounds {
+                    let mut client = dial(server);
+                    round_trip(&mut client, b"hello");
+                }
+            });
+        }
+        scope.spawn(|| {
+            for _ in 0..rounds {
+                assert!(group.dump().to_string().len() < 64 * 1024);
+            }
+        });
+        scope.spawn(|| {
+            for _ in 0..rounds {
+                let dump = group.dump_within(MINUTE);
+                for one in dump.find("loops").unwrap().children() {
+                    assert!(one.get("not_listed").is_none(), "{dump}");
+                }
+            }
+        });
+    });
+    until("all connections are gone", || server.connections() == 0);
+    let mut client = dial(server);
+    round_trip(&mut client, b"hello");
+    let dump = group.dump_within(MINUTE);
+    let loops = dump.find("loops").unwrap().children();
+    for (one, metrics) in loops.iter().zip(group.io_metrics()) {
+        let reactor = one.find("reactor").unwrap();
+        assert_eq!(count(reactor, "registered"), metrics.registered);
+        assert_eq!(reactor.find("sources").unwrap().total(), metrics.registered);
+        assert_eq!(count(reactor, "accepted"), metrics.accepted);
+        assert_eq!(count(reactor, "read_bytes"), metrics.read_bytes);
+        assert_eq!(count(reactor, "written_bytes"), metrics.written_bytes);
+    }
+}
+
+#[test]
+fn dumps_under_load_agree_with_the_metrics_on_pinned_loops() {
+    let group = group(2);
+    let server = serve(&group, |p| p.add("echo", Echo));
+    churn(&group, &server);
+}
+
+#[test]
+fn dumps_under_load_agree_with_the_metrics_on_roaming_loops() {
+    let (_pool, group) = roaming(4);
+    let server = serve_roaming(&group, |p| p.add("echo", Echo));
+    churn(&group, &server);
+}
+
+#[test]
+fn a_dump_after_the_end_shows_no_sources() {
+    let group = group(1);
+    let server = serve(&group, |p| p.add("echo", Echo));
+    let mut client = dial(&server);
+    round_trip(&mut client, b"hello");
+    let quiet = tidegate_loop::Quiet::none(MINUTE);
+    group.shutdown(quiet).wait().unwrap();
+    for dump in [group.dump(), group.dump_within(MINUTE)] {
+        let one = &dump.find("loops").unwrap().children()[0];
+        assert_eq!(text(one, "state"), "terminated");
+        assert_eq!(count(&reactor(&dump), "registered"), 0);
+    }
+}
