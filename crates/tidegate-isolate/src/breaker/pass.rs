@@ -52,6 +52,12 @@ impl CircuitBreaker {
         self.word.get().state()
     }
 
+    /// Returns the state that was decided last. Makes no judgement that is due, so it calls no
+    /// listener.
+    pub(crate) fn decided(&self) -> BreakerState {
+        self.word.get().state()
+    }
+
     /// Returns `true` if ordinary calls are denied, because of the state or the mode.
     pub fn is_open(&self, now: u64) -> bool {
         match self.mode() {

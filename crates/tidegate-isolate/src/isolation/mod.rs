@@ -3,11 +3,13 @@
 //! `state` is one key with its breaker, its bulkhead and its metrics. `settings` changes it while
 //! calls run, and `snapshot` reports its figures. `pools` holds the thread bulkheads by their key.
 //! `registry` finds or creates a key's state, `changes` passes on changed properties, `shutdown`
-//! collects the reports of the pools, and `builder` builds the whole. This module uses everything
-//! that a command is made of. It does not use commands, which are handles to a state.
+//! collects the reports of the pools, `dump` shows the state as a tree, and `builder` builds the
+//! whole. This module uses everything that a command is made of. It does not use commands, which
+//! are handles to a state.
 
 mod builder;
 mod changes;
+mod dump;
 mod pools;
 mod registry;
 mod settings;

@@ -7,11 +7,11 @@
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use tidegate_core::OnUnhandled;
-use tidegate_core::internal::FastClock;
+use tidegate_core::internal::{FastClock, try_briefly};
 
 use crate::bulkhead::{PoolConfig, ThreadBulkhead};
 use crate::error::ConfigError;
@@ -152,6 +152,11 @@ impl Pools {
         self.lock().len()
     }
 
+    /// Returns all pools, in no order, or `None` while another thread adds or removes one.
+    pub(crate) fn try_all(&self) -> Option<Vec<Arc<RegisteredPool>>> {
+        Some(try_lock(&self.pools)?.values().cloned().collect())
+    }
+
     /// Returns all pools, ordered by key.
     pub(crate) fn all(&self) -> Vec<Arc<RegisteredPool>> {
         let mut all: Vec<_> = self.lock().values().cloned().collect();
@@ -167,4 +172,13 @@ impl Pools {
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<RegisteredPool>>> {
         self.pools.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Locks `mutex` if it becomes free within a moment.
+pub(super) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    try_briefly(|| match mutex.try_lock() {
+        Ok(locked) => Some(locked),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    })
 }

@@ -16,6 +16,7 @@ mod collapse;
 mod compose;
 mod configure;
 mod deadlocks;
+mod dump;
 mod entry;
 mod entry_ends;
 mod fallbacks;

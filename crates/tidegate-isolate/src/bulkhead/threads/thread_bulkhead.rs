@@ -290,6 +290,22 @@ impl ThreadBulkhead {
         self.overstaying.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// Returns the maximum number of threads, or `None` while it is being changed.
+    pub(crate) fn shown_max(&self) -> Option<usize> {
+        let config = self.config.try_lock().ok()?;
+        Some(config.effective_max())
+    }
+
+    /// Returns the number of calls whose work runs now.
+    pub(crate) fn running(&self) -> usize {
+        self.running.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of threads that are held by work whose caller has given up.
+    pub(crate) fn overstaying(&self) -> usize {
+        self.overstaying.load(Ordering::Relaxed).max(0) as usize
+    }
+
     pub(crate) fn snapshot(&self, now: u64) -> PoolSnapshot {
         let metrics = self.pool.metrics();
         let ([executed, rejected, expired], totals) =
@@ -314,7 +330,7 @@ impl ThreadBulkhead {
             executed_total: totals[EXECUTED],
             rejected_total: totals[REJECTED],
             expired_total: totals[EXPIRED],
-            overstaying: self.overstaying.load(Ordering::Relaxed).max(0) as usize,
+            overstaying: self.overstaying(),
         }
     }
 }
