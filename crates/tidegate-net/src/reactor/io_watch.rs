@@ -8,12 +8,15 @@ use tidegate_loop::internal::DriverView;
 use super::pinned;
 use super::roaming::RoamingShared;
 use crate::metrics::{Counters, IoMetrics};
+use crate::source::SharedInbox;
 
 /// A view of the counters of a [`PollDriver`](super::PollDriver) or a
 /// [`RoamingDriver`](super::RoamingDriver).
 #[derive(Clone, Debug)]
 pub(crate) struct IoWatch {
     counters: Arc<Counters>,
+    /// Has the user-defined sources.
+    inbox: SharedInbox,
     /// The id of the reactor, if the loop is a pinned one.
     pinned: Option<u64>,
     /// Has the counters of the tasks, if the loop is a roaming one.
@@ -21,17 +24,23 @@ pub(crate) struct IoWatch {
 }
 
 impl IoWatch {
-    pub(super) fn of_pinned(counters: Arc<Counters>, id: u64) -> Self {
+    pub(super) fn of_pinned(counters: Arc<Counters>, inbox: &SharedInbox, id: u64) -> Self {
         Self {
             counters,
+            inbox: Arc::clone(inbox),
             pinned: Some(id),
             roam: None,
         }
     }
 
-    pub(super) fn of_roaming(counters: Arc<Counters>, roam: Arc<RoamingShared>) -> Self {
+    pub(super) fn of_roaming(
+        counters: Arc<Counters>,
+        inbox: &SharedInbox,
+        roam: Arc<RoamingShared>,
+    ) -> Self {
         Self {
             counters,
+            inbox: Arc::clone(inbox),
             pinned: None,
             roam: Some(roam),
         }
@@ -47,10 +56,10 @@ impl IoWatch {
         sum
     }
 
-    /// Returns the counters for a dump, without the sources.
+    /// Returns the counters and the user-defined sources for a dump, without channels.
     pub(super) fn describe(&self) -> Dump {
         let now = self.metrics();
-        Dump::new("reactor", "")
+        let dump = Dump::new("reactor", "")
             .fact("registered", now.registered)
             .fact("polls", now.polls)
             .fact("poll_failures", now.poll_failures)
@@ -59,7 +68,8 @@ impl IoWatch {
             .fact("reads", now.reads)
             .fact("read_bytes", now.read_bytes)
             .fact("writes", now.writes)
-            .fact("written_bytes", now.written_bytes)
+            .fact("written_bytes", now.written_bytes);
+        self.inbox.dump(dump)
     }
 }
 

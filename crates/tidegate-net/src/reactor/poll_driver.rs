@@ -54,7 +54,7 @@ impl PollDriver {
 
     /// Returns a view of this driver's counters, to be kept after the driver was given to a loop.
     pub(crate) fn watch(&self) -> IoWatch {
-        IoWatch::of_pinned(Arc::clone(&self.counters), self.id)
+        IoWatch::of_pinned(Arc::clone(&self.counters), self.inbox(), self.id)
     }
 
     /// Returns the inbox of the selector, to be kept after the driver was given to a loop.

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use tidegate_core::internal::{Deliver, Delivery, SignalBlock, discard};
-use tidegate_core::{CaughtPanic, Executor, RejectReason, Task, Unhandled};
+use tidegate_core::{CaughtPanic, Dump, Executor, RejectReason, Task, Unhandled};
 use tidegate_promise::Promise;
 
 use super::event_source::NewSource;
@@ -293,6 +293,23 @@ impl Inbox {
     /// Returns the sources, in the order of their tokens.
     pub(super) fn sources(&self) -> Vec<Arc<SourceState>> {
         self.lock_sources().values().cloned().collect()
+    }
+
+    /// Adds the sources to a dump of their loop. Called on any thread.
+    #[cold]
+    pub(crate) fn dump(&self, dump: Dump) -> Dump {
+        let waiting = self.lock().notes.len();
+        let sources = self.lock_sources();
+        let total = sources.len();
+        let listed = sources.values().take(Dump::MAX_CHILDREN).cloned();
+        let listed: Vec<_> = listed.collect();
+        drop(sources);
+        let dump = dump.fact("updates_queued", waiting);
+        if total == 0 {
+            return dump;
+        }
+        let each = listed.iter().map(|source| source.dump());
+        dump.list("user_sources", total, each)
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {

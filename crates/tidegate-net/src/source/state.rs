@@ -19,6 +19,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tidegate_core::Dump;
+
 use crate::errors::NetError;
 use crate::sys::{Interest, Token};
 
@@ -156,6 +158,21 @@ impl SourceState {
         NetError::SourceClosed {
             source_name: self.name.to_string(),
         }
+    }
+
+    /// Returns the state of the source for a dump.
+    pub(super) fn dump(&self) -> Dump {
+        let inner = self.lock();
+        let (interests, phase) = (inner.interests, inner.phase);
+        drop(inner);
+        let state = match phase {
+            Phase::Idle => "idle",
+            Phase::Busy | Phase::Suspended => "in its task",
+            Phase::Closed => "closed",
+        };
+        Dump::new("source", &self.name)
+            .fact("interests", interests.to_string())
+            .fact("state", state)
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

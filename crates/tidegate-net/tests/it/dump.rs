@@ -5,7 +5,8 @@ use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidegate_core::{Dump, ManualClock};
+use tidegate_core::{Dump, ManualClock, Task};
+use tidegate_net::source::{Interest, SourceContext};
 use tidegate_net::{Blocking, Inbound, InboundContext, NetGroup, Nothing, Server, WatchAction};
 use tidegate_testkit::{Gate, Log, rounds, until};
 
@@ -71,6 +72,34 @@ fn a_dump_lists_connections_listeners_and_watched_sources() {
     );
     assert!(text(&sources(&reactor, "source")[0], "watches").contains("UnixStream"));
     assert!(dump.to_string().contains("handlers echo"));
+}
+
+#[test]
+fn a_dump_lists_the_users_own_sources_also_without_a_request() {
+    let group = group(1);
+    let (reader, _writer) = std::io::pipe().unwrap();
+    let nothing = |_: &SourceContext<'_, std::io::PipeReader>| -> Option<Task> { None };
+    let registered = group.next_reactor();
+    let registered = registered.register("pipe", reader, Interest::READ, nothing);
+    let source = registered.wait().unwrap();
+    for dump in [group.dump(), group.dump_within(MINUTE)] {
+        let reactor = reactor(&dump);
+        let list = reactor.find("user_sources").unwrap();
+        assert_eq!((list.total(), list.children()[0].name()), (1, "pipe"));
+        let shown = &list.children()[0];
+        assert_eq!(
+            (text(shown, "interests"), text(shown, "state")),
+            ("read", "idle")
+        );
+    }
+    source
+        .set_interests(Interest::READ | Interest::WRITE)
+        .unwrap();
+    let dump = reactor(&group.dump());
+    let shown = &dump.find("user_sources").unwrap().children()[0];
+    assert_eq!(text(shown, "interests"), "read and write");
+    source.close().wait().unwrap();
+    assert!(reactor(&group.dump()).find("user_sources").is_none());
 }
 
 #[test]

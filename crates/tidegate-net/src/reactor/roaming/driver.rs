@@ -71,7 +71,8 @@ impl RoamingDriver {
 
     /// Returns a view of this driver's counters, to be kept after the driver was given to a loop.
     pub(crate) fn watch(&self) -> IoWatch {
-        IoWatch::of_roaming(Arc::clone(&self.counters), Arc::clone(&self.roam))
+        let roam = Arc::clone(&self.roam);
+        IoWatch::of_roaming(Arc::clone(&self.counters), self.inbox(), roam)
     }
 
     pub(crate) fn roam(&self) -> &Arc<RoamingShared> {
