@@ -79,7 +79,10 @@ impl RoamingConfig {
     /// `build` panics or drops the producer, the event loop is not built.
     ///
     /// The pool that `build` gets belongs to one event loop: a panic on it is reported to the hook
-    /// of the loop.
+    /// of the loop. If the policy of the pool is
+    /// [`PoolPolicy::CallerRuns`](tidegate_pool::PoolPolicy::CallerRuns), a task that is given away
+    /// and does not fit into the queue runs on the loop's thread, and the loop stands still
+    /// meanwhile.
     ///
     /// ```
     /// use std::sync::Arc;
