@@ -317,4 +317,38 @@ mod tests {
             assert_eq!((snapshot.active, snapshot.totals[Event::Success]), (0, 2));
         });
     }
+
+    #[test]
+    fn a_blocking_call_on_a_worker_of_tokio_is_refused() {
+        let isolation = Isolation::builder().build().unwrap();
+        runtime().block_on(async {
+            let shop = Shop::new(&isolation, ([127, 0, 0, 1], 9).into()).unwrap();
+            let (blocks, moves) = (shop.reviews.clone(), shop.reviews.clone());
+            let cause = move || async move {
+                let refused = blocks
+                    .call()
+                    .fallback(|_why| Err(io::ErrorKind::Other.into()));
+                let refused = refused.run(move |_cancel| read_reviews(7)).unwrap_err();
+                refused.cause().to_string()
+            };
+            let elsewhere = move || async move {
+                let run = move || moves.run(move |_cancel| read_reviews(7));
+                let reviews = tokio::task::spawn_blocking(run).await;
+                reviews.unwrap().unwrap()
+            };
+            let routes = Router::new()
+                .route("/run", get(cause))
+                .route("/spawn_blocking", get(elsewhere))
+                .layer(shop.pages.layer().respond());
+            let address = listen(routes).await.unwrap();
+            let client = reqwest::Client::builder().no_proxy().build().unwrap();
+            let ask = async |path: &str| {
+                let response = client.get(format!("http://{address}{path}")).send().await;
+                response.unwrap().text().await.unwrap()
+            };
+            let refused = ask("/run").await;
+            assert!(refused.contains("must not wait"), "{refused}");
+            assert_eq!(ask("/spawn_blocking").await, "0 reviews");
+        });
+    }
 }

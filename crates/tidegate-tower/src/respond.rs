@@ -26,6 +26,16 @@ use crate::http_service::{CommandFuture, CommandLayer, CommandService};
 ///
 /// A closure that returns a response with a body of the inner service's type implements it.
 /// [`DefaultResponse`] is the default.
+///
+/// ```
+/// use http::Response;
+/// use tidegate_isolate::{Cause, CommandError};
+/// use tidegate_tower::Respond;
+///
+/// let text = |error: &CommandError<String>| Response::new(error.to_string());
+/// let error = CommandError::new("prices", Cause::Cancelled);
+/// assert!(text.respond(&error, false).into_body().unwrap().contains("prices was cancelled"));
+/// ```
 pub trait Respond<B, E> {
     /// Returns the response. `is_grpc` is `true` if the request is one of gRPC.
     fn respond(&self, error: &CommandError<E>, is_grpc: bool) -> Response<Option<B>>;
@@ -177,6 +187,15 @@ impl<C, R> fmt::Debug for RespondLayer<C, R> {
 
 /// An HTTP service behind a command that makes responses of rejections. [`RespondLayer`] creates
 /// it.
+///
+/// ```
+/// use tidegate_tower::RespondService;
+///
+/// struct Site<S> {
+///     pages: RespondService<S>,
+/// }
+/// # fn _of<S: Clone>(site: &Site<S>) -> RespondService<S> { site.pages.clone() }
+/// ```
 pub struct RespondService<S, C = ByStatus, R = DefaultResponse> {
     inner: CommandService<S, C>,
     command: UntypedCommand,

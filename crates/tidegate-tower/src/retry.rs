@@ -23,6 +23,13 @@ use crate::classify::{ByStatus, Classify};
 ///
 /// A closure that returns an `Option` implements it, such as `reqwest::Request::try_clone`.
 /// [`CopyIdempotent`] is the default.
+///
+/// ```
+/// use tidegate_tower::CopyRequest;
+///
+/// let short = |query: &String| (query.len() < 100).then(|| query.clone());
+/// assert!(short.copy(&"select 1".to_owned()).is_some());
+/// ```
 pub trait CopyRequest<Req> {
     /// Returns a copy, or `None` if the request must not or cannot be sent again.
     fn copy(&self, request: &Req) -> Option<Req>;
@@ -57,6 +64,15 @@ impl<B: Clone> CopyRequest<Request<B>> for CopyIdempotent {
 /// Decides whether a response asks for a retry. Errors are judged by the [`Retry`] policy.
 ///
 /// A closure that returns a `bool` implements it. [`RetryByStatus`] is the default.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_tower::RetryResponse;
+///
+/// let is_empty = |rows: &Vec<u32>| rows.is_empty();
+/// assert_eq!(is_empty.retry_after(&vec![]), Some(Duration::ZERO));
+/// assert_eq!(is_empty.retry_after(&vec![7]), None);
+/// ```
 pub trait RetryResponse<R> {
     /// Returns `None` if the response is final. Otherwise returns the shortest pause before the
     /// retry.
@@ -210,6 +226,17 @@ impl<E, K, J> fmt::Debug for RetryLayer<E, K, J> {
 }
 
 /// A service that retries. [`RetryLayer`] creates it. Clones share the budget.
+///
+/// ```
+/// use tidegate_tower::{CommandService, RetryService};
+///
+/// struct Clients<S, E> {
+///     prices: RetryService<CommandService<S>, E>, // `E` is the error of `S`
+/// }
+/// # fn _of<S: Clone, E>(clients: &Clients<S, E>) -> RetryService<CommandService<S>, E> {
+/// #     clients.prices.clone()
+/// # }
+/// ```
 pub struct RetryService<S, E, K = CopyIdempotent, J = RetryByStatus> {
     inner: S,
     layer: RetryLayer<E, K, J>,
