@@ -7,20 +7,6 @@ use std::io;
 use tidegate_pool::ThreadBudgetError;
 use tidegate_timer::wheel::WheelError;
 
-/// Why a periodic task was not scheduled.
-#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum PeriodError {
-    /// The period is zero: the task would run without end.
-    #[error("a period of zero would run without end; give it at least 1 ns")]
-    Zero,
-    /// The event loop is shutting down.
-    #[error("the loop is shutting down; schedule on another one")]
-    Closed,
-}
-
-tidegate_core::debug_as_display!(PeriodError);
-
 /// Why a shutdown hook was not added.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -52,10 +52,10 @@ mod submit;
 mod thread;
 mod watchdog;
 
-pub use tidegate_pool::{HandedBack, Quiet, ShutdownError};
+pub use tidegate_pool::{HandedBack, Missed, PeriodError, Quiet, ShutdownError};
 
 pub use self::core::budget::TurnBudget;
-pub use self::errors::{BuildError, NotOnLoop, PeriodError, ShutdownHookError};
+pub use self::errors::{BuildError, NotOnLoop, ShutdownHookError};
 pub use self::global::default_loop::GlobalGuard;
 pub use self::group::builder::EventLoopGroupBuilder;
 pub use self::group::chooser::Choose;
@@ -68,7 +68,6 @@ pub use self::handle::placement::{Pinned, Placement, Roaming};
 pub use self::roam::config::RoamingConfig;
 pub use self::roam::producer::LoopProducer;
 pub use self::schedule::coarse_timer::CoarseTimer;
-pub use self::schedule::period::Missed;
 pub use self::schedule::sleep::{Sleep, SleepError, Timeout, TimeoutError, sleep, timeout};
 pub use self::shutdown::report::ShutdownReport;
 pub use self::state::lifecycle::Lifecycle;

@@ -3,7 +3,8 @@
 //! Programs use this crate through the facade, [`tidegate`](../tidegate/index.html).
 //!
 //! * A [`WorkerPool`] runs jobs on its own threads. An [`OrderedView`] of it runs tasks one at a
-//!   time and in order. A [`Lease`] reserves some of its threads for one component.
+//!   time and in order. A [`Lease`] reserves some of its threads for one component. Pools and views
+//!   also run tasks later, and periodically.
 //! * A [`Strategy`](strategy::Strategy) asks a [`Producer`](strategy::Producer) for tasks. For each
 //!   task it decides which thread runs the task and which thread produces next.
 //!   [`Adaptive`](strategy::Adaptive) hands production over while a task runs, if a
@@ -26,16 +27,18 @@ mod executor;
 mod immediate;
 mod ordered;
 mod pool;
+mod schedule;
 pub mod strategy;
 
-pub use self::executor::{HandedBack, NotStartedError, Quiet, ShutdownError};
+pub use self::executor::{DisplacedError, HandedBack, NotStartedError, Quiet, ShutdownError};
 pub use self::immediate::ImmediateExecutor;
 pub use self::ordered::{OrderedView, OrderedViewBuilder, OrderedViewError};
 pub use self::pool::{
-    DisplacedError, FreeThreads, Growth, Headroom, JobHandle, JobTimes, Lease, LeaseInfo,
-    PoolError, PoolLimits, PoolMetrics, PoolPolicy, ShutdownReport, StuckJob, ThreadBudgetError,
-    TryExecutor, WorkerPool, WorkerPoolBuilder,
+    FreeThreads, Growth, Headroom, JobHandle, JobTimes, Lease, LeaseInfo, PoolError, PoolLimits,
+    PoolMetrics, PoolPolicy, ShutdownReport, StuckJob, ThreadBudgetError, TryExecutor, WorkerPool,
+    WorkerPoolBuilder,
 };
+pub use self::schedule::{Missed, PeriodError};
 
 /// Jobs, and the queue in which they wait for a thread.
 ///
@@ -50,12 +53,13 @@ pub mod internal {
     //! Items for the other crates of this workspace only. Unstable: they change without notice.
 
     pub use crate::executor::{
-        BOUND_VARIABLE, DEFAULT_BOUND, TaskPromise, UnstartedTasks, default_bound, drop_unstarted,
+        BOUND_VARIABLE, DEFAULT_BOUND, TaskPromise, UnstartedTasks, default_bound,
     };
     pub use crate::pool::raw::{
         Dispatch, DispatchCounts, DispatchGuard, DispatchLimits, Dispatcher, JobSource,
-        MAX_RESERVED, ReservedWorkers, SlotWait, WorkerSlot, WorkerStep, WorkerWake, WorkerWanted,
+        ReservedWorkers, SlotWait, WorkerSlot, WorkerStep, WorkerWake, WorkerWanted,
     };
+    pub use crate::schedule::{Period, Repeat};
     pub use crate::strategy::producer::InterruptFn;
     pub use crate::strategy::raw::{
         CellSnapshot, CloseResult, HelperRequest, LendResult, MonitorState, NotifyResult,

@@ -21,8 +21,8 @@
 //!
 //! What each engine is for, and why the others do not fit:
 //!
-//! * **[`Heap`]**: scheduled and periodic tasks of an event loop, and delayed tasks of an isolation
-//!   (retries, hedges, batches). A scheduled task runs at its exact time, and equal deadlines run
+//! * **[`Heap`]**: scheduled and periodic tasks of an event loop or a worker pool, and delayed tasks
+//!   of an isolation (retries, hedges, batches). A scheduled task runs at its exact time, and equal deadlines run
 //!   in order of insertion. A wheel is late by up to a tick and does not sort by deadline within
 //!   one.
 //! * **[`Wheel`]**: timeouts and sleeps of an event loop. A server has one or two timeouts per

@@ -2,6 +2,7 @@
 //! pool and the loop, such as the promise crate, know pools and loops only by this trait.
 
 use std::any::Any;
+use std::sync::Arc;
 
 use super::id::ExecutorId;
 use super::rejected::Rejected;
@@ -40,6 +41,25 @@ pub trait Executor: Send + Sync + 'static {
     /// The task itself, when the executor has ended, or is full and has no such lane.
     fn execute_internal(&self, task: Task) -> Result<(), Rejected<Task>> {
         self.execute(task)
+    }
+
+    /// Accepts `task` like [`Executor::execute`], or refuses it at once: does not wait for room, and
+    /// does not run this task or another one on the calling thread. An executor without a policy
+    /// for refused tasks need not implement it.
+    ///
+    /// # Errors
+    ///
+    /// The task itself, when the executor is full or closed.
+    #[doc(hidden)]
+    fn offer_task(&self, task: Task) -> Result<(), Rejected<Task>> {
+        self.execute(task)
+    }
+
+    /// Returns the timer of this executor, which its views share. Its type belongs to the crate of
+    /// the pool. `None` if it has none.
+    #[doc(hidden)]
+    fn shared_timer(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        None
     }
 
     /// Accepts `signal`, which will be delivered on this executor.

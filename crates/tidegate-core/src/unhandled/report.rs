@@ -20,6 +20,13 @@ pub enum Unhandled<'a> {
         /// The panic's message.
         message: &'a str,
     },
+    /// A scheduled task was due, and its executor refused it.
+    TaskRefused {
+        /// The task's name.
+        task: &'a str,
+        /// Why, and what to do.
+        message: &'a str,
+    },
     /// A listener of a promise panicked.
     ListenerPanic {
         /// The panic's message.
@@ -65,6 +72,12 @@ impl fmt::Display for Unhandled<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TaskPanic { task, message } => write!(f, "task `{task}` panicked: {message}"),
+            Self::TaskRefused { task, message } => {
+                write!(
+                    f,
+                    "scheduled task `{task}` was refused when it was due: {message}"
+                )
+            }
             Self::ListenerPanic { message } => write!(f, "a listener panicked: {message}"),
             Self::HookPanic { message } => write!(f, "a hook panicked: {message}"),
             Self::ProducerPanic { message } => write!(f, "a producer panicked: {message}"),

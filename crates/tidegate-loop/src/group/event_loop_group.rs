@@ -8,7 +8,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tidegate_core::internal::prim::{Mutex, lock};
 use tidegate_core::{CancelToken, Rejected, Task};
-use tidegate_pool::{Quiet, ShutdownError};
+use tidegate_pool::{HandedBack, PeriodError, Quiet, ShutdownError};
 use tidegate_promise::{Completion, SharedCompletion, WaitError};
 
 use super::chooser::Chooser;
@@ -163,6 +163,42 @@ impl<P: Placement> EventLoopGroup<P> {
         self.next().schedule(after, run)
     }
 
+    /// Runs `run` on the next event loop after `first` and then every `period`; see
+    /// [`EventLoop::schedule_at_fixed_rate`]. All runs are on the same event loop.
+    ///
+    /// # Errors
+    ///
+    /// As for [`EventLoop::schedule_at_fixed_rate`].
+    pub fn schedule_at_fixed_rate<F>(
+        &self,
+        first: Duration,
+        period: Duration,
+        run: F,
+    ) -> Result<Completion<()>, PeriodError>
+    where
+        F: FnMut() + Send + 'static,
+    {
+        self.next().schedule_at_fixed_rate(first, period, run)
+    }
+
+    /// Runs `run` on the next event loop after `first`, and then again `pause` after the end of
+    /// each run; see [`EventLoop::schedule_with_fixed_delay`]. All runs are on the same event loop.
+    ///
+    /// # Errors
+    ///
+    /// As for [`EventLoop::schedule_with_fixed_delay`].
+    pub fn schedule_with_fixed_delay<F>(
+        &self,
+        first: Duration,
+        pause: Duration,
+        run: F,
+    ) -> Result<Completion<()>, PeriodError>
+    where
+        F: FnMut() + Send + 'static,
+    {
+        self.next().schedule_with_fixed_delay(first, pause, run)
+    }
+
     /// Requests a shutdown of every event loop; see [`EventLoop::shutdown`]. The returned
     /// completion ends when the last event loop has terminated or failed to: with the sum of the
     /// reports, or with the first failure. If the period is longer than the timeout, it fails at
@@ -187,6 +223,27 @@ impl<P: Placement> EventLoopGroup<P> {
         terminated
             .get_or_insert_with(|| gather(self.iter().map(EventLoop::termination).collect()))
             .clone()
+    }
+
+    /// Returns the tasks that the event loops accepted and will not start because they have shut
+    /// down; see [`EventLoop::handed_back`]. They are the same tasks as those of the report or the
+    /// error of the shutdown and of the single event loops: each task can be taken once.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidegate_core::Task;
+    /// use tidegate_loop::{EventLoopGroup, Quiet};
+    ///
+    /// let group = EventLoopGroup::builder("io").loops(2).build()?;
+    /// group.execute(|| ())?;
+    /// group.shutdown(Quiet::none(Duration::from_secs(1))).wait()?;
+    /// // Nothing is left here. Tasks that are left can run anywhere.
+    /// group.handed_back().take().into_iter().for_each(Task::run);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn handed_back(&self) -> HandedBack {
+        let lists: Vec<_> = self.iter().map(EventLoop::handed_back).collect();
+        HandedBack::of_all(&lists)
     }
 
     /// Returns `true` if every event loop was asked to shut down.

@@ -3,30 +3,25 @@
 use std::sync::Arc;
 
 use tidegate_core::internal::prim::{Mutex, lock};
-use tidegate_pool::ShutdownError;
+use tidegate_pool::{HandedBack, ShutdownError};
 use tidegate_promise::SharedCompletion;
 
 use crate::shutdown::report::ShutdownReport;
 
-/// Returns the sum of the reports if there is no failure. Otherwise returns the first failure,
-/// after moving into it the tasks that all other event loops handed back.
+/// Returns the sum of the reports if there is no failure. Otherwise returns the first failure, with
+/// the tasks that all event loops hand back. An event loop that is stuck adds its tasks later.
 fn whole_end(
     reports: &[ShutdownReport],
     failures: Vec<ShutdownError>,
 ) -> Result<ShutdownReport, ShutdownError> {
-    let mut whole = ShutdownReport::default();
-    let Some(why) = failures.first() else {
-        reports.iter().for_each(|report| whole.add(report));
-        return Ok(whole);
-    };
-    // If this kind of failure has no list of tasks, the tasks stay in the results of the single
-    // event loops.
-    if let Some(all) = why.handed_back() {
-        let others = failures[1..].iter().filter_map(ShutdownError::handed_back);
-        let others = others.chain(reports.iter().map(|report| &report.handed_back));
-        others.for_each(|one| all.gather(one));
+    let failed = failures.iter().filter_map(ShutdownError::handed_back);
+    let ended = reports.iter().map(|report| &report.handed_back);
+    let all = HandedBack::of_all(failed.chain(ended));
+    // If this kind of failure has no list of tasks, the tasks stay with the group and its loops.
+    match failures.into_iter().next() {
+        Some(why) => Err(why.with_handed_back(all)),
+        None => Ok(ShutdownReport::sum(reports)),
     }
-    failures.into_iter().next().map_or(Ok(whole), Err)
 }
 
 /// Combines the terminations of a group into one. It completes when the last of `ends` has

@@ -11,14 +11,11 @@ use tidegate_core::executor::{ExecutorId, is_current};
 use tidegate_core::thread::ThreadInfo;
 use tidegate_core::{CancelToken, Clock, Executor, InterruptedError, RejectReason, Rejected, Task};
 use tidegate_pool::internal::TaskPromise;
-use tidegate_pool::{Quiet, ShutdownError};
+use tidegate_pool::{HandedBack, Quiet, ShutdownError};
 use tidegate_promise::{Completion, Promise, SharedCompletion, WaitError, promise_on};
 
 use super::placement::{Pinned, Placement};
-use crate::errors::{NotOnLoop, PeriodError, ShutdownHookError};
-use crate::schedule::coarse_timer::{self, CoarseTimer};
-use crate::schedule::period::{Missed, Period};
-use crate::schedule::scheduled_task;
+use crate::errors::{NotOnLoop, ShutdownHookError};
 use crate::shutdown::report::ShutdownReport;
 use crate::spawn::future;
 use crate::state::lifecycle::Lifecycle;
@@ -214,118 +211,6 @@ impl<P: Placement> EventLoop<P> {
         future::spawn(&self.shared, future)
     }
 
-    /// Runs `run` once, `after` from now. A delay that is too long to represent never ends.
-    ///
-    /// # Errors
-    ///
-    /// The closure, if the event loop is shutting down.
-    ///
-    /// # Threads
-    ///
-    /// May be called from any thread. `run` runs on the event loop, never early. Cancelling the
-    /// completion drops `run` at once.
-    pub fn schedule<T, F>(&self, after: Duration, run: F) -> Result<Completion<T>, Rejected<F>>
-    where
-        T: Send + 'static,
-        F: FnOnce() -> T + Send + 'static,
-    {
-        let run = scheduled_task::check(&self.shared, run)?;
-        Ok(scheduled_task::once(&self.shared, after, run))
-    }
-
-    /// Runs `run` once, `after` from now and up to one tick late. For large numbers of timers that
-    /// rarely fire, such as the idle time of connections: it costs less than
-    /// [`EventLoop::schedule`], does not keep the order of equal deadlines, and has no result. The
-    /// handle cancels the timer or resets it.
-    ///
-    /// # Errors
-    ///
-    /// The closure, if the event loop is shutting down.
-    ///
-    /// # Threads
-    ///
-    /// May be called from any thread. `run` runs on the event loop, never early. Cancelling drops
-    /// `run` at once. If the event loop ends first, `run` is dropped and the handle reports the
-    /// timer as cancelled.
-    pub fn schedule_coarse<F>(&self, after: Duration, run: F) -> Result<CoarseTimer, Rejected<F>>
-    where
-        F: FnOnce() + Send + 'static,
-    {
-        let run = scheduled_task::check(&self.shared, run)?;
-        Ok(coarse_timer::add(&self.shared, after, Task::new(run)))
-    }
-
-    /// Runs `run` after `first` and then every `period`, measured from start to start. Missed runs
-    /// are made up for. The completion never succeeds: it ends as cancelled, or as failed if `run`
-    /// panics.
-    ///
-    /// # Errors
-    ///
-    /// [`PeriodError`] if the period is zero or the event loop is shutting down.
-    pub fn schedule_at_fixed_rate<F>(
-        &self,
-        first: Duration,
-        period: Duration,
-        run: F,
-    ) -> Result<Completion<()>, PeriodError>
-    where
-        F: FnMut() + Send + 'static,
-    {
-        self.schedule_at_rate(first, period, Missed::default(), run)
-    }
-
-    /// [`EventLoop::schedule_at_fixed_rate`] with a policy for missed runs.
-    ///
-    /// # Errors
-    ///
-    /// As for [`EventLoop::schedule_at_fixed_rate`].
-    pub fn schedule_at_rate<F>(
-        &self,
-        first: Duration,
-        period: Duration,
-        missed: Missed,
-        run: F,
-    ) -> Result<Completion<()>, PeriodError>
-    where
-        F: FnMut() + Send + 'static,
-    {
-        self.repeat(first, period, Period::rate(period, missed), run)
-    }
-
-    /// Runs `run` after `first`, and then again `pause` after the end of each run.
-    ///
-    /// # Errors
-    ///
-    /// As for [`EventLoop::schedule_at_fixed_rate`].
-    pub fn schedule_with_fixed_delay<F>(
-        &self,
-        first: Duration,
-        pause: Duration,
-        run: F,
-    ) -> Result<Completion<()>, PeriodError>
-    where
-        F: FnMut() + Send + 'static,
-    {
-        self.repeat(first, pause, Period::delay(pause), run)
-    }
-
-    fn repeat<F>(
-        &self,
-        first: Duration,
-        period: Duration,
-        every: Period,
-        run: F,
-    ) -> Result<Completion<()>, PeriodError>
-    where
-        F: FnMut() + Send + 'static,
-    {
-        if period.is_zero() {
-            return Err(PeriodError::Zero);
-        }
-        let run = scheduled_task::check(&self.shared, run).map_err(|_| PeriodError::Closed)?;
-        Ok(scheduled_task::repeat(&self.shared, first, every, run))
-    }
-
     /// Creates a promise whose listeners run on this event loop.
     #[inline]
     pub fn promise<T: Send + 'static>(&self) -> (Promise<T>, Completion<T>) {
@@ -458,6 +343,37 @@ impl<P: Placement> EventLoop<P> {
     /// time, and with [`ShutdownError::BadQuiet`] at once if the period is longer than the timeout.
     pub fn shutdown(&self, quiet: Quiet) -> SharedCompletion<ShutdownReport, ShutdownError> {
         self.shared.shut_down(quiet)
+    }
+
+    /// Returns the tasks that the event loop accepted and will not start because it has shut down.
+    /// They are the same tasks as those of the shutdown's report or error: each can be taken once,
+    /// run elsewhere, and then completes its completion. Empty before the event loop has ended.
+    ///
+    /// An event loop whose shutdown failed with [`ShutdownError::Stuck`] adds its tasks when the
+    /// stuck task returns; [`EventLoop::is_terminated`] is `true` from then on.
+    ///
+    /// ```
+    /// use tidegate_core::{ManualClock, Task};
+    /// use tidegate_loop::{EventLoop, Quiet};
+    ///
+    /// let home = EventLoop::builder("home").clock(ManualClock::new()).build()?;
+    /// let (arrived, begun) = std::sync::mpsc::channel();
+    /// let (go_on, gone_on) = std::sync::mpsc::channel::<()>();
+    /// home.execute(move || {
+    ///     arrived.send(()).unwrap();
+    ///     drop(gone_on.recv());
+    /// })?;
+    /// begun.recv()?;
+    /// let answer = home.submit(|| 42)?;
+    /// let ended = home.shutdown(Quiet::none(std::time::Duration::ZERO));
+    /// drop(go_on);
+    /// ended.wait()?;
+    /// home.handed_back().take().into_iter().for_each(Task::run);
+    /// assert_eq!(answer.wait()?, 42);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn handed_back(&self) -> HandedBack {
+        self.shared.termination.handed_back()
     }
 
     /// Returns `true` if a shutdown was requested.

@@ -5,6 +5,7 @@
 //! | `placement.rs` | pinned or roaming, as a type |
 //! | `forward.rs` | forwards the methods of an executor |
 //! | `event_loop.rs` | [`EventLoop`](event_loop::EventLoop), the handle |
+//! | `schedule.rs` | its methods that schedule tasks |
 //! | `as_executor.rs` | the handle as an executor |
 //! | `inactivity.rs` | waiting until the event loop has no thread |
 //! | `starter.rs` | gives the event loop a thread, for work that only sends a signal |
@@ -23,5 +24,6 @@ pub(crate) mod forward;
 pub(crate) mod inactivity;
 pub(crate) mod manual;
 pub(crate) mod placement;
+pub(crate) mod schedule;
 pub(crate) mod starter;
 pub(crate) mod timers;

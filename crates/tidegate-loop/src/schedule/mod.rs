@@ -8,20 +8,19 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `period.rs` | when a periodic task runs again, and the policies for missed runs |
 //! | `timers.rs` | the heap of one event loop: its scheduled tasks, run in passes |
 //! | `coarse_timers.rs` | the wheel of one event loop |
 //! | `scheduled_task.rs` | how a task is scheduled, fired, re-inserted and cancelled |
 //! | `coarse_timer.rs` | the same for a coarse timer, and its handle |
 //! | `sleep.rs` | time as a future: `sleep` and `timeout` |
 //!
-//! The first three are data that the event loop keeps on its thread (`thread/local.rs`); the next
+//! The first two are data that the event loop keeps on its thread (`thread/local.rs`); the next
 //! two use them there. `sleep.rs` is built on the handles. `core/due.rs` runs the timers that are
-//! due.
+//! due. Periods and periodic tasks are those of `tidegate-pool` (`schedule`), whose pools and views
+//! schedule tasks too.
 
 pub(crate) mod coarse_timer;
 pub(crate) mod coarse_timers;
-pub(crate) mod period;
 pub(crate) mod scheduled_task;
 pub(crate) mod sleep;
 pub(crate) mod timers;

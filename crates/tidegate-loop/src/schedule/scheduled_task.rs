@@ -10,14 +10,13 @@ use std::time::Duration;
 
 use tidegate_core::executor::is_current;
 use tidegate_core::internal::prim::{Mutex, lock};
-use tidegate_core::internal::{Deliver, Delivery, SignalBlock, contain};
+use tidegate_core::internal::{Deliver, Delivery, SignalBlock};
 use tidegate_core::{RejectReason, Rejected, Task};
-use tidegate_pool::internal::TaskPromise;
+use tidegate_pool::internal::{Period, Repeat, TaskPromise};
 use tidegate_promise::Completion;
 use tidegate_timer::heap::Due;
 
-use super::period::Period;
-use super::timers::{Body, Repeat, Timer, TimerState};
+use super::timers::{Body, Timer, TimerState};
 use crate::state::lifecycle::Lifecycle;
 use crate::state::shared::{Shared, drop_contained};
 use crate::thread::local;
@@ -63,12 +62,7 @@ where
     let (answer, completion) = TaskPromise::of(shared);
     let timer = make(shared, first);
     cancel_with(&answer, &timer);
-    lock(&timer.state).body = Some(Body::Repeat(Repeat {
-        run: Box::new(run),
-        answer,
-        every,
-        name: std::any::type_name::<F>(),
-    }));
+    lock(&timer.state).body = Some(Body::Repeat(Repeat::new(answer, every, run)));
     submit(shared, &timer);
     completion
 }
@@ -183,7 +177,7 @@ pub(crate) fn fire(
             }
         }
         Some(Body::Repeat(repeat)) => {
-            let name = repeat.name;
+            let name = repeat.name();
             drop(state);
             let block = Arc::clone(&timer);
             run_task(Task::named(name, move || run_repeat(&block)));
@@ -196,18 +190,14 @@ pub(crate) fn fire(
 /// another thread does not wait for it.
 fn run_repeat(timer: &SignalBlock<Timer>) {
     let body = lock(&timer.state).body.take();
-    let Some(Body::Repeat(mut repeat)) = body else {
+    let Some(Body::Repeat(repeat)) = body else {
         return;
     };
-    match contain(&mut repeat.run) {
-        Ok(()) => {
-            let mut state = lock(&timer.state);
-            // Checked under the lock: a cancellation after this check finds the body and takes it.
-            if !repeat.answer.is_cancelled() {
-                state.body = Some(Body::Repeat(repeat));
-            }
-        }
-        Err(panic) => repeat.answer.fail_panic(repeat.name, panic),
+    let Some(repeat) = repeat.run() else { return };
+    let mut state = lock(&timer.state);
+    // Checked under the lock: a cancellation after this check finds the body and takes it.
+    if !repeat.is_cancelled() {
+        state.body = Some(Body::Repeat(repeat));
     }
 }
 
@@ -224,7 +214,7 @@ fn reinsert(shared: &Shared, timer: &Arc<SignalBlock<Timer>>, deadline: u64, seq
         drop_contained(shared, body);
         return;
     }
-    let next = repeat.every.next(deadline, shared.clock.nanos());
+    let next = repeat.next(deadline, shared.clock.nanos());
     state.deadline = next;
     local::with(|local| {
         local

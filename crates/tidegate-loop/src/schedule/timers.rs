@@ -5,11 +5,10 @@ use std::sync::{Arc, Weak};
 use tidegate_core::Task;
 use tidegate_core::internal::SignalBlock;
 use tidegate_core::internal::prim::{Mutex, lock};
-use tidegate_pool::internal::TaskPromise;
+use tidegate_pool::internal::Repeat;
 use tidegate_timer::TimerKey;
 use tidegate_timer::heap::{Due, Heap};
 
-use super::period::Period;
 use crate::state::shared::Shared;
 
 /// The pending scheduled tasks of one event loop, earliest first.
@@ -45,14 +44,6 @@ pub(super) struct TimerState {
 pub(super) enum Body {
     Once(Task),
     Repeat(Repeat),
-}
-
-/// A periodic task.
-pub(super) struct Repeat {
-    pub(super) run: Box<dyn FnMut() + Send>,
-    pub(super) answer: TaskPromise<()>,
-    pub(super) every: Period,
-    pub(super) name: &'static str,
 }
 
 impl Timers {

@@ -20,13 +20,16 @@ pub struct ShutdownReport {
 }
 
 impl ShutdownReport {
-    /// Adds another event loop's report to this one.
-    pub(crate) fn add(&mut self, other: &Self) {
-        self.ran += other.ran;
-        self.cancelled += other.cancelled;
-        self.dropped += other.dropped;
-        self.hooks += other.hooks;
-        self.handed_back.gather(&other.handed_back);
+    /// Returns the sum of the reports of several event loops.
+    pub(crate) fn sum(reports: &[Self]) -> Self {
+        let total = |count: fn(&Self) -> u64| reports.iter().map(count).sum();
+        Self {
+            ran: total(|report| report.ran),
+            cancelled: total(|report| report.cancelled),
+            dropped: total(|report| report.dropped),
+            hooks: total(|report| report.hooks),
+            handed_back: HandedBack::of_all(reports.iter().map(|report| &report.handed_back)),
+        }
     }
 }
 

@@ -127,8 +127,8 @@ fn close<D: Driver>(progress: &mut Progress, core: &mut Core<D>, shared: &Arc<Sh
     let left = core.task_receiver.drain();
     report.ran = shared.meter.running.started() - begun.started;
     report.handed_back = shared.termination.handed_back();
-    report.handed_back.add(own);
-    report.handed_back.add(left);
+    // In one step: a caller that takes tasks takes all of them, and marks all of them as taken.
+    report.handed_back.add(own.into_iter().chain(left));
     shared.hooks.discard();
     progress.over = true;
 }

@@ -14,7 +14,7 @@ use tidegate_loop::{
 };
 use tidegate_pool::WorkerPool;
 use tidegate_promise::WaitError;
-use tidegate_testkit::Gate;
+use tidegate_testkit::{Gate, Log};
 
 fn here() -> String {
     EventLoop::current().expect("on a loop").name().to_owned()
@@ -92,6 +92,22 @@ fn every_way_to_submit_is_forwarded() {
     );
     let later = group.schedule(Duration::ZERO, here).unwrap();
     assert_eq!(later.wait().unwrap(), "g-0");
+    let log = Log::new();
+    let note = || {
+        let log = log.clone();
+        move || log.push(here())
+    };
+    let tick = Duration::from_nanos(1);
+    let rate = group.schedule_at_fixed_rate(Duration::ZERO, tick, note());
+    let rate = rate.unwrap();
+    log.wait_for(2);
+    assert!(rate.cancel());
+    let _ = group.iter().map(|one| one.settle()).count();
+    assert!(log.take().iter().all(|name| name == "g-1"));
+    let delay = group.schedule_with_fixed_delay(Duration::ZERO, tick, note());
+    log.wait_for(2);
+    assert!(delay.unwrap().cancel());
+    assert!(log.take().iter().all(|name| name == "g-0"));
 }
 
 #[test]

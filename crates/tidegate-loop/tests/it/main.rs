@@ -12,6 +12,7 @@ mod ending;
 mod execute;
 mod global;
 mod group;
+mod handed_back;
 mod interrupt;
 mod manual;
 #[path = "../../../tidegate-testkit/shared/manual_executor.rs"]

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidegate_core::ManualClock;
-use tidegate_loop::EventLoop;
+use tidegate_core::{ManualClock, Task};
+use tidegate_loop::{EventLoop, Placement, Quiet};
 use tidegate_net::{
     Client, DrainReport, Draining, Handler, Inbound, InboundContext, NetGroup, Nothing, Outbound,
     OutboundContext, Server, UserEvent,
@@ -315,4 +315,33 @@ fn a_drain_without_a_deadline_ends_with_one_that_has_one() {
     assert_eq!(endless.wait().unwrap().open, 1);
     let nothing = server.drain(Duration::ZERO).wait().unwrap();
     assert_eq!(nothing, DrainReport::default());
+}
+
+/// Shuts the group down while a task holds its only loop, and takes what it hands back.
+fn take_what_is_left<P: Placement>(group: &NetGroup<P>, clock: &ManualClock) {
+    let (arrived, go_on) = (Gate::new(), Gate::new());
+    let (here, gate) = (arrived.clone(), go_on.clone());
+    let held = Task::non_blocking(move || {
+        here.open();
+        gate.wait();
+    });
+    group.next().execute_task(held).unwrap();
+    arrived.wait();
+    let answer = group.submit(|| 7).unwrap();
+    let ended = group.shutdown(Quiet::none(Duration::from_secs(1)));
+    clock.jump(Duration::from_secs(1));
+    go_on.open();
+    assert_eq!(ended.wait().unwrap().handed_back.len(), 1);
+    group.handed_back().take().into_iter().for_each(Task::run);
+    assert_eq!(answer.wait().unwrap(), 7);
+    assert!(group.handed_back().is_empty());
+}
+
+#[test]
+fn what_a_group_hands_back_can_be_taken_from_it() {
+    let clock = ManualClock::new();
+    let loops = || NetGroup::builder("io").loops(1).clock(&clock);
+    take_what_is_left(&loops().build().unwrap(), &clock);
+    let workers = WorkerPool::builder("workers").max(4).build().unwrap();
+    take_what_is_left(&loops().build_roaming(&workers).unwrap(), &clock);
 }

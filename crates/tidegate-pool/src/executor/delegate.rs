@@ -5,6 +5,8 @@
 macro_rules! delegate_executor {
     ($handle:ty) => {
         const _: () = {
+            use std::any::Any;
+            use std::sync::Arc;
             use tidegate_core::executor::{ExecutorId, Signal};
             use tidegate_core::{Clock, Executor, Rejected, Task, Unhandled};
 
@@ -15,6 +17,14 @@ macro_rules! delegate_executor {
 
                 fn execute_internal(&self, task: Task) -> Result<(), Rejected<Task>> {
                     Executor::execute_internal(&*self.shared, task)
+                }
+
+                fn offer_task(&self, task: Task) -> Result<(), Rejected<Task>> {
+                    self.shared.offer_task(task)
+                }
+
+                fn shared_timer(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+                    self.shared.shared_timer()
                 }
 
                 fn signal(&self, signal: Signal) -> Result<(), Rejected<Signal>> {

@@ -8,33 +8,78 @@ use tidegate_core::internal::prim::{AtomicBool, Mutex, MutexGuard, Ordering};
 
 use super::task_promise::drop_unstarted;
 
-/// Tasks that a closing event loop hands back, to be run elsewhere or dropped. Clones share them.
+/// Tasks that a closing executor hands back, to be run elsewhere or dropped. Clones share them.
 ///
-/// Take the tasks. As long as a task is not taken, waiting for its completion fails with
+/// Take the tasks: from the report or the error of the shutdown, or from the executor itself with
+/// its `handed_back` method. It does not matter which of them is used. Each task is taken once.
+///
+/// As long as a task is not taken, waiting for its completion fails with
 /// [`NotStartedError`](crate::NotStartedError), and a future that is pending on the completion is
-/// woken to return that error. When the last report is dropped, the completions of all remaining
-/// tasks fail with it. The tasks of an event loop that is stuck cannot be taken in time, so their
-/// listeners are called at once, on a separate thread. A task that holds a handle of its own loop
-/// keeps itself and the loop alive until it is taken or dropped.
+/// woken to return that error. When the last report and the last handle of the executor are
+/// dropped, the completions of all remaining tasks fail with it.
+///
+/// The tasks of an event loop that is stuck arrive when the stuck task returns, and can be taken
+/// from then on. Their listeners are called before that, when the shutdown has failed, on a
+/// separate thread. A task whose waiter or listener was told of the failure does not run any more,
+/// even if it is taken. A task that holds a handle of its own loop keeps itself and the loop alive
+/// until it is taken or dropped.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_core::Task;
+/// use tidegate_pool::WorkerPool;
+///
+/// let pool = WorkerPool::builder("workers").max(1).build()?;
+/// let (go_on, gone_on) = std::sync::mpsc::channel::<()>();
+/// pool.execute(move || drop(gone_on.recv()))?; // keeps the only thread busy
+/// let answer = pool.submit(|| 42)?;
+/// pool.shutdown(Duration::ZERO).wait()?;
+/// pool.handed_back().take().into_iter().for_each(Task::run);
+/// assert_eq!(answer.wait()?, 42);
+/// drop(go_on);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct HandedBack {
-    /// One entry per event loop. The first entry belongs to the loop that this value was created
+    /// One list per executor. The first one belongs to the executor that this value was created
     /// for.
-    inner: Arc<Mutex<Vec<HandedBackTasks>>>,
+    lists: Arc<[Arc<TaskList>]>,
+}
+
+/// The tasks that one executor hands back. Reports and handles share it.
+#[derive(Default)]
+struct TaskList {
+    tasks: Mutex<Vec<Task>>,
+    /// Set when the tasks are taken.
+    taken: Arc<AtomicBool>,
 }
 
 impl Default for HandedBack {
     fn default() -> Self {
         Self {
-            inner: Arc::new(Mutex::new(vec![HandedBackTasks::default()])),
+            lists: Arc::new([Arc::default()]),
         }
     }
 }
 
 impl HandedBack {
+    /// Creates a value that has the tasks of all `others`. The others keep them as well: a task is
+    /// gone from all of them once it is taken from one.
+    #[doc(hidden)]
+    pub fn of_all<'a>(others: impl IntoIterator<Item = &'a Self>) -> Self {
+        let lists = others.into_iter().flat_map(|other| other.lists.iter());
+        let lists: Vec<_> = lists.cloned().collect();
+        if lists.is_empty() {
+            return Self::default();
+        }
+        Self {
+            lists: lists.into(),
+        }
+    }
+
     /// Returns the number of tasks that can be taken.
     pub fn len(&self) -> usize {
-        self.lock().iter().map(|parcel| parcel.tasks.len()).sum()
+        self.lists.iter().map(|list| list.lock().len()).sum()
     }
 
     /// Returns `true` if there are no tasks to take.
@@ -42,14 +87,15 @@ impl HandedBack {
         self.len() == 0
     }
 
-    /// Takes the tasks, oldest first.
+    /// Takes the tasks, oldest first. Tasks that arrive later can be taken with another call.
     pub fn take(&self) -> Vec<Task> {
         let mut all = Vec::new();
-        for parcel in &mut *self.lock() {
-            // An empty entry is not marked as taken: a loop that is stuck may still fill it.
-            if !parcel.tasks.is_empty() {
-                parcel.taken.store(true, Ordering::Relaxed);
-                all.append(&mut parcel.tasks);
+        for list in &*self.lists {
+            let mut tasks = list.lock();
+            // An empty list is not marked as taken: a loop that is stuck may still fill it.
+            if !tasks.is_empty() {
+                list.taken.store(true, Ordering::Relaxed);
+                all.append(&mut tasks);
             }
         }
         all
@@ -58,28 +104,28 @@ impl HandedBack {
     /// Returns the flag that is set when tasks are taken: they may then start elsewhere.
     #[doc(hidden)]
     pub fn taken(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.lock()[0].taken)
-    }
-
-    /// Moves the tasks of `other` into this value. This does not count as taking them.
-    #[doc(hidden)]
-    pub fn gather(&self, other: &Self) {
-        let moved = |parcel: &mut HandedBackTasks| HandedBackTasks {
-            tasks: std::mem::take(&mut parcel.tasks),
-            taken: Arc::clone(&parcel.taken),
-        };
-        let parcels: Vec<_> = other.lock().iter_mut().map(moved).collect();
-        self.lock().extend(parcels);
+        Arc::clone(&self.lists[0].taken)
     }
 
     /// Adds tasks.
     #[doc(hidden)]
     pub fn add(&self, tasks: impl IntoIterator<Item = Task>) {
-        self.lock()[0].tasks.extend(tasks);
+        self.lists[0].lock().extend(tasks);
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, Vec<HandedBackTasks>> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+impl TaskList {
+    fn lock(&self) -> MutexGuard<'_, Vec<Task>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for TaskList {
+    /// Drops the remaining tasks one by one, so that a panic in one does not affect the others.
+    /// This is not done in `Drop` of the handle: if the last two handles are dropped at the same
+    /// time, neither of them sees that it is the last.
+    fn drop(&mut self) {
+        drop_unstarted(std::mem::take(&mut *self.lock()));
     }
 }
 
@@ -93,25 +139,8 @@ impl fmt::Debug for HandedBack {
 
 impl PartialEq for HandedBack {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.inner, &other.inner)
+        Arc::ptr_eq(&self.lists, &other.lists)
     }
 }
 
 impl Eq for HandedBack {}
-
-/// The tasks that one event loop hands back.
-#[derive(Default)]
-struct HandedBackTasks {
-    tasks: Vec<Task>,
-    /// Set when the tasks are taken.
-    taken: Arc<AtomicBool>,
-}
-
-impl Drop for HandedBackTasks {
-    /// Drops the remaining tasks one by one, so that a panic in one does not affect the others.
-    /// This is not done in `Drop` of the handle: if the last two handles are dropped at the same
-    /// time, neither of them sees that it is the last.
-    fn drop(&mut self) {
-        drop_unstarted(std::mem::take(&mut self.tasks));
-    }
-}

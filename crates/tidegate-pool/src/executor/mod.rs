@@ -3,6 +3,7 @@
 //!
 //! * `task_promise`: the promise that is stored with a closure, and [`NotStartedError`], its error
 //!   if the executor ended before the closure started.
+//! * `displaced`: [`DisplacedError`], its error if the task was dropped to make room for others.
 //! * `handed_back`: [`HandedBack`], the tasks that an executor returns when it ends.
 //! * `unstarted_tasks`: wakes the waiters of tasks that will not start.
 //! * `shutdown`: [`Quiet`], the parameters of a shutdown, and [`ShutdownError`], why it failed.
@@ -11,10 +12,11 @@
 //!
 //! The worker pool, the ordered views and the event loops of `tidegate-loop` use this module. It
 //! does not depend on any of them. `unstarted_tasks` and `shutdown` use `handed_back`, which uses
-//! `task_promise`.
+//! `task_promise`, which uses `displaced`.
 
 mod bound;
 mod delegate;
+mod displaced;
 mod handed_back;
 mod shutdown;
 mod task_promise;
@@ -22,7 +24,9 @@ mod unstarted_tasks;
 
 pub use self::bound::{BOUND_VARIABLE, DEFAULT_BOUND, default_bound};
 pub(crate) use self::delegate::delegate_executor;
+pub use self::displaced::DisplacedError;
+pub(crate) use self::displaced::displacing;
 pub use self::handed_back::HandedBack;
 pub use self::shutdown::{Quiet, ShutdownError};
-pub use self::task_promise::{NotStartedError, TaskPromise, drop_unstarted};
+pub use self::task_promise::{NotStartedError, TaskPromise};
 pub use self::unstarted_tasks::UnstartedTasks;

@@ -75,8 +75,8 @@ pub enum ShutdownError {
         /// Items that the driver still had on other threads, such as connections whose handlers had
         /// not returned. Each one ends when its handler returns.
         cut: Vec<String>,
-        /// The tasks that waited, if the stuck task ever returns. Tasks with a waiter or a listener
-        /// were given up with this report and will not run.
+        /// The tasks that waited. They arrive when the stuck task returns, if it ever does. Tasks
+        /// with a waiter or a listener were given up with this report and will not run.
         handed_back: HandedBack,
     },
     /// The loop's own code panicked: a bug in the driver.
@@ -136,6 +136,21 @@ impl ShutdownError {
             | Self::ManualLoopDropped { handed_back } => Some(handed_back),
             Self::BadQuiet(_) | Self::Unsupported | Self::Lost => None,
         }
+    }
+
+    /// Replaces the tasks that had not started, if the error carries them.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_handed_back(mut self, all: HandedBack) -> Self {
+        match &mut self {
+            Self::Stuck { handed_back, .. }
+            | Self::Panicked { handed_back, .. }
+            | Self::NoThread { handed_back }
+            | Self::BadStrategy { handed_back, .. }
+            | Self::ManualLoopDropped { handed_back } => *handed_back = all,
+            Self::BadQuiet(_) | Self::Unsupported | Self::Lost => {}
+        }
+        self
     }
 }
 

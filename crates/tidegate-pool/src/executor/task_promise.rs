@@ -1,5 +1,6 @@
-//! The promise of a submitted closure. It is completed with the closure's result, failed if the
-//! closure panics, and cancelled if the closure is dropped without having run.
+//! The promise of a submitted closure. It is completed with the closure's result and failed if the
+//! closure panics. If the closure is dropped without having run, it is cancelled, or failed if the
+//! task was handed back or displaced.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -8,6 +9,8 @@ use tidegate_core::internal::{contain, discard_all};
 use tidegate_core::{CaughtPanic, Executor, Task, Unhandled};
 use tidegate_promise::internal::promise_for_task;
 use tidegate_promise::{Completion, Failure, Promise};
+
+use super::displaced::{DisplacedError, is_displacing};
 
 /// The error of a task that never started: its executor ended first, and the task was not taken
 /// from the report of that end.
@@ -32,7 +35,7 @@ tidegate_core::internal::prim::thread_local! {
 
 /// Drops tasks that were handed back and not taken. Their completions fail with
 /// [`NotStartedError`].
-pub fn drop_unstarted(tasks: impl IntoIterator<Item = Task>) {
+pub(super) fn drop_unstarted(tasks: impl IntoIterator<Item = Task>) {
     let outer = DROPPING_UNSTARTED.try_with(|untaken| untaken.replace(true));
     discard_all(tasks);
     let _ = DROPPING_UNSTARTED.try_with(|untaken| untaken.set(outer == Ok(true)));
@@ -125,6 +128,8 @@ impl<T: Send + 'static> Drop for TaskPromise<T> {
         };
         if DROPPING_UNSTARTED.try_with(Cell::get) == Ok(true) {
             let _ = promise.fail(left());
+        } else if is_displacing() {
+            let _ = promise.fail(Failure::new(DisplacedError));
         } else {
             promise.cancel();
         }

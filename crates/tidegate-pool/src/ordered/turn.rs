@@ -26,10 +26,13 @@
 //!   executor has ended, it refuses the signal and the tasks are handed back. If it has no thread,
 //!   the submitter runs them.
 
+use std::any::Any;
 use std::sync::{Arc, Weak};
 
 use tidegate_core::executor::{ExecutorId, Signal, enter, is_current, wait_policy};
-use tidegate_core::internal::prim::{AtomicU8, AtomicU64, Ordering, fence};
+use tidegate_core::internal::prim::{
+    AtomicU8, AtomicU64, AtomicUsize, Mutex, Ordering, fence, lock,
+};
 use tidegate_core::internal::{
     Deliver, Delivery, OwnerCell, SignalBlock, SignalLane, TaskLane, TaskLaneReceiver, contain,
     discard_all,
@@ -37,6 +40,7 @@ use tidegate_core::internal::{
 use tidegate_core::{Clock, Executor, RejectReason, Rejected, Task, Unhandled};
 
 use crate::executor::HandedBack;
+use crate::schedule::{ScheduleTarget, TaskTimer};
 
 /// No turn exists.
 const NONE: u8 = 0;
@@ -58,13 +62,39 @@ pub(super) struct Shared {
     end: OwnerCell<TaskLaneReceiver>,
     state: AtomicU8,
     panics: AtomicU64,
-    handed_back: HandedBack,
+    /// Scheduled tasks that were refused when they were due.
+    refused: AtomicU64,
+    /// The number of live handles.
+    handles: AtomicUsize,
+    /// The tasks that were accepted and will not run. `None` once the view is closed and has no
+    /// handle: a task may hold a reference to its view, so the two would keep each other alive.
+    handed_back: Mutex<Option<HandedBack>>,
+    /// The timer of the underlying executor, or one of the view's own.
+    timer: Arc<TaskTimer>,
+    owns_timer: bool,
+}
+
+/// How a turn is submitted to the underlying executor.
+#[derive(Clone, Copy)]
+enum Submission {
+    /// The executor may wait, or apply another policy to a turn for which it has no room.
+    Execute,
+    /// The executor accepts the turn or refuses it at once.
+    Offer,
 }
 
 /// The view as promises see it. Holding it keeps no handle alive.
 impl Executor for Shared {
     fn execute(&self, task: Task) -> Result<(), Rejected<Task>> {
         self.submit(task)
+    }
+
+    fn offer_task(&self, task: Task) -> Result<(), Rejected<Task>> {
+        self.submit_by(task, Submission::Offer)
+    }
+
+    fn shared_timer(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        Some(Arc::<TaskTimer>::clone(&self.timer))
     }
 
     fn signal(&self, signal: Signal) -> Result<(), Rejected<Signal>> {
@@ -98,6 +128,24 @@ impl Executor for Shared {
     }
 }
 
+impl ScheduleTarget for Shared {
+    fn timer(&self) -> &Arc<TaskTimer> {
+        &self.timer
+    }
+
+    fn submit_due(&self, task: Task) -> Result<(), Rejected<Task>> {
+        let submitted = self.submit_by(task, Submission::Offer);
+        if submitted.is_err() {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        submitted
+    }
+
+    fn submit_internal(&self, task: Task) -> Result<(), Rejected<Task>> {
+        self.over.execute_internal(task)
+    }
+}
+
 impl Shared {
     pub(super) fn new(
         over: Arc<dyn Executor>,
@@ -106,6 +154,10 @@ impl Shared {
         tasks_per_turn: usize,
     ) -> Arc<Self> {
         let (lane, end) = TaskLane::new(bound);
+        let shared_timer = over.shared_timer();
+        let shared_timer = shared_timer.and_then(|any| any.downcast::<TaskTimer>().ok());
+        let owns_timer = shared_timer.is_none();
+        let timer = shared_timer.unwrap_or_else(|| TaskTimer::new(&name, over.clock()));
         Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             id: ExecutorId::next(),
@@ -117,7 +169,11 @@ impl Shared {
             end: OwnerCell::new(Box::new(end)),
             state: AtomicU8::new(NONE),
             panics: AtomicU64::new(0),
-            handed_back: HandedBack::default(),
+            refused: AtomicU64::new(0),
+            handles: AtomicUsize::new(1),
+            handed_back: Mutex::new(Some(HandedBack::default())),
+            timer,
+            owns_timer,
         })
     }
 
@@ -131,29 +187,65 @@ impl Shared {
         self.panics.load(Ordering::Relaxed)
     }
 
+    /// Returns how many scheduled tasks were refused when they were due.
+    pub(super) fn refused_tasks(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
     /// Returns the tasks that were accepted and will not run.
     pub(super) fn handed_back(&self) -> HandedBack {
-        self.handed_back.clone()
+        let handed_back = lock(&self.handed_back).clone();
+        handed_back.unwrap_or_default()
+    }
+
+    /// Counts one more handle.
+    pub(super) fn add_handle(&self) {
+        self.handles.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts one handle less.
+    pub(super) fn drop_handle(&self) {
+        // ORDERING: AcqRel, as in `Arc`: the last handle's drop happens after every other's.
+        if self.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.forget_if_unreachable();
+        }
+    }
+
+    /// Drops the tasks that were handed back and can no longer be taken from a handle. Reports that
+    /// the user keeps still have them.
+    fn forget_if_unreachable(&self) {
+        // ORDERING: SeqCst fence: the close of the view and the drop of the last handle each write
+        // one of the two words and then read both here; at least one of them sees the other's
+        // write.
+        fence(Ordering::SeqCst);
+        if self.lane.is_closed() && self.handles.load(Ordering::Relaxed) == 0 {
+            let handed_back = lock(&self.handed_back).take();
+            drop(handed_back);
+        }
     }
 
     pub(super) fn submit(&self, task: Task) -> Result<(), Rejected<Task>> {
+        self.submit_by(task, Submission::Execute)
+    }
+
+    fn submit_by(&self, task: Task, how: Submission) -> Result<(), Rejected<Task>> {
         if self.lane.is_closed() {
             return Err(Rejected::new(task, RejectReason::Closed));
         }
-        if let Err(why) = self.secure_turn() {
+        if let Err(why) = self.secure_turn(how) {
             return Err(Rejected::new(task, why));
         }
         self.lane.push(task)?;
-        self.ensure_turn();
+        self.ensure_turn_by(how);
         Ok(())
     }
 
     /// Makes sure that a turn exists before a task is pushed.
-    fn secure_turn(&self) -> Result<(), RejectReason> {
+    fn secure_turn(&self, how: Submission) -> Result<(), RejectReason> {
         if !self.advance(NONE, SUBMITTED) {
             return Ok(());
         }
-        let secured = self.submit_turn();
+        let secured = self.submit_turn(how);
         if secured.is_err() && self.rest() {
             // Other threads have pushed meanwhile because they saw this turn.
             self.signal_turn();
@@ -163,7 +255,11 @@ impl Shared {
 
     /// Makes sure that a turn exists for a task that was pushed: as a task, else as a signal.
     fn ensure_turn(&self) {
-        if self.advance(NONE, SUBMITTED) && self.submit_turn().is_err() {
+        self.ensure_turn_by(Submission::Execute);
+    }
+
+    fn ensure_turn_by(&self, how: Submission) {
+        if self.advance(NONE, SUBMITTED) && self.submit_turn(how).is_err() {
             self.signal_turn();
         }
     }
@@ -185,12 +281,16 @@ impl Shared {
 
     /// Submits a turn to the underlying executor. If it is refused, this thread owns the state,
     /// which is then `RUNNING`.
-    fn submit_turn(&self) -> Result<(), RejectReason> {
+    fn submit_turn(&self, how: Submission) -> Result<(), RejectReason> {
         let turn = ViewTurn {
             view: Some(self.arc()),
         };
         let task = Task::labelled::<ViewTurn, _>(move || turn.run());
-        match self.over.execute(task) {
+        let submitted = match how {
+            Submission::Execute => self.over.execute(task),
+            Submission::Offer => self.over.offer_task(task),
+        };
+        match submitted {
             Ok(()) => Ok(()),
             Err(refused) => {
                 let why = refused.why();
@@ -220,7 +320,7 @@ impl Shared {
             if spent {
                 // ORDERING: as in `advance`; this thread owns the state.
                 self.state.store(SUBMITTED, Ordering::SeqCst);
-                if self.submit_turn().is_ok() {
+                if self.submit_turn(Submission::Execute).is_ok() {
                     return;
                 }
                 // Refused: no other thread would run the rest.
@@ -289,10 +389,13 @@ impl Shared {
         }
         self.lane.close();
         let mut end = self.take_end();
-        self.handed_back.add(end.drain());
+        let handed_back = self.handed_back();
+        handed_back.add(end.drain());
         self.put_end(end);
         let orphans = self.signals.close();
         discard_all(orphans);
+        drop(handed_back);
+        self.forget_if_unreachable();
     }
 
     fn advance(&self, from: u8, to: u8) -> bool {
@@ -316,6 +419,15 @@ impl Shared {
 
     fn arc(&self) -> Arc<Self> {
         self.me.upgrade().expect("a borrowed value is alive")
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // A pending task keeps its view alive, so nothing is pending now.
+        if self.owns_timer {
+            self.timer.close(|| ());
+        }
     }
 }
 

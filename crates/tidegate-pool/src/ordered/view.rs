@@ -33,9 +33,8 @@ use super::turn::Shared;
 /// assert_eq!(rx.into_iter().collect::<Vec<_>>(), [0, 1, 2]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone)]
 pub struct OrderedView {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
 impl OrderedView {
@@ -86,10 +85,31 @@ impl OrderedView {
         self.shared.panics()
     }
 
+    /// Returns how many scheduled tasks were refused when they were due.
+    pub fn refused_tasks(&self) -> u64 {
+        self.shared.refused_tasks()
+    }
+
     /// Returns the tasks that were accepted and will not run because the underlying executor ended
-    /// or dropped the view's turn. If there is such a task, the view is closed.
+    /// or dropped the view's turn. If there is such a task, the view is closed. When the last clone
+    /// of the view is dropped, the tasks that were not taken are dropped too.
     pub fn handed_back(&self) -> HandedBack {
         self.shared.handed_back()
+    }
+}
+
+impl Clone for OrderedView {
+    fn clone(&self) -> Self {
+        self.shared.add_handle();
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+impl Drop for OrderedView {
+    fn drop(&mut self) {
+        self.shared.drop_handle();
     }
 }
 

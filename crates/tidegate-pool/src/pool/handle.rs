@@ -7,13 +7,12 @@ use std::time::Duration;
 use tidegate_core::{CancelToken, Dump, Executor, Rejected, Task};
 use tidegate_promise::{Completion, Promise, SharedCompletion, promise_on};
 
-use crate::executor::{ShutdownError, delegate_executor};
+use crate::executor::{HandedBack, ShutdownError, TaskPromise, delegate_executor};
 
 use super::budget::{LeaseInfo, ThreadBudgetError};
 use super::core::Shared;
 use super::headroom::{FreeThreads, Headroom};
 use super::job_handle::JobHandle;
-use super::job_promise::JobPromise;
 use super::lease::Lease;
 use super::limits::{PoolError, PoolLimits};
 use super::metrics::PoolMetrics;
@@ -38,7 +37,7 @@ use super::try_executor::TryExecutor;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct WorkerPool {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
 impl WorkerPool {
@@ -105,7 +104,7 @@ impl WorkerPool {
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
-        let (answer, completion) = JobPromise::of(&self.shared);
+        let (answer, completion) = TaskPromise::of(&self.shared);
         let task = Task::labelled::<F, _>(move || answer.run(run));
         (Job::new(task), completion)
     }
@@ -212,10 +211,11 @@ impl WorkerPool {
         leased.map(drop).map_err(PoolError::Budget)
     }
 
-    /// Shuts the pool down: it takes no more jobs and ends. Accepted jobs run until `timeout` has
-    /// passed. Then jobs that have not started are handed back, and jobs that have not returned are
-    /// reported. After half of `timeout`, [`WorkerPool::shutdown_token`] is cancelled. A second
-    /// call can only make the deadline earlier.
+    /// Shuts the pool down: it takes no more jobs and ends. Scheduled tasks that are not due yet are
+    /// cancelled. Accepted jobs run until `timeout` has passed. Then jobs that have not started are
+    /// handed back, and jobs that have not returned are reported. After half of `timeout`,
+    /// [`WorkerPool::shutdown_token`] is cancelled. A second call can only make the deadline
+    /// earlier.
     ///
     /// # Threads
     ///
@@ -227,6 +227,13 @@ impl WorkerPool {
     /// Returns a completion for the end of the pool.
     pub fn termination(&self) -> SharedCompletion<ShutdownReport, ShutdownError> {
         self.shared.termination()
+    }
+
+    /// Returns the jobs that the pool accepted and will not start because it has ended. They are the
+    /// same jobs as those of the shutdown's report: each can be taken once, run elsewhere, and then
+    /// completes its completion. Empty before the pool has ended.
+    pub fn handed_back(&self) -> HandedBack {
+        self.shared.handed_back()
     }
 
     /// Returns the token that is cancelled when running jobs should stop. Long-running jobs check

@@ -46,11 +46,13 @@ pub struct PoolMetrics {
     pub queued: usize,
     /// Queued internal jobs.
     pub queued_internal: usize,
+    /// Scheduled tasks that are not due yet, including those of the pool's ordered views.
+    pub scheduled: usize,
     /// Jobs accepted so far, without those accepted by `try_execute`.
     pub accepted: u64,
     /// Jobs that have ended, including those that panicked or were cancelled before they started.
     pub done: u64,
-    /// Jobs refused because the pool was full or stopped.
+    /// Jobs refused because the pool was full or stopped, including scheduled tasks that were due.
     pub refused: u64,
     /// Jobs removed from the queue by their handle.
     pub removed: u64,

@@ -7,8 +7,8 @@
 //! From top to bottom; each file uses only files below it:
 //!
 //! * `builder`: [`WorkerPoolBuilder`]. `handle`: [`WorkerPool`].
-//! * `job_handle`: [`JobHandle`], which removes a job from the queue. `job_promise`: the promise of
-//!   a submitted closure. `try_executor`: [`TryExecutor`], the pool as a strategy uses it. `lease`:
+//! * `schedule`: the methods that schedule tasks. `job_handle`: [`JobHandle`], which removes a job
+//!   from the queue. `try_executor`: [`TryExecutor`], the pool as a strategy uses it. `lease`:
 //!   [`Lease`], threads that a component can rely on.
 //! * `core`: how the pool works, from the submission of a job to the end of the last thread.
 //! * `limits`: [`PoolLimits`] and [`PoolError`]. `policy`: [`PoolPolicy`]. `budget`: the leases.
@@ -31,13 +31,13 @@ mod core;
 mod handle;
 mod headroom;
 mod job_handle;
-mod job_promise;
 mod lease;
 mod limits;
 mod metrics;
 mod policy;
 mod queue;
 pub(crate) mod raw;
+mod schedule;
 mod shutdown_report;
 mod try_executor;
 
@@ -49,7 +49,7 @@ pub use self::job_handle::JobHandle;
 pub use self::lease::Lease;
 pub use self::limits::{PoolError, PoolLimits};
 pub use self::metrics::{JobTimes, PoolMetrics};
-pub use self::policy::{DisplacedError, PoolPolicy};
+pub use self::policy::PoolPolicy;
 pub use self::queue::{Job, JobKey, JobList, JobQueue, Popped};
 pub use self::raw::Growth;
 pub use self::shutdown_report::{ShutdownReport, StuckJob};

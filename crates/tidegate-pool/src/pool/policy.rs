@@ -1,6 +1,5 @@
 //! The policies for a job that gets neither a thread nor a place in the queue.
 
-use std::cell::Cell;
 use std::fmt;
 use std::time::Duration;
 
@@ -34,7 +33,7 @@ pub enum PoolPolicy {
     /// must not block, a job that may block is returned instead.
     CallerRuns,
     /// Drops the oldest queued job to make room. A custom queue chooses the job itself. The
-    /// completion of that job fails with [`DisplacedError`].
+    /// completion of that job fails with [`DisplacedError`](crate::DisplacedError).
     DropOldest,
     /// Calls the closure with the refusal on the submitter's thread. The closure either handles the
     /// task or passes the refusal on.
@@ -55,42 +54,4 @@ impl fmt::Debug for PoolPolicy {
             Self::With(_) => f.write_str("With(..)"),
         }
     }
-}
-
-/// The failure of an accepted job that was dropped: to make room for another, or because its queue
-/// shed it.
-///
-/// ```
-/// use tidegate_pool::DisplacedError;
-/// use tidegate_promise::Failure;
-///
-/// let failure = Failure::new(DisplacedError);
-/// assert!(failure.downcast_ref::<DisplacedError>().is_some());
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the job was displaced from a full queue; submit it again or shed load")]
-pub struct DisplacedError;
-
-tidegate_core::debug_as_display!(DisplacedError);
-
-thread_local! {
-    /// `true` while this thread drops displaced jobs. The promise of a closure reads it in `Drop`,
-    /// so that no task needs a field for it.
-    static DISPLACING: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Runs `drop`; jobs that this thread drops meanwhile count as displaced.
-pub(crate) fn displacing(drop: impl FnOnce()) {
-    struct Restore(bool);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            DISPLACING.set(self.0);
-        }
-    }
-    let _restore = Restore(DISPLACING.replace(true));
-    drop();
-}
-
-pub(crate) fn is_displacing() -> bool {
-    DISPLACING.try_with(Cell::get).unwrap_or(false)
 }

@@ -9,6 +9,8 @@ use crate::executor::HandedBack;
 pub struct ShutdownReport {
     /// Jobs that ended after the shutdown began.
     pub ran: u64,
+    /// Scheduled tasks that were cancelled, including those of the pool's ordered views.
+    pub cancelled: u64,
     /// Jobs that were accepted and had not started at the deadline.
     pub handed_back: HandedBack,
     /// Jobs that had not returned at the deadline. Each thread ends when its job returns.
@@ -32,6 +34,9 @@ impl fmt::Display for ShutdownReport {
             self.ran,
             self.handed_back.len()
         )?;
+        if self.cancelled > 0 {
+            write!(f, ", {} timers cancelled", self.cancelled)?;
+        }
         for stuck in &self.stuck {
             write!(f, ", `{}` still runs on {}", stuck.task, stuck.thread)?;
         }

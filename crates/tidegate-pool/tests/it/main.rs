@@ -8,6 +8,7 @@
 mod immediate;
 mod ordered;
 mod pool;
+mod schedule;
 mod strategy;
 
 use std::time::Duration;

@@ -375,6 +375,7 @@ struct Report {
 /// An [`Unhandled`] that owns its texts.
 enum OwnedUnhandled {
     TaskPanic(String, String),
+    TaskRefused(String, String),
     ListenerPanic(String),
     HookPanic(String),
     ProducerPanic(String),
@@ -389,6 +390,9 @@ impl OwnedUnhandled {
     fn of(error: &Unhandled<'_>) -> Self {
         match *error {
             Unhandled::TaskPanic { task, message } => Self::TaskPanic(task.into(), message.into()),
+            Unhandled::TaskRefused { task, message } => {
+                Self::TaskRefused(task.into(), message.into())
+            }
             Unhandled::ListenerPanic { message } => Self::ListenerPanic(message.into()),
             Unhandled::HookPanic { message } => Self::HookPanic(message.into()),
             Unhandled::ProducerPanic { message } => Self::ProducerPanic(message.into()),
@@ -403,6 +407,7 @@ impl OwnedUnhandled {
     fn borrow(&self) -> Unhandled<'_> {
         match self {
             Self::TaskPanic(task, message) => Unhandled::TaskPanic { task, message },
+            Self::TaskRefused(task, message) => Unhandled::TaskRefused { task, message },
             Self::ListenerPanic(message) => Unhandled::ListenerPanic { message },
             Self::HookPanic(message) => Unhandled::HookPanic { message },
             Self::ProducerPanic(message) => Unhandled::ProducerPanic { message },

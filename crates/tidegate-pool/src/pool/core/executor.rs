@@ -1,5 +1,7 @@
 //! A pool as an executor.
 
+use std::any::Any;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tidegate_core::executor::{ExecutorId, Signal, is_current};
@@ -7,6 +9,7 @@ use tidegate_core::{Clock, Executor, RejectReason, Rejected, Task, Unhandled};
 
 use crate::pool::queue::Job;
 use crate::pool::raw::Dispatch;
+use crate::schedule::{ScheduleTarget, TaskTimer};
 
 use super::lanes::Lane;
 use super::shared::Shared;
@@ -23,6 +26,18 @@ impl Executor for Shared {
 
     fn execute_internal(&self, task: Task) -> Result<(), Rejected<Task>> {
         self.submit_internal(task)
+    }
+
+    fn offer_task(&self, task: Task) -> Result<(), Rejected<Task>> {
+        let offered = self.offer_plainly(Job::new(task));
+        offered.map_err(|refused| {
+            self.tallies.refused.fetch_add(1, Ordering::Relaxed);
+            refused.map(Job::into_task)
+        })
+    }
+
+    fn shared_timer(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        Some(Arc::<TaskTimer>::clone(&self.timer))
     }
 
     fn signal(&self, signal: Signal) -> Result<(), Rejected<Signal>> {
@@ -80,5 +95,19 @@ impl Executor for Shared {
 
     fn unhandled(&self, what: &Unhandled<'_>) {
         self.report_unhandled(what);
+    }
+}
+
+impl ScheduleTarget for Shared {
+    fn timer(&self) -> &Arc<TaskTimer> {
+        &self.timer
+    }
+
+    fn submit_due(&self, task: Task) -> Result<(), Rejected<Task>> {
+        self.offer_task(task)
+    }
+
+    fn submit_internal(&self, task: Task) -> Result<(), Rejected<Task>> {
+        self.execute_internal(task)
     }
 }

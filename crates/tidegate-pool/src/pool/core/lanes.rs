@@ -66,6 +66,10 @@ pub(super) struct Lanes {
     /// All threads, from the moment that they are counted. Changed only with this lock held; read
     /// also without it.
     pub(super) workers: Arc<Workers>,
+    /// `true` from the moment that the pool is closed until its scheduled tasks are cancelled.
+    pub(super) cancelling_timers: bool,
+    /// How many scheduled tasks were pending when the pool was closed.
+    pub(super) cancelled_timers: u64,
 }
 
 /// The reason for which a thread is started.
@@ -111,6 +115,8 @@ impl Lanes {
             shutdown: None,
             termination: Some(termination),
             workers: Arc::clone(workers),
+            cancelling_timers: false,
+            cancelled_timers: 0,
         }
     }
 

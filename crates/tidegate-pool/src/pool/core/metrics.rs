@@ -36,6 +36,7 @@ impl Shared {
             low,
             queued: user + internal,
             queued_internal: internal,
+            scheduled: self.timer.len(),
             accepted: counts.accepted,
             done: counts.done,
             refused: read(&tallies.refused),

@@ -50,6 +50,34 @@ impl Shared {
         }
     }
 
+    /// Gives a user job to a thread or queues it, for a caller that must not wait and must not run
+    /// user code: no policy applies to a job that is refused.
+    pub(super) fn offer_plainly(&self, mut job: Job) -> Result<(), Rejected<Job>> {
+        self.stamp(&mut job);
+        let mut turn = self.dispatcher.turn();
+        if turn.is_closed() {
+            return Err(Rejected::new(job, RejectReason::Closed));
+        }
+        let has_room = turn.has_room(Lane::User);
+        let placed = turn.place(job, has_room, Lane::User.is_urgent());
+        if let Dispatch::Full(job) = placed {
+            return Err(Rejected::new(job, RejectReason::Full));
+        }
+        turn.counts.accepted += 1;
+        match placed {
+            Dispatch::Handed(wake) => {
+                turn.counts.wakeups += u64::from(wake.is_asleep());
+                self.end_turn(turn, || drop(wake));
+            }
+            Dispatch::Queue(job) | Dispatch::Full(job) => {
+                turn.push(Lane::User, job);
+                self.end_turn(turn, || ());
+            }
+            Dispatch::Start(job) => return self.start_aside(turn, job),
+        }
+        Ok(())
+    }
+
     /// Records when the job arrived, if times are measured.
     #[inline]
     pub(super) fn stamp(&self, job: &mut Job) {

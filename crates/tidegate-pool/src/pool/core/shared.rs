@@ -14,12 +14,13 @@ use tidegate_core::{
 };
 use tidegate_promise::SharedCompletion;
 
-use crate::executor::{HandedBack, ShutdownError, UnstartedTasks};
+use crate::executor::{HandedBack, ShutdownError, UnstartedTasks, displacing};
 use crate::pool::limits::PoolLimits;
-use crate::pool::policy::{PoolPolicy, displacing};
+use crate::pool::policy::PoolPolicy;
 use crate::pool::queue::{Job, JobQueue};
 use crate::pool::raw::{DispatchGuard, Dispatcher};
 use crate::pool::shutdown_report::ShutdownReport;
+use crate::schedule::TaskTimer;
 
 use super::counts::AtomicCounters;
 use super::lanes::{Lanes, Purpose};
@@ -62,6 +63,8 @@ pub(crate) struct Shared {
     /// Leased threads that are not in use.
     pub(super) kept: AtomicUsize,
     pub(super) handles: AtomicUsize,
+    /// The scheduled tasks of the pool and of its ordered views.
+    pub(super) timer: Arc<TaskTimer>,
     pub(super) tallies: AtomicCounters,
     /// Cancelled when the pool takes no more jobs: ends the back-off of submitters.
     pub(super) closing: CancelToken,
@@ -111,6 +114,7 @@ impl Shared {
         Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             id: ExecutorId::next(),
+            timer: TaskTimer::new(&parts.name, &parts.clock),
             name: parts.name,
             clock: parts.clock,
             dispatcher: Dispatcher::new(

@@ -10,7 +10,7 @@ use tidegate_core::internal::prim::lock;
 use tidegate_core::{CancelToken, Parker, ThreadBuilder};
 use tidegate_promise::SharedCompletion;
 
-use crate::executor::ShutdownError;
+use crate::executor::{HandedBack, ShutdownError};
 use crate::pool::queue::Job;
 use crate::pool::raw::WorkerWake;
 use crate::pool::shutdown_report::{ShutdownReport, StuckJob};
@@ -42,18 +42,13 @@ impl Shared {
         });
         plan.deadline = plan.deadline.min(deadline);
         plan.interrupt_at = plan.interrupt_at.min(interrupt_at);
-        let wakes = if turn.is_closed() {
-            Vec::new()
-        } else {
-            self.show_no_room();
-            turn.close()
-        };
+        let wakes = self.close_lanes(&mut turn);
         turn.budget.clear();
-        let empty = turn.threads() == 0;
+        let over = is_over(&turn);
         drop(turn);
         drop(wakes);
         self.closing.cancel();
-        if empty {
+        if over {
             self.end();
         } else if timeout.is_zero() {
             self.halt();
@@ -71,14 +66,43 @@ impl Shared {
         if turn.is_closed() {
             return;
         }
-        self.show_no_room();
-        let wakes = turn.close();
-        let empty = turn.threads() == 0;
+        let wakes = self.close_lanes(&mut turn);
+        let over = is_over(&turn);
         drop(turn);
         drop(wakes);
         self.closing.cancel();
-        if empty {
+        if over {
             self.end();
+        }
+    }
+
+    /// Closes the pool for new jobs and for its timer, unless it is closed. The pool does not end
+    /// before the timer's thread has cancelled the pending tasks.
+    fn close_lanes(&self, turn: &mut PoolDispatchGuard<'_>) -> Vec<WorkerWake<Job>> {
+        if turn.is_closed() {
+            return Vec::new();
+        }
+        self.show_no_room();
+        let shared = self.arc();
+        // Closed under the guard: the timer's thread takes it before it clears the flag.
+        if let Some(pending) = self.timer.close(move || shared.timers_are_cancelled()) {
+            turn.cancelling_timers = true;
+            turn.cancelled_timers = pending as u64;
+        }
+        turn.close()
+    }
+
+    /// Called when the pending tasks of the timer are cancelled. Ends the pool if only that was
+    /// missing.
+    fn timers_are_cancelled(&self) {
+        let mut turn = self.dispatcher.turn();
+        turn.cancelling_timers = false;
+        let (over, reported) = (is_over(&turn), turn.termination.is_none());
+        drop(turn);
+        if over {
+            self.end();
+        } else if reported {
+            self.left.leave(self.id);
         }
     }
 
@@ -124,8 +148,9 @@ impl Shared {
         self.stopping.cancel();
     }
 
-    /// Hands back the queued jobs and reports the end. Called when a closed pool has no thread: by
-    /// the last worker, by the closing thread if there is no worker, or after a failed start.
+    /// Hands back the queued jobs and reports the end. Called when a pool is over: by the last
+    /// worker, by the timer's thread, by the closing thread if there is neither, or after a failed
+    /// start.
     pub(super) fn end(&self) {
         self.report(self.dispatcher.turn(), Vec::new(), Vec::new(), Vec::new());
     }
@@ -153,26 +178,37 @@ impl Shared {
         let before = turn.shutdown.map_or(turn.counts.done, |plan| plan.done);
         let ran = turn.counts.done - before;
         let promise = turn.termination.take();
+        let (cancelled, cancelling) = (turn.cancelled_timers, turn.cancelling_timers);
         drop(turn);
         drop(wakes);
         for panic in panics {
             self.report_panic("the queue of a pool", panic);
         }
-        let ending = lock(&self.ending);
-        let handed_back = ending.as_ref().map(|ending| ending.handed_back.clone());
-        drop(ending);
-        let handed_back = handed_back.unwrap_or_default();
+        let handed_back = self.handed_back();
         handed_back.add(left.into_iter().map(Job::into_task));
         if let Some(promise) = promise {
             // The promise cannot be cancelled, so this cannot fail.
             let _ = promise.complete(Ok(ShutdownReport {
                 ran,
+                cancelled,
                 handed_back,
                 stuck,
             }));
         }
-        self.left.leave(self.id);
+        // A task that is about to be cancelled is not unstarted. Its waiters hear of the
+        // cancellation first.
+        if !cancelling {
+            self.left.leave(self.id);
+        }
         self.drop_report();
+    }
+
+    /// Returns the jobs that were accepted and will not start.
+    pub(crate) fn handed_back(&self) -> HandedBack {
+        let ending = lock(&self.ending);
+        let handed_back = ending.as_ref().map(|ending| ending.handed_back.clone());
+        drop(ending);
+        handed_back.unwrap_or_default()
     }
 
     /// Returns the token that interrupts running jobs.
@@ -218,6 +254,11 @@ impl Shared {
             drop(ending);
         }
     }
+}
+
+/// Returns `true` if a pool is closed, and has no thread and no timer that could do anything.
+pub(super) fn is_over(turn: &PoolDispatchGuard<'_>) -> bool {
+    turn.is_closed() && turn.threads() == 0 && !turn.cancelling_timers
 }
 
 fn reap(shared: &Arc<Shared>, parker: &Parker) {

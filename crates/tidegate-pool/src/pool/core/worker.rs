@@ -14,6 +14,7 @@ use crate::pool::raw::{SlotWait, WorkerStep};
 use super::counts::JobDuration;
 use super::lanes::Purpose;
 use super::shared::{PoolDispatchGuard, Shared};
+use super::shutdown::is_over;
 use super::workers::WorkerEntry;
 
 /// Consecutive panics of a queue after which a worker thread ends.
@@ -242,6 +243,6 @@ impl Worker<'_> {
     fn leave(&mut self, turn: &mut PoolDispatchGuard<'_>) {
         turn.workers.remove(self.post);
         turn.counts.ended_threads += 1;
-        self.last = turn.is_closed() && turn.threads() == 0;
+        self.last = is_over(turn);
     }
 }

@@ -61,6 +61,7 @@ pub use self::dispatcher::{
     Dispatch, DispatchCounts, DispatchLimits, Dispatcher, Growth, JobSource, WorkerStep,
     WorkerWake, WorkerWanted,
 };
-pub use self::reserve::{MAX_RESERVED, ReservedWorkers};
+pub(crate) use self::reserve::MAX_RESERVED;
+pub use self::reserve::ReservedWorkers;
 pub use self::turn::DispatchGuard;
 pub use self::worker_slot::{SlotWait, WorkerSlot};

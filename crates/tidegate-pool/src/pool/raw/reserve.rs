@@ -14,7 +14,7 @@ use tidegate_core::internal::prim::{AtomicPtr, AtomicU32, Ordering};
 use super::worker_slot::WorkerSlot;
 
 /// The maximum number of reserved workers.
-pub const MAX_RESERVED: usize = if cfg!(tidegate_loom) { 2 } else { 64 };
+pub(crate) const MAX_RESERVED: usize = if cfg!(tidegate_loom) { 2 } else { 64 };
 
 /// Idle workers that any thread can claim without waiting.
 ///
@@ -43,7 +43,7 @@ unsafe impl<J: Send> Send for ReservedWorkers<J> {}
 unsafe impl<J: Send> Sync for ReservedWorkers<J> {}
 
 impl<J> ReservedWorkers<J> {
-    /// Creates a reserve of at most `capacity` workers, and at most [`MAX_RESERVED`].
+    /// Creates a reserve of at most `capacity` workers, and at most `MAX_RESERVED`.
     pub fn new(capacity: usize) -> Self {
         let places = (0..MAX_RESERVED).map(|_| AtomicPtr::new(ptr::null_mut()));
         let reserve = Self {

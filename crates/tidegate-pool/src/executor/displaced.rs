@@ -1,0 +1,41 @@
+//! Jobs that are dropped to make room for others, and the failure of their completions.
+
+use std::cell::Cell;
+
+/// The failure of an accepted job that was dropped: to make room for another, or because its queue
+/// shed it.
+///
+/// ```
+/// use tidegate_pool::DisplacedError;
+/// use tidegate_promise::Failure;
+///
+/// let failure = Failure::new(DisplacedError);
+/// assert!(failure.downcast_ref::<DisplacedError>().is_some());
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the job was displaced from a full queue; submit it again or shed load")]
+pub struct DisplacedError;
+
+tidegate_core::debug_as_display!(DisplacedError);
+
+thread_local! {
+    /// `true` while this thread drops displaced jobs. The promise of a closure reads it in `Drop`,
+    /// so that no task needs a field for it.
+    static DISPLACING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `drop`; jobs that this thread drops meanwhile count as displaced.
+pub(crate) fn displacing(drop: impl FnOnce()) {
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            DISPLACING.set(self.0);
+        }
+    }
+    let _restore = Restore(DISPLACING.replace(true));
+    drop();
+}
+
+pub(super) fn is_displacing() -> bool {
+    DISPLACING.try_with(Cell::get).unwrap_or(false)
+}
