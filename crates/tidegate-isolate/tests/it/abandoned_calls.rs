@@ -310,7 +310,18 @@ fn a_shutdown_accounts_for_every_call() {
         .into_iter()
         .map(|answer| usize::from(answer.wait().is_ok()))
         .sum();
-    assert_eq!(ended, ran.load(Ordering::Relaxed));
-    assert_eq!(ended + pool.handed_back.len(), 600, "{pool:?}");
+    // A job that runs at the deadline is stuck: its caller gets an error or still the result.
+    let stuck = pool.stuck.len();
+    let failed = 600 - ended;
+    let handed_back = pool.handed_back.len();
+    assert!(
+        (handed_back..=handed_back + stuck).contains(&failed),
+        "{failed} failed: {pool:?}"
+    );
+    let ran = ran.load(Ordering::Relaxed);
+    assert!(
+        (ended..=ended + stuck).contains(&ran),
+        "{ran} ran: {pool:?}"
+    );
     assert_eq!(second.wait().unwrap(), report);
 }
