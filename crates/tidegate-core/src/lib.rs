@@ -14,6 +14,7 @@
 //! | [`permits`] | counted bounds |
 //! | [`thread`] | [`ThreadBuilder`], the handles of threads, an executor with a thread per task |
 //! | `wait` | the check that refuses a wait that would deadlock |
+//! | `collect` | [`Collect`]: how a type describes its metrics to an exporter |
 //! | `contain` | [`CaughtPanic`]; runs user code that may panic |
 //! | `dump` | [`Dump`]: the state of a part as a tree, as text and as a value |
 //! | `unhandled` | [`Unhandled`] and [`OnUnhandled`]: errors that no other code handles |
@@ -31,6 +32,7 @@
 
 mod cancel;
 mod clock;
+mod collect;
 mod contain;
 mod counter;
 mod debug_as_display;
@@ -80,6 +82,7 @@ mod wait;
 
 pub use self::cancel::{CancelHook, CancelToken, InterruptedError};
 pub use self::clock::{Clock, ManualClock, ManualTicker, Ticker};
+pub use self::collect::{Collect, Metric, MetricVisitor};
 pub use self::contain::CaughtPanic;
 pub use self::dump::{Dump, DumpValue};
 pub use self::executor::{Executor, RejectReason, Rejected};

@@ -16,7 +16,8 @@
 //!
 //! Each step uses only later ones: `call` uses the ways to run, these use `admission` and `ending`,
 //! and these use `outcome`, `fallback` and `report`. `attempt` has the operations that wrappers
-//! need, `untyped` those that adapters need. The module uses the isolation. Wrappers and collapsers use this module.
+//! need, `untyped` those that adapters need. `collect` describes the metrics. The module uses the
+//! isolation. Wrappers and collapsers use this module.
 
 mod admission;
 mod attempt;
@@ -24,6 +25,7 @@ mod builder;
 mod cache;
 mod cache_hit;
 mod call;
+mod collect;
 mod ending;
 mod entry;
 mod fallback;

@@ -1,7 +1,8 @@
 //! The isolation: the registry of all keys, and the state that the commands of a key share.
 //!
 //! `state` is one key with its breaker, its bulkhead and its metrics. `settings` changes it while
-//! calls run, and `snapshot` reports its figures. `pools` holds the thread bulkheads by their key.
+//! calls run, `snapshot` reports its figures, and `collect` describes them
+//! for an exporter. `pools` holds the thread bulkheads by their key.
 //! `registry` finds or creates a key's state, `changes` passes on changed properties, `shutdown`
 //! collects the reports of the pools, `dump` shows the state as a tree, and `builder` builds the
 //! whole. This module uses everything that a command is made of. It does not use commands, which
@@ -9,6 +10,7 @@
 
 mod builder;
 mod changes;
+mod collect;
 mod dump;
 mod pools;
 mod registry;

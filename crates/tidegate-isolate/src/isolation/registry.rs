@@ -59,9 +59,7 @@ impl Isolation {
     /// takes snapshots regularly need not do so.
     pub fn snapshots(&self) -> Vec<CommandSnapshot> {
         self.reclaim();
-        let mut states: Vec<_> = self.states().values().cloned().collect();
-        states.sort_by(|a, b| a.key.cmp(&b.key));
-        states
+        self.sorted_states()
             .iter()
             .map(|state| CommandSnapshot::of(state))
             .collect()
@@ -136,9 +134,15 @@ impl Isolation {
     /// # Ok::<(), tidegate_isolate::ConfigError>(())
     /// ```
     pub fn settings(&self) -> Vec<Settings> {
+        let states = self.sorted_states();
+        states.iter().map(|state| state.settings()).collect()
+    }
+
+    /// Returns the state of every known key, ordered by key.
+    pub(super) fn sorted_states(&self) -> Vec<Arc<State>> {
         let mut states: Vec<_> = self.states().values().cloned().collect();
         states.sort_by(|a, b| a.key.cmp(&b.key));
-        states.iter().map(|state| state.settings()).collect()
+        states
     }
 
     /// Frees the memory that idle keys hold only because they were in use: histograms and window

@@ -1,10 +1,11 @@
 //! The counters and histograms of one command, as its calls write them.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwapOption;
 
 use super::config::MetricsConfig;
+use super::cumulative::CumulativeLatencies;
 use super::event_counts::{CELLS, EventCounts, PlainRejection};
 use super::latency::{Block, Latencies};
 use super::window::{Counts, Peak};
@@ -16,6 +17,8 @@ pub(crate) struct Metrics {
     counts: Counts<CELLS>,
     peak: Peak,
     latency: ArcSwapOption<Block>,
+    /// The latencies of the histograms that were freed. No call takes this lock.
+    freed: Mutex<Option<Box<CumulativeLatencies>>>,
     config: MetricsConfig,
 }
 
@@ -25,6 +28,7 @@ impl Metrics {
             counts: Counts::new(config.counts),
             peak: Peak::new(config.counts),
             latency: ArcSwapOption::empty(),
+            freed: Mutex::default(),
             config,
         }
     }
@@ -91,6 +95,17 @@ impl Metrics {
         block.map(|block| block.read(now)).unwrap_or_default()
     }
 
+    /// Returns the latencies of all calls since the key was created.
+    pub(crate) fn cumulative(&self, now: u64) -> CumulativeLatencies {
+        // Locked first: `reclaim` moves the latencies of a block here in one step.
+        let freed = self.freed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = freed.as_deref().copied().unwrap_or_default();
+        if let Some(block) = self.latency.load_full() {
+            all.merge(&block.cumulative(now));
+        }
+        all
+    }
+
     /// Frees the histograms, and the memory of the window, if no event was counted and no latency
     /// was recorded in their windows. Returns `true` if there are no histograms now. A latency that
     /// is recorded at the same moment may be lost.
@@ -101,7 +116,12 @@ impl Metrics {
         };
         let idle = self.counts.is_idle(now) && block.read(now).total.count() == 0;
         if idle {
-            self.latency.store(None);
+            let mut freed = self.freed.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(block) = self.latency.swap(None) {
+                let all = block.cumulative(now);
+                freed.get_or_insert_default().merge(&all);
+            }
+            drop(freed);
             self.counts.shrink(now);
         }
         idle

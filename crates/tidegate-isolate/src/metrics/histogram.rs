@@ -76,6 +76,12 @@ impl Sparse {
     pub(crate) fn is_empty(&self) -> bool {
         self.counts.is_empty()
     }
+
+    /// Returns the steps that are not empty, with their counts.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        let counts = self.counts.iter();
+        counts.map(|&(step, count)| (usize::from(step), u64::from(count)))
+    }
 }
 
 /// A distribution of durations: the merged contents of a latency window.
@@ -150,8 +156,8 @@ impl Distribution {
     }
 
     pub(crate) fn add_sparse(&mut self, sparse: &Sparse) {
-        for &(step, count) in &sparse.counts {
-            self.add(usize::from(step), u64::from(count));
+        for (step, count) in sparse.iter() {
+            self.add(step, count);
         }
     }
 
@@ -197,7 +203,7 @@ fn step_of(nanos: u64) -> usize {
 }
 
 /// Returns the middle of the values of `step`, in nanoseconds.
-fn middle_of(step: usize) -> u64 {
+pub(super) fn middle_of(step: usize) -> u64 {
     let octave = step / STEPS;
     if octave == 0 {
         return if step == 0 {

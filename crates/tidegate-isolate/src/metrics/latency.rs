@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::cells::thread_number;
+use super::cumulative::{Cumulative, CumulativeLatencies};
 use super::histogram::{Distribution, Histogram, Sparse};
 use super::window::{Edge, WindowConfig};
 
@@ -86,6 +87,23 @@ impl Block {
         latencies
     }
 
+    /// Returns the latencies of all calls that were recorded in this block.
+    pub(crate) fn cumulative(&self, now: u64) -> CumulativeLatencies {
+        let mut all = CumulativeLatencies::default();
+        for unwaited in self.unwaited.iter().filter_map(OnceLock::get) {
+            let both = unwaited.cumulative(now);
+            all.wait.add_zeros(both.count());
+            all.run.merge(&both);
+            all.total.merge(&both);
+        }
+        if let Some([wait, run, total]) = self.waited.get() {
+            all.wait.merge(&wait.cumulative(now));
+            all.run.merge(&run.cumulative(now));
+            all.total.merge(&total.cumulative(now));
+        }
+        all
+    }
+
     /// Returns the number of histograms in use, to compute the memory that a key holds.
     pub(crate) fn histograms(&self) -> usize {
         let unwaited = self.unwaited.iter().filter_map(OnceLock::get).count();
@@ -107,6 +125,8 @@ struct Closed {
     /// The bucket that `live` belongs to.
     current: u64,
     list: VecDeque<(u64, Sparse)>,
+    /// The contents of the buckets that have left the list.
+    past: Cumulative,
 }
 
 impl WindowedHistogram {
@@ -138,6 +158,18 @@ impl WindowedHistogram {
         all
     }
 
+    /// Returns everything that was recorded, in the window or before it.
+    fn cumulative(&self, now: u64) -> Cumulative {
+        let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        self.close(&mut closed, now);
+        let mut all = closed.past;
+        for (_, bucket) in &closed.list {
+            all.add_sparse(bucket);
+        }
+        all.add_sparse(&self.live.read());
+        all
+    }
+
     #[cold]
     fn roll(&self, now: u64) {
         // Does not wait for the lock: the thread that holds it is about to do the same.
@@ -159,7 +191,9 @@ impl WindowedHistogram {
         }
         let first = bucket.saturating_add(1).saturating_sub(self.buckets);
         while closed.list.front().is_some_and(|(at, _)| *at < first) {
-            closed.list.pop_front();
+            if let Some((_, left)) = closed.list.pop_front() {
+                closed.past.add_sparse(&left);
+            }
         }
     }
 }
@@ -206,5 +240,8 @@ mod tests {
         assert_eq!(block.read(59 * SECOND).total.count(), 2);
         assert_eq!(block.read(60 * SECOND).total.count(), 1);
         assert_eq!(block.read(70 * SECOND).total.count(), 0);
+        let all = block.cumulative(71 * SECOND);
+        assert_eq!((all.wait.count(), all.total.count()), (2, 2), "these stay");
+        assert_eq!(all.total.sum().as_nanos() / 100, 30);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A call writes to `command_metrics`. This consists of rolling counts (`window`, over the
 //! per-thread counters of `cells`), by event (`event_counts`), and of rolling latencies (`latency`,
-//! over `histogram`). This module uses events; breakers and bulkheads use the windows for their own
+//! over `histogram`). `cumulative` sums up the latencies that left the window. This module uses events; breakers and bulkheads use the windows for their own
 //! counts.
 //!
 //! # Invariants
@@ -15,6 +15,7 @@
 mod cells;
 mod command_metrics;
 mod config;
+mod cumulative;
 mod event_counts;
 mod histogram;
 mod latency;
@@ -27,5 +28,6 @@ pub use self::latency::Latencies;
 pub use self::window::WindowConfig;
 
 pub(crate) use self::command_metrics::Metrics;
+pub(crate) use self::cumulative::Cumulative;
 pub(crate) use self::event_counts::PlainRejection;
 pub(crate) use self::window::{Counts, Peak};

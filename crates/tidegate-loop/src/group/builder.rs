@@ -213,7 +213,9 @@ impl EventLoopGroupBuilder {
         let scaler = scaling.map(|scaling| Scaler::start(scaling, watched, Arc::clone(&active)));
         let scaler = scaler.transpose().map_err(BuildError::Driver)?;
         let chooser = Chooser::new(choose);
-        Ok(EventLoopGroup::new(loops, active, chooser, scaler))
+        Ok(EventLoopGroup::new(
+            proto.name, loops, active, chooser, scaler,
+        ))
     }
 }
 

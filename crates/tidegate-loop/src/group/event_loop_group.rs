@@ -41,6 +41,7 @@ pub struct EventLoopGroup<P: Placement = Pinned> {
 }
 
 struct Inner<P: Placement> {
+    name: String,
     loops: Arc<[EventLoop<P>]>,
     /// The indices of the event loops that get new work: all, unless the group scales.
     active: Arc<ArcSwap<Vec<usize>>>,
@@ -51,6 +52,7 @@ struct Inner<P: Placement> {
 
 impl<P: Placement> EventLoopGroup<P> {
     pub(super) fn new(
+        name: String,
         loops: Arc<[EventLoop<P>]>,
         active: Arc<ArcSwap<Vec<usize>>>,
         chooser: Chooser,
@@ -58,6 +60,7 @@ impl<P: Placement> EventLoopGroup<P> {
     ) -> Self {
         Self {
             inner: Arc::new(Inner {
+                name,
                 loops,
                 active,
                 chooser,
@@ -79,6 +82,11 @@ impl<P: Placement> EventLoopGroup<P> {
             .chooser
             .choose(active.len(), |at| self.inner.loops[active[at]].load());
         &self.inner.loops[active[at]]
+    }
+
+    /// Returns the name of the group.
+    pub fn name(&self) -> &str {
+        &self.inner.name
     }
 
     /// Returns the event loops, in the order in which they were built.

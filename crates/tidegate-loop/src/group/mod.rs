@@ -8,6 +8,7 @@
 //! | `scaler.rs` | the thread that samples the event loops and applies the decision |
 //! | `termination.rs` | combines the ends of the event loops into the end of the group |
 //! | `event_loop_group.rs` | [`EventLoopGroup`](event_loop_group::EventLoopGroup), the handle |
+//! | `collect.rs` | the metrics of a group, described for an exporter |
 //! | `builder.rs` | the builder of a group |
 //!
 //! Each file uses only those above it, and the handles of one event loop (`handle/`). An event loop
@@ -15,6 +16,7 @@
 
 pub(crate) mod builder;
 pub(crate) mod chooser;
+mod collect;
 pub(crate) mod event_loop_group;
 pub(crate) mod scaler;
 pub(crate) mod scaling;

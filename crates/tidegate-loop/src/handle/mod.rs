@@ -6,6 +6,7 @@
 //! | `forward.rs` | forwards the methods of an executor |
 //! | `event_loop.rs` | [`EventLoop`](event_loop::EventLoop), the handle |
 //! | `schedule.rs` | its methods that schedule tasks |
+//! | `collect.rs` | the metrics of an event loop, described for an exporter |
 //! | `as_executor.rs` | the handle as an executor |
 //! | `inactivity.rs` | waiting until the event loop has no thread |
 //! | `starter.rs` | gives the event loop a thread, for work that only sends a signal |
@@ -19,6 +20,7 @@
 
 pub(crate) mod as_executor;
 pub(crate) mod builder;
+mod collect;
 pub(crate) mod event_loop;
 pub(crate) mod forward;
 pub(crate) mod inactivity;

@@ -157,6 +157,7 @@ impl LoopCounters {
             timers_run,
             lateness_max: Duration::from_nanos(counters.lateness_max.get()),
             lateness_mean: Duration::from_nanos(lateness.unwrap_or(0)),
+            lateness_total: Duration::from_nanos(counters.lateness_sum.get()),
             futures: counters.futures.get(),
             busy_ratio: if alive == 0 {
                 0.0
@@ -219,6 +220,8 @@ pub struct LoopMetrics {
     pub lateness_max: Duration,
     /// The mean lateness of scheduled tasks.
     pub lateness_mean: Duration,
+    /// The sum of the lateness of all scheduled tasks.
+    pub lateness_total: Duration,
     /// Spawned futures that have not ended.
     pub futures: u64,
     /// The fraction of time in which the event loop was awake, from 0 to 1.

@@ -1,10 +1,11 @@
 //! Servers: listening sockets and the connections that they accept.
 //!
 //! From bottom to top: `drain` ends the connections of a server together, `listener` accepts them,
-//! `builder` has the public handle. Uses [`group`](crate::group); names are resolved by
+//! `builder` has the public handle, `collect` describes its metrics. Uses [`group`](crate::group); names are resolved by
 //! [`resolve`](crate::resolve), as for clients.
 
 mod builder;
+mod collect;
 mod drain;
 mod listener;
 

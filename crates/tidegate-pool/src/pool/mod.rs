@@ -6,7 +6,8 @@
 //!
 //! From top to bottom; each file uses only files below it:
 //!
-//! * `builder`: [`WorkerPoolBuilder`]. `handle`: [`WorkerPool`].
+//! * `builder`: [`WorkerPoolBuilder`]. `collect`: the metrics of a pool, for an exporter. `handle`:
+//!   [`WorkerPool`].
 //! * `schedule`: the methods that schedule tasks. `job_handle`: [`JobHandle`], which removes a job
 //!   from the queue. `try_executor`: [`TryExecutor`], the pool as a strategy uses it. `lease`:
 //!   [`Lease`], threads that a component can rely on.
@@ -27,6 +28,7 @@
 
 mod budget;
 mod builder;
+mod collect;
 mod core;
 mod handle;
 mod headroom;

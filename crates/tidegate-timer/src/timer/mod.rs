@@ -14,10 +14,11 @@
 //! * `worker`: the worker thread: drains the lane, turns the wheel, fires due timeouts.
 //! * `start`: starts the worker thread with the first timeout; adds timeouts.
 //! * `handle`: [`TimerHandle`], the user's handle of a timeout.
-//! * `wheel_timer`: [`WheelTimer`] and its builder.
+//! * `wheel_timer`: [`WheelTimer`] and its builder. `collect`: its metrics, for an exporter.
 //!
 //! Each module uses only modules listed before it.
 
+mod collect;
 mod errors;
 mod handle;
 mod lifecycle;

@@ -156,6 +156,12 @@ impl WheelTimer {
         Shutdown::begin(&self.owner.shared)
     }
 
+    /// Returns the name of the timer.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.owner.shared.name
+    }
+
     /// Returns the number of timeouts that have neither expired nor been cancelled.
     #[must_use]
     pub fn pending(&self) -> usize {
