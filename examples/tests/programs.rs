@@ -43,6 +43,7 @@ examples! {
     json_lines prints "{\"sum\":6.5}";
     lines prints "22 -> 42";
     live_resize prints "grown by code: 4 to 16 threads";
+    metrics prints "event=\"SUCCESS\"} 1";
     process_pipe prints "the child said: line 3";
     promise prints "and here it is: 123456";
     resp prints "+PONG";

@@ -52,6 +52,10 @@
     feature = "tower",
     doc = "| [`tower`] | commands as layers, for axum, tonic, hyper and reqwest | `tower` | [tower stacks] |"
 )]
+#![cfg_attr(
+    feature = "metrics",
+    doc = "| [`metrics`] | export to Prometheus | `metrics` | [metrics][g-metrics] |"
+)]
 //!
 //! The [guide] has one page for each part, and a table for readers who know Netty, Jetty, Hystrix
 //! or tokio. The [examples] are complete programs; each of them runs with
@@ -72,6 +76,7 @@
 //! * `tls`: encryption, module `tls`. Turns `net` on. It builds rustls and needs a C compiler.
 //! * `isolate`: isolation of dependencies, module `isolate`.
 //! * `tower`: commands as layers of tower, module `tower`. Turns `isolate` on.
+//! * `metrics`: export of metrics to Prometheus, module `metrics`. Turns `isolate` on.
 //!
 //! A program that wants the isolation alone compiles neither the network nor TLS:
 //!
@@ -87,6 +92,7 @@
 //! [channels]: ../../../docs/guide/channels.md
 //! [isolation]: ../../../docs/guide/isolation.md
 //! [tower stacks]: ../../../docs/guide/tower.md
+//! [g-metrics]: ../../../docs/guide/metrics.md
 //! [examples]: ../../../examples/README.md
 #![forbid(unsafe_code)]
 
@@ -291,6 +297,23 @@ pub mod tower {
     pub use tidegate_tower::{CommandBody, CommandExt, CommandService, PlainService, RetryService};
 }
 
+/// Metrics for Prometheus.
+///
+/// ```
+/// use tidegate::metrics::Exporter;
+/// use tidegate::pool::WorkerPool;
+///
+/// let exporter = Exporter::new();
+/// exporter.add(WorkerPool::builder("workers").max(8).build()?);
+/// println!("{}", exporter.encode()); // the body of `GET /metrics`
+/// # tidegate::Result::Ok(())
+/// ```
+#[cfg(feature = "metrics")]
+pub mod metrics {
+    #[doc(inline)]
+    pub use tidegate_metrics::{Collect, Exporter, Metric, MetricVisitor};
+}
+
 /// The types that most programs need.
 ///
 /// ```
@@ -343,4 +366,7 @@ mod guide {
     struct Pools;
     #[doc = include_str!("../../../docs/guide/isolation.md")]
     struct Isolation;
+    #[cfg(feature = "metrics")]
+    #[doc = include_str!("../../../docs/guide/metrics.md")]
+    struct Metrics;
 }

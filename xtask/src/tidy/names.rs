@@ -157,7 +157,7 @@ fn unlisted_uses(file: &File) -> Vec<Finding> {
     let is_read = [".rs", ".md"].iter().any(|end| file.path.ends_with(end));
     let lines = file.lines().filter(|_| is_read);
     let found = lines.filter_map(|(line, text)| {
-        let message = if words(text).any(|(_, word)| word.starts_with("tidegate_")) {
+        let message = if words(text).any(|(_, word)| is_crate(word)) {
             "use the facade, `tidegate::…`, so that the code works when it is pasted"
         } else if words(text).any(|(at, word)| word == INTERNAL && is_segment(text, at, word)) {
             "`internal` is unstable: use the names that the facade lists"
@@ -167,6 +167,12 @@ fn unlisted_uses(file: &File) -> Vec<Finding> {
         Some(Finding::new(&file.path, line, message))
     });
     found.collect()
+}
+
+/// Returns `true` for the name of a library crate. Names of metrics have more underscores.
+fn is_crate(word: &str) -> bool {
+    word.strip_prefix("tidegate_")
+        .is_some_and(|rest| !rest.contains('_'))
 }
 
 /// Returns `true` if the word at `at` is a segment of a path.
@@ -269,6 +275,7 @@ mod tests {
             );
             assert_eq!(uses(path, "use tidegate_net::Server;"), 1);
             assert_eq!(uses(path, "use tidegate_net as net;"), 1);
+            assert_eq!(uses(path, "the metric tidegate_loop_busy"), 0);
             assert_eq!(uses(path, "use tidegate::net::internal::Poller;"), 1);
             assert_eq!(uses(path, "use tidegate::net::{internal::Poller};"), 1);
         }

@@ -12,11 +12,12 @@ const HOMES: [&str; 4] = ["block", "lane", "raw", "sys"];
 
 /// Crates without such modules: the isolation crate, and the crates that depend on it or only serve
 /// tests.
-const SAFE: [&str; 6] = [
+const SAFE: [&str; 7] = [
     "tidegate",
     "tidegate-gateway",
     "tidegate-http",
     "tidegate-isolate",
+    "tidegate-metrics",
     "tidegate-testkit",
     "tidegate-tower",
 ];
