@@ -1,16 +1,16 @@
-//! Dumps of event loops and groups: what they show, who answers, and that they never hold anything
-//! up.
+//! Dumps of event loops and groups: what they show, when loops answer, and that nothing waits for
+//! them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use tidegate_core::internal::Sleeper;
-use tidegate_core::{Clock, Dump, ManualClock, Parker, Task};
+use tidegate_core::{Clock, Dump, ManualClock, Parker, Rejected, Task};
 use tidegate_loop::internal::{Driver, DriverView};
 use tidegate_loop::{EventLoop, EventLoopGroup, Lifecycle, Quiet, RoamingConfig};
 use tidegate_pool::WorkerPool;
-use tidegate_pool::strategy::Monitor;
+use tidegate_pool::strategy::{Adaptive, Monitor, Strategy};
 use tidegate_testkit::{Gate, Log, explode, rounds, until};
 
 use crate::{SECOND, builder, end, hold, home, on, watched};
@@ -141,12 +141,13 @@ fn a_task_can_dump_its_own_loop() {
 fn a_thread_that_must_not_block_does_not_wait_for_another_loop() {
     let clock = ManualClock::new();
     let (home, other) = (on(&clock, "home"), on(&clock, "other"));
-    other.submit(|| ()).unwrap().wait().unwrap();
+    let gate = hold(&other);
     let asked = other.clone();
     let dump = home.submit(move || asked.dump_within(SECOND)).unwrap();
     let dump = dump.wait().unwrap();
     assert!(dump.get("not_listed").is_some(), "{dump}");
     assert_eq!(dump.name(), "other");
+    gate.open();
 }
 
 #[test]
@@ -408,4 +409,46 @@ fn every_request_is_answered_although_the_loop_ends() {
             drop(home.shutdown(Quiet::none(SECOND * 60)));
         });
     }
+}
+
+/// A strategy of the user's own whose `dump` panics.
+struct BadDump<S>(S);
+
+impl<S: Strategy> Strategy for BadDump<S> {
+    fn produce(&self) {
+        self.0.produce();
+    }
+
+    fn dispatch(&self) -> Result<(), Rejected<()>> {
+        self.0.dispatch()
+    }
+
+    fn shutdown(&self) -> bool {
+        self.0.shutdown()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.0.is_idle()
+    }
+
+    fn is_shutdown(&self) -> bool {
+        self.0.is_shutdown()
+    }
+
+    fn dump(&self) -> Dump {
+        explode()
+    }
+}
+
+#[test]
+fn a_panic_of_the_users_strategy_does_not_reach_the_caller_of_a_dump() {
+    let pool = WorkerPool::builder("workers").core(3).max(3).build();
+    let config = RoamingConfig::new(Arc::new(pool.unwrap()));
+    let config = config.strategy(|producer, pool| BadDump(Adaptive::new(producer, pool)));
+    let home = EventLoop::builder("roams").build_roaming(&config).unwrap();
+    home.submit(|| ()).unwrap().wait().unwrap();
+    for dump in [home.dump(), home.dump_async().wait().unwrap()] {
+        assert!(dump.find("strategy").unwrap().get("panicked").is_some());
+    }
+    home.shutdown(Quiet::none(SECOND * 60)).wait().unwrap();
 }
