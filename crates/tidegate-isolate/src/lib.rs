@@ -104,8 +104,8 @@ pub use self::breaker::{
     CircuitBreaker, Pass,
 };
 pub use self::bulkhead::{
-    AdaptiveLimit, Bulkhead, Criticality, LimitAlgorithm, Partitions, PermitConfig, PoolConfig,
-    PoolSnapshot, QueueDiscipline, SampleWindow,
+    AdaptiveLimit, Bulkhead, CallQueue, ConcurrencyStrategy, Criticality, LimitAlgorithm,
+    Partitions, PermitConfig, PoolConfig, PoolSnapshot, QueueDiscipline, SampleWindow, WaitingCall,
 };
 pub use self::cancel::{CallHandle, CancelOutcome, Interrupt};
 pub use self::collapser::{Collapser, CollapserConfig, CollapserError, CollapserScope};

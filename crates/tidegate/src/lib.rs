@@ -266,12 +266,12 @@ pub mod tls {
 pub mod isolate {
     #[doc(inline)]
     pub use tidegate_isolate::{
-        AdaptiveLimit, BreakerConfig, BreakerMode, BreakerState, BreakerWindow, CallStage, Cause,
-        Collapser, CollapserConfig, CollapserScope, Command, CommandError, ConfigError,
-        Criticality, Entry, Event, FallbackError, Hedge, Interrupt, Isolation, Key, Partitions,
-        PermitConfig, PoolConfig, Properties, PropertySource, QueueDiscipline, RateConfig,
-        RateLimit, Rejection, RequestCache, RequestContext, RequestVariable, Retry, RetryBudget,
-        Verdict,
+        AdaptiveLimit, BreakerConfig, BreakerMode, BreakerState, BreakerWindow, CallQueue,
+        CallStage, Cause, Collapser, CollapserConfig, CollapserScope, Command, CommandError,
+        ConcurrencyStrategy, ConfigError, Criticality, Entry, Event, FallbackError, Hedge,
+        Interrupt, Isolation, Key, Partitions, PermitConfig, PoolConfig, Properties,
+        PropertySource, QueueDiscipline, RateConfig, RateLimit, Rejection, RequestCache,
+        RequestContext, RequestVariable, Retry, RetryBudget, Verdict, WaitingCall,
     };
 }
 

@@ -58,6 +58,14 @@ pub enum Unhandled<'a> {
         /// Which setting, why, and what to do.
         message: &'a str,
     },
+    /// A part that the program has supplied broke its contract or failed: a queue, a thread factory,
+    /// an executor. Everything else goes on.
+    PartFailed {
+        /// The part, such as ``the queue of pool `prices` ``.
+        part: &'a str,
+        /// What it did, and what happens instead.
+        message: &'a str,
+    },
     /// Listeners ran on the completing thread because their executor has terminated.
     ListenerFellBack,
     /// Reports that a hook did not receive because there were too many; see
@@ -84,6 +92,7 @@ impl fmt::Display for Unhandled<'_> {
             Self::Strategy { message } => write!(f, "a strategy broke its contract: {message}"),
             Self::ChannelError { message } => write!(f, "an error on a channel: {message}"),
             Self::Setting { message } => write!(f, "a setting has no effect: {message}"),
+            Self::PartFailed { part, message } => write!(f, "{part} failed: {message}"),
             Self::ListenerFellBack => {
                 write!(f, "listeners ran elsewhere: their executor has terminated")
             }

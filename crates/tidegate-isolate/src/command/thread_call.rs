@@ -160,7 +160,7 @@ where
     pub(super) fn hand_over(self: &Arc<Self>, criticality: Criticality) -> SubmitResult<T, E> {
         let queued = QueuedJob(Some(Arc::clone(self)));
         let task = Task::labelled::<F, _>(move || queued.run());
-        match self.pool.submit(task, criticality) {
+        match self.pool.submit(task, criticality, &self.shared.state.key) {
             Ok(None) => Ok(()),
             Ok(Some(JobKey(place))) => {
                 // By the fences in `leave` and `is_left`, either the thread that ends the call
@@ -175,9 +175,10 @@ where
                 // This thread reports the rejection. If no other thread has ended the call, this
                 // thread ends it here, and the drop of the job finds that it has ended.
                 let mine = self.flight().word().start() && self.flight().finish();
+                let why = refused.why();
                 drop(refused);
                 if mine {
-                    let refused = self.pool.refusal();
+                    let refused = self.pool.refusal_of(why);
                     self.refuse(refused);
                     self.keep_flight();
                     return Err((Cause::Rejected(refused), self.recipient().take()));
@@ -503,6 +504,9 @@ where
                     self.sample(now, true);
                     self.pool.count_expired(now);
                     state.metrics.count(now, Event::ExpiredInQueue);
+                    if self.place.load(Ordering::Relaxed) == NOWHERE {
+                        self.pool.not_run();
+                    }
                 }
                 self.drop_pending(now);
             }
@@ -550,7 +554,7 @@ where
         };
         // This may be a thread of the command that took the place.
         if let Some(left) = call.flight().cancel(call.seen) {
-            let why = EarlyEndReason::Refused(call.pool.refusal());
+            let why = EarlyEndReason::Refused(call.pool.refusal_of_dropped());
             call.depart(EarlyEnd { left, why });
         }
     }

@@ -52,6 +52,8 @@ pub enum Rejection {
     /// The command has threads of its own, and work that borrows data or is a future cannot move
     /// there.
     InPlace,
+    /// The pool has no thread for the call: its thread factory gave none, or its executor refused.
+    NoThread,
     /// The command's isolation was shut down.
     Closed,
     /// Too many ended calls wait for a thread that passes their results to the callers, because
@@ -69,6 +71,7 @@ impl<E> Cause<E> {
                 Rejection::Pool
                 | Rejection::Threshold
                 | Rejection::Reserved
+                | Rejection::NoThread
                 | Rejection::Closed
                 | Rejection::Backlog,
             ) => Event::PoolRejected,
@@ -101,6 +104,7 @@ impl<E> Cause<E> {
                     | Rejection::Pool
                     | Rejection::Threshold
                     | Rejection::Reserved
+                    | Rejection::NoThread
                     | Rejection::Backlog
                     | Rejection::Rate(_)
             ),
@@ -147,6 +151,9 @@ impl fmt::Display for Rejection {
             Self::InPlace => {
                 f.write_str("it runs on threads of its bulkhead: use `run` or `queue`")
             }
+            Self::NoThread => f.write_str(
+                "its pool got no thread; see its thread factory or executor, or the system's limits",
+            ),
             Self::Closed => f.write_str("its isolation was shut down"),
             Self::Backlog => f.write_str(
                 "too many ended calls wait for its fallbacks, listeners or batches to return",

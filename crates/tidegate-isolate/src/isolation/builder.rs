@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex, Weak};
 
 use tidegate_core::{Clock, OnUnhandled, Unhandled};
 
-use super::pools::Pools;
+use super::pools::{Pools, Strategy};
 use super::registry::{Inner, Isolation};
 use crate::alarm::CallTimer;
 use crate::breaker::BreakerTransition;
+use crate::bulkhead::ConcurrencyStrategy;
 use crate::error::ConfigError;
 use crate::event::Event;
 use crate::key::Key;
@@ -41,6 +42,7 @@ pub struct IsolationBuilder {
     sources: Vec<Source>,
     plugins: Plugins,
     pools_by_group: bool,
+    strategy: Option<Strategy>,
 }
 
 struct Source(Arc<dyn PropertySource>);
@@ -68,6 +70,24 @@ impl IsolationBuilder {
     /// in Hystrix. Without this setting each of them has a pool of its own.
     pub fn pools_by_group(mut self) -> Self {
         self.pools_by_group = true;
+        self
+    }
+
+    /// Sets a function that supplies parts of each pool: its queue, its thread factory, its executor.
+    /// It gets the key of the pool. A part that it does not supply is the built-in one.
+    ///
+    /// It is called before a pool is created, on the thread that builds or configures the command,
+    /// and may be called more often than pools are created: parts that are not used are dropped. If
+    /// it panics, that command is refused with an error.
+    ///
+    /// See [`CallQueue`](crate::CallQueue) for a queue, and [`ConcurrencyStrategy`] for the others.
+    /// A part that breaks its contract is reported with its name
+    /// ([`Unhandled::PartFailed`]), and the rest goes on.
+    pub fn concurrency_strategy(
+        mut self,
+        parts: impl Fn(&Key) -> ConcurrencyStrategy + Send + Sync + 'static,
+    ) -> Self {
+        self.strategy = Some(Strategy(Arc::new(parts)));
         self
     }
 
@@ -214,7 +234,11 @@ impl IsolationBuilder {
         let unhandled = &self.plugins.unhandled;
         let alarms = CallTimer::new(&self.clock, unhandled);
         let inner = Arc::new(Inner {
-            pools: Arc::new(Pools::new(alarms.clock().clone(), unhandled.clone())),
+            pools: Arc::new(Pools::new(
+                alarms.clock().clone(),
+                unhandled.clone(),
+                self.strategy,
+            )),
             alarms,
             plugins: Arc::new(self.plugins),
             sources: Arc::new(Sources::new(sources)),

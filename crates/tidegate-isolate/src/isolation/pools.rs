@@ -5,6 +5,7 @@
 //! no other command may join it by that name.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -13,8 +14,8 @@ use std::time::Duration;
 use tidegate_core::OnUnhandled;
 use tidegate_core::internal::{FastClock, try_briefly};
 
-use crate::bulkhead::{PoolConfig, ThreadBulkhead};
-use crate::error::ConfigError;
+use crate::bulkhead::{ConcurrencyStrategy, PoolConfig, ThreadBulkhead};
+use crate::error::{ConfigError, contain};
 use crate::key::Key;
 use crate::properties::{CodeSettings, pool_difference};
 
@@ -80,15 +81,35 @@ impl Deref for RegisteredPool {
 pub(crate) struct Pools {
     clock: FastClock,
     unhandled: OnUnhandled,
+    strategy: Option<Strategy>,
     pools: Mutex<HashMap<Key, Arc<RegisteredPool>>>,
     is_shut_down: AtomicBool,
 }
 
+/// Returns the parts of a pool that the program supplies.
+#[derive(Clone)]
+pub(super) struct Strategy(pub(super) Arc<dyn Fn(&Key) -> ConcurrencyStrategy + Send + Sync>);
+
+impl fmt::Debug for Strategy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Strategy")
+    }
+}
+
+/// The parts of a pool that may have to be created, or why there are none. They are user code: they
+/// are created and dropped with no lock held.
+pub(crate) type PoolParts = Result<ConcurrencyStrategy, ConfigError>;
+
 impl Pools {
-    pub(crate) fn new(clock: FastClock, unhandled: OnUnhandled) -> Self {
+    pub(super) fn new(
+        clock: FastClock,
+        unhandled: OnUnhandled,
+        strategy: Option<Strategy>,
+    ) -> Self {
         Self {
             clock,
             unhandled,
+            strategy,
             pools: Mutex::default(),
             is_shut_down: AtomicBool::new(false),
         }
@@ -103,15 +124,30 @@ impl Pools {
         self.is_shut_down.load(Ordering::Relaxed)
     }
 
-    /// Returns the pool of a key. The first command creates it; later commands share it if their
-    /// settings agree. `code_settings` contains the command's settings made in code; the first
-    /// command's settings become the pool's. A pool that `is_owned` has only one command.
+    /// Asks the program for the parts of a pool, if it does not exist yet. Called with no lock held.
+    pub(crate) fn parts_for(&self, key: &Key) -> PoolParts {
+        let Some(Strategy(strategy)) = &self.strategy else {
+            return Ok(ConcurrencyStrategy::default());
+        };
+        if self.get(key).is_some() {
+            return Ok(ConcurrencyStrategy::default());
+        }
+        contain(|| strategy(key)).map_err(|message| {
+            let reason = format!("the concurrency strategy panicked: {message}");
+            ConfigError::new(&**key, "concurrency strategy", "unusable", reason)
+        })
+    }
+
+    /// Returns the pool of a key. The first command creates it, of `parts`; later commands share it if their
+    /// settings agree. `code_settings` contains the command's settings made in code; the first command's
+    /// settings become the pool's. A pool that `is_owned` has only one command.
     pub(crate) fn get_or_make(
         &self,
         key: &Key,
         is_owned: bool,
         config: &PoolConfig,
         code_settings: &CodeSettings,
+        parts: &mut PoolParts,
     ) -> Result<Arc<RegisteredPool>, ConfigError> {
         let mut pools = self.lock();
         if let Some(known) = pools.get(key) {
@@ -128,7 +164,9 @@ impl Pools {
             let (property, value) = known.difference(config);
             return Err(ConfigError::new(&**key, property, value, reason));
         }
-        let bulkhead = ThreadBulkhead::new(key, config, (&self.clock, &self.unhandled))?;
+        config.validate(key)?;
+        let parts = std::mem::replace(parts, Ok(ConcurrencyStrategy::default()))?;
+        let bulkhead = ThreadBulkhead::new(key, config, parts, (&self.clock, &self.unhandled))?;
         let pool = Arc::new(RegisteredPool {
             bulkhead,
             is_owned,

@@ -259,6 +259,8 @@ impl Isolation {
         let changes = sources.changes();
         // Read before taking the lock: sources are user code.
         let reading = sources.read((&key, &pool));
+        // Dropped after the lock is released, if they are not used: they are user code.
+        let mut parts_of_pool = self.inner.pools.parts_for(&pool);
         let mut states = self.states();
         // Interned under the lock: `remove` drops unused names together with their key.
         let (group, pool) = (self.intern(group), self.intern(pool));
@@ -278,6 +280,7 @@ impl Isolation {
             (pool, named_pool, owns_pool),
             types,
             (code_settings, &reading),
+            &mut parts_of_pool,
             parts,
         )?;
         let state = Arc::new(state);

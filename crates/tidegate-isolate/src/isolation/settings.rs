@@ -7,12 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tidegate_core::Task;
 use tidegate_core::internal::as_nanos;
 
+use super::pools::PoolParts;
 use super::state::{
     BREAKS, CACHES, FALLS_BACK, GATED, INTERRUPTS, INTERRUPTS_ON_CANCEL, LOGS, RATED, State,
     THREADS, WATCHED,
 };
 use crate::breaker::BreakerMode;
-use crate::bulkhead::{Bulkhead, Woken};
+use crate::bulkhead::{Bulkhead, ConcurrencyStrategy, Woken};
 use crate::config::CommandConfig;
 use crate::error::ConfigError;
 use crate::properties::{CodeSettings, Family, Property, Reading, Settings, merge};
@@ -148,6 +149,11 @@ impl State {
         &self,
         change: impl FnOnce(&mut CodeSettings) -> Result<(), ConfigError>,
     ) -> Result<(Vec<ConfigError>, Vec<String>), ConfigError> {
+        // Asked for before the lock, and dropped after it, because they are user code.
+        let mut parts = match self.threads.get() {
+            None => self.pools.parts_for(&self.pool),
+            Some(_) => Ok(ConcurrencyStrategy::default()),
+        };
         let (mut code_settings, reading) = self.read_sources();
         // Pool settings made in code are stored in the pool, so that its commands change them one
         // at a time.
@@ -159,7 +165,7 @@ impl State {
         let before = next.config.clone();
         change(&mut next)?;
         let keys = (&self.key, &self.pool);
-        let refused = self.apply(&next, &reading)?;
+        let refused = self.apply(&next, &reading, &mut parts)?;
         let hidden = next.hidden_changes(&before, &self.config(), keys);
         if let Some(of_pool) = &mut of_pool {
             **of_pool = next.of_pool();
@@ -219,6 +225,7 @@ impl State {
         &self,
         code_settings: &CodeSettings,
         reading: &Reading,
+        parts: &mut PoolParts,
     ) -> Result<Vec<ConfigError>, ConfigError> {
         let old = self.config();
         let keys = (&self.key, &self.pool);
@@ -227,8 +234,8 @@ impl State {
             Some(threads) if config.pool != old.pool => threads.configure(&config.pool)?,
             None if config.bulkhead == Bulkhead::Threads => {
                 let pools = &self.pools;
-                let made =
-                    pools.get_or_make(&self.pool, self.owns_pool, &config.pool, code_settings)?;
+                let (pool, is_owned) = (&self.pool, self.owns_pool);
+                let made = pools.get_or_make(pool, is_owned, &config.pool, code_settings, parts)?;
                 self.threads.get_or_init(|| made);
             }
             _ => {}

@@ -10,7 +10,7 @@ use tidegate_core::CancelToken;
 use tidegate_core::internal::CoarseClock;
 use tidegate_core::permits::Permits;
 
-use super::pools::{Pools, RegisteredPool};
+use super::pools::{PoolParts, Pools, RegisteredPool};
 use crate::alarm::{CallTimer, CallbackThreadsHandle};
 use crate::breaker::CircuitBreaker;
 use crate::bulkhead::{Bulkhead, Gate};
@@ -97,6 +97,7 @@ impl State {
         (pool, named_pool, owns_pool): (Key, Option<Key>, bool),
         types: TypeId,
         (code_settings, reading): (CodeSettings, &Reading),
+        pool_parts: &mut PoolParts,
         parts: (CallTimer, Arc<Plugins>, Arc<Sources>, Arc<Pools>),
     ) -> Result<Self, ConfigError> {
         let (alarms, plugins, sources, pools) = parts;
@@ -106,7 +107,8 @@ impl State {
         }
         let threads = OnceLock::new();
         if config.bulkhead == Bulkhead::Threads {
-            let made = pools.get_or_make(&pool, owns_pool, &config.pool, &code_settings)?;
+            let made =
+                pools.get_or_make(&pool, owns_pool, &config.pool, &code_settings, pool_parts)?;
             threads.get_or_init(|| made);
         }
         let listeners = plugins.on_transition.clone();

@@ -9,7 +9,8 @@ use tidegate_isolate::{Bulkhead, Cause, Event, Isolation, Rejection};
 use tidegate_promise::WaitError;
 use tidegate_testkit::{Gate, until};
 
-use crate::support::{SECOND, builder, cause, hold, pool, pool_of, still};
+use super::kit::still;
+use crate::support::{SECOND, builder, cause, hold, pool, pool_of};
 
 #[test]
 fn a_call_that_times_out_in_the_queue_never_runs_and_frees_its_place() {

@@ -4,6 +4,10 @@
     clippy::unwrap_used,
     reason = "in a test an unwrap is an assertion, in its helpers too"
 )]
+#![allow(
+    clippy::duplicate_mod,
+    reason = "the tests of a pool also run over a queue and an executor of the program"
+)]
 
 mod abandoned_calls;
 mod asynchronous;
@@ -14,6 +18,7 @@ mod call_context;
 mod chaos;
 mod collapse;
 mod compose;
+mod concurrency;
 mod configure;
 mod deadlocks;
 mod dump;
@@ -25,6 +30,7 @@ mod hidden_properties;
 mod hooks;
 mod interrupt;
 mod keys;
+mod kit;
 mod payloads;
 mod permits;
 mod refusals;

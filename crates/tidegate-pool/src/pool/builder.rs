@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::internal::FastClock;
-use tidegate_core::{Clock, OnUnhandled, ThreadBuilder, Unhandled};
+use tidegate_core::{Clock, OnUnhandled, Rejected, Task, ThreadBuilder, Unhandled};
 
 use super::budget::LeaseInfo;
-use super::core::{OnLow, Parts, Shared, run_worker};
+use super::core::{OnLow, Parts, Shared, ThreadLender, run_worker};
 use super::handle::WorkerPool;
 use super::limits::{PoolError, PoolLimits};
 use super::policy::PoolPolicy;
@@ -43,6 +43,7 @@ pub struct WorkerPoolBuilder {
     queue: Box<dyn JobQueue>,
     policy: PoolPolicy,
     threads: Option<ThreadBuilder>,
+    lender: Option<ThreadLender>,
     budget: Vec<LeaseInfo>,
     on_unhandled: OnUnhandled,
     on_low: Option<OnLow>,
@@ -67,6 +68,7 @@ impl WorkerPoolBuilder {
             queue: Box::new(JobList::default()),
             policy: PoolPolicy::default(),
             threads: None,
+            lender: None,
             times: false,
             budget: Vec::new(),
             on_unhandled: OnUnhandled::stderr(),
@@ -154,6 +156,18 @@ impl WorkerPoolBuilder {
         self
     }
 
+    /// Borrows threads from an executor instead of starting them. `lend` accepts a task and runs it
+    /// once, on a thread that may block and is not the caller's, or returns it. The pool gives a
+    /// thread back as soon as it has no job for it.
+    #[doc(hidden)]
+    pub fn borrow_threads(
+        mut self,
+        lend: impl Fn(Task) -> Result<(), Rejected<Task>> + Send + Sync + 'static,
+    ) -> Self {
+        self.lender = Some(Arc::new(lend));
+        self
+    }
+
     /// Sets the clock that measures idle times and deadlines.
     pub fn clock(mut self, clock: impl Into<Clock>) -> Self {
         self.clock = clock.into();
@@ -210,6 +224,7 @@ impl WorkerPoolBuilder {
         let shared = Shared::new(Parts {
             times: self.times.then(|| FastClock::new(&self.clock)),
             threads: threads.or_report_to(&self.on_unhandled),
+            lender: self.lender,
             body: run_worker,
             name: self.name,
             clock: self.clock,

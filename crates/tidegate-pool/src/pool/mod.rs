@@ -22,7 +22,8 @@
 //! # Invariants
 //!
 //! * An accepted job runs exactly once, or is handed back: by its handle, or by the shutdown
-//!   report. Or it is dropped as displaced, if the chosen policy or queue does that.
+//!   report. Or it is dropped as displaced, if the chosen policy or queue does that, or
+//!   if the thread factory takes back the only thread twice.
 //! * No user code runs while the lock is held, except that of the queue.
 //! * All limits change in one step: no thread sees a new maximum with an old core size.
 

@@ -382,6 +382,7 @@ enum OwnedUnhandled {
     Strategy(String),
     ChannelError(String),
     Setting(String),
+    PartFailed(String, String),
     ListenerFellBack,
     LeftOut(u64),
 }
@@ -399,6 +400,9 @@ impl OwnedUnhandled {
             Unhandled::Strategy { message } => Self::Strategy(message.into()),
             Unhandled::ChannelError { message } => Self::ChannelError(message.into()),
             Unhandled::Setting { message } => Self::Setting(message.into()),
+            Unhandled::PartFailed { part, message } => {
+                Self::PartFailed(part.into(), message.into())
+            }
             Unhandled::ListenerFellBack => Self::ListenerFellBack,
             Unhandled::LeftOut { count } => Self::LeftOut(count),
         }
@@ -414,6 +418,7 @@ impl OwnedUnhandled {
             Self::Strategy(message) => Unhandled::Strategy { message },
             Self::ChannelError(message) => Unhandled::ChannelError { message },
             Self::Setting(message) => Unhandled::Setting { message },
+            Self::PartFailed(part, message) => Unhandled::PartFailed { part, message },
             Self::ListenerFellBack => Unhandled::ListenerFellBack,
             Self::LeftOut(count) => Unhandled::LeftOut { count: *count },
         }

@@ -61,6 +61,9 @@ pub struct PoolSnapshot {
     pub expired_total: u64,
     /// Threads that are held by work whose caller has given up.
     pub overstaying: usize,
+    /// What the program's own queue did wrong, if the pool does not use it any more; see
+    /// [`CallQueue`](crate::CallQueue).
+    pub failed_part: Option<String>,
 }
 
 /// One line for people.
@@ -79,6 +82,9 @@ impl fmt::Display for PoolSnapshot {
         ];
         for (count, what) in parts {
             write!(f, ", {count} {what}")?;
+        }
+        if let Some(reason) = &self.failed_part {
+            write!(f, "; its queue failed: {reason}")?;
         }
         Ok(())
     }

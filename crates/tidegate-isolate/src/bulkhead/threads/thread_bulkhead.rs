@@ -15,15 +15,17 @@ use std::time::Duration;
 
 use tidegate_core::internal::FastClock;
 use tidegate_core::permits::{Permit, Permits};
-use tidegate_core::{OnUnhandled, Rejected, Task};
+use tidegate_core::{OnUnhandled, RejectReason, Rejected, Task, Unhandled};
 use tidegate_pool::queue::{Job, JobKey};
 use tidegate_pool::{PoolLimits, PoolPolicy, ShutdownError, ShutdownReport, WorkerPool};
 use tidegate_promise::SharedCompletion;
 
+use super::call_line::CallLine;
 use super::config::PoolConfig;
 use super::home::Home;
 use super::job_queue::{ByDiscipline, LiveDiscipline};
 use super::snapshot::PoolSnapshot;
+use super::strategy::ConcurrencyStrategy;
 use crate::bulkhead::partition::{Criticality, Partitions};
 use crate::error::{ConfigError, Rejection};
 use crate::key::Key;
@@ -57,6 +59,11 @@ pub(crate) struct ThreadBulkhead {
     /// if the work returns before the thread that gave up has counted it.
     overstaying: AtomicIsize,
     unused_max: Mutex<UnusedMaxNotice>,
+    /// The calls that wait in a queue of the program, if the pool has one.
+    line: Option<Arc<CallLine>>,
+    /// The part of the program that gives the pool its threads, if there is one.
+    own_threads: Option<&'static str>,
+    unhandled: OnUnhandled,
 }
 
 /// The warning about a maximum that has no effect. Given once, until the maximum has an effect
@@ -71,22 +78,46 @@ impl ThreadBulkhead {
     pub(crate) fn new(
         key: &Key,
         config: &PoolConfig,
+        parts: ConcurrencyStrategy,
         (clock, unhandled): (&FastClock, &OnUnhandled),
     ) -> Result<Self, ConfigError> {
         config.validate(key)?;
         let discipline = Arc::new(LiveDiscipline::default());
-        let queue = ByDiscipline::new(config.discipline, clock, &discipline);
-        let pool = WorkerPool::builder(format!("tidegate-{key}"))
+        let mut pool = WorkerPool::builder(format!("tidegate-{key}"))
             .limits(limits(config))
-            .policy(PoolPolicy::DropOldest)
-            .queue_of(queue)
             .clock(clock.clock())
-            .report_to(unhandled.clone())
-            .build()
-            .map_err(|error| {
-                ConfigError::new(&**key, "pool", describe_limits(config), error.to_string())
-            })?;
+            .report_to(unhandled.clone());
+        let ConcurrencyStrategy {
+            queue,
+            threads,
+            executor,
+        } = parts;
+        let line = queue.map(|queue| CallLine::new(key, queue, (clock.clock(), unhandled)));
+        if line.is_none() {
+            let queue = ByDiscipline::new(config.discipline, clock, &discipline);
+            pool = pool.policy(PoolPolicy::DropOldest).queue_of(queue);
+        } else {
+            // The line displaces calls itself.
+            pool = pool.policy(PoolPolicy::Fail);
+        }
+        let own_threads = match (&threads, &executor) {
+            (_, Some(_)) => Some("the executor"),
+            (Some(_), None) => Some("the thread factory"),
+            (None, None) => None,
+        };
+        if let Some(threads) = threads {
+            pool = pool.threads(threads);
+        }
+        if let Some(execute) = executor {
+            pool = pool.borrow_threads(move |task| execute(task));
+        }
+        let pool = pool.build().map_err(|error| {
+            ConfigError::new(&**key, "pool", describe_limits(config), error.to_string())
+        })?;
         let pool = Arc::new(pool);
+        if let Some(line) = &line {
+            line.run_on(&pool);
+        }
         let bulkhead = Self {
             key: key.clone(),
             home: Arc::new(Home::of(&pool)),
@@ -103,6 +134,9 @@ impl ThreadBulkhead {
             is_closed: AtomicBool::new(false),
             overstaying: AtomicIsize::new(0),
             unused_max: Mutex::default(),
+            line,
+            own_threads,
+            unhandled: unhandled.clone(),
         };
         bulkhead.apply_partitions(config);
         bulkhead.update_unused_max_warning(config);
@@ -165,6 +199,28 @@ impl ThreadBulkhead {
         self.pool.shutdown(timeout)
     }
 
+    /// Returns why the pool has refused a task.
+    pub(crate) fn refusal_of(&self, why: RejectReason) -> Rejection {
+        match why {
+            RejectReason::NoThread => Rejection::NoThread,
+            _ => self.refusal(),
+        }
+    }
+
+    /// Returns why the pool has dropped a task that it had accepted.
+    #[cold]
+    pub(crate) fn refusal_of_dropped(&self) -> Rejection {
+        let refusal = self.refusal();
+        // Only a part of the program takes a thread back that it has promised.
+        if self.own_threads.is_some()
+            && refusal != Rejection::Closed
+            && self.pool.metrics().threads == 0
+        {
+            return Rejection::NoThread;
+        }
+        refusal
+    }
+
     /// Returns why the pool rejects a call: it was stopped, its adjustable bound is reached, or it
     /// is full.
     pub(crate) fn refusal(&self) -> Rejection {
@@ -175,14 +231,21 @@ impl ThreadBulkhead {
         }
     }
 
-    /// Submits a task to a thread or to the queue. Returns its queue key if it waits.
+    /// Submits a task of `command` to a thread or to the queue. Returns its queue key if it waits.
     pub(crate) fn submit(
         &self,
         task: Task,
         criticality: Criticality,
+        command: &Key,
     ) -> Result<Option<JobKey>, Rejected<Job>> {
-        self.pool
-            .place(Job::new(task).with_criticality(criticality as u8))
+        let job = Job::new(task).with_criticality(criticality as u8);
+        match &self.line {
+            None => self.pool.place(job),
+            Some(line) => {
+                let key = line.submit(&self.pool, job, (command, criticality));
+                key.map(Some)
+            }
+        }
     }
 
     /// Announces that the work on this thread has ended and that its caller is notified next. If
@@ -193,7 +256,25 @@ impl ThreadBulkhead {
 
     /// Removes and returns a waiting task.
     pub(crate) fn take_back(&self, key: JobKey) -> Option<Task> {
-        self.pool.take_back(key)
+        match &self.line {
+            None => self.pool.take_back(key),
+            Some(line) => line.take_back(&self.pool, key),
+        }
+    }
+
+    /// Reports a call that timed out although it had been given to a thread: the part of the program
+    /// that gives the pool its threads has not run it.
+    #[cold]
+    pub(crate) fn not_run(&self) {
+        if let Some(part) = self.own_threads {
+            let part = format!("{part} of pool `{}`", self.key);
+            let message = "it accepted a call and did not run it before its timeout";
+            let what = Unhandled::PartFailed {
+                part: &part,
+                message,
+            };
+            self.unhandled.report(&self.key, &what);
+        }
     }
 
     /// Changes every limit in one step.
@@ -278,6 +359,9 @@ impl ThreadBulkhead {
 
     pub(crate) fn count_expired(&self, now: u64) {
         self.counts.add(now, EXPIRED);
+        if let Some(line) = &self.line {
+            line.note_blocked(now);
+        }
     }
 
     /// Counts a caller that gave up while its work still runs.
@@ -331,6 +415,7 @@ impl ThreadBulkhead {
             rejected_total: totals[REJECTED],
             expired_total: totals[EXPIRED],
             overstaying: self.overstaying(),
+            failed_part: self.line.as_ref().and_then(|line| line.broken().cloned()),
         }
     }
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use tidegate_isolate::{AdaptiveLimit, Cause, Event, Growth, PoolConfig, Rejection};
 use tidegate_testkit::{Gate, until};
 
-use crate::support::{SECOND, builder, cause, counted, hold, pool, pool_of, still};
+use super::kit::still;
+use crate::support::{SECOND, builder, cause, counted, hold, pool, pool_of};
 
 #[test]
 fn runs_on_a_thread_of_the_pool() {

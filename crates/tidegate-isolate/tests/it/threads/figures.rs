@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tidegate_testkit::Gate;
 
-use crate::support::{builder, hold, pool, pool_of, still};
+use super::kit::still;
+use crate::support::{builder, hold, pool, pool_of};
 
 #[test]
 fn the_peak_of_a_pool_is_of_all_its_commands() {

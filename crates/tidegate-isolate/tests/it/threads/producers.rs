@@ -10,7 +10,8 @@ use tidegate_pool::Quiet;
 use tidegate_pool::strategy::{Adaptive, Strategy};
 use tidegate_testkit::{Gate, until};
 
-use crate::support::{SECOND, builder, hold, pool_of, still};
+use super::kit::still;
+use crate::support::{SECOND, builder, hold, pool_of};
 
 #[test]
 fn a_roaming_loop_over_a_full_bulkhead_keeps_producing() {

@@ -21,7 +21,7 @@ const INTERNAL_RUN: u8 = 16;
 
 /// The lane of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lane {
+pub(crate) enum Lane {
     /// Jobs of the runtime itself. They are never refused because the queue is full.
     Internal,
     /// Jobs of users. Their number is bounded.
@@ -75,8 +75,8 @@ pub(super) struct Lanes {
 /// The reason for which a thread is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// The job in its worker slot.
-    OwnJob,
+    /// The job of this lane in its worker slot.
+    OwnJob(Lane),
     /// Queued jobs.
     Waiting,
     /// None yet.
@@ -186,6 +186,14 @@ impl Lanes {
             left.push(job);
         }
         self.count(0);
+    }
+
+    /// Moves the user jobs to `left`, in their order.
+    pub(super) fn drain_user(&mut self, left: &mut Vec<Job>) {
+        while let Some(job) = self.pop_user() {
+            self.counts.displaced += 1;
+            left.push(job);
+        }
     }
 
     fn pop_user(&mut self) -> Option<Job> {

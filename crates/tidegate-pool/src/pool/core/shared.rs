@@ -10,7 +10,7 @@ use tidegate_core::executor::ExecutorId;
 use tidegate_core::internal::prim::Mutex;
 use tidegate_core::internal::{ClockMember, FastClock, as_nanos, contain};
 use tidegate_core::{
-    CancelToken, CaughtPanic, Clock, OnUnhandled, Parker, ThreadBuilder, Unhandled,
+    CancelToken, CaughtPanic, Clock, OnUnhandled, Parker, Rejected, Task, ThreadBuilder, Unhandled,
 };
 use tidegate_promise::SharedCompletion;
 
@@ -29,6 +29,10 @@ use super::workers::{WorkerEntry, Workers};
 /// The hook that is called when the pool becomes low on threads, or no longer is.
 pub(crate) type OnLow = Arc<dyn Fn(bool) + Send + Sync>;
 
+/// An executor of the user that lends its threads: it runs each accepted task once, on a thread that
+/// may block and is not the caller's.
+pub(crate) type ThreadLender = Arc<dyn Fn(Task) -> Result<(), Rejected<Task>> + Send + Sync>;
+
 /// The dispatch guard of a pool.
 pub(super) type PoolDispatchGuard<'a> = DispatchGuard<'a, Job, Lanes>;
 
@@ -46,6 +50,8 @@ pub(crate) struct Shared {
     /// The same list as in the lanes, for readers that must not take the pool's lock.
     pub(super) workers: Arc<Workers>,
     pub(super) threads: ThreadBuilder,
+    /// Lends threads to the pool, in place of `threads`.
+    pub(super) lender: Option<ThreadLender>,
     /// The function that each thread of the pool runs.
     pub(super) body: ThreadBody,
     pub(super) policy: PoolPolicy,
@@ -93,6 +99,7 @@ pub(crate) struct Parts {
     pub(crate) limits: PoolLimits,
     pub(crate) queue: Box<dyn JobQueue>,
     pub(crate) threads: ThreadBuilder,
+    pub(crate) lender: Option<ThreadLender>,
     pub(crate) body: ThreadBody,
     pub(crate) policy: PoolPolicy,
     pub(crate) on_unhandled: OnUnhandled,
@@ -111,7 +118,8 @@ impl Shared {
         let limits = parts.limits;
         let handed_back = HandedBack::default();
         let workers = Arc::<Workers>::default();
-        Arc::new_cyclic(|me| Self {
+        let is_borrowed = parts.lender.is_some();
+        let shared = Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             id: ExecutorId::next(),
             timer: TaskTimer::new(&parts.name, &parts.clock),
@@ -124,6 +132,7 @@ impl Shared {
             ),
             workers,
             threads: parts.threads,
+            lender: parts.lender,
             body: parts.body,
             policy: parts.policy,
             on_unhandled: parts.on_unhandled,
@@ -143,7 +152,11 @@ impl Shared {
                 stopped,
                 handed_back,
             })),
-        })
+        });
+        if is_borrowed {
+            shared.dispatcher.turn().let_idle_leave();
+        }
+        shared
     }
 
     pub(super) fn arc(&self) -> Arc<Self> {
@@ -153,6 +166,15 @@ impl Shared {
     /// Reports an unhandled error to the pool's hook.
     pub(super) fn report_unhandled(&self, what: &Unhandled<'_>) {
         self.on_unhandled.report(&self.name, what);
+    }
+
+    /// Reports that a part of the pool that the user supplied has failed.
+    pub(super) fn report_part(&self, part: &str, message: &str) {
+        let part = format!("{part} of pool `{}`", self.name);
+        self.report_unhandled(&Unhandled::PartFailed {
+            part: &part,
+            message,
+        });
     }
 
     pub(super) fn report_panic(&self, task: &str, panic: CaughtPanic) {

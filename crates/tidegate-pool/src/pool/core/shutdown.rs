@@ -155,6 +155,12 @@ impl Shared {
         self.report(self.dispatcher.turn(), Vec::new(), Vec::new(), Vec::new());
     }
 
+    /// The same after the start of a thread was lost that had this job.
+    pub(super) fn end_with(&self, job: Option<Job>) {
+        let left = job.into_iter().collect();
+        self.report(self.dispatcher.turn(), Vec::new(), left, Vec::new());
+    }
+
     /// Hands back `left` and the queued jobs, and completes the report.
     ///
     /// The jobs and the promise are taken under the dispatch guard `turn`. The guard and `wakes`

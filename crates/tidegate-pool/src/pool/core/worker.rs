@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tidegate_core::Executor;
-use tidegate_core::executor::{WaitPolicy, enter, is_current};
+use tidegate_core::executor::{WaitPolicy, enter, is_current, wait_policy};
 use tidegate_core::internal::{ClockMember, FastClock, SpinWait, contain};
 
 use crate::pool::queue::Job;
@@ -46,7 +46,12 @@ pub(crate) fn run(
     purpose: Purpose,
 ) {
     member.enter();
-    let mark = enter(Arc::clone(shared) as Arc<dyn Executor>, WaitPolicy::Free);
+    let policy = match &shared.lender {
+        None => WaitPolicy::Free,
+        // A borrowed thread keeps the policy of its owner.
+        Some(_) => wait_policy(),
+    };
+    let mark = enter(Arc::clone(shared) as Arc<dyn Executor>, policy);
     let entered = post.running.enter();
     let name = || std::thread::current().name().unwrap_or("?").to_owned();
     post.thread.get_or_init(name);
@@ -60,7 +65,7 @@ pub(crate) fn run(
     };
     let mut job = worker.contained(match purpose {
         Purpose::Waiting => Worker::first_of_waiting,
-        Purpose::OwnJob | Purpose::Spare => Worker::first,
+        Purpose::OwnJob(_) | Purpose::Spare => Worker::first,
     });
     while let Some(next) = job {
         worker.run(next);

@@ -12,6 +12,8 @@ use tidegate_core::internal::{Running, RunningTask};
 use crate::pool::queue::Job;
 use crate::pool::raw::WorkerSlot;
 
+use super::start_state::StartState;
+
 /// The threads of a pool, from the moment that they are counted.
 #[derive(Default)]
 pub(super) struct Workers {
@@ -28,6 +30,8 @@ pub(crate) struct WorkerEntry {
     pub(super) thread: OnceLock<String>,
     /// When the current job began, if the pool measures times; 0 if not known.
     pub(super) began: AtomicU64,
+    /// What has become of the request for the thread.
+    pub(super) start: StartState,
     /// The job that the last dump saw, and when the first dump saw it.
     seen: Mutex<Option<(u64, u64)>>,
 }

@@ -98,6 +98,8 @@ pub(super) struct State<J, W> {
     /// jobs.
     pub(super) wake_deferred: bool,
     pub(super) closed: bool,
+    /// Workers without a job end at once, instead of waiting for one.
+    pub(super) idle_leave: bool,
     /// Newest last.
     pub(super) idle: Vec<Arc<WorkerSlot<J>>>,
     pub(super) limits: DispatchLimits,
@@ -199,6 +201,7 @@ impl<J, W: JobSource<J>> Dispatcher<J, W> {
                 starting: 0,
                 limits,
                 closed: false,
+                idle_leave: false,
                 finished_jobs: 0,
             }),
             reserve: ReservedWorkers::new(reserved),

@@ -145,7 +145,7 @@ impl<J, W: JobSource<J>> DispatchGuard<'_, J, W> {
             }
             return WorkerStep::Run(job);
         }
-        if state.closed {
+        if state.closed || state.idle_leave {
             state.threads -= 1;
             return WorkerStep::Leave;
         }
@@ -272,6 +272,11 @@ impl<J, W: JobSource<J>> DispatchGuard<'_, J, W> {
             .idle
             .retain(|worker_slot| !reserve.put(worker_slot));
         wakes
+    }
+
+    /// Makes workers without a job end at once: their threads are borrowed.
+    pub fn let_idle_leave(&mut self) {
+        self.state.idle_leave = true;
     }
 
     /// Changes how many threads are leased.

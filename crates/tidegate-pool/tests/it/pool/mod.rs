@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod dump;
+mod factories;
 mod figures;
 mod growth;
 mod jobs;

@@ -1,0 +1,277 @@
+//! A thread factory and an executor of the program, and every way to break their contracts.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tidegate_core::thread::ThreadJob;
+use tidegate_core::{RejectReason, Rejected, Task, ThreadBuilder};
+use tidegate_isolate::{Cause, ConcurrencyStrategy, Event, Rejection};
+use tidegate_pool::WorkerPool;
+use tidegate_testkit::{Gate, until};
+
+use super::{on_a_thread, others_go_on, with_parts};
+use crate::support::{SECOND, builder, cause, hold, pool, pool_of};
+
+/// Builds a factory of threads that does this.
+fn factory(
+    spawn: impl Fn(ThreadJob) -> io::Result<()> + Send + Sync + 'static,
+) -> impl Fn() -> ConcurrencyStrategy + Send + Sync + 'static {
+    let spawn = Arc::new(spawn);
+    move || {
+        let spawn = Arc::clone(&spawn);
+        let threads = ThreadBuilder::new("own").spawner(move |job| spawn(job));
+        ConcurrencyStrategy::default().threads(threads)
+    }
+}
+
+#[test]
+fn threads_come_from_the_factory_of_the_program() {
+    let made = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&made);
+    let (_clock, isolation, _told) = with_parts(factory(move |job| {
+        count.fetch_add(1, Ordering::Relaxed);
+        std::thread::Builder::new().spawn(|| job.run()).map(drop)
+    }));
+    let command = builder("a")
+        .threads(pool_of(2, 2))
+        .build(&isolation)
+        .unwrap();
+    let go_on = Gate::new();
+    let held = [hold(&command, &go_on), hold(&command, &go_on)];
+    assert_eq!(made.load(Ordering::Relaxed), 2);
+    go_on.open();
+    for answer in held {
+        answer.wait().unwrap();
+    }
+    assert_eq!(made.load(Ordering::Relaxed), 2, "they are kept");
+}
+
+#[test]
+fn a_factory_that_gives_no_thread_is_named_and_the_call_is_rejected() {
+    for (how, named) in ["fails", "panics", "drops", "inline"].into_iter().zip([
+        "no thread for you",
+        "the spawner panicked: on purpose",
+        "it dropped the work of a thread",
+        "it ran the work on the thread that requested it",
+    ]) {
+        let is_bad = Arc::new(AtomicBool::new(true));
+        let switch = Arc::clone(&is_bad);
+        let (_clock, isolation, told) = with_parts(factory(move |job| {
+            match how {
+                _ if !switch.load(Ordering::Relaxed) => {
+                    std::thread::Builder::new().spawn(|| job.run())?;
+                }
+                "fails" => return Err(io::Error::other("no thread for you")),
+                "panics" => panic!("on purpose"),
+                "drops" => drop(job),
+                _ => job.run(),
+            }
+            Ok(())
+        }));
+        let command = builder("a")
+            .threads(pool_of(1, 1))
+            .build(&isolation)
+            .unwrap();
+        let error = command.run(|_| panic!("must not run")).unwrap_err();
+        assert_eq!(
+            error.cause(),
+            &Cause::Rejected(Rejection::NoThread),
+            "{how}"
+        );
+        assert!(
+            error.to_string().contains("its pool got no thread"),
+            "{error}"
+        );
+        let error = cause(command.queue(|_| panic!("must not run")));
+        assert_eq!(error, Cause::Rejected(Rejection::NoThread), "{how}");
+        let message = told.recv().unwrap();
+        let part = "the thread factory of pool `tidegate-a` failed: ";
+        assert!(
+            message.starts_with(part) && message.contains(named),
+            "{message}"
+        );
+        assert_eq!(command.snapshot().totals[Event::PoolRejected], 2);
+        others_go_on(&isolation);
+        is_bad.store(false, Ordering::Relaxed);
+        assert_eq!(command.run(|_| Ok(1)), Ok(1), "{how}: it recovers");
+    }
+}
+
+/// Keeps what it is given.
+type Kept<T> = Arc<Mutex<Vec<T>>>;
+
+#[test]
+fn a_factory_that_keeps_the_work_is_named_when_the_call_times_out() {
+    let kept: Kept<ThreadJob> = Kept::default();
+    let keep = Arc::clone(&kept);
+    let (clock, isolation, told) = with_parts(factory(move |job| {
+        keep.lock().unwrap().push(job);
+        Ok(())
+    }));
+    let command = builder("a").threads(pool_of(1, 1)).timeout(SECOND);
+    let command = command.build(&isolation).unwrap();
+    let late = command.queue(|_| panic!("must not run"));
+    clock.jump(SECOND);
+    assert_eq!(cause(late), Cause::TimedOut(SECOND));
+    let message = told.recv().unwrap();
+    let part = "the thread factory of pool `a` failed: it accepted a call";
+    assert!(message.starts_with(part), "{message}");
+    others_go_on(&isolation);
+    // Dropped later: another thread is asked for once, and then the call is told.
+    let waits = command.call().timeout(SECOND * 60).queue(|_| Ok(1));
+    for _ in 0..2 {
+        let lost = std::mem::take(&mut *kept.lock().unwrap());
+        assert_eq!(lost.len(), 1);
+        drop(lost);
+        let message = told.recv().unwrap();
+        assert!(
+            message.contains("it dropped the work of a thread"),
+            "{message}"
+        );
+    }
+    assert_eq!(cause(waits), Cause::Rejected(Rejection::NoThread));
+    let end = isolation.shutdown(SECOND);
+    assert!(end.wait().is_ok());
+}
+
+#[test]
+fn a_shutdown_ends_although_the_factory_keeps_the_work() {
+    let kept: Kept<ThreadJob> = Kept::default();
+    let keep = Arc::clone(&kept);
+    let (clock, isolation, _told) = with_parts(factory(move |job| {
+        keep.lock().unwrap().push(job);
+        Ok(())
+    }));
+    let command = builder("a").threads(pool_of(1, 1)).no_timeout();
+    let command = command.build(&isolation).unwrap();
+    let waits = command.queue(|_| panic!("must not run"));
+    let end = isolation.shutdown(SECOND);
+    clock.jump(SECOND);
+    let report = end.wait().unwrap();
+    let handed_back = &report.pools[0].1.as_ref().unwrap().handed_back;
+    assert_eq!(handed_back.len(), 1);
+    drop(report);
+    assert!(matches!(
+        cause(waits),
+        Cause::Rejected(Rejection::Closed) | Cause::Cancelled
+    ));
+    kept.lock().unwrap().clear();
+}
+
+/// Builds parts with an executor that does this.
+fn executor(
+    execute: impl Fn(Task) -> Result<(), Rejected<Task>> + Send + Sync + 'static,
+) -> impl Fn() -> ConcurrencyStrategy + Send + Sync + 'static {
+    let execute = Arc::new(execute);
+    move || {
+        let execute = Arc::clone(&execute);
+        ConcurrencyStrategy::default().executor(move |task| execute(task))
+    }
+}
+
+#[test]
+fn calls_run_on_the_executor_of_the_program() {
+    let shared = WorkerPool::builder("shared")
+        .core(3)
+        .max(3)
+        .build()
+        .unwrap();
+    let lends = shared.clone();
+    let (_clock, isolation, told) = with_parts(executor(move |task| lends.execute_task(task)));
+    let command = builder("a")
+        .threads(pool_of(2, 1))
+        .build(&isolation)
+        .unwrap();
+    let name = Arc::new(Mutex::new(String::new()));
+    let note = Arc::clone(&name);
+    let answer = command.run(move |_| {
+        *note.lock().unwrap() = std::thread::current().name().unwrap_or_default().to_owned();
+        Ok(7)
+    });
+    assert_eq!(answer, Ok(7));
+    assert!(name.lock().unwrap().starts_with("shared"), "{name:?}");
+    until("the thread is given back", || shared.metrics().busy == 0);
+    let go_on = Gate::new();
+    let held = [hold(&command, &go_on), hold(&command, &go_on)];
+    assert_eq!(shared.metrics().busy, 2, "no more than the pool may have");
+    let queued = command.queue(|_| Ok(3));
+    assert!(command.run(|_| Ok(1)).unwrap_err().is_rejected());
+    go_on.open();
+    for answer in held {
+        answer.wait().unwrap();
+    }
+    assert_eq!(queued.wait().unwrap(), 3);
+    until("the threads are given back", || shared.metrics().busy == 0);
+    assert_eq!(pool(&isolation).threads, 0, "it keeps none");
+    assert!(told.try_recv().is_err());
+}
+
+#[test]
+fn an_executor_that_does_not_run_calls_is_named_and_they_are_rejected() {
+    for (how, named) in ["refuses", "panics", "drops", "inline"].into_iter().zip([
+        "it refused a task: the queue is full",
+        "it panicked: on purpose",
+        "it dropped the work of a thread",
+        "it ran the work on the thread that requested it",
+    ]) {
+        let is_bad = Arc::new(AtomicBool::new(true));
+        let switch = Arc::clone(&is_bad);
+        let (_clock, isolation, told) = with_parts(executor(move |task| {
+            match how {
+                _ if !switch.load(Ordering::Relaxed) => {
+                    let ran = on_a_thread("own", task);
+                    return ran.map_err(|task| Rejected::new(task, RejectReason::NoThread));
+                }
+                "refuses" => return Err(Rejected::new(task, RejectReason::Full)),
+                "panics" => panic!("on purpose"),
+                "drops" => drop(task),
+                _ => task.run(),
+            }
+            Ok(())
+        }));
+        let command = builder("a")
+            .threads(pool_of(1, 1))
+            .build(&isolation)
+            .unwrap();
+        let error = command.run(|_| panic!("must not run")).unwrap_err();
+        assert_eq!(
+            error.cause(),
+            &Cause::Rejected(Rejection::NoThread),
+            "{how}"
+        );
+        let message = told.recv().unwrap();
+        let part = "the executor of pool `tidegate-a` failed: ";
+        assert!(
+            message.starts_with(part) && message.contains(named),
+            "{message}"
+        );
+        others_go_on(&isolation);
+        is_bad.store(false, Ordering::Relaxed);
+        assert_eq!(command.run(|_| Ok(1)), Ok(1), "{how}: it recovers");
+    }
+}
+
+#[test]
+fn an_executor_that_never_runs_a_task_is_named_when_the_call_times_out() {
+    let kept: Kept<Task> = Kept::default();
+    let keep = Arc::clone(&kept);
+    let (clock, isolation, told) = with_parts(executor(move |task| {
+        keep.lock().unwrap().push(task);
+        Ok(())
+    }));
+    let command = builder("a").threads(pool_of(1, 1)).timeout(SECOND);
+    let command = command.build(&isolation).unwrap();
+    let late = command.queue(|_| panic!("must not run"));
+    clock.advance(SECOND);
+    assert_eq!(cause(late), Cause::TimedOut(SECOND));
+    let message = told.recv().unwrap();
+    let part = "the executor of pool `a` failed: it accepted a call and did not run it";
+    assert!(message.starts_with(part), "{message}");
+    others_go_on(&isolation);
+    // It runs the task after all: calls that wait are run.
+    let waits = command.call().timeout(SECOND * 60).queue(|_| Ok(4));
+    let task = kept.lock().unwrap().pop().unwrap();
+    on_a_thread("own", task).ok().unwrap();
+    assert_eq!(waits.wait().unwrap(), 4);
+}
