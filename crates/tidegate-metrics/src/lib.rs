@@ -23,16 +23,22 @@
 //! # Ok::<(), tidegate_isolate::ConfigError>(())
 //! ```
 //!
+//! A [`HystrixStream`] writes `hystrix.stream` and its sister streams, which the Hystrix dashboard
+//! reads.
+//!
 //! | file | content |
 //! |---|---|
 //! | `samples` | the collected metrics, checked and grouped by name |
 //! | `plain` | the text format of Prometheus |
 //! | `exporter` | [`Exporter`]; OpenMetrics by `prometheus-client` |
+//! | `hystrix` | [`HystrixStream`]; does not use the other files |
 #![forbid(unsafe_code)]
 
 mod exporter;
+mod hystrix;
 mod plain;
 mod samples;
 
 pub use self::exporter::Exporter;
+pub use self::hystrix::HystrixStream;
 pub use tidegate_core::{Collect, Metric, MetricVisitor};

@@ -54,7 +54,7 @@
 )]
 #![cfg_attr(
     feature = "metrics",
-    doc = "| [`metrics`] | export to Prometheus | `metrics` | [metrics][g-metrics] |"
+    doc = "| [`metrics`] | export to Prometheus and the Hystrix dashboard | `metrics` | [metrics][g-metrics] |"
 )]
 //!
 //! The [guide] has one page for each part, and a table for readers who know Netty, Jetty, Hystrix
@@ -297,7 +297,7 @@ pub mod tower {
     pub use tidegate_tower::{CommandBody, CommandExt, CommandService, PlainService, RetryService};
 }
 
-/// Metrics for Prometheus.
+/// Metrics for Prometheus and for the Hystrix dashboard.
 ///
 /// ```
 /// use tidegate::metrics::Exporter;
@@ -311,7 +311,7 @@ pub mod tower {
 #[cfg(feature = "metrics")]
 pub mod metrics {
     #[doc(inline)]
-    pub use tidegate_metrics::{Collect, Exporter, Metric, MetricVisitor};
+    pub use tidegate_metrics::{Collect, Exporter, HystrixStream, Metric, MetricVisitor};
 }
 
 /// The types that most programs need.

@@ -1,5 +1,7 @@
-//! What the exporter writes, read by a strict parser and by `promtool`.
+//! What the exporter writes, read by a strict parser and by `promtool`; what the event streams
+//! write, read as JSON.
 
 mod export;
 mod parser;
 mod promtool;
+mod streams;
