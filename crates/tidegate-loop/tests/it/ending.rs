@@ -278,6 +278,8 @@ fn a_panic_without_an_observer_is_reported() {
     let received = UnhandledLog::new();
     let home = EventLoop::builder("home").report_to(received.hook.clone());
     let home = home.build().unwrap();
+    // The tasks run after their completions are dropped.
+    let (go_on, held) = stuck(&home);
     drop(home.submit(|| panic!("in a task")).unwrap());
     drop(home.spawn(async { panic!("in a future") }).unwrap());
     drop(
@@ -285,6 +287,8 @@ fn a_panic_without_an_observer_is_reported() {
             .unwrap(),
     );
     let seen = home.submit(|| -> u32 { panic!("seen") }).unwrap();
+    go_on.open();
+    held.wait().unwrap();
     assert!(seen.wait().is_err());
     end(&home);
     let mut received = received.take();
