@@ -119,10 +119,11 @@ impl Selector {
         !self.idle || (!self.taken && self.inbox.any())
     }
 
-    /// Returns `true` if there are neither sources nor notes, so that the loop may give its thread
-    /// back.
+    /// Returns `true` if there are neither sources, tasks nor notes, so that the loop may give its
+    /// thread back.
     pub(crate) fn is_empty(&self) -> bool {
-        let empty = self.slots.len() == 0 && self.is_quiet();
+        // A task that no thread took is offered again, also if its source was closed meanwhile.
+        let empty = self.slots.len() == 0 && self.is_quiet() && !self.has_untaken();
         if empty {
             self.inbox.set_driven(false);
         }

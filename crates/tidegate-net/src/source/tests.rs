@@ -558,3 +558,25 @@ fn updates_are_refused_when_too_many_wait() {
     bench.round();
     assert_eq!(last.wait().unwrap(), 7);
 }
+
+#[test]
+fn a_task_that_no_thread_took_keeps_the_loop_although_its_source_is_closed() {
+    let mut bench = bench();
+    let source = bench.listen("a", Does::Task);
+    bench.ready(&[&source]);
+    let task = bench.selector.produce(&mut bench.poller).unwrap();
+    drop(task); // no thread took it
+    let closed = source.close();
+    bench.wake();
+    while bench.selector.produce(&mut bench.poller).is_some() {}
+    closed.wait().unwrap();
+    assert!(
+        !bench.selector.is_empty(),
+        "the task has to be offered again"
+    );
+    drop(bench.log.take());
+    bench.round();
+    assert_eq!(bench.log.take(), ["a task"]);
+    bench.round();
+    assert!(bench.selector.is_empty());
+}

@@ -36,6 +36,7 @@ mod rules;
 mod servers;
 mod shaping;
 mod sizes;
+mod source_edges;
 mod sources;
 mod stream;
 mod tcp;
