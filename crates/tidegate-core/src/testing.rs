@@ -37,6 +37,17 @@ impl StubExecutor {
             clock: Clock::system(),
         })
     }
+
+    /// Creates an executor with the identity of the end of `of`.
+    pub(crate) fn end_of(of: &Self) -> Arc<Self> {
+        Arc::new(Self {
+            name: of.name,
+            id: of.id.end(),
+            width: AtomicUsize::new(1),
+            narrows_to: None,
+            clock: Clock::system(),
+        })
+    }
 }
 
 impl Executor for StubExecutor {

@@ -53,7 +53,8 @@ pub mod internal {
     //! Items for the other crates of this workspace only. Unstable: they change without notice.
 
     pub use crate::executor::{
-        BOUND_VARIABLE, DEFAULT_BOUND, TaskPromise, UnstartedTasks, default_bound,
+        BOUND_VARIABLE, DEFAULT_BOUND, EndHome, TaskPromise, UnstartedTasks, default_bound,
+        run_task_of,
     };
     pub use crate::pool::raw::{
         Dispatch, DispatchCounts, DispatchGuard, DispatchLimits, Dispatcher, JobSource,

@@ -14,6 +14,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ExecutorId(NonZeroU64);
 
+/// The bit that marks the identity of an executor's end.
+const END: u64 = 1 << 63;
+
 impl ExecutorId {
     /// Returns the next free identity.
     pub fn next() -> Self {
@@ -25,6 +28,21 @@ impl ExecutorId {
     /// Returns the identity as a number, never zero.
     pub fn get(self) -> u64 {
         self.0.get()
+    }
+
+    /// Returns the identity of this executor's end. The home of a completion has this identity if
+    /// the completion ends only when every running task of the executor has returned.
+    #[doc(hidden)]
+    pub fn end(self) -> Self {
+        Self(self.0 | END)
+    }
+
+    /// Returns the identity of the executor, and `true` if `self` is the identity of its end.
+    pub(crate) fn of_end(self) -> (Self, bool) {
+        match NonZeroU64::new(self.0.get() & !END) {
+            Some(id) => (Self(id), id != self.0),
+            None => (self, false),
+        }
     }
 }
 

@@ -7,6 +7,9 @@
 //! executor wait: a deadlock. A thread that runs for no executor is a node of the record by itself
 //! if a `ThreadBuilder` started it, and so is a thread whose end is awaited.
 //!
+//! A wait for the end of an executor is a wait for each of its threads. It is refused if any one of
+//! them is on the cycle, also if the others are free.
+//!
 //! Edges go to the home, not to the thread that really completes the promise. A wait whose promise
 //! a third party completes may therefore be refused although it would end; such a wait declares
 //! this and skips the check.

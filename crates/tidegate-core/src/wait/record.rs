@@ -2,7 +2,7 @@
 //!
 //! It is behind one short lock, taken only by a thread that is about to sleep anyway.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
@@ -121,34 +121,47 @@ pub fn change_width(
 }
 
 impl Record {
-    /// Returns `true` if there is a path of waits from `at` to `start` on which all threads of
-    /// every executor wait. `path` is that path without `start`.
-    fn leads_back(&self, start: ExecutorId, at: ExecutorId, path: &mut Vec<ExecutorId>) -> bool {
-        let Some(start_node) = self.waiting.get(&start) else {
+    /// Returns `true` if a wait of `start` for `home` is part of a cycle: there is a path of waits
+    /// from `home` to `start` on which every executor is blocked. `path` is that path without
+    /// `start`.
+    fn leads_back(&self, start: ExecutorId, home: ExecutorId, path: &mut Vec<ExecutorId>) -> bool {
+        self.search(start, home, path, &mut HashSet::new())
+    }
+
+    /// Searches the homes that are not in `seen`. What leads back does not depend on the path that
+    /// led there, so each home is searched once.
+    fn search(
+        &self,
+        start: ExecutorId,
+        home: ExecutorId,
+        path: &mut Vec<ExecutorId>,
+        seen: &mut HashSet<ExecutorId>,
+    ) -> bool {
+        let (at, is_end) = home.of_end();
+        let Some(node) = self.waiting.get(&at) else {
             return false;
         };
-        if start_node.homes.len() < start_node.width {
+        if !node.is_blocked(is_end) || !seen.insert(home) {
             return false;
         }
         if at == start {
             return true;
         }
-        let Some(node) = self.waiting.get(&at) else {
-            return false;
-        };
-        if node.homes.len() < node.width || path.contains(&at) {
-            return false;
-        }
         path.push(at);
-        if node
-            .homes
-            .iter()
-            .any(|&next| self.leads_back(start, next, path))
-        {
+        let mut homes = node.homes.iter();
+        if homes.any(|&next| self.search(start, next, path, seen)) {
             return true;
         }
         path.pop();
         false
+    }
+}
+
+impl Node {
+    /// Returns `true` if a wait for this executor cannot end while its waiting threads wait. A wait
+    /// for a task needs one thread that is free; a wait for the end needs all of them.
+    fn is_blocked(&self, is_end: bool) -> bool {
+        is_end || self.homes.len() >= self.width
     }
 }
 

@@ -167,3 +167,39 @@ fn a_plain_thread_may_wait_for_anything() {
     assert!(check_wait(None).is_ok());
     assert!(lock().waiting.keys().all(|id| *id != home.id()));
 }
+
+/// Records a wait of one of `from`'s threads for the end of `to`.
+fn wait_for_end(
+    from: &Arc<StubExecutor>,
+    to: &Arc<StubExecutor>,
+) -> Result<WaitGuard, WaitRefusedError> {
+    let end = StubExecutor::end_of(to);
+    wait(from, &end)
+}
+
+#[test]
+fn the_end_of_an_executor_needs_all_its_threads() {
+    let (pool, other) = (StubExecutor::new("pool", 8), StubExecutor::new("other", 1));
+    let refused = wait_for_end(&pool, &pool).unwrap_err();
+    assert_eq!(refused.names(), ["pool"]);
+    drop(wait_for_end(&other, &pool).expect("no job of the pool waits"));
+    // Through another executor: seven threads are free, and the eighth keeps the pool from ending.
+    let held = wait(&pool, &other).expect("it does not wait");
+    let refused = wait_for_end(&other, &pool).unwrap_err();
+    assert_eq!(refused.names(), ["other", "pool"]);
+    drop(held);
+    let _held = wait_for_end(&other, &pool).expect("no job of the pool waits");
+    assert_eq!(wait(&pool, &other).unwrap_err().names(), ["pool", "other"]);
+}
+
+#[test]
+fn many_waits_of_many_executors_are_searched_once() {
+    let layers: Vec<_> = (0..24).map(|_| StubExecutor::new("layer", 8)).collect();
+    let mut held = Vec::new();
+    for pair in layers.windows(2) {
+        held.extend((0..8).map(|_| wait(&pair[0], &pair[1]).expect("no circle")));
+    }
+    let first = StubExecutor::new("first", 1);
+    held.push(wait(&first, &layers[0]).expect("no circle"));
+    let _last = wait(&layers[23], &first).expect("seven threads of the last layer are free");
+}

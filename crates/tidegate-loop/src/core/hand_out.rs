@@ -18,6 +18,7 @@ use std::sync::Arc;
 use tidegate_core::internal::contain;
 use tidegate_core::{Blocking, Task, Unhandled};
 use tidegate_pool::ShutdownError;
+use tidegate_pool::internal::run_task_of;
 
 use super::budget::BUDGET;
 use super::driver::Driver;
@@ -191,7 +192,7 @@ fn counted(shared: &Arc<Shared>, task: Task) -> Task {
         one.ran = true;
         one.shared.handed_out.start();
         // The event loop reports the panic, on whichever thread the task runs.
-        if let Err(panic) = contain(|| task.run()) {
+        if let Err(panic) = run_task_of(one.shared.id, || contain(|| task.run())) {
             report_panic(&one.shared, name, panic);
         }
     };

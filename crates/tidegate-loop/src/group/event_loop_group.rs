@@ -8,6 +8,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tidegate_core::internal::prim::{Mutex, lock};
 use tidegate_core::{CancelToken, Rejected, Task};
+use tidegate_pool::internal::EndHome;
 use tidegate_pool::{HandedBack, PeriodError, Quiet, ShutdownError};
 use tidegate_promise::{Completion, SharedCompletion, WaitError};
 
@@ -228,9 +229,12 @@ impl<P: Placement> EventLoopGroup<P> {
     /// the same result as that of [`EventLoopGroup::shutdown`]. Does not request a shutdown.
     pub fn termination(&self) -> SharedCompletion<ShutdownReport, ShutdownError> {
         let mut terminated = lock(&self.inner.terminated);
-        terminated
-            .get_or_insert_with(|| gather(self.iter().map(EventLoop::termination).collect()))
-            .clone()
+        let gather = || {
+            let name = format!("the group of {}", self.inner.loops[0].name());
+            let home = EndHome::of_all(self.iter().map(EventLoop::id).collect(), &name);
+            gather(home, self.iter().map(EventLoop::termination).collect())
+        };
+        terminated.get_or_insert_with(gather).clone()
     }
 
     /// Returns the tasks that the event loops accepted and will not start because they have shut

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use tidegate_core::internal::prim::{Mutex, lock};
+use tidegate_pool::internal::EndHome;
 use tidegate_pool::{HandedBack, ShutdownError};
-use tidegate_promise::SharedCompletion;
+use tidegate_promise::{SharedCompletion, promise_on};
 
 use crate::shutdown::report::ShutdownReport;
 
@@ -25,9 +26,10 @@ fn whole_end(
 }
 
 /// Combines the terminations of a group into one. It completes when the last of `ends` has
-/// completed: with the sum of the reports, or with the failure that was reported first. `ends` must
-/// not be empty.
+/// completed: with the sum of the reports, or with the failure that was reported first. `home`
+/// refuses the waits of the group's own tasks. `ends` must not be empty.
 pub(super) fn gather(
+    home: Arc<EndHome>,
     ends: Vec<SharedCompletion<ShutdownReport, ShutdownError>>,
 ) -> SharedCompletion<ShutdownReport, ShutdownError> {
     struct Sum {
@@ -35,7 +37,9 @@ pub(super) fn gather(
         reports: Vec<ShutdownReport>,
         failures: Vec<ShutdownError>,
     }
-    let (promise, whole) = tidegate_promise::promise_with_error();
+    let (promise, whole) = promise_on(home);
+    // All waiters share one completion: none of them can cancel it.
+    promise.set_uncancellable();
     let promise = promise.share();
     let sum = Arc::new(Mutex::new(Sum {
         missing: ends.len(),

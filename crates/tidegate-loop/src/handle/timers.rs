@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::Rejected;
+use tidegate_core::executor::ExecutorId;
 use tidegate_promise::Completion;
 
 use super::event_loop::EventLoop;
@@ -42,6 +43,11 @@ pub struct LoopScheduler {
 }
 
 impl LoopScheduler {
+    /// Returns the identity of the event loop.
+    pub fn id(&self) -> ExecutorId {
+        self.shared.id
+    }
+
     /// Runs `run` once on the event loop, `after` from now; see [`EventLoop::schedule`].
     ///
     /// # Errors

@@ -2,9 +2,9 @@
 
 use tidegate_core::executor::ExecutorId;
 use tidegate_core::internal::prim::{Mutex, lock};
-use tidegate_pool::internal::UnstartedTasks;
+use tidegate_pool::internal::{EndHome, UnstartedTasks};
 use tidegate_pool::{HandedBack, ShutdownError};
-use tidegate_promise::{Promise, SharedCompletion};
+use tidegate_promise::{Promise, SharedCompletion, promise_on};
 
 use super::report::ShutdownReport;
 
@@ -30,8 +30,9 @@ struct Seen {
 }
 
 impl Termination {
-    pub(crate) fn new() -> Self {
-        let (promise, completion) = tidegate_promise::promise_with_error();
+    /// Creates the end of the event loop `id`.
+    pub(crate) fn new(id: ExecutorId, name: &str) -> Self {
+        let (promise, completion) = promise_on(EndHome::of(id, name));
         // All waiters share one completion: none of them can cancel it.
         promise.set_uncancellable();
         let terminated = completion

@@ -132,9 +132,11 @@ pub(crate) struct Parts {
 
 impl Shared {
     pub(crate) fn new(parts: Parts) -> Arc<Self> {
+        let id = ExecutorId::next();
+        let termination = Termination::new(id, &parts.name);
         Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
-            id: ExecutorId::next(),
+            id,
             name: parts.name,
             clock: parts.clock,
             settings: parts.settings,
@@ -153,7 +155,7 @@ impl Shared {
             handles: AtomicUsize::new(1),
             plan: ShutdownPlan::default(),
             hooks: ShutdownHooks::default(),
-            termination: Termination::new(),
+            termination,
         })
     }
 

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use tidegate_core::executor::{WaitPolicy, wait_policy};
 use tidegate_core::{Task, Ticker};
-use tidegate_loop::{BuildError, EventLoop, Quiet, Roaming, RoamingConfig, ShutdownError};
+use tidegate_loop::{
+    BuildError, EventLoop, EventLoopGroup, Quiet, Roaming, RoamingConfig, ShutdownError,
+};
 use tidegate_pool::TryExecutor;
 use tidegate_pool::strategy::{Monitor, Strategy};
 use tidegate_promise::WaitError;
@@ -353,4 +355,28 @@ fn a_pool_that_is_over_refuses_the_start() {
         pool.shutdown(Duration::ZERO).wait().unwrap();
         assert!(home.execute(|| ()).is_err());
     }
+}
+
+#[test]
+fn a_task_does_not_wait_for_the_end_of_its_own_event_loop() {
+    for kind in KINDS {
+        let home = on(pool(3), kind);
+        let mine = home.clone();
+        let refused = home.submit(move || mine.shutdown(Quiet::none(Duration::MAX)).wait());
+        let error = refused.unwrap().wait().unwrap().unwrap_err();
+        assert!(error.is_refused(), "{kind:?}: {error}");
+        home.termination().wait().unwrap();
+    }
+}
+
+#[test]
+fn a_task_does_not_wait_for_the_end_of_its_own_group() {
+    let group = EventLoopGroup::builder("roam").loops(2);
+    let group = group.build_roaming(&Kind::Eager.config(pool(4))).unwrap();
+    let mine = group.clone();
+    let refused = group.submit(move || mine.shutdown(Quiet::none(Duration::MAX)).wait());
+    let error = refused.unwrap().wait().unwrap().unwrap_err();
+    assert!(error.is_refused(), "{error}");
+    assert!(!group.termination().cancel(), "it belongs to all waiters");
+    group.termination().wait().unwrap();
 }

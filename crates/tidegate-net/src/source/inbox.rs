@@ -14,6 +14,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
+use tidegate_core::executor::ExecutorId;
 use tidegate_core::internal::{Deliver, Delivery, SignalBlock, discard};
 use tidegate_core::{CaughtPanic, Dump, Executor, RejectReason, Task, Unhandled};
 use tidegate_promise::Promise;
@@ -70,6 +71,7 @@ impl Note {
 
 /// The loop of an inbox. Does not keep it running.
 struct Home {
+    id: ExecutorId,
     name: String,
     executor: Weak<dyn Executor>,
     /// Gives the loop a thread if it has none.
@@ -122,6 +124,7 @@ impl Inbox {
         start: impl Fn() -> Result<(), RejectReason> + Send + Sync + 'static,
     ) {
         let _ = self.home.set(Home {
+            id: executor.id(),
             name: executor.name().to_owned(),
             executor: Arc::downgrade(executor),
             start: Box::new(start),
@@ -130,6 +133,11 @@ impl Inbox {
 
     fn home(&self) -> Option<Arc<dyn Executor>> {
         self.home.get()?.executor.upgrade()
+    }
+
+    /// Returns the identity of the loop.
+    pub(super) fn home_id(&self) -> Option<ExecutorId> {
+        self.home.get().map(|home| home.id)
     }
 
     /// Returns the name of the loop.

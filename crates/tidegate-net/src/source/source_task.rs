@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tidegate_core::{Blocking, Task};
+use tidegate_pool::internal::run_task_of;
 
 use super::inbox::{Inbox, SharedInbox};
 use super::state::SourceState;
@@ -38,7 +39,10 @@ impl SourceTask {
     fn run(mut self) {
         // The guard is dropped after the task, also if the task panics.
         if let Some(task) = self.task.take() {
-            task.run();
+            match self.inbox.home_id() {
+                Some(home) => run_task_of(home, || task.run()),
+                None => task.run(),
+            }
         }
     }
 }

@@ -7,6 +7,7 @@
 //! * `handed_back`: [`HandedBack`], the tasks that an executor returns when it ends.
 //! * `unstarted_tasks`: wakes the waiters of tasks that will not start.
 //! * `shutdown`: [`Quiet`], the parameters of a shutdown, and [`ShutdownError`], why it failed.
+//! * `end_home`: the home of a completion that ends with an executor.
 //! * `bound`: the default for how many tasks may wait.
 //! * `delegate`: implements `Executor` for a handle.
 //!
@@ -17,6 +18,7 @@
 mod bound;
 mod delegate;
 mod displaced;
+mod end_home;
 mod handed_back;
 mod shutdown;
 mod task_promise;
@@ -26,6 +28,8 @@ pub use self::bound::{BOUND_VARIABLE, DEFAULT_BOUND, default_bound};
 pub(crate) use self::delegate::delegate_executor;
 pub use self::displaced::DisplacedError;
 pub(crate) use self::displaced::displacing;
+pub(crate) use self::end_home::mark_worker;
+pub use self::end_home::{EndHome, run_task_of};
 pub use self::handed_back::HandedBack;
 pub use self::shutdown::{Quiet, ShutdownError};
 pub use self::task_promise::{NotStartedError, TaskPromise};

@@ -219,7 +219,8 @@ impl WorkerPool {
     ///
     /// # Threads
     ///
-    /// Can be called from any thread, including threads of the pool. Never blocks.
+    /// Can be called from any thread, including threads of the pool. Never blocks. A job must not wait
+    /// for the end of its own pool: that wait is refused as a deadlock.
     pub fn shutdown(&self, timeout: Duration) -> SharedCompletion<ShutdownReport, ShutdownError> {
         self.shared.shutdown(timeout)
     }

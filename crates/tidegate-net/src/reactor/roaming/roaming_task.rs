@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tidegate_core::internal::contain;
 use tidegate_core::{Blocking, Task};
+use tidegate_pool::internal::run_task_of;
 
 use super::super::io_context::IoContext;
 use super::super::source::{Next, close_and_drop};
@@ -69,11 +70,16 @@ impl RoamingTaskGuard {
             source,
             io_context,
             readiness,
+            roam,
             ..
         } = &mut *roaming_task;
-        let handled = contain(|| match source {
+        let mut handle = || match source {
             Some(source) => source.ready(*readiness, io_context),
             None => Next::Leave,
+        };
+        let handled = contain(|| match roam.timers() {
+            Some(home) => run_task_of(home.id(), &mut handle),
+            None => handle(),
         });
         let next = *handled.as_ref().unwrap_or(&Next::Leave);
         let gone = match next {

@@ -53,6 +53,13 @@ impl Inbound for Does {
                 self.arrived.open();
                 self.go_on.wait();
             }
+            b"end" => {
+                let group = self.group.as_ref().expect("the test gave it one");
+                let ended = group.shutdown(Quiet::none(Duration::MAX)).wait();
+                if ended.is_err_and(|error| error.is_refused()) {
+                    self.arrived.open();
+                }
+            }
             b"panic" => panic!("on purpose"),
             b"close" => return ctx.close(),
             b"timer" => return drop(ctx.schedule(Duration::ZERO, 7)),
@@ -433,4 +440,18 @@ fn a_pool_that_is_too_small_is_an_error_that_says_so() {
     assert!(refused.to_string().contains("too small"), "{refused}");
     let cause = std::error::Error::source(&refused).unwrap().to_string();
     assert!(cause.contains("io-0"), "{cause}");
+}
+
+#[test]
+fn a_handler_does_not_wait_for_the_end_of_its_own_group() {
+    for kind in KINDS {
+        let (_pool, group) = roaming_with(kind, 4);
+        let mut does = Does::new();
+        does.group = Some(group.clone());
+        let server = serve_lines(&group, &does);
+        let mut client = dial(&server);
+        client.write_all(b"end\n").unwrap();
+        does.arrived.wait();
+        group.shutdown(Quiet::none(Duration::MAX)).wait().unwrap();
+    }
 }

@@ -160,3 +160,28 @@ fn sources_that_are_closed_while_they_are_busy_lose_nothing() {
         }
     }
 }
+
+#[test]
+fn the_task_of_a_source_does_not_wait_for_the_end_of_its_own_group() {
+    for kind in KINDS {
+        let (_pool, group) = roaming_with(kind, 4);
+        let (reader, mut writer) = io::pipe().unwrap();
+        let (refused, mine) = (Gate::new(), group.clone());
+        let opens = refused.clone();
+        let ends = move |_: &SourceContext<'_, PipeReader>| {
+            let (group, refused) = (mine.clone(), opens.clone());
+            Some(Task::new(move || {
+                let ended = group.shutdown(Quiet::none(Duration::MAX)).wait();
+                if ended.is_err_and(|error| error.is_refused()) {
+                    refused.open();
+                }
+            }))
+        };
+        let reactor = group.next_reactor();
+        let source = reactor.register("pipe", reader, Interest::READ, ends);
+        source.wait().unwrap();
+        writer.write_all(b"x").unwrap();
+        refused.wait();
+        group.shutdown(Quiet::none(Duration::MAX)).wait().unwrap();
+    }
+}

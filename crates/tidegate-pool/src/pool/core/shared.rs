@@ -12,9 +12,9 @@ use tidegate_core::internal::{ClockMember, FastClock, as_nanos, contain};
 use tidegate_core::{
     CancelToken, CaughtPanic, Clock, OnUnhandled, Parker, Rejected, Task, ThreadBuilder, Unhandled,
 };
-use tidegate_promise::SharedCompletion;
+use tidegate_promise::{SharedCompletion, promise_on};
 
-use crate::executor::{HandedBack, ShutdownError, UnstartedTasks, displacing};
+use crate::executor::{EndHome, HandedBack, ShutdownError, UnstartedTasks, displacing};
 use crate::pool::limits::PoolLimits;
 use crate::pool::policy::PoolPolicy;
 use crate::pool::queue::{Job, JobQueue};
@@ -109,7 +109,8 @@ pub(crate) struct Parts {
 
 impl Shared {
     pub(crate) fn new(parts: Parts) -> Arc<Self> {
-        let (promise, completion) = tidegate_promise::promise_with_error();
+        let id = ExecutorId::next();
+        let (promise, completion) = promise_on(EndHome::of(id, &parts.name));
         // The completion is shared by all waiters, so none of them may cancel it.
         promise.set_uncancellable();
         let stopped = completion
@@ -121,7 +122,7 @@ impl Shared {
         let is_borrowed = parts.lender.is_some();
         let shared = Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
-            id: ExecutorId::next(),
+            id,
             timer: TaskTimer::new(&parts.name, &parts.clock),
             name: parts.name,
             clock: parts.clock,

@@ -8,6 +8,7 @@ use tidegate_core::Executor;
 use tidegate_core::executor::{WaitPolicy, enter, is_current, wait_policy};
 use tidegate_core::internal::{ClockMember, FastClock, SpinWait, contain};
 
+use crate::executor::mark_worker;
 use crate::pool::queue::Job;
 use crate::pool::raw::{SlotWait, WorkerStep};
 
@@ -46,6 +47,7 @@ pub(crate) fn run(
     purpose: Purpose,
 ) {
     member.enter();
+    let worker = mark_worker(shared.id);
     let policy = match &shared.lender {
         None => WaitPolicy::Free,
         // A borrowed thread keeps the policy of its owner.
@@ -74,6 +76,7 @@ pub(crate) fn run(
     let last = worker.last;
     drop(entered);
     drop(mark);
+    drop(worker);
     if last {
         shared.end();
     }

@@ -7,6 +7,8 @@ use std::time::Duration;
 use tidegate_core::thread::ThreadJob;
 use tidegate_core::{ManualClock, RejectReason, Task, ThreadBuilder};
 use tidegate_pool::queue::{Job, JobKey, JobList, JobQueue, Popped};
+use tidegate_pool::{OrderedView, WorkerPool};
+use tidegate_promise::{WaitError, promise};
 use tidegate_testkit::{Counter, DropCount, Gate, until};
 
 use super::{fixed, hold, hold_many, release};
@@ -386,4 +388,51 @@ fn a_report_does_not_print_every_task() {
     assert!(printed.contains("HandedBack { tasks: 3 }"), "{printed}");
     assert!(!printed.contains("secret"), "{printed}");
     gate.open();
+}
+
+#[test]
+fn a_job_does_not_wait_for_the_end_of_its_own_pool() {
+    let clock = ManualClock::new();
+    let pool = fixed(&clock, 4, 8).build().unwrap();
+    let other = fixed(&clock, 1, 8).build().unwrap();
+    let view = OrderedView::builder(Arc::new(pool.clone()))
+        .build()
+        .unwrap();
+    let refused = |pool: &WorkerPool| {
+        let error = pool.termination().wait().unwrap_err();
+        let WaitError::Refused(why) = error else {
+            panic!("not refused: {error}")
+        };
+        assert!(why.is_deadlock(), "{why}");
+        assert!(why.names().contains(&pool.name()), "{why}");
+    };
+    // In a job, and in a task of a view.
+    let mine = pool.clone();
+    pool.submit(move || refused(&mine)).unwrap().wait().unwrap();
+    let mine = pool.clone();
+    let (was_refused, answer) = promise::<()>();
+    let in_view = move || {
+        refused(&mine);
+        was_refused.succeed(()).unwrap();
+    };
+    view.execute(in_view).unwrap();
+    answer.wait().unwrap();
+    // In a job of another pool, which a job of this pool waits for. The second of the two waits is
+    // refused, although three threads of this pool are free.
+    let (mine, middle) = (pool.clone(), other.clone());
+    let through = move || {
+        let inner = middle.submit(move || mine.termination().wait().is_err());
+        inner.unwrap().wait()
+    };
+    match pool.submit(through).unwrap().wait().unwrap() {
+        Ok(inner_refused) => assert!(inner_refused),
+        Err(outer) => assert!(outer.is_refused(), "{outer}"),
+    }
+    // A wait from outside is allowed, also by a job of another pool.
+    let mine = pool.clone();
+    let stops = pool.submit(move || mine.shutdown(Duration::MAX).wait().unwrap_err());
+    assert!(stops.unwrap().wait().unwrap().is_refused());
+    let waits = other.submit(move || pool.termination().wait().unwrap().ran);
+    waits.unwrap().wait().unwrap();
+    other.shutdown(SECOND).wait().unwrap();
 }

@@ -1,0 +1,128 @@
+//! The home of a completion that ends with an executor.
+//!
+//! A blocking wait is checked against the home of its completion. A task that waits for the end of
+//! its own executor waits for itself, so this home refuses such a wait. Listeners still run on the
+//! completing thread, and the home does not keep the executor alive.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::sync::Arc;
+
+use tidegate_core::executor::{ExecutorId, Signal, current_executor, is_current};
+use tidegate_core::{
+    Clock, Executor, OnUnhandled, RejectReason, Rejected, Task, Unhandled, WaitRefusedError,
+};
+
+tidegate_core::internal::prim::thread_local! {
+    /// The pool whose worker this thread is, also while it runs a task of a view or of a loop.
+    static WORKER_OF: Cell<Option<ExecutorId>> = const { Cell::new(None) };
+    /// The loop whose task this thread runs on behalf of a strategy.
+    static TASK_OF: Cell<Option<ExecutorId>> = const { Cell::new(None) };
+}
+
+/// Marks the calling thread as a worker of the pool `id` until the guard is dropped.
+pub(crate) fn mark_worker(id: ExecutorId) -> WorkerMark {
+    WorkerMark(WORKER_OF.replace(Some(id)))
+}
+
+/// The guard of [`mark_worker`]. A thread that was lent goes back to its owner after it.
+#[must_use = "dropping the guard removes the mark"]
+pub(crate) struct WorkerMark(Option<ExecutorId>);
+
+impl Drop for WorkerMark {
+    fn drop(&mut self) {
+        WORKER_OF.set(self.0);
+    }
+}
+
+/// Runs `task`, for which the end of the event loop `id` waits.
+#[inline]
+pub fn run_task_of<R>(id: ExecutorId, task: impl FnOnce() -> R) -> R {
+    struct Restore(Option<ExecutorId>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            TASK_OF.set(self.0);
+        }
+    }
+    let _restore = Restore(TASK_OF.replace(Some(id)));
+    task()
+}
+
+/// The home of the end of one executor, or of several.
+#[derive(Debug)]
+pub struct EndHome {
+    id: ExecutorId,
+    name: String,
+    clock: Clock,
+    /// The executors that end.
+    of: Vec<ExecutorId>,
+}
+
+impl EndHome {
+    /// Creates the home for the end of the executor `id`.
+    pub fn of(id: ExecutorId, name: &str) -> Arc<Self> {
+        Arc::new(Self {
+            id: id.end(),
+            name: name.to_owned(),
+            clock: Clock::system(),
+            of: vec![id],
+        })
+    }
+
+    /// Creates the home for the end of all these executors.
+    pub fn of_all(of: Vec<ExecutorId>, name: &str) -> Arc<Self> {
+        Arc::new(Self {
+            id: ExecutorId::next(),
+            name: name.to_owned(),
+            clock: Clock::system(),
+            of,
+        })
+    }
+}
+
+impl Executor for EndHome {
+    fn execute(&self, task: Task) -> Result<(), Rejected<Task>> {
+        Err(Rejected::new(task, RejectReason::Unsupported))
+    }
+
+    fn signal(&self, signal: Signal) -> Result<(), Rejected<Signal>> {
+        Err(Rejected::new(signal, RejectReason::Unsupported))
+    }
+
+    /// Always `true`, so that listeners run on the completing thread.
+    fn is_current(&self) -> bool {
+        true
+    }
+
+    fn id(&self) -> ExecutorId {
+        self.id
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    fn begin_wait(&self) -> Result<Option<Box<dyn Any + Send>>, WaitRefusedError> {
+        let inside = [&WORKER_OF, &TASK_OF].map(|of| of.try_with(Cell::get).ok().flatten());
+        let is_inside = |id: &ExecutorId| is_current(*id) || inside.contains(&Some(*id));
+        if !self.of.iter().any(is_inside) {
+            return Ok(None);
+        }
+        let waiting = current_executor().map(|executor| executor.name().to_owned());
+        let waiting = waiting.filter(|name| *name != self.name);
+        let names = waiting.into_iter().chain([self.name.clone()]);
+        Err(WaitRefusedError::deadlock(names.collect()))
+    }
+
+    fn unhandled(&self, what: &Unhandled<'_>) {
+        // Listeners that are nested too deep are sent here, refused, and run later on the same
+        // thread. That is no error.
+        if !matches!(what, Unhandled::ListenerFellBack) {
+            OnUnhandled::stderr().report(&self.name, what);
+        }
+    }
+}
