@@ -174,9 +174,12 @@ impl CallHandle {
         if let Some(asked) = state.cancelled {
             return Err(asked);
         }
-        state.prune();
+        let over = state.prune();
         state.targets.push(target);
         state.is_made |= !is_attempt;
+        drop(state);
+        // Dropped without the lock: this may be the last reference to a call, and to user code in it.
+        drop(over);
         Ok(())
     }
 
@@ -192,16 +195,20 @@ impl State {
     }
 
     /// Removes the targets that are over, so that a call with many attempts keeps few of them.
-    fn prune(&mut self) {
+    /// Returns every reference that it looked at.
+    fn prune(&mut self) -> Vec<Arc<dyn Cancellable>> {
+        let mut seen = Vec::new();
         let has_begun = &mut self.has_begun;
-        self.targets.retain(|target| match target.get() {
-            Some(target) if !target.is_over() => true,
-            Some(target) => {
-                *has_begun |= target.has_begun();
-                false
-            }
-            None => false,
+        self.targets.retain(|target| {
+            let Some(target) = target.get() else {
+                return false;
+            };
+            let is_over = target.is_over();
+            *has_begun |= is_over && target.has_begun();
+            seen.push(target);
+            !is_over
         });
+        seen
     }
 }
 
@@ -273,6 +280,7 @@ impl HandleOfCall {
     ) -> InPlace {
         let work = Arc::new(WorkInPlace {
             cancel: Box::new(cancel),
+            is_cancelled: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
         });
         let target = Target::Other(Arc::clone(&work) as _);
@@ -286,6 +294,7 @@ impl HandleOfCall {
 /// Work that runs on its caller's thread.
 struct WorkInPlace {
     cancel: Box<dyn Fn(Option<Interrupt>) + Send + Sync>,
+    is_cancelled: AtomicBool,
     is_over: AtomicBool,
 }
 
@@ -303,8 +312,12 @@ impl Cancellable for WorkInPlace {
         if self.is_over() {
             return CancelOutcome::TooLate;
         }
+        let is_first = !self.is_cancelled.swap(true, Ordering::Relaxed);
         (self.cancel)(asked);
-        CancelOutcome::Running
+        match is_first {
+            true => CancelOutcome::Running,
+            false => CancelOutcome::TooLate,
+        }
     }
 
     fn has_begun(&self) -> bool {

@@ -262,11 +262,28 @@ pub mod tls {
 /// assert_eq!(prices.run(|_cancel| Ok(42))?, 42);
 /// # tidegate::Result::Ok(())
 /// ```
+///
+/// A [`Call`](isolate::Call) is one call with options of its own. A function that sets options or
+/// makes the call names this type, for example the attempt of a wrapper:
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::isolate::{Call, Command, CommandError, Isolation, Retry};
+///
+/// fn attempt(call: Call<u32, String>) -> Result<u32, CommandError<String>> {
+///     call.timeout(Duration::from_millis(80)).run(|_cancel| Ok(42))
+/// }
+///
+/// let isolation = Isolation::builder().build()?;
+/// let prices = Command::builder("prices").group("catalog").build(&isolation)?;
+/// assert_eq!(Retry::attempts(3).run(prices.call(), attempt)?, 42);
+/// # tidegate::Result::Ok(())
+/// ```
 #[cfg(feature = "isolate")]
 pub mod isolate {
     #[doc(inline)]
     pub use tidegate_isolate::{
-        AdaptiveLimit, BreakerConfig, BreakerMode, BreakerState, BreakerWindow, CallQueue,
+        AdaptiveLimit, BreakerConfig, BreakerMode, BreakerState, BreakerWindow, Call, CallQueue,
         CallStage, Cause, Collapser, CollapserConfig, CollapserScope, Command, CommandError,
         ConcurrencyStrategy, ConfigError, Criticality, Entry, Event, FallbackError, Hedge,
         Interrupt, Isolation, Key, Partitions, PermitConfig, PoolConfig, Properties,

@@ -136,7 +136,8 @@ impl IsolationBuilder {
         self
     }
 
-    /// Calls `listen` once for every key that was removed ([`Isolation::remove`]).
+    /// Calls `listen` once for every key that was removed ([`Isolation::remove`]), after the
+    /// listeners of its addition have returned. If they still run, it is called on their thread.
     pub fn on_command_removed(mut self, listen: impl Fn(&Key) + Send + Sync + 'static) -> Self {
         self.plugins.on_command_removed.push(Arc::new(listen));
         self

@@ -14,6 +14,7 @@ use std::time::Duration;
 use tidegate_core::OnUnhandled;
 use tidegate_core::internal::{FastClock, try_briefly};
 
+use super::announcement::Announcement;
 use crate::bulkhead::{ConcurrencyStrategy, PoolConfig, ThreadBulkhead};
 use crate::error::{ConfigError, contain};
 use crate::key::Key;
@@ -29,8 +30,7 @@ pub(crate) struct RegisteredPool {
     code_settings: Mutex<CodeSettings>,
     /// The settings at creation, for comparison with later builders.
     built: PoolConfig,
-    /// The listeners of new pools were called, or the pool was removed before.
-    is_announced: AtomicBool,
+    pub(crate) announcement: Announcement,
 }
 
 impl RegisteredPool {
@@ -39,11 +39,6 @@ impl RegisteredPool {
         self.code_settings
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns `true` for the first caller, which calls the listeners of new pools.
-    pub(crate) fn announce(&self) -> bool {
-        !self.is_announced.swap(true, Ordering::Relaxed)
     }
 
     /// Returns `true` if a builder with these settings may share the pool: they equal the settings
@@ -172,7 +167,7 @@ impl Pools {
             is_owned,
             code_settings: Mutex::new(code_settings.of_pool()),
             built: config.clone(),
-            is_announced: AtomicBool::new(false),
+            announcement: Announcement::default(),
         });
         if self.is_shut_down() {
             // The isolation is shut down or is shutting down, and `shutdown` did not see this pool.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use tidegate_core::{Clock, Task};
+use tidegate_core::{Clock, Executor, Task};
 use tidegate_pool::WorkerPool;
 use tidegate_promise::SharedCompletion;
 
@@ -99,10 +99,13 @@ impl Isolation {
         earlier.retain(|state| state.strong_count() > 0);
         earlier.push(Arc::downgrade(&removed));
         drop(earlier);
-        self.inner.plugins.removed(&removed.key);
-        // A pool whose listeners were not called yet was never announced.
-        if pool.is_some_and(|pool| !pool.announce()) {
-            self.inner.plugins.pool_removed(&removed.pool);
+        let plugins = &self.inner.plugins;
+        removed
+            .announcement
+            .remove(|| plugins.removed(&removed.key));
+        if let Some(pool) = pool {
+            pool.announcement
+                .remove(|| plugins.pool_removed(&removed.pool));
         }
         true
     }
@@ -195,7 +198,8 @@ impl Isolation {
     /// Stops accepting calls on threads, also those of removed keys. Accepted calls run until
     /// `timeout` has passed; then every running call is cancelled. The completion ends when every
     /// pool has ended, with a report of the unfinished work. It does not fail: the report says which
-    /// pool did.
+    /// pool did. A call on threads must not wait for it: that wait is refused, because it would be a
+    /// wait for the call itself.
     pub fn shutdown(&self, timeout: Duration) -> SharedCompletion<ShutdownReport> {
         self.inner.pools.shut_down();
         let pools = self.inner.all_pools();
@@ -226,7 +230,7 @@ impl Isolation {
             end.on_complete(move |_| count_down());
         }
         alarms.call_at(self.clock().deadline(timeout), Task::new(one_less()));
-        collect(&ends)
+        collect(pools.iter().map(|pool| pool.pool().id()).collect(), &ends)
     }
 
     /// Returns the state of a key. The first command creates it; later commands share it if their
@@ -286,7 +290,10 @@ impl Isolation {
         let state = Arc::new(state);
         states.insert(key.clone(), Arc::clone(&state));
         drop(states);
-        self.inner.plugins.added(&key);
+        let plugins = &self.inner.plugins;
+        state
+            .announcement
+            .announce(|| plugins.added(&key), || plugins.removed(&key));
         state.after_change();
         if sources.changes() != changes
             && let Err(error) = state.refresh("")

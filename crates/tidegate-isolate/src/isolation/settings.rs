@@ -79,8 +79,10 @@ impl State {
     /// callers that received a permit, and reports settings without effect. Called with no lock
     /// held.
     pub(crate) fn after_change(&self) {
-        if self.threads.get().is_some_and(|pool| pool.announce()) {
-            self.plugins.pool_added(&self.pool);
+        if let Some(pool) = self.threads.get() {
+            let added = || self.plugins.pool_added(&self.pool);
+            let removed = || self.plugins.pool_removed(&self.pool);
+            pool.announcement.announce(added, removed);
         }
         if let Some(woken) = self.gate.take_served_waiters(self.now()) {
             self.wake_aside(woken);

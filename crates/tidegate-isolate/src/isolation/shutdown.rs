@@ -2,8 +2,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tidegate_core::executor::ExecutorId;
 use tidegate_pool::ShutdownError;
-use tidegate_promise::{Outcome, Promise, SharedCompletion, promise};
+use tidegate_pool::internal::EndHome;
+use tidegate_promise::{Outcome, Promise, SharedCompletion, promise_on};
 
 use crate::key::Key;
 
@@ -37,13 +39,17 @@ struct Collector {
 
 /// Returns a completion that ends when all pools have ended. It does not fail: the failure of a
 /// pool is part of the report, so that the reports of the other pools are not lost.
+/// `pools` are the pools whose calls must not wait for it.
 pub(super) fn collect(
+    pools: Vec<ExecutorId>,
     ends: &[(
         Key,
         SharedCompletion<tidegate_pool::ShutdownReport, ShutdownError>,
     )],
 ) -> SharedCompletion<ShutdownReport> {
-    let (promise, report) = promise();
+    let (promise, report) = promise_on(EndHome::of_all(pools, "the isolation"));
+    // The pools end whether or not a waiter still wants the report.
+    promise.set_uncancellable();
     let Ok(report) = report.share() else {
         unreachable!("a new completion has no listener");
     };

@@ -10,6 +10,7 @@ use tidegate_core::CancelToken;
 use tidegate_core::internal::CoarseClock;
 use tidegate_core::permits::Permits;
 
+use super::announcement::Announcement;
 use super::pools::{PoolParts, Pools, RegisteredPool};
 use crate::alarm::{CallTimer, CallbackThreadsHandle};
 use crate::breaker::CircuitBreaker;
@@ -88,6 +89,7 @@ pub(crate) struct State {
     ticks: CoarseClock,
     pub(crate) plugins: Arc<Plugins>,
     pub(crate) sources: Arc<Sources>,
+    pub(super) announcement: Announcement,
 }
 
 impl State {
@@ -147,6 +149,7 @@ impl State {
             alarms,
             plugins,
             sources,
+            announcement: Announcement::default(),
         };
         state.breaker.begin_at(state.now());
         state.set_hot(&config);

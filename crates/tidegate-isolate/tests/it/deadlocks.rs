@@ -249,3 +249,59 @@ fn a_wait_for_a_permit_that_may_come_back_is_not_refused() {
         assert_eq!(nested.join().unwrap(), Ok(0), "the other one went on");
     });
 }
+
+#[test]
+fn a_call_on_threads_does_not_wait_for_the_end_of_the_isolation() {
+    let isolation = Isolation::builder().build().unwrap();
+    let build = |key: &str, threads| {
+        let command = builder(key).threads(pool_of(threads, 4)).no_timeout();
+        command.build(&isolation).unwrap()
+    };
+    let (a, b) = (build("a", 3), build("b", 3));
+    b.run(|_| Ok(1)).unwrap();
+    let mine = isolation.clone();
+    let answer = a.run(move |_| {
+        let end = mine.shutdown(Duration::MAX);
+        assert!(!end.cancel(), "the pools end all the same");
+        let error = end.wait().unwrap_err();
+        assert!(error.is_refused(), "{error}");
+        assert!(error.to_string().contains("deadlock"), "{error}");
+        Ok(2)
+    });
+    assert_eq!(answer, Ok(2));
+    let report = isolation.shutdown(Duration::MAX).wait().unwrap();
+    assert!(report.is_clean() && report.pools.len() == 2);
+}
+
+/// A call that runs when both are called ends, and both say so.
+#[test]
+fn a_shutdown_and_a_shutdown_now_at_the_same_time_both_end() {
+    for _ in 0..50 {
+        let isolation = Isolation::builder().build().unwrap();
+        let command = builder("a").threads(pool_of(2, 8)).no_timeout();
+        let command = command.build(&isolation).unwrap();
+        let inside = Gate::new();
+        let opens = inside.clone();
+        let running = command.queue(move |cancel| {
+            opens.open();
+            let cancelled = Gate::new();
+            let trips = cancelled.clone();
+            let _hook = cancel.on_cancel(move || trips.open());
+            cancelled.wait();
+            Ok(1)
+        });
+        let queued: Vec<_> = (0..4).map(|_| command.queue(|_| Ok(2))).collect();
+        inside.wait();
+        let (now, later) = (isolation.clone(), isolation.clone());
+        let report = std::thread::scope(|scope| {
+            scope.spawn(move || now.shutdown_now());
+            let end = scope.spawn(move || later.shutdown(Duration::MAX));
+            end.join().unwrap().wait().unwrap()
+        });
+        assert!(report.is_clean(), "{report:?}");
+        running.wait().unwrap_err();
+        for call in queued {
+            let _ = call.wait(); // it ran, or it was stopped
+        }
+    }
+}

@@ -8,7 +8,7 @@ use tidegate_isolate::{
     BreakerConfig, BreakerMode, Bulkhead, CallStage, Cause, FallbackError, Isolation,
     IsolationBuilder, Key, Properties,
 };
-use tidegate_testkit::{Gate, until};
+use tidegate_testkit::{Gate, Log, until};
 
 use crate::support::{Answer, SECOND, builder, hold, pool, pool_of};
 
@@ -427,4 +427,76 @@ fn changes_of_breakers_are_events() {
     // It opened when the first bucket closed, and closed at six seconds, when it was called again.
     let times = [2_500, 5_500, 0, 0].map(Duration::from_millis);
     assert_eq!(snapshot.breaker_times, times);
+}
+
+/// The listeners of an addition are held until the removal has been requested on another thread.
+#[test]
+fn a_removal_is_not_announced_before_the_addition() {
+    let log = Log::new();
+    let said = |what: &'static str| {
+        let log = log.clone();
+        move |key: &Key| log.push(format!("{what} {key}"))
+    };
+    for of_pools in [false, true] {
+        let (inside, go_on) = (Gate::new(), Gate::new());
+        let (is_inside, goes_on, added) = (inside.clone(), go_on.clone(), said("added"));
+        let holds = move |key: &Key| {
+            is_inside.open();
+            goes_on.wait();
+            added(key);
+        };
+        let isolation = Isolation::builder();
+        let isolation = match of_pools {
+            false => isolation
+                .on_command_added(holds)
+                .on_command_removed(said("removed")),
+            true => isolation
+                .on_pool_added(holds)
+                .on_pool_removed(said("removed")),
+        };
+        let isolation = isolation.build().unwrap();
+        std::thread::scope(|scope| {
+            let builds = scope.spawn(|| builder("a").threads(pool_of(1, 1)).build(&isolation));
+            inside.wait();
+            assert!(isolation.remove("a"));
+            go_on.open();
+            builds.join().unwrap().unwrap();
+        });
+        assert_eq!(log.take(), ["added a", "removed a"], "pools: {of_pools}");
+    }
+}
+
+/// Listeners may use the isolation: no lock is held.
+#[test]
+fn listeners_of_pools_may_use_and_change_the_isolation() {
+    let log = Log::new();
+    let home = Arc::new(OnceLock::<Isolation>::new());
+    let (mine, added, removed) = (Arc::clone(&home), log.clone(), log.clone());
+    let isolation = Isolation::builder()
+        .on_pool_added(move |pool| {
+            added.push(format!("added {pool}"));
+            let isolation = mine.get().unwrap();
+            assert_eq!(isolation.settings().len(), 1);
+            assert_eq!(isolation.pool_snapshots().len(), 1);
+            assert!(isolation.remove(pool));
+            if &**pool == "a" {
+                drop(
+                    builder("b")
+                        .threads(pool_of(1, 1))
+                        .build(isolation)
+                        .unwrap(),
+                );
+            }
+        })
+        .on_pool_removed(move |pool| removed.push(format!("removed {pool}")));
+    let isolation = isolation.build().unwrap();
+    home.set(isolation.clone()).unwrap();
+    drop(
+        builder("a")
+            .threads(pool_of(1, 1))
+            .build(&isolation)
+            .unwrap(),
+    );
+    assert_eq!(log.take(), ["added a", "added b", "removed b", "removed a"]);
+    assert_eq!((isolation.len(), isolation.pool_count()), (0, 0));
 }

@@ -216,6 +216,7 @@ fn with_permits_only_the_token_is_tripped() {
             held.inside.wait();
             assert_eq!(handle.cancel(asked), CancelOutcome::Running);
             assert_eq!(held.is_interrupted(), interrupted, "{key}");
+            assert_eq!(handle.cancel(asked), CancelOutcome::TooLate, "the second");
             held.go_on.open();
             assert_eq!(caller.join().unwrap().unwrap(), 7, "it cannot be left");
         });

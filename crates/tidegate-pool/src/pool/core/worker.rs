@@ -47,7 +47,7 @@ pub(crate) fn run(
     purpose: Purpose,
 ) {
     member.enter();
-    let worker = mark_worker(shared.id);
+    let marked = mark_worker(shared.id);
     let policy = match &shared.lender {
         None => WaitPolicy::Free,
         // A borrowed thread keeps the policy of its owner.
@@ -76,7 +76,7 @@ pub(crate) fn run(
     let last = worker.last;
     drop(entered);
     drop(mark);
-    drop(worker);
+    drop(marked);
     if last {
         shared.end();
     }
