@@ -267,10 +267,11 @@ pub mod tls {
 /// makes the call names this type, for example the attempt of a wrapper:
 ///
 /// ```
+/// use std::io;
 /// use std::time::Duration;
 /// use tidegate::isolate::{Call, Command, CommandError, Isolation, Retry};
 ///
-/// fn attempt(call: Call<u32, String>) -> Result<u32, CommandError<String>> {
+/// fn attempt(call: Call<u32, io::Error>) -> Result<u32, CommandError<io::Error>> {
 ///     call.timeout(Duration::from_millis(80)).run(|_cancel| Ok(42))
 /// }
 ///
