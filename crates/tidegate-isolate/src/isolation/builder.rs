@@ -7,6 +7,7 @@ use tidegate_core::{Clock, OnUnhandled, Unhandled};
 
 use super::pools::{Pools, Strategy};
 use super::registry::{Inner, Isolation};
+use super::removed::RemovedKeys;
 use crate::alarm::CallTimer;
 use crate::breaker::BreakerTransition;
 use crate::bulkhead::ConcurrencyStrategy;
@@ -244,7 +245,7 @@ impl IsolationBuilder {
             plugins: Arc::new(self.plugins),
             sources: Arc::new(Sources::new(sources)),
             states: Mutex::default(),
-            removed: Mutex::default(),
+            removed: RemovedKeys::new(),
             pools_by_group: self.pools_by_group,
             names: Mutex::default(),
         });

@@ -3,7 +3,8 @@
 //! `state` is one key with its breaker, its bulkhead and its metrics. `settings` changes it while
 //! calls run, `snapshot` reports its figures, and `collect` describes them
 //! for an exporter. `pools` holds the thread bulkheads by their key.
-//! `announcement` tells the listeners of a key or a pool that it was added and removed.
+//! `announcement` tells the listeners of a key or a pool that it was added and removed. `removed`
+//! lists the removed keys that are still in use.
 //! `registry` finds or creates a key's state, `changes` passes on changed properties, `shutdown`
 //! collects the reports of the pools, `dump` shows the state as a tree, and `builder` builds the
 //! whole. This module uses everything that a command is made of. It does not use commands, which
@@ -16,6 +17,7 @@ mod collect;
 mod dump;
 mod pools;
 mod registry;
+mod removed;
 mod settings;
 mod shutdown;
 mod snapshot;

@@ -5,7 +5,7 @@ use std::any::TypeId;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tidegate_core::{Clock, Executor, Task};
@@ -13,6 +13,7 @@ use tidegate_pool::WorkerPool;
 use tidegate_promise::SharedCompletion;
 
 use super::pools::{Pools, RegisteredPool};
+use super::removed::RemovedKeys;
 use super::shutdown::{ShutdownReport, collect};
 use super::snapshot::CommandSnapshot;
 use super::state::State;
@@ -45,7 +46,7 @@ pub(super) struct Inner {
     pub(super) sources: Arc<Sources>,
     pub(super) states: Mutex<HashMap<Key, Arc<State>>>,
     /// Keys that were removed. Their commands may still be in use, and end with the isolation.
-    pub(super) removed: Mutex<Vec<Weak<State>>>,
+    pub(super) removed: Arc<RemovedKeys<State>>,
     pub(super) pools: Arc<Pools>,
     /// Commands that name no pool share the pool of their group.
     pub(super) pools_by_group: bool,
@@ -95,10 +96,7 @@ impl Isolation {
             }
         }
         drop((names, states));
-        let mut earlier = self.inner.removed();
-        earlier.retain(|state| state.strong_count() > 0);
-        earlier.push(Arc::downgrade(&removed));
-        drop(earlier);
+        self.inner.removed.add(&removed, |state| &state.removal);
         let plugins = &self.inner.plugins;
         removed
             .announcement
@@ -355,19 +353,10 @@ impl Inner {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn removed(&self) -> MutexGuard<'_, Vec<Weak<State>>> {
-        self.removed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the state of every key that was removed and is still in use.
-    fn removed_states(&self) -> Vec<Arc<State>> {
-        self.removed().iter().filter_map(Weak::upgrade).collect()
-    }
-
     /// Returns every pool, also those of removed keys that are still in use, ordered by key.
     fn all_pools(&self) -> Vec<Arc<RegisteredPool>> {
         let mut pools = self.pools.all();
-        for state in self.removed_states() {
+        for state in self.removed.states() {
             if let Some(pool) = state.threads.get()
                 && !pools.iter().any(|known| Arc::ptr_eq(known, pool))
             {
@@ -382,7 +371,7 @@ impl Inner {
     /// threads.
     fn reject_waiters(&self) {
         let mut states: Vec<_> = self.states().values().cloned().collect();
-        states.append(&mut self.removed_states());
+        states.append(&mut self.removed.states());
         for state in states {
             state.reject_waiters();
         }

@@ -12,6 +12,7 @@ use tidegate_core::permits::Permits;
 
 use super::announcement::Announcement;
 use super::pools::{PoolParts, Pools, RegisteredPool};
+use super::removed::RemovedEntry;
 use crate::alarm::{CallTimer, CallbackThreadsHandle};
 use crate::breaker::CircuitBreaker;
 use crate::bulkhead::{Bulkhead, Gate};
@@ -90,6 +91,8 @@ pub(crate) struct State {
     pub(crate) plugins: Arc<Plugins>,
     pub(crate) sources: Arc<Sources>,
     pub(super) announcement: Announcement,
+    /// Set when the key is removed.
+    pub(super) removal: OnceLock<RemovedEntry<State>>,
 }
 
 impl State {
@@ -150,6 +153,7 @@ impl State {
             plugins,
             sources,
             announcement: Announcement::default(),
+            removal: OnceLock::new(),
         };
         state.breaker.begin_at(state.now());
         state.set_hot(&config);
