@@ -1,6 +1,6 @@
 //! The counters of a loop with I/O, for other threads.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use tidegate_core::Dump;
 use tidegate_loop::internal::DriverView;
@@ -71,10 +71,9 @@ impl IoWatch {
             .fact("written_bytes", now.written_bytes);
         self.inbox.dump(dump)
     }
-}
 
-impl DriverView for IoWatch {
-    fn dump(&self) -> Dump {
+    /// Returns the same, with the channels if this thread is the loop's.
+    pub(super) fn dump(&self) -> Dump {
         let dump = self.describe();
         let dump = match self.pinned {
             Some(id) => pinned::dump(id, dump),
@@ -86,5 +85,26 @@ impl DriverView for IoWatch {
                 "only their loop can list them; `dump_within` and `dump_async` ask it",
             )
         })
+    }
+
+    /// Returns a view that the loop itself may own.
+    pub(super) fn into_view(mut self) -> Arc<dyn DriverView> {
+        let roam = self.roam.take().as_ref().map(Arc::downgrade);
+        Arc::new(LoopView { watch: self, roam })
+    }
+}
+
+/// A watch that belongs to its loop. The shared state of a roaming loop has a handle to the loop, so
+/// a strong reference to it would keep the loop alive for ever.
+struct LoopView {
+    watch: IoWatch,
+    roam: Option<Weak<RoamingShared>>,
+}
+
+impl DriverView for LoopView {
+    fn dump(&self) -> Dump {
+        let mut watch = self.watch.clone();
+        watch.roam = self.roam.as_ref().and_then(Weak::upgrade);
+        watch.dump()
     }
 }

@@ -131,7 +131,7 @@ impl Driver for PollDriver {
     }
 
     fn view(&self) -> Option<Arc<dyn DriverView>> {
-        Some(Arc::new(self.watch()))
+        Some(self.watch().into_view())
     }
 
     fn dump(&mut self) -> Option<Dump> {

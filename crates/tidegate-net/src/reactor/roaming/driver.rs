@@ -287,7 +287,7 @@ impl Driver for RoamingDriver {
     }
 
     fn view(&self) -> Option<Arc<dyn DriverView>> {
-        Some(Arc::new(self.watch()))
+        Some(self.watch().into_view())
     }
 
     fn dump(&mut self) -> Option<Dump> {
