@@ -34,9 +34,9 @@ use super::task_promise::drop_unstarted;
 /// pool.execute(move || drop(gone_on.recv()))?; // keeps the only thread busy
 /// let answer = pool.submit(|| 42)?;
 /// pool.shutdown(Duration::ZERO).wait()?;
+/// drop(go_on);
 /// pool.handed_back().take().into_iter().for_each(Task::run);
 /// assert_eq!(answer.wait()?, 42);
-/// drop(go_on);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
