@@ -63,8 +63,18 @@ fn finish(shutdown: Shutdown) -> Vec<UnfiredTimeout> {
 #[test]
 fn an_event_loop_must_not_wait_for_it_and_awaits_it_instead() {
     let (timer, clock) = timer();
-    let handle = timer.schedule(SECOND, || ()).unwrap();
+    // The timer does not end before the wait is refused: its thread is held.
+    let (held, go_on) = (Gate::new(), Gate::new());
+    let (here, until) = (held.clone(), go_on.clone());
+    let hold = move || {
+        here.open();
+        until.wait();
+    };
+    timer.schedule(SECOND, hold).unwrap();
     clock.settle();
+    clock.jump(SECOND);
+    held.wait();
+    let handle = timer.schedule(SECOND, || ()).unwrap();
     let mark = enter(StubExecutor::new(), WaitPolicy::Loop);
     timer.schedule(SECOND, || ()).unwrap();
     let mut shutdown = timer.shutdown();
@@ -78,6 +88,7 @@ fn an_event_loop_must_not_wait_for_it_and_awaits_it_instead() {
     assert!(!handle.is_cancelled(), "the shutdown can still be awaited");
     let refused = timer.schedule(SECOND, || ()).unwrap_err();
     assert_eq!(refused.why(), RejectReason::Closed);
+    go_on.open();
     assert_eq!(finish(shutdown).len(), 2);
     assert!(handle.is_cancelled());
     assert!(
