@@ -9,11 +9,13 @@ use crate::{
     deny, features, fuzz, interop, loom, miri, msrv, readme, root, sanitize, shuttle, tidy, tokio,
 };
 
-/// Libraries whose integration tests take eight minutes to build with optimisation. The nightly run
+/// Libraries whose integration tests take ten minutes to build with optimisation. The nightly run
 /// has these; here only their unit tests run optimised.
-const SLOW_TO_BUILD: [&str; 4] = [
+const SLOW_TO_BUILD: [&str; 6] = [
     "tidegate",
     "tidegate-isolate",
+    "tidegate-loop",
+    "tidegate-metrics",
     "tidegate-net",
     "tidegate-tower",
 ];
