@@ -14,6 +14,7 @@
 //! | [`permits`] | counted bounds |
 //! | [`thread`] | [`ThreadBuilder`], the handles of threads, an executor with a thread per task |
 //! | `wait` | the check that refuses a wait that would deadlock |
+//! | `wake_flag` | one message for many wake-ups |
 //! | `collect` | [`Collect`]: how a type describes its metrics to an exporter |
 //! | `contain` | [`CaughtPanic`]; runs user code that may panic |
 //! | `dump` | [`Dump`]: the state of a part as a tree, as text and as a value |
@@ -67,6 +68,7 @@ pub mod internal {
     pub use crate::thread::handle::ThreadWatch;
     pub use crate::thread::start::at_thread_exit;
     pub use crate::wait::{WaitGuard, change_width, check_may_block, check_wait};
+    pub use crate::wake_flag::WakeFlag;
 }
 mod lane;
 mod parker;
@@ -79,6 +81,7 @@ mod testing;
 pub mod thread;
 mod unhandled;
 mod wait;
+mod wake_flag;
 
 pub use self::cancel::{CancelHook, CancelToken, InterruptedError};
 pub use self::clock::{Clock, ManualClock, ManualTicker, Ticker};

@@ -30,6 +30,8 @@
 //! * Parker: each of its swaps relaxed; a pending wakeup overwritten instead of read.
 //! * Signals: push, take or close relaxed; `take` by a plain swap; the batch not reversed; either
 //!   swap of `raised` relaxed, or the flag cleared after the delivery.
+//! * Wake flag: either swap of `raise` and `clear` relaxed; `hold` by a store; the flag cleared after
+//!   the poll.
 //! * Owner cell: `put` or `take` relaxed.
 //!
 //! Not detected, for reasons given at the code: the `SeqCst` of the claim, of `close`, `len` and
@@ -41,10 +43,12 @@
 use std::sync::Arc as StdArc;
 
 use loom::sync::Arc;
-use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use loom::sync::atomic::AtomicUsize;
+use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use loom::thread;
 use tidegate_core::internal::{
     Deliver, Delivery, Doorbell, OwnerCell, SignalBlock, SignalLane, TaskLane, TaskLaneReceiver,
+    WakeFlag,
 };
 use tidegate_core::permits::Permits;
 use tidegate_core::{Parker, Task};
@@ -109,6 +113,9 @@ impl Deliver for News {
 
 #[path = "models/signals.rs"]
 mod signals;
+
+#[path = "models/wakes.rs"]
+mod wakes;
 
 /// Three threads, one value: a thread that takes it is its only owner and sees what the last owner
 /// did.

@@ -77,7 +77,9 @@ pub use self::client::{Client, ClientBuilder};
 pub use self::embedded::EmbeddedChannel;
 pub use self::errors::NetError;
 pub use self::group::{NetGroup, NetGroupBuilder, WatchAction, pinned, roaming};
-pub use self::handlers::stream::{ByteStream, StreamHandler};
+pub use self::handlers::stream::{
+    ByteStream, DrainSignal, LocalStream, LocalStreamHandler, StreamHandler,
+};
 pub use self::message::{AnyMessage, Message, Nothing};
 pub use self::metrics::IoMetrics;
 pub use self::pipeline::{

@@ -212,9 +212,10 @@ pub mod net {
     #[doc(inline)]
     pub use tidegate_net::{
         AnyMessage, ByteStream, Bytes, Channel, ChannelOptions, Client, Datagram, Draining,
-        EmbeddedChannel, Handler, Inbound, InboundContext, InputShutdown, Message, NetError,
-        NetGroup, Nothing, Outbound, OutboundContext, PipelineBuilder, PipelineChange, ReadSize,
-        Server, StreamHandler, UserEvent, WatchAction, WaterMarks, pinned, roaming,
+        EmbeddedChannel, Handler, Inbound, InboundContext, InputShutdown, LocalStream,
+        LocalStreamHandler, Message, NetError, NetGroup, Nothing, Outbound, OutboundContext,
+        PipelineBuilder, PipelineChange, ReadSize, Server, StreamHandler, UserEvent, WatchAction,
+        WaterMarks, pinned, roaming,
     };
 
     /// Sources of one's own on an event loop with I/O, and updates of its selector.

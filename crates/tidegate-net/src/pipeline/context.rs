@@ -1,13 +1,15 @@
 //! The context of a handler: passes events on, writes, queries the channel, changes the chain.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tidegate_core::internal::SignalBlock;
 use tidegate_promise::{Completion, Failure, Promise};
 
 use super::pipeline_state::PipelineState;
 use super::stack::Action;
+use crate::channel::write_queue::ENTRY_OVERHEAD;
 use crate::channel::{
     Channel, ChannelOptions, ChannelRequest, Flags, InEvent, OutOp, Shared, UserEvent, mask,
     ring_timer,
@@ -126,6 +128,28 @@ impl HandlerContext<'_> {
         if self.parts.io.options.half_closure != yes {
             Arc::make_mut(&mut self.parts.io.options).half_closure = yes;
         }
+    }
+
+    /// Returns how many bytes one write may have now: up to the high-water mark or slightly more,
+    /// never above the cap; none if the channel is not writable.
+    pub(crate) fn write_room(&self, least: usize) -> usize {
+        let io = &self.parts.io;
+        if !io.is_writable() {
+            return 0;
+        }
+        let (pending, marks) = (io.pending(), io.options.marks);
+        let below_mark = marks.high().saturating_sub(pending).max(least);
+        below_mark.min(marks.cap().saturating_sub(pending + ENTRY_OVERHEAD))
+    }
+
+    /// Sets the cause to report if the channel is closed next.
+    pub(crate) fn set_close_cause(&mut self, why: Failure) {
+        self.parts.io.close_cause.get_or_insert(why);
+    }
+
+    /// Returns what [`ring_timer`] needs to call this handler's `timer` method.
+    pub(crate) fn ring_target(&self) -> (Weak<SignalBlock<Shared>>, u32) {
+        (self.parts.io.weak(), self.parts.id(self.at))
     }
 
     /// Requests an [`InputEnd`](crate::channel::InputEnd) event before the end of the peer's stream

@@ -24,6 +24,7 @@ mod halves;
 mod handle_guarantees;
 mod handler_lifecycle;
 mod handlers;
+mod local_stream;
 mod model;
 mod named;
 mod other_executor;

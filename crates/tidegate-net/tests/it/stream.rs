@@ -527,3 +527,30 @@ fn a_stream_whose_channel_has_shut_its_output_fails_to_flush() {
     assert_eq!(log.take(), [Err(io::ErrorKind::BrokenPipe)]);
     assert!(channel.sent().is_empty());
 }
+
+#[test]
+fn bytes_are_read_and_written_without_a_copy() {
+    let log = Log::new();
+    let own = log.clone();
+    let take = StreamHandler::new(move |mut stream: ByteStream| async move {
+        let mut bytes = poll_fn(|cx| stream.poll_read_bytes(cx)).await.unwrap();
+        own.push(bytes.as_ptr() as usize);
+        let kept = bytes.clone();
+        let wrote = poll_fn(|cx| stream.poll_write_bytes(cx, &mut bytes)).await;
+        assert_eq!((wrote.unwrap(), bytes.len()), (300, 0));
+        assert!(!kept.is_unique(), "the queue has the same bytes");
+        let wrote = poll_fn(|cx| stream.poll_write_bytes(cx, &mut bytes)).await;
+        assert_eq!(wrote.unwrap(), 0);
+        flush(&mut stream).await.unwrap();
+        let end = poll_fn(|cx| stream.poll_read_bytes(cx)).await.unwrap();
+        assert!(end.is_empty());
+    });
+    let mut channel = EmbeddedChannel::new(|p| p.add("take", take)).unwrap();
+    let bytes = Bytes::from(vec![5; 300]);
+    let address = bytes.as_ptr() as usize;
+    channel.write_inbound(bytes);
+    assert_eq!(log.take(), [address]);
+    assert_eq!(channel.sent().len(), 300);
+    channel.end_input();
+    assert!(!channel.is_open());
+}

@@ -1,4 +1,4 @@
-//! A channel as a byte stream, for futures.
+//! A channel as a byte stream that can move to another thread.
 //!
 //! A [`StreamHandler`] handler at the end of a pipeline passes the received bytes to a
 //! [`ByteStream`]. Both directions are bounded: the channel stops reading while the stream holds
@@ -13,23 +13,18 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, Bytes};
 use futures_io::{AsyncRead, AsyncWrite};
 use tidegate_core::Blocking;
 use tidegate_core::internal::{contain, discard};
 use tidegate_loop::EventLoop;
 use tidegate_promise::{Completion, Failure};
 
+use super::{LEAST_TAKEN, MOST_HELD, error_of, gather};
 use crate::channel::write_queue::ENTRY_OVERHEAD;
 use crate::channel::{Channel, InputShutdown, UserEvent};
 use crate::message::Nothing;
 use crate::pipeline::{Inbound, InboundContext};
-
-/// The number of received bytes at which a stream stops its channel from reading.
-const MOST_HELD: usize = 64 * 1024;
-/// The minimum that one write accepts, if so many bytes are offered. Less is not worth the
-/// overhead.
-const LEAST_TAKEN: usize = 1024;
 
 /// The state that a handler and its stream share.
 struct Shared {
@@ -104,6 +99,74 @@ impl ByteStream {
         self.shared.channel.clone()
     }
 
+    /// Returns the next received bytes as they are, without a copy; no bytes at the end.
+    ///
+    /// # Errors
+    ///
+    /// The error that closed the channel.
+    pub fn poll_read_bytes(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+        let mut state = self.shared.lock();
+        let Some(bytes) = state.received.pop_front() else {
+            return poll_nothing(state, cx).map_ok(|()| Bytes::new());
+        };
+        state.held -= bytes.len();
+        self.resume(state);
+        Poll::Ready(Ok(bytes))
+    }
+
+    /// Writes from the front of `bytes` without a copy, and removes what was written. Returns the
+    /// number of bytes written. Waits while more than the high-water mark is pending.
+    ///
+    /// # Errors
+    ///
+    /// The error that closed the channel, or [`io::ErrorKind::BrokenPipe`].
+    pub fn poll_write_bytes(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &mut Bytes,
+    ) -> Poll<io::Result<usize>> {
+        let most = ready!(self.poll_most(cx, bytes.len()))?;
+        if most > 0 {
+            self.write(bytes.split_to(most));
+        }
+        Poll::Ready(Ok(most))
+    }
+
+    /// Returns how many of `offered` bytes may be written now.
+    fn poll_most(&mut self, cx: &mut Context<'_>, offered: usize) -> Poll<io::Result<usize>> {
+        if self.shut || !self.shared.channel.is_active() {
+            return Poll::Ready(Err(self.closed()));
+        }
+        if offered == 0 {
+            return Poll::Ready(Ok(0));
+        }
+        ready!(self.poll_room(cx))?;
+        let mut most = self.room();
+        if most == 0 {
+            // The waiting bytes leave no room below the cap.
+            ready!(Pin::new(&mut *self).poll_flush(cx))?;
+            most = self.room().max(1);
+        }
+        Poll::Ready(Ok(offered.min(most)))
+    }
+
+    fn write(&mut self, bytes: Bytes) {
+        // A flush in progress does not cover these bytes.
+        self.flushing = None;
+        self.unsent = true;
+        self.shared.channel.write(bytes);
+    }
+
+    /// Lets the channel read on if it had stopped and the stream now holds little.
+    fn resume(&self, mut state: MutexGuard<'_, State>) {
+        let resume = state.paused && state.held < MOST_HELD / 2;
+        state.paused &= !resume;
+        drop(state);
+        if resume {
+            self.shared.channel.set_auto_read(true);
+        }
+    }
+
     fn closed(&self) -> io::Error {
         let failure = self.shared.lock().failure.clone();
         match failure.or_else(|| self.shared.channel.close_cause()) {
@@ -138,20 +201,16 @@ impl ByteStream {
     }
 }
 
-/// Copies at most `most` bytes of `slices`.
-fn gather(slices: &[IoSlice<'_>], most: usize) -> Bytes {
-    let mut gathered = BytesMut::with_capacity(most);
-    for slice in slices {
-        let part = slice.len().min(most - gathered.len());
-        gathered.extend_from_slice(&slice[..part]);
+/// Polls a stream that has received nothing: an error, the end, or a wait.
+fn poll_nothing(mut state: MutexGuard<'_, State>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    if let Some(why) = state.failure.clone() {
+        return Poll::Ready(Err(error_of(why, io::ErrorKind::ConnectionAborted)));
     }
-    gathered.freeze()
-}
-
-/// Converts a failure to an I/O error, with the operating system's error kind if it has one.
-fn error_of(why: Failure, otherwise: io::ErrorKind) -> io::Error {
-    let kind = why.downcast_ref::<io::Error>().map(io::Error::kind);
-    io::Error::new(kind.unwrap_or(otherwise), why)
+    if state.ended {
+        return Poll::Ready(Ok(()));
+    }
+    state.reader = Some(cx.waker().clone());
+    Poll::Pending
 }
 
 impl AsyncRead for ByteStream {
@@ -173,22 +232,10 @@ impl AsyncRead for ByteStream {
             }
         }
         if count == 0 && !buffer.is_empty() {
-            if let Some(why) = state.failure.clone() {
-                return Poll::Ready(Err(error_of(why, io::ErrorKind::ConnectionAborted)));
-            }
-            if state.ended {
-                return Poll::Ready(Ok(0));
-            }
-            state.reader = Some(cx.waker().clone());
-            return Poll::Pending;
+            return poll_nothing(state, cx).map_ok(|()| 0);
         }
         state.held -= count;
-        let resume = state.paused && state.held < MOST_HELD / 2;
-        state.paused &= !resume;
-        drop(state);
-        if resume {
-            self.shared.channel.set_auto_read(true);
-        }
+        self.resume(state);
         Poll::Ready(Ok(count))
     }
 }
@@ -207,27 +254,12 @@ impl AsyncWrite for ByteStream {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let offered: usize = slices.iter().map(|slice| slice.len()).sum();
-        if self.shut || !self.shared.channel.is_active() {
-            return Poll::Ready(Err(self.closed()));
+        let offered = slices.iter().map(|slice| slice.len()).sum();
+        let most = ready!(self.poll_most(cx, offered))?;
+        if most > 0 {
+            self.write(gather(slices, most));
         }
-        if offered == 0 {
-            return Poll::Ready(Ok(0));
-        }
-        ready!(self.poll_room(cx))?;
-        let mut most = self.room();
-        if most == 0 {
-            // The waiting bytes leave no room below the cap.
-            ready!(self.as_mut().poll_flush(cx))?;
-            most = self.room().max(1);
-        }
-        let bytes = gather(slices, offered.min(most));
-        let count = bytes.len();
-        // A flush in progress does not cover these bytes.
-        self.flushing = None;
-        self.unsent = true;
-        self.shared.channel.write(bytes);
-        Poll::Ready(Ok(count))
+        Poll::Ready(Ok(most))
     }
 
     /// Ready when the operating system has accepted everything written; does not wait for the peer.
