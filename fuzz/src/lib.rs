@@ -1,6 +1,10 @@
 //! The property that every target checks: a decoder returns the same frames however the input is
 //! split, and does not panic.
 
+/// The messages of an HTTP connection as a list of events.
+#[path = "../../crates/tidegate-http/tests/it/events.rs"]
+pub mod http;
+
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;

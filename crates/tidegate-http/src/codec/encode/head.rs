@@ -1,0 +1,267 @@
+//! Writes start lines and field lines.
+
+use std::fmt;
+
+use bytes::BufMut;
+
+use crate::codec::chars::{self, TARGET};
+use crate::codec::framing::BodyFraming;
+use crate::codec::known::KnownField;
+use crate::codec::method::Method;
+
+use super::date::HttpDate;
+use super::error::EncodeError;
+use super::status::reason;
+
+/// The whole interim response that asks a client to send the body.
+pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// Writes `HTTP/1.1`, the status and its standard reason phrase.
+///
+/// # Errors
+///
+/// [`EncodeError::Status`] if `status` does not have three digits, [`EncodeError::Full`] if `out`
+/// has no room.
+#[inline]
+pub fn status_line<B: BufMut>(out: &mut B, status: u16) -> Result<(), EncodeError> {
+    if status == 200 {
+        return put(out, &[b"HTTP/1.1 200 OK\r\n"]);
+    }
+    other_status_line(out, status)
+}
+
+fn other_status_line<B: BufMut>(out: &mut B, status: u16) -> Result<(), EncodeError> {
+    if !(100..1000).contains(&status) {
+        return Err(EncodeError::Status);
+    }
+    let digit = |unit: u16| b'0' + (status / unit % 10) as u8;
+    let digits = [digit(100), digit(10), digit(1), b' '];
+    put(
+        out,
+        &[b"HTTP/1.1 ", &digits, reason(status).as_bytes(), b"\r\n"],
+    )
+}
+
+/// Writes a request line with the version 1.1.
+///
+/// # Errors
+///
+/// [`EncodeError::Method`] if the method is not a token, [`EncodeError::Target`] if the target is
+/// empty or has a byte that must be percent-encoded, [`EncodeError::Full`] if `out` has no room.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate_http::codec::{Method, encode};
+///
+/// let mut out = Vec::new();
+/// encode::request_line(&mut out, Method::Get, "/search?q=1")?;
+/// assert_eq!(out, b"GET /search?q=1 HTTP/1.1\r\n");
+/// # Ok::<(), tidegate_http::codec::EncodeError>(())
+/// ```
+pub fn request_line<B: BufMut>(
+    out: &mut B,
+    method: Method<'_>,
+    target: &str,
+) -> Result<(), EncodeError> {
+    let (method, target) = (method.as_str().as_bytes(), target.as_bytes());
+    if !chars::is_token(method) {
+        return Err(EncodeError::Method);
+    }
+    if target.is_empty() || !chars::all(target, TARGET) {
+        return Err(EncodeError::Target);
+    }
+    put(out, &[method, b" ", target, b" HTTP/1.1\r\n"])
+}
+
+/// Writes one field.
+///
+/// # Errors
+///
+/// [`EncodeError::FieldName`] if the name is not a token, [`EncodeError::FieldValue`] if the value
+/// has a control byte other than tab, [`EncodeError::FramingField`] for `Content-Length` and
+/// `Transfer-Encoding`, [`EncodeError::Full`] if `out` has no room.
+#[inline]
+pub fn field<B: BufMut>(out: &mut B, name: &str, value: &[u8]) -> Result<(), EncodeError> {
+    check_name(name.as_bytes())?;
+    check_value(value)?;
+    put(out, &[name.as_bytes(), b": ", value, b"\r\n"])
+}
+
+/// Writes a field that was checked before.
+///
+/// # Errors
+///
+/// [`EncodeError::Full`] if `out` has no room.
+#[inline]
+pub fn field_line<B: BufMut>(out: &mut B, line: &FieldLine) -> Result<(), EncodeError> {
+    put(out, &[line.as_bytes()])
+}
+
+/// Writes the field that declares where the body ends: `Content-Length`, `Transfer-Encoding`, or
+/// none.
+///
+/// # Errors
+///
+/// [`EncodeError::Full`] if `out` has no room.
+#[inline]
+pub fn framing<B: BufMut>(out: &mut B, framing: BodyFraming) -> Result<(), EncodeError> {
+    match framing {
+        BodyFraming::Length(length) => {
+            let mut memory = [0; 20];
+            put(
+                out,
+                &[b"Content-Length: ", decimal(length, &mut memory), b"\r\n"],
+            )
+        }
+        BodyFraming::Chunked => put(out, &[b"Transfer-Encoding: chunked\r\n"]),
+        BodyFraming::Empty | BodyFraming::UntilClose | BodyFraming::Tunnel => Ok(()),
+    }
+}
+
+/// Writes `Connection: close`.
+///
+/// # Errors
+///
+/// [`EncodeError::Full`] if `out` has no room.
+#[inline]
+pub fn connection_close<B: BufMut>(out: &mut B) -> Result<(), EncodeError> {
+    put(out, &[b"Connection: close\r\n"])
+}
+
+/// Writes `Connection: keep-alive`, which an HTTP/1.0 client expects if the connection stays open.
+///
+/// # Errors
+///
+/// [`EncodeError::Full`] if `out` has no room.
+#[inline]
+pub fn connection_keep_alive<B: BufMut>(out: &mut B) -> Result<(), EncodeError> {
+    put(out, &[b"Connection: keep-alive\r\n"])
+}
+
+/// Writes the field `Date`.
+///
+/// # Errors
+///
+/// [`EncodeError::Full`] if `out` has no room.
+#[inline]
+pub fn date<B: BufMut>(out: &mut B, date: &HttpDate) -> Result<(), EncodeError> {
+    put(out, &[b"Date: ", date.as_bytes(), b"\r\n"])
+}
+
+/// Writes the empty line at the end of a head.
+///
+/// # Errors
+///
+/// [`EncodeError::Full`] if `out` has no room.
+#[inline]
+pub fn head_end<B: BufMut>(out: &mut B) -> Result<(), EncodeError> {
+    put(out, &[b"\r\n"])
+}
+
+/// A field that is checked once and written many times.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate_http::codec::{FieldLine, encode};
+///
+/// let server = FieldLine::new("Server", b"tidegate")?; // once
+/// let mut out = Vec::new();
+/// encode::field_line(&mut out, &server)?; // per response
+/// assert_eq!(out, b"Server: tidegate\r\n");
+/// # Ok::<(), tidegate_http::codec::EncodeError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct FieldLine {
+    line: Box<[u8]>,
+}
+
+impl FieldLine {
+    /// Checks a field.
+    ///
+    /// # Errors
+    ///
+    /// As [`field`].
+    pub fn new(name: &str, value: &[u8]) -> Result<Self, EncodeError> {
+        let mut line = Vec::with_capacity(name.len() + value.len() + 4);
+        field(&mut line, name, value)?;
+        Ok(Self { line: line.into() })
+    }
+
+    /// Returns the line with its CR LF.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.line
+    }
+}
+
+impl fmt::Debug for FieldLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.line.escape_ascii())
+    }
+}
+
+/// Checks a field name that is neither `Content-Length` nor `Transfer-Encoding`.
+#[inline]
+pub(in crate::codec) fn check_name(name: &[u8]) -> Result<(), EncodeError> {
+    if !chars::is_token(name) {
+        return Err(EncodeError::FieldName);
+    }
+    match KnownField::of(name) {
+        Some(KnownField::ContentLength | KnownField::TransferEncoding) => {
+            Err(EncodeError::FramingField)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks a field value.
+#[inline]
+pub(in crate::codec) fn check_value(value: &[u8]) -> Result<(), EncodeError> {
+    match chars::value_run(value) == value.len() {
+        true => Ok(()),
+        false => Err(EncodeError::FieldValue),
+    }
+}
+
+/// Writes all `parts`, or nothing if there is no room for them.
+#[inline(always)]
+pub(in crate::codec) fn put<B: BufMut>(out: &mut B, parts: &[&[u8]]) -> Result<(), EncodeError> {
+    let length: usize = parts.iter().map(|part| part.len()).sum();
+    if out.remaining_mut() < length {
+        return Err(EncodeError::Full);
+    }
+    for part in parts {
+        out.put_slice(part);
+    }
+    Ok(())
+}
+
+/// Returns `number` in decimal digits.
+#[inline]
+fn decimal(mut number: u64, memory: &mut [u8; 20]) -> &[u8] {
+    let mut at = memory.len();
+    for digit in memory.iter_mut().rev() {
+        *digit = b'0' + (number % 10) as u8;
+        number /= 10;
+        at -= 1;
+        if number == 0 {
+            break;
+        }
+    }
+    &memory[at..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_in_decimal() {
+        for number in [0, 7, 10, 99, 100, 12_345, u64::MAX] {
+            let mut memory = [0; 20];
+            assert_eq!(decimal(number, &mut memory), number.to_string().as_bytes());
+        }
+    }
+}

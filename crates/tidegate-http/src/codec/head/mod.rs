@@ -1,0 +1,35 @@
+//! Heads: from received bytes to a borrowed view or a copy.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `table` | [`HeadTable`], the offsets of a parsed head |
+//! | `fields` | [`Fields`] and [`Field`], views of the fields |
+//! | `scan` | finds the end of a head that arrives in pieces |
+//! | `lines` | parses field lines |
+//! | `authority` | hosts and ports |
+//! | `target` | the forms of a request target |
+//! | `connection` | the options of `Connection` |
+//! | `request`, `response` | the start lines, the checks that need several fields, the views |
+//! | `patch`, `owned` | the patchable copies |
+
+mod authority;
+mod connection;
+mod fields;
+mod lines;
+mod owned;
+mod patch;
+mod request;
+mod response;
+mod scan;
+mod table;
+mod target;
+
+pub use self::fields::{Field, FieldIter, Fields};
+pub use self::owned::{OwnedRequestHead, OwnedResponseHead};
+pub use self::request::RequestHead;
+pub use self::response::ResponseHead;
+pub use self::table::HeadTable;
+pub use self::target::TargetForm;
+
+pub(super) use self::lines::{field, lines};
+pub(super) use self::scan::{Expected, Scan};

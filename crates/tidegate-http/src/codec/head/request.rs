@@ -1,0 +1,412 @@
+//! The head of a request: its parser and its view.
+
+use std::fmt;
+
+use crate::codec::chars::{self, TARGET, TOKEN};
+use crate::codec::framing::{self, BodyFraming};
+use crate::codec::known::KnownField;
+use crate::codec::limits::HeadLimits;
+use crate::codec::method::{Method, MethodCode};
+use crate::codec::refusal::RefusalReason;
+use crate::codec::version::Version;
+
+use super::authority::Authority;
+use super::connection::{self, UPGRADE};
+use super::fields::Fields;
+use super::lines::{bad_line_end, lines};
+use super::owned::OwnedRequestHead;
+use super::table::{HeadTable, Info, Span, slice};
+use super::target::{self, TargetForm};
+
+/// The head of a request, borrowed from the received bytes.
+///
+/// Every head that a decoder returns obeys the rules of the codec: its fields agree on one framing,
+/// and it has a valid `Host` if its version is 1.1.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate_http::codec::{
+///     BodyFraming, BodyLimits, HeadLimits, HeadTable, KnownField, RequestDecoder, Version,
+/// };
+///
+/// let mut decoder = RequestDecoder::new(HeadLimits::DEFAULT, BodyLimits::DEFAULT);
+/// let mut table = HeadTable::new();
+/// let received = b"PUT /a HTTP/1.1\r\nHost: b\r\nContent-Length: 3\r\nConnection: close\r\n\r\nxyz";
+/// let head = decoder.head(received, &mut table)?.expect("the head is complete");
+///
+/// assert_eq!((head.method().as_str(), head.path(), head.version()), ("PUT", "/a", Version::Http11));
+/// assert_eq!(head.known(KnownField::Host), Some(&b"b"[..]));
+/// assert_eq!(head.framing(), BodyFraming::Length(3));
+/// assert!(!head.keep_alive());
+/// assert_eq!(&received[head.len()..], b"xyz");
+/// # Ok::<(), tidegate_http::codec::RefusalReason>(())
+/// ```
+#[derive(Clone, Copy)]
+pub struct RequestHead<'a> {
+    fields: Fields<'a>,
+    info: &'a Info,
+}
+
+impl<'a> RequestHead<'a> {
+    /// Parses the head at the start of `input` into `table`.
+    ///
+    /// If `input` contains no complete head, the result is an error that means nothing.
+    #[inline]
+    pub(in crate::codec) fn parse(
+        input: &[u8],
+        limits: &HeadLimits,
+        table: &mut HeadTable,
+    ) -> Result<(), RefusalReason> {
+        // With at most 65,535 bytes, each offset fits in 16 bits.
+        let input = &input[..input.len().min(usize::from(limits.head))];
+        table.clear();
+        let start = request_line(input, &mut table.info)?;
+        if start > usize::from(limits.start_line) + 2 {
+            return Err(RefusalReason::StartLineTooLong);
+        }
+        let end = lines(input, start, |span, known| {
+            match table.push(span, known, limits.fields) {
+                true => Ok(()),
+                false => Err(RefusalReason::TooManyFields),
+            }
+        })?;
+        table.info.len = end as u16;
+        check(&input[..end], table)
+    }
+
+    /// Returns the head at the start of `input`, which was parsed into `table`.
+    #[inline]
+    pub(in crate::codec) fn of(input: &'a [u8], table: &'a HeadTable) -> Self {
+        let bytes = &input[..usize::from(table.info.len)];
+        Self::new(bytes, table.spans(), &table.info)
+    }
+
+    pub(super) fn new(bytes: &'a [u8], spans: &'a [Span], info: &'a Info) -> Self {
+        let fields = Fields { bytes, spans };
+        Self { fields, info }
+    }
+
+    /// Returns the number of received bytes that the head takes.
+    #[inline]
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "no head is empty")]
+    pub fn len(&self) -> usize {
+        usize::from(self.info.len)
+    }
+
+    /// Returns the received bytes of the head, with the empty line at its end.
+    #[must_use]
+    pub fn as_bytes(&self) -> &'a [u8] {
+        &self.fields.bytes[..self.len()]
+    }
+
+    /// Returns the method.
+    #[inline]
+    #[must_use]
+    pub fn method(&self) -> Method<'a> {
+        if self.info.method == MethodCode::Other {
+            let name = slice(self.fields.bytes, (0, self.info.method_end));
+            return Method::Other(chars::ascii(name));
+        }
+        self.info.method.method("")
+    }
+
+    /// Returns the target as the peer sent it.
+    #[inline]
+    #[must_use]
+    pub fn target(&self) -> &'a str {
+        chars::ascii(slice(self.fields.bytes, self.info.text))
+    }
+
+    /// Returns the form of the target.
+    #[must_use]
+    pub fn form(&self) -> TargetForm {
+        self.info.form
+    }
+
+    /// Returns the path of the target as the peer sent it: percent-encoded, with any dots and double
+    /// slashes.
+    ///
+    /// The path is `*` in asterisk form, and empty in authority form.
+    #[inline]
+    #[must_use]
+    pub fn path(&self) -> &'a str {
+        match self.info.form {
+            TargetForm::Authority => "",
+            _ => self.path_and_query().0,
+        }
+    }
+
+    /// Returns the part of the target after the first question mark.
+    #[must_use]
+    pub fn query(&self) -> Option<&'a str> {
+        self.path_and_query().1
+    }
+
+    /// Returns the host and the port that the request is for: of the target, otherwise of `Host`.
+    #[must_use]
+    pub fn authority(&self) -> Option<&'a str> {
+        let target = slice(self.fields.bytes, self.info.text);
+        let text = match self.info.form {
+            TargetForm::Absolute => target::absolute(target)?.authority_text,
+            TargetForm::Authority => target,
+            TargetForm::Origin | TargetForm::Asterisk => self.known(KnownField::Host)?,
+        };
+        Some(chars::ascii(text))
+    }
+
+    /// Returns the version.
+    #[inline]
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.info.version
+    }
+
+    /// Returns the fields, in their original order and spelling.
+    #[inline]
+    #[must_use]
+    pub fn fields(&self) -> Fields<'a> {
+        self.fields
+    }
+
+    /// Returns the value of the first field with this name, in any case.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&'a [u8]> {
+        self.fields.get(name)
+    }
+
+    /// Returns the values of all fields with this name, in any case.
+    pub fn get_all<'n>(&self, name: &'n str) -> impl Iterator<Item = &'a [u8]> + use<'a, 'n> {
+        self.fields.get_all(name)
+    }
+
+    /// Returns the value of the first field of this kind, without a search.
+    #[inline]
+    #[must_use]
+    pub fn known(&self, field: KnownField) -> Option<&'a [u8]> {
+        self.info.known(field, self.fields.bytes, self.fields.spans)
+    }
+
+    /// Returns where the body ends.
+    #[inline]
+    #[must_use]
+    pub fn framing(&self) -> BodyFraming {
+        self.info.framing
+    }
+
+    /// Returns `true` if the client wants to use the connection for further requests.
+    #[inline]
+    #[must_use]
+    pub fn keep_alive(&self) -> bool {
+        connection::keeps_alive(self.info.version, self.info.options)
+    }
+
+    /// Returns `true` if the client waits for `100 Continue` before it sends the body.
+    #[inline]
+    #[must_use]
+    pub fn expects_continue(&self) -> bool {
+        self.info.expects_continue && !self.info.framing.is_empty()
+    }
+
+    /// Returns the protocols to which the client wants to change, if it asks for that.
+    #[must_use]
+    pub fn upgrade(&self) -> Option<&'a [u8]> {
+        let asked = self.info.options & UPGRADE != 0 && self.info.version == Version::Http11;
+        self.known(KnownField::Upgrade).filter(|_| asked)
+    }
+
+    /// Copies the head, so that it can be kept and changed.
+    #[must_use]
+    pub fn to_owned(&self) -> OwnedRequestHead {
+        OwnedRequestHead::new(self.fields.bytes, self.fields.spans, self.info)
+    }
+
+    fn path_and_query(&self) -> (&'a str, Option<&'a str>) {
+        let target = slice(self.fields.bytes, self.info.text);
+        match self.info.form {
+            TargetForm::Absolute => {
+                let rest = target::absolute(target).map_or(&b""[..], |parts| parts.rest);
+                match target::split_query(chars::ascii(rest)) {
+                    ("", query) => ("/", query),
+                    parts => parts,
+                }
+            }
+            _ => target::split_query(chars::ascii(target)),
+        }
+    }
+}
+
+impl fmt::Debug for RequestHead<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestHead")
+            .field("method", &self.method())
+            .field("target", &self.target())
+            .field("version", &self.version())
+            .field("fields", &self.fields())
+            .field("framing", &self.framing())
+            .finish()
+    }
+}
+
+/// Parses the request line, and returns the offset of the next line.
+#[inline(always)]
+fn request_line(input: &[u8], info: &mut Info) -> Result<usize, RefusalReason> {
+    let (method, length) = match input {
+        [b'G', b'E', b'T', b' ', ..] => (MethodCode::Get, 3),
+        _ => method(input)?,
+    };
+    let text = &input[length + 1..];
+    let target = chars::run(text, TARGET);
+    let Some((b' ', rest)) = text.get(target..).and_then(<[u8]>::split_first) else {
+        return Err(bad_target(text, target));
+    };
+    let version = match rest.first_chunk() {
+        Some(b"HTTP/1.1\r\n") => Version::Http11,
+        Some(b"HTTP/1.0\r\n") => Version::Http10,
+        _ => return Err(bad_version(rest)),
+    };
+    let Some(form) = target::form(method, &text[..target]) else {
+        return Err(bad_target(text, 0));
+    };
+    info.method = method;
+    info.method_end = length as u16;
+    info.text = (length as u16 + 1, (length + 1 + target) as u16);
+    info.form = form;
+    info.version = version;
+    Ok(length + 1 + target + 1 + b"HTTP/1.1\r\n".len())
+}
+
+/// Parses a method that a space follows, and returns its length too.
+fn method(input: &[u8]) -> Result<(MethodCode, usize), RefusalReason> {
+    let length = chars::run(input, TOKEN);
+    match input.get(length) {
+        Some(b' ') if length > 0 => Ok((MethodCode::of(&input[..length]), length)),
+        None | Some(b'\r') => Err(RefusalReason::RequestLine),
+        _ => Err(RefusalReason::Method),
+    }
+}
+
+/// Returns the rule that a target breaks of which `length` bytes are allowed.
+#[cold]
+fn bad_target(text: &[u8], length: usize) -> RefusalReason {
+    match text.get(length..).unwrap_or_default() {
+        // No version follows, or the target is empty.
+        [] | [b'\r', b'\n', ..] => RefusalReason::RequestLine,
+        [b' ', ..] if length == 0 => RefusalReason::RequestLine,
+        [b' ' | b'\t', ..] => RefusalReason::Target,
+        [first, ..] if chars::is(*first, chars::VALUE) => RefusalReason::Target,
+        rest => bad_line_end(rest),
+    }
+}
+
+/// Returns the rule that the end of a request line breaks, which should be a version.
+#[cold]
+pub(super) fn bad_version(rest: &[u8]) -> RefusalReason {
+    let (line, end) = rest.split_at(chars::value_run(rest));
+    match line {
+        b"HTTP/1.1" | b"HTTP/1.0" => bad_line_end(end),
+        [b'H', b'T', b'T', b'P', b'/', major, b'.', minor]
+            if major.is_ascii_digit() && minor.is_ascii_digit() =>
+        {
+            RefusalReason::VersionNotSupported
+        }
+        _ if line.contains(&b' ') || line.is_empty() => RefusalReason::RequestLine,
+        _ => RefusalReason::Version,
+    }
+}
+
+/// Checks the rules that concern several parts of the head, and notes what follows from them.
+#[inline]
+fn check(bytes: &[u8], table: &mut HeadTable) -> Result<(), RefusalReason> {
+    let spans = table.spans();
+    let info = &table.info;
+    let known = |field| info.known(field, bytes, spans);
+    check_host(info, known(KnownField::Host), slice(bytes, info.text))?;
+    let (length, coding) = (KnownField::ContentLength, KnownField::TransferEncoding);
+    check_repeated(info)?;
+    let framing = framing::of_request(info.version, info.method, known(length), known(coding))?;
+    let mut options = 0;
+    if let Some(first) = known(KnownField::Connection) {
+        options = connection_options(info, first, bytes, spans)?;
+    }
+    let mut expects_continue = false;
+    if let Some(value) = known(KnownField::Expect)
+        && info.version == Version::Http11
+    {
+        let repeated = info.is_repeated(KnownField::Expect);
+        if repeated || !value.eq_ignore_ascii_case(b"100-continue") {
+            return Err(RefusalReason::ExpectationFailed);
+        }
+        expects_continue = true;
+    }
+    table.info.framing = framing;
+    table.info.options = options;
+    table.info.expects_continue = expects_continue;
+    Ok(())
+}
+
+/// Refuses a second field that decides the framing.
+#[inline]
+pub(super) fn check_repeated(info: &Info) -> Result<(), RefusalReason> {
+    if info.is_repeated(KnownField::ContentLength) {
+        return Err(RefusalReason::ContentLengthRepeated);
+    }
+    if info.is_repeated(KnownField::TransferEncoding) {
+        return Err(RefusalReason::TransferEncodingRepeated);
+    }
+    Ok(())
+}
+
+/// Returns the options of all `Connection` fields, of which `first` is the first.
+#[inline]
+pub(super) fn connection_options(
+    info: &Info,
+    first: &[u8],
+    bytes: &[u8],
+    spans: &[Span],
+) -> Result<u8, RefusalReason> {
+    let invalid = RefusalReason::ConnectionInvalid;
+    let mut options = connection::options(first).ok_or(invalid)?;
+    if info.is_repeated(KnownField::Connection) {
+        let name = KnownField::Connection.name();
+        for value in (Fields { bytes, spans }).get_all(name) {
+            options |= connection::options(value).ok_or(invalid)?;
+        }
+    }
+    Ok(options)
+}
+
+#[inline]
+fn check_host(info: &Info, host: Option<&[u8]>, target: &[u8]) -> Result<(), RefusalReason> {
+    let Some(host) = host else {
+        return match info.version {
+            Version::Http11 => Err(RefusalReason::HostMissing),
+            Version::Http10 => Ok(()),
+        };
+    };
+    if info.is_repeated(KnownField::Host) {
+        return Err(RefusalReason::HostRepeated);
+    }
+    let Some(host) = Authority::parse(host) else {
+        return Err(RefusalReason::HostInvalid);
+    };
+    match info.form {
+        TargetForm::Origin | TargetForm::Asterisk => Ok(()),
+        TargetForm::Absolute | TargetForm::Authority => compare_host(host, info.form, target),
+    }
+}
+
+/// Refuses a `Host` that contradicts the target.
+#[cold]
+fn compare_host(host: Authority<'_>, form: TargetForm, target: &[u8]) -> Result<(), RefusalReason> {
+    let fits = match form {
+        TargetForm::Authority => Authority::parse(target).is_some_and(|own| own.fits(host, None)),
+        _ => target::absolute(target)
+            .is_some_and(|own| own.authority.fits(host, Some(own.default_port))),
+    };
+    match fits {
+        true => Ok(()),
+        false => Err(RefusalReason::HostMismatch),
+    }
+}
