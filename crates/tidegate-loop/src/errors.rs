@@ -46,6 +46,41 @@ impl<F> fmt::Display for NotOnLoop<F> {
 
 impl<F> Error for NotOnLoop<F> {}
 
+/// Why `block_on` did not return the output of its future.
+#[derive(thiserror::Error)]
+#[non_exhaustive]
+pub enum BlockOnError {
+    /// The calling thread drives an event loop. The future did not run.
+    #[error(
+        "`block_on` was called on the thread of the event loop `{name}`, which would stop meanwhile; \
+         await the future there, or spawn it"
+    )]
+    OnLoop {
+        /// The name of the event loop.
+        name: String,
+    },
+    /// The calling thread must not wait. The future did not run.
+    #[error("this thread must not wait for a future; call `block_on` on another thread")]
+    Forbidden,
+    /// The event loop could not be built. The future did not run.
+    #[error("`block_on` has no event loop: {0}")]
+    Build(#[source] BuildError),
+    /// The event loop was shut down before the future was ready. The future was dropped.
+    #[error(
+        "the event loop of `block_on` was shut down before its future was ready; let the future end \
+         instead of shutting the loop down"
+    )]
+    Shutdown,
+}
+
+tidegate_core::debug_as_display!(BlockOnError);
+
+impl From<BuildError> for BlockOnError {
+    fn from(cause: BuildError) -> Self {
+        Self::Build(cause)
+    }
+}
+
 /// Why an event loop or a group could not be built.
 #[derive(thiserror::Error)]
 #[non_exhaustive]

@@ -55,12 +55,13 @@ mod watchdog;
 pub use tidegate_pool::{HandedBack, Missed, PeriodError, Quiet, ShutdownError};
 
 pub use self::core::budget::TurnBudget;
-pub use self::errors::{BuildError, NotOnLoop, ShutdownHookError};
+pub use self::errors::{BlockOnError, BuildError, NotOnLoop, ShutdownHookError};
 pub use self::global::default_loop::GlobalGuard;
 pub use self::group::builder::EventLoopGroupBuilder;
 pub use self::group::chooser::Choose;
 pub use self::group::event_loop_group::EventLoopGroup;
 pub use self::group::scaling::Scaling;
+pub use self::handle::block_on::block_on;
 pub use self::handle::builder::EventLoopBuilder;
 pub use self::handle::event_loop::EventLoop;
 pub use self::handle::manual::ManualLoop;
@@ -82,6 +83,7 @@ pub mod internal {
     //! Items for the other crates of this workspace only. Unstable: they change without notice.
 
     pub use crate::core::driver::{Driver, ParkDriver};
+    pub use crate::handle::block_on::check_block_on;
     pub use crate::handle::placement::sealed::Sealed;
     pub use crate::handle::timers::LoopScheduler;
     pub use crate::state::health::Health;

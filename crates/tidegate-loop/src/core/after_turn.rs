@@ -60,7 +60,7 @@ impl<D: Driver> Core<D> {
         let idle = shared.settings.idle_stop;
         let requested = state == Lifecycle::Suspending;
         let bored = idle > 0 && shared.clock.nanos() >= self.last_work.saturating_add(idle);
-        if !requested && !bored {
+        if self.has_root || (!requested && !bored) {
             return false;
         }
         let free = local::with(|local| {

@@ -10,33 +10,34 @@ use super::driver::Driver;
 use super::loop_core::{Core, Turn};
 use crate::spawn::slots::LocalFutures;
 use crate::state::lifecycle::Lifecycle;
-use crate::state::shared::{Drive, Produced, Shared};
+use crate::state::shared::{Drive, Produced, RootFuture, Shared};
 use crate::thread::enter::EnteredLoop;
 use crate::thread::local;
 
 impl<D: Driver> Drive for Core<D> {
     fn drive(mut self: Box<Self>, shared: &Arc<Shared>) -> Option<Box<dyn Drive>> {
-        let entered = EnteredLoop::new(shared, &mut self.loop_state, LocalFutures::default());
-        self.driver.enter();
-        self.begin_driving(shared);
-        let driven = contain(|| while !self.step(shared) {});
-        if let Err(panic) = driven {
-            let message = panic.message().to_owned();
-            self.give_up(shared, |handed_back| ShutdownError::Panicked {
-                message,
-                handed_back,
-            });
-        }
-        let busy = shared.clock.nanos().saturating_sub(self.awake_since);
-        shared.meter.counters.awake_since.set(0);
-        shared.meter.counters.busy.add(busy);
-        self.driver.leave();
-        self.loop_state = Some(entered.leave().loop_state);
+        self.drive_entered(shared, LocalFutures::default(), |core| {
+            while !core.step(shared) {}
+        });
         if self.progress.is_over() {
             self.finish(shared);
             return None;
         }
         Some(self)
+    }
+
+    fn drive_root(
+        &mut self,
+        shared: &Arc<Shared>,
+        pinned: &mut LocalFutures,
+        root: &mut dyn RootFuture,
+    ) {
+        self.manual = false;
+        self.has_root = true;
+        self.drive_entered(shared, std::mem::take(pinned), |core| {
+            while !core.root_step(shared, root) {}
+        });
+        self.finish(shared);
     }
 
     fn dissolve(mut self: Box<Self>) -> Vec<Task> {
@@ -95,6 +96,46 @@ impl<D: Driver> Drive for Core<D> {
 }
 
 impl<D: Driver> Core<D> {
+    /// Runs `steps`, the turns of the event loop, with the calling thread as its thread.
+    fn drive_entered(
+        &mut self,
+        shared: &Arc<Shared>,
+        pinned: LocalFutures,
+        steps: impl FnOnce(&mut Self),
+    ) {
+        let entered = EnteredLoop::new(shared, &mut self.loop_state, pinned);
+        self.driver.enter();
+        self.begin_driving(shared);
+        let driven = contain(|| steps(self));
+        if let Err(panic) = driven {
+            let message = panic.message().to_owned();
+            self.give_up(shared, |handed_back| ShutdownError::Panicked {
+                message,
+                handed_back,
+            });
+        }
+        let busy = shared.clock.nanos().saturating_sub(self.awake_since);
+        shared.meter.counters.awake_since.set(0);
+        shared.meter.counters.busy.add(busy);
+        self.driver.leave();
+        self.loop_state = Some(entered.leave().loop_state);
+    }
+
+    /// Polls `root` if it was woken, then runs one turn and what follows it. Returns `true` if the
+    /// event loop has ended.
+    ///
+    /// The root is polled before a turn, so that the turn runs what the root started. A root that
+    /// the turn woke is polled before the event loop sleeps.
+    fn root_step(&mut self, shared: &Arc<Shared>, root: &mut dyn RootFuture) -> bool {
+        root.poll_if_woken();
+        let turn = self.turn(shared);
+        if !root.is_woken() {
+            return self.after_turn(shared, turn);
+        }
+        // A shutdown goes on even if the root wakes itself in every turn.
+        shared.state.get() >= Lifecycle::ShuttingDown && self.wind_down(shared, Turn::Busy)
+    }
+
     /// Runs one turn and what follows it. Returns `true` if the thread is done.
     fn step(&mut self, shared: &Arc<Shared>) -> bool {
         let turn = self.turn(shared);

@@ -29,6 +29,8 @@ pub(crate) struct Core<D: Driver> {
     pub(super) thread: Option<ThreadWatch>,
     /// `true` if the event loop is driven by hand: it never sleeps.
     pub(super) manual: bool,
+    /// `true` if a caller of `block_on` drives the event loop: it keeps its thread until it ends.
+    pub(super) has_root: bool,
     pub(super) idle_spin: IdleSpin,
     /// For how many more tasks the event loop publishes its progress every `STEP` tasks, because a
     /// producer was refused.
@@ -86,6 +88,7 @@ impl<D: Driver> Core<D> {
             seen_state: Lifecycle::Started,
             thread: None,
             manual: false,
+            has_root: false,
             idle_spin: IdleSpin::new(),
             publish_often_for: 0,
             already_spun: false,

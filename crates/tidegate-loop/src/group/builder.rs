@@ -1,5 +1,6 @@
 //! The builder of a group.
 
+use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use crate::core::driver::{Driver, ParkDriver};
 use crate::errors::BuildError;
 use crate::handle::builder::EventLoopBuilder;
 use crate::handle::event_loop::EventLoop;
+use crate::handle::manual::ManualLoop;
 use crate::handle::placement::{Placement, Roaming};
 use crate::roam::config::RoamingConfig;
 use crate::submit::reject::RejectPolicy;
@@ -145,6 +147,27 @@ impl EventLoopGroupBuilder {
         driver: impl FnMut(usize) -> io::Result<D>,
     ) -> Result<EventLoopGroup, BuildError> {
         self.build_each(driver, EventLoopBuilder::build_with_driver::<D>)
+    }
+
+    /// Builds a group of one event loop that its owner drives; see
+    /// [`EventLoopBuilder::build_manual`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`EventLoopGroupBuilder::build_with_driver`].
+    #[doc(hidden)]
+    pub fn build_manual_with_driver<D: Driver>(
+        self,
+        driver: impl FnMut(usize) -> io::Result<D>,
+    ) -> Result<(EventLoopGroup, ManualLoop), BuildError> {
+        let hand = Cell::new(None);
+        let group = self.loops(1).build_each(driver, |one, driver| {
+            let (home, manual_loop) = one.build_manual_with_driver(driver)?;
+            hand.set(Some(manual_loop));
+            Ok(home)
+        })?;
+        let hand = hand.take().expect("one event loop was built");
+        Ok((group, hand))
     }
 
     /// Builds a group of roaming event loops, which strategies drive on the threads of `config`;

@@ -27,10 +27,10 @@ use crate::state::shared::{Drive, Shared};
 /// [`ShutdownError::ManualLoopDropped`](tidegate_pool::ShutdownError::ManualLoopDropped), which
 /// contains the tasks that had not started.
 pub struct ManualLoop {
-    shared: Arc<Shared>,
-    core: Box<dyn Drive>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) core: Box<dyn Drive>,
     /// Futures that are not `Send`, kept here between two turns.
-    pinned: LocalFutures,
+    pub(super) pinned: LocalFutures,
 }
 
 impl ManualLoop {

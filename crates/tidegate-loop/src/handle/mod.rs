@@ -19,6 +19,7 @@
 //! it.
 
 pub(crate) mod as_executor;
+pub(crate) mod block_on;
 pub(crate) mod builder;
 mod collect;
 pub(crate) mod event_loop;

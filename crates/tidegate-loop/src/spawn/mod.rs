@@ -5,4 +5,5 @@
 //! (`submit/`).
 
 pub(crate) mod future;
+pub(crate) mod root;
 pub(crate) mod slots;

@@ -68,6 +68,14 @@ pub(crate) trait Drive: Send {
     /// Drives the event loop until it ends, or gives its thread back; in the latter case returns
     /// itself.
     fn drive(self: Box<Self>, shared: &Arc<Shared>) -> Option<Box<dyn Drive>>;
+    /// Drives the event loop until it ends, on the calling thread, and polls `root` there: before
+    /// the first turn, and after each turn that woke it. The event loop never gives this thread back.
+    fn drive_root(
+        &mut self,
+        shared: &Arc<Shared>,
+        pinned: &mut LocalFutures,
+        root: &mut dyn RootFuture,
+    );
     /// Removes and returns the tasks of an event loop that ends without ever running again.
     fn dissolve(self: Box<Self>) -> Vec<Task>;
     /// Runs the work that is ready now, without waiting. Returns `true` if anything ran. `pinned`
@@ -94,6 +102,15 @@ pub(crate) trait Drive: Send {
     fn produce(&mut self, shared: &Arc<Shared>) -> Produced;
     /// Returns how many more tasks are ready, as far as is known.
     fn backlog(&self) -> usize;
+}
+
+/// The future for which a thread drives an event loop in `block_on`.
+pub(crate) trait RootFuture {
+    /// Returns `true` if the future was woken and has not been polled since.
+    fn is_woken(&self) -> bool;
+    /// Polls the future if it was woken. When it is ready, requests the shutdown of the event loop.
+    /// Contains a panic of the future.
+    fn poll_if_woken(&mut self);
 }
 
 /// What other threads can read of an event loop's driver.
