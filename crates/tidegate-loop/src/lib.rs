@@ -18,7 +18,7 @@
 //! println!("{report}");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 // Each folder is one concept. The files form these layers; a file uses only the layers below its
 // own:
@@ -46,9 +46,11 @@ mod handle;
 mod roam;
 mod schedule;
 mod shutdown;
+pub mod signal;
 mod spawn;
 mod state;
 mod submit;
+mod sys;
 mod thread;
 mod watchdog;
 

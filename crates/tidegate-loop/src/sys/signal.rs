@@ -1,0 +1,265 @@
+//! Signals of the operating system: a handler that counts them, and a pipe that wakes the one
+//! thread that waits.
+//!
+//! The handler does three things, all of which a handler may do: it adds one to the counter of its
+//! signal, writes a byte to the pipe unless an unread one announces it already, and calls the
+//! handler that was installed before. So the pipe holds at most two bytes and a write never waits.
+//!
+//! A handler is installed at the first registration of its signal and stays until the process ends.
+//! The default action of the signal does not happen any more. Registrations are serialised by the
+//! caller.
+
+use std::io::{self, PipeReader, Read};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+#[cfg(unix)]
+use self::unix as system;
+#[cfg(windows)]
+use self::windows as system;
+
+/// The signals that can be awaited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    Terminate,
+    Interrupt,
+    #[cfg(unix)]
+    Hangup,
+    #[cfg(unix)]
+    User1,
+}
+
+/// The number of kinds.
+pub(crate) const KINDS: usize = 4;
+
+/// How often each signal has arrived since it was registered.
+static COUNTS: [AtomicU64; KINDS] = [const { AtomicU64::new(0) }; KINDS];
+/// `true` if a byte in the pipe announces a count that the waiting thread has not read.
+static ANNOUNCED: AtomicBool = AtomicBool::new(false);
+
+impl Kind {
+    /// Returns the place of the signal in a table of [`KINDS`].
+    pub(crate) fn index(self) -> usize {
+        self as usize
+    }
+
+    /// Returns how often the signal has arrived since it was registered.
+    pub(crate) fn count(self) -> u64 {
+        COUNTS[self.index()].load(Ordering::Relaxed)
+    }
+
+    /// Makes the process count this signal from now on.
+    pub(crate) fn register(self) -> io::Result<()> {
+        system::register(self)
+    }
+}
+
+/// The end of the pipe at which one thread waits for signals.
+#[derive(Debug)]
+pub(crate) struct Arrivals {
+    reader: PipeReader,
+}
+
+impl Arrivals {
+    /// Creates the pipe. Called once, before the first registration.
+    pub(crate) fn open() -> io::Result<Self> {
+        let (reader, writer) = io::pipe()?;
+        system::set_pipe(writer);
+        Ok(Self { reader })
+    }
+
+    /// Waits until a signal has arrived since the last call.
+    pub(crate) fn wait(&mut self) -> io::Result<()> {
+        self.reader.read_exact(&mut [0])?;
+        // ORDERING: AcqRel pairs with the swap in `arrived`: either the handler finds the mark
+        // cleared and writes another byte, or the counts that are read after this include its own.
+        ANNOUNCED.swap(false, Ordering::AcqRel);
+        Ok(())
+    }
+}
+
+/// Counts a signal. Called by the handler. Returns `true` if the handler has to write a byte.
+fn arrived(kind: Kind) -> bool {
+    COUNTS[kind.index()].fetch_add(1, Ordering::Relaxed);
+    // ORDERING: AcqRel pairs with the swap in `Arrivals::wait`.
+    !ANNOUNCED.swap(true, Ordering::AcqRel)
+}
+
+#[cfg(unix)]
+mod unix {
+    use std::ffi::{c_int, c_void};
+    use std::io::{self, PipeWriter};
+    use std::mem;
+    use std::os::fd::IntoRawFd;
+    use std::ptr;
+    use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
+
+    use super::{KINDS, Kind, arrived};
+
+    type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
+    type PlainHandler = extern "C" fn(c_int);
+
+    /// The descriptor to which the handler writes; stays open until the process ends.
+    static PIPE: AtomicI32 = AtomicI32::new(-1);
+    /// The handlers that were installed before ours; null if there was none.
+    static BEFORE: [AtomicPtr<c_void>; KINDS] = [const { AtomicPtr::new(ptr::null_mut()) }; KINDS];
+    static BEFORE_TAKES_INFO: [AtomicBool; KINDS] = [const { AtomicBool::new(false) }; KINDS];
+
+    pub(super) fn set_pipe(writer: PipeWriter) {
+        PIPE.store(writer.into_raw_fd(), Ordering::Relaxed);
+    }
+
+    /// Installs the handler of `kind`. The kind must not have been registered before.
+    pub(super) fn register(kind: Kind) -> io::Result<()> {
+        let number = number(kind);
+        // SAFETY: all zeroes is a valid `sigaction`: a number, an empty set, no flags.
+        let mut before: libc::sigaction = unsafe { mem::zeroed() };
+        // SAFETY: a null new action only reads the present one, which `before` can hold.
+        let read = unsafe { libc::sigaction(number, ptr::null(), &raw mut before) };
+        if read != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        if before.sa_sigaction != libc::SIG_DFL && before.sa_sigaction != libc::SIG_IGN {
+            let handler = ptr::with_exposed_provenance_mut(before.sa_sigaction);
+            let takes_info = before.sa_flags & libc::SA_SIGINFO != 0;
+            BEFORE_TAKES_INFO[kind.index()].store(takes_info, Ordering::Relaxed);
+            // ORDERING: Release pairs with the Acquire load in `pass_on`.
+            BEFORE[kind.index()].store(handler, Ordering::Release);
+        }
+        // SAFETY: as above.
+        let mut ours: libc::sigaction = unsafe { mem::zeroed() };
+        ours.sa_sigaction = (on_signal as Handler as *const c_void).expose_provenance();
+        ours.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
+        // SAFETY: `on_signal` has the signature that `SA_SIGINFO` requires and does only what a
+        // handler may do, as argued there.
+        let set = unsafe { libc::sigaction(number, &raw const ours, ptr::null_mut()) };
+        if set != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
+    }
+
+    fn number(kind: Kind) -> c_int {
+        match kind {
+            Kind::Terminate => libc::SIGTERM,
+            Kind::Interrupt => libc::SIGINT,
+            Kind::Hangup => libc::SIGHUP,
+            Kind::User1 => libc::SIGUSR1,
+        }
+    }
+
+    /// The handler of all signals. It allocates nothing, takes no lock and cannot panic: it changes
+    /// atomic words, and calls `write` and the handler that was there before.
+    extern "C" fn on_signal(number: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+        let kind = match number {
+            libc::SIGTERM => Kind::Terminate,
+            libc::SIGINT => Kind::Interrupt,
+            libc::SIGHUP => Kind::Hangup,
+            _ => Kind::User1,
+        };
+        if arrived(kind) {
+            announce();
+        }
+        pass_on(kind, number, info, context);
+    }
+
+    /// Writes a byte to the pipe, and leaves the error number of the interrupted code as it was.
+    fn announce() {
+        // SAFETY: the location of the calling thread's error number is valid as long as the thread.
+        let errno = unsafe { errno_location() };
+        // SAFETY: as above; a handler runs on the thread that it interrupts, so nothing else writes.
+        let before = unsafe { *errno };
+        let byte = 0_u8;
+        // SAFETY: `byte` is one readable byte, and the descriptor stays open until the process
+        // ends. A handler may call `write`. The pipe has room, so the call does not wait.
+        unsafe { libc::write(PIPE.load(Ordering::Relaxed), (&raw const byte).cast(), 1) };
+        // SAFETY: as above.
+        unsafe { *errno = before };
+    }
+
+    #[cfg(any(target_os = "linux", target_os = "emscripten", target_os = "hurd"))]
+    use libc::__errno_location as errno_location;
+    #[cfg(any(target_os = "android", target_os = "netbsd", target_os = "openbsd"))]
+    use libc::__errno as errno_location;
+    #[cfg(any(target_vendor = "apple", target_os = "freebsd", target_os = "dragonfly"))]
+    use libc::__error as errno_location;
+    #[cfg(any(target_os = "solaris", target_os = "illumos"))]
+    use libc::___errno as errno_location;
+
+    /// Calls the handler that was installed before ours, if there was one.
+    fn pass_on(kind: Kind, number: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+        // ORDERING: Acquire pairs with the Release store in `register`.
+        let before = BEFORE[kind.index()].load(Ordering::Acquire);
+        if before.is_null() {
+            return;
+        }
+        if BEFORE_TAKES_INFO[kind.index()].load(Ordering::Relaxed) {
+            // SAFETY: the system had this address as a handler with `SA_SIGINFO`.
+            let handler = unsafe { mem::transmute::<*mut c_void, Handler>(before) };
+            handler(number, info, context);
+        } else {
+            // SAFETY: the system had this address as a handler without `SA_SIGINFO`.
+            let handler = unsafe { mem::transmute::<*mut c_void, PlainHandler>(before) };
+            handler(number);
+        }
+    }
+}
+
+#[cfg(windows)]
+mod windows {
+    use std::io::{self, PipeWriter, Write};
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use super::{KINDS, Kind, arrived};
+
+    const CTRL_C_EVENT: u32 = 0;
+    const CTRL_BREAK_EVENT: u32 = 1;
+
+    static PIPE: OnceLock<PipeWriter> = OnceLock::new();
+    /// The kinds that were registered. Events of the others keep their default action.
+    static REGISTERED: [AtomicBool; KINDS] = [const { AtomicBool::new(false) }; KINDS];
+
+    #[link(name = "kernel32")]
+    unsafe extern "system" {
+        fn SetConsoleCtrlHandler(handler: extern "system" fn(u32) -> i32, add: i32) -> i32;
+    }
+
+    pub(super) fn set_pipe(writer: PipeWriter) {
+        let _ = PIPE.set(writer);
+    }
+
+    /// Installs the handler at the first registration.
+    pub(super) fn register(kind: Kind) -> io::Result<()> {
+        let first = !REGISTERED.iter().any(|one| one.load(Ordering::Relaxed));
+        // SAFETY: `on_event` has the required signature, and lives as long as the process.
+        if first && unsafe { SetConsoleCtrlHandler(on_event, 1) } == 0 {
+            return Err(io::Error::last_os_error());
+        }
+        REGISTERED[kind.index()].store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The handler of console events. The system calls it on a thread of its own. Returns 0 for an
+    /// event that was not registered, so that the next handler gets it.
+    extern "system" fn on_event(event: u32) -> i32 {
+        let kind = match event {
+            CTRL_C_EVENT | CTRL_BREAK_EVENT => Kind::Interrupt,
+            // The console is closed, the user logs off, or the system shuts down.
+            _ => Kind::Terminate,
+        };
+        if !REGISTERED[kind.index()].load(Ordering::Relaxed) {
+            return 0;
+        }
+        if arrived(kind) {
+            let _ = PIPE.get().map(|mut pipe| pipe.write(&[0]));
+        }
+        if kind == Kind::Terminate {
+            // The system ends the process when this handler returns, or after a few seconds.
+            loop {
+                thread::park();
+            }
+        }
+        1
+    }
+}
