@@ -76,7 +76,7 @@ pub use self::channel::{
 pub use self::client::{Client, ClientBuilder};
 pub use self::embedded::EmbeddedChannel;
 pub use self::errors::NetError;
-pub use self::group::{NetGroup, NetGroupBuilder, WatchAction, pinned, roaming};
+pub use self::group::{NetGroup, NetGroupBuilder, WatchAction, block_on, pinned, roaming};
 pub use self::handlers::stream::{
     ByteStream, DrainSignal, LocalStream, LocalStreamHandler, StreamHandler,
 };

@@ -105,7 +105,25 @@ pub use tidegate_core::{
     ThreadBuilder, Ticker,
 };
 #[doc(inline)]
-pub use tidegate_loop::{sleep, timeout};
+pub use tidegate_loop::{BlockOnError, sleep, timeout};
+#[doc(inline)]
+pub use tidegate_macros::{main, test};
+
+#[cfg(not(feature = "net"))]
+#[doc(inline)]
+pub use tidegate_loop::block_on;
+#[cfg(feature = "net")]
+#[doc(inline)]
+pub use tidegate_net::block_on;
+
+/// Signals of the operating system as completions: `SIGTERM`, `SIGINT` and others.
+pub mod signal {
+    #[doc(inline)]
+    pub use tidegate_loop::signal::{Received, interrupt, terminate};
+    #[cfg(unix)]
+    #[doc(inline)]
+    pub use tidegate_loop::signal::{hangup, user1};
+}
 
 /// The return type of a program's `main`. Accepts any error and prints it as a sentence.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -16,9 +16,13 @@ use crate::thread::local;
 
 impl<D: Driver> Drive for Core<D> {
     fn drive(mut self: Box<Self>, shared: &Arc<Shared>) -> Option<Box<dyn Drive>> {
-        self.drive_entered(shared, LocalFutures::default(), |core| {
-            while !core.step(shared) {}
-        });
+        self.drive_entered(
+            shared,
+            LocalFutures::default(),
+            |core| {
+                while !core.step(shared) {}
+            },
+        );
         if self.progress.is_over() {
             self.finish(shared);
             return None;

@@ -10,6 +10,7 @@ use super::event_loop::EventLoop;
 use super::manual::ManualLoop;
 use crate::errors::BlockOnError;
 use crate::spawn::root::Root;
+use crate::state::lifecycle::Lifecycle;
 use crate::thread::local;
 
 /// Runs `future` on the calling thread until it is ready, and returns its output.
@@ -93,7 +94,7 @@ impl ManualLoop {
     /// ```
     pub fn block_on<F: Future>(mut self, future: F) -> Result<F::Output, BlockOnError> {
         check_block_on()?;
-        if self.shared.termination.has_outcome() {
+        if self.shared.state.get() == Lifecycle::Terminated {
             return Err(BlockOnError::Shutdown);
         }
         let mut member = self.shared.clock.join();

@@ -176,14 +176,18 @@ mod unix {
         unsafe { *errno = before };
     }
 
-    #[cfg(any(target_os = "linux", target_os = "emscripten", target_os = "hurd"))]
-    use libc::__errno_location as errno_location;
-    #[cfg(any(target_os = "android", target_os = "netbsd", target_os = "openbsd"))]
-    use libc::__errno as errno_location;
-    #[cfg(any(target_vendor = "apple", target_os = "freebsd", target_os = "dragonfly"))]
-    use libc::__error as errno_location;
     #[cfg(any(target_os = "solaris", target_os = "illumos"))]
     use libc::___errno as errno_location;
+    #[cfg(any(target_os = "android", target_os = "netbsd", target_os = "openbsd"))]
+    use libc::__errno as errno_location;
+    #[cfg(any(target_os = "linux", target_os = "emscripten", target_os = "hurd"))]
+    use libc::__errno_location as errno_location;
+    #[cfg(any(
+        target_vendor = "apple",
+        target_os = "freebsd",
+        target_os = "dragonfly"
+    ))]
+    use libc::__error as errno_location;
 
     /// Calls the handler that was installed before ours, if there was one.
     fn pass_on(kind: Kind, number: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
@@ -261,5 +265,49 @@ mod windows {
             }
         }
         1
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    //! The handler that was installed before ours. No other test of this binary uses signals.
+
+    use std::ffi::{c_int, c_void};
+    use std::mem;
+    use std::ptr;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::{Arrivals, Kind};
+
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+
+    extern "C" fn earlier(_number: c_int) {
+        CALLS.fetch_add(1, Ordering::Relaxed);
+    }
+
+    #[test]
+    fn an_earlier_handler_is_still_called() {
+        // SAFETY: all zeroes is a valid `sigaction`: a number, an empty set, no flags.
+        let mut action: libc::sigaction = unsafe { mem::zeroed() };
+        let handler: extern "C" fn(c_int) = earlier;
+        action.sa_sigaction = (handler as *const c_void).expose_provenance();
+        // SAFETY: the handler has the signature of one without `SA_SIGINFO`, and only adds.
+        unsafe { libc::sigaction(libc::SIGHUP, &raw const action, ptr::null_mut()) };
+        let mut arrivals = Arrivals::open().unwrap();
+        Kind::Hangup.register().unwrap();
+        for n in 1..=100 {
+            // SAFETY: `raise` takes a number; the handler has run when it returns.
+            unsafe { libc::raise(libc::SIGHUP) };
+            assert_eq!(
+                (CALLS.load(Ordering::Relaxed), Kind::Hangup.count()),
+                (n, n)
+            );
+        }
+        arrivals.wait().unwrap();
+        // One byte announced all of them.
+        // SAFETY: as above.
+        unsafe { libc::raise(libc::SIGHUP) };
+        arrivals.wait().unwrap();
+        assert_eq!(Kind::Hangup.count(), 101);
     }
 }

@@ -6,6 +6,7 @@
 
 mod bad_input;
 mod beside_a_pool;
+mod block_on;
 mod driver;
 mod dump;
 mod ending;

@@ -32,7 +32,7 @@ use crate::sys::SystemPoller;
 #[must_use = "a builder does nothing until it is built"]
 pub struct NetGroupBuilder {
     name: String,
-    loops: EventLoopGroupBuilder,
+    pub(super) loops: EventLoopGroupBuilder,
     monitor: Option<Monitor>,
     strategy: Option<ChooseStrategy>,
 }

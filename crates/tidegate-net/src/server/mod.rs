@@ -7,6 +7,7 @@
 mod builder;
 mod collect;
 mod drain;
+mod drain_on;
 mod listener;
 
 pub use self::builder::{Server, ServerBuilder};

@@ -1,0 +1,276 @@
+//! `block_on`: a future on the calling thread, which drives an event loop meanwhile.
+
+use std::cell::Cell;
+use std::future::{pending, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::thread;
+use std::time::Duration;
+
+use tidegate_core::executor::{WaitPolicy, wait_policy};
+use tidegate_core::{Blocking, ManualClock};
+use tidegate_loop::{BlockOnError, EventLoop, Lifecycle, Quiet, block_on, sleep, timeout};
+use tidegate_promise::{WaitError, promise};
+use tidegate_testkit::{Counter, DropCount, Gate};
+
+use crate::{SECOND, builder, home};
+
+#[test]
+fn the_future_may_borrow_and_need_not_be_send() {
+    let text = String::from("hello");
+    let length = Rc::new(Cell::new(0));
+    let seen = block_on(async {
+        length.set(text.len());
+        Rc::clone(&length)
+    });
+    assert_eq!(seen.unwrap().get(), 5);
+    assert_eq!(text, "hello");
+}
+
+#[test]
+fn the_calling_thread_is_the_loops_meanwhile() {
+    let me = thread::current().id();
+    let inside = block_on(async move {
+        let here = EventLoop::current().unwrap();
+        let same = thread::current().id() == me;
+        (here.name().to_owned(), same, wait_policy())
+    });
+    let expected = ("block_on".to_owned(), true, WaitPolicy::Loop);
+    assert_eq!(inside.unwrap(), expected);
+    assert!(EventLoop::current().is_none());
+    assert_eq!(wait_policy(), WaitPolicy::Free);
+}
+
+#[test]
+fn timers_and_local_futures_run_beside_the_future() {
+    let clock = ManualClock::new();
+    let (at, done) = (clock.clone(), Gate::new());
+    let open = done.clone();
+    let runner = thread::spawn(move || {
+        let output = builder(&at, "main").block_on(async {
+            let here = EventLoop::current().unwrap();
+            let local = Rc::new(20);
+            let other = here.spawn_local(async move {
+                sleep(SECOND).await.unwrap();
+                *local
+            });
+            sleep(2 * SECOND).await.unwrap();
+            other.unwrap().await.unwrap() + 22
+        });
+        open.open();
+        output
+    });
+    // The calling thread is a member of its manual clock, so a step waits until it sleeps.
+    tidegate_testkit::until("the future to be over", || {
+        clock.advance(SECOND);
+        done.is_open()
+    });
+    assert_eq!(runner.join().unwrap().unwrap(), 42);
+}
+
+#[test]
+fn another_thread_wakes_the_future() {
+    let (promise, answer) = promise::<u32>();
+    let (asleep, go) = (Gate::new(), Gate::new());
+    let (arrived, woken) = (asleep.clone(), go.clone());
+    let helper = thread::spawn(move || {
+        arrived.wait();
+        promise.succeed(7).unwrap();
+        woken.open();
+    });
+    let output = block_on(async move {
+        asleep.open();
+        answer.await.unwrap()
+    });
+    assert_eq!(output.unwrap(), 7);
+    go.wait();
+    helper.join().unwrap();
+}
+
+#[test]
+fn a_future_that_wakes_itself_starves_nothing() {
+    let ran = Counter::new();
+    let polls = Cell::new(0);
+    let output = block_on(async {
+        let here = EventLoop::current().unwrap();
+        let hits = ran.clone();
+        here.execute(move || {
+            hits.hit();
+        })
+        .unwrap();
+        poll_fn(|cx| {
+            polls.set(polls.get() + 1);
+            if ran.count() > 0 {
+                return Poll::Ready(());
+            }
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+    });
+    output.unwrap();
+    assert!(polls.get() > 1);
+}
+
+#[test]
+fn nested_use_is_an_error_value() {
+    let inner = block_on(async { block_on(async { 1 }) }).unwrap();
+    let text = inner.unwrap_err().to_string();
+    assert!(text.contains("the event loop `block_on`"), "{text}");
+    // Also where blocking is allowed: the outer future could not go on.
+    let inner = block_on(async { Blocking::allow(|| block_on(async { 1 })) }).unwrap();
+    assert!(matches!(inner, Err(BlockOnError::OnLoop { .. })));
+}
+
+#[test]
+fn the_thread_of_a_loop_and_a_thread_that_must_not_wait_are_refused() {
+    let (home, _clock) = home();
+    let refused = home.submit(|| block_on(async { 1 }).map_err(|why| why.to_string()));
+    let text = refused.unwrap().wait().unwrap().unwrap_err();
+    assert!(text.contains("the event loop `home`"), "{text}");
+    let refused = Blocking::forbid(|| block_on(async { 1 }));
+    assert!(matches!(refused, Err(BlockOnError::Forbidden)));
+}
+
+#[test]
+fn a_blocking_wait_inside_is_an_error_value() {
+    let (_promise, answer) = promise::<u32>();
+    let waited = block_on(async move { answer.wait() }).unwrap();
+    assert!(matches!(waited, Err(WaitError::Refused(_))));
+}
+
+#[test]
+fn a_panic_of_the_future_resumes_in_the_caller_after_the_end() {
+    let hooks = Counter::new();
+    let ran = hooks.clone();
+    let caught = catch_unwind(AssertUnwindSafe(|| {
+        block_on(async {
+            let here = EventLoop::current().unwrap();
+            let hook = move || {
+                ran.hit();
+            };
+            here.add_shutdown_hook("last", hook).unwrap();
+            if hooks.count() == 0 {
+                panic!("the future fails");
+            }
+        })
+    }));
+    let payload = caught.unwrap_err();
+    assert_eq!(payload.downcast_ref::<&str>(), Some(&"the future fails"));
+    assert_eq!(hooks.count(), 1, "the loop was shut down");
+    assert!(EventLoop::current().is_none());
+    assert_eq!(
+        block_on(async { 1 }).unwrap(),
+        1,
+        "the thread is free again"
+    );
+}
+
+#[test]
+fn at_the_end_submitted_tasks_run_and_pending_futures_are_dropped() {
+    let (ran, drops) = (Counter::new(), Counter::new());
+    let hits = ran.clone();
+    let dropped = DropCount::new(&drops);
+    let (home, pending_one, timer) = block_on(async move {
+        let here = EventLoop::current().unwrap();
+        let one = here.spawn_local(async move {
+            let _dropped = dropped;
+            pending::<()>().await;
+        });
+        let timer = here.schedule(Duration::from_secs(3600), || ()).unwrap();
+        here.execute(move || {
+            hits.hit();
+        })
+        .unwrap();
+        (here, one.unwrap(), timer)
+    })
+    .unwrap();
+    assert_eq!((ran.count(), drops.count()), (1, 1));
+    assert!(!matches!(pending_one.wait(), Ok(())));
+    assert!(timer.is_cancelled());
+    assert_eq!(home.lifecycle(), Lifecycle::Terminated);
+    assert!(home.execute(|| ()).unwrap_err().is_shutdown());
+}
+
+#[test]
+fn a_shutdown_before_the_future_is_ready_is_an_error_and_drops_it() {
+    let drops = Counter::new();
+    let dropped = DropCount::new(&drops);
+    let output = block_on(async move {
+        let _dropped = dropped;
+        let here = EventLoop::current().unwrap();
+        drop(here.shutdown(Quiet::none(SECOND)));
+        pending::<u32>().await
+    });
+    assert!(matches!(output, Err(BlockOnError::Shutdown)));
+    assert_eq!(drops.count(), 1);
+}
+
+#[test]
+fn a_shutdown_ends_a_future_that_wakes_itself_for_ever() {
+    let output = block_on(async {
+        let here = EventLoop::current().unwrap();
+        drop(here.shutdown(Quiet::none(Duration::ZERO)));
+        poll_fn(|cx| {
+            cx.waker().wake_by_ref();
+            Poll::<u32>::Pending
+        })
+        .await
+    });
+    assert!(matches!(output, Err(BlockOnError::Shutdown)));
+}
+
+#[test]
+fn a_future_that_is_never_woken_ends_by_its_timeout_on_a_manual_clock() {
+    let clock = ManualClock::new();
+    let (at, done) = (clock.clone(), Gate::new());
+    let open = done.clone();
+    let runner = thread::spawn(move || {
+        let output = builder(&at, "main").block_on(timeout(SECOND, pending::<()>()));
+        open.open();
+        output
+    });
+    tidegate_testkit::until("the timeout", || {
+        clock.advance(SECOND);
+        done.is_open()
+    });
+    assert!(runner.join().unwrap().unwrap().is_err(), "it timed out");
+}
+
+#[test]
+fn a_loop_that_is_asked_to_give_its_thread_back_keeps_it() {
+    let (promise, answer) = promise::<u32>();
+    let (asleep, handle) = (Gate::new(), Arc::new(std::sync::Mutex::new(None)));
+    let (arrived, given) = (asleep.clone(), Arc::clone(&handle));
+    let helper = thread::spawn(move || {
+        arrived.wait();
+        let home: EventLoop = given.lock().unwrap().take().unwrap();
+        home.try_suspend();
+        promise.succeed(7).unwrap();
+    });
+    let output = block_on(async move {
+        *handle.lock().unwrap() = EventLoop::current();
+        asleep.open();
+        answer.await.unwrap()
+    });
+    assert_eq!(output.unwrap(), 7);
+    helper.join().unwrap();
+}
+
+#[test]
+fn a_manual_loop_can_be_driven_to_the_end_of_a_future() {
+    let (home, mut hand) = EventLoop::builder("home").build_manual().unwrap();
+    hand.turn();
+    let answer = home.submit(|| 7).unwrap();
+    assert_eq!(hand.block_on(answer).unwrap().unwrap(), 7);
+    assert_eq!(home.lifecycle(), Lifecycle::Terminated);
+    let (home, mut hand) = EventLoop::builder("home").build_manual().unwrap();
+    drop(home.shutdown(Quiet::none(SECOND)));
+    hand.run_until_idle();
+    assert!(matches!(
+        hand.block_on(async { 1 }),
+        Err(BlockOnError::Shutdown)
+    ));
+}
