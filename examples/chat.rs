@@ -1,11 +1,13 @@
-//! A chat room: `chat [ADDRESS]`. Each message goes to all other guests.
+//! A chat room: `chat [ADDRESS]`. Each message goes to all other guests. With an address it is open
+//! until `SIGTERM`.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tidegate::net::handlers::{LineFrames, Strings};
-use tidegate::net::{Channel, Inbound, InboundContext, Nothing, Server};
+use tidegate::net::{Channel, Draining, Inbound, InboundContext, Nothing, Server, UserEvent};
+use tidegate::signal;
 
 /// All guests of the room, on any event loop.
 type Room = Arc<Mutex<Vec<Channel>>>;
@@ -48,6 +50,13 @@ impl Inbound for Guest {
         self.tell_others(&ctx.channel(), &line);
     }
 
+    fn event(&mut self, event: UserEvent, ctx: &mut InboundContext<'_, Self>) {
+        if event.downcast_ref::<Draining>().is_some() {
+            ctx.write("the room closes\n".to_owned());
+            ctx.close_when_flushed();
+        }
+    }
+
     fn inactive(&mut self, ctx: &mut InboundContext<'_, Self>) {
         let me = ctx.channel();
         let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
@@ -68,9 +77,10 @@ fn main() -> tidegate::Result<()> {
         })
         .bind(address.as_deref().unwrap_or("127.0.0.1:0"))
         .wait()?;
+    let drained = server.drain_on(signal::terminate());
     println!("chat on {}", server.local_addr());
     if address.is_some() {
-        server.closed().wait()?;
+        println!("{}", drained.wait()?);
         return Ok(());
     }
     let enter = || -> std::io::Result<_> {

@@ -1,10 +1,12 @@
-//! An echo server: `echo [ADDRESS]`. Without an address it serves itself one message and ends.
+//! An echo server: `echo [ADDRESS]`. Without an address it serves itself one message and ends. With
+//! one it serves until `SIGTERM`.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use tidegate::Blocking;
-use tidegate::net::{Bytes, Inbound, InboundContext, Nothing, Server};
+use tidegate::net::{Bytes, Draining, Inbound, InboundContext, Nothing, Server, UserEvent};
+use tidegate::signal;
 
 struct Echo;
 
@@ -21,6 +23,12 @@ impl Inbound for Echo {
     fn read_complete(&mut self, ctx: &mut InboundContext<'_, Self>) {
         ctx.flush();
     }
+
+    fn event(&mut self, event: UserEvent, ctx: &mut InboundContext<'_, Self>) {
+        if event.downcast_ref::<Draining>().is_some() {
+            ctx.close_when_flushed(); // the server ends
+        }
+    }
 }
 
 fn main() -> tidegate::Result<()> {
@@ -30,9 +38,10 @@ fn main() -> tidegate::Result<()> {
         .pipeline(|p| p.add("echo", Echo))
         .bind(address.as_deref().unwrap_or("127.0.0.1:0"))
         .wait()?;
+    let drained = server.drain_on(signal::terminate());
     println!("listening on {}", server.local_addr());
     if address.is_some() {
-        server.closed().wait()?;
+        println!("{}", drained.wait()?);
         return Ok(());
     }
     let mut client = TcpStream::connect(server.local_addr())?;

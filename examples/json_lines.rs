@@ -12,6 +12,7 @@ use tidegate::net::{
     Bytes, Inbound, InboundContext, Message, Nothing, Outbound, OutboundContext, Server,
 };
 use tidegate::promise::Failure;
+use tidegate::signal;
 
 /// Decodes each line into an `I`, and encodes each `O` as a line.
 struct JsonLines<I, O>(PhantomData<(I, O)>);
@@ -102,9 +103,11 @@ fn main() -> tidegate::Result<()> {
         })
         .bind(address.as_deref().unwrap_or("127.0.0.1:0"))
         .wait()?;
+    let drained = server.drain_on(signal::terminate());
     println!("listening on {}", server.local_addr());
     if address.is_some() {
-        return Ok(server.closed().wait()?);
+        println!("{}", drained.wait()?);
+        return Ok(());
     }
     let mut client = TcpStream::connect(server.local_addr())?;
     client.write_all(b"{\"numbers\": [1, 2, 3.5]}\n{\"numbers\": \"none\"}\n")?;

@@ -10,6 +10,7 @@ use tidegate::net::{
 };
 use tidegate::net::{NetGroup, Nothing, Server, UserEvent};
 use tidegate::promise::{Completion, Outcome};
+use tidegate::signal;
 
 /// Forwards everything that it reads to the other side, and stops reading while that side is full.
 struct Pipe {
@@ -117,9 +118,10 @@ fn main() -> tidegate::Result<()> {
         upstream,
     )
     .wait()?;
+    let drained = server.drain_on(signal::terminate());
     println!("{} -> {upstream}", server.local_addr());
     if address.is_some() {
-        server.closed().wait()?;
+        println!("{}", drained.wait()?);
         return Ok(());
     }
     let mut client = TcpStream::connect(server.local_addr())?;

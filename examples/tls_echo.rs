@@ -5,6 +5,7 @@ use std::sync::mpsc;
 
 use tidegate::Blocking;
 use tidegate::net::{Bytes, Client, Inbound, InboundContext, Nothing, Server, UserEvent};
+use tidegate::signal;
 use tidegate::tls::{TlsClient, TlsHandshake, TlsServer};
 
 struct Echo;
@@ -66,9 +67,10 @@ fn main() -> tidegate::Result<()> {
         .pipeline(move |p| p.add_duplex("tls", tls.handler()).add("echo", Echo))
         .bind(address)
         .wait()?;
+    let drained = server.drain_on(signal::terminate());
     println!("listening on {}", server.local_addr());
     if !args.is_empty() {
-        server.closed().wait()?;
+        println!("{}", drained.wait()?);
         return Ok(());
     }
     let tls = TlsClient::trusting(chain.as_bytes())?.alpn(["echo"]);

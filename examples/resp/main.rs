@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tidegate::net::{Bytes, Inbound, InboundContext, Nothing, Server};
 use tidegate::promise::Failure;
+use tidegate::signal;
 
 use self::commands::Commands;
 
@@ -117,9 +118,11 @@ fn main() -> tidegate::Result<()> {
         })
         .bind(address.as_deref().unwrap_or("127.0.0.1:0"))
         .wait()?;
+    let drained = server.drain_on(signal::terminate());
     println!("listening on {}", server.local_addr());
     if address.is_some() {
-        return Ok(server.closed().wait()?);
+        println!("{}", drained.wait()?);
+        return Ok(());
     }
     let mut client = TcpStream::connect(server.local_addr())?;
     client.write_all(b"PING\r\n*3\r\n$3\r\nSET\r\n$1\r\na\r\n$2\r\n41\r\nINCR a\r\nGET a\r\n")?;

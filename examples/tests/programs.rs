@@ -1,7 +1,9 @@
 //! The examples that end by themselves within a moment run, and print what they promise.
 
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpStream;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// Returns the built example, which stands in a folder beside that of the tests.
 fn program(name: &str) -> PathBuf {
@@ -33,6 +35,7 @@ macro_rules! examples {
 }
 
 examples! {
+    async_main prints "HELLO, MAIN";
     async_echo prints "hello, future";
     async_on_a_loop prints "sum of squares: Some(14)";
     chat prints "hello, Anna";
@@ -53,4 +56,31 @@ examples! {
     timer_descriptor prints "at least ten ticks: true";
     tls_echo prints "hello";
     udp prints "says 17";
+}
+
+#[test]
+#[cfg(unix)]
+fn a_server_that_is_asked_to_end_lets_its_connections_finish() {
+    let mut room = Command::new(program("chat"))
+        .arg("127.0.0.1:0")
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("cargo has built it");
+    let mut printed = BufReader::new(room.stdout.take().expect("it is piped"));
+    let mut line = String::new();
+    printed.read_line(&mut line).expect("it prints its address");
+    let address = line.trim().strip_prefix("chat on ").expect("an address");
+    let mut guest = BufReader::new(TcpStream::connect(address).expect("it listens"));
+    guest.read_line(&mut String::new()).expect("a welcome");
+    let kill = format!("kill -TERM {}", room.id());
+    let sent = Command::new("sh").args(["-c", &kill]).status();
+    assert!(sent.expect("there is a shell").success());
+    let mut heard = String::new();
+    guest.read_to_string(&mut heard).expect("an orderly end");
+    assert_eq!(heard, "the room closes\n");
+    assert!(room.wait().expect("it runs").success());
+    let mut report = String::new();
+    printed.read_to_string(&mut report).expect("a report");
+    let expected = "1 connection was open, 0 were closed at the deadline\n";
+    assert_eq!(report, expected);
 }

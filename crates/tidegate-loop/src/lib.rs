@@ -6,6 +6,8 @@
 //! may wait is bounded. An event loop accepts closures, futures and scheduled tasks, and runs the
 //! listeners of its promises. It shuts down gracefully and reports the tasks that it did not run.
 //! An [`EventLoopGroup`] is several event loops and a policy that chooses one of them for new work.
+//! [`block_on`](block_on()) runs a future on the calling thread, which drives an event loop
+//! meanwhile. [`signal`] has the signals of the operating system as completions.
 //!
 //! ```
 //! use std::time::Duration;
@@ -24,10 +26,10 @@
 // own:
 //
 // 6. what a program holds: `handle/`, `roam/`, `group/`, `watchdog/`, `global/`,
-//    `schedule/sleep.rs`, `dump/handle.rs`
+//    `schedule/sleep.rs`, `dump/handle.rs`, and `signal/`, which uses no other layer but `sys/`
 // 5. the turns of an event loop: `core/`, `shutdown/steps.rs`
 // 4. the ways in which work reaches an event loop: `submit/execute.rs`,
-//    `schedule/scheduled_task.rs`, `schedule/coarse_timer.rs`, `spawn/future.rs`,
+//    `schedule/scheduled_task.rs`, `schedule/coarse_timer.rs`, `spawn/future.rs`, `spawn/root.rs`,
 //    `shutdown/request.rs`, `dump/ask.rs`, `dump/describe.rs`; and the state that an event loop
 //    keeps on its thread: `thread/local.rs`
 // 3. the life cycle: `state/transitions.rs`, `state/wake.rs`, `thread/run.rs`, `thread/suspend.rs`,

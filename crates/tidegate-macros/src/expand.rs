@@ -1,7 +1,13 @@
-//! Rewrites the tokens of an `async fn`: the keyword `async` goes, and the body becomes a future
-//! that `block_on` runs.
+//! Rewrites the tokens of an `async fn`: the keyword `async` goes, and `block_on` runs the body.
 
-use proc_macro::{Delimiter, Group, Ident, Literal, Punct, Spacing, Span, TokenStream, TokenTree};
+use proc_macro::{Delimiter, Group, Ident, Literal, Span, TokenStream, TokenTree};
+
+/// What becomes of the result of `block_on`. Its error cannot be returned: the function has a
+/// return type of its own.
+const ARMS: &str = r#"
+    ::core::result::Result::Ok(output) => output,
+    ::core::result::Result::Err(why) => ::core::panic!("an `async fn` did not run: {}", why),
+"#;
 
 /// An error of the user's code, and where it is.
 pub(crate) struct Fault {
@@ -17,15 +23,14 @@ impl Fault {
 
     /// Returns an invocation of `compile_error!` at the place of the fault.
     pub(crate) fn into_tokens(self) -> TokenStream {
-        let at = self.at;
-        let mut text = Literal::string(&self.text);
-        text.set_span(at);
-        let arguments: TokenStream = TokenTree::from(text).into();
-        let mut arguments = Group::new(Delimiter::Brace, arguments);
-        arguments.set_span(at);
-        let mut tokens = path(&["core", "compile_error"], at);
-        tokens.extend([punct('!', at), arguments.into()]);
-        tokens.into_iter().collect()
+        let text = TokenTree::from(Literal::string(&self.text));
+        let mut error = code("::core::compile_error!");
+        error.extend([group(Delimiter::Brace, text.into())]);
+        let spanned = error.into_iter().map(|mut token| {
+            token.set_span(self.at);
+            token
+        });
+        spanned.collect()
     }
 }
 
@@ -37,18 +42,13 @@ pub(crate) fn main(options: TokenStream, item: TokenStream) -> Result<TokenStrea
                     other functions";
         return Err(Fault::new(text, function.name.span()));
     }
-    Ok(function.blocking(Vec::new()))
+    Ok(function.blocking(TokenStream::new()))
 }
 
 /// Expands `#[tidegate::test]`.
 pub(crate) fn test(options: TokenStream, item: TokenStream) -> Result<TokenStream, Fault> {
     let function = AsyncFn::parse("test", options, item)?;
-    let at = Span::call_site();
-    let attribute: TokenStream = path(&["core", "prelude", "v1", "test"], at)
-        .into_iter()
-        .collect();
-    let attribute = Group::new(Delimiter::Bracket, attribute);
-    Ok(function.blocking(vec![punct('#', at), attribute.into()]))
+    Ok(function.blocking(code("#[::core::prelude::v1::test]")))
 }
 
 /// The tokens of an `async fn` without arguments.
@@ -56,7 +56,7 @@ struct AsyncFn {
     /// What stands before `fn`, without `async`: attributes, and the visibility.
     before: Vec<TokenTree>,
     name: Ident,
-    /// What stands between the name and the body: the arguments, the return type, a `where`.
+    /// What stands between the name and the body: the arguments, and the return type.
     signature: Vec<TokenTree>,
     body: Group,
 }
@@ -96,51 +96,42 @@ impl AsyncFn {
         })
     }
 
-    /// Returns the function that blocks on the body, with `attributes` in front.
-    fn blocking(self, attributes: Vec<TokenTree>) -> TokenStream {
-        let at = Span::call_site();
-        let returned = return_type(&self.signature);
-        let mut future = vec![word("async", at), word("move", at)];
-        future.push(self.body.clone().into());
-        let future = match returned {
-            // Tells the compiler the type of the body, so that `?` and `Ok(())` work in it.
-            Some(returned) => typed(future, returned, &self.body),
-            None => future,
+    /// Returns the function that blocks on the body, with `attributes` before it.
+    fn blocking(self, attributes: TokenStream) -> TokenStream {
+        let future = match return_type(&self.signature) {
+            Some(returned) => typed_future(returned, self.body),
+            None => untyped_future(self.body),
         };
-        let argument = Group::new(Delimiter::Parenthesis, future.into_iter().collect());
-        let mut call = path(&["tidegate", "block_on"], at);
-        call.extend([argument.into(), punct('.', at), word("expect", at)]);
-        let text = Literal::string("a thread that drives no event loop can run a future");
-        let text: TokenStream = TokenTree::from(text).into();
-        call.push(Group::new(Delimiter::Parenthesis, text).into());
-        let mut body = Group::new(Delimiter::Brace, call.into_iter().collect());
-        body.set_span(self.body.span());
-        let mut tokens = attributes;
-        tokens.extend(self.before);
-        tokens.extend([word("fn", at), self.name.into()]);
-        tokens.extend(self.signature);
-        tokens.push(body.into());
-        tokens.into_iter().collect()
+        let mut body = code("match ::tidegate::block_on");
+        body.extend([
+            group(Delimiter::Parenthesis, future),
+            group(Delimiter::Brace, code(ARMS)),
+        ]);
+        let mut function = attributes;
+        function.extend(self.before);
+        function.extend(code("fn"));
+        function.extend([TokenTree::from(self.name)]);
+        function.extend(self.signature);
+        function.extend([group(Delimiter::Brace, body)]);
+        function
     }
 }
 
-/// Returns `{ async fn body() -> R { … } body() }` for a body with the return type `R`.
-fn typed(future: Vec<TokenTree>, returned: &[TokenTree], body: &Group) -> Vec<TokenTree> {
-    drop(future);
-    let at = Span::call_site();
-    let name = Ident::new("tidegate_body", Span::mixed_site());
-    let none = || TokenTree::from(Group::new(Delimiter::Parenthesis, TokenStream::new()));
-    let mut block = vec![
-        word("async", at),
-        word("fn", at),
-        name.clone().into(),
-        none(),
-    ];
-    block.extend([joint('-', at), punct('>', at)]);
+/// Returns `async move { … }`.
+fn untyped_future(body: Group) -> TokenStream {
+    let mut future = code("async move");
+    future.extend([TokenTree::from(body)]);
+    future
+}
+
+/// Returns `{ async fn tidegate_body() -> R { … } tidegate_body() }` for the return type `R`. An
+/// `async` block has no place for a return type, without which `?` and `Ok(())` do not compile.
+fn typed_future(returned: &[TokenTree], body: Group) -> TokenStream {
+    let mut block = code("async fn tidegate_body() ->");
     block.extend(returned.iter().cloned());
-    block.extend([body.clone().into(), name.into(), none()]);
-    let block: TokenStream = block.into_iter().collect();
-    vec![Group::new(Delimiter::Brace, block).into()]
+    block.extend([TokenTree::from(body)]);
+    block.extend(code("tidegate_body()"));
+    group(Delimiter::Brace, block).into()
 }
 
 /// Returns `tokens` without the word `async`, or `None` if it is not among them.
@@ -157,49 +148,41 @@ fn check_signature(attribute: &str, name: &Ident, signature: &[TokenTree]) -> Re
             if arguments.stream().is_empty() {
                 return Ok(());
             }
-            let text = format!("a function with `#[tidegate::{attribute}]` takes no arguments");
+            let text = format!(
+                "a function with `#[tidegate::{attribute}]` takes no arguments; remove them"
+            );
             Err(Fault::new(text, arguments.span()))
         }
         _ => {
-            let text = format!("a function with `#[tidegate::{attribute}]` has no type parameters");
+            let text = format!(
+                "a function with `#[tidegate::{attribute}]` has no type parameters; remove them"
+            );
             Err(Fault::new(text, name.span()))
         }
     }
 }
 
-/// Returns the tokens of the return type, without the arrow.
+/// Returns the tokens behind the arrow, if there is one behind the arguments.
 fn return_type(signature: &[TokenTree]) -> Option<&[TokenTree]> {
-    // The arguments, `-`, `>`, and the type.
-    signature.get(3..).filter(|returned| !returned.is_empty())
+    match signature {
+        [_, TokenTree::Punct(dash), TokenTree::Punct(tip), returned @ ..]
+            if dash.as_char() == '-' && tip.as_char() == '>' =>
+        {
+            Some(returned)
+        }
+        _ => None,
+    }
 }
 
 fn is_word(token: &TokenTree, word: &str) -> bool {
     matches!(token, TokenTree::Ident(ident) if ident.to_string() == word)
 }
 
-fn word(text: &str, at: Span) -> TokenTree {
-    Ident::new(text, at).into()
+fn group(delimiter: Delimiter, inside: TokenStream) -> TokenTree {
+    Group::new(delimiter, inside).into()
 }
 
-fn punct(mark: char, at: Span) -> TokenTree {
-    spaced(mark, Spacing::Alone, at)
-}
-
-/// Returns a mark that forms one operator with the mark behind it.
-fn joint(mark: char, at: Span) -> TokenTree {
-    spaced(mark, Spacing::Joint, at)
-}
-
-fn spaced(mark: char, spacing: Spacing, at: Span) -> TokenTree {
-    let mut mark = Punct::new(mark, spacing);
-    mark.set_span(at);
-    mark.into()
-}
-
-/// Returns the tokens of the absolute path `::a::b`.
-fn path(names: &[&str], at: Span) -> Vec<TokenTree> {
-    let parts = names
-        .iter()
-        .flat_map(|name| [joint(':', at), punct(':', at), word(name, at)]);
-    parts.collect()
+/// Returns the tokens of `text`, which is code of this file.
+fn code(text: &str) -> TokenStream {
+    text.parse().expect("the code in this file has tokens")
 }

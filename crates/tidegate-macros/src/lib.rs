@@ -1,7 +1,8 @@
-//! The attribute `#[tidegate::main]`.
+//! The attributes `#[tidegate::main]` and `#[tidegate::test]`.
 //!
-//! Programs use this crate through the facade, [`tidegate`](../tidegate/index.html). It depends on
-//! no other crate: the attribute only looks at the tokens in front of the function's body.
+//! Programs use this crate through the facade, [`tidegate`](../tidegate/index.html), whose pages
+//! have examples. It depends on no other crate: the attributes only look at the tokens before the
+//! body of the function.
 #![forbid(unsafe_code)]
 
 mod expand;
@@ -10,17 +11,10 @@ use proc_macro::TokenStream;
 
 /// Runs an `async fn main` with `tidegate::block_on`.
 ///
-/// ```ignore
-/// #[tidegate::main]
-/// async fn main() -> tidegate::Result<()> {
-///     tidegate::sleep(std::time::Duration::from_millis(1)).await?;
-///     Ok(())
-/// }
-/// ```
-///
-/// The function takes no arguments and may return what any `main` may return. Its future runs on
-/// the main thread, which drives an event loop with timers, and with I/O if the feature `net` is on.
-/// The attribute has no options. A program that needs settings calls `block_on` of a builder.
+/// The function takes no arguments and returns what any `main` may return. Its future runs on the
+/// main thread, which drives an event loop with timers, and with I/O if the feature `net` is on. The
+/// attribute has no options. A program that needs other settings calls `block_on` of a builder
+/// instead. The package must have the name `tidegate` in the manifest.
 #[proc_macro_attribute]
 pub fn main(options: TokenStream, item: TokenStream) -> TokenStream {
     expand::main(options, item).unwrap_or_else(expand::Fault::into_tokens)
@@ -28,16 +22,8 @@ pub fn main(options: TokenStream, item: TokenStream) -> TokenStream {
 
 /// Runs an `async fn` as a test, with `tidegate::block_on`.
 ///
-/// ```ignore
-/// #[tidegate::test]
-/// async fn sleeps() -> tidegate::Result<()> {
-///     tidegate::sleep(std::time::Duration::from_millis(1)).await?;
-///     Ok(())
-/// }
-/// ```
-///
-/// The function takes no arguments. Other attributes of tests, such as `#[should_panic]`, work as
-/// usual.
+/// The function takes no arguments and returns what any test may return. Other attributes of tests,
+/// such as `#[should_panic]`, work as usual.
 #[proc_macro_attribute]
 pub fn test(options: TokenStream, item: TokenStream) -> TokenStream {
     expand::test(options, item).unwrap_or_else(expand::Fault::into_tokens)

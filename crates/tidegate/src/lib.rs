@@ -33,6 +33,7 @@
 //! |---|---|---|---|
 //! | [`promise`](mod@promise) | values that arrive later | | [promises] |
 //! | [`loops`] | event loops, groups, schedules, shutdown | | [loops][g-loops] |
+//! | [`signal`] | signals of the operating system as completions | | [shutdown] |
 //! | [`timer`] | a timer wheel for programs without event loops | | [timers] |
 //! | [`pool`] | threads for work that may block | | [pools] |
 //! | [`strategy`] | which thread runs a task that was produced | | [pools] |
@@ -87,6 +88,7 @@
 //! [guide]: ../../../docs/guide/README.md
 //! [promises]: ../../../docs/guide/promises.md
 //! [g-loops]: ../../../docs/guide/loops.md
+//! [shutdown]: ../../../docs/guide/shutdown.md
 //! [timers]: ../../../docs/guide/timers.md
 //! [pools]: ../../../docs/guide/pools.md
 //! [channels]: ../../../docs/guide/channels.md
@@ -105,9 +107,7 @@ pub use tidegate_core::{
     ThreadBuilder, Ticker,
 };
 #[doc(inline)]
-pub use tidegate_loop::{BlockOnError, sleep, timeout};
-#[doc(inline)]
-pub use tidegate_macros::{main, test};
+pub use tidegate_loop::{sleep, timeout};
 
 #[cfg(not(feature = "net"))]
 #[doc(inline)]
@@ -116,14 +116,30 @@ pub use tidegate_loop::block_on;
 #[doc(inline)]
 pub use tidegate_net::block_on;
 
-/// Signals of the operating system as completions: `SIGTERM`, `SIGINT` and others.
-pub mod signal {
-    #[doc(inline)]
-    pub use tidegate_loop::signal::{Received, interrupt, terminate};
-    #[cfg(unix)]
-    #[doc(inline)]
-    pub use tidegate_loop::signal::{hangup, user1};
-}
+/// Runs an `async fn main` on an event loop.
+///
+/// ```
+/// #[tidegate::main]
+/// async fn main() -> tidegate::Result<()> {
+///     tidegate::sleep(std::time::Duration::from_millis(1)).await?;
+///     Ok(())
+/// }
+/// ```
+///
+#[doc(inline)]
+pub use tidegate_macros::main;
+/// Runs a test that is an `async fn` on an event loop.
+///
+/// ```
+/// #[tidegate::test]
+/// async fn sleeps() -> tidegate::Result<()> {
+///     tidegate::sleep(std::time::Duration::from_millis(1)).await?;
+///     Ok(())
+/// }
+/// ```
+///
+#[doc(inline)]
+pub use tidegate_macros::test;
 
 /// The return type of a program's `main`. Accepts any error and prints it as a sentence.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -158,6 +174,28 @@ pub mod loops {
         Choose, CoarseTimer, EventLoop, EventLoopGroup, Missed, Pinned, Quiet, RejectPolicy,
         Roaming, RoamingConfig, Scaling, ShutdownError, ShutdownReport, TurnBudget, Watchdog,
     };
+}
+
+/// Signals of the operating system as completions, for threads, futures and listeners.
+///
+/// The first call for a signal registers it for the process: the default action, which ends the
+/// process, does not happen any more. A signal that arrives after the call is remembered, even if no
+/// code waits yet. `Server::drain_on` takes such a completion.
+///
+/// ```no_run
+/// use tidegate::signal;
+///
+/// let first = signal::interrupt().wait()?;
+/// println!("{first}; again to stop at once");
+/// first.next().wait()?;
+/// # tidegate::Result::Ok(())
+/// ```
+pub mod signal {
+    #[doc(inline)]
+    pub use tidegate_loop::signal::{Received, interrupt, terminate};
+    #[cfg(unix)]
+    #[doc(inline)]
+    pub use tidegate_loop::signal::{hangup, user1};
 }
 
 /// A timer wheel with a thread of its own, for programs without event loops.
@@ -406,4 +444,37 @@ mod guide {
     #[cfg(feature = "metrics")]
     #[doc = include_str!("../../../docs/guide/metrics.md")]
     struct Metrics;
+    #[doc = include_str!("../../../docs/guide/shutdown.md")]
+    struct Shutdown;
 }
+
+/// What `#[tidegate::main]` and `#[tidegate::test]` refuse.
+///
+/// ```compile_fail
+/// #[tidegate::main]
+/// fn main() {} // is not `async`
+/// ```
+///
+/// ```compile_fail
+/// #[tidegate::main]
+/// async fn main(arguments: Vec<String>) {} // takes arguments
+/// ```
+///
+/// ```compile_fail
+/// #[tidegate::main]
+/// async fn other() {} // is not called `main`
+/// fn main() {}
+/// ```
+///
+/// ```compile_fail
+/// #[tidegate::main(threads = 2)] // has options
+/// async fn main() {}
+/// ```
+///
+/// ```compile_fail
+/// #[tidegate::main]
+/// struct Main; // is not a function
+/// fn main() {}
+/// ```
+#[cfg(doctest)]
+mod attributes {}

@@ -13,6 +13,7 @@
 //! | `timers.rs` | a handle to the timers alone, which does not keep the event loop running |
 //! | `manual.rs` | an event loop that its owner drives, turn by turn |
 //! | `builder.rs` | the builder: the only file that uses both handle and core |
+//! | `block_on.rs` | runs a future on the calling thread, which drives an event loop meanwhile |
 //!
 //! The handle uses all parts of an event loop: `state/`, `submit/`, `schedule/`, `spawn/`,
 //! `shutdown/`. None of them uses the handle. Groups, roaming loops and the watchdog are built on

@@ -57,26 +57,33 @@ pub(super) fn after(kind: Kind, seen: u64) -> Completion<Received> {
 fn wait_for(kind: Kind, seen: Option<u64>) -> Completion<Received> {
     let (promise, completion) = promise();
     let mut dispatcher = lock();
-    if let Err(why) = dispatcher.register(kind) {
-        drop(dispatcher);
-        let (name, why) = (name(kind), why.to_string());
-        let _ = promise.fail(Failure::new(RegisterError { name, why }));
-        return completion;
-    }
-    dispatcher.waiters.retain(|one| !one.promise.is_cancelled());
+    // Read before the registration, so that a signal right after it counts.
+    let seen = seen.unwrap_or_else(|| kind.count());
+    let registered = dispatcher.register(kind);
+    let cancelled = dispatcher.take(|waiter| waiter.promise.is_cancelled());
     let count = kind.count();
-    let seen = seen.unwrap_or(count);
-    if count > seen {
-        drop(dispatcher);
-        let _ = promise.succeed(Received { kind, count });
-        return completion;
-    }
-    let waiter = Waiter {
-        kind,
-        seen,
-        promise,
+    let promise = if registered.is_ok() && count <= seen {
+        dispatcher.waiters.push(Waiter {
+            kind,
+            seen,
+            promise,
+        });
+        None
+    } else {
+        Some(promise)
     };
-    dispatcher.waiters.push(waiter);
+    drop(dispatcher);
+    drop(cancelled);
+    match (promise, registered) {
+        (Some(promise), Ok(())) => {
+            let _ = promise.succeed(Received { kind, count });
+        }
+        (Some(promise), Err(why)) => {
+            let (name, why) = (name(kind), why.to_string());
+            let _ = promise.fail(Failure::new(RegisterError { name, why }));
+        }
+        (None, _) => {}
+    }
     completion
 }
 
@@ -100,21 +107,19 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Removes and returns the waiters whose signal has arrived.
-    fn take_due(&mut self) -> Vec<Waiter> {
-        let all = mem::take(&mut self.waiters);
-        let (due, rest) = all
-            .into_iter()
-            .partition(|waiter| waiter.kind.count() > waiter.seen);
+    /// Removes and returns the waiters that `which` selects. The caller drops or completes them
+    /// after it has released the lock.
+    fn take(&mut self, which: impl Fn(&Waiter) -> bool) -> Vec<Waiter> {
+        let (taken, rest) = mem::take(&mut self.waiters).into_iter().partition(which);
         self.waiters = rest;
-        due
+        taken
     }
 }
 
 /// The main function of the dispatcher's thread.
 fn dispatch(mut arrivals: Arrivals) {
     while arrivals.wait().is_ok() {
-        let due = lock().take_due();
+        let due = lock().take(|waiter| waiter.kind.count() > waiter.seen);
         for waiter in due {
             complete(waiter);
         }

@@ -3,7 +3,7 @@
 //!
 //! The handler does three things, all of which a handler may do: it adds one to the counter of its
 //! signal, writes a byte to the pipe unless an unread one announces it already, and calls the
-//! handler that was installed before. So the pipe holds at most two bytes and a write never waits.
+//! handler that was installed before. So the pipe holds at most one byte and a write never waits.
 //!
 //! A handler is installed at the first registration of its signal and stays until the process ends.
 //! The default action of the signal does not happen any more. Registrations are serialised by the

@@ -1,10 +1,9 @@
 //! `block_on`: a future on the calling thread, which drives an event loop meanwhile.
 
 use std::cell::Cell;
-use std::future::{pending, poll_fn};
+use std::future::{Future, pending, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::task::Poll;
 use std::thread;
 use std::time::Duration;
@@ -13,9 +12,27 @@ use tidegate_core::executor::{WaitPolicy, wait_policy};
 use tidegate_core::{Blocking, ManualClock};
 use tidegate_loop::{BlockOnError, EventLoop, Lifecycle, Quiet, block_on, sleep, timeout};
 use tidegate_promise::{WaitError, promise};
-use tidegate_testkit::{Counter, DropCount, Gate};
+use tidegate_testkit::{Counter, DropCount, Gate, Log};
 
 use crate::{SECOND, builder, home};
+
+/// Runs `future` with `block_on` on a manual clock, while another thread advances the clock.
+fn on_a_manual_clock<F: Future>(future: F) -> Result<F::Output, BlockOnError> {
+    let (clock, done) = (ManualClock::new(), Gate::new());
+    thread::scope(|scope| {
+        let (at, over) = (clock.clone(), done.clone());
+        scope.spawn(move || {
+            // The thread of the future is a member of the clock: a step waits until it sleeps.
+            tidegate_testkit::until("the future to be ready", || {
+                at.advance(SECOND);
+                over.is_open()
+            });
+        });
+        let output = builder(&clock, "main").block_on(future);
+        done.open();
+        output
+    })
+}
 
 #[test]
 fn the_future_may_borrow_and_need_not_be_send() {
@@ -45,48 +62,35 @@ fn the_calling_thread_is_the_loops_meanwhile() {
 
 #[test]
 fn timers_and_local_futures_run_beside_the_future() {
-    let clock = ManualClock::new();
-    let (at, done) = (clock.clone(), Gate::new());
-    let open = done.clone();
-    let runner = thread::spawn(move || {
-        let output = builder(&at, "main").block_on(async {
-            let here = EventLoop::current().unwrap();
-            let local = Rc::new(20);
-            let other = here.spawn_local(async move {
-                sleep(SECOND).await.unwrap();
-                *local
-            });
-            sleep(2 * SECOND).await.unwrap();
-            other.unwrap().await.unwrap() + 22
+    let output = on_a_manual_clock(async {
+        let here = EventLoop::current().unwrap();
+        let local = Rc::new(20);
+        let other = here.spawn_local(async move {
+            sleep(SECOND).await.unwrap();
+            *local
         });
-        open.open();
-        output
+        sleep(2 * SECOND).await.unwrap();
+        other.unwrap().await.unwrap() + 22
     });
-    // The calling thread is a member of its manual clock, so a step waits until it sleeps.
-    tidegate_testkit::until("the future to be over", || {
-        clock.advance(SECOND);
-        done.is_open()
-    });
-    assert_eq!(runner.join().unwrap().unwrap(), 42);
+    assert_eq!(output.unwrap(), 42);
 }
 
 #[test]
 fn another_thread_wakes_the_future() {
     let (promise, answer) = promise::<u32>();
-    let (asleep, go) = (Gate::new(), Gate::new());
-    let (arrived, woken) = (asleep.clone(), go.clone());
-    let helper = thread::spawn(move || {
-        arrived.wait();
-        promise.succeed(7).unwrap();
-        woken.open();
-    });
-    let output = block_on(async move {
-        asleep.open();
-        answer.await.unwrap()
+    let begun = Gate::new();
+    let arrived = begun.clone();
+    let output = thread::scope(|scope| {
+        scope.spawn(move || {
+            arrived.wait();
+            promise.succeed(7).unwrap();
+        });
+        block_on(async move {
+            begun.open();
+            answer.await.unwrap()
+        })
     });
     assert_eq!(output.unwrap(), 7);
-    go.wait();
-    helper.join().unwrap();
 }
 
 #[test]
@@ -224,39 +228,28 @@ fn a_shutdown_ends_a_future_that_wakes_itself_for_ever() {
 
 #[test]
 fn a_future_that_is_never_woken_ends_by_its_timeout_on_a_manual_clock() {
-    let clock = ManualClock::new();
-    let (at, done) = (clock.clone(), Gate::new());
-    let open = done.clone();
-    let runner = thread::spawn(move || {
-        let output = builder(&at, "main").block_on(timeout(SECOND, pending::<()>()));
-        open.open();
-        output
-    });
-    tidegate_testkit::until("the timeout", || {
-        clock.advance(SECOND);
-        done.is_open()
-    });
-    assert!(runner.join().unwrap().unwrap().is_err(), "it timed out");
+    let output = on_a_manual_clock(timeout(SECOND, pending::<()>()));
+    assert!(output.unwrap().is_err(), "it timed out");
 }
 
 #[test]
 fn a_loop_that_is_asked_to_give_its_thread_back_keeps_it() {
     let (promise, answer) = promise::<u32>();
-    let (asleep, handle) = (Gate::new(), Arc::new(std::sync::Mutex::new(None)));
-    let (arrived, given) = (asleep.clone(), Arc::clone(&handle));
-    let helper = thread::spawn(move || {
-        arrived.wait();
-        let home: EventLoop = given.lock().unwrap().take().unwrap();
-        home.try_suspend();
-        promise.succeed(7).unwrap();
-    });
-    let output = block_on(async move {
-        *handle.lock().unwrap() = EventLoop::current();
-        asleep.open();
-        answer.await.unwrap()
+    let loops = Log::new();
+    let given = loops.clone();
+    let output = thread::scope(|scope| {
+        scope.spawn(move || {
+            given.wait_for(1);
+            let home: EventLoop = given.take().remove(0);
+            assert!(home.try_suspend());
+            promise.succeed(7).unwrap();
+        });
+        block_on(async move {
+            loops.push(EventLoop::current().unwrap());
+            answer.await.unwrap()
+        })
     });
     assert_eq!(output.unwrap(), 7);
-    helper.join().unwrap();
 }
 
 #[test]

@@ -39,7 +39,7 @@ thread_local! {
 ///         .pipeline(|p| p.add("hang up", StreamHandler::new(|stream| async { drop(stream) })))
 ///         .bind("127.0.0.1:0")
 ///         .await?;
-///     Ok::<_, tidegate_promise::Failure>(server.local_addr().port())
+///     Ok::<_, Box<dyn std::error::Error>>(server.local_addr().port())
 /// })??;
 /// assert_ne!(port, 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

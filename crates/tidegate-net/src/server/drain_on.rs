@@ -3,19 +3,26 @@
 use std::time::Duration;
 
 use tidegate_loop::signal::Received;
-use tidegate_promise::{Completion, Outcome, SharedPromise, promise};
+use tidegate_promise::{Completion, Failure, Outcome, SharedPromise, promise};
 
 use super::builder::Server;
 use super::drain::DrainReport;
 
 impl Server {
-    /// [Drains](Server::drain) the server when `signal` arrives. Connections that are still open
-    /// `deadline` after that are closed, and so are all connections if the same signal arrives a
-    /// second time. The completion succeeds with the report of the drain. It fails if the signal
-    /// cannot be awaited. Cancelling it before the signal arrives ends the wait for the signal.
+    /// The time that [`Server::drain_on`] gives connections to end. Container runtimes end a process
+    /// 30 seconds after they asked it to, so this is a little less.
+    pub const DRAIN_DEADLINE: Duration = Duration::from_secs(25);
+
+    /// [Drains](Server::drain) the server when `signal` arrives, with the deadline
+    /// [`Server::DRAIN_DEADLINE`]. If the same signal arrives a second time, all connections are
+    /// closed at once.
+    ///
+    /// The completion succeeds with the report of the drain, after a second signal with that of the
+    /// connections that were open then. It fails if the signal cannot be awaited. Dropping it changes
+    /// nothing. Cancelling it before the signal arrives ends the wait for the signal. The server and
+    /// its event loops exist until then.
     ///
     /// ```no_run
-    /// use std::time::Duration;
     /// use tidegate_loop::signal;
     /// # use tidegate_net::{Server, StreamHandler};
     /// # let group = tidegate_net::pinned("io", 1)?;
@@ -24,13 +31,18 @@ impl Server {
     /// #     .bind("127.0.0.1:0")
     /// #     .wait()?;
     ///
-    /// let report = server.drain_on(signal::terminate(), Duration::from_secs(30)).wait()?;
+    /// let report = server.drain_on(signal::terminate()).wait()?;
     /// println!("{report}");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// More than one signal: `Completion::any([signal::terminate(), signal::interrupt()])`.
-    pub fn drain_on(
+    /// For the first of several signals: `Completion::any([signal::terminate(), signal::interrupt()])`.
+    pub fn drain_on(&self, signal: Completion<Received>) -> Completion<DrainReport> {
+        self.drain_on_timeout(signal, Self::DRAIN_DEADLINE)
+    }
+
+    /// [`Server::drain_on`] with another deadline, counted from the signal.
+    pub fn drain_on_timeout(
         &self,
         signal: Completion<Received>,
         deadline: Duration,
@@ -39,9 +51,18 @@ impl Server {
         let promise = promise.share();
         let (server, report) = (self.clone(), promise.clone());
         signal.on_complete(move |outcome| match outcome {
-            Outcome::Success(received) => server.drain_until(received, deadline, report),
-            Outcome::Failure(cause) => drop(report.try_fail(cause.clone())),
-            Outcome::Cancelled => drop(report.cancel()),
+            Outcome::Success(received) => {
+                // `false` if the caller has cancelled at this moment.
+                if report.set_uncancellable() {
+                    server.drain_twice(received, deadline, report);
+                }
+            }
+            Outcome::Failure(cause) => {
+                let _ = report.try_fail(cause.clone());
+            }
+            Outcome::Cancelled => {
+                report.cancel();
+            }
         });
         promise.on_cancel(move || {
             signal.cancel();
@@ -49,28 +70,43 @@ impl Server {
         done
     }
 
-    /// Drains the server; closes all connections when the signal arrives again.
-    fn drain_until(
+    /// Drains the server, and once more without a deadline to wait for when the signal arrives
+    /// again. One of the two drains makes the report.
+    fn drain_twice(
         &self,
         received: &Received,
         deadline: Duration,
         report: SharedPromise<DrainReport>,
     ) {
         let again = received.next();
-        let server = self.clone();
+        let (server, second) = (self.clone(), report.clone());
         again.on_complete(move |outcome| {
             if outcome.is_success() {
-                drop(server.drain(Duration::ZERO));
+                let drained = server.drain(Duration::ZERO);
+                drained.finally(move |outcome| complete(&second, outcome));
             }
         });
         self.drain(deadline).finally(move |outcome| {
-            // Releases the server, which the listener holds.
-            again.cancel();
-            match outcome {
-                Outcome::Success(drained) => drop(report.try_succeed(drained.clone())),
-                Outcome::Failure(cause) => drop(report.try_fail(cause.clone())),
-                Outcome::Cancelled => drop(report.cancel()),
+            // Cancelling releases the server, which the listener above holds. It fails if the signal
+            // has arrived again: then the other drain makes the report.
+            if again.cancel() {
+                complete(&report, outcome);
             }
         });
+    }
+}
+
+/// Completes the report of a drain.
+fn complete(report: &SharedPromise<DrainReport>, outcome: Outcome<&DrainReport, &Failure>) {
+    match outcome {
+        Outcome::Success(drained) => {
+            let _ = report.try_succeed(drained.clone());
+        }
+        Outcome::Failure(cause) => {
+            let _ = report.try_fail(cause.clone());
+        }
+        Outcome::Cancelled => {
+            report.cancel();
+        }
     }
 }

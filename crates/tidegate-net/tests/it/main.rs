@@ -6,6 +6,7 @@
 
 mod backlog;
 mod bad_input;
+mod block_on;
 mod cancels;
 mod changes;
 mod channel;
