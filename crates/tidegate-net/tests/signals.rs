@@ -16,7 +16,7 @@ use tidegate_core::ManualClock;
 use tidegate_loop::signal;
 use tidegate_net::{Draining, Inbound, InboundContext, NetGroup, Nothing, Server, UserEvent};
 use tidegate_promise::{Completion, Failure};
-use tidegate_testkit::Log;
+use tidegate_testkit::{Log, until};
 
 fn send(signal: Signal) {
     kill_process(getpid(), signal).unwrap();
@@ -72,7 +72,10 @@ fn a_signal_drains_and_the_deadline_counts_from_it() {
     send(Signal::TERM);
     log.wait_for(2);
     assert!(!drained.cancel(), "it has begun");
-    clock.advance(Duration::from_secs(10));
+    until("the deadline", || {
+        clock.advance(Duration::from_secs(10));
+        drained.is_done()
+    });
     let report = drained.wait().unwrap();
     assert_eq!((report.open, report.closed_at_deadline.len()), (1, 1));
     assert_eq!(client.read(&mut [0; 1]).unwrap(), 0);
@@ -117,7 +120,7 @@ fn the_first_of_several_signals_drains() {
     drop(client);
     let report = drained.wait().unwrap();
     assert_eq!((report.open, report.closed_at_deadline.len()), (1, 0));
-    assert!(server.closed().is_done());
+    server.closed().wait().unwrap();
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! The three ways to drive an event loop: by a thread of its own, by hand, and by a strategy.
+//! The ways to drive an event loop: by a thread of its own, by a caller of `block_on`, by hand, and
+//! by a strategy.
 
 use std::sync::Arc;
 

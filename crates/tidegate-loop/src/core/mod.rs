@@ -12,7 +12,7 @@
 //! | `sleep.rs` | arming the doorbell and waiting on the driver |
 //! | `after_turn.rs` | what follows a turn: another turn, sleep, suspension, shutdown |
 //! | `hand_out.rs` | the turns of a roaming loop, whose tasks run on other threads |
-//! | `drive.rs` | the three ways to drive an event loop: own thread, by hand, strategy |
+//! | `drive.rs` | the ways to drive an event loop: own thread, `block_on`, by hand, strategy |
 //!
 //! Each file uses only those above it in this table. The first three do not use the event loop. The
 //! others use the shared state (`state/`), the thread-local state (`thread/local.rs`) and the
