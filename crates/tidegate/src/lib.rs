@@ -192,7 +192,7 @@ pub mod loops {
 /// ```
 pub mod signal {
     #[doc(inline)]
-    pub use tidegate_loop::signal::{Received, interrupt, terminate};
+    pub use tidegate_loop::signal::{interrupt, terminate};
     #[cfg(unix)]
     #[doc(inline)]
     pub use tidegate_loop::signal::{hangup, user1};

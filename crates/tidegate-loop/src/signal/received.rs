@@ -10,12 +10,18 @@ use crate::sys::signal::Kind;
 /// A signal that the process received: the value of [`terminate`](super::terminate) and the other
 /// completions for signals.
 ///
-/// ```no_run
+/// ```
+/// # #[cfg(unix)]
+/// # {
+/// use std::process::{Command, id};
 /// use tidegate_loop::signal;
 ///
-/// let first = signal::terminate().wait()?;
-/// let second = first.next(); // also succeeds if a second signal has arrived already
-/// # drop(second);
+/// let pending = signal::user1();
+/// Command::new("sh").args(["-c", &format!("kill -USR1 {}", id())]).status()?;
+/// let first = pending.wait()?;
+/// assert_eq!(first.to_string(), "SIGUSR1 received");
+/// assert!(!first.next().is_done()); // there was no second one
+/// # }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
