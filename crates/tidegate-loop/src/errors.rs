@@ -52,8 +52,8 @@ impl<F> Error for NotOnLoop<F> {}
 pub enum BlockOnError {
     /// The calling thread drives an event loop. The future did not run.
     #[error(
-        "`block_on` was called on the thread of the event loop `{name}`, which would stop meanwhile; \
-         await the future there, or spawn it"
+        "`block_on` was called on the thread of the event loop `{name}`, which would stop \
+         meanwhile; await the future there, or spawn it"
     )]
     OnLoop {
         /// The name of the event loop.
@@ -67,8 +67,8 @@ pub enum BlockOnError {
     Build(#[source] BuildError),
     /// The event loop was shut down before the future was ready. The future was dropped.
     #[error(
-        "the event loop of `block_on` was shut down before its future was ready; let the future end \
-         instead of shutting the loop down"
+        "the event loop of `block_on` was shut down before its future was ready; let the future \
+         end instead of shutting the loop down"
     )]
     Shutdown,
 }

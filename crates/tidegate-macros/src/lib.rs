@@ -12,8 +12,8 @@ use proc_macro::TokenStream;
 /// Runs an `async fn main` with `tidegate::block_on`.
 ///
 /// The function takes no arguments and returns what any `main` may return. Its future runs on the
-/// main thread, which drives an event loop with timers, and with I/O if the feature `net` is on. The
-/// attribute has no options. A program that needs other settings calls `block_on` of a builder
+/// main thread, which drives an event loop with timers, and with I/O if the feature `net` is on.
+/// The attribute has no options. A program that needs other settings calls `block_on` of a builder
 /// instead. The package must have the name `tidegate` in the manifest.
 #[proc_macro_attribute]
 pub fn main(options: TokenStream, item: TokenStream) -> TokenStream {

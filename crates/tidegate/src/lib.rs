@@ -179,8 +179,8 @@ pub mod loops {
 /// Signals of the operating system as completions, for threads, futures and listeners.
 ///
 /// The first call for a signal registers it for the process: the default action, which ends the
-/// process, does not happen any more. A signal that arrives after the call is remembered, even if no
-/// code waits yet. `Server::drain_on` takes such a completion.
+/// process, does not happen any more. A signal that arrives after the call is remembered, even if
+/// no code waits yet. `Server::drain_on` takes such a completion.
 ///
 /// ```no_run
 /// use tidegate::signal;

@@ -22,15 +22,16 @@ use crate::thread::local;
 /// error value. `tidegate::block_on` and [`EventLoopBuilder::block_on`] do the same with I/O and
 /// with other settings.
 ///
-/// When the future is ready, the event loop shuts down before this function returns. Tasks that were
-/// submitted to it still run, for at most one second. Futures that were spawned on it and are not
-/// ready are dropped, their completions are cancelled, and so are its timers. To keep them, await
-/// their completions in `future`. A panic of the future resumes in the caller after that shutdown.
+/// When the future is ready, the event loop shuts down before this function returns. Tasks that
+/// were submitted to it still run, for at most one second. Futures that were spawned on it and are
+/// not ready are dropped, their completions are cancelled, and so are its timers. To keep them,
+/// await their completions in `future`. A panic of the future resumes in the caller after that
+/// shutdown.
 ///
 /// # Errors
 ///
-/// [`BlockOnError`] on the thread of an event loop, inside another `block_on`, and if the event loop
-/// was shut down before the future was ready. Nothing blocks in these cases.
+/// [`BlockOnError`] on the thread of an event loop, inside another `block_on`, and if the event
+/// loop was shut down before the future was ready. Nothing blocks in these cases.
 ///
 /// ```
 /// use std::time::Duration;

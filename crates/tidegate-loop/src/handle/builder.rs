@@ -163,7 +163,7 @@ impl EventLoopBuilder {
     }
 
     /// [`EventLoopBuilder::build_manual`] with a `driver`. The turns also run the driver's work.
-    /// The event loop never waits on the driver.
+    /// The event loop waits on the driver only in [`ManualLoop::block_on`].
     ///
     /// # Errors
     ///

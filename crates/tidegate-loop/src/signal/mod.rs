@@ -23,8 +23,8 @@
 //! The system may combine signals of one kind that arrive in quick succession into one.
 //!
 //! Listeners of these completions run on a thread of their own, so a listener that blocks delays no
-//! other signal. On Windows, [`interrupt`] is Ctrl-C and Ctrl-Break, and [`terminate`] is the end of
-//! the console, the session or the system; the system ends the process a few seconds later.
+//! other signal. On Windows, [`interrupt`] is Ctrl-C and Ctrl-Break, and [`terminate`] is the end
+//! of the console, the session or the system; the system ends the process a few seconds later.
 //!
 //! `received.rs` is the value of the completions; `dispatcher.rs` completes them, on a thread that
 //! starts with the first call; `sys/signal.rs` has the handlers.

@@ -69,7 +69,8 @@ pub(crate) trait Drive: Send {
     /// itself.
     fn drive(self: Box<Self>, shared: &Arc<Shared>) -> Option<Box<dyn Drive>>;
     /// Drives the event loop until it ends, on the calling thread, and polls `root` there: before
-    /// the first turn, and after each turn that woke it. The event loop never gives this thread back.
+    /// the first turn, and after each turn that woke it. The event loop does not give this thread
+    /// back before it ends.
     fn drive_root(
         &mut self,
         shared: &Arc<Shared>,

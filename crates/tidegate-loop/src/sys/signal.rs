@@ -174,7 +174,7 @@ mod unix {
     fn announce() {
         // SAFETY: the location of the calling thread's error number is valid as long as the thread.
         let errno = unsafe { errno_location() };
-        // SAFETY: as above; a handler runs on the thread that it interrupts, so nothing else writes.
+        // SAFETY: as above; a handler runs on the thread that it interrupts: nothing else writes.
         let before = unsafe { *errno };
         let byte = 0_u8;
         // SAFETY: `byte` is one readable byte, and the descriptor stays open until the process

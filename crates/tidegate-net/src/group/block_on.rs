@@ -17,13 +17,14 @@ thread_local! {
     static CURRENT: RefCell<Option<NetGroup>> = const { RefCell::new(None) };
 }
 
-/// Runs `future` on the calling thread until it is ready, and returns its output. The calling thread
-/// drives an event loop with I/O meanwhile.
+/// Runs `future` on the calling thread until it is ready, and returns its output. The calling
+/// thread drives an event loop with I/O meanwhile.
 ///
 /// [`NetGroup::current`] returns that event loop as a group inside the future, for servers and
 /// clients. Servers and clients of other groups can be used as well. For the rest see
-/// [`tidegate_loop::block_on`]: how it ends, what becomes of spawned futures, and when it is refused.
-/// At the end, the connections and the servers of the event loop are closed.
+/// [`tidegate_loop::block_on`](tidegate_loop::block_on()): how it ends, what becomes of spawned
+/// futures, and when it is refused. At the end, the connections and the servers of the event loop
+/// are closed.
 ///
 /// # Errors
 ///

@@ -1,9 +1,9 @@
 //! Groups of event loops with I/O, and how channels and user-defined sources get onto a loop.
 //!
 //! `net_group` has the loops, `builder` creates them, `placement` places channels on them, `watch`
-//! other sources; `block_on` drives a loop on the calling thread. `collect` describes the metrics of
-//! a group. Depends on the [`reactor`](crate::reactor), the [`channel`](crate::channel) and
-//! the [`pipeline`](crate::pipeline); servers and clients are above.
+//! other sources; `block_on` drives a loop on the calling thread. `collect` describes the metrics
+//! of a group. Depends on the [`reactor`](crate::reactor), the [`channel`](crate::channel) and the
+//! [`pipeline`](crate::pipeline); servers and clients are above.
 
 mod block_on;
 mod builder;

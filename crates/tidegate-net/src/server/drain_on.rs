@@ -9,18 +9,18 @@ use super::builder::Server;
 use super::drain::DrainReport;
 
 impl Server {
-    /// The time that [`Server::drain_on`] gives connections to end. Container runtimes end a process
-    /// 30 seconds after they asked it to, so this is a little less.
+    /// The time that [`Server::drain_on`] gives connections to end. Kubernetes kills a process 30
+    /// seconds after it asked it to end, so this is a little less.
     pub const DRAIN_DEADLINE: Duration = Duration::from_secs(25);
 
     /// [Drains](Server::drain) the server when `signal` arrives, with the deadline
     /// [`Server::DRAIN_DEADLINE`]. If the same signal arrives a second time, all connections are
     /// closed at once.
     ///
-    /// The completion succeeds with the report of the drain, after a second signal with that of the
-    /// connections that were open then. It fails if the signal cannot be awaited. Dropping it changes
-    /// nothing. Cancelling it before the signal arrives ends the wait for the signal. The server and
-    /// its event loops exist until then.
+    /// The completion succeeds with the report of the drain, after a second signal with that of
+    /// the connections that were open then. It fails if the signal cannot be awaited. Dropping it
+    /// changes nothing. Cancelling it before the signal arrives ends the wait for the signal. The
+    /// server and its event loops exist until then.
     ///
     /// ```no_run
     /// use tidegate_loop::signal;
@@ -36,7 +36,8 @@ impl Server {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// For the first of several signals: `Completion::any([signal::terminate(), signal::interrupt()])`.
+    /// For the first of several signals:
+    /// `Completion::any([signal::terminate(), signal::interrupt()])`.
     pub fn drain_on(&self, signal: Completion<Received>) -> Completion<DrainReport> {
         self.drain_on_timeout(signal, Self::DRAIN_DEADLINE)
     }
@@ -87,8 +88,8 @@ impl Server {
             }
         });
         self.drain(deadline).finally(move |outcome| {
-            // Cancelling releases the server, which the listener above holds. It fails if the signal
-            // has arrived again: then the other drain makes the report.
+            // Cancelling releases the server, which the listener above holds. It fails if the
+            // signal has arrived again: then the other drain makes the report.
             if again.cancel() {
                 complete(&report, outcome);
             }

@@ -1,9 +1,9 @@
 //! Servers: listening sockets and the connections that they accept.
 //!
 //! From bottom to top: `drain` ends the connections of a server together, `listener` accepts them,
-//! `builder` has the public handle, `drain_on` its drain by a signal, `collect` describes its metrics.
-//! Uses [`group`](crate::group); names are resolved by
-//! [`resolve`](crate::resolve), as for clients.
+//! `builder` has the public handle, `drain_on` its drain by a signal; `collect` describes its
+//! metrics. Uses [`group`](crate::group); names are resolved by [`resolve`](crate::resolve), as for
+//! clients.
 
 mod builder;
 mod collect;
