@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::future::{Future, pending, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
+use std::sync::mpsc;
 use std::task::Poll;
 use std::thread;
 use std::time::Duration;
@@ -11,8 +12,8 @@ use std::time::Duration;
 use tidegate_core::executor::{WaitPolicy, wait_policy};
 use tidegate_core::{Blocking, ManualClock};
 use tidegate_loop::{BlockOnError, EventLoop, Lifecycle, Quiet, block_on, sleep, timeout};
-use tidegate_promise::{WaitError, promise};
-use tidegate_testkit::{Counter, DropCount, Gate, Log};
+use tidegate_promise::{Promise, WaitError, promise};
+use tidegate_testkit::{Counter, DropCount, Gate, Log, rounds};
 
 use crate::{SECOND, builder, home};
 
@@ -91,6 +92,29 @@ fn another_thread_wakes_the_future() {
         })
     });
     assert_eq!(output.unwrap(), 7);
+}
+
+#[test]
+fn no_wake_up_of_another_thread_is_lost() {
+    let many = rounds(2_000);
+    let (sender, receiver) = mpsc::channel::<Promise<usize>>();
+    let sum = thread::scope(|scope| {
+        scope.spawn(move || {
+            for promise in receiver {
+                promise.succeed(7).unwrap();
+            }
+        });
+        block_on(async move {
+            let mut sum = 0;
+            for _ in 0..many {
+                let (promise, answer) = promise();
+                sender.send(promise).unwrap();
+                sum += answer.await.unwrap();
+            }
+            sum
+        })
+    });
+    assert_eq!(sum.unwrap(), 7 * many);
 }
 
 #[test]
