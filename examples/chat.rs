@@ -1,5 +1,5 @@
 //! A chat room: `chat [ADDRESS]`. Each message goes to all other guests. With an address it is open
-//! until `SIGTERM`.
+//! until `SIGTERM` or Ctrl-C.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tidegate::net::handlers::{LineFrames, Strings};
 use tidegate::net::{Channel, Draining, Inbound, InboundContext, Nothing, Server, UserEvent};
+use tidegate::promise::Completion;
 use tidegate::signal;
 
 /// All guests of the room, on any event loop.
@@ -77,7 +78,7 @@ fn main() -> tidegate::Result<()> {
         })
         .bind(address.as_deref().unwrap_or("127.0.0.1:0"))
         .wait()?;
-    let drained = server.drain_on(signal::terminate());
+    let drained = server.drain_on(Completion::any([signal::terminate(), signal::interrupt()]));
     println!("chat on {}", server.local_addr());
     if address.is_some() {
         println!("{}", drained.wait()?);

@@ -1,11 +1,12 @@
 //! An echo server: `echo [ADDRESS]`. Without an address it serves itself one message and ends. With
-//! one it serves until `SIGTERM`.
+//! one it serves until `SIGTERM` or Ctrl-C.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use tidegate::Blocking;
 use tidegate::net::{Bytes, Draining, Inbound, InboundContext, Nothing, Server, UserEvent};
+use tidegate::promise::Completion;
 use tidegate::signal;
 
 struct Echo;
@@ -38,7 +39,7 @@ fn main() -> tidegate::Result<()> {
         .pipeline(|p| p.add("echo", Echo))
         .bind(address.as_deref().unwrap_or("127.0.0.1:0"))
         .wait()?;
-    let drained = server.drain_on(signal::terminate());
+    let drained = server.drain_on(Completion::any([signal::terminate(), signal::interrupt()]));
     println!("listening on {}", server.local_addr());
     if address.is_some() {
         println!("{}", drained.wait()?);

@@ -9,9 +9,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tidegate::net::handlers::LineFrames;
 use tidegate::net::{
-    Bytes, Inbound, InboundContext, Message, Nothing, Outbound, OutboundContext, Server,
+    Bytes, Draining, Inbound, InboundContext, Message, Nothing, Outbound, OutboundContext, Server,
+    UserEvent,
 };
-use tidegate::promise::Failure;
+use tidegate::promise::{Completion, Failure};
 use tidegate::signal;
 
 /// Decodes each line into an `I`, and encodes each `O` as a line.
@@ -86,6 +87,12 @@ impl Inbound for Sum {
         ctx.set_auto_read(writable);
     }
 
+    fn event(&mut self, event: UserEvent, ctx: &mut InboundContext<'_, Self>) {
+        if event.downcast_ref::<Draining>().is_some() {
+            ctx.close_when_flushed(); // the server ends
+        }
+    }
+
     fn error(&mut self, why: Failure, ctx: &mut InboundContext<'_, Self>) {
         ctx.write(Answer::Error(why.to_string()));
         ctx.flush();
@@ -103,7 +110,7 @@ fn main() -> tidegate::Result<()> {
         })
         .bind(address.as_deref().unwrap_or("127.0.0.1:0"))
         .wait()?;
-    let drained = server.drain_on(signal::terminate());
+    let drained = server.drain_on(Completion::any([signal::terminate(), signal::interrupt()]));
     println!("listening on {}", server.local_addr());
     if address.is_some() {
         println!("{}", drained.wait()?);

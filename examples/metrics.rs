@@ -1,5 +1,5 @@
 //! The metrics of a program for Prometheus: serves `GET /metrics`. `metrics [ADDRESS]`. Without an
-//! address it reads its own metrics once and ends.
+//! address it reads its own metrics once and ends. With one it serves until `SIGTERM` or Ctrl-C.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -7,6 +7,7 @@ use std::net::TcpStream;
 use tidegate::metrics::Exporter;
 use tidegate::net::handlers::LineFrames;
 use tidegate::prelude::*;
+use tidegate::signal;
 
 /// Answers each request with the metrics, and closes the connection.
 struct Metrics(Exporter);
@@ -56,7 +57,9 @@ fn main() -> tidegate::Result<()> {
     exporter.add(server.clone());
     println!("metrics at http://{}/metrics", server.local_addr());
     if address.is_some() {
-        return Ok(server.closed().wait()?);
+        let signals = Completion::any([signal::terminate(), signal::interrupt()]);
+        println!("{}", server.drain_on(signals).wait()?);
+        return Ok(());
     }
     let mut client = TcpStream::connect(server.local_addr())?;
     client.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")?;

@@ -118,7 +118,7 @@ fn main() -> tidegate::Result<()> {
         upstream,
     )
     .wait()?;
-    let drained = server.drain_on(signal::terminate());
+    let drained = server.drain_on(Completion::any([signal::terminate(), signal::interrupt()]));
     println!("{} -> {upstream}", server.local_addr());
     if address.is_some() {
         println!("{}", drained.wait()?);

@@ -4,7 +4,8 @@
 use std::sync::mpsc;
 
 use tidegate::Blocking;
-use tidegate::net::{Bytes, Client, Inbound, InboundContext, Nothing, Server, UserEvent};
+use tidegate::net::{Bytes, Client, Draining, Inbound, InboundContext, Nothing, Server, UserEvent};
+use tidegate::promise::Completion;
 use tidegate::signal;
 use tidegate::tls::{TlsClient, TlsHandshake, TlsServer};
 
@@ -22,6 +23,12 @@ impl Inbound for Echo {
 
     fn read_complete(&mut self, ctx: &mut InboundContext<'_, Self>) {
         ctx.flush();
+    }
+
+    fn event(&mut self, event: UserEvent, ctx: &mut InboundContext<'_, Self>) {
+        if event.downcast_ref::<Draining>().is_some() {
+            ctx.close_when_flushed(); // the server ends
+        }
     }
 }
 
@@ -67,7 +74,7 @@ fn main() -> tidegate::Result<()> {
         .pipeline(move |p| p.add_duplex("tls", tls.handler()).add("echo", Echo))
         .bind(address)
         .wait()?;
-    let drained = server.drain_on(signal::terminate());
+    let drained = server.drain_on(Completion::any([signal::terminate(), signal::interrupt()]));
     println!("listening on {}", server.local_addr());
     if !args.is_empty() {
         println!("{}", drained.wait()?);

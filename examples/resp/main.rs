@@ -8,8 +8,8 @@ use std::io::Write;
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tidegate::net::{Bytes, Inbound, InboundContext, Nothing, Server};
-use tidegate::promise::Failure;
+use tidegate::net::{Bytes, Draining, Inbound, InboundContext, Nothing, Server, UserEvent};
+use tidegate::promise::{Completion, Failure};
 use tidegate::signal;
 
 use self::commands::Commands;
@@ -93,6 +93,12 @@ impl Inbound for Replies {
         ctx.set_auto_read(writable);
     }
 
+    fn event(&mut self, event: UserEvent, ctx: &mut InboundContext<'_, Self>) {
+        if event.downcast_ref::<Draining>().is_some() {
+            ctx.close_when_flushed(); // the server ends
+        }
+    }
+
     fn error(&mut self, why: Failure, ctx: &mut InboundContext<'_, Self>) {
         self.ends = true;
         self.pending_answers
@@ -118,7 +124,7 @@ fn main() -> tidegate::Result<()> {
         })
         .bind(address.as_deref().unwrap_or("127.0.0.1:0"))
         .wait()?;
-    let drained = server.drain_on(signal::terminate());
+    let drained = server.drain_on(Completion::any([signal::terminate(), signal::interrupt()]));
     println!("listening on {}", server.local_addr());
     if address.is_some() {
         println!("{}", drained.wait()?);

@@ -165,11 +165,12 @@ fn check_signature(attribute: &str, name: &Ident, signature: &[TokenTree]) -> Re
 /// Returns the tokens behind the arrow, if there is one behind the arguments.
 fn return_type(signature: &[TokenTree]) -> Option<&[TokenTree]> {
     match signature {
-        [_, TokenTree::Punct(dash), TokenTree::Punct(tip), returned @ ..]
-            if dash.as_char() == '-' && tip.as_char() == '>' =>
-        {
-            Some(returned)
-        }
+        [
+            _,
+            TokenTree::Punct(dash),
+            TokenTree::Punct(tip),
+            returned @ ..,
+        ] if dash.as_char() == '-' && tip.as_char() == '>' => Some(returned),
         _ => None,
     }
 }

@@ -191,11 +191,11 @@ pub mod loops {
 /// # tidegate::Result::Ok(())
 /// ```
 pub mod signal {
-    #[doc(inline)]
-    pub use tidegate_loop::signal::{interrupt, terminate};
     #[cfg(unix)]
     #[doc(inline)]
     pub use tidegate_loop::signal::{hangup, user1};
+    #[doc(inline)]
+    pub use tidegate_loop::signal::{interrupt, terminate};
 }
 
 /// A timer wheel with a thread of its own, for programs without event loops.

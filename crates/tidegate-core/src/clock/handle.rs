@@ -153,6 +153,21 @@ impl Clock {
         }
     }
 
+    /// Makes the calling thread a member of this clock until the returned value is dropped, on the
+    /// same thread. Does nothing if it is a member already: a second membership of one thread
+    /// would never sleep together with the first one.
+    #[doc(hidden)]
+    pub fn join_here(&self) -> ClockMember {
+        match &self.source {
+            Source::Manual(clock) if !clock.is_member_here() => {
+                let mut member = clock.join();
+                member.enter();
+                member
+            }
+            Source::System | Source::Manual(_) => ClockMember::none(),
+        }
+    }
+
     /// Waits until every member of a manual clock is asleep; returns at once on the system's clock.
     pub fn settle(&self) {
         if let Source::Manual(clock) = &self.source {

@@ -238,6 +238,11 @@ impl ManualClock {
         }
     }
 
+    /// Returns `true` if the calling thread is a member of this clock.
+    pub(super) fn is_member_here(&self) -> bool {
+        self.lock().member_here().is_some()
+    }
+
     #[cfg(all(test, not(tidegate_loom)))]
     pub(super) fn is_quiet(&self) -> bool {
         self.lock().is_quiet()

@@ -41,6 +41,7 @@ impl<D: Driver> Drive for Core<D> {
         self.has_root = true;
         self.drive_entered(shared, std::mem::take(pinned), |core| {
             while !core.root_step(shared, root) {}
+            root.end();
         });
         self.finish(shared);
     }

@@ -22,6 +22,9 @@ use crate::thread::local;
 /// error value. `tidegate::block_on` and [`EventLoopBuilder::block_on`] do the same with I/O and
 /// with other settings.
 ///
+/// A thread of a pool may call it, like every thread that may block. The pool lacks that thread
+/// meanwhile, so the future must not wait for a task that needs it.
+///
 /// When the future is ready, the event loop shuts down before this function returns. Tasks that
 /// were submitted to it still run, for at most one second. Futures that were spawned on it and are
 /// not ready are dropped, their completions are cancelled, and so are its timers. To keep them,
@@ -98,8 +101,7 @@ impl ManualLoop {
         if self.shared.state.get() == Lifecycle::Terminated {
             return Err(BlockOnError::Shutdown);
         }
-        let mut member = self.shared.clock.join();
-        member.enter();
+        let member = self.shared.clock.join_here();
         self.shared.ensure_thread();
         let shared = self.shared.clone();
         let mut root = Root::new(&shared, future);

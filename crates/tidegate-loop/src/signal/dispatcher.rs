@@ -60,7 +60,11 @@ fn wait_for(kind: Kind, seen: Option<u64>) -> Completion<Received> {
     // Read before the registration, so that a signal right after it counts.
     let seen = seen.unwrap_or_else(|| kind.count());
     let registered = dispatcher.register(kind);
-    let cancelled = dispatcher.take(|waiter| waiter.promise.is_cancelled());
+    // A future that awaits "the signal or something else" in a cycle drops one of these each time.
+    let given_up = dispatcher.take(|waiter| {
+        let promise = &waiter.promise;
+        promise.is_cancelled() || !promise.is_observed()
+    });
     let count = kind.count();
     let promise = if registered.is_ok() && count <= seen {
         dispatcher.waiters.push(Waiter {
@@ -73,7 +77,7 @@ fn wait_for(kind: Kind, seen: Option<u64>) -> Completion<Received> {
         Some(promise)
     };
     drop(dispatcher);
-    drop(cancelled);
+    drop(given_up);
     match (promise, registered) {
         (Some(promise), Ok(())) => {
             let _ = promise.succeed(Received { kind, count });

@@ -14,7 +14,8 @@ use tidegate_core::internal::prim::{AtomicBool, Ordering};
 use tidegate_core::internal::{Deliver, Delivery, SignalBlock, contain};
 use tidegate_pool::Quiet;
 
-use crate::state::shared::{RootFuture, Shared};
+use crate::state::metrics::{IN_DROPS, IN_SIGNALS};
+use crate::state::shared::{RootFuture, Shared, drop_contained};
 
 /// How long the tasks that were submitted to the event loop may run after the root is ready.
 pub(crate) const END_TIMEOUT: Duration = Duration::from_secs(1);
@@ -22,7 +23,7 @@ pub(crate) const END_TIMEOUT: Duration = Duration::from_secs(1);
 /// The root future, and its output.
 pub(crate) struct Root<'a, F: Future> {
     shared: &'a Arc<Shared>,
-    /// `None` after the future was ready.
+    /// `None` after the future was ready, and after the event loop has ended.
     future: Option<Pin<Box<F>>>,
     block: Arc<SignalBlock<RootBlock>>,
     waker: Waker,
@@ -63,17 +64,31 @@ impl<F: Future> RootFuture for Root<'_, F> {
             return;
         };
         self.block.woken.store(false, Ordering::Relaxed);
+        let activity = &self.shared.meter.counters.activity;
+        activity.set(IN_SIGNALS);
         let mut context = Context::from_waker(&self.waker);
         let polled = contain(|| future.as_mut().poll(&mut context));
-        let output = match polled {
-            Ok(Poll::Pending) => return,
-            Ok(Poll::Ready(output)) => Ok(output),
-            Err(panic) => Err(panic),
-        };
-        let future = self.future.take();
-        let dropped = contain(|| drop(future));
-        self.output = Some(dropped.and(output));
+        match polled {
+            Ok(Poll::Pending) => return activity.set(0),
+            Ok(Poll::Ready(output)) => self.output = Some(Ok(output)),
+            Err(panic) => self.output = Some(Err(panic)),
+        }
+        self.end();
         drop(self.shared.shut_down(Quiet::none(END_TIMEOUT)));
+    }
+
+    fn end(&mut self) {
+        let Some(future) = self.future.take() else {
+            return;
+        };
+        let activity = &self.shared.meter.counters.activity;
+        activity.set(IN_DROPS);
+        if let Err(panic) = contain(|| drop(future)) {
+            // The output is not returned: it is user code as well when it is dropped.
+            let output = self.output.replace(Err(panic));
+            drop_contained(self.shared, output);
+        }
+        activity.set(0);
     }
 }
 

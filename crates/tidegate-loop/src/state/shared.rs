@@ -112,6 +112,8 @@ pub(crate) trait RootFuture {
     /// Polls the future if it was woken. When it is ready, requests the shutdown of the event loop.
     /// Contains a panic of the future.
     fn poll_if_woken(&mut self);
+    /// Drops the future if it is not ready: the event loop has ended. Contains a panic.
+    fn end(&mut self);
 }
 
 /// What other threads can read of an event loop's driver.

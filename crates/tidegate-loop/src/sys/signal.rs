@@ -310,7 +310,10 @@ mod tests {
         for n in 1..=10_000 {
             // SAFETY: `raise` takes a number; the handler has run when it returns.
             unsafe { libc::raise(libc::SIGHUP) };
-            assert_eq!((CALLS.load(Ordering::Relaxed), Kind::Hangup.count()), (n, n));
+            assert_eq!(
+                (CALLS.load(Ordering::Relaxed), Kind::Hangup.count()),
+                (n, n)
+            );
         }
         arrivals.wait().unwrap();
     }

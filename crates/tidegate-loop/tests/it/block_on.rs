@@ -4,14 +4,17 @@ use std::cell::Cell;
 use std::future::{Future, pending, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
 use tidegate_core::executor::{WaitPolicy, wait_policy};
-use tidegate_core::{Blocking, ManualClock};
-use tidegate_loop::{BlockOnError, EventLoop, Lifecycle, Quiet, block_on, sleep, timeout};
+use tidegate_core::{Blocking, ManualClock, Task};
+use tidegate_loop::{
+    BlockOnError, EventLoop, Lifecycle, Quiet, RoamingConfig, block_on, sleep, timeout,
+};
+use tidegate_pool::WorkerPool;
 use tidegate_promise::{Promise, WaitError, promise};
 use tidegate_testkit::{Counter, DropCount, Gate, Log, rounds};
 
@@ -163,6 +166,46 @@ fn the_thread_of_a_loop_and_a_thread_that_must_not_wait_are_refused() {
 }
 
 #[test]
+fn a_thread_of_a_pool_may_call_it_also_on_the_clock_of_the_pool() {
+    let clock = ManualClock::new();
+    let pool = WorkerPool::builder("workers").max(1).clock(&clock);
+    let pool = pool.build().unwrap();
+    let at = clock.clone();
+    let slept = pool.submit(move || {
+        let output = builder(&at, "main").block_on(async {
+            sleep(SECOND).await.unwrap();
+            EventLoop::current().unwrap().name().to_owned()
+        });
+        (output.unwrap(), wait_policy())
+    });
+    let slept = slept.unwrap();
+    tidegate_testkit::until("the sleep to be over", || {
+        clock.advance(SECOND);
+        slept.is_done()
+    });
+    assert_eq!(slept.wait().unwrap(), ("main".to_owned(), WaitPolicy::Free));
+}
+
+#[test]
+fn a_thread_that_drives_a_roaming_loop_is_refused_and_its_tasks_may_call_it() {
+    let pool = Arc::new(WorkerPool::builder("workers").max(4).build().unwrap());
+    let config = RoamingConfig::new(Arc::clone(&pool) as _);
+    let home = EventLoop::builder("home").build_roaming(&config).unwrap();
+    let (refused, allowed) = (Log::new(), Log::new());
+    let to = refused.clone();
+    let drives = move || to.push(block_on(async { 1 }).map_err(|why| why.to_string()));
+    home.execute_task(Task::non_blocking(drives)).unwrap();
+    let to = allowed.clone();
+    home.execute(move || to.push(block_on(async { 1 }).unwrap()))
+        .unwrap();
+    refused.wait_for(1);
+    allowed.wait_for(1);
+    let text = refused.take().remove(0).unwrap_err();
+    assert!(text.contains("the event loop `home`"), "{text}");
+    assert_eq!(allowed.take(), [1]);
+}
+
+#[test]
 fn a_blocking_wait_inside_is_an_error_value() {
     let (_promise, answer) = promise::<u32>();
     let waited = block_on(async move { answer.wait() }).unwrap();
@@ -234,6 +277,40 @@ fn a_shutdown_before_the_future_is_ready_is_an_error_and_drops_it() {
     });
     assert!(matches!(output, Err(BlockOnError::Shutdown)));
     assert_eq!(drops.count(), 1);
+}
+
+/// Panics when it is dropped, and logs whether its thread drives an event loop then.
+struct PanicsInDrop(Log<bool>);
+
+impl Drop for PanicsInDrop {
+    fn drop(&mut self) {
+        self.0.push(EventLoop::current().is_some());
+        panic!("the drop fails");
+    }
+}
+
+#[test]
+fn a_future_is_dropped_on_its_loop_and_a_panic_of_that_resumes_in_the_caller() {
+    let log = Log::new();
+    for is_ready in [true, false] {
+        let value = PanicsInDrop(log.clone());
+        let caught = catch_unwind(AssertUnwindSafe(|| {
+            block_on(async move {
+                // Dropped with the future: the reference keeps it in there.
+                let value = &value;
+                let here = EventLoop::current().unwrap();
+                drop(here.shutdown(Quiet::none(SECOND)));
+                if !is_ready {
+                    pending::<()>().await;
+                }
+                let _ = value;
+            })
+        }));
+        let payload = caught.unwrap_err();
+        assert_eq!(payload.downcast_ref::<&str>(), Some(&"the drop fails"));
+        assert!(EventLoop::current().is_none());
+    }
+    assert_eq!(log.take(), [true, true]);
 }
 
 #[test]

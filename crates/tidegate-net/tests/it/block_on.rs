@@ -69,7 +69,10 @@ fn a_server_and_a_client_share_the_calling_thread() {
         heard
     })
     .unwrap();
-    assert_eq!((&bytes[..], thread), (&b"hello"[..], thread::current().id()));
+    assert_eq!(
+        (&bytes[..], thread),
+        (&b"hello"[..], thread::current().id())
+    );
 }
 
 #[test]
