@@ -1,5 +1,6 @@
 //! Counters of a loop with I/O.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A number that one thread at a time writes and any thread reads. Adding is a load and a store, so
@@ -49,6 +50,7 @@ pub(crate) struct Counters {
 /// ```
 /// let group = tidegate_net::pinned("io", 1)?;
 /// assert_eq!(group.io_metrics()[0].reads, 0);
+/// println!("{}", group.io_metrics()[0]); // one line for each subject
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -133,5 +135,78 @@ impl IoMetrics {
         self.unread += more.unread;
         self.lost_datagrams += more.lost_datagrams;
         self.wakeups += more.wakeups;
+    }
+}
+
+/// One line for each subject.
+impl fmt::Display for IoMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "sockets  {} registered, {} accepted, {} pauses of accepting",
+            self.registered, self.accepted, self.accept_pauses,
+        )?;
+        writeln!(
+            f,
+            "reads    {} calls, {} bytes",
+            self.reads, self.read_bytes
+        )?;
+        writeln!(
+            f,
+            "writes   {} calls, {} bytes",
+            self.writes, self.written_bytes
+        )?;
+        writeln!(
+            f,
+            "polls    {} calls, {} failed, {} fresh pollers, {} wake-ups",
+            self.polls, self.poll_failures, self.fresh_pollers, self.wakeups,
+        )?;
+        writeln!(
+            f,
+            "events   {} received, {} stale, {} queued again",
+            self.events, self.stale, self.requeued,
+        )?;
+        write!(
+            f,
+            "lost     {} messages that no handler took, {} datagrams",
+            self.unread, self.lost_datagrams,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! The text of a snapshot.
+
+    use super::*;
+
+    #[test]
+    fn prints_one_aligned_line_for_each_subject() {
+        let metrics = IoMetrics {
+            polls: 100,
+            events: 250,
+            stale: 3,
+            requeued: 4,
+            registered: 12,
+            poll_failures: 1,
+            fresh_pollers: 2,
+            accepted: 40,
+            accept_pauses: 5,
+            reads: 300,
+            read_bytes: 1_048_576,
+            writes: 280,
+            written_bytes: 65_536,
+            unread: 6,
+            lost_datagrams: 7,
+            wakeups: 8,
+        };
+        let expected = "\
+sockets  12 registered, 40 accepted, 5 pauses of accepting
+reads    300 calls, 1048576 bytes
+writes   280 calls, 65536 bytes
+polls    100 calls, 1 failed, 2 fresh pollers, 8 wake-ups
+events   250 received, 3 stale, 4 queued again
+lost     6 messages that no handler took, 7 datagrams";
+        assert_eq!(metrics.to_string(), expected);
     }
 }

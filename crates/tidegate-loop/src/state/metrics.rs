@@ -1,5 +1,6 @@
 //! The metrics of an event loop: counters that the loop's thread writes and any thread reads.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -187,6 +188,7 @@ impl LoopCounters {
 /// let metrics = home.metrics();
 /// assert!(metrics.tasks_run >= 1);
 /// assert_eq!(metrics.tasks_pending, 0);
+/// println!("{metrics}"); // one line for each subject
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
@@ -250,4 +252,109 @@ pub struct LoopMetrics {
     pub longest_task: Option<&'static str>,
     /// The task that runs now.
     pub running: Option<RunningTask>,
+}
+
+/// One line for each subject.
+impl fmt::Display for LoopMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "tasks      {} run, {} pending, {} pending at most, {} refused, {} panicked",
+            self.tasks_run, self.tasks_pending, self.high_water, self.refused, self.panics,
+        )?;
+        writeln!(
+            f,
+            "listeners  {} panicked, {} ran elsewhere",
+            self.listener_panics, self.fell_back,
+        )?;
+        writeln!(
+            f,
+            "timers     {} run, {} pending, late by {:?} on average, {:?} at most",
+            self.timers_run, self.timers_pending, self.lateness_mean, self.lateness_max,
+        )?;
+        writeln!(f, "futures    {} pending", self.futures)?;
+        let percent = self.busy_ratio * 100.0;
+        writeln!(f, "busy       {percent:.1} % of the time, {:?}", self.busy)?;
+        writeln!(
+            f,
+            "turns      {}, {} sleeps, {} wake-ups",
+            self.turns, self.sleeps, self.wakeups,
+        )?;
+        writeln!(f, "heartbeat  {:?} ago", self.heartbeat_age)?;
+        write!(f, "longest    {:?}", self.longest)?;
+        if let Some(task) = self.longest_task {
+            write!(f, ", task `{task}`")?;
+        }
+        match self.running {
+            Some(task) => write!(f, "\nrunning    task `{}`", task.name),
+            None => write!(f, "\nrunning    nothing"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! The text of a snapshot.
+
+    use super::*;
+
+    fn metrics() -> LoopMetrics {
+        LoopMetrics {
+            tasks_run: 1_200,
+            tasks_pending: 3,
+            high_water: 64,
+            refused: 2,
+            panics: 1,
+            listener_panics: 4,
+            fell_back: 5,
+            timers_pending: 6,
+            timers_run: 70,
+            lateness_max: Duration::from_millis(12),
+            lateness_mean: Duration::from_micros(350),
+            lateness_total: Duration::from_millis(25),
+            futures: 8,
+            busy_ratio: 0.1234,
+            busy: Duration::from_millis(1_500),
+            turns: 900,
+            sleeps: 80,
+            wakeups: 75,
+            heartbeat_age: Duration::from_millis(40),
+            longest: Duration::from_millis(9),
+            longest_task: Some("report"),
+            running: Some(RunningTask {
+                sequence: 1_201,
+                name: "parse",
+            }),
+        }
+    }
+
+    #[test]
+    fn prints_one_aligned_line_for_each_subject() {
+        let expected = "\
+tasks      1200 run, 3 pending, 64 pending at most, 2 refused, 1 panicked
+listeners  4 panicked, 5 ran elsewhere
+timers     70 run, 6 pending, late by 350µs on average, 12ms at most
+futures    8 pending
+busy       12.3 % of the time, 1.5s
+turns      900, 80 sleeps, 75 wake-ups
+heartbeat  40ms ago
+longest    9ms, task `report`
+running    task `parse`";
+        assert_eq!(metrics().to_string(), expected);
+    }
+
+    #[test]
+    fn prints_that_nothing_runs() {
+        let idle = LoopMetrics {
+            longest: Duration::ZERO,
+            longest_task: None,
+            running: None,
+            ..metrics()
+        };
+        let text = idle.to_string();
+        assert!(
+            text.ends_with("\nlongest    0ns\nrunning    nothing"),
+            "{text}"
+        );
+    }
 }

@@ -241,6 +241,7 @@ impl Drop for Owner {
 /// ```
 /// let metrics = tidegate_timer::WheelTimer::new().metrics();
 /// assert_eq!((metrics.pending, metrics.fired), (0, 0));
+/// assert!(metrics.to_string().starts_with("timeouts  0 pending"));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -264,6 +265,27 @@ pub struct TimerMetrics {
     pub wakeups: u64,
     /// The longest run time of a task on the timer's thread.
     pub longest_task: Duration,
+}
+
+/// One line for each subject.
+impl fmt::Display for TimerMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "timeouts  {} pending, {} expired, {} cancelled, {} refused",
+            self.pending, self.fired, self.cancelled, self.refused,
+        )?;
+        writeln!(
+            f,
+            "tasks     {} panicked, {} ran on the timer's thread instead, longest {:?}",
+            self.panicked, self.fell_back, self.longest_task,
+        )?;
+        write!(
+            f,
+            "wheel     {} entries, {} wake-ups",
+            self.in_wheel, self.wakeups,
+        )
+    }
 }
 
 /// Builder of a [`WheelTimer`].
@@ -379,5 +401,32 @@ impl fmt::Debug for WheelTimerBuilder {
             .field("slots", &self.slots)
             .field("max_pending", &self.limit)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! The text of a snapshot.
+
+    use super::*;
+
+    #[test]
+    fn prints_one_aligned_line_for_each_subject() {
+        let metrics = TimerMetrics {
+            pending: 1,
+            in_wheel: 2,
+            fired: 3,
+            cancelled: 4,
+            refused: 5,
+            panicked: 6,
+            fell_back: 7,
+            wakeups: 8,
+            longest_task: Duration::from_micros(1_500),
+        };
+        let expected = "\
+timeouts  1 pending, 3 expired, 4 cancelled, 5 refused
+tasks     6 panicked, 7 ran on the timer's thread instead, longest 1.5ms
+wheel     2 entries, 8 wake-ups";
+        assert_eq!(metrics.to_string(), expected);
     }
 }
