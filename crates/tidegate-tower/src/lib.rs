@@ -101,10 +101,3 @@ pub use self::retry::{
 
 /// An error of any type, as the libraries around tower use it.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
-
-/// The program of the guide, run as a doc test.
-#[cfg(doctest)]
-mod guide {
-    #[doc = include_str!("../../../docs/guide/tower.md")]
-    struct Tower;
-}

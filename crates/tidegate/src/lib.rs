@@ -424,7 +424,8 @@ pub mod prelude {
     };
 }
 
-/// The programs of the README and of the guide, run as doc tests.
+/// The programs of the README and of the guide, run as doc tests. In a test of the workspace, the
+/// examples turn all features on.
 #[cfg(all(doctest, feature = "isolate", feature = "tls"))]
 mod guide {
     #[doc = include_str!("../../../README.md")]
@@ -446,6 +447,9 @@ mod guide {
     struct Metrics;
     #[doc = include_str!("../../../docs/guide/shutdown.md")]
     struct Shutdown;
+    #[cfg(feature = "tower")]
+    #[doc = include_str!("../../../docs/guide/tower.md")]
+    struct Tower;
 }
 
 /// What `#[tidegate::main]` and `#[tidegate::test]` refuse.

@@ -1,14 +1,19 @@
 //! Checks the level order: a crate depends only on crates of a lower level.
 //!
 //! A manifest states the level as `[package.metadata.tidegate] level = N`, or `"dev"` for crates
-//! that only tests may use. Dev-dependencies are not restricted: a test may use crates of a higher
-//! level.
+//! that only tests may use. A test may use crates of a higher level, so dev-dependencies are
+//! restricted in one case only: a crate below the facade does not depend on the facade. A test of
+//! such a crate would need every other crate, and a program that needs the facade is a test of the
+//! facade itself.
 
 use std::collections::HashMap;
 
 use super::manifest::{self, Entry};
 use super::tree::File;
 use super::{Finding, Tree};
+
+/// The package of the facade.
+const FACADE: &str = "tidegate";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Level {
@@ -36,6 +41,9 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     for (name, file) in tree.manifests() {
         if let Some(Level::Number(own)) = levels.get(name) {
             findings.extend(upward(name, *own, file, &levels));
+        }
+        if is_below_the_facade(name, &levels) {
+            findings.extend(tests_with_the_facade(name, file));
         }
     }
     findings
@@ -69,6 +77,28 @@ fn upward(name: &str, own: u32, file: &File, levels: &HashMap<&str, Level>) -> V
         findings.push(Finding::new(&file.path, entry.line, message));
     }
     findings
+}
+
+/// Returns `true` if the facade may depend on this crate.
+fn is_below_the_facade(name: &str, levels: &HashMap<&str, Level>) -> bool {
+    match (levels.get(name), levels.get(FACADE)) {
+        (Some(Level::Number(own)), Some(Level::Number(facade))) => own < facade,
+        (Some(Level::Dev), Some(_)) => true,
+        _ => false,
+    }
+}
+
+fn tests_with_the_facade(name: &str, file: &File) -> Vec<Finding> {
+    let entries = manifest::entries(&file.text);
+    let facade = entries
+        .iter()
+        .filter(|entry| entry.section.ends_with("dev-dependencies") && entry.package() == FACADE);
+    let message = format!(
+        "{name} is below the facade and may not use it in tests: move the test into the facade"
+    );
+    facade
+        .map(|entry| Finding::new(&file.path, entry.line, message.as_str()))
+        .collect()
 }
 
 #[cfg(test)]
@@ -117,6 +147,27 @@ mod tests {
             findings("[build-dependencies]\nkit.workspace = true\n").len(),
             1
         );
+    }
+
+    #[test]
+    fn the_facade_is_no_dev_dependency_of_a_crate_below_it() {
+        let lines = |level: &str, rest: &str| -> Vec<usize> {
+            let findings = check(&Tree::of(&[
+                ("crates/tidegate/Cargo.toml", &crate_of("6", "")),
+                ("crates/low/Cargo.toml", &crate_of(level, rest)),
+            ]));
+            findings.iter().map(|finding| finding.line).collect()
+        };
+        let plain = "[dev-dependencies]\ntidegate.workspace = true\n";
+        assert_eq!(lines("5", plain), [4]);
+        assert_eq!(lines("\"dev\"", plain), [4]);
+        let renamed =
+            "[dev-dependencies]\nfacade = { path = \"../tidegate\", package = \"tidegate\" }\n";
+        assert_eq!(lines("5", renamed), [4]);
+        let section = "[target.'cfg(unix)'.dev-dependencies.tidegate]\npath = \"../tidegate\"\n";
+        assert_eq!(lines("5", section), [3]);
+        assert_eq!(lines("7", plain), []);
+        assert_eq!(lines("5", "[dev-dependencies]\nother = \"1\"\n"), []);
     }
 
     #[test]
