@@ -10,10 +10,10 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// Whether a cancel interrupts work that already runs, that is, trips its `CancelToken`.
+/// Whether a cancel interrupts work that already runs, that is, cancels its `CancelToken`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Interrupt {
-    /// The token is tripped if the command's setting `interrupt_on_cancel` allows it.
+    /// The token is cancelled if the command's setting `interrupt_on_cancel` allows it.
     Yes,
     /// The work goes on without its caller.
     No,
@@ -100,7 +100,7 @@ impl Target {
 pub(crate) trait Cancellable: Send + Sync {
     /// Ends the call, and interrupts its work if the request and the settings say so. If the call
     /// was cancelled before, a request to interrupt still reaches its work.
-    fn cancel(&self, asked: Option<Interrupt>) -> CancelOutcome;
+    fn cancel(&self, interrupt: Option<Interrupt>) -> CancelOutcome;
 
     /// Returns `true` if the work has begun.
     fn has_begun(&self) -> bool;
@@ -111,7 +111,7 @@ pub(crate) trait Cancellable: Send + Sync {
 
 impl CallHandle {
     /// Cancels the call. Work that has not begun never runs, and its place in the queue is free at
-    /// once. Work that runs loses its caller; with [`Interrupt::Yes`] its token is tripped, if the
+    /// once. Work that runs loses its caller; with [`Interrupt::Yes`] its token is cancelled, if the
     /// setting `interrupt_on_cancel` of the command allows it. The caller's completion ends as
     /// cancelled, and a caller that waits gets [`Cause::Cancelled`](crate::Cause::Cancelled).
     ///
@@ -120,7 +120,7 @@ impl CallHandle {
     /// cancelled when it is made. A wrapper makes no further attempt.
     ///
     /// With permits, the work runs on its caller's thread and cannot be left: the cancel then only
-    /// trips the token.
+    /// cancels the token.
     ///
     /// # Threads
     ///
@@ -143,12 +143,12 @@ impl CallHandle {
     }
 
     /// Cancels the call. Without a request, the setting of the command decides about the interrupt.
-    pub(crate) fn cancel_as(&self, asked: Option<Interrupt>) -> CancelOutcome {
+    pub(crate) fn cancel_as(&self, interrupt: Option<Interrupt>) -> CancelOutcome {
         let mut state = self.lock();
         let is_first = state.cancelled.is_none();
         let before = state.cancelled.flatten();
-        let keeps = before == Some(Interrupt::Yes) || asked == Some(Interrupt::No) && !is_first;
-        state.cancelled = Some(if keeps { before } else { asked });
+        let keeps = before == Some(Interrupt::Yes) || interrupt == Some(Interrupt::No) && !is_first;
+        state.cancelled = Some(if keeps { before } else { interrupt });
         let targets = state.all();
         // A call that is not made yet, or is between two attempts, has no target and is not over.
         let is_pending = is_first && !state.is_made && self.shared.live.strong_count() > 0;
@@ -158,7 +158,7 @@ impl CallHandle {
             false => CancelOutcome::TooLate,
         };
         for target in targets {
-            match (target.cancel(asked), found) {
+            match (target.cancel(interrupt), found) {
                 (CancelOutcome::Running, _) => found = CancelOutcome::Running,
                 (CancelOutcome::NotBegun, CancelOutcome::TooLate) => {
                     found = CancelOutcome::NotBegun;
@@ -171,8 +171,8 @@ impl CallHandle {
 
     fn add(&self, target: Target, is_attempt: bool) -> Result<(), Option<Interrupt>> {
         let mut state = self.lock();
-        if let Some(asked) = state.cancelled {
-            return Err(asked);
+        if let Some(interrupt) = state.cancelled {
+            return Err(interrupt);
         }
         let over = state.prune();
         state.targets.push(target);
@@ -284,8 +284,8 @@ impl HandleOfCall {
             is_over: AtomicBool::new(false),
         });
         let target = Target::Other(Arc::clone(&work) as _);
-        if let Err(asked) = self.handle.add(target, is_attempt) {
-            work.cancel(asked);
+        if let Err(interrupt) = self.handle.add(target, is_attempt) {
+            work.cancel(interrupt);
         }
         InPlace(work)
     }
@@ -308,12 +308,12 @@ impl Drop for InPlace {
 }
 
 impl Cancellable for WorkInPlace {
-    fn cancel(&self, asked: Option<Interrupt>) -> CancelOutcome {
+    fn cancel(&self, interrupt: Option<Interrupt>) -> CancelOutcome {
         if self.is_over() {
             return CancelOutcome::TooLate;
         }
         let is_first = !self.is_cancelled.swap(true, Ordering::Relaxed);
-        (self.cancel)(asked);
+        (self.cancel)(interrupt);
         match is_first {
             true => CancelOutcome::Running,
             false => CancelOutcome::TooLate,

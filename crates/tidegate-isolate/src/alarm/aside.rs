@@ -114,7 +114,7 @@ impl CallbackThreads {
         offered.map_err(|refused| refused.into_inner())
     }
 
-    /// Returns a task that runs the hooks of a tripped token. If too many are waiting already,
+    /// Returns a task that runs the hooks of a cancelled token. If too many are waiting already,
     /// counts that and returns `None`; the hooks then stay in the token.
     pub(super) fn hooks_of(self: &Arc<Self>, token: &CancelToken) -> Option<Task> {
         if self.tokens.fetch_add(1, Ordering::Relaxed) >= BACKLOG {

@@ -99,7 +99,7 @@ impl CallTimer {
         flights.iter().filter(|flight| flight.is_running()).count()
     }
 
-    /// Expires every running call and trips its token.
+    /// Expires every running call and cancels its token.
     pub(crate) fn expire_all(&self) {
         let flights = self.shared.flights().clone();
         for flight in &flights {

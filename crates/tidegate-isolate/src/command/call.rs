@@ -386,9 +386,9 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         let is_attempt = options.is_attempt;
         let work = move |token: &CancelToken| {
             let (state, mine) = (Arc::clone(&self.state), token.clone());
-            let cancel = move |maybe_options| {
+            let cancel = move |interrupt| {
                 let may_interrupt = state.flags() & INTERRUPTS_ON_CANCEL != 0;
-                if may_interrupt && maybe_options != Some(Interrupt::No) {
+                if may_interrupt && interrupt != Some(Interrupt::No) {
                     state.interrupt(&mine);
                 }
             };

@@ -12,8 +12,8 @@
 //! | timed out | TIMEOUT | failure | yes | as dropped | Error |
 //! | dropped without a verdict | CANCELLED | none; a probe reopens it | yes | none | Cancelled |
 //!
-//! All of this happens on the thread that gives the verdict or drops the entry. The timer only
-//! expires the call, trips its token and wakes the future that holds the entry
+//! All of this happens on the thread that gives the verdict or drops the entry. At the deadline, the
+//! timer only expires the call, cancels its token and wakes the future that holds the entry
 //! ([`Entry::poll_expired`]). It never gives a permit back.
 
 use std::fmt;
@@ -139,8 +139,8 @@ impl Entry {
     }
 
     /// Ends the call with this cause, gives the permit back, and returns the error for the caller.
-    /// The call counts as what the cause is counted as: see [`Cause::event`]. If the call has timed
-    /// out before, it ends as timed out, and the error says so.
+    /// [`Cause::event`] returns the event that is counted. If the call has already timed out, it
+    /// counts as timed out, and so does the error.
     pub fn fail<E>(self, cause: Cause<E>) -> CommandError<E> {
         let (state, call) = (&*self.state, self.call());
         let now = state.now();
@@ -158,9 +158,9 @@ impl Entry {
         self.call().flight.is_expired()
     }
 
-    /// Is ready once the call [has expired](Entry::is_expired). Until then, the timer wakes the task
-    /// of `context` when the call expires. For a future that holds an entry while it waits for
-    /// something else.
+    /// Returns `Ready` if the call [has expired](Entry::is_expired). Otherwise registers the waker of
+    /// `context`, which the timer wakes when the call expires. Use it in a future that holds an
+    /// entry while it waits for something else.
     ///
     /// # Threads
     ///
@@ -183,10 +183,10 @@ impl Entry {
         self.token().deadline()
     }
 
-    /// Returns the token of the call. It is tripped at the deadline (unless `interrupt_on_timeout`
+    /// Returns the token of the call. It is cancelled at the deadline (unless `interrupt_on_timeout`
     /// is off), when the isolation is stopped, and when the entry is dropped without a verdict.
     ///
-    /// Clones may outlive the entry; then the next call allocates a new token.
+    /// Clones may outlive the entry. The next call then has to allocate a new token.
     pub fn token(&self) -> &CancelToken {
         self.call().flight.token()
     }
@@ -244,7 +244,8 @@ impl Entry {
         } else {
             state.emit(&mut record, observer, ended.event());
         }
-        // A bad request implies an error, so for `Ignored` this adds the event but no count.
+        // For `Ignored`, this adds the event to the record and counts nothing: a bad request is
+        // already counted as one.
         if is_thrown || ended == Ended::Ignored {
             state.thrown(&mut record, observer);
         }
@@ -266,8 +267,8 @@ impl Entry {
     }
 
     /// Ends a call whose entry was dropped without a verdict. `is_first` is `true` if the timer had
-    /// not expired the call before. The clock decides whether the call is late, as for a verdict:
-    /// the timer may not have looked yet.
+    /// not expired the call. The clock decides whether the call is late, as for a verdict: the timer
+    /// may expire a late call a moment after its deadline.
     #[cold]
     fn cancel(&self, call: &Admission, is_first: bool) {
         let state = &*self.state;

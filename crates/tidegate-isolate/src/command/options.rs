@@ -1,4 +1,4 @@
-//! The options of one call, in place of the settings of its command.
+//! The options of one call. They override the settings of its command.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::request::{Answer, CacheKey, Entered, RequestContext, RunOwner};
 #[derive(Clone, Copy)]
 pub(super) struct Terms {
     pub(super) criticality: Criticality,
-    /// In nanoseconds; `u64::MAX` for none.
+    /// In nanoseconds; `u64::MAX` if there is no timeout.
     pub(super) timeout: u64,
 }
 
@@ -26,27 +26,27 @@ pub(super) type Observer = Arc<dyn Fn(Event) + Send + Sync>;
 
 /// The options of one call.
 pub(super) struct CallOptions<T, E> {
-    /// In nanoseconds, in place of the command's timeout.
+    /// Replaces the timeout of the command. In nanoseconds.
     pub(super) timeout: Option<u64>,
     pub(super) criticality: Criticality,
     pub(super) context: Option<RequestContext>,
-    /// Options that few calls have, in a box that keeps the options of other calls small.
+    /// Options that few calls have. They are boxed to keep this struct small.
     pub(super) rare: Option<Box<RareOptions<T, E>>>,
-    /// `true` if the call is an attempt of a wrapper: no fallback is tried.
+    /// `true` if the call is an attempt of a wrapper, such as a retry. An attempt tries no fallback.
     pub(super) is_attempt: bool,
-    /// `true` if the call is a future, which awaits a fallback that is a future. See `fallback`.
+    /// `true` if the call is a future. It then awaits an asynchronous fallback; see `fallback`.
     pub(super) defers: bool,
 }
 
 pub(super) struct RareOptions<T, E> {
     pub(super) cache: Option<CacheKey<T, E>>,
     pub(super) fallback: Option<OwnFallback<T, E>>,
-    /// In place of the command's.
+    /// Replaces the fallback timeout of the command.
     pub(super) fallback_timeout: Option<Duration>,
-    /// The call has failed, and its future has to await the fallback.
+    /// The record of a call that has failed and whose future still has to await the fallback.
     pub(super) deferred: Option<CallRecord>,
     pub(super) observer: Option<Observer>,
-    /// Cancels this call.
+    /// The handle by which the caller cancels this call.
     pub(super) handle: Option<HandleOfCall>,
     /// The captured context for a fallback that runs on a callback thread.
     pub(super) captured: Vec<Install>,
@@ -127,8 +127,8 @@ impl<T, E> CallOptions<T, E> {
         self.rare().run = Some(run);
     }
 
-    /// Makes the calling thread work for the shared run of this call, if any, until the guard is
-    /// dropped.
+    /// Records that the calling thread executes the shared run of this call, if any, until the
+    /// guard is dropped.
     #[inline]
     pub(super) fn enter_run(&self) -> Option<Within> {
         self.run().map(wait_graph::enter)
@@ -156,7 +156,7 @@ impl<T, E> CallOptions<T, E> {
         }
     }
 
-    /// The fallback that this call has in place of the command's, if any.
+    /// Returns the fallback that this call has instead of the command's, if any.
     pub(super) fn own_fallback(&self) -> Option<&OwnFallback<T, E>> {
         self.rare.as_ref()?.fallback.as_ref()
     }
@@ -165,7 +165,7 @@ impl<T, E> CallOptions<T, E> {
         self.rare.as_ref()?.fallback_timeout
     }
 
-    /// Returns `true` if the call has failed, and its future has to await the fallback.
+    /// Returns `true` if the call has failed and its future still has to await the fallback.
     #[inline]
     pub(super) fn is_deferred(&self) -> bool {
         let rare = self.rare.as_ref();
@@ -186,7 +186,7 @@ impl<T, E> CallOptions<T, E> {
     }
 }
 
-/// The options of a call, or `None`. Most calls have no options, and none are created for them.
+/// The options of a call, or `None`. Most calls have no options, and nothing is created for them.
 pub(super) struct MaybeOptions<'a, T, E>(pub(super) Option<&'a mut CallOptions<T, E>>);
 
 impl<T, E> MaybeOptions<'_, T, E> {

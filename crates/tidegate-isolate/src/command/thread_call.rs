@@ -1,4 +1,9 @@
-//! A call on threads between its submission and its end.
+//! A call on threads, from its submission to its end.
+//!
+//! A call ends in one of four ways: its work returns, its timeout passes, its caller cancels it, or
+//! the pool drops its queued job. The call word (`in_flight`) decides which of them ends the call.
+//! A thread that comes second does not notify the caller. The work and the recipient are each taken
+//! once, so the work runs at most once and the caller is notified at most once.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,29 +31,30 @@ use crate::plugin::{CallStage, Install};
 use crate::request::RequestContext;
 use crate::request::wait_graph::{self, RunId};
 
-/// No place in the queue.
+/// The job has no key in the queue: it is not queued, or its key is not stored yet.
 const NOWHERE: u64 = u64::MAX;
-/// The result of the work: its value, or the cause if there is none.
+/// The value of the work, or the cause of its failure.
 pub(super) type WorkAnswer<T, E> = Result<T, Cause<E>>;
 
-/// The message to a caller that waits.
+/// What a blocked caller receives.
 pub(super) enum CallerMessage<T, E> {
     /// The work has ended.
     Ended(WorkAnswer<T, E>),
-    /// The call was ended from outside. The caller cleans up after it.
+    /// The timer, a cancel or the pool ended the call. The caller runs the clean-up.
     EndedEarly(Arc<dyn EarlyEndedCall<E>>, EarlyEnd),
 }
 
-/// A call that was ended from outside.
+/// A call that ended before its work did.
 pub(super) trait EarlyEndedCall<E>: Send + Sync {
     /// Counts the end of the call and drops work that has not started, on a thread that may run
     /// user code. Returns the cause.
     fn clean_up(&self, early_end: EarlyEnd) -> Cause<E>;
 }
 
-/// How a call was ended from outside.
+/// How a call ended before its work did.
 #[derive(Clone, Copy)]
 pub(super) struct EarlyEnd {
+    /// Whether the work was queued or running at that moment.
     left: WorkState,
     why: EarlyEndReason,
 }
@@ -63,9 +69,10 @@ enum EarlyEndReason {
 
 /// How the caller receives the result.
 pub(super) enum Recipient<T: Send + 'static, E: Send + 'static> {
-    /// The caller waits, and runs the remaining steps itself.
+    /// The caller is blocked, and runs the remaining steps itself.
     Caller(Promise<CallerMessage<T, E>, CommandError<E>>),
-    /// The caller has a completion. The call holds a place on the callback threads for its end.
+    /// The caller has a completion. The permit reserves a place on the callback threads, where the
+    /// call ends if its worker does not end it.
     Completion(Promise<T, CommandError<E>>, CallOptions<T, E>, Permit),
 }
 
@@ -87,19 +94,18 @@ pub(super) struct HeldPermits {
     pub(super) place: Option<Permit>,
 }
 
-/// A call between its submission and its end.
+/// A call that was submitted and has not ended.
 pub(super) struct ThreadCall<T: Send + 'static, E: Send + 'static, F> {
     shared: Arc<Shared<T, E>>,
     pool: Arc<RegisteredPool>,
     call: Admission,
-    /// Identifies this call among those that the call slot serves.
+    /// Identifies this call. The call slot is reused by later calls.
     seen: SeenCall,
-    /// When the work began. Written by the worker before it starts.
+    /// When the work began; `u64::MAX` before. Written by the worker before it starts the work.
     began: AtomicU64,
     /// The key of the job in the pool's queue. Written after the job was queued.
     place: AtomicU64,
-    /// Taken by the worker that starts the work, or by the thread that cleans up a call that ended
-    /// before.
+    /// Taken by the worker that starts the work, or by the thread that cleans up after an early end.
     pending: Mutex<Option<PendingWork<F>>>,
     /// Taken by the thread that notifies the caller.
     recipient: Mutex<Option<Recipient<T, E>>>,
@@ -172,8 +178,8 @@ where
                 Ok(())
             }
             Err(refused) => {
-                // This thread reports the rejection. If no other thread has ended the call, this
-                // thread ends it here, and the drop of the job finds that it has ended.
+                // If no other thread has ended the call, this thread ends it before it drops the
+                // job, and then reports the rejection. The drop of the job finds an ended call.
                 let mine = self.flight().word().start() && self.flight().finish();
                 let why = refused.why();
                 drop(refused);
@@ -222,7 +228,8 @@ where
         self.end(result, held, installed);
     }
 
-    /// Ends the call after its work. `within` is the context that is installed for the work.
+    /// Ends the call after its work has returned. `within` is the context that is installed for the
+    /// work.
     fn end(&self, result: WorkResult<T, E>, held: HeldPermits, within: InstalledContext) {
         let state = &*self.shared.state;
         let now = state.now();
@@ -231,7 +238,7 @@ where
         self.pool.count_executed(now);
         if !first {
             self.give_back(held, now);
-            // The call was ended from outside: its caller does not receive this result.
+            // The call has already ended: its caller does not receive this result.
             self.pool.count_abandoned_end();
             discard(result);
             let _ = state.hook(CallStage::ThreadComplete);
@@ -240,7 +247,8 @@ where
         self.flight().clear_listener();
         self.keep_flight();
         let in_time = now < self.call.deadline();
-        // Sampled while the permit still counts as held.
+        // The adaptive limit reads the number of held permits, so this one is given back after the
+        // sample.
         self.sample(now, !in_time);
         self.give_back(held, now);
         let raw = match result {
@@ -274,16 +282,16 @@ where
         self.shared.state.gate.sample(now, took, is_dropped);
     }
 
-    /// Continues the end of a call that was ended from outside. The next steps may run user code,
-    /// which this thread must not run. The caller runs them if it waits; otherwise a callback
-    /// thread of the command does.
-    fn depart(self: Arc<Self>, early_end: EarlyEnd) {
+    /// Passes the remaining steps of an early end to another thread. They may run user code, which
+    /// this thread must not run: it may belong to the timer or to another command. A blocked caller
+    /// runs them itself; otherwise a callback thread of the command does.
+    fn finish_elsewhere(self: Arc<Self>, early_end: EarlyEnd) {
         let mut recipient = self.recipient();
         if let Some(Recipient::Caller(promise)) =
             recipient.take_if(|recipient| recipient.is_waiting())
         {
             drop(recipient);
-            // Moves this reference: the last one must not be dropped on this thread.
+            // Moves the reference into the message: if it is the last one, its drop runs user code.
             let _ = promise.succeed(CallerMessage::EndedEarly(self, early_end));
             return;
         }
@@ -294,7 +302,7 @@ where
         alarms.run_aside(&aside, end);
     }
 
-    /// Ends a call whose caller does not wait, on a callback thread of the command.
+    /// Ends a call whose caller has a completion. Runs on a callback thread of the command.
     fn end_aside(&self, early_end: EarlyEnd) {
         let cause = self.clean_up(early_end);
         let recipient = self.recipient().take();
@@ -309,17 +317,15 @@ where
         }
     }
 
-    /// Adds the call to the handle of its caller, after it has begun. Returns `false` if the caller
-    /// has cancelled it before: the call has ended then.
+    /// Adds the call to the handle of its caller. Returns `false` if the caller has already
+    /// cancelled it; this method then ends the call.
     pub(super) fn join(self: &Arc<Self>, handle: &HandleOfCall, is_attempt: bool) -> bool {
         let call: Arc<dyn Cancellable> = Arc::clone(self) as _;
         let joined = handle.add_call(Arc::downgrade(&call), is_attempt);
-        joined
-            .map_err(|maybe_options| self.cancel(maybe_options))
-            .is_ok()
+        joined.map_err(|interrupt| self.cancel(interrupt)).is_ok()
     }
 
-    /// Interrupts the work because its caller asked for it, after an earlier cancel did not.
+    /// Interrupts the work of a call that was cancelled before without an interrupt.
     fn interrupt_late(&self) {
         let state = &*self.shared.state;
         if state.flags() & INTERRUPTS_ON_CANCEL != 0 && self.flight().word().is_cancelled(self.seen)
@@ -329,7 +335,7 @@ where
     }
 
     /// Notifies the caller that its call was cancelled, once.
-    fn tell_cancelled(&self, cause: Cause<E>) {
+    fn notify_cancelled(&self, cause: Cause<E>) {
         let Some(recipient) = self.recipient().take() else {
             return;
         };
@@ -366,8 +372,8 @@ where
         };
         match recipient {
             Recipient::Caller(promise) => {
-                // No user code runs on this thread after the caller is notified, so the thread is
-                // almost idle.
+                // No user code runs on this thread after the caller is notified, so the pool may
+                // accept the next call of this caller for it.
                 drop(within);
                 self.pool.about_to_end();
                 drop(promise.succeed(CallerMessage::Ended(raw)));
@@ -398,6 +404,7 @@ where
         }
     }
 
+    /// Returns the permits, and admits calls that wait for one.
     fn give_back(&self, held: HeldPermits, now: u64) {
         let HeldPermits { permit, place } = held;
         drop(place);
@@ -407,7 +414,7 @@ where
         }
     }
 
-    /// Keeps the call slot for another call. This call does not use it any more.
+    /// Makes the call slot available to the next call. This call does not use it any more.
     fn keep_flight(&self) {
         let alarms = &self.shared.state.alarms;
         alarms.keep_flight(Arc::clone(&self.call.flight));
@@ -431,22 +438,22 @@ where
     E: Send + 'static,
     F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
 {
-    fn cancel(&self, maybe_options: Option<Interrupt>) -> CancelOutcome {
+    fn cancel(&self, interrupt: Option<Interrupt>) -> CancelOutcome {
         let state = &*self.shared.state;
         let may_interrupt = state.flags() & INTERRUPTS_ON_CANCEL != 0;
         let Some(left) = self.flight().cancel(self.seen) else {
-            if maybe_options == Some(Interrupt::Yes) {
+            if interrupt == Some(Interrupt::Yes) {
                 self.interrupt_late();
             }
             return CancelOutcome::TooLate;
         };
-        if may_interrupt && maybe_options != Some(Interrupt::No) {
+        if may_interrupt && interrupt != Some(Interrupt::No) {
             state.interrupt(self.flight().token());
         }
         let _ = state.hook(CallStage::Cancelled);
         let why = EarlyEndReason::Cancelled;
         let cause = self.clean_up(EarlyEnd { left, why });
-        self.tell_cancelled(cause);
+        self.notify_cancelled(cause);
         match left {
             WorkState::Queued => CancelOutcome::NotBegun,
             WorkState::Running => CancelOutcome::Running,
@@ -472,7 +479,7 @@ where
 {
     fn expired(self: Arc<Self>, left: WorkState) {
         let why = EarlyEndReason::Expired;
-        self.depart(EarlyEnd { left, why });
+        self.finish_elsewhere(EarlyEnd { left, why });
     }
 }
 
@@ -520,8 +527,8 @@ where
     }
 }
 
-/// A job in the pool's queue. If it is dropped there, it was displaced or the pool dropped its
-/// queue. The drop then ends the call as rejected.
+/// A job in the pool's queue. The pool drops it without running it if it displaces the job, or if
+/// it drops its queue. The drop then ends the call as rejected.
 struct QueuedJob<T, E, F>(Option<Arc<ThreadCall<T, E, F>>>)
 where
     T: Send + 'static,
@@ -534,7 +541,7 @@ where
     E: Send + 'static,
     F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
 {
-    /// Runs the call on a worker thread. From here on the call itself notifies its caller.
+    /// Runs the call on a worker thread. The drop of the job then has no effect.
     fn run(mut self) {
         if let Some(call) = self.0.take() {
             call.run();
@@ -552,10 +559,10 @@ where
         let Some(call) = self.0.take() else {
             return;
         };
-        // This may be a thread of the command that took the place.
+        // This may be a thread of another command, whose call displaced this one.
         if let Some(left) = call.flight().cancel(call.seen) {
             let why = EarlyEndReason::Refused(call.pool.refusal_of_dropped());
-            call.depart(EarlyEnd { left, why });
+            call.finish_elsewhere(EarlyEnd { left, why });
         }
     }
 }

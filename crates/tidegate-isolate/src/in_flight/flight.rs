@@ -4,7 +4,7 @@
 //! | field | written by, when |
 //! |---|---|
 //! | `deadline`, `command_id` | the caller while the word is idle |
-//! | `token` | never: it is tripped after a `leave`, and a tripped token is not reused |
+//! | `token` | never: it is cancelled after a `leave`, and a cancelled token is not reused |
 //! | `listener` | a future's poll or a caller, under its lock |
 //!
 //! No user code runs under the lock: wakers are cloned before and dropped after.
@@ -18,7 +18,7 @@ use tidegate_core::{CancelToken, Clock, Task};
 
 use super::call_word::{CallWord, EndCause, SeenCall, WorkState};
 
-/// The lowest bit of `command_id`: the token is tripped on timeout.
+/// The lowest bit of `command_id`: the token is cancelled on timeout.
 const INTERRUPTS: u64 = 1;
 
 /// The slot of one call at a time. It is reused for the next call.
@@ -92,14 +92,14 @@ impl Flight {
     }
 
     /// Returns `true` if the slot can be used for another call: the last call has finished, and its
-    /// token has no clone and no hook and was not tripped.
+    /// token has no clone and no hook and was not cancelled.
     #[inline]
     pub(crate) fn is_reusable(&self) -> bool {
         self.word.is_idle() && self.token.is_untouched()
     }
 
     /// Drops the hooks of a call that has ended, on the thread of that call, for a slot that is not
-    /// reused. Keeps the hooks of a tripped token, because they run or have run.
+    /// reused. Keeps the hooks of a cancelled token, because they run or have run.
     #[cold]
     pub(crate) fn retire(&self) {
         if !self.token.is_cancelled() {
@@ -161,7 +161,7 @@ impl Flight {
         u64::MAX
     }
 
-    /// Expires the call in flight, if there is one, and trips its token regardless of the settings.
+    /// Expires the call in flight, if there is one, and cancels its token regardless of the settings.
     pub(crate) fn expire_now(&self, callbacks: &impl CallbackRunner) {
         if let Some(seen) = self.word.look() {
             self.expire(seen, true, callbacks);

@@ -155,7 +155,7 @@ impl Isolation {
         idle.count()
     }
 
-    /// Stops every running call: its cancel token is tripped and it ends as timed out. A call that
+    /// Stops every running call: its token is cancelled and it ends as timed out. A call that
     /// waits for a permit is rejected. After that, no call times out any more.
     pub fn shutdown_now(&self) {
         self.inner.alarms.close(true);

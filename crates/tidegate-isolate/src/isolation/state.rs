@@ -26,9 +26,9 @@ use crate::properties::{CodeSettings, Reading, Sources};
 use crate::rate::TokenBucket;
 use crate::request::CacheOwner;
 
-/// The token is tripped when the call times out.
+/// The token is cancelled when the call times out.
 pub(crate) const INTERRUPTS: u32 = 1;
-/// The token is tripped when the caller cancels.
+/// The token is cancelled when the caller cancels the call.
 pub(crate) const INTERRUPTS_ON_CANCEL: u32 = 2;
 /// A fallback is tried.
 pub(crate) const FALLS_BACK: u32 = 4;

@@ -83,7 +83,7 @@ pub(crate) trait SharedAnswer<T, E>: Send {
     fn begin_wait(&mut self) -> bool;
     /// Returns `true` if there is a result already.
     fn is_done(&self) -> bool;
-    /// Blocks until there is a result. Returns `None` if the token is tripped first.
+    /// Blocks until there is a result. Returns `None` if the token is cancelled first.
     fn wait(self: Box<Self>, token: &CancelToken) -> Option<Answer<T, E>>;
     /// Returns a completion and the slot of its promise. The first to take the promise completes
     /// it. `handle` cancels the completion.
