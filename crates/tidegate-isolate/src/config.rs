@@ -25,9 +25,9 @@ pub struct CommandConfig {
     pub bulkhead: Bulkhead,
     /// The longest time that a call may take, waiting included; `None` for no timeout.
     pub timeout: Option<Duration>,
-    /// Whether the work's cancel token is tripped when the call times out.
+    /// Whether the work's cancel token is cancelled when the call times out.
     pub interrupt_on_timeout: bool,
-    /// Whether the work's cancel token is tripped when the caller cancels.
+    /// Whether the work's cancel token is cancelled when the caller cancels.
     pub interrupt_on_cancel: bool,
     /// The settings of the permits bulkhead.
     pub permits: PermitConfig,

@@ -97,6 +97,8 @@ mod plugin;
 mod properties;
 mod rate;
 mod request;
+#[cfg(test)]
+mod tests;
 mod wrap;
 
 pub use self::breaker::{

@@ -442,6 +442,8 @@ mod guide {
     struct Pools;
     #[doc = include_str!("../../../docs/guide/isolation.md")]
     struct Isolation;
+    #[doc = include_str!("../../../docs/guide/properties.md")]
+    struct Properties;
     #[cfg(feature = "metrics")]
     #[doc = include_str!("../../../docs/guide/metrics.md")]
     struct Metrics;

@@ -128,13 +128,13 @@ const NO_ROOM: &str = "a batch needs room for one request";
 const FAMILY: &str = "hystrix.collapser.";
 
 /// A property of collapsers.
-struct Setting {
-    name: &'static str,
-    set: fn(&mut CollapserConfig, &str) -> Result<(), String>,
-    get: fn(&CollapserConfig) -> String,
+pub(crate) struct Setting {
+    pub(crate) name: &'static str,
+    pub(crate) set: fn(&mut CollapserConfig, &str) -> Result<(), String>,
+    pub(crate) get: fn(&CollapserConfig) -> String,
 }
 
-const PROPERTIES: [Setting; 3] = [
+pub(crate) const PROPERTIES: [Setting; 3] = [
     Setting {
         name: COLLAPSER[0],
         set: |config, value| match number(value)? {

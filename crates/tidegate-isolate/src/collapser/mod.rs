@@ -20,3 +20,6 @@ mod handle;
 pub use self::config::{CollapserConfig, CollapserScope};
 pub use self::error::CollapserError;
 pub use self::handle::Collapser;
+
+#[cfg(test)]
+pub(crate) use self::config::PROPERTIES;

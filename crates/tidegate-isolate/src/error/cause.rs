@@ -85,6 +85,21 @@ impl<E> Cause<E> {
         }
     }
 
+    /// Converts the work's own error.
+    pub(super) fn map_failure<F>(self, convert: impl FnOnce(E) -> F) -> Cause<F> {
+        match self {
+            Self::Rejected(refused) => Cause::Rejected(refused),
+            Self::TimedOut(after) => Cause::TimedOut(after),
+            Self::ShortCircuited(after) => Cause::ShortCircuited(after),
+            Self::Cancelled => Cause::Cancelled,
+            Self::Failed(error) => Cause::Failed(convert(error)),
+            Self::Panicked(message) => Cause::Panicked(message),
+            Self::BadRequest(error) => Cause::BadRequest(convert(error)),
+            Self::Hook(message) => Cause::Hook(message),
+            Self::NoRequest => Cause::NoRequest,
+        }
+    }
+
     /// Returns `true` if a fallback may replace the result.
     pub(crate) fn allows_fallback(&self) -> bool {
         !matches!(

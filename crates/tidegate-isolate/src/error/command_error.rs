@@ -21,6 +21,37 @@ use crate::key::{ErrorKey, Key};
 /// assert_eq!(error.to_string(), "command prices timed out after 80ms; no fallback was tried");
 /// ```
 ///
+/// # The error type of the work
+///
+/// A `CommandError<E>` is an [`Error`] if `E` is one, and `E` is then its source. `?` converts it
+/// into `Box<dyn Error + Send + Sync>` and everything else that takes any error.
+///
+/// `Box<dyn Error + Send + Sync>`, `anyhow::Error` and `String` are not errors themselves: they do not
+/// implement [`Error`]. A command may have them as `E`. Its errors can be printed and matched on, but
+/// `?` does not convert them. [`CommandError::map_failure`] makes them errors again, and
+/// [`std::io::Error::other`] takes all of these types:
+///
+/// ```
+/// use std::error::Error;
+/// use std::io;
+/// use tidegate_isolate::{Command, Isolation};
+///
+/// type BoxError = Box<dyn Error + Send + Sync>;
+///
+/// fn price(prices: &Command<u32, BoxError>) -> Result<u32, BoxError> {
+///     let result = prices.run(|_cancel| Ok("42 cents".parse()?)); // `?` inside the work
+///     Ok(result.map_err(|error| error.map_failure(io::Error::other))?)
+/// }
+///
+/// let isolation = Isolation::builder().build()?;
+/// let prices = Command::builder("prices").group("catalog").build(&isolation)?;
+/// let error = price(&prices).unwrap_err();
+/// let text = "command prices failed: invalid digit found in string; it has no fallback";
+/// assert_eq!(error.to_string(), text);
+/// assert!(error.source().is_some());
+/// # Ok::<(), BoxError>(())
+/// ```
+///
 /// An error is created for every rejection, so it is small and a rejection allocates nothing: the
 /// fallback's own error is boxed, and the key is reused per thread (see [`Key`]).
 #[derive(Clone, PartialEq, Eq)]
@@ -128,6 +159,30 @@ impl<E> CommandError<E> {
         self.cause
     }
 
+    /// Converts the work's own error, in the cause and in the error of the fallback. Everything else
+    /// stays as it is.
+    pub fn map_failure<F>(self, mut convert: impl FnMut(E) -> F) -> CommandError<F> {
+        let cause = self.cause.map_failure(&mut convert);
+        let fallback_error = self.fallback_error.map(|error| {
+            Box::new(match *error {
+                FallbackError::Failed(error) => FallbackError::Failed(convert(error)),
+                FallbackError::Panicked(message) => FallbackError::Panicked(message),
+                FallbackError::TimedOut(after) => FallbackError::TimedOut(after),
+                FallbackError::Waiting => FallbackError::Waiting,
+                FallbackError::Rejected => FallbackError::Rejected,
+                FallbackError::Disabled => FallbackError::Disabled,
+                FallbackError::Missing => FallbackError::Missing,
+            })
+        });
+        CommandError {
+            command: self.command,
+            cause,
+            fallback_error,
+            fallback: self.fallback,
+            events: self.events,
+        }
+    }
+
     /// Returns why the fallback did not return a value either, or `None` if no fallback was tried.
     pub fn fallback(&self) -> Option<&FallbackError<E>> {
         match self.fallback {
@@ -232,5 +287,61 @@ impl<E: fmt::Debug> fmt::Debug for CommandError<E> {
 impl<E: Error + 'static> Error for CommandError<E> {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.failure().map(|error| error as _)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Conversion of the work's own error.
+
+    use super::*;
+    use crate::event::Event;
+
+    #[test]
+    fn converts_the_failures_of_work_and_fallback_and_keeps_the_rest() {
+        let mut events = EventSet::none();
+        events.add(Event::Failure);
+        let error = CommandError::new("prices", Cause::Failed("down"))
+            .with_fallback(FallbackError::Failed("no replica"))
+            .with_events(events);
+        let converted = error.clone().map_failure(str::to_owned);
+        assert_eq!(converted.to_string(), error.to_string());
+        assert_eq!(converted.failure().map(String::as_str), Some("down"));
+        let fallback = FallbackError::Failed("no replica".to_owned());
+        assert_eq!(converted.fallback(), Some(&fallback));
+        assert_eq!(
+            (converted.command().as_str(), converted.events()),
+            ("prices", events)
+        );
+    }
+
+    #[test]
+    fn converts_nothing_if_the_work_did_not_fail() {
+        let causes = [
+            Cause::Rejected(Rejection::Permits),
+            Cause::TimedOut(Duration::from_secs(1)),
+            Cause::ShortCircuited(Some(Duration::from_secs(5))),
+            Cause::Cancelled,
+            Cause::Panicked("oh".to_owned()),
+            Cause::Hook("not today".to_owned()),
+            Cause::NoRequest,
+        ];
+        let others = [
+            FallbackError::Panicked("no".to_owned()),
+            FallbackError::TimedOut(Duration::from_secs(1)),
+            FallbackError::Waiting,
+            FallbackError::Rejected,
+            FallbackError::Disabled,
+            FallbackError::Missing,
+        ];
+        for cause in causes {
+            for other in others.clone() {
+                let error = CommandError::<&str>::new("prices", cause.clone()).with_fallback(other);
+                let same = error
+                    .clone()
+                    .map_failure(|_| -> &str { unreachable!("none failed") });
+                assert_eq!(same, error);
+            }
+        }
     }
 }

@@ -40,4 +40,7 @@ pub(crate) use self::sources::{PropertyOwner, Reading, Sources};
 pub(crate) use self::table::{Family, POOL, Property, boolean, millis, number};
 
 #[cfg(test)]
+pub(crate) use self::table::all;
+
+#[cfg(test)]
 mod tests;

@@ -54,7 +54,7 @@ pub(crate) struct Property {
 }
 
 /// Returns every property of commands and pools.
-pub(super) fn all() -> impl Iterator<Item = &'static Property> {
+pub(crate) fn all() -> impl Iterator<Item = &'static Property> {
     COMMAND.iter().chain(&POOL)
 }
 

@@ -1,0 +1,4 @@
+//! Tests of the crate as a whole that need private items.
+
+mod properties_page;
+mod property_docs;
