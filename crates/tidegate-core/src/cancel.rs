@@ -151,8 +151,8 @@ impl CancelToken {
     #[doc(hidden)]
     pub fn cancel_without_hooks(&self) -> bool {
         // ORDERING: AcqRel. Release publishes what the canceller did to any thread that then sees
-        // the token cancelled (Acquire in `is_cancelled`). Acquire, so that a later caller of
-        // `trip` sees it too.
+        // the token cancelled (Acquire in `is_cancelled`). Acquire, so that a later caller
+        // sees it too.
         if self.shared.cancelled.swap(true, Ordering::AcqRel) {
             return false;
         }
