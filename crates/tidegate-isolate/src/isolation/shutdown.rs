@@ -1,5 +1,6 @@
 //! The end of an isolation: its report, collected from the reports of its pools.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tidegate_core::executor::ExecutorId;
@@ -27,6 +28,24 @@ impl ShutdownReport {
         };
         let mut pools = self.pools.iter();
         pools.all(|(_, result)| result.as_ref().is_ok_and(clean))
+    }
+}
+
+/// One line for each pool.
+impl fmt::Display for ShutdownReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.pools.is_empty() {
+            return f.write_str("no pools");
+        }
+        let mut gap = "";
+        for (key, result) in &self.pools {
+            match result {
+                Ok(report) => write!(f, "{gap}{key}: {report}")?,
+                Err(error) => write!(f, "{gap}{key}: {error}")?,
+            }
+            gap = "\n";
+        }
+        Ok(())
     }
 }
 
@@ -101,5 +120,37 @@ impl Collector {
             pools: pools.collect(),
         };
         self.promise.take().map(|promise| (promise, report))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! The text of a report.
+
+    use tidegate_pool::StuckJob;
+
+    use super::*;
+
+    #[test]
+    fn prints_one_line_for_each_pool() {
+        assert_eq!(ShutdownReport::default().to_string(), "no pools");
+        let ran = tidegate_pool::ShutdownReport {
+            ran: 3,
+            stuck: vec![StuckJob {
+                thread: "mail-0".to_owned(),
+                task: "send",
+            }],
+            ..tidegate_pool::ShutdownReport::default()
+        };
+        let report = ShutdownReport {
+            pools: vec![
+                ("mail".into(), Ok(ran)),
+                ("search".into(), Err(ShutdownError::Unsupported)),
+            ],
+        };
+        let expected = "\
+mail: 3 jobs run, 0 handed back, `send` still runs on mail-0
+search: the executor was not shut down because it does not support it; leave it running";
+        assert_eq!(report.to_string(), expected);
     }
 }

@@ -25,6 +25,7 @@ use super::task::TimerTask;
 /// timer.schedule(Duration::from_secs(60), || ())?;
 /// let report = timer.shutdown().wait()?;
 /// assert!(report.unfired[0].remaining <= Duration::from_secs(60));
+/// assert_eq!(report.to_string(), "1 timeouts not fired");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Default)]
@@ -33,6 +34,12 @@ use super::task::TimerTask;
 pub struct ShutdownReport {
     /// Every timeout that neither fired nor was cancelled, once, by deadline.
     pub unfired: Vec<UnfiredTimeout>,
+}
+
+impl fmt::Display for ShutdownReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} timeouts not fired", self.unfired.len())
+    }
 }
 
 /// A timeout that did not fire because its timer was shut down.
