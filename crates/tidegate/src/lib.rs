@@ -268,7 +268,7 @@ pub mod net {
     #[doc(inline)]
     pub use tidegate_net::{
         AnyMessage, ByteStream, Bytes, Channel, ChannelOptions, Client, Datagram, Draining,
-        EmbeddedChannel, Handler, Inbound, InboundContext, InputShutdown, LocalStream,
+        EmbeddedChannel, Handler, Inbound, InboundContext, InputShutdown, Listener, LocalStream,
         LocalStreamHandler, Message, NetError, NetGroup, Nothing, Outbound, OutboundContext,
         PipelineBuilder, PipelineChange, ReadSize, Server, StreamHandler, UserEvent, WatchAction,
         WaterMarks, pinned, roaming,

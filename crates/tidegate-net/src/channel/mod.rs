@@ -55,7 +55,7 @@ pub(crate) use self::io::{ChannelIo, Record};
 pub(crate) use self::local::local_ends;
 pub use self::options::ChannelOptions;
 pub(crate) use self::pipeline::ChannelPipeline;
-pub(crate) use self::server_connections::ServerConnections;
+pub(crate) use self::server_connections::{LimitReached, ServerConnections, ServerLimits};
 pub(crate) use self::shared::{Home, Shared};
 pub(crate) use self::start::{Connecting, Start};
 pub(crate) use self::state::Flags;

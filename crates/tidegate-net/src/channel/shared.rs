@@ -480,7 +480,7 @@ impl Shared {
         drop(inner);
         // Before the waiters, so that they find the connection no longer counted.
         if let Some(origin) = &self.origin {
-            origin.connection_closed();
+            origin.connection_closed(self.peer);
         }
         if let Some(deadline) = deadline {
             deadline.cancel();

@@ -9,19 +9,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
-use tidegate_core::Dump;
 use tidegate_core::internal::SignalBlock;
 use tidegate_loop::Pinned;
 use tidegate_loop::internal::LoopScheduler;
 use tidegate_promise::{Completion, Failure, Outcome, Promise, SharedCompletion, promise};
 
 use super::drain::{DrainReport, GRACE};
-use super::listener::{
-    Config, GroupChildren, ListenerCore, ListenerShared, Listening, ServerShared,
-};
+use super::listener::{Config, GroupChildren, ListenerCore, ListenerShared};
+use super::listening::{Listener, Listening};
+use super::server_shared::ServerShared;
 use crate::awaited::Awaited;
-use crate::channel::{ChannelOptions, Home};
-use crate::errors::tried;
+use crate::channel::{ChannelOptions, Home, ServerLimits};
+use crate::errors::{NetError, tried};
 use crate::group::{ChannelPlacement, LoopTarget, NetGroup};
 use crate::pipeline::{Head, Initialiser, PipelineBuilder, assemble};
 use crate::resolve::{Address, RESOLVE_TIMEOUT, Resolver, system_resolver};
@@ -63,8 +62,8 @@ const NO_ADDRESS: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPEC
 /// ```
 #[derive(Clone)]
 pub struct Server {
-    listeners: Arc<[Arc<SignalBlock<ListenerShared>>]>,
-    port: Arc<ServerShared>,
+    pub(super) listeners: Arc<[Arc<SignalBlock<ListenerShared>>]>,
+    pub(super) port: Arc<ServerShared>,
     address: SocketAddr,
 }
 
@@ -88,6 +87,7 @@ impl Server {
             pause: Self::DEFAULT_ACCEPT_PAUSE,
             reuse_port: false,
             listeners: 1,
+            limits: ServerLimits::default(),
             resolver: system_resolver(),
             resolve_timeout: RESOLVE_TIMEOUT,
         }
@@ -108,30 +108,11 @@ impl Server {
         self.port.origin().accepted()
     }
 
-    /// Returns the state of the server as a tree: its address, whether it accepts, and the numbers
-    /// of its connections. The loops list the connections themselves:
-    /// [`dump_within`](tidegate_loop::EventLoopGroup::dump_within) of their group. Never waits.
-    pub fn dump(&self) -> Dump {
-        let state = match (self.closed().is_done(), self.port.origin().is_draining()) {
-            (_, true) => "draining",
-            (true, false) => "stopped",
-            (false, false) => "accepting",
-        };
-        Dump::new("server", self.address.to_string())
-            .fact("state", state)
-            .fact("listeners", self.listeners.len())
-            .fact("connections", self.connections())
-            .fact("accepted", self.accepted())
-    }
-
     /// Stops accepting. Open connections stay open. Connections that came before this call are
     /// still accepted, up to the size of the backlog. Completes when the port is free.
     pub fn stop_accepting(&self) -> SharedCompletion<()> {
         let closed = self.closed();
-        for listener in self.listeners.iter() {
-            listener.stop();
-            ListenerShared::wake(listener);
-        }
+        self.listeners.iter().for_each(ListenerShared::stop);
         closed
     }
 
@@ -176,16 +157,18 @@ pub struct ServerBuilder<P: ChannelPlacement = Pinned> {
     pause: Duration,
     reuse_port: bool,
     listeners: usize,
+    pub(super) limits: ServerLimits,
     resolver: Arc<Resolver>,
     resolve_timeout: Duration,
 }
 
-/// Registers the listener of a server and completes its promise.
-type Register = Box<dyn FnOnce(Listening, Shard, Awaited<()>) + Send>;
+/// Registers a listener of a server and completes its promise.
+type Register = Arc<dyn Fn(Listening, Shard, Awaited<()>) + Send + Sync>;
 /// One listener of a server.
 type Shard = Arc<SignalBlock<ListenerShared>>;
 
 /// An event loop that accepts, for any placement.
+#[derive(Clone)]
 struct AcceptLoop {
     home: Home,
     timers: LoopScheduler,
@@ -205,7 +188,7 @@ impl AcceptLoop {
         Self {
             home: one.of_channel(),
             timers: one.home.timers(),
-            register: Box::new(move |listening, accepting, promise| {
+            register: Arc::new(move |listening, accepting, promise| {
                 let core = |token| Box::new(ListenerCore::new(listening, accepting, token));
                 one.register(core, promise);
             }),
@@ -315,16 +298,43 @@ impl<P: ChannelPlacement> ServerBuilder<P> {
 
     /// Listens on one of `addresses`: those of `name`, or a single address that was given as such.
     fn bind_any(self, name: Option<&str>, addresses: &[SocketAddr]) -> Completion<Server> {
-        let started = self.listen(name, addresses).map_err(Failure::new);
-        match started.and_then(|listeners| self.start_tcp(listeners)) {
-            Ok(server) => server,
-            Err(why) => Completion::failed(why),
+        match self.listen(name, addresses) {
+            Ok(listeners) => self.serve_all(listeners),
+            Err(why) => Completion::failed(Failure::new(why)),
         }
     }
 
-    /// Serves on an existing listener.
-    pub fn serve(self, listener: std::net::TcpListener) -> Completion<Server> {
-        match self.start_tcp(vec![listener]) {
+    /// Serves on an existing listener: a [`TcpListener`](std::net::TcpListener) or a
+    /// [`UnixListener`](std::os::unix::net::UnixListener).
+    pub fn serve(self, listener: impl Into<Listener>) -> Completion<Server> {
+        self.serve_all([listener])
+    }
+
+    /// Serves on several existing listeners, for example those of a service manager. They become
+    /// non-blocking, and are spread over the event loops that accept. A [`Listener`] holds a
+    /// socket of either kind. [`Server::local_addr`] is the address of the first TCP listener.
+    /// [`Server::release_listeners`] returns them.
+    ///
+    /// Fails if there is no listener, or as [`ServerBuilder::bind`] does.
+    ///
+    /// ```
+    /// use std::net::TcpListener;
+    /// use tidegate_net::Server;
+    ///
+    /// let group = tidegate_net::pinned("io", 1)?;
+    /// let listeners = [TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("[::1]:0")?];
+    /// let server = Server::builder(&group).serve_all(listeners).wait()?;
+    /// # server.stop_accepting().wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn serve_all<L: Into<Listener>>(
+        self,
+        listeners: impl IntoIterator<Item = L>,
+    ) -> Completion<Server> {
+        let listeners = listeners.into_iter().map(|one| Listening::new(one.into()));
+        let listeners = listeners.collect::<io::Result<Vec<_>>>();
+        let started = listeners.map_err(Failure::new);
+        match started.and_then(|listeners| self.start(listeners)) {
             Ok(server) => server,
             Err(why) => Completion::failed(why),
         }
@@ -334,60 +344,35 @@ impl<P: ChannelPlacement> ServerBuilder<P> {
     #[cfg(unix)]
     pub fn bind_unix(self, path: impl AsRef<Path>) -> Completion<Server> {
         let path = path.as_ref();
-        let listener = mio::net::UnixListener::bind(path);
-        let what = || format!("cannot listen on `{}`", path.display());
-        self.start_unix(listener.map_err(|why| tried(what(), why)))
-    }
-
-    /// Serves on an existing Unix listener.
-    #[cfg(unix)]
-    pub fn serve_unix(self, listener: std::os::unix::net::UnixListener) -> Completion<Server> {
-        let unblocked = listener.set_nonblocking(true);
-        self.start_unix(unblocked.map(|()| mio::net::UnixListener::from_std(listener)))
-    }
-
-    #[cfg(unix)]
-    fn start_unix(self, listener: io::Result<mio::net::UnixListener>) -> Completion<Server> {
-        let started = listener.map(Listening::Unix).map_err(Failure::new);
-        match started.and_then(|listening| self.start(vec![listening], NO_ADDRESS)) {
-            Ok(server) => server,
-            Err(why) => Completion::failed(why),
+        match std::os::unix::net::UnixListener::bind(path) {
+            Ok(listener) => self.serve(listener),
+            Err(why) => {
+                let what = format!("cannot listen on `{}`", path.display());
+                Completion::failed(Failure::new(tried(what, why)))
+            }
         }
     }
 
-    fn start_tcp(
-        self,
-        listeners: Vec<std::net::TcpListener>,
-    ) -> Result<Completion<Server>, Failure> {
-        let address = match listeners.first() {
-            Some(first) => first.local_addr().map_err(Failure::new)?,
-            None => NO_ADDRESS,
-        };
-        let mut listening = Vec::with_capacity(listeners.len());
-        for listener in listeners {
-            listener.set_nonblocking(true).map_err(Failure::new)?;
-            let listener = mio::net::TcpListener::from_std(listener);
-            listening.push(Listening::Tcp(listener));
+    fn start(self, listening: Vec<Listening>) -> Result<Completion<Server>, Failure> {
+        if listening.is_empty() {
+            return Err(Failure::new(NetError::NotOpened {
+                what: "cannot serve".to_owned(),
+                why: "there is no listener; pass at least one".to_owned(),
+            }));
         }
-        self.start(listening, address)
-    }
-
-    fn start(
-        self,
-        listening: Vec<Listening>,
-        address: SocketAddr,
-    ) -> Result<Completion<Server>, Failure> {
+        let address = listening.iter().find_map(Listening::local_addr);
+        let address = address.unwrap_or(NO_ADDRESS);
         let initialise = self.initialise.unwrap_or_else(|| Arc::new(|p| p));
         assemble(&initialise, Head::BYTES)?;
         let mut accept_loops = self.accept_loops;
         if accept_loops.is_empty() {
             accept_loops = AcceptLoop::all(&self.children);
         }
-        let port = ServerShared::new(listening.len());
-        let stay = listening.len() > 1;
+        let port = ServerShared::new(listening.len(), self.limits);
         let options = Arc::new(self.options);
         let (mut listeners, mut registered) = (Vec::new(), Vec::new());
-        for (listening, accept_loop) in listening.into_iter().zip(accept_loops) {
+        let accept_loops = accept_loops.into_iter().cycle();
+        for (at, (listening, accept_loop)) in listening.into_iter().zip(accept_loops).enumerate() {
             let executor = Arc::clone(&accept_loop.home.executor);
             let accepting = ListenerShared::new(Config {
                 home: accept_loop.home,
@@ -400,15 +385,13 @@ impl<P: ChannelPlacement> ServerBuilder<P> {
                 pause: self.pause,
                 backlog: usize::try_from(self.backlog).unwrap_or(1).max(1),
                 port: Arc::clone(&port),
-                stay,
+                stay: self.listeners > 1,
+                at,
             });
             let (promise, done) = promise();
             listeners.push(Arc::clone(&accepting));
             registered.push(done);
-            let what = match address {
-                NO_ADDRESS => "cannot listen on a Unix socket".to_owned(),
-                address => format!("cannot listen on {address}"),
-            };
+            let what = format!("cannot listen on {}", listening.place());
             let promise = Awaited::new(promise, what, executor);
             // A refused registration fails its completion, and so the bind as a whole below.
             (accept_loop.register)(listening, accepting, promise);

@@ -1,23 +1,22 @@
-//! A listening socket on its event loop: accepts connections, and pauses when there are no
-//! descriptors left.
+//! A listening socket on its event loop: accepts connections, pauses when there are no descriptors
+//! left or the user wants it, and ends.
 
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
-use mio::net::TcpListener;
-#[cfg(unix)]
-use mio::net::UnixListener;
 use tidegate_core::internal::{Deliver, Delivery, SignalBlock};
 use tidegate_core::{Dump, Unhandled};
 use tidegate_loop::internal::LoopScheduler;
-use tidegate_promise::{Completion, Promise, SharedCompletion, promise_with_error};
+use tidegate_promise::Completion;
 
 use super::drain::{DrainReport, check_drain, drain};
+use super::listening::Listening;
+use super::server_shared::ServerShared;
 use crate::channel::{Channel, ChannelOptions, Home, ServerConnections, Shared, Start, Transport};
 use crate::group::{ChannelPlacement, ChannelPlacer, NetGroup};
 use crate::pipeline::{Head, Initialiser, PipelineState, assemble};
@@ -40,55 +39,8 @@ pub(super) struct Config {
     pub(super) port: Arc<ServerShared>,
     /// `true` if connections stay on the event loop that accepted them, where possible.
     pub(super) stay: bool,
-}
-
-/// The state that the listeners of one server share: its connections and its end.
-pub(super) struct ServerShared {
-    origin: Arc<ServerConnections>,
-    /// The number of listeners that accept or will accept.
-    open: AtomicUsize,
-    end: Mutex<Option<Promise<()>>>,
-    closed: SharedCompletion<()>,
-}
-
-impl ServerShared {
-    pub(super) fn new(listeners: usize) -> Arc<Self> {
-        let (promise, completion) = promise_with_error();
-        promise.set_uncancellable();
-        let Ok(closed) = completion.share() else {
-            unreachable!("a new completion was not taken");
-        };
-        Arc::new(Self {
-            origin: ServerConnections::new(listeners),
-            open: AtomicUsize::new(listeners),
-            end: Mutex::new(Some(promise)),
-            closed,
-        })
-    }
-
-    pub(super) fn origin(&self) -> &Arc<ServerConnections> {
-        &self.origin
-    }
-
-    pub(super) fn closed(&self) -> SharedCompletion<()> {
-        self.closed.clone()
-    }
-
-    /// Counts a listener out. The port is free when the last listener has ended.
-    fn leave(&self) {
-        self.origin.listener_left();
-        // ORDERING: AcqRel, so that the last listener's call comes after what the others did before
-        // theirs.
-        if self.open.fetch_sub(1, Ordering::AcqRel) != 1 {
-            return;
-        }
-        let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
-        let promise = end.take();
-        drop(end);
-        if let Some(promise) = promise {
-            let _ = promise.succeed(());
-        }
-    }
+    /// The position of the listener among those of its server.
+    pub(super) at: usize,
 }
 
 /// The event loops on which connections live, for any placement.
@@ -120,10 +72,13 @@ impl<P: ChannelPlacement> ConnectionLoops for GroupChildren<P> {
         transport: Transport,
         peer: Option<SocketAddr>,
     ) {
+        // A refused connection is counted, and closed by dropping it.
+        let Some(arrival) = AcceptedConnection::of(accepting.config.port.origin(), peer) else {
+            return;
+        };
         let mine = || self.group.each().find(|one| one.home.is_current());
         let mine = accepting.config.stay.then(mine).flatten();
         let child = mine.unwrap_or_else(|| self.group.pick());
-        let arrival = AcceptedConnection::of(&accepting.config.port.origin);
         let (options, initialise) = (&accepting.config.options, &self.initialise);
         let (options, initialise) = (Arc::clone(options), Arc::clone(initialise));
         let home = child.of_channel();
@@ -151,13 +106,26 @@ impl<P: ChannelPlacement> ConnectionLoops for GroupChildren<P> {
     }
 }
 
+/// Whether a listener is to end, and how. The first request counts.
+mod end {
+    /// It accepts.
+    pub(super) const NONE: u8 = 0;
+    /// It accepts the connections that wait, and closes its socket.
+    pub(super) const STOP: u8 = 1;
+    /// It accepts no more, and hands its socket out.
+    pub(super) const RELEASE: u8 = 2;
+}
+
 /// The state that the handles of a server share with one listener.
 pub(crate) struct ListenerShared {
     config: Config,
     token: AtomicU64,
-    stopped: AtomicBool,
-    /// `true` if the pause has ended.
+    /// One of the constants in `end`.
+    end: AtomicU8,
+    /// `true` if the pause for lack of descriptors has ended.
     resume: AtomicBool,
+    /// `true` if the user has ended a pause.
+    look_again: AtomicBool,
     finished: AtomicBool,
 }
 
@@ -166,23 +134,42 @@ impl ListenerShared {
         SignalBlock::new(Self {
             config,
             token: AtomicU64::new(0),
-            stopped: AtomicBool::new(false),
+            end: AtomicU8::new(end::NONE),
             resume: AtomicBool::new(false),
+            look_again: AtomicBool::new(false),
             finished: AtomicBool::new(false),
         })
     }
 
     pub(super) fn drain(&self, deadline: Duration) -> Completion<DrainReport> {
         let config = &self.config;
-        config.children.drain(&config.port.origin, deadline)
+        config.children.drain(config.port.origin(), deadline)
     }
 
-    pub(super) fn stop(&self) {
-        self.stopped.store(true, Ordering::Relaxed);
+    /// Ends the listener after the connections that wait to be accepted.
+    pub(super) fn stop(block: &Arc<SignalBlock<Self>>) {
+        Self::request_end(block, end::STOP);
+    }
+
+    /// Ends the listener, which keeps its socket for the user.
+    pub(super) fn release(block: &Arc<SignalBlock<Self>>) {
+        Self::request_end(block, end::RELEASE);
+    }
+
+    fn request_end(block: &Arc<SignalBlock<Self>>, how: u8) {
+        let relaxed = Ordering::Relaxed;
+        let _ = block.end.compare_exchange(end::NONE, how, relaxed, relaxed);
+        Self::wake(block);
+    }
+
+    /// Makes the listener accept the connections that came during a pause.
+    pub(super) fn look_again(block: &Arc<SignalBlock<Self>>) {
+        block.look_again.store(true, Ordering::Relaxed);
+        Self::wake(block);
     }
 
     /// Wakes the listener, so that it checks its flags.
-    pub(super) fn wake(block: &Arc<SignalBlock<Self>>) {
+    fn wake(block: &Arc<SignalBlock<Self>>) {
         if let Some(signal) = block.raise()
             && let Err(refused) = block.config.home.executor.signal(signal)
         {
@@ -220,41 +207,6 @@ impl Deliver for ListenerShared {
     }
 }
 
-/// A listening socket.
-pub(super) enum Listening {
-    Tcp(TcpListener),
-    #[cfg(unix)]
-    Unix(UnixListener),
-}
-
-impl Listening {
-    /// Returns the listening address, for reports.
-    fn place(&self) -> String {
-        match self {
-            Self::Tcp(listener) => {
-                let at = listener.local_addr();
-                at.map_or_else(|_| "a TCP socket".to_owned(), |at| at.to_string())
-            }
-            #[cfg(unix)]
-            Self::Unix(_) => "a Unix socket".to_owned(),
-        }
-    }
-
-    fn accept(&self) -> io::Result<(Transport, Option<SocketAddr>)> {
-        match self {
-            Self::Tcp(listener) => {
-                let (stream, peer) = listener.accept()?;
-                Ok((Transport::tcp(stream), Some(peer)))
-            }
-            #[cfg(unix)]
-            Self::Unix(listener) => {
-                let (stream, _) = listener.accept()?;
-                Ok((Transport::unix(stream), None))
-            }
-        }
-    }
-}
-
 /// Counts a listener out when dropped.
 struct ListenerEndGuard(Arc<SignalBlock<ListenerShared>>);
 
@@ -274,11 +226,15 @@ impl Drop for ListenerEndGuard {
 
 /// A listening socket as an event source of its loop.
 pub(super) struct ListenerCore {
-    listener: Listening,
+    /// `None` once it was handed out.
+    listener: Option<Listening>,
     /// Dropped after the socket, so that the port is free when the end is reported.
     accepting: ListenerEndGuard,
     spare: SpareDescriptor,
+    /// `true` while there are no descriptors.
     paused: bool,
+    /// `true` if the poller was told to leave the socket alone.
+    unwatched: bool,
     /// The number of connections that may still be accepted after the listener was stopped.
     left: usize,
 }
@@ -292,10 +248,11 @@ impl ListenerCore {
         accepting.token.store(token.bits(), Ordering::Relaxed);
         let left = accepting.config.backlog;
         Self {
-            listener,
+            listener: Some(listener),
             accepting: ListenerEndGuard(accepting),
             spare: SpareDescriptor::new(),
             paused: false,
+            unwatched: false,
             left,
         }
     }
@@ -304,12 +261,11 @@ impl ListenerCore {
     fn accept(&mut self, io_context: &mut IoContext) -> bool {
         let (mut failed, mut last) = (0, None);
         for _ in 0..ACCEPTS {
-            match self.listener.accept() {
-                Ok((transport, peer)) => {
-                    io_context.counters.accepted.add(1);
-                    let children = &self.accepting.config.children;
-                    children.place_connection(&self.accepting, transport, peer);
-                }
+            if self.accepting.config.port.is_paused() {
+                return false;
+            }
+            match self.accept_one(io_context) {
+                Ok(()) => {}
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock => return false,
                 Err(why) if is_out_of_descriptors(&why) => {
                     self.pause(&why, io_context);
@@ -336,20 +292,16 @@ impl ListenerCore {
     /// reset them.
     fn accept_backlog(&mut self, io_context: &mut IoContext) -> Next {
         for _ in 0..ACCEPTS {
-            let over = self.accepting.config.port.origin.is_over();
+            let over = self.accepting.config.port.origin().is_over();
             if over || self.left == 0 {
                 return Next::Leave;
             }
             self.left -= 1;
-            match self.listener.accept() {
-                Ok((transport, peer)) => {
-                    io_context.counters.accepted.add(1);
-                    let children = &self.accepting.config.children;
-                    children.place_connection(&self.accepting, transport, peer);
-                }
+            match self.accept_one(io_context) {
+                Ok(()) => {}
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock => return Next::Leave,
                 Err(why) if is_out_of_descriptors(&why) => {
-                    let at = self.listener.place();
+                    let at = self.place();
                     self.accepting.report(&format_args!(
                         "the server on {at} is closed and cannot accept those that wait: {why}"
                     ));
@@ -361,13 +313,49 @@ impl ListenerCore {
         Next::Again(Readiness::READ)
     }
 
+    /// Accepts one connection and hands it to its event loop.
+    fn accept_one(&self, io_context: &IoContext) -> io::Result<()> {
+        let Some(listener) = &self.listener else {
+            return Err(io::ErrorKind::WouldBlock.into());
+        };
+        let (transport, peer) = listener.accept()?;
+        io_context.counters.accepted.add(1);
+        let children = &self.accepting.config.children;
+        children.place_connection(&self.accepting, transport, peer);
+        Ok(())
+    }
+
+    /// Returns where the socket listens, for reports.
+    fn place(&self) -> String {
+        let listener = self.listener.as_ref();
+        listener.map_or_else(|| "a socket".to_owned(), Listening::place)
+    }
+
+    /// Leaves the event loop with the socket open: first the poller lets go of it. Connections that
+    /// wait to be accepted stay with the socket.
+    fn leave_with_socket(&mut self) -> Next {
+        if !std::mem::replace(&mut self.unwatched, true) {
+            return Next::Watch(false);
+        }
+        self.hand_out();
+        Next::Leave
+    }
+
+    fn hand_out(&mut self) {
+        if let Some(listener) = self.listener.take() {
+            let config = &self.accepting.config;
+            config.port.keep(config.at, listener);
+        }
+    }
+
     /// Pauses accepting, usually because there are no descriptors left. Closes one waiting
     /// connection with the help of the spare descriptor, so that its client sees it closed. The
     /// others wait.
     fn pause(&mut self, why: &io::Error, io_context: &mut IoContext) {
         io_context.counters.accept_pauses.add(1);
         let listener = &self.listener;
-        self.spare.without(|| drop(listener.accept()));
+        self.spare
+            .without(|| listener.as_ref().map(|listener| drop(listener.accept())));
         self.paused = true;
         let accepting = Arc::clone(&self.accepting);
         let config = &self.accepting.config;
@@ -377,7 +365,7 @@ impl ListenerCore {
         });
         // Without timers the event loop is shutting down, and the listener with it.
         drop(scheduled);
-        let (at, pause) = (self.listener.place(), config.pause);
+        let (at, pause) = (self.place(), config.pause);
         self.accepting.report(&format_args!(
             "the server on {at} accepts no connections for {pause:?}: {why}"
         ));
@@ -387,14 +375,17 @@ impl ListenerCore {
 /// A connection that is counted and has no channel yet.
 struct AcceptedConnection {
     origin: Option<Arc<ServerConnections>>,
+    peer: Option<SocketAddr>,
 }
 
 impl AcceptedConnection {
-    fn of(origin: &Arc<ServerConnections>) -> Self {
-        origin.connection_opened();
-        Self {
+    /// Counts a connection of `peer`. Returns `None` if a limit of the server refuses it.
+    fn of(origin: &Arc<ServerConnections>, peer: Option<SocketAddr>) -> Option<Self> {
+        origin.reserve(peer).ok()?;
+        Some(Self {
             origin: Some(Arc::clone(origin)),
-        }
+            peer,
+        })
     }
 
     /// Hands the count over to the channel, which counts itself out.
@@ -406,7 +397,7 @@ impl AcceptedConnection {
 impl Drop for AcceptedConnection {
     fn drop(&mut self) {
         if let Some(origin) = &self.origin {
-            origin.connection_closed();
+            origin.connection_closed(self.peer);
         }
     }
 }
@@ -449,40 +440,45 @@ impl Batched for ListenerCore {}
 
 impl EventSource for ListenerCore {
     fn ready(&mut self, readiness: Readiness, io_context: &mut IoContext) -> Next {
-        if self.accepting.stopped.load(Ordering::Relaxed) {
-            return self.accept_backlog(io_context);
+        match self.accepting.end.load(Ordering::Relaxed) {
+            end::NONE => {}
+            end::RELEASE => return self.leave_with_socket(),
+            _ => return self.accept_backlog(io_context),
         }
         // A broken listener shows in the errors of its accepts.
         let told = Readiness::READ | Readiness::HANG_UP | Readiness::ERROR;
+        let mut due = readiness.any(told);
         if self.accepting.resume.swap(false, Ordering::Relaxed) {
             self.paused = false;
             self.spare.refill();
-        } else if !readiness.any(told) {
-            return Next::Stay;
+            due = true;
         }
-        if !self.paused && self.accept(io_context) {
+        due |= self.accepting.look_again.swap(false, Ordering::Relaxed);
+        if due && !self.paused && self.accept(io_context) {
             return Next::Again(Readiness::READ);
         }
         Next::Stay
     }
 
     fn io(&mut self) -> Option<&mut dyn Source> {
-        Some(match &mut self.listener {
-            Listening::Tcp(listener) => listener,
-            #[cfg(unix)]
-            Listening::Unix(listener) => listener,
-        })
+        self.listener.as_mut().map(Listening::source)
     }
 
-    fn close(&mut self, _desk: &mut IoContext) {}
+    fn close(&mut self, _: &mut IoContext) {
+        if self.accepting.end.load(Ordering::Relaxed) == end::RELEASE {
+            self.hand_out();
+        }
+    }
 
     fn dump(&self, name: &str) -> Dump {
-        let state = match (self.accepting.stopped.load(Ordering::Relaxed), self.paused) {
-            (true, _) => "stopped",
-            (false, true) => "paused",
-            (false, false) => "accepting",
+        let port = &self.accepting.config.port;
+        let paused = self.paused || port.is_paused();
+        let state = match (self.accepting.end.load(Ordering::Relaxed), paused) {
+            (end::NONE, true) => "paused",
+            (end::NONE, false) => "accepting",
+            (_, _) => "stopped",
         };
-        let connections = &self.accepting.config.port.origin;
+        let connections = port.origin();
         Dump::new("listener", name)
             .fact("state", state)
             .fact("connections", connections.live())

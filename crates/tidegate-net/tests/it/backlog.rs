@@ -36,7 +36,7 @@ fn answers<P: tidegate_loop::Placement>(p: PipelineBuilder<P>) -> PipelineBuilde
 }
 
 /// Blocks the only event loop of a group until the returned gate is opened.
-fn hold(group: &NetGroup) -> Gate {
+pub(crate) fn hold(group: &NetGroup) -> Gate {
     let (held, go_on) = (Gate::new(), Gate::new());
     let gates = (held.clone(), go_on.clone());
     let task = move || {

@@ -4,6 +4,7 @@
     reason = "in a test an unwrap is an assertion, in its helpers too"
 )]
 
+mod accepting;
 mod backlog;
 mod bad_input;
 mod block_on;

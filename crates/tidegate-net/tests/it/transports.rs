@@ -112,7 +112,7 @@ fn channels_are_made_of_unix_and_udp_sockets_that_exist() {
     let path = folder.join("echo.socket");
     let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
     let server = Server::builder(&group).pipeline(|p| p.add("echo", Echo));
-    let server = server.serve_unix(listener).wait().unwrap();
+    let server = server.serve(listener).wait().unwrap();
     let far = std::os::unix::net::UnixStream::connect(&path).unwrap();
     std::fs::remove_dir_all(&folder).unwrap();
     let log = Log::new();

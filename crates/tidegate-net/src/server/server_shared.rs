@@ -1,0 +1,118 @@
+//! The state that the listeners of one server share: its connections, whether it accepts, and its
+//! end.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tidegate_promise::{Promise, SharedCompletion, promise_with_error};
+
+use super::listening::{Listener, Listening};
+use crate::channel::{ServerConnections, ServerLimits};
+
+/// The state that the listeners of one server share.
+pub(super) struct ServerShared {
+    origin: Arc<ServerConnections>,
+    /// `true` while the user has paused accepting.
+    paused: AtomicBool,
+    /// The number of listeners that accept or will accept.
+    open: AtomicUsize,
+    end: Mutex<Option<Promise<()>>>,
+    closed: SharedCompletion<()>,
+    released: Mutex<Released>,
+}
+
+/// Sockets on their way back to the user.
+#[derive(Default)]
+struct Released {
+    /// The sockets, with their positions in the order in which they were passed in.
+    listeners: Vec<(usize, Listening)>,
+    /// The promises of those who want them. The first one gets all.
+    waiting: Vec<Promise<Vec<Listener>>>,
+}
+
+impl ServerShared {
+    pub(super) fn new(listeners: usize, limits: ServerLimits) -> Arc<Self> {
+        let (promise, completion) = promise_with_error();
+        promise.set_uncancellable();
+        let Ok(closed) = completion.share() else {
+            unreachable!("a new completion was not taken");
+        };
+        Arc::new(Self {
+            origin: ServerConnections::new(listeners, limits),
+            paused: AtomicBool::new(false),
+            open: AtomicUsize::new(listeners),
+            end: Mutex::new(Some(promise)),
+            closed,
+            released: Mutex::default(),
+        })
+    }
+
+    pub(super) fn origin(&self) -> &Arc<ServerConnections> {
+        &self.origin
+    }
+
+    pub(super) fn closed(&self) -> SharedCompletion<()> {
+        self.closed.clone()
+    }
+
+    /// Returns `true` while the user has paused accepting.
+    pub(super) fn is_paused(&self) -> bool {
+        self.paused.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_paused(&self, yes: bool) {
+        self.paused.store(yes, Ordering::Relaxed);
+    }
+
+    /// Keeps the socket of a listener that is about to leave, for the user.
+    pub(super) fn keep(&self, at: usize, listener: Listening) {
+        let mut released = self.released.lock().unwrap_or_else(PoisonError::into_inner);
+        released.listeners.push((at, listener));
+    }
+
+    /// Completes `promise` with the kept sockets when the last listener has left.
+    pub(super) fn wait_for_listeners(&self, promise: Promise<Vec<Listener>>) {
+        let mut released = self.released.lock().unwrap_or_else(PoisonError::into_inner);
+        released.waiting.push(promise);
+        drop(released);
+        self.hand_out_if_over();
+    }
+
+    /// Counts a listener out. The port is free when the last listener has ended.
+    pub(super) fn leave(&self) {
+        self.origin.listener_left();
+        // ORDERING: AcqRel, so that the last listener's call comes after what the others did before
+        // theirs.
+        if self.open.fetch_sub(1, Ordering::AcqRel) != 1 {
+            return;
+        }
+        let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+        let promise = end.take();
+        drop(end);
+        if let Some(promise) = promise {
+            let _ = promise.succeed(());
+        }
+        self.hand_out_if_over();
+    }
+
+    fn hand_out_if_over(&self) {
+        let mut released = self.released.lock().unwrap_or_else(PoisonError::into_inner);
+        // ORDERING: Acquire pairs with the AcqRel in `leave`. The last listener comes here after
+        // its count, and a promise before this load: the lock orders the two, so one of them finds
+        // the other.
+        if released.waiting.is_empty() || self.open.load(Ordering::Acquire) != 0 {
+            return;
+        }
+        let Released {
+            mut listeners,
+            waiting,
+        } = std::mem::take(&mut *released);
+        drop(released);
+        listeners.sort_by_key(|(at, _)| *at);
+        let listeners = listeners.into_iter().map(|(_, one)| one.into_listener());
+        let mut listeners = Some(listeners.collect());
+        for promise in waiting {
+            let _ = promise.succeed(listeners.take().unwrap_or_default());
+        }
+    }
+}
