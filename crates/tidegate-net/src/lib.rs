@@ -87,7 +87,9 @@ pub use self::pipeline::{
     PipelineChange, PipelineError,
 };
 pub use self::resolve::Address;
-pub use self::server::{DrainReport, Draining, Listener, Server, ServerBuilder, ServerMetrics};
+pub use self::server::{
+    DrainAnnounced, DrainReport, Draining, Listener, Server, ServerBuilder, ServerMetrics,
+};
 pub use self::sys::Readiness;
 
 /// Items for the other crates of this workspace only. Unstable: they change without notice.

@@ -267,11 +267,11 @@ pub mod strategy {
 pub mod net {
     #[doc(inline)]
     pub use tidegate_net::{
-        AnyMessage, ByteStream, Bytes, Channel, ChannelOptions, Client, Datagram, Draining,
-        EmbeddedChannel, Handler, Inbound, InboundContext, InputShutdown, Listener, LocalStream,
-        LocalStreamHandler, Message, NetError, NetGroup, Nothing, Outbound, OutboundContext,
-        PipelineBuilder, PipelineChange, ReadSize, Server, StreamHandler, UserEvent, WatchAction,
-        WaterMarks, pinned, roaming,
+        AnyMessage, ByteStream, Bytes, Channel, ChannelOptions, Client, Datagram, DrainAnnounced,
+        Draining, EmbeddedChannel, Handler, Inbound, InboundContext, InputShutdown, Listener,
+        LocalStream, LocalStreamHandler, Message, NetError, NetGroup, Nothing, Outbound,
+        OutboundContext, PipelineBuilder, PipelineChange, ReadSize, Server, StreamHandler,
+        UserEvent, WatchAction, WaterMarks, pinned, roaming,
     };
 
     /// Sources of one's own on an event loop with I/O, and updates of its selector.

@@ -256,6 +256,12 @@ impl Channel {
         self.shared.is_active()
     }
 
+    /// Returns `true` if a drain of the channel's server was
+    /// [announced](crate::Server::announce_drain) or has begun.
+    pub fn is_draining(&self) -> bool {
+        self.shared.is_draining()
+    }
+
     /// Returns `true` if the channel is open and its loop watches its socket. That is so from the
     /// start, unless the channel was [taken off](Channel::deregister).
     pub fn is_registered(&self) -> bool {

@@ -44,6 +44,8 @@ pub(crate) struct ServerConnections {
     refused_per_peer: AtomicU64,
     /// Listeners that may still accept.
     listeners: AtomicUsize,
+    /// A drain was announced.
+    announced: AtomicBool,
     draining: AtomicBool,
     /// The deadline of a drain has passed.
     over: AtomicBool,
@@ -173,6 +175,16 @@ impl ServerConnections {
         empty.unwrap_or_else(PoisonError::into_inner).push(promise);
         self.notify_if_empty();
         done
+    }
+
+    /// Records that a drain was announced. Returns `true` if it was known before.
+    pub(crate) fn announce(&self) -> bool {
+        self.announced.swap(true, Ordering::Relaxed) || self.is_draining()
+    }
+
+    /// Returns `true` if a drain was announced or has begun.
+    pub(crate) fn is_announced(&self) -> bool {
+        self.announced.load(Ordering::Relaxed) || self.is_draining()
     }
 
     /// Returns `true` if a drain has begun.

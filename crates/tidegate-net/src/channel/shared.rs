@@ -36,6 +36,8 @@ mod flag {
     pub(super) const OVERFULL_REPORTED: u8 = 4;
     /// An end was requested: no more writes are accepted.
     pub(super) const ENDS: u8 = 8;
+    /// The handlers were notified that a drain of their server was announced.
+    pub(super) const ANNOUNCED: u8 = 16;
 }
 
 /// The shared state of one channel.
@@ -218,6 +220,18 @@ impl Shared {
     /// Returns `true` on the first call: handlers are notified of a drain once.
     pub(crate) fn mark_drained(&self) -> bool {
         !self.set_flag(flag::DRAINED, true)
+    }
+
+    /// Returns `true` on the first call, unless the handlers were notified of a drain itself.
+    pub(crate) fn mark_announced(&self) -> bool {
+        let before = self.flags.fetch_or(flag::ANNOUNCED, Ordering::Relaxed);
+        before & (flag::ANNOUNCED | flag::DRAINED) == 0
+    }
+
+    /// Returns `true` if a drain of the channel's server was announced or has begun.
+    pub(crate) fn is_draining(&self) -> bool {
+        let origin = self.origin.as_ref();
+        origin.is_some_and(|origin| origin.is_announced())
     }
 
     /// Sets or clears a bit of `flags`. Returns `true` if it was set before.

@@ -43,6 +43,13 @@ impl HandlerContext<'_> {
         self.parts.io.shared.peer_addr()
     }
 
+    /// Returns `true` if a drain of the channel's server was
+    /// [announced](crate::Server::announce_drain) or has begun. A protocol with several requests per
+    /// connection then tells the peer that the next response is the last one.
+    pub fn is_draining(&self) -> bool {
+        self.parts.io.shared.is_draining()
+    }
+
     /// Sends everything written so far. Several flushes during one event cost one system call.
     #[inline]
     pub fn flush(&mut self) {

@@ -1,10 +1,13 @@
-//! What a program does with a running server besides ending it: pausing it, taking its sockets
-//! back, and looking at it.
+//! What a program does with a running server besides ending it: pausing it, announcing its end,
+//! taking its sockets back, and looking at it.
+
+use std::time::Duration;
 
 use tidegate_core::Dump;
 use tidegate_promise::{Completion, promise};
 
 use super::builder::Server;
+use super::drain::DrainReport;
 use super::listener::ListenerShared;
 use super::listening::Listener;
 use super::metrics::ServerMetrics;
@@ -54,11 +57,58 @@ impl Server {
         released
     }
 
+    /// Announces a drain, and goes on accepting. Notifies the handlers of each connection, and of
+    /// each one that comes, with a [`DrainAnnounced`](crate::DrainAnnounced) event. From now on
+    /// [`HandlerContext::is_draining`](crate::HandlerContext::is_draining) returns `true`.
+    ///
+    /// A balancer takes seconds to notice that a server ends, and sends connections until then. So
+    /// announce the drain, make the health check fail, respond with `Connection: close`, and
+    /// [drain](Server::drain) later; [`drain_after`](Server::drain_after) does the waiting. An
+    /// announcement cannot be taken back. Repeated calls have no effect.
+    pub fn announce_drain(&self) {
+        if let Some(listener) = self.listeners.first() {
+            listener.announce();
+        }
+    }
+
+    /// [Announces](Server::announce_drain) a drain, goes on accepting for `notice`, and then
+    /// [drains](Server::drain) with `deadline`, which counts from the end of the notice. Both times
+    /// are those of the group's clock. The notice ends early if the server has neither connections
+    /// nor listeners any more, for example because its group was shut down or because `drain` was
+    /// called meanwhile.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidegate_net::Server;
+    ///
+    /// let group = tidegate_net::pinned("io", 1)?;
+    /// let server = Server::builder(&group).bind("127.0.0.1:0").wait()?;
+    /// let (notice, deadline) = (Duration::from_millis(10), Duration::from_secs(30));
+    /// let report = server.drain_after(notice, deadline).wait()?;
+    /// assert_eq!(report.open, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn drain_after(&self, notice: Duration, deadline: Duration) -> Completion<DrainReport> {
+        self.announce_drain();
+        let server = self.clone();
+        let begin = move || server.drain(deadline);
+        match self.listeners.first() {
+            Some(listener) if !notice.is_zero() => listener.begin_after(notice, begin),
+            _ => begin(),
+        }
+    }
+
+    /// Returns `true` if a drain was announced or has begun.
+    pub fn is_draining(&self) -> bool {
+        self.port.origin().is_announced()
+    }
+
     /// Returns the metrics of the server.
     pub fn metrics(&self) -> ServerMetrics {
         let origin = self.port.origin();
         ServerMetrics {
             accepting: !self.port.is_paused() && !self.is_stopped(),
+            draining: self.is_draining(),
             connections: origin.live(),
             accepted: origin.accepted(),
             refused_in_total: origin.refused(LimitReached::Connections),
@@ -76,6 +126,8 @@ impl Server {
             "stopped"
         } else if self.port.is_paused() {
             "paused"
+        } else if self.is_draining() {
+            "accepting, drain announced"
         } else {
             "accepting"
         };

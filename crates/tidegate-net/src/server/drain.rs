@@ -1,12 +1,14 @@
-//! Ends the connections of one server together.
+//! Ends the connections of one server together: announces the end, notifies them, and cuts those
+//! that are left.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tidegate_core::{Parker, ThreadBuilder};
+use tidegate_core::{Clock, Parker, ThreadBuilder};
 use tidegate_loop::Placement;
-use tidegate_promise::{Completion, SharedPromise, promise};
+use tidegate_promise::{Completion, Failure, Outcome, Promise, SharedPromise, promise};
 
 use crate::channel::{Channel, ServerConnections};
 use crate::group::NetGroup;
@@ -19,6 +21,15 @@ pub(super) const GRACE: Duration = Duration::from_millis(500);
 /// work and close the channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Draining;
+
+/// The event that notifies handlers that their server is going to shut down, and accepts
+/// connections until then: see [`Server::announce_drain`](crate::Server::announce_drain). They
+/// should serve what comes, and make the peer use another connection for what comes later. A
+/// [`Draining`] event follows when the server shuts down.
+///
+/// A connection that is accepted after the announcement gets the event when it is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DrainAnnounced;
 
 /// The result of a drain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -65,6 +76,15 @@ pub(super) fn check_drain(origin: &ServerConnections, channel: Channel) {
     // A later one sees this flag, because the queue of the loop orders the two.
     if origin.is_draining() {
         notify_of_drain(channel);
+    } else if origin.is_announced() {
+        notify_of_announcement(channel);
+    }
+}
+
+/// Fires the `DrainAnnounced` event on a connection, once, unless the drain itself has reached it.
+fn notify_of_announcement(channel: Channel) {
+    if channel.shared().mark_announced() {
+        channel.fire_event(DrainAnnounced);
     }
 }
 
@@ -73,6 +93,70 @@ fn notify_of_drain(channel: Channel) {
     if channel.shared().mark_drained() {
         channel.fire_event(Draining);
     }
+}
+
+/// Notifies every connection of `origin` that its server is going to drain. Only the first call has
+/// an effect.
+pub(super) fn announce(origin: &Arc<ServerConnections>, group: &NetGroup<impl Placement>) {
+    if origin.announce() {
+        return;
+    }
+    for one in group.each() {
+        let (mine, roam) = (Arc::clone(origin), one.roam.clone());
+        let _ = one.run(move || each_of(mine, roam, notify_of_announcement));
+    }
+}
+
+/// Calls `begin` after `notice`, or as soon as the server has neither connections nor listeners.
+/// Returns a completion with the report of the drain that `begin` starts.
+///
+/// A thread of its own waits, since a handler may block any event loop.
+pub(super) fn begin_after(
+    notice: Duration,
+    clock: &Clock,
+    origin: &ServerConnections,
+    begin: impl FnOnce() -> Completion<DrainReport> + Send + 'static,
+) -> Completion<DrainReport> {
+    let (promise, done) = promise();
+    // The announcement cannot be taken back.
+    promise.set_uncancellable();
+    let (clock, ends) = (clock.clone(), clock.deadline(notice));
+    let (parker, over) = (Parker::new(), Arc::<AtomicBool>::default());
+    let (waker, ended) = (parker.clone(), Arc::clone(&over));
+    origin.on_empty().finally(move |_| {
+        // ORDERING: Release pairs with the Acquire load of the thread below, which then finds the
+        // server empty.
+        ended.store(true, Ordering::Release);
+        waker.unpark();
+    });
+    let next = Arc::new(Mutex::new(Some((begin, promise))));
+    let start = move || {
+        let next = next.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some((begin, promise)) = next {
+            pass_report_on(begin(), promise);
+        }
+    };
+    let now = start.clone();
+    let started = ThreadBuilder::new("tidegate-drain").spawn(move || {
+        // ORDERING: Acquire pairs with the Release store above.
+        while clock.nanos() < ends && !over.load(Ordering::Acquire) {
+            clock.park_until(&parker, Some(ends));
+        }
+        start();
+    });
+    if started.is_err() {
+        // Without a thread that waits, the drain begins now: a server that never ends is worse.
+        now();
+    }
+    done
+}
+
+fn pass_report_on(drained: Completion<DrainReport>, promise: Promise<DrainReport>) {
+    drained.finally(move |outcome| match outcome {
+        Outcome::Success(report) => drop(promise.succeed(report.clone())),
+        Outcome::Failure(why) => drop(promise.fail(why.clone())),
+        Outcome::Cancelled => drop(promise.fail(Failure::cancelled())),
+    });
 }
 
 /// Notifies every connection of `origin` that it should finish, and cuts the ones still open at the

@@ -14,7 +14,7 @@ use tidegate_core::{Dump, Unhandled};
 use tidegate_loop::internal::LoopScheduler;
 use tidegate_promise::Completion;
 
-use super::drain::{DrainReport, check_drain, drain};
+use super::drain::{DrainReport, announce, begin_after, check_drain, drain};
 use super::listening::Listening;
 use super::server_shared::ServerShared;
 use crate::channel::{Channel, ChannelOptions, Home, ServerConnections, Shared, Start, Transport};
@@ -52,6 +52,9 @@ pub(super) trait ConnectionLoops: Send + Sync {
         transport: Transport,
         peer: Option<SocketAddr>,
     );
+
+    /// Notifies the connections of `origin` that their server is going to drain.
+    fn announce(&self, origin: &Arc<ServerConnections>);
 
     /// Notifies the connections of `origin` that they should finish, and cuts the rest at the
     /// deadline.
@@ -97,6 +100,10 @@ impl<P: ChannelPlacement> ConnectionLoops for GroupChildren<P> {
         }
     }
 
+    fn announce(&self, origin: &Arc<ServerConnections>) {
+        announce(origin, &self.group);
+    }
+
     fn drain(
         &self,
         origin: &Arc<ServerConnections>,
@@ -139,6 +146,21 @@ impl ListenerShared {
             look_again: AtomicBool::new(false),
             finished: AtomicBool::new(false),
         })
+    }
+
+    pub(super) fn announce(&self) {
+        let config = &self.config;
+        config.children.announce(config.port.origin());
+    }
+
+    /// Starts a drain with `begin` after `notice`.
+    pub(super) fn begin_after(
+        &self,
+        notice: Duration,
+        begin: impl FnOnce() -> Completion<DrainReport> + Send + 'static,
+    ) -> Completion<DrainReport> {
+        let clock = self.config.home.executor.clock();
+        begin_after(notice, clock, self.config.port.origin(), begin)
     }
 
     pub(super) fn drain(&self, deadline: Duration) -> Completion<DrainReport> {

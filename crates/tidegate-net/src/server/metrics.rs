@@ -22,6 +22,8 @@ use super::builder::Server;
 pub struct ServerMetrics {
     /// Whether the server accepts connections: it is neither paused nor stopped.
     pub accepting: bool,
+    /// Whether a drain was announced or has begun.
+    pub draining: bool,
     /// Open connections.
     pub connections: usize,
     /// Connections accepted since the server was bound, without refused ones.
@@ -41,8 +43,12 @@ impl fmt::Display for ServerMetrics {
             true => "accepting",
             false => "not accepting",
         };
+        let draining = if self.draining { ", draining" } else { "" };
         let (connections, accepted) = (self.connections, self.accepted);
-        write!(f, "{state}, connections {connections}, accepted {accepted}")?;
+        write!(
+            f,
+            "{state}{draining}, connections {connections}, accepted {accepted}"
+        )?;
         for (name, figure) in [
             ("refused in total", self.refused_in_total),
             ("refused per peer", self.refused_per_peer),
@@ -66,6 +72,11 @@ impl Collect for Server {
                 "tidegate_server_accepting",
                 "1 while the server accepts connections; 0 if it is paused or stopped.",
                 f64::from(u8::from(metrics.accepting)),
+            ),
+            (
+                "tidegate_server_draining",
+                "1 if a drain of the server was announced or has begun, else 0.",
+                f64::from(u8::from(metrics.draining)),
             ),
             (
                 "tidegate_server_connections",

@@ -17,6 +17,6 @@ mod metrics;
 mod server_shared;
 
 pub use self::builder::{Server, ServerBuilder};
-pub use self::drain::{DrainReport, Draining};
+pub use self::drain::{DrainAnnounced, DrainReport, Draining};
 pub use self::listening::Listener;
 pub use self::metrics::ServerMetrics;

@@ -5,6 +5,7 @@
 )]
 
 mod accepting;
+mod announcing;
 mod backlog;
 mod bad_input;
 mod block_on;
