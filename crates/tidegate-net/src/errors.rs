@@ -37,6 +37,18 @@ pub enum NetError {
         /// The cap.
         cap: usize,
     },
+    /// The connections of the server hold too much memory, and this one holds most.
+    #[error(
+        "the connections of the server hold more than {cap} bytes, and this one was closed because \
+         it held {size}, more than the others that are left; let its peer read faster, write less, \
+         or raise `max_memory`"
+    )]
+    ServerMemoryFull {
+        /// The counted size of what this connection held.
+        size: usize,
+        /// The cap.
+        cap: usize,
+    },
     /// Too many datagrams wait to be sent: another one is not accepted.
     #[error("too many datagrams wait to be sent; flush them before writing more")]
     TooManyDatagrams,

@@ -1,10 +1,15 @@
 //! The state of a channel for a dump.
 
+use std::net::SocketAddr;
+
 use tidegate_core::Dump;
+use tidegate_core::internal::SignalBlock;
 
 use super::core::ChannelCore;
 use super::pipeline::ChannelPipeline;
+use super::shared::Shared;
 use super::state::{Input, Life, Output, RequestedEnd, State};
+use crate::reactor::SourceHandle;
 
 impl<P: ChannelPipeline> ChannelCore<P> {
     /// Returns the state of the channel. Called by the thread that owns the channel.
@@ -26,6 +31,30 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             .fact_if("input", input)
             .fact_if("output", output)
             .fact("handlers", self.pipeline.names().join(", "))
+    }
+}
+
+impl Shared {
+    /// Returns what any thread can read of the channel, for a dump.
+    #[cold]
+    fn describe(&self, name: &str, state: &'static str) -> Dump {
+        let peer = self.peer_addr();
+        let peer = peer.map_or_else(|| "local".to_owned(), |peer| peer.to_string());
+        Dump::new("connection", name)
+            .fact("peer", peer)
+            .fact("state", state)
+            .fact("pending_bytes", self.pending())
+            .fact("writable", self.is_writable())
+    }
+}
+
+impl SourceHandle for SignalBlock<Shared> {
+    fn peer_addr(&self) -> Option<SocketAddr> {
+        Shared::peer_addr(self)
+    }
+
+    fn dump(&self, name: &str) -> Dump {
+        self.describe(name, "in its handlers")
     }
 }
 

@@ -135,6 +135,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             Shared::ring(self.shared());
         }
         if changed || queued_by_handles {
+            self.shared().charge_pending(self.pipeline.io().pending());
             self.shared().notify_writers();
         }
     }

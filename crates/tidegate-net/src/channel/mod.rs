@@ -2,9 +2,10 @@
 //!
 //! From bottom to top; each file depends only on those before it:
 //!
-//! * `options`, `read_size`, `write_queue`, `event`, `channel_request`, `server_connections`:
-//!   settings, events, requests from other threads, and accounting.
-//! * `shared`: state that handles and the loop share; `handle`: the public [`Channel`].
+//! * `options`, `read_size`, `write_queue`, `event`, `channel_request`, `server_memory`,
+//!   `server_connections`: settings, events, requests from other threads, and accounting.
+//! * `shared`: state that handles and the loop share, with `of_server` for what a server needs of
+//!   its channels; `handle`: the public [`Channel`].
 //! * `test_transport`, `local`, `datagram`, `transport`: the socket, or its replacement in memory.
 //! * `timers`, `state`, `io`, `pipeline`: the state that a channel and its handlers share, and the
 //!   interface of the pipeline.
@@ -26,12 +27,14 @@ mod flush;
 mod handle;
 mod io;
 mod local;
+mod of_server;
 mod options;
 mod pipeline;
 pub(crate) mod read_size;
 mod registration;
 mod requests;
 mod server_connections;
+mod server_memory;
 mod shared;
 mod start;
 mod state;

@@ -14,6 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_promise::{Completion, Promise, promise};
 
+use super::server_memory::ServerMemory;
+
 /// Limits for the connections of one server. `None` means no limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ServerLimits {
@@ -21,6 +23,8 @@ pub(crate) struct ServerLimits {
     pub(crate) connections: Option<usize>,
     /// The maximum number of open connections of one peer address.
     pub(crate) per_peer: Option<usize>,
+    /// The maximum number of bytes that all connections hold.
+    pub(crate) memory: Option<usize>,
 }
 
 /// The limit that refused a connection.
@@ -34,6 +38,8 @@ pub(crate) enum LimitReached {
 #[derive(Debug, Default)]
 pub(crate) struct ServerConnections {
     limits: ServerLimits,
+    /// What the connections hold, if there is a cap.
+    memory: Option<Arc<ServerMemory>>,
     live: AtomicUsize,
     accepted: AtomicU64,
     /// Open connections by peer address. Used only if their number is limited.
@@ -59,6 +65,7 @@ impl ServerConnections {
     pub(crate) fn new(listeners: usize, limits: ServerLimits) -> Arc<Self> {
         Arc::new(Self {
             limits,
+            memory: limits.memory.map(ServerMemory::new),
             listeners: AtomicUsize::new(listeners),
             ..Self::default()
         })
@@ -83,6 +90,12 @@ impl ServerConnections {
 
     pub(crate) fn accepted(&self) -> u64 {
         self.accepted.load(Ordering::Relaxed)
+    }
+
+    /// Returns what the connections hold, if there is a cap.
+    #[inline]
+    pub(crate) fn memory(&self) -> Option<&Arc<ServerMemory>> {
+        self.memory.as_ref()
     }
 
     /// Returns how many connections each limit has refused.
@@ -214,6 +227,7 @@ mod tests {
         let limits = ServerLimits {
             connections,
             per_peer,
+            memory: None,
         };
         ServerConnections::new(1, limits)
     }

@@ -12,32 +12,33 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_core::internal::{Deliver, Delivery, SignalBlock, discard_all};
-use tidegate_core::{Dump, Executor, Unhandled};
+use tidegate_core::{Executor, Unhandled};
 use tidegate_promise::{Completion, Failure, Promise, SharedCompletion, promise_with_error};
 
 use super::channel_request::{ChannelRequest, RemoteAction, refuse};
 use super::event::InEvent;
 use super::options::ChannelOptions;
 use super::server_connections::ServerConnections;
+use super::server_memory::Charge;
 use super::write_queue::{ENTRY_OVERHEAD, WaterMarks};
 use crate::errors::NetError;
 use crate::message::Msg;
-use crate::reactor::{self, RoamingShared, SourceHandle, Update};
+use crate::reactor::{self, RoamingShared, Update};
 use crate::sys::{Readiness, Ready, Token};
 
 /// Bits of the field `flags`.
-mod flag {
+pub(super) mod flag {
     /// The loop watches the socket.
-    pub(super) const REGISTERED: u8 = 1;
+    pub(in crate::channel) const REGISTERED: u8 = 1;
     /// The handlers were notified that their server is draining.
-    pub(super) const DRAINED: u8 = 2;
+    pub(in crate::channel) const DRAINED: u8 = 2;
     /// A write without a promise was refused, the handlers are notified, and none was accepted
     /// since.
-    pub(super) const OVERFULL_REPORTED: u8 = 4;
+    pub(in crate::channel) const OVERFULL_REPORTED: u8 = 4;
     /// An end was requested: no more writes are accepted.
-    pub(super) const ENDS: u8 = 8;
+    pub(in crate::channel) const ENDS: u8 = 8;
     /// The handlers were notified that a drain of their server was announced.
-    pub(super) const ANNOUNCED: u8 = 16;
+    pub(in crate::channel) const ANNOUNCED: u8 = 16;
 }
 
 /// The shared state of one channel.
@@ -58,7 +59,7 @@ pub(crate) struct Shared {
     writable: AtomicBool,
     active: AtomicBool,
     /// Further state, as bits.
-    flags: AtomicU8,
+    pub(super) flags: AtomicU8,
     inner: Mutex<Inner>,
 }
 
@@ -84,6 +85,8 @@ struct Rare {
     output_waiters: Vec<Promise<()>>,
     /// The timer that limits the wait until everything is sent.
     deadline: Option<Completion<()>>,
+    /// What the channel counts for, if its server has a memory cap.
+    charge: Option<Charge>,
 }
 
 impl Inner {
@@ -97,6 +100,10 @@ impl Inner {
         let rare = self.rare.as_deref_mut();
         rare.map(|rare| std::mem::take(&mut rare.output_waiters))
             .unwrap_or_default()
+    }
+
+    fn charge(&mut self) -> Option<&mut Charge> {
+        self.rare.as_deref_mut()?.charge.as_mut()
     }
 
     fn take_deadline(&mut self) -> Option<Completion<()>> {
@@ -128,7 +135,7 @@ impl Shared {
         (local, peer): (Option<SocketAddr>, Option<SocketAddr>),
         origin: Option<Arc<ServerConnections>>,
     ) -> Arc<SignalBlock<Self>> {
-        SignalBlock::new(Self {
+        let block = SignalBlock::new(Self {
             token: AtomicU64::new(0),
             executor: home.executor,
             roam: home.roam,
@@ -142,7 +149,9 @@ impl Shared {
             active: AtomicBool::new(false),
             flags: AtomicU8::new(flag::REGISTERED),
             inner: Mutex::default(),
-        })
+        });
+        Self::begin_charge(&block);
+        block
     }
 
     pub(crate) fn executor(&self) -> &Arc<dyn Executor> {
@@ -217,25 +226,8 @@ impl Shared {
         self.flags.load(Ordering::Relaxed) & flag::ENDS != 0 || self.is_closed()
     }
 
-    /// Returns `true` on the first call: handlers are notified of a drain once.
-    pub(crate) fn mark_drained(&self) -> bool {
-        !self.set_flag(flag::DRAINED, true)
-    }
-
-    /// Returns `true` on the first call, unless the handlers were notified of a drain itself.
-    pub(crate) fn mark_announced(&self) -> bool {
-        let before = self.flags.fetch_or(flag::ANNOUNCED, Ordering::Relaxed);
-        before & (flag::ANNOUNCED | flag::DRAINED) == 0
-    }
-
-    /// Returns `true` if a drain of the channel's server was announced or has begun.
-    pub(crate) fn is_draining(&self) -> bool {
-        let origin = self.origin.as_ref();
-        origin.is_some_and(|origin| origin.is_announced())
-    }
-
     /// Sets or clears a bit of `flags`. Returns `true` if it was set before.
-    fn set_flag(&self, what: u8, yes: bool) -> bool {
+    pub(super) fn set_flag(&self, what: u8, yes: bool) -> bool {
         let before = match yes {
             true => self.flags.fetch_or(what, Ordering::Relaxed),
             false => self.flags.fetch_and(!what, Ordering::Relaxed),
@@ -250,18 +242,6 @@ impl Shared {
 
     pub(crate) fn pending(&self) -> usize {
         self.queued_by_handles() + self.queued.load(Ordering::Relaxed)
-    }
-
-    /// Returns what any thread can read of the channel, for a dump.
-    #[cold]
-    pub(crate) fn describe(&self, name: &str, state: &'static str) -> Dump {
-        let peer = self.peer_addr();
-        let peer = peer.map_or_else(|| "local".to_owned(), |peer| peer.to_string());
-        Dump::new("connection", name)
-            .fact("peer", peer)
-            .fact("state", state)
-            .fact("pending_bytes", self.pending())
-            .fact("writable", self.is_writable())
     }
 
     pub(crate) fn is_writable(&self) -> bool {
@@ -317,6 +297,7 @@ impl Shared {
         request: ChannelRequest,
         mut wake: bool,
     ) -> Result<(), ChannelRequest> {
+        let mut exceeded = None;
         {
             let mut inner = block.lock();
             if matches!(inner.end, End::Over(..)) {
@@ -335,12 +316,16 @@ impl Shared {
                     return Err(request);
                 }
                 wake |= block.count_queued_write(counts);
+                exceeded = inner.charge().and_then(|charge| charge.queue(counts));
                 if flags & flag::OVERFULL_REPORTED != 0 {
                     // A write is accepted: the next refusal is reported again.
                     block.set_flag(flag::OVERFULL_REPORTED, false);
                 }
             }
             inner.requests.push(request);
+        }
+        if let Some(memory) = exceeded {
+            memory.close_largest();
         }
         if wake {
             Self::ring(block);
@@ -417,7 +402,23 @@ impl Shared {
 
     /// Takes the queued requests, oldest first.
     pub(crate) fn take_requests(&self) -> Vec<ChannelRequest> {
-        std::mem::take(&mut self.lock().requests)
+        let mut inner = self.lock();
+        if let Some(charge) = inner.charge() {
+            charge.take_queued();
+        }
+        std::mem::take(&mut inner.requests)
+    }
+
+    pub(super) fn set_charge(&self, charge: Charge) {
+        self.lock().rare.get_or_insert_default().charge = Some(charge);
+    }
+
+    /// Uses what the channel counts for, under its lock; `None` without a cap, or once it ended.
+    pub(super) fn with_charge<R>(&self, use_it: impl FnOnce(&mut Option<Charge>) -> R) -> R {
+        match &mut self.lock().rare {
+            Some(rare) => use_it(&mut rare.charge),
+            None => use_it(&mut None),
+        }
     }
 
     /// Subtracts a queued write that the loop has taken.
@@ -484,6 +485,8 @@ impl Shared {
         let mut waiting = inner.take_writers();
         waiting.append(&mut inner.take_halves());
         let deadline = inner.take_deadline();
+        let rare = inner.rare.as_deref_mut();
+        let charge = rare.and_then(|rare| rare.charge.take());
         let promise = match end {
             End::Asked(promise, closed) => {
                 inner.end = End::Over(cause.clone(), Some(closed));
@@ -493,6 +496,7 @@ impl Shared {
         };
         drop(inner);
         // Before the waiters, so that they find the connection no longer counted.
+        self.leave_memory(charge);
         if let Some(origin) = &self.origin {
             origin.connection_closed(self.peer);
         }
@@ -552,16 +556,6 @@ impl Deliver for Shared {
                 refuse(request, None);
             }
         }
-    }
-}
-
-impl SourceHandle for SignalBlock<Shared> {
-    fn peer_addr(&self) -> Option<SocketAddr> {
-        Shared::peer_addr(self)
-    }
-
-    fn dump(&self, name: &str) -> Dump {
-        self.describe(name, "in its handlers")
     }
 }
 

@@ -124,6 +124,19 @@ impl HandlerContext<'_> {
         self.parts.io.release(bytes);
     }
 
+    /// Counts `bytes` that were received and that this handler keeps, because a message is not
+    /// complete yet. They count against the
+    /// [`max_memory`](crate::ServerBuilder::max_memory) of the server, and not against the water
+    /// marks. The ready-made frame decoders do this.
+    pub fn hold_input(&mut self, bytes: usize) {
+        self.parts.io.shared.hold_input(bytes);
+    }
+
+    /// Stops counting `bytes` of [`HandlerContext::hold_input`].
+    pub fn release_input(&mut self, bytes: usize) {
+        self.parts.io.shared.release_input(bytes);
+    }
+
     /// Returns the options of the channel.
     pub fn options(&self) -> &ChannelOptions {
         &self.parts.io.options

@@ -106,6 +106,7 @@ impl Server {
     /// Returns the metrics of the server.
     pub fn metrics(&self) -> ServerMetrics {
         let origin = self.port.origin();
+        let memory = origin.memory();
         ServerMetrics {
             accepting: !self.port.is_paused() && !self.is_stopped(),
             draining: self.is_draining(),
@@ -113,6 +114,8 @@ impl Server {
             accepted: origin.accepted(),
             refused_in_total: origin.refused(LimitReached::Connections),
             refused_per_peer: origin.refused(LimitReached::PerPeer),
+            held_bytes: memory.map_or(0, |memory| memory.total()),
+            closed_for_memory: memory.map_or(0, |memory| memory.closed()),
         }
     }
 
@@ -139,6 +142,8 @@ impl Server {
             .fact("accepted", metrics.accepted)
             .fact("refused_in_total", metrics.refused_in_total)
             .fact("refused_per_peer", metrics.refused_per_peer)
+            .fact("held_bytes", metrics.held_bytes)
+            .fact("closed_for_memory", metrics.closed_for_memory)
     }
 
     fn is_stopped(&self) -> bool {

@@ -38,4 +38,34 @@ impl<P: ChannelPlacement> ServerBuilder<P> {
         self.limits.per_peer = Some(connections);
         self
     }
+
+    /// Sets the maximum number of bytes that all connections of the server hold together. Above it,
+    /// the connections that hold most are closed with a
+    /// [`NetError::ServerMemoryFull`](crate::NetError::ServerMemoryFull), until the others are
+    /// within the limit. They are counted
+    /// ([`ServerMetrics::closed_for_memory`](crate::ServerMetrics::closed_for_memory)) and reported
+    /// to the hook for unhandled errors. By default there is no limit.
+    ///
+    /// What counts is what the [`WaterMarks`](crate::WaterMarks) of a connection count, that is bytes
+    /// that wait to be sent and bytes that handlers [hold](crate::HandlerContext::hold), and
+    /// [received bytes](crate::HandlerContext::hold_input) that decoders keep. Buffers of the
+    /// operating system and of TLS do not count.
+    ///
+    /// The count is exact at the end of each turn of a connection. Between two turns, less than 4
+    /// KiB per connection may be missing, and what its handlers write in the current turn. The
+    /// memory of a closed connection is free when its event loop has closed it.
+    ///
+    /// ```
+    /// use tidegate_net::Server;
+    ///
+    /// let group = tidegate_net::pinned("io", 1)?;
+    /// let server = Server::builder(&group).max_memory(1 << 30).bind("127.0.0.1:0").wait()?;
+    /// assert_eq!(server.metrics().held_bytes, 0);
+    /// # server.stop_accepting().wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn max_memory(mut self, bytes: usize) -> Self {
+        self.limits.memory = Some(bytes);
+        self
+    }
 }

@@ -34,10 +34,15 @@ pub struct ServerMetrics {
     /// Connections refused because of
     /// [`max_connections_per_peer`](crate::ServerBuilder::max_connections_per_peer).
     pub refused_per_peer: u64,
+    /// Bytes that the connections hold: see [`max_memory`](crate::ServerBuilder::max_memory). 0
+    /// without that limit, since they are not counted then.
+    pub held_bytes: usize,
+    /// Connections closed because of [`max_memory`](crate::ServerBuilder::max_memory).
+    pub closed_for_memory: u64,
 }
 
 impl fmt::Display for ServerMetrics {
-    /// Writes whether the server accepts, its connections, and the refusals that are not zero.
+    /// Writes whether the server accepts, its connections, and the other figures that are not zero.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match self.accepting {
             true => "accepting",
@@ -52,6 +57,8 @@ impl fmt::Display for ServerMetrics {
         for (name, figure) in [
             ("refused in total", self.refused_in_total),
             ("refused per peer", self.refused_per_peer),
+            ("held bytes", self.held_bytes as u64),
+            ("closed for memory", self.closed_for_memory),
         ] {
             if figure > 0 {
                 write!(f, ", {name} {figure}")?;
@@ -86,12 +93,16 @@ impl Collect for Server {
         ] {
             visitor.gauge(Metric::new(name, help), &labels, value);
         }
+        let help = "Bytes that the connections hold, if the server has a limit for them.";
+        let held = Metric::new("tidegate_server_held", help).bytes();
+        visitor.gauge(held, &labels, metrics.held_bytes as f64);
         let help = "Connections accepted since the server was bound.";
         let accepted = Metric::new("tidegate_server_accepted", help);
         visitor.counter(accepted, &labels, metrics.accepted as f64);
         for (reason, refused) in [
             ("max_connections", metrics.refused_in_total),
             ("max_connections_per_peer", metrics.refused_per_peer),
+            ("max_memory", metrics.closed_for_memory),
         ] {
             let help = "Connections that were closed because of a limit of the server.";
             let metric = Metric::new("tidegate_server_refused", help);

@@ -28,6 +28,7 @@ mod handle_guarantees;
 mod handler_lifecycle;
 mod handlers;
 mod local_stream;
+mod memory;
 mod model;
 mod named;
 mod other_executor;

@@ -9,7 +9,7 @@ use tidegate_promise::Failure;
 
 use crate::errors::NetError;
 use crate::message::Nothing;
-use crate::pipeline::{Inbound, InboundContext};
+use crate::pipeline::{HandlerContext, Inbound, InboundContext};
 
 pub use self::delimited::{DelimiterFrames, LineFrames};
 pub use self::length::{LengthField, LengthFrames, LengthPrefix};
@@ -48,6 +48,8 @@ pub(super) trait FrameRule: 'static {
 pub(super) struct FrameDecoder<C> {
     cut: C,
     rest: BytesMut,
+    /// The size of `rest` that counts against the memory cap of the server.
+    held: usize,
     /// The number of frames made of the last bytes. Some may not have reached the next handler yet.
     made: usize,
 }
@@ -57,6 +59,7 @@ impl<C: FrameRule> FrameDecoder<C> {
         Self {
             cut,
             rest: BytesMut::new(),
+            held: 0,
             made: 0,
         }
     }
@@ -77,6 +80,18 @@ impl<C: FrameRule> FrameDecoder<C> {
             self.rest = BytesMut::new();
         }
         done
+    }
+
+    /// Counts the bytes of the partial frame.
+    #[inline]
+    fn count_rest(&mut self, ctx: &mut HandlerContext<'_>) {
+        let (before, held) = (self.held, self.rest.len());
+        self.held = held;
+        match held.checked_sub(before) {
+            Some(0) => {}
+            Some(more) => ctx.hold_input(more),
+            None => ctx.release_input(before - held),
+        }
     }
 
     /// Returns the bytes that are not part of a frame yet, for the next handler.
@@ -134,6 +149,7 @@ macro_rules! cuts_frames {
                     Ok(rest) => ctx.fire_read(rest),
                     Err(why) => ctx.fire_error(Failure::new(why)),
                 }
+                self.cutter.count_rest(ctx);
             }
 
             fn read_complete(&mut self, ctx: &mut InboundContext<'_, Self>) {
@@ -155,6 +171,7 @@ macro_rules! cuts_frames {
                     }
                 }
                 self.cutter.made = made;
+                self.cutter.count_rest(ctx);
             }
         }
     };
