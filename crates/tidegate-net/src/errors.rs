@@ -112,6 +112,18 @@ pub enum NetError {
         /// The maximum length.
         max: usize,
     },
+    /// A frame took too long, from its first byte.
+    #[error(
+        "a frame was not complete {0:?} after its first byte: the peer sends too slowly; close the \
+         connection, or raise the `timeout` of the decoder"
+    )]
+    FrameTimeout(Duration),
+    /// The peer sends more messages than allowed.
+    #[error("the peer sends more than {per_second} messages per second; close the connection")]
+    TooManyMessages {
+        /// The limit.
+        per_second: u64,
+    },
     /// The bytes of the peer violate the protocol.
     #[error("the peer violates the protocol: {0}")]
     ProtocolViolation(String),

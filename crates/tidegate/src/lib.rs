@@ -290,8 +290,8 @@ pub mod net {
         #[doc(inline)]
         pub use tidegate_net::handlers::{
             DelimiterFrames, FixedFrames, FlowControl, FlushConsolidation, Idle, IdleEvent,
-            LengthField, LengthFrames, LengthPrefix, LineFrames, Logging, ProxiedPeer,
-            ProxyProtocol, Rate, Strings, TrafficShaping, WriteTimeout,
+            LengthField, LengthFrames, LengthPrefix, LineFrames, Logging, MessageLimit,
+            ProxiedPeer, ProxyProtocol, Rate, Strings, TrafficShaping, WriteTimeout,
         };
     }
 }

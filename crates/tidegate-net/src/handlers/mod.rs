@@ -4,6 +4,7 @@ mod flow;
 mod frames;
 mod idle;
 mod log;
+mod message_limit;
 mod proxy;
 pub(crate) mod stream;
 mod strings;
@@ -15,6 +16,7 @@ pub use self::frames::{
 };
 pub use self::idle::{Idle, IdleEvent, IdleKind, WriteTimeout};
 pub use self::log::Logging;
+pub use self::message_limit::MessageLimit;
 pub use self::proxy::{ProxiedPeer, ProxyProtocol};
 pub use self::strings::Strings;
 pub use self::traffic::{FlushConsolidation, Rate, TrafficShaping};

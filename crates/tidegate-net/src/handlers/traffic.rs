@@ -11,7 +11,7 @@ use tidegate_promise::Promise;
 use crate::channel::write_queue::ENTRY_OVERHEAD;
 use crate::errors::NetError;
 use crate::message::{AnyMessage, Nothing};
-use crate::pipeline::{Inbound, InboundContext, Outbound, OutboundContext};
+use crate::pipeline::{HandlerContext, Inbound, InboundContext, Outbound, OutboundContext};
 
 /// Holds flushes back during a read. Passes one flush on at the end of the read, or after a number
 /// of flushes.
@@ -123,7 +123,7 @@ impl Outbound for FlushConsolidation {
     }
 }
 
-/// A limit of bytes per second, for one channel or, if cloned, for several together.
+/// A limit of bytes or messages per second, for one channel or, if cloned, for several together.
 ///
 /// ```
 /// use tidegate_net::handlers::Rate;
@@ -140,40 +140,81 @@ pub struct Rate {
 #[derive(Debug)]
 struct RateState {
     per_second: u64,
-    /// The time on the event loop's clock at which the bytes counted so far have passed.
+    /// The time on the event loop's clock at which what was counted so far has passed.
     free_at: u64,
+    /// `true` if what was not used in the last second may follow at once.
+    bursts: bool,
 }
+
+impl RateState {
+    /// Returns the time until more may pass, in nanoseconds.
+    fn wait(&self, now: u64) -> u64 {
+        let ahead = match self.bursts {
+            true => SECOND - SECOND / self.per_second,
+            false => 0,
+        };
+        self.free_at.saturating_sub(now.saturating_add(ahead))
+    }
+
+    fn take(&mut self, units: usize, now: u64) -> u64 {
+        let wait = self.wait(now);
+        let cost = u128::from(units as u64) * u128::from(SECOND) / u128::from(self.per_second);
+        let cost = u64::try_from(cost).unwrap_or(u64::MAX);
+        self.free_at = self.free_at.max(now).saturating_add(cost);
+        wait
+    }
+}
+
+/// A second in nanoseconds.
+const SECOND: u64 = 1_000_000_000;
 
 impl Rate {
     /// Creates a limit of `bytes` per second, at least one.
     pub fn bytes_per_second(bytes: u64) -> Self {
+        Self::new(bytes, false)
+    }
+
+    /// Creates a limit of `messages` per second, at least one, for a
+    /// [`MessageLimit`](super::MessageLimit). After a pause, the messages of one second may pass at
+    /// once.
+    pub fn messages_per_second(messages: u64) -> Self {
+        Self::new(messages, true)
+    }
+
+    fn new(per_second: u64, bursts: bool) -> Self {
         let account = RateState {
-            per_second: bytes.max(1),
+            per_second: per_second.max(1),
             free_at: 0,
+            bursts,
         };
         Self {
             account: Arc::new(Mutex::new(account)),
         }
     }
 
-    /// Changes the limit for all clones. Bytes that already wait keep their delay.
-    pub fn set(&self, bytes_per_second: u64) {
-        self.lock().per_second = bytes_per_second.max(1);
+    /// Changes the limit for all clones. What already waits keeps its delay.
+    pub fn set(&self, per_second: u64) {
+        self.lock().per_second = per_second.max(1);
     }
 
-    /// Returns the time until more bytes may pass, in nanoseconds.
+    pub(super) fn per_second(&self) -> u64 {
+        self.lock().per_second
+    }
+
+    /// Returns the time until more may pass, in nanoseconds.
     fn wait(&self, now: u64) -> u64 {
-        self.lock().free_at.saturating_sub(now)
+        self.lock().wait(now)
     }
 
-    /// Counts `bytes` and returns the time until they may pass, in nanoseconds.
-    fn take(&self, bytes: usize, now: u64) -> u64 {
+    /// Counts `units` and returns the time until they may pass, in nanoseconds.
+    pub(super) fn take(&self, units: usize, now: u64) -> u64 {
+        self.lock().take(units, now)
+    }
+
+    /// Counts one unit if it may pass now. Returns `false` if not.
+    pub(super) fn try_take_one(&self, now: u64) -> bool {
         let mut account = self.lock();
-        let wait = account.free_at.saturating_sub(now);
-        let cost = u128::from(bytes as u64) * 1_000_000_000 / u128::from(account.per_second);
-        let cost = u64::try_from(cost).unwrap_or(u64::MAX);
-        account.free_at = now.saturating_add(wait).saturating_add(cost);
-        wait
+        account.wait(now) == 0 && account.take(1, now) == 0
     }
 
     fn lock(&self) -> MutexGuard<'_, RateState> {
@@ -212,13 +253,43 @@ pub struct TrafficShaping {
     end: Option<End>,
 }
 
-/// What to resume after a pause.
+/// A pause of reading, and what to resume after it.
 #[derive(Clone, Copy, Debug, Default)]
-struct Pause {
+pub(super) struct Pause {
     /// `true` if the channel reads on its own.
     auto_read: bool,
     /// `true` if a read was requested.
     asked: bool,
+}
+
+impl Pause {
+    /// Stops reading.
+    pub(super) fn begin(ctx: &mut HandlerContext<'_>) -> Self {
+        let auto_read = ctx.is_auto_read();
+        ctx.set_auto_read(false);
+        Self {
+            auto_read,
+            asked: false,
+        }
+    }
+
+    /// Records that a read was requested, or that the channel is to read on its own.
+    pub(super) fn ask(&mut self, ctx: &mut HandlerContext<'_>) {
+        self.auto_read |= ctx.is_auto_read();
+        self.asked = true;
+        ctx.set_auto_read(false);
+    }
+
+    /// Resumes reading.
+    pub(super) fn end(self, ctx: &mut HandlerContext<'_>) {
+        if self.auto_read {
+            ctx.set_auto_read(true);
+            // Handlers may have held messages back while the channel did not read.
+            ctx.fire_read_complete();
+        } else if self.asked {
+            ctx.read();
+        }
+    }
 }
 
 /// The operation that follows the last waiting write.
@@ -244,14 +315,8 @@ impl TrafficShaping {
     }
 
     fn go_on(&mut self, ctx: &mut InboundContext<'_, Self>) {
-        match self.paused.take() {
-            Some(pause) if pause.auto_read => {
-                ctx.set_auto_read(true);
-                // Handlers may have held messages back while the channel did not read.
-                ctx.fire_read_complete();
-            }
-            Some(pause) if pause.asked => ctx.read(),
-            _ => {}
+        if let Some(pause) = self.paused.take() {
+            pause.end(ctx);
         }
     }
 
@@ -296,12 +361,7 @@ impl Inbound for TrafficShaping {
             let wait = Duration::from_nanos(rate.wait(now));
             let pauses = !wait.is_zero() && self.paused.is_none();
             if pauses && ctx.schedule(wait, READ_AGAIN).is_some() {
-                let auto_read = ctx.is_auto_read();
-                self.paused = Some(Pause {
-                    auto_read,
-                    asked: false,
-                });
-                ctx.set_auto_read(false);
+                self.paused = Some(Pause::begin(ctx));
             }
         }
         ctx.fire_read(bytes);
@@ -365,14 +425,9 @@ impl Outbound for TrafficShaping {
     }
 
     fn read(&mut self, ctx: &mut OutboundContext<'_, Self>) {
-        let auto_read = ctx.is_auto_read();
         match &mut self.paused {
             None => ctx.read(),
-            Some(pause) => {
-                pause.auto_read |= auto_read;
-                pause.asked = true;
-                ctx.set_auto_read(false);
-            }
+            Some(pause) => pause.ask(ctx),
         }
     }
 

@@ -197,6 +197,12 @@ impl HandlerContext<'_> {
         self.parts.io.state.flags.any(Flags::AUTO_READ)
     }
 
+    /// Returns `true` if the channel reads on its own, or a read was requested.
+    pub(crate) fn wants_to_read(&self) -> bool {
+        let reads = Flags::AUTO_READ.union(Flags::READ);
+        self.parts.io.state.flags.any(reads)
+    }
+
     /// Sets whether the channel reads on its own or only on request.
     pub fn set_auto_read(&mut self, yes: bool) {
         self.parts.io.state.set_auto_read(yes);

@@ -41,6 +41,7 @@ mod rules;
 mod servers;
 mod shaping;
 mod sizes;
+mod slow_peers;
 mod source_edges;
 mod sources;
 mod stream;

@@ -1,5 +1,7 @@
 //! Frames that end with a line feed or with another delimiter.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use tidegate_core::Blocking;
 use tidegate_promise::Failure;
@@ -24,6 +26,23 @@ use crate::pipeline::{Inbound, InboundContext};
 /// channel.receive("one\r\ntwo\n");
 /// assert_eq!(channel.read_inbound::<Bytes>().unwrap(), "one");
 /// assert_eq!(channel.read_inbound::<Bytes>().unwrap(), "two");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// With a time limit, a line that begins has to end:
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_net::EmbeddedChannel;
+/// use tidegate_net::handlers::LineFrames;
+///
+/// let lines = LineFrames::max(80).timeout(Duration::from_secs(10));
+/// let mut channel = EmbeddedChannel::new(|p| p.add("lines", lines))?;
+/// for _ in 0..10 {
+///     channel.receive("x");
+///     channel.advance(Duration::from_secs(1));
+/// }
+/// assert!(!channel.is_open());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]

@@ -1,5 +1,7 @@
 //! Frames with a length field: a decoder and an encoder.
 
+use std::time::Duration;
+
 use bytes::{BufMut, Bytes, BytesMut};
 use tidegate_core::Blocking;
 use tidegate_promise::Failure;
@@ -173,6 +175,10 @@ impl FrameRule for LengthRule {
             end,
             next: end,
         })
+    }
+
+    fn skips(&self) -> bool {
+        self.skip > 0
     }
 }
 

@@ -2,6 +2,9 @@
 
 mod delimited;
 mod length;
+mod time_limit;
+
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use tidegate_core::Blocking;
@@ -13,6 +16,7 @@ use crate::pipeline::{HandlerContext, Inbound, InboundContext};
 
 pub use self::delimited::{DelimiterFrames, LineFrames};
 pub use self::length::{LengthField, LengthFrames, LengthPrefix};
+use self::time_limit::TimeLimit;
 
 /// The result of a search for a frame in the available bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +56,7 @@ pub(super) struct FrameDecoder<C> {
     held: usize,
     /// The number of frames made of the last bytes. Some may not have reached the next handler yet.
     made: usize,
+    time_limit: TimeLimit,
 }
 
 impl<C: FrameRule> FrameDecoder<C> {
@@ -61,6 +66,7 @@ impl<C: FrameRule> FrameDecoder<C> {
             rest: BytesMut::new(),
             held: 0,
             made: 0,
+            time_limit: TimeLimit::default(),
         }
     }
 
@@ -80,6 +86,18 @@ impl<C: FrameRule> FrameDecoder<C> {
             self.rest = BytesMut::new();
         }
         done
+    }
+
+    /// Records what a read has left: how many frames it made, and the partial frame. `refused` says
+    /// whether a frame was refused in this read or before.
+    #[inline]
+    fn end_read(&mut self, made: usize, refused: bool, ctx: &mut HandlerContext<'_>) {
+        self.made = made;
+        self.count_rest(ctx);
+        let skips = self.cut.skips();
+        let is_new = made > 0 || (refused && !skips);
+        let incomplete = skips || !self.rest.is_empty();
+        self.time_limit.record(incomplete, is_new, ctx);
     }
 
     /// Counts the bytes of the partial frame.
@@ -133,6 +151,18 @@ fn cut_all<C: FrameRule, B: AsRef<[u8]>>(
 /// Implements the inbound side of a handler with its `cutter`.
 macro_rules! cuts_frames {
     ($handler:ty) => {
+        impl $handler {
+            /// Sets the time limit for a whole frame, from its first byte to its last; zero, the
+            /// default, means no limit. A frame that takes longer is a
+            /// [`NetError::FrameTimeout`]. So a peer that sends a byte now and then cannot keep a
+            /// connection for ever. Time in which a handler holds reads back does not count: if the
+            /// channel does not read at the end of the limit, the limit starts again.
+            pub fn timeout(mut self, limit: Duration) -> Self {
+                self.cutter.time_limit.set(limit);
+                self
+            }
+        }
+
         impl Inbound for $handler {
             type In = Bytes;
             type Out = Bytes;
@@ -160,6 +190,7 @@ macro_rules! cuts_frames {
             fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
                 let mut rest = Some(bytes);
                 let mut made = 0;
+                let mut refused = self.cutter.cut.skips();
                 while let Some(bytes) = rest.take() {
                     let fed = self.cutter.feed(bytes, |frame| {
                         made += 1;
@@ -168,10 +199,16 @@ macro_rules! cuts_frames {
                     if let Err(why) = fed {
                         ctx.fire_error(Failure::new(why));
                         rest = Some(Bytes::new());
+                        refused = true;
                     }
                 }
-                self.cutter.made = made;
-                self.cutter.count_rest(ctx);
+                self.cutter.end_read(made, refused, ctx);
+            }
+
+            fn timer(&mut self, _: u64, ctx: &mut InboundContext<'_, Self>) {
+                if let Some(why) = self.cutter.time_limit.check(ctx) {
+                    ctx.fire_error(Failure::new(why));
+                }
             }
         }
     };
