@@ -13,7 +13,7 @@ use rustls::server::{ClientHello, ResolvesServerCert, ServerConfig, ServerSessio
 use rustls::sign::CertifiedKey;
 use rustls::{Connection, RootCertStore};
 
-use super::{Tls, TlsError};
+use super::{Tls, TlsError, roots};
 
 /// The number of sessions that a server stores for resumption, the same as the default of rustls.
 const SESSIONS: usize = 256;
@@ -161,7 +161,7 @@ impl fmt::Debug for TlsServer {
 /// use tidegate_net::Client;
 /// use tidegate_net::tls::TlsClient;
 ///
-/// let tls = TlsClient::trusting(&std::fs::read("roots.pem")?)?;
+/// let tls = TlsClient::with_native_roots()?; // or `trusting`, with roots of your own
 /// let group = tidegate_net::pinned("io", 1)?;
 /// let name = tls.name("example.org")?; // checked now, not with each connection
 /// let client = Client::builder(&group).pipeline(move |p| p.add_duplex("tls", name.handler())).build();
@@ -182,21 +182,37 @@ impl TlsClient {
     ///
     /// [`TlsError::InvalidRoots`] if they cannot be read, or if there is none.
     pub fn trusting(roots: &[u8]) -> Result<Self, TlsError> {
-        let bad = |why: &dyn fmt::Display| TlsError::InvalidRoots(why.to_string());
-        let mut store = RootCertStore::empty();
-        for root in CertificateDer::pem_slice_iter(roots) {
-            let root = root.map_err(|why| bad(&format_args!("they are not PEM: {why}")))?;
-            store.add(root).map_err(|why| bad(&why))?;
-        }
-        if store.is_empty() {
-            return Err(bad(
-                &"there is no certificate among them; give PEM with `-----BEGIN CERTIFICATE-----`",
-            ));
-        }
+        Self::with_roots(roots::given(roots)?)
+    }
+
+    /// Creates a client that trusts certificates issued by a root of the platform: those that a
+    /// browser or `curl` trusts. The environment variables `SSL_CERT_FILE` and `SSL_CERT_DIR` replace
+    /// them.
+    ///
+    /// Reads files, so call it once when the program starts, and not on an event loop. Later changes
+    /// of the platform's roots have no effect on the client.
+    ///
+    /// # Errors
+    ///
+    /// [`TlsError::InvalidRoots`] if the platform has no usable root; it says what to do. Roots that
+    /// cannot be used are ignored if there are others.
+    ///
+    /// ```no_run
+    /// use tidegate_net::tls::TlsClient;
+    ///
+    /// let name = TlsClient::with_native_roots()?.name("example.org")?;
+    /// # drop(name);
+    /// # Ok::<(), tidegate_net::tls::TlsError>(())
+    /// ```
+    pub fn with_native_roots() -> Result<Self, TlsError> {
+        Self::with_roots(roots::of_platform()?)
+    }
+
+    fn with_roots(roots: RootCertStore) -> Result<Self, TlsError> {
         let config = ClientConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
-            .map_err(|why| bad(&why))?
-            .with_root_certificates(store)
+            .map_err(|why| roots::invalid(&why))?
+            .with_root_certificates(roots)
             .with_no_client_auth();
         Ok(Self::from_config(Arc::new(config)))
     }

@@ -5,6 +5,7 @@
 
 mod config;
 mod error;
+mod roots;
 
 use std::fmt;
 use std::io::{BufRead, IoSlice, Write};

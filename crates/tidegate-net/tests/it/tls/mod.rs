@@ -3,6 +3,7 @@
 mod certificates;
 mod ends;
 mod handshake;
+mod roots;
 mod sockets;
 
 use std::time::Duration;
