@@ -1,12 +1,15 @@
 //! The classes of bytes, and searches in runs of bytes.
 //!
-//! One table holds all classes, one bit each. Field values are searched eight bytes at a time.
+//! One table holds all classes, one bit each. Names and targets are short, and are looked up byte by
+//! byte. Field values are searched eight bytes at a time, in one word.
 
 /// The bytes of a token: names of fields, methods, codings (RFC 9110, 5.6.2).
 pub(super) const TOKEN: u8 = 1;
 /// The bytes of a request target: RFC 3986 without `#`. The bytes `"<>\^{|}` and the back-tick, and
 /// bytes above 127, must be percent-encoded.
 pub(super) const TARGET: u8 = 2;
+/// The bytes of a request target except for the question mark.
+pub(super) const PATH: u8 = 16;
 /// The bytes of a host name: RFC 3986 without percent-encoding, which no resolver accepts, and
 /// without the comma, which would separate two hosts.
 pub(super) const HOST: u8 = 4;
@@ -34,6 +37,9 @@ const fn classes() -> [u8; 256] {
             || matches!(byte, b'%' | b'/' | b'?' | b':' | b'@' | b'[' | b']')
         {
             class |= TARGET;
+            if byte != b'?' {
+                class |= PATH;
+            }
         }
         if unreserved || (sub_delimiter && byte != b',') {
             class |= HOST;
@@ -88,51 +94,101 @@ pub(super) fn is_token(bytes: &[u8]) -> bool {
 /// Returns the number of leading bytes that belong to one of the `classes`.
 #[inline(always)]
 pub(super) fn run(bytes: &[u8], classes: u8) -> usize {
+    let mut rest = bytes;
+    // Eight bytes without a test for the end of the input.
+    while let Some(chunk) = rest.first_chunk::<8>() {
+        let at = bytes.len() - rest.len();
+        for (i, byte) in chunk.iter().enumerate() {
+            if !is(*byte, classes) {
+                return at + i;
+            }
+        }
+        rest = &rest[8..];
+    }
+    bytes.len() - rest.len() + short_run(rest, classes)
+}
+
+/// The same near the end of the input.
+#[inline]
+fn short_run(bytes: &[u8], classes: u8) -> usize {
     let other = bytes.iter().position(|byte| !is(*byte, classes));
     other.unwrap_or(bytes.len())
 }
 
 /// Returns the number of leading bytes that may be part of a field value.
-#[inline]
+#[inline(always)]
 pub(super) fn value_run(bytes: &[u8]) -> usize {
-    let mut rest = bytes;
-    while let Some(word) = rest.first_chunk::<8>() {
-        let stops = controls(u64::from_le_bytes(*word));
-        let length = match stops {
-            0 => 8,
-            _ => stops.trailing_zeros() as usize / 8,
+    // Most values end in the first words.
+    let mut at = 0;
+    for _ in 0..3 {
+        let Some(word) = bytes.get(at..).and_then(<[u8]>::first_chunk) else {
+            break;
         };
-        rest = &rest[length..];
+        let stops = stops(u64::from_le_bytes(*word));
         if stops != 0 {
-            if rest.first() != Some(&b'\t') {
-                return bytes.len() - rest.len();
-            }
-            rest = &rest[1..];
+            at += stops.trailing_zeros() as usize / 8;
+            break;
         }
+        at += 8;
     }
-    bytes.len() - rest.len() + run(rest, VALUE)
+    match bytes.get(at) {
+        Some(byte) if is(*byte, VALUE) => value_run_from(bytes, at),
+        _ => at,
+    }
 }
 
-/// Returns a word whose lowest set bit is in the first byte that is below space or DEL.
+/// Continues a run: in a long value, at a byte that the test of a word did not accept, or near the
+/// end of the input.
+#[inline(never)]
+fn value_run_from(bytes: &[u8], mut at: usize) -> usize {
+    loop {
+        while let Some(block) = bytes[at..].first_chunk::<32>() {
+            let words = block.as_chunks().0.iter();
+            let all = words.fold(0, |all, word| all | stops(u64::from_le_bytes(*word)));
+            if all != 0 {
+                break;
+            }
+            at += block.len();
+        }
+        while let Some(word) = bytes[at..].first_chunk() {
+            let stops = stops(u64::from_le_bytes(*word));
+            if stops != 0 {
+                at += stops.trailing_zeros() as usize / 8;
+                break;
+            }
+            at += 8;
+        }
+        if bytes.len() - at < 8 {
+            return at + short_run(&bytes[at..], VALUE);
+        }
+        if !is(bytes[at], VALUE) {
+            return at;
+        }
+        at += 1;
+    }
+}
+
+const ONES: u64 = u64::from_le_bytes([1; 8]);
+/// The highest bit of each byte.
+const HIGH: u64 = ONES << 7;
+
+/// Returns a word whose lowest bit is in the first byte that is a control byte or DEL, or zero if
+/// there is none.
 ///
-/// Bytes after it may be wrong: a subtraction borrows from the next byte.
+/// It may also be in a byte after one of 255, whose sum carries into the next byte.
 #[inline(always)]
-const fn controls(word: u64) -> u64 {
-    const ONES: u64 = u64::from_le_bytes([1; 8]);
-    const HIGH: u64 = ONES << 7;
-    let below_space = word.wrapping_sub(ONES * 0x20) & !word;
-    let del = word ^ (ONES * 0x7f);
-    let is_del = del.wrapping_sub(ONES) & !del;
-    (below_space | is_del) & HIGH
+const fn stops(word: u64) -> u64 {
+    let below_space = word.wrapping_sub(ONES * b' ' as u64);
+    let after_tilde = word.wrapping_add(ONES);
+    // Bytes above 127 are fine.
+    (below_space | after_tilde) & !word & HIGH
 }
 
 /// Returns the position of the first `byte`.
 #[inline]
 pub(super) fn find(bytes: &[u8], byte: u8) -> Option<usize> {
-    const ONES: u64 = u64::from_le_bytes([1; 8]);
-    const HIGH: u64 = ONES << 7;
     let mut rest = bytes;
-    while let Some(word) = rest.first_chunk::<8>() {
+    while let Some(word) = rest.first_chunk() {
         let differs = u64::from_le_bytes(*word) ^ (ONES * byte as u64);
         let zeros = differs.wrapping_sub(ONES) & !differs & HIGH;
         if zeros != 0 {
@@ -153,8 +209,13 @@ pub(super) fn trim(bytes: &[u8]) -> &[u8] {
 /// Returns the number of leading spaces and tabs.
 #[inline(always)]
 pub(super) fn leading_space(bytes: &[u8]) -> usize {
-    let other = bytes.iter().position(|byte| !is_space(*byte));
-    other.unwrap_or(bytes.len())
+    let mut at = usize::from(bytes.first() == Some(&b' '));
+    while let Some(byte) = bytes.get(at)
+        && is_space(*byte)
+    {
+        at += 1;
+    }
+    at
 }
 
 /// Returns `bytes` without spaces and tabs at the end.
@@ -207,11 +268,28 @@ mod tests {
     }
 
     #[test]
-    fn high_bytes_before_a_control_byte_do_not_hide_it() {
-        for high in [0x80, 0x9f, 0xa0, 0xff] {
-            let mut bytes = [high; 16];
-            bytes[11] = b'\r';
-            assert_eq!(value_run(&bytes), 11);
+    fn a_value_ends_there_whatever_surrounds_it() {
+        for filler in [b"x", b"\xff", b"\t", b"~", b"\x80", b" "] {
+            for length in 0..100 {
+                assert_eq!(value_run(&filler.repeat(length)), length);
+                for at in 0..length {
+                    let mut bytes = filler.repeat(length);
+                    bytes[at] = [b'\r', 0x7f, 0, 0x1f][at % 4];
+                    assert_eq!(value_run(&bytes), at, "{}", bytes.escape_ascii());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_run_ends_at_the_first_other_byte() {
+        for length in 0..40 {
+            assert_eq!(run(&vec![b'a'; length], TOKEN), length);
+            for at in 0..length {
+                let mut bytes = vec![b'a'; length];
+                bytes[at] = b':';
+                assert_eq!(run(&bytes, TOKEN), at);
+            }
         }
     }
 

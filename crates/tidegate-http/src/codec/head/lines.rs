@@ -10,18 +10,19 @@ use crate::codec::refusal::RefusalReason;
 use super::fields::Field;
 use super::table::Span;
 
-/// Parses the field lines of `input` from the offset `at`, and passes each field to `each`. Returns
+/// Parses the field lines of `input` from the offset `start`, and passes each field to `each`. Returns
 /// the offset after the empty line.
 ///
 /// `input` has at most 65,535 bytes, so that each offset fits in 16 bits.
 #[inline(always)]
 pub(in crate::codec) fn lines(
     input: &[u8],
-    mut at: usize,
+    start: usize,
     mut each: impl FnMut(Span, Option<KnownField>) -> Result<(), RefusalReason>,
 ) -> Result<usize, RefusalReason> {
+    let mut line = input.get(start..).unwrap_or_default();
     loop {
-        let line = input.get(at..).unwrap_or_default();
+        let at = input.len() - line.len();
         let name = chars::run(line, TOKEN);
         let Some((b':', after)) = line.get(name..).and_then(<[u8]>::split_first) else {
             return match line {
@@ -32,23 +33,22 @@ pub(in crate::codec) fn lines(
         if name == 0 {
             return Err(RefusalReason::EmptyName);
         }
-        let known = KnownField::of(&line[..name]);
+        let known = KnownField::of_token(&line[..name]);
         let space = chars::leading_space(after);
         let value = &after[space..];
-        let run = chars::value_run(value);
-        let (text, [b'\r', b'\n', ..]) = value.split_at(run) else {
-            return Err(bad_line_end(&value[run..]));
+        let (text, end) = value.split_at(chars::value_run(value));
+        let Some((b"\r\n", next)) = end.split_first_chunk() else {
+            return Err(bad_line_end(end));
         };
-        let text = chars::trim_end(text);
-        let start = at + name + 1 + space;
+        let value = at + name + 1 + space;
         let span = Span {
             name: at as u16,
             name_end: (at + name) as u16,
-            value: start as u16,
-            value_end: (start + text.len()) as u16,
+            value: value as u16,
+            value_end: (value + chars::trim_end(text).len()) as u16,
         };
         each(span, known)?;
-        at = start + run + 2;
+        line = next;
     }
 }
 

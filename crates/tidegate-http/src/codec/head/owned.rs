@@ -97,7 +97,9 @@ impl OwnedRequestHead {
         let form = target::form(self.head.info.method, bytes);
         let form = form.filter(|_| chars::all(bytes, TARGET));
         let form = form.ok_or(EncodeError::Target)?;
-        self.head.info.text = self.head.add_text(bytes)?;
+        let text = self.head.add_text(bytes)?;
+        self.head.info.text = text;
+        self.head.info.path_end = text.0 + target::path(bytes).len() as u16;
         self.head.info.form = form;
         Ok(())
     }

@@ -138,6 +138,8 @@ pub(super) struct Info {
     pub(super) method: MethodCode,
     /// Of a request: the target; of a response: the reason phrase.
     pub(super) text: (u16, u16),
+    /// Of a request whose target has the origin form: where the path ends.
+    pub(super) path_end: u16,
     pub(super) form: TargetForm,
     /// Of a response.
     pub(super) status: u16,
@@ -161,6 +163,7 @@ impl Info {
         method_end: 0,
         method: MethodCode::Get,
         text: (0, 0),
+        path_end: 0,
         form: TargetForm::Origin,
         status: 0,
         framing: BodyFraming::Empty,
@@ -200,8 +203,14 @@ impl Info {
         bytes: &'a [u8],
         spans: &[Span],
     ) -> Option<&'a [u8]> {
+        self.span(known, spans).map(|span| span.value(bytes))
+    }
+
+    /// Returns the offsets of the first field of this kind.
+    #[inline]
+    pub(super) fn span(&self, known: KnownField, spans: &[Span]) -> Option<Span> {
         let position = self.located[known as usize].checked_sub(1)?;
-        Some(spans.get(usize::from(position))?.value(bytes))
+        spans.get(usize::from(position)).copied()
     }
 
     /// Returns `true` if there are several fields of this kind.

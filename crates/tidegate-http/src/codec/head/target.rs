@@ -85,12 +85,9 @@ pub(super) fn absolute(target: &[u8]) -> Option<Absolute<'_>> {
     })
 }
 
-/// Splits a path from its query.
-pub(super) fn split_query(text: &str) -> (&str, Option<&str>) {
-    match text.split_once('?') {
-        Some((path, query)) => (path, Some(query)),
-        None => (text, None),
-    }
+/// Returns the part of `text` before its query.
+pub(super) fn path(text: &[u8]) -> &[u8] {
+    &text[..chars::find(text, b'?').unwrap_or(text.len())]
 }
 
 #[cfg(test)]
