@@ -58,8 +58,8 @@
     doc = "| [`metrics`] | export to Prometheus and the Hystrix dashboard | `metrics` | [metrics][g-metrics] |"
 )]
 //!
-//! The [guide] has one page for each part, and a table for readers who know Netty, Jetty, Hystrix
-//! or tokio. The [examples] are complete programs; each of them runs with
+//! The [guide] has pages by task and one page for each part, and a table for readers who know Netty,
+//! Jetty, Hystrix or tokio. The [examples] are complete programs; each of them runs with
 //! `cargo run -p tidegate-examples --example NAME`.
 //!
 //! A method may return a type that is not listed here, for example a builder, a report or a
