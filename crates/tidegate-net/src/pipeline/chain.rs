@@ -446,10 +446,7 @@ impl<E: ?Sized + HandlerStorage> ChannelPipeline for Pipeline<E> {
     #[inline]
     fn read_last(&mut self, msg: Msg) {
         self.parts.io.state.flags.clear(Flags::READ_COMPLETED);
-        if self.handlers.len() > 1 {
-            // A single handler rarely leaves anything to do.
-            self.parts.stack.begin_turn();
-        }
+        self.parts.stack.begin_turn();
         match contain(|| self.step_read_last(msg)) {
             Ok(()) => self.rest(),
             Err(panic) => self.read_broke(panic),

@@ -1,7 +1,7 @@
 //! The events and operations in flight in one chain of handlers.
 //!
-//! The memory of the stack belongs to the thread and is lent to a chain for one turn: an idle
-//! channel holds none.
+//! Most chains have one event in flight and own memory for a few. A chain that needed more borrows
+//! the memory of the thread for each turn from then on: an idle channel never holds much.
 
 use std::cell::Cell;
 
@@ -65,15 +65,23 @@ pub(crate) enum Action {
     PipelineChange(Box<ChangeOp<StoredHandler>>),
 }
 
+/// The number of entries for which a chain keeps memory between two turns. It is the number that a
+/// vector reserves at first. Exchanging memory with the thread in every turn would cost 70
+/// instructions.
+const OWN_ENTRIES: usize = 4;
+
 /// The stack of one chain.
 pub(crate) struct ActionStack {
     entries: Vec<Action>,
+    /// An earlier turn needed more entries than a chain keeps memory for.
+    borrows: bool,
 }
 
 impl ActionStack {
     pub(super) const fn new() -> Self {
         Self {
             entries: Vec::new(),
+            borrows: false,
         }
     }
 
@@ -103,34 +111,72 @@ impl ActionStack {
         &mut self.entries
     }
 
-    /// Takes the memory of this thread for a turn that needs it.
+    /// Takes the memory of this thread, if the chain needed much before.
     #[inline(always)]
     pub(super) fn begin_turn(&mut self) {
-        if self.entries.capacity() == 0 {
-            self.swap_with_spare();
+        if self.borrows && self.entries.capacity() == 0 {
+            self.borrow();
         }
     }
 
-    /// Returns the memory of the stack, which is empty, to this thread.
+    /// Returns memory for many entries to this thread. The stack is empty.
     #[inline(always)]
     pub(super) fn end_turn(&mut self) {
-        if self.entries.capacity() != 0 {
-            self.swap_with_spare();
-            if self.entries.capacity() != 0 {
-                self.drop_memory();
-            }
+        if self.entries.capacity() > OWN_ENTRIES {
+            self.give_back();
         }
     }
 
-    /// Exchanges the memory of this stack with the spare memory of the thread.
-    #[inline(always)]
-    fn swap_with_spare(&mut self) {
-        SPARE.with(|spare| spare.swap(Cell::from_mut(&mut self.entries)));
+    #[inline(never)]
+    fn borrow(&mut self) {
+        self.entries = SPARE.take();
     }
 
-    /// Drops memory that is left over because another channel ran within the turn of this one.
-    #[cold]
-    fn drop_memory(&mut self) {
-        self.entries = Vec::new();
+    /// If the thread has memory already, because another channel ran within this turn, one of the
+    /// two is dropped.
+    #[inline(never)]
+    fn give_back(&mut self) {
+        self.borrows = true;
+        SPARE.set(std::mem::take(&mut self.entries));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fill(stack: &mut ActionStack, entries: usize) {
+        stack.begin_turn();
+        (0..entries).for_each(|_| stack.push(Action::Level));
+        while stack.pop().is_some() {}
+        stack.end_turn();
+    }
+
+    #[test]
+    fn a_chain_keeps_memory_for_a_few_entries() {
+        let mut stack = ActionStack::new();
+        fill(&mut stack, 1);
+        assert_eq!(stack.entries.capacity(), OWN_ENTRIES);
+        fill(&mut stack, OWN_ENTRIES);
+        assert_eq!(stack.entries.capacity(), OWN_ENTRIES);
+        assert_eq!(SPARE.take().capacity(), 0);
+    }
+
+    #[test]
+    fn memory_for_many_entries_belongs_to_the_thread() {
+        let (mut one, mut other) = (ActionStack::new(), ActionStack::new());
+        fill(&mut one, 100);
+        assert_eq!(one.entries.capacity(), 0);
+        fill(&mut other, 200);
+        one.begin_turn();
+        assert!(one.entries.capacity() >= 200);
+        other.begin_turn();
+        assert_eq!(other.entries.capacity(), 0);
+        other.push(Action::Level);
+        assert!(other.pop().is_some());
+        other.end_turn();
+        one.end_turn();
+        assert_eq!(one.entries.capacity(), 0);
+        assert!(SPARE.take().capacity() >= 200);
     }
 }
