@@ -61,6 +61,8 @@ pub(super) struct Shared {
     /// Present unless the state is `RUNNING`.
     end: OwnerCell<TaskLaneReceiver>,
     state: AtomicU8,
+    /// Tasks that the turn has started, and that the lane still counts as waiting.
+    started: StartedTasks,
     panics: AtomicU64,
     /// Scheduled tasks that were refused when they were due.
     refused: AtomicU64,
@@ -73,6 +75,11 @@ pub(super) struct Shared {
     timer: Arc<TaskTimer>,
     owns_timer: bool,
 }
+
+/// A counter in a cache line of its own: the turn writes it for each task, and submitters write the
+/// fields beside it.
+#[repr(align(64))]
+struct StartedTasks(AtomicUsize);
 
 /// How a turn is submitted to the underlying executor.
 #[derive(Clone, Copy)]
@@ -168,6 +175,7 @@ impl Shared {
             signals: SignalLane::new(),
             end: OwnerCell::new(Box::new(end)),
             state: AtomicU8::new(NONE),
+            started: StartedTasks(AtomicUsize::new(0)),
             panics: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             handles: AtomicUsize::new(1),
@@ -179,7 +187,8 @@ impl Shared {
 
     /// Returns how many tasks were accepted and have not started.
     pub(super) fn pending_tasks(&self) -> usize {
-        self.lane.len()
+        let started = self.started.0.load(Ordering::Relaxed);
+        self.lane.len().saturating_sub(started)
     }
 
     /// Returns how many tasks and signals have panicked.
@@ -315,7 +324,7 @@ impl Shared {
         loop {
             let mut end = self.take_end();
             let spent = self.run_share(&mut end, &mut ran);
-            end.publish();
+            self.publish(&mut end);
             self.put_end(end);
             if spent {
                 // ORDERING: as in `advance`; this thread owns the state.
@@ -334,6 +343,7 @@ impl Shared {
     /// Runs tasks and signals until none are left. Returns `true` if `tasks_per_turn` was reached
     /// first.
     fn run_share(&self, end: &mut TaskLaneReceiver, ran: &mut usize) -> bool {
+        let mut started = 0;
         loop {
             for signal in self.signals.take() {
                 self.run("a signal", || signal.deliver());
@@ -341,6 +351,8 @@ impl Shared {
             }
             match end.pop() {
                 Some(task) => {
+                    started += 1;
+                    self.started.0.store(started, Ordering::Relaxed);
                     self.run(task.name(), || task.run());
                     *ran += 1;
                 }
@@ -348,7 +360,8 @@ impl Shared {
                 None => tidegate_core::internal::prim::yield_now(),
             }
             if end.take_head_request() {
-                end.publish();
+                self.publish(end);
+                started = 0;
             }
             if end.is_empty() && self.signals.is_empty() {
                 return false;
@@ -357,6 +370,12 @@ impl Shared {
                 return true;
             }
         }
+    }
+
+    /// Shows submitters how many tasks were taken from the lane.
+    fn publish(&self, end: &mut TaskLaneReceiver) {
+        end.publish();
+        self.started.0.store(0, Ordering::Relaxed);
     }
 
     fn run(&self, name: &str, run: impl FnOnce()) {

@@ -172,6 +172,25 @@ fn goes_on_when_its_next_turn_is_refused() {
 }
 
 #[test]
+fn pending_tasks_are_those_that_have_not_started() {
+    let pool = Pool::new(2);
+    let view = pool.view();
+    let gates: Vec<_> = (0..3).map(|_| (Gate::new(), Gate::new())).collect();
+    for (arrived, go_on) in gates.clone() {
+        view.execute(move || {
+            arrived.open();
+            go_on.wait();
+        })
+        .unwrap();
+    }
+    for (waiting, (arrived, go_on)) in [2, 1, 0].into_iter().zip(&gates) {
+        arrived.wait();
+        assert_eq!(view.pending_tasks(), waiting);
+        go_on.open();
+    }
+}
+
+#[test]
 fn a_full_pool_gives_the_task_back_and_strands_nothing() {
     let pool = Pool::new(2);
     let view = pool.view();
