@@ -8,7 +8,7 @@ use tidegate_core::internal::FastClock;
 use tidegate_core::{Clock, OnUnhandled, Rejected, Task, ThreadBuilder, Unhandled};
 
 use super::budget::LeaseInfo;
-use super::core::{OnLow, Parts, Shared, ThreadLender, run_worker};
+use super::core::{OnLow, Parts, PoolQueue, Shared, ThreadLender, run_worker};
 use super::handle::WorkerPool;
 use super::limits::{PoolError, PoolLimits};
 use super::policy::PoolPolicy;
@@ -40,7 +40,7 @@ pub struct WorkerPoolBuilder {
     limits: PoolLimits,
     core: Option<usize>,
     reserved: Option<usize>,
-    queue: Box<dyn JobQueue>,
+    queue: PoolQueue,
     policy: PoolPolicy,
     threads: Option<ThreadBuilder>,
     lender: Option<ThreadLender>,
@@ -65,7 +65,7 @@ impl WorkerPoolBuilder {
             limits: PoolLimits::default(),
             core: None,
             reserved: None,
-            queue: Box::new(JobList::default()),
+            queue: PoolQueue::BuiltIn(Box::new(JobList::default())),
             policy: PoolPolicy::default(),
             threads: None,
             lender: None,
@@ -96,9 +96,17 @@ impl WorkerPoolBuilder {
         self
     }
 
-    /// Replaces the default queue, which is first in, first out.
+    /// Replaces the default queue, which is first in, first out. See [`JobQueue`] for its contract.
     pub fn queue_of(mut self, queue: impl JobQueue) -> Self {
-        self.queue = Box::new(queue);
+        self.queue = PoolQueue::Users(Box::new(queue));
+        self
+    }
+
+    /// Replaces the default queue by one that is called with the pool's lock held, and that owns the
+    /// jobs: it is quick, and never calls the pool.
+    #[doc(hidden)]
+    pub fn built_in_queue(mut self, queue: impl JobQueue) -> Self {
+        self.queue = PoolQueue::BuiltIn(Box::new(queue));
         self
     }
 

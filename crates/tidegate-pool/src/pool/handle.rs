@@ -185,6 +185,23 @@ impl WorkerPool {
         self.shared.resize(limits)
     }
 
+    /// Changes the limits like [`WorkerPool::resize`], for a caller that holds a lock: runs no user
+    /// code. The caller then calls [`WorkerPool::start_for_waiting`] without the lock.
+    ///
+    /// # Errors
+    ///
+    /// As for [`WorkerPool::resize`].
+    #[doc(hidden)]
+    pub fn set_limits(&self, limits: PoolLimits) -> Result<PoolLimits, PoolError> {
+        self.shared.set_limits(limits)
+    }
+
+    /// Starts threads for the queued jobs, as the limits allow. May call the spawner of the threads.
+    #[doc(hidden)]
+    pub fn start_for_waiting(&self) {
+        self.shared.start_for_all_waiting();
+    }
+
     /// Returns the current limits.
     pub fn limits(&self) -> PoolLimits {
         self.shared.limits()
@@ -293,8 +310,7 @@ impl WorkerPool {
     /// # Threads
     ///
     /// Can be called from any thread, also from a job and from a method of the pool's queue. Never
-    /// waits: while a call of the user's queue holds the pool's lock, the dump lacks the limits and
-    /// says so.
+    /// waits: if the pool's lock is not free within a moment, the dump lacks the limits and says so.
     pub fn dump(&self) -> Dump {
         self.shared.dump()
     }

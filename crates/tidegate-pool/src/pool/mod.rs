@@ -24,7 +24,7 @@
 //! * An accepted job runs exactly once, or is handed back: by its handle, or by the shutdown
 //!   report. Or it is dropped as displaced, if the chosen policy or queue does that, or
 //!   if the thread factory takes back the only thread twice.
-//! * No user code runs while the lock is held, except that of the queue.
+//! * No user code runs while the lock is held.
 //! * All limits change in one step: no thread sees a new maximum with an old core size.
 
 mod budget;

@@ -95,7 +95,7 @@ impl ThreadBulkhead {
         let line = queue.map(|queue| CallLine::new(key, queue, (clock.clock(), unhandled)));
         if line.is_none() {
             let queue = ByDiscipline::new(config.discipline, clock, &discipline);
-            pool = pool.policy(PoolPolicy::DropOldest).queue_of(queue);
+            pool = pool.policy(PoolPolicy::DropOldest).built_in_queue(queue);
         } else {
             // The line displaces calls itself.
             pool = pool.policy(PoolPolicy::Fail);

@@ -1,8 +1,8 @@
 //! The state of a pool as a tree.
 //!
-//! The pool's lock is held while the user's queue is called, and that call may block or may itself
-//! ask for a dump. So a dump only tries to take the lock. If it fails, the dump shows what can be
-//! read without the lock: the threads with their jobs, and the numbers of threads and jobs.
+//! A dump must not wait behind the submitters and workers of a busy pool, so it only tries to take
+//! the pool's lock, for a moment. If it fails, the dump shows what can be read without the lock: the
+//! threads with their jobs, and the numbers of threads and jobs.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -114,7 +114,7 @@ impl Shared {
             .fact("panics", tallies.panics.load(Ordering::Relaxed))
             .fact(
                 "not_shown",
-                "limits, leases and other counters: a call of the queue holds the lock of the pool",
+                "limits, leases and other counters: the pool is too busy",
             )
     }
 }

@@ -9,7 +9,7 @@ use tidegate_promise::Promise;
 use crate::executor::ShutdownError;
 use crate::pool::budget::Budget;
 use crate::pool::limits::PoolLimits;
-use crate::pool::queue::{Job, JobKey, JobList, JobQueue, Popped};
+use crate::pool::queue::{Job, JobKey, JobList, JobQueue, LineJobs, Popped};
 use crate::pool::raw::JobSource;
 use crate::pool::shutdown_report::ShutdownReport;
 
@@ -36,11 +36,19 @@ impl Lane {
     }
 }
 
+/// The queue of user jobs.
+pub(crate) enum UserLane {
+    /// A queue of this workspace, which is called with the lock held.
+    BuiltIn(Box<dyn JobQueue>),
+    /// The jobs of a queue of the user's, which is called without the lock (`users_queue`).
+    Line(Box<LineJobs>),
+}
+
 /// The two lanes and all data that changes with them. Fields that change with each job come first:
 /// they move between threads, and should occupy as few cache lines as possible.
 #[repr(C)]
 pub(super) struct Lanes {
-    user: Box<dyn JobQueue>,
+    user: UserLane,
     /// Queued user jobs, as reported by the queue after its last change. Other code reads this copy
     /// where a panic of the queue would lose a job.
     waiting: usize,
@@ -96,7 +104,7 @@ pub(super) struct ShutdownPlan {
 impl Lanes {
     pub(super) fn new(
         limits: PoolLimits,
-        user: Box<dyn JobQueue>,
+        user: UserLane,
         termination: Promise<ShutdownReport, ShutdownError>,
         workers: &Arc<Workers>,
     ) -> Self {
@@ -128,6 +136,19 @@ impl Lanes {
             places => places,
         };
         lane == Lane::Internal || self.user.len() < places
+    }
+
+    /// Returns the jobs of the user's own queue, if the pool has one.
+    pub(super) fn line(&mut self) -> Option<&mut LineJobs> {
+        match &mut self.user {
+            UserLane::BuiltIn(_) => None,
+            UserLane::Line(line) => Some(line),
+        }
+    }
+
+    /// Counts the jobs again, after the jobs of the user's own queue have changed.
+    pub(super) fn count_line(&mut self) {
+        self.count(self.waiting);
     }
 
     /// Adds a job to its lane. Internal jobs get no key, because they are never removed.
@@ -182,14 +203,25 @@ impl Lanes {
         while let Some(job) = self.internal.pop_front() {
             left.push(job);
         }
-        while let Some(Popped::Run(job) | Popped::Shed(job)) = self.user.pop() {
-            left.push(job);
+        match &mut self.user {
+            UserLane::BuiltIn(queue) => {
+                while let Some(Popped::Run(job) | Popped::Shed(job)) = queue.pop() {
+                    left.push(job);
+                }
+            }
+            UserLane::Line(line) => line.drain(left),
         }
         self.count(0);
     }
 
     /// Moves the user jobs to `left`, in their order.
     pub(super) fn drain_user(&mut self, left: &mut Vec<Job>) {
+        if let UserLane::Line(line) = &mut self.user {
+            let before = left.len();
+            line.drain(left);
+            self.counts.displaced += (left.len() - before) as u64;
+            return self.count(0);
+        }
         while let Some(job) = self.pop_user() {
             self.counts.displaced += 1;
             left.push(job);
@@ -208,6 +240,44 @@ impl Lanes {
                     self.shed.push(job);
                 }
             }
+        }
+    }
+}
+
+impl UserLane {
+    fn push(&mut self, job: Job) -> JobKey {
+        match self {
+            Self::BuiltIn(queue) => queue.push(job),
+            Self::Line(line) => line.push(job),
+        }
+    }
+
+    fn pop(&mut self) -> Option<Popped> {
+        match self {
+            Self::BuiltIn(queue) => queue.pop(),
+            Self::Line(line) => line.take_ticket().map(Popped::Run),
+        }
+    }
+
+    fn remove(&mut self, key: JobKey) -> Option<Job> {
+        match self {
+            Self::BuiltIn(queue) => queue.remove(key),
+            Self::Line(line) => line.remove(key),
+        }
+    }
+
+    /// Of a line whose queue is used, the queue decides: see `users_queue`.
+    fn displace(&mut self, by: &Job) -> Option<Job> {
+        match self {
+            Self::BuiltIn(queue) => queue.displace(by),
+            Self::Line(line) => line.displace_oldest(),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::BuiltIn(queue) => queue.len(),
+            Self::Line(line) => line.len(),
         }
     }
 }

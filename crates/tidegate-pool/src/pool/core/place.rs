@@ -39,12 +39,19 @@ impl Shared {
             Dispatch::Queue(job) => {
                 let key = turn.push(lane, job);
                 turn.counts.accepted += 1;
-                self.end_turn(turn, || ());
+                self.end_turn(turn, || self.note_blocked_queue());
                 Ok(key)
             }
             Dispatch::Start(job) => {
                 turn.counts.accepted += 1;
                 self.start(turn, job, lane)
+            }
+            Dispatch::Full(job) if self.asks_users_queue() => {
+                drop(turn);
+                match self.policy {
+                    PoolPolicy::DropOldest => self.offer_by_queue(job),
+                    _ => Err(Rejected::new(job, RejectReason::Full)),
+                }
             }
             Dispatch::Full(job) => self.offer_by_force(turn, job),
         }
@@ -136,7 +143,7 @@ impl Shared {
     }
 
     /// Displaces a queued job to make room, if that is the policy. Otherwise returns `job` as
-    /// refused.
+    /// refused. Asks no queue of the user's own.
     fn offer_by_force(
         &self,
         mut turn: PoolDispatchGuard<'_>,

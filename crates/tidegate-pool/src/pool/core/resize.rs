@@ -5,8 +5,16 @@ use crate::pool::limits::{PoolError, PoolLimits};
 use super::shared::Shared;
 
 impl Shared {
-    /// Changes every limit in one step and returns the previous ones.
+    /// Changes every limit in one step and returns the previous ones. Then starts threads for the
+    /// queued jobs, which may run user code.
     pub(crate) fn resize(&self, limits: PoolLimits) -> Result<PoolLimits, PoolError> {
+        let before = self.set_limits(limits)?;
+        self.start_for_all_waiting();
+        Ok(before)
+    }
+
+    /// Changes every limit in one step and returns the previous ones. Starts no thread.
+    pub(crate) fn set_limits(&self, limits: PoolLimits) -> Result<PoolLimits, PoolError> {
         limits.check()?;
         let mut turn = self.dispatcher.turn();
         if turn.is_closed() {
@@ -18,10 +26,7 @@ impl Shared {
         let before = std::mem::replace(&mut turn.limits, limits);
         let wakes = turn.set_limits(limits.dispatcher(leased), limits.reserved);
         self.show(&limits);
-        self.end_turn(turn, || {
-            drop(wakes);
-            self.start_for_all_waiting();
-        });
+        self.end_turn(turn, || drop(wakes));
         Ok(before)
     }
 

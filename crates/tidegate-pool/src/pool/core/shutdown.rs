@@ -133,6 +133,8 @@ impl Shared {
             .collect();
         let mut left = Vec::new();
         let wakes = turn.dismiss(&seats, &mut left);
+        // The job of a ticket is still among those of the line.
+        left.retain(|job: &Job| !job.is_ticket());
         let stuck = posts.iter().filter_map(|post| {
             let task = post.running.now()?;
             let thread = post.thread.get().map_or("?", String::as_str);

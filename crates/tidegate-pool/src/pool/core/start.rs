@@ -240,7 +240,7 @@ impl Shared {
     }
 
     /// Starts threads for the queued jobs, after the limits were raised.
-    pub(super) fn start_for_all_waiting(&self) {
+    pub(crate) fn start_for_all_waiting(&self) {
         loop {
             let mut turn = self.dispatcher.turn();
             if !turn.count_for_waiting() {

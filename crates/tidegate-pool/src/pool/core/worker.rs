@@ -70,7 +70,10 @@ pub(crate) fn run(
         Purpose::OwnJob(_) | Purpose::Spare => Worker::first,
     });
     while let Some(next) = job {
-        worker.run(next);
+        match next.is_ticket() {
+            false => worker.run(next),
+            true => worker.run_chosen(),
+        }
         job = worker.contained(Worker::next);
     }
     let last = worker.last;
@@ -146,6 +149,15 @@ impl Worker<'_> {
             WorkerStep::Run(job) => Some(job),
             WorkerStep::Wait { look } => self.wait(look),
             WorkerStep::Leave => None,
+        }
+    }
+
+    /// Runs the job that the user's queue chooses.
+    fn run_chosen(&mut self) {
+        let post = self.post;
+        let begin = |job: &Job| post.running.begin(job.task());
+        if let Some(job) = self.shared.choose(begin) {
+            self.run(job);
         }
     }
 

@@ -1,7 +1,6 @@
 //! The threads of a pool: what each of them runs.
 //!
-//! The list has a lock of its own, under which no user code runs. The pool's lock is held while the
-//! user's queue is called, so a dump, which must not wait for user code, cannot rely on it.
+//! The list has a lock of its own, so that a dump finds the threads also if the pool's lock is taken.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

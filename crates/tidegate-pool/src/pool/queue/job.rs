@@ -4,6 +4,8 @@ use std::fmt;
 
 use tidegate_core::{CancelToken, Task};
 
+use super::job_queue::JobKey;
+
 /// A task, its criticality and its cancellation token.
 ///
 /// ```
@@ -19,9 +21,14 @@ pub struct Job {
     task: Task,
     token: Option<CancelToken>,
     criticality: u8,
-    /// When the job was accepted, if the pool measures times.
+    /// This is no job, but the right to run one that the user's queue chooses.
+    is_ticket: bool,
+    /// When the job was accepted, if the pool measures times. In a stand-in: the key of its job.
     pub(crate) since: u64,
 }
+
+/// Names a call of the user's queue in the record of what a worker runs.
+struct QueueOfThePool;
 
 impl Job {
     /// Creates a job that runs `task`.
@@ -30,8 +37,37 @@ impl Job {
             task,
             token: None,
             criticality: 0,
+            is_ticket: false,
             since: 0,
         }
+    }
+
+    /// Creates a ticket: the right of a worker to run a job that the user's queue chooses.
+    pub(crate) fn ticket() -> Self {
+        Self {
+            is_ticket: true,
+            ..Self::new(Task::labelled::<QueueOfThePool, _>(|| ()))
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_ticket(&self) -> bool {
+        self.is_ticket
+    }
+
+    /// Creates what the user's queue gets in place of this job, which is kept under `key`.
+    pub(crate) fn stand_in(&self, key: JobKey) -> Self {
+        Self {
+            token: self.token.clone(),
+            criticality: self.criticality,
+            since: key.0,
+            ..Self::new(Task::named(self.name(), || ()))
+        }
+    }
+
+    /// Returns the key of the job for which this stands in.
+    pub(crate) fn stands_for(&self) -> JobKey {
+        JobKey(self.since)
     }
 
     /// Sets how critical the job is; higher is more critical. The default queue ignores it.

@@ -84,6 +84,13 @@ impl JobList {
         self.unlink(at)
     }
 
+    /// Returns `true` if the job with this key is in the list.
+    pub(crate) fn contains(&self, key: JobKey) -> bool {
+        let (turn, at) = ((key.0 >> 32) as u32, key.0 as u32);
+        let node = self.nodes.get(at as usize);
+        node.is_some_and(|node| node.turn == turn && node.job.is_some())
+    }
+
     /// Returns the number of jobs in the list.
     pub fn len(&self) -> usize {
         self.len

@@ -18,10 +18,25 @@ pub enum Popped {
 
 /// The order in which waiting jobs run.
 ///
-/// The queue does not limit its length. When a job arrives, the pool compares [`JobQueue::len`]
-/// with its current bound. A bound that is lowered below the queue's length only keeps new jobs
-/// out. Every method is called with the pool's lock held, so it must be quick and must not call the
-/// pool.
+/// The pool keeps the jobs. Its queue gets a stand-in for each of them, with the same name,
+/// criticality and token and with an empty task, and returns the stand-in of the job that is next.
+/// The queue does not limit its length: the pool compares the number of jobs with its current bound.
+///
+/// # Contract
+///
+/// * Each stand-in that was pushed is returned once, by `pop`, `remove` or `displace`, and `len` is
+///   the number of those that were not returned.
+/// * A method takes less than a second while other threads need the queue.
+///
+/// A queue that breaks this contract, or that panics, is not used any more: the jobs then run in the
+/// order of their arrival. That is reported to the pool's hook as
+/// [`Unhandled::PartFailed`](tidegate_core::Unhandled::PartFailed). No job is lost.
+///
+/// # Threads
+///
+/// The methods are called by one thread at a time, with no lock of the pool held, and may use the
+/// pool: by a worker that is to run the next job, and, for [`JobQueue::displace`], by a submitter.
+/// The queue therefore hears of a job when a thread is free for the next one.
 ///
 /// ```
 /// use tidegate_pool::WorkerPool;
@@ -44,12 +59,11 @@ pub enum Popped {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait JobQueue: Send + 'static {
-    /// Adds a job. The key is valid until the job is removed. It must not identify another job as
-    /// long as a caller may still hold it.
+    /// Adds a job. The key is valid until the job is returned.
     fn push(&mut self, job: Job) -> JobKey;
-    /// Removes and returns the next job.
+    /// Removes and returns the next job, or `None` if no job is queued.
     fn pop(&mut self) -> Option<Popped>;
-    /// Removes and returns the job with this key, or `None` if it is no longer queued.
+    /// Removes and returns the job with this key, because it has left.
     fn remove(&mut self, key: JobKey) -> Option<Job>;
     /// Removes and returns the job that makes room for `by`, or `None` if `by` should be refused.
     fn displace(&mut self, by: &Job) -> Option<Job>;

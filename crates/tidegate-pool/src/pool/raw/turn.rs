@@ -24,8 +24,8 @@ impl<J, W: JobSource<J>> Dispatcher<J, W> {
     pub fn turn(&self) -> DispatchGuard<'_, J, W> {
         DispatchGuard {
             dispatcher: self,
-            // The state is consistent even after a panic of the holder: the only user code that
-            // runs under the lock is the queue's.
+            // The state is consistent even after a panic of the holder: no user code runs under the
+            // lock.
             state: self
                 .state
                 .lock()
@@ -158,6 +158,12 @@ impl<J, W: JobSource<J>> DispatchGuard<'_, J, W> {
     /// before it runs the job.
     pub fn woken_worker_arrived(&mut self) -> Option<WorkerWanted<J>> {
         self.state.searching = false;
+        self.send_worker()
+    }
+
+    /// Sends a worker to jobs that are queued again, because the worker that should have run one of
+    /// them does not come back.
+    pub fn send_for_waiting(&mut self) -> Option<WorkerWanted<J>> {
         self.send_worker()
     }
 

@@ -241,7 +241,7 @@ impl JobQueue for Brittle {
 #[test]
 fn a_queue_that_panics_once_costs_nothing() {
     let clock = ManualClock::new();
-    let pool = fixed(&clock, 1, 16).queue_of(Brittle::times(1));
+    let pool = fixed(&clock, 1, 16).built_in_queue(Brittle::times(1));
     let pool = pool.build().unwrap();
     let gate = hold(&pool);
     let first = pool.submit(|| 1).unwrap();
@@ -253,7 +253,7 @@ fn a_queue_that_panics_once_costs_nothing() {
 #[test]
 fn a_queue_that_goes_on_panicking_costs_a_thread_and_not_the_pool() {
     let clock = ManualClock::new();
-    let pool = fixed(&clock, 1, 16).queue_of(Brittle::times(2));
+    let pool = fixed(&clock, 1, 16).built_in_queue(Brittle::times(2));
     let pool = pool.build().unwrap();
     let gate = hold(&pool);
     let first = pool.submit(|| 1).unwrap();
@@ -269,7 +269,7 @@ fn a_queue_that_goes_on_panicking_costs_a_thread_and_not_the_pool() {
 #[test]
 fn what_a_broken_queue_kept_is_handed_back() {
     let clock = ManualClock::new();
-    let pool = fixed(&clock, 1, 16).queue_of(Brittle::times(2));
+    let pool = fixed(&clock, 1, 16).built_in_queue(Brittle::times(2));
     let pool = pool.build().unwrap();
     let gate = hold(&pool);
     let answer = pool.submit(|| 1).unwrap();
@@ -321,7 +321,9 @@ fn a_queue_that_cannot_be_counted_costs_neither_the_process_nor_a_job() {
     let clock = ManualClock::new();
     let queue = Uncountable::default();
     let broken = Arc::clone(&queue.broken);
-    let pool = fixed(&clock, 1, 16).queue_of(queue).on_low_threads(|_| ());
+    let pool = fixed(&clock, 1, 16)
+        .built_in_queue(queue)
+        .on_low_threads(|_| ());
     let pool = pool.build().unwrap();
     let gate = hold(&pool);
     let waiting = [1, 2].map(|answer| pool.submit(move || answer).unwrap());

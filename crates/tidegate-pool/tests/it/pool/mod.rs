@@ -13,6 +13,7 @@ mod reserve;
 mod resize;
 mod stop;
 mod stress;
+mod users_queue;
 
 use tidegate_core::{ManualClock, Task};
 use tidegate_pool::{WorkerPool, WorkerPoolBuilder};

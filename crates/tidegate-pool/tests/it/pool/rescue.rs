@@ -166,7 +166,7 @@ fn a_queue_that_panics_costs_no_job() {
         let clock = ManualClock::new();
         let queue = Brittle::default();
         let breaks = Arc::clone(&queue.breaks);
-        let pool = fixed(&clock, 2, 8).queue_of(queue).build().unwrap();
+        let pool = fixed(&clock, 2, 8).built_in_queue(queue).build().unwrap();
         release(&clock, hold_many(&pool, 2));
         breaks.store(true, Ordering::Relaxed);
         let ran = Counter::new();
@@ -185,7 +185,7 @@ fn a_queue_that_panics_at_the_end_leaves_no_waiter_stuck() {
     let clock = ManualClock::new();
     let queue = Brittle::default();
     let breaks = Arc::clone(&queue.breaks);
-    let pool = fixed(&clock, 1, 8).queue_of(queue).build().unwrap();
+    let pool = fixed(&clock, 1, 8).built_in_queue(queue).build().unwrap();
     let gate = hold(&pool);
     let ran = Counter::new();
     for _ in 0..3 {

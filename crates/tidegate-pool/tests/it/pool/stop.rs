@@ -259,7 +259,10 @@ fn the_last_thread_that_ends_at_the_deadline_loses_nothing() {
             jobs: JobList::default(),
             gate: emptied.clone(),
         };
-        let pool = fixed(&clock, 1, JOBS).queue_of(queue).build().unwrap();
+        let pool = fixed(&clock, 1, JOBS)
+            .built_in_queue(queue)
+            .build()
+            .unwrap();
         let here = arrived.clone();
         // Ends when the shutdown has taken the last job out of the queue.
         pool.execute(move || {

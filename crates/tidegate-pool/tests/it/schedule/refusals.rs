@@ -190,7 +190,9 @@ impl JobQueue for Broken {
 fn a_queue_that_panics_costs_its_task_and_not_the_timer() {
     let clock = ManualClock::new();
     let (hook, errors) = heard();
-    let pool = fixed(&clock, 1, 8).queue_of(Broken).report_to(hook.clone());
+    let pool = fixed(&clock, 1, 8)
+        .built_in_queue(Broken)
+        .report_to(hook.clone());
     let pool = pool.build().unwrap();
     let gate = hold(&pool);
     let (lost, runs) = (pool.schedule(SECOND, || 7).unwrap(), Counter::new());
