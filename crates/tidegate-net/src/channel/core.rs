@@ -23,7 +23,7 @@ use super::state::{Flags, Input, Life, Output, RequestedEnd, State};
 use super::transport::Transport;
 use crate::errors::NetError;
 use crate::message::Msg;
-use crate::reactor::{EventSource, IoContext, Next, SourceHandle};
+use crate::reactor::{IoContext, IoHandle, IoSource, Next};
 use crate::sys::{Readiness, Source, Token};
 
 /// Maximum rounds of events and flushes in one turn, before other sources get theirs.
@@ -425,7 +425,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
     }
 }
 
-impl<P: ChannelPipeline> EventSource for ChannelCore<P> {
+impl<P: ChannelPipeline> IoSource for ChannelCore<P> {
     fn ready(&mut self, readiness: Readiness, io_context: &mut IoContext) -> Next {
         self.again = Readiness::NONE;
         if self.is_plain(readiness) {
@@ -463,7 +463,7 @@ impl<P: ChannelPipeline> EventSource for ChannelCore<P> {
         });
     }
 
-    fn handle(&self) -> Option<Arc<dyn SourceHandle>> {
+    fn handle(&self) -> Option<Arc<dyn IoHandle>> {
         let shared: Arc<SignalBlock<Shared>> = Arc::clone(self.shared());
         Some(shared)
     }

@@ -9,7 +9,7 @@ use super::core::ChannelCore;
 use super::pipeline::ChannelPipeline;
 use super::shared::Shared;
 use super::state::{Input, Life, Output, RequestedEnd, State};
-use crate::reactor::SourceHandle;
+use crate::reactor::IoHandle;
 
 impl<P: ChannelPipeline> ChannelCore<P> {
     /// Returns the state of the channel. Called by the thread that owns the channel.
@@ -48,7 +48,7 @@ impl Shared {
     }
 }
 
-impl SourceHandle for SignalBlock<Shared> {
+impl IoHandle for SignalBlock<Shared> {
     fn peer_addr(&self) -> Option<SocketAddr> {
         Shared::peer_addr(self)
     }

@@ -15,7 +15,7 @@ use super::shared::{Attribute, Shared};
 use super::write_queue::{ENTRY_OVERHEAD, WaterMarks};
 use crate::errors::NetError;
 use crate::message::Message;
-use crate::reactor::SourceHandle;
+use crate::reactor::IoHandle;
 
 /// A handle of a connection. Clones refer to the same connection, are equal and have the same hash.
 /// Dropping all handles leaves the connection open until its peer or its loop ends.
@@ -48,7 +48,7 @@ impl Channel {
     }
 
     /// Returns the channel that a source's handle refers to, if the source is a channel.
-    pub(crate) fn of_source(handle: Arc<dyn SourceHandle>) -> Option<Self> {
+    pub(crate) fn of_source(handle: Arc<dyn IoHandle>) -> Option<Self> {
         let handle: Arc<dyn Any + Send + Sync> = handle;
         handle.downcast().ok().map(Self::of)
     }

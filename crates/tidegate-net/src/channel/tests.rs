@@ -19,7 +19,7 @@ use crate::message::Msg;
 use crate::pipeline::{
     Action, Erased, Head, Inbound, InboundContext, Pipeline, PipelineBuilder, PipelineState,
 };
-use crate::reactor::{Batched, EventSource, IoContext, Next, PollDriver, register};
+use crate::reactor::{Batched, IoContext, IoSource, Next, PollDriver, register};
 use crate::sys::{FakePoller, Readiness, Token};
 use crate::{Blocking, Nothing, Registered, UserEvent};
 
@@ -309,7 +309,7 @@ fn a_channel_that_is_closed_before_its_turn_delivers_nothing() {
     let mut fixture = Fixture::new();
     fixture.send(b"too late");
     fixture.receive_early();
-    EventSource::close(&mut fixture.core, &mut fixture.io_context);
+    IoSource::close(&mut fixture.core, &mut fixture.io_context);
     assert_eq!(fixture.deliver(Readiness::READ), Next::Leave);
     assert_eq!(fixture.log.take(), ["inactive"]);
 }
@@ -530,7 +530,7 @@ fn a_channel_that_is_closed_before_it_sends_behind_its_group_sends_nothing() {
     let mut fixture = Fixture::echoing(|_| ());
     fixture.send(b"hello");
     assert_eq!(fixture.deliver(Readiness::READ), Next::SendLate);
-    EventSource::close(&mut fixture.core, &mut fixture.io_context);
+    IoSource::close(&mut fixture.core, &mut fixture.io_context);
     assert!(!fixture.send_late());
     assert_eq!(fixture.deliver(Readiness::WRITE), Next::Leave);
     assert_eq!(fixture.log.take(), ["inactive"]);
@@ -553,7 +553,7 @@ fn a_channel_that_ends_before_it_is_active_calls_no_handlers() {
     let checked = assembly.checked(Head::BYTES).unwrap();
     let pipeline = <Pipeline>::new(PipelineState::new(shared), checked);
     let mut core = ChannelCore::new(transport, pipeline, Start::Open, Token::new(0, 1));
-    EventSource::close(&mut core, &mut IoContext::new(Arc::default()));
+    IoSource::close(&mut core, &mut IoContext::new(Arc::default()));
     drop(core);
     assert!(channel.closed().is_done());
     assert_eq!(log.take(), ["dropped"]);

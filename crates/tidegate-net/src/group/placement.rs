@@ -10,7 +10,7 @@ use tidegate_loop::{EventLoop, Pinned, Placement, Roaming};
 use crate::awaited::Awaited;
 use crate::channel::{ChannelCore, Home, Shared, Start, Transport};
 use crate::pipeline::{Checked, Erased, Pipeline, PipelineState};
-use crate::reactor::{self, EventSource, OnRegistered, RoamingShared, Update};
+use crate::reactor::{self, IoSource, OnRegistered, RoamingShared, Update};
 use crate::sys::Token;
 
 /// A channel that is about to be placed on its loop.
@@ -67,7 +67,7 @@ impl ChannelPlacement for Roaming {
         };
         let unwatched = Unwatched::of(&parts, &start);
         let pipeline = Pipeline::<dyn Erased + Send>::new(parts, checked);
-        let make = move |token| -> Box<dyn EventSource + Send> {
+        let make = move |token| -> Box<dyn IoSource + Send> {
             Box::new(ChannelCore::new(transport, pipeline, start, token))
         };
         // A loop that has ended drops it, which fails the promise of a connect.
@@ -120,7 +120,7 @@ impl<P: Placement> LoopTarget<P> {
     }
 
     /// Registers a source that can move between threads, which any loop accepts.
-    pub(crate) fn register<S: EventSource + Send + 'static>(
+    pub(crate) fn register<S: IoSource + Send + 'static>(
         &self,
         make: impl FnOnce(Token) -> Box<S> + Send + 'static,
         done: Awaited<()>,
@@ -129,7 +129,7 @@ impl<P: Placement> LoopTarget<P> {
         let registered = match self.roam.clone() {
             None => self.run(move || done.complete(reactor::register(make).map(drop))),
             Some(roam) => self.run(move || {
-                let make = |token| -> Box<dyn EventSource + Send> { make(token) };
+                let make = |token| -> Box<dyn IoSource + Send> { make(token) };
                 let done: OnRegistered = Box::new(|registered| done.complete(registered));
                 // A loop that has ended drops both.
                 let _ = roam.push(Update::Register(Box::new(make), done));

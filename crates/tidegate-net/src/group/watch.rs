@@ -13,7 +13,7 @@ use tidegate_promise::{Completion, promise};
 use super::net_group::NetGroup;
 use super::placement::ChannelPlacement;
 use crate::awaited::Awaited;
-use crate::reactor::{Batched, EventSource, IoContext, Next};
+use crate::reactor::{Batched, IoContext, IoSource, Next};
 use crate::sys::{Readiness, Source};
 
 /// What happens to a watched source after an event.
@@ -126,7 +126,7 @@ impl<S: AsFd> Source for Descriptor<S> {
 
 impl<S, F> Batched for Watched<S, F> {}
 
-impl<S, F> EventSource for Watched<S, F>
+impl<S, F> IoSource for Watched<S, F>
 where
     S: AsFd,
     F: FnMut(&mut S, Readiness) -> WatchAction,

@@ -23,7 +23,7 @@ use tidegate_loop::{Pinned, Roaming};
 use super::batch::Batch;
 use super::io_context::IoContext;
 use super::polling::{PollOutcome, Polling};
-use super::source::{EventSource, Next, SourceHandle, refuse, watch};
+use super::source::{IoHandle, IoSource, Next, refuse, watch};
 use crate::events::{EventQueue, Slab, Taken};
 use crate::source::Control;
 use crate::sys::{Change, Readiness, Ready, Token};
@@ -31,19 +31,19 @@ use crate::sys::{Change, Readiness, Ready, Token};
 /// Where the sources of a reactor live.
 pub(crate) trait Place {
     /// The type of an event source.
-    type Source: ?Sized + EventSource;
+    type Source: ?Sized + IoSource;
 
     /// Whether one thread runs all sources, so that those of a batch may wait for each other.
     const ONE_THREAD: bool;
 }
 
 impl Place for Pinned {
-    type Source = dyn EventSource;
+    type Source = dyn IoSource;
     const ONE_THREAD: bool = true;
 }
 
 impl Place for Roaming {
-    type Source = dyn EventSource + Send;
+    type Source = dyn IoSource + Send;
     const ONE_THREAD: bool = false;
 }
 
@@ -214,7 +214,7 @@ impl<P: Place> Reactor<P> {
             return true;
         };
         self.unmoved_sources.swap_remove(at);
-        let adopted = match source.and_then(EventSource::io) {
+        let adopted = match source.and_then(IoSource::io) {
             Some(io) => self.polling.poller.adopt(io, token).is_ok(),
             None => true,
         };
@@ -373,7 +373,7 @@ impl<P: Place> Reactor<P> {
     }
 
     /// Returns the handles of the sources that are in their slots and have one.
-    pub(super) fn handles(&self) -> Vec<Arc<dyn SourceHandle>> {
+    pub(super) fn handles(&self) -> Vec<Arc<dyn IoHandle>> {
         let present = self.sources.present();
         present.filter_map(|source| source.handle()).collect()
     }

@@ -36,4 +36,4 @@ pub(crate) use self::poll_driver::PollDriver;
 pub(crate) use self::poller_health::{FAILURES, RENEW_AFTER, SPINS};
 pub(crate) use self::roaming::RoamingDriver;
 pub(crate) use self::roaming::{OnRegistered, RoamingShared, Update};
-pub(crate) use self::source::{EventSource, Next, SourceHandle};
+pub(crate) use self::source::{IoHandle, IoSource, Next};

@@ -17,7 +17,7 @@ use tidegate_loop::Pinned;
 use super::core::Reactor;
 use super::io_context::IoContext;
 use super::polling::Polling;
-use super::source::{EventSource, Next, SourceHandle, close_and_drop};
+use super::source::{IoHandle, IoSource, Next, close_and_drop};
 use crate::source::Control;
 use crate::sys::{Change, Readiness, Ready, Token};
 
@@ -30,7 +30,7 @@ thread_local! {
 }
 
 /// A source that is out of its slot to handle an event, and the I/O context that it uses.
-type ActiveSource = (Box<dyn EventSource>, Box<IoContext>);
+type ActiveSource = (Box<dyn IoSource>, Box<IoContext>);
 
 /// The reactor of a loop, with what its thread needs to run sources.
 pub(crate) struct LocalReactor {
@@ -99,10 +99,10 @@ impl LocalReactor {
     fn put(
         &mut self,
         token: Token,
-        source: Box<dyn EventSource>,
+        source: Box<dyn IoSource>,
         io_context: Box<IoContext>,
         next: Next,
-    ) -> Option<Box<dyn EventSource>> {
+    ) -> Option<Box<dyn IoSource>> {
         self.io_context = Some(io_context);
         self.reactor.put(token, source, next)
     }
@@ -158,7 +158,7 @@ fn unpark(id: u64) -> Option<Box<LocalReactor>> {
 /// # Errors
 ///
 /// The error of the poller. [`io::ErrorKind::Unsupported`] on any other thread.
-pub(crate) fn register<S: EventSource + 'static>(
+pub(crate) fn register<S: IoSource + 'static>(
     make: impl FnOnce(Token) -> Box<S>,
 ) -> io::Result<Token> {
     let Some(token) = with(|local| local.reactor.reserve()) else {
@@ -233,7 +233,7 @@ fn drop_bytes(current: &RefCell<Option<Box<LocalReactor>>>, mut spent: Vec<Bytes
 fn deliver(
     current: &RefCell<Option<Box<LocalReactor>>>,
     ready: Ready,
-    mut source: Box<dyn EventSource>,
+    mut source: Box<dyn IoSource>,
     mut io_context: Box<IoContext>,
 ) {
     // Handlers contain their panics; this is the last resort, so that an I/O context is never lost.
@@ -252,16 +252,16 @@ fn deliver(
 }
 
 #[cold]
-fn let_go(source: Box<dyn EventSource>) {
+fn let_go(source: Box<dyn IoSource>) {
     drop(source);
 }
 
 /// Returns the handles of this loop's sources that are in their slots and have one.
-pub(crate) fn handles() -> Vec<Arc<dyn SourceHandle>> {
+pub(crate) fn handles() -> Vec<Arc<dyn IoHandle>> {
     with(|local| local.reactor.handles()).unwrap_or_default()
 }
 
-/// Returns the names of the parts of a source in its slot: see [`EventSource::names`].
+/// Returns the names of the parts of a source in its slot: see [`IoSource::names`].
 pub(crate) fn names(token: Token) -> Vec<String> {
     with(|local| local.reactor.names(token)).unwrap_or_default()
 }

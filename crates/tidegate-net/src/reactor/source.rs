@@ -1,8 +1,8 @@
 //! Event sources: the receivers of a reactor's events.
 //!
 //! Channels, listeners and the descriptors of [`NetGroup::watch`](crate::NetGroup::watch) implement
-//! [`EventSource`] in the layers above. Users implement the trait of the same name in
-//! [`source`](crate::source), whose sources have a table of their own.
+//! [`IoSource`] in the layers above. Users implement [`EventSource`](crate::source::EventSource), whose
+//! sources have a table of their own.
 
 use std::any::Any;
 use std::io;
@@ -18,7 +18,7 @@ use crate::errors::clone_io_error;
 use crate::sys::{Poller, Readiness, Source, Token};
 
 /// A source of events: its socket becomes ready, or requests are queued for it.
-pub(crate) trait EventSource: Batched {
+pub(crate) trait IoSource: Batched {
     /// Handles `readiness`, on the loop. Returns what the source wants next.
     fn ready(&mut self, readiness: Readiness, io_context: &mut IoContext) -> Next;
 
@@ -37,7 +37,7 @@ pub(crate) trait EventSource: Batched {
     fn close(&mut self, io_context: &mut IoContext);
 
     /// Returns the handle for other threads, if there is one.
-    fn handle(&self) -> Option<Arc<dyn SourceHandle>> {
+    fn handle(&self) -> Option<Arc<dyn IoHandle>> {
         None
     }
 
@@ -60,7 +60,7 @@ pub(crate) trait EventSource: Batched {
 
 /// The handle of a source for other threads. The layer that created the source knows its type, and
 /// gets it back with a downcast.
-pub(crate) trait SourceHandle: Any + Send + Sync {
+pub(crate) trait IoHandle: Any + Send + Sync {
     /// Returns the address of the peer, for reports.
     fn peer_addr(&self) -> Option<SocketAddr>;
 
@@ -85,7 +85,7 @@ pub(crate) enum Next {
 
 /// Makes `poller` watch `source`, or stop watching it, and passes the result to the source.
 #[cold]
-pub(super) fn watch<S: ?Sized + EventSource>(
+pub(super) fn watch<S: ?Sized + IoSource>(
     poller: &mut dyn Poller,
     source: &mut S,
     token: Token,
@@ -101,16 +101,13 @@ pub(super) fn watch<S: ?Sized + EventSource>(
 
 /// Notifies a source that its loop cannot watch it, and drops it.
 #[cold]
-pub(super) fn refuse<S: ?Sized + EventSource>(mut source: Box<S>, why: &io::Error) {
+pub(super) fn refuse<S: ?Sized + IoSource>(mut source: Box<S>, why: &io::Error) {
     source.on_watch_result(Err(clone_io_error(why)));
     drop(source);
 }
 
 /// Closes a source and drops it. Handlers contain their own panics; dropping them may still panic.
-pub(super) fn close_and_drop<S: ?Sized + EventSource>(
-    mut source: Box<S>,
-    io_context: &mut IoContext,
-) {
+pub(super) fn close_and_drop<S: ?Sized + IoSource>(mut source: Box<S>, io_context: &mut IoContext) {
     let _ = contain(|| {
         source.close(io_context);
         drop(source);

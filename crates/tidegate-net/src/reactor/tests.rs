@@ -9,7 +9,7 @@ use tidegate_loop::{EventLoop, ManualLoop, Quiet};
 use tidegate_testkit::Log;
 
 use super::*;
-use crate::reactor::{self, Batched, EventSource, IoContext, Next};
+use crate::reactor::{self, Batched, IoContext, IoSource, Next};
 use crate::source::{Interest, ReactorHandle, SharedInbox, SourceContext};
 use crate::sys::{Change, FakePoller, FakeScript, PIECES, Readiness, Ready, Source, Token};
 
@@ -23,7 +23,7 @@ struct TestSource {
 
 impl Batched for TestSource {}
 
-impl EventSource for TestSource {
+impl IoSource for TestSource {
     fn ready(&mut self, readiness: Readiness, _desk: &mut IoContext) -> Next {
         self.log.push(format!("{} {readiness:?}", self.name));
         assert!(!self.panics, "a source that panics");
@@ -329,7 +329,7 @@ struct Socket(mio::net::TcpListener);
 
 impl Batched for Socket {}
 
-impl EventSource for Socket {
+impl IoSource for Socket {
     fn ready(&mut self, _: Readiness, _: &mut IoContext) -> Next {
         Next::Stay
     }
@@ -435,7 +435,7 @@ impl Batched for Member {
     }
 }
 
-impl EventSource for Member {
+impl IoSource for Member {
     fn ready(&mut self, readiness: Readiness, io_context: &mut IoContext) -> Next {
         assert!(self.manner != Manner::Panics, "not my day");
         if readiness == Readiness::WRITE {

@@ -12,7 +12,7 @@ use tidegate_promise::{Completion, Failure, Outcome, Promise, SharedPromise, pro
 
 use crate::channel::{Channel, ServerConnections};
 use crate::group::NetGroup;
-use crate::reactor::{self, RoamingShared, SourceHandle, Update};
+use crate::reactor::{self, IoHandle, RoamingShared, Update};
 
 /// How long a drain waits after its deadline for handlers that have not returned.
 pub(super) const GRACE: Duration = Duration::from_millis(500);
@@ -265,7 +265,7 @@ fn each_of(
     roam: Option<Arc<RoamingShared>>,
     mut each: impl FnMut(Channel) + Send + 'static,
 ) {
-    let mut visit = move |handles: Vec<Arc<dyn SourceHandle>>| {
+    let mut visit = move |handles: Vec<Arc<dyn IoHandle>>| {
         for channel in handles.into_iter().filter_map(Channel::of_source) {
             let own = channel.shared().origin();
             if own.is_some_and(|own| Arc::ptr_eq(own, &origin)) {

@@ -20,7 +20,7 @@ use super::server_shared::ServerShared;
 use crate::channel::{Channel, ChannelOptions, Home, ServerConnections, Shared, Start, Transport};
 use crate::group::{ChannelPlacement, ChannelPlacer, NetGroup};
 use crate::pipeline::{Head, Initialiser, PipelineState, assemble};
-use crate::reactor::{self, Batched, EventSource, IoContext, Next, Update};
+use crate::reactor::{self, Batched, IoContext, IoSource, Next, Update};
 use crate::sys::{Readiness, Ready, Source, SpareDescriptor, Token, is_out_of_descriptors};
 
 /// The maximum number of accepts per turn, so that other sources get their turn.
@@ -460,7 +460,7 @@ fn place_connection<P: ChannelPlacement>(
 
 impl Batched for ListenerCore {}
 
-impl EventSource for ListenerCore {
+impl IoSource for ListenerCore {
     fn ready(&mut self, readiness: Readiness, io_context: &mut IoContext) -> Next {
         match self.accepting.end.load(Ordering::Relaxed) {
             end::NONE => {}

@@ -18,7 +18,7 @@ use super::super::core::Reactor;
 use super::super::io_context::IoContext;
 use super::super::io_watch::IoWatch;
 use super::super::polling::{PollOutcome, Polling};
-use super::super::source::{Next, SourceHandle};
+use super::super::source::{IoHandle, Next};
 use super::roaming_task::RoamingTask;
 use super::updates::{MakeRoamingSource, OnRegistered, RoamingShared, Update};
 use crate::metrics::Counters;
@@ -37,7 +37,7 @@ pub(crate) struct RoamingDriver {
     /// Events whose task was refused for lack of a thread; retried when one may be free.
     refused: Vec<Ready>,
     /// The handles of all sources that have one, in their slots or away.
-    handles: HashMap<u64, Arc<dyn SourceHandle>>,
+    handles: HashMap<u64, Arc<dyn IoHandle>>,
     /// Number of sources that are away.
     pub(super) away: usize,
     #[expect(clippy::vec_box, reason = "they move between here and tasks")]

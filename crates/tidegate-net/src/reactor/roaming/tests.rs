@@ -10,7 +10,7 @@ use tidegate_testkit::{Counter, DropCount, Log};
 
 use super::updates::RoamingSource;
 use super::*;
-use crate::reactor::{Batched, EventSource, IoContext, Next, RENEW_AFTER, SPINS};
+use crate::reactor::{Batched, IoContext, IoSource, Next, RENEW_AFTER, SPINS};
 use crate::sys::{FakePoller, FakeScript, Readiness, Ready, Source, Token};
 
 /// A source that logs its events and returns what it was given in `next`.
@@ -32,7 +32,7 @@ impl Batched for TestSource {
     }
 }
 
-impl EventSource for TestSource {
+impl IoSource for TestSource {
     fn ready(&mut self, readiness: Readiness, _desk: &mut IoContext) -> Next {
         self.log.push(format!("{} {readiness:?}", self.name));
         assert!(!self.panics, "a source that panics");
@@ -394,7 +394,7 @@ struct Socket(mio::net::TcpListener);
 
 impl Batched for Socket {}
 
-impl EventSource for Socket {
+impl IoSource for Socket {
     fn ready(&mut self, _: Readiness, _: &mut IoContext) -> Next {
         Next::Stay
     }

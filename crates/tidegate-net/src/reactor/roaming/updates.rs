@@ -22,13 +22,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tidegate_core::internal::Sleeper;
 use tidegate_loop::internal::LoopScheduler;
 
-use super::super::source::{EventSource, Next, SourceHandle};
+use super::super::source::{IoHandle, IoSource, Next};
 use super::roaming_task::RoamingTask;
 use crate::metrics::Counters;
 use crate::sys::{Readiness, Token};
 
 /// A source that can move between threads.
-pub(crate) type RoamingSource = Box<dyn EventSource + Send>;
+pub(crate) type RoamingSource = Box<dyn IoSource + Send>;
 
 /// Creates a source from its token.
 pub(crate) type MakeRoamingSource = Box<dyn FnOnce(Token) -> RoamingSource + Send>;
@@ -37,7 +37,7 @@ pub(crate) type MakeRoamingSource = Box<dyn FnOnce(Token) -> RoamingSource + Sen
 pub(crate) type OnRegistered = Box<dyn FnOnce(io::Result<()>) + Send>;
 
 /// Receives the handles of a loop's sources.
-pub(crate) type OnHandles = Box<dyn FnOnce(Vec<Arc<dyn SourceHandle>>) + Send>;
+pub(crate) type OnHandles = Box<dyn FnOnce(Vec<Arc<dyn IoHandle>>) + Send>;
 
 /// A request to the loop from another thread.
 pub(crate) enum Update {
