@@ -64,7 +64,7 @@ pub struct IoMetrics {
     pub stale: u64,
     /// Times that a source had used up its budget and was queued again.
     pub requeued: u64,
-    /// Sockets registered now.
+    /// Sockets and user-defined sources registered now.
     pub registered: u64,
     /// Polls that failed.
     pub poll_failures: u64,

@@ -1,7 +1,5 @@
 //! Running one task, measuring its time, and catching its panic.
 
-use std::sync::atomic::Ordering;
-
 use tidegate_core::internal::contain;
 use tidegate_core::{CaughtPanic, Task, Unhandled};
 
@@ -31,7 +29,6 @@ fn run_timed(shared: &Shared, task: Task) {
 
 #[cold]
 pub(crate) fn report_panic(shared: &Shared, task: &str, panic: CaughtPanic) {
-    shared.meter.counters.panics.fetch_add(1, Ordering::Relaxed);
     let running = || shared.meter.running.now().map(|running| running.name);
     let task = if task.is_empty() {
         let name = shared.meter.running.panicked().or_else(running);

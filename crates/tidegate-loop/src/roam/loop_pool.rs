@@ -1,6 +1,5 @@
 //! The pool of a roaming loop, as its strategy sees it.
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use tidegate_core::internal::prim::{Mutex, lock};
@@ -45,12 +44,7 @@ impl Executor for LoopPool {
 
     fn unhandled(&self, what: &Unhandled<'_>) {
         match self.shared.upgrade() {
-            Some(shared) => {
-                if let Unhandled::TaskPanic { .. } = what {
-                    shared.meter.counters.panics.fetch_add(1, Ordering::Relaxed);
-                }
-                shared.unhandled(what);
-            }
+            Some(shared) => shared.unhandled(what),
             None => self.pool.unhandled(what),
         }
     }

@@ -91,11 +91,13 @@ impl LoopCounters {
         }
     }
 
-    /// Counts a panic of a listener, or a notification that fell back to another thread, when it is
-    /// reported as unhandled. Ignores other errors: panics of tasks are counted where they are
-    /// caught.
+    /// Counts a panic of a task or a listener, or a notification that fell back to another thread,
+    /// when it is reported as unhandled. Ignores other errors.
     pub(crate) fn count_unhandled(&self, what: &Unhandled<'_>) {
         match what {
+            Unhandled::TaskPanic { .. } => {
+                self.counters.panics.fetch_add(1, Ordering::Relaxed);
+            }
             Unhandled::ListenerPanic { .. } => {
                 self.counters
                     .listener_panics
@@ -206,7 +208,9 @@ pub struct LoopMetrics {
     pub high_water: u64,
     /// Tasks that were refused because the lane was full or closed.
     pub refused: u64,
-    /// Tasks that panicked.
+    /// Panics of tasks, and of what else the event loop runs: sources, updates, the `Drop` of a
+    /// closure. A panic that is the failure of a completion is not counted, if the completion still
+    /// has a reader.
     pub panics: u64,
     /// Listeners that panicked.
     pub listener_panics: u64,

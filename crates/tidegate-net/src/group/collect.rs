@@ -79,6 +79,9 @@ fn describe(metrics: &IoMetrics, labels: &[(&str, &str)], visitor: &mut dyn Metr
     visitor.counter(read, labels, metrics.read_bytes as f64);
     let written = Metric::new("tidegate_io_written", "Bytes sent.").bytes();
     visitor.counter(written, labels, metrics.written_bytes as f64);
-    let sockets = Metric::new("tidegate_io_sockets", "Sockets registered now.");
+    let sockets = Metric::new(
+        "tidegate_io_sockets",
+        "Sockets and user-defined sources registered now.",
+    );
     visitor.gauge(sockets, labels, metrics.registered as f64);
 }

@@ -53,6 +53,7 @@ impl IoWatch {
             roam.each_counters(|more| sum.add(&more.snapshot()));
             sum.wakeups = roam.wakeups();
         }
+        sum.registered += self.inbox.source_count();
         sum
     }
 

@@ -303,6 +303,11 @@ impl Inbox {
         self.lock_sources().values().cloned().collect()
     }
 
+    /// Returns the number of sources.
+    pub(crate) fn source_count(&self) -> u64 {
+        self.lock_sources().len() as u64
+    }
+
     /// Adds the sources to a dump of their loop. Called on any thread.
     #[cold]
     pub(crate) fn dump(&self, dump: Dump) -> Dump {

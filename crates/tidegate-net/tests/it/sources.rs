@@ -13,7 +13,7 @@ use tidegate_loop::{EventLoop, Placement, Quiet, Watchdog};
 use tidegate_net::source::{EventSource, Interest, ReactorHandle, SourceContext, SourceHandle};
 use tidegate_net::{NetError, NetGroup};
 use tidegate_pool::WorkerPool;
-use tidegate_testkit::{Counter, DropCount, Gate, Log};
+use tidegate_testkit::{Counter, DropCount, Gate, Log, until};
 
 use crate::roaming::roaming;
 use crate::{Echo, dial, round_trip, serve};
@@ -240,6 +240,24 @@ fn a_source_that_panics_is_closed_and_channels_go_on() {
     let log = log.take();
     assert_eq!(log[0], "task `source bad` panicked: as planned");
     assert!(log[1].contains("an update") && log[1].ends_with("as planned too"));
+}
+
+#[test]
+fn sources_and_their_panics_are_in_the_metrics_of_their_loop() {
+    let group = NetGroup::builder("io").loops(1);
+    let group = group.on_unhandled(|_, _| ()).build().unwrap();
+    let (reactor, registered) = (group.next_reactor(), || group.io_metrics()[0].registered);
+    let (reader, mut writer) = io::pipe().unwrap();
+    let panics = |_: &SourceContext<'_, PipeReader>| -> Option<Task> { panic!("as planned") };
+    let source = reactor.register("pipe", reader, Interest::READ, panics);
+    let source = source.wait().unwrap();
+    assert_eq!(registered(), 1);
+    writer.write_all(b"x").unwrap();
+    until("the source is closed", || source.is_closed());
+    assert!(reactor.update(|_| panic!("as planned")).wait().is_err());
+    let home = group.iter().next().unwrap();
+    until("both are counted", || home.metrics().panics == 2);
+    assert_eq!(registered(), 0);
 }
 
 #[test]
