@@ -23,7 +23,10 @@ impl Selector {
             if selected {
                 let (interests, version) = slot.state.versioned_interests();
                 let label = slot.source.label();
-                match call(&label, || slot.source.update_interests(interests)) {
+                slot.state.set_in_callback(true);
+                let called = call(&label, || slot.source.update_interests(interests));
+                slot.state.set_in_callback(false);
+                match called {
                     Ok(interests) => slot.state.update_interests(version, interests),
                     Err(panic) => {
                         let state = Arc::clone(&slot.state);

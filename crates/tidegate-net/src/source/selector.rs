@@ -214,7 +214,10 @@ impl Selector {
             inbox: Arc::clone(&self.inbox),
         };
         let label = slot.source.label();
-        match call(&label, || slot.source.selected(ready.readiness, &handle)) {
+        slot.state.set_in_callback(true);
+        let called = call(&label, || slot.source.selected(ready.readiness, &handle));
+        slot.state.set_in_callback(false);
+        match called {
             Ok(task) => {
                 let task = of_source(task?, &slot.state, &self.inbox);
                 // The task itself makes the loop look for more work.

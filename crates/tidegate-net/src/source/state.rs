@@ -17,6 +17,7 @@
 //! * A source has at most one task. While the loop waits, a source with a task is not watched.
 //! * At most one note for a source is on its way (`asked`), however often its interests change.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_core::Dump;
@@ -28,6 +29,8 @@ use crate::sys::{Interest, Token};
 pub(crate) struct SourceState {
     pub(super) name: Arc<str>,
     pub(super) token: Token,
+    /// The loop runs a callback of the source. Only for dumps.
+    in_callback: AtomicBool,
     inner: Mutex<Inner>,
 }
 
@@ -63,8 +66,14 @@ impl SourceState {
         Arc::new(Self {
             name,
             token,
+            in_callback: AtomicBool::new(false),
             inner: Mutex::new(inner),
         })
+    }
+
+    /// Records whether the loop runs a callback of the source.
+    pub(super) fn set_in_callback(&self, yes: bool) {
+        self.in_callback.store(yes, Ordering::Relaxed);
     }
 
     pub(super) fn interests(&self) -> Interest {
@@ -166,6 +175,7 @@ impl SourceState {
         let (interests, phase) = (inner.interests, inner.phase);
         drop(inner);
         let state = match phase {
+            Phase::Idle if self.in_callback.load(Ordering::Relaxed) => "in its callback",
             Phase::Idle => "idle",
             Phase::Busy | Phase::Suspended => "in its task",
             Phase::Closed => "closed",

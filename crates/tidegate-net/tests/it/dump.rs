@@ -1,5 +1,6 @@
 //! Dumps of loops with I/O and of servers: connections, listeners and other sources.
 
+use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::Duration;
@@ -100,6 +101,35 @@ fn a_dump_lists_the_users_own_sources_also_without_a_request() {
     assert_eq!(text(shown, "interests"), "read and write");
     source.close().wait().unwrap();
     assert!(reactor(&group.dump()).find("user_sources").is_none());
+}
+
+#[test]
+fn a_dump_shows_which_source_holds_its_loop_in_a_callback() {
+    let group = group(1);
+    let (arrived, go_on) = (Gate::new(), Gate::new());
+    let (here, gate) = (arrived.clone(), go_on.clone());
+    let blocks = move |at: &SourceContext<'_, std::io::PipeReader>| -> Option<Task> {
+        here.open();
+        gate.wait();
+        drop(at.handle().close());
+        None
+    };
+    let nothing = |_: &SourceContext<'_, std::io::PipeReader>| -> Option<Task> { None };
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let (idle, _writer) = std::io::pipe().unwrap();
+    let handle = group.next_reactor();
+    let idle = handle.register("idle", idle, Interest::READ, nothing);
+    let blocks = handle.register("blocks", reader, Interest::READ, blocks);
+    let (_idle, blocks) = (idle.wait().unwrap(), blocks.wait().unwrap());
+    writer.write_all(b"x").unwrap();
+    arrived.wait();
+    let dump = reactor(&group.dump());
+    let list = dump.find("user_sources").unwrap().children();
+    let states = list.iter().map(|one| (one.name(), text(one, "state")));
+    let states: Vec<_> = states.collect();
+    assert_eq!(states, [("idle", "idle"), ("blocks", "in its callback")]);
+    go_on.open();
+    blocks.close().wait().unwrap();
 }
 
 #[test]
