@@ -9,6 +9,9 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
+
+use tidegate_core::internal::contain;
 
 /// Whether a cancel interrupts work that already runs, that is, cancels its `CancelToken`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -67,6 +70,8 @@ struct Shared {
     state: Mutex<State>,
     /// Alive while the call is.
     live: Weak<()>,
+    /// Set by the first work of the call that begins.
+    begun: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
@@ -76,8 +81,6 @@ struct State {
     targets: Vec<Target>,
     /// The call was made as a whole, not as an attempt: there will be no other.
     is_made: bool,
-    /// The work of a target that was removed had begun.
-    has_begun: bool,
 }
 
 enum Target {
@@ -102,8 +105,11 @@ pub(crate) trait Cancellable: Send + Sync {
     /// was cancelled before, a request to interrupt still reaches its work.
     fn cancel(&self, interrupt: Option<Interrupt>) -> CancelOutcome;
 
-    /// Returns `true` if the work has begun.
-    fn has_begun(&self) -> bool;
+    /// Returns `true` if the work of another handle, to which this one belongs, has begun. Work of
+    /// this handle sets its flag when it begins.
+    fn has_begun(&self) -> bool {
+        false
+    }
 
     /// Returns `true` if nothing is left to cancel or to interrupt.
     fn is_over(&self) -> bool;
@@ -130,15 +136,13 @@ impl CallHandle {
         self.cancel_as(Some(interrupt))
     }
 
-    /// Returns `true` if the work has begun, in any attempt.
+    /// Returns `true` if the work has begun, in any attempt, also after it has ended. A call that
+    /// shares a run has begun with the run.
     pub fn has_begun(&self) -> bool {
-        let targets = {
-            let state = self.lock();
-            if state.has_begun {
-                return true;
-            }
-            state.all()
-        };
+        if self.shared.begun.load(Ordering::Relaxed) {
+            return true;
+        }
+        let targets = self.lock().all();
         targets.iter().any(|target| target.has_begun())
     }
 
@@ -198,13 +202,11 @@ impl State {
     /// Returns every reference that it looked at.
     fn prune(&mut self) -> Vec<Arc<dyn Cancellable>> {
         let mut seen = Vec::new();
-        let has_begun = &mut self.has_begun;
         self.targets.retain(|target| {
             let Some(target) = target.get() else {
                 return false;
             };
             let is_over = target.is_over();
-            *has_begun |= is_over && target.has_begun();
             seen.push(target);
             !is_over
         });
@@ -235,6 +237,7 @@ impl HandleOfCall {
         let shared = Shared {
             state: Mutex::default(),
             live: Arc::downgrade(&live),
+            begun: Arc::default(),
         };
         Self {
             handle: CallHandle {
@@ -271,6 +274,11 @@ impl HandleOfCall {
         self.handle.lock().cancelled.is_some()
     }
 
+    /// Returns the flag that work sets when it begins.
+    pub(crate) fn begun(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.handle.shared.begun)
+    }
+
     /// Registers work that runs on its caller's thread, until the guard is dropped. A cancel calls
     /// `cancel`.
     pub(crate) fn enter(
@@ -283,6 +291,7 @@ impl HandleOfCall {
             is_cancelled: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
         });
+        self.handle.shared.begun.store(true, Ordering::Relaxed);
         let target = Target::Other(Arc::clone(&work) as _);
         if let Err(interrupt) = self.handle.add(target, is_attempt) {
             work.cancel(interrupt);
@@ -320,8 +329,81 @@ impl Cancellable for WorkInPlace {
         }
     }
 
-    fn has_begun(&self) -> bool {
-        true
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+}
+
+/// A future that is ready when the call is cancelled, for a caller that pauses between two attempts.
+/// Without a handle it is never ready.
+pub(crate) struct Cancelled {
+    handle: Option<HandleOfCall>,
+    /// Present once the handle knows of the pause.
+    pause: Option<Arc<CallerPause>>,
+}
+
+impl Cancelled {
+    pub(crate) fn new(handle: Option<&HandleOfCall>) -> Self {
+        Self {
+            handle: handle.cloned(),
+            pause: None,
+        }
+    }
+
+    pub(crate) fn poll(&mut self, context: &Context<'_>) -> Poll<()> {
+        let Some(handle) = &self.handle else {
+            return Poll::Pending;
+        };
+        let pause = self.pause.get_or_insert_with(|| {
+            let pause = Arc::<CallerPause>::default();
+            // If this is refused, the call was cancelled, which is found below.
+            let _ = handle
+                .handle
+                .add(Target::Other(Arc::clone(&pause) as _), true);
+            pause
+        });
+        let outer = pause.waker().replace(context.waker().clone());
+        drop(outer);
+        match handle.is_cancelled() {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for Cancelled {
+    fn drop(&mut self) {
+        if let Some(pause) = &self.pause {
+            pause.is_over.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A caller that pauses between two attempts.
+#[derive(Default)]
+struct CallerPause {
+    waker: Mutex<Option<Waker>>,
+    is_over: AtomicBool,
+}
+
+impl CallerPause {
+    fn waker(&self) -> MutexGuard<'_, Option<Waker>> {
+        self.waker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Cancellable for CallerPause {
+    fn cancel(&self, _asked: Option<Interrupt>) -> CancelOutcome {
+        let waker = self.waker().take();
+        // Woken without the lock. The waker may be the user's: its panic is the user's as well, and
+        // must not keep the other targets from being cancelled.
+        if let Some(waker) = waker {
+            let _ = contain(|| waker.wake());
+        }
+        match self.is_over.swap(true, Ordering::Relaxed) {
+            true => CancelOutcome::TooLate,
+            false => CancelOutcome::NotBegun,
+        }
     }
 
     fn is_over(&self) -> bool {

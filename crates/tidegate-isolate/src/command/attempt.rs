@@ -8,6 +8,7 @@ use super::call::Call;
 use super::handle::Command;
 use super::options::{CallOptions, SharedRunGuard};
 use super::report::CallRecord;
+use crate::cancel::{Cancelled, HandleOfCall};
 use crate::error::{Cause, CommandError};
 use crate::event::Event;
 use crate::request::wait_graph;
@@ -29,6 +30,18 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
             command: self.command.clone(),
             options: self.options.of_attempt(),
         }
+    }
+
+    /// Returns a future that is ready when the caller cancels the call with its handle.
+    pub(crate) fn cancelled(&self) -> Cancelled {
+        Cancelled::new(self.options.handle())
+    }
+
+    /// Returns `true` if the caller has cancelled the call with its handle.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.options
+            .handle()
+            .is_some_and(HandleOfCall::is_cancelled)
     }
 
     /// Counts an event of the whole call.
@@ -57,6 +70,15 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
         options.defers = true;
         let answer = shared.fall_back_from(options, error);
         shared.fall_back_if_deferred(options, answer).await
+    }
+
+    /// Ends the call because its caller has cancelled it, after an attempt ended with `error`.
+    pub(crate) fn finish_cancelled(self, error: CommandError<E>) -> Answer<T, E> {
+        match error.cause() {
+            // That attempt was cancelled, and was counted.
+            Cause::Cancelled => self.finish(error),
+            _ => self.deny(Cause::Cancelled),
+        }
     }
 
     /// Ends the call before any work has run. The fallback may give a value, unless this call is an

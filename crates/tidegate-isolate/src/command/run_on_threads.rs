@@ -163,6 +163,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             captured: state.plugins.capture(),
             within: brief.within,
             held,
+            begun: brief.handle.as_ref().map(HandleOfCall::begun),
         };
         let flight = state.alarms.take_flight();
         let interrupts = flags & INTERRUPTS != 0;

@@ -5,7 +5,7 @@
 //! A thread that comes second does not notify the caller. The work and the recipient are each taken
 //! once, so the work runs at most once and the caller is notified at most once.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_core::internal::{discard, discard_all};
@@ -119,6 +119,8 @@ pub(super) struct PendingWork<F> {
     /// The shared runs that the work belongs to.
     pub(super) within: Vec<RunId>,
     pub(super) held: HeldPermits,
+    /// Set when the work begins, if the caller has a handle.
+    pub(super) begun: Option<Arc<AtomicBool>>,
 }
 
 impl<T, E, F> ThreadCall<T, E, F>
@@ -216,7 +218,11 @@ where
             captured,
             within,
             held,
+            begun,
         } = pending;
+        if let Some(begun) = begun {
+            begun.store(true, Ordering::Relaxed);
+        }
         let installed = InstalledContext::install(&state.plugins, context, captured);
         let within = wait_graph::set(within);
         let result: WorkResult<T, E> = tidegate_core::internal::contain(|| {
@@ -458,10 +464,6 @@ where
             WorkState::Queued => CancelOutcome::NotBegun,
             WorkState::Running => CancelOutcome::Running,
         }
-    }
-
-    fn has_begun(&self) -> bool {
-        self.began.load(Ordering::Relaxed) != u64::MAX
     }
 
     fn is_over(&self) -> bool {

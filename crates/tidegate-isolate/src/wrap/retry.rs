@@ -4,12 +4,12 @@
 //! taken from the budget when it is decided. So retries that are still pausing count too.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::hash::{BuildHasher, RandomState};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tidegate_core::Parker;
@@ -165,8 +165,8 @@ impl<E> Retry<E> {
     ///
     /// # Threads
     ///
-    /// Pauses on the calling thread. [`Isolation::shutdown_now`](crate::Isolation::shutdown_now) ends
-    /// the pause. If the thread must not block, it retries without a pause, and not at all after an
+    /// Pauses on the calling thread. [`Isolation::shutdown_now`](crate::Isolation::shutdown_now) and a
+    /// cancel with the [handle](Call::handle) of the call end the pause. If the thread must not block, it retries without a pause, and not at all after an
     /// error that says how long to wait.
     pub fn run<T>(
         &self,
@@ -186,13 +186,19 @@ impl<E> Retry<E> {
                     Ok(value) => return Ok(value),
                     Err(error) => error,
                 };
+                if call.is_cancelled() {
+                    return call.finish_cancelled(error);
+                }
                 retries += 1;
                 let pause = self.next_pause(call.command(), retries, &error, may_pause);
                 let Some(pause) = pause else {
                     return call.finish(error);
                 };
                 if may_pause && !pause.is_zero() {
-                    sleep(call.command(), pause);
+                    sleep(&call, pause);
+                }
+                if call.is_cancelled() {
+                    return call.finish_cancelled(error);
                 }
                 if call.command().is_shut_down() {
                     return call.finish(error);
@@ -226,13 +232,25 @@ impl<E> Retry<E> {
                     Ok(value) => return Ok(value),
                     Err(error) => error.into(),
                 };
+                if call.is_cancelled() {
+                    return call.finish_cancelled(error);
+                }
                 retries += 1;
                 let pause = retry.next_pause(call.command(), retries, &error, true);
                 let Some(pause) = pause else {
                     return call.finish_async(error).await;
                 };
                 if !pause.is_zero() {
-                    pause_of(call.command(), pause).await;
+                    let mut cancelled = call.cancelled();
+                    let mut pause = pause_of(call.command(), pause);
+                    poll_fn(|context| match cancelled.poll(context) {
+                        Poll::Ready(()) => Poll::Ready(()),
+                        Poll::Pending => Pin::new(&mut pause).poll(context),
+                    })
+                    .await;
+                }
+                if call.is_cancelled() {
+                    return call.finish_cancelled(error);
                 }
                 if call.command().is_shut_down() {
                     return call.finish_async(error).await;
@@ -342,8 +360,10 @@ pub(super) fn pause_of<T: Send + 'static, E: Send + 'static>(
     Pause::until(command.alarms(), command.aside(), at)
 }
 
-/// Pauses on the calling thread, until the time is over or the timer is closed.
-fn sleep<T: Send + 'static, E: Send + 'static>(command: &Command<T, E>, pause: Duration) {
+/// Pauses on the calling thread, until the time is over, the call is cancelled, or the timer is
+/// closed.
+fn sleep<T: Send + 'static, E: Send + 'static>(call: &Call<T, E>, pause: Duration) {
+    let command = call.command();
     let alarms = command.alarms();
     let clock = alarms.clock().clock();
     let until = clock.nanos().saturating_add(as_nanos(pause));
@@ -352,7 +372,11 @@ fn sleep<T: Send + 'static, E: Send + 'static>(command: &Command<T, E>, pause: D
     let mut context = Context::from_waker(&waker);
     // Its own time never comes: it is ready when the timer is closed.
     let mut closed = pin!(Pause::until(alarms, command.aside(), u64::MAX));
-    while clock.nanos() < until && closed.as_mut().poll(&mut context).is_pending() {
+    let mut cancelled = call.cancelled();
+    while clock.nanos() < until
+        && closed.as_mut().poll(&mut context).is_pending()
+        && cancelled.poll(&context).is_pending()
+    {
         clock.park_until(&parker, Some(until));
     }
 }
