@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
 use tidegate_core::OnUnhandled;
@@ -60,6 +60,27 @@ impl RegisteredPool {
         let of = pool_difference(config, &self.config());
         of.unwrap_or(("pool", "different".to_owned()))
     }
+
+    /// Returns the pool for one more command, or why that command cannot share it.
+    fn share(
+        self: &Arc<Self>,
+        user: PoolUser<'_>,
+        config: &PoolConfig,
+    ) -> Result<Arc<Self>, ConfigError> {
+        let key = &self.key;
+        if user.is_owner || self.is_owned {
+            let reason = "a pool of this name exists, and a pool is shared only if each of \
+                          its commands names it; call `.pool` on all of them, or rename one";
+            return Err(ConfigError::new(&**key, "pool", format!("`{key}`"), reason));
+        }
+        if self.agrees_with(config) {
+            return Ok(Arc::clone(self));
+        }
+        let reason = "a pool of this key exists with other settings; configure it through \
+                      one of its commands, or name another pool";
+        let (property, value) = self.difference(config);
+        Err(ConfigError::new(&**key, property, value, reason))
+    }
 }
 
 impl Deref for RegisteredPool {
@@ -77,8 +98,24 @@ pub(crate) struct Pools {
     clock: FastClock,
     unhandled: OnUnhandled,
     strategy: Option<Strategy>,
-    pools: Mutex<HashMap<Key, Arc<RegisteredPool>>>,
+    pools: Mutex<PoolMap>,
     is_shut_down: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct PoolMap {
+    by_key: HashMap<Key, Arc<RegisteredPool>>,
+    /// Pools that commands of removed keys have made since. No other command finds them.
+    unlisted: Vec<Weak<RegisteredPool>>,
+}
+
+/// The command that needs a pool.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PoolUser<'a> {
+    /// The pool belongs to this command alone.
+    pub(crate) is_owner: bool,
+    /// Whether the command's key was removed. Set before `remove` is called for its pool.
+    pub(crate) is_removed: &'a AtomicBool,
 }
 
 /// Returns the parts of a pool that the program supplies.
@@ -119,12 +156,13 @@ impl Pools {
         self.is_shut_down.load(Ordering::Relaxed)
     }
 
-    /// Asks the program for the parts of a pool, if it does not exist yet. Called with no lock held.
-    pub(crate) fn parts_for(&self, key: &Key) -> PoolParts {
+    /// Asks the program for the parts of a pool, if a command may have to make it. Called with no lock
+    /// held.
+    pub(crate) fn parts_for(&self, key: &Key, is_removed: bool) -> PoolParts {
         let Some(Strategy(strategy)) = &self.strategy else {
             return Ok(ConcurrencyStrategy::default());
         };
-        if self.get(key).is_some() {
+        if !is_removed && self.get(key).is_some() {
             return Ok(ConcurrencyStrategy::default());
         }
         contain(|| strategy(key)).map_err(|message| {
@@ -135,36 +173,31 @@ impl Pools {
 
     /// Returns the pool of a key. The first command creates it, of `parts`; later commands share it if their
     /// settings agree. `code_settings` contains the command's settings made in code; the first command's
-    /// settings become the pool's. A pool that `is_owned` has only one command.
+    /// settings become the pool's. A pool that its user owns has only one command.
+    ///
+    /// A command whose key was removed shares a pool that exists and agrees. Otherwise it gets a pool
+    /// that is not listed: a later command of the same key has nothing to do with it.
     pub(crate) fn get_or_make(
         &self,
         key: &Key,
-        is_owned: bool,
+        user: PoolUser<'_>,
         config: &PoolConfig,
         code_settings: &CodeSettings,
         parts: &mut PoolParts,
     ) -> Result<Arc<RegisteredPool>, ConfigError> {
         let mut pools = self.lock();
-        if let Some(known) = pools.get(key) {
-            if is_owned || known.is_owned {
-                let reason = "a pool of this name exists, and a pool is shared only if each of \
-                              its commands names it; call `.pool` on all of them, or rename one";
-                return Err(ConfigError::new(&**key, "pool", format!("`{key}`"), reason));
-            }
-            if known.agrees_with(config) {
-                return Ok(Arc::clone(known));
-            }
-            let reason = "a pool of this key exists with other settings; configure it through \
-                          one of its commands, or name another pool";
-            let (property, value) = known.difference(config);
-            return Err(ConfigError::new(&**key, property, value, reason));
+        let is_removed = user.is_removed.load(Ordering::Relaxed);
+        match pools.by_key.get(key).map(|known| known.share(user, config)) {
+            Some(Ok(known)) => return Ok(known),
+            Some(Err(refused)) if !is_removed => return Err(refused),
+            _ => {}
         }
         config.validate(key)?;
         let parts = std::mem::replace(parts, Ok(ConcurrencyStrategy::default()))?;
         let bulkhead = ThreadBulkhead::new(key, config, parts, (&self.clock, &self.unhandled))?;
         let pool = Arc::new(RegisteredPool {
             bulkhead,
-            is_owned,
+            is_owned: user.is_owner,
             code_settings: Mutex::new(code_settings.of_pool()),
             built: config.clone(),
             announcement: Announcement::default(),
@@ -173,36 +206,50 @@ impl Pools {
             // The isolation is shut down or is shutting down, and `shutdown` did not see this pool.
             drop(pool.stop(Duration::ZERO));
         }
-        pools.insert(key.clone(), Arc::clone(&pool));
+        if is_removed {
+            // Its listeners heard of the removal of the key, and hear no more.
+            pool.announcement.remove(|| ());
+            pools.unlisted.retain(|one| one.strong_count() > 0);
+            pools.unlisted.push(Arc::downgrade(&pool));
+        } else {
+            pools.by_key.insert(key.clone(), Arc::clone(&pool));
+        }
         Ok(pool)
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<Arc<RegisteredPool>> {
-        self.lock().get(key).cloned()
+        self.lock().by_key.get(key).cloned()
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.lock().len()
+        self.lock().by_key.len()
     }
 
     /// Returns all pools, in no order, or `None` while another thread adds or removes one.
     pub(crate) fn try_all(&self) -> Option<Vec<Arc<RegisteredPool>>> {
-        Some(try_lock(&self.pools)?.values().cloned().collect())
+        Some(try_lock(&self.pools)?.by_key.values().cloned().collect())
     }
 
     /// Returns all pools, ordered by key.
     pub(crate) fn all(&self) -> Vec<Arc<RegisteredPool>> {
-        let mut all: Vec<_> = self.lock().values().cloned().collect();
+        let mut all: Vec<_> = self.lock().by_key.values().cloned().collect();
         all.sort_by(|a, b| a.key.cmp(&b.key));
         all
     }
 
     /// Removes and returns a pool. Its threads end when the last command that uses it is dropped.
     pub(crate) fn remove(&self, key: &str) -> Option<Arc<RegisteredPool>> {
-        self.lock().remove(key)
+        self.lock().by_key.remove(key)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<RegisteredPool>>> {
+    /// Returns the pools that commands of removed keys have made, in no order.
+    pub(crate) fn unlisted(&self) -> Vec<Arc<RegisteredPool>> {
+        // Its caller drops them without the lock: the last reference may be among them.
+        let pools = self.lock();
+        pools.unlisted.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, PoolMap> {
         self.pools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -84,6 +84,8 @@ impl Isolation {
         let Some(removed) = states.remove(key) else {
             return false;
         };
+        // Before its pool is removed: a pool that the command makes later is not listed.
+        removed.is_removed.store(true, Ordering::Relaxed);
         let mut pool = None;
         if !states.values().any(|state| state.pool == removed.pool) {
             pool = self.inner.pools.remove(&removed.pool);
@@ -262,7 +264,7 @@ impl Isolation {
         // Read before taking the lock: sources are user code.
         let reading = sources.read((&key, &pool));
         // Dropped after the lock is released, if they are not used: they are user code.
-        let mut parts_of_pool = self.inner.pools.parts_for(&pool);
+        let mut parts_of_pool = self.inner.pools.parts_for(&pool, false);
         let mut states = self.states();
         // Interned under the lock: `remove` drops unused names together with their key.
         let (group, pool) = (self.intern(group), self.intern(pool));
@@ -356,6 +358,7 @@ impl Inner {
     /// Returns every pool, also those of removed keys that are still in use, ordered by key.
     fn all_pools(&self) -> Vec<Arc<RegisteredPool>> {
         let mut pools = self.pools.all();
+        pools.append(&mut self.pools.unlisted());
         for state in self.removed.states() {
             if let Some(pool) = state.threads.get()
                 && !pools.iter().any(|known| Arc::ptr_eq(known, pool))

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tidegate_core::Task;
 use tidegate_core::internal::as_nanos;
 
-use super::pools::PoolParts;
+use super::pools::{PoolParts, PoolUser};
 use super::state::{
     BREAKS, CACHES, FALLS_BACK, GATED, INTERRUPTS, INTERRUPTS_ON_CANCEL, LOGS, RATED, State,
     THREADS, WATCHED,
@@ -68,10 +68,12 @@ impl State {
         let keys = (&self.key, &self.pool);
         let reading = self.sources.read(keys);
         let (code_settings, config) = (self.code_settings(), self.config());
+        let has_pool = self.threads.get().is_some();
+        let is_removed = self.is_removed.load(Ordering::Relaxed);
         Settings {
             command: self.key.clone(),
             pool: self.threads.get().map(|_| self.pool.clone()),
-            values: code_settings.settings(&reading, keys, &config, self.threads.get().is_some()),
+            values: code_settings.settings(&reading, keys, &config, (has_pool, is_removed)),
         }
     }
 
@@ -153,7 +155,10 @@ impl State {
     ) -> Result<(Vec<ConfigError>, Vec<String>), ConfigError> {
         // Asked for before the lock, and dropped after it, because they are user code.
         let mut parts = match self.threads.get() {
-            None => self.pools.parts_for(&self.pool),
+            None => {
+                let is_removed = self.is_removed.load(Ordering::Relaxed);
+                self.pools.parts_for(&self.pool, is_removed)
+            }
             Some(_) => Ok(ConcurrencyStrategy::default()),
         };
         let (mut code_settings, reading) = self.read_sources();
@@ -236,8 +241,12 @@ impl State {
             Some(threads) if config.pool != old.pool => threads.configure(&config.pool)?,
             None if config.bulkhead == Bulkhead::Threads => {
                 let pools = &self.pools;
-                let (pool, is_owned) = (&self.pool, self.owns_pool);
-                let made = pools.get_or_make(pool, is_owned, &config.pool, code_settings, parts)?;
+                let (pool, config) = (&self.pool, &config.pool);
+                let user = PoolUser {
+                    is_owner: self.owns_pool,
+                    is_removed: &self.is_removed,
+                };
+                let made = pools.get_or_make(pool, user, config, code_settings, parts)?;
                 self.threads.get_or_init(|| made);
             }
             _ => {}

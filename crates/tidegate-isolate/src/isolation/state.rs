@@ -1,7 +1,7 @@
 //! The state of one key, shared by all of its commands, and the settings that every call reads.
 
 use std::any::TypeId;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tidegate_core::internal::CoarseClock;
 use tidegate_core::permits::Permits;
 
 use super::announcement::Announcement;
-use super::pools::{PoolParts, Pools, RegisteredPool};
+use super::pools::{PoolParts, PoolUser, Pools, RegisteredPool};
 use super::removed::RemovedEntry;
 use crate::alarm::{CallTimer, CallbackThreadsHandle};
 use crate::breaker::CircuitBreaker;
@@ -91,6 +91,8 @@ pub(crate) struct State {
     pub(crate) plugins: Arc<Plugins>,
     pub(crate) sources: Arc<Sources>,
     pub(super) announcement: Announcement,
+    /// Whether the key was removed.
+    pub(super) is_removed: AtomicBool,
     /// Set when the key is removed.
     pub(super) removal: OnceLock<RemovedEntry<State>>,
 }
@@ -112,8 +114,11 @@ impl State {
         }
         let threads = OnceLock::new();
         if config.bulkhead == Bulkhead::Threads {
-            let made =
-                pools.get_or_make(&pool, owns_pool, &config.pool, &code_settings, pool_parts)?;
+            let user = PoolUser {
+                is_owner: owns_pool,
+                is_removed: &AtomicBool::new(false),
+            };
+            let made = pools.get_or_make(&pool, user, &config.pool, &code_settings, pool_parts)?;
             threads.get_or_init(|| made);
         }
         let listeners = plugins.on_transition.clone();
@@ -153,6 +158,7 @@ impl State {
             plugins,
             sources,
             announcement: Announcement::default(),
+            is_removed: AtomicBool::new(false),
             removal: OnceLock::new(),
         };
         state.breaker.begin_at(state.now());

@@ -74,7 +74,8 @@ pub enum Origin {
     Code,
     /// This property has set it: that of the key, or that for all keys.
     Property(String),
-    /// It was read when the key was built, and the property that set it has changed since.
+    /// It was read when the key was built, or before the key was removed, and the property that set it
+    /// has changed since.
     Earlier,
 }
 
@@ -84,7 +85,7 @@ impl fmt::Display for Origin {
             Self::Default => f.write_str("default"),
             Self::Code => f.write_str("code"),
             Self::Property(name) => write!(f, "property {name}"),
-            Self::Earlier => f.write_str("read when the key was built"),
+            Self::Earlier => f.write_str("an earlier value of its property"),
         }
     }
 }
@@ -114,13 +115,14 @@ impl fmt::Display for Settings {
 
 impl CodeSettings {
     /// Returns every setting in force in `config`, with its origin. Settings of the pool are
-    /// included if the command has a pool.
+    /// included if the command has a pool. Properties that change after the key was removed are not in
+    /// force.
     pub(crate) fn settings(
         &self,
         sources: &Reading,
         keys: Keys<'_>,
         config: &CommandConfig,
-        has_pool: bool,
+        (has_pool, is_removed): (bool, bool),
     ) -> Vec<Setting> {
         let default = CommandConfig::default();
         let listed = all().filter(|property| has_pool || property.family == Family::Command);
@@ -129,7 +131,12 @@ impl CodeSettings {
                 name: property.name,
                 property: Some(full_name(property, property.family.key(keys))),
                 value: (property.get)(config),
-                origin: self.origin(sources, keys, property, config),
+                origin: self
+                    .origin(sources, keys, property, config)
+                    .unwrap_or_else(|first| match property.is_fixed || is_removed {
+                        true => Origin::Earlier,
+                        false => first,
+                    }),
             })
             .collect();
         let code_only = |config: &CommandConfig| -> Vec<NamedValue> {
@@ -147,13 +154,18 @@ impl CodeSettings {
 
     /// Returns the first level that has the value in force. A level whose value is not in force is
     /// passed over: the value was refused, or is read only when a key is built.
+    ///
+    /// # Errors
+    ///
+    /// If no level has the value in force, another setting decides it, or it is an earlier one.
+    /// Returns the first level.
     fn origin(
         &self,
         sources: &Reading,
         keys: Keys<'_>,
         property: &Property,
         config: &CommandConfig,
-    ) -> Origin {
+    ) -> Result<Origin, Origin> {
         let in_force = (property.get)(config);
         let by_property = |global: bool| {
             let value = self.value(sources, property, keys, global)?;
@@ -176,13 +188,10 @@ impl CodeSettings {
             Some((Origin::Default, Some(default))),
         ];
         let mut levels = levels.into_iter().flatten().peekable();
-        // If no level has the value in force, another setting decides it: the first level stays the
-        // origin of this one.
         let first = levels.peek().map(|(origin, _)| origin.clone());
         match levels.find(|(_, value)| value.as_ref() == Some(&in_force)) {
-            Some((origin, _)) => origin,
-            None if property.is_fixed => Origin::Earlier,
-            None => first.unwrap_or(Origin::Default),
+            Some((origin, _)) => Ok(origin),
+            None => Err(first.unwrap_or(Origin::Default)),
         }
     }
 }

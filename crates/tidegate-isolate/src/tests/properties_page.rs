@@ -216,7 +216,8 @@ fn add_code_only(text: &mut String) {
     let default = CommandConfig::default();
     let keys = (&"prices".into(), &"catalog".into());
     let reading = Sources::new(Vec::new()).read(keys);
-    let settings = CodeSettings::new(default.clone()).settings(&reading, keys, &default, true);
+    let settings =
+        CodeSettings::new(default.clone()).settings(&reading, keys, &default, (true, false));
     let listed = settings.iter().filter(|one| one.property.is_none());
     let listed: Vec<_> = listed.collect();
     assert_eq!(listed.len(), CODE_ONLY.len(), "each row has a setting");

@@ -2,10 +2,12 @@
 
 use std::cell::RefCell;
 
+use tidegate_core::ManualClock;
 use tidegate_isolate::{
-    Cause, Command, CommandConfig, Event, Growth, Key, PermitConfig, PoolConfig, Rejection,
+    Bulkhead, Cause, Command, CommandConfig, Event, Growth, Isolation, Key, PermitConfig,
+    PoolConfig, Rejection,
 };
-use tidegate_testkit::Gate;
+use tidegate_testkit::{Gate, Log};
 
 use crate::support::{SECOND, builder, by_group, hold, pool, pool_of, still, with_properties};
 
@@ -342,6 +344,40 @@ fn a_removed_key_begins_anew() {
     let new = builder("a").permits(3).build(&isolation).unwrap();
     assert_eq!(new.snapshot().totals[Event::Success], 0);
     assert_eq!(old.run(|_| Ok(1)), Ok(1), "a remaining handle may go on");
+}
+
+#[test]
+fn a_removed_command_that_changes_to_threads_has_a_pool_of_its_own() {
+    let (log, clock) = (Log::new(), ManualClock::new());
+    let added = log.clone();
+    let isolation = Isolation::builder().clock(&clock);
+    let isolation = isolation.on_pool_added(move |pool| added.push(pool.to_string()));
+    let isolation = isolation.build().unwrap();
+    let [before, after] = [false, true].map(|is_known| {
+        let old = builder("a").no_timeout().build(&isolation).unwrap();
+        assert!(isolation.remove("a"));
+        let new = || builder("a").threads(pool_of(1, 1)).build(&isolation);
+        let known = is_known.then(|| new().unwrap());
+        old.configure(|c| c.bulkhead = Bulkhead::Threads).unwrap();
+        assert_eq!(old.run(|_| Ok(1)), Ok(1));
+        assert_eq!(isolation.pool_count(), usize::from(is_known), "not listed");
+        let new = known.unwrap_or_else(|| new().unwrap());
+        assert_eq!(new.run(|_| Ok(2)), Ok(2));
+        assert_eq!(
+            pool(&isolation).executed_total,
+            1,
+            "that of the new command"
+        );
+        assert!(isolation.remove("a"));
+        old
+    });
+    log.assert_order(&["a".to_owned(), "a".to_owned()]);
+    let report = isolation.shutdown(SECOND).wait().unwrap();
+    assert!(report.pools.len() >= 2 && report.is_clean());
+    for old in [before, after] {
+        let refused = old.run(|_| Ok(1)).unwrap_err();
+        assert_eq!(refused.cause(), &Cause::Rejected(Rejection::Closed));
+    }
 }
 
 #[test]

@@ -111,6 +111,24 @@ fn a_value_of_before_says_so() {
     assert_eq!(window, ("10000".to_owned(), Origin::Default), "it is fixed");
 }
 
+#[test]
+fn a_removed_command_keeps_its_values_and_says_so() {
+    let (properties, isolation) = with_properties();
+    let mine = format!("hystrix.command.a.{LIMIT}");
+    properties.set(&mine, "5").unwrap();
+    let old = builder("a").permits(3).build(&isolation).unwrap();
+    assert!(isolation.remove("a"));
+    let new = builder("a").build(&isolation).unwrap();
+    let limits = || [&old, &new].map(|command| notified(&command.settings(), LIMIT));
+    let both = ("5".to_owned(), by(&mine));
+    assert_eq!(limits(), [both.clone(), both]);
+    properties.set(&mine, "6").unwrap();
+    let before = ("5".to_owned(), Origin::Earlier);
+    assert_eq!(limits(), [before.clone(), ("6".to_owned(), by(&mine))]);
+    properties.remove(&mine).unwrap();
+    assert_eq!(limits(), [before, ("10".to_owned(), Origin::Default)]);
+}
+
 /// A source that cannot refuse a value.
 #[derive(Clone)]
 struct Fixed(Arc<Mutex<&'static str>>);
