@@ -77,14 +77,15 @@ impl State {
         }
     }
 
-    /// Runs the user code that a change of settings causes: calls the listeners of new pools, wakes
-    /// callers that received a permit, and reports settings without effect. Called with no lock
+    /// Runs the user code that a change of settings causes: calls the listeners of new pools, starts
+    /// the threads of a pool that has grown, wakes callers that received a permit, and reports settings without effect. Called with no lock
     /// held.
     pub(crate) fn after_change(&self) {
         if let Some(pool) = self.threads.get() {
             let added = || self.plugins.pool_added(&self.pool);
             let removed = || self.plugins.pool_removed(&self.pool);
             pool.announcement.announce(added, removed);
+            pool.pool().start_for_waiting();
         }
         if let Some(woken) = self.gate.take_served_waiters(self.now()) {
             self.wake_aside(woken);

@@ -292,7 +292,8 @@ impl ThreadBulkhead {
         if mine.window != config.window {
             return wrong("the window is fixed for the life of the pool".to_owned());
         }
-        if let Err(error) = self.pool.resize(limits(config)) {
+        // Starts no thread: the locks of the settings are held, and threads are user code.
+        if let Err(error) = self.pool.set_limits(limits(config)) {
             return wrong(error.to_string());
         }
         self.apply_partitions(config);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use tidegate_core::thread::ThreadJob;
 use tidegate_core::{RejectReason, Rejected, Task, ThreadBuilder};
-use tidegate_isolate::{Cause, ConcurrencyStrategy, Event, Rejection};
+use tidegate_isolate::{Cause, ConcurrencyStrategy, Event, Isolation, Rejection};
 use tidegate_pool::WorkerPool;
 use tidegate_testkit::{Gate, until};
 
@@ -45,6 +45,32 @@ fn threads_come_from_the_factory_of_the_program() {
         answer.wait().unwrap();
     }
     assert_eq!(made.load(Ordering::Relaxed), 2, "they are kept");
+}
+
+#[test]
+fn a_factory_may_use_the_isolation_while_a_pool_grows() {
+    let place = Arc::<Mutex<Option<Isolation>>>::default();
+    let inner = Arc::clone(&place);
+    let (_clock, isolation, _told) = with_parts(factory(move |job| {
+        let isolation = inner.lock().unwrap().clone();
+        if let Some(isolation) = isolation {
+            assert_eq!(isolation.settings().len(), isolation.snapshots().len());
+            assert_eq!(isolation.pool_snapshots().len(), 1);
+            assert!(isolation.reset_breaker("a"));
+        }
+        std::thread::Builder::new().spawn(|| job.run()).map(drop)
+    }));
+    let command = builder("a").threads(pool_of(1, 2)).no_timeout();
+    let command = command.build(&isolation).unwrap();
+    let go_on = Gate::new();
+    let held = hold(&command, &go_on);
+    let waits = command.queue(|_| Ok(7));
+    *place.lock().unwrap() = Some(isolation.clone());
+    command.configure(|c| c.pool.core = 2).unwrap();
+    assert_eq!(waits.wait().unwrap(), 7, "on the new thread");
+    drop(place.lock().unwrap().take());
+    go_on.open();
+    held.wait().unwrap();
 }
 
 #[test]
