@@ -34,6 +34,7 @@ const CHECKS: &[Check] = &[
     ("haproxy, PROXY v2", "haproxy", |s| {
         haproxy(s, "send-proxy-v2")
     }),
+    ("h11 and our HTTP decoder", "python3", h11),
 ];
 
 /// Builds and starts the servers, and runs every check whose program is installed.
@@ -84,6 +85,8 @@ struct Servers {
     _running: [Running; 2],
     addresses: Vec<(String, String)>,
     folder: PathBuf,
+    /// The root of the workspace.
+    root: PathBuf,
 }
 
 impl Servers {
@@ -103,6 +106,7 @@ impl Servers {
             _running: [interop, resp],
             addresses,
             folder,
+            root: root.to_path_buf(),
         })
     }
 
@@ -344,6 +348,20 @@ fn haproxy(servers: &Servers, how: &str) -> CheckResult {
         Err(format!(
             "the server saw {output:?} behind the proxy, not {own}"
         ))
+    }
+}
+
+/// Compares our decoder with the Python package h11, for generated requests. Needs no server.
+fn h11(servers: &Servers) -> CheckResult {
+    let program = build(&servers.root, "tidegate-http", "decode")?;
+    let script = "crates/tidegate-http/examples/compare_h11.py";
+    let script = servers.root.join(script).display().to_string();
+    let program = program.display().to_string();
+    let (output, passed) = ask("python3", &["-B", &script, &program, "10000", "1"], "")?;
+    print!("{output}");
+    match passed {
+        true => Ok(()),
+        false => Err("the two disagree about a request that ours accepts".to_string()),
     }
 }
 
