@@ -11,8 +11,9 @@ use crate::{
 
 /// Libraries whose integration tests take ten minutes to build with optimisation. The nightly run
 /// has these; here only their unit tests run optimised.
-const SLOW_TO_BUILD: [&str; 6] = [
+const SLOW_TO_BUILD: [&str; 7] = [
     "tidegate",
+    "tidegate-hyper",
     "tidegate-isolate",
     "tidegate-loop",
     "tidegate-metrics",

@@ -11,7 +11,7 @@ use crate::step::{self, Outcome};
 use crate::tidy::manifest;
 
 /// Features of the facade, and the packages that a program with this feature alone does not build.
-const NOT_BUILT: [(&str, &[&str]); 2] = [
+const NOT_BUILT: [(&str, &[&str]); 3] = [
     (
         "isolate",
         &["mio", "ring", "rustls", "tidegate-net", "tower-layer"],
@@ -28,7 +28,20 @@ const NOT_BUILT: [(&str, &[&str]); 2] = [
             "tower",
         ],
     ),
+    (
+        "hyper",
+        &[
+            "hyper-util",
+            "ring",
+            "rustls",
+            "tidegate-isolate",
+            "tokio-macros",
+            "tower",
+        ],
+    ),
 ];
+/// The parts of tokio that no feature of the facade builds: its runtime, sockets and timers.
+const TOKIO_RUNTIME: [&str; 5] = ["full", "net", "rt", "rt-multi-thread", "time"];
 
 /// Checks the library crates that have features, with warnings as errors, and what some features
 /// alone do not build.
@@ -57,12 +70,13 @@ pub fn run(root: &Path) -> step::Result {
     Ok(Outcome::Passed)
 }
 
-/// Checks that the facade with one feature alone builds none of these packages.
+/// Checks that the facade with one feature alone builds none of these packages, and no runtime of
+/// tokio.
 fn feature_alone(root: &Path, feature: &str, packages: &[&str]) -> step::Result {
     let mut tree = Command::new("cargo");
     tree.current_dir(root)
         .args(["tree", "--package", "tidegate", "--edges", "normal,build"])
-        .args(["--prefix", "none", "--format", "{p}"])
+        .args(["--prefix", "none", "--format", "{p} [{f}]"])
         .args(["--no-default-features", "--features", feature]);
     let output = tree
         .output()
@@ -71,10 +85,27 @@ fn feature_alone(root: &Path, feature: &str, packages: &[&str]) -> step::Result 
         let why = String::from_utf8_lossy(&output.stderr);
         return Err(format!("cargo tree: {}", why.trim()));
     }
-    match unwanted(&String::from_utf8_lossy(&output.stdout), packages) {
-        Some(package) => Err(format!("the feature `{feature}` alone builds `{package}`")),
+    let built = String::from_utf8_lossy(&output.stdout);
+    if let Some(package) = unwanted(&built, packages) {
+        return Err(format!("the feature `{feature}` alone builds `{package}`"));
+    }
+    match runtime_part(&built) {
+        Some(part) => Err(format!(
+            "the feature `{feature}` alone builds tokio with `{part}`"
+        )),
         None => Ok(Outcome::Passed),
     }
+}
+
+/// Returns the first part of tokio's runtime that is built.
+fn runtime_part(built: &str) -> Option<&'static str> {
+    let mut tokio = built.lines().filter(|line| line.starts_with("tokio v"));
+    tokio.find_map(|line| {
+        let (_, features) = line.split_once('[')?;
+        let (features, _) = features.split_once(']')?;
+        let is_built = |part: &&str| features.split(',').any(|one| one == *part);
+        TOKIO_RUNTIME.into_iter().find(is_built)
+    })
 }
 
 /// Returns the first of the built packages that should not be built.
@@ -132,5 +163,13 @@ mod tests {
         assert_eq!(unwanted(built, &["rustls"]), None);
         let built = "tidegate v0.1.0\nrustls v0.23.46\n";
         assert_eq!(unwanted(built, &["tokio", "rustls"]), Some("rustls"));
+    }
+
+    #[test]
+    fn a_runtime_of_tokio_is_found() {
+        let built = "hyper v1.12.0 [http1,server]\ntokio v1.54.1 [bytes,io-util,sync] (*)\n";
+        assert_eq!(runtime_part(built), None);
+        assert_eq!(runtime_part("tokio v1.54.1 [net,sync]\n"), Some("net"));
+        assert_eq!(runtime_part("tokio-util v0.7.20 [rt]\n"), None);
     }
 }

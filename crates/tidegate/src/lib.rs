@@ -50,6 +50,10 @@
     doc = "| [`isolate`] | a bulkhead for every dependency | `isolate` | [isolation] |"
 )]
 #![cfg_attr(
+    feature = "hyper",
+    doc = "| [`hyper`](mod@hyper) | HTTP servers for hyper, axum and tonic on event loops | `hyper` | [HTTP] |"
+)]
+#![cfg_attr(
     feature = "tower",
     doc = "| [`tower`] | commands as layers, for axum, tonic, hyper and reqwest | `tower` | [tower stacks] |"
 )]
@@ -78,6 +82,8 @@
 //! * `isolate`: isolation of dependencies, module `isolate`.
 //! * `tower`: commands as layers of tower, module `tower`. Turns `isolate` on.
 //! * `metrics`: export of metrics to Prometheus, module `metrics`. Turns `isolate` on.
+//! * `hyper`: HTTP servers on event loops, module `hyper`. Turns `net` on. It builds hyper, and of tokio
+//!   only `sync` and `io-util`.
 //!
 //! A program that wants the isolation alone compiles neither the network nor TLS:
 //!
@@ -95,6 +101,7 @@
 //! [isolation]: ../../../docs/guide/isolation.md
 //! [tower stacks]: ../../../docs/guide/tower.md
 //! [g-metrics]: ../../../docs/guide/metrics.md
+//! [HTTP]: ../../../docs/guide/http.md
 //! [examples]: ../../../examples/README.md
 #![forbid(unsafe_code)]
 
@@ -389,6 +396,26 @@ pub mod metrics {
     pub use tidegate_metrics::{Collect, Exporter, HystrixStream, Metric, MetricVisitor};
 }
 
+/// HTTP/1 and HTTP/2 servers on event loops: hyper, `axum::Router` and services of tonic, without
+/// tokio's runtime.
+///
+/// [`serve`](hyper::serve) runs a service of tower. [`Http`](hyper::Http) has the settings, and also
+/// serves services of hyper. The other names implement hyper's traits, for connections that a program
+/// drives itself.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::hyper::Http;
+///
+/// let http = Http::new().head_timeout(Duration::from_secs(5));
+/// # drop(http);
+/// ```
+#[cfg(feature = "hyper")]
+pub mod hyper {
+    #[doc(inline)]
+    pub use tidegate_hyper::{Http, LoopExecutor, LoopIo, LoopTimer, serve};
+}
+
 /// The types that most programs need.
 ///
 /// ```
@@ -449,6 +476,9 @@ mod guide {
     struct Metrics;
     #[doc = include_str!("../../../docs/guide/shutdown.md")]
     struct Shutdown;
+    #[cfg(feature = "hyper")]
+    #[doc = include_str!("../../../docs/guide/http.md")]
+    struct Http;
     #[cfg(feature = "tower")]
     #[doc = include_str!("../../../docs/guide/tower.md")]
     struct Tower;

@@ -12,10 +12,11 @@ const HOMES: [&str; 4] = ["block", "lane", "raw", "sys"];
 
 /// Crates without such modules: the isolation crate, and the crates that depend on it or only serve
 /// tests.
-const SAFE: [&str; 7] = [
+const SAFE: [&str; 8] = [
     "tidegate",
     "tidegate-gateway",
     "tidegate-http",
+    "tidegate-hyper",
     "tidegate-isolate",
     "tidegate-metrics",
     "tidegate-testkit",
