@@ -153,6 +153,29 @@ mod tests {
         assert_eq!(commands.report.snapshot().active, 0);
     }
 
+    #[tokio::test]
+    async fn the_routes_run_on_event_loops_as_they_are() {
+        let isolation = Isolation::builder().build().unwrap();
+        let commands = Commands::new(&isolation).unwrap();
+        let group = tidegate::net::pinned("grpc", 1).unwrap();
+        let routes = Routes::from(commands.routes());
+        let server = tidegate::hyper::serve(&group, "127.0.0.1:0", routes);
+        let server = server.await.unwrap();
+        let address = format!("http://{}", server.local_addr());
+        let channel = Endpoint::try_from(address).unwrap().connect().await;
+        let mut client = ShopClient::new(channel.unwrap());
+        for id in 0..50 {
+            let price = client.price(article(id)).await.unwrap();
+            assert_eq!(price.cents, u64::from(id) * 100);
+        }
+        let mut slow = article(7);
+        slow.set_timeout(Duration::from_millis(50));
+        client.report(slow).await.unwrap_err();
+        // The connection is idle, and its client is told of the end.
+        let drained = server.drain(Duration::from_secs(3600)).await.unwrap();
+        assert!(drained.closed_at_deadline.is_empty(), "{drained}");
+    }
+
     /// Without a network in between, only the command looks at the deadline.
     #[tokio::test]
     async fn the_deadline_of_the_client_ends_the_work() {
