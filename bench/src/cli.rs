@@ -16,6 +16,7 @@ suites
   pool       submit + run + result on four threads: round trip, and with 64 in flight
   isolate    guarded calls, refusals, round trips and throughput of a thread bulkhead
   echo       64-byte messages over TCP: server CPU time per message, fairness, idle memory
+  hyper      hyper and axum on our loop and on tokio: server CPU time per request, idle memory
   all        all of them
 
 options
@@ -50,6 +51,8 @@ pub(crate) enum Suite {
     Timer,
     /// Cost of isolation.
     Isolate,
+    /// Server CPU time for an HTTP request.
+    Hyper,
 }
 
 impl Suite {
@@ -64,10 +67,11 @@ impl Suite {
             Suite::Echo => "echo",
             Suite::Timer => "timer",
             Suite::Isolate => "isolate",
+            Suite::Hyper => "hyper",
         }
     }
 
-    const ALL: [Suite; 8] = [
+    const ALL: [Suite; 9] = [
         Suite::Handoff,
         Suite::Pingpong,
         Suite::Promise,
@@ -76,6 +80,7 @@ impl Suite {
         Suite::Pool,
         Suite::Isolate,
         Suite::Echo,
+        Suite::Hyper,
     ];
 }
 

@@ -12,11 +12,11 @@
 //! |---|---|
 //! | `cli` | the command line, and the help text |
 //! | `handoff`, `pingpong`, `promise`, `pool` | suites |
-//! | `timer`, `strategy`, `isolate`, `echo` | suites |
+//! | `timer`, `strategy`, `isolate`, `echo`, `hyper` | suites |
 //! | `contest`, `ours`, `peers` | the interface of a contestant, our contestants, and the others |
 //! | `rounds`, `report` | running contestants in rounds; quartiles, tables and RATIO lines |
 //! | `child`, `counting`, `cpus` | child processes, allocated bytes, CPU affinity |
-//! | `dice`, `gate` | random numbers, waiting for threads |
+//! | `dice`, `gate`, `load` | random numbers, waiting for threads, messages over sockets |
 //! | `machine`, `waits` | CPU time, histograms |
 //!
 //! Every table has a ratio, or a page of `docs` refers to it.
@@ -35,7 +35,9 @@ mod dice;
 mod echo;
 mod gate;
 mod handoff;
+mod hyper;
 mod isolate;
+mod load;
 mod machine;
 mod ours;
 mod peers;
@@ -94,6 +96,7 @@ fn run(suite: Suite, settings: &Settings) -> ExitCode {
         Suite::Echo => Ok(echo::run(settings)),
         Suite::Timer => Ok(timer::run(settings)),
         Suite::Isolate => Ok(isolate::run(settings)),
+        Suite::Hyper => Ok(hyper::run(settings)),
     };
     let tables = match tables {
         Ok(tables) => tables,

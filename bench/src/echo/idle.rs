@@ -17,7 +17,7 @@
 //! ```
 
 use std::fmt;
-use std::io::{Read as _, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -26,14 +26,15 @@ use rustix::net::{AddressFamily, SocketType};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::MESSAGE;
-use super::load::Load;
 use super::servers::{self, Kind};
 use crate::child::ChildProcess;
+use crate::hyper;
+use crate::load::Load;
 use crate::report::{Better, Heading, Ratio, Role, Row, Sample, Table};
 use crate::rounds::Settings;
 
-/// Connections, with and without `--quick`, where the limit on descriptors allows as many.
-const CONNECTIONS: (usize, usize) = (10_000, 50_000);
+/// The maximum number of connections of a table.
+const MOST: usize = 50_000;
 /// Number of descriptors for other purposes.
 const OTHERS: usize = 200;
 /// The line that a holder prints when it has its connections.
@@ -41,43 +42,86 @@ const HELD: &str = "held";
 /// Maximum number of connections from one source address, which has some 28,000 ports.
 const FROM_ONE: usize = 10_000;
 
-/// The servers that are compared: name in the table, name on the command line.
-const SERVERS: [(&str, &str, Role, Kind); 3] = [
-    (
-        "ours, 1 handler",
-        "ours",
-        Role::Ours,
-        Kind::Ours { passing: 0 },
-    ),
-    (
-        "tokio, 4 KiB buffer",
-        "tokio",
-        Role::Peer,
-        Kind::TokioCurrent,
-    ),
-    (
-        "tokio, readable()",
-        "tokio-bare",
-        Role::Inline,
-        Kind::TokioBare,
-    ),
+/// The servers that echo, by their names on the command line.
+const SERVERS: [(&str, Kind); 3] = [
+    ("ours", Kind::Ours { passing: 0 }),
+    ("tokio", Kind::TokioCurrent),
+    ("tokio-bare", Kind::TokioBare),
 ];
 
+/// A comparison of the memory of idle connections.
+pub(crate) struct IdleRace {
+    /// The beginning of the title.
+    pub(crate) title: &'static str,
+    /// The servers: name in the table, name on the command line.
+    pub(crate) servers: &'static [(&'static str, &'static str, Role)],
+    /// The ratios and the rows that they compare with.
+    pub(crate) ratios: &'static [(&'static str, Role)],
+    /// Connections, with and without `--quick`, where the limit on descriptors allows as many.
+    pub(crate) connections: (usize, usize),
+    /// What each connection exchanges before it is idle.
+    pub(crate) exchange: Exchange,
+}
+
+/// Servers that echo.
+pub(super) const ECHO: IdleRace = IdleRace {
+    title: "echo, idle",
+    servers: &[
+        ("ours, 1 handler", "ours", Role::Ours),
+        ("tokio, 4 KiB buffer", "tokio", Role::Peer),
+        ("tokio, readable()", "tokio-bare", Role::Inline),
+    ],
+    ratios: &[
+        ("idle_memory_over_tokio", Role::Peer),
+        ("idle_memory_over_tokio_bare", Role::Inline),
+    ],
+    connections: (10_000, MOST),
+    exchange: Exchange::Echo,
+};
+
+/// What a connection exchanges once, so that it was used.
+#[derive(Clone, Copy)]
+pub(crate) enum Exchange {
+    Echo,
+    Http,
+}
+
+impl Exchange {
+    /// Returns the command of the child that holds connections.
+    fn holder(self) -> &'static str {
+        match self {
+            Self::Echo => "hold",
+            Self::Http => "hold-http",
+        }
+    }
+
+    fn run(self, stream: &mut TcpStream) -> io::Result<()> {
+        match self {
+            Self::Echo => {
+                let mut message = [b'x'; MESSAGE];
+                stream.write_all(&message)?;
+                stream.read_exact(&mut message)
+            }
+            Self::Http => hyper::exchange(stream).map(drop),
+        }
+    }
+}
+
 /// Measures each server in turn. If that fails, prints the reason and returns `None`.
-pub(super) fn run(settings: &Settings) -> Option<Table> {
-    let (few, many) = CONNECTIONS;
+pub(crate) fn run(settings: &Settings, race: &IdleRace) -> Option<Table> {
+    let (few, many) = race.connections;
     let wanted = if settings.quick { few } else { many };
     let spread = Spread::of(wanted, raise_limit());
-    let title = format!("echo, idle: {spread}");
+    let title = format!("{}: {spread}", race.title);
     if !settings.wants_table(&title) {
         return None;
     }
     eprintln!("  {spread}");
     let mut rows = Vec::new();
-    for (name, argument, role, _) in SERVERS {
+    for &(name, argument, role) in race.servers {
         let repeats = if settings.quick { 1 } else { 3 };
-        let samples: Result<Vec<Sample>, String> =
-            (0..repeats).map(|_| measure(argument, &spread)).collect();
+        let measure = |_| measure(argument, &spread, race.exchange);
+        let samples: Result<Vec<Sample>, String> = (0..repeats).map(measure).collect();
         match samples {
             Ok(samples) => rows.push(Row {
                 name: name.to_owned(),
@@ -96,10 +140,11 @@ pub(super) fn run(settings: &Settings) -> Option<Table> {
             unit: "resident bytes/connection",
             better: Better::Less,
             side: Some("empty server KiB"),
-            ratios: vec![
-                Ratio::new("idle_memory_over_tokio", Role::Peer),
-                Ratio::new("idle_memory_over_tokio_bare", Role::Inline),
-            ],
+            ratios: race
+                .ratios
+                .iter()
+                .map(|&(name, against)| Ratio::new(name, against))
+                .collect(),
         },
         rows,
         left_out: Vec::new(),
@@ -145,27 +190,38 @@ impl fmt::Display for Spread {
 /// connections, or generates load.
 pub(crate) fn child(server: &str) -> ExitCode {
     raise_limit();
-    if let Some(what) = server.strip_prefix("hold ") {
-        return hold(what);
+    for exchange in [Exchange::Echo, Exchange::Http] {
+        let what = server.strip_prefix(exchange.holder());
+        if let Some(what) = what.and_then(|rest| rest.strip_prefix(' ')) {
+            return hold(what, exchange);
+        }
     }
     if let Some(what) = server.strip_prefix("load ") {
         return load(what);
     }
-    let Some((.., kind)) = SERVERS
+    if let Some(running) = hyper::start_by_name(server) {
+        println!("{}", running.address());
+        return reply(|_| resident());
+    }
+    let found = SERVERS
         .into_iter()
-        .find(|(_, argument, ..)| *argument == server)
-    else {
+        .find(|(argument, _)| *argument == server);
+    let Some((_, kind)) = found else {
         eprintln!("there is no server {server:?}");
         return ExitCode::from(2);
     };
     let running = servers::start(kind);
     println!("{}", running.address);
+    reply(|line| match line {
+        "calls" => running.io(),
+        _ => resident(),
+    })
+}
+
+/// Replies to each line with a number.
+fn reply(answer: impl Fn(&str) -> Option<u64>) -> ExitCode {
     for line in std::io::stdin().lines() {
-        let answer = match line.as_deref() {
-            Ok("calls") => running.io(),
-            _ => resident(),
-        };
-        match answer {
+        match answer(line.as_deref().unwrap_or_default()) {
             Some(answer) => println!("{answer}"),
             None => return ExitCode::FAILURE,
         }
@@ -195,13 +251,13 @@ fn load(what: &str) -> ExitCode {
 
 /// Runs the child that holds the connections: prints that they are open, or the error, and keeps
 /// them until its input ends.
-fn hold(what: &str) -> ExitCode {
+fn hold(what: &str, exchange: Exchange) -> ExitCode {
     let Some((address, first, count)) = parse(what) else {
         eprintln!("{what:?} is not an address and two numbers");
         return ExitCode::from(2);
     };
     let held: Result<Vec<TcpStream>, String> = (first..first + count)
-        .map(|at| connect(address, at))
+        .map(|at| connect(address, at, exchange))
         .collect();
     match &held {
         Ok(_) => println!("{HELD}"),
@@ -225,8 +281,11 @@ fn start_server(argument: &str) -> Result<(ChildProcess, SocketAddr), String> {
 fn start_holder(
     address: SocketAddr,
     (first, count): (usize, usize),
+    exchange: Exchange,
 ) -> Result<ChildProcess, String> {
-    let mut holder = ChildProcess::start(&["--idle", &format!("hold {address} {first} {count}")])?;
+    let holder = exchange.holder();
+    let command = format!("{holder} {address} {first} {count}");
+    let mut holder = ChildProcess::start(&["--idle", &command])?;
     match holder.read_line()? {
         held if held == HELD => Ok(holder),
         why => Err(why),
@@ -241,16 +300,16 @@ fn resident_of(server: &mut ChildProcess) -> Result<u64, String> {
         .map_err(|_| format!("{kib:?} is no amount of memory"))
 }
 
-fn measure(argument: &str, spread: &Spread) -> Result<Sample, String> {
+fn measure(argument: &str, spread: &Spread, exchange: Exchange) -> Result<Sample, String> {
     let (mut above, mut empty) = (0, 0);
     // All processes at the same time, as one server would have all connections.
     let mut partners = Vec::new();
     for share in spread.shares() {
         let (mut server, address) = start_server(argument)?;
         // One connection warms the server up, so that one-time allocations do not count.
-        let first = connect(address, 0)?;
+        let first = connect(address, 0, exchange)?;
         let before = resident_of(&mut server)?;
-        let holder = start_holder(address, share)?;
+        let holder = start_holder(address, share, exchange)?;
         above += resident_of(&mut server)?.saturating_sub(before);
         empty = empty.max(before);
         partners.push((server, holder, first));
@@ -261,8 +320,8 @@ fn measure(argument: &str, spread: &Spread) -> Result<Sample, String> {
     })
 }
 
-/// Connects from one of several loopback addresses and echoes one message.
-fn connect(to: SocketAddr, at: usize) -> Result<TcpStream, String> {
+/// Connects from one of several loopback addresses and exchanges one message.
+fn connect(to: SocketAddr, at: usize, exchange: Exchange) -> Result<TcpStream, String> {
     let failed =
         |what: &str, why: &dyn std::fmt::Display| format!("connection {at}: {what}: {why}");
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)
@@ -275,18 +334,15 @@ fn connect(to: SocketAddr, at: usize) -> Result<TcpStream, String> {
     rustix::net::bind(&socket, &from).map_err(|why| failed("no port", &why))?;
     rustix::net::connect(&socket, &to).map_err(|why| failed("refused", &why))?;
     let mut stream = TcpStream::from(socket);
-    let mut message = [b'x'; MESSAGE];
-    let sent = stream.write_all(&message);
-    sent.map_err(|why| failed("not sent", &why))?;
-    let echoed = stream.read_exact(&mut message);
-    echoed.map_err(|why| failed("not echoed", &why))?;
+    let exchanged = exchange.run(&mut stream);
+    exchanged.map_err(|why| failed("no reply", &why))?;
     Ok(stream)
 }
 
 /// Raises the limit on descriptors as far as allowed and returns it.
 fn raise_limit() -> usize {
     let now = getrlimit(Resource::Nofile);
-    let most = CONNECTIONS.1 as u64 + 1_000;
+    let most = MOST as u64 + 1_000;
     let higher = |current, maximum| Rlimit {
         current: Some(current),
         maximum: Some(maximum),

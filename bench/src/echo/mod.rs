@@ -8,16 +8,15 @@
 //! instructions per message outside of system calls: `docs/metrics-cost.md`.
 
 mod cost;
-mod idle;
-mod load;
+pub(crate) mod idle;
 mod servers;
 
 use std::time::Duration;
 
 pub(crate) use self::cost::{client as cost_client, serve as cost_server};
 pub(crate) use self::idle::child as idle_child;
-use self::load::Load;
 use self::servers::{Kind, Running};
+use crate::load::Load;
 use crate::report::{Better, Heading, Ratio, Role, Sample, Table};
 use crate::rounds::{self, Entry, Outcome, Settings, Work};
 
@@ -48,7 +47,7 @@ pub(crate) fn run(settings: &Settings) -> Vec<Table> {
     tables.push(roaming(settings));
     tables.push(blockers(settings));
     tables.push(fairness(settings));
-    tables.extend(idle::run(settings));
+    tables.extend(idle::run(settings, &idle::ECHO));
     tables
 }
 

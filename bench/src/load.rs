@@ -12,21 +12,23 @@ use crate::machine::{cpu_time, thread_cpu_time};
 use crate::waits::Waits;
 
 /// The result of a run.
-pub(super) struct Result {
-    pub(super) messages: u64,
-    pub(super) elapsed: Duration,
+pub(crate) struct Result {
+    pub(crate) messages: u64,
+    pub(crate) elapsed: Duration,
     /// CPU time of all threads but this one.
-    pub(super) server_cpu: Duration,
+    pub(crate) server_cpu: Duration,
     /// Waits in nanoseconds.
-    pub(super) p50: f64,
-    pub(super) p99: f64,
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
 }
 
 /// Connections to one server.
-pub(super) struct Load {
+pub(crate) struct Load {
     poll: Poll,
     connections: Vec<Connection>,
     message: Vec<u8>,
+    /// Bytes in a reply.
+    reply: usize,
 }
 
 struct Connection {
@@ -38,8 +40,20 @@ struct Connection {
 }
 
 impl Load {
-    /// Connects, and moves this thread to the second CPU.
-    pub(super) fn connect(address: SocketAddr, count: usize, size: usize) -> Self {
+    /// Connects to a server that echoes messages of `size` bytes, and moves this thread to the second
+    /// CPU.
+    pub(crate) fn connect(address: SocketAddr, count: usize, size: usize) -> Self {
+        Self::exchange(address, count, vec![b'x'; size], size)
+    }
+
+    /// Connects to a server whose reply to `message` has `reply` bytes, and moves this thread to the
+    /// second CPU.
+    pub(crate) fn exchange(
+        address: SocketAddr,
+        count: usize,
+        message: Vec<u8>,
+        reply: usize,
+    ) -> Self {
         pin(1);
         let poll = Poll::new().expect("the system has a poller");
         let mut connections = Vec::with_capacity(count);
@@ -61,12 +75,13 @@ impl Load {
         Self {
             poll,
             connections,
-            message: vec![b'x'; size],
+            message,
+            reply,
         }
     }
 
     /// Sends `messages` messages, one at a time on each connection, and waits for the replies.
-    pub(super) fn run(&mut self, messages: u64) -> Result {
+    pub(crate) fn run(&mut self, messages: u64) -> Result {
         pin(1);
         let mut events = Events::with_capacity(1024);
         let mut waits = Waits::new();
@@ -78,7 +93,7 @@ impl Load {
                 sent += 1;
             }
         }
-        let mut buffer = vec![0; self.message.len()];
+        let mut buffer = vec![0; self.reply];
         while done < sent {
             match self.poll.poll(&mut events, None) {
                 Err(why) if why.kind() == std::io::ErrorKind::Interrupted => continue,
@@ -86,7 +101,7 @@ impl Load {
             }
             for event in &events {
                 let connection = &mut self.connections[event.token().0];
-                if !connection.receive(&self.message, &mut buffer) {
+                if !connection.receive(&self.message, self.reply, &mut buffer) {
                     continue;
                 }
                 done += 1;
@@ -129,7 +144,7 @@ impl Connection {
     }
 
     /// Receives bytes. Returns `true` if the whole reply has arrived.
-    fn receive(&mut self, message: &[u8], buffer: &mut [u8]) -> bool {
+    fn receive(&mut self, message: &[u8], reply: usize, buffer: &mut [u8]) -> bool {
         loop {
             match self.stream.read(buffer) {
                 Ok(0) => panic!("the server closed a connection"),
@@ -140,7 +155,7 @@ impl Connection {
             if self.sent < message.len() {
                 self.push(message);
             }
-            if self.got >= message.len() {
+            if self.got >= reply {
                 return true;
             }
         }
