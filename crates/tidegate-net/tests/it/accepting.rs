@@ -6,7 +6,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
-use tidegate_core::Dump;
+use tidegate_core::{Collect, Dump, Metric, MetricVisitor};
 use tidegate_loop::Quiet;
 use tidegate_net::{Listener, NetGroup, Server};
 use tidegate_testkit::until;
@@ -306,4 +306,52 @@ fn a_server_without_a_listener_is_an_error() {
     let none = Vec::<Listener>::new();
     let why = Server::builder(&group).serve_all(none).wait().unwrap_err();
     assert!(why.to_string().contains("at least one"), "{why}");
+}
+
+/// Keeps the values of metrics, by name and label.
+#[derive(Default)]
+struct Values(Vec<(String, f64)>);
+
+impl MetricVisitor for Values {
+    fn counter(&mut self, metric: Metric, labels: &[(&str, &str)], value: f64) {
+        let reason = labels.iter().find(|(name, _)| *name == "reason");
+        let reason = reason.map_or(String::new(), |(_, reason)| format!(" {reason}"));
+        self.0.push((format!("{}{reason}", metric.name), value));
+    }
+
+    fn gauge(&mut self, metric: Metric, labels: &[(&str, &str)], value: f64) {
+        self.counter(metric, labels, value);
+    }
+
+    fn histogram(&mut self, _: Metric, _: &[(&str, &str)], _: &[(f64, u64)], _: f64) {}
+}
+
+#[test]
+fn the_metrics_of_a_server_are_exported() {
+    let group = group(1);
+    let server = Server::builder(&group)
+        .pipeline(|p| p.add("echo", Echo))
+        .max_connections(1)
+        .bind("127.0.0.1:0")
+        .wait()
+        .unwrap();
+    let client = dial(&server);
+    assert!(!is_refused(&client));
+    assert!(is_refused(&dial(&server)));
+    server.pause_accepting();
+    server.announce_drain();
+    let mut values = Values::default();
+    server.collect(&mut values);
+    let expected = [
+        ("tidegate_server_accepting", 0.0),
+        ("tidegate_server_draining", 1.0),
+        ("tidegate_server_connections", 1.0),
+        ("tidegate_server_held", 0.0),
+        ("tidegate_server_accepted", 1.0),
+        ("tidegate_server_refused max_connections", 1.0),
+        ("tidegate_server_refused max_connections_per_peer", 0.0),
+        ("tidegate_server_refused max_memory", 0.0),
+    ];
+    let expected = expected.map(|(name, value)| (name.to_owned(), value));
+    assert_eq!(values.0, expected);
 }

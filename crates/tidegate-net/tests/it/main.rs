@@ -38,6 +38,7 @@ mod pipeline;
 mod registration;
 mod roaming;
 mod rules;
+mod server_ends;
 mod servers;
 mod shaping;
 mod sizes;
