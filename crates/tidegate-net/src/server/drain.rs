@@ -11,7 +11,7 @@ use tidegate_loop::Placement;
 use tidegate_promise::{Completion, Failure, Outcome, Promise, SharedPromise, promise};
 
 use crate::channel::{Channel, ServerConnections};
-use crate::group::NetGroup;
+use crate::group::{LoopTarget, NetGroup};
 use crate::reactor::{self, IoHandle, RoamingShared, Update};
 
 /// How long a drain waits after its deadline for handlers that have not returned.
@@ -103,7 +103,7 @@ pub(super) fn announce(origin: &Arc<ServerConnections>, group: &NetGroup<impl Pl
     }
     for one in group.each() {
         let (mine, roam) = (Arc::clone(origin), one.roam.clone());
-        let _ = one.run(move || each_of(mine, roam, notify_of_announcement));
+        run_on(&one, move || each_of(mine, roam, notify_of_announcement));
     }
 }
 
@@ -176,9 +176,7 @@ pub(crate) fn drain(
     origin.begin_drain();
     for one in group.each() {
         let (mine, roam) = (Arc::clone(origin), one.roam.clone());
-        let _ = one.run(move || {
-            each_of(mine, roam, notify_of_drain);
-        });
+        run_on(&one, move || each_of(mine, roam, notify_of_drain));
         let (mine, roam, cut) = (Arc::clone(origin), one.roam, Arc::clone(&cut));
         let _ = one.home.schedule(deadline, move || {
             mine.set_over();
@@ -255,6 +253,16 @@ impl Drain {
                 clock.park_until(&parker, Some(ends));
             }
         });
+    }
+}
+
+/// Runs `work` on an event loop, also if its queue is full. A loop that is shutting down closes its
+/// connections anyway.
+fn run_on<P: Placement>(one: &LoopTarget<P>, work: impl FnOnce() + Send + 'static) {
+    if let Err(refused) = one.run(work) {
+        let task = refused.into_inner();
+        // A timer needs no room in the queue.
+        let _ = one.home.schedule(Duration::ZERO, move || task.run());
     }
 }
 

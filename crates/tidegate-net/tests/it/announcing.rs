@@ -7,8 +7,8 @@ use bytes::Bytes;
 use tidegate_core::ManualClock;
 use tidegate_loop::{Placement, Quiet};
 use tidegate_net::{
-    DrainAnnounced, Draining, Handler, Inbound, InboundContext, Nothing, PipelineBuilder, Server,
-    UserEvent,
+    DrainAnnounced, Draining, Handler, Inbound, InboundContext, NetGroup, Nothing, PipelineBuilder,
+    Server, UserEvent,
 };
 use tidegate_testkit::{Log, until};
 
@@ -197,6 +197,26 @@ fn the_notice_ends_although_a_handler_blocks_the_loop() {
     });
     assert_eq!(drained.wait().unwrap().still_running, 1);
     go_on.open();
+}
+
+#[test]
+fn a_loop_with_a_full_queue_is_told_all_the_same() {
+    let clock = ManualClock::new();
+    let group = NetGroup::builder("io").loops(1).bound(16).clock(&clock);
+    let group = group.build().unwrap();
+    let log = Log::new();
+    let server = serve(&group, answers(&log));
+    let mut client = dial(&server);
+    assert_eq!(round_trip(&mut client, b"?"), b"k");
+    let go_on = hold(&group);
+    while group.execute(|| {}).is_ok() {}
+    server.announce_drain();
+    let drained = server.drain(HOUR);
+    go_on.open();
+    log.wait_for(2);
+    assert_eq!(log.take(), ["announced", "draining"]);
+    drop(client);
+    assert!(drained.wait().unwrap().closed_at_deadline.is_empty());
 }
 
 #[test]
