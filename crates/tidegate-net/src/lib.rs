@@ -65,7 +65,7 @@ mod sys;
 #[cfg(feature = "tls")]
 pub mod tls;
 
-pub use bytes::Bytes;
+pub use bytes::{Bytes, BytesMut};
 pub use tidegate_core::Blocking;
 
 pub use self::channel::read_size::{ReadSize, ReadSizeError};

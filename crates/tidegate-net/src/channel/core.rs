@@ -41,8 +41,6 @@ pub(crate) struct ChannelCore<P: ChannelPipeline> {
     pub(super) early: Option<io::Result<Bytes>>,
     /// Error of a send that was made after the channel's turn.
     pub(super) late_error: Option<io::Error>,
-    /// Readiness that the channel wants to handle once more.
-    pub(super) again: Readiness,
 }
 
 impl<P: ChannelPipeline> ChannelCore<P> {
@@ -58,7 +56,6 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             size,
             early: None,
             late_error: None,
-            again: Readiness::NONE,
         }
     }
 
@@ -253,6 +250,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
                         break;
                     }
                     self.pipeline.read(Msg::Bytes(bytes));
+                    self.reuse_consumed(io_context);
                 }
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock => {
                     self.clear(Flags::READ_READY)
@@ -311,7 +309,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             self.carry_out(io_context);
         }
         if self.state().is_to_read() {
-            self.again |= Readiness::READ;
+            self.set(Flags::READ_AGAIN);
         }
     }
 
@@ -331,7 +329,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         match ended {
             None => {
                 if self.state().is_to_read() {
-                    self.again |= Readiness::READ;
+                    self.set(Flags::READ_AGAIN);
                 }
             }
             Some(Ok(())) => self.end_of_input(io_context),
@@ -410,24 +408,25 @@ impl<P: ChannelPipeline> ChannelCore<P> {
 
     /// Requests another turn.
     pub(super) fn request_turn(&mut self) {
-        self.set(Flags::TURN_OWED);
-        self.again |= Readiness::WRITE;
+        self.set(Flags::TURN_OWED.union(Flags::WRITE_AGAIN));
     }
 
+    /// Does `work`, in which handlers may run, with the memory that the loop lends to them.
     pub(super) fn with_desk<R>(
         &mut self,
         io_context: &mut IoContext,
         work: impl FnOnce(&mut Self, &mut IoContext) -> R,
     ) -> R {
+        self.lend(io_context);
         let done = work(self, io_context);
         self.pipeline.end_turn();
+        self.take_back(io_context);
         done
     }
 }
 
 impl<P: ChannelPipeline> IoSource for ChannelCore<P> {
     fn ready(&mut self, readiness: Readiness, io_context: &mut IoContext) -> Next {
-        self.again = Readiness::NONE;
         if self.is_plain(readiness) {
             return self.read_plain(io_context);
         }

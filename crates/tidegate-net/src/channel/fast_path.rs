@@ -54,7 +54,9 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             // Up to `SLACK` the prediction does not matter: `SLACK` bytes are offered anyway.
             self.size.record_turn(count);
         }
+        self.lend(io_context);
         self.pipeline.read_last(Msg::Bytes(bytes));
+        self.take_back(io_context);
         if self.has(Flags::FLUSH) && self.pipeline.is_idle() {
             if self.sends_late(io_context) {
                 self.pipeline.end_turn();
@@ -70,6 +72,30 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         }
         self.pipeline.end_turn();
         Next::Stay
+    }
+
+    /// Lends the loop's memory to the channel, because its handlers are about to run.
+    #[inline(always)]
+    pub(super) fn lend(&mut self, io_context: &mut IoContext) {
+        if io_context.lent.is_some() {
+            std::mem::swap(&mut self.pipeline.io_mut().lent, &mut io_context.lent);
+        }
+    }
+
+    /// Returns the loop's memory to it, because the handlers have returned.
+    #[inline(always)]
+    pub(super) fn take_back(&mut self, io_context: &mut IoContext) {
+        if self.pipeline.io().lent.is_some() {
+            self.reuse_consumed(io_context);
+            io_context.lent = self.pipeline.io_mut().lent.take();
+        }
+    }
+
+    /// Returns received memory that the handlers have consumed, so that the next read uses it.
+    pub(super) fn reuse_consumed(&mut self, io_context: &mut IoContext) {
+        if let Some(lent) = &mut self.pipeline.io_mut().lent {
+            lent.return_consumed(&mut io_context.chunk);
+        }
     }
 
     /// Returns `true` if nothing is pending, nothing was requested, and handlers and other threads
@@ -95,7 +121,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         let sent = io.queue.drain_one(&mut self.transport)?;
         io_context.counters.writes.add(1);
         io_context.counters.written_bytes.add(sent.len() as u64);
-        Ok(io_context.chunk.give_back(sent))
+        Ok(io_context.chunk.give_back(sent, &mut io_context.lent))
     }
 
     /// Continues on the slow path with the result of a first read.
@@ -120,10 +146,11 @@ impl<P: ChannelPipeline> ChannelCore<P> {
     /// Ends the turn if something is left to do or to publish.
     #[inline(never)]
     fn end_turn_with_work(&mut self, io_context: &mut IoContext) -> Next {
-        if self.has_requests() {
-            self.carry_out(io_context);
-        }
-        self.pipeline.end_turn();
+        self.with_desk(io_context, |core, io_context| {
+            if core.has_requests() {
+                core.carry_out(io_context);
+            }
+        });
         self.finish(false)
     }
 
@@ -142,16 +169,17 @@ impl<P: ChannelPipeline> ChannelCore<P> {
 
     /// Ends the turn: publishes the state and returns what the channel wants next.
     pub(super) fn finish(&mut self, queued_by_handles: bool) -> Next {
+        let again = self.state_mut().flags.take_again();
         if !self.state().is_open()
             && let Some(next) = self.next_unless_open()
         {
             return next;
         }
         self.show(queued_by_handles);
-        if self.again.is_none() {
+        if again.is_none() {
             Next::Stay
         } else {
-            Next::Again(self.again)
+            Next::Again(again)
         }
     }
 }

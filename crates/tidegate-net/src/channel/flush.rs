@@ -2,6 +2,8 @@
 
 use std::io::{self, IoSlice};
 
+use bytes::Bytes;
+
 use super::core::ChannelCore;
 use super::event::InEvent;
 use super::pipeline::ChannelPipeline;
@@ -9,6 +11,7 @@ use super::state::Flags;
 use super::transport::Transport;
 use super::write_queue::{Drained, Sink};
 use crate::reactor::IoContext;
+use crate::sys::{Chunk, Lent};
 
 impl<P: ChannelPipeline> ChannelCore<P> {
     fn flush_datagrams(&mut self, io_context: &mut IoContext) {
@@ -58,14 +61,22 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         spins: usize,
         io_context: &mut IoContext,
     ) -> io::Result<()> {
-        let queue = &mut self.pipeline.io_mut().queue;
+        let io = self.pipeline.io_mut();
+        let queue = &mut io.queue;
         let before = queue.written();
         let mut sink = CountedSink {
             transport: &mut self.transport,
             calls: u64::from(first.is_some()),
+            chunk: &mut io_context.chunk,
+            // The channel has the memory while its handlers may run.
+            lent: match io.lent.is_some() {
+                true => &mut io.lent,
+                false => &mut io_context.lent,
+            },
         };
         let drained = queue.drain_on(first, &mut sink, spins);
-        io_context.counters.writes.add(sink.calls);
+        let calls = sink.calls;
+        io_context.counters.writes.add(calls);
         let written = queue.written() - before;
         io_context.counters.written_bytes.add(written);
         match drained? {
@@ -77,10 +88,12 @@ impl<P: ChannelPipeline> ChannelCore<P> {
     }
 }
 
-/// A sink that counts the calls of a flush.
+/// A sink that counts the calls of a flush and returns the memory of what was sent to the loop.
 struct CountedSink<'a> {
     transport: &'a mut Transport,
     calls: u64,
+    chunk: &'a mut Chunk,
+    lent: &'a mut Option<Box<Lent>>,
 }
 
 impl Sink for CountedSink<'_> {
@@ -94,5 +107,9 @@ impl Sink for CountedSink<'_> {
     fn write_one(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.calls += 1;
         self.transport.write_one(bytes)
+    }
+
+    fn written(&mut self, bytes: Bytes) {
+        drop(self.chunk.give_back(bytes, self.lent));
     }
 }

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tidegate_core::internal::SignalBlock;
 use tidegate_promise::{Completion, Failure, Promise, promise_on};
 
@@ -22,6 +23,7 @@ use super::timers;
 use super::write_queue::{ENTRY_OVERHEAD, WriteQueue};
 use crate::errors::NetError;
 use crate::message::Msg;
+use crate::sys::Lent;
 
 /// Messages and errors that reached an end of the pipeline, kept for a test to inspect.
 #[derive(Debug, Default)]
@@ -46,6 +48,9 @@ pub(crate) struct ChannelIo {
     /// Datagrams to send, if the channel uses datagrams.
     pub(crate) outbox: Option<Box<Outbox>>,
     pub(crate) record: Option<Arc<Mutex<Record>>>,
+    /// The loop's memory for handlers, while they may run. `None` between two turns, and before one
+    /// has used it.
+    pub(crate) lent: Option<Box<Lent>>,
     /// Counted size of the writes on the stack and of those that handlers hold.
     in_flight: usize,
     /// Pending size that other threads were last shown.
@@ -67,6 +72,7 @@ impl ChannelIo {
             shared,
             outbox: None,
             record: None,
+            lent: None,
             in_flight: 0,
             published: 0,
             user_flags: 0,
@@ -115,6 +121,12 @@ impl ChannelIo {
         work: impl FnOnce() + Send + 'static,
     ) -> Option<Completion<()>> {
         timers::schedule(&self.shared, after, work)
+    }
+
+    /// Returns the memory of bytes that a handler has consumed to the loop. Drops bytes that are not
+    /// the loop's, and bytes of which another part is in use.
+    pub(crate) fn give_back(&mut self, bytes: Bytes) {
+        drop(self.lent.get_or_insert_default().give_back(bytes));
     }
 
     /// Counts bytes that a handler keeps for later. Fails if the cap would be exceeded.

@@ -40,6 +40,7 @@ use tidegate_promise::{Failure, Promise};
 
 use super::start::{Connecting, Start};
 use crate::reactor::Next;
+use crate::sys::Readiness;
 
 /// The phase of a connection.
 pub(crate) enum Life {
@@ -98,6 +99,10 @@ impl Flags {
 
     /// The turn ended before everything was written or reported.
     pub(crate) const TURN_OWED: Self = Self(1 << 2);
+    /// The channel wants to read once more, after the other sources.
+    pub(crate) const READ_AGAIN: Self = Self(1 << 18);
+    /// The channel wants to write once more, after the other sources.
+    pub(crate) const WRITE_AGAIN: Self = Self(1 << 19);
     /// Flushed data has to be sent.
     pub(crate) const FLUSH: Self = Self(1 << 3);
     /// One read was requested.
@@ -179,6 +184,20 @@ impl Flags {
         let any = self.any(flags);
         self.clear(flags);
         any
+    }
+}
+
+impl Flags {
+    /// Clears the requests to read or write once more. Returns them.
+    pub(crate) fn take_again(&mut self) -> Readiness {
+        let mut again = Readiness::NONE;
+        if self.take(Self::READ_AGAIN) {
+            again |= Readiness::READ;
+        }
+        if self.take(Self::WRITE_AGAIN) {
+            again |= Readiness::WRITE;
+        }
+        again
     }
 }
 

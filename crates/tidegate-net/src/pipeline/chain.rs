@@ -62,7 +62,7 @@ impl<E: ?Sized + HandlerStorage> Pipeline<E> {
                 at: at as u32,
             };
             self.handlers[at].read(msg, last, ctx);
-            match self.parts.stack.len() - base {
+            match self.parts.made() {
                 0 => return self.complete(),
                 1 => match self.parts.stack.pop() {
                     // The handler passed one message on and did nothing else: continue with it.
@@ -264,17 +264,19 @@ impl<E: ?Sized + HandlerStorage> Pipeline<E> {
             at: at as u32,
         };
         call(&mut *self.handlers[at], ctx);
-        self.parts.doing = CurrentCall::Nothing;
         // A single action without a promise is in order. That is nearly always the case.
-        if self.parts.stack.len() > base + 1 || self.parts.promise.is_some() {
+        if self.parts.made() > 1 || self.parts.promise.is_some() {
             self.put_in_order(base);
         }
+        self.parts.doing = CurrentCall::Nothing;
     }
 
     /// Reverses the actions of a handler: they are on the stack in the order of the calls, and the
-    /// first has to be on top.
+    /// first has to be on top. Its output becomes one of them.
     #[inline(never)]
     fn put_in_order(&mut self, base: usize) {
+        self.parts.close_output();
+        self.parts.doing = CurrentCall::Nothing;
         if self.parts.promise.is_some() {
             self.give_promise(base);
         }
@@ -324,6 +326,7 @@ impl<E: ?Sized + HandlerStorage> Pipeline<E> {
     /// follows.
     #[cold]
     pub(super) fn contain(&mut self, panic: CaughtPanic) {
+        self.parts.drop_output();
         if self.parts.doing == CurrentCall::Nothing {
             // Not in a handler: in the drop of a message that no handler took, or in a promise.
             let code = "the drop of a message or the listener of a promise";

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tidegate_core::internal::SignalBlock;
 use tidegate_promise::{Completion, Failure, Promise};
 
@@ -135,6 +136,42 @@ impl HandlerContext<'_> {
     /// Stops counting `bytes` of [`HandlerContext::hold_input`].
     pub fn release_input(&mut self, bytes: usize) {
         self.parts.io.shared.release_input(bytes);
+    }
+
+    /// Returns memory that this handler no longer needs to the event loop: received bytes that it
+    /// has consumed, or written bytes of which it has made others. The loop then receives into this
+    /// memory again, or lends it again for an [output](crate::InboundContext::output). A handler
+    /// that drops received bytes instead makes the loop allocate.
+    ///
+    /// Accepts any bytes, also a part whose start was [cut off](bytes::Buf::advance). Bytes that are
+    /// not the loop's memory, and bytes of which another part is in use, are only dropped. So are
+    /// all bytes on an executor other than the channel's event loop.
+    ///
+    /// ```
+    /// use bytes::Bytes;
+    /// use tidegate_net::{EmbeddedChannel, Inbound, InboundContext, Nothing};
+    ///
+    /// struct Count;
+    /// impl Inbound for Count {
+    ///     type In = Bytes;
+    ///     type Out = Nothing;
+    ///     type Write = Bytes;
+    ///     fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+    ///         let line = format!("{} bytes\n", bytes.len());
+    ///         ctx.output().extend_from_slice(line.as_bytes());
+    ///         ctx.give_back(bytes);
+    ///         ctx.flush();
+    ///     }
+    /// }
+    ///
+    /// let mut channel = EmbeddedChannel::new(|p| p.add("count", Count))?;
+    /// channel.receive("hello");
+    /// assert_eq!(channel.sent(), "5 bytes\n");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn give_back(&mut self, bytes: Bytes) {
+        self.parts.io.give_back(bytes);
     }
 
     /// Returns the options of the channel.
@@ -284,7 +321,7 @@ impl HandlerContext<'_> {
     /// first.
     #[inline]
     pub(super) fn completes(&mut self) -> bool {
-        let completes = self.parts.has_no_pending_actions();
+        let completes = self.parts.has_no_pending_actions() || self.parts.output_was_all();
         self.parts
             .io
             .state

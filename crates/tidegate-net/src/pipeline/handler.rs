@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
+use bytes::{Bytes, BytesMut};
 use tidegate_core::Blocking;
 use tidegate_promise::{Completion, Failure, Promise};
 
@@ -244,6 +245,49 @@ impl<'a, H: Inbound> InboundContext<'a, H> {
     }
 }
 
+impl<H: Inbound<Write = Bytes>> InboundContext<'_, H> {
+    /// Returns memory of the event loop to write into. It is sent where it lies, and then used
+    /// again: in the long run, nothing is allocated.
+    ///
+    /// What this handler appends becomes one write, as by [`write`](Self::write), when its method
+    /// returns, or earlier: before its next write, flush, shutdown or close. So everything is sent
+    /// in the order of the calls. Further calls of this method append to the same write until then.
+    /// Nothing is written if the memory is left empty, and nothing is sent before a flush.
+    ///
+    /// The memory has room for a few kilobytes and grows if needed. A large body is better written
+    /// as [`Bytes`], behind its head. Appended bytes count as pending once they are a write. If the
+    /// method panics, bytes that are not a write yet are dropped.
+    ///
+    /// ```
+    /// use bytes::Bytes;
+    /// use tidegate_net::{EmbeddedChannel, Inbound, InboundContext, Nothing};
+    ///
+    /// struct Greet;
+    /// impl Inbound for Greet {
+    ///     type In = Bytes;
+    ///     type Out = Nothing;
+    ///     type Write = Bytes;
+    ///     fn read(&mut self, name: Bytes, ctx: &mut InboundContext<'_, Self>) {
+    ///         ctx.output().extend_from_slice(b"hello, ");
+    ///         ctx.output().extend_from_slice(&name);
+    ///         ctx.give_back(name);
+    ///     }
+    ///     fn read_complete(&mut self, ctx: &mut InboundContext<'_, Self>) {
+    ///         ctx.flush();
+    ///     }
+    /// }
+    ///
+    /// let mut channel = EmbeddedChannel::new(|p| p.add("greet", Greet))?;
+    /// channel.receive("world");
+    /// assert_eq!(channel.sent(), "hello, world");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn output(&mut self) -> &mut BytesMut {
+        self.raw.parts.output()
+    }
+}
+
 impl<'a, H: Inbound> Deref for InboundContext<'a, H> {
     type Target = HandlerContext<'a>;
 
@@ -281,9 +325,7 @@ impl<'a, H: Outbound> OutboundContext<'a, H> {
 
     /// Passes a message on towards the socket.
     pub fn write(&mut self, message: impl Into<H::Write>) {
-        let at = self.raw.at;
-        let message = Msg::to_write(message.into());
-        self.raw.parts.pass_on(at, message, None);
+        self.write_for(message, None);
     }
 
     /// Passes a message on towards the socket. The completion succeeds when the operating system
@@ -298,6 +340,7 @@ impl<'a, H: Outbound> OutboundContext<'a, H> {
     pub(crate) fn write_for(&mut self, message: impl Into<H::Write>, promise: Option<Promise<()>>) {
         let at = self.raw.at;
         let message = Msg::to_write(message.into());
+        self.raw.parts.close_output();
         self.raw.parts.pass_on(at, message, promise);
     }
 
@@ -323,6 +366,15 @@ impl<'a, H: Outbound> OutboundContext<'a, H> {
     /// Returns the untyped context.
     pub fn as_handler(&mut self) -> HandlerContext<'_> {
         self.raw.reborrow()
+    }
+}
+
+impl<H: Outbound<Write = Bytes>> OutboundContext<'_, H> {
+    /// Returns memory of the event loop to write into: see [`InboundContext::output`]. What this
+    /// handler appends becomes one message that it passes on towards the socket.
+    #[inline]
+    pub fn output(&mut self) -> &mut BytesMut {
+        self.raw.parts.output()
     }
 }
 

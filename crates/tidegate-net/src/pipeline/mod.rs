@@ -16,6 +16,7 @@
 //!   handlers of a chain share, the context of one handler, and a type-erased handler. These four
 //!   depend on each other: a handler is called with a context, and pending changes of handlers are
 //!   on the stack.
+//! * `output`: memory of the loop that a handler writes into; it and `pipeline_state` use each other.
 //! * `handler`, `adapter`: the traits that users implement, and how their methods are called.
 //! * `chain`: the pipeline; `head`, `levels` and `places` hold the rest of its methods.
 //! * `stage`: a handler on an executor of its own.
@@ -33,6 +34,7 @@ mod erased;
 mod handler;
 mod head;
 mod levels;
+mod output;
 mod pipeline_state;
 mod places;
 mod plan;

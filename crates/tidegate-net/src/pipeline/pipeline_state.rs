@@ -8,6 +8,7 @@ use tidegate_core::internal::SignalBlock;
 use tidegate_promise::Promise;
 
 use super::check::{Head, Name};
+use super::output::OPEN;
 use super::shape::Shape;
 use super::stack::{Action, ActionStack};
 use crate::channel::{ChannelIo, HandlerEvent, InEvent, OutOp, Shared, mask};
@@ -94,7 +95,8 @@ pub(crate) struct PipelineState {
     /// Whether the handlers together may block their thread.
     pub(super) blocking: Blocking,
     pub(super) stack: ActionStack,
-    /// The position on the stack at which the actions of the running handler begin.
+    /// The position on the stack at which the actions of the running handler begin; `OPEN` while
+    /// that handler has an open output.
     pub(super) base: u32,
     pub(super) running: u32,
     /// The number of levels that have begun and not ended, and the number of levels that have begun
@@ -182,10 +184,17 @@ impl PipelineState {
         }
     }
 
-    /// Returns `true` if the running handler has no actions on the stack.
+    /// Returns `true` if the running handler has no actions on the stack and no open output.
     #[inline(always)]
     pub(super) fn has_no_pending_actions(&self) -> bool {
         self.stack.len() == self.base as usize
+    }
+
+    /// Returns the number of actions that the running handler has put on the stack; a very large
+    /// number while it has an open output.
+    #[inline(always)]
+    pub(super) fn made(&self) -> usize {
+        self.stack.len().wrapping_sub(self.base as usize)
     }
 
     pub(super) fn skip_event(&mut self, at: u32, event: u16) {
@@ -221,6 +230,9 @@ impl PipelineState {
     pub(super) fn write(&mut self, at: u32, msg: Msg, promise: Option<Promise<()>>) {
         if self.has_no_pending_actions() && !self.is_watched(at, mask::WRITE) {
             self.write_head(msg, promise);
+        } else if self.base == OPEN {
+            self.close_output();
+            self.write(at, msg, promise);
         } else {
             self.pass_on(at, msg, promise);
         }
@@ -235,6 +247,9 @@ impl PipelineState {
     pub(super) fn out(&mut self, at: u32, op: OutOp) {
         if self.has_no_pending_actions() && !self.is_watched(at, op.bit()) {
             self.io.request_op(op);
+        } else if self.base == OPEN {
+            self.close_output();
+            self.out(at, op);
         } else {
             self.stack.push(Action::Out { at, op });
         }
@@ -245,8 +260,7 @@ impl PipelineState {
         if self.has_no_pending_actions() && !self.is_watched(at, mask::FLUSH) {
             self.io.request_flush();
         } else {
-            let op = OutOp::Flush;
-            self.stack.push(Action::Out { at, op });
+            self.out(at, OutOp::Flush);
         }
     }
 
@@ -256,6 +270,9 @@ impl PipelineState {
         if self.has_no_pending_actions() && !self.is_watched(at, mask::FLUSH) {
             self.io.request_flush();
             self.io.flush_for(promise);
+        } else if self.base == OPEN {
+            self.close_output();
+            self.flush_with(at, promise);
         } else {
             self.stack.push(Action::FlushWith { at, promise });
         }

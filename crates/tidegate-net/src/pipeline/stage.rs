@@ -355,6 +355,8 @@ impl StageWorker {
                 pipeline.start(Action::HandlerEvent { id, what });
             }
         }
+        // Memory for outputs belongs to loops: an idle handler holds none.
+        pipeline.parts.io.lent = None;
     }
 
     /// Passes on a message that came after the handler was removed.

@@ -4,14 +4,16 @@
 //! sent on. The next receive then uses the same memory, which is still in the cache, and no
 //! reference count has changed. Small reads have a few pieces of memory, so that several can be
 //! lent at a time; a large read has the one large piece. If memory does not come back, because
-//! handlers keep or drop it, the next receives split their bytes off the front of a large piece
-//! instead.
+//! handlers keep or drop it instead of returning it, the next receives split their bytes off the
+//! front of a large piece instead.
 
 use std::io;
 use std::os::fd::AsFd;
 
 use bytes::{Bytes, BytesMut};
 use rustix::net::RecvFlags;
+
+use super::lent::Lent;
 
 /// Size of a small piece in bytes; a read of at most that size is a small one.
 pub(crate) const PIECE: usize = 2048;
@@ -37,6 +39,8 @@ pub(crate) struct Chunk {
     large: Option<BytesMut>,
     /// Address of the large piece that is lent out; 0 if none is.
     lent_addr: usize,
+    /// Its capacity.
+    lent_size: usize,
     /// Number of receives to come that split bytes off.
     splits_left: u16,
 }
@@ -73,6 +77,7 @@ impl Chunk {
         let filled = fill(&mut large, socket, most);
         if filled.is_ok() && self.splits_left == 0 {
             self.lent_addr = large.as_ptr().addr();
+            self.lent_size = large.capacity();
             return Ok(large.freeze());
         }
         self.splits_left = self.splits_left.saturating_sub(1);
@@ -81,13 +86,18 @@ impl Chunk {
         filled.map(|()| bytes)
     }
 
-    /// Takes lent memory back, if `bytes` is a lent piece and no other part of it is in use.
-    /// Otherwise returns the bytes: their drop may be user code.
+    /// Takes lent memory back, if `bytes` is a lent piece and no other part of it is in use. Memory
+    /// that handlers wrote into goes to `lent`. Otherwise returns the bytes: their drop may be user
+    /// code.
     #[inline(always)]
-    pub(crate) fn give_back(&mut self, bytes: Bytes) -> Option<Bytes> {
+    pub(crate) fn give_back(
+        &mut self,
+        bytes: Bytes,
+        lent: &mut Option<Box<Lent>>,
+    ) -> Option<Bytes> {
         let large = bytes.as_ptr().addr() == self.lent_addr;
         if !(large || bytes.len() <= PIECE && self.available < self.created) {
-            return Some(bytes);
+            return self.take_other(bytes, lent);
         }
         let mut memory = match bytes.try_into_mut() {
             Ok(memory) => memory,
@@ -100,8 +110,60 @@ impl Chunk {
         } else if memory.capacity() == PIECE {
             self.pieces[self.available] = Some(memory);
             self.available += 1;
+        } else {
+            self.sort(memory, lent);
         }
         None
+    }
+
+    /// Takes back what is not a whole piece. Without `lent`, no handler uses the loop's memory, and
+    /// the bytes are the user's.
+    #[inline(never)]
+    fn take_other(&mut self, bytes: Bytes, lent: &mut Option<Box<Lent>>) -> Option<Bytes> {
+        if lent.is_none() {
+            return Some(bytes);
+        }
+        let mut memory = match bytes.try_into_mut() {
+            Ok(memory) => memory,
+            Err(bytes) => return Some(bytes),
+        };
+        memory.clear();
+        self.sort(memory, lent);
+        None
+    }
+
+    /// Takes `memory`, which is empty and not shared, to where it belongs, and frees it if that is
+    /// nowhere.
+    #[inline(never)]
+    fn sort(&mut self, memory: BytesMut, lent: &mut Option<Box<Lent>>) {
+        let other = match lent {
+            Some(lent) => lent.keep_output(memory),
+            None => Some(memory),
+        };
+        if let Some(memory) = other {
+            self.take_memory(memory);
+        }
+    }
+
+    /// Takes back `memory`, which is empty and not shared, if it is lent. A handler may have cut off
+    /// its start. A small piece may come from another task of the same roaming loop, so one is taken
+    /// as long as there is room for it. Frees other memory.
+    pub(super) fn take_memory(&mut self, mut memory: BytesMut) {
+        let at = memory.as_ptr().addr();
+        if self.lent_addr != 0 && (self.lent_addr..=self.lent_addr + self.lent_size).contains(&at) {
+            let _ = memory.try_reclaim(self.lent_size);
+            self.lent_addr = 0;
+            self.large = Some(memory);
+            return;
+        }
+        if memory.capacity() < PIECE {
+            let _ = memory.try_reclaim(PIECE);
+        }
+        if memory.capacity() == PIECE && self.available < PIECES {
+            self.pieces[self.available] = Some(memory);
+            self.available += 1;
+            self.created = self.created.max(self.available);
+        }
     }
 
     /// Creates a small piece. Returns `false` if there are enough and none came back: then none is
@@ -137,7 +199,7 @@ impl Chunk {
 }
 
 /// Creates memory with reference counting from the start, so that lending it allocates nothing.
-fn counted(size: usize) -> BytesMut {
+pub(super) fn counted(size: usize) -> BytesMut {
     let mut memory = BytesMut::with_capacity(size);
     drop(memory.split_off(memory.capacity()));
     memory
@@ -163,6 +225,8 @@ mod tests {
     use std::io::Write;
     use std::os::unix::net::UnixStream;
 
+    use bytes::Buf;
+
     use super::*;
 
     fn receive(chunk: &mut Chunk, ends: &(UnixStream, UnixStream), sent: &[u8]) -> Bytes {
@@ -177,7 +241,7 @@ mod tests {
         let (mut chunk, ends) = (Chunk::default(), UnixStream::pair().unwrap());
         let first = receive(&mut chunk, &ends, b"one");
         let at = first.as_ptr();
-        chunk.give_back(first);
+        chunk.give_back(first, &mut None);
         let second = receive(&mut chunk, &ends, b"two");
         assert_eq!(second.as_ptr(), at);
     }
@@ -190,7 +254,7 @@ mod tests {
             .collect();
         let mut places: Vec<_> = out.iter().map(|bytes| bytes.as_ptr()).collect();
         for bytes in out {
-            chunk.give_back(bytes);
+            chunk.give_back(bytes, &mut None);
         }
         places.reverse();
         let again: Vec<_> = (0..PIECES)
@@ -239,7 +303,7 @@ mod tests {
             (&ends.0).write_all(sent).unwrap();
             let bytes = chunk.receive(&ends.1, 20_000).unwrap();
             let at = bytes.as_ptr();
-            chunk.give_back(bytes);
+            chunk.give_back(bytes, &mut None);
             at
         };
         assert_eq!(large(&[1; 3000]), large(&[2; 20_000]));
@@ -250,7 +314,7 @@ mod tests {
         let (mut chunk, ends) = (Chunk::default(), UnixStream::pair().unwrap());
         let whole = receive(&mut chunk, &ends, b"whole");
         let part = whole.slice(1..3);
-        chunk.give_back(whole);
+        chunk.give_back(whole, &mut None);
         let next = receive(&mut chunk, &ends, b"other");
         assert_eq!((&*part, &*next), (&b"ho"[..], &b"other"[..]));
     }
@@ -260,10 +324,10 @@ mod tests {
         let (mut chunk, ends) = (Chunk::default(), UnixStream::pair().unwrap());
         let lent = receive(&mut chunk, &ends, b"lent");
         let at = lent.as_ptr();
-        chunk.give_back(Bytes::from(vec![7; 4096]));
-        chunk.give_back(Bytes::from(vec![7; 64]));
-        chunk.give_back(Bytes::from_static(b"for ever"));
-        chunk.give_back(lent);
+        chunk.give_back(Bytes::from(vec![7; 4096]), &mut None);
+        chunk.give_back(Bytes::from(vec![7; 64]), &mut None);
+        chunk.give_back(Bytes::from_static(b"for ever"), &mut None);
+        chunk.give_back(lent, &mut None);
         assert_eq!(receive(&mut chunk, &ends, b"next").as_ptr(), at);
     }
 
@@ -278,7 +342,45 @@ mod tests {
         }
         let lent = receive(&mut chunk, &ends, b"lent");
         let at = lent.as_ptr();
-        chunk.give_back(lent);
+        chunk.give_back(lent, &mut None);
         assert_eq!(receive(&mut chunk, &ends, b"again").as_ptr(), at);
+    }
+
+    #[test]
+    fn consumed_memory_comes_back_even_if_its_start_was_cut_off() {
+        let (mut chunk, ends) = (Chunk::default(), UnixStream::pair().unwrap());
+        let mut lent = Lent::default();
+        for most in [64, 20_000] {
+            let mut places = Vec::new();
+            for _ in 0..3 * PIECES {
+                (&ends.0).write_all(b"consumed").unwrap();
+                let mut bytes = chunk.receive(&ends.1, most).unwrap();
+                places.push(bytes.as_ptr());
+                bytes.advance(3);
+                assert!(lent.give_back(bytes).is_none());
+                lent.return_consumed(&mut chunk);
+            }
+            assert!(places.iter().all(|place| *place == places[0]), "{most}");
+        }
+        assert_eq!((chunk.created, chunk.splits_left), (1, 0));
+    }
+
+    #[test]
+    fn memory_that_was_written_into_is_told_from_a_piece_that_is_missing() {
+        let (mut chunk, ends) = (Chunk::default(), UnixStream::pair().unwrap());
+        let mut lent = Some(Box::<Lent>::default());
+        let piece = receive(&mut chunk, &ends, b"piece");
+        let output = |lent: &mut Option<Box<Lent>>| {
+            let lent = lent.as_mut().unwrap();
+            lent.begin_output();
+            lent.output().extend_from_slice(b"output");
+            lent.take_output().unwrap()
+        };
+        let first = output(&mut lent);
+        let (piece_at, output_at) = (piece.as_ptr(), first.as_ptr());
+        assert!(chunk.give_back(first, &mut lent).is_none());
+        assert!(chunk.give_back(piece, &mut lent).is_none());
+        assert_eq!(output(&mut lent).as_ptr(), output_at);
+        assert_eq!(receive(&mut chunk, &ends, b"next").as_ptr(), piece_at);
     }
 }

@@ -8,6 +8,7 @@ mod chunk;
 mod events;
 mod fake;
 mod interest;
+mod lent;
 mod mio_poller;
 mod poller;
 mod prefetch;
@@ -18,6 +19,7 @@ pub(crate) use self::fake::FakePoller;
 #[cfg(test)]
 pub(crate) use self::fake::FakeScript;
 pub use self::interest::Interest;
+pub(crate) use self::lent::Lent;
 pub(crate) use self::mio_poller::SystemPoller;
 pub use self::poller::Readiness;
 pub(crate) use self::poller::{Change, Poller, Ready, Source, Token};

@@ -232,7 +232,7 @@ impl Tls {
             timer.cancel();
         }
         if std::mem::take(&mut self.flush) {
-            let (bytes, promise) = self.encrypt();
+            let (bytes, promise) = self.encrypt(|spent| ctx.give_back(spent));
             ctx.release(std::mem::take(&mut self.held_bytes));
             ctx.write_for(bytes, promise);
             ctx.flush();
@@ -302,8 +302,8 @@ impl Tls {
         bytes.into()
     }
 
-    /// Encrypts the held data. The returned promise covers all of it.
-    fn encrypt(&mut self) -> (Bytes, Option<Promise<()>>) {
+    /// Encrypts the held data and passes it to `spent`. The returned promise covers all of it.
+    fn encrypt(&mut self, mut spent: impl FnMut(Bytes)) -> (Bytes, Option<Promise<()>>) {
         let mut held = std::mem::take(&mut self.held);
         // Cancelled writes are left out now: a record must be sent once it exists.
         held.retain(|(_, promise)| promise.as_ref().is_none_or(Promise::set_uncancellable));
@@ -320,7 +320,10 @@ impl Tls {
             }
         }
         let bytes = self.cipher(held.iter().map(|(bytes, _)| bytes.len()).sum());
-        let promises = held.into_iter().filter_map(|(_, promise)| promise);
+        let promises = held.into_iter().filter_map(|(bytes, promise)| {
+            spent(bytes);
+            promise
+        });
         (bytes, join_promises(promises.collect()))
     }
 
@@ -440,6 +443,7 @@ impl Inbound for Tls {
         while left > 0 {
             left = self.take(&bytes[bytes.len() - left..], &mut progress);
         }
+        ctx.give_back(bytes);
         self.report(progress, ctx);
     }
 
@@ -517,7 +521,7 @@ impl Outbound for Tls {
         if self.state == State::Handshaking {
             self.flush = true;
         } else if !self.held.is_empty() {
-            let (bytes, promise) = self.encrypt();
+            let (bytes, promise) = self.encrypt(|spent| ctx.give_back(spent));
             ctx.release(std::mem::take(&mut self.held_bytes));
             ctx.write_for(bytes, promise);
         }

@@ -32,6 +32,7 @@ mod memory;
 mod model;
 mod named;
 mod other_executor;
+mod output;
 mod pass;
 mod payloads;
 mod pipeline;

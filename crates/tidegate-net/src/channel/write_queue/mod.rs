@@ -8,7 +8,9 @@
 //! * `pending` is the sum of the counted sizes of the entries.
 //! * The first `flushed` entries may be written; the others wait for a flush.
 //! * Every entry ends once: written, failed, or skipped because its promise was cancelled.
+//! * A queue without entries holds no memory: that of a longer queue goes back to the thread.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 
@@ -23,6 +25,14 @@ pub(crate) const WRITE_SPIN: usize = 16;
 const MOST_SLICES: usize = 1024;
 /// Number of slices that fit into an array on the stack.
 const FEW_SLICES: usize = 16;
+/// Maximum capacity of the memory for entries that a thread keeps for the next queue.
+const MOST_KEPT: usize = 256;
+
+thread_local! {
+    /// Memory for the entries behind the first, while no queue on this thread uses it.
+    #[expect(clippy::box_collection, reason = "it moves between here and a queue")]
+    static SPARE: Cell<Option<Box<VecDeque<Entry>>>> = const { Cell::new(None) };
+}
 
 /// The destination of a queue's bytes.
 pub(crate) trait Sink {
@@ -43,6 +53,11 @@ pub(crate) trait Sink {
     #[inline]
     fn write_one(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.write(&[IoSlice::new(bytes)])
+    }
+
+    /// Takes bytes that were written as a whole, to use their memory again.
+    fn written(&mut self, bytes: Bytes) {
+        drop(bytes);
     }
 }
 
@@ -221,7 +236,11 @@ impl WriteQueue {
 
     #[inline(never)]
     fn push_behind(&mut self, entry: Entry) {
-        self.rest.get_or_insert_default().push_back(entry);
+        let rest = self.rest.get_or_insert_with(|| {
+            let spare = SPARE.try_with(Cell::take).ok().flatten();
+            spare.unwrap_or_default()
+        });
+        rest.push_back(entry);
     }
 
     /// Marks everything added so far to be written. Removes the entries that were cancelled.
@@ -318,7 +337,7 @@ impl WriteQueue {
                 None => self.write_once(sink),
             };
             match wrote {
-                Ok(count) => self.wrote(count),
+                Ok(count) => self.wrote(count, sink),
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock => {
                     return Ok(Drained::Blocked);
                 }
@@ -358,7 +377,7 @@ impl WriteQueue {
 
     /// Removes the first `count` bytes, which are written: completes whole entries and shortens the
     /// next one.
-    fn wrote(&mut self, mut count: usize) {
+    fn wrote<S: Sink + ?Sized>(&mut self, mut count: usize, sink: &mut S) {
         self.written += count as u64;
         while self.flushed > 0
             && let Some(front) = &mut self.front
@@ -372,6 +391,7 @@ impl WriteQueue {
             let done = self.take(0);
             self.flushed -= 1;
             self.pending -= done.counts;
+            sink.written(done.bytes);
             if let Some(promise) = done.promise {
                 let _ = promise.succeed(());
             }
@@ -444,10 +464,20 @@ impl WriteQueue {
             Some(at) => rest.remove(at),
         };
         if rest.is_empty() {
-            // An idle connection holds no memory for data that it once had to send.
-            self.rest = None;
+            self.return_memory();
         }
         taken
+    }
+
+    /// Returns the memory for entries behind the first to the thread: an idle connection holds none
+    /// for data that it once had to send.
+    fn return_memory(&mut self) {
+        if let Some(rest) = self.rest.take()
+            && rest.capacity() <= MOST_KEPT
+        {
+            // The thread may be ending, and its spare memory may be gone.
+            let _ = SPARE.try_with(|spare| spare.set(Some(rest)));
+        }
     }
 }
 
