@@ -4,12 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::Rejected;
 use tidegate_core::executor::ExecutorId;
+use tidegate_core::{Rejected, Task};
 use tidegate_promise::Completion;
 
 use super::event_loop::EventLoop;
 use super::placement::Placement;
+use crate::schedule::coarse_timer::{self, CoarseTimer};
 use crate::schedule::scheduled_task;
 use crate::state::shared::Shared;
 
@@ -60,6 +61,20 @@ impl LoopScheduler {
     {
         let run = scheduled_task::check(&self.shared, run)?;
         Ok(scheduled_task::once(&self.shared, after, run))
+    }
+
+    /// Runs `run` once on the event loop, `after` from now and up to one tick late; see
+    /// [`EventLoop::schedule_coarse`].
+    ///
+    /// # Errors
+    ///
+    /// The closure, if the event loop is shutting down.
+    pub fn schedule_coarse<F>(&self, after: Duration, run: F) -> Result<CoarseTimer, Rejected<F>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        let run = scheduled_task::check(&self.shared, run)?;
+        Ok(coarse_timer::add(&self.shared, after, Task::new(run)))
     }
 }
 

@@ -29,6 +29,11 @@ pub(crate) enum ChannelRequest {
     Fire(InEvent),
     UserWritable(u8, bool),
     HandlerEvent(u32, HandlerEvent),
+    /// The timer of the handlers' deadlines has fired.
+    CheckDeadlines,
+    /// A handler on another executor sets a deadline for this time of the loop's clock, or clears
+    /// it.
+    Deadline(u32, u8, Option<u64>),
     /// An action of a handler on another executor.
     Stage(u32, RemoteAction),
     Inbound(Msg),

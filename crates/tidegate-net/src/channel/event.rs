@@ -135,4 +135,5 @@ pub(crate) enum HandlerEvent {
     Added,
     Removed,
     Timer(u64),
+    Deadline(u8),
 }

@@ -14,6 +14,7 @@ use tidegate_promise::{Completion, Failure, Promise, promise_on};
 
 use super::channel_request::ChannelRequest;
 use super::datagram::Outbox;
+use super::deadlines::Deadlines;
 use super::event::OutOp;
 use super::handle::Channel;
 use super::options::ChannelOptions;
@@ -51,6 +52,8 @@ pub(crate) struct ChannelIo {
     /// The loop's memory for handlers, while they may run. `None` between two turns, and before one
     /// has used it.
     pub(crate) lent: Option<Box<Lent>>,
+    /// The deadlines of the handlers. `None` until one sets a deadline.
+    pub(super) deadlines: Option<Box<Deadlines>>,
     /// Counted size of the writes on the stack and of those that handlers hold.
     in_flight: usize,
     /// Pending size that other threads were last shown.
@@ -73,6 +76,7 @@ impl ChannelIo {
             outbox: None,
             record: None,
             lent: None,
+            deadlines: None,
             in_flight: 0,
             published: 0,
             user_flags: 0,

@@ -7,7 +7,7 @@
 //! * `shared`: state that handles and the loop share, with `of_server` for what a server needs of
 //!   its channels; `handle`: the public [`Channel`].
 //! * `test_transport`, `local`, `datagram`, `transport`: the socket, or its replacement in memory.
-//! * `timers`, `state`, `io`, `pipeline`: the state that a channel and its handlers share, and the
+//! * `timers`, `state`, `deadlines`, `io`, `pipeline`: the state that a channel and its handlers share, and the
 //!   interface of the pipeline.
 //! * `core`: the channel on its loop; `registration`, `requests`, `flush`, `close`, `fast_path`,
 //!   `batch` and `dump` contain the rest of its methods.
@@ -20,6 +20,7 @@ mod channel_request;
 mod close;
 mod core;
 mod datagram;
+mod deadlines;
 mod dump;
 mod event;
 mod fast_path;

@@ -77,6 +77,14 @@ impl<P: ChannelPipeline> ChannelCore<P> {
                 let _ = self.pipeline.io_mut().set_user_writable(flag, writable);
             }
             ChannelRequest::HandlerEvent(id, what) => self.pipeline.own(id, what),
+            ChannelRequest::CheckDeadlines => self.check_deadlines(io_context),
+            ChannelRequest::Deadline(handler, key, at) => {
+                let io = self.pipeline.io_mut();
+                match at {
+                    Some(at) => io.set_deadline_at(handler, key, at),
+                    None => io.clear_deadline(handler, key),
+                }
+            }
             ChannelRequest::Inbound(msg) if self.state().ends() => discard(msg),
             ChannelRequest::Inbound(msg) => {
                 self.pipeline.read(msg);
@@ -93,5 +101,19 @@ impl<P: ChannelPipeline> ChannelCore<P> {
                 }
             }
         }
+    }
+
+    /// Delivers the deadlines that are due, and sets the timer for the next.
+    fn check_deadlines(&mut self, io_context: &mut IoContext) {
+        for due in self.pipeline.io().due_deadlines() {
+            if self.pipeline.io_mut().take_deadline(due) {
+                let (handler, event) = due.event();
+                self.pipeline.own(handler, event);
+            }
+            if self.state().end == RequestedEnd::Now {
+                return self.carry_out(io_context);
+            }
+        }
+        self.pipeline.io_mut().set_next_check();
     }
 }

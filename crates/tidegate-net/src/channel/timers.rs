@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::time::Duration;
 
-use tidegate_loop::EventLoop;
+use tidegate_loop::{CoarseTimer, EventLoop};
 use tidegate_promise::Completion;
 
 use super::shared::Shared;
@@ -32,5 +32,18 @@ pub(super) fn schedule(
             let home = HOME.with_borrow(Clone::clone).or_else(EventLoop::current)?;
             home.schedule(after, work).ok()
         }
+    }
+}
+
+/// Runs `work` on the channel's loop after a delay of `after`, up to a tick late. Returns `None` if
+/// the loop accepts no more timers. Called on that loop, or in a task of it.
+pub(super) fn schedule_coarse(
+    shared: &Shared,
+    after: Duration,
+    work: impl FnOnce() + Send + 'static,
+) -> Option<CoarseTimer> {
+    match shared.roam() {
+        Some(roam) => roam.timers()?.schedule_coarse(after, work).ok(),
+        None => EventLoop::current()?.schedule_coarse(after, work).ok(),
     }
 }

@@ -9,7 +9,7 @@ use tidegate_promise::Failure;
 use crate::channel::UserEvent;
 use crate::errors::NetError;
 use crate::message::{AnyMessage, Nothing};
-use crate::pipeline::{Inbound, InboundContext, Outbound, OutboundContext};
+use crate::pipeline::{HandlerContext, Inbound, InboundContext, Outbound, OutboundContext};
 
 /// The kind of inactivity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,8 +31,9 @@ pub struct IdleEvent {
     pub first: bool,
 }
 
-/// Detects idle connections. Activity only records the time. One timer per kind of inactivity
-/// checks, when it fires, how long the connection has really been idle.
+/// Detects idle connections. Activity only records the time. When the
+/// [deadline](crate::HandlerContext::deadline) of a kind of inactivity passes, the handler checks how
+/// long the connection has really been idle.
 ///
 /// ```
 /// use std::time::Duration;
@@ -104,7 +105,7 @@ impl Idle {
         }
     }
 
-    /// Starts the timers, once the channel is open.
+    /// Sets the deadlines, once the channel is open.
     fn start(&mut self, ctx: &mut InboundContext<'_, Self>) {
         self.last = [ctx.now(); 3];
         for kind in 0..3 {
@@ -114,8 +115,7 @@ impl Idle {
 
     fn arm(&self, kind: usize, after: u64, ctx: &mut InboundContext<'_, Self>) {
         if self.limits[kind] > 0 {
-            // `schedule` returns `None` only if the event loop is shutting down.
-            drop(ctx.schedule(Duration::from_nanos(after), kind as u64));
+            ctx.deadline(kind as u8, Duration::from_nanos(after));
         }
     }
 }
@@ -154,10 +154,8 @@ impl Inbound for Idle {
         ctx.fire_read_complete();
     }
 
-    fn timer(&mut self, key: u64, ctx: &mut InboundContext<'_, Self>) {
-        let Some(kind) = usize::try_from(key).ok().filter(|kind| *kind < 3) else {
-            return;
-        };
+    fn deadline(&mut self, key: u8, ctx: &mut InboundContext<'_, Self>) {
+        let kind = usize::from(key);
         let quiet = ctx.now().saturating_sub(self.last[kind]);
         let limit = self.limits[kind];
         if quiet < limit {
@@ -206,18 +204,21 @@ impl Outbound for Idle {
 #[derive(Clone, Debug)]
 pub struct WriteTimeout {
     limit: Duration,
-    /// `true` while a timer is set that checks for progress.
-    armed: bool,
+    /// The number of bytes that were sent when the deadline was set; `None` while none is set.
+    sent: Option<u64>,
 }
 
 impl WriteTimeout {
     /// Creates a handler that fails the connection when a write waits for longer than `limit`. This
     /// is detected before twice that time has passed. Zero means no limit.
     pub fn new(limit: Duration) -> Self {
-        Self {
-            limit,
-            armed: false,
-        }
+        Self { limit, sent: None }
+    }
+
+    /// Sets the deadline at which progress is checked.
+    fn watch(&mut self, ctx: &mut HandlerContext<'_>) {
+        self.sent = Some(ctx.sent_bytes());
+        ctx.deadline(0, self.limit);
     }
 }
 
@@ -231,17 +232,16 @@ impl Inbound for WriteTimeout {
         ctx.fire_read(message);
     }
 
-    fn timer(&mut self, key: u64, ctx: &mut InboundContext<'_, Self>) {
-        self.armed = false;
+    fn deadline(&mut self, _key: u8, ctx: &mut InboundContext<'_, Self>) {
+        let before = self.sent.take();
         if !ctx.has_unsent() {
             return;
         }
-        if ctx.sent_bytes() == key {
-            // Not a byte was sent since the timer was set, and some are waiting.
+        if before == Some(ctx.sent_bytes()) {
+            // Not a byte was sent since the deadline was set, and some are waiting.
             return ctx.fire_error(Failure::new(NetError::WriteTimeout(self.limit)));
         }
-        let sent = ctx.sent_bytes();
-        self.armed = ctx.schedule(self.limit, sent).is_some();
+        self.watch(ctx);
     }
 }
 
@@ -251,9 +251,8 @@ impl Outbound for WriteTimeout {
     const BLOCKING: Blocking = Blocking::Never;
 
     fn write(&mut self, message: AnyMessage, ctx: &mut OutboundContext<'_, Self>) {
-        if !self.armed && !self.limit.is_zero() {
-            let sent = ctx.sent_bytes();
-            self.armed = ctx.schedule(self.limit, sent).is_some();
+        if self.sent.is_none() && !self.limit.is_zero() {
+            self.watch(ctx);
         }
         ctx.write(message);
     }

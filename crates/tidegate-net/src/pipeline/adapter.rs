@@ -175,6 +175,7 @@ fn own<H: Inbound>(handler: &mut H, what: HandlerEvent, ctx: HandlerContext<'_>)
         HandlerEvent::Added => handler.added(ctx),
         HandlerEvent::Removed => handler.removed(ctx),
         HandlerEvent::Timer(key) => handler.timer(key, ctx),
+        HandlerEvent::Deadline(key) => handler.deadline(key, ctx),
     }
 }
 

@@ -295,6 +295,69 @@ impl HandlerContext<'_> {
         self.parts.io.schedule(after, ring)
     }
 
+    /// Calls this handler's [`deadline`](crate::Inbound::deadline) method with `key`, `after` from
+    /// now, to within some milliseconds. Moves the deadline if there is one with this key. Each
+    /// handler has its own keys. A deadline passes once; a handler that needs it again sets it
+    /// again.
+    ///
+    /// This is for limits that nearly always move before they pass, such as idle times. To move a
+    /// deadline to a later time only stores the time, and all deadlines of a channel share one
+    /// coarse timer. A precise timer is [`HandlerContext::schedule`].
+    ///
+    /// A deadline ends with its handler and with the channel. A handler on an executor of its own
+    /// may receive a deadline that it has just moved.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use bytes::Bytes;
+    /// use tidegate_net::{EmbeddedChannel, Inbound, InboundContext, Nothing};
+    ///
+    /// const IDLE: u8 = 0;
+    /// const LIMIT: Duration = Duration::from_secs(75);
+    ///
+    /// struct Patient;
+    /// impl Inbound for Patient {
+    ///     type In = Bytes;
+    ///     type Out = Nothing;
+    ///     type Write = Nothing;
+    ///     fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
+    ///         ctx.deadline(IDLE, LIMIT);
+    ///     }
+    ///     fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+    ///         ctx.deadline(IDLE, LIMIT);
+    ///         ctx.give_back(bytes);
+    ///     }
+    ///     fn deadline(&mut self, _key: u8, ctx: &mut InboundContext<'_, Self>) {
+    ///         ctx.close();
+    ///     }
+    /// }
+    ///
+    /// let mut channel = EmbeddedChannel::new(|p| p.add("patient", Patient))?;
+    /// channel.advance(Duration::from_secs(50));
+    /// channel.receive("still here");
+    /// channel.advance(Duration::from_secs(50));
+    /// assert!(channel.is_open());
+    /// channel.advance(Duration::from_secs(25));
+    /// assert!(!channel.is_open());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn deadline(&mut self, key: u8, after: Duration) {
+        let handler = self.parts.id(self.at);
+        if self.parts.is_on_other_executor() {
+            let at = self.parts.io.shared.executor().clock().deadline(after);
+            self.post_to_channel(|| ChannelRequest::Deadline(handler, key, Some(at)));
+        } else {
+            self.parts.io.set_handler_deadline(handler, key, after);
+        }
+    }
+
+    /// Removes the deadline that this handler set with `key`, if there is one.
+    pub fn clear_deadline(&mut self, key: u8) {
+        let handler = self.parts.id(self.at);
+        self.parts.io.clear_deadline(handler, key);
+        self.post_to_channel(|| ChannelRequest::Deadline(handler, key, None));
+    }
+
     /// Returns the time of the event loop's clock in nanoseconds.
     pub fn now(&self) -> u64 {
         self.parts.io.shared.executor().clock().nanos()

@@ -118,6 +118,12 @@ pub trait Inbound: Sized + 'static {
     fn timer(&mut self, key: u64, ctx: &mut InboundContext<'_, Self>) {
         let _ = (key, ctx);
     }
+
+    /// Called when a deadline of this handler, set with [`HandlerContext::deadline`], has passed.
+    /// Never called after [`Inbound::removed`] or [`Inbound::inactive`].
+    fn deadline(&mut self, key: u8, ctx: &mut InboundContext<'_, Self>) {
+        let _ = (key, ctx);
+    }
 }
 
 /// A handler of outbound operations. Operations travel from the last handler to the first.

@@ -53,7 +53,7 @@ impl HandlerEntry {
         let (from, to) = match what {
             HandlerEvent::Added => (Life::New, Life::Added),
             HandlerEvent::Removed => (Life::Added, Life::Removed),
-            HandlerEvent::Timer(_) => (Life::Added, Life::Added),
+            HandlerEvent::Timer(_) | HandlerEvent::Deadline(_) => (Life::Added, Life::Added),
         };
         let may = self.life == from;
         if may {
@@ -74,6 +74,7 @@ pub(crate) enum CurrentCall {
     Out,
     Added,
     Removed,
+    /// A timer or a deadline.
     Timer,
 }
 
@@ -82,7 +83,7 @@ impl CurrentCall {
         match what {
             HandlerEvent::Added => Self::Added,
             HandlerEvent::Removed => Self::Removed,
-            HandlerEvent::Timer(_) => Self::Timer,
+            HandlerEvent::Timer(_) | HandlerEvent::Deadline(_) => Self::Timer,
         }
     }
 }

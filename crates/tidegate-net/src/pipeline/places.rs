@@ -115,6 +115,7 @@ impl<E: ?Sized + HandlerStorage> Pipeline<E> {
 
     pub(super) fn drop_handler(&mut self, id: u32) {
         let Some(at) = self.find(id) else { return };
+        self.parts.io.clear_deadlines_of(id);
         self.parts.metas.remove(at);
         self.parts.update_masks();
         let handler = self.handlers.remove(at);

@@ -1,11 +1,13 @@
-//! What a loop lends to the channel whose handlers run: memory that they write into, and a place for
-//! received memory that they have consumed.
+//! What a loop lends to the channel whose handlers run: memory that they write into, a place for
+//! received memory that they have consumed, and a clock that is cheap to read.
 //!
 //! It goes back to the loop at the end of the turn, so an idle channel holds none. An output has one
 //! of four capacities that are unlike those of other buffers. By its capacity it is recognised when
 //! it has been sent, and is then used again.
 
 use bytes::{Bytes, BytesMut};
+use tidegate_core::Clock;
+use tidegate_core::internal::{CoarseClock, as_nanos};
 
 use super::chunk::{Chunk, PIECE, PIECES, counted};
 
@@ -18,7 +20,7 @@ const KEPT: usize = PIECES;
 /// Maximum number of received pieces that wait to go back.
 const CONSUMED: usize = 2 * PIECES;
 
-/// The memory that a loop lends to one channel at a time.
+/// The memory, and the clock, that a loop lends to one channel at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Lent {
     /// The memory that the running handler writes into; empty between two calls of handlers.
@@ -29,6 +31,8 @@ pub(crate) struct Lent {
     consumed: Vec<BytesMut>,
     /// A note of the pipeline: the base and the length of its stack when the output was begun.
     pub(crate) begun_at: (u32, u32),
+    /// The loop's clock, and how far it can be behind. `None` until it is read.
+    clock: Option<(CoarseClock, u64)>,
 }
 
 impl Lent {
@@ -88,6 +92,17 @@ impl Lent {
             self.spare.push(memory);
         }
         None
+    }
+
+    /// Returns a time of the loop's clock: the present or a few milliseconds later, never earlier.
+    #[inline]
+    pub(crate) fn coarse_nanos(&mut self, clock: &Clock) -> u64 {
+        let (clock, behind) = self.clock.get_or_insert_with(|| {
+            let coarse = CoarseClock::new(clock);
+            let behind = as_nanos(coarse.error_bound());
+            (coarse, behind)
+        });
+        clock.nanos().saturating_add(*behind)
     }
 
     /// Returns the consumed memory to the buffer into which it was received.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use rustls::{Connection, ProtocolVersion};
 use tidegate_core::Blocking;
-use tidegate_promise::{Completion, Failure, Outcome, Promise, promise};
+use tidegate_promise::{Failure, Outcome, Promise, promise};
 
 use self::config::Side;
 pub use self::config::{TlsClient, TlsName, TlsServer};
@@ -61,7 +61,6 @@ pub struct Tls {
     tls: Option<Box<Connection>>,
     state: State,
     timeout: Duration,
-    timer: Option<Completion<()>>,
     /// Data that was written and is not encrypted yet.
     held: Vec<(Bytes, Option<Promise<()>>)>,
     held_bytes: usize,
@@ -90,7 +89,8 @@ enum End {
     ShutOutput,
 }
 
-const HANDSHAKE_TIMER: u64 = 0;
+/// The key of the deadline of the handshake.
+const HANDSHAKE: u8 = 0;
 /// The maximum payload of a record, and the maximum size that a record adds to its payload.
 const RECORD: usize = 16 * 1024;
 const RECORD_OVERHEAD: usize = 32;
@@ -112,7 +112,6 @@ impl Tls {
             tls: None,
             state: State::Handshaking,
             timeout,
-            timer: None,
             held: Vec::new(),
             held_bytes: 0,
             flush: false,
@@ -138,7 +137,7 @@ impl Tls {
             Err(why) => return self.fail(TlsError::Handshake(why), ctx),
         }
         if !self.timeout.is_zero() {
-            self.timer = ctx.schedule(self.timeout, HANDSHAKE_TIMER);
+            ctx.deadline(HANDSHAKE, self.timeout);
         }
         self.send(ctx);
         self.read_on(ctx);
@@ -228,9 +227,7 @@ impl Tls {
     /// requested during the handshake.
     fn finish_handshake(&mut self, ctx: &mut InboundContext<'_, Self>) -> Option<End> {
         self.state = State::Open;
-        if let Some(timer) = self.timer.take() {
-            timer.cancel();
-        }
+        ctx.clear_deadline(HANDSHAKE);
         if std::mem::take(&mut self.flush) {
             let (bytes, promise) = self.encrypt(|spent| ctx.give_back(spent));
             ctx.release(std::mem::take(&mut self.held_bytes));
@@ -344,9 +341,7 @@ impl Tls {
         // `rustls` has an alert for the peer.
         self.send(ctx);
         self.state = State::Over;
-        if let Some(timer) = self.timer.take() {
-            timer.cancel();
-        }
+        ctx.clear_deadline(HANDSHAKE);
         let why = Failure::new(why);
         self.give_up(&why);
         ctx.release(std::mem::take(&mut self.held_bytes));
@@ -454,9 +449,6 @@ impl Inbound for Tls {
 
     fn inactive(&mut self, ctx: &mut InboundContext<'_, Self>) {
         self.state = State::Over;
-        if let Some(timer) = self.timer.take() {
-            timer.cancel();
-        }
         self.give_up(&Failure::new(NetError::Closed(None)));
         ctx.fire_inactive();
     }
@@ -482,8 +474,7 @@ impl Inbound for Tls {
         self.fail(why, ctx);
     }
 
-    fn timer(&mut self, _key: u64, ctx: &mut InboundContext<'_, Self>) {
-        self.timer = None;
+    fn deadline(&mut self, _key: u8, ctx: &mut InboundContext<'_, Self>) {
         if self.state == State::Handshaking {
             self.fail(TlsError::HandshakeTimeout(self.timeout), ctx);
         }

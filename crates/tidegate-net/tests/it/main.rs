@@ -15,6 +15,7 @@ mod channel;
 mod clients;
 mod closing;
 mod datagrams;
+mod deadlines;
 mod decoders;
 mod dump;
 mod echo;
