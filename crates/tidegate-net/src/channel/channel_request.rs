@@ -34,6 +34,8 @@ pub(crate) enum ChannelRequest {
     /// A handler on another executor sets a deadline for this time of the loop's clock, or clears
     /// it.
     Deadline(u32, u8, Option<u64>),
+    /// A handler on another executor sets whether the channel allows half-closure.
+    HalfClosure(bool),
     /// An action of a handler on another executor.
     Stage(u32, RemoteAction),
     Inbound(Msg),

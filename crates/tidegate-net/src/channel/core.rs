@@ -343,8 +343,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             return;
         }
         self.state_mut().input = Input::Shut;
-        let half_closure = self.pipeline.io().options.half_closure;
-        if !half_closure || self.state().output == Output::Shut {
+        if !self.has(Flags::HALF_CLOSURE) || self.state().output == Output::Shut {
             if self.has(Flags::REPORT_INPUT_END) {
                 self.pipeline.fire(InEvent::User(UserEvent::new(InputEnd)));
                 self.carry_out_if_requested(io_context);

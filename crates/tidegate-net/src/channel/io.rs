@@ -68,7 +68,7 @@ pub(crate) struct ChannelIo {
 impl ChannelIo {
     pub(crate) fn new(shared: Arc<SignalBlock<Shared>>) -> Self {
         let options = shared.options();
-        let state = State::new(options.auto_read);
+        let state = State::new(options.auto_read, options.half_closure);
         Self {
             queue: WriteQueue::new(),
             options,

@@ -72,19 +72,8 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             }
             ChannelRequest::Fire(event) => self.pipeline.fire(event),
             ChannelRequest::Stage(id, back) => self.pipeline.back(id, back),
-            ChannelRequest::UserWritable(flag, writable) => {
-                // A number that is not a flag changes nothing; the handle's docs say so.
-                let _ = self.pipeline.io_mut().set_user_writable(flag, writable);
-            }
             ChannelRequest::HandlerEvent(id, what) => self.pipeline.own(id, what),
             ChannelRequest::CheckDeadlines => self.check_deadlines(io_context),
-            ChannelRequest::Deadline(handler, key, at) => {
-                let io = self.pipeline.io_mut();
-                match at {
-                    Some(at) => io.set_deadline_at(handler, key, at),
-                    None => io.clear_deadline(handler, key),
-                }
-            }
             ChannelRequest::Inbound(msg) if self.state().ends() => discard(msg),
             ChannelRequest::Inbound(msg) => {
                 self.pipeline.read(msg);
@@ -100,6 +89,30 @@ impl<P: ChannelPipeline> ChannelCore<P> {
                     self.close(Some(why), io_context);
                 }
             }
+            setting @ (ChannelRequest::UserWritable(..)
+            | ChannelRequest::Deadline(..)
+            | ChannelRequest::HalfClosure(_)) => self.handle_setting(setting),
+        }
+    }
+
+    /// Handles a request that changes a setting. Every other request has been handled before.
+    fn handle_setting(&mut self, request: ChannelRequest) {
+        match request {
+            ChannelRequest::UserWritable(flag, writable) => {
+                // A number that is not a flag changes nothing; the handle's docs say so.
+                let _ = self.pipeline.io_mut().set_user_writable(flag, writable);
+            }
+            ChannelRequest::Deadline(handler, key, at) => {
+                let io = self.pipeline.io_mut();
+                match at {
+                    Some(at) => io.set_deadline_at(handler, key, at),
+                    None => io.clear_deadline(handler, key),
+                }
+            }
+            ChannelRequest::HalfClosure(yes) => {
+                self.state_mut().flags.put(Flags::HALF_CLOSURE, yes)
+            }
+            other => discard(other),
         }
     }
 

@@ -133,6 +133,9 @@ impl Flags {
     /// The channel uses datagrams, not a stream of bytes.
     pub(crate) const DATAGRAMS: Self = Self(1 << 13);
 
+    /// The channel stays open when the peer closes its sending half.
+    pub(crate) const HALF_CLOSURE: Self = Self(1 << 17);
+
     // Errors of writes and handlers.
 
     /// The handlers were notified that a write was refused, and none was accepted since.
@@ -217,7 +220,7 @@ const READS: Flags = Flags::AUTO_READ.union(Flags::READ);
 
 impl State {
     /// Creates the state of an open connection.
-    pub(crate) fn new(auto_read: bool) -> Self {
+    pub(crate) fn new(auto_read: bool, half_closure: bool) -> Self {
         let mut state = Self {
             life: Life::Open,
             input: Input::Open,
@@ -226,6 +229,7 @@ impl State {
             holds: 0,
             flags: Flags(0),
         };
+        state.flags.put(Flags::HALF_CLOSURE, half_closure);
         state.set_auto_read(auto_read);
         state
     }

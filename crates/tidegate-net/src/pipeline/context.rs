@@ -1,7 +1,7 @@
 //! The context of a handler: passes events on, writes, queries the channel, changes the chain.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -180,11 +180,56 @@ impl HandlerContext<'_> {
     }
 
     /// Sets whether the channel stays open when the peer closes its sending half. Overrides the
-    /// [option](ChannelOptions::half_closure). Only for a handler on the channel's event loop.
-    pub(crate) fn set_half_closure(&mut self, yes: bool) {
-        if self.parts.io.options.half_closure != yes {
-            Arc::make_mut(&mut self.parts.io.options).half_closure = yes;
-        }
+    /// [option](ChannelOptions::half_closure) for this channel.
+    ///
+    /// If it does, the handlers receive an [`InputShutdown`](crate::InputShutdown) event after the
+    /// last bytes of the peer, and can still write. The channel is closed when a handler closes it
+    /// or its [sending half](Self::shutdown_output). If it does not, the end of the peer's stream
+    /// closes the channel.
+    ///
+    /// ```
+    /// use bytes::Bytes;
+    /// use tidegate_net::{
+    ///     EmbeddedChannel, Inbound, InboundContext, InputShutdown, Nothing, UserEvent,
+    /// };
+    ///
+    /// /// Responds when the request is complete: at the end of the peer's stream.
+    /// #[derive(Default)]
+    /// struct Length(usize);
+    /// impl Inbound for Length {
+    ///     type In = Bytes;
+    ///     type Out = Nothing;
+    ///     type Write = Bytes;
+    ///     fn added(&mut self, ctx: &mut InboundContext<'_, Self>) {
+    ///         ctx.set_half_closure(true);
+    ///     }
+    ///     fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+    ///         self.0 += bytes.len();
+    ///         ctx.give_back(bytes);
+    ///     }
+    ///     fn event(&mut self, event: UserEvent, ctx: &mut InboundContext<'_, Self>) {
+    ///         if event.downcast_ref::<InputShutdown>().is_some() {
+    ///             ctx.write(format!("{} bytes", self.0));
+    ///             ctx.close_when_flushed();
+    ///         }
+    ///     }
+    /// }
+    ///
+    /// let mut channel = EmbeddedChannel::new(|p| p.add("length", Length::default()))?;
+    /// channel.receive("hello");
+    /// channel.end_input();
+    /// assert_eq!(channel.sent(), "5 bytes");
+    /// assert!(!channel.is_open());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_half_closure(&mut self, yes: bool) {
+        self.parts.io.state.flags.put(Flags::HALF_CLOSURE, yes);
+        self.post_to_channel(|| ChannelRequest::HalfClosure(yes));
+    }
+
+    /// Returns `true` if the channel stays open when the peer closes its sending half.
+    pub fn half_closure(&self) -> bool {
+        self.parts.io.state.flags.any(Flags::HALF_CLOSURE)
     }
 
     /// Returns how many bytes one write may have now: up to the high-water mark or slightly more,

@@ -265,7 +265,7 @@ impl Tls {
         if self.state == State::Handshaking {
             return self.fail(TlsError::ClosedInHandshake, ctx);
         }
-        if ctx.options().half_closure {
+        if ctx.half_closure() {
             return ctx.fire_event(UserEvent::new(InputShutdown));
         }
         // Closes through the handlers behind this one, which may be about to send a response.

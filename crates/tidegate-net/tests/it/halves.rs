@@ -1,16 +1,21 @@
 //! Channels with one closed half.
 
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{Shutdown, TcpListener};
 
 use bytes::Bytes;
+use tidegate_loop::EventLoop;
 use tidegate_net::handlers::FlushConsolidation;
 use tidegate_net::{
-    Channel, ChannelOptions, Client, EmbeddedChannel, Inbound, InboundContext, NetError, Nothing,
+    Channel, ChannelOptions, Client, EmbeddedChannel, Handler, Inbound, InboundContext,
+    InputShutdown, NetError, Nothing, UserEvent,
 };
 use tidegate_pool::WorkerPool;
 use tidegate_promise::Failure;
 use tidegate_testkit::Log;
+
+use crate::roaming::{roaming, serve as serve_roaming};
+use crate::{dial, group, serve};
 
 fn options() -> ChannelOptions {
     ChannelOptions {
@@ -143,4 +148,132 @@ fn a_channel_that_is_aborted_resets_its_connection() {
     channel.abort().wait().unwrap();
     let why = peer.read(&mut [0; 8]).unwrap_err();
     assert_eq!(why.kind(), std::io::ErrorKind::ConnectionReset);
+}
+
+/// Counts what the peer sends, and responds at the end of the peer's stream: it enables half-closure
+/// itself.
+#[derive(Default)]
+struct Sums {
+    received: usize,
+    /// Whether it closes the channel after its response.
+    stays: bool,
+}
+
+impl Inbound for Sums {
+    type In = Bytes;
+    type Out = Nothing;
+    type Write = Bytes;
+
+    fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        assert!(!ctx.half_closure());
+        ctx.set_half_closure(true);
+        assert!(ctx.half_closure());
+    }
+
+    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        self.received += bytes.len();
+        if bytes == "no" {
+            ctx.set_half_closure(false);
+        }
+        ctx.give_back(bytes);
+    }
+
+    fn event(&mut self, event: UserEvent, ctx: &mut InboundContext<'_, Self>) {
+        if event.downcast_ref::<InputShutdown>().is_none() {
+            return ctx.fire_event(event);
+        }
+        ctx.write(self.received.to_string());
+        match self.stays {
+            true => ctx.flush(),
+            false => ctx.close_when_flushed(),
+        }
+    }
+}
+
+#[test]
+fn a_handler_that_enables_half_closure_receives_the_end_and_writes_until_it_closes() {
+    let stays = Sums {
+        stays: true,
+        ..Sums::default()
+    };
+    let mut channel = EmbeddedChannel::new(|p| p.add("sums", stays)).unwrap();
+    channel.receive("four");
+    channel.end_input();
+    assert_eq!(channel.sent(), "4");
+    channel.channel().write_and_flush(" and later");
+    channel.run();
+    assert!(channel.is_open());
+    assert_eq!(channel.sent(), " and later");
+    drop(channel.channel().shutdown_output());
+    channel.run();
+    assert!(!channel.is_open(), "both halves are closed");
+}
+
+#[test]
+fn a_handler_can_disable_half_closure_again() {
+    let mut channel = EmbeddedChannel::new(|p| p.add("sums", Sums::default())).unwrap();
+    channel.receive("no");
+    channel.end_input();
+    assert!(!channel.is_open() && channel.sent().is_empty());
+    let mut other = EmbeddedChannel::new(|p| p.add("sums", Sums::default())).unwrap();
+    other.end_input();
+    assert_eq!(other.sent(), "0", "the channels do not share it");
+}
+
+#[test]
+fn a_handler_on_another_executor_enables_half_closure_too() {
+    let (apart, mut manual_loop) = EventLoop::builder("apart").build_manual().unwrap();
+    let sums = Handler::inbound_on(apart.executor(), Sums::default());
+    let mut channel = EmbeddedChannel::new(|p| p.add_handler("sums", sums)).unwrap();
+    let mut run = |channel: &mut EmbeddedChannel| {
+        for _ in 0..4 {
+            manual_loop.run_until_idle();
+            channel.run();
+        }
+    };
+    run(&mut channel);
+    channel.receive("four");
+    channel.end_input();
+    run(&mut channel);
+    assert_eq!(channel.sent(), "4");
+    assert!(!channel.is_open());
+}
+
+#[test]
+fn over_sockets_of_pinned_and_roaming_loops_the_response_follows_the_end() {
+    let pinned = group(1);
+    let first = serve(&pinned, |p| p.add("sums", Sums::default()));
+    let (_pool, roams) = roaming(2);
+    let second = serve_roaming(&roams, |p| p.add("sums", Sums::default()));
+    for server in [&first, &second] {
+        for size in [0, 1, 100_000] {
+            let mut stream = dial(server);
+            stream.write_all(&vec![7; size]).unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+            let mut response = String::new();
+            stream.read_to_string(&mut response).unwrap();
+            assert_eq!(response, size.to_string());
+        }
+    }
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn with_tls_in_front_the_end_is_the_close_notify_of_the_peer() {
+    use crate::tls::{Authority, Pair, whole};
+    let authority = Authority::new();
+    let (server, client) = (authority.server("a.test"), authority.client());
+    let mut pair = Pair::with_options(&server, &client, "a.test", &options());
+    pair.server = EmbeddedChannel::new(|p| {
+        p.add_duplex("tls", server.handler())
+            .add("sums", Sums::default())
+    })
+    .unwrap();
+    pair.run();
+    pair.client.channel().write_and_flush("four");
+    drop(pair.client.channel().shutdown_output());
+    pair.client.run();
+    pair.run();
+    assert_eq!(whole(&mut pair.client), "4");
+    assert!(!pair.server.is_open());
 }
