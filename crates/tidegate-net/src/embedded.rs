@@ -86,7 +86,7 @@ impl EmbeddedChannel {
         let recorded = Arc::clone(&record);
         let token = manual_loop.run(move || {
             let mut parts = PipelineState::new(shared);
-            parts.io.record = Some(recorded);
+            parts.io.set_record(recorded);
             let pipeline = <Pipeline>::new(parts, checked);
             let transport = Transport::Embedded(own);
             let registered = reactor::register(|token| {

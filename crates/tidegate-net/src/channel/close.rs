@@ -52,7 +52,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         self.transport = Transport::Gone;
         self.early = None;
         self.late_error = None;
-        io.deadlines = None;
+        io.end_deadlines();
         io.shared.finish(cause.clone());
         let closed = Failure::new(NetError::Closed(cause.clone()));
         io.queue.fail_all(&closed);

@@ -18,7 +18,7 @@ use tidegate_loop::CoarseTimer;
 
 use super::channel_request::ChannelRequest;
 use super::event::HandlerEvent;
-use super::io::ChannelIo;
+use super::io::{ChannelIo, Rare};
 use super::shared::Shared;
 use super::timers;
 
@@ -95,24 +95,32 @@ impl ChannelIo {
         if self.state.is_closed() {
             return;
         }
-        let deadlines = self.deadlines.get_or_insert_default();
+        let deadlines = &mut self.rare.get_or_insert_default().deadlines;
         deadlines.set(handler, key, at);
         if at < deadlines.check {
             self.set_check(at);
         }
     }
 
+    /// Removes all deadlines, because the channel is closed.
+    pub(super) fn end_deadlines(&mut self) {
+        if let Some(rare) = &mut self.rare {
+            rare.deadlines = Deadlines::default();
+        }
+    }
+
     pub(crate) fn clear_deadline(&mut self, handler: u32, key: u8) {
-        if let Some(deadlines) = &mut self.deadlines {
-            let all = &mut deadlines.deadlines;
+        if let Some(rare) = &mut self.rare {
+            let all = &mut rare.deadlines.deadlines;
             all.retain(|one| (one.handler, one.key) != (handler, key));
         }
     }
 
     /// Removes the deadlines of a handler that is removed.
     pub(crate) fn clear_deadlines_of(&mut self, handler: u32) {
-        if let Some(deadlines) = &mut self.deadlines {
-            deadlines.deadlines.retain(|one| one.handler != handler);
+        if let Some(rare) = &mut self.rare {
+            let all = &mut rare.deadlines.deadlines;
+            all.retain(|one| one.handler != handler);
         }
     }
 
@@ -122,7 +130,7 @@ impl ChannelIo {
         let after = at.saturating_sub(self.shared.executor().clock().nanos());
         let after = Duration::from_nanos(after);
         let channel = self.weak();
-        let Some(deadlines) = &mut self.deadlines else {
+        let Some(Rare { deadlines, .. }) = self.rare.as_deref_mut() else {
             return;
         };
         let timer = deadlines.timer.take();
@@ -142,7 +150,7 @@ impl ChannelIo {
     /// Returns the deadlines that are due, earliest first.
     pub(super) fn due_deadlines(&self) -> Vec<Deadline> {
         let now = self.shared.executor().clock().nanos();
-        let all = self.deadlines.iter().flat_map(|all| &all.deadlines);
+        let all = self.rare.iter().flat_map(|rare| &rare.deadlines.deadlines);
         let mut due: Vec<_> = all.filter(|one| one.at <= now).copied().collect();
         due.sort_by_key(|one| one.at);
         due
@@ -150,16 +158,17 @@ impl ChannelIo {
 
     /// Removes `due` to deliver it. Returns `false` if its handler has moved or cleared it meanwhile.
     pub(super) fn take_deadline(&mut self, due: Deadline) -> bool {
-        let Some(all) = &mut self.deadlines else {
+        let Some(rare) = &mut self.rare else {
             return false;
         };
-        let at = all.deadlines.iter().position(|one| *one == due);
-        at.map(|at| all.deadlines.swap_remove(at)).is_some()
+        let all = &mut rare.deadlines.deadlines;
+        let at = all.iter().position(|one| *one == due);
+        at.map(|at| all.swap_remove(at)).is_some()
     }
 
     /// Sets the timer, which has fired, for the earliest deadline.
     pub(super) fn set_next_check(&mut self) {
-        let Some(deadlines) = &mut self.deadlines else {
+        let Some(Rare { deadlines, .. }) = self.rare.as_deref_mut() else {
             return;
         };
         deadlines.check = NEVER;

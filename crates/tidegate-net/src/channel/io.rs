@@ -40,6 +40,14 @@ const UNCALM: Flags = Flags::DIPPED
     .union(Flags::REPORTED_UNWRITABLE)
     .union(Flags::SHOWN_UNWRITABLE);
 
+/// State that most channels do not need.
+#[derive(Debug, Default)]
+pub(super) struct Rare {
+    pub(super) deadlines: Deadlines,
+    /// What a test inspects, if the channel has no socket.
+    record: Option<Arc<Mutex<Record>>>,
+}
+
 /// A channel without its handlers and its socket.
 pub(crate) struct ChannelIo {
     pub(crate) queue: WriteQueue,
@@ -48,12 +56,11 @@ pub(crate) struct ChannelIo {
     pub(crate) shared: Arc<SignalBlock<Shared>>,
     /// Datagrams to send, if the channel uses datagrams.
     pub(crate) outbox: Option<Box<Outbox>>,
-    pub(crate) record: Option<Arc<Mutex<Record>>>,
     /// The loop's memory for handlers, while they may run. `None` between two turns, and before one
     /// has used it.
     pub(crate) lent: Option<Box<Lent>>,
-    /// The deadlines of the handlers. `None` until one sets a deadline.
-    pub(super) deadlines: Option<Box<Deadlines>>,
+    /// `None` until it is needed.
+    pub(super) rare: Option<Box<Rare>>,
     /// Counted size of the writes on the stack and of those that handlers hold.
     in_flight: usize,
     /// Pending size that other threads were last shown.
@@ -74,9 +81,8 @@ impl ChannelIo {
             options,
             shared,
             outbox: None,
-            record: None,
             lent: None,
-            deadlines: None,
+            rare: None,
             in_flight: 0,
             published: 0,
             user_flags: 0,
@@ -92,9 +98,19 @@ impl ChannelIo {
         self.state.flags.set(Flags::DATAGRAMS);
     }
 
+    /// Makes the channel record what reaches its ends, for a test.
+    pub(crate) fn set_record(&mut self, record: Arc<Mutex<Record>>) {
+        self.rare.get_or_insert_default().record = Some(record);
+    }
+
+    pub(crate) fn is_recorded(&self) -> bool {
+        let rare = self.rare.as_ref();
+        rare.is_some_and(|rare| rare.record.is_some())
+    }
+
     /// Returns the record for a test, if there is one.
     pub(crate) fn recorded(&self) -> Option<MutexGuard<'_, Record>> {
-        let record = self.record.as_ref()?;
+        let record = self.rare.as_ref()?.record.as_ref()?;
         Some(record.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

@@ -56,7 +56,7 @@ impl<E: ?Sized + HandlerStorage> Pipeline<E> {
             }
             let last = completes && !heard;
             heard |= completes;
-            let base = self.parts.begin_call(at, CurrentCall::Event);
+            self.parts.begin_call(at, CurrentCall::Event);
             let ctx = HandlerContext {
                 parts: &mut self.parts,
                 at: at as u32,
@@ -74,7 +74,7 @@ impl<E: ?Sized + HandlerStorage> Pipeline<E> {
                     None => return self.complete(),
                 },
                 _ => {
-                    self.put_in_order(base);
+                    self.put_in_order();
                     return self.complete();
                 }
             }
@@ -182,7 +182,7 @@ impl<E: ?Sized + HandlerStorage> Pipeline<E> {
     #[inline(never)]
     fn unread(&mut self, msg: Msg) {
         self.parts.doing = CurrentCall::Nothing;
-        match self.parts.io.record.is_some() {
+        match self.parts.io.is_recorded() {
             true => self.parts.io.record_read(msg),
             false => self.parts.io.unread += 1,
         }
@@ -258,7 +258,7 @@ impl<E: ?Sized + HandlerStorage> Pipeline<E> {
         doing: CurrentCall,
         call: impl FnOnce(&mut E, HandlerContext<'_>),
     ) {
-        let base = self.parts.begin_call(at, doing);
+        self.parts.begin_call(at, doing);
         let ctx = HandlerContext {
             parts: &mut self.parts,
             at: at as u32,
@@ -266,7 +266,7 @@ impl<E: ?Sized + HandlerStorage> Pipeline<E> {
         call(&mut *self.handlers[at], ctx);
         // A single action without a promise is in order. That is nearly always the case.
         if self.parts.made() > 1 || self.parts.promise.is_some() {
-            self.put_in_order(base);
+            self.put_in_order();
         }
         self.parts.doing = CurrentCall::Nothing;
     }
@@ -274,9 +274,10 @@ impl<E: ?Sized + HandlerStorage> Pipeline<E> {
     /// Reverses the actions of a handler: they are on the stack in the order of the calls, and the
     /// first has to be on top. Its output becomes one of them.
     #[inline(never)]
-    fn put_in_order(&mut self, base: usize) {
+    fn put_in_order(&mut self) {
         self.parts.close_output();
         self.parts.doing = CurrentCall::Nothing;
+        let base = self.parts.base as usize;
         if self.parts.promise.is_some() {
             self.give_promise(base);
         }

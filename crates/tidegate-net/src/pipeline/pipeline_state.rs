@@ -137,7 +137,7 @@ impl PipelineState {
     }
 
     pub(crate) fn head(&self) -> Head {
-        if self.io.record.is_some() {
+        if self.io.is_recorded() {
             Head::Anything
         } else if self.io.outbox.is_some() {
             Head::DATAGRAMS
@@ -164,15 +164,12 @@ impl PipelineState {
         self.stack.push(action);
     }
 
-    /// Prepares a call of handler `at`. Returns the position on the stack at which its actions will
-    /// begin.
+    /// Prepares a call of handler `at`.
     #[inline(always)]
-    pub(super) fn begin_call(&mut self, at: usize, doing: CurrentCall) -> usize {
-        let base = self.stack.len();
-        self.base = base as u32;
+    pub(super) fn begin_call(&mut self, at: usize, doing: CurrentCall) {
+        self.base = self.stack.len() as u32;
         self.running = at as u32;
         self.doing = doing;
-        base
     }
 
     /// Returns the action for an event that a handler fires. Events travel from first to last and
