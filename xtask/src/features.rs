@@ -11,10 +11,28 @@ use crate::step::{self, Outcome};
 use crate::tidy::manifest;
 
 /// Features of the facade, and the packages that a program with this feature alone does not build.
-const NOT_BUILT: [(&str, &[&str]); 3] = [
+const NOT_BUILT: [(&str, &[&str]); 4] = [
     (
         "isolate",
-        &["mio", "ring", "rustls", "tidegate-net", "tower-layer"],
+        &[
+            "mio",
+            "ring",
+            "rustls",
+            "tidegate-net",
+            "tower-layer",
+            "tracing",
+        ],
+    ),
+    (
+        "tracing",
+        &[
+            "mio",
+            "rustls",
+            "tidegate-isolate",
+            "tidegate-net",
+            "tokio",
+            "tracing-attributes",
+        ],
     ),
     (
         "tower",

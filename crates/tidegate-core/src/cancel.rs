@@ -164,7 +164,7 @@ impl CancelToken {
         hooks.waiting = calls;
         drop(hooks);
         for (_, hook) in wakes {
-            hook.run(SOURCE, &OnUnhandled::stderr());
+            hook.run(SOURCE, &OnUnhandled::default());
         }
         true
     }
@@ -180,7 +180,7 @@ impl CancelToken {
     /// even if several threads call this. Does nothing before the token is cancelled.
     #[doc(hidden)]
     pub fn run_hooks(&self) {
-        self.run_hooks_to(SOURCE, &OnUnhandled::stderr());
+        self.run_hooks_to(SOURCE, &OnUnhandled::default());
     }
 
     /// Does the same as [`CancelToken::run_hooks`], but reports panics of hooks to `report_to`,
@@ -249,7 +249,7 @@ impl CancelToken {
         // that is added after that sees the flag here.
         if self.is_cancelled() {
             drop(hooks);
-            hook.run(SOURCE, &OnUnhandled::stderr());
+            hook.run(SOURCE, &OnUnhandled::default());
             return CancelHook { of: None };
         }
         let id = hooks.next;

@@ -13,6 +13,7 @@
 //! | `parker`, `spin_wait` | [`Parker`], in which a thread sleeps; the spinning before the sleep |
 //! | [`permits`] | counted bounds |
 //! | [`thread`] | [`ThreadBuilder`], the handles of threads, an executor with a thread per task |
+//! | `trace` | events and spans for the crate `tracing`; hidden |
 //! | `wait` | the check that refuses a wait that would deadlock |
 //! | `wake_flag` | one message for many wake-ups |
 //! | `collect` | [`Collect`]: how a type describes its metrics to an exporter |
@@ -59,6 +60,7 @@ pub mod internal {
     pub use crate::raw::owner::OwnerCell;
     pub use crate::raw::running::{Running, RunningGuard, RunningTask};
     pub use crate::raw::signal::{Deliver, Delivery, SignalBlock, SignalHeader};
+    pub use crate::raw::task::plain::PlainTask;
     pub use crate::spin_wait::SpinWait;
     pub use crate::sys::futex::Futex;
     pub use crate::sys::prefetch::{prefetch, prefetch_block, prefetch_for_write};
@@ -67,6 +69,7 @@ pub mod internal {
     pub use crate::thread::builder::run_exit_hooks;
     pub use crate::thread::handle::ThreadWatch;
     pub use crate::thread::start::at_thread_exit;
+    pub use crate::trace::api as trace;
     pub use crate::wait::{WaitGuard, change_width, check_may_block, check_wait};
     pub use crate::wake_flag::WakeFlag;
 }
@@ -79,6 +82,7 @@ mod sys;
 #[cfg(all(test, not(tidegate_loom)))]
 mod testing;
 pub mod thread;
+mod trace;
 mod unhandled;
 mod wait;
 mod wake_flag;

@@ -242,7 +242,7 @@ impl Hub {
                 let what = Unhandled::ListenerPanic { message };
                 match &self.home {
                     Some(home) => drop(contain(|| home.unhandled(&what))),
-                    None => OnUnhandled::stderr().report("a promise without a home", &what),
+                    None => OnUnhandled::default().report("a promise without a home", &what),
                 }
             }
             place = &node.next;

@@ -4,8 +4,8 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-use tidegate_core::internal::ByValue;
-use tidegate_core::{Executor, Task};
+use tidegate_core::Executor;
+use tidegate_core::internal::{ByValue, PlainTask};
 
 use crate::block::{SharedWriter, Writer, block, task_block};
 use crate::{AbandonedError, Completion, Failure};
@@ -151,7 +151,7 @@ impl<T: Send + 'static, E: Send + 'static> Promise<T, E> {
     /// If the promise is already cancelled, `hook` runs at once on this thread. A later hook
     /// replaces an earlier one.
     pub fn on_cancel(&self, hook: impl FnOnce() + Send + 'static) {
-        self.writer.on_cancel(Task::new(hook));
+        self.writer.on_cancel(PlainTask::new(hook));
     }
 
     /// Returns `true` if the promise was cancelled.
@@ -260,7 +260,7 @@ impl<T: Send + 'static, E: Send + 'static> SharedPromise<T, E> {
 
     /// See [`Promise::on_cancel`].
     pub fn on_cancel(&self, hook: impl FnOnce() + Send + 'static) {
-        self.writer.on_cancel(Task::new(hook));
+        self.writer.on_cancel(PlainTask::new(hook));
     }
 
     /// Returns `true` if the outcome is decided.

@@ -9,6 +9,7 @@
 //! | hold a thread at a point until another has reached its own | [`Gate`] |
 //! | count events, and wait for the n-th | [`Counter`] |
 //! | record events in order | [`Log`] |
+//! | receive events and spans of `tracing` | [`Recorder`] |
 //! | wait for a condition that none of these reports | [`until`], [`until_some`] |
 //! | wait for a future | [`block_on`] |
 //! | let other threads run for a moment | [`yield_times`], [`spin_times`] |
@@ -48,6 +49,7 @@ mod gate;
 mod length;
 mod log;
 mod model;
+mod recorder;
 mod rng;
 mod waiting;
 mod watched;
@@ -59,6 +61,7 @@ pub use gate::Gate;
 pub use length::{LONG_VARIABLE, SMALL_VARIABLE, rounds, short_or_long};
 pub use log::Log;
 pub use model::model;
+pub use recorder::{RecordedEvent, RecordedSpan, Recorder};
 pub use rng::{Rng, SEED_VARIABLE};
 pub use waiting::{block_on, spin_times, until, until_some, yield_times};
 pub use watched::WATCHDOG;

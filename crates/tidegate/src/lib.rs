@@ -75,11 +75,12 @@
 //!
 //! # Features
 //!
-//! The first three are on by default.
+//! The first four are on by default.
 //!
 //! * `net`: the network, module `net`.
 //! * `tls`: encryption, module `tls`. Turns `net` on. It builds rustls and needs a C compiler.
 //! * `isolate`: isolation of dependencies, module `isolate`.
+//! * `tracing`: events and spans for a subscriber of the crate `tracing`. It has no module.
 //! * `tower`: commands as layers of tower, module `tower`. Turns `isolate` on.
 //! * `metrics`: export of metrics to Prometheus, module `metrics`. Turns `isolate` on.
 //! * `hyper`: HTTP servers on event loops, module `hyper`. Turns `net` on. It builds hyper, and of tokio

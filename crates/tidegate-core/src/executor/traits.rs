@@ -107,8 +107,8 @@ pub trait Executor: Send + Sync + 'static {
 
     /// Receives errors that no other code handles: a panicking listener, or a listener that ran on
     /// another thread because this executor did not take its signal. Called on the thread where the
-    /// error happened, with no lock held. The default reports to [`OnUnhandled::stderr`].
+    /// error happened, with no lock held. The default reports to [`OnUnhandled::default`].
     fn unhandled(&self, what: &Unhandled<'_>) {
-        OnUnhandled::stderr().report(self.name(), what);
+        OnUnhandled::default().report(self.name(), what);
     }
 }

@@ -33,6 +33,7 @@ prim::thread_local! {
 /// assert!(running.now().is_some());
 /// running.idle();
 /// assert!(running.now().is_none());
+/// assert!(running.last_type().is_some(), "it was the last one");
 /// ```
 #[derive(Default)]
 #[repr(align(128))]
@@ -41,6 +42,8 @@ pub struct Running {
     started: AtomicU64,
     /// The vtable of the running task; null between tasks.
     what: AtomicPtr<Vtable>,
+    /// The vtable of the last task before the loop became idle.
+    last: AtomicPtr<Vtable>,
     given: Given,
     /// The sequence number and the given name of the last named task that panicked.
     panicked: Mutex<Option<(u64, &'static str)>>,
@@ -90,7 +93,23 @@ impl Running {
     /// Records that the loop runs no task. Called only by the loop's thread.
     #[inline]
     pub fn idle(&self) {
+        let last = self.what.load(Ordering::Relaxed);
+        self.last.store(last, Ordering::Relaxed);
         self.what.store(ptr::null_mut(), Ordering::Relaxed);
+    }
+
+    /// Returns the type of the closure of the running task or, if the loop runs none, of the last
+    /// one before it became idle.
+    pub fn last_type(&self) -> Option<&'static str> {
+        let running = self.what.load(Ordering::Relaxed);
+        let what = match running.is_null() {
+            true => self.last.load(Ordering::Relaxed),
+            false => running,
+        };
+        // SAFETY: `begin_closure` stores only pointers made from `&'static Vtable` in `what`, and
+        // `idle` only copies of them in `last`; both are null before.
+        let vtable = unsafe { what.as_ref() }?;
+        Some((vtable.type_name)())
     }
 
     /// Returns the number of tasks started so far.

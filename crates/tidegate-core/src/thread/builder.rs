@@ -135,7 +135,7 @@ impl ThreadBuilder {
     }
 
     /// Sets the hook that receives panics of the threads' jobs and hooks, with the thread's name;
-    /// the default is [`OnUnhandled::stderr`].
+    /// the default is [`OnUnhandled::default`].
     pub fn report_to(mut self, hook: OnUnhandled) -> Self {
         self.on_unhandled = Some(hook);
         self
@@ -322,7 +322,7 @@ crate::debug_as_display!(PriorityError);
 /// Runs the hooks that `at_thread_exit` registered on this thread, newest
 /// first, until none is left. A panicking hook does not prevent the others from running.
 pub fn run_exit_hooks() {
-    run_exit_hooks_to(|source, error| OnUnhandled::stderr().report(source, error));
+    run_exit_hooks_to(|source, error| OnUnhandled::default().report(source, error));
 }
 
 /// Returns the pool name for a type's name.

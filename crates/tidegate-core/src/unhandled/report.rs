@@ -76,6 +76,33 @@ pub enum Unhandled<'a> {
     },
 }
 
+impl<'a> Unhandled<'a> {
+    /// Returns the kind of the error as one word, for events.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::TaskPanic { .. } => "task_panic",
+            Self::TaskRefused { .. } => "task_refused",
+            Self::ListenerPanic { .. } => "listener_panic",
+            Self::HookPanic { .. } => "hook_panic",
+            Self::ProducerPanic { .. } => "producer_panic",
+            Self::Strategy { .. } => "strategy",
+            Self::ChannelError { .. } => "channel_error",
+            Self::Setting { .. } => "setting",
+            Self::PartFailed { .. } => "part_failed",
+            Self::ListenerFellBack => "listener_fell_back",
+            Self::LeftOut { .. } => "left_out",
+        }
+    }
+
+    /// Returns the name of the task, for events.
+    pub(crate) fn task(&self) -> Option<&'a str> {
+        match *self {
+            Self::TaskPanic { task, .. } | Self::TaskRefused { task, .. } => Some(task),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for Unhandled<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -175,7 +175,7 @@ fn report(home: Option<&dyn Executor>, panic: CaughtPanic) {
 #[cold]
 pub(super) fn report_to_home(home: Option<&dyn Executor>, what: &Unhandled<'_>) {
     let Some(home) = home else {
-        return OnUnhandled::stderr().report("a promise without a home", what);
+        return OnUnhandled::default().report("a promise without a home", what);
     };
     let _ = tidegate_core::internal::contain(|| home.unhandled(what));
 }

@@ -77,7 +77,7 @@ impl WheelTimer {
             limit: usize::MAX,
             executor: None,
             threads: None,
-            on_unhandled: OnUnhandled::stderr(),
+            on_unhandled: OnUnhandled::default(),
         }
     }
 
@@ -361,7 +361,7 @@ impl WheelTimerBuilder {
         self.report_to(OnUnhandled::new(hook))
     }
 
-    /// Sets the hook for panics, which may be shared; the default is [`OnUnhandled::stderr`].
+    /// Sets the hook for panics, which may be shared; the default is [`OnUnhandled::default`].
     pub fn report_to(mut self, hook: OnUnhandled) -> Self {
         self.on_unhandled = hook;
         self

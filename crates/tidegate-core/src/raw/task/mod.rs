@@ -4,6 +4,8 @@
 //! words is stored in the task itself; a larger one is boxed. Moving a task between threads
 //! therefore allocates nothing for the closures that programs submit by the million.
 
+pub(crate) mod plain;
+
 use std::any::type_name;
 use std::fmt;
 use std::marker::PhantomData;
@@ -11,10 +13,12 @@ use std::mem::{self, ManuallyDrop, MaybeUninit};
 
 use crate::raw::running::{self, Running};
 use crate::raw::vtable::{Blocking, Data, INLINE_WORDS, Vtable};
+use crate::trace::{self, Span};
 
 /// One unit of work: a closure that runs once.
 ///
-/// Dropping a task drops the closure without running it.
+/// Dropping a task drops the closure without running it. With the feature `tracing`, a task runs in
+/// the span in which it was created.
 ///
 /// ```
 /// use std::sync::mpsc;
@@ -154,8 +158,32 @@ impl Task {
         std::ptr::from_ref(self.vtable).addr()
     }
 
+    /// Makes a task that runs in the span in which it was made, if there is one.
     #[inline]
     fn erase<F: Body, B: Kind>(body: F) -> Self {
+        if trace::is_on() {
+            return Self::erase_in_span::<F, B>(body);
+        }
+        Self::erase_plain::<F, B>(body)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn erase_in_span<F: Body, B: Kind>(body: F) -> Self {
+        let task = Self::erase_plain::<F, B>(body);
+        let span = Span::current();
+        if span.is_none() {
+            return task;
+        }
+        Self::erase_plain::<InSpan<F>, B>(InSpan {
+            task,
+            span,
+            body: PhantomData,
+        })
+    }
+
+    #[inline]
+    fn erase_plain<F: Body, B: Kind>(body: F) -> Self {
         let mut data: Data = [MaybeUninit::uninit(); INLINE_WORDS];
         let vtable = if fits::<F>() {
             // SAFETY: `fits` checked that size and alignment of `data` suffice for an `F`.
@@ -268,6 +296,29 @@ impl<L: 'static, F: FnOnce() + Send + 'static> Body for Labelled<L, F> {
 
     fn type_name() -> &'static str {
         type_name::<L>()
+    }
+}
+
+/// A task whose body is an `F`, and the span in which it runs. It contains the task and not the
+/// body: with a second caller, the compiler would no longer inline the body into the first one.
+struct InSpan<F> {
+    task: Task,
+    span: Span,
+    body: PhantomData<fn() -> F>,
+}
+
+impl<F: Body> Body for InSpan<F> {
+    fn call(self) {
+        let _entered = self.span.enter();
+        self.task.run();
+    }
+
+    fn name(&self) -> &'static str {
+        self.task.name()
+    }
+
+    fn type_name() -> &'static str {
+        F::type_name()
     }
 }
 

@@ -21,6 +21,7 @@ use super::report::Unhandled;
 use crate::clock::as_nanos;
 use crate::contain::contain;
 use crate::thread::{ThreadNames, spawn_bare};
+use crate::trace::{Origin, UnhandledFields, unhandled_error};
 use crate::{Clock, Parker};
 
 /// How long a reporting thread waits until the hook has received its report.
@@ -36,13 +37,14 @@ const LONGEST: usize = 2048;
 /// The hook for errors that no other code handles: a panicking task or listener, an error on a
 /// channel, a setting without effect.
 ///
-/// Clones are handles to the same hook. The default writes one line per error to standard error, at
-/// most ten in a second, and then how many it left out.
+/// Clones are handles to the same hook. The default reports each error as an event of `tracing` if
+/// the feature `tracing` is on and the reporting thread has a subscriber. Otherwise it writes a line
+/// to standard error. It reports at most ten errors in a second, and then how many it left out.
 ///
 /// A hook may block, panic, or cause further errors. It runs on a thread of its own, one report at
 /// a time. The reporting thread waits for it only a moment. While the hook is busy, up to 256
 /// reports are queued; further ones are counted ([`Unhandled::LeftOut`]). A report on which the
-/// hook panics goes to standard error.
+/// hook panics goes to the default hook. One on which a subscriber panics goes to standard error.
 ///
 /// ```
 /// use tidegate_core::{OnUnhandled, Unhandled};
@@ -63,6 +65,8 @@ struct Shared {
     call: Box<UnhandledFn>,
     /// The clock by which lines in each [`SPAN`] are counted; `None` means no limit.
     limit: Option<Clock>,
+    /// `true` for the default hook: reports go to a subscriber if there is one, and not to `call`.
+    traced: bool,
     queue: Mutex<ReportQueue>,
     /// Notified after each received report.
     delivered: Condvar,
@@ -87,6 +91,8 @@ struct ReportQueue {
     left_out: u64,
     /// The name in the left-out reports; `None` if they have several names.
     left_out_of: Option<String>,
+    /// Where the first of the left-out reports comes from.
+    left_out_origin: Origin,
     /// The count of left-out reports is reported after this many accepted reports, and not before
     /// the time `count_at`: the reports ahead of the first one left out, and the end of its span.
     count_after: u64,
@@ -102,7 +108,7 @@ impl OnUnhandled {
     /// Creates a hook that receives every report, with the name of the executor, timer or isolation
     /// that reports it.
     pub fn new(call: impl Fn(&str, &Unhandled<'_>) + Send + Sync + 'static) -> Self {
-        Self::with(Box::new(call), None)
+        Self::with(Box::new(call), None, false)
     }
 
     /// Creates a hook that writes a line for each report to `out`, at most ten in a second of
@@ -130,6 +136,19 @@ impl OnUnhandled {
     /// assert_eq!(rx.recv().unwrap(), "tidegate: io-0: a listener panicked: two\\nlines\n");
     /// ```
     pub fn lines(out: impl Write + Send + 'static, clock: impl Into<Clock>) -> Self {
+        Self::writing(out, clock.into(), false)
+    }
+
+    /// Returns a hook that writes lines to standard error, limited for the whole process. It does
+    /// so even if there is a subscriber of `tracing`.
+    pub fn stderr() -> Self {
+        static STDERR: OnceLock<OnUnhandled> = OnceLock::new();
+        STDERR
+            .get_or_init(|| Self::lines(std::io::stderr(), Clock::system()))
+            .clone()
+    }
+
+    fn writing(out: impl Write + Send + 'static, clock: Clock, traced: bool) -> Self {
         let out = Mutex::new(out);
         let write = move |source: &str, error: &Unhandled<'_>| {
             let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
@@ -138,22 +157,15 @@ impl OnUnhandled {
                 .write_all(&line(source, error))
                 .and_then(|()| out.flush());
         };
-        Self::with(Box::new(write), Some(clock.into()))
+        Self::with(Box::new(write), Some(clock), traced)
     }
 
-    /// Returns the default hook: lines to standard error, limited for the whole process.
-    pub fn stderr() -> Self {
-        static STDERR: OnceLock<OnUnhandled> = OnceLock::new();
-        STDERR
-            .get_or_init(|| Self::lines(std::io::stderr(), Clock::system()))
-            .clone()
-    }
-
-    fn with(call: Box<UnhandledFn>, limit: Option<Clock>) -> Self {
+    fn with(call: Box<UnhandledFn>, limit: Option<Clock>, traced: bool) -> Self {
         Self {
             shared: Arc::new(Shared {
                 call,
                 limit,
+                traced,
                 queue: Mutex::default(),
                 delivered: Condvar::new(),
                 parker: Parker::new(),
@@ -175,8 +187,11 @@ impl OnUnhandled {
             // A model has no threads but its own.
             return (shared.call)(source, error);
         }
+        // Taken and dropped without the lock: both may call the subscriber.
+        let current = shared.traced.then(Origin::current);
+        let mut origin = current.unwrap_or_default();
         let mut queue = shared.queue();
-        let number = queue.take(source, error, shared.limit.as_ref());
+        let number = queue.take(source, error, &mut origin, shared.limit.as_ref());
         let thread_running = mem::replace(&mut queue.thread_running, true);
         drop(queue);
         if thread_running {
@@ -213,8 +228,13 @@ impl OnUnhandled {
 }
 
 impl Default for OnUnhandled {
+    /// Returns the default hook: events of `tracing` if there is a subscriber, else lines to
+    /// standard error. Limited for the whole process.
     fn default() -> Self {
-        Self::stderr()
+        static DEFAULT: OnceLock<OnUnhandled> = OnceLock::new();
+        DEFAULT
+            .get_or_init(|| Self::writing(std::io::stderr(), Clock::system(), true))
+            .clone()
     }
 }
 
@@ -242,7 +262,7 @@ impl Shared {
             }
         };
         let started = spawn_bare(&NAMES, job, |source, error| {
-            OnUnhandled::stderr().report(source, error)
+            OnUnhandled::default().report(source, error)
         });
         if started.is_err() {
             self.queue().thread_running = false;
@@ -297,12 +317,15 @@ impl Shared {
     /// not panic.
     fn call(&self, report: &Report) {
         let error = report.error.borrow();
+        if trace(report, &error) {
+            return;
+        }
         let delivered = contain(|| (self.call)(&report.source, &error));
         if delivered.is_err() && self.limit.is_none() {
             let message = "the hook for unhandled errors panicked on what follows";
-            let stderr = OnUnhandled::stderr();
-            stderr.report(&report.source, &Unhandled::HookPanic { message });
-            stderr.report(&report.source, &error);
+            let default = OnUnhandled::default();
+            default.report(&report.source, &Unhandled::HookPanic { message });
+            default.report(&report.source, &error);
         }
     }
 
@@ -318,12 +341,19 @@ impl Shared {
 
 impl ReportQueue {
     /// Accepts a report and returns its number, or counts it as left out.
-    fn take(&mut self, source: &str, error: &Unhandled<'_>, limit: Option<&Clock>) -> Option<u64> {
+    fn take(
+        &mut self,
+        source: &str,
+        error: &Unhandled<'_>,
+        origin: &mut Origin,
+        limit: Option<&Clock>,
+    ) -> Option<u64> {
         if self.reports.len() >= BOUND || !limit.is_none_or(|clock| self.may_write(clock)) {
             let first = self.left_out == 0;
             self.left_out += 1;
             if first {
                 self.left_out_of = Some(source.to_owned());
+                mem::swap(&mut self.left_out_origin, origin);
                 self.count_after = self.accepted;
                 self.count_at = self.span_end;
             } else if self.left_out_of.as_deref() != Some(source) {
@@ -334,6 +364,7 @@ impl ReportQueue {
         self.reports.push_back(Report {
             source: source.to_owned(),
             error: OwnedUnhandled::of(error),
+            origin: mem::take(origin),
         });
         self.accepted += 1;
         Some(self.accepted)
@@ -350,6 +381,7 @@ impl ReportQueue {
         Some(Report {
             source: source.unwrap_or_else(|| "several".to_owned()),
             error: OwnedUnhandled::LeftOut(mem::take(&mut self.left_out)),
+            origin: mem::take(&mut self.left_out_origin),
         })
     }
 
@@ -370,6 +402,7 @@ impl ReportQueue {
 struct Report {
     source: String,
     error: OwnedUnhandled,
+    origin: Origin,
 }
 
 /// An [`Unhandled`] that owns its texts.
@@ -423,6 +456,22 @@ impl OwnedUnhandled {
             Self::LeftOut(count) => Unhandled::LeftOut { count: *count },
         }
     }
+}
+
+/// Reports an error to the subscriber of the thread where it happened. Returns `false` if there is
+/// none, or if it panics.
+fn trace(report: &Report, error: &Unhandled<'_>) -> bool {
+    let left_out = match error {
+        Unhandled::LeftOut { count } => Some(*count),
+        _ => None,
+    };
+    let fields = UnhandledFields {
+        source: &report.source,
+        kind: error.kind(),
+        task: error.task(),
+        left_out,
+    };
+    unhandled_error(&report.origin, &fields, error)
 }
 
 /// Formats one line: without control characters inside, and not longer than [`LONGEST`].
