@@ -5,9 +5,10 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_core::internal::PlainTask;
 use tidegate_core::permits::Permits;
 use tidegate_core::thread::ThreadPerTask;
-use tidegate_core::{Executor, Task, ThreadBuilder};
+use tidegate_core::{Executor, ThreadBuilder};
 use tidegate_loop::internal::LoopScheduler;
 use tidegate_promise::{Completion, Failure, Outcome, promise};
 
@@ -170,7 +171,7 @@ impl SystemResolver {
         let promise = promise.share();
         let (host, own) = (host.to_owned(), promise.clone());
         let name = host.clone();
-        let look_up = Task::named("resolve a name", move || {
+        let look_up = PlainTask::named("resolve a name", move || {
             let _permit = permit;
             let found = (host.as_str(), port).to_socket_addrs();
             let found = found.map(Iterator::collect::<Vec<_>>);

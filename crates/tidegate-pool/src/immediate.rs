@@ -65,13 +65,13 @@ impl ImmediateExecutor {
                 id: ExecutorId::next(),
                 clock: clock.into(),
                 panics: AtomicU64::new(0),
-                on_unhandled: OnUnhandled::stderr(),
+                on_unhandled: OnUnhandled::default(),
             }),
         }
     }
 
     /// Returns a new executor with the same clock that reports panics to `hook`. The default is
-    /// [`OnUnhandled::stderr`].
+    /// [`OnUnhandled::default`].
     #[must_use]
     pub fn report_to(self, hook: OnUnhandled) -> Self {
         Self {

@@ -17,6 +17,7 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use tidegate_core::internal::{PlainTask, trace};
 use tidegate_core::permits::{Permit, Permits};
 use tidegate_core::{CancelToken, Clock, OnUnhandled, Task, ThreadBuilder};
 use tidegate_pool::{PoolLimits, WorkerPool};
@@ -110,6 +111,9 @@ impl CallbackThreads {
             let pool = pool.report_to(self.unhandled.clone()).build();
             pool.expect("the limits agree with each other")
         });
+        // The timer's thread is here, or a thread that holds a lock. A task that the system has no
+        // thread for is offered again, so its refusal is no event.
+        let _muted = trace::mute();
         let offered = pool.execute_task(task);
         offered.map_err(|refused| refused.into_inner())
     }
@@ -123,7 +127,7 @@ impl CallbackThreads {
             return None;
         }
         let (this, token) = (Arc::clone(self), token.clone());
-        Some(Task::named("hooks of a token", move || {
+        Some(PlainTask::named("hooks of a token", move || {
             token.run_hooks_to(&this.key, &this.unhandled);
             this.tokens.fetch_sub(1, Ordering::Relaxed);
         }))

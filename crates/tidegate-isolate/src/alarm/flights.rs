@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-use tidegate_core::Task;
+use tidegate_core::internal::PlainTask;
 
 use super::handle::CallTimer;
 use crate::in_flight::Flight;
@@ -150,7 +150,7 @@ impl CallTimer {
         // Hooks that were rejected stayed in their tokens; their `Drop` is user code.
         for flight in gone.into_iter().filter(|one| one.token().has_hooks()) {
             if let Some(aside) = self.shared.aside_of(flight.command_id()) {
-                let drop_hooks = Task::new(move || flight.token().drop_hooks());
+                let drop_hooks = PlainTask::new(move || flight.token().drop_hooks());
                 self.run_aside(&aside, drop_hooks);
             }
         }

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use tidegate_core::Task;
+use tidegate_core::internal::PlainTask;
 
 use super::aside::CallbackThreads;
 use super::handle::CallTimer;
@@ -45,7 +45,7 @@ impl Future for Pause {
         }
         if this.alarm.is_none() {
             let wakes = Wakes(Arc::clone(&this.waker));
-            let wake = Task::new(move || drop(wakes));
+            let wake = PlainTask::new(move || drop(wakes));
             this.alarm = Some(this.alarms.run_at(this.at, &this.aside, wake));
         }
         Poll::Pending

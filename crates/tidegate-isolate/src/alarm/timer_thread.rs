@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidegate_core::internal::{FastClock, contain};
+use tidegate_core::internal::{FastClock, PlainTask, contain, trace};
 use tidegate_core::{CancelToken, Clock, OnUnhandled, Parker, Task, ThreadBuilder, Unhandled};
 
 use super::aside::CallbackThreads;
@@ -87,6 +87,8 @@ impl Shared {
         let mut member = shared.clock.clock().join();
         let spawned = self.threads.spawn(move || {
             member.enter();
+            // This thread runs no user code.
+            let _muted = trace::mute();
             shared.run();
             // Leaves the clock before the thread ends, so that the clock does not wait for it.
             drop(member);
@@ -139,7 +141,7 @@ impl Shared {
         let tasks = self.tasks().drain();
         for due in tasks {
             if let Due::CallbackThreads(aside, task) = due.value {
-                self.run_aside(&aside, Task::new(move || drop(task)));
+                self.run_aside(&aside, PlainTask::new(move || drop(task)));
             }
         }
         self.retry_starved();

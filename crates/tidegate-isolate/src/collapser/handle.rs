@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arc_swap::ArcSwapOption;
+use tidegate_core::CancelToken;
+use tidegate_core::internal::PlainTask;
 use tidegate_core::permits::Permit;
-use tidegate_core::{CancelToken, Task};
 use tidegate_promise::{Completion, Outcome, promise_with_error};
 
 use super::batch::{Batch, Due, NEXT_BATCH, Receive, Slot, Waiting, lock};
@@ -206,7 +207,7 @@ where
             number,
             _place: place,
         };
-        let run = Task::named("batch", move || {
+        let run = PlainTask::named("batch", move || {
             if let Some(batch) = due.take() {
                 Shared::run(&shared, batch, context);
             }

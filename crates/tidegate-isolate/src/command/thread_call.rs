@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidegate_core::internal::{discard, discard_all};
+use tidegate_core::internal::{PlainTask, discard, discard_all};
 use tidegate_core::permits::Permit;
 use tidegate_core::{CancelToken, Task};
 use tidegate_pool::queue::JobKey;
@@ -304,7 +304,7 @@ where
         drop(recipient);
         let state = &*self.shared.state;
         let (alarms, aside) = (state.alarms.clone(), Arc::clone(&state.aside));
-        let end = Task::named("end of a call", move || self.end_aside(early_end));
+        let end = PlainTask::named("end of a call", move || self.end_aside(early_end));
         alarms.run_aside(&aside, end);
     }
 

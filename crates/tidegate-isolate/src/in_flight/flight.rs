@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
+use tidegate_core::internal::PlainTask;
 use tidegate_core::{CancelToken, Clock, Task};
 
 use super::call_word::{CallWord, EndCause, SeenCall, WorkState};
@@ -189,7 +190,7 @@ impl Flight {
         match listener {
             Some(TimeoutListener::Call(call)) => call.expired(left),
             Some(TimeoutListener::Task(waker)) => {
-                callbacks.run(self.command_id(), Task::new(move || waker.wake()));
+                callbacks.run(self.command_id(), PlainTask::new(move || waker.wake()));
             }
             None => {}
         }

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tidegate_core::{Clock, Executor, Task};
+use tidegate_core::internal::PlainTask;
+use tidegate_core::{Clock, Executor};
 use tidegate_pool::WorkerPool;
 use tidegate_promise::SharedCompletion;
 
@@ -229,7 +230,7 @@ impl Isolation {
             let count_down = one_less();
             end.on_complete(move |_| count_down());
         }
-        alarms.call_at(self.clock().deadline(timeout), Task::new(one_less()));
+        alarms.call_at(self.clock().deadline(timeout), PlainTask::new(one_less()));
         collect(pools.iter().map(|pool| pool.pool().id()).collect(), &ends)
     }
 

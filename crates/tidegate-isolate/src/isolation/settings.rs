@@ -4,8 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidegate_core::Task;
-use tidegate_core::internal::as_nanos;
+use tidegate_core::internal::{PlainTask, as_nanos};
 
 use super::pools::{PoolParts, PoolUser};
 use super::state::{
@@ -106,7 +105,7 @@ impl State {
     /// Wakes callers on the command's callback threads, because other code may be waiting for this
     /// thread or for a lock that it holds.
     fn wake_aside(&self, woken: Woken) {
-        let wake = Task::named("wakers of a bulkhead", move || woken.wake());
+        let wake = PlainTask::named("wakers of a bulkhead", move || woken.wake());
         self.alarms.run_aside(&self.aside, wake);
     }
 

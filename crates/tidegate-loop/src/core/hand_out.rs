@@ -15,7 +15,7 @@
 
 use std::sync::Arc;
 
-use tidegate_core::internal::contain;
+use tidegate_core::internal::{PlainTask, contain};
 use tidegate_core::{Blocking, Task, Unhandled};
 use tidegate_pool::ShutdownError;
 use tidegate_pool::internal::run_task_of;
@@ -197,9 +197,9 @@ fn counted(shared: &Arc<Shared>, task: Task) -> Task {
         }
     };
     match kind {
-        Blocking::May if long => Task::long(run),
-        Blocking::May => Task::named(name, run),
-        Blocking::Adapts | Blocking::Never => Task::of(kind, run),
+        Blocking::May if long => PlainTask::long(run),
+        Blocking::May => PlainTask::named(name, run),
+        Blocking::Adapts | Blocking::Never => PlainTask::of(kind, run),
     }
 }
 

@@ -50,6 +50,10 @@ pub(crate) struct Core<D: Driver> {
     pub(super) woke: Option<u64>,
     /// The last time at which something ran.
     pub(super) last_work: u64,
+    /// `true` if something ran in the last turn.
+    pub(super) ran: bool,
+    /// The number of tasks that had started at the last clock read.
+    pub(super) started_before: u64,
     /// The progress of a turn whose tasks are handed out.
     pub(super) batch: Batch,
     pub(super) pace: BudgetTimer,
@@ -97,6 +101,8 @@ impl<D: Driver> Core<D> {
             awake_since: 0,
             woke: None,
             last_work: 0,
+            ran: false,
+            started_before: 0,
             batch: Batch::default(),
             pace: BudgetTimer::new(),
         }

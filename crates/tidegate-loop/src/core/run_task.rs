@@ -3,6 +3,7 @@
 use tidegate_core::internal::contain;
 use tidegate_core::{CaughtPanic, Task, Unhandled};
 
+use crate::state::metrics::SLOW;
 use crate::state::shared::Shared;
 
 /// Runs one task and catches its panic.
@@ -23,8 +24,14 @@ fn run_timed(shared: &Shared, task: Task) {
     if let Err(panic) = contain(|| task.run()) {
         report_panic(shared, name, panic);
     }
-    let nanos = shared.clock.nanos().saturating_sub(before);
+    let now = shared.clock.nanos();
+    let nanos = now.saturating_sub(before);
     shared.meter.note_run(name, nanos);
+    if nanos >= SLOW {
+        shared
+            .meter
+            .report_slow(&shared.name, now, (1, name), nanos);
+    }
 }
 
 #[cold]

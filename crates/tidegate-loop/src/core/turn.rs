@@ -34,6 +34,7 @@ impl<D: Driver> Core<D> {
         ran |= self.run_lane(shared);
         self.poll_driver(ran);
         ran |= self.run_driver(shared, now, ran);
+        self.ran = ran;
         if ran {
             shared.meter.running.idle();
             self.last_work = now;
@@ -44,7 +45,14 @@ impl<D: Driver> Core<D> {
     }
 
     pub(super) fn begin(&mut self, shared: &Shared) -> u64 {
-        let now = self.woke.take().unwrap_or_else(|| shared.clock.nanos());
+        let now = match self.woke.take() {
+            Some(woke) => woke,
+            None => {
+                let now = shared.clock.nanos();
+                self.check_slow(shared, now);
+                now
+            }
+        };
         let counters = &shared.meter.counters;
         counters.turns.add(1);
         counters.heartbeat.set(now.max(1));

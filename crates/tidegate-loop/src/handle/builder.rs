@@ -65,7 +65,7 @@ impl EventLoopBuilder {
             bound: default_bound(),
             reject: RejectPolicy::default(),
             threads: None,
-            on_unhandled: OnUnhandled::stderr(),
+            on_unhandled: OnUnhandled::default(),
             time_tasks: false,
             coarse_tick: Self::DEFAULT_COARSE_TICK,
             budget: TurnBudget::default(),
@@ -105,13 +105,14 @@ impl EventLoopBuilder {
         self.report_to(OnUnhandled::new(hook))
     }
 
-    /// Sets a hook that several event loops can share. The default is [`OnUnhandled::stderr`].
+    /// Sets a hook that several event loops can share. The default is [`OnUnhandled::default`].
     pub fn report_to(mut self, hook: OnUnhandled) -> Self {
         self.on_unhandled = hook;
         self
     }
 
-    /// Measures the run time of every task. This costs two clock reads per task.
+    /// Measures the run time of every task. This costs two clock reads per task. Reports of slow
+    /// tasks to `tracing` are then exact.
     pub fn time_tasks(mut self, yes: bool) -> Self {
         self.time_tasks = yes;
         self

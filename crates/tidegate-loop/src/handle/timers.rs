@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::executor::ExecutorId;
-use tidegate_core::{Rejected, Task};
+use tidegate_core::{Clock, Rejected, Task};
 use tidegate_promise::Completion;
 
 use super::event_loop::EventLoop;
@@ -47,6 +47,12 @@ impl LoopScheduler {
     /// Returns the identity of the event loop.
     pub fn id(&self) -> ExecutorId {
         self.shared.id
+    }
+
+    /// Returns the clock of the event loop.
+    #[doc(hidden)]
+    pub fn clock(&self) -> &Clock {
+        &self.shared.clock
     }
 
     /// Runs `run` once on the event loop, `after` from now; see [`EventLoop::schedule`].

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::sync::{Arc, Weak};
 
+use tidegate_core::internal::PlainTask;
 use tidegate_core::{Blocking, RejectReason, Rejected, Task, Unhandled};
 use tidegate_pool::ShutdownError;
 use tidegate_pool::internal::InterruptFn;
@@ -154,7 +155,7 @@ impl Producer for LoopProducer {
 
 /// Ends the wait of an event loop's thread, with a task that does nothing.
 fn interrupt(shared: &Shared) {
-    let task = Task::of(Blocking::Adapts, || ());
+    let task = PlainTask::of(Blocking::Adapts, || ());
     // If the lane is full, the event loop has work and does not wait.
     if shared.state.get() < Lifecycle::ShuttingDown && shared.mailbox.lane.push(task).is_ok() {
         shared.ring();

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tidegate_core::executor::is_current;
 use tidegate_core::internal::prim::{Mutex, lock};
-use tidegate_core::internal::{Deliver, Delivery, SignalBlock};
+use tidegate_core::internal::{Deliver, Delivery, PlainTask, SignalBlock};
 use tidegate_core::{RejectReason, Rejected, Task};
 use tidegate_pool::internal::{Period, Repeat, TaskPromise};
 use tidegate_promise::Completion;
@@ -180,7 +180,7 @@ pub(crate) fn fire(
             let name = repeat.name();
             drop(state);
             let block = Arc::clone(&timer);
-            run_task(Task::named(name, move || run_repeat(&block)));
+            run_task(PlainTask::named(name, move || run_repeat(&block)));
             reinsert(shared, &timer, due.deadline, due.sequence);
         }
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tidegate_core::Task;
+use tidegate_core::internal::PlainTask;
 use tidegate_core::internal::prim::{Mutex, lock};
 
 use super::coarse_timer::CoarseTimer;
@@ -122,7 +122,7 @@ impl Sleep {
     fn on(shared: &Arc<Shared>, after: Duration) -> Self {
         let state = Arc::new(Mutex::new(State::Waits(None)));
         let alarm = Alarm(Arc::clone(&state));
-        let task = Task::non_blocking(move || alarm.end(Ok(())));
+        let task = PlainTask::non_blocking(move || alarm.end(Ok(())));
         Self {
             state,
             timeout: Some(super::coarse_timer::add(shared, after, task)),

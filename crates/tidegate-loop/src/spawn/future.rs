@@ -11,8 +11,9 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use tidegate_core::executor::is_current;
 use tidegate_core::internal::prim::{AtomicBool, Mutex, Ordering};
-use tidegate_core::internal::{Deliver, Delivery, SignalBlock, contain};
-use tidegate_core::{CaughtPanic, Rejected, Task};
+use tidegate_core::internal::trace::Span;
+use tidegate_core::internal::{Deliver, Delivery, PlainTask, SignalBlock, contain};
+use tidegate_core::{CaughtPanic, Rejected};
 use tidegate_pool::internal::TaskPromise;
 use tidegate_promise::Completion;
 
@@ -44,15 +45,15 @@ where
     let name = new_block(shared, &answer);
     // The future stays unboxed until the event loop has accepted it, so that a refusal can return
     // it.
-    let cell = Arc::new(Mutex::new(Some((future, answer))));
+    let cell = Arc::new(Mutex::new(Some((future, answer, Span::current()))));
     let taken = Arc::clone(&cell);
     let home = shared.id;
     let settle = move || {
         let parts = tidegate_core::internal::prim::lock(&taken).take();
         // A handed-back task may be run elsewhere, where nothing could wake the future. It is
         // dropped there, which cancels its completion.
-        if let Some((future, answer)) = parts.filter(|_| is_current(home)) {
-            let future: SendFuture = Box::pin(completing(future, answer));
+        if let Some((future, answer, span)) = parts.filter(|_| is_current(home)) {
+            let future: SendFuture = Box::pin(completing(future, answer, span));
             insert_and_poll(&name, false, |local| {
                 local.loop_state.futures.insert(future)
             });
@@ -60,9 +61,9 @@ where
     };
     // An event loop that is driven by a strategy runs a task elsewhere if the task may block.
     let task = if shared.settings.driven {
-        Task::non_blocking(settle)
+        PlainTask::non_blocking(settle)
     } else {
-        Task::labelled::<F, _>(settle)
+        PlainTask::labelled::<F, _>(settle)
     };
     match shared.submit(task) {
         Ok(()) => Ok(completion),
@@ -72,7 +73,7 @@ where
             drop(refused);
             let parts = tidegate_core::internal::prim::lock(&cell).take();
             match parts {
-                Some((future, _answer)) => Err(Rejected::new(future, why)),
+                Some((future, _answer, _span)) => Err(Rejected::new(future, why)),
                 None => Ok(completion),
             }
         }
@@ -87,7 +88,7 @@ where
 {
     let (answer, completion) = TaskPromise::of(shared);
     let block = new_block(shared, &answer);
-    let future: LocalFuture = Box::pin(completing(future, answer));
+    let future: LocalFuture = Box::pin(completing(future, answer, Span::current()));
     insert_and_poll(&block, true, |local| local.pinned.insert(future));
     completion
 }
@@ -111,32 +112,45 @@ fn new_block<T: Send + 'static>(
     block
 }
 
-/// Runs the future and completes the promise with its output, or with its panic.
-async fn completing<F: Future>(future: F, answer: TaskPromise<F::Output>)
+/// Runs the future in its span and completes the promise with its output, or with its panic.
+async fn completing<F: Future>(future: F, answer: TaskPromise<F::Output>, span: Span)
 where
     F::Output: Send + 'static,
 {
-    match Contained(Some(Box::pin(future))).await {
+    let future = Contained {
+        future: Some(Box::pin(future)),
+        span,
+    };
+    match future.await {
         Ok(output) => answer.succeed(output),
         Err(panic) => answer.fail_panic(std::any::type_name::<F>(), panic),
     }
 }
 
 /// A future that catches its panics, including a panic of the drop after it is ready.
-struct Contained<F>(Option<Pin<Box<F>>>);
+struct Contained<F> {
+    /// `None` once it is ready.
+    future: Option<Pin<Box<F>>>,
+    /// The span in which the future was spawned.
+    span: Span,
+}
 
 impl<F: Future> Future for Contained<F> {
     type Output = Result<F::Output, CaughtPanic>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let inner = self.0.as_mut().expect("not polled after it was ready");
+        let this = &mut *self;
+        let inner = this.future.as_mut();
+        let inner = inner.expect("not polled after it was ready");
+        let entered = this.span.enter();
         let polled = contain(|| inner.as_mut().poll(cx));
+        drop(entered);
         let output = match polled {
             Ok(Poll::Pending) => return Poll::Pending,
             Ok(Poll::Ready(output)) => Ok(output),
             Err(panic) => Err(panic),
         };
-        let inner = self.0.take();
+        let inner = this.future.take();
         let dropped = contain(|| drop(inner));
         Poll::Ready(dropped.and(output))
     }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate_core::internal::prim::{Mutex, lock};
+use tidegate_core::internal::trace::{self, EventLimit};
 use tidegate_core::internal::{CachePadded, Counter, Running, RunningTask};
 use tidegate_core::{Clock, Unhandled};
 
@@ -14,6 +15,9 @@ pub(crate) const IN_SIGNALS: u64 = 1;
 
 /// The value of `place` while the event loop drops timers or futures that will not run.
 pub(crate) const IN_DROPS: u64 = 2;
+
+/// The number of nanoseconds from which tasks that keep the event loop are reported as slow.
+pub(crate) const SLOW: u64 = 100_000_000;
 
 /// The counters of one event loop. Only its thread writes them, except for the `AtomicU64`s at the
 /// end.
@@ -62,6 +66,8 @@ pub(crate) struct LoopCounters {
     pub(crate) counters: CachePadded<Counters>,
     pub(crate) running: Arc<Running>,
     longest_task: Mutex<Option<&'static str>>,
+    slow_tasks: EventLimit,
+    pub(crate) refusals: EventLimit,
 }
 
 impl LoopCounters {
@@ -89,6 +95,19 @@ impl LoopCounters {
             self.counters.longest.set(nanos);
             *lock(&self.longest_task) = Some(name);
         }
+    }
+
+    /// Reports tasks that kept the event loop for `nanos`: their number, and the name of the last.
+    #[cold]
+    pub(crate) fn report_slow(
+        &self,
+        event_loop: &str,
+        now: u64,
+        tasks: (u64, &'static str),
+        nanos: u64,
+    ) {
+        let elapsed = Duration::from_nanos(nanos);
+        trace::slow_task(&self.slow_tasks, now, event_loop, tasks, elapsed);
     }
 
     /// Counts a panic of a task or a listener, or a notification that fell back to another thread,

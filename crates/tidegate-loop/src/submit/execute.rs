@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidegate_core::executor::{ExecutorId, Signal, WaitPolicy, is_current, wait_policy};
+use tidegate_core::internal::trace;
 use tidegate_core::{
     CancelToken, Clock, Executor, Parker, RejectReason, Rejected, Task, Unhandled, WaitRefusedError,
 };
@@ -103,8 +104,12 @@ impl Shared {
             (RejectPolicy::With(ask), RejectReason::Full) => ask(refused),
             _ => Err(refused),
         };
-        if outcome.is_err() {
+        if let Err(refused) = &outcome {
             self.meter.counters.refused.fetch_add(1, Ordering::Relaxed);
+            if trace::is_on() {
+                let (limit, now) = (&self.meter.refusals, self.clock.nanos());
+                trace::refused(limit, now, "event_loop", &self.name, &refused.why());
+            }
         }
         outcome
     }

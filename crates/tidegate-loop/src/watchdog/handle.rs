@@ -20,7 +20,8 @@ const MIN_INTERVAL: Duration = Duration::from_millis(1);
 /// Reports event loops that are stuck in a task for longer than a threshold.
 ///
 /// It has one thread for all the event loops that it watches. Dropping it stops it and never
-/// blocks; [`Watchdog::shutdown`] also waits until its last callback has returned.
+/// blocks; [`Watchdog::shutdown`] also waits until its last callback has returned. With the feature
+/// `tracing`, a stall and its end are also events; the subscriber runs like a callback.
 ///
 /// ```
 /// use std::sync::mpsc;

@@ -14,8 +14,8 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use tidegate_core::Ticker;
-use tidegate_core::internal::contain;
 use tidegate_core::internal::prim::{Mutex, lock};
+use tidegate_core::internal::{contain, trace};
 
 use super::report::{Recovered, Stall};
 use crate::state::lifecycle::Lifecycle;
@@ -196,6 +196,7 @@ impl Watching {
             self.stalls.fetch_add(1, Ordering::Relaxed);
             shared.stalled.store(true, Ordering::Relaxed);
         }
+        trace::loop_stalled(&shared.name, seen.what.task, seen.age);
         let Some(hook) = &self.callbacks.on_stall else {
             return;
         };
@@ -215,6 +216,7 @@ impl Watching {
             return;
         };
         shared.stalled.store(false, Ordering::Relaxed);
+        trace::loop_recovered(&shared.name, seen.what.task, seen.age);
         let Some(hook) = &self.callbacks.on_recover else {
             return;
         };

@@ -121,7 +121,7 @@ fn misbehave() {
     pool.shutdown(std::time::Duration::from_secs(60))
         .wait()
         .unwrap();
-    OnUnhandled::stderr().flush().unwrap();
+    OnUnhandled::default().flush().unwrap();
 }
 
 #[test]

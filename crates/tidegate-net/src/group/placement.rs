@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use tidegate_core::internal::SignalBlock;
+use tidegate_core::internal::{PlainTask, SignalBlock};
 use tidegate_core::{Rejected, Task};
 use tidegate_loop::{EventLoop, Pinned, Placement, Roaming};
 
@@ -116,7 +116,7 @@ impl<P: Placement> LoopTarget<P> {
     /// Runs `run` as a task of the loop that does not block. Returns the task if the loop refuses
     /// it.
     pub(crate) fn run(&self, run: impl FnOnce() + Send + 'static) -> Result<(), Rejected<Task>> {
-        self.home.execute_task(Task::non_blocking(run))
+        self.home.execute_task(PlainTask::non_blocking(run))
     }
 
     /// Registers a source that can move between threads, which any loop accepts.

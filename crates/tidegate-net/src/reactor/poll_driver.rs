@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidegate_core::internal::{Running, Sleeper};
+use tidegate_core::internal::{PlainTask, Running, Sleeper};
 use tidegate_core::{Clock, Dump, Task};
 use tidegate_loop::internal::{Driver, DriverView, Health};
 
@@ -150,7 +150,8 @@ impl Driver for PollDriver {
             return self.next_of_selector();
         }
         self.ready -= few;
-        Some((Task::non_blocking(move || pinned::dispatch_few(few)), few))
+        let task = PlainTask::non_blocking(move || pinned::dispatch_few(few));
+        Some((task, few))
     }
 
     fn poll(&mut self) {

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::Arc;
 
 use tidegate_core::Task;
-use tidegate_core::internal::{contain, discard};
+use tidegate_core::internal::{PlainTask, contain, discard};
 
 use super::handle::SourceHandle;
 use crate::errors::NetError;
@@ -184,7 +184,7 @@ where
     }
 
     fn label(&self) -> Task {
-        Task::labelled::<S, _>(|| ())
+        PlainTask::labelled::<S, _>(|| ())
     }
 }
 

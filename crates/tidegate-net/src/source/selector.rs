@@ -19,7 +19,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-use tidegate_core::internal::{Running, contain};
+use tidegate_core::internal::{PlainTask, Running, contain};
 use tidegate_core::{Blocking, CaughtPanic, Task};
 use tidegate_promise::Failure;
 
@@ -173,11 +173,11 @@ impl Selector {
         while let Some(note) = self.next_note() {
             self.carry_out(note, control);
             if std::mem::take(&mut self.ran) {
-                return Some(Task::non_blocking(|| ()));
+                return Some(PlainTask::non_blocking(|| ()));
             }
         }
         self.apply_interests(control);
-        std::mem::take(&mut self.ran).then(|| Task::non_blocking(|| ()))
+        std::mem::take(&mut self.ran).then(|| PlainTask::non_blocking(|| ()))
     }
 
     /// Records the result of a poll.
@@ -242,7 +242,7 @@ impl Selector {
     fn carry_out(&mut self, note: Note, control: &mut dyn Control) {
         match note {
             Note::Update(update) => {
-                let label = Task::labelled::<SelectorUpdate, _>(|| ());
+                let label = PlainTask::labelled::<SelectorUpdate, _>(|| ());
                 let mut controlled = Controlled {
                     selector: self,
                     control,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tidegate_core::internal::PlainTask;
 use tidegate_core::{Blocking, Task};
 use tidegate_pool::internal::run_task_of;
 
@@ -29,9 +30,9 @@ pub(super) fn of_source(task: Task, source: &Arc<SourceState>, inbox: &SharedInb
     };
     let run = move || guard.run();
     match kind {
-        Blocking::May if long => Task::long(run),
-        Blocking::May => Task::named(name, run),
-        Blocking::Adapts | Blocking::Never => Task::of(kind, run),
+        Blocking::May if long => PlainTask::long(run),
+        Blocking::May => PlainTask::named(name, run),
+        Blocking::Adapts | Blocking::Never => PlainTask::of(kind, run),
     }
 }
 

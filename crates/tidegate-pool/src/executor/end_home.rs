@@ -122,7 +122,7 @@ impl Executor for EndHome {
         // Listeners that are nested too deep are sent here, refused, and run later on the same
         // thread. That is no error.
         if !matches!(what, Unhandled::ListenerFellBack) {
-            OnUnhandled::stderr().report(&self.name, what);
+            OnUnhandled::default().report(&self.name, what);
         }
     }
 }

@@ -34,8 +34,8 @@ use tidegate_core::internal::prim::{
     AtomicU8, AtomicU64, AtomicUsize, Mutex, Ordering, fence, lock,
 };
 use tidegate_core::internal::{
-    Deliver, Delivery, OwnerCell, SignalBlock, SignalLane, TaskLane, TaskLaneReceiver, contain,
-    discard_all,
+    Deliver, Delivery, OwnerCell, PlainTask, SignalBlock, SignalLane, TaskLane, TaskLaneReceiver,
+    contain, discard_all,
 };
 use tidegate_core::{Clock, Executor, RejectReason, Rejected, Task, Unhandled};
 
@@ -294,7 +294,7 @@ impl Shared {
         let turn = ViewTurn {
             view: Some(self.arc()),
         };
-        let task = Task::labelled::<ViewTurn, _>(move || turn.run());
+        let task = PlainTask::labelled::<ViewTurn, _>(move || turn.run());
         let submitted = match how {
             Submission::Execute => self.over.execute(task),
             Submission::Offer => self.over.offer_task(task),

@@ -71,7 +71,7 @@ impl WorkerPoolBuilder {
             lender: None,
             times: false,
             budget: Vec::new(),
-            on_unhandled: OnUnhandled::stderr(),
+            on_unhandled: OnUnhandled::default(),
             on_low: None,
         }
     }
@@ -188,7 +188,7 @@ impl WorkerPoolBuilder {
         self.report_to(OnUnhandled::new(hook))
     }
 
-    /// Sets a hook that may be shared with other executors. The default is [`OnUnhandled::stderr`].
+    /// Sets a hook that may be shared with other executors. The default is [`OnUnhandled::default`].
     pub fn report_to(mut self, hook: OnUnhandled) -> Self {
         self.on_unhandled = hook;
         self

@@ -24,8 +24,9 @@ use std::any::type_name;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::internal::contain;
 use tidegate_core::internal::prim::{Mutex, lock};
+use tidegate_core::internal::trace::Span;
+use tidegate_core::internal::{PlainTask, contain};
 use tidegate_core::{RejectReason, Rejected, Task, Unhandled};
 use tidegate_promise::{Completion, Failure};
 use tidegate_timer::TimerKey;
@@ -54,7 +55,8 @@ where
     let (answer, completion) = TaskPromise::of(target);
     let task = ScheduledTask::new(target, type_name::<F>());
     task.cancel_with(&answer);
-    task.begin(after, Body::Once(Box::new(Once { answer, run })));
+    let span = Span::current();
+    task.begin(after, Body::Once(Box::new(Once { answer, run, span })));
     Ok(completion)
 }
 
@@ -105,9 +107,9 @@ enum Body {
 trait OnceBody: Send {
     /// Runs the closure and completes the promise.
     fn run(self: Box<Self>);
-    /// Fails the promise. Returns the closure, whose `Drop` is user code.
+    /// Fails the promise. Returns the closure and its span, whose `Drop` calls user code.
     fn fail(self: Box<Self>, cause: Failure) -> Box<dyn Send>;
-    /// Cancels the promise. Returns the closure, whose `Drop` is user code.
+    /// Cancels the promise. Returns the closure and its span, whose `Drop` calls user code.
     fn cancel(self: Box<Self>) -> Box<dyn Send>;
 }
 
@@ -115,6 +117,8 @@ trait OnceBody: Send {
 struct Once<T: Send + 'static, F> {
     answer: TaskPromise<T>,
     run: F,
+    /// The span in which the task was scheduled.
+    span: Span,
 }
 
 impl<T, F> OnceBody for Once<T, F>
@@ -123,17 +127,21 @@ where
     F: FnOnce() -> T + Send + 'static,
 {
     fn run(self: Box<Self>) {
-        self.answer.run(self.run);
+        let Self { answer, run, span } = *self;
+        let _entered = span.enter();
+        answer.run(run);
     }
 
     fn fail(self: Box<Self>, cause: Failure) -> Box<dyn Send> {
-        self.answer.fail(cause);
-        Box::new(self.run)
+        let Self { answer, run, span } = *self;
+        answer.fail(cause);
+        Box::new((run, span))
     }
 
     fn cancel(self: Box<Self>) -> Box<dyn Send> {
-        drop(self.answer);
-        Box::new(self.run)
+        let Self { answer, run, span } = *self;
+        drop(answer);
+        Box::new((run, span))
     }
 }
 
@@ -221,7 +229,7 @@ impl ScheduledTask {
             deadline,
             sequence,
         };
-        let run = Task::named(task.name, move || run.run());
+        let run = PlainTask::named(task.name, move || run.run());
         let mut refused = None;
         task.contain(task.name, || refused = task.target.submit_due(run).err());
         if let Some(refused) = refused {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidegate_core::internal::contain;
+use tidegate_core::internal::{PlainTask, contain};
 use tidegate_core::{Executor, Rejected, Task};
 
 use super::task_timer::TaskTimer;
@@ -22,7 +22,7 @@ pub(crate) trait ScheduleTarget: Executor {
     /// Drops the closure of a task that was refused. Its `Drop` is user code, so it runs on the
     /// executor. If the executor has ended, it runs here.
     fn discard(&self, remains: Box<dyn Send>) {
-        let task = Task::named("the drop of a refused task", move || drop(remains));
+        let task = PlainTask::named("the drop of a refused task", move || drop(remains));
         // A panic is reported by the hook of the process only: the executor is the user's, and may
         // have caused it.
         let _ = contain(|| drop(self.submit_internal(task)));

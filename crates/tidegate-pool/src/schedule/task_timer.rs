@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::internal::prim::{Mutex, lock};
-use tidegate_core::internal::{ClockMember, contain, discard_all};
+use tidegate_core::internal::{ClockMember, contain, discard_all, trace};
 use tidegate_core::{Clock, Parker, RejectReason, ThreadBuilder};
 use tidegate_timer::TimerKey;
 use tidegate_timer::heap::Heap;
@@ -140,6 +140,8 @@ impl TaskTimer {
     /// What the thread does.
     fn run(&self, mut member: ClockMember) {
         member.enter();
+        // A subscriber that blocks must not delay the tasks of others.
+        let muted = trace::mute();
         let mut due = Vec::new();
         loop {
             let mut state = lock(&self.state);
@@ -163,6 +165,7 @@ impl TaskTimer {
             drop(state);
             due.drain(..).for_each(ScheduledTask::fire);
         }
+        drop(muted);
         self.cancel_left();
     }
 

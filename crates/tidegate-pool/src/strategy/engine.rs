@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use tidegate_core::Blocking;
 use tidegate_core::executor::{WaitPolicy, wait_policy};
-use tidegate_core::internal::{contain, discard};
+use tidegate_core::internal::{PlainTask, contain, discard};
 use tidegate_core::{CaughtPanic, Dump, Executor, RejectReason, Rejected, Task, Unhandled};
 
 use crate::strategy::raw::{CloseResult, ProducerCell, ProducerGuard, RestResult};
@@ -51,7 +51,7 @@ pub(crate) trait Rule<P: Producer>: Sized + Send + Sync + 'static {
 
     /// Makes another thread produce.
     fn dispatch(engine: &Arc<Engine<P, Self>>) -> Result<(), Rejected<()>> {
-        let job = Task::labelled::<Dispatched, _>({
+        let job = PlainTask::labelled::<Dispatched, _>({
             let engine = Arc::clone(engine);
             move || engine.produce()
         });
@@ -293,7 +293,7 @@ impl<P: Producer, R: Rule<P>> Helper<P, R> {
             engine: Arc::clone(engine),
             arrived: false,
         };
-        Task::labelled::<HelperJob, _>(move || helper.arrive())
+        PlainTask::labelled::<HelperJob, _>(move || helper.arrive())
     }
 
     fn arrive(mut self) {

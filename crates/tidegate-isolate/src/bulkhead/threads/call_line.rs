@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use tidegate_core::internal::{as_nanos, contain, discard};
+use tidegate_core::internal::{PlainTask, as_nanos, contain, discard};
 use tidegate_core::{Clock, OnUnhandled, Parker, RejectReason, Rejected, Task, Unhandled};
 use tidegate_pool::WorkerPool;
 use tidegate_pool::queue::{Job, JobKey};
@@ -128,7 +128,9 @@ impl CallLine {
         waiting.tickets.insert(id, None);
         drop(waiting);
         let ticket = Ticket(Some((Arc::clone(self), id)));
-        match pool.place(Task::named("a call from a queue", move || ticket.run())) {
+        match pool.place(PlainTask::named("a call from a queue", move || {
+            ticket.run()
+        })) {
             Ok(key) => {
                 self.placed(pool, id, key);
                 Ok(JobKey(id))
@@ -243,7 +245,7 @@ impl CallLine {
         drop(waiting);
         if let (true, Some(threads)) = (is_missing, self.threads.get().and_then(Weak::upgrade)) {
             let ticket = Ticket(Some((Arc::clone(self), id)));
-            let task = Task::named("a call from a queue", move || ticket.run());
+            let task = PlainTask::named("a call from a queue", move || ticket.run());
             // If the pool has ended, the drop of the ticket ends the call.
             drop(threads.execute_internal(task));
         }

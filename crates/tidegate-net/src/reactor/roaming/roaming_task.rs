@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidegate_core::internal::contain;
+use tidegate_core::internal::{PlainTask, contain};
 use tidegate_core::{Blocking, Task};
 use tidegate_pool::internal::run_task_of;
 
@@ -36,7 +36,7 @@ impl RoamingTask {
     /// Returns the task that runs the source.
     pub(super) fn task(self: Box<Self>, kind: Blocking) -> Task {
         let journey = RoamingTaskGuard(Some(self));
-        Task::of(kind, move || journey.run())
+        PlainTask::of(kind, move || journey.run())
     }
 
     /// Closes the source on this thread.

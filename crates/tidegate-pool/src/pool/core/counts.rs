@@ -2,6 +2,8 @@
 
 use std::sync::atomic::AtomicU64;
 
+use tidegate_core::internal::trace::EventLimit;
+
 use crate::pool::metrics::JobTimes;
 
 /// Counters that are accessed only with the lock held. Those that each job changes come first.
@@ -52,4 +54,6 @@ pub(super) struct AtomicCounters {
     pub(super) cancelled: AtomicU64,
     pub(super) reserve_hits: AtomicU64,
     pub(super) reserve_misses: AtomicU64,
+    /// For the events of refused jobs.
+    pub(super) refusals: EventLimit,
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tidegate_core::executor::{ExecutorId, Signal, is_current};
+use tidegate_core::internal::PlainTask;
 use tidegate_core::{Clock, Executor, RejectReason, Rejected, Task, Unhandled};
 
 use crate::pool::queue::Job;
@@ -47,7 +48,7 @@ impl Executor for Shared {
         if turn.is_closed() && turn.threads() == 0 {
             return Err(Rejected::new(signal, RejectReason::Closed));
         }
-        let task = Task::non_blocking(move || signal.deliver());
+        let task = PlainTask::non_blocking(move || signal.deliver());
         turn.counts.accepted += 1;
         let mut job = Job::new(task);
         self.stamp(&mut job);

@@ -4,8 +4,8 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tidegate_core::internal::{ClockMember, contain};
-use tidegate_core::{RejectReason, Rejected, Task, ThreadBuilder};
+use tidegate_core::internal::{ClockMember, PlainTask, contain};
+use tidegate_core::{RejectReason, Rejected, ThreadBuilder};
 
 use crate::pool::queue::{Job, JobKey};
 
@@ -302,7 +302,7 @@ impl Drop for PendingStart {
 
 /// Gives the work of a thread to the executor of the user.
 fn lend_to(lend: &ThreadLender, start: PendingStart) -> io::Result<()> {
-    let task = Task::named("calls of a pool", move || start.begin());
+    let task = PlainTask::named("calls of a pool", move || start.begin());
     match contain(|| lend(task)) {
         Ok(Ok(())) => Ok(()),
         Ok(Err(refused)) => {

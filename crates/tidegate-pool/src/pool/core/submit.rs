@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidegate_core::executor::{WaitPolicy, is_current, wait_policy};
-use tidegate_core::internal::contain;
+use tidegate_core::internal::{contain, trace};
 use tidegate_core::{Blocking, CancelHook, Parker, RejectReason, Rejected, Task};
 
 use crate::pool::policy::PoolPolicy;
@@ -46,8 +46,12 @@ impl Shared {
             }
             _ => Err(refused),
         };
-        if outcome.is_err() {
+        if let Err(refused) = &outcome {
             self.tallies.refused.fetch_add(1, Ordering::Relaxed);
+            if trace::is_on() {
+                let (limit, now) = (&self.tallies.refusals, self.clock.nanos());
+                trace::refused(limit, now, "pool", &self.name, &refused.why());
+            }
         }
         outcome
     }

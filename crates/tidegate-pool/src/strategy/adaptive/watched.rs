@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use tidegate_core::Task;
 use tidegate_core::executor::ExecutorId;
-use tidegate_core::internal::discard;
+use tidegate_core::internal::{PlainTask, discard};
 
 use crate::strategy::engine::Engine;
 use crate::strategy::metrics::raise;
@@ -145,7 +145,7 @@ impl<P: Producer> LateHelper<P> {
             loan,
             class: engine.rule.class.load(Ordering::Relaxed),
         };
-        Task::labelled::<Self, _>(move || helper.arrive())
+        PlainTask::labelled::<Self, _>(move || helper.arrive())
     }
 
     fn arrive(self) {
