@@ -6,7 +6,8 @@ use std::process::Command;
 use crate::step;
 use crate::summary::{self, AfterFailure};
 use crate::{
-    deny, features, fuzz, interop, loom, miri, msrv, readme, root, sanitize, shuttle, tidy, tokio,
+    deny, features, fuzz, interop, loom, miri, msrv, package, platforms, readme, root, sanitize,
+    shuttle, tidy, tokio,
 };
 
 /// Libraries whose integration tests take ten minutes to build with optimisation. The nightly run
@@ -29,11 +30,13 @@ const STEPS: &[Step] = &[
     ("clippy", clippy),
     ("features", features::run),
     ("msrv", msrv::run),
+    ("platforms", platforms::run),
     ("test", test),
     ("test, release", test_release),
     ("doc", doc),
     ("tidy", tidy::run),
     ("deny", deny::run),
+    ("package", |root| package::run(root, false)),
     ("fuzz, build", fuzz::build),
     ("tokio", tokio::run),
     ("interop", interop::run),

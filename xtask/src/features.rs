@@ -147,7 +147,7 @@ fn command(root: &Path, name: &str, feature: Option<&str>) -> Command {
 
 /// Returns the features of a manifest except `default`: the listed ones, and the optional
 /// dependencies that have no `dep:`.
-fn features(text: &str) -> Vec<String> {
+pub(crate) fn features(text: &str) -> Vec<String> {
     let entries = manifest::entries(text);
     let listed = entries
         .iter()

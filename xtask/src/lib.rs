@@ -14,6 +14,8 @@ pub mod loom;
 pub mod miri;
 pub mod msrv;
 pub mod nightly;
+pub mod package;
+pub mod platforms;
 pub mod readme;
 pub mod root;
 pub mod sanitize;

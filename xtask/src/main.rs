@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use xtask::step::{self, Outcome};
 use xtask::{
-    ci, cost, deny, features, fuzz, interop, loom, miri, msrv, nightly, root, sanitize, shuttle,
-    tidy, tokio,
+    ci, cost, deny, features, fuzz, interop, loom, miri, msrv, nightly, package, platforms, root,
+    sanitize, shuttle, tidy, tokio,
 };
 
 const USAGE: &str = "\
@@ -14,8 +14,8 @@ usage: cargo xtask <task>
 
   ci                             everything CI runs, in order, until the first failure
   nightly [--minutes N] [part…]  what takes too long for every push, or parts of it: seeds,
-                                 loom, shuttle, address, thread, miri, fuzz (N minutes for each
-                                 target, 5 by default), cost, bench
+                                 loom, shuttle, address, thread, miri, mio, package, fuzz (N
+                                 minutes for each target, 5 by default), cost, bench
   tidy [--bless]                 the rules of the house; --bless accepts present sizes
   loom [--long] [-- <args>]      model checks: every interleaving within a bound
   shuttle [--long] [-- <args>]   whole loops under schedules, each known by its seed
@@ -25,6 +25,9 @@ usage: cargo xtask <task>
   deny                           bans, licences and sources of the dependencies (cargo-deny)
   features                       each library without default features, and with each alone
   msrv                           a check by the oldest compiler, where it is installed
+  platforms                      clippy for Windows, musl, Arm and Apple, where installed
+  mio                            tests of the network as on systems other than Linux
+  package [--verify]             the packages of a release; --verify also compiles them
   fuzz                           builds the fuzz targets
   tokio                          the examples beside tokio: axum, tonic, reqwest
   interop                        our servers and third-party programs
@@ -73,6 +76,10 @@ fn run(args: &[String]) -> step::Result {
         ["deny"] => deny::run(&root),
         ["features"] => features::run(&root),
         ["msrv"] => msrv::run(&root),
+        ["platforms"] => platforms::run(&root),
+        ["mio"] => platforms::mio(&root),
+        ["package"] => package::run(&root, false),
+        ["package", "--verify"] => package::run(&root, true),
         ["fuzz"] => fuzz::build(&root),
         ["tokio"] => tokio::run(&root),
         ["interop"] => interop::run(&root),

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::summary::{self, AfterFailure};
-use crate::{cost, fuzz, loom, miri, root, sanitize, shuttle, step};
+use crate::{cost, fuzz, loom, miri, package, platforms, root, sanitize, shuttle, step};
 
 /// Minutes per fuzz target without `--minutes`.
 const FUZZ_MINUTES: u64 = 5;
@@ -22,6 +22,8 @@ const PARTS: &[Part] = &[
     ("address", |root, _| sanitize::run(root, true, &[])),
     ("thread", |root, _| sanitize::thread(root, &[])),
     ("miri", |root, _| miri::run(root, &[])),
+    ("mio", |root, _| platforms::mio(root)),
+    ("package", |root, _| package::run(root, true)),
     ("fuzz", fuzz::run),
     ("cost", |root, _| {
         cost::run(root)

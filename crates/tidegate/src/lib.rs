@@ -483,6 +483,8 @@ mod guide {
     #[cfg(feature = "tower")]
     #[doc = include_str!("../../../docs/guide/tower.md")]
     struct Tower;
+    #[doc = include_str!("../README.md")]
+    struct Package;
 }
 
 /// What `#[tidegate::main]` and `#[tidegate::test]` refuse.

@@ -9,9 +9,12 @@
 //!
 //! Each file offers the same functions on every system. Where a system lacks the mechanism, the
 //! function reports that or does nothing, as its documentation says.
-#![expect(
-    unsafe_code,
-    reason = "calls of the system, and instructions of the processor"
+#![cfg_attr(
+    any(target_os = "linux", target_arch = "x86_64"),
+    expect(
+        unsafe_code,
+        reason = "calls of the system, and instructions of the processor"
+    )
 )]
 
 pub(crate) mod backtrace;

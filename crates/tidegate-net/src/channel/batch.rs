@@ -12,6 +12,7 @@ use tidegate_core::Blocking;
 use super::core::ChannelCore;
 use super::pipeline::ChannelPipeline;
 use super::state::Flags;
+use super::transport::Transport;
 use crate::reactor::{Batched, IoContext};
 use crate::sys::{PIECE, Readiness};
 
@@ -78,7 +79,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         let room = self.room();
         let read = self.early.take()?;
         Some(read.map(|bytes| {
-            let all = bytes.len() < room;
+            let all = Transport::is_last_read(bytes.len(), room);
             (bytes, all)
         }))
     }

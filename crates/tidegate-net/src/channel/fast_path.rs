@@ -44,7 +44,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
     pub(super) fn read_plain(&mut self, io_context: &mut IoContext) -> Next {
         let room = self.room();
         let bytes = match self.receive(room, io_context) {
-            Ok(bytes) if !bytes.is_empty() && bytes.len() < room => bytes,
+            Ok(bytes) if !bytes.is_empty() && Transport::is_last_read(bytes.len(), room) => bytes,
             other => return self.read_long(other, room, io_context),
         };
         let count = bytes.len();
@@ -134,7 +134,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
     ) -> Next {
         self.set(Flags::READ_READY);
         let first = first.map(|bytes| {
-            let all = bytes.len() < room;
+            let all = Transport::is_last_read(bytes.len(), room);
             (bytes, all)
         });
         self.with_desk(io_context, |core, io_context| {

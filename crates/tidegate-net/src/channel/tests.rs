@@ -465,7 +465,7 @@ fn what_the_socket_does_not_take_behind_a_group_goes_out_when_it_does() {
     };
     let mut filled = 0;
     for size in [65_536, 1] {
-        while let Ok(count) = crate::sys::send(socket, &vec![b'.'; size]) {
+        while let Ok(count) = crate::sys::send(socket.as_stream(), &vec![b'.'; size]) {
             filled += count;
         }
     }

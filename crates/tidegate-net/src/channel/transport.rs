@@ -2,7 +2,6 @@
 
 use std::io::{self, IoSlice};
 use std::net::{Shutdown, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ use super::options::ChannelOptions;
 use super::shared::Shared;
 use super::test_transport::TestTransport;
 use super::write_queue::Sink;
-use crate::sys::{Chunk, SocketWithFd, Source, send, send_slices};
+use crate::sys::{Chunk, SHORT_READ_IS_LAST, Source, StreamRef, StreamSocket, send, send_slices};
 
 /// The smallest number of bytes that a socket is offered, unless the offer is fixed.
 pub(super) const SLACK: usize = 512;
@@ -26,9 +25,9 @@ pub(super) const SLACK: usize = 512;
 /// The socket of a channel, or its replacement in memory.
 #[derive(Debug)]
 pub(crate) enum Transport {
-    Tcp(SocketWithFd<TcpStream>),
+    Tcp(StreamSocket<TcpStream>),
     #[cfg(unix)]
-    Unix(SocketWithFd<UnixStream>),
+    Unix(StreamSocket<UnixStream>),
     Udp(UdpSocket),
     Local(LocalEnd),
     Embedded(Arc<TestTransport>),
@@ -38,21 +37,21 @@ pub(crate) enum Transport {
 
 impl Transport {
     pub(crate) fn tcp(stream: TcpStream) -> Self {
-        Self::Tcp(SocketWithFd::new(stream))
+        Self::Tcp(StreamSocket::new(stream))
     }
 
     #[cfg(unix)]
     pub(crate) fn unix(stream: UnixStream) -> Self {
-        Self::Unix(SocketWithFd::new(stream))
+        Self::Unix(StreamSocket::new(stream))
     }
 
     /// Returns the socket, if it is a byte stream of the operating system.
     #[inline(always)]
-    fn stream(&self) -> Option<BorrowedFd<'_>> {
+    fn stream(&self) -> Option<StreamRef<'_>> {
         match self {
-            Self::Tcp(stream) => Some(stream.as_fd()),
+            Self::Tcp(stream) => Some(stream.as_stream()),
             #[cfg(unix)]
-            Self::Unix(stream) => Some(stream.as_fd()),
+            Self::Unix(stream) => Some(stream.as_stream()),
             _ => None,
         }
     }
@@ -69,6 +68,12 @@ impl Transport {
     #[inline(always)]
     pub(crate) fn room(most: usize, fixed: bool) -> usize {
         if fixed { most } else { most.max(SLACK) }
+    }
+
+    /// Returns `true` if a read of `count` bytes, with an offer of `room`, has left nothing to read.
+    #[inline(always)]
+    pub(crate) fn is_last_read(count: usize, room: usize) -> bool {
+        SHORT_READ_IS_LAST && count < room
     }
 
     /// Receives at most `room` bytes from a stream; no bytes mean the end.
@@ -93,7 +98,7 @@ impl Transport {
         }
         let room = Self::room(most, fixed);
         let bytes = self.receive(chunk, room)?;
-        let all = bytes.len() < room;
+        let all = Self::is_last_read(bytes.len(), room);
         Ok((bytes, all))
     }
 
@@ -208,9 +213,9 @@ impl Sink for Transport {
     #[inline]
     fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         match self {
-            Self::Tcp(stream) => send_slices(stream, slices),
+            Self::Tcp(stream) => send_slices(stream.as_stream(), slices),
             #[cfg(unix)]
-            Self::Unix(stream) => send_slices(stream, slices),
+            Self::Unix(stream) => send_slices(stream.as_stream(), slices),
             Self::Udp(_) => Err(io::ErrorKind::Unsupported.into()),
             Self::Local(end) => end.write(slices),
             Self::Embedded(test_transport) => test_transport.write(slices),

@@ -2,9 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
 
-use mio::unix::SourceFd;
 use mio::{Interest, Registry};
 use tidegate_core::Dump;
 use tidegate_core::internal::contain;
@@ -14,7 +12,7 @@ use super::net_group::NetGroup;
 use super::placement::ChannelPlacement;
 use crate::awaited::Awaited;
 use crate::reactor::{Batched, IoContext, IoSource, Next};
-use crate::sys::{Readiness, Source};
+use crate::sys::{AsFd, Readiness, Source, WatchedFd, number_of};
 
 /// What happens to a watched source after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,9 +91,10 @@ struct Descriptor<S>(S);
 
 impl<S: AsFd> Descriptor<S> {
     /// Returns the descriptor of the source. Its `as_fd` is the user's code and may panic.
-    fn number(&self) -> io::Result<RawFd> {
-        let number = contain(|| self.0.as_fd().as_raw_fd());
+    fn watched(&self) -> io::Result<WatchedFd> {
+        let number = contain(|| number_of(&self.0));
         number
+            .map(WatchedFd)
             .map_err(|panic| io::Error::other(format!("its `as_fd` panicked: {}", panic.message())))
     }
 }
@@ -107,7 +106,7 @@ impl<S: AsFd> Source for Descriptor<S> {
         token: mio::Token,
         interests: Interest,
     ) -> io::Result<()> {
-        SourceFd(&self.number()?).register(registry, token, interests)
+        self.watched()?.register(registry, token, interests)
     }
 
     fn reregister(
@@ -116,11 +115,11 @@ impl<S: AsFd> Source for Descriptor<S> {
         token: mio::Token,
         interests: Interest,
     ) -> io::Result<()> {
-        SourceFd(&self.number()?).reregister(registry, token, interests)
+        self.watched()?.reregister(registry, token, interests)
     }
 
     fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
-        SourceFd(&self.number()?).deregister(registry)
+        self.watched()?.deregister(registry)
     }
 }
 

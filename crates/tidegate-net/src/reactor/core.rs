@@ -12,7 +12,6 @@
 //! * No readiness is dropped, unless its token is stale: then it is counted.
 
 use std::io;
-use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,7 +25,7 @@ use super::polling::{PollOutcome, Polling};
 use super::source::{IoHandle, IoSource, Next, refuse, watch};
 use crate::events::{EventQueue, Slab, Taken};
 use crate::source::Control;
-use crate::sys::{Change, Readiness, Ready, Token};
+use crate::sys::{Change, RawFd, Readiness, Ready, Token};
 
 /// Where the sources of a reactor live.
 pub(crate) trait Place {

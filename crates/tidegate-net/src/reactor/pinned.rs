@@ -6,7 +6,6 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -19,7 +18,7 @@ use super::io_context::IoContext;
 use super::polling::Polling;
 use super::source::{IoHandle, IoSource, Next, close_and_drop};
 use crate::source::Control;
-use crate::sys::{Change, Readiness, Ready, Token};
+use crate::sys::{Change, RawFd, Readiness, Ready, Token};
 
 thread_local! {
     static CURRENT: RefCell<Option<Box<LocalReactor>>> = const { RefCell::new(None) };

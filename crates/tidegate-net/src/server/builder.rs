@@ -24,6 +24,7 @@ use crate::errors::{NetError, tried};
 use crate::group::{ChannelPlacement, LoopTarget, NetGroup};
 use crate::pipeline::{Head, Initialiser, PipelineBuilder, assemble};
 use crate::resolve::{Address, RESOLVE_TIMEOUT, Resolver, system_resolver};
+use crate::sys::share_port;
 
 /// The address that a server on a Unix socket reports.
 const NO_ADDRESS: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
@@ -454,9 +455,13 @@ impl<P: ChannelPlacement> ServerBuilder<P> {
     fn listen_on(&self, address: SocketAddr) -> io::Result<std::net::TcpListener> {
         let domain = Domain::for_address(address);
         let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
-        socket.set_reuse_address(true)?;
+        if cfg!(unix) {
+            // A restarted server need not wait for the connections of the one before. On Windows
+            // that is so anyway, and the option would let another process take the port.
+            socket.set_reuse_address(true)?;
+        }
         if self.reuse_port || self.listeners > 1 {
-            socket.set_reuse_port(true)?;
+            share_port(&socket)?;
         }
         socket.bind(&address.into())?;
         socket.listen(self.backlog.max(1))?;

@@ -1,7 +1,6 @@
 //! The trait of user-defined sources, and a source as the selector stores it.
 
 use std::fmt;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::Arc;
 
 use tidegate_core::Task;
@@ -9,7 +8,7 @@ use tidegate_core::internal::{PlainTask, contain, discard};
 
 use super::handle::SourceHandle;
 use crate::errors::NetError;
-use crate::sys::{Interest, Readiness};
+use crate::sys::{AsFd, Interest, RawFd, Readiness, number_of};
 
 /// A source of events on an event loop: what happens when a descriptor of type `D` is ready.
 ///
@@ -209,7 +208,7 @@ impl NewSource {
         D: AsFd + Send + Sync + 'static,
         S: EventSource<D>,
     {
-        let number = contain(|| descriptor.as_fd().as_raw_fd());
+        let number = contain(|| number_of(&descriptor));
         let number = number.map_err(|panic| NetError::SourcePanicked {
             source_name: name.to_string(),
             message: panic.message().to_owned(),

@@ -1,7 +1,6 @@
 //! The reactor of a loop, for other threads.
 
 use std::fmt;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use tidegate_core::internal::{contain, discard};
@@ -12,7 +11,7 @@ use super::handle::{SourceHandle, SourceInfo};
 use super::inbox::{Inbox, Note, SharedInbox};
 use super::view::ReactorView;
 use crate::errors::NetError;
-use crate::sys::Interest;
+use crate::sys::{AsFd, Interest};
 
 /// The reactor of one event loop with I/O, for any thread: registers sources and submits updates.
 ///

@@ -16,7 +16,6 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use tidegate_core::internal::{PlainTask, Running, contain};
@@ -31,7 +30,7 @@ use super::state::SourceState;
 use super::view::{ReactorView, Selection};
 use crate::errors::NetError;
 use crate::events::Slab;
-use crate::sys::{Change, Interest, Ready, Token};
+use crate::sys::{Change, Interest, RawFd, Ready, Token};
 
 /// Changes what the poller of the loop watches.
 pub(crate) trait Control {

@@ -1,7 +1,6 @@
 //! The steps of a selector that only the test drives.
 
 use std::io;
-use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex};
 
 use tidegate_core::executor::{ExecutorId, Signal};
@@ -11,7 +10,7 @@ use tidegate_testkit::{Counter, DropCount, Log};
 use super::inbox::MAX_UPDATES;
 use super::*;
 use crate::NetError;
-use crate::sys::{Change, Readiness, Ready, Token};
+use crate::sys::{Change, RawFd, Readiness, Ready, Token};
 
 /// The loop of the selector: keeps the signals, and logs what it is told.
 struct Home {

@@ -1,14 +1,13 @@
 //! The selector as an update sees it.
 
 use std::fmt;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use super::event_source::{EventSource, NewSource};
 use super::handle::{SourceHandle, SourceInfo};
 use super::state::SourceState;
 use crate::errors::NetError;
-use crate::sys::Interest;
+use crate::sys::{AsFd, Interest};
 
 /// The selector of a loop, as an update sees it: what it does takes effect at once. See
 /// [`ReactorHandle::update`](super::ReactorHandle::update).

@@ -8,10 +8,10 @@
 //! front of a large piece instead.
 
 use std::io;
-use std::os::fd::AsFd;
 
 use bytes::{Bytes, BytesMut};
-use rustix::net::RecvFlags;
+
+use super::stream::{StreamRef, receive};
 
 use super::lent::Lent;
 
@@ -48,19 +48,19 @@ pub(crate) struct Chunk {
 impl Chunk {
     /// Receives at most `most` bytes; no bytes mean the end.
     #[inline(always)]
-    pub(crate) fn receive(&mut self, socket: impl AsFd, most: usize) -> io::Result<Bytes> {
+    pub(crate) fn receive(&mut self, stream: StreamRef<'_>, most: usize) -> io::Result<Bytes> {
         if most > PIECE || self.splits_left > 0 {
-            return self.receive_large(socket, most);
+            return self.receive_large(stream, most);
         }
         if self.available == 0 && !self.make() {
-            return self.receive_large(socket, most);
+            return self.receive_large(stream, most);
         }
         let top = self.available - 1;
         // Taken out first, so that what is written to it need not be read back as a whole.
         let mut piece = self.pieces[top]
             .take()
             .expect("there is one below `available`");
-        if let Err(why) = fill(&mut piece, socket, most) {
+        if let Err(why) = fill(&mut piece, stream, most) {
             self.pieces[top] = Some(piece);
             return Err(why);
         }
@@ -69,12 +69,12 @@ impl Chunk {
     }
 
     #[inline(never)]
-    fn receive_large(&mut self, socket: impl AsFd, most: usize) -> io::Result<Bytes> {
+    fn receive_large(&mut self, stream: StreamRef<'_>, most: usize) -> io::Result<Bytes> {
         let mut large = match self.large.take() {
             Some(large) if large.capacity() >= most => large,
             other => self.refill(other, most.max(LARGE)),
         };
-        let filled = fill(&mut large, socket, most);
+        let filled = fill(&mut large, stream, most);
         if filled.is_ok() && self.splits_left == 0 {
             self.lent_addr = large.as_ptr().addr();
             self.lent_size = large.capacity();
@@ -207,12 +207,12 @@ pub(super) fn counted(size: usize) -> BytesMut {
 
 /// Receives at most `most` bytes into `memory`, which is empty.
 #[inline(always)]
-fn fill(memory: &mut BytesMut, socket: impl AsFd, most: usize) -> io::Result<()> {
+fn fill(memory: &mut BytesMut, stream: StreamRef<'_>, most: usize) -> io::Result<()> {
     debug_assert!(memory.is_empty(), "what came before was taken out");
     let room = memory.spare_capacity_mut();
     let most = most.min(room.len());
-    let (_, count) = rustix::net::recv(socket, &mut room[..most], RecvFlags::empty())?;
-    // SAFETY: `recv` wrote the first `count` bytes of the spare capacity, and `count` is at most
+    let count = receive(stream, &mut room[..most])?;
+    // SAFETY: `receive` wrote the first `count` bytes of the spare capacity, and `count` is at most
     // its length; the memory was empty.
     unsafe { memory.set_len(count) };
     Ok(())
@@ -222,23 +222,30 @@ fn fill(memory: &mut BytesMut, socket: impl AsFd, most: usize) -> io::Result<()>
 mod tests {
     //! Memory that comes back is used again, and no other memory is.
 
-    use std::io::Write;
-    use std::os::unix::net::UnixStream;
+    use mio::net::UnixStream;
 
     use bytes::Buf;
 
     use super::*;
+    use crate::sys::{StreamSocket, send};
 
-    fn receive(chunk: &mut Chunk, ends: &(UnixStream, UnixStream), sent: &[u8]) -> Bytes {
-        (&ends.0).write_all(sent).unwrap();
-        let bytes = chunk.receive(&ends.1, 64).unwrap();
+    type Ends = (StreamSocket<UnixStream>, StreamSocket<UnixStream>);
+
+    fn pair() -> Ends {
+        let (one, other) = UnixStream::pair().unwrap();
+        (StreamSocket::new(one), StreamSocket::new(other))
+    }
+
+    fn receive(chunk: &mut Chunk, ends: &Ends, sent: &[u8]) -> Bytes {
+        assert_eq!(send(ends.0.as_stream(), sent).unwrap(), sent.len());
+        let bytes = chunk.receive(ends.1.as_stream(), 64).unwrap();
         assert_eq!(bytes, sent);
         bytes
     }
 
     #[test]
     fn memory_that_comes_back_is_received_into_again() {
-        let (mut chunk, ends) = (Chunk::default(), UnixStream::pair().unwrap());
+        let (mut chunk, ends) = (Chunk::default(), pair());
         let first = receive(&mut chunk, &ends, b"one");
         let at = first.as_ptr();
         chunk.give_back(first, &mut None);
@@ -248,7 +255,7 @@ mod tests {
 
     #[test]
     fn several_are_out_at_a_time_and_each_is_received_into_again() {
-        let (mut chunk, ends) = (Chunk::default(), UnixStream::pair().unwrap());
+        let (mut chunk, ends) = (Chunk::default(), pair());
         let out: Vec<_> = (0..PIECES)
             .map(|at| receive(&mut chunk, &ends, &[at as u8]))
             .collect();
@@ -266,7 +273,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_stays_as_it_is_and_later_ones_share_a_large_piece() {
-        let (mut chunk, ends) = (Chunk::default(), UnixStream::pair().unwrap());
+        let (mut chunk, ends) = (Chunk::default(), pair());
         let kept: Vec<_> = (0..PIECES)
             .map(|at| receive(&mut chunk, &ends, &[at as u8; 3]))
             .collect();
@@ -281,11 +288,10 @@ mod tests {
 
     #[test]
     fn a_failed_receive_keeps_its_memory() {
-        let (mut chunk, ends) = (Chunk::default(), UnixStream::pair().unwrap());
-        ends.1.set_nonblocking(true).unwrap();
+        let (mut chunk, ends) = (Chunk::default(), pair());
         for most in [64, PIECE + 1] {
             for _ in 0..=PIECES {
-                let why = chunk.receive(&ends.1, most).unwrap_err();
+                let why = chunk.receive(ends.1.as_stream(), most).unwrap_err();
                 assert_eq!(why.kind(), io::ErrorKind::WouldBlock);
             }
         }
@@ -298,10 +304,10 @@ mod tests {
 
     #[test]
     fn a_large_read_has_its_own_piece_which_comes_back_too() {
-        let (mut chunk, ends) = (Chunk::default(), UnixStream::pair().unwrap());
+        let (mut chunk, ends) = (Chunk::default(), pair());
         let mut large = |sent: &[u8]| {
-            (&ends.0).write_all(sent).unwrap();
-            let bytes = chunk.receive(&ends.1, 20_000).unwrap();
+            assert_eq!(send(ends.0.as_stream(), sent).unwrap(), sent.len());
+            let bytes = chunk.receive(ends.1.as_stream(), 20_000).unwrap();
             let at = bytes.as_ptr();
             chunk.give_back(bytes, &mut None);
             at
@@ -311,7 +317,7 @@ mod tests {
 
     #[test]
     fn a_part_that_is_still_referenced_is_not_overwritten() {
-        let (mut chunk, ends) = (Chunk::default(), UnixStream::pair().unwrap());
+        let (mut chunk, ends) = (Chunk::default(), pair());
         let whole = receive(&mut chunk, &ends, b"whole");
         let part = whole.slice(1..3);
         chunk.give_back(whole, &mut None);
@@ -321,7 +327,7 @@ mod tests {
 
     #[test]
     fn bytes_of_another_chunk_are_not_taken() {
-        let (mut chunk, ends) = (Chunk::default(), UnixStream::pair().unwrap());
+        let (mut chunk, ends) = (Chunk::default(), pair());
         let lent = receive(&mut chunk, &ends, b"lent");
         let at = lent.as_ptr();
         chunk.give_back(Bytes::from(vec![7; 4096]), &mut None);
@@ -333,7 +339,7 @@ mod tests {
 
     #[test]
     fn lending_is_tried_again_after_a_while() {
-        let (mut chunk, ends) = (Chunk::default(), UnixStream::pair().unwrap());
+        let (mut chunk, ends) = (Chunk::default(), pair());
         for _ in 0..PIECES {
             drop(receive(&mut chunk, &ends, b"dropped"));
         }
@@ -348,13 +354,13 @@ mod tests {
 
     #[test]
     fn consumed_memory_comes_back_even_if_its_start_was_cut_off() {
-        let (mut chunk, ends) = (Chunk::default(), UnixStream::pair().unwrap());
+        let (mut chunk, ends) = (Chunk::default(), pair());
         let mut lent = Lent::default();
         for most in [64, 20_000] {
             let mut places = Vec::new();
             for _ in 0..3 * PIECES {
-                (&ends.0).write_all(b"consumed").unwrap();
-                let mut bytes = chunk.receive(&ends.1, most).unwrap();
+                send(ends.0.as_stream(), b"consumed").unwrap();
+                let mut bytes = chunk.receive(ends.1.as_stream(), most).unwrap();
                 places.push(bytes.as_ptr());
                 bytes.advance(3);
                 assert!(lent.give_back(bytes).is_none());
@@ -367,7 +373,7 @@ mod tests {
 
     #[test]
     fn memory_that_was_written_into_is_told_from_a_piece_that_is_missing() {
-        let (mut chunk, ends) = (Chunk::default(), UnixStream::pair().unwrap());
+        let (mut chunk, ends) = (Chunk::default(), pair());
         let mut lent = Some(Box::<Lent>::default());
         let piece = receive(&mut chunk, &ends, b"piece");
         let output = |lent: &mut Option<Box<Lent>>| {

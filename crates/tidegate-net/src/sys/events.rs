@@ -1,20 +1,20 @@
 //! Events as the operating system reports them.
 //!
-//! On Linux the poller's descriptor is polled directly: an event is two numbers there, which are
+//! On Linux, unless it is built with `--cfg tidegate_mio`, the poller's descriptor is polled directly: an event is two numbers there, which are
 //! read once instead of once for each question. The descriptors of user-defined sources are added
 //! directly too, so that their readiness is a level: it is reported as long as it lasts, and need
 //! not be armed again after each event.
 
 use std::io;
-use std::os::fd::RawFd;
 use std::time::Duration;
 
 use mio::Poll;
 
+use super::descriptor::RawFd;
 use super::interest::Interest;
 use super::poller::{Change, Readiness, Token};
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(tidegate_mio)))]
 mod platform {
     use std::os::fd::BorrowedFd;
 
@@ -132,10 +132,9 @@ mod platform {
     }
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(all(target_os = "linux", not(tidegate_mio))))]
 mod platform {
-    use mio::unix::SourceFd;
-
+    use super::super::descriptor::WatchedFd;
     use super::{Change, Duration, Interest, Poll, RawFd, Readiness, Token, io};
 
     /// The events of one wait.
@@ -184,7 +183,7 @@ mod platform {
         token: Token,
         change: Change,
     ) -> io::Result<()> {
-        let mut source = SourceFd(&descriptor);
+        let mut source = WatchedFd(descriptor);
         let registry = poll.registry();
         let token = mio::Token(usize::try_from(token.bits()).unwrap_or(usize::MAX));
         match change {
@@ -208,7 +207,7 @@ mod platform {
 
 pub(crate) use self::platform::{Events, control};
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(all(test, target_os = "linux", not(tidegate_mio)))]
 mod tests {
     //! Each flag of the operating system, and what it means here.
 

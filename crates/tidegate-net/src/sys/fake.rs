@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tidegate_core::Parker;
 use tidegate_core::internal::Sleeper;
 
+use super::descriptor::RawFd;
 use super::poller::{Change, Poller, Ready, Source, Token};
 
 /// A [`Poller`] that returns what its [`FakeScript`] says.

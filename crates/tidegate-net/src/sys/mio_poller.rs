@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
@@ -10,6 +9,7 @@ use std::time::Duration;
 use mio::{Interest, Poll};
 use tidegate_core::internal::Sleeper;
 
+use super::descriptor::RawFd;
 use super::events::{Events, control};
 use super::poller::{Change, Poller, Ready, Source, Token};
 

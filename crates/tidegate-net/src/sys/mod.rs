@@ -5,6 +5,7 @@
 )]
 
 mod chunk;
+mod descriptor;
 mod events;
 mod fake;
 mod interest;
@@ -13,8 +14,14 @@ mod mio_poller;
 mod poller;
 mod prefetch;
 mod socket;
+mod stream;
+
+// A token of the poller has 64 bits: the slot of a source and its generation.
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!("tidegate-net needs a 64-bit system: build without the feature `net`");
 
 pub(crate) use self::chunk::{Chunk, PIECE, PIECES};
+pub(crate) use self::descriptor::{AsFd, RawFd, WatchedFd, number_of};
 pub(crate) use self::fake::FakePoller;
 #[cfg(test)]
 pub(crate) use self::fake::FakeScript;
@@ -24,6 +31,5 @@ pub(crate) use self::mio_poller::SystemPoller;
 pub use self::poller::Readiness;
 pub(crate) use self::poller::{Change, Poller, Ready, Source, Token};
 pub(crate) use self::prefetch::prefetch;
-pub(crate) use self::socket::{
-    SocketWithFd, SpareDescriptor, is_out_of_descriptors, send, send_slices,
-};
+pub(crate) use self::socket::{SpareDescriptor, is_out_of_descriptors, share_port};
+pub(crate) use self::stream::{SHORT_READ_IS_LAST, StreamRef, StreamSocket, send, send_slices};

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::io;
 use std::ops::{BitOr, BitOrAssign};
-use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::internal::Sleeper;
 
+use super::descriptor::RawFd;
 use super::interest::Interest;
 
 pub(crate) use mio::event::Source;

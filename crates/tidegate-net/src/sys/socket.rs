@@ -1,64 +1,21 @@
-//! Socket operations beyond `mio`: sending, and a spare descriptor.
+//! Socket operations beyond `mio`: a port for several listeners, and a spare descriptor.
 
 use std::fs::File;
-use std::io::{self, IoSlice};
-use std::ops::Deref;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::io;
 
-use rustix::net::{SendAncillaryBuffer, SendFlags};
+use socket2::Socket;
 
-use super::poller::Source;
-
-/// Sends `bytes`, or as many of them as the system takes.
-#[inline(always)]
-pub(crate) fn send(socket: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
-    Ok(rustix::net::send(socket, bytes, SendFlags::NOSIGNAL)?)
+/// Lets several sockets listen on one port.
+#[cfg(unix)]
+pub(crate) fn share_port(socket: &Socket) -> io::Result<()> {
+    socket.set_reuse_port(true)
 }
 
-/// Sends `slices` in one call, or as much of them as the system takes.
-pub(crate) fn send_slices(socket: impl AsFd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-    let mut nothing = SendAncillaryBuffer::default();
-    let sent = rustix::net::sendmsg(socket, slices, &mut nothing, SendFlags::NOSIGNAL)?;
-    Ok(sent)
-}
-
-/// A socket with its descriptor number, which every system call needs.
-#[derive(Debug)]
-pub(crate) struct SocketWithFd<S> {
-    socket: S,
-    number: RawFd,
-}
-
-impl<S: AsFd> SocketWithFd<S> {
-    pub(crate) fn new(socket: S) -> Self {
-        let number = socket.as_fd().as_raw_fd();
-        Self { socket, number }
-    }
-}
-
-impl<S: Source> SocketWithFd<S> {
-    /// Returns the socket that a poller watches.
-    pub(crate) fn source(&mut self) -> &mut dyn Source {
-        &mut self.socket
-    }
-}
-
-impl<S> Deref for SocketWithFd<S> {
-    type Target = S;
-
-    fn deref(&self) -> &S {
-        &self.socket
-    }
-}
-
-impl<S> AsFd for SocketWithFd<S> {
-    #[inline(always)]
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the number is that of `socket`, which is open for as long as it lives. It cannot
-        // be replaced by another socket: the field is private, and is exposed only as shared or as
-        // an unsized `Source`.
-        unsafe { BorrowedFd::borrow_raw(self.number) }
-    }
+/// Lets several sockets listen on one port, which Windows does not support.
+#[cfg(windows)]
+pub(crate) fn share_port(_socket: &Socket) -> io::Result<()> {
+    let what = "Windows has no ports that several listeners share; use one listener";
+    Err(io::Error::new(io::ErrorKind::Unsupported, what))
 }
 
 /// A descriptor that is held only to be released. The released descriptor is used to accept a
@@ -89,6 +46,7 @@ impl SpareDescriptor {
     }
 }
 
+/// Returns `None` on Windows, too, where sockets do not run out before memory does.
 fn open() -> Option<File> {
     File::open("/dev/null").ok()
 }
@@ -96,6 +54,10 @@ fn open() -> Option<File> {
 /// Returns `true` if an error means that the process or the system has no descriptor or memory
 /// left.
 pub(crate) fn is_out_of_descriptors(why: &io::Error) -> bool {
-    // EMFILE, ENFILE, ENOBUFS, ENOMEM: the numbers are the same on every Unix, except ENOBUFS.
-    matches!(why.raw_os_error(), Some(24 | 23 | 105 | 55 | 12))
+    // EMFILE, ENFILE, ENOBUFS, ENOMEM: the numbers are the same on every Unix, except ENOBUFS. Then
+    // WSAEMFILE and WSAENOBUFS of Windows.
+    matches!(
+        why.raw_os_error(),
+        Some(24 | 23 | 105 | 55 | 12 | 10_024 | 10_055)
+    )
 }

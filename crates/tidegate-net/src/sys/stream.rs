@@ -1,0 +1,200 @@
+//! Stream sockets: receiving and sending.
+//!
+//! On Linux the system calls are made directly, by the number of the descriptor. Elsewhere, and with
+//! `--cfg tidegate_mio`, they go through `mio`, which has to know on some platforms that a socket
+//! would block.
+
+pub(crate) use self::system::{
+    SHORT_READ_IS_LAST, StreamRef, StreamSocket, receive, send, send_slices,
+};
+
+#[cfg(all(target_os = "linux", not(tidegate_mio)))]
+mod system {
+    use std::io::{self, IoSlice};
+    use std::mem::MaybeUninit;
+    use std::ops::Deref;
+    use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+
+    use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
+
+    use crate::sys::poller::Source;
+
+    /// `true` if a read that does not fill its buffer has read everything: the poller reports the
+    /// next bytes as a new event.
+    pub(crate) const SHORT_READ_IS_LAST: bool = true;
+
+    /// A stream socket that is open meanwhile.
+    pub(crate) type StreamRef<'a> = BorrowedFd<'a>;
+
+    /// A stream socket with its descriptor number, which every system call needs.
+    #[derive(Debug)]
+    pub(crate) struct StreamSocket<S> {
+        socket: S,
+        number: RawFd,
+    }
+
+    impl<S: AsFd> StreamSocket<S> {
+        pub(crate) fn new(socket: S) -> Self {
+            let number = socket.as_fd().as_raw_fd();
+            Self { socket, number }
+        }
+
+        /// Returns the socket for a system call.
+        #[inline(always)]
+        pub(crate) fn as_stream(&self) -> StreamRef<'_> {
+            // SAFETY: the number is that of `socket`, which is open for as long as it lives. It
+            // cannot be replaced by another socket: the field is private, and is exposed only as
+            // shared or as an unsized `Source`.
+            unsafe { BorrowedFd::borrow_raw(self.number) }
+        }
+    }
+
+    impl<S: Source> StreamSocket<S> {
+        /// Returns the socket that a poller watches.
+        pub(crate) fn source(&mut self) -> &mut dyn Source {
+            &mut self.socket
+        }
+    }
+
+    impl<S> Deref for StreamSocket<S> {
+        type Target = S;
+
+        fn deref(&self) -> &S {
+            &self.socket
+        }
+    }
+
+    /// Receives into `room`. Returns how many bytes at its beginning were written; none mean the
+    /// end.
+    #[inline(always)]
+    pub(crate) fn receive(
+        stream: StreamRef<'_>,
+        room: &mut [MaybeUninit<u8>],
+    ) -> io::Result<usize> {
+        let (_, count) = rustix::net::recv(stream, room, RecvFlags::empty())?;
+        Ok(count)
+    }
+
+    /// Sends `bytes`, or as many of them as the system takes.
+    #[inline(always)]
+    pub(crate) fn send(stream: StreamRef<'_>, bytes: &[u8]) -> io::Result<usize> {
+        Ok(rustix::net::send(stream, bytes, SendFlags::NOSIGNAL)?)
+    }
+
+    /// Sends `slices` in one call, or as much of them as the system takes.
+    pub(crate) fn send_slices(stream: StreamRef<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        let mut nothing = SendAncillaryBuffer::default();
+        let sent = rustix::net::sendmsg(stream, slices, &mut nothing, SendFlags::NOSIGNAL)?;
+        Ok(sent)
+    }
+}
+
+#[cfg(not(all(target_os = "linux", not(tidegate_mio))))]
+mod system {
+    use std::io::{self, IoSlice, Write};
+    use std::mem::MaybeUninit;
+    use std::ops::Deref;
+
+    use mio::net::TcpStream;
+    #[cfg(unix)]
+    use mio::net::UnixStream;
+    use socket2::SockRef;
+
+    use crate::sys::poller::Source;
+
+    /// `true` if a read that does not fill its buffer has read everything. `false` on Windows, where
+    /// the next event comes only after a read that would block.
+    pub(crate) const SHORT_READ_IS_LAST: bool = cfg!(unix);
+
+    /// A stream socket that is open meanwhile.
+    pub(crate) type StreamRef<'a> = &'a dyn StreamIo;
+
+    /// A stream socket.
+    #[derive(Debug)]
+    pub(crate) struct StreamSocket<S>(S);
+
+    impl<S: StreamIo> StreamSocket<S> {
+        pub(crate) fn new(socket: S) -> Self {
+            Self(socket)
+        }
+
+        /// Returns the socket for a system call.
+        pub(crate) fn as_stream(&self) -> StreamRef<'_> {
+            &self.0
+        }
+    }
+
+    impl<S: Source> StreamSocket<S> {
+        /// Returns the socket that a poller watches.
+        pub(crate) fn source(&mut self) -> &mut dyn Source {
+            &mut self.0
+        }
+    }
+
+    impl<S> Deref for StreamSocket<S> {
+        type Target = S;
+
+        fn deref(&self) -> &S {
+            &self.0
+        }
+    }
+
+    /// The system calls of a stream socket.
+    pub(crate) trait StreamIo {
+        fn receive(&self, room: &mut [MaybeUninit<u8>]) -> io::Result<usize>;
+        fn send(&self, bytes: &[u8]) -> io::Result<usize>;
+        fn send_slices(&self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
+    }
+
+    impl StreamIo for TcpStream {
+        fn receive(&self, room: &mut [MaybeUninit<u8>]) -> io::Result<usize> {
+            self.try_io(|| SockRef::from(self).recv(room))
+        }
+
+        fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+            let mut socket = self;
+            socket.write(bytes)
+        }
+
+        fn send_slices(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+            let mut socket = self;
+            socket.write_vectored(slices)
+        }
+    }
+
+    #[cfg(unix)]
+    impl StreamIo for UnixStream {
+        fn receive(&self, room: &mut [MaybeUninit<u8>]) -> io::Result<usize> {
+            self.try_io(|| SockRef::from(self).recv(room))
+        }
+
+        fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+            let mut socket = self;
+            socket.write(bytes)
+        }
+
+        fn send_slices(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+            let mut socket = self;
+            socket.write_vectored(slices)
+        }
+    }
+
+    /// Receives into `room`. Returns how many bytes at its beginning were written; none mean the
+    /// end.
+    pub(crate) fn receive(
+        stream: StreamRef<'_>,
+        room: &mut [MaybeUninit<u8>],
+    ) -> io::Result<usize> {
+        stream.receive(room)
+    }
+
+    /// Sends `bytes`, or as many of them as the system takes.
+    pub(crate) fn send(stream: StreamRef<'_>, bytes: &[u8]) -> io::Result<usize> {
+        stream.send(bytes)
+    }
+
+    /// Sends `slices` in one call, or as much of them as the system takes.
+    pub(crate) fn send_slices(stream: StreamRef<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        stream.send_slices(slices)
+    }
+}
