@@ -1,21 +1,28 @@
-//! HTTP/1.1 on Tidegate's channels.
-//!
-//! The crate has one part so far, the [`codec`]: it reads and writes messages and does no I/O. The
-//! server is built on it.
+//! HTTP/1.1 on Tidegate's channels: a strict codec, and a server.
 //!
 //! ```
-//! use tidegate_http::codec::{BodyLimits, HeadLimits, HeadTable, Method, RequestDecoder};
-//!
-//! let mut decoder = RequestDecoder::new(HeadLimits::DEFAULT, BodyLimits::DEFAULT);
-//! let mut table = HeadTable::new();
-//! let received = b"GET /hello?name=x HTTP/1.1\r\nHost: example.org\r\n\r\n";
-//!
-//! let head = decoder.head(received, &mut table)?.expect("the head is complete");
-//! assert_eq!(head.method(), Method::Get);
-//! assert_eq!((head.path(), head.query()), ("/hello", Some("name=x")));
-//! assert_eq!(head.get("host"), Some(&b"example.org"[..]));
-//! # Ok::<(), tidegate_http::codec::RefusalReason>(())
+//! let group = tidegate_net::pinned("web", 1)?;
+//! let server = tidegate_http::serve(&group, "127.0.0.1:0", |request, response| {
+//!     match request.path() {
+//!         "/" => response.body("hello\n"),
+//!         _ => response.status(404).body(""),
+//!     }
+//! })
+//! .wait()?;
+//! println!("http://{}/", server.local_addr());
+//! # server.drain(std::time::Duration::from_secs(1)).wait()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! The [`codec`] reads and writes messages and does no I/O. In the server, codec and service are one
+//! handler: a request borrows from the received bytes, and its response is written directly into the
+//! memory that is sent.
 #![forbid(unsafe_code)]
 
 pub mod codec;
+mod server;
+
+pub use self::server::{
+    Body, BodyError, DeferredResponse, HttpMetrics, HttpServer, HttpServerBuilder, Limits, Request,
+    Response, ResponseStream, Service, serve,
+};

@@ -403,6 +403,13 @@ impl HandlerContext<'_> {
         self.post_to_channel(|| ChannelRequest::Deadline(handler, key, None));
     }
 
+    /// Reports an error that concerns the user of the program and that no handler has to handle, to
+    /// the event loop's hook for unhandled errors. The channel stays open.
+    #[cold]
+    pub fn report(&self, why: &Failure) {
+        self.parts.io.shared.report(why);
+    }
+
     /// Returns the time of the event loop's clock in nanoseconds.
     pub fn now(&self) -> u64 {
         self.parts.io.shared.executor().clock().nanos()

@@ -1,0 +1,309 @@
+//! The body of a request, as a service receives it: collected, or in pieces on demand.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use bytes::{Bytes, BytesMut};
+use tidegate_net::Channel;
+use tidegate_promise::{Failure, Promise};
+
+use super::part::{Part, PartKind};
+use crate::codec::RefusalReason;
+
+/// How many bytes a [`Body`] holds before the connection stops reading.
+const HIGH: usize = 64 * 1024;
+/// How many bytes are left in a [`Body`] when the connection reads again.
+const LOW: usize = 16 * 1024;
+
+/// Why the body of a request cannot be read to its end.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BodyError {
+    /// The body is larger than the service allows.
+    #[error(
+        "the body of the request is larger than {max} bytes; respond with status 413, or raise the limit"
+    )]
+    TooLarge {
+        /// The limit of the service.
+        max: usize,
+    },
+    /// The client sent something that is not a body, too much of it, or nothing for too long.
+    #[error("the body of the request was refused: {0}; the client got status {status}", status = .0.status())]
+    Refused(RefusalReason),
+    /// The connection ended before the body.
+    #[error("the connection ended before the body of the request did; no response can be sent")]
+    Closed,
+}
+
+/// Whether the connection should go on reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flow {
+    More,
+    Pause,
+    /// The sink needs no more: the rest of the body is discarded.
+    Enough,
+}
+
+/// Receives the body of a request on the connection's loop.
+pub(crate) trait BodySink: Send {
+    fn data(&mut self, bytes: Bytes) -> Flow;
+    fn trailers(&mut self, lines: Bytes);
+    fn end(self: Box<Self>);
+    fn fail(self: Box<Self>, why: BodyError);
+}
+
+/// Collects a body of at most `max` bytes.
+pub(crate) struct Collector {
+    pub(crate) max: usize,
+    pub(crate) first: Bytes,
+    pub(crate) rest: BytesMut,
+    pub(crate) promise: Option<Promise<Bytes>>,
+}
+
+impl Collector {
+    pub(crate) fn new(max: usize, promise: Promise<Bytes>) -> Self {
+        Self {
+            max,
+            first: Bytes::new(),
+            rest: BytesMut::new(),
+            promise: Some(promise),
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.first.len().max(self.rest.len())
+    }
+}
+
+impl BodySink for Collector {
+    fn data(&mut self, bytes: Bytes) -> Flow {
+        if self.promise.is_none() {
+            return Flow::Enough;
+        }
+        if self.len() + bytes.len() > self.max {
+            let max = self.max;
+            (self.first, self.rest) = Default::default();
+            if let Some(promise) = self.promise.take() {
+                let _ = promise.fail(Failure::new(BodyError::TooLarge { max }));
+            }
+            return Flow::Enough;
+        }
+        // A body in one piece is passed on as it was received.
+        if self.len() == 0 {
+            self.first = bytes;
+        } else {
+            if self.rest.is_empty() {
+                self.rest
+                    .extend_from_slice(&std::mem::take(&mut self.first));
+            }
+            self.rest.extend_from_slice(&bytes);
+        }
+        Flow::More
+    }
+
+    fn trailers(&mut self, _: Bytes) {}
+
+    fn end(mut self: Box<Self>) {
+        let whole = match self.rest.is_empty() {
+            true => std::mem::take(&mut self.first),
+            false => std::mem::take(&mut self.rest).freeze(),
+        };
+        if let Some(promise) = self.promise.take() {
+            let _ = promise.succeed(whole);
+        }
+    }
+
+    fn fail(mut self: Box<Self>, why: BodyError) {
+        if let Some(promise) = self.promise.take() {
+            let _ = promise.fail(Failure::new(why));
+        }
+    }
+}
+
+/// The body of a request, in pieces, for any thread or future. Made by
+/// [`Request::into_body`](super::Request::into_body).
+///
+/// The connection reads ahead by 64 KiB at most: a service that does not read stops its client.
+/// Dropping the body discards what is left of it; if that is much, the connection ends with the
+/// response.
+pub struct Body {
+    shared: Arc<BodyShared>,
+    channel: Channel,
+    seq: u64,
+}
+
+#[derive(Debug, Default)]
+struct BodyShared {
+    state: Mutex<BodyState>,
+}
+
+#[derive(Debug, Default)]
+struct BodyState {
+    pieces: VecDeque<Bytes>,
+    held: usize,
+    trailers: Option<Bytes>,
+    /// How the body ended, if it did.
+    end: Option<Result<(), BodyError>>,
+    /// The connection has stopped reading because of this body.
+    paused: bool,
+    /// The reader is gone.
+    dropped: bool,
+    waker: Option<Waker>,
+}
+
+impl BodyShared {
+    fn lock(&self) -> MutexGuard<'_, BodyState> {
+        // No user code runs under this lock, so nothing can poison it.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Body {
+    /// Creates a body and the sink that fills it.
+    pub(crate) fn new(channel: Channel, seq: u64) -> (Self, Box<dyn BodySink>) {
+        let shared = Arc::new(BodyShared::default());
+        let sink = Box::new(BodyFeed(Arc::clone(&shared)));
+        let body = Self {
+            shared,
+            channel,
+            seq,
+        };
+        (body, sink)
+    }
+
+    /// Creates the body of a request that has none.
+    pub(crate) fn empty(channel: Channel, seq: u64) -> Self {
+        let (body, sink) = Self::new(channel, seq);
+        sink.end();
+        body
+    }
+
+    /// Returns the next piece, or `None` at the end.
+    ///
+    /// # Errors
+    ///
+    /// [`BodyError`] if the body cannot be read to its end.
+    pub async fn next(&mut self) -> Option<Result<Bytes, BodyError>> {
+        poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    /// Polls for the next piece, as [`Body::next`] does.
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+        let mut state = self.shared.lock();
+        if let Some(piece) = state.pieces.pop_front() {
+            state.held -= piece.len();
+            let resume = state.paused && state.held <= LOW;
+            state.paused &= !resume;
+            drop(state);
+            if resume {
+                self.tell(PartKind::ReadMore);
+            }
+            return Poll::Ready(Some(Ok(piece)));
+        }
+        match &state.end {
+            Some(Ok(())) => Poll::Ready(None),
+            Some(Err(why)) => Poll::Ready(Some(Err(why.clone()))),
+            None => {
+                let old = state.waker.replace(cx.waker().clone());
+                drop(state);
+                // Dropping a waker is user code.
+                drop(old);
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Returns the trailer fields as they were received, once the body has ended and if it has any.
+    /// [`Trailers`](crate::codec::Trailers) reads them.
+    pub fn trailers(&self) -> Option<Bytes> {
+        self.shared.lock().trailers.clone()
+    }
+
+    fn tell(&self, what: PartKind) {
+        let seq = self.seq;
+        self.channel.write_and_flush(Part { seq, what });
+    }
+}
+
+impl std::fmt::Debug for Body {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Body").finish_non_exhaustive()
+    }
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        let (old, pieces, ended) = {
+            let mut state = self.shared.lock();
+            state.dropped = true;
+            state.held = 0;
+            let pieces = std::mem::take(&mut state.pieces);
+            (state.waker.take(), pieces, state.end.is_some())
+        };
+        drop((old, pieces));
+        if !ended {
+            self.tell(PartKind::BodyDropped);
+        }
+    }
+}
+
+/// The connection's end of a [`Body`].
+struct BodyFeed(Arc<BodyShared>);
+
+impl BodyFeed {
+    fn finish(&self, end: Result<(), BodyError>) {
+        let waker = {
+            let mut state = self.0.lock();
+            state.end.get_or_insert(end);
+            state.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl BodySink for BodyFeed {
+    fn data(&mut self, bytes: Bytes) -> Flow {
+        let (flow, waker) = {
+            let mut state = self.0.lock();
+            if state.dropped {
+                return Flow::Enough;
+            }
+            state.held += bytes.len();
+            state.pieces.push_back(bytes);
+            state.paused = state.held >= HIGH;
+            let flow = if state.paused {
+                Flow::Pause
+            } else {
+                Flow::More
+            };
+            (flow, state.waker.take())
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        flow
+    }
+
+    fn trailers(&mut self, lines: Bytes) {
+        self.0.lock().trailers = Some(lines);
+    }
+
+    fn end(self: Box<Self>) {
+        self.finish(Ok(()));
+    }
+
+    fn fail(self: Box<Self>, why: BodyError) {
+        self.finish(Err(why));
+    }
+}
+
+/// A feed that is dropped without an end: the connection is gone.
+impl Drop for BodyFeed {
+    fn drop(&mut self) {
+        self.finish(Err(BodyError::Closed));
+    }
+}

@@ -1,0 +1,254 @@
+//! Responses that end after the service has returned: handles for other threads.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use tidegate_net::Channel;
+use tidegate_promise::Completion;
+
+use super::head_writer::{HeadWriter, ReplyTo, write_closing};
+use super::part::{Part, PartKind, StreamHead, Whole};
+use super::response::INLINE_BODY;
+use super::shared::ServerShared;
+use crate::codec::{BodyFraming, EncodeError};
+
+/// A response that is completed later, by any thread. Made by
+/// [`Response::defer`](super::Response::defer).
+///
+/// If it is dropped instead, the client gets status 500 and the connection is closed. If the
+/// connection ends first, the response is dropped; [`DeferredResponse::is_closed`] tells.
+#[must_use = "a deferred response that is dropped becomes status 500"]
+pub struct DeferredResponse {
+    to: ReplyTo,
+    shared: Arc<ServerShared>,
+    out: BytesMut,
+    head: HeadWriter,
+    end: Sender,
+}
+
+impl DeferredResponse {
+    pub(crate) fn new(channel: Channel, seq: u64, to: ReplyTo, shared: Arc<ServerShared>) -> Self {
+        let out = BytesMut::new();
+        let head = HeadWriter::new(&out);
+        let end = Sender {
+            channel,
+            seq,
+            open: true,
+        };
+        Self {
+            to,
+            shared,
+            out,
+            head,
+            end,
+        }
+    }
+
+    /// Sets the status, from 200 to 999. It is 200 unless it is set.
+    pub fn status(mut self, status: u16) -> Self {
+        self.head.status(&mut self.out, status);
+        self
+    }
+
+    /// Adds a field. Fields are sent in the order of the calls.
+    pub fn field(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
+        self.head.field(&mut self.out, name, value.as_ref());
+        self
+    }
+
+    /// Ends the response with `body`.
+    pub fn body(mut self, body: impl Into<Bytes>) {
+        let mut body = body.into();
+        let framing = BodyFraming::Length(body.len() as u64);
+        match self.finish(framing) {
+            Ok((sent, close)) => {
+                if sent.is_empty() {
+                    body = Bytes::new();
+                } else if body.len() <= INLINE_BODY {
+                    self.out.put_slice(&body);
+                    body = Bytes::new();
+                }
+                let whole = Whole {
+                    head: std::mem::take(&mut self.out),
+                    body,
+                    close,
+                    status: self.head.status_code(),
+                };
+                self.end.last(PartKind::Whole(whole));
+            }
+            Err(mistake) => self.fail(mistake),
+        }
+    }
+
+    /// Sends the head, and returns a handle that sends the body in pieces.
+    pub fn stream(self) -> ResponseStream {
+        self.stream_with(BodyFraming::Chunked)
+    }
+
+    /// Sends the head with a `Content-Length` of `length`, and returns a handle that sends the body
+    /// in pieces.
+    pub fn stream_with_length(self, length: u64) -> ResponseStream {
+        self.stream_with(BodyFraming::Length(length))
+    }
+
+    /// Returns `true` if the connection has ended, so that nothing can be sent.
+    pub fn is_closed(&self) -> bool {
+        !self.end.channel.is_active()
+    }
+
+    /// Returns a completion that ends when the connection has ended, to stop work that no client
+    /// waits for.
+    pub fn closed(&self) -> Completion<()> {
+        let (promise, closed) = tidegate_promise::promise();
+        self.end.channel.closed().on_complete(move |_| {
+            let _ = promise.succeed(());
+        });
+        closed
+    }
+
+    fn stream_with(mut self, framing: BodyFraming) -> ResponseStream {
+        match self.finish(framing) {
+            Ok((framing, close)) => {
+                let head = StreamHead {
+                    head: std::mem::take(&mut self.out),
+                    framing,
+                    close,
+                    status: self.head.status_code(),
+                };
+                self.end.send(PartKind::Head(head));
+            }
+            Err(mistake) => self.fail(mistake),
+        }
+        let stream = ResponseStream {
+            end: Sender {
+                channel: self.end.channel.clone(),
+                seq: self.end.seq,
+                open: self.end.open,
+            },
+        };
+        self.end.open = false;
+        stream
+    }
+
+    fn finish(&mut self, body: BodyFraming) -> Result<(BodyFraming, bool), EncodeError> {
+        let (to, date) = (self.shared.decide(self.to), self.shared.date());
+        self.head.finish(&mut self.out, body, to, &date)
+    }
+
+    /// Replaces a response that cannot be sent by status 500.
+    fn fail(&mut self, mistake: EncodeError) {
+        self.head.undo(&mut self.out);
+        self.shared.counters.mistake(mistake);
+        let mut head = BytesMut::new();
+        write_closing(&mut head, 500, self.to, &self.shared.date());
+        self.end.last(PartKind::Whole(Whole {
+            head,
+            body: Bytes::new(),
+            close: true,
+            status: 500,
+        }));
+    }
+}
+
+impl fmt::Debug for DeferredResponse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeferredResponse")
+            .field("status", &self.head.status_code())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Sends the body of a response in pieces, from any thread. Made by `stream` of
+/// [`Response`](super::Response) and [`DeferredResponse`].
+///
+/// If it is dropped before [`finish`](ResponseStream::finish), the connection is closed, so that
+/// the client does not take the part for the whole.
+#[must_use = "a stream that is dropped before `finish` closes the connection"]
+pub struct ResponseStream {
+    end: Sender,
+}
+
+impl ResponseStream {
+    pub(crate) fn new(channel: Channel, seq: u64) -> Self {
+        Self {
+            end: Sender {
+                channel,
+                seq,
+                open: true,
+            },
+        }
+    }
+
+    /// Sends a piece. Check [`is_writable`](ResponseStream::is_writable) or wait for
+    /// [`writable`](ResponseStream::writable) first: pieces that the client does not take stay in
+    /// memory.
+    pub fn write(&mut self, bytes: impl Into<Bytes>) {
+        self.end.send(PartKind::Data(bytes.into()));
+    }
+
+    /// Returns `true` if the client takes the data fast enough.
+    pub fn is_writable(&self) -> bool {
+        self.end.channel.is_writable()
+    }
+
+    /// Returns a completion that succeeds when the client has taken enough of the data, and fails
+    /// when the connection has ended.
+    pub fn writable(&self) -> Completion<()> {
+        self.end.channel.writable()
+    }
+
+    /// Returns `true` if the connection has ended, so that nothing can be sent.
+    pub fn is_closed(&self) -> bool {
+        !self.end.channel.is_active()
+    }
+
+    /// Ends the body.
+    pub fn finish(self) {
+        self.finish_with_trailers(std::iter::empty::<(String, Vec<u8>)>());
+    }
+
+    /// Ends the body with trailer fields. They are sent only with a chunked body.
+    pub fn finish_with_trailers<N: Into<String>, V: Into<Vec<u8>>>(
+        mut self,
+        trailers: impl IntoIterator<Item = (N, V)>,
+    ) {
+        let trailers = trailers.into_iter();
+        let trailers = trailers.map(|(name, value)| (name.into(), value.into()));
+        self.end.last(PartKind::End {
+            trailers: trailers.collect(),
+        });
+    }
+}
+
+impl fmt::Debug for ResponseStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseStream").finish_non_exhaustive()
+    }
+}
+
+/// Sends parts of one response to its connection. Dropping it before the last part says so.
+struct Sender {
+    channel: Channel,
+    seq: u64,
+    open: bool,
+}
+
+impl Sender {
+    fn send(&self, what: PartKind) {
+        let seq = self.seq;
+        self.channel.write_and_flush(Part { seq, what });
+    }
+
+    fn last(&mut self, what: PartKind) {
+        if std::mem::take(&mut self.open) {
+            self.send(what);
+        }
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        self.last(PartKind::Dropped);
+    }
+}

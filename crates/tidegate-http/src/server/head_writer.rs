@@ -1,0 +1,176 @@
+//! Writes the head of a response into a buffer, field by field, in the order of the calls.
+//!
+//! Nothing is stored: the status line and the fields go into the buffer at once. A mistake of the
+//! service (a line break in a value, a status that does not exist) is remembered, and the whole
+//! response is replaced at its end.
+
+use bytes::BytesMut;
+
+use crate::codec::{BodyFraming, EncodeError, HttpDate, Method, RequestHead, Version, encode};
+
+/// What the response to a request depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ReplyTo {
+    /// The request is a `HEAD`: its response has no body.
+    pub(crate) head: bool,
+    pub(crate) version: Version,
+    /// The client wants to use the connection again.
+    pub(crate) keep_alive: bool,
+}
+
+impl ReplyTo {
+    pub(crate) fn of(head: &RequestHead<'_>) -> Self {
+        Self {
+            head: head.method() == Method::Head,
+            version: head.version(),
+            keep_alive: head.keep_alive(),
+        }
+    }
+
+    /// Returns what is known of a request that could not be read.
+    pub(crate) const fn unknown() -> Self {
+        Self {
+            head: false,
+            version: Version::Http11,
+            keep_alive: false,
+        }
+    }
+
+    fn method(self) -> Method<'static> {
+        if self.head { Method::Head } else { Method::Get }
+    }
+}
+
+/// The head of one response, while it is written.
+#[derive(Debug)]
+pub(crate) struct HeadWriter {
+    /// Where the response begins in the buffer.
+    start: usize,
+    /// Where its status line ends; equal to `start` while it is not written.
+    line_end: usize,
+    status: u16,
+    has_date: bool,
+    /// The service asked for the end of the connection, with a field `Connection: close`.
+    close: bool,
+    mistake: Option<EncodeError>,
+}
+
+impl HeadWriter {
+    /// Begins a response at the end of `out`. Its status is 200 unless it is set.
+    pub(crate) fn new(out: &BytesMut) -> Self {
+        Self {
+            start: out.len(),
+            line_end: out.len(),
+            status: 200,
+            has_date: false,
+            close: false,
+            mistake: None,
+        }
+    }
+
+    pub(crate) fn status_code(&self) -> u16 {
+        self.status
+    }
+
+    /// Sets the status. After the first field, the status line is written again.
+    pub(crate) fn status(&mut self, out: &mut BytesMut, status: u16) {
+        if !(200..=999).contains(&status) {
+            self.mistake.get_or_insert(EncodeError::Status);
+            return;
+        }
+        self.status = status;
+        if self.line_end != self.start {
+            let fields = out[self.line_end..].to_vec();
+            out.truncate(self.start);
+            self.line_end = self.start;
+            self.write_line(out);
+            out.extend_from_slice(&fields);
+        }
+    }
+
+    /// Adds a field.
+    pub(crate) fn field(&mut self, out: &mut BytesMut, name: &str, value: &[u8]) {
+        self.write_line(out);
+        match name.len() {
+            4 if name.eq_ignore_ascii_case("date") => self.has_date = true,
+            10 if name.eq_ignore_ascii_case("connection") => {
+                // Keeping the connection open is the server's decision.
+                self.close |= lists(value, b"close");
+                return;
+            }
+            _ => {}
+        }
+        if let Err(mistake) = encode::field(out, name, value) {
+            self.mistake.get_or_insert(mistake);
+        }
+    }
+
+    /// Ends the head of a response with a body of the given framing. Returns how the body is sent,
+    /// and whether the connection ends with it.
+    pub(crate) fn finish(
+        &mut self,
+        out: &mut BytesMut,
+        body: BodyFraming,
+        to: ReplyTo,
+        date: &HttpDate,
+    ) -> Result<(BodyFraming, bool), EncodeError> {
+        self.write_line(out);
+        if let Some(mistake) = self.mistake {
+            return Err(mistake);
+        }
+        let body = match body {
+            // HTTP/1.0 has no chunks: the end of the connection ends the body.
+            BodyFraming::Chunked if to.version == Version::Http10 => BodyFraming::UntilClose,
+            other => other,
+        };
+        let sent = BodyFraming::of_response(self.status, to.method(), body);
+        let bodiless = self.status == 204;
+        if !bodiless {
+            encode::framing(out, body)?;
+        }
+        let close = self.close || !to.keep_alive || sent == BodyFraming::UntilClose;
+        match (close, to.version) {
+            (true, _) => encode::connection_close(out)?,
+            (false, Version::Http10) => encode::connection_keep_alive(out)?,
+            (false, Version::Http11) => {}
+        }
+        if !self.has_date {
+            encode::date(out, date)?;
+        }
+        encode::head_end(out)?;
+        Ok((sent, close))
+    }
+
+    /// Removes everything that was written of the response.
+    pub(crate) fn undo(&mut self, out: &mut BytesMut) {
+        out.truncate(self.start);
+        *self = Self::new(out);
+    }
+
+    fn write_line(&mut self, out: &mut BytesMut) {
+        if self.line_end == self.start {
+            if let Err(mistake) = encode::status_line(out, self.status) {
+                self.mistake.get_or_insert(mistake);
+            }
+            self.line_end = out.len();
+        }
+    }
+}
+
+/// Returns `true` if the comma-separated list `value` contains `word`.
+fn lists(value: &[u8], word: &[u8]) -> bool {
+    let mut members = value.split(|byte| *byte == b',');
+    members.any(|member| member.trim_ascii().eq_ignore_ascii_case(word))
+}
+
+/// Writes a complete response without a body, which ends the connection.
+pub(crate) fn write_closing(out: &mut BytesMut, status: u16, to: ReplyTo, date: &HttpDate) {
+    let mut head = HeadWriter::new(out);
+    let to = ReplyTo {
+        keep_alive: false,
+        ..to
+    };
+    head.status(out, status);
+    let written = head.finish(out, BodyFraming::Length(0), to, date);
+    debug_assert!(written.is_ok(), "status {status} of the server itself");
+}

@@ -1,0 +1,109 @@
+//! The limits of a server: sizes, times, and numbers of requests.
+
+use std::time::Duration;
+
+use crate::codec::{BodyLimits, HeadLimits};
+
+/// What a server accepts from a client, and how long it waits for it.
+///
+/// Each limit has a status: a client that exceeds it gets that status once, and its connection is
+/// closed.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_http::Limits;
+///
+/// let limits = Limits::default().max_body(1 << 20).idle(Duration::from_secs(15));
+/// # let _ = limits;
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[must_use = "limits have an effect when they are given to a server"]
+pub struct Limits {
+    pub(crate) head: HeadLimits,
+    pub(crate) body: BodyLimits,
+    pub(crate) head_time: Duration,
+    pub(crate) body_time: Duration,
+    pub(crate) send_time: Duration,
+    pub(crate) idle: Duration,
+    pub(crate) linger: Duration,
+    pub(crate) outstanding: usize,
+    pub(crate) discard: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            head: HeadLimits::DEFAULT,
+            body: BodyLimits::default(),
+            head_time: Duration::from_secs(10),
+            body_time: Duration::from_secs(30),
+            send_time: Duration::from_secs(30),
+            idle: Duration::from_secs(75),
+            linger: Duration::from_secs(2),
+            outstanding: 16,
+            discard: 64 * 1024,
+        }
+    }
+}
+
+impl Limits {
+    /// Sets the longest request line (8 KiB by default). A longer one gets status 414.
+    pub fn max_request_line(mut self, bytes: u16) -> Self {
+        self.head.start_line = bytes;
+        self
+    }
+
+    /// Sets the largest head (32 KiB by default). A larger one gets status 431.
+    pub fn max_head(mut self, bytes: u16) -> Self {
+        self.head.head = bytes;
+        self
+    }
+
+    /// Sets the largest number of fields (100 by default, which is also the maximum). A head with
+    /// more gets status 431.
+    pub fn max_fields(mut self, fields: u8) -> Self {
+        self.head.fields = fields.min(HeadLimits::DEFAULT.fields);
+        self
+    }
+
+    /// Sets the largest body (unlimited by default). A larger one gets status 413.
+    pub fn max_body(mut self, bytes: u64) -> Self {
+        self.body.body = bytes;
+        self
+    }
+
+    /// Sets the time for a whole head, from its first byte (10 s by default). A later one gets
+    /// status 408.
+    pub fn head_time(mut self, after: Duration) -> Self {
+        self.head_time = after;
+        self
+    }
+
+    /// Sets how long a body may make no progress while the service reads it (30 s by default). The
+    /// request then gets status 408.
+    pub fn body_time(mut self, after: Duration) -> Self {
+        self.body_time = after;
+        self
+    }
+
+    /// Sets how long a client may take no byte of a response (30 s by default). The connection is
+    /// then closed.
+    pub fn send_time(mut self, after: Duration) -> Self {
+        self.send_time = after;
+        self
+    }
+
+    /// Sets how long a connection may wait for its next request (75 s by default). It is then
+    /// closed without a response.
+    pub fn idle(mut self, after: Duration) -> Self {
+        self.idle = after;
+        self
+    }
+
+    /// Sets how many responses of one connection may be outstanding before the server stops reading
+    /// from it (16 by default, at least 1).
+    pub fn max_outstanding(mut self, responses: usize) -> Self {
+        self.outstanding = responses.max(1);
+        self
+    }
+}

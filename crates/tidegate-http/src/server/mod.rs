@@ -1,0 +1,46 @@
+//! The HTTP/1.1 server.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `serve` | [`serve`] and [`HttpServer`]: starts a server |
+//! | `handler` | the handler of a connection in its pipeline |
+//! | `connection` | one connection: requests in, responses out, in order |
+//! | `queue`, `part` | responses that wait for earlier ones; messages from other threads about them |
+//! | `request`, `body` | what a service reads |
+//! | `response`, `deferred` | what a service writes, at once or later |
+//! | `head_writer` | the head of a response, written into the memory that is sent |
+//! | `service`, `shared` | the user's code; what all connections of a server share |
+//! | `limits`, `metrics`, `date` | settings, counters, the `Date` field |
+//! | `input`, `wire` | received bytes; the context of a handler in both directions |
+//!
+//! Imports point downwards in this order: `serve` → `handler` → `connection` → `queue`, `request`,
+//! `response` → the rest.
+
+mod body;
+mod connection;
+mod date;
+mod deferred;
+mod handler;
+mod head_writer;
+mod input;
+mod limits;
+mod metrics;
+mod part;
+mod queue;
+mod request;
+mod response;
+mod serve;
+mod service;
+mod shared;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+pub use self::body::{Body, BodyError};
+pub use self::deferred::{DeferredResponse, ResponseStream};
+pub use self::limits::Limits;
+pub use self::metrics::HttpMetrics;
+pub use self::request::Request;
+pub use self::response::Response;
+pub use self::serve::{HttpServer, HttpServerBuilder, serve};
+pub use self::service::Service;

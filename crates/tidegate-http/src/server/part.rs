@@ -1,0 +1,64 @@
+//! Messages from other threads to a connection: parts of responses, and requests for more data.
+
+use bytes::{Bytes, BytesMut};
+use tidegate_net::Message;
+
+use crate::codec::BodyFraming;
+
+/// A message to the connection about its response number `seq`.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) seq: u64,
+    pub(crate) what: PartKind,
+}
+
+/// What becomes of a response.
+#[derive(Debug)]
+pub(crate) enum PartKind {
+    /// The whole response.
+    Whole(Whole),
+    /// The head of a response whose body follows in pieces.
+    Head(StreamHead),
+    /// A piece of the body.
+    Data(Bytes),
+    /// The end of the body, with the trailers as encoded field lines.
+    End { trailers: Vec<(String, Vec<u8>)> },
+    /// The service dropped its handle before the end of the response.
+    Dropped,
+    /// The service has room for more of the request's body.
+    ReadMore,
+    /// The service dropped the body of the request before its end.
+    BodyDropped,
+}
+
+/// A complete response, encoded.
+#[derive(Debug, Default)]
+pub(crate) struct Whole {
+    /// The head, and the body if it is small.
+    pub(crate) head: BytesMut,
+    /// The body if it is large; otherwise empty.
+    pub(crate) body: Bytes,
+    /// The connection ends with this response.
+    pub(crate) close: bool,
+    pub(crate) status: u16,
+}
+
+/// The encoded head of a streamed response.
+#[derive(Debug)]
+pub(crate) struct StreamHead {
+    pub(crate) head: BytesMut,
+    pub(crate) framing: BodyFraming,
+    pub(crate) close: bool,
+    pub(crate) status: u16,
+}
+
+impl Message for Part {
+    fn size(&self) -> usize {
+        match &self.what {
+            PartKind::Whole(whole) => whole.head.len() + whole.body.len(),
+            PartKind::Head(head) => head.head.len(),
+            PartKind::Data(bytes) => bytes.len(),
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! The order of responses: a response waits until those of earlier requests are sent.
+//!
+//! The queue is empty as long as a service responds at once. A response that is deferred, or that
+//! follows a deferred one, has a slot. Slots are numbered; the first one may be sent.
+
+use std::collections::VecDeque;
+
+use bytes::{Bytes, BytesMut};
+
+use super::head_writer::ReplyTo;
+use super::metrics::Tally;
+use super::part::{StreamHead, Whole};
+use super::wire::Wire;
+use crate::codec::{BodyEncoder, EncodeError};
+
+/// The responses that are not sent yet, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct ResponseQueue {
+    /// The number of the first slot.
+    first: u64,
+    slots: VecDeque<Slot>,
+}
+
+/// A response that is not sent yet.
+#[derive(Debug)]
+pub(crate) enum Slot {
+    /// The service has not responded.
+    Waiting {
+        to: ReplyTo,
+        /// The client waits for `100 Continue`, which may be sent once this slot is the first.
+        owes_continue: bool,
+    },
+    /// The whole response is known.
+    Ready(Whole),
+    /// A response in pieces. Pieces are held only while the slot is not the first one.
+    Stream(Box<Stream>),
+}
+
+/// A streamed response.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    /// The head, until it is sent.
+    head: Option<BytesMut>,
+    /// The status, until it is counted.
+    status: Option<u16>,
+    encoder: BodyEncoder,
+    pub(crate) held: VecDeque<Bytes>,
+    /// The trailers, once the service has ended the body.
+    pub(crate) end: Option<Vec<(String, Vec<u8>)>>,
+    pub(crate) close: bool,
+}
+
+impl Stream {
+    /// Creates a streamed response. If its head `is_sent`, only its body follows.
+    pub(crate) fn new(head: StreamHead, is_sent: bool, encoder: BodyEncoder) -> Self {
+        let close = head.close;
+        let status = head.status;
+        Self {
+            head: (!is_sent).then_some(head.head),
+            status: Some(status),
+            encoder,
+            held: VecDeque::new(),
+            end: None,
+            close,
+        }
+    }
+
+    /// Sends what is known of the response. Returns `true` at its end.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the body is longer or shorter than declared.
+    pub(crate) fn send<'a>(
+        &mut self,
+        wire: &mut impl Wire<'a>,
+        tally: &mut Tally,
+    ) -> Result<bool, EncodeError> {
+        if let Some(status) = self.status.take() {
+            tally.response(status);
+        }
+        if let Some(head) = self.head.take() {
+            wire.send(head.freeze());
+        }
+        while let Some(piece) = self.held.pop_front() {
+            if piece.is_empty() {
+                continue;
+            }
+            self.encoder.data_prefix(wire.output(), piece.len())?;
+            wire.send(piece);
+        }
+        let Some(trailers) = self.end.take() else {
+            return Ok(false);
+        };
+        match trailers.is_empty() {
+            true => self.encoder.finish(wire.output())?,
+            false => {
+                let trailers = trailers.iter().map(|(name, value)| (&name[..], &value[..]));
+                let trailers: Vec<_> = trailers.collect();
+                self.encoder
+                    .finish_with_trailers(wire.output(), &trailers)?;
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl ResponseQueue {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Returns the number of the slot that the next [`ResponseQueue::push`] adds.
+    pub(crate) fn next_seq(&self) -> u64 {
+        self.first + self.slots.len() as u64
+    }
+
+    pub(crate) fn push(&mut self, slot: Slot) {
+        self.slots.push_back(slot);
+    }
+
+    /// Returns slot `seq`, unless it was sent.
+    pub(crate) fn get_mut(&mut self, seq: u64) -> Option<&mut Slot> {
+        let at = seq.checked_sub(self.first)?;
+        self.slots.get_mut(usize::try_from(at).ok()?)
+    }
+
+    pub(crate) fn front_mut(&mut self) -> Option<&mut Slot> {
+        self.slots.front_mut()
+    }
+
+    /// Removes the first slot: it was sent.
+    pub(crate) fn pop(&mut self) -> Option<Slot> {
+        let slot = self.slots.pop_front()?;
+        self.first += 1;
+        if self.slots.is_empty() {
+            // An idle connection holds no memory.
+            self.slots = VecDeque::new();
+        }
+        Some(slot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waiting() -> Slot {
+        Slot::Waiting {
+            to: ReplyTo::unknown(),
+            owes_continue: false,
+        }
+    }
+
+    #[test]
+    fn numbers_continue_when_slots_are_sent() {
+        let mut queue = ResponseQueue::default();
+        assert_eq!(queue.next_seq(), 0);
+        queue.push(waiting());
+        queue.push(Slot::Ready(Whole::default()));
+        assert!(matches!(queue.pop(), Some(Slot::Waiting { .. })));
+        assert!(queue.get_mut(0).is_none());
+        assert!(matches!(queue.get_mut(1), Some(Slot::Ready(_))));
+        assert_eq!(queue.next_seq(), 2);
+        queue.pop();
+        assert!(queue.is_empty());
+        assert_eq!(queue.next_seq(), 2);
+    }
+}

@@ -1,0 +1,155 @@
+//! The request that a service gets: its head, and access to its body.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use tidegate_net::Channel;
+use tidegate_promise::{Completion, Failure, promise};
+
+use super::body::{Body, BodyError, BodySink, Collector};
+use crate::codec::{BodyFraming, Fields, Method, RequestHead, Version};
+
+/// What the service has done with the body of its request.
+#[derive(Default)]
+pub(crate) enum Intake {
+    /// There is no body, or all of it was received.
+    #[default]
+    None,
+    /// The service has not asked for the body.
+    Unasked,
+    /// The service receives the body.
+    Sink(Box<dyn BodySink>),
+    /// The rest of the body is discarded, at most so many bytes.
+    Discard(u64),
+}
+
+impl std::fmt::Debug for Intake {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Intake::None => "None",
+            Intake::Unasked => "Unasked",
+            Intake::Sink(_) => "Sink",
+            Intake::Discard(_) => "Discard",
+        })
+    }
+}
+
+/// A request. Its head borrows from the received bytes: nothing was copied.
+///
+/// A service that needs the body takes it with [`collect`](Request::collect) or
+/// [`into_body`](Request::into_body), and defers its response. Otherwise the server discards the
+/// body.
+pub struct Request<'a> {
+    head: RequestHead<'a>,
+    intake: &'a mut Intake,
+    channel: &'a Channel,
+    seq: u64,
+}
+
+impl<'a> Request<'a> {
+    pub(crate) fn new(
+        head: RequestHead<'a>,
+        intake: &'a mut Intake,
+        channel: &'a Channel,
+        seq: u64,
+    ) -> Self {
+        Self {
+            head,
+            intake,
+            channel,
+            seq,
+        }
+    }
+
+    /// Returns the whole head.
+    pub fn head(&self) -> RequestHead<'a> {
+        self.head
+    }
+
+    /// Returns the method.
+    pub fn method(&self) -> Method<'a> {
+        self.head.method()
+    }
+
+    /// Returns the path of the target, without the query, as it was sent.
+    pub fn path(&self) -> &'a str {
+        self.head.path()
+    }
+
+    /// Returns the query of the target, without the question mark.
+    pub fn query(&self) -> Option<&'a str> {
+        self.head.query()
+    }
+
+    /// Returns the version of the protocol.
+    pub fn version(&self) -> Version {
+        self.head.version()
+    }
+
+    /// Returns the first field of that name, in any spelling.
+    pub fn field(&self, name: &str) -> Option<&'a [u8]> {
+        self.head.get(name)
+    }
+
+    /// Returns all fields, in their original order and spelling.
+    pub fn fields(&self) -> Fields<'a> {
+        self.head.fields()
+    }
+
+    /// Returns the address of the client. A Unix socket has none.
+    pub fn peer_addr(&self) -> Option<SocketAddr> {
+        self.channel.peer_addr()
+    }
+
+    /// Returns the handle of the connection.
+    pub fn channel(&self) -> &'a Channel {
+        self.channel
+    }
+
+    /// Returns the length of the body, if the client declared it.
+    pub fn content_length(&self) -> Option<u64> {
+        self.head.framing().length()
+    }
+
+    /// Collects the body, if it has at most `max` bytes. The completion runs its listeners on the
+    /// connection's thread. It fails with a [`BodyError`] if the body is larger or cannot be read to
+    /// its end.
+    pub fn collect(self, max: usize) -> Completion<Bytes> {
+        if self.is_bodiless() {
+            return Completion::succeeded(Bytes::new());
+        }
+        if self
+            .content_length()
+            .is_some_and(|length| length > max as u64)
+        {
+            return Completion::failed(Failure::new(BodyError::TooLarge { max }));
+        }
+        let (promise, collected) = promise();
+        *self.intake = Intake::Sink(Box::new(Collector::new(max, promise)));
+        collected
+    }
+
+    /// Returns the body as a handle that any thread or future can read, piece by piece.
+    pub fn into_body(self) -> Body {
+        if self.is_bodiless() {
+            return Body::empty(self.channel.clone(), self.seq);
+        }
+        let (body, sink) = Body::new(self.channel.clone(), self.seq);
+        *self.intake = Intake::Sink(sink);
+        body
+    }
+
+    fn is_bodiless(&self) -> bool {
+        let framing = self.head.framing();
+        framing.is_empty() || framing == BodyFraming::Tunnel
+    }
+}
+
+impl std::fmt::Debug for Request<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Request")
+            .field("method", &self.method().as_str())
+            .field("target", &self.head.target())
+            .finish_non_exhaustive()
+    }
+}

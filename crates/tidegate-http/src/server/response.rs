@@ -1,0 +1,152 @@
+//! The response of a service: at once, later, or in pieces.
+
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use tidegate_net::Channel;
+
+use super::deferred::{DeferredResponse, ResponseStream};
+use super::head_writer::{HeadWriter, ReplyTo};
+use super::shared::ServerShared;
+use crate::codec::{BodyFraming, EncodeError};
+
+/// The largest body that is copied behind its head. A larger one is sent from its own memory.
+pub(crate) const INLINE_BODY: usize = 4 * 1024;
+
+/// What the service has done with its [`Response`].
+#[derive(Debug)]
+pub(crate) enum Served {
+    /// Dropped it, or has not returned.
+    Nothing,
+    /// The response is written. A large body follows as bytes of its own.
+    Written { body: Bytes, close: bool },
+    /// The service responds later.
+    Deferred,
+    /// The head is written, the body follows in pieces.
+    Streams { framing: BodyFraming, close: bool },
+    /// The response cannot be sent: the service made a mistake.
+    Mistake(EncodeError),
+}
+
+/// The parts of a connection that a response needs.
+pub(crate) struct ResponseParts<'a> {
+    pub(crate) out: &'a mut BytesMut,
+    pub(crate) served: &'a mut Served,
+    pub(crate) status: &'a mut u16,
+    pub(crate) to: ReplyTo,
+    pub(crate) seq: u64,
+    pub(crate) shared: &'a Arc<ServerShared>,
+    pub(crate) channel: &'a Channel,
+    pub(crate) now: u64,
+}
+
+/// The response to one request. It is written directly into the memory that is sent.
+///
+/// End it with [`body`](Response::body), [`stream`](Response::stream) or
+/// [`defer`](Response::defer). If a service drops it instead, or panics, the client gets status 500
+/// and the connection is closed.
+///
+/// The server adds `Content-Length` or `Transfer-Encoding`, `Date` and `Connection`. A field name
+/// or value that cannot be sent (a line break in it, for example) turns the whole response into
+/// status 500.
+#[must_use = "a response that is dropped becomes status 500"]
+pub struct Response<'a> {
+    parts: ResponseParts<'a>,
+    head: HeadWriter,
+}
+
+impl<'a> Response<'a> {
+    pub(crate) fn new(parts: ResponseParts<'a>) -> Self {
+        let head = HeadWriter::new(parts.out);
+        Self { parts, head }
+    }
+
+    /// Sets the status, from 200 to 999. It is 200 unless it is set.
+    #[inline]
+    pub fn status(mut self, status: u16) -> Self {
+        self.head.status(self.parts.out, status);
+        self
+    }
+
+    /// Adds a field. Fields are sent in the order of the calls.
+    #[inline]
+    pub fn field(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
+        self.head.field(self.parts.out, name, value.as_ref());
+        self
+    }
+
+    /// Ends the response with `body`. For a `HEAD` request only its length is sent.
+    #[inline]
+    pub fn body(mut self, body: impl Into<Bytes>) {
+        let body = body.into();
+        let framing = BodyFraming::Length(body.len() as u64);
+        let Some((sent, close)) = self.finish(framing) else {
+            return;
+        };
+        let body = match sent.is_empty() {
+            true => Bytes::new(),
+            false if body.len() <= INLINE_BODY => {
+                self.parts.out.put_slice(&body);
+                Bytes::new()
+            }
+            false => body,
+        };
+        *self.parts.served = Served::Written { body, close };
+    }
+
+    /// Sends the head, and returns a handle that sends the body in pieces, from any thread. The
+    /// length of the body need not be known.
+    pub fn stream(self) -> ResponseStream {
+        self.stream_with(BodyFraming::Chunked)
+    }
+
+    /// Sends the head with a `Content-Length` of `length`, and returns a handle that sends the body
+    /// in pieces. If the pieces do not add up to `length`, the connection is closed.
+    pub fn stream_with_length(self, length: u64) -> ResponseStream {
+        self.stream_with(BodyFraming::Length(length))
+    }
+
+    fn stream_with(mut self, framing: BodyFraming) -> ResponseStream {
+        if let Some((framing, close)) = self.finish(framing) {
+            *self.parts.served = Served::Streams { framing, close };
+        }
+        ResponseStream::new(self.parts.channel.clone(), self.parts.seq)
+    }
+
+    /// Returns a handle that can respond later, from any thread, loop or future. Later responses of
+    /// this connection wait for it. Status and fields that were set so far are not used.
+    pub fn defer(mut self) -> DeferredResponse {
+        self.head.undo(self.parts.out);
+        *self.parts.served = Served::Deferred;
+        DeferredResponse::new(
+            self.parts.channel.clone(),
+            self.parts.seq,
+            self.parts.to,
+            Arc::clone(self.parts.shared),
+        )
+    }
+
+    fn finish(&mut self, body: BodyFraming) -> Option<(BodyFraming, bool)> {
+        let date = self.parts.shared.wall.date_at(self.parts.now);
+        let to = self.parts.shared.decide(self.parts.to);
+        match self.head.finish(self.parts.out, body, to, &date) {
+            Ok(finished) => {
+                *self.parts.status = self.head.status_code();
+                Some(finished)
+            }
+            Err(mistake) => {
+                self.head.undo(self.parts.out);
+                *self.parts.served = Served::Mistake(mistake);
+                None
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Response<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Response")
+            .field("status", &self.head.status_code())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,51 @@
+//! What all connections of a server share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::date::WallClock;
+use super::head_writer::ReplyTo;
+use super::limits::Limits;
+use super::metrics::Counters;
+use crate::codec::HttpDate;
+
+/// The settings, the clock and the counters of a server.
+#[derive(Debug)]
+pub(crate) struct ServerShared {
+    pub(crate) limits: Limits,
+    pub(crate) wall: WallClock,
+    pub(crate) counters: Counters,
+    draining: AtomicBool,
+}
+
+impl ServerShared {
+    pub(crate) fn new(limits: Limits, wall: WallClock) -> Arc<Self> {
+        Arc::new(Self {
+            limits,
+            wall,
+            counters: Counters::default(),
+            draining: AtomicBool::new(false),
+        })
+    }
+
+    pub(crate) fn date(&self) -> HttpDate {
+        self.wall.date()
+    }
+
+    /// Makes every response from now on the last one of its connection.
+    pub(crate) fn begin_drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Returns `to` with the decision of the server: while it drains, no connection is used again.
+    pub(crate) fn decide(&self, to: ReplyTo) -> ReplyTo {
+        ReplyTo {
+            keep_alive: to.keep_alive && !self.is_draining(),
+            ..to
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Bodies of requests: collected, in pieces, discarded.
+
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+
+use tidegate_promise::Outcome;
+
+use super::{Client, closing, echo, get, ok};
+use crate::codec::RefusalReason;
+use crate::server::{Body, BodyError, DeferredResponse};
+
+fn post(length: usize, fields: &str) -> String {
+    format!("POST /p HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n{fields}\r\n")
+}
+
+const CHUNKED: &str = "POST /p HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+
+/// A client of a service that responds with the body, if it has at most ten bytes.
+fn collecting() -> Client {
+    Client::new(|request, response| {
+        let later = response.defer();
+        request.collect(10).finally(move |outcome| match outcome {
+            Outcome::Success(body) => later.body(body.clone()),
+            Outcome::Failure(why) => later.status(413).body(why.to_string()),
+            Outcome::Cancelled => {}
+        });
+    })
+}
+
+#[test]
+fn a_collected_body_is_complete() {
+    let mut client = collecting();
+    assert_eq!(client.send(post(5, "") + "hello"), ok("hello"));
+    assert_eq!(client.send(post(5, "") + "he"), "");
+    assert_eq!(client.send("l"), "");
+    assert_eq!(
+        client.send("lo".to_owned() + &get("/x")),
+        ok("hello") + &ok("")
+    );
+    let chunks = "2;ext=1\r\nhe\r\n3\r\nllo\r\n0\r\nSum: 1\r\n\r\n";
+    assert_eq!(client.send(CHUNKED.to_owned() + chunks), ok("hello"));
+    assert!(client.is_open());
+}
+
+#[test]
+fn a_body_above_the_limit_of_the_service_fails_its_collection() {
+    let mut client = collecting();
+    let response = client.send(post(11, "") + "hello world" + &get("/x"));
+    assert!(response.starts_with("HTTP/1.1 413 "), "{response}");
+    // The rest of the body was small enough to be discarded.
+    assert!(response.ends_with(&ok("")), "{response}");
+    let response = client.send(CHUNKED.to_owned() + "b\r\nhello world\r\n0\r\n\r\n");
+    assert!(response.starts_with("HTTP/1.1 413 "), "{response}");
+    assert!(client.is_open());
+}
+
+#[test]
+fn a_body_that_nobody_asks_for_is_discarded() {
+    let mut client = Client::new(echo);
+    let response = client.send(post(5, "") + "hello" + &get("/x"));
+    assert_eq!(response, ok("POST /p") + &ok("GET /x"));
+}
+
+#[test]
+fn a_large_body_that_nobody_asks_for_ends_the_connection() {
+    let mut client = Client::new(echo);
+    assert_eq!(client.send(post(1 << 30, "")), ok("POST /p"));
+    for _ in 0..5 {
+        client.send(vec![0; 16 * 1024]);
+    }
+    assert!(client.socket.is_output_shut() || !client.is_open());
+    client.socket.end_input();
+    client.socket.run();
+    assert!(!client.is_open());
+}
+
+#[test]
+fn continue_is_sent_when_the_service_asks_for_the_body() {
+    let mut client = collecting();
+    let response = client.send(post(5, "Expect: 100-continue\r\n"));
+    assert_eq!(response, "HTTP/1.1 100 Continue\r\n\r\n");
+    assert_eq!(client.send("hello"), ok("hello"));
+    assert!(client.is_open());
+}
+
+#[test]
+fn continue_is_not_sent_when_the_service_responds_without_the_body() {
+    let mut client = Client::new(echo);
+    let response = client.send(post(5, "Expect: 100-continue\r\n"));
+    assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
+    assert!(client.socket.is_output_shut() || !client.is_open());
+}
+
+#[test]
+fn a_refused_body_gets_the_status_and_fails_the_collection() {
+    let failed: Arc<Mutex<Option<BodyError>>> = Arc::default();
+    let kept = Arc::clone(&failed);
+    let mut client = Client::new(move |request, response| {
+        let (later, kept) = (response.defer(), Arc::clone(&kept));
+        request.collect(10).finally(move |outcome| {
+            if let Outcome::Failure(why) = outcome {
+                *kept.lock().unwrap() = why.downcast_ref::<BodyError>().cloned();
+            }
+            later.body("late");
+        });
+    });
+    let response = client.send(CHUNKED.to_owned() + "zz\r\n" + &get("/never"));
+    assert_eq!(response, closing("400 Bad Request"));
+    let why = failed.lock().unwrap().take();
+    assert!(matches!(why, Some(BodyError::Refused(_))), "{why:?}");
+    assert_eq!(client.metrics().requests, 1);
+}
+
+#[test]
+fn a_body_that_is_cut_fails_its_collection() {
+    let failed: Arc<Mutex<Option<BodyError>>> = Arc::default();
+    let kept = Arc::clone(&failed);
+    let mut client = Client::new(move |request, response| {
+        let (later, kept) = (response.defer(), Arc::clone(&kept));
+        request.collect(10).finally(move |outcome| {
+            if let Outcome::Failure(why) = outcome {
+                *kept.lock().unwrap() = why.downcast_ref::<BodyError>().cloned();
+            }
+            drop(later);
+        });
+    });
+    client.send(post(5, "") + "hell");
+    client.socket.end_input();
+    client.socket.run();
+    assert_eq!(failed.lock().unwrap().take(), Some(BodyError::Closed));
+    assert!(!client.is_open());
+}
+
+type Kept = Arc<Mutex<Option<(Body, DeferredResponse)>>>;
+
+/// A client of a service that keeps the body and the response.
+fn keeping() -> (Client, Kept) {
+    let kept: Kept = Arc::default();
+    let keep = Arc::clone(&kept);
+    let client = Client::new(move |request, response| {
+        let response = response.defer();
+        *keep.lock().unwrap() = Some((request.into_body(), response));
+    });
+    (client, kept)
+}
+
+fn next(body: &mut Body) -> Poll<Option<Result<Bytes, BodyError>>> {
+    body.poll_next(&mut Context::from_waker(Waker::noop()))
+}
+
+#[test]
+fn a_body_is_read_in_pieces_as_they_came() {
+    let (mut client, kept) = keeping();
+    client.send(post(10, "") + "hello");
+    let (mut body, response) = kept.lock().unwrap().take().unwrap();
+    assert_eq!(next(&mut body), Poll::Ready(Some(Ok("hello".into()))));
+    assert_eq!(next(&mut body), Poll::Pending);
+    client.send("world");
+    assert_eq!(next(&mut body), Poll::Ready(Some(Ok("world".into()))));
+    assert_eq!(next(&mut body), Poll::Ready(None));
+    response.body("done");
+    assert_eq!(client.responses(), ok("done"));
+}
+
+#[test]
+fn a_service_that_does_not_read_stops_its_client() {
+    let (mut client, kept) = keeping();
+    let piece = vec![b'x'; 16 * 1024];
+    client.send(post(64 * piece.len(), ""));
+    for _ in 0..64 {
+        client.socket.receive(piece.clone());
+        client.socket.run();
+    }
+    let (mut body, _response) = kept.lock().unwrap().take().unwrap();
+    let mut read = 0;
+    let mut held = 0;
+    while let Poll::Ready(Some(Ok(piece))) = next(&mut body) {
+        held += piece.len();
+        read += piece.len();
+    }
+    assert!(held <= 80 * 1024, "{held} bytes were read ahead");
+    while read < 64 * piece.len() {
+        client.socket.run();
+        match next(&mut body) {
+            Poll::Ready(Some(Ok(piece))) => read += piece.len(),
+            other => panic!("{other:?} after {read} bytes"),
+        }
+    }
+    assert_eq!(next(&mut body), Poll::Ready(None));
+}
+
+#[test]
+fn a_body_that_is_dropped_half_way_is_discarded() {
+    let (mut client, kept) = keeping();
+    client.send(post(10, "") + "hello");
+    let (body, response) = kept.lock().unwrap().take().unwrap();
+    drop(body);
+    response.body("enough");
+    assert_eq!(client.responses(), ok("enough"));
+    client.send("world");
+    assert!(client.is_open());
+    client.send(get("/x"));
+    let (_, response) = kept.lock().unwrap().take().unwrap();
+    response.body("next");
+    assert_eq!(client.responses(), ok("next"));
+}
+
+#[test]
+fn the_reader_of_a_refused_body_learns_the_reason() {
+    let (mut client, kept) = keeping();
+    client.send(CHUNKED.to_owned() + "5\r\nhello\r\n");
+    client.send("-1\r\n");
+    let (mut body, _response) = kept.lock().unwrap().take().unwrap();
+    assert_eq!(next(&mut body), Poll::Ready(Some(Ok("hello".into()))));
+    let refused = next(&mut body);
+    let Poll::Ready(Some(Err(BodyError::Refused(reason)))) = refused else {
+        panic!("{refused:?}");
+    };
+    assert_ne!(reason, RefusalReason::BodyTooLarge);
+}

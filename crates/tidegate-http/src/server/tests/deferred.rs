@@ -1,0 +1,220 @@
+//! Responses that are made after the service has returned.
+
+use std::sync::{Arc, Mutex};
+
+use super::{Client, closing, get, ok};
+use crate::server::{DeferredResponse, ResponseStream};
+
+type Later<T> = Arc<Mutex<Vec<(String, T)>>>;
+
+/// A client of a service that defers every response, except for `/now`.
+fn deferring() -> (Client, Later<DeferredResponse>) {
+    let later: Later<DeferredResponse> = Arc::default();
+    let kept = Arc::clone(&later);
+    let client = Client::new(move |request, response| {
+        let path = request.path().to_owned();
+        if path == "/now" {
+            return response.body("now");
+        }
+        kept.lock().unwrap().push((path, response.defer()));
+    });
+    (client, later)
+}
+
+fn take<T>(later: &Later<T>, path: &str) -> T {
+    let mut later = later.lock().unwrap();
+    let at = later.iter().position(|(kept, _)| kept == path).unwrap();
+    later.remove(at).1
+}
+
+#[test]
+fn deferred_responses_are_sent_in_the_order_of_the_requests() {
+    let (mut client, later) = deferring();
+    let requests = get("/a") + &get("/now") + &get("/b");
+    assert_eq!(client.send(requests), "");
+    take(&later, "/b").body("b");
+    assert_eq!(client.responses(), "");
+    take(&later, "/a").status(404).field("x", "y").body("a");
+    let first = "HTTP/1.1 404 Not Found\r\nx: y\r\nContent-Length: 1\r\n\r\na".to_owned();
+    assert_eq!(client.responses(), first + &ok("now") + &ok("b"));
+    assert!(client.is_open());
+}
+
+#[test]
+fn sixteen_outstanding_responses_stop_the_connection_from_reading() {
+    let (mut client, later) = deferring();
+    let requests: String = (0..20).map(|n| get(&format!("/{n}"))).collect();
+    client.send(requests);
+    assert_eq!(later.lock().unwrap().len(), 16);
+    take(&later, "/0").body("0");
+    assert_eq!(client.responses(), ok("0"));
+    assert_eq!(later.lock().unwrap().len(), 16);
+    for n in 1..20 {
+        take(&later, &format!("/{n}")).body(n.to_string());
+        assert_eq!(client.responses(), ok(&n.to_string()));
+    }
+    assert_eq!(client.metrics().requests, 20);
+    assert_eq!(client.metrics().responses[0], 20);
+}
+
+#[test]
+fn a_dropped_response_is_status_500_and_ends_the_connection() {
+    let (mut client, later) = deferring();
+    client.send(get("/a") + &get("/b"));
+    drop(take(&later, "/a"));
+    assert_eq!(client.responses(), closing("500 Internal Server Error"));
+    assert!(!client.is_open());
+    assert_eq!(client.metrics().dropped_responses, 1);
+    let late = take(&later, "/b");
+    assert!(late.is_closed());
+    late.body("nobody reads this");
+}
+
+#[test]
+fn a_response_may_come_from_another_thread() {
+    let (mut client, later) = deferring();
+    client.send(get("/a"));
+    let response = take(&later, "/a");
+    std::thread::scope(|scope| {
+        scope.spawn(move || response.body("a"));
+    });
+    assert_eq!(client.responses(), ok("a"));
+}
+
+#[test]
+fn a_closed_connection_is_told_to_the_one_who_responds() {
+    let (mut client, later) = deferring();
+    client.send(get("/a"));
+    let response = take(&later, "/a");
+    let closed = response.closed();
+    assert!(!response.is_closed());
+    client.socket.close();
+    client.socket.run();
+    assert!(response.is_closed());
+    closed.wait().unwrap();
+}
+
+/// A client of a service that streams every response.
+fn streaming(length: Option<u64>) -> (Client, Later<ResponseStream>) {
+    let later: Later<ResponseStream> = Arc::default();
+    let kept = Arc::clone(&later);
+    let client = Client::new(move |request, response| {
+        let stream = match length {
+            Some(length) => response.stream_with_length(length),
+            None => response.stream(),
+        };
+        kept.lock()
+            .unwrap()
+            .push((request.path().to_owned(), stream));
+    });
+    (client, later)
+}
+
+#[test]
+fn a_streamed_response_is_sent_in_chunks() {
+    let (mut client, later) = streaming(None);
+    let head = client.send(get("/a"));
+    assert_eq!(
+        head,
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    );
+    let mut stream = take(&later, "/a");
+    stream.write("hello");
+    stream.write("");
+    stream.write(" world");
+    let body = client.responses();
+    stream.finish();
+    let body = body + &client.responses();
+    assert_eq!(body, "5\r\nhello\r\n6\r\n world\r\n0\r\n\r\n");
+    assert!(client.is_open());
+    client.send(get("/b"));
+    take(&later, "/b").finish();
+    assert_eq!(client.responses(), "0\r\n\r\n");
+}
+
+#[test]
+fn a_streamed_response_waits_for_earlier_ones() {
+    let (mut client, later) = streaming(None);
+    client.send(get("/a") + &get("/b"));
+    let (mut a, mut b) = (take(&later, "/a"), take(&later, "/b"));
+    b.write("b");
+    b.finish();
+    assert_eq!(client.responses(), "");
+    a.write("a");
+    a.finish();
+    let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let expected = format!("1\r\na\r\n0\r\n\r\n{head}1\r\nb\r\n0\r\n\r\n");
+    assert_eq!(client.responses(), expected);
+}
+
+#[test]
+fn trailers_follow_the_last_chunk() {
+    let (mut client, later) = streaming(None);
+    client.send(get("/a"));
+    take(&later, "/a").finish_with_trailers([("Sum", "42")]);
+    assert_eq!(client.responses(), "0\r\nSum: 42\r\n\r\n");
+}
+
+#[test]
+fn a_stream_that_is_dropped_cuts_the_connection() {
+    let (mut client, later) = streaming(None);
+    client.send(get("/a"));
+    let mut stream = take(&later, "/a");
+    stream.write("part");
+    drop(stream);
+    assert!(!client.responses().contains("0\r\n\r\n"));
+    assert!(!client.is_open());
+    assert_eq!(client.metrics().dropped_responses, 1);
+}
+
+#[test]
+fn a_stream_longer_or_shorter_than_declared_cuts_the_connection() {
+    for write in ["hell", "hello!"] {
+        let (mut client, later) = streaming(Some(5));
+        client.send(get("/a"));
+        let mut stream = take(&later, "/a");
+        stream.write(write);
+        stream.finish();
+        client.responses();
+        assert!(!client.is_open(), "{write}");
+        assert_eq!(client.metrics().mistakes, 1, "{write}");
+    }
+    let (mut client, later) = streaming(Some(5));
+    client.send(get("/a"));
+    let mut stream = take(&later, "/a");
+    stream.write("hello");
+    stream.finish();
+    assert_eq!(client.responses(), "hello");
+    assert!(client.is_open());
+}
+
+#[test]
+fn http_1_0_gets_a_stream_that_ends_with_the_connection() {
+    let (mut client, later) = streaming(None);
+    let head = client.send("GET /a HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    assert_eq!(head, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n");
+    let mut stream = take(&later, "/a");
+    stream.write("hello");
+    stream.finish();
+    assert_eq!(client.responses(), "hello");
+    assert!(!client.is_open());
+}
+
+#[test]
+fn a_client_that_does_not_read_is_seen_by_the_stream() {
+    let (mut client, later) = streaming(None);
+    client.socket.set_room(Some(0));
+    client.send(get("/a"));
+    let mut stream = take(&later, "/a");
+    assert!(stream.is_writable());
+    stream.write(vec![0; 200_000]);
+    assert!(!stream.is_writable());
+    client.socket.run();
+    assert!(!stream.is_writable());
+    let writable = stream.writable();
+    client.socket.set_room(None);
+    client.socket.run();
+    assert!(stream.is_writable());
+    writable.wait().unwrap();
+    stream.finish();
+}

@@ -1,0 +1,140 @@
+//! Requests that are responded to at once.
+
+use std::time::Duration;
+
+use tidegate_net::Draining;
+
+use super::{Client, closing, echo, get, ok};
+
+#[test]
+fn a_request_gets_its_response_and_the_connection_stays_open() {
+    let mut client = Client::new(echo);
+    assert_eq!(client.send(get("/a")), ok("GET /a"));
+    assert_eq!(client.send(get("/b?c=d")), ok("GET /b"));
+    assert!(client.is_open());
+    assert_eq!(client.metrics().requests, 2);
+    assert_eq!(client.metrics().responses, [2, 0, 0, 0, 0]);
+}
+
+#[test]
+fn pipelined_requests_are_responded_to_in_order_with_one_send() {
+    let mut client = Client::new(echo);
+    let requests: String = (0..16).map(|n| get(&format!("/{n}"))).collect();
+    let responses: String = (0..16).map(|n| ok(&format!("GET /{n}"))).collect();
+    assert_eq!(client.send(requests), responses);
+    assert_eq!(client.socket.write_calls(), 1);
+}
+
+#[test]
+fn a_response_to_head_has_the_length_and_no_body() {
+    let mut client = Client::new(echo);
+    let response = client.send("HEAD /a HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(response, "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n");
+    assert_eq!(client.send(get("/b")), ok("GET /b"));
+}
+
+#[test]
+fn a_status_without_a_body_has_none() {
+    let mut client = Client::new(|request, response| match request.path() {
+        "/204" => response.status(204).body("dropped"),
+        _ => response.status(304).body("12345"),
+    });
+    assert_eq!(client.send(get("/204")), "HTTP/1.1 204 No Content\r\n\r\n");
+    assert_eq!(
+        client.send(get("/304")),
+        "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n"
+    );
+}
+
+#[test]
+fn fields_are_sent_in_their_order_and_spelling() {
+    let mut client = Client::new(|_, response| {
+        let response = response.field("X-B", "1").field("x-a", b"2").status(201);
+        response.field("X-B", "3").body("");
+    });
+    let response = client.send(get("/"));
+    let fields = "X-B: 1\r\nx-a: 2\r\nX-B: 3\r\nContent-Length: 0\r\n\r\n";
+    assert_eq!(response, format!("HTTP/1.1 201 Created\r\n{fields}"));
+}
+
+#[test]
+fn a_large_body_is_sent_from_its_own_memory() {
+    let large = "x".repeat(100_000);
+    let body = large.clone();
+    let mut client = Client::new(move |_, response| response.body(body.clone()));
+    assert_eq!(client.send(get("/")), ok(&large));
+}
+
+#[test]
+fn connection_close_of_the_client_ends_the_connection() {
+    let mut client = Client::new(echo);
+    let response = client.send("GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\nrest");
+    assert!(response.contains("\r\nConnection: close\r\n"), "{response}");
+    assert!(response.ends_with("GET /a"), "{response}");
+    assert!(!client.is_open());
+}
+
+#[test]
+fn connection_close_of_the_service_ends_the_connection() {
+    let mut client = Client::new(|_, response| response.field("connection", "Close").body(""));
+    let requests = get("/a") + &get("/b");
+    assert_eq!(client.send(requests), closing("200 OK"));
+    assert!(!client.is_open());
+    assert_eq!(client.metrics().requests, 1);
+}
+
+#[test]
+fn http_1_0_closes_unless_it_asks_to_stay() {
+    let mut client = Client::new(echo);
+    let response = client.send("GET /a HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    assert!(
+        response.contains("\r\nConnection: keep-alive\r\n"),
+        "{response}"
+    );
+    assert!(client.is_open());
+    let response = client.send("GET /b HTTP/1.0\r\n\r\n");
+    assert!(response.contains("\r\nConnection: close\r\n"), "{response}");
+    assert!(!client.is_open());
+}
+
+#[test]
+fn a_client_that_ends_its_half_gets_its_response() {
+    let mut client = Client::new(echo);
+    client.socket.receive(get("/a"));
+    client.socket.end_input();
+    assert_eq!(client.responses(), ok("GET /a"));
+    assert!(!client.is_open());
+}
+
+#[test]
+fn an_idle_connection_ends_with_a_drain() {
+    let mut client = Client::new(echo);
+    client.send(get("/a"));
+    client.socket.channel().fire_event(Draining);
+    client.socket.run();
+    assert!(!client.is_open());
+}
+
+#[test]
+fn a_head_that_has_begun_is_served_before_a_drain_ends_the_connection() {
+    let mut client = Client::new(echo);
+    client.send("GET /a HT");
+    client.socket.channel().fire_event(Draining);
+    client.socket.run();
+    assert!(client.is_open());
+    let response = client.send("TP/1.1\r\nHost: a\r\n\r\n");
+    assert!(response.contains("\r\nConnection: close\r\n"), "{response}");
+    assert!(!client.is_open());
+}
+
+#[test]
+fn the_date_follows_the_clock() {
+    let mut client = Client::new(echo);
+    client.socket.receive(get("/a"));
+    client.socket.run();
+    let first = client.socket.sent();
+    client.socket.advance(Duration::from_secs(2));
+    client.socket.receive(get("/a"));
+    client.socket.run();
+    assert_ne!(first, client.socket.sent());
+}

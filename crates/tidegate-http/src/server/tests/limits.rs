@@ -1,0 +1,164 @@
+//! Limits of size and time.
+
+use std::time::Duration;
+
+use super::{Client, closing, echo, get, ok};
+use crate::codec::RefusalReason;
+use crate::server::Limits;
+
+#[test]
+fn a_head_has_its_time_from_its_first_byte() {
+    let mut client = Client::new(echo);
+    client.send("GET / HTTP/1.1\r\n");
+    for _ in 0..9 {
+        assert_eq!(client.pass(Duration::from_secs(1)), "");
+        client.send("a");
+        assert!(client.is_open());
+    }
+    let response = client.pass(Duration::from_secs(2));
+    assert_eq!(response, closing("408 Request Timeout"));
+    assert_eq!(client.metrics().refusals, [(RefusalReason::HeadTimeout, 1)]);
+}
+
+#[test]
+fn an_idle_connection_ends_without_a_response() {
+    let mut client = Client::new(echo);
+    client.send(get("/a"));
+    assert_eq!(client.pass(Duration::from_secs(70)), "");
+    assert!(client.is_open());
+    assert_eq!(client.pass(Duration::from_secs(40)), "");
+    assert!(!client.is_open());
+}
+
+#[test]
+fn a_request_resets_the_idle_time() {
+    let mut client = Client::new(echo);
+    for _ in 0..3 {
+        assert_eq!(client.send(get("/a")), ok("GET /a"));
+        client.pass(Duration::from_secs(60));
+        assert!(client.is_open());
+    }
+}
+
+#[test]
+fn a_body_without_progress_is_refused() {
+    let mut client = Client::new(|request, response| {
+        let later = response.defer();
+        request.collect(100).finally(move |_| later.body(""));
+    });
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n\r\n");
+    for _ in 0..10 {
+        client.pass(Duration::from_secs(25));
+        client.send("x");
+        assert!(client.is_open());
+    }
+    let response = client.pass(Duration::from_secs(31));
+    assert_eq!(response, closing("408 Request Timeout"));
+}
+
+#[test]
+fn a_client_that_takes_nothing_is_cut() {
+    let mut client = Client::new(|_, response| response.body(vec![0; 1 << 20]));
+    client.socket.set_room(Some(1000));
+    client.socket.receive(get("/a"));
+    client.socket.run();
+    for _ in 0..5 {
+        client.socket.advance(Duration::from_secs(25));
+        client.socket.set_room(Some(1000));
+        client.socket.run();
+        assert!(client.is_open());
+    }
+    // The first check sees that bytes were taken since the one before it, the second one does not.
+    client.socket.advance(Duration::from_secs(31));
+    client.socket.advance(Duration::from_secs(31));
+    assert!(!client.is_open());
+}
+
+#[test]
+fn sizes_are_limited() {
+    let long = "x".repeat(9000);
+    let fields: String = (0..101).map(|n| format!("a{n}: b\r\n")).collect();
+    let large: String = (0..40)
+        .map(|n| format!("a{n}: {}\r\n", "y".repeat(900)))
+        .collect();
+    let rows = [
+        (
+            format!("GET /{long} HTTP/1.1\r\nHost: a\r\n\r\n"),
+            "414 URI Too Long",
+        ),
+        (
+            format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n"),
+            "431 Request Header Fields Too Large",
+        ),
+        (
+            format!("GET / HTTP/1.1\r\nHost: a\r\n{large}\r\n"),
+            "431 Request Header Fields Too Large",
+        ),
+        (
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1001\r\n\r\n".to_owned(),
+            "413 ",
+        ),
+        (
+            "GET / HTTP/2.0\r\nHost: a\r\n\r\n".to_owned(),
+            "505 HTTP Version Not Supported",
+        ),
+    ];
+    for (request, status) in rows {
+        let mut client =
+            Client::with_limits(Limits::default().max_body(1000), |request, response| {
+                let later = response.defer();
+                request.collect(5000).finally(move |_| later.body(""));
+            });
+        let response = client.send(request + &get("/never"));
+        assert!(
+            response.starts_with(&format!("HTTP/1.1 {status}")),
+            "{status}: {response}"
+        );
+        assert_eq!(response.matches("HTTP/1.1").count(), 1, "{response}");
+        assert_eq!(client.metrics().refusals.len(), 1);
+    }
+}
+
+#[test]
+fn a_body_that_is_declared_too_large_does_not_reach_the_service() {
+    let limits = Limits::default().max_body(10);
+    let mut client = Client::with_limits(limits, |_, _| panic!("not called"));
+    let request = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n";
+    let response = client.send(request);
+    assert_eq!(response, closing("413 Content Too Large"));
+    assert_eq!(
+        client.metrics().refusals,
+        [(RefusalReason::BodyTooLarge, 1)]
+    );
+}
+
+#[test]
+fn a_refused_client_has_time_to_read_the_status() {
+    let mut client = Client::new(echo);
+    let response = client.send("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n");
+    assert_eq!(response, closing("400 Bad Request"));
+    assert!(client.is_open() && client.socket.is_output_shut());
+    assert_eq!(client.send("more bytes that nobody reads"), "");
+    client.pass(Duration::from_secs(3));
+    assert!(!client.is_open());
+    assert_eq!(client.metrics().connections, 0);
+}
+
+#[test]
+fn responses_that_a_client_does_not_take_stop_its_requests() {
+    let mut client = Client::new(|_, response| response.body(vec![b'x'; 10_000]));
+    client.socket.set_room(Some(0));
+    let requests: String = (0..1000).map(|_| get("/a")).collect();
+    client.socket.receive(requests);
+    client.socket.run();
+    let served = client.metrics().requests;
+    assert!(served < 20, "{served} requests were served");
+    client.socket.set_room(None);
+    let mut received = 0;
+    while client.metrics().requests < 1000 {
+        client.socket.run();
+        received += client.socket.sent().len();
+    }
+    received += client.socket.sent().len();
+    assert!(received > 1000 * 10_000);
+}

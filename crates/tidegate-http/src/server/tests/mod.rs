@@ -1,0 +1,107 @@
+//! Tests of a server's connection over an embedded channel, with a clock set by hand.
+
+mod bodies;
+mod deferred;
+mod exchanges;
+mod limits;
+mod mistakes;
+mod splits;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tidegate_core::ManualClock;
+use tidegate_net::EmbeddedChannel;
+
+use super::connection::Connection;
+use super::date::WallClock;
+use super::handler::{HttpHandler, NeverBlocks};
+use super::limits::Limits;
+use super::metrics::HttpMetrics;
+use super::request::Request;
+use super::response::Response;
+use super::service::Shared;
+use super::shared::ServerShared;
+
+/// A client of one connection.
+pub(super) struct Client {
+    pub(super) socket: EmbeddedChannel,
+    shared: Arc<ServerShared>,
+}
+
+impl Client {
+    pub(super) fn new(respond: impl Fn(Request<'_>, Response<'_>) + Send + Sync + 'static) -> Self {
+        Self::with_limits(Limits::default(), respond)
+    }
+
+    pub(super) fn with_limits(
+        limits: Limits,
+        respond: impl Fn(Request<'_>, Response<'_>) + Send + Sync + 'static,
+    ) -> Self {
+        let wall = WallClock::new(ManualClock::new().into());
+        let shared = ServerShared::new(limits, wall);
+        let service = Shared(Arc::new(respond));
+        let connection = Connection::new(service, Arc::clone(&shared));
+        let handler = HttpHandler::<_, NeverBlocks>::new(connection);
+        let socket = EmbeddedChannel::new(|p| p.add_duplex("http", handler)).unwrap();
+        Self { socket, shared }
+    }
+
+    /// Sends bytes and returns what came back.
+    pub(super) fn send(&mut self, bytes: impl Into<Bytes>) -> String {
+        self.socket.receive(bytes);
+        self.socket.run();
+        self.responses()
+    }
+
+    /// Returns what was sent to the client, without the `Date` fields.
+    pub(super) fn responses(&mut self) -> String {
+        self.socket.run();
+        let sent = String::from_utf8(self.socket.sent().to_vec()).unwrap();
+        let mut kept = String::new();
+        for line in sent.split_inclusive("\r\n") {
+            if line.starts_with("date: ") || line.starts_with("Date: ") {
+                assert!(line.ends_with(" GMT\r\n") && line.len() == 37, "{line:?}");
+            } else {
+                kept.push_str(line);
+            }
+        }
+        kept
+    }
+
+    pub(super) fn pass(&mut self, time: Duration) -> String {
+        self.socket.advance(time);
+        self.responses()
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.socket.is_open()
+    }
+
+    pub(super) fn metrics(&self) -> HttpMetrics {
+        self.shared.counters.snapshot()
+    }
+}
+
+/// The service of most tests: responds with the method and the path.
+pub(super) fn echo(request: Request<'_>, response: Response<'_>) {
+    let text = format!("{} {}", request.method(), request.path());
+    response.body(text);
+}
+
+/// A response with status 200 and `body`.
+pub(super) fn ok(body: &str) -> String {
+    let length = body.len();
+    format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}")
+}
+
+/// A response without a body, after which the connection is closed.
+pub(super) fn closing(status: &str) -> String {
+    format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+}
+
+/// A request without a body.
+pub(super) fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")
+}

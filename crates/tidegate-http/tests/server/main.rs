@@ -1,0 +1,78 @@
+//! Tests of the server over real sockets, through its public names.
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "in a test an unwrap is an assertion; the clients have threads of their own"
+)]
+
+mod blocking;
+mod drains;
+mod load;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// How long a test waits for bytes before it fails.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A client that reads whole responses.
+struct Client {
+    stream: TcpStream,
+    received: Vec<u8>,
+}
+
+impl Client {
+    fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self {
+            stream,
+            received: Vec::new(),
+        }
+    }
+
+    fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.write_all(bytes.as_ref()).unwrap();
+    }
+
+    /// Reads a response with a `Content-Length`: its status and its body.
+    fn response(&mut self) -> (u16, String) {
+        let end = self.read_until(|bytes| {
+            let found = bytes.windows(4).position(|four| four == b"\r\n\r\n");
+            found.map(|at| at + 4)
+        });
+        let head = String::from_utf8(self.received[..end].to_vec()).unwrap();
+        let length = head
+            .lines()
+            .find_map(|line| line.strip_prefix("Content-Length: "));
+        let length: usize = length.unwrap().parse().unwrap();
+        self.read_until(|bytes| (bytes.len() >= end + length).then_some(()));
+        let body = String::from_utf8(self.received[end..end + length].to_vec()).unwrap();
+        self.received.drain(..end + length);
+        (head[9..12].parse().unwrap(), body)
+    }
+
+    /// Reads to the end of the stream.
+    fn rest(mut self) -> String {
+        let mut rest = std::mem::take(&mut self.received);
+        self.stream.read_to_end(&mut rest).unwrap();
+        String::from_utf8(rest).unwrap()
+    }
+
+    fn read_until<T>(&mut self, find: impl Fn(&[u8]) -> Option<T>) -> T {
+        let mut chunk = [0; 16 * 1024];
+        loop {
+            if let Some(found) = find(&self.received) {
+                return found;
+            }
+            let read = self.stream.read(&mut chunk).unwrap();
+            assert_ne!(read, 0, "the server ended the connection");
+            self.received.extend_from_slice(&chunk[..read]);
+        }
+    }
+}
+
+fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")
+}
