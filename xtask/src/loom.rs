@@ -4,6 +4,7 @@
 //! to a number of preemptions. The cfg has a name of our own, so that it does not affect
 //! dependencies.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
@@ -14,7 +15,7 @@ use crate::step::{self, Outcome};
 const PREEMPTIONS: &str = "2";
 const PREEMPTIONS_LONG: &str = "3";
 
-/// Runs the models, one crate at a time; `args` go to the test program.
+/// Runs the models; `args` go to the test programs.
 ///
 /// A bound that is set in the environment (`LOOM_MAX_PREEMPTIONS`) takes precedence.
 ///
@@ -26,32 +27,41 @@ pub fn run(root: &Path, long: bool, args: &[String]) -> step::Result {
     if crates.is_empty() {
         return Ok(Outcome::Skipped("no crate has tests/loom*.rs".to_string()));
     }
-    for (name, tests) in crates {
-        step::run(&mut command(root, &name, &tests, long, args))?;
-    }
-    Ok(Outcome::Passed)
-}
-
-fn command(root: &Path, name: &str, tests: &[String], long: bool, args: &[String]) -> Command {
-    let mut command = Command::new("cargo");
-    command
-        .current_dir(root)
-        .args(["test", "--release", "--package", name])
-        .args(tests.iter().flat_map(|test| ["--test", test.as_str()]))
-        .env("CARGO_TARGET_DIR", root::target_dir(root, "loom"))
-        .env(
-            "RUSTFLAGS",
-            step::appended("RUSTFLAGS", " ", "--cfg tidegate_loom"),
-        );
+    let mut command = command(root, "loom", &crates, long);
     if std::env::var_os("LOOM_MAX_PREEMPTIONS").is_none() {
         let bound = if long { PREEMPTIONS_LONG } else { PREEMPTIONS };
         command.env("LOOM_MAX_PREEMPTIONS", bound);
     }
+    step::run(command.arg("--").args(args))
+}
+
+/// Returns the command that builds and runs the test programs of all `crates` at once, under the
+/// cfg `tidegate_<checker>`. It optimises little: building takes longer than running.
+pub(crate) fn command(
+    root: &Path,
+    checker: &str,
+    crates: &[(String, Vec<String>)],
+    long: bool,
+) -> Command {
+    let cfg = format!("--cfg tidegate_{checker}");
+    let mut command = Command::new("cargo");
+    command
+        .current_dir(root)
+        .args(["test", "--release", "--no-fail-fast"])
+        .env("CARGO_TARGET_DIR", root::target_dir(root, checker))
+        .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
+        .env("CARGO_PROFILE_RELEASE_DEBUG", "false")
+        .env("RUSTFLAGS", step::appended("RUSTFLAGS", " ", &cfg));
+    let mut programs = BTreeSet::new();
+    for (name, tests) in crates {
+        command.args(["--package", name]);
+        programs.extend(tests);
+    }
+    for program in programs {
+        command.args(["--test", program]);
+    }
     if long {
         command.env("TIDEGATE_LONG", "1");
-    }
-    if !args.is_empty() {
-        command.arg("--").args(args);
     }
     command
 }

@@ -6,12 +6,11 @@
 //! dependencies.
 
 use std::path::Path;
-use std::process::Command;
 
+use crate::loom;
 use crate::step::{self, Outcome};
-use crate::{loom, root};
 
-/// Runs the schedules, one crate at a time; `args` go to the test program.
+/// Runs the schedules; `args` go to the test programs.
 ///
 /// # Errors
 ///
@@ -21,28 +20,9 @@ pub fn run(root: &Path, long: bool, args: &[String]) -> step::Result {
     if crates.is_empty() {
         return Ok(Outcome::Skipped("no crate has tests/shuttle*.rs".into()));
     }
-    for (name, tests) in crates {
-        step::run(&mut command(root, &name, &tests, long, args))?;
-    }
-    Ok(Outcome::Passed)
-}
-
-fn command(root: &Path, name: &str, tests: &[String], long: bool, args: &[String]) -> Command {
-    let mut command = Command::new("cargo");
-    command
-        .current_dir(root)
-        .args(["test", "--release", "--package", name])
-        .args(tests.iter().flat_map(|test| ["--test", test.as_str()]))
-        .env("CARGO_TARGET_DIR", root::target_dir(root, "shuttle"))
-        .env(
-            "RUSTFLAGS",
-            step::appended("RUSTFLAGS", " ", "--cfg tidegate_shuttle"),
-        );
-    if long {
-        command.env("TIDEGATE_LONG", "1");
-    }
-    if !args.is_empty() {
-        command.arg("--").args(args);
-    }
-    command
+    step::run(
+        loom::command(root, "shuttle", &crates, long)
+            .arg("--")
+            .args(args),
+    )
 }
