@@ -10,12 +10,9 @@
 
 use bytes::BytesMut;
 
-use super::pipeline_state::{CurrentCall, PipelineState};
+use super::pipeline_state::{CurrentCall, OPEN, PipelineState};
 use super::stack::Action;
 use crate::message::Msg;
-
-/// The value of `base` while an output is open: far from the length of any stack.
-pub(super) const OPEN: u32 = 1 << 31;
 
 impl PipelineState {
     /// Returns the memory that the running handler writes into.

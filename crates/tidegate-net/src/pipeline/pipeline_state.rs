@@ -8,11 +8,13 @@ use tidegate_core::internal::SignalBlock;
 use tidegate_promise::Promise;
 
 use super::check::{Head, Name};
-use super::output::OPEN;
 use super::shape::Shape;
 use super::stack::{Action, ActionStack};
 use crate::channel::{ChannelIo, HandlerEvent, InEvent, OutOp, Shared, mask};
 use crate::message::Msg;
+
+/// The value of `base` while an output is open: far from the length of any stack.
+pub(super) const OPEN: u32 = 1 << 31;
 
 /// The entry of one handler in its chain.
 #[derive(Debug)]

@@ -1,5 +1,12 @@
 //! One connection: receives requests, calls the service, and sends the responses in order.
 //!
+//! | file | contents |
+//! |---|---|
+//! | this one | the loop over received bytes, and the call of the service |
+//! | `intake` | the body of the current request |
+//! | `responses` | the order of responses, and the end of the connection |
+//! | `waits` | limits of time |
+//!
 //! ```text
 //!             head complete             response at once
 //!   received ───────────────▶ service ────────────────────▶ sent
@@ -17,30 +24,31 @@
 //! `Lingering` follows only if the client may still be sending: closing the socket at once would
 //! reset the connection, and the client would lose the response.
 
+mod intake;
+mod responses;
+mod waits;
+
 use std::sync::Arc;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use tidegate_core::internal::contain;
 use tidegate_net::Channel;
 use tidegate_promise::Failure;
 
-use super::body::{BodyError, Flow};
+use self::waits::Waits;
+use super::body::BodyError;
 use super::head_writer::{ReplyTo, write_closing};
 use super::input::Input;
 use super::metrics::Tally;
-use super::part::{Part, PartKind, StreamHead, Whole};
+use super::part::{StreamHead, Whole};
 use super::queue::{ResponseQueue, Slot, Stream};
 use super::request::{Intake, Request};
 use super::response::{Response, ResponseParts, Served};
 use super::service::Service;
 use super::shared::ServerShared;
 use super::wire::Wire;
-use crate::codec::{
-    BodyEncoder, BodyEvent, HeadTable, RefusalReason, RequestDecoder, RequestHead, encode,
-};
+use crate::codec::{BodyEncoder, HeadTable, RefusalReason, RequestDecoder, RequestHead};
 
-/// The key of the one deadline that a connection has.
-pub(crate) const CHECK: u8 = 0;
 /// How many bytes of responses are gathered before the connection looks whether the client takes
 /// them.
 const GATHERED: usize = 32 * 1024;
@@ -50,21 +58,6 @@ enum Phase {
     Open,
     Closing,
     Lingering,
-}
-
-/// What a connection waits for; decides which time limit holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Waits {
-    /// For the next request.
-    Idle,
-    /// For the rest of a head.
-    Head,
-    /// For more of a body.
-    Body,
-    /// For the service, or for the client to take the response.
-    Response,
-    /// For the client to end a connection that the server has ended.
-    End,
 }
 
 /// The state of one connection.
@@ -377,242 +370,6 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// Receives a piece of a body. Returns why no more can be received now.
-    fn take_body<'a, I: Input>(&mut self, input: &mut I, wire: &mut impl Wire<'a>) -> Option<Stop> {
-        if self.body_paused {
-            return Some(Stop::Blocked);
-        }
-        let step = match self.decoder.body(input) {
-            Ok(step) => step,
-            Err(reason) => {
-                self.refuse_body(reason, wire);
-                return None;
-            }
-        };
-        match step.event {
-            BodyEvent::More => {
-                input.advance(step.consumed);
-                return Some(Stop::NeedsMore);
-            }
-            BodyEvent::Data(range) => {
-                let data = input.take_part(step.consumed, range);
-                self.take_data(data, wire);
-            }
-            BodyEvent::Trailers(range) => {
-                let lines = input.take_part(step.consumed, range);
-                if let Intake::Sink(sink) = &mut self.intake {
-                    sink.trailers(lines);
-                }
-            }
-            BodyEvent::End => {
-                input.advance(step.consumed);
-                if let Intake::Sink(sink) = std::mem::take(&mut self.intake) {
-                    sink.end();
-                }
-            }
-        }
-        None
-    }
-
-    fn take_data<'a>(&mut self, data: Bytes, wire: &mut impl Wire<'a>) {
-        match &mut self.intake {
-            Intake::Sink(sink) => match sink.data(data) {
-                Flow::More => {}
-                Flow::Pause => self.body_paused = true,
-                Flow::Enough => self.intake = Intake::Discard(self.shared.limits.discard),
-            },
-            Intake::Discard(left) => match left.checked_sub(data.len() as u64) {
-                Some(less) => *left = less,
-                None => self.give_up_body(wire),
-            },
-            Intake::None | Intake::Unasked => {}
-        }
-    }
-
-    /// Stops receiving a body that nothing reads: the connection ends with the outstanding
-    /// responses.
-    fn give_up_body<'a>(&mut self, wire: &mut impl Wire<'a>) {
-        self.intake = Intake::None;
-        self.decoder.refuse(RefusalReason::BodyTooLarge);
-        (self.phase, self.linger) = (Phase::Closing, true);
-        self.pump(wire);
-    }
-
-    /// Refuses a head, or the wait for one: responds with one status, and ends the connection.
-    #[cold]
-    fn refuse<'a>(&mut self, reason: RefusalReason, wire: &mut impl Wire<'a>) {
-        let refusal = self.refusal(reason, ReplyTo::unknown());
-        self.queue.push(refusal);
-        self.end_refused(reason, wire);
-    }
-
-    /// Refuses the body of the current request. The request gets the status, unless it has its
-    /// response already.
-    #[cold]
-    fn refuse_body<'a>(&mut self, reason: RefusalReason, wire: &mut impl Wire<'a>) {
-        let current = self.current;
-        if let Some(Slot::Waiting { to, .. }) = self.queue.get_mut(current) {
-            let to = *to;
-            let refusal = self.refusal(reason, to);
-            if let Some(slot) = self.queue.get_mut(current) {
-                *slot = refusal;
-            }
-        }
-        self.end_refused(reason, wire);
-    }
-
-    fn refusal(&self, reason: RefusalReason, to: ReplyTo) -> Slot {
-        let mut head = BytesMut::new();
-        let date = self.shared.wall.date_at(self.now);
-        write_closing(&mut head, reason.status(), to, &date);
-        Slot::Ready(Whole {
-            head,
-            body: Bytes::new(),
-            close: true,
-            status: reason.status(),
-        })
-    }
-
-    /// Ends the connection after a refusal. Nothing that follows is looked at.
-    fn end_refused<'a>(&mut self, reason: RefusalReason, wire: &mut impl Wire<'a>) {
-        self.decoder.refuse(reason);
-        self.shared.counters.refused(reason);
-        (self.phase, self.linger) = (Phase::Closing, true);
-        self.fail_body(BodyError::Refused(reason));
-        self.pump(wire);
-    }
-
-    fn fail_body(&mut self, why: BodyError) {
-        if let Intake::Sink(sink) = std::mem::take(&mut self.intake) {
-            sink.fail(why);
-        }
-        self.body_paused = false;
-    }
-
-    /// Handles a message about a response, from any thread.
-    pub(crate) fn part<'a>(&mut self, part: Part, wire: &mut impl Wire<'a>) {
-        let Part { seq, what } = part;
-        self.now = wire.now();
-        match what {
-            PartKind::ReadMore if seq == self.current => self.body_paused = false,
-            PartKind::BodyDropped if seq == self.current => {
-                self.body_paused = false;
-                if let Intake::Sink(_) = self.intake {
-                    self.intake = Intake::Discard(self.shared.limits.discard);
-                }
-            }
-            PartKind::ReadMore | PartKind::BodyDropped => return,
-            what => {
-                self.fill(seq, what, wire);
-                self.pump(wire);
-            }
-        }
-        self.resume(wire);
-        self.settle(wire);
-    }
-
-    /// Puts a part of a response into its slot.
-    fn fill<'a>(&mut self, seq: u64, what: PartKind, wire: &mut impl Wire<'a>) {
-        let Some(slot) = self.queue.get_mut(seq) else {
-            return;
-        };
-        match (slot, what) {
-            (slot @ Slot::Waiting { .. }, PartKind::Whole(whole)) => *slot = Slot::Ready(whole),
-            (slot @ Slot::Waiting { .. }, PartKind::Head(head)) => {
-                let encoder = BodyEncoder::new(head.framing);
-                *slot = Slot::Stream(Box::new(Stream::new(head, false, encoder)));
-            }
-            (slot @ Slot::Waiting { .. }, PartKind::Dropped) => {
-                self.shared.counters.dropped();
-                let Slot::Waiting { to, .. } = *slot else {
-                    return;
-                };
-                let mut head = BytesMut::new();
-                write_closing(&mut head, 500, to, &self.shared.wall.date_at(self.now));
-                *slot = Slot::Ready(Whole {
-                    head,
-                    body: Bytes::new(),
-                    close: true,
-                    status: 500,
-                });
-            }
-            (Slot::Stream(stream), PartKind::Data(bytes)) => stream.held.push_back(bytes),
-            (Slot::Stream(stream), PartKind::End { trailers }) => stream.end = Some(trailers),
-            (Slot::Stream(_), PartKind::Dropped) => {
-                // The client must not take the part for the whole.
-                self.shared.counters.dropped();
-                wire.close();
-            }
-            _ => {}
-        }
-    }
-
-    /// Sends what is first in the queue, as far as it is known.
-    fn pump<'a>(&mut self, wire: &mut impl Wire<'a>) {
-        while let Some(slot) = self.queue.front_mut() {
-            let close = match slot {
-                Slot::Waiting { owes_continue, .. } => {
-                    if std::mem::take(owes_continue) {
-                        wire.output().put_slice(encode::CONTINUE);
-                    }
-                    return self.end_if_done(wire);
-                }
-                Slot::Ready(whole) => {
-                    self.tally.response(whole.status);
-                    for bytes in [
-                        std::mem::take(&mut whole.head).freeze(),
-                        whole.body.split_off(0),
-                    ] {
-                        if !bytes.is_empty() {
-                            wire.send(bytes);
-                        }
-                    }
-                    whole.close
-                }
-                Slot::Stream(stream) => match stream.send(wire, &mut self.tally) {
-                    Ok(true) => stream.close,
-                    Ok(false) => return,
-                    Err(mistake) => {
-                        // More or less than the declared length: the client must not take it for
-                        // the whole.
-                        self.shared.counters.mistake(mistake);
-                        return wire.close();
-                    }
-                },
-            };
-            self.queue.pop();
-            if close {
-                while self.queue.pop().is_some() {}
-                self.phase = Phase::Closing;
-            }
-        }
-        self.end_if_done(wire);
-    }
-
-    /// Ends the connection after a response that was written at once.
-    fn close_after_response<'a>(&mut self, wire: &mut impl Wire<'a>) {
-        self.phase = Phase::Closing;
-        self.end_if_done(wire);
-    }
-
-    /// Ends the connection if no more requests are accepted and every response is sent.
-    fn end_if_done<'a>(&mut self, wire: &mut impl Wire<'a>) {
-        if self.phase != Phase::Closing || !self.queue.is_empty() {
-            return;
-        }
-        if self.decoder.in_body() && matches!(self.intake, Intake::Sink(_)) {
-            // The service still reads the body of the last request.
-            return;
-        }
-        if self.linger || self.decoder.in_body() {
-            self.phase = Phase::Lingering;
-            self.paused_by(false, wire);
-            return wire.shutdown_output();
-        }
-        self.phase = Phase::Lingering;
-        wire.close_when_flushed();
-    }
-
     /// Handles the end of the client's stream.
     pub(crate) fn input_ended<'a>(&mut self, wire: &mut impl Wire<'a>) {
         self.now = wire.now();
@@ -645,70 +402,5 @@ impl<S: Service> Connection<S> {
         if !busy && self.phase == Phase::Open {
             self.close_after_response(wire);
         }
-    }
-
-    /// Sends what was written, counts it, and sets the time limit for what comes next.
-    #[inline]
-    pub(crate) fn settle<'a>(&mut self, wire: &mut impl Wire<'a>) {
-        self.shared.counters.take(&mut self.tally);
-        wire.flush();
-        let waits = self.waits_for();
-        if waits == Waits::Head && self.waits == Waits::Head {
-            // A head has its time from its first byte, not from its last one.
-            return;
-        }
-        self.waits = waits;
-        self.since = self.now;
-        self.check_later(wire);
-    }
-
-    fn waits_for(&self) -> Waits {
-        match self.phase {
-            Phase::Lingering => Waits::End,
-            _ if self.decoder.in_body() && !self.body_paused => Waits::Body,
-            _ if !self.queue.is_empty() => Waits::Response,
-            _ if !self.kept.is_empty() => Waits::Head,
-            _ => Waits::Idle,
-        }
-    }
-
-    fn check_later<'a>(&mut self, wire: &mut impl Wire<'a>) {
-        let limits = &self.shared.limits;
-        let after = match self.waits {
-            Waits::Idle => limits.idle.min(limits.send_time),
-            Waits::Head => limits.head_time,
-            Waits::Body => limits.body_time,
-            Waits::Response => limits.send_time,
-            Waits::End => limits.linger,
-        };
-        wire.deadline(CHECK, after);
-    }
-
-    /// Handles the end of a time limit.
-    pub(crate) fn check<'a>(&mut self, wire: &mut impl Wire<'a>) {
-        self.now = wire.now();
-        match self.waits {
-            Waits::Head => self.refuse(RefusalReason::HeadTimeout, wire),
-            Waits::Body => self.refuse_body(RefusalReason::BodyTimeout, wire),
-            Waits::End => return wire.close(),
-            Waits::Idle | Waits::Response => {
-                let sent = std::mem::replace(&mut self.sent, wire.sent_bytes());
-                if wire.has_unsent() {
-                    if sent == self.sent && self.now.saturating_sub(self.since) > 0 {
-                        // The client has taken nothing since the last check.
-                        return wire.close();
-                    }
-                } else if self.waits == Waits::Idle {
-                    let waited = self.now.saturating_sub(self.since);
-                    let idle = u64::try_from(self.shared.limits.idle.as_nanos());
-                    if waited >= idle.unwrap_or(u64::MAX) {
-                        self.phase = Phase::Lingering;
-                        return wire.close_when_flushed();
-                    }
-                }
-                return self.check_later(wire);
-            }
-        }
-        self.settle(wire);
     }
 }

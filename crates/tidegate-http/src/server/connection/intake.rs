@@ -1,0 +1,132 @@
+//! The body of the current request: receives, discards or refuses it.
+
+use bytes::{Bytes, BytesMut};
+
+use super::{Connection, Phase, Stop};
+use crate::codec::{BodyEvent, RefusalReason};
+use crate::server::body::{BodyError, Flow};
+use crate::server::head_writer::{ReplyTo, write_closing};
+use crate::server::input::Input;
+use crate::server::part::Whole;
+use crate::server::queue::Slot;
+use crate::server::request::Intake;
+use crate::server::service::Service;
+use crate::server::wire::Wire;
+
+impl<S: Service> Connection<S> {
+    /// Receives a piece of a body. Returns why no more can be received now.
+    pub(super) fn take_body<'a, I: Input>(
+        &mut self,
+        input: &mut I,
+        wire: &mut impl Wire<'a>,
+    ) -> Option<Stop> {
+        if self.body_paused {
+            return Some(Stop::Blocked);
+        }
+        let step = match self.decoder.body(input) {
+            Ok(step) => step,
+            Err(reason) => {
+                self.refuse_body(reason, wire);
+                return None;
+            }
+        };
+        match step.event {
+            BodyEvent::More => {
+                input.advance(step.consumed);
+                return Some(Stop::NeedsMore);
+            }
+            BodyEvent::Data(range) => {
+                let data = input.take_part(step.consumed, range);
+                self.take_data(data, wire);
+            }
+            BodyEvent::Trailers(range) => {
+                let lines = input.take_part(step.consumed, range);
+                if let Intake::Sink(sink) = &mut self.intake {
+                    sink.trailers(lines);
+                }
+            }
+            BodyEvent::End => {
+                input.advance(step.consumed);
+                if let Intake::Sink(sink) = std::mem::take(&mut self.intake) {
+                    sink.end();
+                }
+            }
+        }
+        None
+    }
+
+    pub(super) fn take_data<'a>(&mut self, data: Bytes, wire: &mut impl Wire<'a>) {
+        match &mut self.intake {
+            Intake::Sink(sink) => match sink.data(data) {
+                Flow::More => {}
+                Flow::Pause => self.body_paused = true,
+                Flow::Enough => self.intake = Intake::Discard(self.shared.limits.discard),
+            },
+            Intake::Discard(left) => match left.checked_sub(data.len() as u64) {
+                Some(less) => *left = less,
+                None => self.give_up_body(wire),
+            },
+            Intake::None | Intake::Unasked => {}
+        }
+    }
+
+    /// Stops receiving a body that nothing reads: the connection ends with the outstanding
+    /// responses.
+    pub(super) fn give_up_body<'a>(&mut self, wire: &mut impl Wire<'a>) {
+        self.intake = Intake::None;
+        self.decoder.refuse(RefusalReason::BodyTooLarge);
+        (self.phase, self.linger) = (Phase::Closing, true);
+        self.pump(wire);
+    }
+
+    /// Refuses a head, or the wait for one: responds with one status, and ends the connection.
+    #[cold]
+    pub(super) fn refuse<'a>(&mut self, reason: RefusalReason, wire: &mut impl Wire<'a>) {
+        let refusal = self.refusal(reason, ReplyTo::unknown());
+        self.queue.push(refusal);
+        self.end_refused(reason, wire);
+    }
+
+    /// Refuses the body of the current request. The request gets the status, unless it has its
+    /// response already.
+    #[cold]
+    pub(super) fn refuse_body<'a>(&mut self, reason: RefusalReason, wire: &mut impl Wire<'a>) {
+        let current = self.current;
+        if let Some(Slot::Waiting { to, .. }) = self.queue.get_mut(current) {
+            let to = *to;
+            let refusal = self.refusal(reason, to);
+            if let Some(slot) = self.queue.get_mut(current) {
+                *slot = refusal;
+            }
+        }
+        self.end_refused(reason, wire);
+    }
+
+    pub(super) fn refusal(&self, reason: RefusalReason, to: ReplyTo) -> Slot {
+        let mut head = BytesMut::new();
+        let date = self.shared.wall.date_at(self.now);
+        write_closing(&mut head, reason.status(), to, &date);
+        Slot::Ready(Whole {
+            head,
+            body: Bytes::new(),
+            close: true,
+            status: reason.status(),
+        })
+    }
+
+    /// Ends the connection after a refusal. Nothing that follows is looked at.
+    pub(super) fn end_refused<'a>(&mut self, reason: RefusalReason, wire: &mut impl Wire<'a>) {
+        self.decoder.refuse(reason);
+        self.shared.counters.refused(reason);
+        (self.phase, self.linger) = (Phase::Closing, true);
+        self.fail_body(BodyError::Refused(reason));
+        self.pump(wire);
+    }
+
+    pub(super) fn fail_body(&mut self, why: BodyError) {
+        if let Intake::Sink(sink) = std::mem::take(&mut self.intake) {
+            sink.fail(why);
+        }
+        self.body_paused = false;
+    }
+}

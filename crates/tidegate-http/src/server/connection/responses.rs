@@ -1,0 +1,139 @@
+//! The responses of a connection: puts their parts in order, sends them, and ends the connection
+//! after the last one.
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use super::{Connection, Phase};
+use crate::codec::{BodyEncoder, encode};
+use crate::server::head_writer::write_closing;
+use crate::server::part::{Part, PartKind, Whole};
+use crate::server::queue::{Slot, Stream};
+use crate::server::request::Intake;
+use crate::server::service::Service;
+use crate::server::wire::Wire;
+
+impl<S: Service> Connection<S> {
+    /// Handles a message about a response, from any thread.
+    pub(crate) fn part<'a>(&mut self, part: Part, wire: &mut impl Wire<'a>) {
+        let Part { seq, what } = part;
+        self.now = wire.now();
+        match what {
+            PartKind::ReadMore if seq == self.current => self.body_paused = false,
+            PartKind::BodyDropped if seq == self.current => {
+                self.body_paused = false;
+                if let Intake::Sink(_) = self.intake {
+                    self.intake = Intake::Discard(self.shared.limits.discard);
+                }
+            }
+            PartKind::ReadMore | PartKind::BodyDropped => return,
+            what => {
+                self.fill(seq, what, wire);
+                self.pump(wire);
+            }
+        }
+        self.resume(wire);
+        self.settle(wire);
+    }
+
+    /// Puts a part of a response into its slot.
+    pub(super) fn fill<'a>(&mut self, seq: u64, what: PartKind, wire: &mut impl Wire<'a>) {
+        let Some(slot) = self.queue.get_mut(seq) else {
+            return;
+        };
+        match (slot, what) {
+            (slot @ Slot::Waiting { .. }, PartKind::Whole(whole)) => *slot = Slot::Ready(whole),
+            (slot @ Slot::Waiting { .. }, PartKind::Head(head)) => {
+                let encoder = BodyEncoder::new(head.framing);
+                *slot = Slot::Stream(Box::new(Stream::new(head, false, encoder)));
+            }
+            (slot @ Slot::Waiting { .. }, PartKind::Dropped) => {
+                self.shared.counters.dropped();
+                let Slot::Waiting { to, .. } = *slot else {
+                    return;
+                };
+                let mut head = BytesMut::new();
+                write_closing(&mut head, 500, to, &self.shared.wall.date_at(self.now));
+                *slot = Slot::Ready(Whole {
+                    head,
+                    body: Bytes::new(),
+                    close: true,
+                    status: 500,
+                });
+            }
+            (Slot::Stream(stream), PartKind::Data(bytes)) => stream.held.push_back(bytes),
+            (Slot::Stream(stream), PartKind::End { trailers }) => stream.end = Some(trailers),
+            (Slot::Stream(_), PartKind::Dropped) => {
+                // The client must not take the part for the whole.
+                self.shared.counters.dropped();
+                wire.close();
+            }
+            _ => {}
+        }
+    }
+
+    /// Sends what is first in the queue, as far as it is known.
+    pub(super) fn pump<'a>(&mut self, wire: &mut impl Wire<'a>) {
+        while let Some(slot) = self.queue.front_mut() {
+            let close = match slot {
+                Slot::Waiting { owes_continue, .. } => {
+                    if std::mem::take(owes_continue) {
+                        wire.output().put_slice(encode::CONTINUE);
+                    }
+                    return self.end_if_done(wire);
+                }
+                Slot::Ready(whole) => {
+                    self.tally.response(whole.status);
+                    for bytes in [
+                        std::mem::take(&mut whole.head).freeze(),
+                        whole.body.split_off(0),
+                    ] {
+                        if !bytes.is_empty() {
+                            wire.send(bytes);
+                        }
+                    }
+                    whole.close
+                }
+                Slot::Stream(stream) => match stream.send(wire, &mut self.tally) {
+                    Ok(true) => stream.close,
+                    Ok(false) => return,
+                    Err(mistake) => {
+                        // More or less than the declared length: the client must not take it for
+                        // the whole.
+                        self.shared.counters.mistake(mistake);
+                        return wire.close();
+                    }
+                },
+            };
+            self.queue.pop();
+            if close {
+                while self.queue.pop().is_some() {}
+                self.phase = Phase::Closing;
+            }
+        }
+        self.end_if_done(wire);
+    }
+
+    /// Ends the connection after a response that was written at once.
+    pub(super) fn close_after_response<'a>(&mut self, wire: &mut impl Wire<'a>) {
+        self.phase = Phase::Closing;
+        self.end_if_done(wire);
+    }
+
+    /// Ends the connection if no more requests are accepted and every response is sent.
+    pub(super) fn end_if_done<'a>(&mut self, wire: &mut impl Wire<'a>) {
+        if self.phase != Phase::Closing || !self.queue.is_empty() {
+            return;
+        }
+        if self.decoder.in_body() && matches!(self.intake, Intake::Sink(_)) {
+            // The service still reads the body of the last request.
+            return;
+        }
+        if self.linger || self.decoder.in_body() {
+            self.phase = Phase::Lingering;
+            self.paused_by(false, wire);
+            return wire.shutdown_output();
+        }
+        self.phase = Phase::Lingering;
+        wire.close_when_flushed();
+    }
+}
