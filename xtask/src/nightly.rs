@@ -22,6 +22,7 @@ const PARTS: &[Part] = &[
     ("address", |root, _| sanitize::run(root, true, &[])),
     ("thread", |root, _| sanitize::thread(root, &[])),
     ("miri", |root, _| miri::run(root, &[])),
+    ("platforms", |root, _| platforms::run(root)),
     ("mio", |root, _| platforms::mio(root)),
     ("package", |root, _| package::run(root, true)),
     ("fuzz", fuzz::run),

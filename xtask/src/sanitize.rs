@@ -25,9 +25,11 @@ const CRATES: [&str; 6] = [
     "tidegate-loop",
     "tidegate-net",
 ];
+/// How many of them run all their tests in a short run. The others, whose integration tests take
+/// minutes to build and to run, run their unit tests.
+const WHOLE: usize = 4;
 
-/// Runs the tests of `CRATES` under AddressSanitizer; with `long`, the tests of the whole
-/// workspace.
+/// Runs tests of `CRATES` under AddressSanitizer; with `long`, the tests of the whole workspace.
 ///
 /// Skips where there is no nightly toolchain. `args` go to the test programs.
 ///
@@ -38,7 +40,19 @@ pub fn run(root: &Path, long: bool, args: &[String]) -> step::Result {
     if !step::works(Command::new("cargo").args(["+nightly", "--version"])) {
         return Ok(Outcome::Skipped("no nightly toolchain".to_string()));
     }
-    step::run(&mut command(root, long, args))
+    if long {
+        let mut command = command(root, &["--lib", "--tests", "--workspace"], &[]);
+        command.args(["--exclude", "tidegate-bench", "--exclude", "xtask"]);
+        command.env("TIDEGATE_LONG", "1");
+        return step::run(command.arg("--").args(args));
+    }
+    let (whole, units) = CRATES.split_at(WHOLE);
+    step::run(
+        command(root, &["--lib", "--tests"], whole)
+            .arg("--")
+            .args(args),
+    )?;
+    step::run(command(root, &["--lib"], units).arg("--").args(args))
 }
 
 /// Runs the tests of `CRATES` under ThreadSanitizer.
@@ -86,34 +100,21 @@ fn has_sources() -> bool {
     })
 }
 
-fn command(root: &Path, long: bool, args: &[String]) -> Command {
+fn command(root: &Path, targets: &[&str], crates: &[&str]) -> Command {
     let mut command = Command::new("cargo");
     command
         .current_dir(root)
-        .args(["+nightly", "test", "--target", TARGET, "--lib", "--tests"])
+        .args(["+nightly", "test", "--target", TARGET])
+        .args(targets)
+        .args(crates.iter().flat_map(|name| ["-p", name]))
         .env("CARGO_TARGET_DIR", root::target_dir(root, "sanitize"))
         .env("RUSTFLAGS", step::appended("RUSTFLAGS", " ", FLAGS))
         .env(
             "ASAN_OPTIONS",
             step::appended("ASAN_OPTIONS", ":", "detect_leaks=1"),
         );
-    if long {
-        command.args([
-            "--workspace",
-            "--exclude",
-            "tidegate-bench",
-            "--exclude",
-            "xtask",
-        ]);
-        command.env("TIDEGATE_LONG", "1");
-    } else {
-        for name in CRATES {
-            command.args(["-p", name]);
-        }
+    if !crates.is_empty() {
         command.arg("--all-features");
-    }
-    if !args.is_empty() {
-        command.arg("--").args(args);
     }
     command
 }
