@@ -76,12 +76,19 @@ fn test(root: &Path) -> step::Result {
     step::run(cargo(root).args(&words[1..]))
 }
 
-/// Runs the tests of the libraries again, with optimisation, because debug builds hide races.
+/// Runs the tests of the libraries again, with optimisation, because debug builds hide races. Those
+/// of some crates also run in the step `sanitize`, optimised as well, if it is not skipped.
 fn test_release(root: &Path) -> step::Result {
+    let elsewhere: &[&str] = match sanitize::is_available() {
+        true => &sanitize::SHORT,
+        false => &[],
+    };
     let names = root::libraries(root)?;
-    let (slow, fast): (Vec<_>, Vec<_>) = names
+    let names = names
         .iter()
-        .partition(|name| SLOW_TO_BUILD.contains(&name.as_str()));
+        .filter(|name| !elsewhere.contains(&name.as_str()));
+    let (slow, fast): (Vec<_>, Vec<_>) =
+        names.partition(|name| SLOW_TO_BUILD.contains(&name.as_str()));
     test_optimised(root, &["--lib", "--tests"], &fast)?;
     test_optimised(root, &["--lib"], &slow)
 }
@@ -91,9 +98,7 @@ fn test_optimised(root: &Path, targets: &[&str], names: &[&String]) -> step::Res
     command
         .args(["test", "--release"])
         .args(targets)
-        // Enough for the compiler to reorder code, and quicker to build than a release.
-        .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
-        .env("CARGO_PROFILE_RELEASE_DEBUG", "false");
+        .envs(step::LIGHTLY_OPTIMISED);
     for name in names {
         command.args(["-p", name]);
     }

@@ -49,8 +49,7 @@ pub(crate) fn command(
         .current_dir(root)
         .args(["test", "--release", "--no-fail-fast"])
         .env("CARGO_TARGET_DIR", root::target_dir(root, checker))
-        .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
-        .env("CARGO_PROFILE_RELEASE_DEBUG", "false")
+        .envs(step::LIGHTLY_OPTIMISED)
         .env("RUSTFLAGS", step::appended("RUSTFLAGS", " ", &cfg));
     let mut programs = BTreeSet::new();
     for (name, tests) in crates {

@@ -25,11 +25,22 @@ const CRATES: [&str; 6] = [
     "tidegate-loop",
     "tidegate-net",
 ];
-/// How many of them run all their tests in a short run. The others, whose integration tests take
-/// minutes to build and to run, run their unit tests.
-const WHOLE: usize = 4;
+/// Those of them whose tests run in every CI. The integration tests of the others take minutes to
+/// build and to run.
+pub const SHORT: [&str; 4] = [
+    "tidegate-core",
+    "tidegate-promise",
+    "tidegate-timer",
+    "tidegate-pool",
+];
 
-/// Runs tests of `CRATES` under AddressSanitizer; with `long`, the tests of the whole workspace.
+/// Returns `true` if a short run is not skipped.
+pub fn is_available() -> bool {
+    step::works(Command::new("cargo").args(["+nightly", "--version"]))
+}
+
+/// Runs the tests of `SHORT` under AddressSanitizer, optimised, so that they are also the optimised
+/// tests of these crates; with `long`, the tests of the whole workspace.
 ///
 /// Skips where there is no nightly toolchain. `args` go to the test programs.
 ///
@@ -37,22 +48,20 @@ const WHOLE: usize = 4;
 ///
 /// Returns an error if a test fails, or the sanitizer reports an access or a leak.
 pub fn run(root: &Path, long: bool, args: &[String]) -> step::Result {
-    if !step::works(Command::new("cargo").args(["+nightly", "--version"])) {
+    if !is_available() {
         return Ok(Outcome::Skipped("no nightly toolchain".to_string()));
     }
+    let mut command = command(root);
     if long {
-        let mut command = command(root, &["--lib", "--tests", "--workspace"], &[]);
-        command.args(["--exclude", "tidegate-bench", "--exclude", "xtask"]);
+        command.args(["--workspace", "--exclude", "tidegate-bench"]);
+        command.args(["--exclude", "xtask"]);
         command.env("TIDEGATE_LONG", "1");
-        return step::run(command.arg("--").args(args));
+    } else {
+        command.args(["--release", "--all-features"]);
+        command.args(SHORT.iter().flat_map(|name| ["-p", name]));
+        command.envs(step::LIGHTLY_OPTIMISED);
     }
-    let (whole, units) = CRATES.split_at(WHOLE);
-    step::run(
-        command(root, &["--lib", "--tests"], whole)
-            .arg("--")
-            .args(args),
-    )?;
-    step::run(command(root, &["--lib"], units).arg("--").args(args))
+    step::run(command.arg("--").args(args))
 }
 
 /// Runs the tests of `CRATES` under ThreadSanitizer.
@@ -100,21 +109,16 @@ fn has_sources() -> bool {
     })
 }
 
-fn command(root: &Path, targets: &[&str], crates: &[&str]) -> Command {
+fn command(root: &Path) -> Command {
     let mut command = Command::new("cargo");
     command
         .current_dir(root)
-        .args(["+nightly", "test", "--target", TARGET])
-        .args(targets)
-        .args(crates.iter().flat_map(|name| ["-p", name]))
+        .args(["+nightly", "test", "--target", TARGET, "--lib", "--tests"])
         .env("CARGO_TARGET_DIR", root::target_dir(root, "sanitize"))
         .env("RUSTFLAGS", step::appended("RUSTFLAGS", " ", FLAGS))
         .env(
             "ASAN_OPTIONS",
             step::appended("ASAN_OPTIONS", ":", "detect_leaks=1"),
         );
-    if !crates.is_empty() {
-        command.arg("--all-features");
-    }
     command
 }

@@ -2,6 +2,13 @@
 
 use std::process::{Command, Stdio};
 
+/// Settings of an optimised build for tests: enough for the compiler to reorder code, and quicker to
+/// build than a release.
+pub const LIGHTLY_OPTIMISED: [(&str, &str); 2] = [
+    ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1"),
+    ("CARGO_PROFILE_RELEASE_DEBUG", "false"),
+];
+
 /// The outcome of a step that did not fail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
