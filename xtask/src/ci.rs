@@ -10,8 +10,7 @@ use crate::{
     tidy, tokio,
 };
 
-/// Libraries whose integration tests take ten minutes to build with optimisation. The nightly run
-/// has these; here only their unit tests run optimised.
+/// Libraries whose tests take ten minutes to build with optimisation. The nightly run has these.
 const SLOW_TO_BUILD: [&str; 7] = [
     "tidegate",
     "tidegate-hyper",
