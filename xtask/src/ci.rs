@@ -83,23 +83,14 @@ fn test_release(root: &Path) -> step::Result {
         false => &[],
     };
     let names = root::libraries(root)?;
-    let names = names
-        .iter()
-        .filter(|name| !elsewhere.contains(&name.as_str()));
-    let (slow, fast): (Vec<_>, Vec<_>) =
-        names.partition(|name| SLOW_TO_BUILD.contains(&name.as_str()));
-    test_optimised(root, &["--lib", "--tests"], &fast)?;
-    test_optimised(root, &["--lib"], &slow)
-}
-
-fn test_optimised(root: &Path, targets: &[&str], names: &[&String]) -> step::Result {
     let mut command = cargo(root);
     command
-        .args(["test", "--release"])
-        .args(targets)
+        .args(["test", "--release", "--lib", "--tests"])
         .envs(step::LIGHTLY_OPTIMISED);
-    for name in names {
-        command.args(["-p", name]);
+    for name in names.iter().map(String::as_str) {
+        if !elsewhere.contains(&name) && !SLOW_TO_BUILD.contains(&name) {
+            command.args(["-p", name]);
+        }
     }
     step::run(&mut command)
 }
