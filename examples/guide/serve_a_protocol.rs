@@ -33,7 +33,7 @@ impl Inbound for Parse {
     }
 }
 
-/// Answers the requests of one connection.
+/// Responds to the requests of one connection.
 struct Answer(Arc<Mutex<HashMap<String, String>>>);
 
 impl Inbound for Answer {

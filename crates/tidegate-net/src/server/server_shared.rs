@@ -26,7 +26,7 @@ pub(super) struct ServerShared {
 struct Released {
     /// The sockets, with their positions in the order in which they were passed in.
     listeners: Vec<(usize, Listening)>,
-    /// The promises of those who want them. The first one gets all.
+    /// The promises of the callers that want the listeners. The first one gets all.
     waiting: Vec<Promise<Vec<Listener>>>,
 }
 

@@ -19,7 +19,7 @@ use crate::{dial, group, group_by, round_trip, serve};
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Answers each byte with `k` (keep) or `c` (close next), and logs what it is told of a drain.
+/// Responds to each byte with `k` (keep) or `c` (close next), and logs what it is told of a drain.
 struct Answers(Log<&'static str>);
 
 impl Inbound for Answers {

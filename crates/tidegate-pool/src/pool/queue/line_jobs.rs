@@ -34,7 +34,7 @@ pub(crate) struct LineJobs {
     is_plain: bool,
 }
 
-/// What a worker does to whom the user's queue has returned nothing.
+/// What a worker does if the user's queue has returned nothing to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum AskingEnd {
     /// There is no job, or the worker was left behind: its ticket is gone.
