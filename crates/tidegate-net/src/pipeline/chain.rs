@@ -433,7 +433,7 @@ impl<E: ?Sized + HandlerStorage> ChannelPipeline for Pipeline<E> {
 
     #[inline(always)]
     fn end_turn(&mut self) {
-        self.parts.stack.end_turn();
+        self.parts.stack.end_turn(self.handlers.len() > 1);
     }
 
     #[inline]
@@ -450,7 +450,7 @@ impl<E: ?Sized + HandlerStorage> ChannelPipeline for Pipeline<E> {
     #[inline]
     fn read_last(&mut self, msg: Msg) {
         self.parts.io.state.flags.clear(Flags::READ_COMPLETED);
-        self.parts.stack.begin_turn();
+        self.parts.stack.begin_plain_turn();
         match contain(|| self.step_read_last(msg)) {
             Ok(()) => self.rest(),
             Err(panic) => self.read_broke(panic),

@@ -1,7 +1,9 @@
 //! The events and operations in flight in one chain of handlers.
 //!
-//! Most chains have one event in flight and own memory for a few. A chain that needed more borrows
-//! the memory of the thread for each turn from then on: an idle channel never holds much.
+//! A chain of one handler has nothing in flight while it handles a plain read. For everything else
+//! it borrows the memory of the thread: an idle channel holds none. A chain of several handlers
+//! keeps memory for a few entries. If it once needed more, it borrows the thread's memory for each
+//! turn from then on.
 
 use std::cell::Cell;
 
@@ -65,23 +67,26 @@ pub(crate) enum Action {
     PipelineChange(Box<ChangeOp<StoredHandler>>),
 }
 
-/// The number of entries for which a chain keeps memory between two turns. It is the number that a
-/// vector reserves at first. Exchanging memory with the thread in every turn would cost 70
-/// instructions.
+/// The number of entries for which a chain of several handlers keeps memory between two turns. It
+/// is the number that a vector reserves at first. Exchanging memory with the thread in every turn
+/// would cost 70 instructions.
 const OWN_ENTRIES: usize = 4;
 
 /// The stack of one chain.
 pub(crate) struct ActionStack {
     entries: Vec<Action>,
     /// An earlier turn needed more entries than a chain keeps memory for.
-    borrows: bool,
+    needs_much: bool,
+    /// The memory of `entries` is the thread's.
+    is_borrowed: bool,
 }
 
 impl ActionStack {
     pub(super) const fn new() -> Self {
         Self {
             entries: Vec::new(),
-            borrows: false,
+            needs_much: false,
+            is_borrowed: false,
         }
     }
 
@@ -111,18 +116,27 @@ impl ActionStack {
         &mut self.entries
     }
 
-    /// Takes the memory of this thread, if the chain needed much before.
+    /// Begins a turn that puts entries on the stack.
     #[inline(always)]
     pub(super) fn begin_turn(&mut self) {
-        if self.borrows && self.entries.capacity() == 0 {
+        if self.entries.capacity() == 0 {
             self.borrow();
         }
     }
 
-    /// Returns memory for many entries to this thread. The stack is empty.
+    /// Begins a turn that puts entries on the stack only if there are several handlers.
     #[inline(always)]
-    pub(super) fn end_turn(&mut self) {
-        if self.entries.capacity() > OWN_ENTRIES {
+    pub(super) fn begin_plain_turn(&mut self) {
+        if self.needs_much && self.entries.capacity() == 0 {
+            self.borrow();
+        }
+    }
+
+    /// Returns memory to this thread. A chain of several handlers `keeps` memory for a few entries.
+    /// The stack is empty.
+    #[inline(always)]
+    pub(super) fn end_turn(&mut self, keeps: bool) {
+        if self.entries.capacity() > if keeps { OWN_ENTRIES } else { 0 } {
             self.give_back();
         }
     }
@@ -130,13 +144,15 @@ impl ActionStack {
     #[inline(never)]
     fn borrow(&mut self) {
         self.entries = SPARE.take();
+        self.is_borrowed = true;
     }
 
     /// If the thread has memory already, because another channel ran within this turn, one of the
     /// two is dropped.
     #[inline(never)]
     fn give_back(&mut self) {
-        self.borrows = true;
+        self.needs_much |= !self.is_borrowed && self.entries.capacity() > OWN_ENTRIES;
+        self.is_borrowed = false;
         SPARE.set(std::mem::take(&mut self.entries));
     }
 }
@@ -145,37 +161,63 @@ impl ActionStack {
 mod tests {
     use super::*;
 
-    fn fill(stack: &mut ActionStack, entries: usize) {
-        stack.begin_turn();
+    const ONE_HANDLER: bool = false;
+    const SEVERAL_HANDLERS: bool = true;
+
+    fn fill(stack: &mut ActionStack, entries: usize, keeps: bool) {
+        stack.begin_plain_turn();
         (0..entries).for_each(|_| stack.push(Action::Level));
         while stack.pop().is_some() {}
-        stack.end_turn();
+        stack.end_turn(keeps);
     }
 
     #[test]
-    fn a_chain_keeps_memory_for_a_few_entries() {
+    fn a_chain_of_several_handlers_keeps_memory_for_a_few_entries() {
         let mut stack = ActionStack::new();
-        fill(&mut stack, 1);
+        fill(&mut stack, 1, SEVERAL_HANDLERS);
         assert_eq!(stack.entries.capacity(), OWN_ENTRIES);
-        fill(&mut stack, OWN_ENTRIES);
+        fill(&mut stack, OWN_ENTRIES, SEVERAL_HANDLERS);
         assert_eq!(stack.entries.capacity(), OWN_ENTRIES);
         assert_eq!(SPARE.take().capacity(), 0);
     }
 
     #[test]
+    fn a_chain_of_one_handler_keeps_none() {
+        let mut stack = ActionStack::new();
+        fill(&mut stack, 1, ONE_HANDLER);
+        assert_eq!(stack.entries.capacity(), 0);
+        stack.begin_turn();
+        assert_eq!(stack.entries.capacity(), OWN_ENTRIES);
+        stack.end_turn(ONE_HANDLER);
+        assert_eq!(stack.entries.capacity(), 0);
+        assert_eq!(SPARE.take().capacity(), OWN_ENTRIES);
+    }
+
+    #[test]
+    fn borrowing_much_once_does_not_mean_needing_much() {
+        let mut stack = ActionStack::new();
+        SPARE.set(Vec::with_capacity(100));
+        stack.begin_turn();
+        stack.end_turn(SEVERAL_HANDLERS);
+        assert!(SPARE.take().capacity() >= 100);
+        fill(&mut stack, 1, SEVERAL_HANDLERS);
+        assert_eq!(stack.entries.capacity(), OWN_ENTRIES);
+    }
+
+    #[test]
     fn memory_for_many_entries_belongs_to_the_thread() {
         let (mut one, mut other) = (ActionStack::new(), ActionStack::new());
-        fill(&mut one, 100);
+        fill(&mut one, 100, SEVERAL_HANDLERS);
         assert_eq!(one.entries.capacity(), 0);
-        fill(&mut other, 200);
-        one.begin_turn();
+        fill(&mut other, 200, SEVERAL_HANDLERS);
+        one.begin_plain_turn();
         assert!(one.entries.capacity() >= 200);
-        other.begin_turn();
+        other.begin_plain_turn();
         assert_eq!(other.entries.capacity(), 0);
         other.push(Action::Level);
         assert!(other.pop().is_some());
-        other.end_turn();
-        one.end_turn();
+        other.end_turn(SEVERAL_HANDLERS);
+        one.end_turn(SEVERAL_HANDLERS);
         assert_eq!(one.entries.capacity(), 0);
         assert!(SPARE.take().capacity() >= 200);
     }
