@@ -11,13 +11,18 @@ use std::process::Command;
 use crate::root;
 use crate::step::{self, Outcome};
 
-/// Preemptions per execution: two find nearly every known bug; three take an evening.
+/// Preemptions per execution: two find nearly every known bug.
 const PREEMPTIONS: &str = "2";
 const PREEMPTIONS_LONG: &str = "3";
 
+/// The seconds after which a model with [`PREEMPTIONS_LONG`] ends, even if interleavings are left.
+/// Without it, some models would take an evening each.
+const SECONDS_LONG: &str = "60";
+
 /// Runs the models; `args` go to the test programs.
 ///
-/// A bound that is set in the environment (`LOOM_MAX_PREEMPTIONS`) takes precedence.
+/// A bound that is set in the environment (`LOOM_MAX_PREEMPTIONS`, `LOOM_MAX_DURATION`) takes
+/// precedence.
 ///
 /// # Errors
 ///
@@ -31,6 +36,9 @@ pub fn run(root: &Path, long: bool, args: &[String]) -> step::Result {
     if std::env::var_os("LOOM_MAX_PREEMPTIONS").is_none() {
         let bound = if long { PREEMPTIONS_LONG } else { PREEMPTIONS };
         command.env("LOOM_MAX_PREEMPTIONS", bound);
+    }
+    if long && std::env::var_os("LOOM_MAX_DURATION").is_none() {
+        command.env("LOOM_MAX_DURATION", SECONDS_LONG);
     }
     step::run(command.arg("--").args(args))
 }

@@ -14,8 +14,9 @@ usage: cargo xtask <task>
 
   ci                             everything CI runs, in order, until the first failure
   nightly [--minutes N] [part…]  what takes too long for every push, or parts of it: seeds,
-                                 loom, shuttle, address, thread, miri, mio, package, fuzz (N
-                                 minutes for each target, 5 by default), cost, bench
+                                 loom, shuttle, address, thread, miri, platforms, mio,
+                                 package, fuzz (N minutes for each target, 5 by default),
+                                 cost, bench
   tidy [--bless]                 the rules of the house; --bless accepts present sizes
   loom [--long] [-- <args>]      model checks: every interleaving within a bound
   shuttle [--long] [-- <args>]   whole loops under schedules, each known by its seed
