@@ -11,7 +11,7 @@ use crate::step::{self, Outcome};
 use crate::tidy::manifest;
 
 /// Features of the facade, and the packages that a program with this feature alone does not build.
-const NOT_BUILT: [(&str, &[&str]); 4] = [
+const NOT_BUILT: [(&str, &[&str]); 5] = [
     (
         "isolate",
         &[
@@ -42,6 +42,18 @@ const NOT_BUILT: [(&str, &[&str]); 4] = [
             "ring",
             "rustls",
             "tidegate-net",
+            "tokio",
+            "tower",
+        ],
+    ),
+    (
+        "http",
+        &[
+            "http",
+            "hyper",
+            "ring",
+            "rustls",
+            "tidegate-isolate",
             "tokio",
             "tower",
         ],

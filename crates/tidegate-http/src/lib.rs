@@ -22,6 +22,7 @@
 pub mod codec;
 mod server;
 
+pub use self::codec::Method;
 pub use self::server::{
     Body, BodyError, DeferredResponse, HttpMetrics, HttpServer, HttpServerBuilder, Limits, Request,
     Response, ResponseStream, Service, serve,

@@ -50,6 +50,10 @@
     doc = "| [`isolate`] | a bulkhead for every dependency | `isolate` | [isolation] |"
 )]
 #![cfg_attr(
+    feature = "http",
+    doc = "| [`http`](mod@http) | HTTP/1.1: a server on event loops, and its codec | `http` | [HTTP] |"
+)]
+#![cfg_attr(
     feature = "hyper",
     doc = "| [`hyper`](mod@hyper) | HTTP servers for hyper, axum and tonic on event loops | `hyper` | [HTTP] |"
 )]
@@ -83,6 +87,7 @@
 //! * `tracing`: events and spans for a subscriber of the crate `tracing`. It has no module.
 //! * `tower`: commands as layers of tower, module `tower`. Turns `isolate` on.
 //! * `metrics`: export of metrics to Prometheus, module `metrics`. Turns `isolate` on.
+//! * `http`: an HTTP/1.1 server and its codec, module `http`. Turns `net` on.
 //! * `hyper`: HTTP servers on event loops, module `hyper`. Turns `net` on. It builds hyper, and of tokio
 //!   only `sync` and `io-util`.
 //!
@@ -397,6 +402,95 @@ pub mod metrics {
     pub use tidegate_metrics::{Collect, Exporter, HystrixStream, Metric, MetricVisitor};
 }
 
+/// HTTP/1.1: a server on event loops, and its codec.
+///
+/// [`serve`](http::serve) starts a server from a closure, [`HttpServer::builder`] from a type that
+/// implements [`Service`](http::Service), with [`Limits`](http::Limits).
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::http::{self, Method};
+///
+/// let group = tidegate::net::pinned("web", 2)?;
+/// let server = http::serve(&group, "127.0.0.1:0", |request, response| {
+///     match (request.method(), request.path()) {
+///         (Method::Get, "/") => response.field("Content-Type", "text/plain").body("hello\n"),
+///         (_, "/") => response.status(405).field("Allow", "GET").body(""),
+///         _ => response.status(404).body("not here\n"),
+///     }
+/// })
+/// .wait()?;
+/// println!("http://{}/", server.local_addr());
+/// server.drain(Duration::from_secs(10)).wait()?;
+/// # tidegate::Result::Ok(())
+/// ```
+///
+/// A response can come later, from any thread. This service reads a body and does its work on a pool:
+///
+/// ```
+/// use tidegate::http::{HttpServer, Limits};
+/// use tidegate::pool::WorkerPool;
+/// use tidegate::promise::Outcome;
+///
+/// let group = tidegate::net::pinned("web", 1)?;
+/// let workers = WorkerPool::builder("workers").max(8).build()?;
+/// let server = HttpServer::builder(&group)
+///     .limits(Limits::default().max_body(1 << 20))
+///     .serve("127.0.0.1:0", move |request, response| {
+///         let (response, workers) = (response.defer(), workers.clone());
+///         request.collect(64 * 1024).finally(move |body| match body {
+///             Outcome::Success(body) => {
+///                 let body = body.clone();
+///                 let work = move || response.body(body.to_ascii_uppercase());
+///                 // If the pool refuses the work, it drops the response: status 500.
+///                 let _ = workers.submit(work);
+///             }
+///             // Larger than 64 KiB, or not read to its end.
+///             _ => response.status(413).body(""),
+///         });
+///     })
+///     .wait()?;
+/// # server.drain(std::time::Duration::from_secs(1)).wait()?;
+/// # tidegate::Result::Ok(())
+/// ```
+///
+/// [`HttpServer::builder`]: http::HttpServer::builder
+#[cfg(feature = "http")]
+pub mod http {
+    #[doc(inline)]
+    pub use tidegate_http::{
+        Body, BodyError, DeferredResponse, HttpMetrics, HttpServer, HttpServerBuilder, Limits,
+        Method, Request, Response, ResponseStream, Service, serve,
+    };
+
+    /// The codec: reads and writes messages, and does no I/O.
+    ///
+    /// ```
+    /// use tidegate::http::Method;
+    /// use tidegate::http::codec::{BodyLimits, HeadLimits, HeadTable, RefusalReason, RequestDecoder};
+    ///
+    /// let mut decoder = RequestDecoder::new(HeadLimits::DEFAULT, BodyLimits::default());
+    /// let mut table = HeadTable::new();
+    /// let head = decoder.head(b"GET /a?b=c HTTP/1.1\r\nHost: d\r\n\r\n", &mut table)?;
+    /// let head = head.expect("it is complete");
+    /// assert_eq!((head.method(), head.path(), head.query()), (Method::Get, "/a", Some("b=c")));
+    ///
+    /// let mut decoder = RequestDecoder::new(HeadLimits::DEFAULT, BodyLimits::default());
+    /// let refused = decoder.head(b"GET / HTTP/1.1\nHost: d\n\n", &mut table).unwrap_err();
+    /// assert_eq!(refused.status(), 400);
+    /// # Ok::<(), RefusalReason>(())
+    /// ```
+    pub mod codec {
+        #[doc(inline)]
+        pub use tidegate_http::codec::{
+            BodyEncoder, BodyEvent, BodyFraming, BodyLimits, BodyPart, EncodeError, Field,
+            FieldLine, Fields, HeadLimits, HeadTable, HttpDate, KnownField, OwnedRequestHead,
+            OwnedResponseHead, RefusalReason, RequestDecoder, RequestHead, ResponseDecoder,
+            ResponseHead, TargetForm, Trailers, Version, encode,
+        };
+    }
+}
+
 /// HTTP/1 and HTTP/2 servers on event loops: hyper, `axum::Router` and services of tonic, without
 /// tokio's runtime.
 ///
@@ -452,68 +546,5 @@ pub mod prelude {
     };
 }
 
-/// The programs of the README and of the guide, run as doc tests. In a test of the workspace, the
-/// examples turn all features on.
-#[cfg(all(doctest, feature = "isolate", feature = "tls"))]
-mod guide {
-    #[doc = include_str!("../../../README.md")]
-    struct Readme;
-    #[doc = include_str!("../../../docs/guide/promises.md")]
-    struct Promises;
-    #[doc = include_str!("../../../docs/guide/loops.md")]
-    struct Loops;
-    #[doc = include_str!("../../../docs/guide/timers.md")]
-    struct Timers;
-    #[doc = include_str!("../../../docs/guide/channels.md")]
-    struct Channels;
-    #[doc = include_str!("../../../docs/guide/pools.md")]
-    struct Pools;
-    #[doc = include_str!("../../../docs/guide/isolation.md")]
-    struct Isolation;
-    #[doc = include_str!("../../../docs/guide/properties.md")]
-    struct Properties;
-    #[cfg(feature = "metrics")]
-    #[doc = include_str!("../../../docs/guide/metrics.md")]
-    struct Metrics;
-    #[doc = include_str!("../../../docs/guide/shutdown.md")]
-    struct Shutdown;
-    #[cfg(feature = "hyper")]
-    #[doc = include_str!("../../../docs/guide/http.md")]
-    struct Http;
-    #[cfg(feature = "tower")]
-    #[doc = include_str!("../../../docs/guide/tower.md")]
-    struct Tower;
-    #[doc = include_str!("../README.md")]
-    struct Package;
-}
-
-/// What `#[tidegate::main]` and `#[tidegate::test]` refuse.
-///
-/// ```compile_fail
-/// #[tidegate::main]
-/// fn main() {} // is not `async`
-/// ```
-///
-/// ```compile_fail
-/// #[tidegate::main]
-/// async fn main(arguments: Vec<String>) {} // takes arguments
-/// ```
-///
-/// ```compile_fail
-/// #[tidegate::main]
-/// async fn other() {} // is not called `main`
-/// fn main() {}
-/// ```
-///
-/// ```compile_fail
-/// #[tidegate::main(threads = 2)] // has options
-/// async fn main() {}
-/// ```
-///
-/// ```compile_fail
-/// #[tidegate::main]
-/// struct Main; // is not a function
-/// fn main() {}
-/// ```
 #[cfg(doctest)]
-mod attributes {}
+mod doc_tests;

@@ -17,7 +17,7 @@ const HEADER: &str = "\
 ";
 
 /// The items that exceed their limits, with their sizes: `file <path>`, `fn <path> <name>` or
-/// `circle <path>`; and the counts `names visible` and `names hidden`.
+/// `circle <path>`; and the counts of names, `names visible` for example.
 pub(super) type Sizes = BTreeMap<String, usize>;
 
 /// Compares the items that exceed their limits with the list.

@@ -128,6 +128,34 @@ impl BodySink for Collector {
 /// The connection reads ahead by 64 KiB at most: a service that does not read stops its client.
 /// Dropping the body discards what is left of it; if that is much, the connection ends with the
 /// response.
+///
+/// ```
+/// use tidegate_http::{Body, BodyError};
+///
+/// async fn count_lines(mut body: Body) -> Result<usize, BodyError> {
+///     let mut lines = 0;
+///     while let Some(piece) = body.next().await {
+///         lines += piece?.iter().filter(|byte| **byte == b'\n').count();
+///     }
+///     Ok(lines)
+/// }
+///
+/// let group = tidegate_net::pinned("web", 1)?;
+/// let loops = group.loops().clone();
+/// let server = tidegate_http::serve(&group, "127.0.0.1:0", move |request, response| {
+///     let (body, response) = (request.into_body(), response.defer());
+///     // If the loop refuses the future, the response in it is dropped: status 500.
+///     let _ = loops.next().spawn(async move {
+///         match count_lines(body).await {
+///             Ok(lines) => response.body(format!("{lines} lines\n")),
+///             Err(_) => response.status(400).body(""),
+///         }
+///     });
+/// })
+/// .wait()?;
+/// # server.drain(std::time::Duration::from_secs(1)).wait()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Body {
     shared: Arc<BodyShared>,
     channel: Channel,

@@ -18,6 +18,21 @@ use crate::codec::{BodyFraming, EncodeError};
 ///
 /// If it is dropped instead, the client gets status 500 and the connection is closed. If the
 /// connection ends first, the response is dropped; [`DeferredResponse::is_closed`] tells.
+///
+/// ```
+/// use tidegate_pool::WorkerPool;
+///
+/// let group = tidegate_net::pinned("web", 1)?;
+/// let workers = WorkerPool::builder("workers").max(8).build()?;
+/// let server = tidegate_http::serve(&group, "127.0.0.1:0", move |request, response| {
+///     let (path, response) = (request.path().to_owned(), response.defer());
+///     // If the pool refuses the task, the task and the response in it are dropped: status 500.
+///     let _ = workers.submit(move || response.body(format!("{path}, from a thread that may block")));
+/// })
+/// .wait()?;
+/// # server.drain(std::time::Duration::from_secs(1)).wait()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "a deferred response that is dropped becomes status 500"]
 pub struct DeferredResponse {
     to: ReplyTo,
@@ -164,6 +179,18 @@ impl fmt::Debug for DeferredResponse {
 ///
 /// If it is dropped before [`finish`](ResponseStream::finish), the connection is closed, so that
 /// the client does not take the part for the whole.
+///
+/// ```
+/// use tidegate_http::ResponseStream;
+///
+/// /// Sends as much as the client takes at the moment; returns the rest.
+/// fn send(stream: &mut ResponseStream, mut lines: Vec<String>) -> Vec<String> {
+///     while stream.is_writable() && !lines.is_empty() {
+///         stream.write(lines.remove(0));
+///     }
+///     lines
+/// }
+/// ```
 #[must_use = "a stream that is dropped before `finish` closes the connection"]
 pub struct ResponseStream {
     end: Sender,

@@ -39,6 +39,22 @@ impl std::fmt::Debug for Intake {
 /// A service that needs the body takes it with [`collect`](Request::collect) or
 /// [`into_body`](Request::into_body), and defers its response. Otherwise the server discards the
 /// body.
+///
+/// ```
+/// use tidegate_http::{Method, Request, Response};
+///
+/// fn respond(request: Request<'_>, response: Response<'_>) {
+///     match (request.method(), request.field("Accept-Language")) {
+///         (Method::Get, Some(language)) if language.starts_with(b"de") => response.body("hallo\n"),
+///         (Method::Get, _) => response.body(format!("hello from {}\n", request.path())),
+///         _ => response.status(405).field("Allow", "GET").body(""),
+///     }
+/// }
+/// # let group = tidegate_net::pinned("web", 1)?;
+/// # let server = tidegate_http::serve(&group, "127.0.0.1:0", respond).wait()?;
+/// # server.drain(std::time::Duration::from_secs(1)).wait()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Request<'a> {
     head: RequestHead<'a>,
     intake: &'a mut Intake,

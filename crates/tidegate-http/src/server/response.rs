@@ -49,6 +49,28 @@ pub(crate) struct ResponseParts<'a> {
 /// The server adds `Content-Length` or `Transfer-Encoding`, `Date` and `Connection`. A field name
 /// or value that cannot be sent (a line break in it, for example) turns the whole response into
 /// status 500.
+///
+/// ```
+/// use tidegate_http::{Request, Response};
+///
+/// fn respond(request: Request<'_>, response: Response<'_>) {
+///     let response = response.field("Content-Type", "text/plain");
+///     match request.path() {
+///         "/whole" => response.body("hello\n"),
+///         "/pieces" => {
+///             let mut stream = response.stream();
+///             stream.write("hello ");
+///             stream.write("in pieces\n");
+///             stream.finish();
+///         }
+///         _ => response.status(404).body("not here\n"),
+///     }
+/// }
+/// # let group = tidegate_net::pinned("web", 1)?;
+/// # let server = tidegate_http::serve(&group, "127.0.0.1:0", respond).wait()?;
+/// # server.drain(std::time::Duration::from_secs(1)).wait()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "a response that is dropped becomes status 500"]
 pub struct Response<'a> {
     parts: ResponseParts<'a>,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tidegate_core::{Collect, MetricVisitor};
 use tidegate_loop::Roaming;
+use tidegate_loop::signal::Received;
 use tidegate_net::internal::ChannelPlacement;
 use tidegate_net::{Address, DrainReport, Handler, NetGroup, Server, ServerBuilder};
 use tidegate_promise::{Completion, SharedCompletion};
@@ -51,6 +52,21 @@ where
 }
 
 /// A running HTTP server. Dropping the handle leaves the server running until its group ends.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_http::{HttpServer, Limits};
+///
+/// let group = tidegate_net::pinned("web", 1)?;
+/// let server = HttpServer::builder(&group)
+///     .limits(Limits::default().max_body(1 << 20))
+///     .configure(|server| server.max_connections(10_000))
+///     .serve("127.0.0.1:0", |_, response| response.body("hello\n"))
+///     .wait()?;
+/// println!("{}", server.metrics());
+/// println!("{}", server.drain(Duration::from_secs(10)).wait()?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct HttpServer {
     server: Server,
@@ -88,6 +104,19 @@ impl HttpServer {
     pub fn drain(&self, deadline: Duration) -> Completion<DrainReport> {
         self.shared.begin_drain();
         self.server.drain(deadline)
+    }
+
+    /// Announces a drain, and drains after `notice`. Until then the server accepts connections, and
+    /// each one ends with its next response: a balancer takes seconds to notice that a server ends.
+    pub fn drain_after(&self, notice: Duration, deadline: Duration) -> Completion<DrainReport> {
+        self.shared.begin_drain();
+        self.server.drain_after(notice, deadline)
+    }
+
+    /// Drains the server when `signal` arrives, with the deadline [`Server::DRAIN_DEADLINE`]. If the
+    /// signal arrives a second time, all connections are closed at once.
+    pub fn drain_on(&self, signal: Completion<Received>) -> Completion<DrainReport> {
+        self.server.drain_on(signal)
     }
 
     /// Returns a completion that ends when the server no longer listens.
