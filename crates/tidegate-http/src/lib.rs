@@ -25,5 +25,5 @@ mod server;
 pub use self::codec::Method;
 pub use self::server::{
     Body, BodyError, DeferredResponse, HttpMetrics, HttpServer, HttpServerBuilder, Limits, Request,
-    Response, ResponseStream, Service, serve,
+    Response, ResponseStream, Service, Switch, serve,
 };

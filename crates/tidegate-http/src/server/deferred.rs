@@ -11,6 +11,7 @@ use super::head_writer::{HeadWriter, ReplyTo, write_closing};
 use super::part::{Part, PartKind, StreamHead, Whole};
 use super::response::INLINE_BODY;
 use super::shared::ServerShared;
+use super::switch::{Switch, SwitchPlan};
 use crate::codec::{BodyFraming, EncodeError};
 
 /// A response that is completed later, by any thread. Made by
@@ -105,6 +106,25 @@ impl DeferredResponse {
     /// in pieces.
     pub fn stream_with_length(self, length: u64) -> ResponseStream {
         self.stream_with(BodyFraming::Length(length))
+    }
+
+    /// Accepts the client's wish to change the protocol, as
+    /// [`Response::switch`](super::Response::switch) does. Until the response is decided, the server
+    /// reads no further request from this connection.
+    pub fn switch(mut self, handlers: impl FnOnce(Switch) -> Switch + Send + 'static) {
+        let date = self.shared.date();
+        match self.head.finish_switch(&mut self.out, self.to, &date) {
+            Ok(()) => {
+                let plan = SwitchPlan {
+                    head: std::mem::take(&mut self.out),
+                    status: self.head.status_code(),
+                    to: self.to,
+                    make: Box::new(handlers),
+                };
+                self.end.last(PartKind::Switch(Box::new(plan)));
+            }
+            Err(mistake) => self.fail(mistake),
+        }
     }
 
     /// Returns `true` if the connection has ended, so that nothing can be sent.

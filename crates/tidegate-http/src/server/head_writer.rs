@@ -16,6 +16,28 @@ pub(crate) struct ReplyTo {
     pub(crate) version: Version,
     /// The client wants to use the connection again.
     pub(crate) keep_alive: bool,
+    pub(crate) switches: Switches,
+}
+
+/// Whether the client wants to change the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Switches {
+    No,
+    /// By a field `Upgrade`, in a request without a body.
+    Upgrade,
+    /// By the method `CONNECT`.
+    Connect,
+}
+
+impl Switches {
+    #[inline]
+    pub(crate) fn of(head: &RequestHead<'_>) -> Self {
+        match head.method() {
+            Method::Connect => Self::Connect,
+            _ if head.upgrade().is_some() && head.framing().is_empty() => Self::Upgrade,
+            _ => Self::No,
+        }
+    }
 }
 
 impl ReplyTo {
@@ -24,6 +46,7 @@ impl ReplyTo {
             head: head.method() == Method::Head,
             version: head.version(),
             keep_alive: head.keep_alive(),
+            switches: Switches::of(head),
         }
     }
 
@@ -33,6 +56,7 @@ impl ReplyTo {
             head: false,
             version: Version::Http11,
             keep_alive: false,
+            switches: Switches::No,
         }
     }
 
@@ -50,6 +74,7 @@ pub(crate) struct HeadWriter {
     line_end: usize,
     status: u16,
     has_date: bool,
+    has_upgrade: bool,
     /// The service asked for the end of the connection, with a field `Connection: close`.
     close: bool,
     mistake: Option<EncodeError>,
@@ -63,6 +88,7 @@ impl HeadWriter {
             line_end: out.len(),
             status: 200,
             has_date: false,
+            has_upgrade: false,
             close: false,
             mistake: None,
         }
@@ -78,6 +104,10 @@ impl HeadWriter {
             self.mistake.get_or_insert(EncodeError::Status);
             return;
         }
+        self.set_status(out, status);
+    }
+
+    fn set_status(&mut self, out: &mut BytesMut, status: u16) {
         self.status = status;
         if self.line_end != self.start {
             let fields = out[self.line_end..].to_vec();
@@ -93,6 +123,7 @@ impl HeadWriter {
         self.write_line(out);
         match name.len() {
             4 if name.eq_ignore_ascii_case("date") => self.has_date = true,
+            7 if name.eq_ignore_ascii_case("upgrade") => self.has_upgrade = true,
             10 if name.eq_ignore_ascii_case("connection") => {
                 // Keeping the connection open is the server's decision.
                 self.close |= lists(value, b"close");
@@ -118,6 +149,10 @@ impl HeadWriter {
         if let Some(mistake) = self.mistake {
             return Err(mistake);
         }
+        if to.switches == Switches::Connect && self.status / 100 == 2 {
+            // The client would take everything after the head for the tunnel.
+            return Err(EncodeError::Switch);
+        }
         let body = match body {
             // HTTP/1.0 has no chunks: the end of the connection ends the body.
             BodyFraming::Chunked if to.version == Version::Http10 => BodyFraming::UntilClose,
@@ -139,6 +174,38 @@ impl HeadWriter {
         }
         encode::head_end(out)?;
         Ok((sent, close))
+    }
+
+    /// Ends the head of a response that changes the protocol: status 101, or 2xx for a `CONNECT`.
+    pub(crate) fn finish_switch(
+        &mut self,
+        out: &mut BytesMut,
+        to: ReplyTo,
+        date: &HttpDate,
+    ) -> Result<(), EncodeError> {
+        match to.switches {
+            Switches::Upgrade if self.has_upgrade => self.set_status(out, 101),
+            Switches::Connect if self.status / 100 == 2 => {}
+            _ => return Err(self.mistake.unwrap_or(EncodeError::Switch)),
+        }
+        self.write_line(out);
+        if let Some(mistake) = self.mistake {
+            return Err(mistake);
+        }
+        if to.switches == Switches::Upgrade {
+            encode::field(out, "Connection", b"Upgrade")?;
+        }
+        if !self.has_date {
+            encode::date(out, date)?;
+        }
+        encode::head_end(out)
+    }
+
+    /// Removes what was written of the response, and returns it.
+    pub(crate) fn split_off(&self, out: &mut BytesMut) -> BytesMut {
+        let written = BytesMut::from(&out[self.start..]);
+        out.truncate(self.start);
+        written
     }
 
     /// Removes everything that was written of the response.

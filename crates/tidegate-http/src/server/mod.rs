@@ -11,6 +11,7 @@
 //! | `head_writer` | the head of a response, written into the memory that is sent |
 //! | `service`, `shared` | the user's code; what all connections of a server share |
 //! | `limits`, `metrics`, `date` | settings, counters, the `Date` field |
+//! | `switch` | a change of the protocol: the handlers that take over a connection |
 //! | `input`, `wire` | received bytes; the context of a handler in both directions |
 //!
 //! Imports point downwards in this order: `serve` → `handler` → `connection` → `queue`, `request`,
@@ -32,6 +33,7 @@ mod response;
 mod serve;
 mod service;
 mod shared;
+mod switch;
 #[cfg(test)]
 mod tests;
 mod wire;
@@ -44,3 +46,4 @@ pub use self::request::Request;
 pub use self::response::Response;
 pub use self::serve::{HttpServer, HttpServerBuilder, serve};
 pub use self::service::Service;
+pub use self::switch::Switch;

@@ -3,6 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use tidegate_net::Message;
 
+use super::switch::SwitchPlan;
 use crate::codec::BodyFraming;
 
 /// A message to the connection about its response number `seq`.
@@ -19,6 +20,8 @@ pub(crate) enum PartKind {
     Whole(Whole),
     /// The head of a response whose body follows in pieces.
     Head(StreamHead),
+    /// A response that changes the protocol.
+    Switch(Box<SwitchPlan>),
     /// A piece of the body.
     Data(Bytes),
     /// The end of the body, with the trailers as encoded field lines.

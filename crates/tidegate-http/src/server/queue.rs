@@ -10,6 +10,7 @@ use bytes::{Bytes, BytesMut};
 use super::head_writer::ReplyTo;
 use super::metrics::Tally;
 use super::part::{StreamHead, Whole};
+use super::switch::SwitchPlan;
 use super::wire::Wire;
 use crate::codec::{BodyEncoder, EncodeError};
 
@@ -34,6 +35,8 @@ pub(crate) enum Slot {
     Ready(Whole),
     /// A response in pieces. Pieces are held only while the slot is not the first one.
     Stream(Box<Stream>),
+    /// A response after which the connection is passed on to other handlers.
+    Switch(Box<SwitchPlan>),
 }
 
 /// A streamed response.

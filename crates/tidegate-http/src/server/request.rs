@@ -122,6 +122,14 @@ impl<'a> Request<'a> {
         self.channel
     }
 
+    /// Returns the protocols to which the client wants to change, from its field `Upgrade`.
+    /// [`Response::switch`](super::Response::switch) accepts. In HTTP/1.0 the field is ignored, and
+    /// so it is in a request with a body. A `CONNECT` has none: its method says it.
+    pub fn upgrade(&self) -> Option<&'a [u8]> {
+        let framing = self.head.framing();
+        self.head.upgrade().filter(|_| framing.is_empty())
+    }
+
     /// Returns the length of the body, if the client declared it.
     pub fn content_length(&self) -> Option<u64> {
         self.head.framing().length()

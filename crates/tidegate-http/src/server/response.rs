@@ -8,6 +8,7 @@ use tidegate_net::Channel;
 use super::deferred::{DeferredResponse, ResponseStream};
 use super::head_writer::{HeadWriter, ReplyTo};
 use super::shared::ServerShared;
+use super::switch::{Switch, SwitchPlan};
 use crate::codec::{BodyFraming, EncodeError};
 
 /// The largest body that is copied behind its head. A larger one is sent from its own memory.
@@ -24,6 +25,8 @@ pub(crate) enum Served {
     Deferred,
     /// The head is written, the body follows in pieces.
     Streams { framing: BodyFraming, close: bool },
+    /// The response changes the protocol.
+    Switches(Box<SwitchPlan>),
     /// The response cannot be sent: the service made a mistake.
     Mistake(EncodeError),
 }
@@ -146,6 +149,32 @@ impl<'a> Response<'a> {
             self.parts.to,
             Arc::clone(self.parts.shared),
         )
+    }
+
+    /// Accepts the client's wish to change the protocol, and passes the connection on: to a request
+    /// with a field `Upgrade` (see [`Request::upgrade`](super::Request::upgrade)) with status 101, to
+    /// a `CONNECT` with status 200 or another 2xx. `handlers` runs on the connection's thread; what it
+    /// adds takes the place of the HTTP handler after the head was written. See [`Switch`].
+    ///
+    /// The response to an upgrade needs a field `Upgrade` with the protocol that was chosen; the
+    /// server adds `Connection: Upgrade`. If the request does not allow a change of the protocol, if
+    /// the handlers do not fit each other, or if `handlers` panics, the client gets status 500 and the
+    /// connection is closed.
+    pub fn switch(mut self, handlers: impl FnOnce(Switch) -> Switch + Send + 'static) {
+        let date = self.parts.shared.wall.date_at(self.parts.now);
+        let (out, to) = (&mut *self.parts.out, self.parts.to);
+        *self.parts.served = match self.head.finish_switch(out, to, &date) {
+            Ok(()) => Served::Switches(Box::new(SwitchPlan {
+                head: self.head.split_off(out),
+                status: self.head.status_code(),
+                to,
+                make: Box::new(handlers),
+            })),
+            Err(mistake) => {
+                self.head.undo(out);
+                Served::Mistake(mistake)
+            }
+        };
     }
 
     fn finish(&mut self, body: BodyFraming) -> Option<(BodyFraming, bool)> {

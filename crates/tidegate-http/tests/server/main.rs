@@ -8,6 +8,7 @@
 mod blocking;
 mod drains;
 mod load;
+mod upgrades;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -56,6 +56,12 @@ pub enum EncodeError {
     /// Data or a second end after the end of the body.
     #[error("the body has already ended")]
     Finished,
+    /// A change of the protocol that the request does not allow, or whose head is not complete.
+    #[error(
+        "the protocol changes only for an `Upgrade` without a body, with a field `Upgrade`, or for a \
+         `CONNECT`, with a status 2xx; and a status 2xx for a `CONNECT` changes it"
+    )]
+    Switch,
     /// A head with more fields or bytes than a head can have.
     #[error("the head has too many fields or bytes; send fewer")]
     HeadTooLarge,

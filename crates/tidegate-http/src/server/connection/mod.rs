@@ -6,6 +6,7 @@
 //! | `intake` | the body of the current request |
 //! | `responses` | the order of responses, and the end of the connection |
 //! | `waits` | limits of time |
+//! | `switching` | changes of the protocol |
 //!
 //! ```text
 //!             head complete             response at once
@@ -26,6 +27,7 @@
 
 mod intake;
 mod responses;
+mod switching;
 mod waits;
 
 use std::sync::Arc;
@@ -37,7 +39,7 @@ use tidegate_promise::Failure;
 
 use self::waits::Waits;
 use super::body::BodyError;
-use super::head_writer::{ReplyTo, write_closing};
+use super::head_writer::{ReplyTo, Switches, write_closing};
 use super::input::Input;
 use super::metrics::Tally;
 use super::part::{StreamHead, Whole};
@@ -72,6 +74,10 @@ pub(crate) struct Connection<S> {
     intake: Intake,
     current: u64,
     queue: ResponseQueue,
+    /// How many responses may be in the queue: zero while the protocol is undecided.
+    outstanding: usize,
+    /// The response that decides about the protocol.
+    undecided: Option<u64>,
     tally: Tally,
     phase: Phase,
     waits: Waits,
@@ -81,6 +87,11 @@ pub(crate) struct Connection<S> {
     body_paused: bool,
     /// The client may still be sending when the last response is sent.
     linger: bool,
+    /// The client has ended its half while the protocol was undecided.
+    input_ended: bool,
+    /// A drain was announced, and has begun.
+    announced: bool,
+    draining: bool,
     /// The clock's time at the last event, and when the current wait began.
     now: u64,
     since: u64,
@@ -97,6 +108,7 @@ enum Stop {
 impl<S: Service> Connection<S> {
     pub(crate) fn new(service: S, shared: Arc<ServerShared>) -> Self {
         let decoder = RequestDecoder::new(shared.limits.head, shared.limits.body);
+        let outstanding = shared.limits.outstanding;
         Self {
             service,
             shared,
@@ -106,12 +118,17 @@ impl<S: Service> Connection<S> {
             intake: Intake::None,
             current: 0,
             queue: ResponseQueue::default(),
+            outstanding,
+            undecided: None,
             tally: Tally::default(),
             phase: Phase::Open,
             waits: Waits::Idle,
             paused: false,
             body_paused: false,
             linger: false,
+            input_ended: false,
+            announced: false,
+            draining: false,
             now: 0,
             since: 0,
             sent: 0,
@@ -191,13 +208,16 @@ impl<S: Service> Connection<S> {
         let (kept, spent) = input.keep();
         self.kept = kept;
         wire.give_back(spent);
+        if self.outstanding == 0 {
+            self.switch_if_due(wire);
+        }
     }
 
     /// Returns `true` if no further request may be handled now: too many responses are outstanding,
     /// or the client does not take them.
     #[inline]
     fn is_blocked<'a>(&self, wire: &mut impl Wire<'a>) -> bool {
-        if self.queue.len() >= self.shared.limits.outstanding {
+        if self.queue.len() >= self.outstanding {
             return true;
         }
         if wire.output().len() >= GATHERED {
@@ -263,6 +283,9 @@ impl<S: Service> Connection<S> {
                 panic,
             ));
             self.phase = Phase::Closing;
+            if let Served::Switches(_) = served {
+                served = Served::Nothing;
+            }
         }
         let expects = head.expects_continue();
         match served {
@@ -353,10 +376,15 @@ impl<S: Service> Connection<S> {
                     status,
                 })
             }
+            Served::Switches(plan) => Slot::Switch(plan),
             Served::Nothing | Served::Mistake(_) => return,
         };
         let deferred = matches!(slot, Slot::Waiting { .. });
+        let switches = deferred && to.switches != Switches::No || matches!(slot, Slot::Switch(_));
         self.queue.push(slot);
+        if switches && self.phase == Phase::Open {
+            return self.await_decision(self.current);
+        }
         if matches!(self.intake, Intake::Unasked) {
             self.intake = Intake::Discard(self.shared.limits.discard);
         }
@@ -375,6 +403,10 @@ impl<S: Service> Connection<S> {
         self.now = wire.now();
         match self.phase {
             Phase::Lingering => return wire.close_when_flushed(),
+            Phase::Open if self.undecided.is_some() => {
+                self.input_ended = true;
+                return;
+            }
             Phase::Open | Phase::Closing => {}
         }
         if self.decoder.in_body() {
@@ -391,6 +423,7 @@ impl<S: Service> Connection<S> {
     /// Handles the announcement of a drain: connections are still accepted, and each one ends with
     /// its next response.
     pub(crate) fn announce_drain(&mut self) {
+        self.announced = true;
         self.shared.begin_drain();
     }
 
@@ -398,6 +431,7 @@ impl<S: Service> Connection<S> {
     /// response.
     pub(crate) fn drain<'a>(&mut self, wire: &mut impl Wire<'a>) {
         self.shared.begin_drain();
+        self.draining = true;
         let busy = !self.queue.is_empty() || self.decoder.in_body() || !self.kept.is_empty();
         if !busy && self.phase == Phase::Open {
             self.close_after_response(wire);

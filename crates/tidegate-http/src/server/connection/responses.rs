@@ -27,11 +27,17 @@ impl<S: Service> Connection<S> {
             }
             PartKind::ReadMore | PartKind::BodyDropped => return,
             what => {
+                if !matches!(what, PartKind::Switch(_)) {
+                    self.decided(seq);
+                }
                 self.fill(seq, what, wire);
                 self.pump(wire);
             }
         }
         self.resume(wire);
+        if self.outstanding == 0 {
+            self.switch_if_due(wire);
+        }
         self.settle(wire);
     }
 
@@ -46,6 +52,7 @@ impl<S: Service> Connection<S> {
                 let encoder = BodyEncoder::new(head.framing);
                 *slot = Slot::Stream(Box::new(Stream::new(head, false, encoder)));
             }
+            (slot @ Slot::Waiting { .. }, PartKind::Switch(plan)) => *slot = Slot::Switch(plan),
             (slot @ Slot::Waiting { .. }, PartKind::Dropped) => {
                 self.shared.counters.dropped();
                 let Slot::Waiting { to, .. } = *slot else {
@@ -81,6 +88,8 @@ impl<S: Service> Connection<S> {
                     }
                     return self.end_if_done(wire);
                 }
+                // As soon as the rest of the received bytes is known.
+                Slot::Switch(_) => return,
                 Slot::Ready(whole) => {
                     self.tally.response(whole.status);
                     for bytes in [

@@ -6,6 +6,7 @@ mod exchanges;
 mod limits;
 mod mistakes;
 mod splits;
+mod switching;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,0 +1,115 @@
+//! The end of HTTP on a connection: an upgrade or a `CONNECT` that the service accepts.
+//!
+//! From such a request until the service has decided, no further request is read: what follows may
+//! belong to another protocol.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::BytesMut;
+use tidegate_core::internal::contain;
+use tidegate_promise::Failure;
+
+use super::{Connection, Phase};
+use crate::codec::EncodeError;
+use crate::server::head_writer::{ReplyTo, write_closing};
+use crate::server::queue::Slot;
+use crate::server::service::Service;
+use crate::server::switch::{Before, First, Gate, Switch};
+use crate::server::wire::Wire;
+
+impl<S: Service> Connection<S> {
+    /// Stops reading requests until the response `seq` decides about the protocol.
+    pub(super) fn await_decision(&mut self, seq: u64) {
+        self.undecided = Some(seq);
+        self.outstanding = 0;
+    }
+
+    /// Goes on with HTTP: the response `seq` does not change the protocol.
+    pub(super) fn decided(&mut self, seq: u64) {
+        if self.undecided != Some(seq) {
+            return;
+        }
+        self.undecided = None;
+        self.outstanding = self.shared.limits.outstanding;
+        if self.input_ended {
+            (self.phase, self.linger) = (Phase::Closing, false);
+        }
+    }
+
+    /// Passes the channel on to the user's handlers, if the first response of the queue says so. All
+    /// bytes that were received and not handled are in `kept`.
+    #[cold]
+    pub(super) fn switch_if_due<'a>(&mut self, wire: &mut impl Wire<'a>) {
+        let is_due = matches!(self.queue.front_mut(), Some(Slot::Switch(_)));
+        if !is_due || self.phase != Phase::Open {
+            return;
+        }
+        let Some(Slot::Switch(plan)) = self.queue.pop() else {
+            return;
+        };
+        let (make, to) = (plan.make, plan.to);
+        match contain(|| make(Switch::new())) {
+            Ok(switch) if switch.is_empty() => {
+                self.shared.counters.mistake(EncodeError::Switch);
+                self.fail_switch(to, wire);
+            }
+            Ok(switch) => self.switch(switch, plan.head, plan.status, to, wire),
+            Err(panic) => {
+                self.shared.counters.panicked();
+                let what = "the closure of a change of the protocol";
+                wire.report(&Failure::from_panic_of(what, panic));
+                self.fail_switch(to, wire);
+            }
+        }
+    }
+
+    fn switch<'a>(
+        &mut self,
+        switch: Switch,
+        head: BytesMut,
+        status: u16,
+        to: ReplyTo,
+        wire: &mut impl Wire<'a>,
+    ) {
+        let half_closure = wire.options().half_closure;
+        wire.set_half_closure(half_closure);
+        self.paused_by(false, wire);
+        let first = Arc::new(OnceLock::new());
+        let gate = Gate {
+            first: Arc::clone(&first),
+            before: Before {
+                received: std::mem::take(&mut self.kept).freeze(),
+                input_ended: self.input_ended,
+                announced: self.announced,
+                draining: self.draining,
+            },
+        };
+        let sent = match switch.install(gate, wire) {
+            Ok(()) => {
+                self.tally.response(status);
+                First::Head(head.freeze())
+            }
+            Err(why) => {
+                self.shared.counters.mistake(EncodeError::Switch);
+                wire.report(&Failure::new(why));
+                let mut response = BytesMut::new();
+                let date = self.shared.wall.date_at(self.now);
+                write_closing(&mut response, 500, to, &date);
+                self.tally.response(500);
+                First::Failed(response.freeze())
+            }
+        };
+        // The gate reads it when this handler's method has returned.
+        let _ = first.set(sent);
+        self.closed();
+    }
+
+    /// Responds with status 500 in place of a change of the protocol, and ends the connection.
+    fn fail_switch<'a>(&mut self, to: ReplyTo, wire: &mut impl Wire<'a>) {
+        let date = self.shared.wall.date_at(self.now);
+        write_closing(wire.output(), 500, to, &date);
+        self.tally.response(500);
+        self.linger = true;
+        self.close_after_response(wire);
+    }
+}

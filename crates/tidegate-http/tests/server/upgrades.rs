@@ -1,0 +1,66 @@
+//! A connection that is passed on to another protocol.
+
+use std::future::poll_fn;
+use std::io::Write;
+use std::net::Shutdown;
+use std::pin::Pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_io::AsyncWrite;
+use tidegate_http::serve;
+use tidegate_net::{ByteStream, Handler, StreamHandler};
+
+use crate::Client;
+
+/// Sends everything back, and a line at the end.
+async fn echo(mut stream: ByteStream) {
+    while let Ok(piece) = poll_fn(|cx| stream.poll_read_bytes(cx)).await {
+        let is_end = piece.is_empty();
+        let mut rest = match is_end {
+            true => Bytes::from("bye\n"),
+            false => piece,
+        };
+        let sent = poll_fn(|cx| stream.poll_write_bytes(cx, &mut rest)).await;
+        let flushed = poll_fn(|cx| Pin::new(&mut stream).poll_flush(cx)).await;
+        if is_end || sent.is_err() || flushed.is_err() {
+            break;
+        }
+    }
+}
+
+#[test]
+fn a_stream_takes_over_a_connection_from_another_thread() {
+    let group = tidegate_net::pinned("web", 1).unwrap();
+    let other = tidegate_net::pinned("other", 1).unwrap();
+    let loops = other.loops().clone();
+    let server = serve(&group, "127.0.0.1:0", move |request, response| {
+        if request.upgrade().is_none() {
+            return response.body("http");
+        }
+        let response = response.defer().field("Upgrade", "echo");
+        let accept =
+            || response.switch(|s| s.add("echo", Handler::local_inbound(StreamHandler::new(echo))));
+        loops.next().execute(accept).unwrap();
+    })
+    .wait()
+    .unwrap();
+
+    let mut client = Client::connect(server.local_addr());
+    client.send(crate::get("/a"));
+    assert_eq!(client.response(), (200, "http".to_owned()));
+    client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\nearly ");
+    let end = client.read_until(|bytes| {
+        let found = bytes.windows(4).position(|four| four == b"\r\n\r\n");
+        found.map(|at| at + 4)
+    });
+    let head = String::from_utf8(client.received.drain(..end).collect()).unwrap();
+    assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+    client.stream.write_all(b"late").unwrap();
+    client.read_until(|bytes| (bytes == b"early late").then_some(()));
+    client.stream.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(client.rest(), "early latebye\n");
+    let metrics = server.metrics();
+    assert_eq!((metrics.requests, metrics.connections), (2, 0));
+    server.drain(Duration::from_secs(30)).wait().unwrap();
+}
