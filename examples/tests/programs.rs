@@ -43,6 +43,7 @@ examples! {
     echo prints "hello";
     graceful_shutdown prints "task 2, taken from the report and run";
     group prints "task 5 ran on io-2";
+    http_events prints "data: {\"type\":\"HystrixThreadPool\"";
     http_hello prints "GET /hello/Anna: 200 OK, hello, Anna";
     json_lines prints "{\"sum\":6.5}";
     lines prints "22 -> 42";

@@ -70,7 +70,7 @@ fn path() -> String {
 }
 
 /// A running program, killed on drop.
-struct Running(Child);
+pub(crate) struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -137,7 +137,7 @@ impl Drop for Servers {
     }
 }
 
-fn build(root: &Path, package: &str, example: &str) -> Result<PathBuf, String> {
+pub(crate) fn build(root: &Path, package: &str, example: &str) -> Result<PathBuf, String> {
     let target = root::target_dir(root, "");
     let mut command = Command::new("cargo");
     command
@@ -150,7 +150,7 @@ fn build(root: &Path, package: &str, example: &str) -> Result<PathBuf, String> {
 }
 
 /// Starts a server and reads `NAME ... ADDRESS` lines from it, until one begins with `last`.
-fn start(
+pub(crate) fn start(
     command: &mut Command,
     last: &str,
     addresses: &mut Vec<(String, String)>,

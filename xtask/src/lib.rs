@@ -6,6 +6,7 @@
 
 pub mod ci;
 pub mod cost;
+pub mod dashboard;
 pub mod deny;
 pub mod features;
 pub mod fuzz;

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use xtask::step::{self, Outcome};
 use xtask::{
-    ci, cost, deny, features, fuzz, interop, loom, miri, msrv, nightly, package, platforms, root,
-    sanitize, shuttle, tidy, tokio,
+    ci, cost, dashboard, deny, features, fuzz, interop, loom, miri, msrv, nightly, package,
+    platforms, root, sanitize, shuttle, tidy, tokio,
 };
 
 const USAGE: &str = "\
@@ -15,8 +15,8 @@ usage: cargo xtask <task>
   ci                             everything CI runs, in order, until the first failure
   nightly [--minutes N] [part…]  what takes too long for every push, or parts of it: seeds,
                                  loom, shuttle, address, thread, miri, platforms, mio,
-                                 package, fuzz (N minutes for each target, 5 by default),
-                                 cost, bench
+                                 package, dashboard, fuzz (N minutes for each target, 5 by
+                                 default), cost, bench
   tidy [--bless]                 the rules of the house; --bless accepts present sizes
   loom [--long] [-- <args>]      model checks: every interleaving within a bound
   shuttle [--long] [-- <args>]   whole loops under schedules, each known by its seed
@@ -32,6 +32,7 @@ usage: cargo xtask <task>
   fuzz                           builds the fuzz targets
   tokio                          the examples beside tokio: axum, tonic, reqwest
   interop                        our servers and third-party programs
+  dashboard                      our stream in the page of the Hystrix dashboard, by Chromium
   cost                           instructions per task and promise, by callgrind
   cost echo                      instructions per message of echo servers, by callgrind
   cost isolate                   instructions per guarded call, by callgrind
@@ -84,6 +85,7 @@ fn run(args: &[String]) -> step::Result {
         ["fuzz"] => fuzz::build(&root),
         ["tokio"] => tokio::run(&root),
         ["interop"] => interop::run(&root),
+        ["dashboard"] => dashboard::run(&root),
         ["cost"] => cost::run(&root),
         ["cost", "echo"] => cost::echo(&root),
         ["cost", "isolate"] => cost::isolate(&root),
