@@ -7,7 +7,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use tidegate_net::Channel;
 use tidegate_promise::Completion;
 
-use super::head_writer::{HeadWriter, ReplyTo, write_closing};
+use super::head_writer::{HeadWriter, ReplyTo};
 use super::part::{Part, PartKind, StreamHead, Whole};
 use super::response::INLINE_BODY;
 use super::shared::ServerShared;
@@ -174,15 +174,7 @@ impl DeferredResponse {
     /// Replaces a response that cannot be sent by status 500.
     fn fail(&mut self, mistake: EncodeError) {
         self.head.undo(&mut self.out);
-        self.shared.counters.mistake(mistake);
-        let mut head = BytesMut::new();
-        write_closing(&mut head, 500, self.to, &self.shared.date());
-        self.end.last(PartKind::Whole(Whole {
-            head,
-            body: Bytes::new(),
-            close: true,
-            status: 500,
-        }));
+        self.end.last(PartKind::Mistake(mistake));
     }
 }
 

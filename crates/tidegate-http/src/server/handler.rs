@@ -1,6 +1,5 @@
 //! The handler of a connection in a pipeline.
 
-use std::io;
 use std::marker::PhantomData;
 
 use bytes::Bytes;
@@ -59,8 +58,8 @@ impl<S: Service, M: Mode> Inbound for HttpHandler<S, M> {
         self.connection.open(ctx);
     }
 
-    fn inactive(&mut self, _: &mut InboundContext<'_, Self>) {
-        self.connection.closed();
+    fn inactive(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        self.connection.closed(ctx);
     }
 
     #[inline]
@@ -91,11 +90,7 @@ impl<S: Service, M: Mode> Inbound for HttpHandler<S, M> {
     }
 
     fn error(&mut self, why: Failure, ctx: &mut InboundContext<'_, Self>) {
-        // A client that resets its connection is not worth a report.
-        if why.downcast_ref::<io::Error>().is_none() {
-            ctx.report(&why);
-        }
-        ctx.close();
+        self.connection.failed(&why, ctx);
     }
 
     fn deadline(&mut self, _: u8, ctx: &mut InboundContext<'_, Self>) {

@@ -98,6 +98,12 @@ impl HeadWriter {
         self.status
     }
 
+    /// Returns how many bytes of the response are written.
+    #[inline]
+    pub(crate) fn length(&self, out: &BytesMut) -> usize {
+        out.len() - self.start
+    }
+
     /// Sets the status. After the first field, the status line is written again.
     pub(crate) fn status(&mut self, out: &mut BytesMut, status: u16) {
         if !(200..=999).contains(&status) {

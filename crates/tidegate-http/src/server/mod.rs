@@ -10,7 +10,7 @@
 //! | `response`, `deferred` | what a service writes, at once or later |
 //! | `head_writer` | the head of a response, written into the memory that is sent |
 //! | `service`, `shared` | the user's code; what all connections of a server share |
-//! | `limits`, `metrics`, `date` | settings, counters, the `Date` field |
+//! | `limits`, `metrics`, `trouble`, `date` | settings, counters, errors and their reports, the `Date` field |
 //! | `switch` | a change of the protocol: the handlers that take over a connection |
 //! | `input`, `wire` | received bytes; the context of a handler in both directions |
 //!
@@ -36,6 +36,7 @@ mod shared;
 mod switch;
 #[cfg(test)]
 mod tests;
+mod trouble;
 mod wire;
 
 pub use self::body::{Body, BodyError};

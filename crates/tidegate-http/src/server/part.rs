@@ -4,7 +4,7 @@ use bytes::{Bytes, BytesMut};
 use tidegate_net::Message;
 
 use super::switch::SwitchPlan;
-use crate::codec::BodyFraming;
+use crate::codec::{BodyFraming, EncodeError};
 
 /// A message to the connection about its response number `seq`.
 #[derive(Debug)]
@@ -28,6 +28,8 @@ pub(crate) enum PartKind {
     End { trailers: Vec<(String, Vec<u8>)> },
     /// The service dropped its handle before the end of the response.
     Dropped,
+    /// The service made a response that cannot be sent.
+    Mistake(EncodeError),
     /// The service has room for more of the request's body.
     ReadMore,
     /// The service dropped the body of the request before its end.

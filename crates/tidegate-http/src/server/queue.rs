@@ -19,7 +19,15 @@ use crate::codec::{BodyEncoder, EncodeError};
 pub(crate) struct ResponseQueue {
     /// The number of the first slot.
     first: u64,
-    slots: VecDeque<Slot>,
+    slots: VecDeque<Queued>,
+}
+
+/// A response, and when its request began.
+#[derive(Debug)]
+pub(crate) struct Queued {
+    pub(crate) slot: Slot,
+    /// The time of the clock; `None` if there was no whole request.
+    pub(crate) began: Option<u64>,
 }
 
 /// A response that is not sent yet.
@@ -82,27 +90,33 @@ impl Stream {
             tally.response(status);
         }
         if let Some(head) = self.head.take() {
+            tally.sent(head.len());
             wire.send(head.freeze());
         }
         while let Some(piece) = self.held.pop_front() {
             if piece.is_empty() {
                 continue;
             }
-            self.encoder.data_prefix(wire.output(), piece.len())?;
+            let out = wire.output();
+            let before = out.len();
+            self.encoder.data_prefix(out, piece.len())?;
+            tally.sent(out.len() - before + piece.len());
             wire.send(piece);
         }
         let Some(trailers) = self.end.take() else {
             return Ok(false);
         };
+        let out = wire.output();
+        let before = out.len();
         match trailers.is_empty() {
-            true => self.encoder.finish(wire.output())?,
+            true => self.encoder.finish(out)?,
             false => {
                 let trailers = trailers.iter().map(|(name, value)| (&name[..], &value[..]));
                 let trailers: Vec<_> = trailers.collect();
-                self.encoder
-                    .finish_with_trailers(wire.output(), &trailers)?;
+                self.encoder.finish_with_trailers(out, &trailers)?;
             }
         }
+        tally.sent(out.len() - before);
         Ok(true)
     }
 }
@@ -121,29 +135,30 @@ impl ResponseQueue {
         self.first + self.slots.len() as u64
     }
 
-    pub(crate) fn push(&mut self, slot: Slot) {
-        self.slots.push_back(slot);
+    pub(crate) fn push(&mut self, slot: Slot, began: Option<u64>) {
+        self.slots.push_back(Queued { slot, began });
     }
 
     /// Returns slot `seq`, unless it was sent.
     pub(crate) fn get_mut(&mut self, seq: u64) -> Option<&mut Slot> {
         let at = seq.checked_sub(self.first)?;
-        self.slots.get_mut(usize::try_from(at).ok()?)
+        let queued = self.slots.get_mut(usize::try_from(at).ok()?)?;
+        Some(&mut queued.slot)
     }
 
     pub(crate) fn front_mut(&mut self) -> Option<&mut Slot> {
-        self.slots.front_mut()
+        self.slots.front_mut().map(|queued| &mut queued.slot)
     }
 
     /// Removes the first slot: it was sent.
-    pub(crate) fn pop(&mut self) -> Option<Slot> {
-        let slot = self.slots.pop_front()?;
+    pub(crate) fn pop(&mut self) -> Option<Queued> {
+        let queued = self.slots.pop_front()?;
         self.first += 1;
         if self.slots.is_empty() {
             // An idle connection holds no memory.
             self.slots = VecDeque::new();
         }
-        Some(slot)
+        Some(queued)
     }
 }
 
@@ -162,9 +177,11 @@ mod tests {
     fn numbers_continue_when_slots_are_sent() {
         let mut queue = ResponseQueue::default();
         assert_eq!(queue.next_seq(), 0);
-        queue.push(waiting());
-        queue.push(Slot::Ready(Whole::default()));
-        assert!(matches!(queue.pop(), Some(Slot::Waiting { .. })));
+        queue.push(waiting(), Some(7));
+        queue.push(Slot::Ready(Whole::default()), None);
+        let first = queue.pop().unwrap();
+        assert!(matches!(first.slot, Slot::Waiting { .. }));
+        assert_eq!(first.began, Some(7));
         assert!(queue.get_mut(0).is_none());
         assert!(matches!(queue.get_mut(1), Some(Slot::Ready(_))));
         assert_eq!(queue.next_seq(), 2);

@@ -36,6 +36,8 @@ pub(crate) struct ResponseParts<'a> {
     pub(crate) out: &'a mut BytesMut,
     pub(crate) served: &'a mut Served,
     pub(crate) status: &'a mut u16,
+    /// The length of the response, once it is written.
+    pub(crate) written: &'a mut usize,
     pub(crate) to: ReplyTo,
     pub(crate) seq: u64,
     pub(crate) shared: &'a Arc<ServerShared>,
@@ -116,6 +118,7 @@ impl<'a> Response<'a> {
             }
             false => body,
         };
+        *self.parts.written = self.head.length(self.parts.out) + body.len();
         *self.parts.served = Served::Written { body, close };
     }
 

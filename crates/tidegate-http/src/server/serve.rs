@@ -16,7 +16,7 @@ use super::connection::Connection;
 use super::date::WallClock;
 use super::handler::{HttpHandler, MayBlock, Mode, NeverBlocks};
 use super::limits::Limits;
-use super::metrics::HttpMetrics;
+use super::metrics::{Counters, HttpMetrics};
 use super::request::Request;
 use super::response::Response;
 use super::service::{Service, Shared};
@@ -125,9 +125,13 @@ impl HttpServer {
     }
 }
 
+/// The metrics of each event loop. The labels are `server`, its listening address, and `loop`.
+///
+/// What the [server below](HttpServer::server) counts is described by itself.
 impl Collect for HttpServer {
     fn collect(&self, visitor: &mut dyn MetricVisitor) {
-        self.shared.counters.collect(visitor);
+        let address = self.local_addr().to_string();
+        self.shared.counters.collect(&address, visitor);
     }
 }
 
@@ -186,8 +190,11 @@ impl<P: ChannelPlacement> HttpServerBuilder<P> {
         address: Address,
         service: impl Fn() -> S + Send + Sync + 'static,
     ) -> Completion<HttpServer> {
-        let wall = WallClock::new(self.group.loops().next().clock().clone());
-        let shared = ServerShared::new(self.limits, wall);
+        let loops = self.group.loops();
+        let wall = WallClock::new(loops.next().clock());
+        let names = loops.iter().map(|one| one.name());
+        let counters = Counters::new(names, TypeId::of::<P>() != TypeId::of::<Roaming>());
+        let shared = ServerShared::new(self.limits, wall, counters);
         let of_connections = Arc::clone(&shared);
         let net = self.net.pipeline(move |pipeline| {
             let connection = Connection::new(service(), Arc::clone(&of_connections));

@@ -7,23 +7,26 @@ use super::date::WallClock;
 use super::head_writer::ReplyTo;
 use super::limits::Limits;
 use super::metrics::Counters;
+use super::trouble::TroubleLog;
 use crate::codec::HttpDate;
 
-/// The settings, the clock and the counters of a server.
+/// The settings, the clock, the counters and the reports of a server.
 #[derive(Debug)]
 pub(crate) struct ServerShared {
     pub(crate) limits: Limits,
     pub(crate) wall: WallClock,
     pub(crate) counters: Counters,
+    pub(crate) troubles: TroubleLog,
     draining: AtomicBool,
 }
 
 impl ServerShared {
-    pub(crate) fn new(limits: Limits, wall: WallClock) -> Arc<Self> {
+    pub(crate) fn new(limits: Limits, wall: WallClock, counters: Counters) -> Arc<Self> {
         Arc::new(Self {
             limits,
             wall,
-            counters: Counters::default(),
+            counters,
+            troubles: TroubleLog::default(),
             draining: AtomicBool::new(false),
         })
     }

@@ -1,12 +1,15 @@
 //! Everything that Tidegate exports, and what becomes of sources that break the rules.
 
 use std::collections::HashSet;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 use tidegate_core::ManualClock;
+use tidegate_http::HttpServer;
 use tidegate_isolate::{Command, Event, Isolation, PermitConfig, PoolConfig};
 use tidegate_loop::{EventLoop, EventLoopGroup, RoamingConfig};
 use tidegate_metrics::{Collect, Exporter, Metric, MetricVisitor};
@@ -52,9 +55,25 @@ pub(crate) fn everything() -> Everything {
     let server = Server::builder(&net).pipeline(|p| p).bind("127.0.0.1:0");
     exporter.add(server.wait().expect("the settings are valid"));
     exporter.add(net);
+    exporter.add(http());
     let (isolation, prices) = isolation();
     exporter.add(isolation);
     Everything { exporter, prices }
+}
+
+/// A server that has refused one request and served two.
+fn http() -> HttpServer {
+    let web = tidegate_net::pinned("web", 1).expect("the settings are valid");
+    let server = tidegate_http::serve(&web, "127.0.0.1:0", |_, response| response.body("hello"));
+    let server = server.wait().expect("the settings are valid");
+    let mut client = TcpStream::connect(server.local_addr()).expect("it listens");
+    let good = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    let requests = format!("{good}{good}GET / HTTP/1.1\r\n\r\n");
+    client.write_all(requests.as_bytes()).expect("it reads");
+    let mut responses = String::new();
+    client.read_to_string(&mut responses).expect("it responds");
+    assert_eq!(responses.matches("HTTP/1.1 ").count(), 3, "{responses}");
+    server
 }
 
 /// One command on permits, one on threads.
@@ -136,6 +155,33 @@ fn exports_everything_in_both_formats() {
         );
     }
     assert_eq!(all.prices.snapshot().totals[Event::Success], 1);
+}
+
+#[test]
+fn exports_an_http_server_by_loop() {
+    let server = http();
+    let address = server.local_addr();
+    let exporter = Exporter::new();
+    exporter.add(server);
+    assert_eq!(exporter.problems(), Vec::<String>::new());
+    let values = read(&exporter);
+    for (name, label, expected) in [
+        ("requests_total", "", 2.0),
+        ("responses_total", ",class=\"2xx\"", 2.0),
+        ("responses_total", ",class=\"4xx\"", 1.0),
+        ("refusals_total", ",reason=\"host_missing\"", 1.0),
+        ("errors_total", ",cause=\"service\",reason=\"panic\"", 0.0),
+        ("head_time_seconds_count", "", 2.0),
+        ("total_time_seconds_count", "", 2.0),
+    ] {
+        let series = format!("tidegate_http_{name}{{server=\"{address}\",loop=\"web-0\"{label}}}");
+        assert_eq!(values.get(&series), Some(&expected), "{series}");
+    }
+    let bytes = |name| {
+        values[&format!("tidegate_http_{name}_bytes_total{{server=\"{address}\",loop=\"web-0\"}}")]
+    };
+    assert_eq!(bytes("received"), 2.0 * 27.0 + 18.0);
+    assert!(bytes("sent") > 3.0 * 50.0);
 }
 
 #[test]

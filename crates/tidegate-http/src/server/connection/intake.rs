@@ -11,6 +11,7 @@ use crate::server::part::Whole;
 use crate::server::queue::Slot;
 use crate::server::request::Intake;
 use crate::server::service::Service;
+use crate::server::trouble::Trouble;
 use crate::server::wire::Wire;
 
 impl<S: Service> Connection<S> {
@@ -83,7 +84,7 @@ impl<S: Service> Connection<S> {
     #[cold]
     pub(super) fn refuse<'a>(&mut self, reason: RefusalReason, wire: &mut impl Wire<'a>) {
         let refusal = self.refusal(reason, ReplyTo::unknown());
-        self.queue.push(refusal);
+        self.queue.push(refusal, None);
         self.end_refused(reason, wire);
     }
 
@@ -117,7 +118,7 @@ impl<S: Service> Connection<S> {
     /// Ends the connection after a refusal. Nothing that follows is looked at.
     pub(super) fn end_refused<'a>(&mut self, reason: RefusalReason, wire: &mut impl Wire<'a>) {
         self.decoder.refuse(reason);
-        self.shared.counters.refused(reason);
+        self.trouble(Trouble::Refused(reason), None, wire);
         (self.phase, self.linger) = (Phase::Closing, true);
         self.fail_body(BodyError::Refused(reason));
         self.pump(wire);

@@ -30,6 +30,8 @@ mod responses;
 mod switching;
 mod waits;
 
+use std::fmt;
+use std::io;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -41,13 +43,14 @@ use self::waits::Waits;
 use super::body::BodyError;
 use super::head_writer::{ReplyTo, Switches, write_closing};
 use super::input::Input;
-use super::metrics::Tally;
+use super::metrics::{LoopCell, Tally};
 use super::part::{StreamHead, Whole};
 use super::queue::{ResponseQueue, Slot, Stream};
 use super::request::{Intake, Request};
 use super::response::{Response, ResponseParts, Served};
 use super::service::Service;
 use super::shared::ServerShared;
+use super::trouble::Trouble;
 use super::wire::Wire;
 use crate::codec::{BodyEncoder, HeadTable, RefusalReason, RequestDecoder, RequestHead};
 
@@ -70,6 +73,8 @@ pub(crate) struct Connection<S> {
     decoder: RequestDecoder,
     /// Received bytes that could not be handled yet.
     kept: BytesMut,
+    /// How many of them count against the memory limit of the server.
+    counted: usize,
     /// What happens to the body of the request `current`.
     intake: Intake,
     current: u64,
@@ -79,6 +84,8 @@ pub(crate) struct Connection<S> {
     /// The response that decides about the protocol.
     undecided: Option<u64>,
     tally: Tally,
+    /// The number of the event loop, for the counters.
+    home: u32,
     phase: Phase,
     waits: Waits,
     /// The connection has stopped reading.
@@ -99,6 +106,14 @@ pub(crate) struct Connection<S> {
     sent: u64,
 }
 
+/// What the response to a request depends on.
+struct Asked {
+    to: ReplyTo,
+    /// When the request began.
+    began: u64,
+    expects_continue: bool,
+}
+
 /// Why the loop over the received bytes stopped.
 enum Stop {
     NeedsMore,
@@ -115,12 +130,14 @@ impl<S: Service> Connection<S> {
             channel: None,
             decoder,
             kept: BytesMut::new(),
+            counted: 0,
             intake: Intake::None,
             current: 0,
             queue: ResponseQueue::default(),
             outstanding,
             undecided: None,
             tally: Tally::default(),
+            home: 0,
             phase: Phase::Open,
             waits: Waits::Idle,
             paused: false,
@@ -137,29 +154,79 @@ impl<S: Service> Connection<S> {
 
     /// Begins, when the channel is open.
     pub(crate) fn open<'a>(&mut self, wire: &mut impl Wire<'a>) {
-        self.channel = Some(wire.channel());
-        self.shared.counters.opened();
+        let channel = wire.channel();
+        self.home = self.shared.counters.find(channel.loop_name());
+        self.channel = Some(channel);
+        self.cell().opened();
+        self.now = self.shared.wall.nanos();
         wire.set_half_closure(true);
         self.settle(wire);
     }
 
     /// Ends, when the channel is closed.
-    pub(crate) fn closed(&mut self) {
+    pub(crate) fn closed<'a>(&mut self, wire: &mut impl Wire<'a>) {
         self.phase = Phase::Lingering;
         self.fail_body(BodyError::Closed);
         while self.queue.pop().is_some() {}
         self.kept = BytesMut::new();
-        self.shared.counters.take(&mut self.tally);
+        self.count_kept(wire);
         if self.channel.take().is_some() {
-            self.shared.counters.closed();
+            self.report_tally();
+            self.cell().closed();
         }
+    }
+
+    /// Returns the counters of the event loop.
+    #[inline]
+    fn cell(&self) -> &LoopCell {
+        self.shared.counters.cell(self.home)
+    }
+
+    /// Adds what was counted to the counters of the event loop. Reads the clock only if responses
+    /// were written since it was last read: they took the time from then on.
+    #[inline]
+    fn report_tally(&mut self) {
+        let mut took = 0;
+        if self.tally.has_times() {
+            let now = self.shared.wall.nanos();
+            took = now.saturating_sub(self.now);
+            self.now = now;
+        }
+        self.shared
+            .counters
+            .cell(self.home)
+            .take(&mut self.tally, took);
+    }
+
+    /// Counts what went wrong, and reports it.
+    #[cold]
+    fn trouble<'a>(&self, what: Trouble, detail: Option<&dyn fmt::Display>, wire: &impl Wire<'a>) {
+        self.cell().trouble(what);
+        self.shared.troubles.report(what, detail, self.now, wire);
+    }
+
+    /// Ends a connection that has failed.
+    #[cold]
+    pub(crate) fn failed<'a>(&mut self, why: &Failure, wire: &mut impl Wire<'a>) {
+        self.now = self.shared.wall.nanos();
+        match why.downcast_ref::<io::Error>() {
+            // A client that resets its connection is not worth a report.
+            Some(_) => self.cell().trouble(Trouble::Lost),
+            None => self.trouble(Trouble::Server, Some(why), wire),
+        }
+        wire.close();
     }
 
     /// Handles received bytes.
     #[inline]
     pub(crate) fn received<'a>(&mut self, bytes: Bytes, wire: &mut impl Wire<'a>) {
+        // Responses to an earlier piece of the same read took their time until now.
+        if self.tally.has_times() {
+            self.report_tally();
+        } else {
+            self.now = self.shared.wall.nanos();
+        }
         self.tally.received(bytes.len());
-        self.now = wire.now();
         if self.phase == Phase::Lingering {
             return wire.give_back(bytes);
         }
@@ -207,10 +274,23 @@ impl<S: Service> Connection<S> {
         // Usually everything was handled, and the memory goes back to the loop.
         let (kept, spent) = input.keep();
         self.kept = kept;
+        self.count_kept(wire);
         wire.give_back(spent);
         if self.outstanding == 0 {
             self.switch_if_due(wire);
         }
+    }
+
+    /// Counts the kept bytes against the memory limit of the server.
+    #[inline]
+    fn count_kept<'a>(&mut self, wire: &mut impl Wire<'a>) {
+        let (counted, kept) = (self.counted, self.kept.len());
+        if kept > counted {
+            wire.hold_input(kept - counted);
+        } else if kept < counted {
+            wire.release_input(counted - kept);
+        }
+        self.counted = kept;
     }
 
     /// Returns `true` if no further request may be handled now: too many responses are outstanding,
@@ -251,6 +331,7 @@ impl<S: Service> Connection<S> {
         if length.is_some_and(|length| length > self.shared.limits.body.body) {
             return self.refuse(RefusalReason::BodyTooLarge, wire);
         }
+        let began = self.head_ended();
         let Some(channel) = &self.channel else { return };
         let to = ReplyTo::of(&head);
         let direct = self.queue.is_empty();
@@ -260,7 +341,7 @@ impl<S: Service> Connection<S> {
             false => Intake::Unasked,
         };
         let mut apart = BytesMut::new();
-        let (mut served, mut status) = (Served::Nothing, 500);
+        let (mut served, mut status, mut written) = (Served::Nothing, 500, 0);
         let out = if direct { wire.output() } else { &mut apart };
         let start = out.len();
         let request = Request::new(head, &mut self.intake, channel, self.current);
@@ -268,6 +349,7 @@ impl<S: Service> Connection<S> {
             out,
             served: &mut served,
             status: &mut status,
+            written: &mut written,
             to,
             seq: self.current,
             shared: &self.shared,
@@ -276,12 +358,10 @@ impl<S: Service> Connection<S> {
         };
         let response = Response::new(parts);
         let ran = contain(|| self.service.call(request, response));
+        let panicked = ran.is_err();
         if let Err(panic) = ran {
-            self.shared.counters.panicked();
-            wire.report(&Failure::from_panic_of(
-                "the service of an HTTP server",
-                panic,
-            ));
+            let panic = Failure::from_panic(panic);
+            self.trouble(Trouble::Panic, Some(&panic), wire);
             self.phase = Phase::Closing;
             if let Served::Switches(_) = served {
                 served = Served::Nothing;
@@ -291,6 +371,8 @@ impl<S: Service> Connection<S> {
         match served {
             Served::Written { body, close } if direct && self.is_plain(expects) => {
                 self.tally.response(status);
+                self.tally.sent(written);
+                self.took(began);
                 if !body.is_empty() {
                     wire.send(body);
                 }
@@ -299,10 +381,19 @@ impl<S: Service> Connection<S> {
                 }
             }
             served => {
+                self.report_missing(&served, panicked, wire);
                 let out = if direct { wire.output() } else { &mut apart };
                 let served = self.replace_missing(served, out, start, to, &mut status);
+                if direct {
+                    self.tally.sent(out.len() - start);
+                }
                 let head = if direct { BytesMut::new() } else { apart };
-                self.enqueue(served, head, direct, to, status, expects);
+                let request = Asked {
+                    to,
+                    began,
+                    expects_continue: expects,
+                };
+                self.enqueue(served, head, direct, status, request);
                 self.pump(wire);
             }
         }
@@ -314,6 +405,15 @@ impl<S: Service> Connection<S> {
         matches!(self.intake, Intake::None) && !expects_continue && self.phase == Phase::Open
     }
 
+    /// Counts and reports a response that the service did not make. A panic was reported already.
+    fn report_missing<'a>(&self, served: &Served, panicked: bool, wire: &impl Wire<'a>) {
+        match served {
+            Served::Nothing if !panicked => self.trouble(Trouble::Dropped, None, wire),
+            Served::Mistake(mistake) => self.trouble(Trouble::Mistake(*mistake), None, wire),
+            _ => {}
+        }
+    }
+
     /// Writes status 500 in place of a response that the service did not make.
     fn replace_missing(
         &mut self,
@@ -323,10 +423,8 @@ impl<S: Service> Connection<S> {
         to: ReplyTo,
         status: &mut u16,
     ) -> Served {
-        match &served {
-            Served::Nothing => self.shared.counters.dropped(),
-            Served::Mistake(mistake) => self.shared.counters.mistake(*mistake),
-            _ => return served,
+        if !matches!(served, Served::Nothing | Served::Mistake(_)) {
+            return served;
         }
         out.truncate(start);
         let date = self.shared.wall.date_at(self.now);
@@ -345,10 +443,14 @@ impl<S: Service> Connection<S> {
         served: Served,
         head: BytesMut,
         direct: bool,
-        to: ReplyTo,
         status: u16,
-        expects_continue: bool,
+        request: Asked,
     ) {
+        let Asked {
+            to,
+            began,
+            expects_continue,
+        } = request;
         let asked = matches!(self.intake, Intake::Sink(_));
         let mut ends = !to.keep_alive;
         let slot = match served {
@@ -381,7 +483,7 @@ impl<S: Service> Connection<S> {
         };
         let deferred = matches!(slot, Slot::Waiting { .. });
         let switches = deferred && to.switches != Switches::No || matches!(slot, Slot::Switch(_));
-        self.queue.push(slot);
+        self.queue.push(slot, Some(began));
         if switches && self.phase == Phase::Open {
             return self.await_decision(self.current);
         }
@@ -400,7 +502,7 @@ impl<S: Service> Connection<S> {
 
     /// Handles the end of the client's stream.
     pub(crate) fn input_ended<'a>(&mut self, wire: &mut impl Wire<'a>) {
-        self.now = wire.now();
+        self.now = self.shared.wall.nanos();
         match self.phase {
             Phase::Lingering => return wire.close_when_flushed(),
             Phase::Open if self.undecided.is_some() => {

@@ -10,13 +10,14 @@ use crate::server::part::{Part, PartKind, Whole};
 use crate::server::queue::{Slot, Stream};
 use crate::server::request::Intake;
 use crate::server::service::Service;
+use crate::server::trouble::Trouble;
 use crate::server::wire::Wire;
 
 impl<S: Service> Connection<S> {
     /// Handles a message about a response, from any thread.
     pub(crate) fn part<'a>(&mut self, part: Part, wire: &mut impl Wire<'a>) {
         let Part { seq, what } = part;
-        self.now = wire.now();
+        self.now = self.shared.wall.nanos();
         match what {
             PartKind::ReadMore if seq == self.current => self.body_paused = false,
             PartKind::BodyDropped if seq == self.current => {
@@ -53,8 +54,12 @@ impl<S: Service> Connection<S> {
                 *slot = Slot::Stream(Box::new(Stream::new(head, false, encoder)));
             }
             (slot @ Slot::Waiting { .. }, PartKind::Switch(plan)) => *slot = Slot::Switch(plan),
-            (slot @ Slot::Waiting { .. }, PartKind::Dropped) => {
-                self.shared.counters.dropped();
+            (slot @ Slot::Waiting { .. }, what) => {
+                let trouble = match what {
+                    PartKind::Dropped => Trouble::Dropped,
+                    PartKind::Mistake(mistake) => Trouble::Mistake(mistake),
+                    _ => return,
+                };
                 let Slot::Waiting { to, .. } = *slot else {
                     return;
                 };
@@ -66,12 +71,13 @@ impl<S: Service> Connection<S> {
                     close: true,
                     status: 500,
                 });
+                self.trouble(trouble, None, wire);
             }
             (Slot::Stream(stream), PartKind::Data(bytes)) => stream.held.push_back(bytes),
             (Slot::Stream(stream), PartKind::End { trailers }) => stream.end = Some(trailers),
             (Slot::Stream(_), PartKind::Dropped) => {
                 // The client must not take the part for the whole.
-                self.shared.counters.dropped();
+                self.trouble(Trouble::Dropped, None, wire);
                 wire.close();
             }
             _ => {}
@@ -85,6 +91,7 @@ impl<S: Service> Connection<S> {
                 Slot::Waiting { owes_continue, .. } => {
                     if std::mem::take(owes_continue) {
                         wire.output().put_slice(encode::CONTINUE);
+                        self.tally.sent(encode::CONTINUE.len());
                     }
                     return self.end_if_done(wire);
                 }
@@ -97,6 +104,7 @@ impl<S: Service> Connection<S> {
                         whole.body.split_off(0),
                     ] {
                         if !bytes.is_empty() {
+                            self.tally.sent(bytes.len());
                             wire.send(bytes);
                         }
                     }
@@ -108,12 +116,14 @@ impl<S: Service> Connection<S> {
                     Err(mistake) => {
                         // More or less than the declared length: the client must not take it for
                         // the whole.
-                        self.shared.counters.mistake(mistake);
+                        self.trouble(Trouble::Mistake(mistake), None, wire);
                         return wire.close();
                     }
                 },
             };
-            self.queue.pop();
+            if let Some(began) = self.queue.pop().and_then(|sent| sent.began) {
+                self.cell().total_time(self.now.saturating_sub(began));
+            }
             if close {
                 while self.queue.pop().is_some() {}
                 self.phase = Phase::Closing;

@@ -12,9 +12,10 @@ use tidegate_promise::Failure;
 use super::{Connection, Phase};
 use crate::codec::EncodeError;
 use crate::server::head_writer::{ReplyTo, write_closing};
-use crate::server::queue::Slot;
+use crate::server::queue::{Queued, Slot};
 use crate::server::service::Service;
 use crate::server::switch::{Before, First, Gate, Switch};
+use crate::server::trouble::Trouble;
 use crate::server::wire::Wire;
 
 impl<S: Service> Connection<S> {
@@ -44,20 +45,27 @@ impl<S: Service> Connection<S> {
         if !is_due || self.phase != Phase::Open {
             return;
         }
-        let Some(Slot::Switch(plan)) = self.queue.pop() else {
+        let Some(Queued {
+            slot: Slot::Switch(plan),
+            began,
+        }) = self.queue.pop()
+        else {
             return;
         };
+        if let Some(began) = began {
+            self.cell().total_time(self.now.saturating_sub(began));
+        }
         let (make, to) = (plan.make, plan.to);
         match contain(|| make(Switch::new())) {
             Ok(switch) if switch.is_empty() => {
-                self.shared.counters.mistake(EncodeError::Switch);
+                self.trouble(Trouble::Mistake(EncodeError::Switch), None, wire);
                 self.fail_switch(to, wire);
             }
             Ok(switch) => self.switch(switch, plan.head, plan.status, to, wire),
             Err(panic) => {
-                self.shared.counters.panicked();
                 let what = "the closure of a change of the protocol";
-                wire.report(&Failure::from_panic_of(what, panic));
+                let panic = Failure::from_panic_of(what, panic);
+                self.trouble(Trouble::Panic, Some(&panic), wire);
                 self.fail_switch(to, wire);
             }
         }
@@ -87,27 +95,32 @@ impl<S: Service> Connection<S> {
         let sent = match switch.install(gate, wire) {
             Ok(()) => {
                 self.tally.response(status);
+                self.tally.sent(head.len());
                 First::Head(head.freeze())
             }
             Err(why) => {
-                self.shared.counters.mistake(EncodeError::Switch);
-                wire.report(&Failure::new(why));
+                let mistake = Trouble::Mistake(EncodeError::Switch);
+                self.trouble(mistake, Some(&why), wire);
                 let mut response = BytesMut::new();
                 let date = self.shared.wall.date_at(self.now);
                 write_closing(&mut response, 500, to, &date);
                 self.tally.response(500);
+                self.tally.sent(response.len());
                 First::Failed(response.freeze())
             }
         };
         // The gate reads it when this handler's method has returned.
         let _ = first.set(sent);
-        self.closed();
+        self.closed(wire);
     }
 
     /// Responds with status 500 in place of a change of the protocol, and ends the connection.
     fn fail_switch<'a>(&mut self, to: ReplyTo, wire: &mut impl Wire<'a>) {
         let date = self.shared.wall.date_at(self.now);
-        write_closing(wire.output(), 500, to, &date);
+        let out = wire.output();
+        let before = out.len();
+        write_closing(out, 500, to, &date);
+        self.tally.sent(out.len() - before);
         self.tally.response(500);
         self.linger = true;
         self.close_after_response(wire);

@@ -1,8 +1,11 @@
 //! What a connection waits for, and for how long. One deadline serves for all limits of time.
 
+use std::time::Duration;
+
 use super::{Connection, Phase};
 use crate::codec::RefusalReason;
 use crate::server::service::Service;
+use crate::server::trouble::Trouble;
 use crate::server::wire::Wire;
 
 /// The key of the one deadline that a connection has.
@@ -26,7 +29,7 @@ impl<S: Service> Connection<S> {
     /// Sends what was written, counts it, and sets the time limit for what comes next.
     #[inline]
     pub(crate) fn settle<'a>(&mut self, wire: &mut impl Wire<'a>) {
-        self.shared.counters.take(&mut self.tally);
+        self.report_tally();
         wire.flush();
         let waits = self.waits_for();
         if waits == Waits::Head && self.waits == Waits::Head {
@@ -38,11 +41,34 @@ impl<S: Service> Connection<S> {
         self.check_later(wire);
     }
 
+    /// Ends the wait for a head, which is complete. Returns when its first byte came.
+    #[inline]
+    pub(super) fn head_ended(&mut self) -> u64 {
+        if self.waits != Waits::Head {
+            return self.now;
+        }
+        // The next head has a time of its own.
+        self.waits = Waits::Idle;
+        self.cell().head_time(self.now.saturating_sub(self.since));
+        self.since
+    }
+
+    /// Records the time of a request that began at `began` and has its response.
+    #[inline]
+    pub(super) fn took(&mut self, began: u64) {
+        if began == self.now {
+            return self.tally.at_once();
+        }
+        let now = self.shared.wall.nanos();
+        self.cell().total_time(now.saturating_sub(began));
+    }
+
     pub(super) fn waits_for(&self) -> Waits {
         match self.phase {
             Phase::Lingering => Waits::End,
             _ if self.decoder.in_body() && !self.body_paused => Waits::Body,
-            _ if !self.queue.is_empty() => Waits::Response,
+            // Kept bytes of a connection that has stopped reading are no slow head.
+            _ if !self.queue.is_empty() || self.paused => Waits::Response,
             _ if !self.kept.is_empty() => Waits::Head,
             _ => Waits::Idle,
         }
@@ -51,7 +77,10 @@ impl<S: Service> Connection<S> {
     pub(super) fn check_later<'a>(&mut self, wire: &mut impl Wire<'a>) {
         let limits = &self.shared.limits;
         let after = match self.waits {
-            Waits::Idle => limits.idle.min(limits.send_time),
+            Waits::Idle => {
+                let waited = Duration::from_nanos(self.now.saturating_sub(self.since));
+                limits.idle.saturating_sub(waited).min(limits.send_time)
+            }
             Waits::Head => limits.head_time,
             Waits::Body => limits.body_time,
             Waits::Response => limits.send_time,
@@ -62,7 +91,7 @@ impl<S: Service> Connection<S> {
 
     /// Handles the end of a time limit.
     pub(crate) fn check<'a>(&mut self, wire: &mut impl Wire<'a>) {
-        self.now = wire.now();
+        self.now = self.shared.wall.nanos();
         match self.waits {
             Waits::Head => self.refuse(RefusalReason::HeadTimeout, wire),
             Waits::Body => self.refuse_body(RefusalReason::BodyTimeout, wire),
@@ -72,6 +101,7 @@ impl<S: Service> Connection<S> {
                 if wire.has_unsent() {
                     if sent == self.sent && self.now.saturating_sub(self.since) > 0 {
                         // The client has taken nothing since the last check.
+                        self.trouble(Trouble::SlowReader, None, wire);
                         return wire.close();
                     }
                 } else if self.waits == Waits::Idle {

@@ -133,7 +133,7 @@ fn the_date_follows_the_clock() {
     client.socket.receive(get("/a"));
     client.socket.run();
     let first = client.socket.sent();
-    client.socket.advance(Duration::from_secs(2));
+    client.advance(Duration::from_secs(2));
     client.socket.receive(get("/a"));
     client.socket.run();
     assert_ne!(first, client.socket.sent());

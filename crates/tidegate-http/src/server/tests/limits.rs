@@ -26,7 +26,7 @@ fn an_idle_connection_ends_without_a_response() {
     client.send(get("/a"));
     assert_eq!(client.pass(Duration::from_secs(70)), "");
     assert!(client.is_open());
-    assert_eq!(client.pass(Duration::from_secs(40)), "");
+    assert_eq!(client.pass(Duration::from_secs(6)), "");
     assert!(!client.is_open());
 }
 
@@ -63,14 +63,14 @@ fn a_client_that_takes_nothing_is_cut() {
     client.socket.receive(get("/a"));
     client.socket.run();
     for _ in 0..5 {
-        client.socket.advance(Duration::from_secs(25));
+        client.advance(Duration::from_secs(25));
         client.socket.set_room(Some(1000));
         client.socket.run();
         assert!(client.is_open());
     }
     // The first check sees that bytes were taken since the one before it, the second one does not.
-    client.socket.advance(Duration::from_secs(31));
-    client.socket.advance(Duration::from_secs(31));
+    client.advance(Duration::from_secs(31));
+    client.advance(Duration::from_secs(31));
     assert!(!client.is_open());
 }
 
@@ -161,4 +161,39 @@ fn responses_that_a_client_does_not_take_stop_its_requests() {
     }
     received += client.socket.sent().len();
     assert!(received > 1000 * 10_000);
+}
+
+#[test]
+fn the_next_head_has_a_time_of_its_own() {
+    let mut client = Client::new(echo);
+    let request = get("/a");
+    let (first, rest) = request.split_at(20);
+    assert_eq!(client.send(first.to_owned()), "");
+    for _ in 0..5 {
+        // Each piece ends one request and begins the next one.
+        assert_eq!(client.pass(Duration::from_secs(9)), "");
+        assert_eq!(client.send(rest.to_owned() + first), ok("GET /a"));
+    }
+    let response = client.pass(Duration::from_secs(11));
+    assert_eq!(response, closing("408 Request Timeout"));
+}
+
+#[test]
+fn requests_behind_a_response_that_is_taken_slowly_are_no_slow_heads() {
+    let mut client = Client::new(|_, response| response.body(vec![b'x'; 100_000]));
+    client.socket.set_room(Some(1000));
+    let (first, rest) = (get("/a") + "GET /b HTT", "P/1.1\r\nHost: a\r\n\r\n");
+    client.socket.receive(first);
+    for _ in 0..10 {
+        client.advance(Duration::from_secs(9));
+        client.socket.set_room(Some(1000));
+        client.socket.run();
+        assert!(client.is_open());
+    }
+    client.socket.set_room(None);
+    client.socket.receive(rest);
+    client.socket.run();
+    assert_eq!(client.metrics().requests, 2);
+    assert_eq!(client.metrics().refusals, []);
+    assert_eq!(client.metrics().responses[0], 2);
 }

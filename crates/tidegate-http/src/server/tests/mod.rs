@@ -4,6 +4,7 @@ mod bodies;
 mod deferred;
 mod exchanges;
 mod limits;
+mod metrics;
 mod mistakes;
 mod splits;
 mod switching;
@@ -19,7 +20,7 @@ use super::connection::Connection;
 use super::date::WallClock;
 use super::handler::{HttpHandler, NeverBlocks};
 use super::limits::Limits;
-use super::metrics::HttpMetrics;
+use super::metrics::{Counters, HttpMetrics};
 use super::request::Request;
 use super::response::Response;
 use super::service::Shared;
@@ -28,6 +29,8 @@ use super::shared::ServerShared;
 /// A client of one connection.
 pub(super) struct Client {
     pub(super) socket: EmbeddedChannel,
+    /// The clock of the server; that of the socket shows the same time.
+    clock: ManualClock,
     shared: Arc<ServerShared>,
 }
 
@@ -40,13 +43,19 @@ impl Client {
         limits: Limits,
         respond: impl Fn(Request<'_>, Response<'_>) + Send + Sync + 'static,
     ) -> Self {
-        let wall = WallClock::new(ManualClock::new().into());
-        let shared = ServerShared::new(limits, wall);
+        let clock = ManualClock::new();
+        let wall = WallClock::new(&(&clock).into());
+        let counters = Counters::new(["embedded"].into_iter(), true);
+        let shared = ServerShared::new(limits, wall, counters);
         let service = Shared(Arc::new(respond));
         let connection = Connection::new(service, Arc::clone(&shared));
         let handler = HttpHandler::<_, NeverBlocks>::new(connection);
         let socket = EmbeddedChannel::new(|p| p.add_duplex("http", handler)).unwrap();
-        Self { socket, shared }
+        Self {
+            socket,
+            clock,
+            shared,
+        }
     }
 
     /// Sends bytes and returns what came back.
@@ -72,8 +81,14 @@ impl Client {
     }
 
     pub(super) fn pass(&mut self, time: Duration) -> String {
-        self.socket.advance(time);
+        self.advance(time);
         self.responses()
+    }
+
+    /// Lets time pass.
+    pub(super) fn advance(&mut self, time: Duration) {
+        self.clock.advance(time);
+        self.socket.advance(time);
     }
 
     pub(super) fn is_open(&self) -> bool {

@@ -1,0 +1,158 @@
+//! The counters of one event loop.
+
+use std::sync::atomic::AtomicU64;
+
+use super::times::{Times, add};
+use super::{CLASSES, get};
+use crate::server::trouble::Trouble;
+
+/// The counters that the connections of one event loop share.
+#[derive(Debug)]
+pub(crate) struct LoopCell {
+    name: Box<str>,
+    /// Only one thread adds to the counters.
+    one_writer: bool,
+    pub(super) requests: AtomicU64,
+    pub(super) classes: [AtomicU64; CLASSES],
+    pub(super) received: AtomicU64,
+    pub(super) sent: AtomicU64,
+    pub(super) totals: Times,
+    pub(super) opened: AtomicU64,
+    pub(super) closed: AtomicU64,
+    /// Heads that came in several pieces. The others took no time, and are not recorded.
+    pub(super) heads: Times,
+    pub(super) troubles: [AtomicU64; Trouble::COUNT],
+}
+
+impl LoopCell {
+    pub(super) fn new(name: &str, one_writer: bool) -> Self {
+        Self {
+            name: name.into(),
+            one_writer,
+            requests: AtomicU64::new(0),
+            classes: Default::default(),
+            received: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
+            totals: Times::default(),
+            opened: AtomicU64::new(0),
+            closed: AtomicU64::new(0),
+            heads: Times::default(),
+            troubles: [const { AtomicU64::new(0) }; Trouble::COUNT],
+        }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn opened(&self) {
+        add(&self.opened, 1, self.one_writer);
+    }
+
+    pub(crate) fn closed(&self) {
+        add(&self.closed, 1, self.one_writer);
+    }
+
+    /// Counts something that went wrong.
+    pub(crate) fn trouble(&self, what: Trouble) {
+        add(&self.troubles[what.index()], 1, self.one_writer);
+    }
+
+    pub(super) fn troubles(&self, what: Trouble) -> u64 {
+        get(&self.troubles[what.index()])
+    }
+
+    /// Records the time of a head that came in several pieces.
+    pub(crate) fn head_time(&self, nanos: u64) {
+        self.heads.record(nanos, 1, self.one_writer);
+    }
+
+    /// Records the time from the first byte of a request to the end of its response.
+    pub(crate) fn total_time(&self, nanos: u64) {
+        self.totals.record(nanos, 1, self.one_writer);
+    }
+
+    /// Returns the times of all heads, by bucket.
+    pub(super) fn head_buckets(&self) -> [(f64, u64); super::times::BUCKETS] {
+        let mut buckets = self.heads.buckets();
+        let recorded: u64 = buckets.iter().map(|(_, number)| number).sum();
+        buckets[0].1 += get(&self.requests).saturating_sub(recorded);
+        buckets
+    }
+
+    /// Adds what a connection has counted since the last time. The responses that were written at
+    /// once took `nanos` each.
+    #[inline]
+    pub(crate) fn take(&self, tally: &mut Tally, nanos: u64) {
+        let one = self.one_writer;
+        if tally.received != 0 {
+            add(&self.received, std::mem::take(&mut tally.received), one);
+        }
+        if tally.sent != 0 {
+            add(&self.sent, std::mem::take(&mut tally.sent), one);
+        }
+        if tally.at_once != 0 {
+            let number = u64::from(std::mem::take(&mut tally.at_once));
+            self.totals.record(nanos, number, one);
+        }
+        if tally.requests == 0 && tally.responses == 0 {
+            return;
+        }
+        let requests = std::mem::take(&mut tally.requests);
+        add(&self.requests, u64::from(requests), one);
+        tally.responses = 0;
+        for (counter, number) in self.classes.iter().zip(&mut tally.classes) {
+            if *number != 0 {
+                add(counter, u64::from(std::mem::take(number)), one);
+            }
+        }
+    }
+}
+
+/// What one connection has counted since it last reported.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    requests: u32,
+    responses: u32,
+    /// Responses that were written in the read of their request.
+    at_once: u32,
+    classes: [u32; CLASSES],
+    received: u64,
+    sent: u64,
+}
+
+impl Tally {
+    #[inline]
+    pub(crate) fn request(&mut self) {
+        self.requests += 1;
+    }
+
+    #[inline]
+    pub(crate) fn received(&mut self, bytes: usize) {
+        self.received += bytes as u64;
+    }
+
+    #[inline]
+    pub(crate) fn sent(&mut self, bytes: usize) {
+        self.sent += bytes as u64;
+    }
+
+    #[inline]
+    pub(crate) fn response(&mut self, status: u16) {
+        self.responses += 1;
+        let class = usize::from(status / 100).wrapping_sub(2);
+        self.classes[class.min(CLASSES - 1)] += 1;
+    }
+
+    /// Counts a response that was written in the read of its request.
+    #[inline]
+    pub(crate) fn at_once(&mut self) {
+        self.at_once += 1;
+    }
+
+    /// Returns `true` if there are responses that were written in the read of their requests.
+    #[inline]
+    pub(crate) fn has_times(&self) -> bool {
+        self.at_once != 0
+    }
+}
