@@ -37,6 +37,15 @@ pub enum NetError {
         /// The cap.
         cap: usize,
     },
+    /// A file that was being sent is shorter than the range that was written.
+    #[error(
+        "the file that was being sent ended {missing} bytes before the end of its range; replace \
+         files that are served, and do not truncate them"
+    )]
+    FileTruncated {
+        /// How many bytes of the range are missing.
+        missing: u64,
+    },
     /// The connections of the server hold too much memory, and this one holds most.
     #[error(
         "the connections of the server hold more than {cap} bytes, and this one was closed because \

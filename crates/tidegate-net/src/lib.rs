@@ -71,7 +71,8 @@ pub use tidegate_core::Blocking;
 pub use self::channel::read_size::{ReadSize, ReadSizeError};
 pub use self::channel::write_queue::{WaterMarks, WaterMarksError};
 pub use self::channel::{
-    Channel, ChannelOptions, Datagram, Deregistered, InputShutdown, Registered, UserEvent,
+    Channel, ChannelOptions, Datagram, Deregistered, FileRange, InputShutdown, Registered,
+    UserEvent,
 };
 pub use self::client::{Client, ClientBuilder};
 pub use self::embedded::EmbeddedChannel;

@@ -2,7 +2,9 @@
 //! executors.
 
 use std::any::Any;
+use std::io;
 
+use bytes::Bytes;
 use tidegate_core::internal::{contain, discard};
 use tidegate_promise::{Failure, Promise};
 
@@ -26,6 +28,8 @@ pub(crate) enum ChannelRequest {
     Read,
     CanRead,
     CanWrite,
+    /// A part of the file that is being sent was read.
+    FileRead(io::Result<Bytes>),
     Fire(InEvent),
     UserWritable(u8, bool),
     HandlerEvent(u32, HandlerEvent),

@@ -78,9 +78,15 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             .add(u64::from(self.pipeline.io().unread));
     }
 
-    /// Closes the channel because sending the rest took longer than the close timeout.
+    /// Closes the channel because sending the rest took longer than the close timeout. Waits again
+    /// if a file is being sent, and a part of it was sent meanwhile.
     pub(super) fn give_up_sending(&mut self, io_context: &mut IoContext) {
-        let after = self.pipeline.io().options.close_timeout;
+        let io = self.pipeline.io_mut();
+        if io.queue.take_file_progress() {
+            // A large file may take longer, as long as the peer takes it.
+            return io.restart_deadline();
+        }
+        let after = io.options.close_timeout;
         let why = Failure::new(NetError::CloseTimeout(after));
         self.pipeline.report(&why);
         self.close(Some(why), io_context);

@@ -361,7 +361,10 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         if self.is_closed() {
             return;
         }
-        let why = Failure::new(why);
+        // A file that cannot be sent has an error of our own.
+        let why = why
+            .downcast::<NetError>()
+            .map_or_else(Failure::new, Failure::new);
         self.pipeline
             .io_mut()
             .close_cause

@@ -4,9 +4,12 @@ use std::io::{self, IoSlice};
 
 use bytes::Bytes;
 
+use super::channel_request::ChannelRequest;
 use super::core::ChannelCore;
 use super::event::InEvent;
+use super::file_range::FileRange;
 use super::pipeline::ChannelPipeline;
+use super::shared::Shared;
 use super::state::Flags;
 use super::transport::Transport;
 use super::write_queue::{Drained, Sink};
@@ -83,8 +86,35 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             Drained::All => {}
             Drained::Blocked => self.set(Flags::WRITE_BLOCKED),
             Drained::Spent => self.request_turn(),
+            Drained::NeedsRead => self.read_file(),
         }
         Ok(())
+    }
+
+    /// Reads the next part of the file that is to be sent, in the readers' pool.
+    fn read_file(&mut self) {
+        let io = self.pipeline.io_mut();
+        if let Some(part) = io.queue.begin_read() {
+            let channel = io.weak();
+            part.read_in_pool(move |read| {
+                if let Some(channel) = channel.upgrade() {
+                    // Refused: the channel is closed.
+                    let _ = Shared::post(&channel, ChannelRequest::FileRead(read), true);
+                }
+            });
+        }
+    }
+
+    /// Goes on with a file, a part of which was read.
+    pub(super) fn file_was_read(&mut self, read: io::Result<Bytes>, io_context: &mut IoContext) {
+        match read {
+            Ok(chunk) => {
+                let io = self.pipeline.io_mut();
+                io.queue.end_read(chunk);
+                io.flush_rest();
+            }
+            Err(why) => self.fail(why, io_context),
+        }
     }
 }
 
@@ -107,6 +137,17 @@ impl Sink for CountedSink<'_> {
     fn write_one(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.calls += 1;
         self.transport.write_one(bytes)
+    }
+
+    fn write_before_file(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.calls += 1;
+        self.transport.write_before_file(slices)
+    }
+
+    fn send_file(&mut self, range: &FileRange, most: usize) -> io::Result<Option<usize>> {
+        let sent = self.transport.send_file(range, most);
+        self.calls += u64::from(!matches!(sent, Ok(None)));
+        sent
     }
 
     fn written(&mut self, bytes: Bytes) {

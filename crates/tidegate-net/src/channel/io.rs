@@ -188,6 +188,12 @@ impl ChannelIo {
         self.queue.pending() + self.in_flight
     }
 
+    /// Returns what counts for the water marks: the pending size, and the unsent bytes of files.
+    #[inline]
+    pub(crate) fn unsent(&self) -> usize {
+        self.pending().saturating_add(self.queue.file_bytes())
+    }
+
     #[inline]
     pub(crate) fn is_writable(&self) -> bool {
         let state = &self.state;
@@ -198,7 +204,7 @@ impl ChannelIo {
     pub(crate) fn bytes_before_unwritable(&self) -> usize {
         let high = self.options.marks.high();
         if self.is_writable() {
-            high.saturating_add(1).saturating_sub(self.pending())
+            high.saturating_add(1).saturating_sub(self.unsent())
         } else {
             0
         }
@@ -226,7 +232,7 @@ impl ChannelIo {
             return;
         }
         let marks = &self.options.marks;
-        let pending = self.pending();
+        let pending = self.unsent();
         if pending > marks.high() {
             self.state
                 .flags
@@ -368,8 +374,16 @@ impl ChannelIo {
     /// close, since handlers may hold the close back together with their data.
     #[cold]
     pub(crate) fn set_deadline(&self) {
+        if !self.state.is_closed() && !self.shared.has_deadline() {
+            self.restart_deadline();
+        }
+    }
+
+    /// Starts the time limit of [`ChannelIo::set_deadline`] anew.
+    #[cold]
+    pub(crate) fn restart_deadline(&self) {
         let after = self.options.close_timeout;
-        if after.is_zero() || self.state.is_closed() || self.shared.has_deadline() {
+        if after.is_zero() {
             return;
         }
         let channel = self.weak();

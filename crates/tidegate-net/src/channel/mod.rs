@@ -2,7 +2,7 @@
 //!
 //! From bottom to top; each file depends only on those before it:
 //!
-//! * `options`, `read_size`, `write_queue`, `event`, `channel_request`, `server_memory`,
+//! * `options`, `read_size`, `file_range`, `write_queue`, `event`, `channel_request`, `server_memory`,
 //!   `server_connections`: settings, events, requests from other threads, and accounting.
 //! * `shared`: state that handles and the loop share, with `of_server` for what a server needs of
 //!   its channels; `handle`: the public [`Channel`].
@@ -24,6 +24,7 @@ mod deadlines;
 mod dump;
 mod event;
 mod fast_path;
+mod file_range;
 mod flush;
 mod handle;
 mod io;
@@ -53,6 +54,9 @@ pub use self::datagram::Datagram;
 pub(crate) use self::event::InputEnd;
 pub use self::event::{Deregistered, InputShutdown, Registered, UserEvent};
 pub(crate) use self::event::{HandlerEvent, InEvent, OutOp, mask};
+#[cfg(feature = "tls")]
+pub(crate) use self::file_range::CHUNK;
+pub use self::file_range::FileRange;
 pub use self::handle::Channel;
 pub(crate) use self::handle::ring_timer;
 pub(crate) use self::io::{ChannelIo, Record};

@@ -70,6 +70,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
                 self.clear(Flags::WRITE_BLOCKED);
                 self.pipeline.io_mut().flush_rest();
             }
+            ChannelRequest::FileRead(read) => self.file_was_read(read, io_context),
             ChannelRequest::Fire(event) => self.pipeline.fire(event),
             ChannelRequest::Stage(id, back) => self.pipeline.back(id, back),
             ChannelRequest::HandlerEvent(id, what) => self.pipeline.own(id, what),

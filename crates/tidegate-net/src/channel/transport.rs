@@ -12,12 +12,16 @@ use mio::net::{TcpStream, UdpSocket};
 use socket2::SockRef;
 use tidegate_core::internal::SignalBlock;
 
+use super::file_range::FileRange;
 use super::local::LocalEnd;
 use super::options::ChannelOptions;
 use super::shared::Shared;
 use super::test_transport::TestTransport;
 use super::write_queue::Sink;
-use crate::sys::{Chunk, SHORT_READ_IS_LAST, Source, StreamRef, StreamSocket, send, send_slices};
+use crate::sys::{
+    Chunk, SHORT_READ_IS_LAST, Source, StreamRef, StreamSocket, send, send_file, send_slices,
+    send_slices_with_more,
+};
 
 /// The smallest number of bytes that a socket is offered, unless the offer is fixed.
 pub(super) const SLACK: usize = 512;
@@ -228,6 +232,27 @@ impl Sink for Transport {
         match self.stream() {
             Some(stream) => send(stream, bytes),
             None => self.write(&[IoSlice::new(bytes)]),
+        }
+    }
+
+    fn write_before_file(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self.stream() {
+            Some(stream) => send_slices_with_more(stream, slices),
+            None => self.write(slices),
+        }
+    }
+
+    fn send_file(&mut self, range: &FileRange, most: usize) -> io::Result<Option<usize>> {
+        if let Some(stream) = self.stream() {
+            return send_file(stream, range.file(), range.start(), most);
+        }
+        match self {
+            // A test has one thread: it reads the file itself.
+            Self::Embedded(test_transport) => {
+                let bytes = range.first(most as u64).read()?;
+                test_transport.write(&[IoSlice::new(&bytes)]).map(Some)
+            }
+            _ => Ok(None),
         }
     }
 }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use tidegate_core::Blocking;
 use tidegate_promise::Failure;
 
+use crate::channel::FileRange;
 use crate::message::Nothing;
 use crate::pipeline::{HandlerContext, Inbound, InboundContext, Outbound, OutboundContext};
 
@@ -117,6 +118,11 @@ impl Outbound for Logging {
     fn write(&mut self, bytes: Bytes, ctx: &mut OutboundContext<'_, Self>) {
         self.dump("write", &bytes, ctx);
         ctx.write(bytes);
+    }
+
+    fn write_file(&mut self, range: FileRange, ctx: &mut OutboundContext<'_, Self>) {
+        self.log(&format!("write {} bytes of a file", range.len()), ctx);
+        ctx.write_file(range);
     }
 
     fn flush(&mut self, ctx: &mut OutboundContext<'_, Self>) {

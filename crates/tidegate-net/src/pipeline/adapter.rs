@@ -10,7 +10,7 @@ use super::context::HandlerContext;
 use super::erased::Erased;
 use super::handler::{Inbound, InboundContext, Outbound, OutboundContext};
 use super::shape::Shape;
-use crate::channel::{HandlerEvent, InEvent, OutOp};
+use crate::channel::{FileRange, HandlerEvent, InEvent, OutOp};
 use crate::message::{Kind, Msg};
 
 /// A handler with an inbound side only.
@@ -190,13 +190,13 @@ fn write<H: Outbound>(
             ctx.set_promise(promise);
             handler.write(message, &mut OutboundContext::new(ctx));
         }
-        Err(other) => {
-            let why = ctx.misfit_cause(&other, Kind::of::<H::Take>());
-            match promise {
-                Some(promise) => drop(promise.fail(why)),
-                None => ctx.report_refused_write(why),
+        Err(other) => match other.cast::<FileRange>() {
+            Ok(range) => {
+                ctx.set_promise(promise);
+                handler.write_file(range, &mut OutboundContext::new(ctx));
             }
-        }
+            Err(other) => ctx.refuse_misfit(other.describe(), Kind::of::<H::Take>(), promise),
+        },
     }
 }
 

@@ -125,6 +125,27 @@ impl HandlerContext<'_> {
         self.parts.io.release(bytes);
     }
 
+    /// Counts bytes of a file that this handler sends later for the water marks, not as memory.
+    #[cfg(feature = "tls")]
+    pub(crate) fn hold_file(&mut self, bytes: u64) {
+        self.parts.io.queue.hold_file(bytes);
+        self.parts.io.look_at_marks();
+    }
+
+    /// Stops counting `bytes` of [`HandlerContext::hold_file`].
+    #[cfg(feature = "tls")]
+    pub(crate) fn release_file(&mut self, bytes: u64) {
+        self.parts.io.queue.release_file(bytes);
+        self.parts.io.look_at_marks();
+    }
+
+    /// Writes bytes and completes `promise` with the result. For a handler whose messages are
+    /// bytes.
+    #[cfg(feature = "tls")]
+    pub(crate) fn write_bytes(&mut self, bytes: Bytes, promise: Option<Promise<()>>) {
+        self.write_msg(Msg::Bytes(bytes), promise);
+    }
+
     /// Counts `bytes` that were received and that this handler keeps, because a message is not
     /// complete yet. They count against the
     /// [`max_memory`](crate::ServerBuilder::max_memory) of the server, and not against the water
@@ -240,7 +261,7 @@ impl HandlerContext<'_> {
             return 0;
         }
         let (pending, marks) = (io.pending(), io.options.marks);
-        let below_mark = marks.high().saturating_sub(pending).max(least);
+        let below_mark = marks.high().saturating_sub(io.unsent()).max(least);
         below_mark.min(marks.cap().saturating_sub(pending + ENTRY_OVERHEAD))
     }
 
@@ -445,11 +466,11 @@ impl HandlerContext<'_> {
         completes
     }
 
-    pub(super) fn misfit_cause(&self, message: &Msg, takes: Kind) -> Failure {
+    pub(super) fn misfit_cause(&self, got: &'static str, takes: Kind) -> Failure {
         Failure::new(NetError::TypeMismatch {
             handler: self.name().to_owned(),
             takes: takes.name(),
-            got: message.describe(),
+            got,
         })
     }
 
@@ -468,9 +489,24 @@ impl HandlerContext<'_> {
         let _ = self.parts.report_refused_write(self.at + 1, why);
     }
 
+    /// Refuses a written message that the handler does not take.
+    #[cold]
+    pub(super) fn refuse_misfit(
+        &mut self,
+        got: &'static str,
+        takes: Kind,
+        promise: Option<Promise<()>>,
+    ) {
+        let why = self.misfit_cause(got, takes);
+        match promise {
+            Some(promise) => drop(promise.fail(why)),
+            None => self.report_refused_write(why),
+        }
+    }
+
     #[cold]
     pub(super) fn misfit(&mut self, message: &Msg, takes: Kind) {
-        let why = self.misfit_cause(message, takes);
+        let why = self.misfit_cause(message.describe(), takes);
         self.fire_error(why);
     }
 

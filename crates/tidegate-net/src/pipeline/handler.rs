@@ -9,8 +9,8 @@ use tidegate_promise::{Completion, Failure, Promise};
 
 use super::context::HandlerContext;
 use super::stack::Action;
-use crate::channel::{UserEvent, mask};
-use crate::message::{Message, Msg};
+use crate::channel::{FileRange, UserEvent, mask};
+use crate::message::{Kind, Message, Msg};
 
 /// A handler of inbound events. Events travel from the first handler to the last.
 ///
@@ -160,6 +160,16 @@ pub trait Outbound: Sized + 'static {
     /// abandoned.
     fn write(&mut self, message: Self::Take, ctx: &mut OutboundContext<'_, Self>);
 
+    /// Called for a written [`FileRange`], if this handler takes messages of another type. A handler
+    /// that does not change bytes passes the range on with
+    /// [`OutboundContext::write_file`]. Unless implemented, the write fails with
+    /// [`NetError::TypeMismatch`](crate::NetError::TypeMismatch).
+    fn write_file(&mut self, range: FileRange, ctx: &mut OutboundContext<'_, Self>) {
+        drop(range);
+        let (takes, promise) = (Kind::of::<Self::Take>(), ctx.take_promise());
+        ctx.raw.refuse_misfit("a range of a file", takes, promise);
+    }
+
     /// Called for a flush.
     fn flush(&mut self, ctx: &mut OutboundContext<'_, Self>) {
         ctx.skip_event(mask::FLUSH);
@@ -292,6 +302,20 @@ impl<H: Inbound<Write = Bytes>> InboundContext<'_, H> {
     pub fn output(&mut self) -> &mut BytesMut {
         self.raw.parts.output()
     }
+
+    /// Writes a range of a file, after everything written so far: see [`FileRange`]. A failed write
+    /// becomes an error event.
+    pub fn write_file(&mut self, range: FileRange) {
+        self.raw.write_msg(Msg::to_write(range), None);
+    }
+
+    /// Writes a range of a file like [`write_file`](Self::write_file). The completion succeeds when
+    /// the operating system has accepted all of it.
+    pub fn write_file_with(&mut self, range: FileRange) -> Completion<()> {
+        let (promise, done) = self.raw.parts.io.new_promise();
+        self.raw.write_msg(Msg::to_write(range), Some(promise));
+        done
+    }
 }
 
 impl<'a, H: Inbound> Deref for InboundContext<'a, H> {
@@ -381,6 +405,13 @@ impl<H: Outbound<Write = Bytes>> OutboundContext<'_, H> {
     #[inline]
     pub fn output(&mut self) -> &mut BytesMut {
         self.raw.parts.output()
+    }
+
+    /// Passes a range of a file on towards the socket: see [`FileRange`].
+    pub fn write_file(&mut self, range: FileRange) {
+        let at = self.raw.at;
+        self.raw.parts.close_output();
+        self.raw.parts.pass_on(at, Msg::to_write(range), None);
     }
 }
 

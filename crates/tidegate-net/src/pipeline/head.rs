@@ -4,8 +4,8 @@ use tidegate_promise::{Failure, Promise};
 
 use super::pipeline_state::PipelineState;
 use super::stack::Action;
-use crate::channel::write_queue::{ENTRY_OVERHEAD, Overfull};
-use crate::channel::{Datagram, Flags, InEvent};
+use crate::channel::write_queue::{ENTRY_OVERHEAD, FILE_ENTRY, Overfull};
+use crate::channel::{Datagram, FileRange, Flags, InEvent};
 use crate::errors::NetError;
 use crate::message::Msg;
 
@@ -85,6 +85,11 @@ impl PipelineState {
             Ok(datagram) => Msg::to_write(datagram),
             Err(msg) => msg,
         };
+        let msg = match msg.cast::<FileRange>() {
+            Ok(range) if self.io.outbox.is_none() => return self.write_file(range, promise),
+            Ok(range) => Msg::to_write(range),
+            Err(msg) => msg,
+        };
         if let Some(mut record) = self.io.recorded() {
             if promise.as_ref().is_some_and(|one| !one.set_uncancellable()) {
                 return true;
@@ -106,6 +111,25 @@ impl PipelineState {
         };
         self.refuse_write(promise, why);
         false
+    }
+
+    /// Queues a range of a file. Returns `true` if it was accepted.
+    fn write_file(&mut self, range: FileRange, promise: Option<Promise<()>>) -> bool {
+        let pushed = self
+            .io
+            .queue
+            .push_file(range, promise, &self.io.options.marks);
+        if let Err(promise) = pushed {
+            let why = NetError::WriteQueueFull {
+                size: FILE_ENTRY,
+                pending: self.io.queue.pending(),
+                cap: self.io.options.marks.cap(),
+            };
+            self.refuse_write(promise, why);
+            return false;
+        }
+        self.io.look_at_marks();
+        true
     }
 
     /// Queues a datagram that has passed all handlers. Returns `true` if it was accepted. It counts

@@ -8,6 +8,7 @@ mod chunk;
 mod descriptor;
 mod events;
 mod fake;
+mod file;
 mod interest;
 mod lent;
 mod mio_poller;
@@ -25,6 +26,7 @@ pub(crate) use self::descriptor::{AsFd, RawFd, WatchedFd, number_of};
 pub(crate) use self::fake::FakePoller;
 #[cfg(test)]
 pub(crate) use self::fake::FakeScript;
+pub(crate) use self::file::{read_at, send_file};
 pub use self::interest::Interest;
 pub(crate) use self::lent::Lent;
 pub(crate) use self::mio_poller::SystemPoller;
@@ -32,4 +34,6 @@ pub use self::poller::Readiness;
 pub(crate) use self::poller::{Change, Poller, Ready, Source, Token};
 pub(crate) use self::prefetch::prefetch;
 pub(crate) use self::socket::{SpareDescriptor, is_out_of_descriptors, share_port};
-pub(crate) use self::stream::{SHORT_READ_IS_LAST, StreamRef, StreamSocket, send, send_slices};
+pub(crate) use self::stream::{
+    SHORT_READ_IS_LAST, StreamRef, StreamSocket, send, send_slices, send_slices_with_more,
+};

@@ -5,7 +5,7 @@
 //! would block.
 
 pub(crate) use self::system::{
-    SHORT_READ_IS_LAST, StreamRef, StreamSocket, receive, send, send_slices,
+    SHORT_READ_IS_LAST, StreamRef, StreamSocket, receive, send, send_slices, send_slices_with_more,
 };
 
 #[cfg(all(target_os = "linux", not(tidegate_mio)))]
@@ -85,6 +85,18 @@ mod system {
     pub(crate) fn send_slices(stream: StreamRef<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut nothing = SendAncillaryBuffer::default();
         let sent = rustix::net::sendmsg(stream, slices, &mut nothing, SendFlags::NOSIGNAL)?;
+        Ok(sent)
+    }
+
+    /// Like [`send_slices`]. The system may hold a part of a packet back, because more follows at
+    /// once.
+    pub(crate) fn send_slices_with_more(
+        stream: StreamRef<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> io::Result<usize> {
+        let mut nothing = SendAncillaryBuffer::default();
+        let flags = SendFlags::NOSIGNAL.union(SendFlags::MORE);
+        let sent = rustix::net::sendmsg(stream, slices, &mut nothing, flags)?;
         Ok(sent)
     }
 }
@@ -195,6 +207,14 @@ mod system {
 
     /// Sends `slices` in one call, or as much of them as the system takes.
     pub(crate) fn send_slices(stream: StreamRef<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        stream.send_slices(slices)
+    }
+
+    /// Like [`send_slices`]: there is no portable way to say that more follows.
+    pub(crate) fn send_slices_with_more(
+        stream: StreamRef<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> io::Result<usize> {
         stream.send_slices(slices)
     }
 }

@@ -5,6 +5,8 @@
 
 mod config;
 mod error;
+mod files;
+mod promises;
 mod roots;
 
 use std::fmt;
@@ -14,15 +16,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use rustls::{Connection, ProtocolVersion};
 use tidegate_core::Blocking;
-use tidegate_promise::{Failure, Outcome, Promise, promise};
+use tidegate_promise::{Failure, Promise};
 
 use self::config::Side;
 pub use self::config::{TlsClient, TlsName, TlsServer};
 pub use self::error::TlsError;
+use self::files::HeldFiles;
+use self::promises::join_promises;
 use crate::channel::write_queue::ENTRY_OVERHEAD;
-use crate::channel::{InputEnd, InputShutdown, UserEvent};
+use crate::channel::{FileRange, InputEnd, InputShutdown, UserEvent};
 use crate::errors::NetError;
-use crate::pipeline::{Inbound, InboundContext, Outbound, OutboundContext};
+use crate::pipeline::{HandlerContext, Inbound, InboundContext, Outbound, OutboundContext};
 pub use rustls;
 
 /// The result of a handshake. A [`Tls`] handler fires it as an event before the first bytes, and
@@ -64,6 +68,8 @@ pub struct Tls {
     /// Data that was written and is not encrypted yet.
     held: Vec<(Bytes, Option<Promise<()>>)>,
     held_bytes: usize,
+    /// Files, and the data behind them.
+    files: Option<Box<HeldFiles>>,
     /// `true` if a flush was requested during the handshake.
     flush: bool,
     /// The operation that follows the held data.
@@ -114,6 +120,7 @@ impl Tls {
             timeout,
             held: Vec::new(),
             held_bytes: 0,
+            files: None,
             flush: false,
             end: None,
             sent_close_notify: false,
@@ -233,8 +240,9 @@ impl Tls {
             ctx.release(std::mem::take(&mut self.held_bytes));
             ctx.write_for(bytes, promise);
             ctx.flush();
+            self.send_files(ctx);
         }
-        let end = self.end.take();
+        let end = self.end.take_if(|_| self.files.is_none());
         if end.is_some() {
             let bye = self.send_close_notify();
             ctx.write(bye);
@@ -343,23 +351,43 @@ impl Tls {
         self.state = State::Over;
         ctx.clear_deadline(HANDSHAKE);
         let why = Failure::new(why);
-        self.give_up(&why);
-        ctx.release(std::mem::take(&mut self.held_bytes));
+        self.give_up(&why, ctx);
         ctx.fire_error(why);
     }
 
     /// Fails the writes that will not be sent.
-    fn give_up(&mut self, why: &Failure) {
+    fn give_up(&mut self, why: &Failure, ctx: &mut HandlerContext<'_>) {
         for (_, promise) in std::mem::take(&mut self.held) {
             if let Some(promise) = promise {
                 let _ = promise.fail(why.clone());
             }
         }
+        ctx.release(std::mem::take(&mut self.held_bytes));
+        self.give_up_files(why, ctx);
+    }
+
+    /// Returns why a write is refused, if it comes after the end.
+    fn accepts(&self) -> Result<(), NetError> {
+        match self.end {
+            _ if self.state == State::Over || self.sent_close_notify => Err(NetError::Closed(None)),
+            Some(End::Close) => Err(NetError::Closed(None)),
+            Some(End::ShutOutput) => Err(NetError::OutputShut),
+            None => Ok(()),
+        }
+    }
+
+    fn refuse(why: NetError, promise: Option<Promise<()>>, ctx: &mut OutboundContext<'_, Self>) {
+        match (why, promise) {
+            (why, Some(promise)) => drop(promise.fail(why)),
+            // A late write without a promise is reported only by a flush, as in all handlers.
+            (NetError::Closed(_) | NetError::OutputShut, None) => ctx.mark_lost_write(),
+            (why, None) => ctx.report_refused_write(Failure::new(why)),
+        }
     }
 
     /// Sends what was written before the end, even if a handler holds flushes back.
     fn flush_rest(&mut self, ctx: &mut OutboundContext<'_, Self>) {
-        if !self.held.is_empty() {
+        if !self.held.is_empty() || self.files.is_some() {
             Outbound::flush(self, ctx);
         }
     }
@@ -369,7 +397,7 @@ impl Tls {
     fn begin_end(&mut self, end: End) -> Option<Bytes> {
         // The sending half is closed after the handshake, which needs both halves.
         let waits = self.flush && !self.held.is_empty() || end == End::ShutOutput;
-        if self.state == State::Handshaking && waits {
+        if self.state == State::Handshaking && waits || self.files.is_some() {
             if self.end != Some(End::Close) {
                 self.end = Some(end);
             }
@@ -383,24 +411,6 @@ impl Tls {
 /// must not be refused once it exists, because later records are useless without it.
 fn counts(bytes: usize) -> usize {
     bytes + ENTRY_OVERHEAD + (bytes / RECORD + 1) * RECORD_OVERHEAD
-}
-
-/// Combines several promises into one.
-fn join_promises(mut promises: Vec<Promise<()>>) -> Option<Promise<()>> {
-    if promises.len() < 2 {
-        return promises.pop();
-    }
-    let (all, sent) = promise::<()>();
-    sent.finally(move |outcome| {
-        for promise in promises {
-            let _ = match &outcome {
-                Outcome::Success(()) => promise.succeed(()).map_err(drop),
-                Outcome::Failure(why) => promise.fail(Failure::clone(why)).map_err(drop),
-                Outcome::Cancelled => promise.fail(Failure::cancelled()).map_err(drop),
-            };
-        }
-    });
-    Some(all)
 }
 
 impl Inbound for Tls {
@@ -420,8 +430,7 @@ impl Inbound for Tls {
 
     fn removed(&mut self, ctx: &mut InboundContext<'_, Self>) {
         self.state = State::Over;
-        self.give_up(&Failure::new(NetError::Closed(None)));
-        ctx.release(std::mem::take(&mut self.held_bytes));
+        self.give_up(&Failure::new(NetError::Closed(None)), ctx);
     }
 
     fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
@@ -449,7 +458,7 @@ impl Inbound for Tls {
 
     fn inactive(&mut self, ctx: &mut InboundContext<'_, Self>) {
         self.state = State::Over;
-        self.give_up(&Failure::new(NetError::Closed(None)));
+        self.give_up(&Failure::new(NetError::Closed(None)), ctx);
         ctx.fire_inactive();
     }
 
@@ -474,6 +483,10 @@ impl Inbound for Tls {
         self.fail(why, ctx);
     }
 
+    fn timer(&mut self, key: u64, ctx: &mut InboundContext<'_, Self>) {
+        self.chunk_event(key, ctx);
+    }
+
     fn deadline(&mut self, _key: u8, ctx: &mut InboundContext<'_, Self>) {
         if self.state == State::Handshaking {
             self.fail(TlsError::HandshakeTimeout(self.timeout), ctx);
@@ -488,24 +501,21 @@ impl Outbound for Tls {
 
     fn write(&mut self, bytes: Bytes, ctx: &mut OutboundContext<'_, Self>) {
         let promise = ctx.take_promise();
-        let refused = match self.end {
-            _ if self.state == State::Over || self.sent_close_notify => {
-                Some(NetError::Closed(None))
-            }
-            Some(End::Close) => Some(NetError::Closed(None)),
-            Some(End::ShutOutput) => Some(NetError::OutputShut),
-            None => ctx.hold(counts(bytes.len())).err(),
-        };
-        match (refused, promise) {
-            (None, promise) => {
-                self.held_bytes += counts(bytes.len());
+        let size = counts(bytes.len());
+        if let Err(why) = self.accepts().and_then(|()| ctx.hold(size)) {
+            return Self::refuse(why, promise, ctx);
+        }
+        match &mut self.files {
+            Some(files) => files.push_bytes(bytes, promise),
+            None => {
+                self.held_bytes += size;
                 self.held.push((bytes, promise));
             }
-            (Some(why), Some(promise)) => drop(promise.fail(why)),
-            // A late write without a promise is reported only by a flush, as in all handlers.
-            (Some(NetError::Closed(_) | NetError::OutputShut), None) => ctx.mark_lost_write(),
-            (Some(why), None) => ctx.report_refused_write(Failure::new(why)),
         }
+    }
+
+    fn write_file(&mut self, range: FileRange, ctx: &mut OutboundContext<'_, Self>) {
+        self.hold_file(range, ctx);
     }
 
     fn flush(&mut self, ctx: &mut OutboundContext<'_, Self>) {
@@ -517,6 +527,10 @@ impl Outbound for Tls {
             ctx.write_for(bytes, promise);
         }
         ctx.flush();
+        if let Some(files) = &mut self.files {
+            files.flush();
+            self.send_files(ctx);
+        }
     }
 
     fn read(&mut self, ctx: &mut OutboundContext<'_, Self>) {
@@ -526,8 +540,7 @@ impl Outbound for Tls {
 
     fn close(&mut self, ctx: &mut OutboundContext<'_, Self>) {
         let bye = self.send_close_notify();
-        self.give_up(&Failure::new(NetError::Closed(None)));
-        ctx.release(std::mem::take(&mut self.held_bytes));
+        self.give_up(&Failure::new(NetError::Closed(None)), ctx);
         if !bye.is_empty() {
             ctx.write(bye);
             ctx.flush();

@@ -23,6 +23,7 @@ mod endless;
 mod ends;
 mod executor_refusals;
 mod faults;
+mod files;
 mod framing;
 mod halves;
 mod handle_guarantees;

@@ -9,6 +9,9 @@
 //! * The first `flushed` entries may be written; the others wait for a flush.
 //! * Every entry ends once: written, failed, or skipped because its promise was cancelled.
 //! * A queue without entries holds no memory: that of a longer queue goes back to the thread.
+//! * A range of a file is an entry without bytes; `files` has what is left of it.
+
+mod files;
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -16,6 +19,10 @@ use std::io::{self, IoSlice};
 
 use bytes::{Buf, Bytes};
 use tidegate_promise::{Failure, Promise};
+
+pub(crate) use self::files::FILE_ENTRY;
+use self::files::Files;
+use super::file_range::FileRange;
 
 /// Size that an entry counts for in addition to its bytes.
 pub(crate) const ENTRY_OVERHEAD: usize = 96;
@@ -30,8 +37,7 @@ const MOST_KEPT: usize = 256;
 
 thread_local! {
     /// Memory for the entries behind the first, while no queue on this thread uses it.
-    #[expect(clippy::box_collection, reason = "it moves between here and a queue")]
-    static SPARE: Cell<Option<Box<VecDeque<Entry>>>> = const { Cell::new(None) };
+    static SPARE: Cell<Option<Box<Rest>>> = const { Cell::new(None) };
 }
 
 /// The destination of a queue's bytes.
@@ -53,6 +59,27 @@ pub(crate) trait Sink {
     #[inline]
     fn write_one(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.write(&[IoSlice::new(bytes)])
+    }
+
+    /// Writes some of `slices`, like [`Sink::write`]. A file follows at once, so a part of a packet
+    /// may wait for it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Sink::write`].
+    fn write_before_file(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.write(slices)
+    }
+
+    /// Sends at most `most` bytes from the start of `range`. Returns how many were sent, none at the
+    /// end of the file; `None` if the sink cannot send files, so that they have to be read.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Sink::write`].
+    fn send_file(&mut self, range: &FileRange, most: usize) -> io::Result<Option<usize>> {
+        let _ = (range, most);
+        Ok(None)
     }
 
     /// Takes bytes that were written as a whole, to use their memory again.
@@ -148,6 +175,8 @@ pub(crate) enum Drained {
     Blocked,
     /// The allowed calls are used up, and flushed data is left.
     Spent,
+    /// The next bytes have to be read from a file first.
+    NeedsRead,
 }
 
 /// A queue of bytes to send.
@@ -156,15 +185,18 @@ pub(crate) struct WriteQueue {
     /// The first entry, so that a queue of one entry allocates nothing.
     front: Option<Entry>,
     /// The other entries. Rarely there, so that an idle connection holds no memory for them.
-    #[expect(
-        clippy::box_collection,
-        reason = "most queues never have a second entry"
-    )]
-    rest: Option<Box<VecDeque<Entry>>>,
+    rest: Option<Box<Rest>>,
     flushed: usize,
     pending: usize,
     /// Bytes written since the queue was created.
     written: u64,
+}
+
+/// What most queues do not have: entries behind the first, and files.
+#[derive(Debug, Default)]
+struct Rest {
+    entries: VecDeque<Entry>,
+    files: Files,
 }
 
 #[derive(Debug)]
@@ -236,11 +268,14 @@ impl WriteQueue {
 
     #[inline(never)]
     fn push_behind(&mut self, entry: Entry) {
-        let rest = self.rest.get_or_insert_with(|| {
+        self.rest_mut().entries.push_back(entry);
+    }
+
+    fn rest_mut(&mut self) -> &mut Rest {
+        self.rest.get_or_insert_with(|| {
             let spare = SPARE.try_with(Cell::take).ok().flatten();
             spare.unwrap_or_default()
-        });
-        rest.push_back(entry);
+        })
     }
 
     /// Marks everything added so far to be written. Removes the entries that were cancelled.
@@ -263,6 +298,7 @@ impl WriteQueue {
                 at += 1;
                 continue;
             }
+            self.forget_file(at);
             let skipped = self.take(at);
             self.pending -= skipped.counts;
             self.flushed -= 1;
@@ -334,6 +370,11 @@ impl WriteQueue {
             }
             let wrote = match first.take() {
                 Some(wrote) => wrote,
+                None if self.starts_with_file() => match self.write_file(sink) {
+                    Ok(true) => Ok(0),
+                    Ok(false) => return Ok(Drained::NeedsRead),
+                    Err(why) => Err(why),
+                },
                 None => self.write_once(sink),
             };
             match wrote {
@@ -360,19 +401,25 @@ impl WriteQueue {
     }
 
     fn write_many<S: Sink + ?Sized>(&self, front: &Entry, sink: &mut S) -> io::Result<usize> {
-        let count = self.flushed.min(MOST_SLICES);
+        let (count, before_file) = self.count_before_file();
         let slices = std::iter::once(front)
-            .chain(self.rest.iter().flat_map(|rest| rest.iter()))
+            .chain(self.rest.iter().flat_map(|rest| rest.entries.iter()))
             .map(|entry| IoSlice::new(&entry.bytes));
-        if count <= FEW_SLICES {
-            let mut few = [IoSlice::new(&[]); FEW_SLICES];
+        let mut few = [IoSlice::new(&[]); FEW_SLICES];
+        let many: Vec<_>;
+        let slices = if count <= FEW_SLICES {
             for (slot, slice) in few.iter_mut().zip(slices.take(count)) {
                 *slot = slice;
             }
-            return sink.write(&few[..count]);
+            &few[..count]
+        } else {
+            many = slices.take(count).collect();
+            &many[..]
+        };
+        match before_file {
+            false => sink.write(slices),
+            true => sink.write_before_file(slices),
         }
-        let many: Vec<_> = slices.take(count).collect();
-        sink.write(&many)
     }
 
     /// Removes the first `count` bytes, which are written: completes whole entries and shortens the
@@ -385,6 +432,9 @@ impl WriteQueue {
             let left = front.bytes.len();
             if left > count {
                 front.bytes.advance(count);
+                return;
+            }
+            if front.is_file() {
                 return;
             }
             count -= left;
@@ -408,6 +458,7 @@ impl WriteQueue {
                 let _ = promise.fail(cause.clone());
             }
         }
+        self.forget_files();
     }
 
     /// Returns the number of bytes that wait, including the overhead of their entries.
@@ -418,7 +469,7 @@ impl WriteQueue {
 
     /// Returns the number of entries that wait.
     pub(crate) fn len(&self) -> usize {
-        let rest = self.rest.as_ref().map_or(0, |rest| rest.len());
+        let rest = self.rest.as_ref().map_or(0, |rest| rest.entries.len());
         usize::from(self.front.is_some()) + rest
     }
 
@@ -443,7 +494,7 @@ impl WriteQueue {
     fn get(&self, at: usize) -> &Entry {
         let entry = match (at.checked_sub(1), &self.rest) {
             (None, _) => self.front.as_ref(),
-            (Some(at), Some(rest)) => rest.get(at),
+            (Some(at), Some(rest)) => rest.entries.get(at),
             (Some(_), None) => None,
         };
         entry.expect("the entry is in the queue")
@@ -460,10 +511,10 @@ impl WriteQueue {
     fn take_of_many(&mut self, at: usize) -> Option<Entry> {
         let rest = self.rest.as_deref_mut()?;
         let taken = match at.checked_sub(1) {
-            None => std::mem::replace(&mut self.front, rest.pop_front()),
-            Some(at) => rest.remove(at),
+            None => std::mem::replace(&mut self.front, rest.entries.pop_front()),
+            Some(at) => rest.entries.remove(at),
         };
-        if rest.is_empty() {
+        if rest.is_unused() {
             self.return_memory();
         }
         taken
@@ -473,11 +524,23 @@ impl WriteQueue {
     /// for data that it once had to send.
     fn return_memory(&mut self) {
         if let Some(rest) = self.rest.take()
-            && rest.capacity() <= MOST_KEPT
+            && rest.entries.capacity() <= MOST_KEPT
         {
             // The thread may be ending, and its spare memory may be gone.
             let _ = SPARE.try_with(|spare| spare.set(Some(rest)));
         }
+    }
+}
+
+impl Rest {
+    fn is_unused(&self) -> bool {
+        self.entries.is_empty() && self.files.is_empty()
+    }
+}
+
+impl Entry {
+    fn is_file(&self) -> bool {
+        self.counts == FILE_ENTRY && self.bytes.is_empty()
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod certificates;
 mod ends;
+mod files;
 mod handshake;
 mod roots;
 mod sockets;
