@@ -67,7 +67,8 @@ fn example(root: &Path, (package, name): (&str, &str), kinds: &[(&str, &str)]) -
     if !step::works(Command::new("valgrind").arg("--version")) {
         return Ok(Outcome::Skipped("no valgrind".to_string()));
     }
-    let program = build(root, &[package, "--example", name])?;
+    // As programs have it: with `tracing`, and without a subscriber.
+    let program = build(root, &[package, "--example", name, "--features", "tracing"])?;
     let program = program.join("examples").join(name);
     println!("| what | instructions |\n|---|---|");
     for (kind, what) in kinds {

@@ -54,7 +54,10 @@ impl<F, C, E: Send + 'static> Running<F, C, E> {
     {
         let context = terms.context.clone();
         let started = command.admit(terms).and_then(|entry| {
-            let called = contain(|| within(context.as_ref(), || service.call(request)));
+            let called = contain(|| {
+                let _entered = entry.enter_span();
+                within(context.as_ref(), || service.call(request))
+            });
             match called {
                 Ok(future) => Ok((future, entry)),
                 Err(panic) => Err(entry.fail(Cause::Panicked(panic.message().to_owned()))),
@@ -133,7 +136,11 @@ fn poll_work<F: Future>(
     let (Some(future), Some(entry)) = (work.0.as_pin_mut(), work.1) else {
         panic!("the future of a call is not polled after it is ready");
     };
-    match contain(|| within(request, || future.poll(context))) {
+    let polled = contain(|| {
+        let _entered = entry.enter_span();
+        within(request, || future.poll(context))
+    });
+    match polled {
         Ok(Poll::Ready(outcome)) => Poll::Ready(Ended::Ready(outcome)),
         Ok(Poll::Pending) => entry.poll_expired(context).map(|()| Ended::Expired),
         Err(panic) => Poll::Ready(Ended::Panicked(panic.message().to_owned())),

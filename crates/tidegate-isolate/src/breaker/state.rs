@@ -47,6 +47,16 @@ impl BreakerState {
     pub fn is_open(self) -> bool {
         matches!(self, Self::Open | Self::HalfOpen)
     }
+
+    /// Returns the state as one word, for events.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Open => "open",
+            Self::HalfOpen => "half_open",
+            Self::Ramping => "ramping",
+        }
+    }
 }
 
 /// A change of a breaker's state.

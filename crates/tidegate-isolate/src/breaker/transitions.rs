@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidegate_core::Unhandled;
-use tidegate_core::internal::as_nanos;
+use tidegate_core::internal::{as_nanos, trace};
 
 use super::circuit_breaker::CircuitBreaker;
 use super::config::BreakerMode;
@@ -290,10 +290,12 @@ impl CircuitBreaker {
         }
     }
 
-    /// Calls the listeners one after the other. A listener that panics is reported and does not
-    /// stop the others.
+    /// Reports the changes and calls the listeners, one after the other. A listener that panics is
+    /// reported and does not stop the others.
     fn call_listeners(&self, changes: &[BreakerTransition]) {
         for change in changes {
+            let (from, to) = (change.from.name(), change.to.name());
+            trace::breaker_changed(&self.key, from, to, change.to == BreakerState::Open);
             for listener in &self.listeners {
                 if let Err(message) = contain(|| listener(change)) {
                     let message = &*message;

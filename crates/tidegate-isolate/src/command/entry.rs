@@ -22,6 +22,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use tidegate_core::CancelToken;
+use tidegate_core::internal::trace::{self, Entered, Span};
 
 use super::admission::Admission;
 use super::ending::Ended;
@@ -106,6 +107,7 @@ pub struct Entry {
     observer: Option<Observer>,
     /// `true` once a waker was stored for the timer.
     is_listening: bool,
+    span: Span,
 }
 
 impl Entry {
@@ -191,6 +193,21 @@ impl Entry {
         self.call().flight.token()
     }
 
+    /// Enters the span of the call, if a subscriber of `tracing` wants one, until the result is
+    /// dropped.
+    #[doc(hidden)]
+    #[inline]
+    pub fn enter_span(&self) -> Entered<'_> {
+        self.span.enter()
+    }
+
+    /// Not in the constructor, which would keep the parts of the entry in memory for it.
+    #[cold]
+    #[inline(never)]
+    fn begin_span(&mut self) {
+        self.span = self.state.span();
+    }
+
     fn call(&self) -> &Admission {
         let call = self.call.as_ref();
         call.expect("only `drop` takes the admission")
@@ -211,7 +228,7 @@ impl Entry {
     #[inline(always)]
     fn report_outcome(&self, call: &Admission, ended: Ended, now: u64) {
         self.state.report(call.ticket, call.times(now), ended);
-        let is_observed = self.observer.is_some() || self.context.is_some();
+        let is_observed = self.observer.is_some() || self.context.is_some() || !self.span.is_none();
         if ended != Ended::Success || is_observed || self.state.flags() & WATCHED != 0 {
             self.notify_listeners(CallRecord::until(call.start, now), ended, false);
         }
@@ -221,6 +238,7 @@ impl Entry {
     /// `true` if the caller receives an error. Returns all events of the call.
     #[cold]
     fn notify_listeners(&self, mut record: CallRecord, ended: Ended, is_thrown: bool) -> EventSet {
+        self.span.record("outcome", ended.event().name());
         let state = &*self.state;
         let (before, after): (&[CallStage], &[CallStage]) = match ended {
             Ended::Success => (
@@ -337,14 +355,18 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
                 );
             }
         };
-        let entry = Entry {
+        let mut entry = Entry {
             state: Arc::clone(state),
             call: Some(call),
             word: EntryWord::default(),
             context: maybe_options.context_to_log(flags),
             observer: maybe_options.observer().cloned(),
             is_listening: false,
+            span: Span::none(),
         };
+        if trace::wants_spans() {
+            entry.begin_span();
+        }
         if flags & WATCHED != 0
             && let Err(message) = state.hook(CallStage::ExecutionStart)
         {

@@ -12,7 +12,8 @@
 //!    submission to its end, and `installed_context` is the caller's context on the worker thread.
 //! 4. `ending`: the steps at the end of the work, in a fixed order. `outcome`: the result for the
 //!    caller. `fallback`: a value in place of an error (`fallback_fn`: the function,
-//!    `running_fallback`: its future). `report`: events, listeners and logs.
+//!    `running_fallback`: its future). `report`: events, listeners and logs. `traced`: spans and
+//!    events of `tracing`.
 //!
 //! Each step uses only later ones: `call` uses the ways to run, these use `admission` and `ending`,
 //! and these use `outcome`, `fallback` and `report`. `attempt` has the operations that wrappers
@@ -42,6 +43,7 @@ mod run_on_threads;
 mod running_fallback;
 mod shared;
 mod thread_call;
+mod traced;
 mod untyped;
 
 pub use self::builder::CommandBuilder;

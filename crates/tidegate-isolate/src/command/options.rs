@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_core::internal::trace::Span;
+
 use super::fallback_fn::OwnFallback;
 use super::report::CallRecord;
 use crate::bulkhead::Criticality;
@@ -54,6 +56,8 @@ pub(super) struct RareOptions<T, E> {
     pub(super) run: Option<RunId>,
     /// The guard that notifies the calls that share this call's run, if the run is a future.
     pub(super) owner: Option<SharedRunGuard<T, E>>,
+    /// The span of a queued call or of a future.
+    pub(super) span: Span,
 }
 
 /// The owner of a shared run. [`SharedRunGuard::complete_copies`] passes the result to the calls
@@ -93,6 +97,7 @@ impl<T, E> CallOptions<T, E> {
                 captured: Vec::new(),
                 run: None,
                 owner: None,
+                span: Span::none(),
             })
         })
     }

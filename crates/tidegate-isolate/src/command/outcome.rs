@@ -9,6 +9,7 @@ use tidegate_core::internal::discard;
 use super::options::{CallOptions, MaybeOptions};
 use super::report::CallRecord;
 use super::shared::Shared;
+use super::traced::outcome;
 use crate::error::{Cause, CommandError, Rejection, contain};
 use crate::event::Event;
 use crate::isolation::state::{FALLS_BACK, LOGS, WATCHED};
@@ -62,6 +63,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         cause: Cause<E>,
     ) -> Result<T, CommandError<E>> {
         self.state.metrics.count_plain_rejection(now, plain);
+        self.state.trace_rejection(now, &cause);
         let error = CommandError::plain(&self.state.key, cause, plain.events());
         Err(error)
     }
@@ -95,6 +97,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         options: &mut CallOptions<T, E>,
         cause: Cause<E>,
     ) -> Result<T, CommandError<E>> {
+        self.state.trace_rejection(record.now, &cause);
         self.emit(&mut record, options, cause.event());
         if let Cause::Rejected(Rejection::Threshold) = cause {
             self.emit(&mut record, options, Event::ThresholdReached);
@@ -123,6 +126,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         options: &CallOptions<T, E>,
         cause: Cause<E>,
     ) -> CommandError<E> {
+        self.state.trace_rejection(record.now, &cause);
         self.emit(&mut record, options, cause.event());
         if !options.is_attempt {
             self.thrown(&mut record, options);
@@ -216,6 +220,23 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
 
     /// Converts the result of the work into the result that the caller receives.
     pub(super) fn end_with(
+        &self,
+        options: &mut CallOptions<T, E>,
+        start: u64,
+        raw: Result<T, Cause<E>>,
+    ) -> Result<T, CommandError<E>> {
+        if !options.has_span() {
+            return self.end_untraced(options, start, raw);
+        }
+        let span = options.take_span();
+        let entered = span.enter();
+        let answer = self.end_untraced(options, start, raw);
+        drop(entered);
+        span.record("outcome", outcome(&answer));
+        answer
+    }
+
+    fn end_untraced(
         &self,
         options: &mut CallOptions<T, E>,
         start: u64,

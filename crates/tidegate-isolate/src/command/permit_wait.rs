@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use tidegate_core::Task;
+use tidegate_core::internal::PlainTask;
 
 use super::admission::{Admission, Denied};
 use super::options::{CallOptions, Terms};
@@ -63,7 +63,7 @@ impl<'a, T: Send + 'static, E: Send + 'static> PermitWait<'a, T, E> {
         let place = state
             .gate
             .enqueue_waiter(start, criticality, deadline, waker)?;
-        let wake_task = Task::new(place.wake_task());
+        let wake_task = PlainTask::new(place.wake_task());
         let alarm = state.alarms.run_at(place.until, &state.aside, wake_task);
         self.place = Some((place, alarm));
         Ok(())
@@ -140,6 +140,7 @@ impl<T: Send + 'static, E: Send + 'static> Drop for PermitWait<'_, T, E> {
         state.breaker.settle(ticket, Settlement::Dropped, now, 0);
         let _ = state.hook(CallStage::Cancelled);
         let record = CallRecord::until(self.start, now);
-        let _ = self.shared.failed(record, self.options, Cause::Cancelled);
+        let answer = self.shared.failed(record, self.options, Cause::Cancelled);
+        self.options.end_span(&answer);
     }
 }

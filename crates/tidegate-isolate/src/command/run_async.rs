@@ -15,14 +15,14 @@
 //! call has expired. The timer expires the call, and then takes the waker. The lock of the waker's
 //! slot orders both. So the timer finds the waker, or the poll finds that the call has expired.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::mem::needs_drop;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tidegate_core::CancelToken;
-use tidegate_core::internal::contain;
+use tidegate_core::internal::{contain, trace};
 
 use super::admission::{Admission, Denied};
 use super::ending::Ended;
@@ -31,6 +31,7 @@ use super::outcome::{HookRefusal, WorkResult};
 use super::permit_wait::PermitWait;
 use super::report::CallRecord;
 use super::shared::Shared;
+use super::traced::outcome;
 use crate::error::{Cause, Rejection};
 use crate::isolation::state::WATCHED;
 use crate::plugin::CallStage;
@@ -60,6 +61,9 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             }
         }
         let state = &*self.state;
+        if trace::wants_spans() {
+            options.set_span(state.span());
+        }
         let flags = state.flags();
         let (start, terms) = (state.now(), options.terms(state));
         let call = match state.admit(flags, start, terms) {
@@ -104,9 +108,20 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     ) -> Answer<T, E> {
         match answer {
             Err(error) if options.is_deferred() => {
-                Box::pin(self.fall_back_async(options, error)).await
+                let span = options.take_span();
+                let mut fallback = Box::pin(self.fall_back_async(options, error));
+                let polled = poll_fn(|context| {
+                    let _entered = span.enter();
+                    fallback.as_mut().poll(context)
+                });
+                let answer = polled.await;
+                span.record("outcome", outcome(&answer));
+                answer
             }
-            answer => answer,
+            answer => {
+                options.end_span(&answer);
+                answer
+            }
         }
     }
 }
@@ -161,7 +176,8 @@ where
         let state = &*this.shared.state;
         let (request, work) = (this.options.context.as_ref(), &mut this.work);
         let future = &mut this.future;
-        let around = (this.options.enter_run(), state.gate.hold());
+        let options = &*this.options;
+        let around = (options.enter_run(), options.enter_span(), state.gate.hold());
         let polled = contain(|| {
             let _entered = request.map(RequestContext::enter);
             if let Some(work) = work.take() {
@@ -227,6 +243,7 @@ impl<T: Send + 'static, E: Send + 'static, F, W> Running<'_, T, E, F, W> {
             .end(MaybeOptions(Some(self.options)), call, result);
         drop(within);
         complete_owner(self.options, &answer);
+        self.options.end_span(&answer);
         answer
     }
 
@@ -255,7 +272,8 @@ impl<T: Send + 'static, E: Send + 'static, F, W> Running<'_, T, E, F, W> {
         state.report(call.ticket, call.times(now), Ended::Cancelled);
         let _ = state.hook(CallStage::Cancelled);
         let record = CallRecord::until(call.start, now);
-        let _ = self.shared.failed(record, self.options, Cause::Cancelled);
+        let answer = self.shared.failed(record, self.options, Cause::Cancelled);
+        self.options.end_span(&answer);
     }
 }
 

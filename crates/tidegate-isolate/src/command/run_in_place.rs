@@ -9,7 +9,7 @@
 //! load of the count, a coarse clock reading, one addition, the error.
 
 use tidegate_core::CancelToken;
-use tidegate_core::internal::contain;
+use tidegate_core::internal::{contain, trace};
 
 use super::options::MaybeOptions;
 use super::outcome::HookRefusal;
@@ -21,6 +21,21 @@ use crate::plugin::CallStage;
 impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     #[inline]
     pub(super) fn run_in_place<F>(
+        &self,
+        maybe_options: MaybeOptions<'_, T, E>,
+        work: F,
+    ) -> Result<T, CommandError<E>>
+    where
+        F: FnOnce(&CancelToken) -> Result<T, E>,
+    {
+        if trace::wants_spans() {
+            return self.in_span(|| self.run_untraced(maybe_options, work));
+        }
+        self.run_untraced(maybe_options, work)
+    }
+
+    #[inline]
+    fn run_untraced<F>(
         &self,
         maybe_options: MaybeOptions<'_, T, E>,
         work: F,

@@ -16,7 +16,7 @@
 
 use std::sync::Arc;
 
-use tidegate_core::internal::{WaitGuard, check_may_block, check_wait, discard};
+use tidegate_core::internal::{WaitGuard, check_may_block, check_wait, discard, trace};
 use tidegate_core::permits::Permit;
 use tidegate_core::{CancelToken, Executor, Task};
 use tidegate_promise::{Completion, Promise, promise_on, promise_with_error};
@@ -44,6 +44,20 @@ type Admitted<'a> = (&'a Arc<RegisteredPool>, Ticket, HeldPermits);
 impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     #[inline(never)]
     pub(super) fn run_on_threads<F>(
+        self: &Arc<Self>,
+        options: &mut CallOptions<T, E>,
+        work: F,
+    ) -> Result<T, CommandError<E>>
+    where
+        F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
+    {
+        if trace::wants_spans() {
+            return self.in_span(|| self.wait_on_threads(options, work));
+        }
+        self.wait_on_threads(options, work)
+    }
+
+    fn wait_on_threads<F>(
         self: &Arc<Self>,
         options: &mut CallOptions<T, E>,
         work: F,
@@ -81,6 +95,24 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     where
         F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
     {
+        if trace::wants_spans() {
+            let span = self.state.span();
+            options.set_span(span.clone());
+            // The job takes the span along.
+            let _entered = span.enter();
+            return self.queue_untraced(options, work);
+        }
+        self.queue_untraced(options, work)
+    }
+
+    fn queue_untraced<F>(
+        self: &Arc<Self>,
+        mut options: CallOptions<T, E>,
+        work: F,
+    ) -> Completion<T, CommandError<E>>
+    where
+        F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
+    {
         let start = self.state.now();
         // Captured now: the fallback may run, and the call may be logged, outside of this request.
         options.context = options.context.or_else(RequestContext::current);
@@ -95,7 +127,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         let capacity = pool.map_or(0, |pool| pool.capacity());
         let Some(place) = self.state.aside.reserve(capacity) else {
             let cause = Cause::Rejected(Rejection::Backlog);
-            let _ = promise.complete(self.failed(CallRecord::new(start), &mut options, cause));
+            let _ = promise.complete(self.end_with(&mut options, start, Err(cause)));
             return answer;
         };
         // No caller waits for the work, so it belongs to no shared run except this call's own.

@@ -219,7 +219,7 @@ impl IsolationBuilder {
         self.report_to(OnUnhandled::new(hook))
     }
 
-    /// Sets a hook that other components may share; the default is [`OnUnhandled::stderr`].
+    /// Sets a hook that other components may share; the default is [`OnUnhandled::default`].
     pub fn report_to(mut self, hook: OnUnhandled) -> Self {
         self.plugins.unhandled = hook;
         self

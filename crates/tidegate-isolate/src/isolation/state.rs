@@ -8,6 +8,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tidegate_core::CancelToken;
 use tidegate_core::internal::CoarseClock;
+use tidegate_core::internal::trace::EventLimit;
 use tidegate_core::permits::Permits;
 
 use super::announcement::Announcement;
@@ -95,6 +96,8 @@ pub(crate) struct State {
     pub(super) is_removed: AtomicBool,
     /// Set when the key is removed.
     pub(super) removal: OnceLock<RemovedEntry<State>>,
+    /// For the events of rejected calls.
+    pub(crate) rejections: EventLimit,
 }
 
 impl State {
@@ -160,6 +163,7 @@ impl State {
             announcement: Announcement::default(),
             is_removed: AtomicBool::new(false),
             removal: OnceLock::new(),
+            rejections: EventLimit::new(),
         };
         state.breaker.begin_at(state.now());
         state.set_hot(&config);

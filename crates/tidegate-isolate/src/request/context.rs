@@ -168,7 +168,7 @@ impl RequestContext {
                 && let Err(message) = contain(end)
             {
                 let message = &*message;
-                OnUnhandled::stderr().report("a request", &Unhandled::HookPanic { message });
+                OnUnhandled::default().report("a request", &Unhandled::HookPanic { message });
             }
         }
         let cache = std::mem::take(&mut *lock(&self.shared.cache));

@@ -125,7 +125,7 @@ impl<W: WaitCheck> Executor for Home<W> {
     fn unhandled(&self, what: &Unhandled<'_>) {
         match (&self.pool, self.pool()) {
             (_, Some(pool)) => Executor::unhandled(&*pool, what),
-            (None, None) => OnUnhandled::stderr().report(&self.name, what),
+            (None, None) => OnUnhandled::default().report(&self.name, what),
             // The pool is gone, and its hook with it, so there is no hook to call.
             (Some(_), None) => {}
         }
