@@ -300,3 +300,29 @@ fn a_subscriber_that_panics_costs_no_permit_and_no_answer() {
     assert!(recorder.events("refused").is_empty());
     isolation.shutdown(SECOND).wait().unwrap();
 }
+
+#[test]
+fn a_subscriber_that_blocks_holds_its_own_call_and_no_other() {
+    let (_clock, isolation) = still();
+    let command: Numbers = builder("prices").permits(1).build(&isolation).unwrap();
+    let (arrived, go_on) = (Gate::new(), Gate::new());
+    let (here, gate) = (arrived.clone(), go_on.clone());
+    let recorder = Recorder::new();
+    recorder.on_call(move |method| {
+        if method == "new_span" {
+            here.open();
+            gate.wait();
+        }
+    });
+    std::thread::scope(|scope| {
+        let blocked = || with_default(recorder.clone(), || command.run(|_| Ok(1)));
+        let blocked = scope.spawn(blocked);
+        arrived.wait();
+        // The span is made before the call takes a permit.
+        assert_eq!(command.snapshot().active, 0);
+        assert_eq!(command.run(|_| Ok(2)), Ok(2));
+        go_on.open();
+        assert_eq!(blocked.join().unwrap(), Ok(1));
+    });
+    assert_eq!(outcomes(&recorder), ["SUCCESS"]);
+}

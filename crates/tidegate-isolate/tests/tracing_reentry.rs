@@ -50,7 +50,7 @@ fn a_subscriber_may_submit_tasks_and_call_commands() {
             // There may be no permit: then the call is refused, also from within the event of a
             // refusal.
             let _ = within.run(|_| Ok(1));
-            let _ = within.queue(|_| Ok(1));
+            drop(within.queue(|_| Ok(1)));
         }
     });
     set_global_default(recorder.clone()).expect("the first one");

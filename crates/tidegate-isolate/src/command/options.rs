@@ -191,6 +191,18 @@ impl<T, E> CallOptions<T, E> {
     }
 }
 
+/// Drops the options that few calls have. A plain drop would be a call, also if there are none.
+#[inline(always)]
+pub(super) fn discard<T, E>(rare: Option<Box<RareOptions<T, E>>>) {
+    #[cold]
+    #[inline(never)]
+    fn end<R>(_rare: R) {}
+
+    if let Some(rare) = rare {
+        end(rare);
+    }
+}
+
 /// The options of a call, or `None`. Most calls have no options, and nothing is created for them.
 pub(super) struct MaybeOptions<'a, T, E>(pub(super) Option<&'a mut CallOptions<T, E>>);
 

@@ -26,13 +26,13 @@ use tidegate_core::internal::{contain, trace};
 
 use super::admission::{Admission, Denied};
 use super::ending::Ended;
-use super::options::{CallOptions, MaybeOptions, SharedRunGuard};
+use super::options::{CallOptions, MaybeOptions, SharedRunGuard, discard};
 use super::outcome::{HookRefusal, WorkResult};
 use super::permit_wait::PermitWait;
 use super::report::CallRecord;
 use super::shared::Shared;
-use super::traced::outcome;
-use crate::error::{Cause, Rejection};
+use super::traced::{Around, outcome};
+use crate::error::{Cause, CommandError, Rejection};
 use crate::isolation::state::WATCHED;
 use crate::plugin::CallStage;
 use crate::request::{Answer, CacheLookup, RequestContext};
@@ -62,26 +62,30 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         }
         let state = &*self.state;
         if trace::wants_spans() {
-            options.set_span(state.span());
+            options.begin_span(state);
         }
         let flags = state.flags();
         let (start, terms) = (state.now(), options.terms(state));
         let call = match state.admit(flags, start, terms) {
-            Ok(call) => Ok(call),
-            Err(Denied::Refused(Rejection::Permits, ticket)) if state.gate.may_wait() => {
-                Box::pin(PermitWait::new(&self, &mut options, (start, terms), ticket)).await
-            }
-            Err(denied) => Err((denied, start)),
-        };
-        let call = match call {
             Ok(call) => call,
-            Err((denied, now)) => {
-                let within = options.enter_run();
-                let maybe_options = MaybeOptions(Some(&mut options));
-                let answer = self.denied((start, now), flags, maybe_options, denied);
-                drop(within);
-                complete_owner(&mut options, &answer);
-                return self.fall_back_if_deferred(&mut options, answer).await;
+            Err(denied) => {
+                let waited = match denied {
+                    Denied::Refused(Rejection::Permits, ticket) if state.gate.may_wait() => {
+                        Box::pin(PermitWait::new(&self, &mut options, (start, terms), ticket)).await
+                    }
+                    denied => Err((denied, start)),
+                };
+                match waited {
+                    Ok(call) => call,
+                    Err((denied, now)) => {
+                        let within = options.enter_run();
+                        let maybe_options = MaybeOptions(Some(&mut options));
+                        let answer = self.denied((start, now), flags, maybe_options, denied);
+                        drop(within);
+                        complete_owner(&mut options, &answer);
+                        return self.fall_back_if_deferred(&mut options, answer).await;
+                    }
+                }
             }
         };
         let slot = pin!(None);
@@ -95,6 +99,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         };
         let answer = running.await;
         if !options.is_deferred() {
+            discard(options.rare);
             return answer;
         }
         self.fall_back_if_deferred(&mut options, answer).await
@@ -108,21 +113,29 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     ) -> Answer<T, E> {
         match answer {
             Err(error) if options.is_deferred() => {
-                let span = options.take_span();
-                let mut fallback = Box::pin(self.fall_back_async(options, error));
-                let polled = poll_fn(|context| {
-                    let _entered = span.enter();
-                    fallback.as_mut().poll(context)
-                });
-                let answer = polled.await;
-                span.record("outcome", outcome(&answer));
-                answer
+                Box::pin(self.fall_back_in_span(options, error)).await
             }
             answer => {
                 options.end_span(&answer);
                 answer
             }
         }
+    }
+
+    async fn fall_back_in_span(
+        &self,
+        options: &mut CallOptions<T, E>,
+        error: CommandError<E>,
+    ) -> Answer<T, E> {
+        let span = options.take_span();
+        let mut fallback = pin!(self.fall_back_async(options, error));
+        let polled = poll_fn(|context| {
+            let _entered = span.enter();
+            fallback.as_mut().poll(context)
+        });
+        let answer = polled.await;
+        span.record("outcome", outcome(&answer));
+        answer
     }
 }
 
@@ -176,8 +189,7 @@ where
         let state = &*this.shared.state;
         let (request, work) = (this.options.context.as_ref(), &mut this.work);
         let future = &mut this.future;
-        let options = &*this.options;
-        let around = (options.enter_run(), options.enter_span(), state.gate.hold());
+        let (around, held) = (this.options.enter_rare(), state.gate.hold());
         let polled = contain(|| {
             let _entered = request.map(RequestContext::enter);
             if let Some(work) = work.take() {
@@ -191,7 +203,8 @@ where
                 None => unreachable!("the first poll creates the work's future"),
             }
         });
-        drop(around);
+        Around::leave(around);
+        drop(held);
         let result = match polled {
             Ok(Ok(Poll::Pending)) => {
                 call.flight.set_waker(context.waker());

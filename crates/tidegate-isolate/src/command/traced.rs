@@ -9,12 +9,13 @@ use std::fmt;
 
 use tidegate_core::internal::trace::{self, Entered, Span};
 
-use super::options::CallOptions;
+use super::options::{CallOptions, RareOptions};
 use super::shared::Shared;
 use crate::error::{Cause, CommandError};
 use crate::event::Event;
 use crate::isolation::state::State;
 use crate::request::Answer;
+use crate::request::wait_graph::{self, Within};
 
 impl State {
     /// Returns the span of a new call, if a subscriber wants it.
@@ -58,6 +59,13 @@ impl<T, E> Shared<T, E> {
 }
 
 impl<T, E> CallOptions<T, E> {
+    /// Creates the span of the call and keeps it until the end of the call.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn begin_span(&mut self, state: &State) {
+        self.set_span(state.span());
+    }
+
     /// Keeps the span of the call until its end.
     #[cold]
     pub(super) fn set_span(&mut self, span: Span) {
@@ -78,10 +86,10 @@ impl<T, E> CallOptions<T, E> {
         rare.is_some_and(|rare| !rare.span.is_none())
     }
 
-    /// Enters the span of the call, if it has one, until the result is dropped.
+    /// Enters the shared run and the span of the call, if it has them, until the result is dropped.
     #[inline]
-    pub(super) fn enter_span(&self) -> Option<Entered<'_>> {
-        self.rare.as_ref().map(|rare| rare.span.enter())
+    pub(super) fn enter_rare(&self) -> Option<Around<'_>> {
+        self.rare.as_deref().map(Around::new)
     }
 
     /// Ends the span of the call, unless a fallback is still awaited.
@@ -89,6 +97,35 @@ impl<T, E> CallOptions<T, E> {
     pub(super) fn end_span(&mut self, answer: &Answer<T, E>) {
         if self.has_span() && !self.is_deferred() {
             self.take_span().record("outcome", outcome(answer));
+        }
+    }
+}
+
+/// What a poll of the work runs in: the shared run and the span of its call.
+pub(super) struct Around<'a> {
+    _run: Option<Within>,
+    _span: Entered<'a>,
+}
+
+impl<'a> Around<'a> {
+    #[cold]
+    #[inline(never)]
+    fn new<T, E>(rare: &'a RareOptions<T, E>) -> Self {
+        Self {
+            _run: rare.run.map(wait_graph::enter),
+            _span: rare.span.enter(),
+        }
+    }
+
+    /// Drops the value, if there is one. A plain drop would be a call in each poll.
+    #[inline(always)]
+    pub(super) fn leave(around: Option<Self>) {
+        #[cold]
+        #[inline(never)]
+        fn end(_around: Around<'_>) {}
+
+        if let Some(around) = around {
+            end(around);
         }
     }
 }
