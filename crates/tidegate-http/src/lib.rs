@@ -20,9 +20,12 @@
 #![forbid(unsafe_code)]
 
 pub mod codec;
+mod percent;
+mod router;
 mod server;
 
 pub use self::codec::Method;
+pub use self::router::{Router, RouterBuilder, RouterError};
 pub use self::server::{
     Body, BodyError, DeferredResponse, HttpMetrics, HttpServer, HttpServerBuilder, Limits, Request,
     Response, ResponseStream, Service, Switch, serve,

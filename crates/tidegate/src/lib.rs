@@ -460,7 +460,7 @@ pub mod http {
     #[doc(inline)]
     pub use tidegate_http::{
         Body, BodyError, DeferredResponse, HttpMetrics, HttpServer, HttpServerBuilder, Limits,
-        Method, Request, Response, ResponseStream, Service, Switch, serve,
+        Method, Request, Response, ResponseStream, Router, Service, Switch, serve,
     };
 
     /// The codec: reads and writes messages, and does no I/O.

@@ -87,7 +87,7 @@ pub(super) fn all(bytes: &[u8], classes: u8) -> bool {
 
 /// Returns `true` if `bytes` is a token: not empty, and nothing else than the bytes of one.
 #[inline]
-pub(super) fn is_token(bytes: &[u8]) -> bool {
+pub(crate) fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && all(bytes, TOKEN)
 }
 

@@ -50,7 +50,7 @@
 //! A file uses only files that are listed before it.
 
 mod body;
-mod chars;
+pub(crate) mod chars;
 mod decoder;
 pub mod encode;
 mod framing;

@@ -35,7 +35,7 @@ mod service;
 mod shared;
 mod switch;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod trouble;
 mod wire;
 

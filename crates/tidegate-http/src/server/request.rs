@@ -1,13 +1,16 @@
 //! The request that a service gets: its head, and access to its body.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
+use matchit::Params;
 use tidegate_net::Channel;
 use tidegate_promise::{Completion, Failure, promise};
 
 use super::body::{Body, BodyError, BodySink, Collector};
 use crate::codec::{BodyFraming, Fields, Method, RequestHead, Version};
+use crate::percent;
 
 /// What the service has done with the body of its request.
 #[derive(Default)]
@@ -60,6 +63,8 @@ pub struct Request<'a> {
     intake: &'a mut Intake,
     channel: &'a Channel,
     seq: u64,
+    /// The parameters of the route, if a router calls the service.
+    params: Option<&'a Params<'a, 'a>>,
 }
 
 impl<'a> Request<'a> {
@@ -74,6 +79,18 @@ impl<'a> Request<'a> {
             intake,
             channel,
             seq,
+            params: None,
+        }
+    }
+
+    /// Returns the request with the parameters of its route.
+    pub(crate) fn with_params<'b>(self, params: &'b Params<'b, 'b>) -> Request<'b>
+    where
+        'a: 'b,
+    {
+        Request {
+            params: Some(params),
+            ..self
         }
     }
 
@@ -95,6 +112,12 @@ impl<'a> Request<'a> {
     /// Returns the query of the target, without the question mark.
     pub fn query(&self) -> Option<&'a str> {
         self.head.query()
+    }
+
+    /// Returns a parameter of the route of a [`Router`](crate::Router), percent-decoded. Text without
+    /// encoded bytes is borrowed. Returns `None` if the route has no parameter of that name.
+    pub fn param(&self, name: &str) -> Option<Cow<'a, str>> {
+        percent::decode(self.params?.get(name)?)
     }
 
     /// Returns the version of the protocol.

@@ -27,15 +27,15 @@ use super::service::Shared;
 use super::shared::ServerShared;
 
 /// A client of one connection.
-pub(super) struct Client {
-    pub(super) socket: EmbeddedChannel,
+pub(crate) struct Client {
+    pub(crate) socket: EmbeddedChannel,
     /// The clock of the server; that of the socket shows the same time.
     clock: ManualClock,
     shared: Arc<ServerShared>,
 }
 
 impl Client {
-    pub(super) fn new(respond: impl Fn(Request<'_>, Response<'_>) + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(respond: impl Fn(Request<'_>, Response<'_>) + Send + Sync + 'static) -> Self {
         Self::with_limits(Limits::default(), respond)
     }
 
@@ -59,14 +59,14 @@ impl Client {
     }
 
     /// Sends bytes and returns what came back.
-    pub(super) fn send(&mut self, bytes: impl Into<Bytes>) -> String {
+    pub(crate) fn send(&mut self, bytes: impl Into<Bytes>) -> String {
         self.socket.receive(bytes);
         self.socket.run();
         self.responses()
     }
 
     /// Returns what was sent to the client, without the `Date` fields.
-    pub(super) fn responses(&mut self) -> String {
+    pub(crate) fn responses(&mut self) -> String {
         self.socket.run();
         let sent = String::from_utf8(self.socket.sent().to_vec()).unwrap();
         let mut kept = String::new();
@@ -91,7 +91,7 @@ impl Client {
         self.socket.advance(time);
     }
 
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.socket.is_open()
     }
 
@@ -107,7 +107,7 @@ pub(super) fn echo(request: Request<'_>, response: Response<'_>) {
 }
 
 /// A response with status 200 and `body`.
-pub(super) fn ok(body: &str) -> String {
+pub(crate) fn ok(body: &str) -> String {
     let length = body.len();
     format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}")
 }
@@ -118,6 +118,6 @@ pub(super) fn closing(status: &str) -> String {
 }
 
 /// A request without a body.
-pub(super) fn get(path: &str) -> String {
+pub(crate) fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")
 }
