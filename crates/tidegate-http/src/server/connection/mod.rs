@@ -35,6 +35,7 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use tidegate_core::CaughtPanic;
 use tidegate_core::internal::contain;
 use tidegate_net::Channel;
 use tidegate_promise::Failure;
@@ -360,12 +361,7 @@ impl<S: Service> Connection<S> {
         let ran = contain(|| self.service.call(request, response));
         let panicked = ran.is_err();
         if let Err(panic) = ran {
-            let panic = Failure::from_panic(panic);
-            self.trouble(Trouble::Panic, Some(&panic), wire);
-            self.phase = Phase::Closing;
-            if let Served::Switches(_) = served {
-                served = Served::Nothing;
-            }
+            self.panicked(panic, &mut served, wire);
         }
         let expects = head.expects_continue();
         match served {
@@ -403,6 +399,18 @@ impl<S: Service> Connection<S> {
     #[inline]
     fn is_plain(&self, expects_continue: bool) -> bool {
         matches!(self.intake, Intake::None) && !expects_continue && self.phase == Phase::Open
+    }
+
+    /// Handles a panic of the service. What it has responded before counts, but no change of the
+    /// protocol.
+    #[cold]
+    fn panicked<'a>(&mut self, panic: CaughtPanic, served: &mut Served, wire: &impl Wire<'a>) {
+        let panic = Failure::from_panic(panic);
+        self.trouble(Trouble::Panic, Some(&panic), wire);
+        self.phase = Phase::Closing;
+        if let Served::Switches(_) = served {
+            *served = Served::Nothing;
+        }
     }
 
     /// Counts and reports a response that the service did not make. A panic was reported already.
