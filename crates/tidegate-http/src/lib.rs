@@ -19,11 +19,15 @@
 //! memory that is sent.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "async")]
+mod asynchronous;
 pub mod codec;
 mod percent;
 mod router;
 mod server;
 
+#[cfg(feature = "async")]
+pub use self::asynchronous::serve_async;
 pub use self::codec::Method;
 pub use self::router::{Router, RouterBuilder, RouterError};
 pub use self::server::{

@@ -88,6 +88,8 @@
 //! * `tower`: commands as layers of tower, module `tower`. Turns `isolate` on.
 //! * `metrics`: export of metrics to Prometheus, module `metrics`. Turns `isolate` on.
 //! * `http`: an HTTP/1.1 server and its codec, module `http`. Turns `net` on.
+//! * `http-async`: `http::serve_async`, with the types of the crates `http` and `http-body`. Turns `http`
+//!   on.
 //! * `hyper`: HTTP servers on event loops, module `hyper`. Turns `net` on. It builds hyper, and of tokio
 //!   only `sync` and `io-util`.
 //!
@@ -462,6 +464,10 @@ pub mod http {
         Body, BodyError, DeferredResponse, HttpMetrics, HttpServer, HttpServerBuilder, Limits,
         Method, Request, Response, ResponseStream, Router, Service, Switch, serve,
     };
+
+    #[cfg(feature = "http-async")]
+    #[doc(inline)]
+    pub use tidegate_http::serve_async;
 
     /// The codec: reads and writes messages, and does no I/O.
     ///

@@ -160,6 +160,8 @@ pub struct Body {
     shared: Arc<BodyShared>,
     channel: Channel,
     seq: u64,
+    /// How many bytes are left, if the client declared the length.
+    remaining: Option<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -190,22 +192,32 @@ impl BodyShared {
 
 impl Body {
     /// Creates a body and the sink that fills it.
-    pub(crate) fn new(channel: Channel, seq: u64) -> (Self, Box<dyn BodySink>) {
+    pub(crate) fn new(
+        channel: Channel,
+        seq: u64,
+        length: Option<u64>,
+    ) -> (Self, Box<dyn BodySink>) {
         let shared = Arc::new(BodyShared::default());
         let sink = Box::new(BodyFeed(Arc::clone(&shared)));
         let body = Self {
             shared,
             channel,
             seq,
+            remaining: length,
         };
         (body, sink)
     }
 
     /// Creates the body of a request that has none.
     pub(crate) fn empty(channel: Channel, seq: u64) -> Self {
-        let (body, sink) = Self::new(channel, seq);
-        sink.end();
-        body
+        let shared = BodyShared::default();
+        shared.lock().end = Some(Ok(()));
+        Self {
+            shared: Arc::new(shared),
+            channel,
+            seq,
+            remaining: Some(0),
+        }
     }
 
     /// Returns the next piece, or `None` at the end.
@@ -225,6 +237,8 @@ impl Body {
             let resume = state.paused && state.held <= LOW;
             state.paused &= !resume;
             drop(state);
+            let taken = piece.len() as u64;
+            self.remaining = self.remaining.map(|left| left.saturating_sub(taken));
             if resume {
                 self.tell(PartKind::ReadMore);
             }
@@ -247,6 +261,25 @@ impl Body {
     /// [`Trailers`](crate::codec::Trailers) reads them.
     pub fn trailers(&self) -> Option<Bytes> {
         self.shared.lock().trailers.clone()
+    }
+
+    /// Returns and removes the trailers of a body that has ended.
+    #[cfg(feature = "async")]
+    pub(crate) fn take_trailers(&mut self) -> Option<Bytes> {
+        self.shared.lock().trailers.take()
+    }
+
+    /// Returns `true` if nothing is left to read: no data and no trailers.
+    #[cfg(feature = "async")]
+    pub(crate) fn is_at_end(&self) -> bool {
+        let state = self.shared.lock();
+        state.pieces.is_empty() && state.end == Some(Ok(())) && state.trailers.is_none()
+    }
+
+    /// Returns how many bytes are left, if the client declared the length.
+    #[cfg(feature = "async")]
+    pub(crate) fn remaining(&self) -> Option<u64> {
+        self.remaining
     }
 
     fn tell(&self, what: PartKind) {

@@ -7,7 +7,10 @@ use bytes::{BufMut, Bytes, BytesMut};
 use tidegate_net::Channel;
 use tidegate_promise::Completion;
 
+use super::flow::{FlowEnd, StreamFlow};
 use super::head_writer::{HeadWriter, ReplyTo};
+#[cfg(feature = "async")]
+use super::part::ServiceFault;
 use super::part::{Part, PartKind, StreamHead, Whole};
 use super::response::INLINE_BODY;
 use super::shared::ServerShared;
@@ -143,6 +146,7 @@ impl DeferredResponse {
     }
 
     fn stream_with(mut self, framing: BodyFraming) -> ResponseStream {
+        let (flow, end) = FlowEnd::new();
         match self.finish(framing) {
             Ok((framing, close)) => {
                 let head = StreamHead {
@@ -150,6 +154,7 @@ impl DeferredResponse {
                     framing,
                     close,
                     status: self.head.status_code(),
+                    flow: end,
                 };
                 self.end.send(PartKind::Head(head));
             }
@@ -161,6 +166,7 @@ impl DeferredResponse {
                 seq: self.end.seq,
                 open: self.end.open,
             },
+            flow,
         };
         self.end.open = false;
         stream
@@ -169,6 +175,12 @@ impl DeferredResponse {
     fn finish(&mut self, body: BodyFraming) -> Result<(BodyFraming, bool), EncodeError> {
         let (to, date) = (self.shared.decide(self.to), self.shared.date());
         self.head.finish(&mut self.out, body, to, &date)
+    }
+
+    /// Responds with status 500, and ends the connection.
+    #[cfg(feature = "async")]
+    pub(crate) fn fail_with(mut self, why: ServiceFault) {
+        self.end.last(PartKind::Failed(why));
     }
 
     /// Replaces a response that cannot be sent by status 500.
@@ -206,16 +218,18 @@ impl fmt::Debug for DeferredResponse {
 #[must_use = "a stream that is dropped before `finish` closes the connection"]
 pub struct ResponseStream {
     end: Sender,
+    flow: Arc<StreamFlow>,
 }
 
 impl ResponseStream {
-    pub(crate) fn new(channel: Channel, seq: u64) -> Self {
+    pub(crate) fn new(channel: Channel, seq: u64, flow: Arc<StreamFlow>) -> Self {
         Self {
             end: Sender {
                 channel,
                 seq,
                 open: true,
             },
+            flow,
         }
     }
 
@@ -223,23 +237,33 @@ impl ResponseStream {
     /// [`writable`](ResponseStream::writable) first: pieces that the client does not take stay in
     /// memory.
     pub fn write(&mut self, bytes: impl Into<Bytes>) {
-        self.end.send(PartKind::Data(bytes.into()));
+        let bytes = bytes.into();
+        self.flow.add(bytes.len());
+        self.end.send(PartKind::Data(bytes));
     }
 
-    /// Returns `true` if the client takes the data fast enough.
+    /// Returns `true` if the client takes the data fast enough. A response that waits for an earlier
+    /// one of its connection becomes unwritable, too.
     pub fn is_writable(&self) -> bool {
-        self.end.channel.is_writable()
+        self.end.channel.is_writable() && !self.flow.is_full()
     }
 
-    /// Returns a completion that succeeds when the client has taken enough of the data, and fails
-    /// when the connection has ended.
+    /// Returns a completion that succeeds when the client has taken some of the data, and fails when
+    /// the connection has ended. Check [`is_writable`](ResponseStream::is_writable) again then.
     pub fn writable(&self) -> Completion<()> {
-        self.end.channel.writable()
+        let room = self.flow.room();
+        room.unwrap_or_else(|| self.end.channel.writable())
     }
 
     /// Returns `true` if the connection has ended, so that nothing can be sent.
     pub fn is_closed(&self) -> bool {
         !self.end.channel.is_active()
+    }
+
+    /// Ends the connection, because the rest of the body cannot be sent.
+    #[cfg(feature = "async")]
+    pub(crate) fn fail_with(mut self, why: ServiceFault) {
+        self.end.last(PartKind::Failed(why));
     }
 
     /// Ends the body.

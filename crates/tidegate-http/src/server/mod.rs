@@ -8,6 +8,7 @@
 //! | `queue`, `part` | responses that wait for earlier ones; messages from other threads about them |
 //! | `request`, `body` | what a service reads |
 //! | `response`, `deferred` | what a service writes, at once or later |
+//! | `flow` | how much of a streamed response waits for its turn |
 //! | `head_writer` | the head of a response, written into the memory that is sent |
 //! | `service`, `shared` | the user's code; what all connections of a server share |
 //! | `limits`, `metrics`, `trouble`, `date` | settings, counters, errors and their reports, the `Date` field |
@@ -21,6 +22,7 @@ mod body;
 mod connection;
 mod date;
 mod deferred;
+mod flow;
 mod handler;
 mod head_writer;
 mod input;
@@ -38,6 +40,11 @@ mod switch;
 pub(crate) mod tests;
 mod trouble;
 mod wire;
+
+#[cfg(feature = "async")]
+pub(crate) use self::part::ServiceFault;
+#[cfg(feature = "async")]
+pub(crate) use self::trouble::Trouble;
 
 pub use self::body::{Body, BodyError};
 pub use self::deferred::{DeferredResponse, ResponseStream};

@@ -3,7 +3,9 @@
 use bytes::{Bytes, BytesMut};
 use tidegate_net::Message;
 
+use super::flow::FlowEnd;
 use super::switch::SwitchPlan;
+use super::trouble::Trouble;
 use crate::codec::{BodyFraming, EncodeError};
 
 /// A message to the connection about its response number `seq`.
@@ -30,10 +32,23 @@ pub(crate) enum PartKind {
     Dropped,
     /// The service made a response that cannot be sent.
     Mistake(EncodeError),
+    /// The service failed in another way.
+    #[cfg_attr(
+        not(feature = "async"),
+        expect(dead_code, reason = "only futures fail so")
+    )]
+    Failed(ServiceFault),
     /// The service has room for more of the request's body.
     ReadMore,
     /// The service dropped the body of the request before its end.
     BodyDropped,
+}
+
+/// How a service failed.
+#[derive(Debug)]
+pub(crate) struct ServiceFault {
+    pub(crate) what: Trouble,
+    pub(crate) detail: String,
 }
 
 /// A complete response, encoded.
@@ -55,6 +70,7 @@ pub(crate) struct StreamHead {
     pub(crate) framing: BodyFraming,
     pub(crate) close: bool,
     pub(crate) status: u16,
+    pub(crate) flow: FlowEnd,
 }
 
 impl Message for Part {

@@ -7,12 +7,13 @@ use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 
+use super::flow::FlowEnd;
 use super::head_writer::ReplyTo;
 use super::metrics::Tally;
 use super::part::{StreamHead, Whole};
 use super::switch::SwitchPlan;
 use super::wire::Wire;
-use crate::codec::{BodyEncoder, EncodeError};
+use crate::codec::{BodyEncoder, BodyFraming, EncodeError};
 
 /// The responses that are not sent yet, oldest first.
 #[derive(Debug, Default)]
@@ -54,7 +55,9 @@ pub(crate) struct Stream {
     head: Option<BytesMut>,
     /// The status, until it is counted.
     status: Option<u16>,
+    framing: BodyFraming,
     encoder: BodyEncoder,
+    flow: FlowEnd,
     pub(crate) held: VecDeque<Bytes>,
     /// The trailers, once the service has ended the body.
     pub(crate) end: Option<Vec<(String, Vec<u8>)>>,
@@ -63,16 +66,16 @@ pub(crate) struct Stream {
 
 impl Stream {
     /// Creates a streamed response. If its head `is_sent`, only its body follows.
-    pub(crate) fn new(head: StreamHead, is_sent: bool, encoder: BodyEncoder) -> Self {
-        let close = head.close;
-        let status = head.status;
+    pub(crate) fn new(head: StreamHead, is_sent: bool) -> Self {
         Self {
             head: (!is_sent).then_some(head.head),
-            status: Some(status),
-            encoder,
+            status: Some(head.status),
+            framing: head.framing,
+            encoder: BodyEncoder::new(head.framing),
+            flow: head.flow,
             held: VecDeque::new(),
             end: None,
-            close,
+            close: head.close,
         }
     }
 
@@ -94,7 +97,9 @@ impl Stream {
             wire.send(head.freeze());
         }
         while let Some(piece) = self.held.pop_front() {
-            if piece.is_empty() {
+            self.flow.wrote(piece.len());
+            // The response to a `HEAD`, for example, has no body, whatever the service writes.
+            if piece.is_empty() || self.framing == BodyFraming::Empty {
                 continue;
             }
             let out = wire.output();
@@ -108,7 +113,7 @@ impl Stream {
         };
         let out = wire.output();
         let before = out.len();
-        match trailers.is_empty() {
+        match trailers.is_empty() || self.framing != BodyFraming::Chunked {
             true => self.encoder.finish(out)?,
             false => {
                 let trailers = trailers.iter().map(|(name, value)| (&name[..], &value[..]));

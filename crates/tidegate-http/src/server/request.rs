@@ -181,7 +181,8 @@ impl<'a> Request<'a> {
         if self.is_bodiless() {
             return Body::empty(self.channel.clone(), self.seq);
         }
-        let (body, sink) = Body::new(self.channel.clone(), self.seq);
+        let length = self.content_length();
+        let (body, sink) = Body::new(self.channel.clone(), self.seq, length);
         *self.intake = Intake::Sink(sink);
         body
     }

@@ -6,6 +6,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use tidegate_net::Channel;
 
 use super::deferred::{DeferredResponse, ResponseStream};
+use super::flow::FlowEnd;
 use super::head_writer::{HeadWriter, ReplyTo};
 use super::shared::ServerShared;
 use super::switch::{Switch, SwitchPlan};
@@ -24,7 +25,11 @@ pub(crate) enum Served {
     /// The service responds later.
     Deferred,
     /// The head is written, the body follows in pieces.
-    Streams { framing: BodyFraming, close: bool },
+    Streams {
+        framing: BodyFraming,
+        close: bool,
+        flow: FlowEnd,
+    },
     /// The response changes the protocol.
     Switches(Box<SwitchPlan>),
     /// The response cannot be sent: the service made a mistake.
@@ -135,10 +140,15 @@ impl<'a> Response<'a> {
     }
 
     fn stream_with(mut self, framing: BodyFraming) -> ResponseStream {
+        let (flow, end) = FlowEnd::new();
         if let Some((framing, close)) = self.finish(framing) {
-            *self.parts.served = Served::Streams { framing, close };
+            *self.parts.served = Served::Streams {
+                framing,
+                close,
+                flow: end,
+            };
         }
-        ResponseStream::new(self.parts.channel.clone(), self.parts.seq)
+        ResponseStream::new(self.parts.channel.clone(), self.parts.seq, flow)
     }
 
     /// Returns a handle that can respond later, from any thread, loop or future. Later responses of

@@ -5,6 +5,8 @@
     reason = "in a test an unwrap is an assertion; the clients have threads of their own"
 )]
 
+#[cfg(feature = "async")]
+mod asynchronous;
 mod blocking;
 mod drains;
 mod load;

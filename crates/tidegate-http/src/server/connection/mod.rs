@@ -53,7 +53,7 @@ use super::service::Service;
 use super::shared::ServerShared;
 use super::trouble::Trouble;
 use super::wire::Wire;
-use crate::codec::{BodyEncoder, HeadTable, RefusalReason, RequestDecoder, RequestHead};
+use crate::codec::{HeadTable, RefusalReason, RequestDecoder, RequestHead};
 
 /// How many bytes of responses are gathered before the connection looks whether the client takes
 /// them.
@@ -466,16 +466,20 @@ impl<S: Service> Connection<S> {
                 to,
                 owes_continue: expects_continue && asked,
             },
-            Served::Streams { framing, close } => {
+            Served::Streams {
+                framing,
+                close,
+                flow,
+            } => {
                 ends |= close;
-                let encoder = BodyEncoder::new(framing);
                 let head = StreamHead {
                     head,
                     framing,
                     close,
                     status,
+                    flow,
                 };
-                Slot::Stream(Box::new(Stream::new(head, direct, encoder)))
+                Slot::Stream(Box::new(Stream::new(head, direct)))
             }
             Served::Written { body, close } => {
                 ends |= close;

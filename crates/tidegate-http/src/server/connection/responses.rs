@@ -1,10 +1,12 @@
 //! The responses of a connection: puts their parts in order, sends them, and ends the connection
 //! after the last one.
 
+use std::fmt;
+
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::{Connection, Phase};
-use crate::codec::{BodyEncoder, encode};
+use crate::codec::encode;
 use crate::server::head_writer::write_closing;
 use crate::server::part::{Part, PartKind, Whole};
 use crate::server::queue::{Slot, Stream};
@@ -50,14 +52,14 @@ impl<S: Service> Connection<S> {
         match (slot, what) {
             (slot @ Slot::Waiting { .. }, PartKind::Whole(whole)) => *slot = Slot::Ready(whole),
             (slot @ Slot::Waiting { .. }, PartKind::Head(head)) => {
-                let encoder = BodyEncoder::new(head.framing);
-                *slot = Slot::Stream(Box::new(Stream::new(head, false, encoder)));
+                *slot = Slot::Stream(Box::new(Stream::new(head, false)));
             }
             (slot @ Slot::Waiting { .. }, PartKind::Switch(plan)) => *slot = Slot::Switch(plan),
             (slot @ Slot::Waiting { .. }, what) => {
-                let trouble = match what {
-                    PartKind::Dropped => Trouble::Dropped,
-                    PartKind::Mistake(mistake) => Trouble::Mistake(mistake),
+                let (trouble, detail) = match what {
+                    PartKind::Dropped => (Trouble::Dropped, None),
+                    PartKind::Mistake(mistake) => (Trouble::Mistake(mistake), None),
+                    PartKind::Failed(why) => (why.what, Some(why.detail)),
                     _ => return,
                 };
                 let Slot::Waiting { to, .. } = *slot else {
@@ -71,13 +73,18 @@ impl<S: Service> Connection<S> {
                     close: true,
                     status: 500,
                 });
-                self.trouble(trouble, None, wire);
+                let detail = detail.as_ref().map(|detail| detail as &dyn fmt::Display);
+                self.trouble(trouble, detail, wire);
             }
             (Slot::Stream(stream), PartKind::Data(bytes)) => stream.held.push_back(bytes),
             (Slot::Stream(stream), PartKind::End { trailers }) => stream.end = Some(trailers),
             (Slot::Stream(_), PartKind::Dropped) => {
                 // The client must not take the part for the whole.
                 self.trouble(Trouble::Dropped, None, wire);
+                wire.close();
+            }
+            (Slot::Stream(_), PartKind::Failed(why)) => {
+                self.trouble(why.what, Some(&why.detail), wire);
                 wire.close();
             }
             _ => {}

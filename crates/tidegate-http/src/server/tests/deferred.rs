@@ -218,3 +218,66 @@ fn a_client_that_does_not_read_is_seen_by_the_stream() {
     writable.wait().unwrap();
     stream.finish();
 }
+
+#[test]
+fn a_stream_for_head_sends_no_body() {
+    let (mut client, later) = streaming(None);
+    client.send("HEAD /a HTTP/1.1\r\nHost: a\r\n\r\n".to_owned() + &get("/b"));
+    let mut stream = take(&later, "/a");
+    stream.write("dropped");
+    stream.finish_with_trailers([("Sum", "42")]);
+    take(&later, "/b").finish();
+    let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    assert_eq!(client.responses(), format!("{head}0\r\n\r\n"));
+    assert!(client.is_open());
+    assert_eq!(client.metrics().mistakes, 0);
+}
+
+#[test]
+fn trailers_are_left_out_without_chunks() {
+    let (mut client, later) = streaming(Some(5));
+    client.send(get("/a"));
+    let mut stream = take(&later, "/a");
+    stream.write("hello");
+    stream.finish_with_trailers([("Sum", "42")]);
+    assert_eq!(client.responses(), "hello");
+    assert!(client.is_open());
+}
+
+#[test]
+fn a_stream_behind_another_response_has_a_limit_of_its_own() {
+    let (mut client, later) = streaming(None);
+    client.send(get("/a") + &get("/b"));
+    let (mut a, mut b) = (take(&later, "/a"), take(&later, "/b"));
+    let piece = vec![b'x'; 40_000];
+    b.write(piece.clone());
+    assert!(b.is_writable());
+    b.write(piece);
+    client.socket.run();
+    assert!(!b.is_writable());
+    assert!(
+        a.is_writable(),
+        "the first response is not held up by the second"
+    );
+    let room = b.writable();
+    assert!(!room.is_done());
+    a.write("a");
+    a.finish();
+    client.responses();
+    room.wait().unwrap();
+    assert!(b.is_writable());
+    b.finish();
+}
+
+#[test]
+fn a_wait_for_room_fails_with_the_connection() {
+    let (mut client, later) = streaming(None);
+    client.send(get("/a") + &get("/b"));
+    let mut b = take(&later, "/b");
+    b.write(vec![0; 100_000]);
+    let room = b.writable();
+    client.socket.close();
+    client.socket.run();
+    room.wait().unwrap_err();
+    b.writable().wait().unwrap_err();
+}

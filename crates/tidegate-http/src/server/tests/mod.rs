@@ -23,7 +23,7 @@ use super::limits::Limits;
 use super::metrics::{Counters, HttpMetrics};
 use super::request::Request;
 use super::response::Response;
-use super::service::Shared;
+use super::service::{Service, Shared};
 use super::shared::ServerShared;
 
 /// A client of one connection.
@@ -39,15 +39,18 @@ impl Client {
         Self::with_limits(Limits::default(), respond)
     }
 
-    pub(super) fn with_limits(
+    pub(crate) fn with_limits(
         limits: Limits,
         respond: impl Fn(Request<'_>, Response<'_>) + Send + Sync + 'static,
     ) -> Self {
+        Self::with_service(limits, Shared(Arc::new(respond)))
+    }
+
+    pub(crate) fn with_service(limits: Limits, service: impl Service) -> Self {
         let clock = ManualClock::new();
         let wall = WallClock::new(&(&clock).into());
         let counters = Counters::new(["embedded"].into_iter(), true);
         let shared = ServerShared::new(limits, wall, counters);
-        let service = Shared(Arc::new(respond));
         let connection = Connection::new(service, Arc::clone(&shared));
         let handler = HttpHandler::<_, NeverBlocks>::new(connection);
         let socket = EmbeddedChannel::new(|p| p.add_duplex("http", handler)).unwrap();
@@ -80,13 +83,13 @@ impl Client {
         kept
     }
 
-    pub(super) fn pass(&mut self, time: Duration) -> String {
+    pub(crate) fn pass(&mut self, time: Duration) -> String {
         self.advance(time);
         self.responses()
     }
 
     /// Lets time pass.
-    pub(super) fn advance(&mut self, time: Duration) {
+    pub(crate) fn advance(&mut self, time: Duration) {
         self.clock.advance(time);
         self.socket.advance(time);
     }
@@ -95,13 +98,13 @@ impl Client {
         self.socket.is_open()
     }
 
-    pub(super) fn metrics(&self) -> HttpMetrics {
+    pub(crate) fn metrics(&self) -> HttpMetrics {
         self.shared.counters.snapshot()
     }
 }
 
 /// The service of most tests: responds with the method and the path.
-pub(super) fn echo(request: Request<'_>, response: Response<'_>) {
+pub(crate) fn echo(request: Request<'_>, response: Response<'_>) {
     let text = format!("{} {}", request.method(), request.path());
     response.body(text);
 }
@@ -113,7 +116,7 @@ pub(crate) fn ok(body: &str) -> String {
 }
 
 /// A response without a body, after which the connection is closed.
-pub(super) fn closing(status: &str) -> String {
+pub(crate) fn closing(status: &str) -> String {
     format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 }
 
