@@ -167,6 +167,9 @@ pub enum NetError {
     /// The channel is on its loop: it can be registered again only after it was taken off.
     #[error("the channel is on its loop; take it off with `deregister` first")]
     AlreadyRegistered,
+    /// The socket of a channel cannot be handed over. Contains the reason.
+    #[error("the socket of the channel cannot be released: {0}")]
+    NotReleased(&'static str),
     /// The channel is not connected yet.
     #[error("the channel is not connected yet; wait until the connect completes")]
     NotConnected,

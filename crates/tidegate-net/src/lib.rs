@@ -84,8 +84,8 @@ pub use self::handlers::stream::{
 pub use self::message::{AnyMessage, Message, Nothing};
 pub use self::metrics::IoMetrics;
 pub use self::pipeline::{
-    Handler, HandlerContext, Inbound, InboundContext, Outbound, OutboundContext, PipelineBuilder,
-    PipelineChange, PipelineError,
+    Handler, HandlerContext, Inbound, InboundContext, Neighbour, Outbound, OutboundContext,
+    PipelineBuilder, PipelineChange, PipelineError,
 };
 pub use self::resolve::Address;
 pub use self::server::{

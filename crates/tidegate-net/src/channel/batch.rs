@@ -13,7 +13,7 @@ use super::core::ChannelCore;
 use super::pipeline::ChannelPipeline;
 use super::state::Flags;
 use super::transport::Transport;
-use crate::reactor::{Batched, IoContext};
+use crate::reactor::{Batched, IoContext, Next, TakenWrite};
 use crate::sys::{PIECE, Readiness};
 
 impl<P: ChannelPipeline> Batched for ChannelCore<P> {
@@ -50,6 +50,19 @@ impl<P: ChannelPipeline> Batched for ChannelCore<P> {
     #[inline]
     fn prefetch(&self) {
         self.pipeline.prefetch();
+    }
+
+    fn take_write(
+        &mut self,
+        key: usize,
+        bytes: Option<Bytes>,
+        flush: bool,
+    ) -> Result<TakenWrite, Option<Bytes>> {
+        self.take_neighbours_write(key, bytes, flush)
+    }
+
+    fn owed_turn(&mut self, io_context: &mut IoContext) -> Next {
+        self.send_neighbours_writes(io_context)
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::any::Any;
 use std::io;
+use std::net::TcpStream;
 
 use bytes::Bytes;
 use tidegate_core::internal::{contain, discard};
@@ -47,6 +48,8 @@ pub(crate) enum ChannelRequest {
     PipelineChange(Box<dyn ChangeRequest>),
     /// Puts the channel on its loop (`true`) or takes it off.
     Register(bool, Promise<()>),
+    /// Hands the socket over.
+    HandOver(Promise<TcpStream>),
     CancelConnect(Failure),
     /// Closes the channel even if the handlers hold the close back.
     ForceClose,
@@ -130,6 +133,7 @@ pub(crate) fn refuse(request: ChannelRequest, cause: Option<&Failure>) {
         | ChannelRequest::Stage(_, RemoteAction::Flush(promise))
         | ChannelRequest::Register(_, promise)
         | ChannelRequest::ShutdownOutput(promise) => drop(promise.fail(closed())),
+        ChannelRequest::HandOver(promise) => drop(promise.fail(closed())),
         ChannelRequest::PipelineChange(change) => change.refuse(),
         other => discard(other),
     }

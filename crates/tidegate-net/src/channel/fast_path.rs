@@ -145,7 +145,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
 
     /// Ends the turn if something is left to do or to publish.
     #[inline(never)]
-    fn end_turn_with_work(&mut self, io_context: &mut IoContext) -> Next {
+    pub(super) fn end_turn_with_work(&mut self, io_context: &mut IoContext) -> Next {
         self.with_desk(io_context, |core, io_context| {
             if core.has_requests() {
                 core.carry_out(io_context);

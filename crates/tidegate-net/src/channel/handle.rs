@@ -3,7 +3,7 @@
 use std::any::{Any, TypeId};
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tidegate_core::internal::SignalBlock;
@@ -205,6 +205,39 @@ impl Channel {
     /// the poller.
     pub fn register(&self) -> Completion<()> {
         self.set_registered(true)
+    }
+
+    /// Hands the socket of an idle TCP connection over to the caller, for example to
+    /// [adopt](crate::Client::adopt_on) it on another event loop. The channel is closed, the
+    /// connection stays open. Bytes that the peer sends meanwhile stay in the socket, which is in
+    /// non-blocking mode.
+    ///
+    /// The channel must have no handlers and nothing to send. A handler that gives its connection
+    /// away first stops reading, so that no byte is lost, and then removes itself.
+    ///
+    /// The completion fails with [`NetError::NotReleased`] if the channel is not idle or is no TCP
+    /// connection; the channel stays as it is then. The request can be cancelled until the channel's
+    /// loop starts to carry it out.
+    ///
+    /// ```
+    /// use std::net::TcpListener;
+    /// use tidegate_net::Client;
+    ///
+    /// let group = tidegate_net::pinned("io", 2)?;
+    /// let peer = TcpListener::bind("127.0.0.1:0")?;
+    /// let client = Client::builder(&group).build();
+    /// let channel = client.connect(peer.local_addr()?).wait()?;
+    /// channel.set_auto_read(false);
+    /// let socket = channel.release().wait()?;
+    /// let elsewhere = group.loops().next();
+    /// let channel = client.adopt_on(elsewhere, socket).wait()?;
+    /// assert_eq!(channel.loop_name(), elsewhere.name());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn release(&self) -> Completion<TcpStream> {
+        let (promise, released) = promise_on(Arc::clone(self.shared.executor()));
+        self.post(ChannelRequest::HandOver(promise));
+        released
     }
 
     fn set_registered(&self, on: bool) -> Completion<()> {

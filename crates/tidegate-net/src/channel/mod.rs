@@ -9,8 +9,8 @@
 //! * `test_transport`, `local`, `datagram`, `transport`: the socket, or its replacement in memory.
 //! * `timers`, `state`, `deadlines`, `io`, `pipeline`: the state that a channel and its handlers share, and the
 //!   interface of the pipeline.
-//! * `core`: the channel on its loop; `registration`, `requests`, `flush`, `close`, `fast_path`,
-//!   `batch` and `dump` contain the rest of its methods.
+//! * `core`: the channel on its loop; `registration`, `release`, `requests`, `flush`, `close`, `fast_path`,
+//!   `neighbour`, `batch` and `dump` contain the rest of its methods.
 //!
 //! A channel is an event source of the [`reactor`](crate::reactor). The pipeline is in the layer
 //! above: a channel is generic over it.
@@ -29,11 +29,13 @@ mod flush;
 mod handle;
 mod io;
 mod local;
+mod neighbour;
 mod of_server;
 mod options;
 mod pipeline;
 pub(crate) mod read_size;
 mod registration;
+mod release;
 mod requests;
 mod server_connections;
 mod server_memory;

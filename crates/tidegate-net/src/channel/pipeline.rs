@@ -20,6 +20,13 @@ pub(crate) trait ChannelPipeline {
     /// Returns `true` if nothing is in flight between the handlers.
     fn is_idle(&self) -> bool;
 
+    /// Returns `true` if nothing is in flight between the handlers, and none of them handles writes
+    /// or flushes: bytes go straight to the socket.
+    fn passes_writes(&self) -> bool;
+
+    /// Returns `true` if there is no handler.
+    fn is_empty(&self) -> bool;
+
     /// Returns whether the handlers together may block their thread.
     fn blocking(&self) -> Blocking;
 

@@ -4,6 +4,9 @@
 //! nor sends. The loop takes the socket out of the poller, and puts it back, after the handlers
 //! have returned: the channel requests it by returning [`Next::Watch`] and receives the result.
 
+use std::io;
+use std::net::TcpStream;
+
 use tidegate_promise::{Failure, Promise};
 
 use super::core::ChannelCore;
@@ -66,6 +69,9 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         let Some(result) = off.result.take() else {
             return;
         };
+        if let Some(release) = off.release.take() {
+            return self.finish_release(release, result, io_context);
+        }
         let went_well = result.is_ok();
         let on = (off.phase == Phase::Returning) == went_well;
         let promise = off.promise.take();
@@ -87,6 +93,23 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         }
         self.carry_out(io_context);
         self.start_next_request();
+    }
+
+    /// Hands the socket over if the poller does not watch it any more; otherwise the channel stays
+    /// on its loop.
+    fn finish_release(
+        &mut self,
+        release: Promise<TcpStream>,
+        result: io::Result<()>,
+        io_context: &mut IoContext,
+    ) {
+        match result {
+            Ok(()) => self.release(release, io_context),
+            Err(why) => {
+                let _ = release.fail(Failure::new(why));
+                self.resume(io_context);
+            }
+        }
     }
 
     /// Resumes reading and sending: the poller watches the socket again.

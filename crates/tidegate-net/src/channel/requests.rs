@@ -84,6 +84,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             ChannelRequest::Register(on, promise) => {
                 self.request_registration(on, promise, io_context)
             }
+            ChannelRequest::HandOver(promise) => self.request_release(promise, io_context),
             ChannelRequest::CloseDeadline => self.give_up_sending(io_context),
             ChannelRequest::CancelConnect(why) => {
                 if let Life::Connecting(_) = self.state().life {

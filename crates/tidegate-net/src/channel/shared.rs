@@ -400,6 +400,11 @@ impl Shared {
         }
     }
 
+    /// Returns `true` if no request is queued and no end was requested. Called on the loop.
+    pub(crate) fn has_nothing_queued(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) & flag::ENDS == 0 && self.lock().requests.is_empty()
+    }
+
     /// Takes the queued requests, oldest first.
     pub(crate) fn take_requests(&self) -> Vec<ChannelRequest> {
         let mut inner = self.lock();

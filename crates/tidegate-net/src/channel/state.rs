@@ -29,12 +29,14 @@
 //! | `output` to `Ending` | the handlers, through [`ChannelIo`](super::ChannelIo) | any |
 //! | `output` to `Shut` | `close`, when everything is sent | `Open` |
 //! | `end` | the handlers, through [`ChannelIo`](super::ChannelIo); never back | any |
+//! | `life` to `Closed`, with the socket handed over | `release` | `Off` |
 //! | readiness hints | every file of `ChannelCore`'s methods but `close` | any but `Closed` |
 //! | requests of a turn | the handlers set them; `core`, `flush` and `fast_path` clear them | any |
 //! | writability | [`ChannelIo`](super::ChannelIo), as the pending size changes | any |
 
 use std::collections::VecDeque;
 use std::io;
+use std::net::TcpStream;
 
 use tidegate_promise::{Failure, Promise};
 
@@ -135,6 +137,10 @@ impl Flags {
 
     /// The channel stays open when the peer closes its sending half.
     pub(crate) const HALF_CLOSURE: Self = Self(1 << 17);
+
+    /// The channel took a write of another channel of its loop, and gets a turn for it at the end
+    /// of the task.
+    pub(crate) const NEIGHBOUR_WROTE: Self = Self(1 << 20);
 
     // Errors of writes and handlers.
 
@@ -320,6 +326,8 @@ pub(crate) struct Deregistration {
     pub(super) phase: Phase,
     /// The promise of the change in progress.
     pub(super) promise: Option<Promise<()>>,
+    /// The promise of a release: the channel leaves its loop to hand its socket over.
+    pub(super) release: Option<Promise<TcpStream>>,
     /// That change still has to be requested from the loop.
     pub(super) ask: bool,
     /// Result of that change.
@@ -340,6 +348,19 @@ impl Deregistration {
         Box::new(Self {
             phase: Phase::Leaving,
             promise: Some(promise),
+            release: None,
+            ask: true,
+            result: None,
+            pending_requests: VecDeque::new(),
+        })
+    }
+
+    /// Returns the state of a channel that leaves its loop to hand its socket over.
+    pub(super) fn releasing(promise: Promise<TcpStream>) -> Box<Self> {
+        Box::new(Self {
+            phase: Phase::Leaving,
+            promise: None,
+            release: Some(promise),
             ask: true,
             result: None,
             pending_requests: VecDeque::new(),
@@ -372,6 +393,9 @@ impl Deregistration {
             .map(|(_, promise)| promise);
         for promise in self.promise.into_iter().chain(pending_requests) {
             let _ = promise.fail(closed.clone());
+        }
+        if let Some(release) = self.release {
+            let _ = release.fail(closed.clone());
         }
     }
 }

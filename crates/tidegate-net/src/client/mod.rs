@@ -18,8 +18,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use mio::net::TcpStream;
-use tidegate_loop::Pinned;
 use tidegate_loop::internal::LoopScheduler;
+use tidegate_loop::{EventLoop, Pinned};
 use tidegate_promise::{Completion, Failure, Outcome, Promise, promise_on};
 
 use crate::awaited::Awaited;
@@ -61,11 +61,36 @@ impl<P: ChannelPlacement> Client<P> {
     /// which applies to each address separately. Cancelling the completion ends the attempt; if the
     /// name is still being resolved, no connection is made.
     pub fn connect(&self, to: impl Into<Address>) -> Completion<Channel> {
-        let home = self.group.pick();
-        let (promise, connected) = promise_on(home.home.executor());
+        self.connect_from(self.group.pick(), to.into())
+    }
+
+    /// Connects like [`Client::connect`], on this event loop of the client's group. The completion
+    /// fails with [`NetError::NotOpened`] if the group does not have this event loop.
+    ///
+    /// ```
+    /// use std::net::TcpListener;
+    /// use tidegate_net::Client;
+    ///
+    /// let group = tidegate_net::pinned("io", 2)?;
+    /// let peer = TcpListener::bind("127.0.0.1:0")?;
+    /// let home = group.loops().next();
+    /// let client = Client::builder(&group).build();
+    /// let channel = client.connect_on(home, peer.local_addr()?).wait()?;
+    /// assert_eq!(channel.loop_name(), home.name());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn connect_on(&self, home: &EventLoop<P>, to: impl Into<Address>) -> Completion<Channel> {
         let to = to.into();
+        match self.group.target(home) {
+            Some(target) => self.connect_from(target, to),
+            None => foreign_loop(&Subject::Connect(to.to_string()), home.name()),
+        }
+    }
+
+    fn connect_from(&self, home: LoopTarget<P>, to: Address) -> Completion<Channel> {
+        let (promise, connected) = promise_on(home.home.executor());
         if let Address::Socket(address) = to {
-            self.connect_on(&home, address, address.to_string(), promise);
+            self.connect_address(&home, address, address.to_string(), promise);
             return connected;
         }
         let name = to.to_string();
@@ -87,7 +112,7 @@ impl<P: ChannelPlacement> Client<P> {
     }
 
     /// Connects to `address`; `to` is its name in errors.
-    fn connect_on(
+    fn connect_address(
         &self,
         home: &LoopTarget<P>,
         address: SocketAddr,
@@ -115,12 +140,23 @@ impl<P: ChannelPlacement> Client<P> {
 
     /// Creates a channel of a connected TCP socket.
     pub fn adopt(&self, stream: std::net::TcpStream) -> Completion<Channel> {
-        self.open(Subject::Other("adopt a TCP socket"), move || {
-            stream.set_nonblocking(true)?;
-            let (local, peer) = (stream.local_addr().ok(), stream.peer_addr().ok());
-            let stream = TcpStream::from_std(stream);
-            Ok((Transport::tcp(stream), local, peer))
-        })
+        self.open(ADOPT_TCP, move || adopt_tcp(stream))
+    }
+
+    /// Creates a channel like [`Client::adopt`], on this event loop of the client's group. The
+    /// completion fails with [`NetError::NotOpened`] if the group does not have this event loop;
+    /// the socket is closed then.
+    pub fn adopt_on(
+        &self,
+        home: &EventLoop<P>,
+        stream: std::net::TcpStream,
+    ) -> Completion<Channel> {
+        let Some(target) = self.group.target(home) else {
+            return foreign_loop(&ADOPT_TCP, home.name());
+        };
+        let (promise, adopted) = promise_on(target.home.executor());
+        self.open_on(&target, ADOPT_TCP, move || adopt_tcp(stream), promise);
+        adopted
     }
 
     /// Creates a channel of a connected Unix socket, for example one end of a pair.
@@ -265,6 +301,24 @@ impl<P: ChannelPlacement> Client<P> {
     }
 }
 
+/// The subject of adopting a TCP socket.
+const ADOPT_TCP: Subject = Subject::Other("adopt a TCP socket");
+
+fn adopt_tcp(stream: std::net::TcpStream) -> io::Result<Opened> {
+    stream.set_nonblocking(true)?;
+    let (local, peer) = (stream.local_addr().ok(), stream.peer_addr().ok());
+    let stream = TcpStream::from_std(stream);
+    Ok((Transport::tcp(stream), local, peer))
+}
+
+/// Returns the error for an event loop that the client's group does not have.
+fn foreign_loop(subject: &Subject, home: &str) -> Completion<Channel> {
+    Completion::failed(Failure::new(NetError::NotOpened {
+        what: subject.to_string(),
+        why: format!("event loop `{home}` is not of the client's group; use one of its loops"),
+    }))
+}
+
 /// What a client opens, for errors.
 enum Subject {
     /// A connection to this peer.
@@ -336,7 +390,7 @@ impl<P: ChannelPlacement> Attempts<P> {
         };
         let (own, attempt) = promise_on(self.home.home.executor());
         let to = format!("`{}` ({address})", self.name);
-        self.client.connect_on(&self.home, address, to, own);
+        self.client.connect_address(&self.home, address, to, own);
         let current = Arc::clone(&self.current);
         let this = attempt.on_complete(move |outcome| match outcome {
             Outcome::Success(channel) => {

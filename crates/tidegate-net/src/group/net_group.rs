@@ -139,6 +139,11 @@ impl<P: Placement> NetGroup<P> {
         LoopTarget { home, roam }
     }
 
+    /// Returns this loop as a target, if it is one of the group.
+    pub(crate) fn target(&self, home: &EventLoop<P>) -> Option<LoopTarget<P>> {
+        self.each().find(|target| target.home == *home)
+    }
+
     /// Returns every loop.
     pub(crate) fn each(&self) -> impl Iterator<Item = LoopTarget<P>> {
         self.loops.iter().enumerate().map(|(at, home)| LoopTarget {

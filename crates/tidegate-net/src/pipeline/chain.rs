@@ -421,6 +421,14 @@ impl<E: ?Sized + HandlerStorage> ChannelPipeline for Pipeline<E> {
         self.parts.stack.is_empty()
     }
 
+    fn passes_writes(&self) -> bool {
+        self.is_idle() && !self.parts.handles(mask::WRITE | mask::FLUSH)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.is_idle() && self.parts.metas.is_empty()
+    }
+
     #[inline]
     fn blocking(&self) -> Blocking {
         self.parts.blocking

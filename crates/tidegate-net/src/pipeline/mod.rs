@@ -17,6 +17,7 @@
 //!   depend on each other: a handler is called with a context, and pending changes of handlers are
 //!   on the stack.
 //! * `output`: memory of the loop that a handler writes into; it and `pipeline_state` use each other.
+//! * `neighbour`: writes of a handler to another channel of its loop.
 //! * `handler`, `adapter`: the traits that users implement, and how their methods are called.
 //! * `chain`: the pipeline; `head`, `levels` and `places` hold the rest of its methods.
 //! * `stage`: a handler on an executor of its own.
@@ -34,6 +35,7 @@ mod erased;
 mod handler;
 mod head;
 mod levels;
+mod neighbour;
 mod output;
 mod pipeline_state;
 mod places;
@@ -51,6 +53,7 @@ pub use self::check::PipelineError;
 pub use self::context::HandlerContext;
 pub(crate) use self::erased::{Checked, Erased};
 pub use self::handler::{Inbound, InboundContext, Outbound, OutboundContext};
+pub use self::neighbour::Neighbour;
 pub(crate) use self::pipeline_state::PipelineState;
 #[cfg(test)]
 pub(crate) use self::stack::Action;

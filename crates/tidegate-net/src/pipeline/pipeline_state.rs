@@ -213,6 +213,11 @@ impl PipelineState {
         self.blocking = kinds.max().unwrap_or(Blocking::Never);
     }
 
+    /// Returns `true` if a handler handles one of `events`.
+    pub(super) fn handles(&self, events: u16) -> bool {
+        self.event_mask & events != 0
+    }
+
     /// Returns `true` if a handler between the socket and `at` handles `event`.
     #[inline]
     pub(super) fn is_watched(&self, at: u32, event: u16) -> bool {

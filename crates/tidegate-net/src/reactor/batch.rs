@@ -24,6 +24,7 @@
 use bytes::Bytes;
 
 use super::io_context::IoContext;
+use super::source::Next;
 use crate::events::{EventQueue, Slab};
 use crate::sys::{PIECES, Readiness, Ready, Token, prefetch};
 
@@ -49,6 +50,38 @@ pub(crate) trait Batched {
 
     /// Prefetches the memory that the source will use for its next event.
     fn prefetch(&self) {}
+
+    /// Takes a write of another source of its loop, outside of its own turn. `key` names the source
+    /// that is meant. No handler may run here.
+    ///
+    /// # Errors
+    ///
+    /// The bytes, if the source is another one or cannot take them now.
+    fn take_write(
+        &mut self,
+        key: usize,
+        bytes: Option<Bytes>,
+        flush: bool,
+    ) -> Result<TakenWrite, Option<Bytes>> {
+        let _ = (key, flush);
+        Err(bytes)
+    }
+
+    /// Has the turn that [`TakenWrite::owes_turn`] requested. User code may run here.
+    fn owed_turn(&mut self, io_context: &mut IoContext) -> Next {
+        let _ = io_context;
+        Next::Stay
+    }
+}
+
+/// Result of [`Batched::take_write`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TakenWrite {
+    /// The source needs an [`Batched::owed_turn`] at the end of the task, and has not requested
+    /// one yet.
+    pub(crate) owes_turn: bool,
+    /// The source accepts more without exceeding its limits.
+    pub(crate) writable: bool,
 }
 
 /// The current batch: events of the poller that are delivered together.

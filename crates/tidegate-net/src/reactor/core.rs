@@ -318,6 +318,14 @@ impl<P: Place> Reactor<P> {
         }
     }
 
+    /// Takes a source that is in its slot out, for a moment in which it handles no event.
+    pub(super) fn borrow_source(&mut self, token: Token) -> Option<Box<P::Source>> {
+        match self.sources.take(token, Readiness::NONE) {
+            Taken::Present(source) => Some(source),
+            Taken::Away | Taken::Stale => None,
+        }
+    }
+
     fn queue_again(&mut self, token: Token, next: Next, missed: Readiness) {
         let mut readiness = missed;
         if let Next::Again(more) = next {

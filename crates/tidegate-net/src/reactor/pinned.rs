@@ -39,6 +39,8 @@ pub(crate) struct LocalReactor {
     io_context: Option<Box<IoContext>>,
     /// Records what the loop runs.
     running: Option<Arc<Running>>,
+    /// Sources that took a write of another one and need a turn at the end of the task.
+    owed: Vec<Token>,
 }
 
 impl LocalReactor {
@@ -49,6 +51,7 @@ impl LocalReactor {
             reactor: Reactor::new(polling, generation),
             io_context: Some(Box::new(io_context)),
             running: None,
+            owed: Vec::new(),
         })
     }
 
@@ -112,6 +115,22 @@ impl LocalReactor {
         match &mut self.io_context {
             Some(io_context) => self.reactor.end_batch(io_context),
             None => Vec::new(),
+        }
+    }
+
+    /// Takes another source out of its slot, while a source handles an event.
+    fn borrow_neighbour(&mut self, token: Token) -> Option<Box<dyn IoSource>> {
+        // Otherwise no task is running at whose end the other source would get its turn.
+        let in_turn = self.io_context.is_none();
+        in_turn.then(|| self.reactor.borrow_source(token)).flatten()
+    }
+
+    /// Takes out a source that needs a turn at the end of the task.
+    fn take_owed(&mut self, token: Token) -> Option<ActiveSource> {
+        let source = self.reactor.borrow_source(token)?;
+        match self.io_context.take() {
+            Some(io_context) => Some((source, io_context)),
+            None => unreachable!("no source handles an event at the end of a task"),
         }
     }
 }
@@ -184,7 +203,13 @@ pub(crate) fn dispatch(ready: Ready) -> bool {
     let Some((source, io_context)) = with(|local| local.take(ready)).flatten() else {
         return with(|local| local.reactor.contains(ready.token)).unwrap_or(false);
     };
-    CURRENT.with(|current| deliver(current, ready, source, io_context));
+    CURRENT.with(|current| {
+        let handled = contain(|| deliver(current, ready, source, io_context));
+        run_owed(current);
+        if let Err(panic) = handled {
+            panic.resume();
+        }
+    });
     true
 }
 
@@ -202,12 +227,15 @@ pub(super) fn dispatch_few(few: usize) {
                 }
             }
         });
-        let spent = match current.borrow_mut().as_deref_mut() {
-            Some(local) => local.end_task(),
-            None => Vec::new(),
+        let (spent, owed) = match current.borrow_mut().as_deref_mut() {
+            Some(local) => (local.end_task(), !local.owed.is_empty()),
+            None => (Vec::new(), false),
         };
         if !spent.is_empty() {
             drop_bytes(current, spent);
+        }
+        if owed {
+            run_owed(current);
         }
         // After a panic, the rest of the few events is delivered in another task, before the next
         // poll.
@@ -228,18 +256,103 @@ fn drop_bytes(current: &RefCell<Option<Box<LocalReactor>>>, mut spent: Vec<Bytes
     }
 }
 
+/// Lets source `token` take a write of the source that handles an event now, outside of its own
+/// turn. It gets a turn at the end of the task. Returns whether it is writable after that.
+///
+/// # Errors
+///
+/// The bytes, if no source of this thread's loop handles an event, or `token` does not take them:
+/// see [`Batched::take_write`](super::Batched::take_write).
+pub(crate) fn write_to_neighbour(
+    token: Token,
+    key: usize,
+    bytes: Option<Bytes>,
+    flush: bool,
+) -> Result<bool, Option<Bytes>> {
+    // Nothing stays borrowed meanwhile: a flush may drop bytes of a cancelled write, which is user
+    // code.
+    let Some(mut source) = with(|local| local.borrow_neighbour(token)).flatten() else {
+        return Err(bytes);
+    };
+    let taken = source.take_write(key, bytes, flush);
+    let owes_turn = taken.as_ref().is_ok_and(|taken| taken.owes_turn);
+    let gone = with(|local| {
+        if owes_turn {
+            local.owed.push(token);
+        }
+        local.reactor.put(token, source, Next::Stay)
+    });
+    drop(gone);
+    taken.map(|taken| taken.writable)
+}
+
+/// Gives the sources that took writes of others their turn. What they write to others in these
+/// turns follows after the next poll.
+#[cold]
+fn run_owed(current: &RefCell<Option<Box<LocalReactor>>>) {
+    let mut owed = match current.borrow_mut().as_deref_mut() {
+        Some(local) => std::mem::take(&mut local.owed),
+        None => return,
+    };
+    let mut panicked = None;
+    for token in owed.drain(..) {
+        let taken = match current.borrow_mut().as_deref_mut() {
+            Some(local) => local.take_owed(token),
+            None => None,
+        };
+        if let Some((source, io_context)) = taken {
+            let turn = |source: &mut dyn IoSource, io_context: &mut IoContext| {
+                source.owed_turn(io_context)
+            };
+            let handled = contain(|| deliver_by(current, token, source, io_context, turn));
+            panicked = panicked.or(handled.err());
+        }
+    }
+    if let Some(local) = current.borrow_mut().as_deref_mut() {
+        match local.owed.first() {
+            // Its event leads to another task, at whose end all of them get their turn.
+            Some(&token) => {
+                let readiness = Readiness::REQUESTS;
+                local.reactor.push_again(Ready { token, readiness });
+            }
+            None => local.owed = owed,
+        }
+    }
+    if let Some(panic) = panicked {
+        panic.resume();
+    }
+}
+
 #[inline(always)]
 fn deliver(
     current: &RefCell<Option<Box<LocalReactor>>>,
     ready: Ready,
+    source: Box<dyn IoSource>,
+    io_context: Box<IoContext>,
+) {
+    deliver_by(
+        current,
+        ready.token,
+        source,
+        io_context,
+        |source, io_context| source.ready(ready.readiness, io_context),
+    );
+}
+
+/// Gives a source that is out of its slot a turn, and puts it back.
+#[inline(always)]
+fn deliver_by(
+    current: &RefCell<Option<Box<LocalReactor>>>,
+    token: Token,
     mut source: Box<dyn IoSource>,
     mut io_context: Box<IoContext>,
+    turn: impl FnOnce(&mut dyn IoSource, &mut IoContext) -> Next,
 ) {
     // Handlers contain their panics; this is the last resort, so that an I/O context is never lost.
-    let handled = contain(|| source.ready(ready.readiness, &mut io_context));
+    let handled = contain(|| turn(&mut *source, &mut io_context));
     let next = *handled.as_ref().unwrap_or(&Next::Leave);
     let gone = match current.borrow_mut().as_deref_mut() {
-        Some(local) => local.put(ready.token, source, io_context, next),
+        Some(local) => local.put(token, source, io_context, next),
         None => Some(source),
     };
     if let Some(gone) = gone {
@@ -325,4 +438,5 @@ fn close_one(token: Token) {
         local.io_context = Some(io_context);
         local.reactor.remove(token);
     });
+    CURRENT.with(run_owed);
 }

@@ -56,6 +56,13 @@ mod system {
         }
     }
 
+    impl<S> StreamSocket<S> {
+        /// Returns the socket itself.
+        pub(crate) fn into_inner(self) -> S {
+            self.socket
+        }
+    }
+
     impl<S> Deref for StreamSocket<S> {
         type Target = S;
 
@@ -140,6 +147,13 @@ mod system {
         /// Returns the socket that a poller watches.
         pub(crate) fn source(&mut self) -> &mut dyn Source {
             &mut self.0
+        }
+    }
+
+    impl<S> StreamSocket<S> {
+        /// Returns the socket itself.
+        pub(crate) fn into_inner(self) -> S {
+            self.0
         }
     }
 

@@ -33,12 +33,15 @@ mod local_stream;
 mod memory;
 mod model;
 mod named;
+mod neighbours;
 mod other_executor;
 mod output;
 mod pass;
 mod payloads;
 mod pipeline;
 mod registration;
+#[cfg(unix)]
+mod releases;
 mod roaming;
 mod rules;
 mod server_ends;

@@ -1,0 +1,124 @@
+//! Writes of another channel of the same loop, which go straight into the write queue.
+//!
+//! The other channel's handler is running, so no handler of this channel may run, and nothing is
+//! sent yet: the channel gets a turn at the end of the task. Every case that needs more than the
+//! queue goes through the mailbox like the write of any handle, and is refused there if it has to
+//! be.
+
+use bytes::Bytes;
+
+use super::core::ChannelCore;
+use super::pipeline::ChannelPipeline;
+use super::shared::Shared;
+use super::state::Flags;
+use super::write_queue::ENTRY_OVERHEAD;
+use crate::reactor::{self, IoContext, IoSource, Next, TakenWrite};
+use crate::sys::Readiness;
+
+/// Flags of a channel whose writes need more than its queue.
+const UNUSUAL: Flags = Flags::DATAGRAMS
+    .union(Flags::REFUSAL_REPORTED)
+    .union(Flags::CUT);
+
+/// Flags of a channel that waits for a write event.
+const WAITS: Flags = Flags::WRITE_BLOCKED.union(Flags::TURN_OWED);
+
+impl Shared {
+    /// Puts bytes of another channel of this thread's loop into the write queue. Called while a
+    /// handler of that channel runs. Returns whether this channel is writable after that.
+    ///
+    /// # Errors
+    ///
+    /// The bytes, if they have to go through the mailbox.
+    pub(crate) fn write_directly(
+        &self,
+        bytes: Option<Bytes>,
+        flush: bool,
+    ) -> Result<bool, Option<Bytes>> {
+        match self.roams() {
+            true => Err(bytes),
+            false => reactor::write_to_neighbour(self.token(), self.key(), bytes, flush),
+        }
+    }
+
+    /// Returns the key of the channel among all channels: its address in memory.
+    fn key(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+}
+
+impl<P: ChannelPipeline> ChannelCore<P> {
+    /// Queues `bytes`, and flushes the queue if that is requested.
+    ///
+    /// # Errors
+    ///
+    /// The bytes, if they have to go through the mailbox.
+    pub(super) fn take_neighbours_write(
+        &mut self,
+        key: usize,
+        bytes: Option<Bytes>,
+        flush: bool,
+    ) -> Result<TakenWrite, Option<Bytes>> {
+        let counts = bytes
+            .as_ref()
+            .map_or(0, |bytes| bytes.len() + ENTRY_OVERHEAD);
+        if key != self.shared().key() || !self.takes_neighbours_write() {
+            return Err(bytes);
+        }
+        let io = self.pipeline.io_mut();
+        if io.pending() + counts > io.options.marks.cap() {
+            // The mailbox refuses it, once it knows how much is pending here.
+            io.publish();
+            return Err(bytes);
+        }
+        let touched = bytes.is_some() || flush;
+        if let Some(bytes) = bytes {
+            if let Err(refused) = io.queue.push(bytes, None, &io.options.marks) {
+                return Err(Some(refused.bytes));
+            }
+            io.look_at_marks();
+        }
+        if flush {
+            io.request_flush();
+        }
+        let writable = io.is_writable();
+        let owes_turn = touched && !self.has(Flags::NEIGHBOUR_WROTE);
+        if owes_turn {
+            self.set(Flags::NEIGHBOUR_WROTE);
+        }
+        Ok(TakenWrite {
+            owes_turn,
+            writable,
+        })
+    }
+
+    /// Returns `true` if the write of a handle would go straight to the queue, and nothing of a
+    /// handle is waiting: the order of all writes stays the order of the calls.
+    fn takes_neighbours_write(&self) -> bool {
+        self.state().is_open()
+            && self.state().takes_writes()
+            && !self.has(UNUSUAL)
+            && self.pipeline.passes_writes()
+            && self.shared().has_nothing_queued()
+    }
+
+    /// Sends what other channels wrote, and brings handlers and other threads up to date.
+    pub(super) fn send_neighbours_writes(&mut self, io_context: &mut IoContext) -> Next {
+        self.clear(Flags::NEIGHBOUR_WROTE);
+        if self.has(Flags::TURN_OWED) {
+            return self.ready(Readiness::WRITE, io_context);
+        }
+        if self.state().is_open() && self.has(Flags::FLUSH) && !self.has(WAITS) {
+            match self.send_one(io_context) {
+                Ok(spent) => drop(spent),
+                Err(first) => {
+                    self.with_desk(io_context, |core, io_context| core.drain(first, io_context))
+                }
+            }
+            if self.is_calm() {
+                return Next::Stay;
+            }
+        }
+        self.end_turn_with_work(io_context)
+    }
+}
