@@ -23,12 +23,14 @@
 mod asynchronous;
 pub mod codec;
 mod percent;
+mod pipeline;
 mod router;
 mod server;
 
 #[cfg(feature = "async")]
 pub use self::asynchronous::serve_async;
 pub use self::codec::Method;
+pub use self::pipeline::{HttpCodec, RequestPart, ResponsePart};
 pub use self::router::{Router, RouterBuilder, RouterError};
 pub use self::server::{
     Body, BodyError, DeferredResponse, HttpMetrics, HttpServer, HttpServerBuilder, Limits, Request,

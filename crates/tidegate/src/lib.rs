@@ -461,8 +461,9 @@ pub mod metrics {
 pub mod http {
     #[doc(inline)]
     pub use tidegate_http::{
-        Body, BodyError, DeferredResponse, HttpMetrics, HttpServer, HttpServerBuilder, Limits,
-        Method, Request, Response, ResponseStream, Router, Service, Switch, serve,
+        Body, BodyError, DeferredResponse, HttpCodec, HttpMetrics, HttpServer, HttpServerBuilder,
+        Limits, Method, Request, RequestPart, Response, ResponsePart, ResponseStream, Router,
+        Service, Switch, serve,
     };
 
     #[cfg(feature = "http-async")]

@@ -62,6 +62,9 @@ pub enum EncodeError {
          `CONNECT`, with a status 2xx; and a status 2xx for a `CONNECT` changes it"
     )]
     Switch,
+    /// A part of a response without a request, or before its head.
+    #[error("there is no request to which this part of a response belongs; write a head first")]
+    NoRequest,
     /// A head with more fields or bytes than a head can have.
     #[error("the head has too many fields or bytes; send fewer")]
     HeadTooLarge,

@@ -3,14 +3,15 @@
 use bytes::BufMut;
 
 use crate::codec::chars::{self, TARGET};
-use crate::codec::encode::EncodeError;
+use crate::codec::encode::{EncodeError, status_line};
 use crate::codec::framing::BodyFraming;
+use crate::codec::limits::HeadLimits;
 use crate::codec::method::MethodCode;
 
 use super::patch::Patchable;
 use super::request::RequestHead;
 use super::response::ResponseHead;
-use super::table::{Info, Span, slice};
+use super::table::{HeadTable, Info, Span, slice};
 use super::target;
 
 /// A copy of a request head that can be kept and changed.
@@ -167,6 +168,37 @@ pub struct OwnedResponseHead {
 }
 
 impl OwnedResponseHead {
+    /// Creates the head of a response with this status, its standard reason phrase and no fields. Its
+    /// body ends with the connection, unless [`set_framing`](Self::set_framing) says otherwise.
+    ///
+    /// # Errors
+    ///
+    /// [`EncodeError::Status`] if `status` does not have three digits.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate_http::codec::{BodyFraming, OwnedResponseHead};
+    ///
+    /// let mut head = OwnedResponseHead::with_status(404)?;
+    /// head.append("Content-Type", b"text/plain")?;
+    /// head.set_framing(BodyFraming::Length(0))?;
+    /// let mut out = Vec::new();
+    /// head.encode(&mut out)?;
+    /// let fields = "Content-Type: text/plain\r\nContent-Length: 0\r\n\r\n";
+    /// assert_eq!(out, format!("HTTP/1.1 404 Not Found\r\n{fields}").as_bytes());
+    /// # Ok::<(), tidegate_http::codec::EncodeError>(())
+    /// ```
+    pub fn with_status(status: u16) -> Result<Self, EncodeError> {
+        let mut line = Vec::with_capacity(64);
+        status_line(&mut line, status)?;
+        let mut table = HeadTable::new();
+        line.extend_from_slice(b"\r\n");
+        let parsed = ResponseHead::parse(&line, &HeadLimits::DEFAULT, &mut table);
+        parsed.map_err(|_| EncodeError::Status)?;
+        Ok(ResponseHead::of(&line, &table).to_owned())
+    }
+
     pub(super) fn new(bytes: &[u8], spans: &[Span], info: &Info) -> Self {
         let head = Patchable::new(bytes, spans, info);
         Self { head }
