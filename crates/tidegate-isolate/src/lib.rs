@@ -85,6 +85,7 @@ pub mod internal {
     //! without notice.
 
     pub use crate::breaker::word::{BreakerWord, Phase};
+    pub use crate::bulkhead::permits::waiter_word::WaiterWord;
     pub use crate::command::{CallTerms, UntypedCommand};
     pub use crate::in_flight::call_word::{CallWord, EndCause, SeenCall, WorkState};
     pub use crate::in_flight::entry_word::EntryWord;
@@ -111,7 +112,7 @@ pub use self::bulkhead::{
 };
 pub use self::cancel::{CallHandle, CancelOutcome, Interrupt};
 pub use self::collapser::{Collapser, CollapserConfig, CollapserError, CollapserScope};
-pub use self::command::{Call, Command, CommandBuilder, Entry, Verdict};
+pub use self::command::{Call, Command, CommandBuilder, Entry, PendingEntry, Verdict};
 pub use self::config::CommandConfig;
 pub use self::error::{Cause, CommandError, ConfigError, FallbackError, Rejection};
 pub use self::event::{Event, EventSet};

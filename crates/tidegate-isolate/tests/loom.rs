@@ -8,8 +8,8 @@
 //! comparing; a `leave` that does not compare the number; an end that keeps the number. In the word
 //! of a breaker: `change` without Release or relaxed, `get` without Acquire, `is_due` without
 //! Acquire, `judge` without Release, or advancing the time before it decides. In the word of an
-//! entry: a `report` that loads and stores instead of swapping. The ends of a call are relaxed, and
-//! the models hold.
+//! entry: a `report` that loads and stores instead of swapping. In the word of a waiter: a `decide`
+//! that does not compare. The ends of a call are relaxed, and the models hold.
 #![cfg(tidegate_loom)]
 
 use std::sync::Arc as StdArc;
@@ -22,6 +22,8 @@ use tidegate_isolate::internal::{BreakerWord, CallWord, EndCause, EntryWord, Wor
 
 #[path = "../../tidegate-testkit/shared/race_cell.rs"]
 mod race_cell;
+#[path = "loom/waiters.rs"]
+mod waiters;
 
 use race_cell::RaceCell;
 

@@ -7,7 +7,7 @@
 
 mod kind;
 mod partition;
-mod permits;
+pub(crate) mod permits;
 mod queue;
 mod threads;
 

@@ -5,11 +5,12 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::CancelToken;
 use tidegate_core::internal::as_nanos;
+use tidegate_core::{CancelToken, Executor};
 use tidegate_promise::Completion;
 
 use super::entry::Entry;
+use super::entry_wait::PendingEntry;
 use super::fallback_fn::OwnFallback;
 use super::handle::Command;
 use super::options::{CallOptions, MaybeOptions};
@@ -122,6 +123,31 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
     #[inline]
     pub fn admit(&self) -> Result<Entry, CommandError<E>> {
         self.shared.enter(MaybeOptions::NOTHING)
+    }
+
+    /// Admits a call like [`Command::admit`], and waits for a permit if none is free: the call takes
+    /// a place in the queue of the command, with the discipline, the bound and the deadline of that
+    /// queue ([`PermitConfig`](crate::PermitConfig)). Calls `then` on `home` with the entry, or with
+    /// the reason why the call was not admitted. See [`PendingEntry`].
+    ///
+    /// For handlers, which must not block their loop. The timeout of the call includes the wait.
+    ///
+    /// # Threads
+    ///
+    /// If the call need not wait and the calling thread runs `home`, `then` runs before this method
+    /// returns. In all other cases `then` runs later, on `home`. A panic of `then` is reported.
+    ///
+    /// # Cancellation
+    ///
+    /// Dropping the returned handle leaves the queue at once. A permit that was on its way goes
+    /// back, `then` is dropped, and the call counts as cancelled. The same happens if `home` has
+    /// ended.
+    pub fn admit_or_wait<F>(&self, home: &Arc<dyn Executor>, then: F) -> PendingEntry
+    where
+        F: FnOnce(Result<Entry, CommandError<E>>) + Send + 'static,
+    {
+        let options = CallOptions::default();
+        self.shared.enter_or_wait(options, home, then)
     }
 
     /// Begins a call with options of its own, such as a timeout, a fallback or a cache key.
@@ -297,6 +323,16 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
         self.command
             .shared
             .enter(MaybeOptions(Some(&mut self.options)))
+    }
+
+    /// Admits a call like [`Call::admit`], and waits for a permit if none is free. See
+    /// [`Command::admit_or_wait`].
+    pub fn admit_or_wait<F>(self, home: &Arc<dyn Executor>, then: F) -> PendingEntry
+    where
+        F: FnOnce(Result<Entry, CommandError<E>>) + Send + 'static,
+    {
+        let shared = &self.command.shared;
+        shared.enter_or_wait(self.options, home, then)
     }
 
     /// Runs `work` on a thread of the bulkhead and waits for it.

@@ -24,9 +24,9 @@ use std::time::Instant;
 use tidegate_core::CancelToken;
 use tidegate_core::internal::trace::{self, Entered, Span};
 
-use super::admission::Admission;
+use super::admission::{Admission, Denied};
 use super::ending::Ended;
-use super::options::{MaybeOptions, Observer};
+use super::options::{CallOptions, MaybeOptions, Observer};
 use super::report::CallRecord;
 use super::shared::Shared;
 use crate::error::{Cause, CommandError};
@@ -348,13 +348,22 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         let call = match state.admit(flags, start, maybe_options.terms(state)) {
             Ok(call) => call,
             Err(denied) => {
-                state.book_denial(&denied, (start, start));
-                let (record, cause) = (CallRecord::new(start), denied.into_cause());
-                return Err(
-                    maybe_options.with(|options| self.failed_at_once(record, options, cause))
-                );
+                return Err(maybe_options
+                    .with(|options| self.not_admitted(denied, (start, start), options)));
             }
         };
+        self.entry_of(call, flags, &maybe_options)
+    }
+
+    /// Makes the entry of a call that was admitted.
+    #[inline(always)]
+    pub(super) fn entry_of(
+        &self,
+        call: Admission,
+        flags: u32,
+        maybe_options: &MaybeOptions<'_, T, E>,
+    ) -> Result<Entry, CommandError<E>> {
+        let state = &self.state;
         let mut entry = Entry {
             state: Arc::clone(state),
             call: Some(call),
@@ -373,5 +382,18 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             return Err(entry.fail(Cause::Panicked(message)));
         }
         Ok(entry)
+    }
+
+    /// Ends a call that was made at `start` and not admitted at `now`. Tries no fallback.
+    #[cold]
+    pub(super) fn not_admitted(
+        &self,
+        denied: Denied,
+        (start, now): (u64, u64),
+        options: &CallOptions<T, E>,
+    ) -> CommandError<E> {
+        self.state.book_denial(&denied, (start, now));
+        let record = CallRecord::until(start, now);
+        self.failed_at_once(record, options, denied.into_cause())
     }
 }

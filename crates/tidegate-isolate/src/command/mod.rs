@@ -8,7 +8,7 @@
 //! 2. `admission`: what may reject a call, in a fixed order. `permit_wait`: a future that waits for
 //!    a permit.
 //! 3. `run_in_place`, `run_async`, `run_on_threads`: the three ways to run the work. `entry`: the
-//!    caller does the work itself. For calls on threads, `thread_call` is the call from its
+//!    caller does the work itself (`entry_wait`: after a wait for a permit). For calls on threads, `thread_call` is the call from its
 //!    submission to its end, and `installed_context` is the caller's context on the worker thread.
 //! 4. `ending`: the steps at the end of the work, in a fixed order. `outcome`: the result for the
 //!    caller. `fallback`: a value in place of an error (`fallback_fn`: the function,
@@ -29,6 +29,7 @@ mod call;
 mod collect;
 mod ending;
 mod entry;
+mod entry_wait;
 mod fallback;
 mod fallback_fn;
 mod handle;
@@ -49,5 +50,6 @@ mod untyped;
 pub use self::builder::CommandBuilder;
 pub use self::call::Call;
 pub use self::entry::{Entry, Verdict};
+pub use self::entry_wait::PendingEntry;
 pub use self::handle::Command;
 pub use self::untyped::{CallTerms, UntypedCommand};

@@ -63,8 +63,8 @@ impl<'a, T: Send + 'static, E: Send + 'static> PermitWait<'a, T, E> {
         let place = state
             .gate
             .enqueue_waiter(start, criticality, deadline, waker)?;
-        let wake_task = PlainTask::new(place.wake_task());
-        let alarm = state.alarms.run_at(place.until, &state.aside, wake_task);
+        let end_task = PlainTask::new(place.end_task());
+        let alarm = state.alarms.run_at(place.until, &state.aside, end_task);
         self.place = Some((place, alarm));
         Ok(())
     }

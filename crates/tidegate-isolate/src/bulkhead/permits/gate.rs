@@ -178,10 +178,7 @@ impl Gate {
         place.waiter.set_waker(waker);
         let mut state = place.waiter.state();
         if state == WAITING && now >= place.until {
-            state = place
-                .waiter
-                .decide(GONE)
-                .map_or_else(|state| state, |_| GONE);
+            state = place.waiter.decide(GONE).err().unwrap_or(GONE);
         }
         match state {
             WAITING => None,

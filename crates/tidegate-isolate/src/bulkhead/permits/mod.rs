@@ -1,7 +1,7 @@
 //! The permits bulkhead: limits the number of concurrent calls on the callers' own threads.
 //!
-//! `gate` takes and returns the permits. `waiter` is a call that waits for a permit, and
-//! `wait_graph` rejects a wait that would deadlock. `limit` computes an adaptive limit from
+//! `gate` takes and returns the permits. `waiter` is a call that waits for a permit, `waiter_word`
+//! decides how its wait ends, and `wait_graph` rejects a wait that would deadlock. `limit` computes an adaptive limit from
 //! latencies that `sampler` collects. `config` has the settings.
 
 mod config;
@@ -10,6 +10,7 @@ mod limit;
 mod sampler;
 mod wait_graph;
 mod waiter;
+pub(crate) mod waiter_word;
 
 pub use self::config::PermitConfig;
 pub use self::limit::{AdaptiveLimit, LimitAlgorithm, SampleWindow};

@@ -1,25 +1,23 @@
-//! A waiter for a permit: a thread that sleeps, or a future that is polled.
+//! A waiter for a permit: a thread that sleeps, a future that is polled, or a handler that is
+//! notified.
 //!
-//! Its state changes from [`WAITING`] exactly once: when a permit is assigned to it, when it is
-//! turned away, or when it leaves. A permit that was taken for it belongs to it from then on.
+//! Its state changes from [`WAITING`] exactly once (`waiter_word`): when a permit is assigned to it,
+//! when it is turned away, or when it leaves. A permit that was taken for it belongs to it from then
+//! on.
 
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 
 use tidegate_core::{Clock, Parker};
 
+use super::waiter_word::WaiterWord;
 use crate::bulkhead::partition::Criticality;
 
-pub(super) const WAITING: u8 = 0;
-/// A permit was taken for this waiter.
-pub(super) const SERVED: u8 = 1;
-/// The waiter waited longer than its discipline allows.
-pub(super) const TURNED_AWAY: u8 = 2;
-/// The waiter left.
-pub(super) const GONE: u8 = 3;
-/// The isolation ends, so the waiter need not wait any longer.
-pub(super) const CLOSED: u8 = 4;
+pub(super) const WAITING: u8 = WaiterWord::WAITING;
+pub(super) const SERVED: u8 = WaiterWord::SERVED;
+pub(super) const TURNED_AWAY: u8 = WaiterWord::TURNED_AWAY;
+pub(super) const GONE: u8 = WaiterWord::GONE;
+pub(super) const CLOSED: u8 = WaiterWord::CLOSED;
 
 /// A slot in the queue of waiters for a permit.
 #[derive(Debug)]
@@ -31,11 +29,16 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Returns a closure that wakes the waiter, so that it checks the time. The waiter is also
-    /// woken if the closure is dropped without being called.
-    pub(crate) fn wake_task(&self) -> impl FnOnce() + Send + use<> {
+    /// Returns a closure that ends the wait, if it is not decided yet, and wakes the waiter. The
+    /// timer calls it when the time of the wait is over. The waiter's own clock may be a little
+    /// behind the timer's, so the waiter does not decide it again. If the closure is dropped without
+    /// being called, the waiter is only woken.
+    pub(crate) fn end_task(&self) -> impl FnOnce() + Send + use<> {
         let wake_task = WakeWaiter(Arc::clone(&self.waiter));
-        move || drop(wake_task)
+        move || {
+            let _ = wake_task.0.decide(GONE);
+            drop(wake_task);
+        }
     }
 }
 
@@ -51,7 +54,7 @@ impl Drop for WakeWaiter {
 pub(super) struct Waiter {
     /// The waker of the waiter; a future updates it at each poll.
     waker: Mutex<Option<Waker>>,
-    state: AtomicU8,
+    word: WaiterWord,
     pub(super) criticality: Criticality,
 }
 
@@ -59,15 +62,13 @@ impl Waiter {
     pub(super) fn new(criticality: Criticality, waker: &Waker) -> Self {
         Self {
             waker: Mutex::new(Some(waker.clone())),
-            state: AtomicU8::new(WAITING),
+            word: WaiterWord::default(),
             criticality,
         }
     }
 
     pub(super) fn state(&self) -> u8 {
-        // ORDERING: Acquire pairs with the Release in `decide`: the actions of the deciding thread
-        // before it, such as taking the permit, happen before the waiter uses the permit.
-        self.state.load(Ordering::Acquire)
+        self.word.get()
     }
 
     /// Blocks until the wait is decided, or gives up at `until`. Returns the final state.
@@ -101,11 +102,8 @@ impl Waiter {
 
     /// Decides how the wait ends. Returns the earlier decision as an error, if there was one. The
     /// thread that decides must wake the waiter.
-    pub(super) fn decide(&self, how: u8) -> Result<u8, u8> {
-        // ORDERING: Release pairs with the Acquire in `state`. Acquire, as there: a thread that is
-        // too late learns the decision, and may own a permit.
-        let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
-        self.state.compare_exchange(WAITING, how, success, failure)
+    pub(super) fn decide(&self, how: u8) -> Result<(), u8> {
+        self.word.decide(how)
     }
 
     pub(super) fn wake(&self) {
