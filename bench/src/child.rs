@@ -12,15 +12,20 @@ pub(crate) fn command() -> Result<Command, String> {
 /// A child process and the pipes to and from it. Dropping it ends the child.
 pub(crate) struct ChildProcess {
     child: Child,
-    input: ChildStdin,
+    /// `None` once the child was told to end.
+    input: Option<ChildStdin>,
     output: Lines<BufReader<ChildStdout>>,
 }
 
 impl ChildProcess {
     /// Starts this program with these arguments.
     pub(crate) fn start(arguments: &[&str]) -> Result<Self, String> {
-        let mut child = command()?
-            .args(arguments)
+        Self::spawn(command()?.args(arguments))
+    }
+
+    /// Starts a program with pipes to and from it.
+    pub(crate) fn spawn(command: &mut Command) -> Result<Self, String> {
+        let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -29,7 +34,7 @@ impl ChildProcess {
         let output = BufReader::new(child.stdout.take().expect("it is piped")).lines();
         Ok(Self {
             child,
-            input,
+            input: Some(input),
             output,
         })
     }
@@ -41,7 +46,8 @@ impl ChildProcess {
 
     /// Sends a line, given without its line break.
     pub(crate) fn send_line(&mut self, line: &str) -> Result<(), String> {
-        let sent = self.input.write_all(format!("{line}\n").as_bytes());
+        let input = self.input.as_mut().ok_or("it has ended")?;
+        let sent = input.write_all(format!("{line}\n").as_bytes());
         sent.map_err(|why| why.to_string())
     }
 
@@ -49,6 +55,12 @@ impl ChildProcess {
     pub(crate) fn read_line(&mut self) -> Result<String, String> {
         let line = self.output.next().ok_or("it has ended")?;
         line.map_err(|why| why.to_string())
+    }
+
+    /// Ends the child's input, and waits for the child to end.
+    pub(crate) fn finish(&mut self) -> Result<(), String> {
+        self.input = None;
+        self.child.wait().map(drop).map_err(|why| why.to_string())
     }
 }
 

@@ -17,6 +17,7 @@ suites
   isolate    guarded calls, refusals, round trips and throughput of a thread bulkhead
   echo       64-byte messages over TCP: server CPU time per message, fairness, idle memory
   hyper      hyper and axum on our loop and on tokio: server CPU time per request, idle memory
+  http       HTTP servers: server CPU time, requests/s, p99, system calls, idle memory
   all        all of them
 
 options
@@ -51,8 +52,10 @@ pub(crate) enum Suite {
     Timer,
     /// Cost of isolation.
     Isolate,
-    /// Server CPU time for an HTTP request.
+    /// Server CPU time for a request of hyper's servers.
     Hyper,
+    /// Our HTTP server and its peers.
+    Http,
 }
 
 impl Suite {
@@ -68,10 +71,11 @@ impl Suite {
             Suite::Timer => "timer",
             Suite::Isolate => "isolate",
             Suite::Hyper => "hyper",
+            Suite::Http => "http",
         }
     }
 
-    const ALL: [Suite; 9] = [
+    const ALL: [Suite; 10] = [
         Suite::Handoff,
         Suite::Pingpong,
         Suite::Promise,
@@ -81,6 +85,7 @@ impl Suite {
         Suite::Isolate,
         Suite::Echo,
         Suite::Hyper,
+        Suite::Http,
     ];
 }
 
@@ -93,7 +98,9 @@ pub(crate) enum Command {
     Run(Vec<Suite>, Settings),
     /// Run one case of the ping-pong in this process, which is a child process.
     Case(Case, Settings),
-    /// Serve idle connections in this process, which is a child process.
+    /// Serve in this process, which is a child process.
+    Serve(String),
+    /// Hold connections, or generate load, in this process, which is a child process.
     Idle(String),
     /// Serve in this process while its instructions are counted.
     CostServer(String),
@@ -129,7 +136,8 @@ pub(crate) fn parse(args: impl Iterator<Item = String>) -> Result<Command, Strin
                 let name = value("2cpu or 1cpu")?;
                 case = Some(Case::parse(&name).ok_or(format!("there is no case {name:?}"))?);
             }
-            "--idle" => return Ok(Command::Idle(value("the name of a server")?)),
+            "--serve" => return Ok(Command::Serve(value("the name of a server")?)),
+            "--idle" => return Ok(Command::Idle(value("`hold` or `load` with their numbers")?)),
             "--cost" => return Ok(Command::CostServer(value("a server and rounds")?)),
             "--client" => return Ok(Command::CostClient(value("an address and rounds")?)),
             "--caller" => return Ok(Command::Caller),

@@ -1,4 +1,7 @@
 //! The load generator: many connections, one message in flight on each, on the calling thread.
+//!
+//! A message may consist of several requests, which are then pipelined. A connection may be replaced
+//! by a new one after a number of messages.
 
 use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
@@ -15,7 +18,7 @@ use crate::waits::Waits;
 pub(crate) struct Result {
     pub(crate) messages: u64,
     pub(crate) elapsed: Duration,
-    /// CPU time of all threads but this one.
+    /// CPU time of all threads of this process but this one.
     pub(crate) server_cpu: Duration,
     /// Waits in nanoseconds.
     pub(crate) p50: f64,
@@ -26,9 +29,12 @@ pub(crate) struct Result {
 pub(crate) struct Load {
     poll: Poll,
     connections: Vec<Connection>,
+    address: SocketAddr,
     message: Vec<u8>,
     /// Bytes in a reply.
     reply: usize,
+    /// Messages after which a connection is replaced.
+    life: u32,
 }
 
 struct Connection {
@@ -37,7 +43,12 @@ struct Connection {
     /// Bytes of the message that were sent, and bytes of the reply that were received.
     sent: usize,
     got: usize,
+    /// Replies that were received.
+    replies: u32,
 }
+
+/// The largest amount that is received at once, in bytes.
+const BUFFER: usize = 256 * 1024;
 
 impl Load {
     /// Connects to a server that echoes messages of `size` bytes, and moves this thread to the second
@@ -56,28 +67,21 @@ impl Load {
     ) -> Self {
         pin(1);
         let poll = Poll::new().expect("the system has a poller");
-        let mut connections = Vec::with_capacity(count);
-        for at in 0..count {
-            let stream = std::net::TcpStream::connect(address).expect("the server listens");
-            stream.set_nodelay(true).expect("a TCP option");
-            stream.set_nonblocking(true).expect("a socket option");
-            let mut stream = TcpStream::from_std(stream);
-            poll.registry()
-                .register(&mut stream, Token(at), Interest::READABLE)
-                .expect("the poller takes a socket");
-            connections.push(Connection {
-                stream,
-                sent_at: Instant::now(),
-                sent: 0,
-                got: 0,
-            });
-        }
+        let connections = (0..count).map(|at| Connection::open(address, &poll, at));
+        let connections = connections.collect();
         Self {
             poll,
             connections,
+            address,
             message,
             reply,
+            life: u32::MAX,
         }
+    }
+
+    /// Replaces each connection after so many messages.
+    pub(crate) fn short(self, life: u32) -> Self {
+        Self { life, ..self }
     }
 
     /// Sends `messages` messages, one at a time on each connection, and waits for the replies.
@@ -93,19 +97,23 @@ impl Load {
                 sent += 1;
             }
         }
-        let mut buffer = vec![0; self.reply];
+        let mut buffer = vec![0; self.reply.min(BUFFER)];
         while done < sent {
             match self.poll.poll(&mut events, None) {
                 Err(why) if why.kind() == std::io::ErrorKind::Interrupted => continue,
                 polled => polled.expect("the poller works"),
             }
             for event in &events {
-                let connection = &mut self.connections[event.token().0];
+                let at = event.token().0;
+                let connection = &mut self.connections[at];
                 if !connection.receive(&self.message, self.reply, &mut buffer) {
                     continue;
                 }
                 done += 1;
                 waits.add(connection.sent_at.elapsed());
+                if connection.replies >= self.life {
+                    *connection = Connection::open(self.address, &self.poll, at);
+                }
                 if sent < messages {
                     connection.send(&self.message);
                     sent += 1;
@@ -125,6 +133,23 @@ impl Load {
 }
 
 impl Connection {
+    fn open(address: SocketAddr, poll: &Poll, at: usize) -> Self {
+        let stream = std::net::TcpStream::connect(address).expect("the server listens");
+        stream.set_nodelay(true).expect("a TCP option");
+        stream.set_nonblocking(true).expect("a socket option");
+        let mut stream = TcpStream::from_std(stream);
+        poll.registry()
+            .register(&mut stream, Token(at), Interest::READABLE)
+            .expect("the poller takes a socket");
+        Self {
+            stream,
+            sent_at: Instant::now(),
+            sent: 0,
+            got: 0,
+            replies: 0,
+        }
+    }
+
     fn send(&mut self, message: &[u8]) {
         self.sent_at = Instant::now();
         self.got = 0;
@@ -156,6 +181,7 @@ impl Connection {
                 self.push(message);
             }
             if self.got >= reply {
+                self.replies += 1;
                 return true;
             }
         }

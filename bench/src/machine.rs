@@ -4,7 +4,7 @@
 //! consumer share the first one, no cache line moves between CPUs any more, and a channel shows
 //! *twice* its throughput.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
@@ -12,13 +12,21 @@ use rustix::time::{ClockId, clock_gettime};
 /// If other processes used more CPUs than this, the figures are meaningless.
 pub(crate) const TOO_MUCH: f64 = 0.1;
 
-/// The process id of a child that takes part in the measurement; 0 if there is none.
-static CHILD: AtomicU32 = AtomicU32::new(0);
+/// The process ids of the children that take part in the measurement.
+static CHILDREN: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 
-/// Counts the CPU time of this child process as our own from now on. 0 means that there is no
-/// child.
+fn children() -> MutexGuard<'static, Vec<u32>> {
+    CHILDREN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Counts the CPU time of this child process as our own from now on.
 pub(crate) fn count_in(child: u32) {
-    CHILD.store(child, Ordering::Relaxed);
+    children().push(child);
+}
+
+/// Undoes [`count_in`]: the child no longer takes part.
+pub(crate) fn count_out(child: u32) {
+    children().retain(|known| *known != child);
 }
 
 /// Returns the CPU time of the whole process.
@@ -45,7 +53,7 @@ impl Watch {
     pub(crate) fn new() -> Self {
         Watch {
             began: Instant::now(),
-            own: cpu_time() + child_time(),
+            own: cpu_time() + time_of_children(),
             all: busy_time(),
         }
     }
@@ -54,20 +62,18 @@ impl Watch {
     /// not report it.
     pub(crate) fn others(&self) -> Option<f64> {
         let all = busy_time()?.saturating_sub(self.all?);
-        let others = all.saturating_sub((cpu_time() + child_time()).saturating_sub(self.own));
+        let others = all.saturating_sub((cpu_time() + time_of_children()).saturating_sub(self.own));
         Some(others.as_secs_f64() / self.began.elapsed().as_secs_f64())
     }
 }
 
-/// Returns the CPU time of the child that takes part in the measurement.
-fn child_time() -> Duration {
-    let child = CHILD.load(Ordering::Relaxed);
-    if child == 0 {
-        return Duration::ZERO;
-    }
-    let text = std::fs::read_to_string(format!("/proc/{child}/stat"));
-    let ticks = text.ok().and_then(|text| own_ticks(&text)).unwrap_or(0);
-    ticks_to_time(ticks)
+/// Returns the CPU time of the children that take part in the measurement.
+fn time_of_children() -> Duration {
+    let ticks = |child: &u32| {
+        let text = std::fs::read_to_string(format!("/proc/{child}/stat"));
+        text.ok().and_then(|text| own_ticks(&text)).unwrap_or(0)
+    };
+    ticks_to_time(children().iter().map(ticks).sum())
 }
 
 /// Returns the ticks that a process has used. The process name, which may contain anything, ends

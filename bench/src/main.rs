@@ -12,11 +12,13 @@
 //! |---|---|
 //! | `cli` | the command line, and the help text |
 //! | `handoff`, `pingpong`, `promise`, `pool` | suites |
-//! | `timer`, `strategy`, `isolate`, `echo`, `hyper` | suites |
+//! | `timer`, `strategy`, `isolate`, `echo`, `hyper`, `http` | suites |
 //! | `contest`, `ours`, `peers` | the interface of a contestant, our contestants, and the others |
 //! | `rounds`, `report` | running contestants in rounds; quartiles, tables and RATIO lines |
-//! | `child`, `counting`, `cpus` | child processes, allocated bytes, CPU affinity |
-//! | `dice`, `gate`, `load` | random numbers, waiting for threads, messages over sockets |
+//! | `child`, `served`, `cost` | child processes, servers in them, servers under callgrind |
+//! | `counting`, `cpus` | allocated bytes, CPU affinity |
+//! | `dice`, `gate` | random numbers, waiting for threads |
+//! | `load`, `exchange`, `raw_epoll` | messages over sockets, one HTTP request, a bare epoll loop |
 //! | `machine`, `waits` | CPU time, histograms |
 //!
 //! Every table has a ratio, or a page of `docs` refers to it.
@@ -29,12 +31,15 @@
 mod child;
 mod cli;
 mod contest;
+mod cost;
 mod counting;
 mod cpus;
 mod dice;
 mod echo;
+mod exchange;
 mod gate;
 mod handoff;
+mod http;
 mod hyper;
 mod isolate;
 mod load;
@@ -44,8 +49,10 @@ mod peers;
 mod pingpong;
 mod pool;
 mod promise;
+mod raw_epoll;
 mod report;
 mod rounds;
+mod served;
 mod strategy;
 mod timer;
 mod waits;
@@ -56,6 +63,7 @@ use std::time::Instant;
 use cli::{Command, Suite};
 use report::Table;
 use rounds::Settings;
+use served::Running;
 
 fn main() -> ExitCode {
     let command = match cli::parse(std::env::args().skip(1)) {
@@ -71,9 +79,10 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Command::Case(case, settings) => pingpong::run_case(case, &settings),
-        Command::Idle(server) => echo::idle_child(&server),
-        Command::CostServer(what) => echo::cost_server(&what),
-        Command::CostClient(what) => echo::cost_client(&what),
+        Command::Serve(server) => served::child(&server, start_by_name),
+        Command::Idle(what) => echo::idle_child(&what),
+        Command::CostServer(what) => cost::serve(&what, start_by_name),
+        Command::CostClient(what) => cost::client(&what),
         Command::Caller => strategy::caller_child(),
         Command::Run(suites, settings) => suites
             .into_iter()
@@ -81,6 +90,13 @@ fn main() -> ExitCode {
             .find(|code| *code != ExitCode::SUCCESS)
             .unwrap_or(ExitCode::SUCCESS),
     }
+}
+
+/// Starts the server with this name on the command line.
+fn start_by_name(name: &str) -> Option<Running> {
+    echo::start_by_name(name)
+        .or_else(|| hyper::start_by_name(name))
+        .or_else(|| http::start_by_name(name))
 }
 
 /// Runs one suite and prints its tables, then its RATIO lines.
@@ -97,6 +113,7 @@ fn run(suite: Suite, settings: &Settings) -> ExitCode {
         Suite::Timer => Ok(timer::run(settings)),
         Suite::Isolate => Ok(isolate::run(settings)),
         Suite::Hyper => Ok(hyper::run(settings)),
+        Suite::Http => Ok(http::run(settings)),
     };
     let tables = match tables {
         Ok(tables) => tables,

@@ -1,6 +1,6 @@
 //! `cargo xtask cost`: instructions per task and per promise, counted by callgrind. `cargo xtask
-//! cost echo`: instructions per message of an echo server. `cargo xtask cost isolate`:
-//! instructions per guarded call.
+//! cost echo`: instructions per message of an echo server. `cargo xtask cost http`: instructions
+//! per request of an HTTP server. `cargo xtask cost isolate`: instructions per guarded call.
 //!
 //! Instruction counts do not depend on the load of the machine. Each kind runs twice with different
 //! amounts, so that the fixed cost of the program cancels out in the difference.
@@ -39,6 +39,16 @@ const SERVERS: [(&str, &str); 7] = [
     ("tokio", "tokio, current_thread"),
     ("smol", "smol"),
 ];
+/// The servers of the suite `http`, with descriptions.
+const HTTP_SERVERS: [(&str, &str); 4] = [
+    ("http-ours", "ours"),
+    ("http-raw", "raw epoll loop with httparse"),
+    ("http-may", "may_minihttp"),
+    ("http-hyper", "hyper on tokio, current_thread"),
+];
+/// The requests that a connection sends at once.
+const DEPTHS: [u64; 2] = [1, 16];
+
 /// Messages per connection in the two runs, and the number of connections.
 const FEW_ROUNDS: u64 = 100;
 const MANY_ROUNDS: u64 = 500;
@@ -93,12 +103,40 @@ pub fn echo(root: &Path) -> step::Result {
     let program = build(root, &["tidegate-bench"])?.join("tidegate-bench");
     println!("| server | instructions |\n|---|---|");
     for (server, what) in SERVERS {
-        let count = |rounds: u64| count(&program, &["--cost", &format!("{server},{rounds}")]);
-        let difference = count(MANY_ROUNDS)?.saturating_sub(count(FEW_ROUNDS)?);
-        let each = difference as f64 / ((MANY_ROUNDS - FEW_ROUNDS) * CONNECTIONS) as f64;
+        let each = per_message(&program, |rounds| format!("{server},{rounds}"))?;
         println!("| {what} | {each:.0} |");
     }
     Ok(Outcome::Passed)
+}
+
+/// Counts the instructions per request of each HTTP server, with one request and with several in a
+/// message, and prints a table. Skips where there is no valgrind.
+///
+/// # Errors
+///
+/// The same as for [`run`].
+pub fn http(root: &Path) -> step::Result {
+    if !step::works(Command::new("valgrind").arg("--version")) {
+        return Ok(Outcome::Skipped("no valgrind".to_string()));
+    }
+    let program = build(root, &["tidegate-bench"])?.join("tidegate-bench");
+    println!("| server | 1 request per read | 16 requests per read |\n|---|---|---|");
+    for (server, what) in HTTP_SERVERS {
+        let mut row = format!("| {what} |");
+        for depth in DEPTHS {
+            let each = per_message(&program, |rounds| format!("{server},{rounds},{depth}"))?;
+            row += &format!(" {:.0} |", each / depth as f64);
+        }
+        println!("{row}");
+    }
+    Ok(Outcome::Passed)
+}
+
+/// Returns the instructions per message of a server; `run` names it and a number of rounds.
+fn per_message(program: &Path, run: impl Fn(u64) -> String) -> Result<f64, String> {
+    let count = |rounds: u64| count(program, &["--cost", &run(rounds)]);
+    let difference = count(MANY_ROUNDS)?.saturating_sub(count(FEW_ROUNDS)?);
+    Ok(difference as f64 / ((MANY_ROUNDS - FEW_ROUNDS) * CONNECTIONS) as f64)
 }
 
 /// Builds `what` in release mode and returns the output folder.

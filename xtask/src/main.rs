@@ -35,6 +35,7 @@ usage: cargo xtask <task>
   dashboard                      our stream in the page of the Hystrix dashboard, by Chromium
   cost                           instructions per task and promise, by callgrind
   cost echo                      instructions per message of echo servers, by callgrind
+  cost http                      instructions per request of HTTP servers, by callgrind
   cost isolate                   instructions per guarded call, by callgrind
 
 <args> go to the test program, for example the name of one test.
@@ -88,6 +89,7 @@ fn run(args: &[String]) -> step::Result {
         ["dashboard"] => dashboard::run(&root),
         ["cost"] => cost::run(&root),
         ["cost", "echo"] => cost::echo(&root),
+        ["cost", "http"] => cost::http(&root),
         ["cost", "isolate"] => cost::isolate(&root),
         [] | ["help" | "--help" | "-h"] => {
             print!("{USAGE}");

@@ -31,6 +31,7 @@ const PARTS: &[Part] = &[
         cost::run(root)
             .and_then(|_| cost::isolate(root))
             .and_then(|_| cost::echo(root))
+            .and_then(|_| cost::http(root))
     }),
     ("bench", |root, _| bench(root)),
 ];

@@ -1,20 +1,10 @@
 //! The cost of an idle connection: resident memory of a server in a process of its own.
 //!
-//! The server is this program again with the hidden option `--idle SERVER`. It prints its address
-//! and then, for each line that it reads, its resident memory. Another child, `--idle "hold ADDRESS
-//! FIRST COUNT"`, opens the connections and echoes one message on each, so that each was used once.
-//! Where the limit on descriptors does not allow so many connections in one process, they are
-//! spread over several servers, each with a holder of its own. The result is then the sum of the
+//! The server is this program again with the option `--serve SERVER`. Another child, `--idle "hold
+//! ADDRESS FIRST COUNT"`, opens the connections and exchanges one message on each, so that each was
+//! used once. Where the limit on descriptors does not allow so many connections in one process, they
+//! are spread over several servers, each with a holder of its own. The result is then the sum of the
 //! servers' resident memory minus that of the empty servers.
-//!
-//! The same children allow a tool to observe a server alone, without the load generator in its
-//! process. The following compares the reactor's counters with those of the kernel (`--idle` prints
-//! an address, and replies to the line `calls`):
-//!
-//! ```text
-//! strace -f -c -o calls.txt tidegate-bench --idle ours
-//! tidegate-bench --idle "load 127.0.0.1:PORT 50 200000"
-//! ```
 
 use std::fmt;
 use std::io::{self, Read as _, Write as _};
@@ -23,15 +13,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketType};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::MESSAGE;
-use super::servers::{self, Kind};
 use crate::child::ChildProcess;
-use crate::hyper;
+use crate::exchange::{REQUEST, exchange};
 use crate::load::Load;
 use crate::report::{Better, Heading, Ratio, Role, Row, Sample, Table};
 use crate::rounds::Settings;
+use crate::served::{ServerProcess, raise_limit};
 
 /// The maximum number of connections of a table.
 const MOST: usize = 50_000;
@@ -41,13 +30,6 @@ const OTHERS: usize = 200;
 const HELD: &str = "held";
 /// Maximum number of connections from one source address, which has some 28,000 ports.
 const FROM_ONE: usize = 10_000;
-
-/// The servers that echo, by their names on the command line.
-const SERVERS: [(&str, Kind); 3] = [
-    ("ours", Kind::Ours { passing: 0 }),
-    ("tokio", Kind::TokioCurrent),
-    ("tokio-bare", Kind::TokioBare),
-];
 
 /// A comparison of the memory of idle connections.
 pub(crate) struct IdleRace {
@@ -102,7 +84,7 @@ impl Exchange {
                 stream.write_all(&message)?;
                 stream.read_exact(&mut message)
             }
-            Self::Http => hyper::exchange(stream).map(drop),
+            Self::Http => exchange(stream, REQUEST).map(drop),
         }
     }
 }
@@ -186,8 +168,7 @@ impl fmt::Display for Spread {
     }
 }
 
-/// Runs as a child: serves and replies to each line with its resident memory in KiB, or holds
-/// connections, or generates load.
+/// Runs as a child: holds connections, or generates load.
 pub(crate) fn child(server: &str) -> ExitCode {
     raise_limit();
     for exchange in [Exchange::Echo, Exchange::Http] {
@@ -199,34 +180,8 @@ pub(crate) fn child(server: &str) -> ExitCode {
     if let Some(what) = server.strip_prefix("load ") {
         return load(what);
     }
-    if let Some(running) = hyper::start_by_name(server) {
-        println!("{}", running.address());
-        return reply(|_| resident());
-    }
-    let found = SERVERS
-        .into_iter()
-        .find(|(argument, _)| *argument == server);
-    let Some((_, kind)) = found else {
-        eprintln!("there is no server {server:?}");
-        return ExitCode::from(2);
-    };
-    let running = servers::start(kind);
-    println!("{}", running.address);
-    reply(|line| match line {
-        "calls" => running.io(),
-        _ => resident(),
-    })
-}
-
-/// Replies to each line with a number.
-fn reply(answer: impl Fn(&str) -> Option<u64>) -> ExitCode {
-    for line in std::io::stdin().lines() {
-        match answer(line.as_deref().unwrap_or_default()) {
-            Some(answer) => println!("{answer}"),
-            None => return ExitCode::FAILURE,
-        }
-    }
-    ExitCode::SUCCESS
+    eprintln!("{server:?} is neither `hold` nor `load`");
+    ExitCode::from(2)
 }
 
 /// Parses an address and two numbers.
@@ -267,16 +222,6 @@ fn hold(what: &str, exchange: Exchange) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Starts a server and returns its address.
-fn start_server(argument: &str) -> Result<(ChildProcess, SocketAddr), String> {
-    let mut server = ChildProcess::start(&["--idle", argument])?;
-    let address = server.read_line()?;
-    let address = address
-        .parse()
-        .map_err(|_| format!("{address:?} is no address"))?;
-    Ok((server, address))
-}
-
 /// Starts a process that holds `count` connections to `address`.
 fn start_holder(
     address: SocketAddr,
@@ -292,25 +237,17 @@ fn start_holder(
     }
 }
 
-/// Requests the resident memory of a server, in KiB.
-fn resident_of(server: &mut ChildProcess) -> Result<u64, String> {
-    server.send_line("")?;
-    let kib = server.read_line()?;
-    kib.parse()
-        .map_err(|_| format!("{kib:?} is no amount of memory"))
-}
-
 fn measure(argument: &str, spread: &Spread, exchange: Exchange) -> Result<Sample, String> {
     let (mut above, mut empty) = (0, 0);
     // All processes at the same time, as one server would have all connections.
     let mut partners = Vec::new();
     for share in spread.shares() {
-        let (mut server, address) = start_server(argument)?;
+        let mut server = ServerProcess::start(argument)?;
         // One connection warms the server up, so that one-time allocations do not count.
-        let first = connect(address, 0, exchange)?;
-        let before = resident_of(&mut server)?;
-        let holder = start_holder(address, share, exchange)?;
-        above += resident_of(&mut server)?.saturating_sub(before);
+        let first = connect(server.address, 0, exchange)?;
+        let before = server.resident()?;
+        let holder = start_holder(server.address, share, exchange)?;
+        above += server.resident()?.saturating_sub(before);
         empty = empty.max(before);
         partners.push((server, holder, first));
     }
@@ -339,41 +276,9 @@ fn connect(to: SocketAddr, at: usize, exchange: Exchange) -> Result<TcpStream, S
     Ok(stream)
 }
 
-/// Raises the limit on descriptors as far as allowed and returns it.
-fn raise_limit() -> usize {
-    let now = getrlimit(Resource::Nofile);
-    let most = MOST as u64 + 1_000;
-    let higher = |current, maximum| Rlimit {
-        current: Some(current),
-        maximum: Some(maximum),
-    };
-    let maximum = now.maximum.unwrap_or(u64::MAX);
-    // Tries to raise the hard limit too; if that is not permitted, goes up to the hard limit.
-    let raised = setrlimit(
-        Resource::Nofile,
-        higher(most.max(maximum.min(most)), maximum.max(most)),
-    );
-    if raised.is_err() {
-        let _ = setrlimit(Resource::Nofile, higher(maximum.min(most), maximum));
-    }
-    let current = getrlimit(Resource::Nofile).current;
-    usize::try_from(current.unwrap_or(most)).unwrap_or(usize::MAX)
-}
-
-/// Returns the resident memory of this process in KiB, counted page by page.
-fn resident() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/self/smaps_rollup").ok()?;
-    resident_kib(&text)
-}
-
-fn resident_kib(rollup: &str) -> Option<u64> {
-    let line = rollup.lines().find_map(|line| line.strip_prefix("Rss:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Spread, resident_kib};
+    use super::Spread;
 
     #[test]
     fn connections_are_spread_over_as_few_processes_as_the_limit_allows() {
@@ -384,13 +289,5 @@ mod tests {
         let one = Spread::of(10_000, 20_000);
         assert_eq!(one.to_string(), "10000 connections");
         assert_eq!(one.shares().collect::<Vec<_>>(), [(0, 10_000)]);
-    }
-
-    #[test]
-    fn the_resident_line_is_found_and_nothing_else() {
-        let text =
-            "5566-7788 ---p 00000000 00:00 0 [rollup]\nRss:                1844 kB\nPss:  540 kB\n";
-        assert_eq!(resident_kib(text), Some(1844));
-        assert_eq!(resident_kib("Pss: 1 kB\n"), None);
     }
 }

@@ -7,21 +7,32 @@
 //! next message. System calls take most of that time. `cargo xtask cost echo` counts the
 //! instructions per message outside of system calls: `docs/metrics-cost.md`.
 
-mod cost;
 pub(crate) mod idle;
 mod servers;
 
 use std::time::Duration;
 
-pub(crate) use self::cost::{client as cost_client, serve as cost_server};
 pub(crate) use self::idle::child as idle_child;
-use self::servers::{Kind, Running};
+use self::servers::Kind;
 use crate::load::Load;
 use crate::report::{Better, Heading, Ratio, Role, Sample, Table};
 use crate::rounds::{self, Entry, Outcome, Settings, Work};
+use crate::served::Running;
 
 /// Bytes in a message.
-const MESSAGE: usize = 64;
+pub(crate) const MESSAGE: usize = 64;
+
+/// The servers by their names on the command line.
+const SERVERS: [(&str, Kind); 8] = [
+    ("ours", Kind::Ours { passing: 0 }),
+    ("ours-5", Kind::Ours { passing: 5 }),
+    ("ours-roaming", Kind::Roaming),
+    ("raw", Kind::RawEpoll),
+    ("mio", Kind::Mio),
+    ("tokio", Kind::TokioCurrent),
+    ("tokio-bare", Kind::TokioBare),
+    ("smol", Kind::Smol),
+];
 
 const WORK: Work = Work {
     first: 2_000,
@@ -31,6 +42,12 @@ const WORK: Work = Work {
 /// The maximum number of connections that count as few: their memory is in the cache shortly after
 /// a switch to another server.
 const FEW: usize = 100;
+
+/// Starts the server with this name on the command line.
+pub(crate) fn start_by_name(name: &str) -> Option<Running> {
+    let (_, kind) = SERVERS.into_iter().find(|(known, _)| *known == name)?;
+    Some(servers::start(kind))
+}
 
 /// Runs the suite.
 pub(crate) fn run(settings: &Settings) -> Vec<Table> {
@@ -239,9 +256,9 @@ impl ServerRun {
             let load = Load::connect(server.address, connections, MESSAGE);
             (server, load)
         });
-        let before = server.io();
+        let before = server.calls();
         let result = load.run(messages);
-        if let (Some(before), Some(after)) = (before, server.io()) {
+        if let (Some(before), Some(after)) = (before, server.calls()) {
             let calls = (after - before) as f64 / result.messages as f64;
             eprintln!("      {connections} connections: {calls:.2} system calls a message");
         }

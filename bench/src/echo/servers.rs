@@ -2,21 +2,20 @@
 //! ends.
 
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener};
-use std::os::fd::OwnedFd;
+use std::net::TcpListener;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use rustix::event::epoll;
-use rustix::net::{RecvFlags, SendFlags};
 use tidegate_loop::Roaming;
-use tidegate_net::{Blocking, Inbound, InboundContext, NetGroup, Nothing, PipelineBuilder, Server};
+use tidegate_net::{Blocking, Inbound, InboundContext, Nothing, PipelineBuilder, Server};
 use tidegate_pool::WorkerPool;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::cpus::pin;
 use crate::dice::Dice;
+use crate::raw_epoll::{LISTENER, RawEpoll, send_rest};
+use crate::served::{Ours, Running};
 
 /// Threads of the pool under a roaming loop.
 const POOL: usize = 32;
@@ -48,29 +47,6 @@ pub(super) enum Kind {
     Smol,
 }
 
-/// A running server.
-pub(super) struct Running {
-    pub(super) address: SocketAddr,
-    ours: Option<Ours>,
-}
-
-/// Our event loops, which keep the server alive.
-enum Ours {
-    Pinned(NetGroup),
-    Roaming(NetGroup<Roaming>),
-}
-
-impl Running {
-    /// Returns the number of system calls so far, if the server is ours.
-    pub(super) fn io(&self) -> Option<u64> {
-        let all = match self.ours.as_ref()? {
-            Ours::Pinned(group) => group.io_metrics(),
-            Ours::Roaming(group) => group.io_metrics(),
-        };
-        Some(all.iter().map(|io| io.polls + io.reads + io.writes).sum())
-    }
-}
-
 /// Size of the buffer that peers read into, in bytes.
 const BUFFER: usize = 4096;
 
@@ -87,10 +63,7 @@ pub(super) fn start(kind: Kind) -> Running {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");
     std::thread::spawn(move || serve(kind, listener));
-    Running {
-        address,
-        ours: None,
-    }
+    Running::peer(address)
 }
 
 /// Runs a peer.
@@ -182,10 +155,7 @@ fn pinned(
         .pipeline(assemble)
         .bind("127.0.0.1:0");
     let server = server.wait().expect("a free port");
-    Running {
-        address: server.local_addr(),
-        ours: Some(Ours::Pinned(group)),
-    }
+    Running::ours(server.local_addr(), Ours::Pinned(group))
 }
 
 fn roaming(
@@ -198,75 +168,11 @@ fn roaming(
         .pipeline(assemble)
         .bind("127.0.0.1:0");
     let server = server.wait().expect("a free port");
-    Running {
-        address: server.local_addr(),
-        ours: Some(Ours::Roaming(group)),
-    }
-}
-
-/// The sockets of a raw epoll loop, its listener and its epoll descriptor.
-struct Raw<'a> {
-    poller: OwnedFd,
-    listener: &'a TcpListener,
-    sockets: Vec<OwnedFd>,
-}
-
-impl<'a> Raw<'a> {
-    fn new(listener: &'a TcpListener) -> Self {
-        listener.set_nonblocking(true).expect("a socket option");
-        let poller = epoll::create(epoll::CreateFlags::CLOEXEC).expect("epoll");
-        let listening = epoll::EventData::new_u64(u64::MAX);
-        epoll::add(&poller, listener, listening, epoll::EventFlags::IN).expect("epoll takes it");
-        Self {
-            poller,
-            listener,
-            sockets: Vec::new(),
-        }
-    }
-
-    /// Waits for events. Returns `false` on an error.
-    fn wait(&self, events: &mut Vec<epoll::Event>) -> bool {
-        events.clear();
-        let spare = rustix::buffer::spare_capacity(events);
-        epoll::wait(&self.poller, spare, None).is_ok()
-    }
-
-    fn accept(&mut self) {
-        while let Ok((stream, _)) = self.listener.accept() {
-            stream.set_nodelay(true).expect("a TCP option");
-            stream.set_nonblocking(true).expect("a socket option");
-            let data = epoll::EventData::new_u64(self.sockets.len() as u64);
-            epoll::add(&self.poller, &stream, data, epoll::EventFlags::IN).expect("epoll");
-            self.sockets.push(stream.into());
-        }
-    }
-
-    /// Receives and returns the number of bytes, if any.
-    #[inline]
-    fn receive(&self, at: usize, buffer: &mut [u8]) -> Option<usize> {
-        let socket = &self.sockets[at];
-        let (count, _) = rustix::net::recv(socket, buffer, RecvFlags::empty()).ok()?;
-        if count == 0 {
-            let _ = epoll::delete(&self.poller, socket);
-            return None;
-        }
-        Some(count)
-    }
-
-    #[inline]
-    fn send(&self, at: usize, bytes: &[u8]) {
-        let socket = &self.sockets[at];
-        let sent = rustix::net::send(socket, bytes, SendFlags::NOSIGNAL);
-        if sent != Ok(bytes.len()) {
-            send_rest(&bytes[sent.unwrap_or(0)..], |rest| {
-                Ok(rustix::net::send(socket, rest, SendFlags::NOSIGNAL)?)
-            });
-        }
-    }
+    Running::ours(server.local_addr(), Ours::Roaming(group))
 }
 
 fn raw_epoll(listener: &TcpListener) {
-    let mut raw = Raw::new(listener);
+    let mut raw = RawEpoll::new(listener);
     let mut events = Vec::with_capacity(1024);
     let mut buffer = [0; BUFFER];
     loop {
@@ -275,9 +181,11 @@ fn raw_epoll(listener: &TcpListener) {
         }
         for event in &events {
             let at = event.data.u64();
-            if at == u64::MAX {
+            if at == LISTENER {
                 raw.accept();
-            } else if let Some(count) = raw.receive(at as usize, &mut buffer) {
+                continue;
+            }
+            if let Some(count @ 1..) = raw.receive(at as usize, &mut buffer) {
                 raw.send(at as usize, &buffer[..count]);
             }
         }
@@ -286,7 +194,7 @@ fn raw_epoll(listener: &TcpListener) {
 
 /// A lower floor: eight receives in a row keep the kernel's receive path in the cache.
 fn raw_by_eights(listener: &TcpListener) {
-    let mut raw = Raw::new(listener);
+    let mut raw = RawEpoll::new(listener);
     let mut events = Vec::with_capacity(1024);
     let mut buffers = [[0; BUFFER]; 8];
     loop {
@@ -297,7 +205,7 @@ fn raw_by_eights(listener: &TcpListener) {
             let mut counts = [0; 8];
             for (place, event) in group.iter().enumerate() {
                 let at = event.data.u64();
-                if at == u64::MAX {
+                if at == LISTENER {
                     raw.accept();
                 } else {
                     let count = raw.receive(at as usize, &mut buffers[place]);
@@ -353,19 +261,6 @@ fn over_mio(listener: TcpListener) {
                 }
                 Err(_) => {}
             }
-        }
-    }
-}
-
-/// Sends the bytes that a socket did not accept at once, retrying until it does. This is rare, and
-/// only happens for a large message.
-#[cold]
-fn send_rest(mut rest: &[u8], mut send: impl FnMut(&[u8]) -> std::io::Result<usize>) {
-    while !rest.is_empty() {
-        match send(rest) {
-            Ok(count) => rest = &rest[count..],
-            Err(why) if why.kind() == std::io::ErrorKind::WouldBlock => {}
-            Err(_) => return,
         }
     }
 }

@@ -8,20 +8,19 @@
 
 mod servers;
 
-use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
 use self::servers::Kind;
-pub(crate) use self::servers::Running;
+pub(crate) use self::servers::tokio_server;
 use crate::echo::idle::{self, Exchange, IdleRace};
+use crate::exchange::{REQUEST, exchange};
 use crate::load::Load;
 use crate::report::{Better, Heading, Ratio, Role, Sample, Table};
 use crate::rounds::{self, Entry, Outcome, Settings, Work};
+use crate::served::Running;
 
 const CONNECTIONS: usize = 64;
-const REQUEST: &[u8] =
-    b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: bench\r\nAccept: */*\r\n\r\n";
 
 const WORK: Work = Work {
     first: 2_000,
@@ -84,9 +83,9 @@ fn entry(name: &str, role: Role, kind: Kind) -> Entry {
     Entry::new(name, role, move |requests| {
         let (_, load) = started.get_or_insert_with(|| {
             let running = servers::start(kind);
-            let address = running.address();
+            let address = running.address;
             let mut first = TcpStream::connect(address).expect("the server listens");
-            let reply = exchange(&mut first).expect("the server replies");
+            let reply = exchange(&mut first, REQUEST).expect("the server replies");
             let load = Load::exchange(address, CONNECTIONS, REQUEST.to_vec(), reply);
             (running, load)
         });
@@ -112,43 +111,4 @@ pub(crate) fn start_by_name(name: &str) -> Option<Running> {
     ];
     let found = kinds.into_iter().find(|(known, _)| *known == name);
     found.map(|(_, kind)| servers::start(kind))
-}
-
-/// Sends a request and reads the response. Returns the length of the response.
-pub(crate) fn exchange(stream: &mut TcpStream) -> io::Result<usize> {
-    stream.write_all(REQUEST)?;
-    let (mut reply, mut buffer) = (Vec::new(), [0; 1024]);
-    loop {
-        let count = stream.read(&mut buffer)?;
-        if count == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        reply.extend_from_slice(&buffer[..count]);
-        match length(&reply) {
-            Some(length) if reply.len() >= length => return Ok(length),
-            _ => {}
-        }
-    }
-}
-
-/// Returns the length of a response, if its head is complete.
-fn length(reply: &[u8]) -> Option<usize> {
-    let text = std::str::from_utf8(reply).ok()?;
-    let (head, _) = text.split_once("\r\n\r\n")?;
-    let mut lines = head.lines().filter_map(|line| line.split_once(": "));
-    let body = lines.find(|(name, _)| name.eq_ignore_ascii_case("content-length"))?;
-    Some(head.len() + 4 + body.1.parse::<usize>().ok()?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::length;
-
-    #[test]
-    fn the_length_of_a_response_is_that_of_its_head_and_its_body() {
-        let head = "HTTP/1.1 200 OK\r\ncontent-length: 13\r\ndate: x";
-        assert_eq!(length(head.as_bytes()), None);
-        let whole = format!("{head}\r\n\r\nHello");
-        assert_eq!(length(whole.as_bytes()), Some(head.len() + 17));
-    }
 }

@@ -1,7 +1,7 @@
 //! The servers: hyper and axum on our loop, and on tokio. Each runs until the process ends.
 
 use std::convert::Infallible;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 
 use axum::Router;
 use axum::routing::get;
@@ -16,6 +16,7 @@ use tidegate_hyper::Http;
 use tidegate_net::NetGroup;
 
 use crate::cpus::pin;
+use crate::served::{Ours, Running};
 
 const HELLO: &str = "Hello, world!";
 
@@ -26,19 +27,6 @@ pub(super) enum Kind {
     HyperTokio,
     AxumOurs,
     AxumTokio,
-}
-
-/// A running server.
-pub(crate) struct Running {
-    address: SocketAddr,
-    /// Our event loops, which keep the server alive.
-    _group: Option<NetGroup>,
-}
-
-impl Running {
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.address
-    }
 }
 
 /// Starts a server on the first CPU.
@@ -69,14 +57,13 @@ fn ours(
 ) -> Running {
     let group = tidegate_net::pinned("http", 1).expect("a poller");
     let server = serve(&group).wait().expect("a free port");
-    Running {
-        address: server.local_addr(),
-        _group: Some(group),
-    }
+    Running::ours(server.local_addr(), Ours::Pinned(group))
 }
 
 /// Runs `serve` on a runtime of one thread.
-fn tokio_server(serve: impl AsyncFnOnce(tokio::net::TcpListener) + Send + 'static) -> Running {
+pub(crate) fn tokio_server(
+    serve: impl AsyncFnOnce(tokio::net::TcpListener) + Send + 'static,
+) -> Running {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.set_nonblocking(true).expect("a socket option");
     let address = listener.local_addr().expect("it is bound");
@@ -90,10 +77,7 @@ fn tokio_server(serve: impl AsyncFnOnce(tokio::net::TcpListener) + Send + 'stati
             serve(listener).await;
         });
     });
-    Running {
-        address,
-        _group: None,
-    }
+    Running::peer(address)
 }
 
 /// A task for each connection, with the timer that our server has too.

@@ -226,15 +226,20 @@ impl Table {
     }
 
     fn ratio_line(&self, ratio: &Ratio) -> Option<String> {
-        let ours = self.rows.iter().find(|row| row.role == Role::Ours)?;
-        let best = self.best(ratio.against)?;
-        let q = Quartiles::of(ratios_by_round(self.heading.better, ours, best))?;
+        let q = self.factor(ratio.against)?;
         let noisy = if q.is_noisy() { " noisy" } else { "" };
         let name = &ratio.name;
         Some(format!(
             "RATIO {name} {:.3} {:.3} {:.3}{noisy}",
             q.median, q.low, q.high
         ))
+    }
+
+    /// Returns the factor by which ours is better than the best row of a role, over the rounds.
+    pub(crate) fn factor(&self, against: Role) -> Option<Quartiles> {
+        let ours = self.rows.iter().find(|row| row.role == Role::Ours)?;
+        let best = self.best(against)?;
+        Quartiles::of(ratios_by_round(self.heading.better, ours, best))
     }
 
     /// Returns the row of that role with the best median over the whole run.

@@ -21,7 +21,7 @@ use super::served::BLOCKS;
 use crate::child::ChildProcess;
 use crate::cpus::{pin, unpin};
 use crate::dice::Dice;
-use crate::machine::count_in;
+use crate::machine::{count_in, count_out};
 use crate::waits::Waits;
 
 /// Number of connections of a call.
@@ -118,7 +118,7 @@ impl Caller {
 
 impl Drop for Caller {
     fn drop(&mut self) {
-        count_in(0);
+        count_out(self.0.id());
     }
 }
 
