@@ -25,7 +25,7 @@ mod guide {
     struct Metrics;
     #[doc = include_str!("../../../docs/guide/shutdown.md")]
     struct Shutdown;
-    #[cfg(feature = "hyper")]
+    #[cfg(all(feature = "hyper", feature = "http-async"))]
     #[doc = include_str!("../../../docs/guide/http.md")]
     struct Http;
     #[cfg(feature = "tower")]
