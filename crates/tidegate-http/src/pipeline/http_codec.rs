@@ -32,7 +32,8 @@ struct Resume;
 /// It frames bodies, keeps connections alive, leaves out the body of a response to a `HEAD`, refuses
 /// what [`RequestDecoder`] refuses, and closes connections when the client, the response or a drain
 /// asks for it. It stops reading while 16 responses are outstanding. After status 101, or 2xx for a
-/// `CONNECT`, `Data` of both directions is the data of the tunnel.
+/// `CONNECT`, `Data` of both directions is the data of the tunnel, and the end of the client's half is
+/// the event [`InputShutdown`].
 ///
 /// It adds no field `Date`, and limits no times: put [`Idle`](tidegate_net::handlers::Idle) before it.
 ///
@@ -75,6 +76,8 @@ pub struct HttpCodec {
     decoder: RequestDecoder,
     /// Received bytes that could not be handled yet.
     kept: BytesMut,
+    /// How many of them count against the memory of the server.
+    counted: usize,
     /// The requests whose responses have not ended, oldest first.
     asked: VecDeque<ReplyTo>,
     sending: Option<Sending>,
@@ -103,6 +106,7 @@ impl HttpCodec {
         Self {
             decoder: RequestDecoder::new(head, body),
             kept: BytesMut::new(),
+            counted: 0,
             asked: VecDeque::new(),
             sending: None,
             refused: None,
@@ -169,6 +173,17 @@ impl HttpCodec {
         let (kept, spent) = input.keep();
         self.kept = kept;
         ctx.give_back(spent);
+        self.count_kept(ctx);
+    }
+
+    /// Counts the kept bytes against the memory of the server.
+    fn count_kept(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        let kept = self.kept.len();
+        if kept != self.counted {
+            ctx.release_input(self.counted);
+            ctx.hold_input(kept);
+            self.counted = kept;
+        }
     }
 
     /// Decodes a piece of a body. Returns `false` if more bytes are needed.
@@ -419,6 +434,13 @@ impl Inbound for HttpCodec {
             }
         }
         ctx.fire_event(event);
+    }
+
+    fn inactive(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        self.lingering = true;
+        self.kept = BytesMut::new();
+        self.count_kept(ctx);
+        ctx.fire_inactive();
     }
 
     fn deadline(&mut self, _: u8, ctx: &mut InboundContext<'_, Self>) {

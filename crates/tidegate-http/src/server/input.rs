@@ -37,6 +37,11 @@ impl Input for BytesMut {
     }
 
     fn keep(self) -> (BytesMut, Bytes) {
-        (self, Bytes::new())
+        // An idle connection holds no memory.
+        let kept = match self.is_empty() {
+            true => BytesMut::new(),
+            false => self,
+        };
+        (kept, Bytes::new())
     }
 }

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
+use tidegate_core::internal::discard;
 
 use super::flow::FlowEnd;
 use super::head_writer::ReplyTo;
@@ -153,6 +154,14 @@ impl ResponseQueue {
 
     pub(crate) fn front_mut(&mut self) -> Option<&mut Slot> {
         self.slots.front_mut().map(|queued| &mut queued.slot)
+    }
+
+    /// Removes all slots: they are not sent any more. They may own values of the service, whose drop
+    /// may panic.
+    pub(crate) fn clear(&mut self) {
+        while let Some(slot) = self.pop() {
+            discard(slot);
+        }
     }
 
     /// Removes the first slot: it was sent.

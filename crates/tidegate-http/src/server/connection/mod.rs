@@ -168,7 +168,7 @@ impl<S: Service> Connection<S> {
     pub(crate) fn closed<'a>(&mut self, wire: &mut impl Wire<'a>) {
         self.phase = Phase::Lingering;
         self.fail_body(BodyError::Closed);
-        while self.queue.pop().is_some() {}
+        self.queue.clear();
         self.kept = BytesMut::new();
         self.count_kept(wire);
         if self.channel.take().is_some() {

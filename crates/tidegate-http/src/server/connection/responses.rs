@@ -132,7 +132,7 @@ impl<S: Service> Connection<S> {
                 self.cell().total_time(self.now.saturating_sub(began));
             }
             if close {
-                while self.queue.pop().is_some() {}
+                self.queue.clear();
                 self.phase = Phase::Closing;
             }
         }

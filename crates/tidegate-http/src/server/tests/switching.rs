@@ -320,6 +320,32 @@ fn a_service_that_panics_after_its_acceptance_has_not_accepted() {
     assert_eq!(client.send(ASK), closing("500 Internal Server Error"));
 }
 
+#[test]
+fn a_closure_that_panics_when_it_is_dropped_does_no_harm() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("told to");
+        }
+    }
+    let held = Arc::new(Mutex::new(Vec::new()));
+    let of_service = Arc::clone(&held);
+    let mut client = Client::new(move |request, response| match request.upgrade() {
+        Some(_) => {
+            let bomb = Bomb;
+            response.field("Upgrade", "loud").switch(move |switch| {
+                let _bomb = bomb;
+                loud(switch)
+            });
+        }
+        None => of_service.lock().unwrap().push(response.defer()),
+    });
+    client.send(get("/a") + ASK);
+    client.socket.close();
+    client.socket.run();
+    assert_eq!(client.metrics().connections, 0);
+}
+
 struct Text;
 
 impl Inbound for Text {
