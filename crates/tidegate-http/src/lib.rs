@@ -22,14 +22,18 @@
 #[cfg(feature = "async")]
 mod asynchronous;
 pub mod codec;
+mod files;
 mod percent;
 mod pipeline;
 mod router;
 mod server;
 
+pub use tidegate_net::FileRange;
+
 #[cfg(feature = "async")]
 pub use self::asynchronous::serve_async;
 pub use self::codec::Method;
+pub use self::files::{Files, FilesBuilder, FilesError};
 pub use self::pipeline::{HttpCodec, RequestPart, ResponsePart};
 pub use self::router::{Router, RouterBuilder, RouterError};
 pub use self::server::{

@@ -461,9 +461,9 @@ pub mod metrics {
 pub mod http {
     #[doc(inline)]
     pub use tidegate_http::{
-        Body, BodyError, DeferredResponse, HttpCodec, HttpMetrics, HttpServer, HttpServerBuilder,
-        Limits, Method, Request, RequestPart, Response, ResponsePart, ResponseStream, Router,
-        Service, Switch, serve,
+        Body, BodyError, DeferredResponse, FileRange, Files, HttpCodec, HttpMetrics, HttpServer,
+        HttpServerBuilder, Limits, Method, Request, RequestPart, Response, ResponsePart,
+        ResponseStream, Router, Service, Switch, serve,
     };
 
     #[cfg(feature = "http-async")]

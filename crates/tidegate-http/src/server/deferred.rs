@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use tidegate_net::Channel;
+use tidegate_net::{Channel, FileRange};
 use tidegate_promise::Completion;
 
 use super::flow::{FlowEnd, StreamFlow};
@@ -88,16 +88,31 @@ impl DeferredResponse {
                     self.out.put_slice(&body);
                     body = Bytes::new();
                 }
-                let whole = Whole {
-                    head: std::mem::take(&mut self.out),
-                    body,
-                    close,
-                    status: self.head.status_code(),
-                };
-                self.end.last(PartKind::Whole(whole));
+                self.send_whole(body, None, close);
             }
             Err(mistake) => self.fail(mistake),
         }
+    }
+
+    /// Ends the response with a range of a file, as [`Response::file`](super::Response::file) does.
+    pub fn file(mut self, range: FileRange) {
+        match self.finish(BodyFraming::Length(range.len())) {
+            Ok((sent, close)) => {
+                let file = (!sent.is_empty()).then(|| Box::new(range));
+                self.send_whole(Bytes::new(), file, close);
+            }
+            Err(mistake) => self.fail(mistake),
+        }
+    }
+
+    fn send_whole(&mut self, body: Bytes, file: Option<Box<FileRange>>, close: bool) {
+        self.end.last(PartKind::Whole(Whole {
+            head: std::mem::take(&mut self.out),
+            body,
+            file,
+            close,
+            status: self.head.status_code(),
+        }));
     }
 
     /// Sends the head, and returns a handle that sends the body in pieces.

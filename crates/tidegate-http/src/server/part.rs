@@ -1,7 +1,7 @@
 //! Messages from other threads to a connection: parts of responses, and requests for more data.
 
 use bytes::{Bytes, BytesMut};
-use tidegate_net::Message;
+use tidegate_net::{FileRange, Message};
 
 use super::flow::FlowEnd;
 use super::switch::SwitchPlan;
@@ -58,9 +58,24 @@ pub(crate) struct Whole {
     pub(crate) head: BytesMut,
     /// The body if it is large; otherwise empty.
     pub(crate) body: Bytes,
+    /// The body if it is a file.
+    pub(crate) file: Option<Box<FileRange>>,
     /// The connection ends with this response.
     pub(crate) close: bool,
     pub(crate) status: u16,
+}
+
+impl Whole {
+    /// Creates a response whose body is a file.
+    pub(crate) fn of_file(head: BytesMut, range: Box<FileRange>, close: bool, status: u16) -> Self {
+        Self {
+            head,
+            body: Bytes::new(),
+            file: Some(range),
+            close,
+            status,
+        }
+    }
 }
 
 /// The encoded head of a streamed response.

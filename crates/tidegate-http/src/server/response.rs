@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use tidegate_net::Channel;
+use tidegate_net::{Channel, FileRange};
 
 use super::deferred::{DeferredResponse, ResponseStream};
 use super::flow::FlowEnd;
@@ -22,6 +22,8 @@ pub(crate) enum Served {
     Nothing,
     /// The response is written. A large body follows as bytes of its own.
     Written { body: Bytes, close: bool },
+    /// The head is written, a file follows.
+    File { range: Box<FileRange>, close: bool },
     /// The service responds later.
     Deferred,
     /// The head is written, the body follows in pieces.
@@ -125,6 +127,20 @@ impl<'a> Response<'a> {
         };
         *self.parts.written = self.head.length(self.parts.out) + body.len();
         *self.parts.served = Served::Written { body, close };
+    }
+
+    /// Ends the response with a range of a file, which is sent without being read into memory: see
+    /// [`FileRange`]. For a `HEAD` request only its length is sent. [`Files`](crate::Files) finds and
+    /// opens files.
+    pub fn file(mut self, range: FileRange) {
+        if let Some((sent, close)) = self.finish(BodyFraming::Length(range.len())) {
+            let (range, body) = (Box::new(range), Bytes::new());
+            *self.parts.written = self.head.length(self.parts.out);
+            *self.parts.served = match sent.is_empty() {
+                true => Served::Written { body, close },
+                false => Served::File { range, close },
+            };
+        }
     }
 
     /// Sends the head, and returns a handle that sends the body in pieces, from any thread. The

@@ -6,7 +6,7 @@
 use std::ops::DerefMut;
 
 use bytes::{Bytes, BytesMut};
-use tidegate_net::{HandlerContext, Inbound, InboundContext, Outbound, OutboundContext};
+use tidegate_net::{FileRange, HandlerContext, Inbound, InboundContext, Outbound, OutboundContext};
 
 /// A context that can write bytes.
 pub(crate) trait Wire<'a>: DerefMut<Target = HandlerContext<'a>> {
@@ -15,6 +15,9 @@ pub(crate) trait Wire<'a>: DerefMut<Target = HandlerContext<'a>> {
 
     /// Writes bytes after everything written so far.
     fn send(&mut self, bytes: Bytes);
+
+    /// Writes a range of a file after everything written so far.
+    fn send_file(&mut self, range: FileRange);
 }
 
 impl<'a, H: Inbound<Write = Bytes>> Wire<'a> for InboundContext<'a, H> {
@@ -27,6 +30,10 @@ impl<'a, H: Inbound<Write = Bytes>> Wire<'a> for InboundContext<'a, H> {
     fn send(&mut self, bytes: Bytes) {
         self.write(bytes);
     }
+
+    fn send_file(&mut self, range: FileRange) {
+        self.write_file(range);
+    }
 }
 
 impl<'a, H: Outbound<Write = Bytes>> Wire<'a> for OutboundContext<'a, H> {
@@ -38,5 +45,9 @@ impl<'a, H: Outbound<Write = Bytes>> Wire<'a> for OutboundContext<'a, H> {
     #[inline]
     fn send(&mut self, bytes: Bytes) {
         self.write(bytes);
+    }
+
+    fn send_file(&mut self, range: FileRange) {
+        self.write_file(range);
     }
 }

@@ -9,6 +9,7 @@
 mod asynchronous;
 mod blocking;
 mod drains;
+mod files;
 mod load;
 mod upgrades;
 

@@ -99,46 +99,39 @@ impl FileRange {
         self.start = self.end.min(self.start.saturating_add(bytes));
     }
 
-    /// Returns the first `most` bytes of the range.
-    pub(crate) fn first(&self, most: u64) -> Self {
-        Self {
-            file: Arc::clone(&self.file),
-            start: self.start,
-            end: self.end.min(self.start.saturating_add(most)),
-        }
-    }
-
-    /// Reads the whole range, which is a short one, and calls `done` with the bytes, on a thread of
-    /// the readers' pool.
-    /// Calls it at once, with an error, if the pool refuses.
+    /// Reads the first bytes of the range, at most [`CHUNK`], and calls `done` with them, on a thread
+    /// of the readers' pool. Calls it at once, with an error, if the pool refuses.
     pub(crate) fn read_in_pool(
         self,
         done: impl FnOnce(io::Result<Bytes>) + Clone + Send + 'static,
     ) {
         let own = done.clone();
-        let task = PlainTask::named("read a file", move || own(self.read()));
+        let task = PlainTask::named("read a file", move || own(self.read(CHUNK)));
         if let Err(refused) = readers().execute_task(task) {
             let why = io::Error::other(refused.why().to_string());
             done(Err(tried("cannot read the file to send", why)));
         }
     }
 
-    /// Reads the whole range.
+    /// Reads the first bytes of the range, at most `most`. Returns fewer if the file ends before.
     ///
     /// # Errors
     ///
-    /// The error of the operating system, or the file is shorter.
-    pub(crate) fn read(&self) -> io::Result<Bytes> {
-        let mut bytes = vec![0; usize::try_from(self.len()).unwrap_or(CHUNK)];
+    /// The error of the operating system, or the file ends before the range begins.
+    pub(crate) fn read(&self, most: usize) -> io::Result<Bytes> {
+        let most = usize::try_from(self.len()).map_or(most, |len| len.min(most));
+        let mut bytes = vec![0; most];
         let mut filled = 0;
         while filled < bytes.len() {
             match read_at(&self.file, &mut bytes[filled..], self.start + filled as u64) {
-                Ok(0) => return Err(truncated((bytes.len() - filled) as u64)),
+                Ok(0) if filled == 0 => return Err(truncated(self.len())),
+                Ok(0) => break,
                 Ok(count) => filled += count,
                 Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
                 Err(why) => return Err(tried("cannot read the file to send", why)),
             }
         }
+        bytes.truncate(filled);
         Ok(bytes.into())
     }
 }

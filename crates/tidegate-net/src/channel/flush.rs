@@ -94,9 +94,9 @@ impl<P: ChannelPipeline> ChannelCore<P> {
     /// Reads the next part of the file that is to be sent, in the readers' pool.
     fn read_file(&mut self) {
         let io = self.pipeline.io_mut();
-        if let Some(part) = io.queue.begin_read() {
+        if let Some(range) = io.queue.begin_read() {
             let channel = io.weak();
-            part.read_in_pool(move |read| {
+            range.read_in_pool(move |read| {
                 if let Some(channel) = channel.upgrade() {
                     // Refused: the channel is closed.
                     let _ = Shared::post(&channel, ChannelRequest::FileRead(read), true);

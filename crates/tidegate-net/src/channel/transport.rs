@@ -249,7 +249,7 @@ impl Sink for Transport {
         match self {
             // A test has one thread: it reads the file itself.
             Self::Embedded(test_transport) => {
-                let bytes = range.first(most as u64).read()?;
+                let bytes = range.read(most)?;
                 test_transport.write(&[IoSlice::new(&bytes)]).map(Some)
             }
             _ => Ok(None),

@@ -94,6 +94,13 @@ impl HeldFiles {
         first.is_some_and(|entry| matches!(entry.what, HeldData::Bytes(_)))
     }
 
+    fn take_chunk(&mut self, chunk: Bytes) {
+        if let Some(HeldData::File(range)) = self.entries.front_mut().map(|first| &mut first.what) {
+            range.advance(chunk.len() as u64);
+        }
+        (self.chunk, self.reads) = (Some(chunk), false);
+    }
+
     fn take_read(&self) -> Option<io::Result<Bytes>> {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         read.take()
@@ -192,10 +199,9 @@ impl Tls {
         }
         if files.chunk.is_none() && !files.reads {
             files.reads = true;
-            let (part, read) = (range.first(CHUNK as u64), Arc::clone(&files.read));
-            range.advance(part.len());
+            let read = Arc::clone(&files.read);
             let (channel, id) = ctx.ring_target();
-            part.read_in_pool(move |chunk| {
+            range.clone().read_in_pool(move |chunk| {
                 *read.lock().unwrap_or_else(PoisonError::into_inner) = Some(chunk);
                 ring_timer(&channel, id, CHUNK_READ);
             });
@@ -265,7 +271,7 @@ impl Tls {
             files.sends = false;
         } else {
             match files.take_read() {
-                Some(Ok(chunk)) => (files.chunk, files.reads) = (Some(chunk), false),
+                Some(Ok(chunk)) => files.take_chunk(chunk),
                 Some(Err(why)) => return self.fail_file(why, ctx),
                 None => {}
             }

@@ -109,9 +109,9 @@ impl<S: Service> Connection<S> {
         write_closing(&mut head, reason.status(), to, &date);
         Slot::Ready(Whole {
             head,
-            body: Bytes::new(),
             close: true,
             status: reason.status(),
+            ..Whole::default()
         })
     }
 

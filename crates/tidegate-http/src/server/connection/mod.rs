@@ -486,9 +486,14 @@ impl<S: Service> Connection<S> {
                 Slot::Ready(Whole {
                     head,
                     body,
+                    file: None,
                     close,
                     status,
                 })
+            }
+            Served::File { range, close } => {
+                ends |= close;
+                Slot::Ready(Whole::of_file(head, range, close, status))
             }
             Served::Switches(plan) => Slot::Switch(plan),
             Served::Nothing | Served::Mistake(_) => return,

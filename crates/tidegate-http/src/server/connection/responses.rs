@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, BytesMut};
 
 use super::{Connection, Phase};
 use crate::codec::encode;
@@ -69,9 +69,9 @@ impl<S: Service> Connection<S> {
                 write_closing(&mut head, 500, to, &self.shared.wall.date_at(self.now));
                 *slot = Slot::Ready(Whole {
                     head,
-                    body: Bytes::new(),
                     close: true,
                     status: 500,
+                    ..Whole::default()
                 });
                 let detail = detail.as_ref().map(|detail| detail as &dyn fmt::Display);
                 self.trouble(trouble, detail, wire);
@@ -114,6 +114,11 @@ impl<S: Service> Connection<S> {
                             self.tally.sent(bytes.len());
                             wire.send(bytes);
                         }
+                    }
+                    if let Some(range) = whole.file.take() {
+                        let length = usize::try_from(range.len());
+                        self.tally.sent(length.unwrap_or(usize::MAX));
+                        wire.send_file(*range);
                     }
                     whole.close
                 }

@@ -16,7 +16,7 @@ use std::io;
 use bytes::{Buf, Bytes};
 use tidegate_promise::Promise;
 
-use super::super::file_range::{CHUNK, FileRange, truncated};
+use super::super::file_range::{FileRange, truncated};
 use super::{ENTRY_OVERHEAD, Entry, Sink, WaterMarks, WriteQueue};
 
 /// Size that the entry of a file counts for. It differs from that of an entry without bytes.
@@ -195,17 +195,17 @@ impl WriteQueue {
         }
     }
 
-    /// Returns the part of the first file that has to be read next, unless it is being read.
+    /// Returns what is left of the first file, if a chunk of it has to be read next.
     pub(crate) fn begin_read(&mut self) -> Option<FileRange> {
         if !self.starts_with_file() {
             return None;
         }
         let file = self.rest.as_mut()?.files.queued.front_mut()?;
-        if file.is_read || !file.chunk.is_empty() {
+        if file.is_read || !file.chunk.is_empty() || file.range.is_empty() {
             return None;
         }
         file.is_read = true;
-        Some(file.range.first(CHUNK as u64))
+        Some(file.range.clone())
     }
 
     /// Adds the bytes that were read for [`WriteQueue::begin_read`].

@@ -1,0 +1,246 @@
+//! The service that sends files.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use tidegate_core::permits::{Permit, Permits};
+use tidegate_pool::WorkerPool;
+
+use super::builder::{FilesBuilder, FilesError};
+use super::directory::{Directory, Opened};
+use super::path::{Wanted, below_root};
+use super::reply;
+use crate::codec::{Method, OwnedRequestHead};
+use crate::server::{DeferredResponse, Request, Response, Service};
+
+/// Sends the files of a directory. Clones share the directory and its threads.
+///
+/// It is a [`Service`]; with other routes, [mount](crate::RouterBuilder::mount) it and call
+/// [`Files::respond`].
+///
+/// # What is sent
+///
+/// `GET` and `HEAD` send a file with its content type, `ETag` and `Last-Modified`. Conditional
+/// requests and ranges work as in RFC 9110: status 304, 412, 206 and 416. If a request asks for
+/// several ranges that exist, the whole file is sent. The tag of a file that was changed less than
+/// two seconds ago is a weak one, because the file may change again within the resolution of its
+/// time. A path that ends with a slash stands for the index file of a directory. A directory without
+/// the slash is redirected. There are no lists of directories.
+///
+/// # What is not sent
+///
+/// No path leads out of the directory. `.` and `..`, encoded slashes, backslashes, control characters
+/// and empty segments are refused with status 404 before a file is looked for. A symbolic link that
+/// leads out is refused as well: on Linux by the kernel, where a link to a place inside must be
+/// relative. Elsewhere the path is made canonical and compared; there, nobody else may change links
+/// in the directory. Hidden files, whose names begin with a dot, are refused, except in
+/// `/.well-known/`. Pipes, sockets and devices are refused.
+///
+/// # Threads
+///
+/// Files are looked for and opened on threads of the service's own pool. If all are busy and the
+/// queue is full, for example because a disk hangs, the client gets status 503 with a field
+/// `Retry-After`, and other services are unaffected. The content is sent by the connection: see
+/// [`FileRange`](tidegate_net::FileRange).
+///
+/// ```
+/// use tidegate_http::{Files, Router, serve};
+///
+/// # let public = std::env::temp_dir();
+/// let files = Files::builder(&public).prefix("/static").build()?;
+/// let router = Router::builder()
+///     .get("/", |_, response| response.body("home\n"))
+///     .mount("/static", move |request, response| files.respond(request, response))
+///     .build()?;
+/// let group = tidegate_net::pinned("web", 1)?;
+/// let server = serve(&group, "127.0.0.1:0", move |request, response| {
+///     router.respond(request, response);
+/// })
+/// .wait()?;
+/// # server.drain(std::time::Duration::from_secs(1)).wait()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Files {
+    shared: Arc<Shared>,
+}
+
+/// The settings of a service.
+#[derive(Debug)]
+pub(super) struct Settings {
+    pub(super) prefix: String,
+    pub(super) index: String,
+    pub(super) hidden: bool,
+    pub(super) cache_control: Option<String>,
+    pub(super) types: Vec<(String, String)>,
+}
+
+struct Shared {
+    directory: Directory,
+    settings: Settings,
+    pool: WorkerPool,
+    /// One for each request that the pool may run or queue.
+    permits: Permits,
+}
+
+impl Files {
+    /// Creates a service for the files of a directory.
+    ///
+    /// # Errors
+    ///
+    /// As for [`FilesBuilder::build`].
+    pub fn new(directory: impl AsRef<Path>) -> Result<Self, FilesError> {
+        Self::builder(directory).build()
+    }
+
+    /// Begins the description of a service for the files of a directory.
+    pub fn builder(directory: impl AsRef<Path>) -> FilesBuilder {
+        FilesBuilder::new(directory.as_ref())
+    }
+
+    pub(super) fn of(
+        directory: Directory,
+        settings: Settings,
+        pool: WorkerPool,
+        most: usize,
+    ) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                directory,
+                settings,
+                pool,
+                permits: Permits::new(most),
+            }),
+        }
+    }
+
+    /// Responds to a request with a file. Never blocks.
+    pub fn respond(&self, request: Request<'_>, response: Response<'_>) {
+        let settings = &self.shared.settings;
+        match request.method() {
+            Method::Get | Method::Head => {}
+            Method::Options => return allow(response.status(204)).body(""),
+            _ => return allow(response.status(405)).body("only GET and HEAD\n"),
+        }
+        let wanted = below_root(request.path(), &settings.prefix, settings.hidden);
+        let Some(wanted) = wanted else {
+            return response.status(404).body("not found\n");
+        };
+        let Some(permit) = self.shared.permits.try_acquire() else {
+            let response = response.status(503).field("Retry-After", "1");
+            return response.body("too many requests for files\n");
+        };
+        self.respond_later(wanted, permit, request, response);
+    }
+
+    /// Takes the place of a request, for a test.
+    #[cfg(test)]
+    pub(super) fn take_place(&self) -> Option<Permit> {
+        self.shared.permits.try_acquire()
+    }
+
+    fn respond_later(
+        &self,
+        wanted: Wanted,
+        permit: Permit,
+        request: Request<'_>,
+        response: Response<'_>,
+    ) {
+        let head = request.head().to_owned();
+        let response = response.defer();
+        let shared = Arc::clone(&self.shared);
+        let job = move || {
+            if !response.is_closed() {
+                shared.run(wanted, &head, response);
+            }
+            drop(permit);
+        };
+        // Each permit has a place in the pool, so this is refused only at the end of the process.
+        // Then the response is dropped, which is status 500.
+        let _ = self.shared.pool.execute(job);
+    }
+}
+
+impl Shared {
+    /// Opens the file that is wanted, and responds. Runs on a thread of the pool.
+    fn run(&self, wanted: Wanted, head: &OwnedRequestHead, response: DeferredResponse) {
+        let (path, may_redirect) = match wanted {
+            Wanted::Entry(path) => (path, true),
+            Wanted::Directory(path) if path.is_empty() => (self.settings.index.clone(), false),
+            Wanted::Directory(path) => (format!("{path}/{}", self.settings.index), false),
+        };
+        match self.directory.get(&path) {
+            Ok(opened) if opened.metadata.is_file() => {
+                reply::send(&path, opened, head, &self.settings, response);
+            }
+            Ok(opened) if opened.metadata.is_dir() && may_redirect => redirect(head, response),
+            Ok(Opened { .. }) => refuse(404, response),
+            Err(why) => refuse(status_of(&why), response),
+        }
+    }
+}
+
+impl Service for Files {
+    fn call(&mut self, request: Request<'_>, response: Response<'_>) {
+        self.respond(request, response);
+    }
+}
+
+impl fmt::Debug for Files {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Files")
+            .field("directory", &self.shared.directory)
+            .finish_non_exhaustive()
+    }
+}
+
+fn allow(response: Response<'_>) -> Response<'_> {
+    response.field("Allow", "GET, HEAD, OPTIONS")
+}
+
+/// Redirects to the path of the request with a slash at its end. The path has no empty segment, so
+/// that it cannot be taken for the name of a host.
+fn redirect(head: &OwnedRequestHead, response: DeferredResponse) {
+    let head = head.as_head();
+    let query = head.query();
+    let query = query.map_or_else(String::new, |query| format!("?{query}"));
+    let location = format!("{}/{query}", head.path());
+    response.status(301).field("Location", location).body("");
+}
+
+fn status_of(why: &io::Error) -> u16 {
+    match why.kind() {
+        io::ErrorKind::PermissionDenied => 403,
+        io::ErrorKind::NotFound
+        | io::ErrorKind::NotADirectory
+        | io::ErrorKind::InvalidInput
+        | io::ErrorKind::InvalidFilename => 404,
+        _ if is_temporary(why) => 503,
+        _ => 500,
+    }
+}
+
+/// Returns `true` if no descriptors are left, or a rename came in between again and again.
+#[cfg(unix)]
+fn is_temporary(why: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let why = Errno::from_io_error(why);
+    matches!(why, Some(Errno::AGAIN | Errno::MFILE | Errno::NFILE))
+}
+
+#[cfg(not(unix))]
+fn is_temporary(_: &io::Error) -> bool {
+    false
+}
+
+fn refuse(status: u16, response: DeferredResponse) {
+    let response = response.status(status);
+    match status {
+        404 => response.body("not found\n"),
+        403 => response.body("forbidden\n"),
+        503 => response.field("Retry-After", "1").body(""),
+        _ => response.body(""),
+    }
+}
