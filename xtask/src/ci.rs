@@ -37,7 +37,7 @@ const STEPS: &[Step] = &[
     ("package", |root| package::run(root, false)),
     ("fuzz, build", fuzz::build),
     ("tokio", tokio::run),
-    ("interop", interop::run),
+    ("interop", |root| interop::run(root, false)),
     ("loom", |root| loom::run(root, false, &[])),
     ("shuttle", |root| shuttle::run(root, false, &[])),
     ("sanitize", |root| sanitize::run(root, false, &[])),

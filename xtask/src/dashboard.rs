@@ -43,7 +43,7 @@ pub fn run(root: &Path) -> step::Result {
         "--loglevel=error",
     ]))?;
 
-    let program = interop::build(root, "tidegate-examples", "http_events")?;
+    let [program] = interop::build(root, &["tidegate-examples"], ["http_events"])?;
     let mut addresses = Vec::new();
     let mut server = Command::new(program);
     let _server = interop::start(server.arg("127.0.0.1:0"), "events", &mut addresses)?;

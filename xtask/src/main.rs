@@ -31,7 +31,7 @@ usage: cargo xtask <task>
   package [--verify]             the packages of a release; --verify also compiles them
   fuzz                           builds the fuzz targets
   tokio                          the examples beside tokio: axum, tonic, reqwest
-  interop                        our servers and third-party programs
+  interop [--long]               our servers and third-party programs
   dashboard                      our stream in the page of the Hystrix dashboard, by Chromium
   cost                           instructions per task and promise, by callgrind
   cost echo                      instructions per message of echo servers, by callgrind
@@ -85,7 +85,8 @@ fn run(args: &[String]) -> step::Result {
         ["package", "--verify"] => package::run(&root, true),
         ["fuzz"] => fuzz::build(&root),
         ["tokio"] => tokio::run(&root),
-        ["interop"] => interop::run(&root),
+        ["interop"] => interop::run(&root, false),
+        ["interop", "--long"] => interop::run(&root, true),
         ["dashboard"] => dashboard::run(&root),
         ["cost"] => cost::run(&root),
         ["cost", "echo"] => cost::echo(&root),

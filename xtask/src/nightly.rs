@@ -7,7 +7,9 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::summary::{self, AfterFailure};
-use crate::{cost, dashboard, fuzz, loom, miri, package, platforms, root, sanitize, shuttle, step};
+use crate::{
+    cost, dashboard, fuzz, interop, loom, miri, package, platforms, root, sanitize, shuttle, step,
+};
 
 /// Minutes per fuzz target without `--minutes`.
 const FUZZ_MINUTES: u64 = 5;
@@ -25,6 +27,7 @@ const PARTS: &[Part] = &[
     ("platforms", |root, _| platforms::run(root)),
     ("mio", |root, _| platforms::mio(root)),
     ("package", |root, _| package::run(root, true)),
+    ("interop", |root, _| interop::run(root, true)),
     ("dashboard", |root, _| dashboard::run(root)),
     ("fuzz", fuzz::run),
     ("cost", |root, _| {

@@ -247,3 +247,10 @@ pub(crate) fn write_closing(out: &mut BytesMut, status: u16, to: ReplyTo, date: 
     let written = head.finish(out, BodyFraming::Length(0), to, date);
     debug_assert!(written.is_ok(), "status {status} of the server itself");
 }
+
+/// Inserts `100 Continue` before the response that begins at `start`.
+pub(crate) fn insert_continue(out: &mut BytesMut, start: usize) {
+    let response = out.split_off(start);
+    out.extend_from_slice(encode::CONTINUE);
+    out.extend_from_slice(&response);
+}

@@ -49,6 +49,19 @@ pub(crate) enum Slot {
     Switch(Box<SwitchPlan>),
 }
 
+impl Slot {
+    /// Returns `true` if the client waits for `100 Continue`.
+    pub(crate) fn owes_continue(&self) -> bool {
+        matches!(
+            self,
+            Self::Waiting {
+                owes_continue: true,
+                ..
+            }
+        )
+    }
+}
+
 /// A streamed response.
 #[derive(Debug)]
 pub(crate) struct Stream {

@@ -9,7 +9,9 @@ use tidegate_core::{Collect, MetricVisitor};
 use tidegate_loop::Roaming;
 use tidegate_loop::signal::Received;
 use tidegate_net::internal::ChannelPlacement;
-use tidegate_net::{Address, DrainReport, Handler, NetGroup, Server, ServerBuilder};
+use tidegate_net::{
+    Address, ChannelOptions, DrainReport, Handler, NetGroup, Server, ServerBuilder,
+};
 use tidegate_promise::{Completion, SharedCompletion};
 
 use super::connection::Connection;
@@ -78,7 +80,7 @@ impl HttpServer {
     pub fn builder<P: ChannelPlacement>(group: &NetGroup<P>) -> HttpServerBuilder<P> {
         HttpServerBuilder {
             group: group.clone(),
-            net: Server::builder(group),
+            net: Server::builder(group).options(channel_options()),
             limits: Limits::default(),
             non_blocking: TypeId::of::<P>() != TypeId::of::<Roaming>(),
         }
@@ -135,6 +137,15 @@ impl Collect for HttpServer {
     }
 }
 
+/// Returns the options of a connection, unless the user sets them.
+pub(crate) fn channel_options() -> ChannelOptions {
+    ChannelOptions {
+        // The server closes connections that take nothing. Those that take something may take long.
+        close_timeout: Duration::ZERO,
+        ..ChannelOptions::default()
+    }
+}
+
 /// The builder of an [`HttpServer`].
 #[must_use = "a server exists when its builder serves"]
 pub struct HttpServerBuilder<P: ChannelPlacement> {
@@ -159,6 +170,9 @@ impl<P: ChannelPlacement> HttpServerBuilder<P> {
     }
 
     /// Changes the settings of the server below: its backlog, its listeners, its channel options.
+    ///
+    /// Options should have a [`close_timeout`](ChannelOptions::close_timeout) of zero, which is the
+    /// default here: otherwise the last response of a connection is cut off after that time.
     pub fn configure(mut self, change: impl FnOnce(ServerBuilder<P>) -> ServerBuilder<P>) -> Self {
         self.net = change(self.net);
         self

@@ -65,6 +65,7 @@ impl Served {
         let group = group.on_unhandled(|_, _| ()).build().unwrap();
         let options = ChannelOptions {
             send_buffer: Some(16 * 1024),
+            close_timeout: Duration::ZERO,
             ..ChannelOptions::default()
         };
         let builder =

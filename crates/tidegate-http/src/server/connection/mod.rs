@@ -42,7 +42,7 @@ use tidegate_promise::Failure;
 
 use self::waits::Waits;
 use super::body::BodyError;
-use super::head_writer::{ReplyTo, Switches, write_closing};
+use super::head_writer::{ReplyTo, Switches, insert_continue, write_closing};
 use super::input::Input;
 use super::metrics::{LoopCell, Tally};
 use super::part::{StreamHead, Whole};
@@ -380,6 +380,7 @@ impl<S: Service> Connection<S> {
                 self.report_missing(&served, panicked, wire);
                 let out = if direct { wire.output() } else { &mut apart };
                 let served = self.replace_missing(served, out, start, to, &mut status);
+                self.put_continue(&served, expects, out, start);
                 if direct {
                     self.tally.sent(out.len() - start);
                 }
@@ -399,6 +400,20 @@ impl<S: Service> Connection<S> {
     #[inline]
     fn is_plain(&self, expects_continue: bool) -> bool {
         matches!(self.intake, Intake::None) && !expects_continue && self.phase == Phase::Open
+    }
+
+    /// Returns `true` if the service reads the body and has not ended its response.
+    fn reads_on(&self, served: &Served) -> bool {
+        let goes_on = matches!(served, Served::Deferred | Served::Streams { .. });
+        goes_on && matches!(self.intake, Intake::Sink(_))
+    }
+
+    /// Puts `100 Continue` before the head of a streamed response, if the client waits for it.
+    fn put_continue(&self, served: &Served, expects: bool, out: &mut BytesMut, start: usize) {
+        let streams = matches!(served, Served::Streams { .. });
+        if expects && streams && self.reads_on(served) {
+            insert_continue(out, start);
+        }
     }
 
     /// Handles a panic of the service. What it has responded before counts, but no change of the
@@ -459,12 +474,12 @@ impl<S: Service> Connection<S> {
             began,
             expects_continue,
         } = request;
-        let asked = matches!(self.intake, Intake::Sink(_));
+        let reads_on = self.reads_on(&served);
         let mut ends = !to.keep_alive;
         let slot = match served {
             Served::Deferred => Slot::Waiting {
                 to,
-                owes_continue: expects_continue && asked,
+                owes_continue: expects_continue && reads_on,
             },
             Served::Streams {
                 framing,
@@ -509,7 +524,7 @@ impl<S: Service> Connection<S> {
         }
         // A client that waits for `100 Continue` and got a response may send the body or not:
         // nothing after this response can be understood.
-        if expects_continue && !(asked && deferred) {
+        if expects_continue && !reads_on {
             (ends, self.linger) = (true, true);
         }
         if ends {

@@ -7,7 +7,8 @@ use bytes::{BufMut, BytesMut};
 
 use super::{Connection, Phase};
 use crate::codec::encode;
-use crate::server::head_writer::write_closing;
+use crate::server::body::BodyError;
+use crate::server::head_writer::{insert_continue, write_closing};
 use crate::server::part::{Part, PartKind, Whole};
 use crate::server::queue::{Slot, Stream};
 use crate::server::request::Intake;
@@ -50,8 +51,19 @@ impl<S: Service> Connection<S> {
             return;
         };
         match (slot, what) {
-            (slot @ Slot::Waiting { .. }, PartKind::Whole(whole)) => *slot = Slot::Ready(whole),
-            (slot @ Slot::Waiting { .. }, PartKind::Head(head)) => {
+            (slot @ Slot::Waiting { .. }, PartKind::Whole(whole)) => {
+                let unasked = slot.owes_continue();
+                *slot = Slot::Ready(whole);
+                if unasked {
+                    // As for a response at once: the client may send the body or not.
+                    (self.phase, self.linger) = (Phase::Closing, true);
+                    self.fail_body(BodyError::Closed);
+                }
+            }
+            (slot @ Slot::Waiting { .. }, PartKind::Head(mut head)) => {
+                if slot.owes_continue() {
+                    insert_continue(&mut head.head, 0);
+                }
                 *slot = Slot::Stream(Box::new(Stream::new(head, false)));
             }
             (slot @ Slot::Waiting { .. }, PartKind::Switch(plan)) => *slot = Slot::Switch(plan),

@@ -10,6 +10,9 @@ use crate::server::wire::Wire;
 
 /// The key of the one deadline that a connection has.
 pub(crate) const CHECK: u8 = 0;
+/// The least time between two checks.
+const LEAST: Duration = Duration::from_millis(1);
+
 /// What a connection waits for; decides which time limit holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waits {
@@ -32,13 +35,14 @@ impl<S: Service> Connection<S> {
         self.report_tally();
         wire.flush();
         let waits = self.waits_for();
-        if waits == Waits::Head && self.waits == Waits::Head {
-            // A head has its time from its first byte, not from its last one.
+        if waits == self.waits && matches!(waits, Waits::Head | Waits::End) {
+            // A head has its time from its first byte, not from its last one. A client that goes on
+            // sending does not prolong the end.
             return;
         }
         self.waits = waits;
         self.since = self.now;
-        self.check_later(wire);
+        wire.deadline(CHECK, self.limit());
     }
 
     /// Ends the wait for a head, which is complete. Returns when its first byte came.
@@ -74,19 +78,16 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    pub(super) fn check_later<'a>(&mut self, wire: &mut impl Wire<'a>) {
+    /// Returns how long the current wait may take before it is looked at.
+    fn limit(&self) -> Duration {
         let limits = &self.shared.limits;
-        let after = match self.waits {
-            Waits::Idle => {
-                let waited = Duration::from_nanos(self.now.saturating_sub(self.since));
-                limits.idle.saturating_sub(waited).min(limits.send_time)
-            }
+        match self.waits {
+            Waits::Idle => limits.idle.min(limits.send_time),
             Waits::Head => limits.head_time,
             Waits::Body => limits.body_time,
             Waits::Response => limits.send_time,
             Waits::End => limits.linger,
-        };
-        wire.deadline(CHECK, after);
+        }
     }
 
     /// Handles the end of a time limit.
@@ -95,26 +96,41 @@ impl<S: Service> Connection<S> {
         match self.waits {
             Waits::Head => self.refuse(RefusalReason::HeadTimeout, wire),
             Waits::Body => self.refuse_body(RefusalReason::BodyTimeout, wire),
-            Waits::End => return wire.close(),
-            Waits::Idle | Waits::Response => {
-                let sent = std::mem::replace(&mut self.sent, wire.sent_bytes());
-                if wire.has_unsent() {
-                    if sent == self.sent && self.now.saturating_sub(self.since) > 0 {
-                        // The client has taken nothing since the last check.
-                        self.trouble(Trouble::SlowReader, None, wire);
-                        return wire.close();
-                    }
-                } else if self.waits == Waits::Idle {
-                    let waited = self.now.saturating_sub(self.since);
-                    let idle = u64::try_from(self.shared.limits.idle.as_nanos());
-                    if waited >= idle.unwrap_or(u64::MAX) {
-                        self.phase = Phase::Lingering;
-                        return wire.close_when_flushed();
-                    }
-                }
-                return self.check_later(wire);
-            }
+            Waits::Idle | Waits::Response | Waits::End => return self.check_progress(wire),
         }
         self.settle(wire);
+    }
+
+    /// Checks whether the client takes its response, or whether the connection has waited for long
+    /// enough.
+    fn check_progress<'a>(&mut self, wire: &mut impl Wire<'a>) {
+        let limits = self.shared.limits;
+        let before = std::mem::replace(&mut self.sent, wire.sent_bytes());
+        let unsent = wire.has_unsent();
+        if self.waits == Waits::Response && !unsent || unsent && before != self.sent {
+            // The service has its time. A client that takes something, too.
+            self.since = self.now;
+        }
+        let waited = Duration::from_nanos(self.now.saturating_sub(self.since));
+        let left = match self.waits {
+            _ if unsent && waited >= limits.send_time => {
+                self.trouble(Trouble::SlowReader, None, wire);
+                // A reset: otherwise the system would hold what it has not sent for minutes.
+                return match &self.channel {
+                    Some(channel) => drop(channel.abort()),
+                    None => wire.close(),
+                };
+            }
+            _ if unsent => self.limit().min(limits.send_time.saturating_sub(waited)),
+            Waits::Idle if waited >= limits.idle => {
+                self.phase = Phase::Lingering;
+                return wire.close_when_flushed();
+            }
+            Waits::Idle => self.limit().min(limits.idle.saturating_sub(waited)),
+            Waits::End if waited >= limits.linger => return wire.close(),
+            Waits::End => limits.linger.saturating_sub(waited),
+            _ => self.limit(),
+        };
+        wire.deadline(CHECK, left.max(LEAST));
     }
 }

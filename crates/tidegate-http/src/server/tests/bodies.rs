@@ -9,7 +9,7 @@ use tidegate_promise::Outcome;
 
 use super::{Client, closing, echo, get, ok};
 use crate::codec::RefusalReason;
-use crate::server::{Body, BodyError, DeferredResponse};
+use crate::server::{Body, BodyError, DeferredResponse, ResponseStream};
 
 fn post(length: usize, fields: &str) -> String {
     format!("POST /p HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n{fields}\r\n")
@@ -90,6 +90,59 @@ fn continue_is_not_sent_when_the_service_responds_without_the_body() {
     let mut client = Client::new(echo);
     let response = client.send(post(5, "Expect: 100-continue\r\n"));
     assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
+    assert!(client.socket.is_output_shut() || !client.is_open());
+}
+
+#[test]
+fn continue_precedes_a_response_that_is_streamed_while_the_body_is_read() {
+    let kept: Arc<Mutex<Vec<(Body, ResponseStream)>>> = Arc::default();
+    let keep = Arc::clone(&kept);
+    let mut client = Client::new(move |request, response| {
+        let stream = match request.path() {
+            "/deferred" => response.defer().stream(),
+            _ => response.stream(),
+        };
+        keep.lock().unwrap().push((request.into_body(), stream));
+    });
+    let expects = "Expect: 100-continue\r\nContent-Length: 5\r\n\r\n";
+    for path in ["/at-once", "/deferred"] {
+        let response = client.send(format!("POST {path} HTTP/1.1\r\nHost: a\r\n{expects}"));
+        let expected = "HTTP/1.1 100 Continue\r\n\r\n\
+                        HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        assert_eq!(response, expected, "{path}");
+        client.send("hello");
+        let (mut body, mut stream) = kept.lock().unwrap().pop().unwrap();
+        assert_eq!(next(&mut body), Poll::Ready(Some(Ok("hello".into()))));
+        assert_eq!(next(&mut body), Poll::Ready(None));
+        stream.write("bye");
+        stream.finish();
+        assert_eq!(client.responses(), "3\r\nbye\r\n0\r\n\r\n");
+        assert!(client.is_open(), "{path}");
+    }
+}
+
+#[test]
+fn a_response_that_needs_no_continue_ends_the_connection() {
+    let kept: Arc<Mutex<Vec<DeferredResponse>>> = Arc::default();
+    let keep = Arc::clone(&kept);
+    let mut client = Client::new(move |request, response| {
+        keep.lock().unwrap().push(response.defer());
+        if request.path() == "/p" {
+            drop(request.collect(10));
+        }
+    });
+    let expecting = post(5, "Expect: 100-continue\r\n");
+    assert_eq!(client.send(get("/first") + &expecting), "");
+    let (second, first) = {
+        let mut kept = kept.lock().unwrap();
+        (kept.pop().unwrap(), kept.pop().unwrap())
+    };
+    second.status(403).body("");
+    first.body("first");
+    let response = client.responses();
+    assert!(response.starts_with(&ok("first")), "{response}");
+    assert!(response.contains("HTTP/1.1 403 "), "{response}");
+    assert!(!response.contains("100 Continue"), "{response}");
     assert!(client.socket.is_output_shut() || !client.is_open());
 }
 

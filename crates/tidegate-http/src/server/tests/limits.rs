@@ -197,3 +197,56 @@ fn requests_behind_a_response_that_is_taken_slowly_are_no_slow_heads() {
     assert_eq!(client.metrics().refusals, []);
     assert_eq!(client.metrics().responses[0], 2);
 }
+
+#[test]
+fn a_refused_client_that_goes_on_sending_is_cut_in_time() {
+    let mut client = Client::new(echo);
+    client.send("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n");
+    for _ in 0..3 {
+        client.pass(Duration::from_millis(900));
+        client.socket.receive("x");
+        client.socket.run();
+    }
+    assert!(!client.is_open());
+}
+
+#[test]
+fn the_last_response_is_sent_to_its_end_however_long_that_takes() {
+    let close = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    let unread = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\nx";
+    for request in [close, unread] {
+        let mut client = Client::new(|_, response| {
+            response
+                .field("Connection", "close")
+                .body(vec![b'x'; 100_000]);
+        });
+        client.socket.set_room(Some(1000));
+        client.socket.receive(request);
+        let mut received = 0;
+        for _ in 0..20 {
+            client.advance(Duration::from_secs(25));
+            client.socket.set_room(Some(1000));
+            client.socket.run();
+            received += client.socket.sent().len();
+            assert!(client.is_open(), "{request}: after {received} bytes");
+        }
+        client.socket.set_room(None);
+        client.socket.run();
+        received += client.socket.sent().len();
+        assert!(received > 100_000, "{request}: {received} bytes");
+        client.advance(Duration::from_secs(3));
+        client.advance(Duration::from_secs(3));
+        assert!(!client.is_open(), "{request}");
+        assert_eq!(client.metrics().slow_readers, 0);
+    }
+    let mut client = Client::new(|_, response| response.body(vec![b'x'; 100_000]));
+    client.socket.set_room(Some(1000));
+    client.socket.receive(close);
+    // The first check sees that bytes were taken.
+    client.advance(Duration::from_secs(3));
+    client.advance(Duration::from_secs(29));
+    assert!(client.is_open());
+    client.advance(Duration::from_secs(5));
+    assert!(!client.is_open());
+    assert_eq!(client.metrics().slow_readers, 1);
+}

@@ -23,6 +23,7 @@ use super::limits::Limits;
 use super::metrics::{Counters, HttpMetrics};
 use super::request::Request;
 use super::response::Response;
+use super::serve::channel_options;
 use super::service::{Service, Shared};
 use super::shared::ServerShared;
 
@@ -53,7 +54,9 @@ impl Client {
         let shared = ServerShared::new(limits, wall, counters);
         let connection = Connection::new(service, Arc::clone(&shared));
         let handler = HttpHandler::<_, NeverBlocks>::new(connection);
-        let socket = EmbeddedChannel::new(|p| p.add_duplex("http", handler)).unwrap();
+        let socket =
+            EmbeddedChannel::with_options(channel_options(), |p| p.add_duplex("http", handler))
+                .unwrap();
         Self {
             socket,
             clock,

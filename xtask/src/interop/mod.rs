@@ -1,8 +1,10 @@
 //! `cargo xtask interop`: tests our servers with third-party programs as clients.
 //!
-//! `.ci/peers` installs the programs. The checks of a missing program are skipped, with a message.
+//! `http.rs` has the checks of the HTTP server. `.ci/peers` installs the programs. The checks of a missing program are skipped, with a message.
 //! All traffic is on the loopback interface, at ports that the operating system chose. Every
 //! program has a time limit and is ended by its process id.
+
+mod http;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -34,26 +36,27 @@ const CHECKS: &[Check] = &[
     ("haproxy, PROXY v2", "haproxy", |s| {
         haproxy(s, "send-proxy-v2")
     }),
-    ("h11 and our HTTP decoder", "python3", h11),
 ];
 
 /// Builds and starts the servers, and runs every check whose program is installed.
 ///
-/// Skips where none of the programs is installed.
+/// With `long`, also the checks that take longer. Skips where none of the programs is installed.
 ///
 /// # Errors
 ///
 /// Returns an error if a server does not start, or if a program does not get the expected reply.
-pub fn run(root: &Path) -> step::Result {
+pub fn run(root: &Path, long: bool) -> step::Result {
     let installed =
         |program: &str| step::works(Command::new("which").arg(program).env("PATH", path()));
-    if !CHECKS.iter().any(|(_, program, _)| installed(program)) {
+    let more = if long { http::LONG_CHECKS } else { &[] };
+    let checks = || CHECKS.iter().chain(http::CHECKS).chain(more);
+    if !checks().any(|(_, program, _)| installed(program)) {
         return Ok(Outcome::Skipped(
             "no peer is installed; see .ci/peers".into(),
         ));
     }
     let servers = Servers::start(root)?;
-    for (name, program, check) in CHECKS {
+    for (name, program, check) in checks() {
         if !installed(program) {
             println!("{name}: skipped, {program} is not installed (.ci/peers installs it)");
             continue;
@@ -82,19 +85,22 @@ impl Drop for Running {
 
 /// Our running servers and their addresses.
 struct Servers {
-    _running: [Running; 2],
+    _running: [Running; 3],
     addresses: Vec<(String, String)>,
     folder: PathBuf,
     /// The root of the workspace.
     root: PathBuf,
+    /// The program that prints what our HTTP decoder says.
+    decode: PathBuf,
 }
 
 impl Servers {
     fn start(root: &Path) -> Result<Self, String> {
         let folder = std::env::temp_dir().join(format!("tidegate-interop-{}", std::process::id()));
         std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-        let interop = build(root, "tidegate-net", "interop")?;
-        let resp = build(root, "tidegate-examples", "resp")?;
+        let packages = ["tidegate-net", "tidegate-examples", "tidegate-http"];
+        let programs = ["interop", "resp", "http_interop", "decode"];
+        let [interop, resp, http, decode] = build(root, &packages, programs)?;
         let mut addresses = Vec::new();
         let interop = start(Command::new(interop).arg(&folder), "ready", &mut addresses)?;
         let resp = start(
@@ -102,11 +108,13 @@ impl Servers {
             "listening",
             &mut addresses,
         )?;
+        let http = start(&mut Command::new(http), "ready", &mut addresses)?;
         Ok(Self {
-            _running: [interop, resp],
+            _running: [interop, resp, http],
             addresses,
             folder,
             root: root.to_path_buf(),
+            decode,
         })
     }
 
@@ -137,16 +145,23 @@ impl Drop for Servers {
     }
 }
 
-pub(crate) fn build(root: &Path, package: &str, example: &str) -> Result<PathBuf, String> {
+/// Builds examples of these packages together, so that their libraries are built once. Returns the
+/// programs.
+pub(crate) fn build<const N: usize>(
+    root: &Path,
+    packages: &[&str],
+    examples: [&str; N],
+) -> Result<[PathBuf; N], String> {
     let target = root::target_dir(root, "");
     let mut command = Command::new("cargo");
     command
         .current_dir(root)
-        .args(["build", "--quiet", "--package", package])
-        .args(["--example", example, "--all-features"])
+        .args(["build", "--quiet", "--all-features"])
+        .args(packages.iter().flat_map(|package| ["--package", package]))
+        .args(examples.iter().flat_map(|example| ["--example", example]))
         .env("CARGO_TARGET_DIR", &target);
     step::run(&mut command)?;
-    Ok(target.join("debug/examples").join(example))
+    Ok(examples.map(|example| target.join("debug/examples").join(example)))
 }
 
 /// Starts a server and reads `NAME ... ADDRESS` lines from it, until one begins with `last`.
@@ -348,20 +363,6 @@ fn haproxy(servers: &Servers, how: &str) -> CheckResult {
         Err(format!(
             "the server saw {output:?} behind the proxy, not {own}"
         ))
-    }
-}
-
-/// Compares our decoder with the Python package h11, for generated requests. Needs no server.
-fn h11(servers: &Servers) -> CheckResult {
-    let program = build(&servers.root, "tidegate-http", "decode")?;
-    let script = "crates/tidegate-http/examples/compare_h11.py";
-    let script = servers.root.join(script).display().to_string();
-    let program = program.display().to_string();
-    let (output, passed) = ask("python3", &["-B", &script, &program, "10000", "1"], "")?;
-    print!("{output}");
-    match passed {
-        true => Ok(()),
-        false => Err("the two disagree about a request that ours accepts".to_string()),
     }
 }
 
