@@ -1,6 +1,6 @@
 //! The examples that end by themselves within a moment run, and print what they promise.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -60,6 +60,37 @@ examples! {
     timer_descriptor prints "at least ten ticks: true";
     tls_echo prints "hello";
     udp prints "says 17";
+}
+
+#[test]
+#[cfg(unix)]
+fn an_http_server_that_is_asked_to_end_closes_idle_connections() {
+    let mut server = Command::new(program("http_hello"))
+        .arg("127.0.0.1:0")
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("cargo has built it");
+    let mut printed = BufReader::new(server.stdout.take().expect("it is piped"));
+    let mut line = String::new();
+    printed.read_line(&mut line).expect("it prints its address");
+    let address = line.trim().strip_prefix("http://").expect("an address");
+    let address = address.trim_end_matches('/');
+    let mut client = BufReader::new(TcpStream::connect(address).expect("it listens"));
+    let request = b"GET /hello/Anna HTTP/1.1\r\nHost: a\r\n\r\n";
+    client.get_mut().write_all(request).expect("it reads");
+    while !line.contains("hello, Anna") {
+        client.read_line(&mut line).expect("a response");
+    }
+    let kill = format!("kill -TERM {}", server.id());
+    let sent = Command::new("sh").args(["-c", &kill]).status();
+    assert!(sent.expect("there is a shell").success());
+    let mut rest = String::new();
+    client.read_to_string(&mut rest).expect("an orderly end");
+    assert_eq!(rest, "");
+    assert!(server.wait().expect("it runs").success());
+    let mut report = String::new();
+    printed.read_to_string(&mut report).expect("a report");
+    assert!(report.contains("0 were closed at the deadline"), "{report}");
 }
 
 #[test]
