@@ -84,7 +84,8 @@
 //! * `net`: the network, module `net`.
 //! * `tls`: encryption, module `tls`. Turns `net` on. It builds rustls and needs a C compiler.
 //! * `isolate`: isolation of dependencies, module `isolate`.
-//! * `tracing`: events and spans for a subscriber of the crate `tracing`. It has no module.
+//! * `tracing`: events and spans for a subscriber of the crate `tracing`. It has no module. The
+//!   guide lists them: [see what it does].
 //! * `tower`: commands as layers of tower, module `tower`. Turns `isolate` on.
 //! * `metrics`: export of metrics to Prometheus, module `metrics`. Turns `isolate` on.
 //! * `http`: an HTTP/1.1 server and its codec, module `http`. Turns `net` on.
@@ -107,6 +108,7 @@
 //! [pools]: ../../../docs/guide/pools.md
 //! [channels]: ../../../docs/guide/channels.md
 //! [isolation]: ../../../docs/guide/isolation.md
+//! [see what it does]: ../../../docs/guide/metrics.md
 //! [tower stacks]: ../../../docs/guide/tower.md
 //! [g-metrics]: ../../../docs/guide/metrics.md
 //! [HTTP]: ../../../docs/guide/http.md

@@ -8,6 +8,7 @@ use std::io;
 
 use bytes::Bytes;
 use tidegate_core::Blocking;
+use tidegate_core::internal::trace;
 
 use super::core::ChannelCore;
 use super::pipeline::ChannelPipeline;
@@ -62,6 +63,9 @@ impl<P: ChannelPipeline> Batched for ChannelCore<P> {
     }
 
     fn owed_turn(&mut self, io_context: &mut IoContext) -> Next {
+        if trace::wants_spans() {
+            return self.in_span(|core| core.send_neighbours_writes(io_context));
+        }
         self.send_neighbours_writes(io_context)
     }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tidegate_core::internal::SignalBlock;
+use tidegate_core::internal::trace::{self, Span};
 use tidegate_core::{Blocking, Dump};
 use tidegate_promise::Failure;
 
@@ -41,6 +42,8 @@ pub(crate) struct ChannelCore<P: ChannelPipeline> {
     pub(super) early: Option<io::Result<Bytes>>,
     /// Error of a send that was made after the channel's turn.
     pub(super) late_error: Option<io::Error>,
+    /// The span of the connection, if a subscriber wants one.
+    pub(super) span: Span,
 }
 
 impl<P: ChannelPipeline> ChannelCore<P> {
@@ -56,6 +59,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             size,
             early: None,
             late_error: None,
+            span: Span::none(),
         }
     }
 
@@ -90,6 +94,17 @@ impl<P: ChannelPipeline> ChannelCore<P> {
 
     pub(super) fn is_closed(&self) -> bool {
         self.state().is_closed()
+    }
+
+    #[inline(always)]
+    pub(super) fn turn(&mut self, readiness: Readiness, io_context: &mut IoContext) -> Next {
+        if self.is_plain(readiness) {
+            return self.read_plain(io_context);
+        }
+        self.with_desk(io_context, |core, io_context| {
+            core.handle(readiness, io_context)
+        });
+        self.finish(readiness.any(Readiness::REQUESTS))
     }
 
     fn handle(&mut self, readiness: Readiness, io_context: &mut IoContext) {
@@ -429,13 +444,10 @@ impl<P: ChannelPipeline> ChannelCore<P> {
 
 impl<P: ChannelPipeline> IoSource for ChannelCore<P> {
     fn ready(&mut self, readiness: Readiness, io_context: &mut IoContext) -> Next {
-        if self.is_plain(readiness) {
-            return self.read_plain(io_context);
+        if trace::wants_spans() {
+            return self.turn_in_span(readiness, io_context);
         }
-        self.with_desk(io_context, |core, io_context| {
-            core.handle(readiness, io_context)
-        });
-        self.finish(readiness.any(Readiness::REQUESTS))
+        self.turn(readiness, io_context)
     }
 
     fn io(&mut self) -> Option<&mut dyn Source> {
@@ -459,6 +471,8 @@ impl<P: ChannelPipeline> IoSource for ChannelCore<P> {
 
     fn close(&mut self, io_context: &mut IoContext) {
         let cause = self.late_error.take().map(Failure::new);
+        let span = std::mem::take(&mut self.span);
+        let _entered = span.enter();
         self.with_desk(io_context, |core, io_context| {
             ChannelCore::close(core, cause, io_context)
         });

@@ -10,7 +10,7 @@
 //! * `timers`, `state`, `deadlines`, `io`, `pipeline`: the state that a channel and its handlers share, and the
 //!   interface of the pipeline.
 //! * `core`: the channel on its loop; `registration`, `release`, `requests`, `flush`, `close`, `fast_path`,
-//!   `neighbour`, `batch` and `dump` contain the rest of its methods.
+//!   `neighbour`, `batch`, `dump` and `traced` contain the rest of its methods.
 //!
 //! A channel is an event source of the [`reactor`](crate::reactor). The pipeline is in the layer
 //! above: a channel is generic over it.
@@ -46,6 +46,7 @@ mod test_transport;
 #[cfg(test)]
 mod tests;
 mod timers;
+mod traced;
 mod transport;
 pub(crate) mod write_queue;
 

@@ -369,7 +369,7 @@ impl<P: ChannelPlacement> ServerBuilder<P> {
         if accept_loops.is_empty() {
             accept_loops = AcceptLoop::all(&self.children);
         }
-        let port = ServerShared::new(listening.len(), self.limits);
+        let port = ServerShared::new(&listening, self.limits);
         let options = Arc::new(self.options);
         let (mut listeners, mut registered) = (Vec::new(), Vec::new());
         let accept_loops = accept_loops.into_iter().cycle();

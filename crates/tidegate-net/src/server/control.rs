@@ -135,7 +135,7 @@ impl Server {
             "accepting"
         };
         let metrics = self.metrics();
-        Dump::new("server", self.local_addr().to_string())
+        Dump::new("server", self.port.place())
             .fact("state", state)
             .fact("listeners", self.listeners.len())
             .fact("connections", metrics.connections)

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
+use tidegate_core::internal::trace::{self, EventLimit};
 use tidegate_core::internal::{Deliver, Delivery, SignalBlock};
 use tidegate_core::{Dump, Unhandled};
 use tidegate_loop::internal::LoopScheduler;
@@ -17,7 +18,9 @@ use tidegate_promise::Completion;
 use super::drain::{DrainReport, announce, begin_after, check_drain, drain};
 use super::listening::Listening;
 use super::server_shared::ServerShared;
-use crate::channel::{Channel, ChannelOptions, Home, ServerConnections, Shared, Start, Transport};
+use crate::channel::{
+    Channel, ChannelOptions, Home, LimitReached, ServerConnections, Shared, Start, Transport,
+};
 use crate::group::{ChannelPlacement, ChannelPlacer, NetGroup};
 use crate::pipeline::{Head, Initialiser, PipelineState, assemble};
 use crate::reactor::{self, Batched, IoContext, IoSource, Next, Update};
@@ -75,9 +78,13 @@ impl<P: ChannelPlacement> ConnectionLoops for GroupChildren<P> {
         transport: Transport,
         peer: Option<SocketAddr>,
     ) {
-        // A refused connection is counted, and closed by dropping it.
-        let Some(arrival) = AcceptedConnection::of(accepting.config.port.origin(), peer) else {
-            return;
+        let arrival = match AcceptedConnection::of(accepting.config.port.origin(), peer) {
+            Ok(arrival) => arrival,
+            // A refused connection is counted, and closed by dropping it.
+            Err(limit) => {
+                drop(transport);
+                return accepting.trace_refusal(limit);
+            }
         };
         let mine = || self.group.each().find(|one| one.home.is_current());
         let mine = accepting.config.stay.then(mine).flatten();
@@ -207,6 +214,14 @@ impl ListenerShared {
         executor.unhandled(&Unhandled::ChannelError { message });
     }
 
+    #[cold]
+    fn trace_refusal(&self, limit: LimitReached) {
+        if trace::is_on() {
+            let now = self.config.timers.clock().nanos();
+            self.config.port.trace_refusal(limit, now);
+        }
+    }
+
     fn finish(&self) {
         if !self.finished.swap(true, Ordering::Relaxed) {
             self.config.port.leave();
@@ -259,6 +274,7 @@ pub(super) struct ListenerCore {
     unwatched: bool,
     /// The number of connections that may still be accepted after the listener was stopped.
     left: usize,
+    failures: EventLimit,
 }
 
 impl ListenerCore {
@@ -276,6 +292,7 @@ impl ListenerCore {
             paused: false,
             unwatched: false,
             left,
+            failures: EventLimit::new(),
         }
     }
 
@@ -290,11 +307,13 @@ impl ListenerCore {
                 Ok(()) => {}
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock => return false,
                 Err(why) if is_out_of_descriptors(&why) => {
+                    self.trace_failure(&why);
                     self.pause(&why, io_context);
                     return false;
                 }
                 // The connection was gone before it was accepted, or similar: try the next one.
                 Err(why) => {
+                    self.trace_failure(&why);
                     failed += 1;
                     last = Some(why);
                 }
@@ -323,6 +342,7 @@ impl ListenerCore {
                 Ok(()) => {}
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock => return Next::Leave,
                 Err(why) if is_out_of_descriptors(&why) => {
+                    self.trace_failure(&why);
                     let at = self.place();
                     self.accepting.report(&format_args!(
                         "the server on {at} is closed and cannot accept those that wait: {why}"
@@ -333,6 +353,14 @@ impl ListenerCore {
             }
         }
         Next::Again(Readiness::READ)
+    }
+
+    #[cold]
+    fn trace_failure(&self, why: &io::Error) {
+        if trace::is_on() {
+            let now = self.accepting.config.timers.clock().nanos();
+            trace::accept_failed(&self.failures, now, &self.place(), why);
+        }
     }
 
     /// Accepts one connection and hands it to its event loop.
@@ -401,10 +429,10 @@ struct AcceptedConnection {
 }
 
 impl AcceptedConnection {
-    /// Counts a connection of `peer`. Returns `None` if a limit of the server refuses it.
-    fn of(origin: &Arc<ServerConnections>, peer: Option<SocketAddr>) -> Option<Self> {
-        origin.reserve(peer).ok()?;
-        Some(Self {
+    /// Counts a connection of `peer`. Returns the limit of the server that refuses it, if one does.
+    fn of(origin: &Arc<ServerConnections>, peer: Option<SocketAddr>) -> Result<Self, LimitReached> {
+        origin.reserve(peer)?;
+        Ok(Self {
             origin: Some(Arc::clone(origin)),
             peer,
         })

@@ -105,7 +105,14 @@ impl Listening {
                 at.map_or_else(|| "a TCP socket".to_owned(), |at| at.to_string())
             }
             #[cfg(unix)]
-            Self::Unix(_) => "a Unix socket".to_owned(),
+            Self::Unix(listener) => {
+                let at = listener.local_addr().ok();
+                let path = at.as_ref().and_then(|at| at.as_pathname());
+                path.map_or_else(
+                    || "a Unix socket".to_owned(),
+                    |path| path.display().to_string(),
+                )
+            }
         }
     }
 

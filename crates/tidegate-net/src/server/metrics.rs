@@ -68,11 +68,12 @@ impl fmt::Display for ServerMetrics {
     }
 }
 
-/// The metrics of the server. The label `server` is its listening address.
+/// The metrics of the server. The label `server` is its listening address, or its path if it listens
+/// on a Unix socket.
 impl Collect for Server {
     fn collect(&self, visitor: &mut dyn MetricVisitor) {
-        let address = self.local_addr().to_string();
-        let labels = [("server", address.as_str())];
+        let address = self.port.place();
+        let labels = [("server", address)];
         let metrics = self.metrics();
         for (name, help, value) in [
             (
@@ -106,7 +107,7 @@ impl Collect for Server {
         ] {
             let help = "Connections that were closed because of a limit of the server.";
             let metric = Metric::new("tidegate_server_refused", help);
-            let labels = [("server", address.as_str()), ("reason", reason)];
+            let labels = [("server", address), ("reason", reason)];
             visitor.counter(metric, &labels, refused as f64);
         }
     }

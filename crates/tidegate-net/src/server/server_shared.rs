@@ -4,14 +4,19 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tidegate_core::internal::trace::{self, EventLimit};
 use tidegate_promise::{Promise, SharedCompletion, promise_with_error};
 
 use super::listening::{Listener, Listening};
-use crate::channel::{ServerConnections, ServerLimits};
+use crate::channel::{LimitReached, ServerConnections, ServerLimits};
 
 /// The state that the listeners of one server share.
 pub(super) struct ServerShared {
     origin: Arc<ServerConnections>,
+    /// Where the server listens, for metrics and reports.
+    place: String,
+    /// For the events of refused connections.
+    refusals: EventLimit,
     /// `true` while the user has paused accepting.
     paused: AtomicBool,
     /// The number of listeners that accept or will accept.
@@ -31,7 +36,11 @@ struct Released {
 }
 
 impl ServerShared {
-    pub(super) fn new(listeners: usize, limits: ServerLimits) -> Arc<Self> {
+    pub(super) fn new(listening: &[Listening], limits: ServerLimits) -> Arc<Self> {
+        let listeners = listening.len();
+        // The address that `Server::local_addr` returns, or else the path of a Unix socket.
+        let named = listening.iter().find(|one| one.local_addr().is_some());
+        let named = named.or(listening.first());
         let (promise, completion) = promise_with_error();
         promise.set_uncancellable();
         let Ok(closed) = completion.share() else {
@@ -39,6 +48,8 @@ impl ServerShared {
         };
         Arc::new(Self {
             origin: ServerConnections::new(listeners, limits),
+            place: named.map(Listening::place).unwrap_or_default(),
+            refusals: EventLimit::new(),
             paused: AtomicBool::new(false),
             open: AtomicUsize::new(listeners),
             end: Mutex::new(Some(promise)),
@@ -49,6 +60,23 @@ impl ServerShared {
 
     pub(super) fn origin(&self) -> &Arc<ServerConnections> {
         &self.origin
+    }
+
+    /// Returns where the server listens: an address or a path.
+    pub(super) fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// Reports a connection that a limit refused to a subscriber, at most once per second.
+    #[cold]
+    pub(super) fn trace_refusal(&self, limit: LimitReached, now: u64) {
+        let reason: &str = match limit {
+            LimitReached::Connections => "too many connections (`max_connections`)",
+            LimitReached::PerPeer => {
+                "too many connections of one address (`max_connections_per_peer`)"
+            }
+        };
+        trace::refused(&self.refusals, now, "server", &self.place, &reason);
     }
 
     pub(super) fn closed(&self) -> SharedCompletion<()> {

@@ -355,3 +355,35 @@ fn the_metrics_of_a_server_are_exported() {
     let expected = expected.map(|(name, value)| (name.to_owned(), value));
     assert_eq!(values.0, expected);
 }
+
+#[cfg(unix)]
+#[test]
+fn the_label_of_a_server_on_a_unix_socket_is_its_path() {
+    /// Remembers the label `server` of each value.
+    #[derive(Debug, Default)]
+    struct Labels(Vec<String>);
+
+    impl MetricVisitor for Labels {
+        fn counter(&mut self, _: Metric, labels: &[(&str, &str)], _: f64) {
+            let servers = labels.iter().filter(|(name, _)| *name == "server");
+            self.0.extend(servers.map(|(_, value)| (*value).to_owned()));
+        }
+
+        fn gauge(&mut self, metric: Metric, labels: &[(&str, &str)], value: f64) {
+            self.counter(metric, labels, value);
+        }
+
+        fn histogram(&mut self, _: Metric, _: &[(&str, &str)], _: &[(f64, u64)], _: f64) {}
+    }
+
+    let group = group(1);
+    let name = format!("tidegate-label-{}.socket", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let server = Server::builder(&group).bind_unix(&path).wait().unwrap();
+    let mut labels = Labels::default();
+    server.collect(&mut labels);
+    std::fs::remove_file(&path).unwrap();
+    let path = path.display().to_string();
+    assert!(labels.0.iter().all(|label| *label == path), "{labels:?}");
+    assert_eq!(labels.0.len(), 8);
+}

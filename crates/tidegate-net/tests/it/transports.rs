@@ -68,6 +68,8 @@ fn a_unix_socket_serves_like_any_other() {
     let server = server.bind_unix(&path).wait().unwrap();
     let taken = Server::builder(&group).bind_unix(&path).wait().unwrap_err();
     assert!(taken.to_string().contains("in use"), "{taken}");
+    let dump = server.dump().to_string();
+    assert!(dump.contains(&path.display().to_string()), "{dump}");
     let mut client = std::os::unix::net::UnixStream::connect(&path).unwrap();
     client.write_all(b"hello").unwrap();
     let mut back = [0; 5];
