@@ -144,8 +144,14 @@ impl<E: ?Sized + HandlerStorage> Pipeline<E> {
                 Action::Read { at, .. } | Action::In { at, .. } | Action::Return { at, .. } => {
                     look(at, false);
                 }
-                Action::Write { at, .. } | Action::Out { at, .. } => look(at, true),
-                _ => {}
+                Action::Write { at, .. }
+                | Action::Out { at, .. }
+                | Action::FlushWith { at, .. } => look(at, true),
+                Action::FlushMark { .. }
+                | Action::Level
+                | Action::HandlerEvent { .. }
+                | Action::Drop { .. }
+                | Action::PipelineChange(_) => {}
             }
         }
     }

@@ -5,6 +5,7 @@ use tidegate_net::{
     EmbeddedChannel, Handler, Inbound, InboundContext, Nothing, Outbound, OutboundContext,
     PipelineBuilder, PipelineChange,
 };
+use tidegate_testkit::Log;
 
 /// Puts its name in front of each written message.
 struct Signs(&'static str);
@@ -101,4 +102,83 @@ fn a_change_whose_closure_panics_fails_and_leaves_the_channel_alone() {
     wrote.wait().unwrap();
     assert_eq!(channel.sent(), "s:still here");
     assert_eq!(channel.names(), ["signs"]);
+}
+
+/// Logs its name at each flush.
+struct LogsFlush(&'static str, Log<&'static str>);
+
+impl Outbound for LogsFlush {
+    type Take = Bytes;
+    type Write = Bytes;
+
+    fn write(&mut self, bytes: Bytes, ctx: &mut OutboundContext<'_, Self>) {
+        ctx.write(bytes);
+    }
+
+    fn flush(&mut self, ctx: &mut OutboundContext<'_, Self>) {
+        self.1.push(self.0);
+        ctx.flush();
+    }
+}
+
+/// Changes the chain, and flushes what it read with a completion.
+struct ChangesAndFlushes<F>(F, Log<&'static str>);
+
+impl<F: Fn() -> Vec<PipelineChange> + 'static> Inbound for ChangesAndFlushes<F> {
+    type In = Bytes;
+    type Out = Bytes;
+    type Write = Bytes;
+
+    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        for change in (self.0)() {
+            ctx.change(change).unwrap();
+        }
+        ctx.write(bytes);
+        let log = self.1.clone();
+        let flushed = ctx.flush_with();
+        flushed.finally(move |outcome| {
+            log.push(if outcome.is_success() {
+                "sent"
+            } else {
+                "failed"
+            })
+        });
+    }
+}
+
+/// Returns the handlers that the flush passed.
+fn flushed(
+    before: impl Fn(PipelineBuilder, &Log<&'static str>) -> PipelineBuilder,
+    change: impl Fn(&Log<&'static str>) -> Vec<PipelineChange> + 'static,
+) -> Vec<&'static str> {
+    let log = Log::new();
+    let own = log.clone();
+    let changes = move || change(&own);
+    let build = |p| {
+        let changes = ChangesAndFlushes(changes, log.clone());
+        let behind = LogsFlush("behind", log.clone());
+        let p = before(p, &log).add("changes", changes);
+        p.add_outbound("behind", behind)
+    };
+    let mut channel = EmbeddedChannel::new(build).unwrap();
+    channel.receive("text");
+    assert_eq!(channel.sent(), "text");
+    log.take()
+}
+
+#[test]
+fn a_flush_with_a_completion_passes_each_handler_that_is_now_before_it_and_no_other() {
+    let old =
+        |p: PipelineBuilder, log: &Log<_>| p.add_outbound("old", LogsFlush("old", log.clone()));
+    let add = |log: &Log<_>| {
+        let new = LogsFlush("new", log.clone());
+        vec![PipelineChange::add_first("new", Handler::outbound(new))]
+    };
+    assert_eq!(flushed(old, add), ["old", "new", "sent"]);
+    let two = |p: PipelineBuilder, log: &Log<_>| {
+        p.add_outbound("one", LogsFlush("one", log.clone()))
+            .add_outbound("two", LogsFlush("two", log.clone()))
+    };
+    let remove = |_: &Log<_>| Vec::from(["one", "two"].map(PipelineChange::remove));
+    assert_eq!(flushed(two, remove), ["sent"]);
 }
