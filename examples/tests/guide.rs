@@ -9,17 +9,24 @@ const BLESS: &str = "TIDEGATE_BLESS=1 cargo test -p tidegate-examples";
 
 /// Checks that a page has the text of the program with this name, and then its output.
 fn check(page: &str, name: &str) {
+    check_section(page, "# ", name);
+}
+
+/// Checks the program after the first line that begins with `heading`.
+fn check_section(page: &str, heading: &str, name: &str) {
     let path = Path::new(ROOT).join(format!("../docs/guide/{page}.md"));
     let text = read(&path);
+    let start = text.find(heading).expect("the page has such a heading");
+    let (before, text) = text.split_at(start);
     let source = read(&Path::new(ROOT).join(format!("guide/{name}.rs")));
     let program = source
         .lines()
         .skip_while(|line| line.starts_with("//!") || line.is_empty());
     let program: String = program.map(|line| format!("{line}\n")).collect();
-    let current = replaced(&text, "```rust\n", &program);
+    let current = replaced(text, "```rust\n", &program);
     let current = replaced(&current, "```text\n", &printed(name));
     if std::env::var_os("TIDEGATE_BLESS").is_some() {
-        std::fs::write(&path, current).expect("the page can be written");
+        std::fs::write(&path, format!("{before}{current}")).expect("the page can be written");
         return;
     }
     for (shown, real) in text.lines().zip(current.lines()) {
@@ -71,11 +78,12 @@ fn test_time() {
 }
 
 #[test]
-fn stop_a_service() {
-    check("stop-a-service", "stop_a_service");
+fn shut_down_cleanly() {
+    check("shutdown", "shut_down_cleanly");
 }
 
 #[test]
 fn see_what_it_does() {
     check("see-what-it-does", "see_what_it_does");
+    check_section("see-what-it-does", "## In your logs", "trace_a_request");
 }

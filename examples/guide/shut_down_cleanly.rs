@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use tidegate::net::handlers::{LineFrames, Strings};
 use tidegate::net::{Draining, UserEvent};
 use tidegate::prelude::*;
+use tidegate::signal;
 
 /// Counts the lines of a connection, and says goodbye when the server ends.
 #[derive(Default)]
@@ -56,8 +57,13 @@ fn main() -> tidegate::Result<()> {
     let report = workers.submit(|| "the report is written")?;
     let sent = mail.queue(|_cancel| Ok(()));
 
-    // Here a service waits until it is asked to end. Then: no new connections, and the open ones end.
-    let drained = server.drain(Duration::from_secs(10));
+    // After the signal: no new connections, and the open ones end.
+    let drained = server.drain_on(signal::terminate());
+    // What a service manager does.
+    let kill = format!("kill -TERM {}", std::process::id());
+    std::process::Command::new("sh")
+        .args(["-c", &kill])
+        .status()?;
     client.read_line(&mut answer)?;
     println!("the client read: {answer:?}");
     println!("server: {}", drained.wait()?);
