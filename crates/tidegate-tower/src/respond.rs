@@ -112,9 +112,10 @@ impl<B, E> Respond<B, E> for DefaultResponse {
     }
 }
 
-/// Returns a time in milliseconds, rounded up.
+/// Returns a time in milliseconds, rounded up; what is below a microsecond is left out.
 fn millis(time: Duration) -> u64 {
-    let millis = time.as_nanos().div_ceil(1_000_000);
+    // The time of a breaker is a nanosecond more than the rest of its sleep, which is no millisecond.
+    let millis = time.as_micros().div_ceil(1_000).max(1);
     u64::try_from(millis).unwrap_or(u64::MAX)
 }
 

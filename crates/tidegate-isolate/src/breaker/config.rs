@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::error::ConfigError;
 use crate::key::Key;
-use crate::metrics::WindowConfig;
+use crate::metrics::{WindowConfig, WindowPart};
 
 /// When a breaker opens, and how it closes again.
 ///
@@ -103,10 +103,14 @@ impl BreakerConfig {
         let wrong = |property: &str, value: String, reason: &str| {
             Err(ConfigError::new(key.as_str(), property, value, reason))
         };
-        if let BreakerWindow::Time(window) = self.window {
-            window
-                .validate("metrics.healthSnapshot")
-                .map_err(|error| error.of_key(key))?;
+        if let BreakerWindow::Time(window) = self.window
+            && let Err((part, reason)) = window.check()
+        {
+            let property = match part {
+                WindowPart::Length => "circuitBreaker.window.timeInMilliseconds",
+                WindowPart::Buckets => "metrics.healthSnapshot.intervalInMilliseconds",
+            };
+            return wrong(property, window.to_string(), reason);
         }
         if let BreakerWindow::Count(calls) = self.window
             && !(1..=MAX_COUNT).contains(&calls)

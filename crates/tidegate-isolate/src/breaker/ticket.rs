@@ -3,18 +3,23 @@
 
 use std::time::Duration;
 
+use crate::error::for_readers;
+
 /// The error of a call that the breaker denied because it is open.
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the breaker is open{}", self.hint())]
 pub struct BreakerOpenError {
-    /// The time after which a call may pass again, if that is known.
+    /// The time after which a call may pass again, if that is known: the rest of the breaker's sleep,
+    /// and one nanosecond more.
     pub retry_after: Option<Duration>,
 }
 
 impl BreakerOpenError {
     fn hint(self) -> String {
         let after = self.retry_after;
-        after.map_or_else(String::new, |after| format!(", try again in {after:?}"))
+        after.map_or_else(String::new, |after| {
+            format!(", try again in {:?}", for_readers(after))
+        })
     }
 }
 

@@ -84,9 +84,7 @@ impl CircuitBreaker {
     pub(super) fn try_ticket_when_open(&self, now: u64) -> Result<Ticket, BreakerOpenError> {
         let until = self.denied_until.load(Ordering::Relaxed);
         if self.word.get().state() == BreakerState::Open && now <= until {
-            return Err(BreakerOpenError {
-                retry_after: Some(Duration::from_nanos((until - now).max(1))),
-            });
+            return Err(denial(now, until));
         }
         self.end_ramp(now);
         let mut changes = Vec::new();
@@ -190,10 +188,7 @@ impl CircuitBreaker {
     }
 
     fn denial(&self, now: u64) -> BreakerOpenError {
-        let until = self.denied_until.load(Ordering::Relaxed);
-        BreakerOpenError {
-            retry_after: Some(Duration::from_nanos(until.saturating_sub(now).max(1))),
-        }
+        denial(now, self.denied_until.load(Ordering::Relaxed))
     }
 
     fn open(&self, core: &mut Core, at: u64, is_relapse: bool) -> BreakerTransition {
@@ -312,3 +307,12 @@ const _: () = {
     assert!(BreakerMode::Normal as u8 == 0 && BreakerMode::ForcedClosed as u8 == 4);
     assert!(BreakerMode::MetricsOnly as u8 == 1 && BreakerMode::Disabled as u8 == 2);
 };
+
+/// Returns the error of a call at `now`. The first call that may pass comes after `until`, and not
+/// at that nanosecond.
+fn denial(now: u64, until: u64) -> BreakerOpenError {
+    let left = until.saturating_sub(now).saturating_add(1);
+    BreakerOpenError {
+        retry_after: Some(Duration::from_nanos(left)),
+    }
+}

@@ -136,7 +136,8 @@ impl<E: fmt::Display> fmt::Display for Cause<E> {
             Self::ShortCircuited(None) => f.write_str("was short-circuited: its breaker is open"),
             Self::ShortCircuited(Some(after)) => write!(
                 f,
-                "was short-circuited: its breaker is open, try again in {after:?}"
+                "was short-circuited: its breaker is open, try again in {:?}",
+                for_readers(*after)
             ),
             Self::Cancelled => f.write_str("was cancelled"),
             Self::Failed(error) => write!(f, "failed: {error}"),
@@ -147,6 +148,14 @@ impl<E: fmt::Display> fmt::Display for Cause<E> {
                 f.write_str("has a cache key and no request: enter a RequestContext first")
             }
         }
+    }
+}
+
+/// Returns a time without what is below a millisecond, unless that is all of it.
+pub(crate) fn for_readers(time: Duration) -> Duration {
+    match time.as_millis() {
+        0 => time,
+        whole => Duration::from_millis(u64::try_from(whole).unwrap_or(u64::MAX)),
     }
 }
 

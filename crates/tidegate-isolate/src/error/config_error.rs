@@ -50,6 +50,12 @@ impl ConfigError {
         &self.reason
     }
 
+    /// Names another property, which the value in force does not fit.
+    pub(crate) fn of_property(mut self, property: &str) -> Self {
+        self.property = property.to_owned();
+        self
+    }
+
     pub(crate) fn of_key(mut self, key: &str) -> Self {
         self.key = key.to_owned();
         self

@@ -26,6 +26,7 @@ pub use self::event_counts::EventCounts;
 pub use self::histogram::Distribution;
 pub use self::latency::Latencies;
 pub use self::window::WindowConfig;
+pub(crate) use self::window::WindowPart;
 
 pub(crate) use self::command_metrics::Metrics;
 pub(crate) use self::cumulative::Cumulative;

@@ -50,23 +50,46 @@ impl WindowConfig {
     ///
     /// # Errors
     ///
-    /// Returns an error if the window has no buckets, has no length, or does not divide evenly.
+    /// Returns an error if the window has no buckets, has no length, or does not divide evenly. It
+    /// names `timeInMilliseconds` or `numBuckets` of `property`.
     pub fn validate(&self, property: &str) -> Result<(), ConfigError> {
-        let wrong = |reason: &str| Err(ConfigError::new("", property, self, reason));
-        match (as_nanos(self.length), u64::from(self.buckets)) {
-            (0, _) => wrong("a window needs a length"),
-            (_, 0) => wrong("a window needs a bucket"),
-            (_, buckets) if buckets > MOST_BUCKETS => wrong("a window has at most 10000 buckets"),
-            (length, buckets) if !length.is_multiple_of(buckets) => {
-                wrong("the length does not divide evenly into the buckets")
-            }
-            _ => Ok(()),
-        }
+        self.check().map_err(|(part, reason)| {
+            let part = match part {
+                WindowPart::Length => "timeInMilliseconds",
+                WindowPart::Buckets => "numBuckets",
+            };
+            ConfigError::new("", format!("{property}.{part}"), self, reason)
+        })
+    }
+
+    /// Returns which part of the window is invalid, and why, if one is.
+    pub(crate) fn check(&self) -> Result<(), (WindowPart, &'static str)> {
+        let (length, buckets) = (as_nanos(self.length), u64::from(self.buckets));
+        let (part, reason) = if length == 0 {
+            (WindowPart::Length, "a window needs a length")
+        } else if buckets == 0 {
+            (WindowPart::Buckets, "a window needs a bucket")
+        } else if buckets > MOST_BUCKETS {
+            (WindowPart::Buckets, "a window has at most 10000 buckets")
+        } else if !length.is_multiple_of(buckets) {
+            let reason = "the length does not divide evenly into the buckets";
+            (WindowPart::Buckets, reason)
+        } else {
+            return Ok(());
+        };
+        Err((part, reason))
     }
 
     pub(crate) fn bucket_nanos(&self) -> u64 {
         (as_nanos(self.length) / u64::from(self.buckets.max(1))).max(1)
     }
+}
+
+/// A part of a window that a property sets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum WindowPart {
+    Length,
+    Buckets,
 }
 
 impl fmt::Display for WindowConfig {
@@ -343,7 +366,9 @@ mod tests {
         let bad = WindowConfig::new(Duration::from_nanos(100), 7);
         let error = bad.validate("metrics.rollingStats").unwrap_err();
         assert!(error.reason().contains("divide"), "{error}");
-        assert!(WindowConfig::new(Duration::ZERO, 1).validate("x").is_err());
+        assert_eq!(error.property(), "metrics.rollingStats.numBuckets");
+        let empty = WindowConfig::new(Duration::ZERO, 1).validate("x");
+        assert_eq!(empty.unwrap_err().property(), "x.timeInMilliseconds");
         assert!(
             WindowConfig::new(Duration::from_secs(1), 0)
                 .validate("x")

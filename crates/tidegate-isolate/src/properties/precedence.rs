@@ -109,14 +109,20 @@ impl CodeSettings {
                     let _ = (property.set)(&mut draft, &(property.get)(&kept));
                 }
             }
-            let error = match draft.finish(keys.0) {
-                Err(error) => error,
+            let (error, family) = match draft.finish(keys.0) {
+                Err(error) => (error, Family::Command),
                 Ok(mut config) => {
                     if let Some(old) = old {
                         refused.extend(keep_fixed(&mut config, old, keys.0));
                     }
                     match config.validate(keys.0) {
-                        Err(error) => error,
+                        Err(error) => {
+                            let family = match config.pool.validate(keys.0) {
+                                Err(_) => Family::Pool,
+                                Ok(()) => Family::Command,
+                            };
+                            (error, family)
+                        }
                         Ok(()) => {
                             refused.extend(invalid.into_iter().map(|(_, error)| error));
                             return Ok((config, refused));
@@ -124,13 +130,13 @@ impl CodeSettings {
                     }
                 }
             };
-            let property = all().find(|property| property.name == error.property());
-            let at = property.map(|property| (property.family, property.name));
-            match at.filter(|at| !skipped.contains(at) && self.is_from(sources, *at, keys)) {
+            let blamed = blamed(error.property(), family);
+            let is_set = |at: &At| !skipped.contains(at) && self.is_from(sources, *at, keys);
+            match blamed.into_iter().find(is_set) {
                 None => return Err(error),
                 Some(at) => {
                     skipped.push(at);
-                    refused.push(error.of_key(at.0.key(keys)));
+                    refused.push(error.of_key(at.0.key(keys)).of_property(at.1));
                 }
             }
         }
@@ -273,4 +279,20 @@ fn normal(property: &Property, value: &str) -> Option<String> {
     (property.set)(&mut draft, value.trim()).ok()?;
     let config = draft.finish(&"default".into()).ok()?;
     Some((property.get)(&config))
+}
+
+/// Returns the properties that an error about `name` may come from. First those of `family`, since
+/// two properties have the same name in both. A window that does not divide into its buckets is an
+/// error about their number, and the length may be the one to blame.
+fn blamed(name: &str, family: Family) -> Vec<At> {
+    let (time, buckets) = (".timeInMilliseconds", ".numBuckets");
+    let other = name.strip_suffix(buckets);
+    let other = other.map(|window| format!("{window}{time}"));
+    let mut blamed: Vec<At> = Vec::new();
+    for name in [Some(name), other.as_deref()].into_iter().flatten() {
+        let named = all().filter(|property| property.name == name);
+        blamed.extend(named.map(|property| (property.family, property.name)));
+    }
+    blamed.sort_by_key(|(of, _)| *of != family);
+    blamed
 }

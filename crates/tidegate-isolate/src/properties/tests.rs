@@ -208,6 +208,55 @@ fn nonsense_is_refused_with_the_property_and_the_key() {
 }
 
 #[test]
+fn a_window_that_does_not_divide_is_refused_by_the_name_of_its_property() {
+    for (of, name, value) in [
+        ("command.prices", "metrics.rollingStats.numBuckets", "7"),
+        ("command.prices", "metrics.rollingStats.numBuckets", "0"),
+        (
+            "command.prices",
+            "metrics.rollingStats.timeInMilliseconds",
+            "0",
+        ),
+        (
+            "command.prices",
+            "metrics.rollingPercentile.numBuckets",
+            "7",
+        ),
+        ("threadpool.catalog", "metrics.rollingStats.numBuckets", "7"),
+        (
+            "threadpool.catalog",
+            "metrics.rollingStats.timeInMilliseconds",
+            "0",
+        ),
+    ] {
+        let full = format!("hystrix.{of}.{name}");
+        // A valid property of the same name in the other family stays.
+        let (valid, is_command) = match of {
+            "command.prices" => ("threadpool.catalog", true),
+            _ => ("command.prices", false),
+        };
+        let valid = format!("hystrix.{valid}.metrics.rollingStats.numBuckets");
+        let properties = with(&[(&full, value), (&valid, "5")]);
+        let (config, invalid) = resolve(&plain(), &properties);
+        let key = if is_command { "prices" } else { "catalog" };
+        let refused: Vec<_> = invalid.iter().map(|e| (e.key(), e.property())).collect();
+        assert_eq!(refused, [(key, name)], "{full}={value}");
+        let (command, pool) = (config.metrics.counts.buckets, config.pool.window.buckets);
+        let expected = if is_command { (10, 5) } else { (5, 10) };
+        assert_eq!((command, pool), expected, "{full}={value}");
+    }
+    let time = "metrics.rollingPercentile.timeInMilliseconds";
+    let properties = with(&[(&format!("hystrix.command.prices.{time}"), "10000")]);
+    let (config, invalid) = resolve(&plain(), &properties);
+    assert_eq!(config, CommandConfig::default());
+    assert_eq!(
+        (invalid.len(), invalid[0].property()),
+        (1, time),
+        "6 buckets"
+    );
+}
+
+#[test]
 fn a_refusal_says_what_is_wrong_with_the_text() {
     let reason = |name: &str, value: &str| {
         let properties = with(&[(&format!("hystrix.{name}"), value)]);
