@@ -15,6 +15,7 @@ const NOT_BUILT: [(&str, &[&str]); 5] = [
     (
         "isolate",
         &[
+            "backtrace",
             "mio",
             "ring",
             "rustls",
@@ -26,6 +27,7 @@ const NOT_BUILT: [(&str, &[&str]); 5] = [
     (
         "tracing",
         &[
+            "backtrace",
             "mio",
             "rustls",
             "tidegate-isolate",

@@ -79,13 +79,15 @@
 //!
 //! # Features
 //!
-//! The first four are on by default.
+//! The first five are on by default.
 //!
 //! * `net`: the network, module `net`.
 //! * `tls`: encryption, module `tls`. Turns `net` on. It builds rustls and needs a C compiler.
 //! * `isolate`: isolation of dependencies, module `isolate`.
 //! * `tracing`: events and spans for a subscriber of the crate `tracing`. It has no module. The
 //!   guide lists them: [see what it does].
+//! * `backtrace`: the stack of a stuck thread in the reports of a `Watchdog`, on Linux. It has no
+//!   module.
 //! * `tower`: commands as layers of tower, module `tower`. Turns `isolate` on.
 //! * `metrics`: export of metrics to Prometheus, module `metrics`. Turns `isolate` on.
 //! * `http`: an HTTP/1.1 server and its codec, module `http`. Turns `net` on.

@@ -1,6 +1,6 @@
 //! The stack of another thread: its frames, which the thread itself collects in a signal handler.
 //!
-//! Linux only; other systems return nothing. The watcher stores the thread's id in [`TARGET`] and
+//! Linux only, with the feature `backtrace`; otherwise nothing is returned. The watcher stores the thread's id in [`TARGET`] and
 //! sends it a signal. The handler walks the stack into a fixed buffer (no allocation, none of our
 //! locks) and stores the number of frames. The watcher then resolves the names. Only one backtrace
 //! is taken at a time.
@@ -18,15 +18,15 @@
 //! versions lock the list of loaded libraries, recursively. A backtrace is for a thread that is
 //! already stuck, on request, and not for production traffic.
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(all(target_os = "linux", feature = "backtrace")))]
 pub(crate) fn of_thread(_id: u64) -> Option<Vec<String>> {
     None
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "backtrace"))]
 pub(crate) use self::linux::of_thread;
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "backtrace"))]
 mod linux {
     use std::ffi::{c_int, c_void};
     use std::mem;
@@ -225,7 +225,7 @@ mod linux {
     }
 }
 
-#[cfg(all(test, target_os = "linux", not(tidegate_loom)))]
+#[cfg(all(test, target_os = "linux", feature = "backtrace", not(tidegate_loom)))]
 mod tests {
     //! A stuck thread shows its stack, and continues afterwards.
 

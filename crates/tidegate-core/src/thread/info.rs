@@ -83,8 +83,9 @@ impl ThreadInfo {
         self.record.cancel.load(Ordering::Relaxed)
     }
 
-    /// Returns the frames of the thread's current stack. `None` on systems other than Linux, for a
-    /// thread that does not run, if the system refuses, and while another backtrace is being taken.
+    /// Returns the frames of the thread's current stack. `None` on systems other than Linux, without
+    /// the feature `backtrace`, for a thread that does not run, if the system refuses, and while
+    /// another backtrace is being taken.
     pub fn backtrace(&self) -> Option<Vec<String>> {
         if !self.is_alive() {
             return None;

@@ -161,7 +161,7 @@ impl WatchdogBuilder {
         self
     }
 
-    /// Adds a backtrace of the stuck thread to the report, if the operating system supports it.
+    /// Adds a backtrace of the stuck thread to the report, on Linux and with the feature `backtrace`.
     pub fn backtrace(mut self, yes: bool) -> Self {
         self.backtrace = yes;
         self
