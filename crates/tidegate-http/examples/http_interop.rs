@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tidegate_http::{Body, HttpServer, Limits, Request, Response, ResponseStream};
-use tidegate_net::NetGroup;
+use tidegate_net::{ChannelOptions, NetGroup};
 use tidegate_promise::Outcome;
 
 /// The largest body that is collected.
@@ -82,8 +82,15 @@ async fn copy(mut body: Body, mut stream: ResponseStream) {
 fn serve(group: &NetGroup, limits: Limits) -> Result<HttpServer, Box<dyn std::error::Error>> {
     let server = Arc::new(OnceLock::new());
     let (seen, own) = (Arc::clone(&server), group.clone());
+    // Small, so that the server sees which clients do not read.
+    let options = ChannelOptions {
+        send_buffer: Some(64 * 1024),
+        close_timeout: Duration::ZERO,
+        ..ChannelOptions::default()
+    };
     let started = HttpServer::builder(group)
         .limits(limits)
+        .configure(|net| net.options(options))
         .serve("127.0.0.1:0", move |request, response| {
             respond(&own, &seen, request, response);
         })

@@ -257,7 +257,8 @@ fn slow(servers: &Servers, kind: &str) -> CheckResult {
     let there = format!("http://{}{page}", servers.address("impatient")?);
     let common = ["-c", "100", "-r", "100", "-l", "10", "-p", "3", "-i", "3"];
     let own: &[&str] = match kind {
-        "-X" => &["-w", "512", "-y", "1024", "-n", "5", "-z", "32"],
+        // Reads rarely, and then enough to notice a reset.
+        "-X" => &["-w", "512", "-y", "1024", "-n", "3", "-z", "65536"],
         _ => &[],
     };
     let args = [&[kind][..], &common, own, &["-u", &there]].concat();
