@@ -9,7 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_io::AsyncWrite;
 use tidegate_http::serve;
-use tidegate_net::{ByteStream, Handler, StreamHandler};
+use tidegate_net::{ByteStream, Handler, Inbound, InboundContext, Nothing, StreamHandler};
+use tidegate_pool::WorkerPool;
 
 use crate::Client;
 
@@ -62,5 +63,47 @@ fn a_stream_takes_over_a_connection_from_another_thread() {
     assert_eq!(client.rest(), "early latebye\n");
     let metrics = server.metrics();
     assert_eq!((metrics.requests, metrics.connections), (2, 0));
+    server.drain(Duration::from_secs(30)).wait().unwrap();
+}
+
+/// Sends everything back.
+struct Echo;
+
+impl Inbound for Echo {
+    type In = Bytes;
+    type Out = Nothing;
+    type Write = Bytes;
+
+    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        ctx.write_and_flush(bytes);
+    }
+}
+
+#[test]
+fn a_handler_takes_over_a_tunnel_of_a_roaming_group() {
+    let pool = WorkerPool::builder("workers").max(4).build().unwrap();
+    let group = tidegate_net::roaming("web", 1, &pool).unwrap();
+    let server = serve(&group, "127.0.0.1:0", |request, response| {
+        match request.field("accept") {
+            // A handler that is not `Send` does not fit a channel that travels.
+            Some(_) => response.switch(|s| s.add("echo", Handler::local_inbound(Echo))),
+            None => response.switch(|s| s.add("echo", Handler::inbound(Echo))),
+        }
+    })
+    .wait()
+    .unwrap();
+    let mut client = Client::connect(server.local_addr());
+    client.send("CONNECT b:80 HTTP/1.1\r\nHost: b:80\r\n\r\nearly ");
+    client.read_until(|bytes| bytes.ends_with(b"early ").then_some(()));
+    client.send("late");
+    client.stream.shutdown(Shutdown::Write).unwrap();
+    let sent = client.rest();
+    assert!(sent.starts_with("HTTP/1.1 200 OK\r\n"), "{sent}");
+    assert!(sent.ends_with("\r\n\r\nearly late"), "{sent}");
+
+    let mut client = Client::connect(server.local_addr());
+    client.send("CONNECT b:80 HTTP/1.1\r\nHost: b:80\r\nAccept: x\r\n\r\n");
+    let sent = client.rest();
+    assert!(sent.starts_with("HTTP/1.1 500 "), "{sent}");
     server.drain(Duration::from_secs(30)).wait().unwrap();
 }

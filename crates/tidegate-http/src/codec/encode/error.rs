@@ -58,8 +58,8 @@ pub enum EncodeError {
     Finished,
     /// A change of the protocol that the request does not allow, or whose head is not complete.
     #[error(
-        "the protocol changes only for an `Upgrade` without a body, with a field `Upgrade`, or for a \
-         `CONNECT`, with a status 2xx; and a status 2xx for a `CONNECT` changes it"
+        "the protocol cannot be changed so; accept an `Upgrade` without a body with a field \
+         `Upgrade`, or a `CONNECT` with a status 2xx, with handlers that fit each other"
     )]
     Switch,
     /// A part of a response without a request, or before its head.
