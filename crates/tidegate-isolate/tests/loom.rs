@@ -20,6 +20,8 @@ use loom::thread;
 use tidegate_core::permits::Permits;
 use tidegate_isolate::internal::{BreakerWord, CallWord, EndCause, EntryWord, WorkState};
 
+#[path = "loom/entries.rs"]
+mod entries;
 #[path = "../../tidegate-testkit/shared/race_cell.rs"]
 mod race_cell;
 #[path = "loom/waiters.rs"]

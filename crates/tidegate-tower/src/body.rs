@@ -6,7 +6,7 @@
 //! | it fails or panics | ends as failed |
 //! | its call times out | ends as timed out; the reader gets an error |
 //! | it is dropped before its end | ends with the verdict on the head |
-//! | it is kept and not read | holds its permit; it counts as timed out when it is dropped too late |
+//! | it is kept and not read | holds its permit; it is counted as timed out at its deadline, and overstays |
 
 use std::convert::Infallible;
 use std::fmt;

@@ -15,13 +15,14 @@
 //!   of tokens are rejected, and counted, above [`BACKLOG`].
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use tidegate_core::internal::{PlainTask, trace};
 use tidegate_core::permits::{Permit, Permits};
 use tidegate_core::{CancelToken, Clock, OnUnhandled, Task, ThreadBuilder};
 use tidegate_pool::{PoolLimits, WorkerPool};
 
+use crate::in_flight::EntryTimeouts;
 use crate::key::Key;
 
 /// The number of tasks of each kind that may wait for a thread, in addition to the bulkhead's own
@@ -49,6 +50,8 @@ pub(crate) struct CallbackThreads {
     /// Tokens whose hooks are waiting for a thread or running.
     tokens: AtomicUsize,
     refused: AtomicU64,
+    /// The command, for the timeouts of its entries. It owns these threads.
+    command: OnceLock<Weak<dyn EntryTimeouts>>,
 }
 
 impl CallbackThreads {
@@ -69,7 +72,18 @@ impl CallbackThreads {
             places: Permits::unlimited(),
             tokens: AtomicUsize::new(0),
             refused: AtomicU64::new(0),
+            command: OnceLock::new(),
         }
+    }
+
+    /// Sets the command that these threads belong to, once.
+    pub(crate) fn set_command(&self, command: Weak<dyn EntryTimeouts>) {
+        let is_first = self.command.set(command).is_ok();
+        debug_assert!(is_first, "the threads belong to one command");
+    }
+
+    pub(super) fn command(&self) -> Option<Arc<dyn EntryTimeouts>> {
+        self.command.get()?.upgrade()
     }
 
     /// Sets the number of fallbacks or batches that may run at the same time.

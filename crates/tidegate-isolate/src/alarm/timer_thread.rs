@@ -10,7 +10,7 @@ use tidegate_core::{CancelToken, Clock, OnUnhandled, Parker, Task, ThreadBuilder
 
 use super::aside::CallbackThreads;
 use super::tasks::{Due, Tasks};
-use crate::in_flight::{CallbackRunner, Flight};
+use crate::in_flight::{CallbackRunner, EntryTimeouts, Flight};
 use crate::key::Key;
 
 /// The shortest and the longest sleep of a timer that has nothing due, in nanoseconds.
@@ -284,5 +284,9 @@ impl CallbackRunner for Shared {
         {
             self.run_aside(&aside, call);
         }
+    }
+
+    fn entries_of(&self, command_id: u64) -> Option<Arc<dyn EntryTimeouts>> {
+        self.aside_of(command_id)?.command()
     }
 }

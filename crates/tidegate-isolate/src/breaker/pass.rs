@@ -10,7 +10,7 @@ use tidegate_core::internal::as_nanos;
 use super::circuit_breaker::CircuitBreaker;
 use super::config::BreakerMode;
 use super::health::Health;
-use super::state::BreakerState;
+use super::state::{BreakerState, BreakerTransition};
 use super::ticket::{BreakerOpenError, Settlement, Ticket};
 
 impl CircuitBreaker {
@@ -100,7 +100,8 @@ impl CircuitBreaker {
     #[inline]
     pub(crate) fn settle(&self, ticket: Ticket, settlement: Settlement, now: u64, took_nanos: u64) {
         if ticket.is_probe {
-            self.settle_probe(ticket, settlement, now, took_nanos);
+            let change = self.settle_probe(ticket, settlement, now, took_nanos);
+            self.call_listeners(change.as_slice());
             return;
         }
         let counts = matches!(settlement, Settlement::Success | Settlement::Failure);
@@ -113,9 +114,39 @@ impl CircuitBreaker {
             self.health
                 .add(now, settlement == Settlement::Failure, slow);
             if matches!(self.health, Health::Count(_)) && self.looks_bad(now) {
-                self.judge_counts(now);
+                let change = self.judge_counts(now);
+                self.call_listeners(change.as_slice());
             }
         }
+    }
+
+    /// Reports like `settle`, on a thread that must not run user code. Returns the changes of state,
+    /// with which the caller calls the listeners on another thread.
+    #[cold]
+    pub(crate) fn settle_quietly(
+        &self,
+        ticket: Ticket,
+        settlement: Settlement,
+        now: u64,
+        took_nanos: u64,
+    ) -> Vec<BreakerTransition> {
+        if ticket.is_probe {
+            return Vec::from_iter(self.settle_probe(ticket, settlement, now, took_nanos));
+        }
+        let mut changes = Vec::new();
+        let counts = matches!(settlement, Settlement::Success | Settlement::Failure);
+        if counts && self.word.is_due(now) {
+            changes = self.judge_quietly(now);
+        }
+        if counts && ticket.generation == self.word.get().generation() {
+            let slow = took_nanos > self.slow_nanos.load(Ordering::Relaxed);
+            self.health
+                .add(now, settlement == Settlement::Failure, slow);
+            if matches!(self.health, Health::Count(_)) && self.looks_bad(now) {
+                changes.extend(self.judge_counts(now));
+            }
+        }
+        changes
     }
 
     fn looks_bad(&self, now: u64) -> bool {

@@ -38,6 +38,20 @@ impl Ticket {
         generation: u64::MAX,
         is_probe: false,
     };
+
+    /// Returns the number of the breaker's phase, and whether the call is a probe.
+    #[inline]
+    pub(crate) fn parts(self) -> (u64, bool) {
+        (self.generation, self.is_probe)
+    }
+
+    /// The reverse of [`Ticket::parts`].
+    pub(crate) fn from_parts((generation, is_probe): (u64, bool)) -> Self {
+        Self {
+            generation,
+            is_probe,
+        }
+    }
 }
 
 /// How a call that passed the breaker ended.

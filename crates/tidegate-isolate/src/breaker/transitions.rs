@@ -24,14 +24,20 @@ impl CircuitBreaker {
     /// breaker whose ramp is over. A breaker over the last calls only does the second.
     #[cold]
     pub(super) fn judge(&self, now: u64) {
+        let changes = self.judge_quietly(now);
+        self.call_listeners(&changes);
+    }
+
+    /// Judges like `judge`, and leaves it to the caller to call the listeners.
+    pub(super) fn judge_quietly(&self, now: u64) -> Vec<BreakerTransition> {
+        let mut changes = Vec::new();
         let Health::Time(counts) = &self.health else {
             let core = self.lock();
             self.word.judge(u64::MAX, || ());
             drop(core);
-            self.end_ramp(now);
-            return;
+            changes.extend(self.end_ramp(now));
+            return changes;
         };
-        let mut changes = Vec::new();
         let mut core = self.lock();
         let bucket = counts.bucket_of(now);
         if bucket > core.judged || core.judged == 0 {
@@ -41,8 +47,8 @@ impl CircuitBreaker {
             });
         }
         drop(core);
-        self.call_listeners(&changes);
-        self.end_ramp(now);
+        changes.extend(self.end_ramp(now));
+        changes
     }
 
     /// Judges the windows that have ended since the last judgement. If one of them is bad, opens
@@ -66,16 +72,13 @@ impl CircuitBreaker {
         }
     }
 
-    /// Judges the last calls. Called after each call.
-    pub(super) fn judge_counts(&self, now: u64) {
+    /// Judges the last calls. Called after each call. The caller calls the listeners.
+    pub(super) fn judge_counts(&self, now: u64) -> Option<BreakerTransition> {
         let mut core = self.lock();
         let state = self.word.get().state();
         let judged = matches!(state, BreakerState::Closed | BreakerState::Ramping);
-        if judged && core.is_bad(self.health.reading(now)) {
-            let change = self.open(&mut core, now, state == BreakerState::Ramping);
-            drop(core);
-            self.call_listeners(&[change]);
-        }
+        let is_bad = judged && core.is_bad(self.health.reading(now));
+        is_bad.then(|| self.open(&mut core, now, state == BreakerState::Ramping))
     }
 
     /// Returns a ticket for a call if the open, half-open or ramping breaker lets it pass. An open
@@ -86,8 +89,7 @@ impl CircuitBreaker {
         if self.word.get().state() == BreakerState::Open && now <= until {
             return Err(denial(now, until));
         }
-        self.end_ramp(now);
-        let mut changes = Vec::new();
+        let mut changes = Vec::from_iter(self.end_ramp(now));
         let mut core = self.lock();
         let answer = self.decide(&mut core, now, &mut changes);
         drop(core);
@@ -150,26 +152,30 @@ impl CircuitBreaker {
 
     /// Applies the verdict of a probe. A failed, slow or dropped probe opens the breaker again. An
     /// ignored one only makes room for the next probe. The verdict of a probe of an earlier
-    /// half-open phase is ignored.
+    /// half-open phase is ignored. The caller calls the listeners.
     #[cold]
-    pub(super) fn settle_probe(&self, ticket: Ticket, settlement: Settlement, now: u64, took: u64) {
+    pub(super) fn settle_probe(
+        &self,
+        ticket: Ticket,
+        settlement: Settlement,
+        now: u64,
+        took: u64,
+    ) -> Option<BreakerTransition> {
         let mut core = self.lock();
         let word = self.word.get();
         if word.generation() != ticket.generation || word.state() != BreakerState::HalfOpen {
-            return;
+            return None;
         }
         core.probes_out -= 1;
         let slow = took > self.slow_nanos.load(Ordering::Relaxed);
-        let change = match settlement {
+        match settlement {
             Settlement::Ignored => None,
             Settlement::Success if !slow => {
                 core.successes += 1;
                 (core.successes >= core.config.successes).then(|| self.close(&mut core, now))
             }
             _ => Some(self.open(&mut core, now, true)),
-        };
-        drop(core);
-        self.call_listeners(change.as_slice());
+        }
     }
 
     fn probe(&self, core: &mut Core) -> Ticket {
@@ -252,20 +258,19 @@ impl CircuitBreaker {
         }
     }
 
-    /// Closes a breaker whose ramp is over.
-    fn end_ramp(&self, now: u64) {
+    /// Closes a breaker whose ramp is over. The caller calls the listeners.
+    fn end_ramp(&self, now: u64) -> Option<BreakerTransition> {
         if self.word.get().state() != BreakerState::Ramping {
-            return;
+            return None;
         }
         let mut core = self.lock();
         let ramp = as_nanos(core.config.ramp.unwrap_or(Duration::ZERO));
         let over = now.saturating_sub(core.since) >= ramp;
-        if self.word.get().state() == BreakerState::Ramping && over {
+        let ends = self.word.get().state() == BreakerState::Ramping && over;
+        ends.then(|| {
             core.relapses = 0;
-            let change = self.go(&mut core, BreakerState::Closed, now);
-            drop(core);
-            self.call_listeners(&[change]);
-        }
+            self.go(&mut core, BreakerState::Closed, now)
+        })
     }
 
     fn go(&self, core: &mut Core, to: BreakerState, at: u64) -> BreakerTransition {
@@ -287,7 +292,7 @@ impl CircuitBreaker {
 
     /// Reports the changes and calls the listeners, one after the other. A listener that panics is
     /// reported and does not stop the others.
-    fn call_listeners(&self, changes: &[BreakerTransition]) {
+    pub(crate) fn call_listeners(&self, changes: &[BreakerTransition]) {
         for change in changes {
             let (from, to) = (change.from.name(), change.to.name());
             trace::breaker_changed(&self.key, from, to, change.to == BreakerState::Open);

@@ -73,11 +73,23 @@ impl State {
     /// one.
     #[inline(always)]
     pub(super) fn admit(&self, flags: u32, start: u64, terms: Terms) -> Result<Admission, Denied> {
+        self.admit_as::<false>(flags, start, terms)
+    }
+
+    /// Admits a call like `admit`, whose timeout the timer reports if `IS_ENTRY`.
+    #[inline(always)]
+    pub(super) fn admit_as<const IS_ENTRY: bool>(
+        &self,
+        flags: u32,
+        start: u64,
+        terms: Terms,
+    ) -> Result<Admission, Denied> {
         let ticket = self.pass(flags, start)?;
         match self.gate.try_enter(terms.criticality) {
             Some(permit) => {
                 permit.forget();
-                Ok(self.begin(flags, ticket, (start, start), terms.timeout))
+                let times = (start, start);
+                Ok(self.begin_as::<IS_ENTRY>(flags, ticket, times, terms.timeout))
             }
             None => Err(Denied::Refused(Rejection::Permits, ticket)),
         }
@@ -112,11 +124,26 @@ impl State {
         &self,
         flags: u32,
         ticket: Ticket,
+        times: (u64, u64),
+        timeout: u64,
+    ) -> Admission {
+        self.begin_as::<false>(flags, ticket, times, timeout)
+    }
+
+    /// Starts a call like `begin`, whose timeout the timer reports if `IS_ENTRY`.
+    #[inline(always)]
+    pub(super) fn begin_as<const IS_ENTRY: bool>(
+        &self,
+        flags: u32,
+        ticket: Ticket,
         (start, began): (u64, u64),
         timeout: u64,
     ) -> Admission {
         self.metrics.note_active(began, self.gate.held() as u64);
         let flight = self.alarms.take_flight();
+        if IS_ENTRY {
+            flight.prepare_entry((start, began), ticket);
+        }
         self.arm(&flight, start.saturating_add(timeout), flags);
         Admission {
             start,

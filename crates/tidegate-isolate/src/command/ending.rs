@@ -8,8 +8,8 @@
 //! 4. User code runs: hooks, listeners, the fallback. See `outcome`. The check for a bad request is
 //!    user code too, and runs between steps 2 and 3.
 //!
-//! Other ways differ: an `Entry` gives its permit back when it is dropped, after its report, and a
-//! future that is dropped runs its cancel hooks and drops the work before it gives the permit back.
+//! Other ways differ: an `Entry` gives its permit back when it is dropped, after its report, which may
+//! come from the timer, and a future that is dropped runs its cancel hooks and drops the work before it gives the permit back.
 
 use super::admission::Admission;
 use super::options::MaybeOptions;
@@ -44,6 +44,15 @@ impl Ended {
         }
     }
 
+    /// Returns the outcome of a call that the timer ended, from its timeout or its deadline. A call
+    /// without a timeout (`u64::MAX`) was cancelled, because the timer ends it only at shutdown.
+    pub(super) fn late(timeout: u64) -> Self {
+        match timeout {
+            u64::MAX => Self::Cancelled,
+            _ => Self::TimedOut,
+        }
+    }
+
     /// Returns the event that the outcome is counted as.
     pub(super) fn event(self) -> Event {
         match self {
@@ -75,6 +84,14 @@ pub(super) struct Times {
     pub(super) now: u64,
 }
 
+impl Times {
+    /// Returns how long the work took.
+    #[inline(always)]
+    pub(super) fn run(self) -> u64 {
+        self.now.saturating_sub(self.began)
+    }
+}
+
 impl Admission {
     #[inline(always)]
     pub(super) fn times(&self, now: u64) -> Times {
@@ -88,13 +105,9 @@ impl Admission {
         late(self.timeout)
     }
 
-    /// Returns the outcome of a call that the timer ended. A call without a timeout was cancelled,
-    /// because the timer ends it only at shutdown.
+    /// Returns the outcome of a call that the timer ended.
     pub(super) fn ended_late(&self) -> Ended {
-        match self.timeout {
-            u64::MAX => Ended::Cancelled,
-            _ => Ended::TimedOut,
-        }
+        Ended::late(self.timeout)
     }
 }
 
@@ -119,8 +132,16 @@ impl State {
     /// other outcome is counted later, when its event is emitted.
     #[inline(always)]
     pub(super) fn report(&self, ticket: Ticket, times: Times, ended: Ended) {
+        self.record(times, ended);
+        let (now, run) = (times.now, times.run());
+        self.breaker.settle(ticket, ended.settlement(), now, run);
+    }
+
+    /// Records the latency of a call, and counts a success.
+    #[inline(always)]
+    pub(super) fn record(&self, times: Times, ended: Ended) {
         let Times { start, began, now } = times;
-        let run = now.saturating_sub(began);
+        let run = times.run();
         if began == start {
             self.metrics.record_at_once(now, run);
         } else {
@@ -133,7 +154,6 @@ impl State {
         if ended == Ended::Success {
             self.metrics.count(now, Event::Success);
         }
-        self.breaker.settle(ticket, ended.settlement(), now, run);
     }
 }
 

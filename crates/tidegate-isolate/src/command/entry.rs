@@ -10,11 +10,13 @@
 //! | failure | FAILURE | failure | yes | yes | ExecutionError, Error |
 //! | ignored | BAD_REQUEST | none; a probe frees its slot | yes | yes | ExecutionError, Error |
 //! | timed out | TIMEOUT | failure | yes | as dropped | Error |
-//! | dropped without a verdict | CANCELLED | none; a probe reopens it | yes | none | Cancelled |
+//! | cancelled, or dropped without a verdict | CANCELLED | none; a probe reopens it | yes | none | Cancelled |
 //!
-//! All of this happens on the thread that gives the verdict or drops the entry. At the deadline, the
-//! timer only expires the call, cancels its token and wakes the future that holds the entry
-//! ([`Entry::poll_expired`]). It never gives a permit back.
+//! The first that ends the call reports it: the holder, on the thread that gives the verdict,
+//! cancels or drops the entry, or the timer at the deadline (`late_entry`). The timer also cancels
+//! the token of the call and wakes the future that holds the entry ([`Entry::poll_expired`]). The
+//! permit is given back when the entry is dropped, and only then. A call that was cancelled or timed
+//! out and still holds its permit counts as overstaying.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,7 +24,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use tidegate_core::CancelToken;
-use tidegate_core::internal::trace::{self, Entered, Span};
+use tidegate_core::internal::trace::{self, Entered};
 
 use super::admission::{Admission, Denied};
 use super::ending::Ended;
@@ -30,8 +32,7 @@ use super::options::{CallOptions, MaybeOptions, Observer};
 use super::report::CallRecord;
 use super::shared::Shared;
 use crate::error::{Cause, CommandError};
-use crate::event::{Event, EventSet};
-use crate::in_flight::EntryWord;
+use crate::in_flight::{EntryWatch, EntryWord};
 use crate::isolation::state::{State, WATCHED};
 use crate::plugin::CallStage;
 use crate::request::RequestContext;
@@ -78,9 +79,16 @@ impl From<Verdict> for Ended {
 /// An admitted call whose holder does the work itself. It holds a permit, a ticket of the breaker
 /// and a deadline. [`Command::admit`](crate::Command::admit) returns an entry.
 ///
-/// [`verdict`](Entry::verdict) reports the outcome, once. Dropping the entry gives the permit back.
+/// [`verdict`](Entry::verdict) reports the outcome, once, usually when the head of a response
+/// arrives. The latency is measured until then. Dropping the entry gives the permit back, usually
+/// after the last byte. So a client that reads slowly holds a permit and does not change the
+/// latency.
+///
 /// An entry that is dropped without a verdict counts as cancelled; if its call was a probe, the
-/// breaker opens again.
+/// breaker opens again. At its deadline the call is reported as timed out, whether or not the holder
+/// does anything. From then on until it is dropped, it counts as
+/// [overstaying](crate::CommandSnapshot::overstaying), and so does an entry after
+/// [`cancel`](Entry::cancel).
 ///
 /// ```
 /// use tidegate_isolate::{Command, Isolation};
@@ -102,23 +110,82 @@ pub struct Entry {
     /// `None` only while the entry is being dropped.
     call: Option<Admission>,
     word: EntryWord,
-    /// The request whose log the call is written into, if any.
-    context: Option<RequestContext>,
-    observer: Option<Observer>,
+    /// The observer, the request whose log the call is written into, and the span, if there are any.
+    watch: Option<Arc<EntryWatch>>,
     /// `true` once a waker was stored for the timer.
     is_listening: bool,
-    span: Span,
+}
+
+/// Which side ended a call whose holder reports it.
+enum Stopped {
+    /// The holder, before the deadline.
+    InTime,
+    /// The holder, after the deadline: the timer had not noticed yet.
+    Late,
+    /// The timer, which reports the call.
+    Expired,
 }
 
 impl Entry {
     /// Reports how the call ended. Stops its timeout, records its latency, and updates the breaker
     /// and the adaptive limit. The permit is held until the entry is dropped.
     ///
-    /// Returns `true` if the verdict counts. It does not count after an earlier verdict. It does
-    /// not count after the deadline either: the call then counts as timed out.
+    /// Returns `true` if the verdict counts. It does not count after an earlier verdict or
+    /// [`cancel`](Entry::cancel). It does not count after the deadline either: the call then counts
+    /// as timed out.
     pub fn verdict(&self, verdict: impl Into<Verdict>) -> bool {
         let verdict = verdict.into();
-        self.report(verdict.into()) == Some(Ended::from(verdict))
+        let (state, call) = (&*self.state, self.call());
+        let now = state.now();
+        match self.word.report(|| state.stop_entry(call, now)) {
+            Some(Stopped::InTime) => {
+                self.report_outcome(call, verdict.into(), now);
+                true
+            }
+            Some(Stopped::Late) => {
+                self.report_outcome(call, call.ended_late(), now);
+                false
+            }
+            Some(Stopped::Expired) | None => false,
+        }
+    }
+
+    /// Reports that the caller has left, and cancels the token of the call. The call counts as
+    /// cancelled at once. The permit is held until the entry is dropped, that is, until the work has
+    /// really ended; until then the call counts as overstaying.
+    ///
+    /// Returns `true` if the call counts as cancelled. Has no effect after a verdict. After the
+    /// deadline the call counts as timed out.
+    ///
+    /// ```
+    /// use tidegate_isolate::{Command, Event, Isolation};
+    ///
+    /// let isolation = Isolation::builder().build()?;
+    /// let prices: Command = Command::builder("prices").group("catalog").build(&isolation)?;
+    /// let entry = prices.admit().expect("there is room");
+    /// assert!(entry.cancel()); // the client has disconnected
+    /// assert!(entry.token().is_cancelled());
+    /// let snapshot = prices.snapshot();
+    /// assert_eq!((snapshot.totals[Event::Cancelled], snapshot.overstaying), (1, 1));
+    /// drop(entry); // the connection to the dependency is closed
+    /// assert_eq!((prices.snapshot().active, prices.snapshot().overstaying), (0, 0));
+    /// # Ok::<(), tidegate_isolate::ConfigError>(())
+    /// ```
+    pub fn cancel(&self) -> bool {
+        let (state, call) = (&*self.state, self.call());
+        let flight = &call.flight;
+        let seen = || flight.word().look().and_then(|seen| flight.cancel(seen));
+        if self.word.report(seen).flatten().is_none() {
+            return false;
+        }
+        let now = state.now();
+        state.gate.overstaying.begin(flight.address(), now);
+        let token = flight.token();
+        token.cancel_without_hooks();
+        let ended = self.end_of_unfinished(call, now);
+        self.report_outcome(call, ended, now);
+        token.run_hooks_to(&state.key, &state.plugins.unhandled);
+        ended == Ended::Cancelled
     }
 
     /// Ends the call with a verdict and gives the permit back.
@@ -130,13 +197,14 @@ impl Entry {
     pub fn end<E>(self, verdict: impl Into<Verdict>) -> Result<(), CommandError<E>> {
         let (state, call) = (&*self.state, self.call());
         let now = state.now();
-        match self.word.report(|| state.stop_time(call, now)) {
+        match self.word.report(|| state.stop_entry(call, now)) {
             None => Ok(()),
-            Some(true) => {
+            Some(Stopped::InTime) => {
                 self.report_outcome(call, verdict.into().into(), now);
                 Ok(())
             }
-            Some(false) => Err(self.ended_by(call.ended_late(), call.late(), now)),
+            Some(Stopped::Late) => Err(self.ended_by(call.ended_late(), call.late(), now)),
+            Some(Stopped::Expired) => Err(self.ended_by_timer(now)),
         }
     }
 
@@ -146,10 +214,11 @@ impl Entry {
     pub fn fail<E>(self, cause: Cause<E>) -> CommandError<E> {
         let (state, call) = (&*self.state, self.call());
         let now = state.now();
-        match self.word.report(|| state.stop_time(call, now)) {
+        match self.word.report(|| state.stop_entry(call, now)) {
             None => CommandError::new(&state.key, cause),
-            Some(true) => self.ended_by(Ended::by(&cause), cause, now),
-            Some(false) => self.ended_by(call.ended_late(), call.late(), now),
+            Some(Stopped::InTime) => self.ended_by(Ended::by(&cause), cause, now),
+            Some(Stopped::Late) => self.ended_by(call.ended_late(), call.late(), now),
+            Some(Stopped::Expired) => self.ended_by_timer(now),
         }
     }
 
@@ -197,15 +266,8 @@ impl Entry {
     /// dropped.
     #[doc(hidden)]
     #[inline]
-    pub fn enter_span(&self) -> Entered<'_> {
-        self.span.enter()
-    }
-
-    /// Not in the constructor, which would keep the parts of the entry in memory for it.
-    #[cold]
-    #[inline(never)]
-    fn begin_span(&mut self) {
-        self.span = self.state.span();
+    pub fn enter_span(&self) -> Option<Entered<'_>> {
+        self.watch().map(|watch| watch.span.enter())
     }
 
     fn call(&self) -> &Admission {
@@ -213,65 +275,38 @@ impl Entry {
         call.expect("only `drop` takes the admission")
     }
 
-    /// Ends the call with this outcome, or as timed out. Returns the outcome that counts, or `None`
-    /// if there was a report before.
-    fn report(&self, ended: Ended) -> Option<Ended> {
-        let (state, call) = (&*self.state, self.call());
-        let now = state.now();
-        let in_time = self.word.report(|| state.stop_time(call, now))?;
-        let ended = if in_time { ended } else { call.ended_late() };
-        self.report_outcome(call, ended, now);
-        Some(ended)
+    /// Sets what receives the events of the call. Not in the constructor, which would keep the parts
+    /// of the entry in memory for it.
+    #[cold]
+    #[inline(never)]
+    fn set_watch(&mut self, observer: Option<Observer>, context: Option<RequestContext>) {
+        let watch = Arc::new(EntryWatch {
+            observer,
+            context,
+            span: self.state.span(),
+        });
+        let call = self.call();
+        if !call.flight.set_watch(&watch) {
+            let state = &*self.state;
+            let record = CallRecord::until(call.start, state.now());
+            state.tell_watch_late(&watch, record, call.ended_late());
+        }
+        self.watch = Some(watch);
+    }
+
+    fn watch(&self) -> Option<&EntryWatch> {
+        self.watch.as_deref()
     }
 
     /// Reports the outcome to the breaker, the metrics and the listeners.
     #[inline(always)]
     fn report_outcome(&self, call: &Admission, ended: Ended, now: u64) {
-        self.state.report(call.ticket, call.times(now), ended);
-        let is_observed = self.observer.is_some() || self.context.is_some() || !self.span.is_none();
-        if ended != Ended::Success || is_observed || self.state.flags() & WATCHED != 0 {
-            self.notify_listeners(CallRecord::until(call.start, now), ended, false);
-        }
-    }
-
-    /// Counts the events that were not counted yet, and calls hooks and listeners. `is_thrown` is
-    /// `true` if the caller receives an error. Returns all events of the call.
-    #[cold]
-    fn notify_listeners(&self, mut record: CallRecord, ended: Ended, is_thrown: bool) -> EventSet {
-        self.span.record("outcome", ended.event().name());
         let state = &*self.state;
-        let (before, after): (&[CallStage], &[CallStage]) = match ended {
-            Ended::Success => (
-                &[
-                    CallStage::ExecutionEmit,
-                    CallStage::Emit,
-                    CallStage::ExecutionSuccess,
-                ],
-                &[CallStage::Success],
-            ),
-            Ended::Failure | Ended::Ignored => (&[CallStage::ExecutionError], &[CallStage::Error]),
-            Ended::TimedOut => (&[], &[CallStage::Error]),
-            Ended::Cancelled => (&[CallStage::Cancelled], &[]),
-        };
-        before.iter().for_each(|stage| drop(state.hook(*stage)));
-        let observer = self.observer.as_ref();
-        if ended == Ended::Success {
-            // `State::report` has already counted the success.
-            record.events.add(Event::Success);
-            state.notify(observer, Event::Success);
-        } else {
-            state.emit(&mut record, observer, ended.event());
+        state.report(call.ticket, call.times(now), ended);
+        if ended != Ended::Success || self.watch.is_some() || state.flags() & WATCHED != 0 {
+            let record = CallRecord::until(call.start, now);
+            state.end_entry(self.watch(), record, ended, false);
         }
-        // For `Ignored`, this adds the event to the record and counts nothing: a bad request is
-        // already counted as one.
-        if is_thrown || ended == Ended::Ignored {
-            state.thrown(&mut record, observer);
-        }
-        after.iter().for_each(|stage| drop(state.hook(*stage)));
-        if let Some(context) = &self.context {
-            state.log_into(context, &record);
-        }
-        record.events
     }
 
     /// Reports the outcome of a call that ended with an error, and returns the error.
@@ -280,33 +315,67 @@ impl Entry {
         let (state, call) = (&*self.state, self.call());
         state.report(call.ticket, call.times(now), ended);
         let record = CallRecord::until(call.start, now);
-        let events = self.notify_listeners(record, ended, true);
+        let events = state.end_entry(self.watch(), record, ended, true);
         CommandError::new(&state.key, cause).with_events(events)
     }
 
-    /// Ends a call whose entry was dropped without a verdict. `is_first` is `true` if the timer had
-    /// not expired the call. The clock decides whether the call is late, as for a verdict: the timer
-    /// may expire a late call a moment after its deadline.
+    /// Returns the error of a call that the timer has reported.
     #[cold]
-    fn cancel(&self, call: &Admission, is_first: bool) {
+    fn ended_by_timer<E>(&self, now: u64) -> CommandError<E> {
+        let (state, call) = (&*self.state, self.call());
+        let mut record = CallRecord::until(call.start, now);
+        record.events.add(call.ended_late().event());
+        let observer = self.watch().and_then(|watch| watch.observer.as_ref());
+        state.thrown(&mut record, observer);
+        CommandError::new(&state.key, call.late()).with_events(record.events)
+    }
+
+    /// Returns the outcome of a call that its holder ended without a verdict. The clock decides
+    /// whether the call is late, as for a verdict: the timer may expire a late call a moment after
+    /// its deadline. Passes the latency of a late call to the adaptive limit.
+    #[cold]
+    fn end_of_unfinished(&self, call: &Admission, now: u64) -> Ended {
+        if now < call.deadline() {
+            return Ended::Cancelled;
+        }
+        let took = now.saturating_sub(call.began);
+        self.state.gate.sample(now, took, true);
+        call.ended_late()
+    }
+
+    /// Gives back the permit of a call whose entry was dropped without a report, and reports the
+    /// call, unless the timer has.
+    #[cold]
+    fn drop_unreported(&self, call: &Admission) {
         let state = &*self.state;
         let now = state.now();
+        if !call.flight.finish() {
+            state.release(now);
+            return;
+        }
         let token = call.flight.token();
-        if is_first {
-            token.cancel_without_hooks();
-        }
-        let ended = if is_first && now < call.deadline() {
-            Ended::Cancelled
-        } else {
-            let took = now.saturating_sub(call.began);
-            state.gate.sample(now, took, true);
-            call.ended_late()
-        };
+        token.cancel_without_hooks();
+        let ended = self.end_of_unfinished(call, now);
         state.release(now);
-        if is_first {
-            token.run_hooks_to(&state.key, &state.plugins.unhandled);
-        }
+        token.run_hooks_to(&state.key, &state.plugins.unhandled);
         self.report_outcome(call, ended, now);
+    }
+}
+
+impl State {
+    /// Stops the timeout of an entry, and passes its latency to the adaptive limit.
+    #[inline(always)]
+    fn stop_entry(&self, call: &Admission, now: u64) -> Stopped {
+        if !call.flight.finish() {
+            return Stopped::Expired;
+        }
+        let in_time = now < call.deadline();
+        let took = now.saturating_sub(call.began);
+        self.gate.sample(now, took, !in_time);
+        match in_time {
+            true => Stopped::InTime,
+            false => Stopped::Late,
+        }
     }
 }
 
@@ -315,15 +384,22 @@ impl Drop for Entry {
         let Some(call) = self.call.take() else {
             return;
         };
-        if self.is_listening {
+        if self.is_listening || self.watch.is_some() {
             call.flight.clear_listener();
         }
+        let state = &*self.state;
         if self.word.is_reported() {
-            self.state.gate.give_back(|| self.state.now());
+            state.gate.give_back(|| state.now());
         } else {
-            self.cancel(&call, call.flight.finish());
+            self.drop_unreported(&call);
         }
-        self.state.alarms.keep_flight(call.flight);
+        if call.flight.word().is_idle() {
+            call.flight.clear_entry();
+        } else {
+            // The call was ended by the timer or by `cancel`.
+            state.gate.overstaying.end(call.flight.address());
+        }
+        state.alarms.keep_flight(call.flight);
     }
 }
 
@@ -345,7 +421,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     ) -> Result<Entry, CommandError<E>> {
         let state = &self.state;
         let (flags, start) = (state.flags(), state.now());
-        let call = match state.admit(flags, start, maybe_options.terms(state)) {
+        let call = match state.admit_as::<true>(flags, start, maybe_options.terms(state)) {
             Ok(call) => call,
             Err(denied) => {
                 return Err(maybe_options
@@ -364,17 +440,17 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         maybe_options: &MaybeOptions<'_, T, E>,
     ) -> Result<Entry, CommandError<E>> {
         let state = &self.state;
+        let context = maybe_options.context_to_log(flags);
+        let observer = maybe_options.observer();
         let mut entry = Entry {
             state: Arc::clone(state),
             call: Some(call),
             word: EntryWord::default(),
-            context: maybe_options.context_to_log(flags),
-            observer: maybe_options.observer().cloned(),
+            watch: None,
             is_listening: false,
-            span: Span::none(),
         };
-        if trace::wants_spans() {
-            entry.begin_span();
+        if context.is_some() || observer.is_some() || trace::wants_spans() {
+            entry.set_watch(observer.cloned(), context);
         }
         if flags & WATCHED != 0
             && let Err(message) = state.hook(CallStage::ExecutionStart)

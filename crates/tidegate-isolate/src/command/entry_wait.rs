@@ -169,7 +169,7 @@ where
         // The closure may run on another thread, which is in another request or in none.
         options.context = options.context.or_else(RequestContext::current);
         let (flags, start, terms) = (state.flags(), state.now(), options.terms(state));
-        let stage = match state.admit(flags, start, terms) {
+        let stage = match state.admit_as::<true>(flags, start, terms) {
             Ok(call) => {
                 let options = MaybeOptions(Some(&mut options));
                 Stage::AtOnce(self.entry_of(call, flags, &options))
@@ -364,7 +364,7 @@ where
             Stage::AtOnce(answer) => return shared.call_then(&options, then, answer),
             Stage::Served(ticket) if now < self.deadline() => {
                 let times = (self.start, now);
-                let call = state.begin(flags, ticket, times, self.terms.timeout);
+                let call = state.begin_as::<true>(flags, ticket, times, self.terms.timeout);
                 let answer = shared.entry_of(call, flags, &MaybeOptions(Some(&mut options)));
                 return shared.call_then(&options, then, answer);
             }

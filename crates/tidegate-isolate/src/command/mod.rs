@@ -8,7 +8,8 @@
 //! 2. `admission`: what may reject a call, in a fixed order. `permit_wait`: a future that waits for
 //!    a permit.
 //! 3. `run_in_place`, `run_async`, `run_on_threads`: the three ways to run the work. `entry`: the
-//!    caller does the work itself (`entry_wait`: after a wait for a permit). For calls on threads, `thread_call` is the call from its
+//!    caller does the work itself (`entry_wait`: after a wait for a permit; `late_entry`:
+//!    what the timer reports). For calls on threads, `thread_call` is the call from its
 //!    submission to its end, and `installed_context` is the caller's context on the worker thread.
 //! 4. `ending`: the steps at the end of the work, in a fixed order. `outcome`: the result for the
 //!    caller. `fallback`: a value in place of an error (`fallback_fn`: the function,
@@ -34,6 +35,7 @@ mod fallback;
 mod fallback_fn;
 mod handle;
 mod installed_context;
+mod late_entry;
 mod options;
 mod outcome;
 mod permit_wait;

@@ -1,8 +1,8 @@
 //! Records that the holder of an entry has reported how its call ended.
 //!
-//! The holder ends a call once: by a verdict, or by dropping the entry. The word of the call
-//! decides whether the holder or the timer was first. The timer only expires the call. Neither a
-//! verdict nor the timer gives the permit back: only the drop of the entry does.
+//! The holder ends a call once: by a verdict, by cancelling it, or by dropping the entry. The word
+//! of the call decides whether the holder or the timer was first, and the first one reports the
+//! outcome. Neither of them gives the permit back: only the drop of the entry does.
 
 use tidegate_core::internal::prim::{AtomicBool, Ordering};
 
@@ -21,9 +21,9 @@ pub struct EntryWord(AtomicBool);
 
 impl EntryWord {
     /// Calls `finish`, which ends the timeout of the call, if this is the first report. Returns its
-    /// result: `true` if the call ended in time. Returns `None` for later reports.
+    /// result, or `None` for later reports.
     #[inline]
-    pub fn report(&self, finish: impl FnOnce() -> bool) -> Option<bool> {
+    pub fn report<R>(&self, finish: impl FnOnce() -> R) -> Option<R> {
         // Relaxed: the swap only decides which report is first. Later reports read no data of the
         // first.
         if self.0.swap(true, Ordering::Relaxed) {

@@ -5,7 +5,8 @@
 //! |---|---|
 //! | `deadline`, `command_id` | the caller while the word is idle |
 //! | `token` | never: it is cancelled after a `leave`, and a cancelled token is not reused |
-//! | `listener` | a future's poll or a caller, under its lock |
+//! | `entry` | the caller while the word is idle, for an entry; cleared when the entry has finished |
+//! | `listener`, `watch` | a future's poll or a caller, under their lock |
 //!
 //! No user code runs under the lock: wakers are cloned before and dropped after.
 
@@ -18,6 +19,8 @@ use tidegate_core::internal::PlainTask;
 use tidegate_core::{CancelToken, Clock, Task};
 
 use super::call_word::{CallWord, EndCause, SeenCall, WorkState};
+use super::entry_watch::EntryWatch;
+use crate::breaker::Ticket;
 
 /// The lowest bit of `command_id`: the token is cancelled on timeout.
 const INTERRUPTS: u64 = 1;
@@ -31,7 +34,47 @@ pub(crate) struct Flight {
     /// The callback threads of that command run the user code that a timeout causes.
     command_id: AtomicU64,
     token: CancelToken,
-    listener: Mutex<Option<TimeoutListener>>,
+    entry: EntryFields,
+    listeners: Mutex<Listeners>,
+}
+
+/// What the timer needs to report the timeout of an entry.
+#[derive(Debug, Default)]
+struct EntryFields {
+    /// One more than the time at which the call was made; 0 if the call is no entry.
+    start: AtomicU64,
+    /// When the call received its permit, shifted left by one bit. The lowest bit is set for a probe.
+    began: AtomicU64,
+    /// The phase of the breaker in which the call passed it.
+    generation: AtomicU64,
+}
+
+/// An entry that has timed out, or was stopped with its isolation.
+#[derive(Debug)]
+pub(crate) struct ExpiredEntry {
+    /// The address of the call slot, which identifies the call as long as its entry exists.
+    pub(crate) slot: usize,
+    pub(crate) start: u64,
+    pub(crate) began: u64,
+    /// `u64::MAX` if it had no timeout.
+    pub(crate) deadline: u64,
+    pub(crate) ticket: Ticket,
+    pub(crate) watch: Option<Arc<EntryWatch>>,
+}
+
+/// The command of an entry, as the timer knows it.
+pub(crate) trait EntryTimeouts: Send + Sync {
+    /// Reports the timeout to everything that is not user code. Returns a task for the rest, which
+    /// runs on a callback thread of the command. Runs and drops no user code itself, not even the
+    /// last handle of a command.
+    fn entry_expired(self: Arc<Self>, entry: ExpiredEntry) -> Task;
+}
+
+/// Receives what becomes of a call.
+#[derive(Debug, Default)]
+struct Listeners {
+    timeout: Option<TimeoutListener>,
+    watch: Option<Arc<EntryWatch>>,
 }
 
 /// The receiver of a call's timeout.
@@ -57,6 +100,9 @@ pub(crate) trait CallbackRunner {
     /// Runs the hooks of a token for the command with this number, or counts that too many are
     /// waiting.
     fn run_hooks(&self, command_id: u64, token: &CancelToken);
+
+    /// Returns the command with this number, for the timeouts of its entries.
+    fn entries_of(&self, command_id: u64) -> Option<Arc<dyn EntryTimeouts>>;
 }
 
 impl Flight {
@@ -67,6 +113,28 @@ impl Flight {
         self.deadline.store(deadline, Ordering::Relaxed);
         let command_id = command_id << 1 | u64::from(interrupts);
         self.command_id.store(command_id, Ordering::Relaxed);
+    }
+
+    /// Marks the next call as an entry, before it begins.
+    #[inline]
+    pub(crate) fn prepare_entry(&self, (start, began): (u64, u64), ticket: Ticket) {
+        let (generation, is_probe) = ticket.parts();
+        let began = began << 1 | u64::from(is_probe);
+        self.entry.start.store(start + 1, Ordering::Relaxed);
+        self.entry.began.store(began, Ordering::Relaxed);
+        self.entry.generation.store(generation, Ordering::Relaxed);
+    }
+
+    /// Ends the use of the slot by an entry that has finished. The timer does not read the slot of
+    /// a call that has finished.
+    #[inline]
+    pub(crate) fn clear_entry(&self) {
+        self.entry.start.store(0, Ordering::Relaxed);
+    }
+
+    /// Returns a number that identifies the slot as long as it exists.
+    pub(crate) fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 
     #[inline]
@@ -120,7 +188,7 @@ impl Flight {
     /// Makes the timeout wake a future.
     pub(crate) fn set_waker(&self, waker: &Waker) {
         let same = |listener: &TimeoutListener| matches!(listener, TimeoutListener::Task(old) if old.will_wake(waker));
-        let is_set = self.listener().as_ref().is_some_and(same);
+        let is_set = self.listeners().timeout.as_ref().is_some_and(same);
         if !is_set {
             self.set_listener(TimeoutListener::Task(waker.clone()));
         }
@@ -132,18 +200,27 @@ impl Flight {
     }
 
     fn set_listener(&self, listener: TimeoutListener) {
-        let old = self.listener().replace(listener);
+        let old = self.listeners().timeout.replace(listener);
         drop(old);
     }
 
-    /// Removes the receiver of the timeout.
+    /// Lets the observer and the log of an entry receive its timeout. Returns `false` if the entry
+    /// has expired before: its timeout was reported without them.
+    pub(crate) fn set_watch(&self, watch: &Arc<EntryWatch>) -> bool {
+        self.listeners().watch = Some(Arc::clone(watch));
+        // The timer expires the call before it takes the watch.
+        !(self.is_expired() && self.listeners().watch.take().is_some())
+    }
+
+    /// Removes the receivers of the timeout.
     pub(crate) fn clear_listener(&self) {
-        let old = self.listener().take();
+        let old = std::mem::take(&mut *self.listeners());
         drop(old);
     }
 
-    fn listener(&self) -> MutexGuard<'_, Option<TimeoutListener>> {
-        self.listener.lock().unwrap_or_else(PoisonError::into_inner)
+    fn listeners(&self) -> MutexGuard<'_, Listeners> {
+        let listeners = self.listeners.lock();
+        listeners.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Expires the call if it is in flight and due at `now`. Returns the time at which it is due,
@@ -181,21 +258,54 @@ impl Flight {
     /// Ends the call as timed out and notifies the receiver. All user code that this causes runs on
     /// the callback threads of the command.
     fn expire(&self, seen: SeenCall, interrupt: bool, callbacks: &impl CallbackRunner) {
+        let command_id = self.command_id();
+        // Before the call is ended: after that, its entry may drop the last handle of the command.
+        // If these fields belong to a later call, `leave` fails.
+        let command = match self.entry.start.load(Ordering::Relaxed) {
+            0 => None,
+            _ => callbacks.entries_of(command_id),
+        };
         let Some(left) = self.word.leave(seen, EndCause::Expired) else {
+            if let Some(command) = command {
+                // This may be the last handle of the command.
+                callbacks.run(command_id, PlainTask::new(move || drop(command)));
+            }
             return;
         };
+        let Listeners {
+            timeout: listener,
+            watch,
+        } = std::mem::take(&mut *self.listeners());
+        // First of all: code that learns of the timeout finds it counted.
+        let report = command.map(|command| command.entry_expired(self.expired_entry(watch)));
         let interrupts = interrupt || self.command_id.load(Ordering::Relaxed) & INTERRUPTS != 0;
         let has_hooks = interrupts && self.token.cancel_without_hooks() && self.token.has_hooks();
-        let listener = self.listener().take();
         match listener {
             Some(TimeoutListener::Call(call)) => call.expired(left),
             Some(TimeoutListener::Task(waker)) => {
-                callbacks.run(self.command_id(), PlainTask::new(move || waker.wake()));
+                callbacks.run(command_id, PlainTask::new(move || waker.wake()));
             }
             None => {}
         }
         if has_hooks {
-            callbacks.run_hooks(self.command_id(), &self.token);
+            callbacks.run_hooks(command_id, &self.token);
+        }
+        if let Some(report) = report {
+            callbacks.run(command_id, report);
+        }
+    }
+
+    /// Returns the data of an entry that was ended from outside. The slot is not used again.
+    fn expired_entry(&self, watch: Option<Arc<EntryWatch>>) -> ExpiredEntry {
+        let load = |field: &AtomicU64| field.load(Ordering::Relaxed);
+        let began = load(&self.entry.began);
+        ExpiredEntry {
+            slot: self.address(),
+            start: load(&self.entry.start) - 1,
+            began: began >> 1,
+            deadline: load(&self.deadline),
+            ticket: Ticket::from_parts((load(&self.entry.generation), began & 1 != 0)),
+            watch,
         }
     }
 }

@@ -111,6 +111,11 @@ fn describe_limits(
             snapshot.waiting,
         ),
         (
+            "tidegate_command_overstaying",
+            "Calls that hold their permit although their outcome was reported.",
+            snapshot.overstaying,
+        ),
+        (
             "tidegate_command_fallbacks_active",
             "Fallbacks that are running now.",
             snapshot.fallbacks,
@@ -118,6 +123,11 @@ fn describe_limits(
     ] {
         visitor.gauge(Metric::new(name, help), labels, value as f64);
     }
+    let help =
+        "How long the oldest overstaying call has held its permit since its end was reported.";
+    let oldest = Metric::new("tidegate_command_overstaying_oldest", help).seconds();
+    let age = snapshot.oldest_overstaying.unwrap_or_default();
+    visitor.gauge(oldest, labels, age.as_secs_f64());
     if let Some(limit) = snapshot.adaptive_limit {
         let help = "Current adaptive limit of calls.";
         let metric = Metric::new("tidegate_command_adaptive_limit", help);

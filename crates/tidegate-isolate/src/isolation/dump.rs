@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tidegate_core::Dump;
 
@@ -90,6 +91,8 @@ fn command(state: &State) -> Dump {
         Some(pool) => pool.shown_max().unwrap_or(config.pool.effective_max()),
         None => state.gate.limit(),
     };
+    let (overstaying, since) = state.gate.overstaying.read();
+    let age = |since| Duration::from_nanos(state.now().saturating_sub(since));
     let (bulkhead, pool) = match threads {
         Some(_) => ("threads", Some(state.pool.as_str())),
         None => ("permits", None),
@@ -102,6 +105,8 @@ fn command(state: &State) -> Dump {
         .fact("limit", limit)
         .fact_if("adaptive_limit", is_adaptive.then(|| state.gate.limit()))
         .fact("waiting", state.gate.waiting())
+        .fact("overstaying", overstaying)
+        .fact_if("oldest_overstaying", since.map(age))
         .fact("fallbacks", state.fallback_permits.held())
         .fact("breaker", breaker(state))
         .fact_if("timeout", config.timeout)

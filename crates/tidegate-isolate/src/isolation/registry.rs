@@ -289,6 +289,8 @@ impl Isolation {
             parts,
         )?;
         let state = Arc::new(state);
+        let command = Arc::downgrade(&state);
+        state.aside.set_command(command);
         states.insert(key.clone(), Arc::clone(&state));
         drop(states);
         let plugins = &self.inner.plugins;

@@ -54,6 +54,12 @@ pub struct CommandSnapshot {
     pub adaptive_limit: Option<usize>,
     /// Calls that wait for a permit.
     pub waiting: usize,
+    /// Calls that hold their permit although their outcome was reported, because they timed out or
+    /// their caller left. See [`Entry`](crate::Entry). For threads, see
+    /// [`PoolSnapshot::overstaying`](crate::PoolSnapshot::overstaying).
+    pub overstaying: usize,
+    /// How long the oldest of these calls has been overstaying.
+    pub oldest_overstaying: Option<Duration>,
     /// Fallbacks that are running now.
     pub fallbacks: usize,
     /// Events in the window, including the current bucket.
@@ -78,6 +84,7 @@ impl CommandSnapshot {
         let now = state.now();
         let running = state.running.load(std::sync::atomic::Ordering::Relaxed);
         let config = state.config();
+        let (overstaying, since) = state.gate.overstaying.read();
         let threads = state.threads.get();
         let threads = threads.filter(|_| config.bulkhead == Bulkhead::Threads);
         // With an adaptive limit, a call on threads also holds a permit and must be counted once.
@@ -102,6 +109,8 @@ impl CommandSnapshot {
             },
             adaptive_limit: config.permits.adaptive.as_ref().map(|_| state.gate.limit()),
             waiting: state.gate.waiting(),
+            overstaying,
+            oldest_overstaying: since.map(|since| Duration::from_nanos(now.saturating_sub(since))),
             fallbacks: state.fallback_permits.held(),
             window: state.metrics.rolling(now),
             closed: state.metrics.closed(now),

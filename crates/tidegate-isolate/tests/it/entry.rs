@@ -9,7 +9,7 @@ use tidegate_isolate::{
     BreakerConfig, BreakerMode, BreakerWindow, CallStage, Cause, CommandSnapshot, Criticality,
     Entry, Event, Isolation, Key, Partitions, PermitConfig, Rejection, RequestContext, Verdict,
 };
-use tidegate_testkit::{Gate, model};
+use tidegate_testkit::{Gate, model, until};
 
 use crate::support::{Numbers, SECOND, builder, counted, events, poll_once, pool_of, still};
 
@@ -439,6 +439,9 @@ fn hooks_listeners_observers_and_the_log_record_an_entry() {
         clock.advance(Duration::from_millis(7));
         end(&entry, &clock);
         drop(entry);
+        // The callback threads notify the listeners of a timeout.
+        let is_complete = || log.lock().unwrap().len() >= expected.len();
+        until("all listeners are notified", is_complete);
         assert_eq!(take(), expected);
         let notified = expected.iter().filter_map(|seen| match seen {
             Seen::Event(event) => Some(*event),

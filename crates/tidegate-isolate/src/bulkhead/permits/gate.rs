@@ -22,6 +22,7 @@ use tidegate_core::permits::{Permit, PermitRef, Permits};
 use tidegate_core::{Clock, OnUnhandled, Parker, Unhandled};
 
 use super::config::PermitConfig;
+use super::overstaying::Overstaying;
 use super::sampler::Sampler;
 use super::wait_graph::{self, GateId, Holding};
 use super::waiter::{CLOSED, GONE, Place, SERVED, TURNED_AWAY, WAITING, Waiter};
@@ -46,6 +47,8 @@ pub(crate) struct Gate {
     queue: Mutex<WaitQueue<Arc<Waiter>>>,
     /// Created when the limit becomes adaptive for the first time.
     sampler: OnceLock<Sampler>,
+    /// The calls that hold a permit although their outcome was reported.
+    pub(crate) overstaying: Overstaying,
     /// The key of this gate, and the hook that receives the panics of wakers.
     report: Report,
 }
@@ -66,6 +69,7 @@ impl Gate {
             waiting: AtomicUsize::new(0),
             queue: Mutex::new(WaitQueue::new(config.discipline)),
             sampler: OnceLock::new(),
+            overstaying: Overstaying::default(),
             report: (Key::from("a bulkhead"), OnUnhandled::default()),
         };
         gate.apply_limit(config);
@@ -254,13 +258,26 @@ impl Gate {
     /// Passes the latency of a finished call to the adaptive limit, if there is one.
     #[inline]
     pub(crate) fn sample(&self, now: u64, nanos: u64, dropped: bool) {
-        if let Some(sampler) = self.sampler.get().filter(|sampler| sampler.is_on()) {
-            let in_flight = self.permits.held();
-            let apply = |limit| self.set_limit(limit);
-            if sampler.sample(now, nanos, (in_flight, dropped), apply) {
-                self.serve_waiters(now);
-            }
+        if let Some(sampler) = self.sampler.get().filter(|sampler| sampler.is_on())
+            && self.pass_sample(sampler, now, nanos, dropped)
+        {
+            self.serve_waiters(now);
         }
+    }
+
+    /// Samples like `sample`, on a thread that must not wake waiters. Returns those to wake, if a
+    /// new limit has room for them.
+    pub(crate) fn sample_quietly(&self, now: u64, nanos: u64, dropped: bool) -> Option<Woken> {
+        let sampler = self.sampler.get().filter(|sampler| sampler.is_on())?;
+        let is_new = self.pass_sample(sampler, now, nanos, dropped);
+        is_new.then(|| self.take_served_waiters(now)).flatten()
+    }
+
+    #[inline]
+    fn pass_sample(&self, sampler: &Sampler, now: u64, nanos: u64, dropped: bool) -> bool {
+        let in_flight = self.permits.held();
+        let apply = |limit| self.set_limit(limit);
+        sampler.sample(now, nanos, (in_flight, dropped), apply)
     }
 
     /// Applies new settings; permits that are held stay held.
