@@ -127,6 +127,6 @@ pub use self::rate::RateConfig;
 pub use self::request::{
     Entered, InContext, LogEntry, MOST_LOGGED, NoContextError, RequestContext, RequestVariable,
 };
-pub use self::wrap::{Hedge, RateLimit, RequestCache, Retry, RetryBudget};
+pub use self::wrap::{Attempts, Hedge, RateLimit, RequestCache, Retry, RetryBudget};
 pub use tidegate_core::permits::{Permit, PermitRef, Permits};
 pub use tidegate_pool::Growth;

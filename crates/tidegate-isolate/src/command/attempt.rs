@@ -3,8 +3,14 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tidegate_core::Executor;
 
 use super::call::Call;
+use super::entry::Entry;
+use super::entry_wait::PendingEntry;
 use super::handle::Command;
 use super::options::{CallOptions, SharedRunGuard};
 use super::report::CallRecord;
@@ -30,6 +36,44 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
             command: self.command.clone(),
             options: self.options.of_attempt(),
         }
+    }
+
+    /// Returns one attempt that ends after so many nanoseconds, or after the timeout of the command if
+    /// that is shorter.
+    pub(crate) fn attempt_within(&self, left: u64) -> Self {
+        let mut attempt = self.attempt();
+        let timeout = self.command.shared.state.timeout().min(left);
+        attempt.options.timeout = Some(timeout);
+        attempt
+    }
+
+    /// Returns the timeout of the call in nanoseconds; `u64::MAX` for none.
+    pub(crate) fn timeout_nanos(&self) -> u64 {
+        self.options.terms(&self.command.shared.state).timeout
+    }
+
+    /// Returns a time of the command's clock as an instant.
+    pub(crate) fn instant_of(&self, nanos: u64) -> Option<Instant> {
+        self.command.alarms().clock().clock().instant_at(nanos)
+    }
+
+    /// Ends the call before its admission, without a fallback.
+    pub(crate) fn refuse(self, cause: Cause<E>) -> CommandError<E> {
+        self.command.shared.misused(&self.options, cause)
+    }
+
+    /// Passes the answer of an admission to `then` on `home`.
+    pub(crate) fn answer_on<F>(
+        self,
+        home: &Arc<dyn Executor>,
+        then: F,
+        answer: Result<Entry, CommandError<E>>,
+    ) -> PendingEntry
+    where
+        F: FnOnce(Result<Entry, CommandError<E>>) + Send + 'static,
+    {
+        let shared = &self.command.shared;
+        shared.answer_on(self.options, home, then, answer)
     }
 
     /// Returns a future that is ready when the caller cancels the call with its handle.

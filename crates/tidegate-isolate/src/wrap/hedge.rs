@@ -129,16 +129,25 @@ impl Hedge {
         }
     }
 
-    /// Returns the pause before the second attempt, or `None` if too few latencies were recorded.
-    fn pause<T: Send + 'static, E: Send + 'static>(
-        &self,
-        command: &Command<T, E>,
-    ) -> Option<Pause> {
+    /// Returns the time until the second attempt, or `None` if too few latencies were recorded.
+    pub(super) fn delay<T, E>(&self, command: &Command<T, E>) -> Option<Duration>
+    where
+        T: Send + 'static,
+        E: Send + 'static,
+    {
         let latencies = command.total_latencies();
         if latencies.count() < self.min_samples {
             return None;
         }
-        let after = latencies.percentile(self.percentile).max(self.at_least);
+        Some(latencies.percentile(self.percentile).max(self.at_least))
+    }
+
+    /// Returns the pause before the second attempt, if there may be one.
+    fn pause<T: Send + 'static, E: Send + 'static>(
+        &self,
+        command: &Command<T, E>,
+    ) -> Option<Pause> {
+        let after = self.delay(command)?;
         let now = command.alarms().clock().nanos();
         let at = now.saturating_add(as_nanos(after));
         Some(Pause::until(command.alarms(), command.aside(), at))

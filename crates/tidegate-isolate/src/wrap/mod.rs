@@ -1,7 +1,7 @@
 //! Wrappers around a call: retries (`retry`, with a `budget`), a second attempt next to a slow
 //! first one (`hedge`), a run that calls with the same key share in a request (`cache`) and a rate
-//! limit (`rate`). `retries` has the decisions of a retry policy for adapters that make the attempts
-//! themselves.
+//! limit (`rate`). Where handlers make the attempts themselves, `attempts` has the decisions of a retry
+//! policy; `retries` has them for adapters.
 //!
 //! A wrapper takes a [`Call`](crate::Call) and a closure. The closure also receives a call. It runs
 //! that call in any way, or passes it to the next wrapper. So wrappers nest in any order.
@@ -15,6 +15,7 @@
 //!
 //! This module depends on the commands and on the timer.
 
+mod attempts;
 mod budget;
 mod cache;
 mod hedge;
@@ -22,6 +23,7 @@ mod rate;
 mod retries;
 mod retry;
 
+pub use self::attempts::Attempts;
 pub use self::budget::RetryBudget;
 pub use self::cache::RequestCache;
 pub use self::hedge::Hedge;

@@ -49,7 +49,11 @@ impl<T: Send + 'static, E: Send + 'static> Retries<T, E> {
     /// the budget. Returns the pause before it.
     pub fn after_error(&mut self, error: &CommandError<E>) -> Option<RetryPause<T, E>> {
         self.made += 1;
-        let pause = self.retry.next_pause(&self.command, self.made, error, true);
+        let pause = {
+            let limits = (true, Duration::MAX);
+            self.retry
+                .next_pause(&self.command, self.made, error, limits)
+        };
         pause.map(|pause| self.pause(pause))
     }
 
@@ -60,7 +64,7 @@ impl<T: Send + 'static, E: Send + 'static> Retries<T, E> {
         if !self.retry.may_retry(&self.command, self.made) {
             return None;
         }
-        let pause = self.retry.take_pause(self.made, hint);
+        let pause = self.retry.take_pause(self.made, hint, Duration::MAX);
         pause.map(|pause| self.pause(pause))
     }
 

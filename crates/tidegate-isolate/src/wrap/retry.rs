@@ -190,7 +190,8 @@ impl<E> Retry<E> {
                     return call.finish_cancelled(error);
                 }
                 retries += 1;
-                let pause = self.next_pause(call.command(), retries, &error, may_pause);
+                let limits = (may_pause, Duration::MAX);
+                let pause = self.next_pause(call.command(), retries, &error, limits);
                 let Some(pause) = pause else {
                     return call.finish(error);
                 };
@@ -236,7 +237,8 @@ impl<E> Retry<E> {
                     return call.finish_cancelled(error);
                 }
                 retries += 1;
-                let pause = retry.next_pause(call.command(), retries, &error, true);
+                let limits = (true, Duration::MAX);
+                let pause = retry.next_pause(call.command(), retries, &error, limits);
                 let Some(pause) = pause else {
                     return call.finish_async(error).await;
                 };
@@ -265,15 +267,20 @@ impl<E> Retry<E> {
         self.budget.earn();
     }
 
+    /// Takes an attempt from the budget.
+    pub(super) fn spend(&self) -> bool {
+        self.budget.try_spend()
+    }
+
     /// Decides whether there is an `n`-th retry, and takes it from the budget. Returns the pause
     /// before it, or `None` if there is no retry. A caller that may not pause makes no retry that
-    /// would come too early.
+    /// would come too early, and none begins after the time that is left.
     pub(super) fn next_pause<T>(
         &self,
         command: &Command<T, E>,
         n: u32,
         error: &CommandError<E>,
-        may_pause: bool,
+        (may_pause, left): (bool, Duration),
     ) -> Option<Duration>
     where
         T: Send + 'static,
@@ -297,7 +304,7 @@ impl<E> Retry<E> {
         if !may_pause && hint.is_some_and(|hint| !hint.is_zero()) {
             return None;
         }
-        self.take_pause(n, hint)
+        self.take_pause(n, hint, left)
     }
 
     /// Returns `true` if the policy and the isolation allow an `n`-th retry.
@@ -310,13 +317,20 @@ impl<E> Retry<E> {
     }
 
     /// Takes the `n`-th retry from the budget. Returns the pause before it, or `None` if the budget
-    /// is spent or `hint` is above the longest pause.
-    pub(super) fn take_pause(&self, n: u32, hint: Option<Duration>) -> Option<Duration> {
+    /// is spent, `hint` is above the longest pause, or the pause would not end in the time that is
+    /// left.
+    pub(super) fn take_pause(
+        &self,
+        n: u32,
+        hint: Option<Duration>,
+        left: Duration,
+    ) -> Option<Duration> {
         let at_least = hint.unwrap_or(Duration::ZERO);
-        if at_least > self.longest || !self.budget.try_spend() {
+        let pause = self.jittered(self.pause(n)).max(at_least);
+        if at_least > self.longest || pause >= left || !self.budget.try_spend() {
             return None;
         }
-        Some(self.jittered(self.pause(n)).max(at_least))
+        Some(pause)
     }
 
     fn jittered(&self, pause: Duration) -> Duration {

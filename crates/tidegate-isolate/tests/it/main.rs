@@ -11,6 +11,7 @@
 
 mod abandoned_calls;
 mod asynchronous;
+mod attempts;
 mod blocking_user_code;
 mod breaker_model;
 mod cache;
