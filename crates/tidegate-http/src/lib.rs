@@ -1,4 +1,4 @@
-//! HTTP/1.1 on Tidegate's channels: a strict codec, and a server.
+//! HTTP/1.1 on Tidegate's channels: a strict codec, a server, and a client.
 //!
 //! ```
 //! let group = tidegate_net::pinned("web", 1)?;
@@ -17,10 +17,14 @@
 //! The [`codec`] reads and writes messages and does no I/O. In the server, codec and service are one
 //! handler: a request borrows from the received bytes, and its response is written directly into the
 //! memory that is sent.
+//!
+//! The [`client`] keeps connections for the next call to the same host, with one exact limit for all
+//! event loops.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "async")]
 mod asynchronous;
+pub mod client;
 pub mod codec;
 mod files;
 mod percent;

@@ -1,0 +1,340 @@
+//! The HTTP/1.1 client: calls, and pools of connections.
+//!
+//! ```
+//! use tidegate_http::client::Client;
+//!
+//! let group = tidegate_net::pinned("io", 1)?;
+//! let server = tidegate_http::serve(&group, "127.0.0.1:0", |_, response| response.body("hello"));
+//! let server = server.wait()?;
+//! let client = Client::builder(&group).max_connections(8).build();
+//! let url = format!("http://{}/greeting", server.local_addr());
+//! let response = client.get(url).field("Accept", "text/plain").send().wait()?;
+//! assert_eq!(response.collect(1 << 20).wait()?, "hello");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! | file | contents |
+//! |---|---|
+//! | this one | [`Client`] and [`ClientBuilder`] |
+//! | `request`, `response`, `body`, `error` | what a caller uses |
+//! | `call` | one call, from the search for a connection to the end of the response |
+//! | `host`, `pool` | the connections to one host; the pool is the same for any protocol |
+//! | `handler`, `exchange` | one connection: a request out, its response in |
+//! | `config`, `url` | settings; parsing |
+//!
+//! Imports point downwards in this order: `request` → `call` and `host` → `handler` → `exchange` →
+//! `pool` → the rest. `call` and `host` use each other.
+
+mod body;
+mod call;
+mod config;
+mod error;
+mod exchange;
+mod handler;
+mod host;
+mod pool;
+mod request;
+mod response;
+#[cfg(test)]
+mod tests;
+mod url;
+
+pub use self::body::ResponseBody;
+pub use self::error::{ClientError, Phase};
+pub use self::request::RequestBuilder;
+pub use self::response::Response;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tidegate_net::NetGroup;
+#[cfg(feature = "tls")]
+use tidegate_net::tls::TlsClient;
+use tidegate_promise::{Completion, promise};
+
+use self::call::{Call, Prepared};
+use self::config::Config;
+use self::error::Kind;
+use self::host::{Host, Key};
+use self::url::Url;
+use crate::codec::Method;
+
+/// How many hosts a client remembers before it forgets those without connections.
+const MANY_HOSTS: usize = 1024;
+
+/// Makes HTTP/1.1 calls. Clones use the same connections.
+///
+/// Connections are kept for the next call to the same host. The limit of connections per host is
+/// exact over all event loops; calls above it wait, up to a bound and for a limited time. See the
+/// [module](self) for an example.
+///
+/// Responses are parsed by the strict rules of the [`codec`](crate::codec). A response that
+/// violates them ends its connection. So do bytes that arrive while no call is outstanding.
+///
+/// When the last clone is dropped, idle connections are closed; calls in progress end as usual.
+#[derive(Clone)]
+pub struct Client {
+    shared: Arc<ClientShared>,
+}
+
+/// What the clones of a client share.
+struct ClientShared {
+    group: NetGroup,
+    config: Config,
+    #[cfg(feature = "tls")]
+    tls: Option<TlsClient>,
+    hosts: Mutex<HashMap<Key, Arc<Host>>>,
+    next: AtomicU64,
+}
+
+impl Drop for ClientShared {
+    fn drop(&mut self) {
+        let hosts = self.hosts.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for host in hosts.values() {
+            host.close_idle();
+        }
+    }
+}
+
+impl Client {
+    /// Returns the builder of a client whose connections live on the event loops of `group`.
+    pub fn builder(group: &NetGroup) -> ClientBuilder {
+        ClientBuilder {
+            group: group.clone(),
+            config: Config::default(),
+            #[cfg(feature = "tls")]
+            tls: None,
+        }
+    }
+
+    /// Begins a `GET` request.
+    pub fn get(&self, url: impl AsRef<str>) -> RequestBuilder {
+        self.request(Method::Get, url)
+    }
+
+    /// Begins a `HEAD` request.
+    pub fn head(&self, url: impl AsRef<str>) -> RequestBuilder {
+        self.request(Method::Head, url)
+    }
+
+    /// Begins a `POST` request.
+    pub fn post(&self, url: impl AsRef<str>) -> RequestBuilder {
+        self.request(Method::Post, url)
+    }
+
+    /// Begins a `PUT` request.
+    pub fn put(&self, url: impl AsRef<str>) -> RequestBuilder {
+        self.request(Method::Put, url)
+    }
+
+    /// Begins a `DELETE` request.
+    pub fn delete(&self, url: impl AsRef<str>) -> RequestBuilder {
+        self.request(Method::Delete, url)
+    }
+
+    /// Begins a request with any method but `CONNECT`.
+    pub fn request(&self, method: Method<'_>, url: impl AsRef<str>) -> RequestBuilder {
+        RequestBuilder::new(self.clone(), method, url.as_ref())
+    }
+
+    /// Returns the limit of time for a whole call.
+    fn timeout(&self) -> Option<Duration> {
+        self.shared.config.timeout
+    }
+
+    /// Returns the host of a URL.
+    fn host(&self, url: &Url) -> Result<Arc<Host>, Kind> {
+        let key = Key::of(url);
+        let shared = &*self.shared;
+        let find = || shared.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(host) = find().get(&key) {
+            return Ok(Arc::clone(host));
+        }
+        let host = shared.new_host(key.clone())?;
+        let mut hosts = find();
+        if hosts.len() >= MANY_HOSTS {
+            hosts.retain(|_, host| Arc::strong_count(host) > 1 || !host.is_unused());
+        }
+        // Another thread may have been faster.
+        Ok(Arc::clone(hosts.entry(key).or_insert(host)))
+    }
+
+    fn call(
+        &self,
+        host: Arc<Host>,
+        request: Prepared,
+        timeout: Option<Duration>,
+    ) -> Completion<Response> {
+        let id = self.shared.next.fetch_add(1, Ordering::Relaxed);
+        let loops = self.shared.group.loops();
+        let current = loops.iter().position(|one| one.is_current());
+        let at = current.unwrap_or_else(|| (id % loops.len().max(1) as u64) as usize);
+        let (promise, response) = match loops.iter().nth(at) {
+            Some(home) => home.promise(),
+            None => promise(),
+        };
+        Call::start(host, request, (at, id), timeout, promise);
+        response
+    }
+}
+
+impl ClientShared {
+    #[cfg(feature = "tls")]
+    fn new_host(&self, key: Key) -> Result<Arc<Host>, Kind> {
+        if !key.secure {
+            return Ok(Host::new(&self.group, &self.config, key, |p| p));
+        }
+        let Some(tls) = &self.tls else {
+            return Err(Kind::Unsupported(
+                "`https` needs certificates to trust; give the builder a `TlsClient`",
+            ));
+        };
+        let name = tls.name(&key.host);
+        let name = name.map_err(|_| Kind::Url("its host is no name of a certificate"))?;
+        let secure = move |p: tidegate_net::PipelineBuilder| p.add_duplex("tls", name.handler());
+        Ok(Host::new(&self.group, &self.config, key, secure))
+    }
+
+    #[cfg(not(feature = "tls"))]
+    fn new_host(&self, key: Key) -> Result<Arc<Host>, Kind> {
+        match key.secure {
+            false => Ok(Host::new(&self.group, &self.config, key, |p| p)),
+            true => Err(Kind::Unsupported("`https` needs the feature `tls`")),
+        }
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").finish_non_exhaustive()
+    }
+}
+
+/// The builder of a [`Client`].
+#[must_use = "a builder does nothing until it is built"]
+pub struct ClientBuilder {
+    group: NetGroup,
+    config: Config,
+    #[cfg(feature = "tls")]
+    tls: Option<TlsClient>,
+}
+
+impl ClientBuilder {
+    /// Sets how many connections to one host may be open, over all event loops (64 by default, at
+    /// least 1).
+    pub fn max_connections(mut self, connections: usize) -> Self {
+        self.config.max_connections = connections.max(1);
+        self
+    }
+
+    /// Sets how many calls to one host may wait for a connection (1,024 by default). A call above
+    /// it fails at once: see [`ClientError::is_refused`].
+    pub fn max_waiting(mut self, calls: usize) -> Self {
+        self.config.max_waiting = calls;
+        self
+    }
+
+    /// Sets how long a call may wait for a connection, because the limit is reached (10 s by
+    /// default).
+    pub fn wait_timeout(mut self, after: Duration) -> Self {
+        self.config.wait_timeout = after;
+        self
+    }
+
+    /// Sets the time for resolving a name; zero means no limit.
+    pub fn resolve_timeout(mut self, after: Duration) -> Self {
+        self.config.resolve_timeout = after;
+        self
+    }
+
+    /// Sets the time for a connect to one address (10 s by default); zero means no limit.
+    pub fn connect_timeout(mut self, after: Duration) -> Self {
+        self.config.options.connect_timeout = after;
+        self
+    }
+
+    /// Sets how long the head of a response may take (30 s by default). While the request is being
+    /// sent, the time begins anew with each progress.
+    pub fn head_timeout(mut self, after: Duration) -> Self {
+        self.config.connection.head_timeout = after;
+        self
+    }
+
+    /// Sets how long the body of a response may make no progress while the caller reads it (30 s by
+    /// default).
+    pub fn body_timeout(mut self, after: Duration) -> Self {
+        self.config.connection.body_timeout = after;
+        self
+    }
+
+    /// Sets the time of a whole call, to the end of the response's body. Without it there is no such
+    /// limit.
+    pub fn timeout(mut self, after: Duration) -> Self {
+        self.config.timeout = Some(after);
+        self
+    }
+
+    /// Sets how long a connection may be idle (15 s by default). A server that announces a shorter
+    /// time (`Keep-Alive: timeout=`) shortens it.
+    pub fn idle(mut self, after: Duration) -> Self {
+        self.config.connection.idle = after;
+        self
+    }
+
+    /// Sets how old a connection may get (10 minutes by default). It ends after the response that it
+    /// has begun. The limit of each connection is up to a tenth lower, so that they do not all end at
+    /// once.
+    pub fn max_age(mut self, after: Duration) -> Self {
+        self.config.connection.max_age = after;
+        self
+    }
+
+    /// Sets how many requests a connection may serve (10,000 by default), with the same variation as
+    /// the age.
+    pub fn max_requests(mut self, requests: u64) -> Self {
+        self.config.connection.max_requests = requests.max(1);
+        self
+    }
+
+    /// Sets the resolver of names: see
+    /// [`ClientBuilder::resolver`](tidegate_net::ClientBuilder::resolver) of a network client.
+    pub fn resolver(
+        mut self,
+        resolver: impl Fn(&str, u16) -> Completion<Vec<SocketAddr>> + Send + Sync + 'static,
+    ) -> Self {
+        self.config.resolver = Some(Arc::new(resolver));
+        self
+    }
+
+    /// Sets the certificates to trust, for `https`. Its application protocols are replaced by
+    /// `http/1.1`.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, tls: TlsClient) -> Self {
+        self.tls = Some(tls.alpn(["http/1.1"]));
+        self
+    }
+
+    /// Builds the client.
+    pub fn build(self) -> Client {
+        Client {
+            shared: Arc::new(ClientShared {
+                group: self.group,
+                config: self.config,
+                #[cfg(feature = "tls")]
+                tls: self.tls,
+                hosts: Mutex::default(),
+                next: AtomicU64::new(1),
+            }),
+        }
+    }
+}
+
+impl fmt::Debug for ClientBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientBuilder").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,251 @@
+//! Connections to one host that are kept for the next call, on all loops of a group.
+//!
+//! The pool knows nothing of a protocol: a connection is any handle that can be cloned. Each loop
+//! has a stack of its own, so that a call on a loop finds a connection of that loop, the one that
+//! was used last. The limit covers all loops: each connection, also one that is being made, holds
+//! one permit of one set.
+//!
+//! # Invariants
+//!
+//! * A connection is in one place: in a stack, or with one call.
+//! * Calls wait only while no permit is free and no connection is idle. Both facts, and the queue of
+//!   waiting calls, change under one lock. A permit that becomes free is offered after it was
+//!   returned, so no call waits beside a free permit.
+//! * A callback of a waiting call runs once, outside of the lock; not if the call has left before.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tidegate_core::permits::{Permit, Permits};
+
+/// Connections to one host.
+pub(super) struct Pool<C: Send + 'static> {
+    permits: Permits,
+    max_waiting: usize,
+    next_id: AtomicU64,
+    state: Mutex<State<C>>,
+}
+
+struct State<C: Send + 'static> {
+    /// Idle connections, one stack for each loop.
+    idle: Vec<Vec<Idle<C>>>,
+    waiting: VecDeque<Waiter<C>>,
+}
+
+struct Waiter<C: Send + 'static> {
+    ticket: Ticket,
+    then: Box<dyn FnOnce(Grant<C>) + Send>,
+}
+
+/// A connection that was idle.
+#[derive(Debug)]
+pub(super) struct Idle<C> {
+    pub(super) connection: C,
+    id: u64,
+    at: usize,
+}
+
+/// What a call may use.
+#[derive(Debug)]
+pub(super) enum Grant<C: Send + 'static> {
+    /// A connection that was used before.
+    Reused(Idle<C>),
+    /// A new connection, which holds this lease as long as it is open.
+    New(Lease<C>),
+}
+
+/// Result of [`Pool::acquire`].
+#[derive(Debug)]
+pub(super) enum Acquired<C: Send + 'static> {
+    Now(Grant<C>),
+    /// The callback follows, unless the call leaves with this ticket.
+    Later(Ticket),
+    /// Too many calls wait.
+    Full,
+}
+
+/// The place of a waiting call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ticket(u64);
+
+impl<C: Send + 'static> Pool<C> {
+    /// Creates a pool for `loops` loops.
+    pub(super) fn new(loops: usize, max_connections: usize, max_waiting: usize) -> Arc<Self> {
+        Arc::new(Self {
+            permits: Permits::new(max_connections.max(1)),
+            max_waiting,
+            next_id: AtomicU64::new(1),
+            state: Mutex::new(State {
+                idle: (0..loops.max(1)).map(|_| Vec::new()).collect(),
+                waiting: VecDeque::new(),
+            }),
+        })
+    }
+
+    /// Returns a connection, preferably an idle one of loop `at`, then a new one, then an idle one of
+    /// another loop. With `fresh`, an idle one is the last choice. Otherwise the call waits, and
+    /// `then` is called once.
+    pub(super) fn acquire(
+        self: &Arc<Self>,
+        at: usize,
+        fresh: bool,
+        then: impl FnOnce(Grant<C>) + Send + 'static,
+    ) -> Acquired<C> {
+        let mut state = self.lock();
+        let own = if fresh { None } else { state.idle[at].pop() };
+        if let Some(idle) = own {
+            return Acquired::Now(Grant::Reused(idle));
+        }
+        if let Some(lease) = self.try_lease(at) {
+            return Acquired::Now(Grant::New(lease));
+        }
+        if let Some(idle) = state.idle.iter_mut().find_map(Vec::pop) {
+            return Acquired::Now(Grant::Reused(idle));
+        }
+        if state.waiting.len() >= self.max_waiting {
+            return Acquired::Full;
+        }
+        let ticket = Ticket(self.new_id());
+        let then = Box::new(then);
+        state.waiting.push_back(Waiter { ticket, then });
+        Acquired::Later(ticket)
+    }
+
+    /// Removes a waiting call. Returns `false` if its callback was called or is about to be.
+    pub(super) fn leave(&self, ticket: Ticket) -> bool {
+        let mut state = self.lock();
+        let at = state.waiting.iter().position(|one| one.ticket == ticket);
+        let left = at.and_then(|at| state.waiting.remove(at));
+        drop(state);
+        left.is_some()
+    }
+
+    /// Returns an idle connection that a call did not use.
+    pub(super) fn give_back(&self, idle: Idle<C>) {
+        let mut state = self.lock();
+        match state.waiting.pop_front() {
+            Some(waiter) => {
+                drop(state);
+                (waiter.then)(Grant::Reused(idle));
+            }
+            None => state.idle[idle.at].push(idle),
+        }
+    }
+
+    /// Removes all idle connections and returns them.
+    pub(super) fn take_idle(&self) -> Vec<C> {
+        let mut state = self.lock();
+        let all = state.idle.iter_mut().flat_map(std::mem::take);
+        all.map(|idle| idle.connection).collect()
+    }
+
+    /// Returns how many connections are open or being made, and how many calls wait.
+    pub(super) fn load(&self) -> (usize, usize) {
+        let waiting = self.lock().waiting.len();
+        (self.permits.held(), waiting)
+    }
+
+    fn try_lease(self: &Arc<Self>, at: usize) -> Option<Lease<C>> {
+        let permit = self.permits.try_acquire()?;
+        Some(Lease {
+            pool: Arc::clone(self),
+            id: self.new_id(),
+            at,
+            permit: Some(permit),
+        })
+    }
+
+    /// Offers permits that became free to waiting calls.
+    fn offer_permits(self: &Arc<Self>) {
+        loop {
+            let mut state = self.lock();
+            if state.waiting.is_empty() {
+                return;
+            }
+            // The connection belongs to the loop of the call that makes it, which sets it.
+            let Some(lease) = self.try_lease(0) else {
+                return;
+            };
+            let waiter = state.waiting.pop_front();
+            drop(state);
+            match waiter {
+                Some(waiter) => (waiter.then)(Grant::New(lease)),
+                None => unreachable!("the queue was not empty, and is locked"),
+            }
+        }
+    }
+
+    /// Removes connection `id` from the stack of loop `at`, if it is there.
+    fn forget(&self, at: usize, id: u64) {
+        let mut state = self.lock();
+        let stack = &mut state.idle[at];
+        let found = stack.iter().position(|idle| idle.id == id);
+        let gone = found.map(|place| stack.remove(place));
+        drop(state);
+        // The handle of a connection may have a drop of its own.
+        drop(gone);
+    }
+
+    fn new_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<C>> {
+        // No user code runs under this lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<C: Send + 'static> fmt::Debug for Pool<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool")
+            .field("permits", &self.permits)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The right of one connection to be open. Dropping it, when the connection has ended, gives the
+/// right to the next call.
+pub(super) struct Lease<C: Send + 'static> {
+    pool: Arc<Pool<C>>,
+    id: u64,
+    at: usize,
+    permit: Option<Permit>,
+}
+
+impl<C: Send + 'static> Lease<C> {
+    /// Returns a number that no other connection of the pool has.
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Sets the loop of the connection, before it is used.
+    pub(super) fn set_loop(&mut self, at: usize) {
+        self.at = at;
+    }
+
+    /// Puts the connection into the pool for the next call.
+    pub(super) fn make_idle(&self, connection: C) {
+        self.pool.give_back(Idle {
+            connection,
+            id: self.id,
+            at: self.at,
+        });
+    }
+}
+
+impl<C: Send + 'static> Drop for Lease<C> {
+    fn drop(&mut self) {
+        self.pool.forget(self.at, self.id);
+        drop(self.permit.take());
+        self.pool.offer_permits();
+    }
+}
+
+impl<C: Send + 'static> fmt::Debug for Lease<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Lease").field(&self.id).finish()
+    }
+}

@@ -1,0 +1,144 @@
+//! Ends of connections: time, cancels, idle bytes, age.
+
+use super::*;
+
+const RESPONSE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+#[test]
+fn a_head_that_does_not_come_in_time_fails() {
+    let mut fixture = Fixture::new();
+    fixture.get();
+    fixture.channel.advance(LIMITS.head_timeout / 2);
+    fixture.channel.receive("HTTP/1.1 200 OK\r\n");
+    assert!(fixture.channel.is_open());
+    fixture.channel.advance(LIMITS.head_timeout);
+    assert_eq!(fixture.log.take(), ["head timeout: sent responded"]);
+    assert!(fixture.is_over());
+}
+
+#[test]
+fn a_body_may_be_slow_but_not_silent() {
+    let mut fixture = Fixture::new();
+    fixture.get();
+    fixture
+        .channel
+        .receive("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n");
+    for _ in 0..4 {
+        fixture.channel.advance(LIMITS.body_timeout * 3 / 4);
+        fixture.channel.receive("x");
+    }
+    assert!(fixture.channel.is_open());
+    fixture.channel.advance(LIMITS.body_timeout * 2);
+    assert_eq!(
+        fixture.log.take().last().unwrap(),
+        "body timeout: sent responded"
+    );
+    assert!(fixture.is_over());
+}
+
+#[test]
+fn an_idle_connection_ends_after_a_while_or_when_bytes_arrive() {
+    for bytes in [false, true] {
+        let mut fixture = Fixture::new();
+        fixture.get();
+        fixture.channel.receive(RESPONSE);
+        match bytes {
+            true => fixture
+                .channel
+                .receive("HTTP/1.1 408 Request Timeout\r\n\r\n"),
+            false => {
+                fixture.channel.advance(LIMITS.idle / 2);
+                assert!(fixture.channel.is_open());
+                fixture.channel.advance(LIMITS.idle);
+            }
+        }
+        assert!(fixture.is_over());
+        assert_eq!(fixture.log.take().last().unwrap(), "end");
+    }
+}
+
+#[test]
+fn bytes_before_the_first_request_end_the_connection() {
+    let mut fixture = Fixture::new();
+    fixture.channel.receive(RESPONSE);
+    assert!(!fixture.channel.is_open());
+    fixture.get();
+    assert_eq!(fixture.log.take(), ["closed: "]);
+}
+
+#[test]
+fn the_server_can_shorten_the_idle_time() {
+    let fields = [
+        ("Keep-Alive: timeout=5, max=100\r\n", 4),
+        ("keep-alive: max=3, Timeout=\"2\"\r\n", 1),
+        ("Keep-Alive: timeout=60\r\n", 15),
+        ("Keep-Alive: timeout=x\r\n", 15),
+        ("Keep-Alive: nothing\r\n", 15),
+        ("", 15),
+    ];
+    for (field, seconds) in fields {
+        let mut fixture = Fixture::new();
+        fixture.get();
+        let response = format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n{field}\r\n");
+        fixture.channel.receive(response);
+        let limit = Duration::from_secs(seconds);
+        fixture.channel.advance(limit * 9 / 10);
+        assert!(fixture.channel.is_open(), "{field}");
+        fixture.channel.advance(limit * 2 / 10);
+        assert!(fixture.is_over(), "{field}");
+    }
+}
+
+#[test]
+fn a_connection_ends_after_its_last_request_and_at_its_age() {
+    let few = ConnectionLimits {
+        max_requests: 2,
+        ..LIMITS
+    };
+    let mut fixture = Fixture::with(few);
+    for open in [true, false] {
+        fixture.get();
+        fixture.channel.receive(RESPONSE);
+        assert_eq!(fixture.channel.is_open(), open);
+    }
+    let young = ConnectionLimits {
+        max_age: Duration::from_secs(10),
+        idle: Duration::from_secs(100),
+        ..LIMITS
+    };
+    let mut fixture = Fixture::with(young);
+    for open in [true, false] {
+        fixture.get();
+        fixture.channel.receive(RESPONSE);
+        assert_eq!(fixture.channel.is_open(), open);
+        fixture.channel.advance(Duration::from_secs(10));
+    }
+}
+
+#[test]
+fn a_cancelled_exchange_ends_its_connection_and_no_other() {
+    let mut fixture = Fixture::new();
+    let first = fixture.get();
+    fixture.channel.receive(RESPONSE);
+    let second = fixture.get();
+    fixture.order(Order::Cancel(first));
+    assert!(fixture.channel.is_open());
+    drop(fixture.log.take());
+    fixture.order(Order::Cancel(second));
+    assert!(fixture.log.is_empty(), "its caller has left");
+    assert!(fixture.is_over());
+}
+
+#[test]
+fn a_reused_connection_that_ends_says_so() {
+    let mut fixture = Fixture::new();
+    fixture.get();
+    fixture.channel.receive(RESPONSE);
+    fixture.get();
+    drop(fixture.log.take());
+    fixture.channel.end_input();
+    assert_eq!(fixture.log.take(), ["closed: sent reused"]);
+    fixture.get();
+    assert_eq!(fixture.log.take(), ["closed: reused"], "nothing was sent");
+    assert!(fixture.is_over());
+}

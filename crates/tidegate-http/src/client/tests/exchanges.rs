@@ -1,0 +1,164 @@
+//! Responses, and what becomes of their connections.
+
+use super::*;
+
+/// Responses to a GET, what is delivered, and whether the connection is used again.
+const TABLE: [(&str, &[&str], bool); 14] = [
+    (
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+        &["200 Length(5)", "hello", "end"],
+        true,
+    ),
+    (
+        "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+        &["200 Length(0)", "end"],
+        true,
+    ),
+    (
+        "HTTP/1.1 204 No Content\r\n\r\n",
+        &["204 Empty", "end"],
+        true,
+    ),
+    (
+        "HTTP/1.1 304 Not Modified\r\nContent-Length: 99\r\n\r\n",
+        &["304 Empty", "end"],
+        true,
+    ),
+    (
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nA: b\r\n\r\n",
+        &["200 Chunked", "hello", "trailers 6", "end"],
+        true,
+    ),
+    (
+        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n\
+         HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+        &["200 Length(2)", "ok", "end"],
+        true,
+    ),
+    (
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok",
+        &["200 Length(2)", "ok", "end"],
+        false,
+    ),
+    (
+        "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok",
+        &["200 Length(2)", "ok", "end"],
+        false,
+    ),
+    (
+        "HTTP/1.0 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\nok",
+        &["200 Length(2)", "ok", "end"],
+        true,
+    ),
+    // A second response, which nothing asked for.
+    (
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx",
+        &["200 Length(2)", "ok", "end"],
+        false,
+    ),
+    (
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokx",
+        &["200 Length(2)", "ok", "end"],
+        false,
+    ),
+    (
+        "HTTP/1.1 204 No Content\r\n\r\nx",
+        &["204 Empty", "end"],
+        false,
+    ),
+    (
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
+        &["unexpected: sent responded"],
+        false,
+    ),
+    (
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n",
+        &["bad length_with_coding: sent responded"],
+        false,
+    ),
+];
+
+#[test]
+fn responses_are_delivered_and_the_connection_is_kept_or_closed() {
+    for (response, delivered, kept) in TABLE {
+        let mut fixture = Fixture::new();
+        fixture.get();
+        assert_eq!(fixture.channel.sent(), "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        fixture.channel.receive(response);
+        assert_eq!(fixture.log.take(), delivered, "{response}");
+        assert_eq!(fixture.is_idle(), kept, "{response}");
+        assert_eq!(fixture.channel.is_open(), kept, "{response}");
+        assert_eq!(fixture.pool.load().0, usize::from(kept), "{response}");
+    }
+}
+
+#[test]
+fn a_response_in_single_bytes_is_the_same() {
+    for (response, delivered, kept) in TABLE {
+        let mut fixture = Fixture::new();
+        fixture.get();
+        for byte in response.bytes() {
+            fixture.channel.receive(vec![byte]);
+        }
+        let got = fixture.log.take();
+        let body = |all: &[String]| -> String {
+            let is_body = |one: &&String| !one.contains(' ') && *one != "end";
+            all.iter().filter(is_body).map(String::as_str).collect()
+        };
+        let expected: Vec<_> = delivered.iter().map(|one| (*one).to_owned()).collect();
+        assert_eq!(body(&got), body(&expected), "{response}");
+        assert_eq!(
+            (got.first(), got.last()),
+            (expected.first(), expected.last()),
+            "{response}"
+        );
+        assert_eq!(fixture.channel.is_open(), kept, "{response}");
+    }
+}
+
+#[test]
+fn the_response_to_a_head_request_has_no_body() {
+    let mut fixture = Fixture::new();
+    fixture.begin(Flow::More, true);
+    fixture
+        .channel
+        .receive("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n");
+    assert_eq!(fixture.log.take(), ["200 Empty", "end"]);
+    assert!(fixture.is_idle());
+}
+
+#[test]
+fn a_connection_serves_one_request_after_the_other() {
+    let mut fixture = Fixture::new();
+    for _ in 0..3 {
+        fixture.get();
+        fixture
+            .channel
+            .receive("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        assert_eq!(fixture.log.take(), ["200 Length(2)", "ok", "end"]);
+        assert!(fixture.is_idle());
+    }
+}
+
+#[test]
+fn a_second_request_on_a_busy_connection_is_not_sent() {
+    let mut fixture = Fixture::new();
+    fixture.get();
+    fixture.channel.sent();
+    fixture.get();
+    assert_eq!(fixture.log.take(), ["closed: reused"]);
+    assert!(fixture.channel.sent().is_empty());
+    fixture.channel.receive("HTTP/1.1 204 No Content\r\n\r\n");
+    assert_eq!(fixture.log.take(), ["204 Empty", "end"]);
+}
+
+#[test]
+fn a_server_that_never_stops_with_interim_responses_is_given_up() {
+    let mut fixture = Fixture::new();
+    fixture.get();
+    for _ in 0..17 {
+        fixture.channel.receive("HTTP/1.1 103 Early Hints\r\n\r\n");
+    }
+    assert_eq!(fixture.log.take(), ["unexpected: sent responded"]);
+    assert!(fixture.is_over());
+}

@@ -1,0 +1,143 @@
+//! Tests of connections and pools, without sockets.
+
+mod bodies;
+mod ends;
+mod exchanges;
+mod pools;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tidegate_net::{Channel, EmbeddedChannel};
+use tidegate_testkit::Log;
+
+use super::exchange::{
+    Connection, ConnectionLimits, Exchange, ExchangeError, ExchangeFailure, Flow, Receiver,
+};
+use super::handler::{ClientHandler, Order};
+use super::pool::{Acquired, Grant, Lease, Pool};
+use crate::codec::{BodyFraming, HeadLimits, ResponseHead};
+
+const LIMITS: ConnectionLimits = ConnectionLimits {
+    head_timeout: Duration::from_secs(30),
+    body_timeout: Duration::from_secs(20),
+    idle: Duration::from_secs(15),
+    max_age: Duration::from_secs(600),
+    max_requests: 1000,
+};
+
+/// Logs what it receives.
+#[derive(Clone)]
+struct Logs {
+    log: Log<String>,
+    /// What it returns for data.
+    flow: Flow,
+}
+
+impl Receiver for Logs {
+    fn head(&mut self, head: ResponseHead<'_>, framing: BodyFraming) {
+        self.log.push(format!("{} {framing:?}", head.status()));
+    }
+
+    fn data(&mut self, bytes: Bytes) -> Flow {
+        self.log.push(String::from_utf8(bytes.to_vec()).unwrap());
+        self.flow
+    }
+
+    fn trailers(&mut self, lines: Bytes) {
+        self.log.push(format!("trailers {}", lines.len()));
+    }
+
+    fn end(self) {
+        self.log.push("end".to_owned());
+    }
+
+    fn fail(self, why: ExchangeError) {
+        let what = match why.cause {
+            ExchangeFailure::Closed(_) => "closed".to_owned(),
+            ExchangeFailure::Truncated => "truncated".to_owned(),
+            ExchangeFailure::BadResponse(reason) => format!("bad {}", reason.word()),
+            ExchangeFailure::Unexpected(_) => "unexpected".to_owned(),
+            ExchangeFailure::HeadTimeout(_) => "head timeout".to_owned(),
+            ExchangeFailure::BodyTimeout(_) => "body timeout".to_owned(),
+        };
+        let words = [
+            (why.sent, "sent"),
+            (why.responded, "responded"),
+            (why.reused, "reused"),
+        ];
+        let words = words.iter().filter(|(yes, _)| *yes).map(|(_, word)| *word);
+        let words: Vec<_> = words.collect();
+        self.log.push(format!("{what}: {}", words.join(" ")));
+    }
+}
+
+/// A connection without a socket, and the pool that it belongs to.
+struct Fixture {
+    channel: EmbeddedChannel,
+    pool: Arc<Pool<Channel>>,
+    lease: Option<Lease<Channel>>,
+    log: Log<String>,
+    next: u64,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        Self::with(LIMITS)
+    }
+
+    fn with(limits: ConnectionLimits) -> Self {
+        let pool = Pool::new(1, 1, 10);
+        let Acquired::Now(Grant::New(lease)) = pool.acquire(0, false, |_| {}) else {
+            panic!("the pool is empty");
+        };
+        let connection = Connection::<Logs>::new(limits, HeadLimits::DEFAULT);
+        let handler = ClientHandler::new(connection);
+        Self {
+            channel: EmbeddedChannel::new(|p| p.add_duplex("http", handler)).unwrap(),
+            pool,
+            lease: Some(lease),
+            log: Log::new(),
+            next: 1,
+        }
+    }
+
+    /// Sends a request. Returns the number of the exchange.
+    fn begin(&mut self, flow: Flow, is_head: bool) -> u64 {
+        let id = self.next;
+        self.next += 1;
+        let log = self.log.clone();
+        let exchange = Exchange {
+            id,
+            head: Bytes::from("GET / HTTP/1.1\r\nHost: a\r\n\r\n"),
+            body: Bytes::new(),
+            is_head,
+            receiver: Logs { log, flow },
+            lease: self.lease.take(),
+        };
+        let order = Order::Begin(Box::new(exchange));
+        self.channel.channel().write_and_flush(order);
+        self.channel.run();
+        id
+    }
+
+    fn get(&mut self) -> u64 {
+        self.begin(Flow::More, false)
+    }
+
+    fn order(&mut self, order: Order<Logs>) {
+        self.channel.channel().write_and_flush(order);
+        self.channel.run();
+    }
+
+    /// Returns `true` if the connection is in the pool, and takes it out.
+    fn is_idle(&mut self) -> bool {
+        !self.pool.take_idle().is_empty()
+    }
+
+    /// Returns `true` if the connection is closed and has returned its permit.
+    fn is_over(&mut self) -> bool {
+        !self.channel.is_open() && self.pool.load() == (0, 0) && !self.is_idle()
+    }
+}

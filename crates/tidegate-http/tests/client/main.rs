@@ -1,0 +1,104 @@
+//! The client over real sockets. Most tests are the server themselves: they accept a connection,
+//! read the request and write the response.
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "in a test an unwrap is an assertion; some servers are threads of their own"
+)]
+
+mod calls;
+mod ends;
+mod limits;
+mod retries;
+#[cfg(feature = "tls")]
+mod secure;
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
+
+use tidegate_http::client::{Client, ClientBuilder, ClientError, Response};
+use tidegate_net::NetGroup;
+use tidegate_promise::Completion;
+
+/// How long a server waits for bytes before its test fails.
+const PATIENCE: Duration = Duration::from_secs(30);
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+/// A server that the test plays.
+struct Upstream(TcpListener);
+
+impl Upstream {
+    fn new() -> Self {
+        Self(TcpListener::bind("127.0.0.1:0").unwrap())
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.0.local_addr().unwrap())
+    }
+
+    fn accept(&self) -> Peer {
+        let stream = self.0.accept().unwrap().0;
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Peer(stream)
+    }
+}
+
+/// One connection of a server.
+struct Peer(TcpStream);
+
+impl Peer {
+    /// Reads a request: its head, and the body that it declares.
+    fn request(&mut self) -> String {
+        let mut got = Vec::new();
+        while !got.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            self.0.read_exact(&mut byte).unwrap();
+            got.push(byte[0]);
+        }
+        let head = String::from_utf8(got).unwrap();
+        let length = head
+            .lines()
+            .find_map(|line| line.strip_prefix("Content-Length: "));
+        let mut body = vec![0; length.map_or(0, |length| length.parse().unwrap())];
+        self.0.read_exact(&mut body).unwrap();
+        head + &String::from_utf8(body).unwrap()
+    }
+
+    fn respond(&mut self, response: &str) {
+        self.0.write_all(response.as_bytes()).unwrap();
+    }
+
+    /// Waits for the end of the client's side.
+    fn wait_closed(&mut self) {
+        let mut rest = Vec::new();
+        // A reset is an end, too.
+        let _ = self.0.read_to_end(&mut rest);
+        assert!(rest.is_empty(), "{}", String::from_utf8_lossy(&rest));
+    }
+}
+
+fn group(loops: usize) -> NetGroup {
+    tidegate_net::pinned("io", loops).unwrap()
+}
+
+fn builder() -> ClientBuilder {
+    Client::builder(&group(1))
+}
+
+fn client() -> Client {
+    builder().build()
+}
+
+/// Waits for a response and collects its body.
+fn text(response: Completion<Response>) -> String {
+    let body = response.wait().unwrap().collect(1 << 20).wait().unwrap();
+    String::from_utf8(body.to_vec()).unwrap()
+}
+
+/// Waits for a failure.
+fn error<T: Send + std::fmt::Debug>(done: Completion<T>) -> ClientError {
+    let why = done.wait().unwrap_err();
+    let why = why.failure().unwrap();
+    why.downcast_ref::<ClientError>().unwrap().clone()
+}
