@@ -44,6 +44,7 @@ examples! {
     graceful_shutdown prints "task 2, taken from the report and run";
     group prints "task 5 ran on io-2";
     http_events prints "data: {\"type\":\"HystrixThreadPool\"";
+    http_fetch prints "connect: true, safe to retry: true";
     http_files prints "GET /static/numbers.txt: 206 Partial Content, 234";
     http_json prints "GET /notes/0: 200, {\"text\":\"buy milk\"}";
     http_hello prints "GET /hello/Anna: 200 OK, hello, Anna";

@@ -474,6 +474,24 @@ pub mod http {
     #[doc(inline)]
     pub use tidegate_http::serve_async;
 
+    /// The client: calls, and connections that are kept for the next call.
+    ///
+    /// ```
+    /// use tidegate::http::client::Client;
+    ///
+    /// let group = tidegate::net::pinned("io", 1)?;
+    /// let server = tidegate::http::serve(&group, "127.0.0.1:0", |_, response| response.body("hi"));
+    /// let server = server.wait()?;
+    /// let client = Client::builder(&group).build();
+    /// let response = client.get(format!("http://{}/", server.local_addr())).send().wait()?;
+    /// assert_eq!(response.collect(1024).wait()?, "hi");
+    /// # tidegate::Result::Ok(())
+    /// ```
+    pub mod client {
+        #[doc(inline)]
+        pub use tidegate_http::client::{Client, ClientError, Phase, Response, ResponseBody};
+    }
+
     /// The codec: reads and writes messages, and does no I/O.
     ///
     /// ```

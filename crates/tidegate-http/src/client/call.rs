@@ -68,6 +68,22 @@ enum Stage {
     Ended,
 }
 
+/// What waits for the result of a call: its promise, or after the head its body.
+struct Waiting {
+    promise: Option<Promise<Response>>,
+    body: Option<Arc<BodyShared>>,
+}
+
+impl Waiting {
+    fn fail(self, why: ClientError) {
+        match (self.promise, self.body) {
+            (Some(promise), _) => drop(promise.fail(Failure::new(why))),
+            (None, Some(body)) => drop(body.finish(Err(why))),
+            (None, None) => {}
+        }
+    }
+}
+
 impl Call {
     /// Starts a call on loop `at`. The result arrives at `promise`.
     pub(super) fn start(
@@ -258,12 +274,8 @@ impl Call {
 
     /// Ends the call with an error, unless it has ended.
     fn end_with(&self, why: ClientError) {
-        if let Some((_, promise, body)) = self.end() {
-            match (promise, body) {
-                (Some(promise), _) => drop(promise.fail(Failure::new(why))),
-                (None, Some(body)) => drop(body.finish(Err(why))),
-                (None, None) => {}
-            }
+        if let Some((_, waiting)) = self.end() {
+            waiting.fail(why);
         }
     }
 
@@ -279,18 +291,15 @@ impl Call {
             }
         };
         let why = self.error(kind, phase, sent, !sent);
-        if let Some((stage, promise, body)) = self.end() {
+        if let Some((stage, waiting)) = self.end() {
             self.undo(stage);
-            match (promise, body) {
-                (Some(promise), _) => drop(promise.fail(Failure::new(why))),
-                (None, Some(body)) => drop(body.finish(Err(why))),
-                (None, None) => {}
-            }
+            waiting.fail(why);
         }
     }
 
-    /// Sets the final stage, and returns what there was. `None` if the call has ended before.
-    fn end(&self) -> Option<(Stage, Option<Promise<Response>>, Option<Arc<BodyShared>>)> {
+    /// Sets the final stage. Returns the stage before, and what waits for the result; `None` if the
+    /// call has ended before.
+    fn end(&self) -> Option<(Stage, Waiting)> {
         let mut state = self.lock();
         let stage = std::mem::replace(&mut state.stage, Stage::Ended);
         if matches!(stage, Stage::Ended) {
@@ -302,7 +311,7 @@ impl Call {
         for timer in timers {
             timer.cancel();
         }
-        Some((stage, promise, body))
+        Some((stage, Waiting { promise, body }))
     }
 
     /// Stops what a call is doing.
@@ -378,9 +387,9 @@ impl BodySource for Call {
 
     /// Ends the call, because nothing waits for its result any more.
     fn abandon(&self) {
-        if let Some((stage, promise, body)) = self.end() {
+        if let Some((stage, waiting)) = self.end() {
             self.undo(stage);
-            drop((promise, body));
+            drop(waiting);
         }
     }
 
@@ -436,7 +445,8 @@ impl Receiver for CallReceiver {
 
     fn end(mut self) {
         if let Some(call) = self.call.take()
-            && let Some((_, _, Some(body))) = call.end()
+            && let Some((_, waiting)) = call.end()
+            && let Some(body) = waiting.body
         {
             body.finish(Ok(()));
         }

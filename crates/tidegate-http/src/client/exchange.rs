@@ -352,8 +352,8 @@ impl<R: Receiver> Connection<R> {
 
     /// Ends exchange `id`, whose caller has left, and the connection with it.
     pub(super) fn cancel(&mut self, id: u64, ctx: &mut HandlerContext<'_>) {
-        let is_current = |current: &Box<Current<R>>| current.exchange.id == id;
-        if self.current.as_ref().is_some_and(is_current) {
+        let current = self.current.as_ref();
+        if current.is_some_and(|current| current.exchange.id == id) {
             self.current = None;
             self.close(ctx);
         }

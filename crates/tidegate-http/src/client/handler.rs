@@ -90,9 +90,10 @@ impl<R: Receiver> Outbound for ClientHandler<R> {
                 };
                 let out = ctx.output();
                 out.extend_from_slice(&head);
-                match body.len() {
-                    0..=INLINE_BODY => out.extend_from_slice(&body),
-                    _ => drop(ctx.write(body)),
+                if body.len() <= INLINE_BODY {
+                    out.extend_from_slice(&body);
+                } else {
+                    ctx.write(body);
                 }
                 ctx.flush();
             }
