@@ -104,9 +104,10 @@ impl HandlerContext<'_> {
         self.parts.io.queue.written()
     }
 
-    /// Returns `true` if data is waiting to be sent.
+    /// Returns `true` if data is waiting to be sent, or a file of which a handler sends the rest.
     pub fn has_unsent(&self) -> bool {
-        !self.parts.io.queue.is_empty()
+        let queue = &self.parts.io.queue;
+        !queue.is_empty() || queue.file_bytes() > 0
     }
 
     /// Counts `bytes` that this handler keeps for later as pending, so that the water marks include

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidegate_net::handlers::{LengthField, LengthPrefix, Logging};
+use tidegate_net::handlers::{LengthField, LengthPrefix, Logging, WriteTimeout};
 use tidegate_net::{
     Channel, ChannelOptions, EmbeddedChannel, FileRange, Inbound, InboundContext, NetError,
     NetGroup, Nothing, WaterMarks,
@@ -350,6 +350,28 @@ fn the_close_timeout_runs_anew_while_a_file_makes_progress() {
     assert!(matches!(
         cause.downcast_ref(),
         Some(NetError::CloseTimeout(_))
+    ));
+}
+
+#[test]
+fn the_write_timeout_looks_at_the_progress_of_a_file() {
+    let file = TestFile::new(10_000);
+    let timeout = WriteTimeout::new(10 * SECOND);
+    let mut embedded = EmbeddedChannel::new(|p| p.add_duplex("timeout", timeout)).unwrap();
+    embedded.set_room(Some(0));
+    embedded.channel().write_and_flush(file.range(0..10_000));
+    embedded.run();
+    for _ in 0..5 {
+        embedded.set_room(Some(1000));
+        embedded.advance(10 * SECOND);
+        assert!(embedded.is_open(), "a part was sent");
+    }
+    embedded.advance(10 * SECOND);
+    embedded.advance(10 * SECOND);
+    assert!(!embedded.is_open());
+    assert!(matches!(
+        embedded.errors()[0].downcast_ref(),
+        Some(NetError::WriteTimeout(_))
     ));
 }
 

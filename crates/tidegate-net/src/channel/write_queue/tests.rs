@@ -261,3 +261,117 @@ fn a_thousand_random_operations_keep_order_and_accounts() {
         }
     });
 }
+
+/// Accepts everything, and sends files itself unless `reads`. Logs the calls.
+#[derive(Default)]
+struct FileSink {
+    reads: bool,
+    calls: Vec<(&'static str, usize)>,
+}
+
+impl Sink for FileSink {
+    fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        let count = slices.iter().map(|slice| slice.len()).sum();
+        self.calls.push(("bytes", count));
+        Ok(count)
+    }
+
+    fn write_before_file(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        let count = slices.iter().map(|slice| slice.len()).sum();
+        self.calls.push(("bytes before a file", count));
+        Ok(count)
+    }
+
+    fn send_file(&mut self, range: &FileRange, most: usize) -> io::Result<Option<usize>> {
+        assert!(range.len() >= most as u64);
+        if self.reads {
+            return Ok(None);
+        }
+        self.calls.push(("file", most));
+        Ok(Some(most))
+    }
+}
+
+/// Returns a range of an open file, which is not read.
+fn file_range(len: u64) -> FileRange {
+    let own = std::env::current_exe().unwrap();
+    FileRange::new(std::fs::File::open(own).unwrap(), 0..len)
+}
+
+fn push_file(queue: &mut WriteQueue, len: u64) -> Completion<()> {
+    let (promise, done) = promise();
+    let marks = WaterMarks::default();
+    queue
+        .push_file(file_range(len), Some(promise), &marks)
+        .unwrap();
+    done
+}
+
+#[test]
+fn a_turn_sends_a_bounded_part_of_a_file() {
+    let mut queue = WriteQueue::new();
+    let sent = push_file(&mut queue, 1 << 40);
+    queue.flush();
+    let mut sink = FileSink::default();
+    assert_eq!(queue.drain(&mut sink, WRITE_SPIN).unwrap(), Drained::Spent);
+    assert!(queue.written() <= 2 * 1024 * 1024, "{}", queue.written());
+    assert_eq!(sink.calls.len(), WRITE_SPIN);
+    assert_eq!(queue.file_bytes() as u64, (1 << 40) - queue.written());
+    assert!(!sent.is_done() && queue.pending() == FILE_ENTRY);
+}
+
+#[test]
+fn bytes_and_files_alternate_and_each_completes_in_its_place() {
+    let mut queue = WriteQueue::new();
+    let done = [
+        push(&mut queue, "ab"),
+        push(&mut queue, "c"),
+        push_file(&mut queue, 10),
+        push_file(&mut queue, 0),
+        push(&mut queue, "de"),
+        push_file(&mut queue, 20),
+        push(&mut queue, "f"),
+    ];
+    queue.flush();
+    let mut sink = FileSink::default();
+    assert_eq!(queue.drain(&mut sink, 16).unwrap(), Drained::All);
+    let before = "bytes before a file";
+    let expected = [
+        (before, 3),
+        ("file", 10),
+        (before, 2),
+        ("file", 20),
+        ("bytes", 1),
+    ];
+    assert_eq!(sink.calls, expected);
+    assert!(done.iter().all(Completion::is_done));
+    assert_eq!((queue.pending(), queue.file_bytes()), (0, 0));
+    assert_eq!(queue.written(), 36);
+    assert!(queue.rest.is_none(), "an empty queue holds no memory");
+}
+
+#[test]
+fn a_sink_that_cannot_send_files_gets_chunks_that_are_read_once() {
+    let mut queue = WriteQueue::new();
+    let sent = push_file(&mut queue, 100);
+    queue.flush();
+    let mut sink = FileSink {
+        reads: true,
+        ..FileSink::default()
+    };
+    for (chunk, left) in [(60, 100), (40, 40)] {
+        assert_eq!(queue.drain(&mut sink, 16).unwrap(), Drained::NeedsRead);
+        assert_eq!(queue.begin_read().unwrap().len(), left);
+        assert!(queue.begin_read().is_none(), "it is being read");
+        assert_eq!(queue.drain(&mut sink, 16).unwrap(), Drained::NeedsRead);
+        queue.end_read(Bytes::from(vec![7; chunk]));
+        assert!(queue.begin_read().is_none(), "it waits to be sent");
+    }
+    assert_eq!(queue.drain(&mut sink, 16).unwrap(), Drained::All);
+    assert_eq!(sink.calls, [("bytes", 60), ("bytes", 40)]);
+    assert!(sent.is_done() && queue.is_empty());
+    let lost = push_file(&mut queue, 100);
+    queue.flush();
+    queue.fail_all(&Failure::cancelled());
+    assert!(lost.is_done() && queue.file_bytes() == 0 && queue.rest.is_none());
+}

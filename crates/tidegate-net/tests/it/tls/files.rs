@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tidegate_net::{
-    Channel, ChannelOptions, Client, FileRange, NetError, NetGroup, Server, WaterMarks,
+    Channel, ChannelOptions, Client, EmbeddedChannel, FileRange, Inbound, InboundContext, NetError,
+    NetGroup, Server, UserEvent, WaterMarks,
 };
 use tidegate_promise::Completion;
 use tidegate_testkit::{Log, until};
@@ -185,6 +186,49 @@ fn a_close_in_the_middle_releases_the_file() {
     sent.wait().unwrap_err();
     behind.wait().unwrap_err();
     until("the file is released", || Arc::strong_count(&shared) == 1);
+}
+
+/// Logs whether data is waiting to be sent, for each event.
+struct Waits(Log<bool>);
+
+impl Inbound for Waits {
+    type In = Bytes;
+    type Out = Bytes;
+    type Write = Bytes;
+
+    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        ctx.fire_read(bytes);
+    }
+
+    fn event(&mut self, _: UserEvent, ctx: &mut InboundContext<'_, Self>) {
+        self.0.push(ctx.has_unsent());
+    }
+}
+
+#[test]
+fn a_file_that_is_being_read_counts_as_data_to_send() {
+    let file = TestFile::new(100_000);
+    let authority = Authority::new();
+    let (server, client) = (authority.server("a.test"), authority.client());
+    let mut pair = Pair::new(&server, &client, "a.test");
+    let waits = Log::new();
+    let (tls, own) = (server.handler(), Waits(waits.clone()));
+    pair.server = EmbeddedChannel::new(|p| p.add_duplex("tls", tls).add("waits", own)).unwrap();
+    pair.run();
+    let _ = waits.take();
+    let channel = pair.server.channel();
+    channel.fire_event(());
+    channel.write_and_flush(file.range(0..100_000));
+    channel.fire_event(());
+    pair.server.run();
+    assert_eq!(waits.take(), [false, true]);
+    receive(&mut pair, 100_000);
+    until("nothing waits", || {
+        channel.fire_event(());
+        pair.server.run();
+        pair.run();
+        waits.take() == [false]
+    });
 }
 
 /// Connects a client to a server with TLS. Returns the channel of the server, and what the client
