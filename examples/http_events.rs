@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::time::{Duration, SystemTime};
 
 use tidegate::http::{HttpServer, Request, Response, ResponseStream};
-use tidegate::isolate::{Command, Isolation, PoolConfig};
+use tidegate::isolate::{Command, Isolation};
 use tidegate::loops::EventLoop;
 use tidegate::metrics::HystrixStream;
 use tidegate::promise::Completion;
@@ -57,10 +57,6 @@ fn main() -> tidegate::Result<()> {
         Command::<u32, String>::builder(name)
             .group("shop")
             .pool(format!("{name}-pool"))
-            .threads(PoolConfig {
-                core: 4,
-                ..PoolConfig::default()
-            })
             .timeout(Duration::from_millis(100))
             .build(&isolation)
     };
@@ -74,11 +70,8 @@ fn main() -> tidegate::Result<()> {
             let response = response
                 .field("content-type", HystrixStream::CONTENT_TYPE)
                 .field("cache-control", HystrixStream::CACHE_CONTROL);
-            send_samples(
-                calls.clone(),
-                HystrixStream::new(&isolation),
-                response.stream(),
-            );
+            let samples = HystrixStream::new(&isolation);
+            send_samples(calls.clone(), samples, response.stream());
         }
         _ => response.status(404).body("try /hystrix.stream\n"),
     };
