@@ -1,5 +1,6 @@
 //! Our server.
 
+use tidegate_http::codec::FieldLine;
 use tidegate_http::{HttpServer, Request, Response, ResponseStream};
 use tidegate_net::NetGroup;
 use tidegate_net::internal::ChannelPlacement;
@@ -32,17 +33,19 @@ fn serve<P: ChannelPlacement>(group: &NetGroup<P>, non_blocking: bool) -> std::n
     if non_blocking {
         server = server.non_blocking();
     }
-    let server = server.serve("127.0.0.1:0", respond).wait();
+    let server = server.serve("127.0.0.1:0", service()).wait();
     server.expect("a free port").local_addr()
 }
 
-fn respond(request: Request<'_>, response: Response<'_>) {
-    match request.path() {
-        STREAM => pour(response.stream(), PIECES),
-        _ => response
-            .field("Server", SERVER)
-            .field("Content-Type", TEXT)
-            .body(HELLO),
+/// Returns the service. Its fields are checked once, and the path is compared as bytes.
+fn service() -> impl Fn(Request<'_>, Response<'_>) + Send + Sync + 'static {
+    let line = |name, value: &str| FieldLine::new(name, value.as_bytes()).expect("a valid field");
+    let (server, text) = (line("Server", SERVER), line("Content-Type", TEXT));
+    move |request, response| {
+        if request.head().path_bytes() == STREAM.as_bytes() {
+            return pour(response.stream(), PIECES);
+        }
+        response.field_line(&server).field_line(&text).body(HELLO);
     }
 }
 

@@ -6,7 +6,9 @@
 
 use bytes::BytesMut;
 
-use crate::codec::{BodyFraming, EncodeError, HttpDate, Method, RequestHead, Version, encode};
+use crate::codec::{
+    BodyFraming, EncodeError, FieldLine, HttpDate, Method, RequestHead, Version, encode,
+};
 
 /// What the response to a request depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,8 +33,8 @@ pub(crate) enum Switches {
 
 impl Switches {
     #[inline]
-    pub(crate) fn of(head: &RequestHead<'_>) -> Self {
-        match head.method() {
+    fn of(method: Method<'_>, head: &RequestHead<'_>) -> Self {
+        match method {
             Method::Connect => Self::Connect,
             _ if head.upgrade().is_some() && head.framing().is_empty() => Self::Upgrade,
             _ => Self::No,
@@ -41,12 +43,14 @@ impl Switches {
 }
 
 impl ReplyTo {
+    #[inline]
     pub(crate) fn of(head: &RequestHead<'_>) -> Self {
+        let method = head.method();
         Self {
-            head: head.method() == Method::Head,
+            head: matches!(method, Method::Head),
             version: head.version(),
             keep_alive: head.keep_alive(),
-            switches: Switches::of(head),
+            switches: Switches::of(method, head),
         }
     }
 
@@ -82,6 +86,7 @@ pub(crate) struct HeadWriter {
 
 impl HeadWriter {
     /// Begins a response at the end of `out`. Its status is 200 unless it is set.
+    #[inline]
     pub(crate) fn new(out: &BytesMut) -> Self {
         Self {
             start: out.len(),
@@ -142,6 +147,18 @@ impl HeadWriter {
         }
     }
 
+    /// Adds a field that was checked before.
+    #[inline]
+    pub(crate) fn field_line(&mut self, out: &mut BytesMut, line: &FieldLine) {
+        if matches!(line.name_len(), 4 | 7 | 10) {
+            // Perhaps one that the server must know of.
+            let (name, value) = line.parts();
+            return self.field(out, name, value);
+        }
+        self.write_line(out);
+        out.extend_from_slice(line.as_bytes());
+    }
+
     /// Ends the head of a response with a body of the given framing. Returns how the body is sent,
     /// and whether the connection ends with it.
     pub(crate) fn finish(
@@ -164,6 +181,12 @@ impl HeadWriter {
             BodyFraming::Chunked if to.version == Version::Http10 => BodyFraming::UntilClose,
             other => other,
         };
+        if let BodyFraming::Length(length) = body
+            && self.is_usual(to)
+        {
+            encode::end_with_length(out, length, date)?;
+            return Ok((body, false));
+        }
         let sent = BodyFraming::of_response(self.status, to.method(), body);
         let bodiless = self.status == 204;
         if !bodiless {
@@ -180,6 +203,15 @@ impl HeadWriter {
         }
         encode::head_end(out)?;
         Ok((sent, close))
+    }
+
+    /// Returns `true` if the response has a body, leaves the connection open, and needs no fields
+    /// but those of most responses.
+    #[inline]
+    fn is_usual(&self, to: ReplyTo) -> bool {
+        let has_body = !to.head && self.status != 204 && self.status != 304;
+        let stays = !self.close && to.keep_alive && to.version == Version::Http11;
+        has_body && stays && !self.has_date
     }
 
     /// Ends the head of a response that changes the protocol: status 101, or 2xx for a `CONNECT`.
@@ -220,13 +252,19 @@ impl HeadWriter {
         *self = Self::new(out);
     }
 
+    /// Writes the status line, unless it is written.
+    #[inline]
     fn write_line(&mut self, out: &mut BytesMut) {
         if self.line_end == self.start {
-            if let Err(mistake) = encode::status_line(out, self.status) {
-                self.mistake.get_or_insert(mistake);
-            }
-            self.line_end = out.len();
+            self.begin(out);
         }
+    }
+
+    fn begin(&mut self, out: &mut BytesMut) {
+        if let Err(mistake) = encode::status_line(out, self.status) {
+            self.mistake.get_or_insert(mistake);
+        }
+        self.line_end = out.len();
     }
 }
 

@@ -10,7 +10,7 @@ use super::flow::FlowEnd;
 use super::head_writer::{HeadWriter, ReplyTo};
 use super::shared::ServerShared;
 use super::switch::{Switch, SwitchPlan};
-use crate::codec::{BodyFraming, EncodeError};
+use crate::codec::{BodyFraming, EncodeError, FieldLine, HttpDate};
 
 /// The largest body that is copied behind its head. A larger one is sent from its own memory.
 pub(crate) const INLINE_BODY: usize = 4 * 1024;
@@ -49,7 +49,8 @@ pub(crate) struct ResponseParts<'a> {
     pub(crate) seq: u64,
     pub(crate) shared: &'a Arc<ServerShared>,
     pub(crate) channel: &'a Channel,
-    pub(crate) now: u64,
+    /// The date of all responses to one read.
+    pub(crate) date: &'a HttpDate,
 }
 
 /// The response to one request. It is written directly into the memory that is sent.
@@ -106,6 +107,27 @@ impl<'a> Response<'a> {
     #[inline]
     pub fn field(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
         self.head.field(self.parts.out, name, value.as_ref());
+        self
+    }
+
+    /// Adds a field that was checked before, which costs one copy. A service that sends the same
+    /// field with every response makes the line once.
+    ///
+    /// ```
+    /// use tidegate_http::codec::FieldLine;
+    /// use tidegate_http::serve;
+    ///
+    /// # let group = tidegate_net::pinned("web", 1)?;
+    /// let json = FieldLine::new("Content-Type", b"application/json")?;
+    /// let server = serve(&group, "127.0.0.1:0", move |_, response| {
+    ///     response.field_line(&json).body("{}");
+    /// });
+    /// # server.wait()?.drain(std::time::Duration::from_secs(1)).wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn field_line(mut self, line: &FieldLine) -> Self {
+        self.head.field_line(self.parts.out, line);
         self
     }
 
@@ -190,9 +212,9 @@ impl<'a> Response<'a> {
     /// the handlers do not fit each other, or if `handlers` panics, the client gets status 500 and the
     /// connection is closed.
     pub fn switch(mut self, handlers: impl FnOnce(Switch) -> Switch + Send + 'static) {
-        let date = self.parts.shared.wall.date_at(self.parts.now);
+        let date = self.parts.date;
         let (out, to) = (&mut *self.parts.out, self.parts.to);
-        *self.parts.served = match self.head.finish_switch(out, to, &date) {
+        *self.parts.served = match self.head.finish_switch(out, to, date) {
             Ok(()) => Served::Switches(Box::new(SwitchPlan {
                 head: self.head.split_off(out),
                 status: self.head.status_code(),
@@ -207,9 +229,9 @@ impl<'a> Response<'a> {
     }
 
     fn finish(&mut self, body: BodyFraming) -> Option<(BodyFraming, bool)> {
-        let date = self.parts.shared.wall.date_at(self.parts.now);
+        let date = self.parts.date;
         let to = self.parts.shared.decide(self.parts.to);
-        match self.head.finish(self.parts.out, body, to, &date) {
+        match self.head.finish(self.parts.out, body, to, date) {
             Ok(finished) => {
                 *self.parts.status = self.head.status_code();
                 Some(finished)

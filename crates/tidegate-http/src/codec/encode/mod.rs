@@ -47,3 +47,5 @@ pub use self::status::reason;
 
 pub(super) use self::body::is_forbidden_trailer;
 pub(super) use self::head::{check_name, check_value, put};
+
+pub(crate) use self::head::end_with_length;

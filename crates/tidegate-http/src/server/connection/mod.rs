@@ -7,6 +7,7 @@
 //! | `responses` | the order of responses, and the end of the connection |
 //! | `waits` | limits of time |
 //! | `switching` | changes of the protocol |
+//! | `spare_table` | the memory for the offsets of a head |
 //!
 //! ```text
 //!             head complete             response at once
@@ -27,6 +28,7 @@
 
 mod intake;
 mod responses;
+mod spare_table;
 mod switching;
 mod waits;
 
@@ -53,7 +55,7 @@ use super::service::Service;
 use super::shared::ServerShared;
 use super::trouble::Trouble;
 use super::wire::Wire;
-use crate::codec::{HeadTable, RefusalReason, RequestDecoder, RequestHead};
+use crate::codec::{HttpDate, RefusalReason, RequestDecoder, RequestHead};
 
 /// How many bytes of responses are gathered before the connection looks whether the client takes
 /// them.
@@ -242,7 +244,8 @@ impl<S: Service> Connection<S> {
 
     /// Handles as much of `input` as possible, and keeps the rest.
     fn advance<'a, I: Input>(&mut self, mut input: I, wire: &mut impl Wire<'a>) {
-        let mut table = HeadTable::new();
+        let mut table = spare_table::take();
+        let mut date = None;
         let stop = loop {
             if self.decoder.in_body() && self.phase != Phase::Lingering {
                 match self.take_body(&mut input, wire) {
@@ -264,13 +267,15 @@ impl<S: Service> Connection<S> {
             match self.decoder.head(&input, &mut table) {
                 Ok(Some(head)) => {
                     let length = head.len();
-                    self.serve(head, wire);
+                    let date = date.get_or_insert_with(|| self.shared.wall.date_at(self.now));
+                    self.serve(head, date, wire);
                     input.advance(length);
                 }
                 Ok(None) => break Stop::NeedsMore,
                 Err(reason) => self.refuse(reason, wire),
             }
         };
+        spare_table::put_back(table);
         self.paused_by(matches!(stop, Stop::Blocked), wire);
         // Usually everything was handled, and the memory goes back to the loop.
         let (kept, spent) = input.keep();
@@ -326,7 +331,7 @@ impl<S: Service> Connection<S> {
 
     /// Calls the service for a request.
     #[inline]
-    fn serve<'a>(&mut self, head: RequestHead<'_>, wire: &mut impl Wire<'a>) {
+    fn serve<'a>(&mut self, head: RequestHead<'_>, date: &HttpDate, wire: &mut impl Wire<'a>) {
         self.tally.request();
         let length = head.framing().length();
         if length.is_some_and(|length| length > self.shared.limits.body.body) {
@@ -355,7 +360,7 @@ impl<S: Service> Connection<S> {
             seq: self.current,
             shared: &self.shared,
             channel,
-            now: self.now,
+            date,
         };
         let response = Response::new(parts);
         let ran = contain(|| self.service.call(request, response));

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use tidegate_net::Draining;
 
+use crate::codec::FieldLine;
+
 use super::{Client, closing, echo, get, ok};
 
 #[test]
@@ -44,6 +46,24 @@ fn a_status_without_a_body_has_none() {
         client.send(get("/304")),
         "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n"
     );
+}
+
+#[test]
+fn lines_that_were_checked_before_are_fields_like_others() {
+    let line = |name, value: &[u8]| FieldLine::new(name, value).unwrap();
+    let (server, close) = (line("Server", b"mine"), line("Connection", b"close"));
+    let mut client = Client::new(move |request, response| {
+        let response = response.field_line(&server).field("A", "b");
+        match request.path() {
+            "/close" => response.field_line(&close).body("x"),
+            _ => response.body("x"),
+        }
+    });
+    let head = "HTTP/1.1 200 OK\r\nServer: mine\r\nA: b\r\nContent-Length: 1\r\n";
+    assert_eq!(client.send(get("/")), format!("{head}\r\nx"));
+    let closing = format!("{head}Connection: close\r\n\r\nx");
+    assert_eq!(client.send(get("/close")), closing);
+    assert!(!client.is_open());
 }
 
 #[test]
