@@ -115,7 +115,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         if first.is_some()
             && let Err(why) = self.write_out(first, 1, io_context)
         {
-            self.late_error = Some(why);
+            self.set_late_error(why);
         }
         self.set(Flags::TURN_OWED);
         false

@@ -40,10 +40,16 @@ pub(crate) struct ChannelCore<P: ChannelPipeline> {
     pub(super) size: ReadSize,
     /// Result of a receive that was made before the channel's turn.
     pub(super) early: Option<io::Result<Bytes>>,
+    /// What few channels have. In a box, so that an idle channel is small.
+    rare: Option<Box<RareParts>>,
+}
+
+#[derive(Default)]
+struct RareParts {
     /// Error of a send that was made after the channel's turn.
-    pub(super) late_error: Option<io::Error>,
+    late_error: Option<io::Error>,
     /// The span of the connection, if a subscriber wants one.
-    pub(super) span: Span,
+    span: Span,
 }
 
 impl<P: ChannelPipeline> ChannelCore<P> {
@@ -58,8 +64,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             pipeline,
             size,
             early: None,
-            late_error: None,
-            span: Span::none(),
+            rare: None,
         }
     }
 
@@ -92,6 +97,31 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         self.state_mut().flags.clear(flags);
     }
 
+    pub(super) fn take_late_error(&mut self) -> Option<io::Error> {
+        self.rare.as_mut()?.late_error.take()
+    }
+
+    pub(super) fn set_late_error(&mut self, why: io::Error) {
+        self.rare.get_or_insert_default().late_error = Some(why);
+    }
+
+    pub(super) fn has_late_error(&self) -> bool {
+        let rare = self.rare.as_ref();
+        rare.is_some_and(|rare| rare.late_error.is_some())
+    }
+
+    pub(super) fn take_span(&mut self) -> Span {
+        let rare = self.rare.as_mut();
+        rare.map(|rare| std::mem::take(&mut rare.span))
+            .unwrap_or_default()
+    }
+
+    pub(super) fn set_span(&mut self, span: Span) {
+        if !span.is_none() {
+            self.rare.get_or_insert_default().span = span;
+        }
+    }
+
     pub(super) fn is_closed(&self) -> bool {
         self.state().is_closed()
     }
@@ -109,7 +139,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
 
     fn handle(&mut self, readiness: Readiness, io_context: &mut IoContext) {
         if self.state().is_open()
-            && let Some(why) = self.late_error.take()
+            && let Some(why) = self.take_late_error()
         {
             return self.fail(why, io_context);
         }
@@ -470,8 +500,8 @@ impl<P: ChannelPipeline> IoSource for ChannelCore<P> {
     }
 
     fn close(&mut self, io_context: &mut IoContext) {
-        let cause = self.late_error.take().map(Failure::new);
-        let span = std::mem::take(&mut self.span);
+        let cause = self.take_late_error().map(Failure::new);
+        let span = self.take_span();
         let _entered = span.enter();
         self.with_desk(io_context, |core, io_context| {
             ChannelCore::close(core, cause, io_context)

@@ -60,9 +60,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
                  removed",
             ),
             (
-                self.late_error.is_some()
-                    || state.input != Input::Open
-                    || state.output != Output::Open,
+                self.has_late_error() || state.input != Input::Open || state.output != Output::Open,
                 "the peer or this side has begun to end it",
             ),
         ];

@@ -4,7 +4,6 @@
 //! it, so the handlers do too, and so do the tasks that they submit elsewhere.
 
 use std::fmt;
-use std::mem;
 
 use tidegate_core::internal::trace::{self, Span};
 
@@ -31,14 +30,14 @@ impl<P: ChannelPipeline> ChannelCore<P> {
     #[cold]
     #[inline(never)]
     pub(super) fn in_span(&mut self, work: impl FnOnce(&mut Self) -> Next) -> Next {
-        if self.span.is_none() && matches!(self.state().life, Life::New(_)) {
-            self.span = self.new_span();
+        let mut span = self.take_span();
+        if span.is_none() && matches!(self.state().life, Life::New(_)) {
+            span = self.new_span();
         }
-        let span = mem::take(&mut self.span);
         let entered = span.enter();
         let next = work(self);
         drop(entered);
-        self.span = span;
+        self.set_span(span);
         next
     }
 
