@@ -4,9 +4,10 @@ use std::io::Read;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use tidegate_http::serve;
 use tidegate_testkit::{short_or_long, until};
 
-use super::{Client, Served, connections, turn};
+use super::{Client, connections, turn};
 
 /// The variable with the address and the number of connections for [`holds_connections`].
 const HOLD: &str = "TIDEGATE_HOLD";
@@ -37,20 +38,23 @@ fn holds_connections() {
 #[test]
 fn a_drain_closes_idle_connections_at_once() {
     let _turn = turn();
-    let served = Served::new(|_, response| response.body("hello"));
+    // With the system's clock, since the time is measured.
+    let group = tidegate_net::pinned("web", 1).unwrap();
+    let server = serve(&group, "127.0.0.1:0", |_, response| response.body("hello"));
+    let server = server.wait().unwrap();
     let number = 2 * connections(short_or_long(250, 5000));
     let mut program = Command::new(std::env::current_exe().unwrap());
     program
         .args(["--exact", "drain::holds_connections"])
-        .env(HOLD, format!("{} {number}", served.address()))
+        .env(HOLD, format!("{} {number}", server.local_addr()))
         .stdout(Stdio::null());
     let mut clients = program.spawn().unwrap();
     until("all connections are idle", || {
-        let metrics = served.server.metrics();
+        let metrics = server.metrics();
         metrics.connections == number as u64 && metrics.responses[0] == number as u64
     });
     let began = Instant::now();
-    let report = served.server.drain(Duration::from_secs(3600));
+    let report = server.drain(Duration::from_secs(3600));
     let report = report.wait().unwrap();
     println!(
         "{number} idle connections were drained in {:?}",
@@ -60,5 +64,7 @@ fn a_drain_closes_idle_connections_at_once() {
     assert!(report.closed_at_deadline.is_empty(), "{report}");
     assert_eq!(report.still_running, 0);
     assert!(clients.wait().unwrap().success());
-    served.await_end();
+    until("all connections are closed", || {
+        server.metrics().connections == 0
+    });
 }
