@@ -200,13 +200,13 @@ fn the_framing_follows_from_the_body() {
     let of_service = source.clone();
     let mut client = client(async move |_| Response::new(of_service.clone()));
     source.data("ab");
-    assert_eq!(client.send(get("/")), format!("{chunked}2\r\nab"));
+    assert_eq!(client.send(get("/")), format!("{chunked}2\r\nab\r\n"));
     source.data("cde");
-    assert_eq!(client.responses(), "\r\n3\r\ncde");
+    assert_eq!(client.responses(), "3\r\ncde\r\n");
     let mut trailers = HeaderMap::new();
     trailers.append("sum", "5".parse().unwrap());
     source.push(Some(Frame::trailers(trailers)));
-    assert_eq!(client.responses(), "\r\n0\r\nsum: 5\r\n\r\n");
+    assert_eq!(client.responses(), "0\r\nsum: 5\r\n\r\n");
     // The head does not wait for the first piece.
     assert_eq!(client.send(get("/")), chunked);
     source.push(None);

@@ -87,7 +87,7 @@ pub struct HttpCodec {
     undecided: bool,
     /// No more requests are read.
     last: bool,
-    /// The server drains: each response is the last one.
+    /// The server drains: the last one of the outstanding responses ends the connection.
     draining: bool,
     tunnel: bool,
     lingering: bool,
@@ -155,7 +155,7 @@ impl HttpCodec {
                     let is_bodiless = head.framing().is_empty();
                     self.asked.push_back(to);
                     self.undecided = to.switches != Switches::No;
-                    self.last = !to.keep_alive && !self.undecided;
+                    self.last = (self.draining || !to.keep_alive) && !self.undecided;
                     ctx.fire_read(RequestPart::Head(head.to_owned()));
                     if is_bodiless {
                         ctx.fire_read(RequestPart::End);
@@ -281,7 +281,8 @@ impl HttpCodec {
         if self.sending.is_some() {
             return Err(EncodeError::NoRequest);
         }
-        let last = self.draining || (self.last && self.asked.len() == 1 && self.refused.is_none());
+        let ends = self.draining || self.last;
+        let last = ends && self.asked.len() == 1 && self.refused.is_none();
         match Sending::begin(head, to, last)? {
             Begun::Interim(head) => ctx.write(head),
             Begun::Response(head, sending) => {
@@ -315,6 +316,10 @@ impl HttpCodec {
                     ctx.write(prefix);
                 }
                 ctx.write(data);
+                let suffix = sending.suffix()?;
+                if !suffix.is_empty() {
+                    ctx.write(suffix);
+                }
             }
             None => succeed(ctx),
         }
@@ -352,6 +357,18 @@ impl HttpCodec {
         self.end_if_done(ctx);
         self.resume(ctx);
         Ok(())
+    }
+
+    /// Handles a drain, or its announcement: the last one of the outstanding responses ends the
+    /// connection. A request of which a part was received is still read.
+    fn drain(&mut self, ends_idle: bool, ctx: &mut InboundContext<'_, Self>) {
+        self.draining = true;
+        let in_body = self.decoder.in_body();
+        if self.tunnel || self.undecided || !(self.kept.is_empty() || in_body) {
+            return;
+        }
+        self.last |= !self.asked.is_empty() || ends_idle && !in_body;
+        self.end_if_done(ctx);
     }
 
     /// Has the kept bytes decoded, in the other direction.
@@ -425,13 +442,9 @@ impl Inbound for HttpCodec {
             self.last = true;
             return self.end_if_done(ctx);
         }
-        self.draining |= event.downcast_ref::<DrainAnnounced>().is_some();
-        if event.downcast_ref::<Draining>().is_some() && !self.tunnel {
-            self.draining = true;
-            if self.asked.is_empty() && self.kept.is_empty() && !self.decoder.in_body() {
-                self.last = true;
-                self.end_if_done(ctx);
-            }
+        let drains = event.downcast_ref::<Draining>().is_some();
+        if drains || event.downcast_ref::<DrainAnnounced>().is_some() {
+            self.drain(drains, ctx);
         }
         ctx.fire_event(event);
     }

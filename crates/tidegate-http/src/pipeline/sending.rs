@@ -89,6 +89,13 @@ impl Sending {
         Ok(Some(prefix.freeze()))
     }
 
+    /// Returns what follows a piece of the body.
+    pub(super) fn suffix(&mut self) -> Result<Bytes, EncodeError> {
+        let mut suffix = BytesMut::new();
+        self.encoder.data_suffix(&mut suffix)?;
+        Ok(suffix.freeze())
+    }
+
     /// Returns the end of the body.
     pub(super) fn end(&mut self, trailers: &[(String, Vec<u8>)]) -> Result<Bytes, EncodeError> {
         let mut end = BytesMut::new();

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidegate_net::{Draining, EmbeddedChannel, Inbound, InboundContext, Nothing};
+use tidegate_net::{DrainAnnounced, Draining, EmbeddedChannel, Inbound, InboundContext, Nothing};
 use tidegate_promise::Completion;
 
 use super::{HttpCodec, RequestPart, ResponsePart};
@@ -340,6 +340,37 @@ fn a_client_that_ends_its_half_gets_its_responses() {
     client.socket.end_input();
     assert_eq!(client.parts(), ["refused: 400"]);
     assert!(!client.socket.is_open());
+}
+
+#[test]
+fn only_the_last_outstanding_response_says_close_in_a_drain() {
+    for announced in [false, true] {
+        let mut client = Client::new();
+        client.send(format!("{GET}{GET}"));
+        match announced {
+            true => client.socket.channel().fire_event(DrainAnnounced),
+            false => client.socket.channel().fire_event(Draining),
+        }
+        client.socket.run();
+        assert_eq!(client.send(GET), [""; 0]);
+        client.respond(200, "hello");
+        assert_eq!(client.sent(), HELLO);
+        client.respond(200, "");
+        assert_eq!(client.sent(), closing("200 OK"));
+        assert!(!client.socket.is_open());
+    }
+}
+
+#[test]
+fn a_chunk_is_sent_with_its_line_end() {
+    let mut client = Client::new();
+    client.send(GET);
+    client.write(head(200));
+    client.sent();
+    client.write(data("hello")).wait().unwrap();
+    assert_eq!(client.sent(), "5\r\nhello\r\n");
+    client.write(end());
+    assert_eq!(client.sent(), "0\r\n\r\n");
 }
 
 #[test]

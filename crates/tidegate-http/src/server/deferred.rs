@@ -188,8 +188,10 @@ impl DeferredResponse {
     }
 
     fn finish(&mut self, body: BodyFraming) -> Result<(BodyFraming, bool), EncodeError> {
-        let (to, date) = (self.shared.decide(self.to), self.shared.date());
-        self.head.finish(&mut self.out, body, to, &date)
+        // Whether a drain ends the connection with this response, the connection decides: others may
+        // be outstanding behind it.
+        let date = self.shared.date();
+        self.head.finish(&mut self.out, body, self.to, &date)
     }
 
     /// Responds with status 500, and ends the connection.

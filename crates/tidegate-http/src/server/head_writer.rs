@@ -286,6 +286,30 @@ pub(crate) fn write_closing(out: &mut BytesMut, status: u16, to: ReplyTo, date: 
     debug_assert!(written.is_ok(), "status {status} of the server itself");
 }
 
+/// Adds `Connection: close` to the head of a complete or streamed response that does not have it.
+#[cold]
+pub(crate) fn say_close(response: &mut BytesMut) {
+    const KEEP: &[u8] = b"\r\nConnection: keep-alive\r\n";
+    let find = |bytes: &[u8], what: &[u8]| bytes.windows(what.len()).position(|some| some == what);
+    let start = match response.starts_with(encode::CONTINUE) {
+        true => encode::CONTINUE.len(),
+        false => 0,
+    };
+    let Some(end) = find(&response[start..], b"\r\n\r\n") else {
+        return;
+    };
+    let fields_end = start + end + 2;
+    let rest = response.split_off(fields_end);
+    // A service cannot write this field: it is the server's own.
+    if let Some(at) = find(&response[start..], KEEP) {
+        let after = response.split_off(start + at + KEEP.len());
+        response.truncate(start + at + 2);
+        response.extend_from_slice(&after);
+    }
+    response.extend_from_slice(b"Connection: close\r\n");
+    response.extend_from_slice(&rest);
+}
+
 /// Inserts `100 Continue` before the response that begins at `start`.
 pub(crate) fn insert_continue(out: &mut BytesMut, start: usize) {
     let response = out.split_off(start);

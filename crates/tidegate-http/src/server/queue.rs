@@ -9,9 +9,10 @@ use bytes::{Bytes, BytesMut};
 use tidegate_core::internal::discard;
 
 use super::flow::FlowEnd;
-use super::head_writer::ReplyTo;
+use super::head_writer::{ReplyTo, say_close};
 use super::metrics::Tally;
 use super::part::{StreamHead, Whole};
+use super::response::INLINE_BODY;
 use super::switch::SwitchPlan;
 use super::wire::Wire;
 use crate::codec::{BodyEncoder, BodyFraming, EncodeError};
@@ -93,6 +94,14 @@ impl Stream {
         }
     }
 
+    /// Makes this response the last one of its connection, if its head is not sent.
+    pub(crate) fn say_close(&mut self) {
+        if let Some(head) = self.head.as_mut().filter(|_| !self.close) {
+            say_close(head);
+            self.close = true;
+        }
+    }
+
     /// Sends what is known of the response. Returns `true` at its end.
     ///
     /// # Errors
@@ -118,9 +127,19 @@ impl Stream {
             }
             let out = wire.output();
             let before = out.len();
+            if piece.len() <= INLINE_BODY {
+                self.encoder.data(out, &piece)?;
+                tally.sent(out.len() - before);
+                continue;
+            }
             self.encoder.data_prefix(out, piece.len())?;
             tally.sent(out.len() - before + piece.len());
             wire.send(piece);
+            // With its chunk: a client may wait for the whole of it.
+            let out = wire.output();
+            let before = out.len();
+            self.encoder.data_suffix(out)?;
+            tally.sent(out.len() - before);
         }
         let Some(trailers) = self.end.take() else {
             return Ok(false);
@@ -169,11 +188,30 @@ impl ResponseQueue {
         self.slots.front_mut().map(|queued| &mut queued.slot)
     }
 
-    /// Removes all slots: they are not sent any more. They may own values of the service, whose drop
-    /// may panic.
-    pub(crate) fn clear(&mut self) {
-        while let Some(slot) = self.pop() {
-            discard(slot);
+    /// Removes all slots: they are not sent any more. Returns how many requests get no response. The
+    /// slots may own values of the service, whose drop may panic.
+    pub(crate) fn clear(&mut self) -> usize {
+        let mut requests = 0;
+        while let Some(queued) = self.pop() {
+            requests += usize::from(queued.began.is_some());
+            discard(queued);
+        }
+        requests
+    }
+
+    /// Makes the last response say that the connection ends with it, if it is the first one of the
+    /// queue and its head is known but not sent.
+    pub(crate) fn say_close_if_last(&mut self) {
+        if self.slots.len() != 1 {
+            return;
+        }
+        match self.front_mut() {
+            Some(Slot::Ready(whole)) if !whole.close => {
+                say_close(&mut whole.head);
+                whole.close = true;
+            }
+            Some(Slot::Stream(stream)) => stream.say_close(),
+            _ => {}
         }
     }
 

@@ -101,7 +101,8 @@ impl HttpServer {
         self.shared.counters.snapshot()
     }
 
-    /// Stops accepting, ends idle connections at once, and the others with their response. After
+    /// Stops accepting, ends idle connections at once, and the others with the last of their
+    /// outstanding responses. After
     /// `deadline` the remaining ones are cut; the report lists them.
     pub fn drain(&self, deadline: Duration) -> Completion<DrainReport> {
         self.shared.begin_drain();
@@ -109,7 +110,7 @@ impl HttpServer {
     }
 
     /// Announces a drain, and drains after `notice`. Until then the server accepts connections, and
-    /// each one ends with its next response: a balancer takes seconds to notice that a server ends.
+    /// each one ends with its outstanding responses, or with its next one: a balancer takes seconds to notice that a server ends.
     pub fn drain_after(&self, notice: Duration, deadline: Duration) -> Completion<DrainReport> {
         self.shared.begin_drain();
         self.server.drain_after(notice, deadline)

@@ -35,7 +35,8 @@ impl ServerShared {
         self.wall.date()
     }
 
-    /// Makes every response from now on the last one of its connection.
+    /// Makes every connection end with the last one of its outstanding responses, or with its next
+    /// one if there are none.
     pub(crate) fn begin_drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }
@@ -44,7 +45,8 @@ impl ServerShared {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// Returns `to` with the decision of the server: while it drains, no connection is used again.
+    /// Returns `to` with the decision of the server for a response at once: while the server drains,
+    /// no request follows this one.
     pub(crate) fn decide(&self, to: ReplyTo) -> ReplyTo {
         ReplyTo {
             keep_alive: to.keep_alive && !self.is_draining(),

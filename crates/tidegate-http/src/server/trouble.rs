@@ -49,6 +49,11 @@ pub(crate) enum Trouble {
         "the service dropped its response; respond to each request, or the client gets status 500"
     )]
     Dropped,
+    /// Requests behind a response that ended the connection.
+    #[error(
+        "the service ended a connection with a response in the middle; requests behind it got none"
+    )]
+    Unanswered,
     #[error("the service panicked; the client got status 500")]
     Panic,
     #[error("the service made a response that cannot be sent: {0}")]
@@ -60,13 +65,14 @@ pub(crate) enum Trouble {
 impl Trouble {
     /// A mistake of any kind: they share one counter.
     pub(crate) const MISTAKE: Self = Self::Mistake(EncodeError::Framing);
-    const OTHERS: [Self; 6] = [
+    const OTHERS: [Self; 7] = [
         Self::SlowReader,
         Self::Lost,
         Self::Dropped,
         Self::Panic,
         Self::MISTAKE,
         Self::Server,
+        Self::Unanswered,
     ];
     /// The number of kinds.
     pub(crate) const COUNT: usize = RefusalReason::ALL.len() + Self::OTHERS.len();
@@ -88,6 +94,7 @@ impl Trouble {
             Self::Panic => refusals + 3,
             Self::Mistake(_) => refusals + 4,
             Self::Server => refusals + 5,
+            Self::Unanswered => refusals + 6,
         }
     }
 
@@ -101,6 +108,7 @@ impl Trouble {
             Self::Panic => "panic",
             Self::Mistake(_) => "mistake",
             Self::Server => "server_error",
+            Self::Unanswered => "unanswered",
         }
     }
 
@@ -108,7 +116,7 @@ impl Trouble {
     pub(crate) fn cause(self) -> Cause {
         match self {
             Self::Refused(_) | Self::SlowReader | Self::Lost => Cause::Client,
-            Self::Dropped | Self::Panic | Self::Mistake(_) => Cause::Service,
+            Self::Dropped | Self::Unanswered | Self::Panic | Self::Mistake(_) => Cause::Service,
             Self::Server => Cause::Server,
         }
     }

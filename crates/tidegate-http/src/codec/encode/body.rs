@@ -26,6 +26,7 @@ const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 /// body.data(&mut out, b"hello")?;
 /// body.data_prefix(&mut out, 6)?; // the data itself can be sent from elsewhere
 /// out.extend_from_slice(b" world");
+/// body.data_suffix(&mut out)?;
 /// body.finish(&mut out)?;
 /// assert_eq!(out, b"5\r\nhello\r\n6\r\n world\r\n0\r\n\r\n");
 ///
@@ -79,15 +80,35 @@ impl BodyEncoder {
         self.data_prefix_with_room(out, length, 0)
     }
 
-    /// Writes data and what precedes it.
+    /// Writes what follows the data of [`data_prefix`](Self::data_prefix): the CR LF of a chunk, or
+    /// nothing. Without this call it is written with the next chunk or the end, and a client that
+    /// parses whole chunks waits until then.
+    ///
+    /// # Errors
+    ///
+    /// [`EncodeError::Full`] if `out` has no room.
+    pub fn data_suffix<B: BufMut>(&mut self, out: &mut B) -> Result<(), EncodeError> {
+        if let State::Chunked(open) = self.state {
+            put(out, &[line_end(open)])?;
+            self.state = State::Chunked(false);
+        }
+        Ok(())
+    }
+
+    /// Writes data, what precedes it and what follows it.
     ///
     /// # Errors
     ///
     /// As [`data_prefix`](Self::data_prefix).
     pub fn data<B: BufMut>(&mut self, out: &mut B, data: &[u8]) -> Result<(), EncodeError> {
-        self.data_prefix_with_room(out, data.len(), data.len())?;
+        let suffix = match self.state {
+            State::Chunked(_) => 2,
+            _ => 0,
+        };
+        let room = data.len().saturating_add(suffix);
+        self.data_prefix_with_room(out, data.len(), room)?;
         out.put_slice(data);
-        Ok(())
+        self.data_suffix(out)
     }
 
     /// Ends the body, without trailers.

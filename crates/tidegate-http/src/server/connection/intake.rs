@@ -51,6 +51,7 @@ impl<S: Service> Connection<S> {
                 if let Intake::Sink(sink) = std::mem::take(&mut self.intake) {
                     sink.end();
                 }
+                self.end_if_done(wire);
             }
         }
         None
@@ -61,7 +62,10 @@ impl<S: Service> Connection<S> {
             Intake::Sink(sink) => match sink.data(data) {
                 Flow::More => {}
                 Flow::Pause => self.body_paused = true,
-                Flow::Enough => self.intake = Intake::Discard(self.shared.limits.discard),
+                Flow::Enough => {
+                    self.intake = Intake::Discard(self.shared.limits.discard);
+                    self.end_if_done(wire);
+                }
             },
             Intake::Discard(left) => match left.checked_sub(data.len() as u64) {
                 Some(less) => *left = less,

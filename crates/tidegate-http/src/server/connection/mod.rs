@@ -5,6 +5,7 @@
 //! | this one | the loop over received bytes, and the call of the service |
 //! | `intake` | the body of the current request |
 //! | `responses` | the order of responses, and the end of the connection |
+//! | `ends` | the end of the client's stream, and drains |
 //! | `waits` | limits of time |
 //! | `switching` | changes of the protocol |
 //! | `spare_table` | the memory for the offsets of a head |
@@ -26,6 +27,7 @@
 //! `Lingering` follows only if the client may still be sending: closing the socket at once would
 //! reset the connection, and the client would lose the response.
 
+mod ends;
 mod intake;
 mod responses;
 mod spare_table;
@@ -44,7 +46,7 @@ use tidegate_promise::Failure;
 
 use self::waits::Waits;
 use super::body::BodyError;
-use super::head_writer::{ReplyTo, Switches, insert_continue, write_closing};
+use super::head_writer::{ReplyTo, Switches, insert_continue, say_close, write_closing};
 use super::input::Input;
 use super::metrics::{LoopCell, Tally};
 use super::part::{StreamHead, Whole};
@@ -413,11 +415,22 @@ impl<S: Service> Connection<S> {
         goes_on && matches!(self.intake, Intake::Sink(_))
     }
 
-    /// Puts `100 Continue` before the head of a streamed response, if the client waits for it.
+    /// Puts `100 Continue` before the head of a streamed response, if the client waits for it. A
+    /// response without it ends the connection.
     fn put_continue(&self, served: &Served, expects: bool, out: &mut BytesMut, start: usize) {
-        let streams = matches!(served, Served::Streams { .. });
-        if expects && streams && self.reads_on(served) {
-            insert_continue(out, start);
+        if !expects {
+            return;
+        }
+        match served {
+            Served::Streams { .. } if self.reads_on(served) => insert_continue(out, start),
+            Served::Streams { close: false, .. }
+            | Served::Written { close: false, .. }
+            | Served::File { close: false, .. } => {
+                let mut response = out.split_off(start);
+                say_close(&mut response);
+                out.unsplit(response);
+            }
+            _ => {}
         }
     }
 
@@ -480,7 +493,8 @@ impl<S: Service> Connection<S> {
             expects_continue,
         } = request;
         let reads_on = self.reads_on(&served);
-        let mut ends = !to.keep_alive;
+        // A response at once has read the same flag, perhaps before it was set.
+        let mut ends = !to.keep_alive || self.shared.is_draining();
         let slot = match served {
             Served::Deferred => Slot::Waiting {
                 to,
@@ -534,46 +548,6 @@ impl<S: Service> Connection<S> {
         }
         if ends {
             self.phase = Phase::Closing;
-        }
-    }
-
-    /// Handles the end of the client's stream.
-    pub(crate) fn input_ended<'a>(&mut self, wire: &mut impl Wire<'a>) {
-        self.now = self.shared.wall.nanos();
-        match self.phase {
-            Phase::Lingering => return wire.close_when_flushed(),
-            Phase::Open if self.undecided.is_some() => {
-                self.input_ended = true;
-                return;
-            }
-            Phase::Open | Phase::Closing => {}
-        }
-        if self.decoder.in_body() {
-            // There is no client that could read a status: it has given up.
-            self.fail_body(BodyError::Closed);
-            return wire.close();
-        }
-        self.phase = Phase::Closing;
-        self.linger = false;
-        self.end_if_done(wire);
-        self.settle(wire);
-    }
-
-    /// Handles the announcement of a drain: connections are still accepted, and each one ends with
-    /// its next response.
-    pub(crate) fn announce_drain(&mut self) {
-        self.announced = true;
-        self.shared.begin_drain();
-    }
-
-    /// Handles a drain of the server: an idle connection ends at once, another one with its
-    /// response.
-    pub(crate) fn drain<'a>(&mut self, wire: &mut impl Wire<'a>) {
-        self.shared.begin_drain();
-        self.draining = true;
-        let busy = !self.queue.is_empty() || self.decoder.in_body() || !self.kept.is_empty();
-        if !busy && self.phase == Phase::Open {
-            self.close_after_response(wire);
         }
     }
 }

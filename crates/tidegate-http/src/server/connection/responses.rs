@@ -28,12 +28,14 @@ impl<S: Service> Connection<S> {
                 if let Intake::Sink(_) = self.intake {
                     self.intake = Intake::Discard(self.shared.limits.discard);
                 }
+                self.end_if_done(wire);
             }
             PartKind::ReadMore | PartKind::BodyDropped => return,
             what => {
                 if !matches!(what, PartKind::Switch(_)) {
                     self.decided(seq);
                 }
+                self.end_if_draining();
                 self.fill(seq, what, wire);
                 self.pump(wire);
             }
@@ -53,6 +55,10 @@ impl<S: Service> Connection<S> {
         match (slot, what) {
             (slot @ Slot::Waiting { .. }, PartKind::Whole(whole)) => {
                 let unasked = slot.owes_continue();
+                if whole.close {
+                    // Nothing behind it would be answered.
+                    self.phase = Phase::Closing;
+                }
                 *slot = Slot::Ready(whole);
                 if unasked {
                     // As for a response at once: the client may send the body or not.
@@ -105,6 +111,9 @@ impl<S: Service> Connection<S> {
 
     /// Sends what is first in the queue, as far as it is known.
     pub(super) fn pump<'a>(&mut self, wire: &mut impl Wire<'a>) {
+        if self.phase == Phase::Closing {
+            self.queue.say_close_if_last();
+        }
         while let Some(slot) = self.queue.front_mut() {
             let close = match slot {
                 Slot::Waiting { owes_continue, .. } => {
@@ -149,11 +158,27 @@ impl<S: Service> Connection<S> {
                 self.cell().total_time(self.now.saturating_sub(began));
             }
             if close {
-                self.queue.clear();
                 self.phase = Phase::Closing;
+                self.leave_unanswered(wire);
+            } else if self.phase == Phase::Closing {
+                self.queue.say_close_if_last();
             }
         }
         self.end_if_done(wire);
+    }
+
+    /// Gives up the requests behind a response that has ended the connection.
+    fn leave_unanswered<'a>(&mut self, wire: &mut impl Wire<'a>) {
+        if self.queue.is_empty() {
+            return;
+        }
+        let of_body = self.queue.get_mut(self.current).is_some();
+        for _ in 0..self.queue.clear() {
+            self.trouble(Trouble::Unanswered, None, wire);
+        }
+        if of_body {
+            self.fail_body(BodyError::Closed);
+        }
     }
 
     /// Ends the connection after a response that was written at once.

@@ -77,6 +77,7 @@ impl Counters {
             sum.head_time += Duration::from_nanos(cell.heads.nanos());
             sum.total_time += Duration::from_nanos(cell.totals.nanos());
             sum.dropped_responses += cell.troubles(Trouble::Dropped);
+            sum.unanswered += cell.troubles(Trouble::Unanswered);
             sum.panics += cell.troubles(Trouble::Panic);
             sum.mistakes += cell.troubles(Trouble::MISTAKE);
             sum.slow_readers += cell.troubles(Trouble::SlowReader);
@@ -116,6 +117,9 @@ pub struct HttpMetrics {
     pub total_time: Duration,
     /// Caused by the service: responses that it dropped; their clients got status 500.
     pub dropped_responses: u64,
+    /// Caused by the service: requests that got no response, because an earlier response of their
+    /// connection ended it.
+    pub unanswered: u64,
     /// Caused by the service: its panics; their clients got status 500.
     pub panics: u64,
     /// Caused by the service: responses that could not be sent as it made them; their clients got
@@ -145,6 +149,7 @@ impl fmt::Display for HttpMetrics {
         }
         for (name, number) in [
             ("dropped by the service", self.dropped_responses),
+            ("left without a response", self.unanswered),
             ("panics of the service", self.panics),
             ("mistakes of the service", self.mistakes),
             ("slow readers", self.slow_readers),

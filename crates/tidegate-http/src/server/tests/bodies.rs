@@ -90,6 +90,7 @@ fn continue_is_not_sent_when_the_service_responds_without_the_body() {
     let mut client = Client::new(echo);
     let response = client.send(post(5, "Expect: 100-continue\r\n"));
     assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
+    assert!(response.contains("\r\nConnection: close\r\n"), "{response}");
     assert!(client.socket.is_output_shut() || !client.is_open());
 }
 

@@ -133,6 +133,20 @@ fn a_streamed_response_is_sent_in_chunks() {
 }
 
 #[test]
+fn a_chunk_is_sent_with_its_line_end() {
+    let (mut client, later) = streaming(None);
+    client.send(get("/a"));
+    let mut stream = take(&later, "/a");
+    stream.write("hello");
+    assert_eq!(client.responses(), "5\r\nhello\r\n");
+    let large = "x".repeat(0x2000);
+    stream.write(large.clone());
+    assert_eq!(client.responses(), format!("2000\r\n{large}\r\n"));
+    stream.finish();
+    assert_eq!(client.responses(), "0\r\n\r\n");
+}
+
+#[test]
 fn a_streamed_response_waits_for_earlier_ones() {
     let (mut client, later) = streaming(None);
     client.send(get("/a") + &get("/b"));

@@ -2,6 +2,7 @@
 
 mod bodies;
 mod deferred;
+mod drains;
 mod exchanges;
 mod limits;
 mod metrics;

@@ -210,8 +210,8 @@ fn a_client_that_ended_its_half_gets_a_refusal() {
     client.send(ASK.to_owned());
     client.socket.end_input();
     client.responses();
-    held.lock().unwrap().pop().unwrap().body("no");
-    assert_eq!(client.responses(), ok("no"));
+    held.lock().unwrap().pop().unwrap().body("");
+    assert_eq!(client.responses(), closing("200 OK"));
     assert!(!client.is_open());
 }
 

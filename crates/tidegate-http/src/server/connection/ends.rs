@@ -1,0 +1,67 @@
+//! The end of the client's stream, and drains of the server.
+
+use super::{Connection, Phase};
+use crate::server::body::BodyError;
+use crate::server::service::Service;
+use crate::server::wire::Wire;
+
+impl<S: Service> Connection<S> {
+    /// Handles the end of the client's stream.
+    pub(crate) fn input_ended<'a>(&mut self, wire: &mut impl Wire<'a>) {
+        self.now = self.shared.wall.nanos();
+        match self.phase {
+            Phase::Lingering => return wire.close_when_flushed(),
+            Phase::Open if self.undecided.is_some() => {
+                self.input_ended = true;
+                return;
+            }
+            Phase::Open | Phase::Closing => {}
+        }
+        if self.decoder.in_body() {
+            // There is no client that could read a status: it has given up.
+            self.fail_body(BodyError::Closed);
+            return wire.close();
+        }
+        self.phase = Phase::Closing;
+        self.linger = false;
+        self.end_if_done(wire);
+        self.settle(wire);
+    }
+
+    /// Handles the announcement of a drain: connections are still accepted, and each one ends with
+    /// its outstanding responses, or with its next one.
+    pub(crate) fn announce_drain(&mut self) {
+        self.announced = true;
+        self.shared.begin_drain();
+        self.end_if_draining();
+    }
+
+    /// Handles a drain of the server: an idle connection ends at once, another one with its
+    /// outstanding responses.
+    pub(crate) fn drain<'a>(&mut self, wire: &mut impl Wire<'a>) {
+        self.shared.begin_drain();
+        self.draining = true;
+        self.end_if_draining();
+        let busy = !self.queue.is_empty() || self.has_begun_head();
+        if !busy && self.phase == Phase::Open {
+            // The rest of a body that nothing reads is not worth waiting for.
+            self.close_after_response(wire);
+        }
+        self.settle(wire);
+    }
+
+    /// Accepts no further request if the server drains and responses are outstanding: the last one
+    /// of them ends the connection. A request of which a part was received is still served. So is
+    /// one that may change the protocol.
+    pub(super) fn end_if_draining(&mut self) {
+        let waits = self.queue.is_empty() || self.has_begun_head() || self.undecided.is_some();
+        if self.phase == Phase::Open && !waits && self.shared.is_draining() {
+            self.phase = Phase::Closing;
+        }
+    }
+
+    /// Returns `true` if bytes of the next head were received.
+    fn has_begun_head(&self) -> bool {
+        !self.kept.is_empty() && !self.decoder.in_body()
+    }
+}

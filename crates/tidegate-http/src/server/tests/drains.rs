@@ -1,0 +1,222 @@
+//! Drains while requests are outstanding: each one gets its response, and the last one says so.
+
+use std::sync::{Arc, Mutex};
+
+use tidegate_net::{DrainAnnounced, Draining};
+
+use super::{Client, get, ok};
+use crate::server::{Body, DeferredResponse};
+
+type Later = Arc<Mutex<Vec<DeferredResponse>>>;
+
+/// A client of a service that defers every response, except for `/now` and `/stream`.
+fn deferring() -> (Client, Later) {
+    let later: Later = Arc::default();
+    let kept = Arc::clone(&later);
+    let client = Client::new(move |request, response| match request.path() {
+        "/now" => response.body("now"),
+        "/stream" => response.stream().finish(),
+        _ => kept.lock().unwrap().push(response.defer()),
+    });
+    (client, later)
+}
+
+fn next(later: &Later) -> DeferredResponse {
+    later.lock().unwrap().remove(0)
+}
+
+/// A response that ends its connection.
+fn last(body: &str) -> String {
+    let length = body.len();
+    format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}")
+}
+
+/// The three ways in which a connection learns of a drain.
+fn begin(client: &mut Client, how: usize) {
+    match how {
+        0 => client.socket.channel().fire_event(Draining),
+        1 => client.socket.channel().fire_event(DrainAnnounced),
+        // The event is still on its way.
+        _ => client.shared.begin_drain(),
+    }
+    client.socket.run();
+}
+
+#[test]
+fn only_the_last_of_the_outstanding_responses_says_close() {
+    for how in 0..3 {
+        for reversed in [false, true] {
+            let (mut client, later) = deferring();
+            client.send(get("/a") + &get("/b") + &get("/now") + &get("/c"));
+            begin(&mut client, how);
+            let (a, b, c) = (next(&later), next(&later), next(&later));
+            match reversed {
+                false => [(a, "a"), (b, "b"), (c, "c")],
+                true => [(c, "c"), (b, "b"), (a, "a")],
+            }
+            .into_iter()
+            .for_each(|(response, body)| response.body(body));
+            let expected = ok("a") + &ok("b") + &ok("now") + &last("c");
+            assert_eq!(client.responses(), expected, "{how}");
+            assert!(!client.is_open(), "{how}");
+            assert_eq!(client.metrics().unanswered, 0);
+        }
+    }
+}
+
+#[test]
+fn a_response_that_was_complete_before_the_drain_says_close_if_it_is_the_last() {
+    for how in 0..3 {
+        let (mut client, later) = deferring();
+        client.send(get("/a") + &get("/now"));
+        begin(&mut client, how);
+        next(&later).body("a");
+        assert_eq!(client.responses(), ok("a") + &last("now"), "{how}");
+        assert!(!client.is_open());
+
+        let (mut client, later) = deferring();
+        client.send(get("/a") + &get("/stream"));
+        begin(&mut client, how);
+        next(&later).body("a");
+        let stream = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\
+                      Connection: close\r\n\r\n0\r\n\r\n";
+        assert_eq!(client.responses(), ok("a") + stream, "{how}");
+        assert!(!client.is_open());
+    }
+}
+
+#[test]
+fn a_drain_replaces_keep_alive_of_http_1_0() {
+    let (mut client, later) = deferring();
+    client.send("GET /a HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    begin(&mut client, 0);
+    next(&later).body("a");
+    assert_eq!(client.responses(), last("a"));
+    assert!(!client.is_open());
+}
+
+#[test]
+fn no_request_is_accepted_behind_outstanding_ones_during_a_drain() {
+    for how in 0..3 {
+        let (mut client, later) = deferring();
+        client.send(get("/a") + &get("/b"));
+        begin(&mut client, how);
+        if how == 2 {
+            next(&later).body("a");
+            assert_eq!(client.responses(), ok("a"));
+        }
+        client.send(get("/c") + &get("/d"));
+        assert_eq!(client.metrics().requests, 2, "{how}");
+        while let Some(response) = later.lock().unwrap().pop() {
+            response.body("");
+        }
+        assert!(client.responses().ends_with(&last("")));
+        assert!(!client.is_open());
+    }
+}
+
+#[test]
+fn a_head_that_has_begun_behind_outstanding_ones_is_the_last_one() {
+    let (mut client, later) = deferring();
+    client.send(get("/a") + "GET /b HTTP/1.1\r\n");
+    begin(&mut client, 0);
+    next(&later).body("a");
+    assert_eq!(client.responses(), ok("a"));
+    client.send("Host: a\r\n\r\n".to_owned() + &get("/c"));
+    next(&later).body("b");
+    assert_eq!(client.responses(), last("b"));
+    assert!(!client.is_open());
+    assert_eq!(client.metrics().requests, 2);
+}
+
+#[test]
+fn the_next_request_after_an_announcement_is_the_last_one() {
+    let (mut client, later) = deferring();
+    begin(&mut client, 1);
+    assert!(client.is_open());
+    client.send(get("/a") + &get("/b"));
+    assert_eq!(later.lock().unwrap().len(), 1);
+    next(&later).body("a");
+    assert_eq!(client.responses(), last("a"));
+    assert!(!client.is_open());
+}
+
+#[test]
+fn a_service_that_ends_the_connection_in_the_middle_leaves_requests_unanswered() {
+    let (mut client, later) = deferring();
+    client.send(get("/a") + &get("/b") + &get("/c") + &get("/now"));
+    let (a, b, c) = (next(&later), next(&later), next(&later));
+    b.field("Connection", "close").body("b");
+    client.socket.run();
+    // Nothing is accepted behind it any more.
+    client.send(get("/d"));
+    assert_eq!(client.metrics().requests, 4);
+    a.body("a");
+    assert_eq!(client.responses(), ok("a") + &last("b"));
+    assert!(!client.is_open());
+    assert!(c.is_closed());
+    drop(c);
+    assert_eq!(client.metrics().unanswered, 2);
+    assert_eq!(client.metrics().dropped_responses, 0);
+}
+
+#[test]
+fn a_body_behind_the_end_of_the_connection_fails() {
+    let kept: Arc<Mutex<Vec<(Body, DeferredResponse)>>> = Arc::default();
+    let keep = Arc::clone(&kept);
+    let mut client = Client::new(move |request, response| {
+        let response = response.defer();
+        keep.lock().unwrap().push((request.into_body(), response));
+    });
+    client.send(get("/a") + "POST /b HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab");
+    let (_, a) = kept.lock().unwrap().remove(0);
+    a.field("Connection", "close").body("a");
+    assert_eq!(client.responses(), last("a"));
+    assert!(client.socket.is_output_shut() || !client.is_open());
+    assert_eq!(client.metrics().unanswered, 1);
+}
+
+#[test]
+fn a_connection_ends_with_the_body_that_is_read_after_the_last_response() {
+    let kept: Arc<Mutex<Vec<Body>>> = Arc::default();
+    let keep = Arc::clone(&kept);
+    let mut client = Client::new(move |request, response| {
+        keep.lock().unwrap().push(request.into_body());
+        response.body("early");
+    });
+    let head = "POST /b HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 5\r\n\r\n";
+    assert_eq!(client.send(head), last("early"));
+    assert!(client.is_open());
+    client.send("hello");
+    assert!(!client.is_open(), "the last request has ended");
+    let head = head.replace("Connection: close\r\n", "");
+    for dropped in [false, true] {
+        let mut client = {
+            let keep = Arc::clone(&kept);
+            Client::new(move |request, response| {
+                keep.lock().unwrap().push(request.into_body());
+                response.body("early");
+            })
+        };
+        assert_eq!(client.send(head.clone()), ok("early"));
+        begin(&mut client, 0);
+        assert!(client.is_open());
+        match dropped {
+            true => drop(kept.lock().unwrap().pop()),
+            false => drop(client.send("hello")),
+        }
+        client.socket.run();
+        assert!(client.socket.is_output_shut() || !client.is_open());
+    }
+}
+
+#[test]
+fn a_drain_does_not_wait_for_a_body_that_nothing_reads() {
+    let (mut client, _) = deferring();
+    let head = "POST /now HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n";
+    assert_eq!(client.send(head), ok("now"));
+    begin(&mut client, 0);
+    assert!(client.socket.is_output_shut() || !client.is_open());
+    client.pass(std::time::Duration::from_secs(3));
+    assert!(!client.is_open());
+}
