@@ -1,10 +1,6 @@
 //! What a subscriber of `tracing` sees of a server. A program of its own, because the subscriber is
 //! that of the whole program: the event loops report from their threads.
-#![expect(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    reason = "in a test an unwrap is an assertion; the client is a blocking one"
-)]
+#![expect(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

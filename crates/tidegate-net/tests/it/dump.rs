@@ -339,6 +339,12 @@ where
     until("all connections are gone", || server.connections() == 0);
     let mut client = dial(server);
     round_trip(&mut client, b"hello");
+    // A client may have its bytes before they are counted.
+    let echoed = 5 * (2 * rounds as u64 + 1);
+    until("all bytes are counted", || {
+        let metrics = group.io_metrics();
+        metrics.iter().map(|one| one.written_bytes).sum::<u64>() == echoed
+    });
     let dump = group.dump_within(MINUTE);
     let loops = dump.find("loops").unwrap().children();
     for (one, metrics) in loops.iter().zip(group.io_metrics()) {
