@@ -219,7 +219,8 @@ impl fmt::Debug for DeferredResponse {
 /// [`Response`](super::Response) and [`DeferredResponse`].
 ///
 /// If it is dropped before [`finish`](ResponseStream::finish), the connection is closed, so that
-/// the client does not take the part for the whole.
+/// the client does not take the part for the whole. The client gets status 500 if the response still
+/// waits for an earlier one.
 ///
 /// ```
 /// use tidegate_http::ResponseStream;

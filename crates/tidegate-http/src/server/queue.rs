@@ -94,6 +94,16 @@ impl Stream {
         }
     }
 
+    /// Returns `true` if the head was sent.
+    pub(crate) fn is_begun(&self) -> bool {
+        self.head.is_none()
+    }
+
+    /// Returns `true` if the end of the connection is the end of the body.
+    pub(crate) fn ends_with_connection(&self) -> bool {
+        self.framing == BodyFraming::UntilClose
+    }
+
     /// Makes this response the last one of its connection, if its head is not sent.
     pub(crate) fn say_close(&mut self) {
         if let Some(head) = self.head.as_mut().filter(|_| !self.close) {

@@ -7,6 +7,7 @@
 
 #[cfg(feature = "async")]
 mod asynchronous;
+mod attacks;
 mod blocking;
 mod drains;
 mod files;

@@ -493,7 +493,6 @@ impl<S: Service> Connection<S> {
             expects_continue,
         } = request;
         let reads_on = self.reads_on(&served);
-        // A response at once has read the same flag, perhaps before it was set.
         let mut ends = !to.keep_alive || self.shared.is_draining();
         let slot = match served {
             Served::Deferred => Slot::Waiting {
@@ -520,9 +519,9 @@ impl<S: Service> Connection<S> {
                 Slot::Ready(Whole {
                     head,
                     body,
-                    file: None,
                     close,
                     status,
+                    ..Whole::default()
                 })
             }
             Served::File { range, close } => {

@@ -4,13 +4,14 @@
 use std::fmt;
 
 use bytes::{BufMut, BytesMut};
+use tidegate_core::internal::discard;
 
 use super::{Connection, Phase};
 use crate::codec::encode;
 use crate::server::body::BodyError;
-use crate::server::head_writer::{insert_continue, write_closing};
+use crate::server::head_writer::{ReplyTo, insert_continue, write_closing};
 use crate::server::part::{Part, PartKind, Whole};
-use crate::server::queue::{Slot, Stream};
+use crate::server::queue::{Queued, Slot, Stream};
 use crate::server::request::Intake;
 use crate::server::service::Service;
 use crate::server::trouble::Trouble;
@@ -83,27 +84,32 @@ impl<S: Service> Connection<S> {
                 let Slot::Waiting { to, .. } = *slot else {
                     return;
                 };
-                let mut head = BytesMut::new();
-                write_closing(&mut head, 500, to, &self.shared.wall.date_at(self.now));
-                *slot = Slot::Ready(Whole {
-                    head,
-                    close: true,
-                    status: 500,
-                    ..Whole::default()
-                });
+                let ready = self.failure(to);
+                if let Some(slot) = self.queue.get_mut(seq) {
+                    *slot = ready;
+                }
                 let detail = detail.as_ref().map(|detail| detail as &dyn fmt::Display);
                 self.trouble(trouble, detail, wire);
             }
             (Slot::Stream(stream), PartKind::Data(bytes)) => stream.held.push_back(bytes),
             (Slot::Stream(stream), PartKind::End { trailers }) => stream.end = Some(trailers),
-            (Slot::Stream(_), PartKind::Dropped) => {
-                // The client must not take the part for the whole.
-                self.trouble(Trouble::Dropped, None, wire);
-                wire.close();
-            }
-            (Slot::Stream(_), PartKind::Failed(why)) => {
-                self.trouble(why.what, Some(&why.detail), wire);
-                wire.close();
+            (Slot::Stream(stream), what @ (PartKind::Dropped | PartKind::Failed(_))) => {
+                let is_begun = stream.is_begun();
+                if !is_begun {
+                    // Nothing of it was sent: the client gets a status.
+                    let ready = self.failure(ReplyTo::unknown());
+                    if let Some(slot) = self.queue.get_mut(seq) {
+                        discard(std::mem::replace(slot, ready));
+                    }
+                    self.phase = Phase::Closing;
+                }
+                match what {
+                    PartKind::Failed(why) => self.trouble(why.what, Some(&why.detail), wire),
+                    _ => self.trouble(Trouble::Dropped, None, wire),
+                }
+                if is_begun {
+                    self.cut(wire);
+                }
             }
             _ => {}
         }
@@ -147,10 +153,9 @@ impl<S: Service> Connection<S> {
                     Ok(true) => stream.close,
                     Ok(false) => return,
                     Err(mistake) => {
-                        // More or less than the declared length: the client must not take it for
-                        // the whole.
+                        // More or less than the declared length.
                         self.trouble(Trouble::Mistake(mistake), None, wire);
-                        return wire.close();
+                        return self.cut(wire);
                     }
                 },
             };
@@ -165,6 +170,35 @@ impl<S: Service> Connection<S> {
             }
         }
         self.end_if_done(wire);
+    }
+
+    /// Returns the response with status 500 that takes the place of another one.
+    fn failure(&self, to: ReplyTo) -> Slot {
+        let mut head = BytesMut::new();
+        write_closing(&mut head, 500, to, &self.shared.wall.date_at(self.now));
+        Slot::Ready(Whole {
+            head,
+            close: true,
+            status: 500,
+            ..Whole::default()
+        })
+    }
+
+    /// Ends the connection in the middle of the first response, so that the client does not take the
+    /// part for the whole. Responses before it are still sent.
+    fn cut<'a>(&mut self, wire: &mut impl Wire<'a>) {
+        let Some(Queued { slot, .. }) = self.queue.pop() else {
+            return;
+        };
+        let reset = matches!(&slot, Slot::Stream(stream) if stream.ends_with_connection());
+        discard(slot);
+        self.leave_unanswered(wire);
+        self.fail_body(BodyError::Closed);
+        self.phase = Phase::Lingering;
+        match &self.channel {
+            Some(channel) if reset => drop(channel.abort()),
+            _ => wire.close_when_flushed(),
+        }
     }
 
     /// Gives up the requests behind a response that has ended the connection.

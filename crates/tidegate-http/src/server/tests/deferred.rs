@@ -182,6 +182,45 @@ fn a_stream_that_is_dropped_cuts_the_connection() {
 }
 
 #[test]
+fn a_stream_that_is_dropped_while_it_waits_is_status_500() {
+    let (mut client, later) = streaming(None);
+    let head = client.send(get("/a") + &get("/b") + &get("/c"));
+    let (mut a, mut b) = (take(&later, "/a"), take(&later, "/b"));
+    b.write("part");
+    drop(b);
+    assert_eq!(client.responses(), "");
+    a.write("a");
+    a.finish();
+    let failed = closing("500 Internal Server Error");
+    assert_eq!(client.responses(), format!("1\r\na\r\n0\r\n\r\n{failed}"));
+    assert!(head.ends_with("chunked\r\n\r\n"), "{head}");
+    assert!(!client.is_open());
+    assert_eq!(client.metrics().dropped_responses, 1);
+    assert_eq!(client.metrics().unanswered, 1);
+}
+
+#[test]
+fn responses_before_a_stream_that_is_cut_are_sent() {
+    let (mut client, later) = deferring();
+    client.socket.set_room(Some(0));
+    client.send(get("/a") + &get("/b") + &get("/c"));
+    let large = "x".repeat(100_000);
+    take(&later, "/a").body(large.clone());
+    let mut b = take(&later, "/b").stream();
+    b.write("part");
+    drop(b);
+    client.socket.run();
+    assert!(client.is_open());
+    take(&later, "/c").body("c");
+    client.socket.set_room(None);
+    let sent = client.responses();
+    assert!(sent.starts_with(&ok(&large)));
+    assert!(sent.ends_with("\r\n\r\n4\r\npart\r\n"));
+    assert!(!client.is_open());
+    assert_eq!(client.metrics().unanswered, 1);
+}
+
+#[test]
 fn a_stream_longer_or_shorter_than_declared_cuts_the_connection() {
     for write in ["hell", "hello!"] {
         let (mut client, later) = streaming(Some(5));

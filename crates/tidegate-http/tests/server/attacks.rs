@@ -1,0 +1,488 @@
+//! Services and clients that do what they should not, through the public names and real sockets.
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use tidegate_http::{Body, DeferredResponse, HttpServer, Limits, ResponseStream, serve};
+use tidegate_pool::WorkerPool;
+use tidegate_promise::Outcome;
+use tidegate_testkit::{Gate, until, until_some};
+
+use super::{Client, get};
+
+fn count(text: &str, what: &str) -> usize {
+    text.matches(what).count()
+}
+
+/// Counts the requests that were served, failed or given up: each one exactly once.
+fn settled(server: &HttpServer) -> u64 {
+    let metrics = server.metrics();
+    metrics.responses.iter().sum::<u64>() + metrics.unanswered
+}
+
+/// Reads to the end. A connection whose requests were not accepted may be reset.
+fn whole_or_reset(mut client: Client) -> String {
+    let mut text = Vec::new();
+    let read = client.stream.read_to_end(&mut text);
+    if let Err(why) = read {
+        assert_eq!(why.kind(), std::io::ErrorKind::ConnectionReset);
+    }
+    String::from_utf8(text).unwrap()
+}
+
+#[test]
+fn a_client_of_http_1_0_does_not_take_a_part_for_the_whole() {
+    let group = tidegate_net::pinned("web", 1).unwrap();
+    let server = serve(&group, "127.0.0.1:0", |_, response| {
+        let mut stream = response.stream();
+        stream.write("part");
+        drop(stream);
+    })
+    .wait()
+    .unwrap();
+    let mut client = Client::connect(server.local_addr());
+    client.send("GET / HTTP/1.0\r\n\r\n");
+    let why = client.stream.read_to_end(&mut Vec::new()).unwrap_err();
+    assert_eq!(why.kind(), std::io::ErrorKind::ConnectionReset);
+}
+
+#[test]
+fn a_service_drains_its_own_server() {
+    for roaming in [false, true] {
+        let pool = WorkerPool::builder("workers").max(4).build().unwrap();
+        let own: Arc<OnceLock<HttpServer>> = Arc::default();
+        let inside = Arc::clone(&own);
+        let respond = move |request: tidegate_http::Request<'_>,
+                            response: tidegate_http::Response<'_>| {
+            if request.path() == "/stop" {
+                drop(inside.get().unwrap().drain(Duration::from_secs(3600)));
+            }
+            response.body("done");
+        };
+        let server = match roaming {
+            true => serve(
+                &tidegate_net::roaming("web", 1, &pool).unwrap(),
+                "127.0.0.1:0",
+                respond,
+            )
+            .wait(),
+            false => serve(
+                &tidegate_net::pinned("web", 1).unwrap(),
+                "127.0.0.1:0",
+                respond,
+            )
+            .wait(),
+        }
+        .unwrap();
+        own.set(server.clone()).unwrap();
+        let mut idle = Client::connect(server.local_addr());
+        idle.send(get("/"));
+        assert_eq!(idle.response(), (200, "done".to_owned()));
+        let mut client = Client::connect(server.local_addr());
+        client.send(get("/a") + &get("/stop") + &get("/never"));
+        let text = client.rest();
+        assert_eq!(count(&text, "HTTP/1.1 200"), 2, "{text}");
+        assert_eq!(count(&text, "Connection: close"), 1, "{text}");
+        assert_eq!(idle.rest(), "");
+        server.closed().wait().unwrap();
+    }
+}
+
+#[test]
+fn deferred_responses_are_dropped_and_completed_after_their_connection_has_ended() {
+    let group = tidegate_net::pinned("web", 1).unwrap();
+    let kept: Arc<Mutex<Vec<DeferredResponse>>> = Arc::default();
+    let streams: Arc<Mutex<Vec<(ResponseStream, Body)>>> = Arc::default();
+    let (keep, keep_streams) = (Arc::clone(&kept), Arc::clone(&streams));
+    let server = serve(
+        &group,
+        "127.0.0.1:0",
+        move |request, response| match request.path() {
+            "/stream" => {
+                let stream = response.stream();
+                keep_streams
+                    .lock()
+                    .unwrap()
+                    .push((stream, request.into_body()));
+            }
+            _ => keep.lock().unwrap().push(response.defer()),
+        },
+    )
+    .wait()
+    .unwrap();
+    for _ in 0..8 {
+        let mut client = Client::connect(server.local_addr());
+        client.send(
+            get("/a")
+                + &get("/b")
+                + "POST /stream HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n1",
+        );
+    }
+    until("all are there", || streams.lock().unwrap().len() == 8);
+    until("all are closed", || server.metrics().connections == 0);
+    let held = Arc::clone(&kept);
+    let (kept, streams) = (
+        std::mem::take(&mut *kept.lock().unwrap()),
+        std::mem::take(&mut *streams.lock().unwrap()),
+    );
+    std::thread::scope(|scope| {
+        for (n, late) in kept.into_iter().enumerate() {
+            scope.spawn(move || {
+                late.closed().wait().unwrap();
+                match n % 3 {
+                    0 => drop(late),
+                    1 => late.body("late"),
+                    _ => late.stream().write("late"),
+                }
+            });
+        }
+        for (mut stream, body) in streams {
+            scope.spawn(move || {
+                assert!(stream.is_closed());
+                stream.write("late");
+                drop(body);
+                stream.finish();
+            });
+        }
+    });
+    // The loop is alive.
+    let mut client = Client::connect(server.local_addr());
+    client.send(get("/c"));
+    let response = until_some("it is served", || held.lock().unwrap().pop());
+    response.body("alive");
+    assert_eq!(client.response(), (200, "alive".to_owned()));
+    assert_eq!(server.metrics().dropped_responses, 0);
+    server.drain(Duration::from_secs(3600)).wait().unwrap();
+}
+
+#[test]
+fn a_panic_at_each_point_costs_its_own_connection_only() {
+    let group = tidegate_net::pinned("web", 1).unwrap();
+    let server = serve(&group, "127.0.0.1:0", |request, response| {
+        let point = request.path().to_owned();
+        match &point[..] {
+            "/before" => panic!("told to"),
+            "/status" => {
+                let _response = response.status(201).field("a", "b");
+                panic!("told to");
+            }
+            "/after" => {
+                response.body("x".repeat(100_000));
+                panic!("told to");
+            }
+            "/deferred" => {
+                let _later = response.defer();
+                panic!("told to");
+            }
+            "/stream" => {
+                let mut stream = response.stream();
+                stream.write("part");
+                panic!("told to");
+            }
+            "/finished" => {
+                let mut stream = response.stream();
+                stream.write("whole");
+                stream.finish();
+                panic!("told to");
+            }
+            "/body" => {
+                let _body = request.into_body();
+                panic!("told to");
+            }
+            "/collect" => {
+                let later = response.defer();
+                request.collect(100).finally(move |_| {
+                    let _later = later;
+                    panic!("told to");
+                });
+            }
+            _ => response.body("fine"),
+        }
+    })
+    .wait()
+    .unwrap();
+    let mut witness = Client::connect(server.local_addr());
+    let points = [
+        ("/before", "HTTP/1.1 500"),
+        ("/status", "HTTP/1.1 500"),
+        ("/after", "HTTP/1.1 200"),
+        ("/deferred", "HTTP/1.1 500"),
+        ("/stream", "HTTP/1.1 200"),
+        ("/finished", "0\r\n\r\n"),
+        ("/body", "HTTP/1.1 500"),
+        ("/collect", "HTTP/1.1 500"),
+    ];
+    for (path, expected) in points {
+        let mut client = Client::connect(server.local_addr());
+        let body = format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello");
+        client.send(get("/fine") + &body + &get("/never"));
+        let text = client.rest();
+        assert_eq!(count(&text, "HTTP/1.1 "), 2, "{path}: {text}");
+        assert!(text.contains(expected), "{path}: {text}");
+        witness.send(get("/witness"));
+        assert_eq!(witness.response(), (200, "fine".to_owned()));
+    }
+    server.drain(Duration::from_secs(3600)).wait().unwrap();
+    assert_eq!(settled(&server), server.metrics().requests);
+}
+
+#[test]
+fn bodies_that_are_never_read_keep_or_end_the_connection() {
+    let group = tidegate_net::pinned("web", 1).unwrap();
+    let server = serve(&group, "127.0.0.1:0", |_, response| response.body("ok"))
+        .wait()
+        .unwrap();
+    let mut client = Client::connect(server.local_addr());
+    for length in [0, 1, 10_000, 60_000] {
+        client.send(format!(
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n"
+        ));
+        client.send(vec![b'x'; length]);
+        assert_eq!(client.response(), (200, "ok".to_owned()), "{length}");
+    }
+    client.send(
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+    );
+    assert_eq!(client.response(), (200, "ok".to_owned()));
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n");
+    assert_eq!(client.response(), (200, "ok".to_owned()));
+    let _ = client.stream.write_all(&vec![b'x'; 200_000]);
+    client.stream.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(client.rest(), "");
+    until("it is closed", || server.metrics().connections == 0);
+}
+
+#[test]
+fn a_body_is_read_after_its_response() {
+    let group = tidegate_net::pinned("web", 1).unwrap();
+    let collected: Arc<Mutex<Vec<Option<usize>>>> = Arc::default();
+    let keep = Arc::clone(&collected);
+    let server = serve(&group, "127.0.0.1:0", move |request, response| {
+        let keep = Arc::clone(&keep);
+        request.collect(1 << 20).finally(move |body| {
+            keep.lock().unwrap().push(match body {
+                Outcome::Success(body) => Some(body.len()),
+                _ => None,
+            });
+        });
+        response.body("early");
+    })
+    .wait()
+    .unwrap();
+    let mut client = Client::connect(server.local_addr());
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n");
+    assert_eq!(client.response(), (200, "early".to_owned()));
+    client.send(vec![b'x'; 100_000]);
+    client
+        .send("POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 100000\r\n\r\n");
+    assert_eq!(client.response(), (200, "early".to_owned()));
+    client.send(vec![b'x'; 100_000]);
+    assert_eq!(client.rest(), "");
+    assert_eq!(*collected.lock().unwrap(), [Some(100_000), Some(100_000)]);
+    // A client that leaves in the middle.
+    let mut client = Client::connect(server.local_addr());
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\nx");
+    assert_eq!(client.response(), (200, "early".to_owned()));
+    drop(client);
+    until("the collection fails", || {
+        collected.lock().unwrap().last() == Some(&None)
+    });
+}
+
+#[test]
+fn limits_at_their_extremes() {
+    let zero = Limits::default()
+        .max_request_line(0)
+        .max_head(0)
+        .max_fields(0)
+        .max_body(0)
+        .max_outstanding(0);
+    let times = Limits::default()
+        .head_time(Duration::ZERO)
+        .body_time(Duration::ZERO)
+        .send_time(Duration::ZERO)
+        .idle(Duration::ZERO);
+    let most = Limits::default()
+        .max_request_line(u16::MAX)
+        .max_head(u16::MAX)
+        .max_fields(u8::MAX)
+        .max_body(u64::MAX)
+        .head_time(Duration::MAX)
+        .body_time(Duration::MAX)
+        .send_time(Duration::MAX)
+        .idle(Duration::MAX)
+        .max_outstanding(usize::MAX);
+    let group = tidegate_net::pinned("web", 1).unwrap();
+    let start = |limits| {
+        let builder = HttpServer::builder(&group).limits(limits);
+        builder
+            .serve("127.0.0.1:0", |_, response| response.defer().body("ok"))
+            .wait()
+            .unwrap()
+    };
+    let server = start(zero);
+    let mut client = Client::connect(server.local_addr());
+    client.send(get("/"));
+    assert!(client.rest().starts_with("HTTP/1.1 4"));
+    // Without any time nothing hangs, whatever the client gets.
+    let server = start(times);
+    drop(Client::connect(server.local_addr()).rest());
+    let mut client = Client::connect(server.local_addr());
+    client.send("GET / HT");
+    let text = client.rest();
+    assert!(
+        text.is_empty() || text.starts_with("HTTP/1.1 408"),
+        "{text}"
+    );
+    until("all are closed", || server.metrics().connections == 0);
+    let server = start(most);
+    let mut client = Client::connect(server.local_addr());
+    let target = "a".repeat(60_000);
+    client.send(get(&format!("/{target}")));
+    assert_eq!(client.response(), (200, "ok".to_owned()));
+    client.send(get(&format!("/{}", "a".repeat(70_000))));
+    assert!(client.rest().starts_with("HTTP/1.1 4"));
+    let mut client = Client::connect(server.local_addr());
+    client.send((0..1_000).map(|_| get("/")).collect::<String>());
+    for _ in 0..1_000 {
+        assert_eq!(client.response(), (200, "ok".to_owned()));
+    }
+    server.drain(Duration::from_secs(3600)).wait().unwrap();
+}
+
+#[test]
+fn a_connection_that_is_kept_alive_counts_until_it_ends() {
+    let group = tidegate_net::pinned("web", 1).unwrap();
+    let server = HttpServer::builder(&group)
+        .configure(|server| server.max_connections(2))
+        .serve("127.0.0.1:0", |_, response| response.body("ok"))
+        .wait()
+        .unwrap();
+    let mut clients: Vec<_> = (0..2)
+        .map(|_| Client::connect(server.local_addr()))
+        .collect();
+    for client in &mut clients {
+        client.send(get("/"));
+        assert_eq!(client.response(), (200, "ok".to_owned()));
+    }
+    let mut third = Client::connect(server.local_addr());
+    let _ = third.stream.write_all(get("/").as_bytes());
+    drop(clients.pop());
+    drop(clients.pop());
+    until("they are gone", || {
+        server.metrics().connections == 0 || third.stream.peek(&mut [0]).is_ok()
+    });
+    drop(third);
+    until("a place is free", || {
+        let mut client = Client::connect(server.local_addr());
+        let mut byte = [0];
+        client.stream.write_all(get("/").as_bytes()).is_ok()
+            && client.stream.peek(&mut byte).is_ok_and(|read| read == 1)
+    });
+}
+
+#[test]
+fn a_half_closed_client_gets_all_its_deferred_responses() {
+    let group = tidegate_net::pinned("web", 1).unwrap();
+    let kept: Arc<Mutex<Vec<DeferredResponse>>> = Arc::default();
+    let keep = Arc::clone(&kept);
+    let server = serve(&group, "127.0.0.1:0", move |_, response| {
+        keep.lock().unwrap().push(response.defer());
+    })
+    .wait()
+    .unwrap();
+    let mut client = Client::connect(server.local_addr());
+    client.send((0..40).map(|_| get("/")).collect::<String>());
+    client.stream.shutdown(Shutdown::Write).unwrap();
+    let mut done = 0;
+    until("all are served", || {
+        let some = std::mem::take(&mut *kept.lock().unwrap());
+        done += some.len();
+        some.into_iter()
+            .rev()
+            .for_each(|response| response.body(""));
+        done == 40
+    });
+    let text = client.rest();
+    assert_eq!(count(&text, "HTTP/1.1 200"), 40, "{text}");
+    assert_eq!(server.metrics().requests, 40);
+}
+
+#[test]
+fn a_blocked_roaming_service_and_a_drain_answer_what_was_accepted() {
+    let pool = WorkerPool::builder("workers")
+        .core(8)
+        .max(8)
+        .build()
+        .unwrap();
+    let group = tidegate_net::roaming("web", 1, &pool).unwrap();
+    let (gate, inside) = (Arc::new(Gate::new()), Arc::new(Mutex::new(0)));
+    let (wait, entered) = (Arc::clone(&gate), Arc::clone(&inside));
+    let server = serve(&group, "127.0.0.1:0", move |_, response| {
+        *entered.lock().unwrap() += 1;
+        wait.wait();
+        response.body("done");
+    })
+    .wait()
+    .unwrap();
+    let mut clients: Vec<_> = (0..4)
+        .map(|_| Client::connect(server.local_addr()))
+        .collect();
+    for client in &mut clients {
+        client.send(get("/a") + &get("/b"));
+    }
+    until("all block", || *inside.lock().unwrap() == 4);
+    let drained = server.drain(Duration::from_secs(3600));
+    gate.open();
+    for client in clients {
+        let text = client.rest();
+        assert!(text.contains("Connection: close"), "{text}");
+        assert!(text.ends_with("done"), "{text}");
+    }
+    assert!(drained.wait().unwrap().closed_at_deadline.is_empty());
+}
+
+#[test]
+fn drains_at_random_moments_answer_each_accepted_request_once() {
+    let pool = WorkerPool::builder("workers")
+        .core(4)
+        .max(4)
+        .build()
+        .unwrap();
+    for round in 0..20 {
+        let group = tidegate_net::pinned("web", 2).unwrap();
+        let workers = pool.clone();
+        let server = serve(&group, "127.0.0.1:0", move |request, response| {
+            let path = request.path().to_owned();
+            let later = response.defer();
+            let _ = workers.submit(move || match path.len() % 2 {
+                0 => later.body(path),
+                _ => {
+                    let mut stream = later.stream();
+                    stream.write(path);
+                    stream.finish();
+                }
+            });
+        })
+        .wait()
+        .unwrap();
+        let mut clients: Vec<_> = (0..4)
+            .map(|_| Client::connect(server.local_addr()))
+            .collect();
+        for client in &mut clients {
+            client.send((0..12).map(|n| get(&"/".repeat(n + 1))).collect::<String>());
+        }
+        until("some are served", || settled(&server) >= round * 2);
+        let report = server.drain(Duration::from_secs(3600)).wait().unwrap();
+        assert!(report.closed_at_deadline.is_empty(), "{report}");
+        let texts: Vec<_> = clients.into_iter().map(whole_or_reset).collect();
+        let answered: usize = texts.iter().map(|text| count(text, "HTTP/1.1 200")).sum();
+        let metrics = server.metrics();
+        assert_eq!(answered as u64, metrics.requests, "{metrics}");
+        for text in texts {
+            assert!(count(&text, "Connection: close") <= 1, "{text}");
+        }
+    }
+}
