@@ -11,12 +11,22 @@ impl<S: Service> Connection<S> {
         self.now = self.shared.wall.nanos();
         match self.phase {
             Phase::Lingering => return wire.close_when_flushed(),
-            Phase::Open if self.undecided.is_some() => {
+            // Requests that were received before may wait for their turn.
+            Phase::Open | Phase::Closing if self.undecided.is_some() || self.paused => {
                 self.input_ended = true;
                 return;
             }
             Phase::Open | Phase::Closing => {}
         }
+        self.end_input(wire);
+        self.settle(wire);
+    }
+
+    /// Ends the connection with its outstanding responses: the client sends nothing more, and
+    /// everything that it has sent was handled.
+    #[cold]
+    pub(super) fn end_input<'a>(&mut self, wire: &mut impl Wire<'a>) {
+        self.input_ended = false;
         if self.decoder.in_body() {
             // There is no client that could read a status: it has given up.
             self.fail_body(BodyError::Closed);
@@ -25,7 +35,6 @@ impl<S: Service> Connection<S> {
         self.phase = Phase::Closing;
         self.linger = false;
         self.end_if_done(wire);
-        self.settle(wire);
     }
 
     /// Handles the announcement of a drain: connections are still accepted, and each one ends with

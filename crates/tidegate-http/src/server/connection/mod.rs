@@ -99,7 +99,8 @@ pub(crate) struct Connection<S> {
     body_paused: bool,
     /// The client may still be sending when the last response is sent.
     linger: bool,
-    /// The client has ended its half while the protocol was undecided.
+    /// The client has ended its half while the protocol was undecided, or while received bytes could
+    /// not be handled.
     input_ended: bool,
     /// A drain was announced, and has begun.
     announced: bool,
@@ -279,6 +280,7 @@ impl<S: Service> Connection<S> {
         };
         spare_table::put_back(table);
         self.paused_by(matches!(stop, Stop::Blocked), wire);
+        let ended = self.input_ended && !self.paused && self.undecided.is_none();
         // Usually everything was handled, and the memory goes back to the loop.
         let (kept, spent) = input.keep();
         self.kept = kept;
@@ -286,6 +288,9 @@ impl<S: Service> Connection<S> {
         wire.give_back(spent);
         if self.outstanding == 0 {
             self.switch_if_due(wire);
+        }
+        if ended && self.phase != Phase::Lingering {
+            self.end_input(wire);
         }
     }
 

@@ -32,7 +32,7 @@ impl<S: Service> Connection<S> {
         }
         self.undecided = None;
         self.outstanding = self.shared.limits.outstanding;
-        if self.input_ended {
+        if self.input_ended && !self.paused {
             (self.phase, self.linger) = (Phase::Closing, false);
         }
     }

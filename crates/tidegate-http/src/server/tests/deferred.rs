@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
+use tidegate_net::InputShutdown;
+
 use super::{Client, closing, get, ok};
 use crate::server::{DeferredResponse, ResponseStream};
 
@@ -55,6 +57,23 @@ fn sixteen_outstanding_responses_stop_the_connection_from_reading() {
     }
     assert_eq!(client.metrics().requests, 20);
     assert_eq!(client.metrics().responses[0], 20);
+}
+
+#[test]
+fn a_client_that_ends_its_half_gets_responses_to_requests_that_had_to_wait() {
+    let (mut client, later) = deferring();
+    client.send((0..40).map(|n| get(&format!("/{n}"))).collect::<String>());
+    // TLS in front passes the end on even if the connection does not read.
+    client.socket.channel().fire_event(InputShutdown);
+    client.socket.run();
+    for n in 0..40 {
+        take(&later, &format!("/{n}")).body("");
+        client.socket.run();
+    }
+    let sent = client.responses();
+    assert_eq!(sent.matches("HTTP/1.1 200").count(), 40);
+    assert!(sent.ends_with(&closing("200 OK")));
+    assert!(!client.is_open());
 }
 
 #[test]
