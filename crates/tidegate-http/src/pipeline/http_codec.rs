@@ -92,6 +92,8 @@ pub struct HttpCodec {
     tunnel: bool,
     lingering: bool,
     paused: bool,
+    /// The client has ended its half while received bytes had to wait.
+    input_ended: bool,
 }
 
 impl Default for HttpCodec {
@@ -116,6 +118,7 @@ impl HttpCodec {
             tunnel: false,
             lingering: false,
             paused: false,
+            input_ended: false,
         }
     }
 
@@ -359,6 +362,17 @@ impl HttpCodec {
         Ok(())
     }
 
+    /// Handles the end of the client's stream, when everything that it has sent was read.
+    fn end_input(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        if let Err(reason) = self.decoder.end_of_input() {
+            // The client has given up: it reads no status.
+            ctx.fire_read(RequestPart::Refused(reason));
+            return ctx.close();
+        }
+        self.last = true;
+        self.end_if_done(ctx);
+    }
+
     /// Handles a drain, or its announcement: the last one of the outstanding responses ends the
     /// connection. A request of which a part was received is still read.
     fn drain(&mut self, ends_idle: bool, ctx: &mut InboundContext<'_, Self>) {
@@ -427,6 +441,13 @@ impl Inbound for HttpCodec {
                 let kept = std::mem::take(&mut self.kept);
                 self.advance(kept, ctx);
                 ctx.fire_read_complete();
+                if std::mem::take(&mut self.input_ended) && !self.lingering {
+                    match (self.tunnel, self.paused) {
+                        (true, _) => ctx.fire_event(UserEvent::new(InputShutdown)),
+                        (false, true) => self.input_ended = true,
+                        (false, false) => self.end_input(ctx),
+                    }
+                }
             }
             return;
         }
@@ -434,13 +455,12 @@ impl Inbound for HttpCodec {
             if self.lingering {
                 return ctx.close_when_flushed();
             }
-            if let Err(reason) = self.decoder.end_of_input() {
-                // The client has given up: it reads no status.
-                ctx.fire_read(RequestPart::Refused(reason));
-                return ctx.close();
+            if self.paused {
+                // Requests that were received before wait for their turn.
+                self.input_ended = true;
+                return;
             }
-            self.last = true;
-            return self.end_if_done(ctx);
+            return self.end_input(ctx);
         }
         let drains = event.downcast_ref::<Draining>().is_some();
         if drains || event.downcast_ref::<DrainAnnounced>().is_some() {

@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidegate_net::{DrainAnnounced, Draining, EmbeddedChannel, Inbound, InboundContext, Nothing};
+use tidegate_net::{
+    DrainAnnounced, Draining, EmbeddedChannel, Inbound, InboundContext, InputShutdown, Nothing,
+};
 use tidegate_promise::Completion;
 
 use super::{HttpCodec, RequestPart, ResponsePart};
@@ -339,6 +341,22 @@ fn a_client_that_ends_its_half_gets_its_responses() {
     client.send(format!("{POST}Content-Length: 2\r\n\r\n"));
     client.socket.end_input();
     assert_eq!(client.parts(), ["refused: 400"]);
+    assert!(!client.socket.is_open());
+}
+
+#[test]
+fn requests_that_wait_are_read_after_the_client_has_ended_its_half() {
+    let mut client = Client::new();
+    client.send(GET.repeat(40));
+    // TLS in front passes the end on even if the connection does not read.
+    client.socket.channel().fire_event(InputShutdown);
+    client.socket.run();
+    for _ in 0..40 {
+        client.respond(200, "");
+    }
+    let sent = client.sent();
+    assert_eq!(sent.matches("HTTP/1.1 200").count(), 40);
+    assert!(sent.ends_with(&closing("200 OK")));
     assert!(!client.socket.is_open());
 }
 
