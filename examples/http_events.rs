@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::time::{Duration, SystemTime};
 
 use tidegate::http::{HttpServer, Request, Response, ResponseStream};
-use tidegate::isolate::{Command, Isolation};
+use tidegate::isolate::{Command, Isolation, PoolConfig};
 use tidegate::loops::EventLoop;
 use tidegate::metrics::HystrixStream;
 use tidegate::promise::Completion;
@@ -57,6 +57,7 @@ fn main() -> tidegate::Result<()> {
         Command::<u32, String>::builder(name)
             .group("shop")
             .pool(format!("{name}-pool"))
+            .threads(PoolConfig::default())
             .timeout(Duration::from_millis(100))
             .build(&isolation)
     };
