@@ -53,8 +53,10 @@ pub fn run(root: &Path, long: bool, args: &[String]) -> step::Result {
     }
     let mut command = command(root);
     if long {
-        command.args(["--workspace", "--exclude", "tidegate-bench"]);
-        command.args(["--exclude", "xtask"]);
+        command.args(["--workspace", "--no-fail-fast"]);
+        // The tests of the examples start programs that `--tests` does not build.
+        let excluded = ["tidegate-bench", "tidegate-examples", "xtask"];
+        command.args(excluded.iter().flat_map(|name| ["--exclude", name]));
         command.env("TIDEGATE_LONG", "1");
     } else {
         command.args(["--release", "--all-features"]);

@@ -128,9 +128,29 @@ impl fmt::Debug for Strategy {
     }
 }
 
-/// The parts of a pool that may have to be created, or why there are none. They are user code: they
-/// are created and dropped with no lock held.
-pub(crate) type PoolParts = Result<ConcurrencyStrategy, ConfigError>;
+/// The parts of a pool that may have to be created. They are user code: they are created and dropped
+/// with no lock held.
+#[derive(Debug, Default)]
+pub(crate) enum PoolParts {
+    #[default]
+    NotAsked,
+    Asked(Result<ConcurrencyStrategy, ConfigError>),
+}
+
+/// Why a command gets no pool.
+#[derive(Debug)]
+pub(crate) enum NoPool {
+    /// The pool must be created of parts of the program. The caller releases its locks, calls
+    /// [`Pools::ask_for_parts`] and tries again.
+    NeedsParts,
+    Invalid(ConfigError),
+}
+
+impl From<ConfigError> for NoPool {
+    fn from(error: ConfigError) -> Self {
+        Self::Invalid(error)
+    }
+}
 
 impl Pools {
     pub(super) fn new(
@@ -156,19 +176,15 @@ impl Pools {
         self.is_shut_down.load(Ordering::Relaxed)
     }
 
-    /// Asks the program for the parts of a pool, if a command may have to make it. Called with no lock
-    /// held.
-    pub(crate) fn parts_for(&self, key: &Key, is_removed: bool) -> PoolParts {
+    /// Asks the program for the parts of a pool. Called with no lock held.
+    pub(crate) fn ask_for_parts(&self, key: &Key) -> PoolParts {
         let Some(Strategy(strategy)) = &self.strategy else {
-            return Ok(ConcurrencyStrategy::default());
+            return PoolParts::Asked(Ok(ConcurrencyStrategy::default()));
         };
-        if !is_removed && self.get(key).is_some() {
-            return Ok(ConcurrencyStrategy::default());
-        }
-        contain(|| strategy(key)).map_err(|message| {
+        PoolParts::Asked(contain(|| strategy(key)).map_err(|message| {
             let reason = format!("the concurrency strategy panicked: {message}");
             ConfigError::new(&**key, "concurrency strategy", "unusable", reason)
-        })
+        }))
     }
 
     /// Returns the pool of a key. The first command creates it, of `parts`; later commands share it if their
@@ -177,6 +193,12 @@ impl Pools {
     ///
     /// A command whose key was removed shares a pool that exists and agrees. Otherwise it gets a pool
     /// that is not listed: a later command of the same key has nothing to do with it.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`NoPool::NeedsParts`] if the pool must be created and the program was not asked for
+    /// its parts: whether that is so is known only under the lock, which the program must not run
+    /// under.
     pub(crate) fn get_or_make(
         &self,
         key: &Key,
@@ -184,16 +206,20 @@ impl Pools {
         config: &PoolConfig,
         code_settings: &CodeSettings,
         parts: &mut PoolParts,
-    ) -> Result<Arc<RegisteredPool>, ConfigError> {
+    ) -> Result<Arc<RegisteredPool>, NoPool> {
         let mut pools = self.lock();
         let is_removed = user.is_removed.load(Ordering::Relaxed);
         match pools.by_key.get(key).map(|known| known.share(user, config)) {
             Some(Ok(known)) => return Ok(known),
-            Some(Err(refused)) if !is_removed => return Err(refused),
+            Some(Err(refused)) if !is_removed => return Err(refused.into()),
             _ => {}
         }
         config.validate(key)?;
-        let parts = std::mem::replace(parts, Ok(ConcurrencyStrategy::default()))?;
+        let parts = match (std::mem::take(parts), &self.strategy) {
+            (PoolParts::Asked(parts), _) => parts?,
+            (PoolParts::NotAsked, None) => ConcurrencyStrategy::default(),
+            (PoolParts::NotAsked, Some(_)) => return Err(NoPool::NeedsParts),
+        };
         let bulkhead = ThreadBulkhead::new(key, config, parts, (&self.clock, &self.unhandled))?;
         let pool = Arc::new(RegisteredPool {
             bulkhead,

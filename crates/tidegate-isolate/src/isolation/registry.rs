@@ -13,7 +13,7 @@ use tidegate_core::{Clock, Executor};
 use tidegate_pool::WorkerPool;
 use tidegate_promise::SharedCompletion;
 
-use super::pools::{Pools, RegisteredPool};
+use super::pools::{NoPool, PoolParts, Pools, RegisteredPool};
 use super::removed::RemovedKeys;
 use super::shutdown::{ShutdownReport, collect};
 use super::snapshot::CommandSnapshot;
@@ -244,18 +244,9 @@ impl Isolation {
         types: TypeId,
         code_settings: CodeSettings,
     ) -> Result<Arc<State>, ConfigError> {
-        let over = format!("{PREFIX}.command.{key}.threadPoolKeyOverride");
-        let over = self
-            .inner
-            .sources
-            .get(&over)
-            .filter(|name| !name.is_empty());
-        let coded = code_settings.config.pool_override.clone();
-        let named = over.or(coded).map(Key::from).or_else(|| pool.clone());
-        let named = named.or_else(|| self.inner.pools_by_group.then(|| group.clone()));
+        let named = self.pool_name((&key, &group), pool.as_ref(), &code_settings);
         let owns_pool = named.is_none();
-        let named_pool = pool;
-        let pool = named.unwrap_or_else(|| key.clone());
+        let (named_pool, pool) = (pool, named.unwrap_or_else(|| key.clone()));
         let known = self.states().get(&key).cloned();
         if let Some(known) = known {
             return agree(&known, (&group, &named_pool), types, &code_settings).map(|()| known);
@@ -264,35 +255,46 @@ impl Isolation {
         let changes = sources.changes();
         // Read before taking the lock: sources are user code.
         let reading = sources.read((&key, &pool));
-        // Dropped after the lock is released, if they are not used: they are user code.
-        let mut parts_of_pool = self.inner.pools.parts_for(&pool, false);
-        let mut states = self.states();
-        // Interned under the lock: `remove` drops unused names together with their key.
-        let (group, pool) = (self.intern(group), self.intern(pool));
-        if let Some(known) = states.get(&key) {
-            return agree(known, (&group, &named_pool), types, &code_settings)
-                .map(|()| Arc::clone(known));
-        }
-        let parts = (
-            self.inner.alarms.clone(),
-            Arc::clone(&self.inner.plugins),
-            Arc::clone(&self.inner.sources),
-            Arc::clone(&self.inner.pools),
-        );
-        let state = State::new(
-            key.clone(),
-            group,
-            (pool, named_pool, owns_pool),
-            types,
-            (code_settings, &reading),
-            &mut parts_of_pool,
-            parts,
-        )?;
-        let state = Arc::new(state);
-        let command = Arc::downgrade(&state);
-        state.aside.set_command(command);
-        states.insert(key.clone(), Arc::clone(&state));
-        drop(states);
+        // Dropped with no lock held, if they are not used: they are user code.
+        let mut pool_parts = PoolParts::NotAsked;
+        let state = loop {
+            let mut states = self.states();
+            // Interned under the lock: `remove` drops unused names together with their key.
+            let (group, pool) = (self.intern(&group), self.intern(&pool));
+            if let Some(known) = states.get(&key) {
+                return agree(known, (&group, &named_pool), types, &code_settings)
+                    .map(|()| Arc::clone(known));
+            }
+            let parts = (
+                self.inner.alarms.clone(),
+                Arc::clone(&self.inner.plugins),
+                Arc::clone(sources),
+                Arc::clone(&self.inner.pools),
+            );
+            let made = State::new(
+                key.clone(),
+                group,
+                (pool.clone(), named_pool.clone(), owns_pool),
+                types,
+                (code_settings.clone(), &reading),
+                &mut pool_parts,
+                parts,
+            );
+            match made {
+                Ok(state) => {
+                    let state = Arc::new(state);
+                    let command = Arc::downgrade(&state);
+                    state.aside.set_command(command);
+                    states.insert(key.clone(), Arc::clone(&state));
+                    break state;
+                }
+                Err(NoPool::Invalid(error)) => return Err(error),
+                Err(NoPool::NeedsParts) => {
+                    drop(states);
+                    pool_parts = self.inner.pools.ask_for_parts(&pool);
+                }
+            }
+        };
         let plugins = &self.inner.plugins;
         state
             .announcement
@@ -306,13 +308,30 @@ impl Isolation {
         Ok(state)
     }
 
-    fn intern(&self, name: Key) -> Key {
+    /// Returns the name of the pool that a command shares: an override first, then the name that its
+    /// builder gave. `None` if the pool belongs to the command alone.
+    fn pool_name(
+        &self,
+        (key, group): (&Key, &Key),
+        built: Option<&Key>,
+        code_settings: &CodeSettings,
+    ) -> Option<Key> {
+        let over = format!("{PREFIX}.command.{key}.threadPoolKeyOverride");
+        let over = self.inner.sources.get(&over);
+        over.filter(|name| !name.is_empty())
+            .or_else(|| code_settings.config.pool_override.clone())
+            .map(Key::from)
+            .or_else(|| built.cloned())
+            .or_else(|| self.inner.pools_by_group.then(|| group.clone()))
+    }
+
+    fn intern(&self, name: &Key) -> Key {
         let mut names = self.inner.names();
-        if let Some((known, ())) = names.get_key_value(&name) {
+        if let Some((known, ())) = names.get_key_value(name) {
             return known.clone();
         }
         names.insert(name.clone(), ());
-        name
+        name.clone()
     }
 
     fn states(&self) -> MutexGuard<'_, HashMap<Key, Arc<State>>> {

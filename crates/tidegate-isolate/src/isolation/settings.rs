@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_core::internal::{PlainTask, as_nanos};
 
-use super::pools::{PoolParts, PoolUser};
+use super::pools::{NoPool, PoolParts, PoolUser};
 use super::state::{
     BREAKS, CACHES, FALLS_BACK, GATED, INTERRUPTS, INTERRUPTS_ON_CANCEL, LOGS, RATED, State,
     THREADS, WATCHED,
 };
 use crate::breaker::BreakerMode;
-use crate::bulkhead::{Bulkhead, ConcurrencyStrategy, Woken};
+use crate::bulkhead::{Bulkhead, Woken};
 use crate::config::CommandConfig;
 use crate::error::ConfigError;
 use crate::properties::{CodeSettings, Family, Property, Reading, Settings, merge};
@@ -151,16 +151,24 @@ impl State {
     /// of the sources, and descriptions of the changes in code that the sources override.
     fn update(
         &self,
-        change: impl FnOnce(&mut CodeSettings) -> Result<(), ConfigError>,
+        change: impl Fn(&mut CodeSettings) -> Result<(), ConfigError>,
     ) -> Result<(Vec<ConfigError>, Vec<String>), ConfigError> {
-        // Asked for before the lock, and dropped after it, because they are user code.
-        let mut parts = match self.threads.get() {
-            None => {
-                let is_removed = self.is_removed.load(Ordering::Relaxed);
-                self.pools.parts_for(&self.pool, is_removed)
+        // Dropped with no lock held, if they are not used: they are user code.
+        let mut pool_parts = PoolParts::NotAsked;
+        loop {
+            match self.try_update(&change, &mut pool_parts) {
+                Ok(updated) => return Ok(updated),
+                Err(NoPool::Invalid(error)) => return Err(error),
+                Err(NoPool::NeedsParts) => pool_parts = self.pools.ask_for_parts(&self.pool),
             }
-            Some(_) => Ok(ConcurrencyStrategy::default()),
-        };
+        }
+    }
+
+    fn try_update(
+        &self,
+        change: impl Fn(&mut CodeSettings) -> Result<(), ConfigError>,
+        pool_parts: &mut PoolParts,
+    ) -> Result<(Vec<ConfigError>, Vec<String>), NoPool> {
         let (mut code_settings, reading) = self.read_sources();
         // Pool settings made in code are stored in the pool, so that its commands change them one
         // at a time.
@@ -172,7 +180,7 @@ impl State {
         let before = next.config.clone();
         change(&mut next)?;
         let keys = (&self.key, &self.pool);
-        let refused = self.apply(&next, &reading, &mut parts)?;
+        let refused = self.apply(&next, &reading, pool_parts)?;
         let hidden = next.hidden_changes(&before, &self.config(), keys);
         if let Some(of_pool) = &mut of_pool {
             **of_pool = next.of_pool();
@@ -232,8 +240,8 @@ impl State {
         &self,
         code_settings: &CodeSettings,
         reading: &Reading,
-        parts: &mut PoolParts,
-    ) -> Result<Vec<ConfigError>, ConfigError> {
+        pool_parts: &mut PoolParts,
+    ) -> Result<Vec<ConfigError>, NoPool> {
         let old = self.config();
         let keys = (&self.key, &self.pool);
         let (config, refused) = code_settings.resolve(reading, keys, Some(&old))?;
@@ -246,7 +254,7 @@ impl State {
                     is_owner: self.owns_pool,
                     is_removed: &self.is_removed,
                 };
-                let made = pools.get_or_make(pool, user, config, code_settings, parts)?;
+                let made = pools.get_or_make(pool, user, config, code_settings, pool_parts)?;
                 self.threads.get_or_init(|| made);
             }
             _ => {}

@@ -12,13 +12,12 @@ use tidegate_core::internal::trace::EventLimit;
 use tidegate_core::permits::Permits;
 
 use super::announcement::Announcement;
-use super::pools::{PoolParts, PoolUser, Pools, RegisteredPool};
+use super::pools::{NoPool, PoolParts, PoolUser, Pools, RegisteredPool};
 use super::removed::RemovedEntry;
 use crate::alarm::{CallTimer, CallbackThreadsHandle};
 use crate::breaker::CircuitBreaker;
 use crate::bulkhead::{Bulkhead, Gate};
 use crate::config::CommandConfig;
-use crate::error::ConfigError;
 use crate::in_flight::Flight;
 use crate::key::Key;
 use crate::metrics::Metrics;
@@ -109,11 +108,11 @@ impl State {
         (code_settings, reading): (CodeSettings, &Reading),
         pool_parts: &mut PoolParts,
         parts: (CallTimer, Arc<Plugins>, Arc<Sources>, Arc<Pools>),
-    ) -> Result<Self, ConfigError> {
+    ) -> Result<Self, NoPool> {
         let (alarms, plugins, sources, pools) = parts;
         let (config, invalid) = code_settings.resolve(reading, (&key, &pool), None)?;
         if let Some(first) = invalid.into_iter().next() {
-            return Err(first);
+            return Err(first.into());
         }
         let threads = OnceLock::new();
         if config.bulkhead == Bulkhead::Threads {

@@ -1,13 +1,14 @@
 //! The function that supplies the parts of a pool.
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use tidegate_isolate::{Bulkhead, ConcurrencyStrategy, Isolation, Key};
+use tidegate_isolate::{Bulkhead, ConcurrencyStrategy, Isolation, Key, PropertySource};
 use tidegate_testkit::{Gate, Log};
 
 use super::queues::Ranked;
 use super::{others_go_on, queue_up};
-use crate::support::{builder, hold, pool_of};
+use crate::support::{Numbers, builder, hold, pool_of};
 
 #[test]
 fn a_strategy_that_panics_refuses_the_command_that_needs_it() {
@@ -48,9 +49,99 @@ fn a_strategy_may_use_the_isolation_and_serves_a_live_change() {
     command
         .configure(|c| (c.bulkhead, c.pool) = (Bulkhead::Threads, pool_of(1, 5)))
         .unwrap();
+    assert_has_ranked_queue(&command);
+}
+
+#[test]
+fn only_a_pool_that_is_created_asks_the_strategy() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let isolation = Isolation::builder().concurrency_strategy(move |_| {
+        count.fetch_add(1, Ordering::Relaxed);
+        ConcurrencyStrategy::default()
+    });
+    let isolation = isolation.build().unwrap();
+    let permits = builder("a").pool("p").build(&isolation).unwrap();
+    permits.configure(|c| c.fallback_permits = 3).unwrap();
+    assert_eq!(asked.load(Ordering::Relaxed), 0, "permits need no pool");
+    let threads = builder("b").pool("p").threads(pool_of(1, 1));
+    let threads = threads.build(&isolation).unwrap();
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
+    permits
+        .configure(|c| (c.bulkhead, c.pool) = (Bulkhead::Threads, pool_of(1, 1)))
+        .unwrap();
+    assert_eq!(asked.load(Ordering::Relaxed), 1, "the pool exists");
+    assert_eq!(threads.run(|_| Ok(1)), Ok(1));
+}
+
+#[test]
+fn a_strategy_that_creates_its_own_pool_first_shares_it() {
+    let isolation = Arc::new(OnceLock::<Isolation>::new());
+    let inner = Arc::clone(&isolation);
+    let is_first = AtomicBool::new(true);
+    let built = Isolation::builder().concurrency_strategy(move |_| {
+        if is_first.swap(false, Ordering::Relaxed) {
+            let other = builder("b").pool("p").threads(pool_of(1, 5));
+            let isolation = inner.get().unwrap();
+            assert_eq!(other.build(isolation).unwrap().run(|_| Ok(2)), Ok(2));
+            return ConcurrencyStrategy::default();
+        }
+        ConcurrencyStrategy::default().queue(Ranked::default())
+    });
+    isolation.set(built.build().unwrap()).unwrap();
+    let isolation = isolation.get().unwrap();
+    let command = builder("a").pool("p").threads(pool_of(1, 5));
+    let command = command.no_timeout().build(isolation).unwrap();
+    assert_has_ranked_queue(&command);
+}
+
+/// A source without values, which removes two keys the next time it is read after `is_due` is set.
+struct Removes {
+    isolation: Arc<OnceLock<Isolation>>,
+    is_due: Arc<AtomicBool>,
+}
+
+impl PropertySource for Removes {
+    fn get(&self, _: &str) -> Option<String> {
+        if self.is_due.swap(false, Ordering::Relaxed) {
+            let isolation = self.isolation.get().unwrap();
+            assert!(isolation.remove("a") && isolation.remove("b"));
+            assert!(isolation.pool("p").is_none());
+        }
+        None
+    }
+}
+
+/// The pool exists when the change begins and is gone when the command needs it.
+#[test]
+fn a_pool_that_is_removed_during_a_change_is_made_of_the_parts_of_the_program() {
+    let isolation = Arc::new(OnceLock::<Isolation>::new());
+    let is_due = Arc::new(AtomicBool::new(false));
+    let built = Isolation::builder()
+        .concurrency_strategy(|_| ConcurrencyStrategy::default().queue(Ranked::default()))
+        .properties(Removes {
+            isolation: Arc::clone(&isolation),
+            is_due: Arc::clone(&is_due),
+        });
+    isolation.set(built.build().unwrap()).unwrap();
+    let isolation = isolation.get().unwrap();
+    let threads = builder("b").pool("p").threads(pool_of(1, 5));
+    let _pool = threads.build(isolation).unwrap();
+    let command = builder("a").pool("p").no_timeout();
+    let command = command.build(isolation).unwrap();
+    is_due.store(true, Ordering::Relaxed);
+    command
+        .configure(|c| (c.bulkhead, c.pool) = (Bulkhead::Threads, pool_of(1, 5)))
+        .unwrap();
+    assert!(!is_due.load(Ordering::Relaxed));
+    assert_has_ranked_queue(&command);
+}
+
+/// Checks that the command's pool, of one thread, has the queue of the program.
+fn assert_has_ranked_queue(command: &Numbers) {
     let (go_on, log) = (Gate::new(), Log::new());
-    let held = hold(&command, &go_on);
-    let answers = queue_up(&command, &log, 0..3);
+    let held = hold(command, &go_on);
+    let answers = queue_up(command, &log, 0..3);
     go_on.open();
     held.wait().unwrap();
     for answer in answers {
