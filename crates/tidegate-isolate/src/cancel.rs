@@ -279,6 +279,14 @@ impl HandleOfCall {
         Arc::clone(&self.handle.shared.begun)
     }
 
+    /// Records that the future of the work begins. It is cancelled by dropping it: from now on the
+    /// handle cancels nothing but further attempts.
+    #[cold]
+    pub(crate) fn begin_async(&self, is_attempt: bool) {
+        self.handle.shared.begun.store(true, Ordering::Relaxed);
+        self.handle.lock().is_made |= !is_attempt;
+    }
+
     /// Registers work that runs on its caller's thread, until the guard is dropped. A cancel calls
     /// `cancel`.
     pub(crate) fn enter(

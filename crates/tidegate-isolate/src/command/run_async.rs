@@ -88,6 +88,9 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
                 }
             }
         };
+        if let Some(handle) = options.handle() {
+            handle.begin_async(options.is_attempt);
+        }
         let slot = pin!(None);
         let running = Running {
             shared: &self,

@@ -129,6 +129,24 @@ fn a_late_interrupt_reaches_no_other_call() {
     assert_eq!(answer.wait().unwrap(), 7);
 }
 
+/// A future is cancelled by dropping it, so a handle that it ignores must not say otherwise.
+#[test]
+fn the_handle_of_a_future_says_that_its_work_has_begun_and_cannot_be_cancelled() {
+    let (_clock, isolation) = still();
+    let command = builder("a").no_timeout().build(&isolation).unwrap();
+    let mut call = command.call();
+    let handle = call.handle();
+    let mut future = Box::pin(call.run_async(|_| std::future::pending()));
+    assert!(!handle.has_begun(), "nothing happens before the first poll");
+    assert!(poll_once(future.as_mut()).is_pending());
+    assert!(handle.has_begun());
+    assert_eq!(handle.cancel(Interrupt::Yes), CancelOutcome::TooLate);
+    assert!(poll_once(future.as_mut()).is_pending());
+    drop(future);
+    assert!(handle.has_begun(), "also after its end");
+    assert_eq!(command.snapshot().totals[Event::Cancelled], 1);
+}
+
 #[test]
 fn a_queued_call_never_runs_and_frees_its_place() {
     let (_clock, isolation) = still();
