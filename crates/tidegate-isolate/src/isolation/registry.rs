@@ -251,7 +251,7 @@ impl Isolation {
         if let Some(known) = known {
             return agree(&known, (&group, &named_pool), types, &code_settings).map(|()| known);
         }
-        let sources = &self.inner.sources;
+        let (plugins, sources) = (&self.inner.plugins, &self.inner.sources);
         let changes = sources.changes();
         // Read before taking the lock: sources are user code.
         let reading = sources.read((&key, &pool));
@@ -267,7 +267,7 @@ impl Isolation {
             }
             let parts = (
                 self.inner.alarms.clone(),
-                Arc::clone(&self.inner.plugins),
+                Arc::clone(plugins),
                 Arc::clone(sources),
                 Arc::clone(&self.inner.pools),
             );
@@ -295,7 +295,6 @@ impl Isolation {
                 }
             }
         };
-        let plugins = &self.inner.plugins;
         state
             .announcement
             .announce(|| plugins.added(&key), || plugins.removed(&key));
@@ -303,7 +302,7 @@ impl Isolation {
         if sources.changes() != changes
             && let Err(error) = state.refresh("")
         {
-            self.inner.plugins.report(&error.to_string());
+            plugins.report(&error.to_string());
         }
         Ok(state)
     }
