@@ -63,6 +63,21 @@ impl BodyFraming {
         }
     }
 
+    /// Returns the framing that the head of a response with this status declares, for a body that a
+    /// service describes as `self`: none in 1xx and 204, and a length of zero in 205, which has no
+    /// content. A length in 304 is that of the response with status 200, so that zero means that it
+    /// is not known.
+    #[must_use]
+    pub(crate) const fn declared_with(self, status: u16) -> Self {
+        match (status, self) {
+            (100..200 | 204, _) | (304, Self::Length(0) | Self::Chunked | Self::UntilClose) => {
+                Self::Empty
+            }
+            (205, _) => Self::Length(0),
+            (_, declared) => declared,
+        }
+    }
+
     /// Returns `true` if no byte of a body follows the head.
     #[inline]
     #[must_use]
@@ -255,6 +270,28 @@ mod tests {
                 framing,
                 "{status} {to}"
             );
+        }
+    }
+
+    #[test]
+    fn some_statuses_declare_no_length_or_another_one() {
+        use BodyFraming::{Chunked, Empty, Length, UntilClose};
+        let rows = [
+            (103, Length(5), Empty),
+            (200, Length(0), Length(0)),
+            (200, Chunked, Chunked),
+            (204, Length(0), Empty),
+            (204, Chunked, Empty),
+            (205, Length(5), Length(0)),
+            (205, Chunked, Length(0)),
+            (304, Length(0), Empty),
+            (304, Length(5), Length(5)),
+            (304, Chunked, Empty),
+            (304, UntilClose, Empty),
+            (404, UntilClose, UntilClose),
+        ];
+        for (status, body, declared) in rows {
+            assert_eq!(body.declared_with(status), declared, "{status} {body:?}");
         }
     }
 }

@@ -48,15 +48,21 @@ pub enum ResponsePart {
 }
 
 impl ResponsePart {
-    /// Returns the parts of a response with this status and body.
+    /// Returns the parts of a response with this status and body. The statuses 1xx and 204 declare no
+    /// length, 205 a length of zero, and 304 none for an empty body: its length is that of the
+    /// response with status 200.
     ///
     /// # Errors
     ///
     /// [`EncodeError::Status`] if the status does not have three digits.
     pub fn whole(status: u16, body: impl Into<Bytes>) -> Result<[Self; 3], EncodeError> {
-        let body = body.into();
+        let mut body = body.into();
         let mut head = OwnedResponseHead::with_status(status)?;
-        head.set_framing(BodyFraming::Length(body.len() as u64))?;
+        let framing = BodyFraming::Length(body.len() as u64);
+        head.set_framing(framing.declared_with(status))?;
+        if status == 205 {
+            body = Bytes::new();
+        }
         Ok([Self::Head(head), Self::Data(body), Self::End(Vec::new())])
     }
 }

@@ -210,16 +210,20 @@ fn connection_close_of_either_side_ends_the_connection() {
 }
 
 #[test]
-fn head_and_status_204_have_no_body() {
+fn head_and_some_statuses_have_no_body() {
     let mut client = Client::new();
-    client.send("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n".to_owned() + GET);
+    client.send("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n".to_owned() + &GET.repeat(3));
     client.respond(200, "hello");
     client.respond(204, "hello");
-    let head = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
-    assert_eq!(
-        client.sent(),
-        format!("{head}HTTP/1.1 204 No Content\r\n\r\n")
-    );
+    client.respond(205, "hello");
+    client.respond(304, "");
+    let expected = [
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n",
+        "HTTP/1.1 204 No Content\r\n\r\n",
+        "HTTP/1.1 205 Reset Content\r\nContent-Length: 0\r\n\r\n",
+        "HTTP/1.1 304 Not Modified\r\n\r\n",
+    ];
+    assert_eq!(client.sent(), expected.concat());
     assert!(client.socket.is_open());
 }
 

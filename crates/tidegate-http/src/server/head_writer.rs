@@ -187,11 +187,12 @@ impl HeadWriter {
             encode::end_with_length(out, length, date)?;
             return Ok((body, false));
         }
-        let sent = BodyFraming::of_response(self.status, to.method(), body);
-        let bodiless = self.status == 204;
-        if !bodiless {
-            encode::framing(out, body)?;
-        }
+        let sent = match self.status {
+            // Whatever the service writes: the head declares a length of zero.
+            205 => BodyFraming::Empty,
+            status => BodyFraming::of_response(status, to.method(), body),
+        };
+        encode::framing(out, body.declared_with(self.status))?;
         let close = self.close || !to.keep_alive || sent == BodyFraming::UntilClose;
         match (close, to.version) {
             (true, _) => encode::connection_close(out)?,
@@ -209,7 +210,7 @@ impl HeadWriter {
     /// but those of most responses.
     #[inline]
     fn is_usual(&self, to: ReplyTo) -> bool {
-        let has_body = !to.head && self.status != 204 && self.status != 304;
+        let has_body = !to.head && !matches!(self.status, 204 | 205 | 304);
         let stays = !self.close && to.keep_alive && to.version == Version::Http11;
         has_body && stays && !self.has_date
     }

@@ -131,7 +131,8 @@ impl<'a> Response<'a> {
         self
     }
 
-    /// Ends the response with `body`. For a `HEAD` request only its length is sent.
+    /// Ends the response with `body`. For a `HEAD` request only its length is sent, and so for status
+    /// 304, unless it is zero. The statuses 204 and 205 have no body.
     #[inline]
     pub fn body(mut self, body: impl Into<Bytes>) {
         let body = body.into();

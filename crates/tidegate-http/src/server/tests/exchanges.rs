@@ -5,6 +5,7 @@ use std::time::Duration;
 use tidegate_net::Draining;
 
 use crate::codec::FieldLine;
+use crate::server::ResponseStream;
 
 use super::{Client, closing, echo, get, ok};
 
@@ -39,13 +40,43 @@ fn a_response_to_head_has_the_length_and_no_body() {
 fn a_status_without_a_body_has_none() {
     let mut client = Client::new(|request, response| match request.path() {
         "/204" => response.status(204).body("dropped"),
-        _ => response.status(304).body("12345"),
+        "/204-stream" => send_piece(response.status(204).stream()),
+        "/205" => response.status(205).body("dropped"),
+        "/205-stream" => send_piece(response.status(205).stream_with_length(7)),
+        "/205-later" => response.defer().status(205).body("dropped"),
+        "/304" => response.status(304).body("12345"),
+        "/304-stream" => send_piece(response.status(304).stream()),
+        "/304-later" => response.defer().status(304).body(""),
+        _ => response.status(304).body(""),
     });
-    assert_eq!(client.send(get("/204")), "HTTP/1.1 204 No Content\r\n\r\n");
-    assert_eq!(
-        client.send(get("/304")),
-        "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n"
+    let (empty, reset) = (
+        "HTTP/1.1 204 No Content\r\n\r\n",
+        "HTTP/1.1 205 Reset Content\r\n",
     );
+    let reset = format!("{reset}Content-Length: 0\r\n\r\n");
+    let unchanged = "HTTP/1.1 304 Not Modified\r\n";
+    for (path, response) in [
+        ("/204", empty.to_owned()),
+        ("/204-stream", empty.to_owned()),
+        ("/205", reset.clone()),
+        ("/205-stream", reset.clone()),
+        ("/205-later", reset),
+        // The length of the response with status 200, if the service knows it.
+        ("/304", format!("{unchanged}Content-Length: 5\r\n\r\n")),
+        ("/304-stream", format!("{unchanged}\r\n")),
+        ("/304-later", format!("{unchanged}\r\n")),
+        ("/304-empty", format!("{unchanged}\r\n")),
+    ] {
+        assert_eq!(client.send(get(path)), response, "{path}");
+    }
+    assert!(client.is_open());
+    assert_eq!(client.metrics().mistakes, 0);
+}
+
+/// Sends a body of one piece.
+fn send_piece(mut stream: ResponseStream) {
+    stream.write("dropped");
+    stream.finish();
 }
 
 #[test]
