@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate_http::{DeferredResponse, serve};
-use tidegate_testkit::until;
+use tidegate_testkit::{Gate, until};
 
 use super::{Client, get};
 
@@ -61,4 +61,63 @@ fn a_drain_cuts_connections_at_its_deadline() {
     assert_eq!(report.closed_at_deadline.len(), 1);
     let late = kept.lock().unwrap().pop().unwrap();
     until("the response learns of it", || late.is_closed());
+}
+
+#[test]
+fn requests_that_wait_in_their_sockets_when_a_drain_begins_are_answered() {
+    let group = tidegate_net::pinned("web", 1).unwrap();
+    let (gate, entered) = (Arc::new(Gate::new()), Arc::new(Gate::new()));
+    let (inside, entering) = (Arc::clone(&gate), Arc::clone(&entered));
+    let server = serve(&group, "127.0.0.1:0", move |request, response| {
+        if request.path() == "/block" {
+            entering.open();
+            inside.wait();
+        }
+        response.body("now");
+    });
+    let server = server.wait().unwrap();
+    let mut clients: Vec<_> = (0..20)
+        .map(|_| Client::connect(server.local_addr()))
+        .collect();
+    for client in &mut clients {
+        client.send(get("/"));
+        assert_eq!(client.response(), (200, "now".to_owned()));
+    }
+    // The event loop is busy while the requests arrive and the drain begins.
+    let mut blocking = Client::connect(server.local_addr());
+    blocking.send(get("/block"));
+    entered.wait();
+    for client in &mut clients {
+        client.send(get("/again"));
+    }
+    let drained = server.drain(Duration::from_secs(3600));
+    gate.open();
+    for client in clients {
+        let response = client.rest();
+        assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response:?}");
+        assert!(response.contains("\r\nConnection: close\r\n"), "{response}");
+        assert!(response.ends_with("now"), "{response}");
+    }
+    assert!(blocking.rest().ends_with("now"));
+    let report = drained.wait().unwrap();
+    assert!(report.closed_at_deadline.is_empty(), "{report}");
+    assert_eq!(server.metrics().requests, 41);
+}
+
+#[test]
+fn a_client_that_goes_on_sending_gets_the_last_response_whole() {
+    let group = tidegate_net::pinned("web", 1).unwrap();
+    let server = serve(&group, "127.0.0.1:0", |_, response| {
+        response
+            .field("Connection", "close")
+            .body("x".repeat(100_000));
+    });
+    let server = server.wait().unwrap();
+    let mut client = Client::connect(server.local_addr());
+    // Far more than the server reads at once, behind the request that it ends with.
+    client.send(get("/").repeat(1000));
+    let (status, body) = client.response();
+    assert_eq!((status, body.len()), (200, 100_000));
+    assert_eq!(client.rest(), "");
+    assert_eq!(server.metrics().requests, 1);
 }

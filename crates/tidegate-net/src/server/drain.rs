@@ -10,7 +10,7 @@ use tidegate_core::{Clock, Parker, ThreadBuilder};
 use tidegate_loop::Placement;
 use tidegate_promise::{Completion, Failure, Outcome, Promise, SharedPromise, promise};
 
-use crate::channel::{Channel, ServerConnections};
+use crate::channel::{Channel, ChannelRequest, ServerConnections, Shared};
 use crate::group::{LoopTarget, NetGroup};
 use crate::reactor::{self, IoHandle, RoamingShared, Update};
 
@@ -19,6 +19,10 @@ pub(super) const GRACE: Duration = Duration::from_millis(500);
 
 /// The event that notifies handlers that their server is shutting down. They should finish their
 /// work and close the channel.
+///
+/// A message that the peer had sent before may not have been read yet. The channel reads it, if it
+/// reads on its own, before an event that the handler
+/// [sends to its own channel](crate::Channel::fire_event) meanwhile arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Draining;
 
@@ -88,9 +92,12 @@ fn notify_of_announcement(channel: Channel) {
     }
 }
 
-/// Fires the `Draining` event on a connection, once.
+/// Fires the `Draining` event on a connection, once. Before the turn of the event ends, the channel
+/// also reads what has arrived, even if the poller has not reported it yet.
 fn notify_of_drain(channel: Channel) {
     if channel.shared().mark_drained() {
+        // Refused: the channel is closed.
+        let _ = Shared::post(channel.shared(), ChannelRequest::CanRead, false);
         channel.fire_event(Draining);
     }
 }

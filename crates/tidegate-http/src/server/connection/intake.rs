@@ -31,6 +31,7 @@ impl<S: Service> Connection<S> {
                 return None;
             }
         };
+        self.body_moved |= step.consumed != 0;
         match step.event {
             BodyEvent::More => {
                 input.advance(step.consumed);

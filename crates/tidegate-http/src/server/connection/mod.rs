@@ -24,8 +24,9 @@
 //! | `Closing` | no; the body of the last request is still received | the queue is empty |
 //! | `Lingering` | no; received bytes are dropped | the client ends, or the time for it is over |
 //!
-//! `Lingering` follows only if the client may still be sending: closing the socket at once would
-//! reset the connection, and the client would lose the response.
+//! `Lingering` waits for the client only if the client may still be sending: bytes follow the last
+//! request, or its body was not read to its end. Closing the socket at once would reset the
+//! connection, and the client would lose the response (RFC 9112, section 9.6).
 
 mod ends;
 mod intake;
@@ -44,6 +45,7 @@ use tidegate_core::internal::contain;
 use tidegate_net::Channel;
 use tidegate_promise::Failure;
 
+pub(crate) use self::ends::LookedAgain;
 use self::waits::Waits;
 use super::body::BodyError;
 use super::head_writer::{ReplyTo, Switches, insert_continue, say_close, write_closing};
@@ -99,6 +101,13 @@ pub(crate) struct Connection<S> {
     body_paused: bool,
     /// The client may still be sending when the last response is sent.
     linger: bool,
+    /// Received bytes are being handled: the connection does not end before it is known whether some
+    /// of them follow the last request.
+    advancing: bool,
+    /// The client has sent something of the body since the limit of its time was last set.
+    body_moved: bool,
+    /// Bytes waited to be sent when the limit of time for a response was last set.
+    unsent: bool,
     /// The client has ended its half while the protocol was undecided, or while received bytes could
     /// not be handled.
     input_ended: bool,
@@ -149,6 +158,9 @@ impl<S: Service> Connection<S> {
             paused: false,
             body_paused: false,
             linger: false,
+            advancing: false,
+            body_moved: false,
+            unsent: false,
             input_ended: false,
             announced: false,
             draining: false,
@@ -166,6 +178,7 @@ impl<S: Service> Connection<S> {
         self.cell().opened();
         self.now = self.shared.wall.nanos();
         wire.set_half_closure(true);
+        self.begin_wait(wire);
         self.settle(wire);
     }
 
@@ -249,6 +262,7 @@ impl<S: Service> Connection<S> {
     fn advance<'a, I: Input>(&mut self, mut input: I, wire: &mut impl Wire<'a>) {
         let mut table = spare_table::take();
         let mut date = None;
+        self.advancing = true;
         let stop = loop {
             if self.decoder.in_body() && self.phase != Phase::Lingering {
                 match self.take_body(&mut input, wire) {
@@ -257,7 +271,8 @@ impl<S: Service> Connection<S> {
                 }
             }
             if self.phase != Phase::Open {
-                // Nothing after the last request is looked at.
+                // Nothing after the last request is looked at. The client may go on sending.
+                self.linger |= !input.is_empty();
                 input.advance(input.len());
                 break Stop::NeedsMore;
             }
@@ -279,6 +294,7 @@ impl<S: Service> Connection<S> {
             }
         };
         spare_table::put_back(table);
+        self.advancing = false;
         self.paused_by(matches!(stop, Stop::Blocked), wire);
         let ended = self.input_ended && !self.paused && self.undecided.is_none();
         // Usually everything was handled, and the memory goes back to the loop.
@@ -288,6 +304,9 @@ impl<S: Service> Connection<S> {
         wire.give_back(spent);
         if self.outstanding == 0 {
             self.switch_if_due(wire);
+        }
+        if self.phase == Phase::Closing {
+            self.end_if_done(wire);
         }
         if ended && self.phase != Phase::Lingering {
             self.end_input(wire);
@@ -351,7 +370,10 @@ impl<S: Service> Connection<S> {
         self.current = self.queue.next_seq();
         self.intake = match head.framing().is_empty() {
             true => Intake::None,
-            false => Intake::Unasked,
+            false => {
+                self.body_moved = true;
+                Intake::Unasked
+            }
         };
         let mut apart = BytesMut::new();
         let (mut served, mut status, mut written) = (Served::Nothing, 500, 0);

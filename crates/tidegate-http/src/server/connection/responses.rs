@@ -221,9 +221,10 @@ impl<S: Service> Connection<S> {
         self.end_if_done(wire);
     }
 
-    /// Ends the connection if no more requests are accepted and every response is sent.
+    /// Ends the connection if no more requests are accepted and every response is sent: in stages, if
+    /// the client may still be sending.
     pub(super) fn end_if_done<'a>(&mut self, wire: &mut impl Wire<'a>) {
-        if self.phase != Phase::Closing || !self.queue.is_empty() {
+        if self.phase != Phase::Closing || !self.queue.is_empty() || self.advancing {
             return;
         }
         if self.decoder.in_body() && matches!(self.intake, Intake::Sink(_)) {

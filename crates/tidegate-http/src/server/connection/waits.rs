@@ -26,6 +26,8 @@ pub(super) enum Waits {
     Response,
     /// For the client to end a connection that the server has ended.
     End,
+    /// A head has just ended: the deadline is still that of the head, whatever comes next.
+    Undecided,
 }
 
 impl<S: Service> Connection<S> {
@@ -35,14 +37,44 @@ impl<S: Service> Connection<S> {
         self.report_tally();
         wire.flush();
         let waits = self.waits_for();
-        if waits == self.waits && matches!(waits, Waits::Head | Waits::End) {
-            // A head has its time from its first byte, not from its last one. A client that goes on
-            // sending does not prolong the end.
+        if waits == Waits::Idle && self.waits == Waits::Idle {
+            // The deadline stays: when it passes, the check looks how long the connection has been
+            // idle. To move it with each request would cost more.
+            self.since = self.now;
+            return;
+        }
+        if self.goes_on(waits, wire) {
             return;
         }
         self.waits = waits;
+        self.begin_wait(wire);
+    }
+
+    /// Sets the time limit of a wait that begins now.
+    pub(super) fn begin_wait<'a>(&mut self, wire: &mut impl Wire<'a>) {
         self.since = self.now;
         wire.deadline(CHECK, self.limit());
+    }
+
+    /// Returns `true` if the limit of the current wait goes on: the connection still waits for the
+    /// same, and nothing has happened that the limit is for.
+    fn goes_on<'a>(&mut self, waits: Waits, wire: &mut impl Wire<'a>) -> bool {
+        let same = waits == self.waits;
+        match waits {
+            Waits::Idle | Waits::Undecided => false,
+            // A head has its time from its first byte, not from its last one. A client that goes on
+            // sending does not prolong the end.
+            Waits::Head | Waits::End => same,
+            // Neither does a service that sends its response meanwhile.
+            Waits::Body => !std::mem::take(&mut self.body_moved) && same,
+            // A service that writes more does not help a client that takes nothing.
+            Waits::Response => {
+                let (sent, unsent) = (wire.sent_bytes(), wire.has_unsent());
+                let stuck = same && self.unsent && unsent && sent == self.sent;
+                (self.sent, self.unsent) = (sent, unsent);
+                stuck
+            }
+        }
     }
 
     /// Ends the wait for a head, which is complete. Returns when its first byte came.
@@ -52,7 +84,7 @@ impl<S: Service> Connection<S> {
             return self.now;
         }
         // The next head has a time of its own.
-        self.waits = Waits::Idle;
+        self.waits = Waits::Undecided;
         self.cell().head_time(self.now.saturating_sub(self.since));
         self.since
     }
@@ -82,7 +114,7 @@ impl<S: Service> Connection<S> {
     fn limit(&self) -> Duration {
         let limits = &self.shared.limits;
         match self.waits {
-            Waits::Idle => limits.idle.min(limits.send_time),
+            Waits::Idle | Waits::Undecided => limits.idle.min(limits.send_time),
             Waits::Head => limits.head_time,
             Waits::Body => limits.body_time,
             Waits::Response => limits.send_time,
@@ -96,7 +128,9 @@ impl<S: Service> Connection<S> {
         match self.waits {
             Waits::Head => self.refuse(RefusalReason::HeadTimeout, wire),
             Waits::Body => self.refuse_body(RefusalReason::BodyTimeout, wire),
-            Waits::Idle | Waits::Response | Waits::End => return self.check_progress(wire),
+            Waits::Idle | Waits::Response | Waits::End | Waits::Undecided => {
+                return self.check_progress(wire);
+            }
         }
         self.settle(wire);
     }
@@ -107,6 +141,7 @@ impl<S: Service> Connection<S> {
         let limits = self.shared.limits;
         let before = std::mem::replace(&mut self.sent, wire.sent_bytes());
         let unsent = wire.has_unsent();
+        self.unsent = unsent;
         if self.waits == Waits::Response && !unsent || unsent && before != self.sent {
             // The service has its time. A client that takes something, too.
             self.since = self.now;

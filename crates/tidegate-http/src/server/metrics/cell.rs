@@ -84,7 +84,16 @@ impl LoopCell {
     /// once took `nanos` each.
     #[inline]
     pub(crate) fn take(&self, tally: &mut Tally, nanos: u64) {
-        let one = self.one_writer;
+        // One decision for all counters.
+        match self.one_writer {
+            true => self.take_as::<true>(tally, nanos),
+            false => self.take_as::<false>(tally, nanos),
+        }
+    }
+
+    #[inline(always)]
+    fn take_as<const ONE_WRITER: bool>(&self, tally: &mut Tally, nanos: u64) {
+        let one = ONE_WRITER;
         if tally.received != 0 {
             add(&self.received, std::mem::take(&mut tally.received), one);
         }
@@ -95,13 +104,21 @@ impl LoopCell {
             let number = u64::from(std::mem::take(&mut tally.at_once));
             self.totals.record(nanos, number, one);
         }
-        if tally.requests == 0 && tally.responses == 0 {
+        if tally.requests != 0 {
+            let requests = std::mem::take(&mut tally.requests);
+            add(&self.requests, u64::from(requests), one);
+        }
+        let responses = std::mem::take(&mut tally.responses);
+        if responses == 0 {
             return;
         }
-        let requests = std::mem::take(&mut tally.requests);
-        add(&self.requests, u64::from(requests), one);
-        tally.responses = 0;
-        for (counter, number) in self.classes.iter().zip(&mut tally.classes) {
+        let [usual, others @ ..] = &mut tally.classes;
+        let usual = std::mem::take(usual);
+        add(&self.classes[0], u64::from(usual), one);
+        if usual == responses {
+            return;
+        }
+        for (counter, number) in self.classes[1..].iter().zip(others) {
             if *number != 0 {
                 add(counter, u64::from(std::mem::take(number)), one);
             }

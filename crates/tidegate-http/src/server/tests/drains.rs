@@ -2,10 +2,12 @@
 
 use std::sync::{Arc, Mutex};
 
-use tidegate_net::{DrainAnnounced, Draining};
+use bytes::Bytes;
+use tidegate_net::{DrainAnnounced, Draining, Inbound, InboundContext, Nothing, UserEvent};
 
 use super::{Client, get, ok};
-use crate::server::{Body, DeferredResponse};
+use crate::server::service::Shared;
+use crate::server::{Body, DeferredResponse, Limits, Request, Response};
 
 type Later = Arc<Mutex<Vec<DeferredResponse>>>;
 
@@ -111,7 +113,7 @@ fn no_request_is_accepted_behind_outstanding_ones_during_a_drain() {
             response.body("");
         }
         assert!(client.responses().ends_with(&last("")));
-        assert!(!client.is_open());
+        assert!(client.is_lingering());
     }
 }
 
@@ -125,7 +127,7 @@ fn a_head_that_has_begun_behind_outstanding_ones_is_the_last_one() {
     client.send("Host: a\r\n\r\n".to_owned() + &get("/c"));
     next(&later).body("b");
     assert_eq!(client.responses(), last("b"));
-    assert!(!client.is_open());
+    assert!(client.is_lingering());
     assert_eq!(client.metrics().requests, 2);
 }
 
@@ -138,6 +140,49 @@ fn the_next_request_after_an_announcement_is_the_last_one() {
     assert_eq!(later.lock().unwrap().len(), 1);
     next(&later).body("a");
     assert_eq!(client.responses(), last("a"));
+    assert!(client.is_lingering());
+}
+
+/// Passes bytes on after the event of a drain: they were in the socket and had not been read.
+struct Unread(Option<Bytes>);
+
+impl Inbound for Unread {
+    type In = Bytes;
+    type Out = Bytes;
+    type Write = Nothing;
+
+    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        ctx.fire_read(bytes);
+    }
+
+    fn event(&mut self, event: UserEvent, ctx: &mut InboundContext<'_, Self>) {
+        let drains = event.downcast_ref::<Draining>().is_some();
+        ctx.fire_event(event);
+        if drains && let Some(bytes) = self.0.take() {
+            ctx.fire_read(bytes);
+            ctx.fire_read_complete();
+        }
+    }
+}
+
+#[test]
+fn a_request_that_arrived_before_the_drain_is_served() {
+    let behind = |unread: String| {
+        let front = Unread(Some(unread.into()));
+        let service = Shared(Arc::new(|_: Request<'_>, response: Response<'_>| {
+            response.body("now");
+        }));
+        Client::behind(|p| p.add("unread", front), Limits::default(), service)
+    };
+    let mut client = behind(get("/a"));
+    begin(&mut client, 0);
+    assert_eq!(client.responses(), last("now"));
+    assert!(!client.is_open());
+
+    let mut client = behind(get("/a")[..10].to_owned());
+    begin(&mut client, 0);
+    assert!(client.is_open(), "a head that has begun is served");
+    assert_eq!(client.send(get("/a")[10..].to_owned()), last("now"));
     assert!(!client.is_open());
 }
 
@@ -153,6 +198,8 @@ fn a_service_that_ends_the_connection_in_the_middle_leaves_requests_unanswered()
     assert_eq!(client.metrics().requests, 4);
     a.body("a");
     assert_eq!(client.responses(), ok("a") + &last("b"));
+    assert!(client.is_lingering());
+    client.socket.end_input();
     assert!(!client.is_open());
     assert!(c.is_closed());
     drop(c);

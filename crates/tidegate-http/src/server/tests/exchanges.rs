@@ -122,7 +122,44 @@ fn connection_close_of_the_client_ends_the_connection() {
     let response = client.send("GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\nrest");
     assert!(response.contains("\r\nConnection: close\r\n"), "{response}");
     assert!(response.ends_with("GET /a"), "{response}");
+    // A reset would take the response from a client that is still sending.
+    assert!(client.is_lingering());
+    assert_eq!(client.send(get("/b")), "");
+    client.socket.end_input();
     assert!(!client.is_open());
+
+    let mut client = Client::new(echo);
+    client.send("GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    assert!(!client.is_open(), "nothing follows the request");
+}
+
+#[test]
+fn a_client_that_goes_on_sending_does_not_prolong_the_end() {
+    let mut client = Client::new(|_, response| response.field("Connection", "close").body(""));
+    assert_eq!(client.send(get("/a") + &get("/b")), closing("200 OK"));
+    for _ in 0..3 {
+        client.pass(Duration::from_millis(900));
+        client.socket.receive("x");
+        client.socket.run();
+    }
+    assert!(!client.is_open());
+    assert_eq!(client.metrics().connections, 0);
+    assert_eq!(client.metrics().requests, 1);
+}
+
+#[test]
+fn a_connection_lingers_behind_a_body_that_was_read_to_its_end() {
+    let mut client = Client::new(|request, response| {
+        let later = response.defer();
+        request.collect(10).finally(move |_| later.body("done"));
+    });
+    let head = "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 5\r\n\r\n";
+    client.send(head.to_owned() + "hello");
+    assert!(!client.is_open());
+
+    let mut client = Client::new(echo);
+    client.send(head.to_owned() + "hello" + &get("/b"));
+    assert!(client.is_lingering());
 }
 
 #[test]
@@ -130,6 +167,8 @@ fn connection_close_of_the_service_ends_the_connection() {
     let mut client = Client::new(|_, response| response.field("connection", "Close").body(""));
     let requests = get("/a") + &get("/b");
     assert_eq!(client.send(requests), closing("200 OK"));
+    assert!(client.is_lingering());
+    client.pass(Duration::from_secs(3));
     assert!(!client.is_open());
     assert_eq!(client.metrics().requests, 1);
 }

@@ -1,10 +1,11 @@
 //! Limits of size and time.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::{Client, closing, echo, get, ok};
 use crate::codec::RefusalReason;
-use crate::server::Limits;
+use crate::server::{Body, Limits, ResponseStream};
 
 #[test]
 fn a_head_has_its_time_from_its_first_byte() {
@@ -249,4 +250,71 @@ fn the_last_response_is_sent_to_its_end_however_long_that_takes() {
     client.advance(Duration::from_secs(5));
     assert!(!client.is_open());
     assert_eq!(client.metrics().slow_readers, 1);
+}
+
+#[test]
+fn a_response_that_is_streamed_does_not_prolong_the_time_of_a_body() {
+    let streams: Arc<Mutex<Vec<(Body, ResponseStream)>>> = Arc::default();
+    let kept = Arc::clone(&streams);
+    let mut client = Client::new(move |request, response| {
+        let body = request.into_body();
+        kept.lock().unwrap().push((body, response.stream()));
+    });
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n\r\nx");
+    for _ in 0..2 {
+        client.advance(Duration::from_secs(14));
+        streams.lock().unwrap()[0].1.write("more");
+        client.socket.run();
+    }
+    client.advance(Duration::from_secs(3));
+    assert_eq!(client.metrics().refusals, [(RefusalReason::BodyTimeout, 1)]);
+}
+
+#[test]
+fn a_service_that_writes_more_does_not_help_a_client_that_takes_nothing() {
+    let streams: Arc<Mutex<Vec<ResponseStream>>> = Arc::default();
+    let kept = Arc::clone(&streams);
+    let mut client = Client::new(move |_, response| {
+        kept.lock().unwrap().push(response.stream());
+    });
+    client.socket.set_room(Some(0));
+    client.send(get("/a"));
+    for _ in 0..8 {
+        client.advance(Duration::from_secs(8));
+        if let Some(stream) = streams.lock().unwrap().first_mut() {
+            stream.write("more");
+        }
+        client.socket.run();
+    }
+    assert!(!client.is_open());
+    assert_eq!(client.metrics().slow_readers, 1);
+}
+
+#[test]
+fn the_idle_time_runs_from_the_last_request() {
+    let mut client = Client::new(echo);
+    // Neither the checks in between nor the deadline of the first request end the connection.
+    for _ in 0..20 {
+        assert_eq!(client.send(get("/a")), ok("GET /a"));
+        client.pass(Duration::from_secs(20));
+    }
+    client.pass(Duration::from_secs(54));
+    assert!(client.is_open());
+    client.pass(Duration::from_secs(2));
+    assert!(!client.is_open());
+}
+
+#[test]
+fn the_idle_time_may_be_shorter_than_the_time_of_a_head() {
+    let limits = Limits::default()
+        .head_time(Duration::from_secs(60))
+        .idle(Duration::from_secs(10));
+    let mut client = Client::with_limits(limits, echo);
+    let request = get("/a");
+    assert_eq!(client.send(request[..10].to_owned()), "");
+    assert_eq!(client.send(request[10..].to_owned()), ok("GET /a"));
+    client.pass(Duration::from_secs(9));
+    assert!(client.is_open());
+    client.pass(Duration::from_secs(2));
+    assert!(!client.is_open());
 }

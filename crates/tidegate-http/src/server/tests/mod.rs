@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tidegate_core::ManualClock;
-use tidegate_net::EmbeddedChannel;
+use tidegate_net::{EmbeddedChannel, PipelineBuilder};
 
 use super::connection::Connection;
 use super::date::WallClock;
@@ -49,15 +49,25 @@ impl Client {
     }
 
     pub(crate) fn with_service(limits: Limits, service: impl Service) -> Self {
+        Self::behind(|pipeline| pipeline, limits, service)
+    }
+
+    /// Creates a client of a server with handlers in front of it.
+    pub(crate) fn behind(
+        front: impl FnOnce(PipelineBuilder) -> PipelineBuilder,
+        limits: Limits,
+        service: impl Service,
+    ) -> Self {
         let clock = ManualClock::new();
         let wall = WallClock::new(&(&clock).into());
         let counters = Counters::new(["embedded"].into_iter(), true);
         let shared = ServerShared::new(limits, wall, counters);
         let connection = Connection::new(service, Arc::clone(&shared));
         let handler = HttpHandler::<_, NeverBlocks>::new(connection);
-        let socket =
-            EmbeddedChannel::with_options(channel_options(), |p| p.add_duplex("http", handler))
-                .unwrap();
+        let socket = EmbeddedChannel::with_options(channel_options(), |p| {
+            front(p).add_duplex("http", handler)
+        });
+        let socket = socket.unwrap();
         Self {
             socket,
             clock,
@@ -100,6 +110,12 @@ impl Client {
 
     pub(crate) fn is_open(&self) -> bool {
         self.socket.is_open()
+    }
+
+    /// Returns `true` if the server has ended its half, and waits for the client to end the other
+    /// one. The connection ends when the client does so, or when the time for it is over.
+    pub(crate) fn is_lingering(&self) -> bool {
+        self.is_open() && self.socket.is_output_shut()
     }
 
     pub(crate) fn metrics(&self) -> HttpMetrics {
