@@ -16,7 +16,7 @@ use crate::codec::{
     BodyEvent, BodyFraming, BodyLimits, EncodeError, HeadLimits, HeadTable, OwnedResponseHead,
     RefusalReason, RequestDecoder, encode,
 };
-use crate::server::{Input, ReplyTo, Switches, Wire};
+use crate::server::{Input, Received, ReplyTo, Switches, Wire};
 
 /// How many responses may be outstanding before the codec stops reading.
 const OUTSTANDING: usize = 16;
@@ -427,7 +427,7 @@ impl Inbound for HttpCodec {
             return ctx.give_back(bytes);
         }
         if self.kept.is_empty() {
-            return self.advance(bytes, ctx);
+            return self.advance(Received::from(bytes), ctx);
         }
         let mut kept = std::mem::take(&mut self.kept);
         kept.extend_from_slice(&bytes);

@@ -14,17 +14,66 @@ pub(crate) trait Input: Deref<Target = [u8]> + Buf {
     fn keep(self) -> (BytesMut, Bytes);
 }
 
-impl Input for Bytes {
+/// Bytes as they came from the socket. Consuming them moves a position: whole, their memory goes back
+/// to the loop at less cost than a rest of it, which has to be extended first.
+pub(crate) struct Received {
+    bytes: Bytes,
+    at: usize,
+}
+
+impl From<Bytes> for Received {
+    #[inline]
+    fn from(bytes: Bytes) -> Self {
+        Self { bytes, at: 0 }
+    }
+}
+
+impl Deref for Received {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        &self.bytes[self.at..]
+    }
+}
+
+impl Buf for Received {
+    #[inline]
+    fn remaining(&self) -> usize {
+        self.bytes.len() - self.at
+    }
+
+    #[inline]
+    fn chunk(&self) -> &[u8] {
+        self
+    }
+
+    #[inline]
+    fn advance(&mut self, consumed: usize) {
+        assert!(consumed <= self.remaining(), "no more than there is");
+        self.at += consumed;
+    }
+}
+
+impl Input for Received {
     fn take_part(&mut self, consumed: usize, range: Range<usize>) -> Bytes {
-        let mut taken = self.split_to(consumed);
-        taken.truncate(range.end);
-        taken.advance(range.start);
+        let (start, end) = (self.at + range.start, self.at + range.end);
+        self.advance(consumed);
+        if self.at < self.bytes.len() {
+            return self.bytes.slice(start..end);
+        }
+        // All is consumed, and the part need not share its memory.
+        self.at = 0;
+        let mut taken = std::mem::take(&mut self.bytes);
+        taken.truncate(end);
+        taken.advance(start);
         taken
     }
 
+    #[inline]
     fn keep(self) -> (BytesMut, Bytes) {
         // Memory of the loop is not kept: it goes back.
-        (BytesMut::from(&self[..]), self)
+        (BytesMut::from(&self[..]), self.bytes)
     }
 }
 
@@ -43,5 +92,39 @@ impl Input for BytesMut {
             false => self,
         };
         (kept, Bytes::new())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn received_bytes_go_back_whole() {
+        let bytes = Bytes::from(b"head and body".to_vec());
+        let (at, mut input) = (bytes.as_ptr(), Received::from(bytes));
+        input.advance(5);
+        assert_eq!((&input[..], input.remaining()), (&b"and body"[..], 8));
+        let (kept, spent) = input.keep();
+        assert_eq!((&kept[..], spent.as_ptr()), (&b"and body"[..], at));
+        assert_eq!(spent, "head and body");
+    }
+
+    #[test]
+    fn a_part_is_not_copied_and_the_last_one_takes_the_memory() {
+        let bytes = Bytes::from(b"head5\r\nhello".to_vec());
+        let (at, mut input) = (bytes.as_ptr(), Received::from(bytes));
+        input.advance(4);
+        let size = input.take_part(3, 0..1);
+        assert_eq!((&size[..], size.as_ptr()), (&b"5"[..], at.wrapping_add(4)));
+        drop(size);
+        let data = input.take_part(5, 0..5);
+        assert_eq!(
+            (&data[..], data.as_ptr()),
+            (&b"hello"[..], at.wrapping_add(7))
+        );
+        assert!(input.is_empty() && data.is_unique());
+        let (kept, spent) = input.keep();
+        assert!(kept.is_empty() && spent.is_empty());
     }
 }

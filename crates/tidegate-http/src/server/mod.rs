@@ -42,7 +42,7 @@ mod trouble;
 mod wire;
 
 pub(crate) use self::head_writer::{ReplyTo, Switches};
-pub(crate) use self::input::Input;
+pub(crate) use self::input::{Input, Received};
 pub(crate) use self::wire::Wire;
 
 #[cfg(feature = "async")]

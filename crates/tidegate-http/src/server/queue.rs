@@ -17,6 +17,10 @@ use super::switch::SwitchPlan;
 use super::wire::Wire;
 use crate::codec::{BodyEncoder, BodyFraming, EncodeError};
 
+/// The longest line with the size of a chunk, and the end of one that may precede it.
+const SIZE_LINE: usize = 24;
+const LINE_END: &[u8] = b"\r\n";
+
 /// The responses that are not sent yet, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct ResponseQueue {
@@ -74,6 +78,8 @@ pub(crate) struct Stream {
     encoder: BodyEncoder,
     flow: FlowEnd,
     pub(crate) held: VecDeque<Bytes>,
+    /// The last line with the size of a chunk: pieces often have the same size.
+    size_line: Bytes,
     /// The trailers, once the service has ended the body.
     pub(crate) end: Option<Vec<(String, Vec<u8>)>>,
     pub(crate) close: bool,
@@ -89,6 +95,7 @@ impl Stream {
             encoder: BodyEncoder::new(head.framing),
             flow: head.flow,
             held: VecDeque::new(),
+            size_line: Bytes::new(),
             end: None,
             close: head.close,
         }
@@ -135,20 +142,13 @@ impl Stream {
             if piece.is_empty() || self.framing == BodyFraming::Empty {
                 continue;
             }
-            let out = wire.output();
-            let before = out.len();
-            if piece.len() <= INLINE_BODY {
-                self.encoder.data(out, &piece)?;
-                tally.sent(out.len() - before);
+            if piece.len() > INLINE_BODY {
+                self.send_large(piece, wire, tally)?;
                 continue;
             }
-            self.encoder.data_prefix(out, piece.len())?;
-            tally.sent(out.len() - before + piece.len());
-            wire.send(piece);
-            // With its chunk: a client may wait for the whole of it.
             let out = wire.output();
             let before = out.len();
-            self.encoder.data_suffix(out)?;
+            self.encoder.data(out, &piece)?;
             tally.sent(out.len() - before);
         }
         let Some(trailers) = self.end.take() else {
@@ -166,6 +166,36 @@ impl Stream {
         }
         tally.sent(out.len() - before);
         Ok(true)
+    }
+
+    /// Sends a large piece from its own memory. What is around it is sent from memory that many pieces
+    /// share: an output of the loop has room for much more, and each piece would need two of them.
+    fn send_large<'a>(
+        &mut self,
+        piece: Bytes,
+        wire: &mut impl Wire<'a>,
+        tally: &mut Tally,
+    ) -> Result<(), EncodeError> {
+        let mut memory = [0_u8; SIZE_LINE];
+        let mut room = &mut memory[..];
+        self.encoder.data_prefix(&mut room, piece.len())?;
+        let length = SIZE_LINE - room.len();
+        if length > 0 {
+            if self.size_line != memory[..length] {
+                self.size_line = Bytes::copy_from_slice(&memory[..length]);
+            }
+            wire.send(self.size_line.clone());
+        }
+        tally.sent(length + piece.len());
+        wire.send(piece);
+        // With its chunk: a client may wait for the whole of it.
+        let mut room = &mut memory[..];
+        self.encoder.data_suffix(&mut room)?;
+        if room.len() < SIZE_LINE {
+            tally.sent(LINE_END.len());
+            wire.send(Bytes::from_static(LINE_END));
+        }
+        Ok(())
     }
 }
 

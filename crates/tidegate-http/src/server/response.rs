@@ -51,6 +51,26 @@ pub(crate) struct ResponseParts<'a> {
     pub(crate) channel: &'a Channel,
     /// The date of all responses to one read.
     pub(crate) date: &'a HttpDate,
+    pub(crate) head: HeadWriter,
+}
+
+impl ResponseParts<'_> {
+    /// Ends the head. Returns how the body is sent, and whether the connection ends with it; `None` if
+    /// the response cannot be sent.
+    fn finish(&mut self, body: BodyFraming) -> Option<(BodyFraming, bool)> {
+        let to = self.shared.decide(self.to);
+        match self.head.finish(self.out, body, to, self.date) {
+            Ok(finished) => {
+                *self.status = self.head.status_code();
+                Some(finished)
+            }
+            Err(mistake) => {
+                self.head.undo(self.out);
+                *self.served = Served::Mistake(mistake);
+                None
+            }
+        }
+    }
 }
 
 /// The response to one request. It is written directly into the memory that is sent.
@@ -86,27 +106,27 @@ pub(crate) struct ResponseParts<'a> {
 /// ```
 #[must_use = "a response that is dropped becomes status 500"]
 pub struct Response<'a> {
-    parts: ResponseParts<'a>,
-    head: HeadWriter,
+    /// On the stack of the connection, so that the methods pass on a pointer.
+    parts: &'a mut ResponseParts<'a>,
 }
 
 impl<'a> Response<'a> {
-    pub(crate) fn new(parts: ResponseParts<'a>) -> Self {
-        let head = HeadWriter::new(parts.out);
-        Self { parts, head }
+    #[inline]
+    pub(crate) fn new(parts: &'a mut ResponseParts<'a>) -> Self {
+        Self { parts }
     }
 
     /// Sets the status, from 200 to 999. It is 200 unless it is set.
     #[inline]
-    pub fn status(mut self, status: u16) -> Self {
-        self.head.status(self.parts.out, status);
+    pub fn status(self, status: u16) -> Self {
+        self.parts.head.status(self.parts.out, status);
         self
     }
 
     /// Adds a field. Fields are sent in the order of the calls.
     #[inline]
-    pub fn field(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
-        self.head.field(self.parts.out, name, value.as_ref());
+    pub fn field(self, name: &str, value: impl AsRef<[u8]>) -> Self {
+        self.parts.head.field(self.parts.out, name, value.as_ref());
         self
     }
 
@@ -126,40 +146,41 @@ impl<'a> Response<'a> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]
-    pub fn field_line(mut self, line: &FieldLine) -> Self {
-        self.head.field_line(self.parts.out, line);
+    pub fn field_line(self, line: &FieldLine) -> Self {
+        self.parts.head.field_line(self.parts.out, line);
         self
     }
 
     /// Ends the response with `body`. For a `HEAD` request only its length is sent, and so for status
     /// 304, unless it is zero. The statuses 204 and 205 have no body.
     #[inline]
-    pub fn body(mut self, body: impl Into<Bytes>) {
-        let body = body.into();
+    pub fn body(self, body: impl Into<Bytes>) {
+        let (body, parts) = (body.into(), self.parts);
         let framing = BodyFraming::Length(body.len() as u64);
-        let Some((sent, close)) = self.finish(framing) else {
+        let Some((sent, close)) = parts.finish(framing) else {
             return;
         };
         let body = match sent.is_empty() {
             true => Bytes::new(),
             false if body.len() <= INLINE_BODY => {
-                self.parts.out.put_slice(&body);
+                parts.out.put_slice(&body);
                 Bytes::new()
             }
             false => body,
         };
-        *self.parts.written = self.head.length(self.parts.out) + body.len();
-        *self.parts.served = Served::Written { body, close };
+        *parts.written = parts.head.length(parts.out) + body.len();
+        *parts.served = Served::Written { body, close };
     }
 
     /// Ends the response with a range of a file, which is sent without being read into memory: see
     /// [`FileRange`]. For a `HEAD` request only its length is sent. [`Files`](crate::Files) finds and
     /// opens files.
-    pub fn file(mut self, range: FileRange) {
-        if let Some((sent, close)) = self.finish(BodyFraming::Length(range.len())) {
+    pub fn file(self, range: FileRange) {
+        let parts = self.parts;
+        if let Some((sent, close)) = parts.finish(BodyFraming::Length(range.len())) {
             let (range, body) = (Box::new(range), Bytes::new());
-            *self.parts.written = self.head.length(self.parts.out);
-            *self.parts.served = match sent.is_empty() {
+            *parts.written = parts.head.length(parts.out);
+            *parts.served = match sent.is_empty() {
                 true => Served::Written { body, close },
                 false => Served::File { range, close },
             };
@@ -178,28 +199,30 @@ impl<'a> Response<'a> {
         self.stream_with(BodyFraming::Length(length))
     }
 
-    fn stream_with(mut self, framing: BodyFraming) -> ResponseStream {
+    fn stream_with(self, framing: BodyFraming) -> ResponseStream {
+        let parts = self.parts;
         let (flow, end) = FlowEnd::new();
-        if let Some((framing, close)) = self.finish(framing) {
-            *self.parts.served = Served::Streams {
+        if let Some((framing, close)) = parts.finish(framing) {
+            *parts.served = Served::Streams {
                 framing,
                 close,
                 flow: end,
             };
         }
-        ResponseStream::new(self.parts.channel.clone(), self.parts.seq, flow)
+        ResponseStream::new(parts.channel.clone(), parts.seq, flow)
     }
 
     /// Returns a handle that can respond later, from any thread, loop or future. Later responses of
     /// this connection wait for it. Status and fields that were set so far are not used.
-    pub fn defer(mut self) -> DeferredResponse {
-        self.head.undo(self.parts.out);
-        *self.parts.served = Served::Deferred;
+    pub fn defer(self) -> DeferredResponse {
+        let parts = self.parts;
+        parts.head.undo(parts.out);
+        *parts.served = Served::Deferred;
         DeferredResponse::new(
-            self.parts.channel.clone(),
-            self.parts.seq,
-            self.parts.to,
-            Arc::clone(self.parts.shared),
+            parts.channel.clone(),
+            parts.seq,
+            parts.to,
+            Arc::clone(parts.shared),
         )
     }
 
@@ -212,44 +235,28 @@ impl<'a> Response<'a> {
     /// server adds `Connection: Upgrade`. If the request does not allow a change of the protocol, if
     /// the handlers do not fit each other, or if `handlers` panics, the client gets status 500 and the
     /// connection is closed.
-    pub fn switch(mut self, handlers: impl FnOnce(Switch) -> Switch + Send + 'static) {
-        let date = self.parts.date;
-        let (out, to) = (&mut *self.parts.out, self.parts.to);
-        *self.parts.served = match self.head.finish_switch(out, to, date) {
+    pub fn switch(self, handlers: impl FnOnce(Switch) -> Switch + Send + 'static) {
+        let parts = self.parts;
+        let (out, to, head) = (&mut *parts.out, parts.to, &mut parts.head);
+        *parts.served = match head.finish_switch(out, to, parts.date) {
             Ok(()) => Served::Switches(Box::new(SwitchPlan {
-                head: self.head.split_off(out),
-                status: self.head.status_code(),
+                head: head.split_off(out),
+                status: head.status_code(),
                 to,
                 make: Box::new(handlers),
             })),
             Err(mistake) => {
-                self.head.undo(out);
+                head.undo(out);
                 Served::Mistake(mistake)
             }
         };
-    }
-
-    fn finish(&mut self, body: BodyFraming) -> Option<(BodyFraming, bool)> {
-        let date = self.parts.date;
-        let to = self.parts.shared.decide(self.parts.to);
-        match self.head.finish(self.parts.out, body, to, date) {
-            Ok(finished) => {
-                *self.parts.status = self.head.status_code();
-                Some(finished)
-            }
-            Err(mistake) => {
-                self.head.undo(self.parts.out);
-                *self.parts.served = Served::Mistake(mistake);
-                None
-            }
-        }
     }
 }
 
 impl std::fmt::Debug for Response<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Response")
-            .field("status", &self.head.status_code())
+            .field("status", &self.parts.head.status_code())
             .finish_non_exhaustive()
     }
 }

@@ -48,8 +48,10 @@ use tidegate_promise::Failure;
 pub(crate) use self::ends::LookedAgain;
 use self::waits::Waits;
 use super::body::BodyError;
-use super::head_writer::{ReplyTo, Switches, insert_continue, say_close, write_closing};
-use super::input::Input;
+use super::head_writer::{
+    HeadWriter, ReplyTo, Switches, insert_continue, say_close, write_closing,
+};
+use super::input::{Input, Received};
 use super::metrics::{LoopCell, Tally};
 use super::part::{StreamHead, Whole};
 use super::queue::{ResponseQueue, Slot, Stream};
@@ -250,7 +252,7 @@ impl<S: Service> Connection<S> {
             return wire.give_back(bytes);
         }
         if self.kept.is_empty() {
-            return self.advance(bytes, wire);
+            return self.advance(Received::from(bytes), wire);
         }
         let mut kept = std::mem::take(&mut self.kept);
         kept.extend_from_slice(&bytes);
@@ -367,20 +369,18 @@ impl<S: Service> Connection<S> {
         let Some(channel) = &self.channel else { return };
         let to = ReplyTo::of(&head);
         let direct = self.queue.is_empty();
-        self.current = self.queue.next_seq();
+        (self.current, self.body_moved) = (self.queue.next_seq(), true);
         self.intake = match head.framing().is_empty() {
             true => Intake::None,
-            false => {
-                self.body_moved = true;
-                Intake::Unasked
-            }
+            false => Intake::Unasked,
         };
         let mut apart = BytesMut::new();
         let (mut served, mut status, mut written) = (Served::Nothing, 500, 0);
         let out = if direct { wire.output() } else { &mut apart };
         let start = out.len();
         let request = Request::new(head, &mut self.intake, channel, self.current);
-        let parts = ResponseParts {
+        let mut parts = ResponseParts {
+            head: HeadWriter::new(out),
             out,
             served: &mut served,
             status: &mut status,
@@ -391,15 +391,15 @@ impl<S: Service> Connection<S> {
             channel,
             date,
         };
-        let response = Response::new(parts);
+        let response = Response::new(&mut parts);
         let ran = contain(|| self.service.call(request, response));
         let panicked = ran.is_err();
         if let Err(panic) = ran {
             self.panicked(panic, &mut served, wire);
         }
-        let expects = head.expects_continue();
+        let expects_continue = head.expects_continue();
         match served {
-            Served::Written { body, close } if direct && self.is_plain(expects) => {
+            Served::Written { body, close } if direct && self.is_plain(expects_continue) => {
                 self.tally.response(status);
                 self.tally.sent(written);
                 self.took(began);
@@ -414,17 +414,16 @@ impl<S: Service> Connection<S> {
                 self.report_missing(&served, panicked, wire);
                 let out = if direct { wire.output() } else { &mut apart };
                 let served = self.replace_missing(served, out, start, to, &mut status);
-                self.put_continue(&served, expects, out, start);
+                self.put_continue(&served, expects_continue, out, start);
                 if direct {
                     self.tally.sent(out.len() - start);
                 }
-                let head = if direct { BytesMut::new() } else { apart };
                 let request = Asked {
                     to,
                     began,
-                    expects_continue: expects,
+                    expects_continue,
                 };
-                self.enqueue(served, head, direct, status, request);
+                self.enqueue(served, apart, direct, status, request);
                 self.pump(wire);
             }
         }
