@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::{Bytes, BytesMut};
 use tidegate_net::Channel;
+use tidegate_net::internal::HeldInput;
 use tidegate_promise::{Failure, Promise};
 
 use super::part::{Part, PartKind};
@@ -54,22 +55,31 @@ pub(crate) trait BodySink: Send {
     fn fail(self: Box<Self>, why: BodyError);
 }
 
-/// Collects a body of at most `max` bytes.
+/// Collects a body of at most `max` bytes. They count against the memory limit of the server until
+/// the service has them.
 pub(crate) struct Collector {
-    pub(crate) max: usize,
-    pub(crate) first: Bytes,
-    pub(crate) rest: BytesMut,
-    pub(crate) promise: Option<Promise<Bytes>>,
+    max: usize,
+    first: Bytes,
+    rest: BytesMut,
+    promise: Option<Promise<Bytes>>,
+    held: HeldInput,
+    counted: usize,
 }
 
 impl Collector {
-    pub(crate) fn new(max: usize, promise: Promise<Bytes>) -> Self {
+    pub(crate) fn new(max: usize, promise: Promise<Bytes>, channel: &Channel) -> Self {
         Self {
             max,
             first: Bytes::new(),
             rest: BytesMut::new(),
             promise: Some(promise),
+            held: HeldInput::of(channel),
+            counted: 0,
         }
+    }
+
+    fn uncount(&mut self) {
+        self.held.remove(std::mem::take(&mut self.counted));
     }
 
     fn len(&self) -> usize {
@@ -85,11 +95,14 @@ impl BodySink for Collector {
         if self.len() + bytes.len() > self.max {
             let max = self.max;
             (self.first, self.rest) = Default::default();
+            self.uncount();
             if let Some(promise) = self.promise.take() {
                 let _ = promise.fail(Failure::new(BodyError::TooLarge { max }));
             }
             return Flow::Enough;
         }
+        self.counted += bytes.len();
+        self.held.add(bytes.len());
         // A body in one piece is passed on as it was received.
         if self.len() == 0 {
             self.first = bytes;
@@ -110,6 +123,7 @@ impl BodySink for Collector {
             true => std::mem::take(&mut self.first),
             false => std::mem::take(&mut self.rest).freeze(),
         };
+        self.uncount();
         if let Some(promise) = self.promise.take() {
             let _ = promise.succeed(whole);
         }
@@ -122,10 +136,18 @@ impl BodySink for Collector {
     }
 }
 
+impl Drop for Collector {
+    fn drop(&mut self) {
+        self.uncount();
+    }
+}
+
 /// The body of a request, in pieces, for any thread or future. Made by
 /// [`Request::into_body`](super::Request::into_body).
 ///
-/// The connection reads ahead by 64 KiB at most: a service that does not read stops its client.
+/// The connection reads ahead by 64 KiB at most: a service that does not read stops its client. What
+/// was read ahead counts against the server's
+/// [`max_memory`](tidegate_net::ServerBuilder::max_memory).
 /// Dropping the body discards what is left of it; if that is much, the connection ends with the
 /// response.
 ///
@@ -158,6 +180,8 @@ impl BodySink for Collector {
 /// ```
 pub struct Body {
     shared: Arc<BodyShared>,
+    /// Counts the pieces against the memory limit of the server.
+    held: HeldInput,
     channel: Channel,
     seq: u64,
     /// How many bytes are left, if the client declared the length.
@@ -198,8 +222,13 @@ impl Body {
         length: Option<u64>,
     ) -> (Self, Box<dyn BodySink>) {
         let shared = Arc::new(BodyShared::default());
-        let sink = Box::new(BodyFeed(Arc::clone(&shared)));
+        let held = HeldInput::of(&channel);
+        let sink = Box::new(BodyFeed {
+            shared: Arc::clone(&shared),
+            held: held.clone(),
+        });
         let body = Self {
+            held,
             shared,
             channel,
             seq,
@@ -213,6 +242,7 @@ impl Body {
         let shared = BodyShared::default();
         shared.lock().end = Some(Ok(()));
         Self {
+            held: HeldInput::of(&channel),
             shared: Arc::new(shared),
             channel,
             seq,
@@ -237,6 +267,7 @@ impl Body {
             let resume = state.paused && state.held <= LOW;
             state.paused &= !resume;
             drop(state);
+            self.held.remove(piece.len());
             let taken = piece.len() as u64;
             self.remaining = self.remaining.map(|left| left.saturating_sub(taken));
             if resume {
@@ -296,14 +327,15 @@ impl std::fmt::Debug for Body {
 
 impl Drop for Body {
     fn drop(&mut self) {
-        let (old, pieces, ended) = {
+        let (old, pieces, held, ended) = {
             let mut state = self.shared.lock();
             state.dropped = true;
-            state.held = 0;
+            let held = std::mem::take(&mut state.held);
             let pieces = std::mem::take(&mut state.pieces);
-            (state.waker.take(), pieces, state.end.is_some())
+            (state.waker.take(), pieces, held, state.end.is_some())
         };
         drop((old, pieces));
+        self.held.remove(held);
         if !ended {
             self.tell(PartKind::BodyDropped);
         }
@@ -311,12 +343,15 @@ impl Drop for Body {
 }
 
 /// The connection's end of a [`Body`].
-struct BodyFeed(Arc<BodyShared>);
+struct BodyFeed {
+    shared: Arc<BodyShared>,
+    held: HeldInput,
+}
 
 impl BodyFeed {
     fn finish(&self, end: Result<(), BodyError>) {
         let waker = {
-            let mut state = self.0.lock();
+            let mut state = self.shared.lock();
             state.end.get_or_insert(end);
             state.waker.take()
         };
@@ -328,9 +363,15 @@ impl BodyFeed {
 
 impl BodySink for BodyFeed {
     fn data(&mut self, bytes: Bytes) -> Flow {
+        // First, so that the reader never releases what is not counted. Not under the lock: if the
+        // limit is exceeded, connections are closed.
+        let length = bytes.len();
+        self.held.add(length);
         let (flow, waker) = {
-            let mut state = self.0.lock();
+            let mut state = self.shared.lock();
             if state.dropped {
+                drop(state);
+                self.held.remove(length);
                 return Flow::Enough;
             }
             state.held += bytes.len();
@@ -350,7 +391,7 @@ impl BodySink for BodyFeed {
     }
 
     fn trailers(&mut self, lines: Bytes) {
-        self.0.lock().trailers = Some(lines);
+        self.shared.lock().trailers = Some(lines);
     }
 
     fn end(self: Box<Self>) {

@@ -172,7 +172,7 @@ impl<'a> Request<'a> {
             return Completion::failed(Failure::new(BodyError::TooLarge { max }));
         }
         let (promise, collected) = promise();
-        *self.intake = Intake::Sink(Box::new(Collector::new(max, promise)));
+        *self.intake = Intake::Sink(Box::new(Collector::new(max, promise, self.channel)));
         collected
     }
 

@@ -9,8 +9,10 @@ use tidegate_core::{Collect, MetricVisitor};
 use tidegate_loop::Roaming;
 use tidegate_loop::signal::Received;
 use tidegate_net::internal::ChannelPlacement;
+#[cfg(feature = "tls")]
+use tidegate_net::tls::TlsServer;
 use tidegate_net::{
-    Address, ChannelOptions, DrainReport, Handler, NetGroup, Server, ServerBuilder,
+    Address, ChannelOptions, DrainReport, Handler, NetGroup, PipelineBuilder, Server, ServerBuilder,
 };
 use tidegate_promise::{Completion, SharedCompletion};
 
@@ -81,6 +83,7 @@ impl HttpServer {
         HttpServerBuilder {
             group: group.clone(),
             net: Server::builder(group).options(channel_options()),
+            front: Vec::new(),
             limits: Limits::default(),
             non_blocking: TypeId::of::<P>() != TypeId::of::<Roaming>(),
         }
@@ -147,11 +150,15 @@ pub(crate) fn channel_options() -> ChannelOptions {
     }
 }
 
+/// Adds handlers in front of the server's own one. Runs on the connection's event loop.
+type Front<P> = Box<dyn Fn(PipelineBuilder<P>) -> PipelineBuilder<P> + Send + Sync>;
+
 /// The builder of an [`HttpServer`].
 #[must_use = "a server exists when its builder serves"]
 pub struct HttpServerBuilder<P: ChannelPlacement> {
     group: NetGroup<P>,
     net: ServerBuilder<P>,
+    front: Vec<Front<P>>,
     limits: Limits,
     non_blocking: bool,
 }
@@ -168,6 +175,69 @@ impl<P: ChannelPlacement> HttpServerBuilder<P> {
     pub fn non_blocking(mut self) -> Self {
         self.non_blocking = true;
         self
+    }
+
+    /// Adds handlers between the socket and HTTP, behind those that were added before: the first one
+    /// takes the bytes of the socket, and the last one passes on the bytes of requests. `add` is called
+    /// on the event loop of each connection, and once when the server is bound. No name may be `http`.
+    ///
+    /// A connection that fails there is closed. It is counted as a
+    /// [failed handshake](HttpMetrics::failed_handshakes) if the client is the cause.
+    ///
+    /// ```
+    /// use tidegate_http::HttpServer;
+    /// use tidegate_net::Handler;
+    /// use tidegate_net::handlers::{ProxiedPeer, ProxyProtocol};
+    ///
+    /// // Behind a balancer that sends the PROXY protocol.
+    /// let group = tidegate_net::pinned("web", 1)?;
+    /// let server = HttpServer::builder(&group)
+    ///     .front(|pipeline| {
+    ///         pipeline.add_handler("proxy", Handler::inbound(ProxyProtocol::new()))
+    ///     })
+    ///     .serve("127.0.0.1:0", |request, response| {
+    ///         let peer = request.channel().attribute::<ProxiedPeer>();
+    ///         let addresses = peer.and_then(|peer| peer.addresses);
+    ///         response.body(format!("{:?}", addresses.map(|(client, _)| client)));
+    ///     })
+    ///     .wait()?;
+    /// # server.drain(std::time::Duration::from_secs(1)).wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn front(
+        mut self,
+        add: impl Fn(PipelineBuilder<P>) -> PipelineBuilder<P> + Send + Sync + 'static,
+    ) -> Self {
+        self.front.push(Box::new(add));
+        self
+    }
+
+    /// Serves `https`: encrypts the connections, behind the handlers that were
+    /// [added before](HttpServerBuilder::front). A service finds the server name that the client
+    /// requested in the attribute [`TlsHandshake`](tidegate_net::tls::TlsHandshake) of its
+    /// [channel](Request::channel).
+    ///
+    /// Sets the application protocol of `tls`, and of its clones, to `http/1.1`: a client that names
+    /// only other protocols is refused. The certificates can be [replaced](TlsServer::reload) while
+    /// the server runs.
+    ///
+    /// ```no_run
+    /// use tidegate_http::HttpServer;
+    /// use tidegate_net::tls::TlsServer;
+    ///
+    /// let (chain, key) = (std::fs::read("chain.pem")?, std::fs::read("key.pem")?);
+    /// let group = tidegate_net::pinned("web", 1)?;
+    /// let server = HttpServer::builder(&group)
+    ///     .tls(TlsServer::from_pem(&chain, &key)?)
+    ///     .serve("0.0.0.0:443", |_, response| response.body("hello\n"))
+    ///     .wait()?;
+    /// # drop(server);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "tls")]
+    pub fn tls(self, tls: TlsServer) -> Self {
+        let tls = tls.alpn(["http/1.1"]);
+        self.front(move |pipeline| pipeline.add_handler("tls", Handler::duplex(tls.handler())))
     }
 
     /// Changes the settings of the server below: its backlog, its listeners, its channel options.
@@ -210,8 +280,9 @@ impl<P: ChannelPlacement> HttpServerBuilder<P> {
         let names = loops.iter().map(|one| one.name());
         let counters = Counters::new(names, TypeId::of::<P>() != TypeId::of::<Roaming>());
         let shared = ServerShared::new(self.limits, wall, counters);
-        let of_connections = Arc::clone(&shared);
+        let (of_connections, front) = (Arc::clone(&shared), self.front);
         let net = self.net.pipeline(move |pipeline| {
+            let pipeline = front.iter().fold(pipeline, |pipeline, add| add(pipeline));
             let connection = Connection::new(service(), Arc::clone(&of_connections));
             let handler = HttpHandler::<S, M>::new(connection);
             pipeline.add_handler("http", Handler::duplex(handler))
@@ -227,6 +298,7 @@ impl<P: ChannelPlacement> std::fmt::Debug for HttpServerBuilder<P> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("HttpServerBuilder")
             .field("limits", &self.limits)
+            .field("front", &self.front.len())
             .finish_non_exhaustive()
     }
 }

@@ -4,10 +4,13 @@
 //! attack must not fill the log.
 
 use std::fmt;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_core::internal::trace::{self, EventLimit};
-use tidegate_net::HandlerContext;
+#[cfg(feature = "tls")]
+use tidegate_net::tls::TlsError;
+use tidegate_net::{HandlerContext, NetError};
 use tidegate_promise::Failure;
 
 use crate::codec::{EncodeError, RefusalReason};
@@ -45,6 +48,9 @@ pub(crate) enum Trouble {
     /// The connection was reset.
     #[error("the client reset its connection")]
     Lost,
+    /// A handler in front of HTTP failed.
+    #[error("the client failed before HTTP began, for example in the TLS handshake")]
+    Handshake,
     #[error(
         "the service dropped its response; respond to each request, or the client gets status 500"
     )]
@@ -65,7 +71,7 @@ pub(crate) enum Trouble {
 impl Trouble {
     /// A mistake of any kind: they share one counter.
     pub(crate) const MISTAKE: Self = Self::Mistake(EncodeError::Framing);
-    const OTHERS: [Self; 7] = [
+    const OTHERS: [Self; 8] = [
         Self::SlowReader,
         Self::Lost,
         Self::Dropped,
@@ -73,9 +79,29 @@ impl Trouble {
         Self::MISTAKE,
         Self::Server,
         Self::Unanswered,
+        Self::Handshake,
     ];
     /// The number of kinds.
     pub(crate) const COUNT: usize = RefusalReason::ALL.len() + Self::OTHERS.len();
+
+    /// Returns the kind of an error that a handler in front of HTTP, or the socket, has reported.
+    pub(crate) fn of(why: &Failure) -> Self {
+        if why.downcast_ref::<io::Error>().is_some() {
+            return Self::Lost;
+        }
+        #[cfg(feature = "tls")]
+        if let Some(why) = why.downcast_ref::<TlsError>() {
+            return match why {
+                // Many clients end so, and checks of a balancer before the handshake.
+                TlsError::Truncated | TlsError::ClosedInHandshake => Self::Lost,
+                _ => Self::Handshake,
+            };
+        }
+        match why.downcast_ref::<NetError>() {
+            Some(NetError::ProtocolViolation(_)) => Self::Handshake,
+            _ => Self::Server,
+        }
+    }
 
     /// Returns one of each kind, in the order of [`Trouble::index`].
     pub(crate) fn all() -> impl Iterator<Item = Self> {
@@ -95,6 +121,7 @@ impl Trouble {
             Self::Mistake(_) => refusals + 4,
             Self::Server => refusals + 5,
             Self::Unanswered => refusals + 6,
+            Self::Handshake => refusals + 7,
         }
     }
 
@@ -109,13 +136,14 @@ impl Trouble {
             Self::Mistake(_) => "mistake",
             Self::Server => "server_error",
             Self::Unanswered => "unanswered",
+            Self::Handshake => "failed_handshake",
         }
     }
 
     /// Returns who caused it.
     pub(crate) fn cause(self) -> Cause {
         match self {
-            Self::Refused(_) | Self::SlowReader | Self::Lost => Cause::Client,
+            Self::Refused(_) | Self::SlowReader | Self::Lost | Self::Handshake => Cause::Client,
             Self::Dropped | Self::Unanswered | Self::Panic | Self::Mistake(_) => Cause::Service,
             Self::Server => Cause::Server,
         }

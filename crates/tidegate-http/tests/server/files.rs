@@ -13,10 +13,10 @@ const LARGE: usize = 6 * 1024 * 1024;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A directory with one large file, removed at the end of its test.
-struct TestDir(PathBuf);
+pub(crate) struct TestDir(pub(crate) PathBuf);
 
 impl TestDir {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let dir = format!("tidegate-http-{}-{name}", std::process::id());
         let dir = Self(std::env::temp_dir().join(dir));
         fs::create_dir_all(&dir.0).unwrap();
@@ -32,7 +32,7 @@ impl Drop for TestDir {
     }
 }
 
-fn content() -> String {
+pub(crate) fn content() -> String {
     "0123456789abcdef".repeat(LARGE / 16)
 }
 

@@ -12,6 +12,9 @@ mod blocking;
 mod drains;
 mod files;
 mod load;
+mod memory;
+#[cfg(feature = "tls")]
+mod secure;
 mod upgrades;
 
 use std::io::{Read, Write};
@@ -21,16 +24,27 @@ use std::time::Duration;
 /// How long a test waits for bytes before it fails.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A client that reads whole responses.
-struct Client {
-    stream: TcpStream,
+/// A client that reads whole responses, over a socket or over TLS.
+struct Client<S = TcpStream> {
+    stream: S,
     received: Vec<u8>,
 }
 
 impl Client {
     fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self::over(dial(address))
+    }
+}
+
+/// Connects to a server.
+fn dial(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+impl<S: Read + Write> Client<S> {
+    fn over(stream: S) -> Self {
         Self {
             stream,
             received: Vec::new(),

@@ -5,7 +5,7 @@
 //! * `options`, `read_size`, `file_range`, `write_queue`, `event`, `channel_request`, `server_memory`,
 //!   `server_connections`: settings, events, requests from other threads, and accounting.
 //! * `shared`: state that handles and the loop share, with `of_server` for what a server needs of
-//!   its channels; `handle`: the public [`Channel`].
+//!   its channels; `handle`: the public [`Channel`]; `held_input`.
 //! * `test_transport`, `local`, `datagram`, `transport`: the socket, or its replacement in memory.
 //! * `timers`, `state`, `deadlines`, `io`, `pipeline`: the state that a channel and its handlers share, and the
 //!   interface of the pipeline.
@@ -27,6 +27,7 @@ mod fast_path;
 mod file_range;
 mod flush;
 mod handle;
+mod held_input;
 mod io;
 mod local;
 mod neighbour;
@@ -62,6 +63,7 @@ pub(crate) use self::file_range::CHUNK;
 pub use self::file_range::FileRange;
 pub use self::handle::Channel;
 pub(crate) use self::handle::ring_timer;
+pub use self::held_input::HeldInput;
 pub(crate) use self::io::{ChannelIo, Record};
 pub(crate) use self::local::local_ends;
 pub use self::options::ChannelOptions;

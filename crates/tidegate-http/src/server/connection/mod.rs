@@ -36,7 +36,6 @@ mod switching;
 mod waits;
 
 use std::fmt;
-use std::io;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -230,10 +229,10 @@ impl<S: Service> Connection<S> {
     #[cold]
     pub(crate) fn failed<'a>(&mut self, why: &Failure, wire: &mut impl Wire<'a>) {
         self.now = self.shared.wall.nanos();
-        match why.downcast_ref::<io::Error>() {
+        match Trouble::of(why) {
             // A client that resets its connection is not worth a report.
-            Some(_) => self.cell().trouble(Trouble::Lost),
-            None => self.trouble(Trouble::Server, Some(why), wire),
+            Trouble::Lost => self.cell().trouble(Trouble::Lost),
+            what => self.trouble(what, Some(why), wire),
         }
         wire.close();
     }

@@ -82,6 +82,7 @@ impl Counters {
             sum.mistakes += cell.troubles(Trouble::MISTAKE);
             sum.slow_readers += cell.troubles(Trouble::SlowReader);
             sum.lost_connections += cell.troubles(Trouble::Lost);
+            sum.failed_handshakes += cell.troubles(Trouble::Handshake);
             sum.server_errors += cell.troubles(Trouble::Server);
             for (sum, reason) in refusals.iter_mut().zip(RefusalReason::ALL) {
                 *sum += cell.troubles(Trouble::Refused(*reason));
@@ -129,6 +130,9 @@ pub struct HttpMetrics {
     pub slow_readers: u64,
     /// Caused by clients or the network: connections that were reset.
     pub lost_connections: u64,
+    /// Caused by clients: connections that failed in a handler in front of HTTP: in the TLS handshake
+    /// or because of a TLS record that is not valid, or without a header of the PROXY protocol.
+    pub failed_handshakes: u64,
     /// Caused by the server: other errors that ended a connection.
     pub server_errors: u64,
     /// Caused by clients: requests that the server refused, by reason; reasons that never occurred
@@ -154,6 +158,7 @@ impl fmt::Display for HttpMetrics {
             ("mistakes of the service", self.mistakes),
             ("slow readers", self.slow_readers),
             ("lost connections", self.lost_connections),
+            ("failed handshakes", self.failed_handshakes),
             ("errors of the server", self.server_errors),
         ] {
             if number != 0 {

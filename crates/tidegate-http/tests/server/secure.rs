@@ -1,0 +1,272 @@
+//! `https`, and other handlers in front of the server.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use tidegate_http::client::Client as HttpClient;
+use tidegate_http::{Files, HttpServer, HttpServerBuilder, Request, Response};
+use tidegate_loop::Pinned;
+use tidegate_net::handlers::{ProxiedPeer, ProxyProtocol};
+use tidegate_net::tls::rustls::pki_types::pem::PemObject;
+use tidegate_net::tls::rustls::pki_types::{CertificateDer, ServerName};
+use tidegate_net::tls::rustls::{self, ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use tidegate_net::tls::{TlsClient, TlsHandshake, TlsServer};
+use tidegate_net::{Handler, NetGroup};
+use tidegate_promise::Completion;
+use tidegate_testkit::until;
+
+use crate::files::{TestDir, content};
+use crate::{Client, dial, get};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A certificate authority for the tests.
+struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        Self(CertifiedIssuer::self_signed(params, key).unwrap())
+    }
+
+    /// Returns a certificate for `name` and its key.
+    fn identity(&self, name: &str) -> (String, String) {
+        let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let own = params.signed_by(&key, &self.0).unwrap();
+        (own.pem(), key.serialize_pem())
+    }
+
+    fn server(&self) -> TlsServer {
+        let (chain, key) = self.identity("a.test");
+        TlsServer::from_pem(chain.as_bytes(), key.as_bytes()).unwrap()
+    }
+
+    /// Begins TLS with `a.test` on a connection.
+    fn secure(&self, stream: TcpStream, alpn: &[&str]) -> Secure {
+        let mut roots = RootCertStore::empty();
+        let root = CertificateDer::from_pem_slice(self.0.pem().as_bytes()).unwrap();
+        roots.add(root).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = alpn.iter().map(|one| one.as_bytes().to_vec()).collect();
+        let name = ServerName::try_from("a.test").unwrap();
+        let tls = ClientConnection::new(Arc::new(config), name).unwrap();
+        Client::over(StreamOwned::new(tls, stream))
+    }
+
+    fn connect(&self, address: SocketAddr) -> Secure {
+        self.secure(dial(address), &["http/1.1"])
+    }
+}
+
+type Secure = Client<StreamOwned<ClientConnection, TcpStream>>;
+
+fn group() -> NetGroup {
+    tidegate_net::pinned("web", 1).unwrap()
+}
+
+/// Responds with the path, or with many bytes.
+fn respond(request: Request<'_>, response: Response<'_>) {
+    match request.path() {
+        "/large" => response.body("x".repeat(10_000)),
+        "/close" => response.field("Connection", "close").body("last"),
+        path => response.body(path.to_owned()),
+    }
+}
+
+fn serve(builder: HttpServerBuilder<Pinned>) -> HttpServer {
+    builder.serve("127.0.0.1:0", respond).wait().unwrap()
+}
+
+#[test]
+fn a_service_sees_the_name_and_the_protocol_that_the_client_asks_for() {
+    let (group, authority) = (group(), Authority::new());
+    let tls = authority.server();
+    let (chain, key) = authority.identity("b.test");
+    tls.set_name("b.test", chain.as_bytes(), key.as_bytes())
+        .unwrap();
+    let server = HttpServer::builder(&group)
+        .tls(tls)
+        .serve("127.0.0.1:0", |request, response| {
+            let shown = request.channel().attribute::<TlsHandshake>().unwrap();
+            let alpn = String::from_utf8(shown.alpn.unwrap().to_vec()).unwrap();
+            response.body(format!("{} {alpn}", shown.server_name.unwrap()));
+        })
+        .wait()
+        .unwrap();
+    let address = server.local_addr();
+    let client = HttpClient::builder(&group)
+        .tls(TlsClient::trusting(authority.0.pem().as_bytes()).unwrap())
+        .resolver(move |_, _| Completion::succeeded(vec![address]))
+        .build();
+    for name in ["a.test", "b.test", "a.test"] {
+        let response = client
+            .get(format!("https://{name}/"))
+            .send()
+            .wait()
+            .unwrap();
+        let body = response.collect(100).wait().unwrap();
+        assert_eq!(body, format!("{name} http/1.1"));
+    }
+    client.get("https://c.test/").send().wait().unwrap_err();
+    // The client may have tried again.
+    until("the refused certificate is counted", || {
+        server.metrics().failed_handshakes > 0
+    });
+    assert_eq!(server.metrics().server_errors, 0);
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order() {
+    let (group, authority) = (group(), Authority::new());
+    let server = serve(HttpServer::builder(&group).tls(authority.server()));
+    let mut client = authority.connect(server.local_addr());
+    for round in 0..3 {
+        let requests: String = (0..50)
+            .map(|n| get(&format!("/{round}/{n}")) + &get("/large"))
+            .collect();
+        client.send(requests);
+        for n in 0..50 {
+            assert_eq!(client.response(), (200, format!("/{round}/{n}")));
+            assert_eq!(client.response().1.len(), 10_000);
+        }
+    }
+    server.drain(SECOND).wait().unwrap();
+}
+
+#[test]
+fn clients_that_do_not_finish_the_handshake_are_counted_and_harm_no_other() {
+    let (group, authority) = (group(), Authority::new());
+    let server = serve(HttpServer::builder(&group).tls(authority.server()));
+    let mut other = authority.connect(server.local_addr());
+    other.send(get("/a"));
+    assert_eq!(other.response(), (200, "/a".to_owned()));
+    // Not TLS at all.
+    let mut plain = dial(server.local_addr());
+    plain.write_all(get("/").as_bytes()).unwrap();
+    let mut alert = Vec::new();
+    plain.read_to_end(&mut alert).unwrap();
+    assert!(!alert.starts_with(b"HTTP"), "{alert:?}");
+    // Another protocol only.
+    let mut h2 = authority.secure(dial(server.local_addr()), &["h2"]);
+    h2.stream.write_all(get("/").as_bytes()).unwrap_err();
+    until("both are counted", || {
+        server.metrics().failed_handshakes == 2
+    });
+    // A check of a balancer is no failure.
+    drop(dial(server.local_addr()));
+    until("it is closed", || {
+        let metrics = server.metrics();
+        metrics.connections == 1 && metrics.lost_connections == 1
+    });
+    let metrics = server.metrics();
+    assert_eq!((metrics.failed_handshakes, metrics.server_errors), (2, 0));
+    assert_eq!(metrics.requests, 1);
+    other.send(get("/b"));
+    assert_eq!(other.response(), (200, "/b".to_owned()));
+    // A client that names no protocol is served.
+    let mut client = authority.secure(dial(server.local_addr()), &[]);
+    client.send(get("/c"));
+    assert_eq!(client.response(), (200, "/c".to_owned()));
+}
+
+#[test]
+fn a_client_that_leaves_without_a_notice_is_lost() {
+    let (group, authority) = (group(), Authority::new());
+    let server = serve(HttpServer::builder(&group).tls(authority.server()));
+    let mut client = authority.connect(server.local_addr());
+    client.send(get("/a"));
+    assert_eq!(client.response(), (200, "/a".to_owned()));
+    client.stream.sock.shutdown(Shutdown::Write).unwrap();
+    until("the connection ends", || server.metrics().connections == 0);
+    let metrics = server.metrics();
+    assert_eq!((metrics.lost_connections, metrics.server_errors), (1, 0));
+}
+
+#[test]
+fn a_drain_ends_connections_with_a_notice() {
+    let (group, authority) = (group(), Authority::new());
+    let server = serve(HttpServer::builder(&group).tls(authority.server()));
+    let mut idle = authority.connect(server.local_addr());
+    idle.send(get("/a"));
+    assert_eq!(idle.response(), (200, "/a".to_owned()));
+    let drained = server.drain(Duration::from_secs(3600));
+    // An end without a `close_notify` would be an error.
+    assert_eq!(idle.rest(), "");
+    assert!(drained.wait().unwrap().closed_at_deadline.is_empty());
+}
+
+#[test]
+fn a_client_that_goes_on_sending_gets_the_last_response() {
+    let (group, authority) = (group(), Authority::new());
+    let server = serve(HttpServer::builder(&group).tls(authority.server()));
+    let mut client = authority.connect(server.local_addr());
+    client.send(get("/close") + &get("/never").repeat(1000));
+    assert_eq!(client.response(), (200, "last".to_owned()));
+    assert_eq!(client.rest(), "");
+    assert_eq!(server.metrics().requests, 1);
+}
+
+#[test]
+fn files_and_ranges_are_encrypted() {
+    let (group, authority, dir) = (group(), Authority::new(), TestDir::new("secure"));
+    let files = Files::new(&dir.0).unwrap();
+    let server = HttpServer::builder(&group)
+        .tls(authority.server())
+        .serve_with("127.0.0.1:0", move || files.clone())
+        .wait()
+        .unwrap();
+    let mut client = authority.connect(server.local_addr());
+    let range = "GET /large.txt HTTP/1.1\r\nHost: a\r\nRange: bytes=16-31\r\n\r\n";
+    client.send(get("/large.txt") + range + &get("/small.txt"));
+    assert!(client.response() == (200, content()));
+    assert_eq!(client.response(), (206, "0123456789abcdef".to_owned()));
+    assert_eq!(client.response(), (200, "small".to_owned()));
+    server.drain(SECOND).wait().unwrap();
+}
+
+#[test]
+fn the_proxy_protocol_comes_before_tls() {
+    let (group, authority) = (group(), Authority::new());
+    let server = HttpServer::builder(&group)
+        .front(|pipeline| pipeline.add_handler("proxy", Handler::inbound(ProxyProtocol::new())))
+        .tls(authority.server())
+        .serve("127.0.0.1:0", |request, response| {
+            let peer = request.channel().attribute::<ProxiedPeer>().unwrap();
+            response.body(peer.addresses.unwrap().0.to_string());
+        })
+        .wait()
+        .unwrap();
+    let mut stream = dial(server.local_addr());
+    let header = "PROXY TCP4 192.0.2.1 192.0.2.9 4000 443\r\n";
+    stream.write_all(header.as_bytes()).unwrap();
+    let mut client = authority.secure(stream, &["http/1.1"]);
+    client.send(get("/"));
+    assert_eq!(client.response(), (200, "192.0.2.1:4000".to_owned()));
+    // Without a header nothing is looked at.
+    let mut plain = dial(server.local_addr());
+    plain.write_all(get("/").as_bytes()).unwrap();
+    let mut rest = Vec::new();
+    plain.read_to_end(&mut rest).unwrap();
+    assert!(!rest.starts_with(b"HTTP"), "{rest:?}");
+    assert_eq!(server.metrics().failed_handshakes, 1);
+}
+
+#[test]
+fn handlers_that_do_not_fit_are_an_error_when_the_server_is_bound() {
+    let group = group();
+    let twice = HttpServer::builder(&group)
+        .front(|pipeline| pipeline.add_handler("http", Handler::inbound(ProxyProtocol::new())));
+    let why = twice.serve("127.0.0.1:0", respond).wait().unwrap_err();
+    assert!(why.to_string().contains("http"), "{why}");
+}
