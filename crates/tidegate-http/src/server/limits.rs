@@ -87,7 +87,8 @@ impl Limits {
     }
 
     /// Sets how long a client may take no byte of a response (30 s by default). The connection is
-    /// then closed.
+    /// then closed. For what the operating system has taken to send it, the same limit is set as
+    /// [`tcp_user_timeout`](tidegate_net::ChannelOptions::tcp_user_timeout), where there is one.
     pub fn send_time(mut self, after: Duration) -> Self {
         self.send_time = after;
         self

@@ -35,6 +35,10 @@ pub struct ChannelOptions {
     /// What closing does with bytes that the operating system has not sent: `Some(0)` drops
     /// them and resets the connection.
     pub linger: Option<Duration>,
+    /// How long the operating system waits for the peer to acknowledge or take sent bytes, before it
+    /// resets the connection; `None` or zero means as long as it likes, which is minutes. The limit
+    /// also holds after the channel is closed. Only TCP on Linux and Android has it.
+    pub tcp_user_timeout: Option<Duration>,
     /// The size of the operating system's send buffer.
     pub send_buffer: Option<usize>,
     /// The size of the operating system's receive buffer.
@@ -58,6 +62,7 @@ impl Default for ChannelOptions {
             no_delay: true,
             keep_alive: false,
             linger: None,
+            tcp_user_timeout: None,
             send_buffer: None,
             receive_buffer: None,
             connect_timeout: Self::DEFAULT_CONNECT_TIMEOUT,
@@ -80,6 +85,10 @@ impl ChannelOptions {
         if tcp && self.no_delay {
             let _ = socket.set_tcp_nodelay(true);
         }
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        if tcp && self.tcp_user_timeout.is_some() {
+            let _ = socket.set_tcp_user_timeout(self.tcp_user_timeout);
+        }
         if self.keep_alive {
             let _ = socket.set_keepalive(true);
         }
@@ -92,5 +101,32 @@ impl ChannelOptions {
         if let Some(size) = self.receive_buffer {
             let _ = socket.set_recv_buffer_size(size);
         }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::net::TcpListener;
+
+    use socket2::SockRef;
+
+    use super::*;
+
+    #[test]
+    fn the_time_for_an_acknowledgement_is_set_if_it_is_given() {
+        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = SockRef::from(&socket);
+        let before = socket.tcp_user_timeout().unwrap();
+        ChannelOptions::default().apply(&socket, true);
+        assert_eq!(socket.tcp_user_timeout().unwrap(), before);
+        let options = ChannelOptions {
+            tcp_user_timeout: Some(Duration::from_secs(7)),
+            ..ChannelOptions::default()
+        };
+        options.apply(&socket, false);
+        assert_eq!(socket.tcp_user_timeout().unwrap(), before);
+        options.apply(&socket, true);
+        let set = socket.tcp_user_timeout().unwrap();
+        assert_eq!(set, Some(Duration::from_secs(7)));
     }
 }

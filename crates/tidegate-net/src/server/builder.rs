@@ -222,6 +222,12 @@ impl<P: ChannelPlacement> ServerBuilder<P> {
         self
     }
 
+    /// Changes the options of the connections, and keeps what was set before.
+    pub fn map_options(mut self, change: impl FnOnce(ChannelOptions) -> ChannelOptions) -> Self {
+        self.options = change(self.options);
+        self
+    }
+
     /// Sets the number of connections that the operating system holds until they are accepted.
     pub fn backlog(mut self, connections: i32) -> Self {
         self.backlog = connections;
