@@ -47,6 +47,8 @@ examples! {
     http_fetch prints "connect: true, safe to retry: true";
     http_files prints "GET /static/numbers.txt: 206 Partial Content, 234";
     http_json prints "GET /notes/0: 200, {\"text\":\"buy milk\"}";
+    http_blocking prints "GET /wait: waited for /go";
+    http_upload prints "the server got 1000000 bytes, checksum";
     http_hello prints "GET /hello/Anna: 200 OK, hello, Anna";
     json_lines prints "{\"sum\":6.5}";
     lines prints "22 -> 42";
