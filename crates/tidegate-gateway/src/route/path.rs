@@ -1,0 +1,284 @@
+//! Patterns of paths, and the normal form of the path of a request.
+//!
+//! A pattern has segments. A segment is a text, or `{name}`, which stands for any one segment that
+//! is not empty. A `/*` at the end stands for any number of further segments, also none:
+//! `/catalog/*` contains `/catalog`, `/catalog/` and `/catalog/a/b`.
+//!
+//! Routes see paths in normal form only, so that `/%61dmin` and `/x/../admin` are `/admin` for the
+//! routes and for the upstream alike.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// The path of a route.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PathPattern {
+    segments: Vec<Segment>,
+    /// `true` if further segments may follow.
+    open: bool,
+}
+
+/// A part of a path between two slashes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Segment {
+    /// This text.
+    Text(String),
+    /// Any text, by its name.
+    Any(String),
+}
+
+impl PathPattern {
+    /// Returns the pattern that contains all paths.
+    pub fn all() -> Self {
+        Self {
+            segments: Vec::new(),
+            open: true,
+        }
+    }
+
+    /// Parses a pattern.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let rest = text.strip_prefix('/').ok_or("it does not begin with `/`")?;
+        if text.contains(['?', '#']) {
+            return Err("it has a query or a fragment, which routes do not see".to_owned());
+        }
+        let (rest, open) = match rest.strip_suffix('*') {
+            Some("") => return Ok(Self::all()),
+            Some(rest) => match rest.strip_suffix('/') {
+                Some(rest) => (rest, true),
+                None => return Err("a `*` stands only after the last `/`".to_owned()),
+            },
+            None => (rest, false),
+        };
+        let segments: Result<Vec<_>, String> = rest.split('/').map(Segment::parse).collect();
+        let segments = segments?;
+        let mut names: Vec<&str> = segments.iter().filter_map(Segment::name).collect();
+        names.sort_unstable();
+        match names.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => Err(format!("the name `{}` occurs twice", pair[0])),
+            None => Ok(Self { segments, open }),
+        }
+    }
+
+    /// Returns the segments.
+    pub(crate) fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    /// Returns `true` if further segments may follow.
+    pub fn is_open(&self) -> bool {
+        self.open
+    }
+
+    /// Returns the form of this pattern after normalisation, if it differs: such a pattern matches
+    /// no request.
+    pub fn normal_form(&self) -> Option<String> {
+        let written = self.to_string();
+        match normal(&written) {
+            Some(Cow::Owned(normal)) if normal != written => Some(normal),
+            Some(_) => None,
+            None => Some("/".to_owned()),
+        }
+    }
+
+    /// Returns `true` if the pattern contains a path in normal form.
+    pub fn contains(&self, path: &str) -> bool {
+        let mut rest = segments(path);
+        for segment in &self.segments {
+            let matches = match (segment, rest.next()) {
+                (Segment::Text(text), Some(found)) => text == found,
+                (Segment::Any(_), Some(found)) => !found.is_empty(),
+                (_, None) => false,
+            };
+            if !matches {
+                return false;
+            }
+        }
+        self.open || rest.next().is_none()
+    }
+}
+
+impl Segment {
+    fn parse(text: &str) -> Result<Self, String> {
+        let name = text.strip_prefix('{').and_then(|t| t.strip_suffix('}'));
+        let is_part = |c: char| c == '_' || c.is_ascii_alphanumeric();
+        match name {
+            Some(name) if !name.is_empty() && name.chars().all(is_part) => {
+                Ok(Self::Any(name.to_owned()))
+            }
+            Some(name) => Err(format!("`{{{name}}}` has no valid name")),
+            None if text.contains(['{', '}', '*']) => {
+                Err(format!("`{text}` is neither a text nor one `{{name}}`"))
+            }
+            None if !text.chars().all(|c| c.is_ascii_graphic()) => {
+                let text = text.escape_debug();
+                Err(format!(
+                    "`{text}` has a character that a URL has only with `%`"
+                ))
+            }
+            None => Ok(Self::Text(text.to_owned())),
+        }
+    }
+
+    pub(crate) fn name(&self) -> Option<&str> {
+        match self {
+            Self::Text(_) => None,
+            Self::Any(name) => Some(name),
+        }
+    }
+}
+
+impl fmt::Display for PathPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for segment in &self.segments {
+            match segment {
+                Segment::Text(text) => write!(f, "/{text}")?,
+                Segment::Any(name) => write!(f, "/{{{name}}}")?,
+            }
+        }
+        f.write_str(if self.open { "/*" } else { "" })
+    }
+}
+
+/// Returns the segments of a path: `/a/b/` has `a`, `b` and an empty one, `/` has an empty one.
+pub(super) fn segments(path: &str) -> std::str::Split<'_, char> {
+    path.strip_prefix('/').unwrap_or(path).split('/')
+}
+
+/// Returns a path in normal form: no `.` and `..` segments, percent signs only where they are
+/// needed, their digits in capital letters. A path that is in normal form is borrowed.
+///
+/// Returns `None` if the path leaves its root, does not begin with `/`, or has a percent sign
+/// without two hexadecimal digits. Such a request gets status 400.
+pub fn normal(path: &str) -> Option<Cow<'_, str>> {
+    if !path.starts_with('/') {
+        return None;
+    }
+    let decoded = decoded(path)?;
+    if !decoded.contains("/.") {
+        return Some(decoded);
+    }
+    let mut kept: Vec<&str> = Vec::new();
+    let mut all = segments(&decoded).peekable();
+    while let Some(segment) = all.next() {
+        let is_last = all.peek().is_none();
+        match segment {
+            "." => {}
+            ".." => {
+                kept.pop()?;
+            }
+            segment => {
+                kept.push(segment);
+                continue;
+            }
+        }
+        if is_last {
+            kept.push("");
+        }
+    }
+    Some(Cow::Owned(format!("/{}", kept.join("/"))))
+}
+
+/// Decodes the characters that need no percent sign, and writes the others in capital letters.
+fn decoded(path: &str) -> Option<Cow<'_, str>> {
+    if !path.contains('%') {
+        return Some(Cow::Borrowed(path));
+    }
+    let mut text = String::with_capacity(path.len());
+    let mut parts = path.split('%');
+    text.push_str(parts.next().unwrap_or_default());
+    for part in parts {
+        let digits = part.get(..2)?;
+        let is_hex = digits.bytes().all(|b| b.is_ascii_hexdigit());
+        let byte = is_hex
+            .then(|| u8::from_str_radix(digits, 16).ok())
+            .flatten()?;
+        match byte {
+            b if b.is_ascii_alphanumeric() || b"-._~".contains(&b) => text.push(char::from(b)),
+            b => text.push_str(&format!("%{b:02X}")),
+        }
+        text.push_str(&part[2..]);
+    }
+    Some(match text == path {
+        true => Cow::Borrowed(path),
+        false => Cow::Owned(text),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    //! One row for each form.
+
+    use super::{PathPattern, normal};
+
+    #[test]
+    fn a_pattern_contains_exactly_its_paths() {
+        let rows = [
+            ("/cart", "/cart", true),
+            ("/cart", "/cart/", false),
+            ("/cart", "/carts", false),
+            ("/catalog/*", "/catalog", true),
+            ("/catalog/*", "/catalog/", true),
+            ("/catalog/*", "/catalog/a/b", true),
+            ("/catalog/*", "/catalogue", false),
+            ("/*", "/", true),
+            ("/*", "/a", true),
+            ("/", "/", true),
+            ("/", "/a", false),
+            ("/users/{id}", "/users/7", true),
+            ("/users/{id}", "/users/", false),
+            ("/users/{id}", "/users/7/orders", false),
+            ("/users/{id}/*", "/users/7/orders", true),
+        ];
+        for (pattern, path, expected) in rows {
+            let pattern = PathPattern::parse(pattern).unwrap();
+            assert_eq!(pattern.contains(path), expected, "{pattern} {path}");
+        }
+    }
+
+    #[test]
+    fn what_no_path_can_be_is_refused() {
+        let rows = [
+            "", "cart", "/a*", "/a*b/c", "/{}", "/{a b}", "/x{a}", "/{a}/{a}", "/a?b", "/a b", "/ä",
+        ];
+        for text in rows {
+            assert!(PathPattern::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_path_has_one_normal_form() {
+        let rows = [
+            ("/a/b", Some("/a/b")),
+            ("/%61dmin", Some("/admin")),
+            ("/a%2fb", Some("/a%2Fb")),
+            ("/x/../admin", Some("/admin")),
+            ("/x/%2e%2e/admin", Some("/admin")),
+            ("/a/./b/.", Some("/a/b/")),
+            ("/a/..", Some("/")),
+            ("/.hidden", Some("/.hidden")),
+            ("/a//b", Some("/a//b")),
+            ("/..", None),
+            ("/a/../../b", None),
+            ("/%", None),
+            ("/%+1", None),
+            ("a", None),
+        ];
+        for (path, expected) in rows {
+            assert_eq!(normal(path).as_deref(), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_that_no_request_matches_has_another_normal_form() {
+        let form = |text: &str| PathPattern::parse(text).unwrap().normal_form();
+        assert_eq!(form("/a/../b").as_deref(), Some("/b"));
+        assert_eq!(form("/%61/*").as_deref(), Some("/a/*"));
+        assert_eq!(form("/../b").as_deref(), Some("/"));
+        assert_eq!(form("/a/{x}/*"), None);
+    }
+}

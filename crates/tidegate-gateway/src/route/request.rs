@@ -1,0 +1,27 @@
+//! What a route looks at in a request.
+
+/// The parts of a request that decide its route.
+#[derive(Clone, Copy)]
+pub struct RouteRequest<'a> {
+    /// The host in lower case, without a port. Empty if the request has none.
+    pub host: &'a str,
+    /// The path in normal form, without the query. `/` for `CONNECT` and for `OPTIONS *`, which
+    /// have none.
+    pub path: &'a str,
+    /// The method.
+    pub method: &'a str,
+    /// Returns `true` if the request has a field with this name (in lower case) and value. An
+    /// empty value stands for any value.
+    pub has_header: &'a dyn Fn(&str, &str) -> bool,
+}
+
+/// Prints no fields: they may contain secrets.
+impl std::fmt::Debug for RouteRequest<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RouteRequest")
+            .field("host", &self.host)
+            .field("path", &self.path)
+            .field("method", &self.method)
+            .finish_non_exhaustive()
+    }
+}
