@@ -1,10 +1,32 @@
 //! The gateway `tidegate`: an HTTP proxy that no slow service takes down.
 //!
+//! Each route is a command with its own limit, timeout and breaker, so that a slow or failing
+//! upstream does not affect the others. The gateway is built on Tidegate's own loops, channels,
+//! HTTP and commands.
+//!
+//! # Map of the crate
+//!
+//! From the lowest to the highest: a module uses only modules that are listed before it. The header
+//! of each folder says what its files contain.
+//!
 //! | module | what it is |
 //! |---|---|
 //! | `route` | patterns of hosts and paths, the table that finds the route of a request; pure data |
+//! | `config` | the file `tidegate.toml`: read, checked, explained; the reference; pure data |
 //! | `balance` | which server of an upstream takes a request; pure data and permits |
+//! | `cli` | the command line |
+//!
+//! `table` and `tour` belong to the tour of the library, which runs without a configuration.
+//!
+//! # Secrets
+//!
+//! No output contains a secret: neither a token nor the value of a variable. A value that is read
+//! from a variable is printed as it is in the file, and the place of a secret is printed as stars.
 #![forbid(unsafe_code)]
 
 pub mod balance;
+pub mod cli;
+pub mod config;
 pub mod route;
+mod table;
+mod tour;

@@ -1,0 +1,186 @@
+//! The command line.
+//!
+//! `check` returns 0 if the file can be used, 1 if it has errors, 2 if it cannot be read. The
+//! files, the variables and the output are arguments, so that a test needs no process.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::config::{Asked, Disk, Loaded, RealDisk, explain, load, reference};
+use crate::table::Table;
+use crate::tour;
+
+/// A gateway that no slow service takes down.
+#[derive(Debug, Parser)]
+#[command(name = "tidegate", version, about)]
+struct Arguments {
+    #[command(subcommand)]
+    action: Option<Action>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Reports all mistakes of a configuration.
+    Check {
+        /// The configuration.
+        file: PathBuf,
+    },
+    /// Shows what the gateway does with a request: the route, the command, each setting and the
+    /// line it comes from.
+    Explain {
+        /// The configuration.
+        file: PathBuf,
+        /// The method of the request.
+        method: String,
+        /// The URL or the path of the request.
+        url: String,
+        /// A field of the request, such as `accept: text/html`.
+        #[arg(short = 'H', long = "header", value_name = "FIELD")]
+        headers: Vec<String>,
+    },
+    /// Prints the reference of all settings.
+    Reference,
+    /// Runs each feature of the library once.
+    Tour,
+}
+
+/// The parts of the machine that a command uses.
+pub struct Machine {
+    /// The files.
+    pub disk: Box<dyn Disk>,
+    /// The variables of the environment.
+    pub variables: Box<VariableReader>,
+}
+
+/// Returns the value of a variable.
+type VariableReader = dyn Fn(&str) -> Option<String>;
+
+impl Machine {
+    /// Returns the files and variables of this machine.
+    pub fn real() -> Self {
+        Self {
+            disk: Box::new(RealDisk),
+            variables: Box::new(|name| std::env::var(name).ok()),
+        }
+    }
+}
+
+/// Prints nothing: variables are secrets.
+impl fmt::Debug for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Machine").finish_non_exhaustive()
+    }
+}
+
+/// Runs a command line, the name of the program first.
+pub fn run<A>(arguments: A, machine: &Machine, out: &mut dyn Write) -> ExitCode
+where
+    A: IntoIterator,
+    A::Item: Into<OsString> + Clone,
+{
+    ExitCode::from(status(arguments, machine, out))
+}
+
+/// Runs a command line and returns its status.
+pub fn status<A>(arguments: A, machine: &Machine, out: &mut dyn Write) -> u8
+where
+    A: IntoIterator,
+    A::Item: Into<OsString> + Clone,
+{
+    let action = match Arguments::try_parse_from(arguments) {
+        Ok(arguments) => arguments.action.unwrap_or(Action::Tour),
+        Err(help) => {
+            let is_mistake = help.use_stderr();
+            let (mut stderr, text) = (std::io::stderr(), help.render());
+            let _ = match is_mistake {
+                true => write!(stderr, "{text}"),
+                false => write!(out, "{text}"),
+            };
+            return if is_mistake { 2 } else { 0 };
+        }
+    };
+    let (text, status) = match action {
+        Action::Check { file } => check(&file, machine),
+        Action::Explain {
+            file,
+            method,
+            url,
+            headers,
+        } => match Asked::new(&method, &url, &headers) {
+            Ok(asked) => explained(&file, &asked, machine),
+            Err(why) => (format!("{why}\n"), 2),
+        },
+        Action::Reference => (reference(), 0),
+        Action::Tour => match toured(out) {
+            Ok(()) => (String::new(), 0),
+            Err(error) => (format!("the tour ended early: {error}\n"), 1),
+        },
+    };
+    // A reader that left early, such as `head`, is not a failure.
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    status
+}
+
+/// Reads a configuration. Returns the text and status of the command if it cannot be read.
+fn read(file: &Path, machine: &Machine) -> Result<Loaded, (String, u8)> {
+    load(file, &*machine.disk, &*machine.variables)
+        .map_err(|error| (format!("{}: cannot be read: {error}\n", file.display()), 2))
+}
+
+fn check(file: &Path, machine: &Machine) -> (String, u8) {
+    let loaded = match read(file, machine) {
+        Ok(loaded) => loaded,
+        Err(problem) => return problem,
+    };
+    let messages = match loaded.mistakes.in_order().is_empty() {
+        true => String::new(),
+        false => loaded.mistakes.render(&loaded.sources),
+    };
+    match &loaded.config {
+        None => (messages, 1),
+        Some(config) => {
+            let (routes, upstreams) = (config.routes.len(), config.upstreams.len());
+            let name = file.display();
+            let summary =
+                format!("{name}: can be used; routes: {routes}, upstreams: {upstreams}\n");
+            (messages + &summary, 0)
+        }
+    }
+}
+
+fn explained(file: &Path, asked: &Asked, machine: &Machine) -> (String, u8) {
+    match read(file, machine) {
+        Err(problem) => problem,
+        Ok(loaded) => match &loaded.config {
+            Some(config) => (explain(config, &loaded.sources, asked), 0),
+            None => (loaded.mistakes.render(&loaded.sources), 1),
+        },
+    }
+}
+
+/// Runs each part of the tour and prints its results.
+fn toured(out: &mut dyn Write) -> tidegate::Result<()> {
+    writeln!(
+        out,
+        "Tidegate: a runtime for services that must not fall over.\n"
+    )?;
+    let mut table = Table::new(["part", "action", "result"]);
+    for (name, part) in tour::PARTS {
+        eprint!("\r{name:<24}");
+        for (done, came) in part()? {
+            table.row([name.to_string(), done, came]);
+        }
+    }
+    eprint!("\r{:24}\r", "");
+    write!(out, "{table}")?;
+    writeln!(
+        out,
+        "\nEach line is a real run. The programs behind them are in `examples/`."
+    )?;
+    Ok(())
+}

@@ -1,0 +1,134 @@
+//! Checks of listeners: tokens, certificates, trust, limits, addresses that are used twice.
+
+use super::checks::Checks;
+use crate::config::load::Named;
+use crate::config::mistake::Mistake;
+use crate::config::source::Span;
+use crate::config::types::{Admin, Listener};
+use crate::config::values::{Address, ClientCertificate};
+
+/// The largest head and request line, in bytes: the HTTP server counts them with 16 bits.
+const LARGEST_HEAD: u64 = u16::MAX as u64;
+/// The largest number of fields that the HTTP server reads.
+const MOST_FIELDS: u32 = 100;
+
+impl Checks<'_> {
+    pub(super) fn listeners(&mut self) {
+        let config = self.config;
+        for listener in &config.listeners {
+            self.tls(listener);
+            self.limits(listener);
+            if listener.value.proxy_protocol && listener.value.trust.is_empty() {
+                let what = "no peer may send the PROXY protocol: `trust` is empty";
+                self.add(
+                    "listen",
+                    listener,
+                    "proxy_protocol",
+                    what,
+                    "peers in `trust`",
+                );
+            }
+        }
+        if let Some(admin) = &config.admin {
+            self.admin(admin);
+        }
+        self.same_address();
+    }
+
+    fn tls(&mut self, listener: &Named<Listener>) {
+        let Some(tls) = &listener.value.tls else {
+            return;
+        };
+        if tls.certificates.is_empty() {
+            let expected = "at least one `{ cert = \"…\", key = \"…\" }`";
+            self.add(
+                "listen",
+                listener,
+                "tls.certificates",
+                "there is none",
+                expected,
+            );
+        }
+        if tls.client != ClientCertificate::None && tls.client_roots.is_none() {
+            let what = "no certificate of a client can be checked: there are no roots";
+            self.add(
+                "listen",
+                listener,
+                "tls.client",
+                what,
+                "a file in `client_roots`",
+            );
+        }
+    }
+
+    fn limits(&mut self, listener: &Named<Listener>) {
+        let limits = &listener.value.limits;
+        let sizes = [
+            ("limits.request_line", limits.request_line),
+            ("limits.head", limits.head),
+        ];
+        for (key, size) in sizes {
+            if size.0 == 0 || size.0 > LARGEST_HEAD {
+                let expected = format!("1B to {LARGEST_HEAD}B");
+                self.add(
+                    "listen",
+                    listener,
+                    key,
+                    "no head can have this limit",
+                    &expected,
+                );
+            }
+        }
+        if limits.fields.0 > MOST_FIELDS {
+            let expected = format!("1 to {MOST_FIELDS}");
+            let what = "no head has so many fields";
+            self.add("listen", listener, "limits.fields", what, &expected);
+        }
+        let times = [
+            ("limits.head_time", limits.head_time),
+            ("limits.body_time", limits.body_time),
+            ("limits.send_time", limits.send_time),
+            ("limits.idle", limits.idle),
+        ];
+        self.positive("listen", listener, &times);
+    }
+
+    fn admin(&mut self, admin: &Named<Admin>) {
+        let has_token = admin.value.token.is_some() || admin.value.read_token.is_some();
+        if !admin.value.at.is_local() && !has_token {
+            let what = "other machines can reach the address, and there is no token";
+            let expected = "a loopback address, or `token = \"${TOKEN}\"`";
+            self.add("listen", admin, "at", what, expected);
+        }
+    }
+
+    /// Two listeners have different addresses. Port 0 stands for any free port.
+    fn same_address(&mut self) {
+        let config = self.config;
+        let listeners = config.listeners.iter();
+        let admin = config
+            .admin
+            .iter()
+            .map(|a| (a.name.as_str(), a.at, &a.value.at));
+        let all: Vec<(&str, Span, &Address)> = listeners
+            .map(|l| (l.name.as_str(), l.at, &l.value.at))
+            .chain(admin)
+            .collect();
+        for (index, (name, at, address)) in all.iter().enumerate() {
+            let is_free = matches!(address, Address::Tcp { port: 0, .. });
+            let mut others = all[..index].iter();
+            let Some(other) = others.find(|other| other.2 == *address && !is_free) else {
+                continue;
+            };
+            let place = |name: &str, at: Span| self.place(&format!("listen.{name}.at"), at);
+            let what = format!("the address is that of `listen.{}`", other.0);
+            let mistake = Mistake::new(place(name, *at), format!("listen.{name}.at"), what);
+            let related = place(other.0, other.1);
+            self.mistakes.add(
+                mistake
+                    .expected("another address")
+                    .related(related, "the other listener"),
+            );
+        }
+    }
+}

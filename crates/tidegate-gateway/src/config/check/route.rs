@@ -1,0 +1,169 @@
+//! Checks of routes: actions, upstreams, limits, ties, routes that no request reaches.
+
+use std::collections::BTreeSet;
+
+use super::checks::Checks;
+use crate::config::load::Named;
+use crate::config::mistake::Mistake;
+use crate::config::types::Route;
+use crate::config::values::LimitKind;
+use crate::route::{PathPattern, Tie};
+
+impl Checks<'_> {
+    /// A route does exactly one thing.
+    pub(super) fn action(&mut self, route: &Named<Route>) {
+        let value = &route.value;
+        let actions = [
+            ("upstream", value.upstream.is_some()),
+            ("redirect", value.redirect.is_some()),
+            ("respond", value.respond.is_some()),
+            ("files", value.files.is_some()),
+        ];
+        let chosen: Vec<&str> = actions.iter().filter(|a| a.1).map(|a| a.0).collect();
+        let path = format!("route.{}", route.name);
+        let what = match chosen.as_slice() {
+            [_] => return,
+            [] => "the route has no action".to_owned(),
+            several => format!("the route has several actions: {}", several.join(", ")),
+        };
+        let expected = "exactly one of upstream, redirect, respond, files";
+        self.mistakes
+            .add(Mistake::new(route.at, path, what).expected(expected));
+    }
+
+    /// The upstreams of a route exist.
+    pub(super) fn references(&mut self, route: &Named<Route>) {
+        let fallback = route.value.fallback.as_ref();
+        let fallback = fallback.and_then(|fallback| fallback.upstream.as_ref());
+        let names = [
+            ("upstream", route.value.upstream.as_ref()),
+            ("fallback.upstream", fallback),
+        ];
+        for (key, name) in names {
+            let Some(name) = name.filter(|name| self.config.upstream(name).is_none()) else {
+                continue;
+            };
+            let path = format!("route.{}.{key}", route.name);
+            let known = self.config.upstreams.iter().map(|u| u.name.as_str());
+            let at = self.place(&path, route.at);
+            // The name may come from a variable, so it is not quoted.
+            let mistake = Mistake::new(at, path, "there is no such upstream");
+            let mistake = mistake.expected("the name of an `[upstream.NAME]`");
+            self.mistakes.add(mistake.nearest(name, known));
+        }
+    }
+
+    /// `CONNECT` is allowed where the route names it and its tunnel allows it.
+    pub(super) fn connect(&mut self, route: &Named<Route>) {
+        let value = &route.value;
+        let named = value.method.iter().any(|method| method.0 == "CONNECT");
+        let allowed = value.tunnel.as_ref().is_some_and(|tunnel| tunnel.connect);
+        if named && !allowed {
+            let what = "`CONNECT` is not allowed by the tunnel of the route";
+            self.add(
+                "route",
+                route,
+                "method",
+                what,
+                "`tunnel = { connect = true }`",
+            );
+        }
+        if allowed && !named {
+            let what = "the route does not take `CONNECT`";
+            self.add(
+                "route",
+                route,
+                "tunnel.connect",
+                what,
+                "`CONNECT` in `method`",
+            );
+        }
+        if named && value.path != PathPattern::all() {
+            let what = "a request with `CONNECT` has no path";
+            self.add("route", route, "path", what, "no `path`, or `\"/*\"`");
+        }
+        if value.tunnel.is_some() && value.upstream.is_none() {
+            let what = "a tunnel needs an upstream";
+            self.add(
+                "route",
+                route,
+                "tunnel.max",
+                what,
+                "`upstream`, or no `tunnel`",
+            );
+        }
+    }
+
+    pub(super) fn limit(&mut self, route: &Named<Route>) {
+        let limit = &route.value.limit;
+        let in_order = limit.min <= limit.initial && limit.initial <= limit.max;
+        let by_default = limit.initial > limit.max && {
+            let path = format!("route.{}.limit.initial", route.name);
+            self.is_default(&path)
+        };
+        if limit.kind == LimitKind::Adaptive && !in_order && !by_default {
+            let what = "`min`, `initial` and `max` are not in order";
+            self.add(
+                "route",
+                route,
+                "limit.max",
+                what,
+                "`min` ≤ `initial` ≤ `max`",
+            );
+        }
+    }
+
+    pub(super) fn ties(&mut self, ties: &[Tie]) {
+        for tie in ties {
+            let first = &self.config.routes[tie.first];
+            let second = &self.config.routes[tie.second];
+            let what = format!(
+                "the route takes the same requests as `route.{}`, and neither is more specific",
+                first.name
+            );
+            let mistake = Mistake::new(second.at, format!("route.{}", second.name), what);
+            let mistake = mistake.expected("another host, path, method or header");
+            self.mistakes
+                .add(mistake.related(first.at, "the other route"));
+        }
+    }
+
+    /// Reports routes that no request reaches. A route with a tie is reported already.
+    pub(super) fn unreachable(&mut self, ties: &[Tie]) {
+        let config = self.config;
+        let tied: BTreeSet<usize> = ties.iter().flat_map(|t| [t.first, t.second]).collect();
+        for (index, route) in config.routes.iter().enumerate() {
+            if route.value.path.normal_form().is_some() {
+                let what =
+                    "no request has such a path: paths are normalised before they are routed";
+                // The normal form may contain the value of a variable, so it is not printed.
+                let expected = "a path without `.` and `..`, and without needless percent signs";
+                self.add("route", route, "path", what, expected);
+            } else if !tied.contains(&index) && config.table.is_unreachable(index) {
+                let what = "no request reaches the route: more specific routes take them all";
+                let path = format!("route.{}", route.name);
+                self.mistakes
+                    .add(Mistake::new(route.at, path, what).warning());
+            }
+        }
+    }
+
+    pub(super) fn unused(&mut self) {
+        let routes = self.config.routes.iter().map(|route| &route.value);
+        let used: BTreeSet<&str> = routes
+            .flat_map(|route| {
+                let fallback = route.fallback.as_ref().and_then(|f| f.upstream.as_deref());
+                [route.upstream.as_deref(), fallback]
+            })
+            .flatten()
+            .collect();
+        for upstream in &self.config.upstreams {
+            if !used.contains(upstream.name.as_str()) {
+                let path = format!("upstream.{}", upstream.name);
+                let what = "no route uses the upstream";
+                self.mistakes
+                    .add(Mistake::new(upstream.at, path, what).warning());
+            }
+        }
+    }
+}

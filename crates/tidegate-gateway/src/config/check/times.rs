@@ -1,0 +1,122 @@
+//! Checks of times: a timeout that its parts exceed, retries that cannot fit.
+
+use std::time::Duration;
+
+use super::checks::Checks;
+use crate::config::load::Named;
+use crate::config::mistake::Mistake;
+use crate::config::notation::show_duration;
+use crate::config::types::{Retry, Route};
+
+impl Checks<'_> {
+    /// A timeout is longer than each of its parts.
+    pub(super) fn times(&mut self, route: &Named<Route>) {
+        if let Some(breaker) = &route.value.breaker {
+            let times = [
+                ("breaker.window", breaker.window),
+                ("breaker.sleep", breaker.sleep),
+            ];
+            self.positive("route", route, &times);
+        }
+        if let Some(tunnel) = &route.value.tunnel {
+            self.positive("route", route, &[("tunnel.idle", tunnel.idle)]);
+        }
+        let Some(timeout) = route.value.timeout else {
+            return;
+        };
+        if timeout.is_zero() {
+            self.add(
+                "route",
+                route,
+                "timeout",
+                "no request is in time",
+                "a positive duration",
+            );
+            return;
+        }
+        let upstream = route.value.upstream.as_deref();
+        let upstream = upstream.and_then(|name| self.config.upstream(name));
+        let breaker = route.value.breaker.as_ref();
+        let parts = [
+            (
+                "queue.wait",
+                route.value.queue.as_ref().map(|queue| queue.wait),
+            ),
+            ("breaker.slow", breaker.and_then(|breaker| breaker.slow)),
+            (
+                "retry.attempt_timeout",
+                route
+                    .value
+                    .retry
+                    .as_ref()
+                    .and_then(|retry| retry.attempt_timeout),
+            ),
+        ];
+        for (key, part) in parts {
+            if part.is_some_and(|part| part >= timeout) {
+                self.too_long(route, &format!("route.{}.{key}", route.name));
+            }
+        }
+        if let Some(upstream) = upstream
+            && upstream.value.connect_timeout >= timeout
+        {
+            let path = format!("upstream.{}.connect_timeout", upstream.name);
+            self.too_long(route, &path);
+        }
+    }
+
+    /// Reports a part that is at least as long as the timeout. A default that is too long is not
+    /// a mistake: the timeout ends it.
+    pub(super) fn too_long(&mut self, route: &Named<Route>, part: &str) {
+        if self.is_default(part) {
+            return;
+        }
+        let path = format!("route.{}.timeout", route.name);
+        let what = format!(
+            "the timeout of {} is not longer than `{part}` of {}, which is a part of it",
+            self.shown(&path),
+            self.shown(part)
+        );
+        let at = self.place(&path, route.at);
+        let related = self.place(part, route.at);
+        self.mistakes
+            .add(Mistake::new(at, path, what).related(related, "the part"));
+    }
+
+    /// All attempts and the pauses between them fit into the timeout.
+    pub(super) fn retries(&mut self, route: &Named<Route>, retry: &Retry, timeout: Duration) {
+        let pauses = retry.pause.saturating_mul(retry.times.0);
+        let attempts = retry.attempt_timeout.unwrap_or_default();
+        let attempts = attempts.saturating_mul(retry.times.0.saturating_add(1));
+        let needed = pauses.saturating_add(attempts);
+        let single = retry.attempt_timeout.unwrap_or_default();
+        let fits = needed < timeout || (needed == timeout && !attempts.is_zero());
+        if fits || needed.is_zero() || single >= timeout {
+            return;
+        }
+        let path = format!("route.{}.retry.times", route.name);
+        let keys = [
+            "retry.times",
+            "retry.pause",
+            "retry.attempt_timeout",
+            "timeout",
+        ];
+        let paths = keys.map(|key| format!("route.{}.{key}", route.name));
+        // The sum would tell the value of a variable.
+        let what = match paths.iter().any(|path| self.shown(path).contains("${")) {
+            true => "the retries do not fit into the timeout".to_owned(),
+            false => format!(
+                "the retries do not fit into the timeout: they may take {}, the timeout is {}",
+                show_duration(needed),
+                show_duration(timeout)
+            ),
+        };
+        let at = self.place(&path, route.at);
+        let timeout_at = self.place(&format!("route.{}.timeout", route.name), at);
+        self.mistakes.add(
+            Mistake::new(at, path, what)
+                .expected("fewer or shorter attempts, or a longer timeout")
+                .related(timeout_at, "the timeout"),
+        );
+    }
+}

@@ -1,0 +1,141 @@
+//! `tidegate explain`: the route of a request, and each of its settings with its origin.
+
+use std::fmt::{self, Write as _};
+
+use super::load::Config;
+use super::setting::{Origin, Source};
+use super::source::Sources;
+use crate::route::{RouteRequest, normal, without_port};
+
+/// A request to explain.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Asked {
+    /// The method.
+    pub method: String,
+    /// The host in lower case, without a port.
+    pub host: String,
+    /// The path in normal form.
+    pub path: String,
+    /// The fields, with their names in lower case.
+    pub headers: Vec<(String, String)>,
+}
+
+impl Asked {
+    /// Creates a request from a method, a URL or a path, and fields such as `accept: text/html`.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with them.
+    pub fn new(method: &str, url: &str, headers: &[String]) -> Result<Self, String> {
+        let method = method.to_ascii_uppercase();
+        let (host, target) = match url.split_once("://") {
+            // `CONNECT` has a host and a port in place of a URL.
+            _ if method == "CONNECT" && !url.contains('/') => (url, ""),
+            Some((_, rest)) => rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len())),
+            None if url.starts_with('/') => ("", url),
+            None => return Err("the URL is neither `http://host/path` nor `/path`".to_owned()),
+        };
+        let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+        let path = target.split(['?', '#']).next().unwrap_or_default();
+        let path = if path.is_empty() { "/" } else { path };
+        let path = normal(path).ok_or("the gateway refuses the path with status 400")?;
+        let headers = headers
+            .iter()
+            .map(|header| -> Result<(String, String), String> {
+                let (name, value) = header.split_once(':').ok_or("a header is `name: value`")?;
+                Ok((name.trim().to_ascii_lowercase(), value.trim().to_owned()))
+            });
+        Ok(Self {
+            method,
+            host: without_port(host).to_ascii_lowercase(),
+            path: path.into_owned(),
+            headers: headers.collect::<Result<_, String>>()?,
+        })
+    }
+
+    /// Returns the position of the route that takes the request.
+    pub fn route(&self, config: &Config) -> Option<usize> {
+        let has_header = |name: &str, value: &str| {
+            let mut found = self.headers.iter().filter(|(n, _)| n == name);
+            found.any(|(_, v)| value.is_empty() || v == value)
+        };
+        config.table.find(&RouteRequest {
+            host: &self.host,
+            path: &self.path,
+            method: &self.method,
+            has_header: &has_header,
+        })
+    }
+}
+
+/// Prints no fields: they may contain secrets.
+impl fmt::Debug for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Asked")
+            .field("method", &self.method)
+            .field("host", &self.host)
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Explains what the gateway does with a request. Secrets and values of variables are not shown.
+pub fn explain(config: &Config, sources: &Sources, asked: &Asked) -> String {
+    let mut text = String::new();
+    let Some(route) = asked.route(config).map(|index| &config.routes[index]) else {
+        let _ = writeln!(
+            text,
+            "no route takes {} {}: status 404",
+            asked.method, asked.path
+        );
+        return text;
+    };
+    let _ = writeln!(
+        text,
+        "route    {}  ({})",
+        route.name,
+        sources.place(route.at)
+    );
+    let _ = writeln!(text, "command  {}", route.name);
+    list(&mut text, config, sources, &format!("route.{}", route.name));
+    let fallback = route
+        .value
+        .fallback
+        .as_ref()
+        .and_then(|f| f.upstream.as_ref());
+    for name in route.value.upstream.iter().chain(fallback) {
+        if let Some(upstream) = config.upstream(name) {
+            let place = sources.place(upstream.at);
+            let _ = writeln!(text, "\nupstream {}  ({place})", upstream.name);
+            list(
+                &mut text,
+                config,
+                sources,
+                &format!("upstream.{}", upstream.name),
+            );
+        }
+    }
+    text
+}
+
+/// Writes the settings of a section: key, value, origin.
+fn list(text: &mut String, config: &Config, sources: &Sources, section: &str) {
+    let prefix = format!("{section}.");
+    let settings: Vec<(&str, &Origin)> = config
+        .origins
+        .iter()
+        .filter_map(|origin| Some((origin.path.strip_prefix(&prefix)?, origin)))
+        .collect();
+    let widest = |lengths: &mut dyn Iterator<Item = usize>| lengths.max().unwrap_or(0);
+    let keys = widest(&mut settings.iter().map(|(key, _)| key.chars().count()));
+    let values = widest(&mut settings.iter().map(|(_, o)| o.shown.chars().count())).min(40);
+    for (key, origin) in settings {
+        let from = match origin.source {
+            Source::Own(at) => sources.place(at).to_string(),
+            Source::Inherited(at) => format!("{} (inherited)", sources.place(at)),
+            Source::Default => "default".to_owned(),
+        };
+        let shown = &origin.shown;
+        let _ = writeln!(text, "  {key:<keys$}  {shown:<values$}  {from}");
+    }
+}

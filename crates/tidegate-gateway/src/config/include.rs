@@ -1,0 +1,225 @@
+//! Reads a file and the files that it includes into one tree.
+//!
+//! `include = "routes/*.toml"` adds files. A path is relative to the file that names it; `*` in
+//! the last part stands for any text. The tables of all files are joined; a key that two files
+//! have is a mistake, which names both places.
+
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use super::mistake::{Mistake, Mistakes};
+use super::source::{Sources, Span};
+use super::tree::{Entry, Node, Value, Variables, parse};
+
+/// The deepest nesting of includes.
+const DEEPEST: usize = 16;
+
+/// The depth of tables that files share: `route.NAME` is defined in one file.
+const SHARED: usize = 2;
+
+/// Where files come from: the disk, or a test.
+pub trait Disk {
+    /// Returns the text of a file.
+    ///
+    /// # Errors
+    ///
+    /// The error of the system.
+    fn read(&self, path: &Path) -> io::Result<String>;
+
+    /// Returns the names of the files in a directory.
+    ///
+    /// # Errors
+    ///
+    /// The error of the system.
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>>;
+}
+
+/// The files of the machine.
+#[derive(Clone, Copy, Debug)]
+pub struct RealDisk;
+
+impl Disk for RealDisk {
+    fn read(&self, path: &Path) -> io::Result<String> {
+        std::fs::read_to_string(path)
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+        let entries = std::fs::read_dir(directory)?;
+        let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+        names.collect()
+    }
+}
+
+/// Reads files into one tree.
+pub(super) struct Includes<'a> {
+    pub(super) disk: &'a dyn Disk,
+    pub(super) variables: Variables<'a>,
+    pub(super) sources: &'a mut Sources,
+    pub(super) mistakes: &'a mut Mistakes,
+    /// The files that are being read, the outermost first.
+    open: Vec<PathBuf>,
+}
+
+impl<'a> Includes<'a> {
+    pub(super) fn new(
+        disk: &'a dyn Disk,
+        variables: Variables<'a>,
+        sources: &'a mut Sources,
+        mistakes: &'a mut Mistakes,
+    ) -> Self {
+        Self {
+            disk,
+            variables,
+            sources,
+            mistakes,
+            open: Vec::new(),
+        }
+    }
+
+    /// Reads a file and all files that it includes.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read. Mistakes in it are added to the mistakes.
+    pub(super) fn read(&mut self, path: &Path) -> io::Result<Node> {
+        let text = self.disk.read(path)?;
+        let file = self.sources.add(path.display().to_string(), text);
+        let mut root = parse(file, self.sources, self.variables, self.mistakes);
+        let Value::Table(entries) = &mut root.value else {
+            return Ok(root);
+        };
+        let at = entries.iter().position(|entry| entry.key == "include");
+        let Some(include) = at.map(|at| entries.remove(at)) else {
+            return Ok(root);
+        };
+        self.open.push(plain(path));
+        for (pattern, at) in self.patterns(&include) {
+            for found in self.files(path, &pattern, at) {
+                self.join(&mut root, &found, at);
+            }
+        }
+        self.open.pop();
+        Ok(root)
+    }
+
+    /// Returns the paths that an `include` names.
+    fn patterns(&mut self, include: &Entry) -> Vec<(String, Span)> {
+        let nodes = match &include.node.value {
+            Value::List(nodes) => nodes.as_slice(),
+            _ => std::slice::from_ref(&include.node),
+        };
+        let mut patterns = Vec::new();
+        for node in nodes {
+            match &node.value {
+                Value::Text(text) if node.written.is_none() => {
+                    patterns.push((text.clone(), node.at));
+                }
+                _ => {
+                    // The names of files are printed, the values of variables are not.
+                    let what = format!("{} is not a path without variables", node.shown());
+                    let mistake = Mistake::new(node.at, "include", what);
+                    let expected =
+                        "a path in quotes, such as `\"routes/*.toml\"`; or a list of them";
+                    self.mistakes.add(mistake.expected(expected));
+                }
+            }
+        }
+        patterns
+    }
+
+    /// Returns the files of a pattern, in the order of their names.
+    fn files(&mut self, from: &Path, pattern: &str, at: Span) -> Vec<PathBuf> {
+        let path = from.parent().unwrap_or(Path::new("")).join(pattern);
+        let name = path
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned());
+        let Some((before, after)) = name.as_deref().and_then(|name| name.split_once('*')) else {
+            return vec![path];
+        };
+        let directory = path.parent().unwrap_or(Path::new(""));
+        let names = match self.disk.list(directory) {
+            Ok(names) => names,
+            Err(error) => {
+                let what = format!("the directory cannot be read: {error}");
+                self.mistakes.add(Mistake::new(at, "include", what));
+                return Vec::new();
+            }
+        };
+        let fits = |name: &String| {
+            let inner = name
+                .strip_prefix(before)
+                .and_then(|n| n.strip_suffix(after));
+            inner.is_some() && !name.starts_with('.')
+        };
+        let mut files: Vec<PathBuf> = names
+            .iter()
+            .filter(|name| fits(name))
+            .map(|name| directory.join(name))
+            .collect();
+        files.sort();
+        files
+    }
+
+    /// Reads an included file and joins it with the tree.
+    fn join(&mut self, root: &mut Node, path: &Path, at: Span) {
+        let plain = plain(path);
+        let problem = match self.open.contains(&plain) {
+            true => Some("the file includes itself".to_owned()),
+            false if self.open.len() >= DEEPEST => Some("the includes are too deep".to_owned()),
+            false => None,
+        };
+        let read = match problem {
+            Some(what) => Err(what),
+            None => self
+                .read(path)
+                .map_err(|error| format!("`{}` cannot be read: {error}", path.display())),
+        };
+        match read {
+            Ok(node) => join(root, node, "", SHARED, self.mistakes),
+            Err(what) => self.mistakes.add(Mistake::new(at, "include", what)),
+        }
+    }
+}
+
+/// Returns a path without `.` and without `..` behind a name, so that two ways of writing the same
+/// path are equal.
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir
+                if matches!(plain.components().next_back(), Some(Component::Normal(_))) =>
+            {
+                plain.pop();
+            }
+            part => plain.push(part),
+        }
+    }
+    plain
+}
+
+/// Joins a tree with another one. Tables are joined down to `depth`.
+fn join(into: &mut Node, from: Node, path: &str, depth: usize, mistakes: &mut Mistakes) {
+    let (Value::Table(entries), Value::Table(added)) = (&mut into.value, from.value) else {
+        return;
+    };
+    for new in added {
+        let path = match path {
+            "" => new.key.clone(),
+            path => format!("{path}.{}", new.key),
+        };
+        let Some(old) = entries.iter_mut().find(|old| old.key == new.key) else {
+            entries.push(new);
+            continue;
+        };
+        let are_tables = old.node.table().is_some() && new.node.table().is_some();
+        match are_tables && depth > 1 {
+            true => join(&mut old.node, new.node, &path, depth - 1, mistakes),
+            false => mistakes.add(
+                Mistake::new(new.key_at, path, "the key is defined twice")
+                    .related(old.key_at, "the other definition"),
+            ),
+        }
+    }
+}

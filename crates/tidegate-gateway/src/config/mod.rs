@@ -1,0 +1,45 @@
+//! The configuration: read with all mistakes at once, checked, explained.
+//!
+//! | file | what it is | uses |
+//! |---|---|---|
+//! | `source` | the files, places in them, what must not be printed | |
+//! | `mistake` | a mistake and its message | `source` |
+//! | `tree` | the values of a file with their places; variables | `mistake` |
+//! | `include` | several files as one tree | `tree` |
+//! | `notation` | durations, sizes, shares as people write them | |
+//! | `setting` | how a setting is read and inherited; the macros of sections | `tree` |
+//! | `fields` | tables of HTTP fields | `setting` |
+//! | `values` | the single values: numbers, addresses, secrets | `setting`, `notation` |
+//! | `types` | the sections | `values`, `fields` |
+//! | `load` | the whole configuration | `types`, `include`, `check` |
+//! | `check` | checks between sections | `types`, `load` |
+//! | `explain` | the route of a request and the origin of its settings | `load` |
+//! | `reference` | the reference, made from the types | `load` |
+
+mod check;
+mod explain;
+mod fields;
+mod include;
+mod load;
+mod mistake;
+mod notation;
+mod reference;
+mod setting;
+mod source;
+mod tree;
+pub mod types;
+mod values;
+
+pub use explain::{Asked, explain};
+pub use include::{Disk, RealDisk};
+pub use load::{Config, Loaded, Named, load};
+pub use mistake::{Mistake, Mistakes, Severity};
+pub use notation::{Share, Size};
+pub use reference::reference;
+pub use setting::{Field, Leaf, Origin, Reading, Scope, Section, Setting, Shape, Source};
+pub use source::{Excerpt, FileId, Place, Sources, Span};
+pub use tree::{Entry, Node, Value, Variables};
+pub use values::{
+    Address, Balance, ClientCertificate, Count, HealthKind, LimitKind, Method, Network, Ratio,
+    Secret, Status, Statuses,
+};

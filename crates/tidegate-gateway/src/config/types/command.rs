@@ -1,0 +1,81 @@
+//! The sections of the command of a route.
+
+use std::time::Duration;
+
+use crate::config::notation::Share;
+use crate::config::setting::settings;
+use crate::config::values::{Count, LimitKind, Ratio, Status};
+
+settings! {
+    /// The largest number of requests in flight. More are queued or refused. A number in place of
+    /// the table is a fixed limit.
+    pub struct Limit short "max" {
+        /// Whether the limit follows the latency.
+        kind: LimitKind = LimitKind::Fixed,
+        /// The limit, or the highest one of an adaptive limit.
+        max: Count = Count(100),
+        /// The lowest adaptive limit.
+        min: Count = Count(1),
+        /// The first adaptive limit.
+        initial: Count = Count(20),
+    }
+}
+
+settings! {
+    /// Where requests wait while the limit is reached. A number in place of the table is its
+    /// length.
+    pub struct Queue short "max" {
+        /// The largest number of requests that wait.
+        max: Count = Count(50),
+        /// The longest time that a request waits.
+        wait: Duration = Duration::from_millis(50),
+    }
+}
+
+settings! {
+    /// The circuit breaker: refuses requests at once while the upstream fails.
+    pub struct Breaker {
+        /// Opens when at least this share of the requests failed.
+        error_rate: Share = Share::percent(50),
+        /// The smallest number of requests in the window for which a rate is judged.
+        volume: Count = Count(20),
+        /// The window of the rates.
+        window: Duration = Duration::from_secs(10),
+        /// How long all requests are refused before one is tried.
+        sleep: Duration = Duration::from_secs(5),
+        /// A request that takes longer is slow.
+        slow: Option<Duration> = None,
+        /// Opens when at least this share of the requests were slow.
+        slow_rate: Share = Share::percent(100),
+    }
+}
+
+settings! {
+    /// Further attempts, only where they are safe: nothing was sent, or the method is idempotent
+    /// and nothing was received. Another server comes first. `timeout` covers all attempts. A
+    /// number in place of the table is `times`.
+    pub struct Retry short "times" {
+        /// The largest number of further attempts.
+        times: Count = Count(1),
+        /// The share of requests that may be repeated.
+        budget: Ratio = Ratio(Share::percent(20)),
+        /// The pause before each further attempt.
+        pause: Duration = Duration::ZERO,
+        /// The time for each attempt; off means what is left of `timeout`.
+        attempt_timeout: Option<Duration> = None,
+    }
+}
+
+settings! {
+    /// The response in place of a refusal or a failure: a fixed one, or that of another upstream.
+    pub struct Fallback, whole {
+        /// The upstream that gets the request.
+        upstream: Option<String> = None,
+        /// The status of a fixed response.
+        status: Status = Status(503),
+        /// The body of a fixed response.
+        body: String = String::new(),
+        /// The `Content-Type` of a fixed response.
+        content_type: String = "text/plain; charset=utf-8".to_owned(),
+    }
+}

@@ -1,0 +1,82 @@
+//! The sections of listeners.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::config::notation::Size;
+use crate::config::setting::settings;
+use crate::config::values::{Address, ClientCertificate, Count, Network, Secret};
+
+settings! {
+    /// A listener for requests. An address in place of the table is a listener without TLS.
+    pub struct Listener short "at" {
+        /// The address to listen on.
+        at: Address,
+        /// TLS. Without it, the listener speaks plain HTTP.
+        tls: Option<ListenTls> = None,
+        /// Reads the PROXY protocol, version 1 or 2, from peers in `trust`. Other peers are
+        /// refused.
+        proxy_protocol: bool = false,
+        /// The peers whose `Forwarded` and `X-Forwarded-*` fields are kept.
+        trust: Vec<Network> = Vec::new(),
+        /// What a client may send, and how long it may take.
+        limits: Limits,
+    }
+}
+
+settings! {
+    /// TLS of a listener.
+    pub struct ListenTls {
+        /// The certificates. The name that a client asks for selects one; the first is the default.
+        certificates: Vec<Certificate>,
+        /// Asks clients for a certificate.
+        client: ClientCertificate = ClientCertificate::None,
+        /// The roots of client certificates.
+        client_roots: Option<PathBuf> = None,
+    }
+}
+
+settings! {
+    /// A certificate and its key. Both files are read again when they change.
+    pub struct Certificate {
+        /// The chain of certificates, in PEM.
+        cert: PathBuf,
+        /// The private key, in PEM.
+        key: PathBuf,
+    }
+}
+
+settings! {
+    /// What a client may send, and how long it may take.
+    pub struct Limits {
+        /// The longest request line. A longer one gets status 414.
+        request_line: Size = Size(8 * 1024),
+        /// The largest head. A larger one gets status 431.
+        head: Size = Size(32 * 1024),
+        /// The largest number of fields, at most 100. A head with more gets status 431.
+        fields: Count = Count(100),
+        /// The largest body; off means that there is no limit. A larger one gets status 413.
+        body: Option<Size> = None,
+        /// The time for a whole head, from its first byte. A later one gets status 408.
+        head_time: Duration = Duration::from_secs(10),
+        /// How long a body may make no progress. The request then gets status 408.
+        body_time: Duration = Duration::from_secs(30),
+        /// How long a client may take no byte of a response.
+        send_time: Duration = Duration::from_secs(30),
+        /// How long a connection may wait for its next request.
+        idle: Duration = Duration::from_secs(75),
+    }
+}
+
+settings! {
+    /// The listener for operators: metrics, streams, state, changes. An address in place of the
+    /// table is a listener without tokens, which must be on a loopback address.
+    pub struct Admin short "at" {
+        /// The address to listen on.
+        at: Address,
+        /// The token for everything.
+        token: Option<Secret> = None,
+        /// The token for reading.
+        read_token: Option<Secret> = None,
+    }
+}

@@ -1,0 +1,114 @@
+//! The section of a route.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::command::{Breaker, Fallback, Limit, Queue, Retry};
+use crate::config::notation::Size;
+use crate::config::setting::settings;
+use crate::config::values::{Count, Method, Status};
+use crate::route::{HostPattern, PathPattern};
+
+settings! {
+    /// A route: which requests it takes, what it does with them, and within which limits. The most
+    /// specific route wins: by host, then path, then method, then fields. It has exactly one of
+    /// `upstream`, `redirect`, `respond` and `files`.
+    pub struct Route {
+        /// The hosts; without one, all.
+        host: Vec<HostPattern> = Vec::new(),
+        /// The path: exact, with `{name}` for any one segment, with `/*` at the end for all below.
+        path: PathPattern = PathPattern::all(),
+        /// The methods; without one, all but `CONNECT`.
+        method: Vec<Method> = Vec::new(),
+        /// Fields that the request must have, with their values; `""` stands for any value.
+        header: BTreeMap<String, String> = BTreeMap::new(),
+        /// Sends the request to this upstream.
+        upstream: Option<String> = None,
+        /// Redirects the client.
+        redirect: Option<Redirect> = None,
+        /// Sends a fixed response.
+        respond: Option<Respond> = None,
+        /// Sends files of a directory.
+        files: Option<Files> = None,
+        /// Changes the request and the response on their way.
+        rewrite: Option<Rewrite> = None,
+        /// The largest number of requests in flight.
+        limit: Limit,
+        /// Where requests wait while the limit is reached.
+        queue: Option<Queue> = None,
+        /// The time from the head of the request to the last byte of the response, with waiting
+        /// and all attempts.
+        timeout: Option<Duration> = Some(Duration::from_secs(30)),
+        /// Refuses requests at once while the upstream fails.
+        breaker: Option<Breaker> = None,
+        /// Further attempts, only where they are safe.
+        retry: Option<Retry> = None,
+        /// The response in place of a refusal or a failure.
+        fallback: Option<Fallback> = None,
+        /// Allows WebSockets and other upgrades.
+        tunnel: Option<Tunnel> = None,
+        /// The largest body of a request; off means that of the listener.
+        body: Option<Size> = None,
+        /// Adds `Server-Timing` to responses.
+        server_timing: bool = false,
+    }
+}
+
+settings! {
+    /// A redirect. A text in place of the table is its target.
+    pub struct Redirect short "to", whole {
+        /// The target. `{host}`, `{path}` and `{query}` stand for those of the request.
+        to: String,
+        /// The status.
+        status: Status = Status(308),
+    }
+}
+
+settings! {
+    /// A fixed response. A number in place of the table is its status.
+    pub struct Respond short "status", whole {
+        /// The status.
+        status: Status = Status(200),
+        /// The body.
+        body: String = String::new(),
+        /// The `Content-Type`.
+        content_type: String = "text/plain; charset=utf-8".to_owned(),
+    }
+}
+
+settings! {
+    /// Files of a directory. A text in place of the table is the directory.
+    pub struct Files short "root", whole {
+        /// The directory.
+        root: PathBuf,
+        /// The file of a directory.
+        index: String = "index.html".to_owned(),
+    }
+}
+
+settings! {
+    /// Changes to the request and the response.
+    pub struct Rewrite {
+        /// The new path. `{name}` stands for a segment of `path`, `{rest}` for what `/*` contains.
+        path: Option<String> = None,
+        /// The new `Host`; off keeps that of the request.
+        host: Option<String> = None,
+        /// Fields of the request to set; `""` removes the field.
+        request: BTreeMap<String, String> = BTreeMap::new(),
+        /// Fields of the response to set; `""` removes the field.
+        response: BTreeMap<String, String> = BTreeMap::new(),
+    }
+}
+
+settings! {
+    /// Upgraded connections, which count apart from requests.
+    pub struct Tunnel {
+        /// The largest number of tunnels.
+        max: Count = Count(1000),
+        /// How long a tunnel may carry no byte.
+        idle: Duration = Duration::from_secs(300),
+        /// Allows `CONNECT` to the upstream.
+        connect: bool = false,
+    }
+}

@@ -1,0 +1,92 @@
+//! `tidegate explain`: the route, the command, each setting and its line.
+
+use crate::files::run;
+
+const FILE: &str = "\
+[defaults.route]
+timeout = \"2s\"
+[upstream.shop]
+servers = [\"10.0.0.1:80\", \"${HOST:-h}:${PORT}\"]
+[route.cart]
+host = \"shop.example\"
+path = \"/cart/{id}\"
+upstream = \"shop\"
+[route.beta]
+path = \"/cart/{id}\"
+header = { x-beta = \"1\" }
+respond = 204
+";
+
+fn explain(arguments: &[&str]) -> (String, u8) {
+    let mut all = vec!["explain", "t.toml"];
+    all.extend(arguments);
+    run(&[("t.toml", FILE)], &all)
+}
+
+/// Returns the line of a setting, with single spaces.
+fn line(output: &str, key: &str) -> String {
+    let mut lines = output
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let found = lines.find(|words| words.first() == Some(&key));
+    found
+        .unwrap_or_else(|| panic!("{key} is missing in\n{output}"))
+        .join(" ")
+}
+
+#[test]
+fn each_setting_has_the_line_it_comes_from() {
+    let (output, status) = explain(&["get", "http://Shop.example:8080/cart/7?secret=1"]);
+    assert_eq!(status, 0);
+    assert_eq!(line(&output, "route"), "route cart (t.toml:5:8)");
+    assert_eq!(line(&output, "command"), "command cart");
+    assert_eq!(line(&output, "path"), "path \"/cart/{id}\" t.toml:7:8");
+    assert_eq!(
+        line(&output, "timeout"),
+        "timeout \"2s\" t.toml:2:11 (inherited)"
+    );
+    assert_eq!(line(&output, "limit.max"), "limit.max 100 default");
+    assert_eq!(line(&output, "breaker"), "breaker off default");
+    assert_eq!(line(&output, "upstream"), "upstream \"shop\" t.toml:8:12");
+    assert_eq!(
+        line(&output, "servers[0].at"),
+        "servers[0].at \"10.0.0.1:80\" t.toml:4:12"
+    );
+    assert!(!output.contains("secret"), "{output}");
+}
+
+#[test]
+fn the_value_of_a_variable_is_shown_as_it_is_in_the_file() {
+    let (output, _) = explain(&["GET", "http://shop.example/cart/7"]);
+    let written = "servers[1].at \"${HOST:-h}:${PORT}\" t.toml:4:27";
+    assert_eq!(line(&output, "servers[1].at"), written);
+    assert!(!output.contains("8081"), "{output}");
+}
+
+#[test]
+fn fields_of_the_request_select_the_route() {
+    let (output, _) = explain(&["GET", "/cart/7", "-H", "X-Beta: 1"]);
+    assert_eq!(line(&output, "route"), "route beta (t.toml:9:8)");
+    let (output, status) = explain(&["GET", "/cart/7"]);
+    assert_eq!(output, "no route takes GET /cart/7: status 404\n");
+    assert_eq!(status, 0);
+}
+
+#[test]
+fn connect_has_a_host_and_a_port() {
+    let file = "[upstream.a]\nservers = \"h:1\"\n[route.a]\nhost = \"db.example\"\nmethod = \"CONNECT\"\n\
+                upstream = \"a\"\ntunnel = { connect = true }\n";
+    let run = |url: &str| run(&[("t.toml", file)], &["explain", "t.toml", "CONNECT", url]);
+    assert_eq!(
+        line(&run("db.example:443").0, "route"),
+        "route a (t.toml:3:8)"
+    );
+    assert_eq!(run("other:443").0, "no route takes CONNECT /: status 404\n");
+}
+
+#[test]
+fn a_request_that_is_none_is_refused() {
+    assert_eq!(explain(&["GET", "cart"]).1, 2);
+    assert_eq!(explain(&["GET", "/../x"]).1, 2);
+    assert_eq!(explain(&["GET", "/x", "-H", "novalue"]).1, 2);
+}

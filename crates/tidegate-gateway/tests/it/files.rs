@@ -1,0 +1,72 @@
+//! Files and variables in memory.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use tidegate_gateway::cli::{self, Machine};
+use tidegate_gateway::config::Disk;
+
+/// Files in memory.
+#[derive(Debug, Default)]
+struct Files(BTreeMap<PathBuf, String>);
+
+impl Disk for Files {
+    fn read(&self, path: &Path) -> io::Result<String> {
+        let found = self.0.get(&resolved(path)).cloned();
+        found.ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+        let directory = resolved(directory);
+        let inside = self.0.keys();
+        let inside = inside.filter(|path| path.parent() == Some(directory.as_path()));
+        let names = inside.filter_map(|path| path.file_name());
+        Ok(names
+            .map(|name| name.to_string_lossy().into_owned())
+            .collect())
+    }
+}
+
+/// Follows `..`, as a disk without links does.
+fn resolved(path: &Path) -> PathBuf {
+    let mut resolved = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                resolved.pop();
+            }
+            Component::CurDir => {}
+            part => resolved.push(part),
+        }
+    }
+    resolved
+}
+
+/// Returns a machine with these files. The variable `TOKEN` is `marker`, `PORT` is `8081`.
+pub(crate) fn machine(files: &[(&str, &str)]) -> Machine {
+    let files = files
+        .iter()
+        .map(|(path, text)| (path.into(), text.to_string()));
+    Machine {
+        disk: Box::new(Files(files.collect())),
+        variables: Box::new(|name| match name {
+            "TOKEN" => Some("marker".to_owned()),
+            "PORT" => Some("8081".to_owned()),
+            _ => None,
+        }),
+    }
+}
+
+/// Runs `tidegate` with these files and returns its output and status.
+pub(crate) fn run(files: &[(&str, &str)], arguments: &[&str]) -> (String, u8) {
+    let mut out = Vec::new();
+    let arguments = ["tidegate"].iter().chain(arguments);
+    let status = cli::status(arguments, &machine(files), &mut out);
+    (String::from_utf8(out).unwrap(), status)
+}
+
+/// Checks `t.toml` with this text.
+pub(crate) fn check(text: &str) -> (String, u8) {
+    run(&[("t.toml", text)], &["check", "t.toml"])
+}

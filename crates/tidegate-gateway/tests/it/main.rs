@@ -1,0 +1,9 @@
+//! Tests of the gateway from outside.
+#![expect(clippy::unwrap_used, reason = "a test fails where its set-up fails")]
+
+mod explains;
+mod files;
+mod inherits;
+mod mistakes;
+mod reference;
+mod secrets;

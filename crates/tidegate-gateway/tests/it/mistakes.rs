@@ -1,0 +1,566 @@
+//! One row for each mistake that `tidegate check` finds.
+
+use crate::files::{check, run};
+
+/// A configuration to which a mistake is added.
+const GOOD: &str = "\
+[listen]
+http = \"127.0.0.1:8080\"
+[upstream.a]
+servers = [\"10.0.0.1:80\"]
+[route.a]
+path = \"/a/*\"
+upstream = \"a\"
+";
+
+/// The line of the text that is added to `GOOD`.
+const LINE: usize = 8;
+
+#[test]
+fn a_good_file_has_no_mistake() {
+    assert_eq!(
+        check(GOOD),
+        ("t.toml: can be used; routes: 1, upstreams: 1\n".into(), 0)
+    );
+}
+
+/// Adds each text to the route `a` and compares column, setting and message.
+#[test]
+fn each_wrong_value_has_its_place_and_its_expected_form() {
+    let rows = [
+        (
+            "timeuot = \"1s\"",
+            1,
+            "route.a.timeuot: the key is unknown",
+            "did you mean `timeout`?",
+        ),
+        (
+            "colour = 1",
+            1,
+            "route.a.colour: the key is unknown",
+            "expected one of host, path",
+        ),
+        (
+            "timeout = 30",
+            11,
+            "route.a.timeout: 30 is not a duration: it has no unit",
+            "such as `\"250ms\"`",
+        ),
+        (
+            "timeout = \"30\"",
+            11,
+            "route.a.timeout: `30` is not a duration: `30` has no unit",
+            "such as",
+        ),
+        (
+            "timeout = \"0s\"",
+            11,
+            "route.a.timeout: no request is in time",
+            "a positive duration",
+        ),
+        (
+            "body = \"1K\"",
+            8,
+            "route.a.body: `1K` is not a size: `K` is not a unit of size",
+            "`\"16KiB\"`",
+        ),
+        (
+            "breaker = { error_rate = 500 }",
+            26,
+            "route.a.breaker.error_rate: 500 is not a percentage",
+            "(0 to 100)",
+        ),
+        (
+            "breaker = { volume = 0 }",
+            22,
+            "route.a.breaker.volume: 0 is not a positive whole number",
+            "`10`",
+        ),
+        (
+            "breaker = 5",
+            11,
+            "route.a.breaker: 5 is not a table",
+            "keys of error_rate",
+        ),
+        (
+            "retry = { times = 1, budget = 2 }",
+            31,
+            "route.a.retry.budget: 2 is not a share: it is not within 0 to 1",
+            "`0.2`",
+        ),
+        (
+            "limit = { kind = \"adaptiv\" }",
+            18,
+            "route.a.limit.kind: `adaptiv` is not a kind of limit",
+            "did you mean `adaptive`?",
+        ),
+        (
+            "limit = { kind = \"adaptive\", min = 9, initial = 5, max = 8 }",
+            58,
+            "route.a.limit.max: `min`, `initial` and `max` are not in order",
+            "`min` ≤",
+        ),
+        (
+            "limit = \"ten\"",
+            9,
+            "route.a.limit.max: `ten` is not a positive whole number",
+            "`10`",
+        ),
+        (
+            "method = \"get\"",
+            10,
+            "route.a.method[0]: `get` is not a method of HTTP",
+            "did you mean `GET`?",
+        ),
+        (
+            "host = \"a.*.b\"",
+            8,
+            "route.a.host[0]: `a.*.b` is not a host: a `*` stands only",
+            "`\"*.example\"`",
+        ),
+        (
+            "host = [\"b.example\", 7]",
+            22,
+            "route.a.host[1]: 7 is not a host",
+            "`\"shop.example\"`",
+        ),
+        (
+            "fallback = { status = 99 }",
+            23,
+            "route.a.fallback.status: 99 is not a status of HTTP",
+            "200 to 599",
+        ),
+        (
+            "fallback = { upstream = \"b\" }",
+            25,
+            "route.a.fallback.upstream: there is no such upstream",
+            "did you mean `a`?",
+        ),
+        (
+            "header = { accept = 1 }",
+            21,
+            "route.a.header.accept: 1 is not a text",
+            "in quotes",
+        ),
+        (
+            "server_timing = \"yes\"",
+            17,
+            "route.a.server_timing: `yes` is not `true` or `false`",
+            "expected",
+        ),
+        (
+            "body = \"${NONE}\"",
+            9,
+            "the variable `NONE` is not set",
+            "`${NAME:-default}`",
+        ),
+        (
+            "timeout = 1979-05-27",
+            11,
+            "route.a.timeout: a date is not a duration",
+            "such as",
+        ),
+    ];
+    for (text, column, message, hint) in rows {
+        let (output, status) = check(&format!("{GOOD}{text}\n"));
+        let first = format!("t.toml:{LINE}:{column}: {message}");
+        assert!(output.contains(&first), "{text}\n{output}");
+        assert!(output.contains(hint), "{text}\n{output}");
+        assert!(
+            output.contains(&format!("  {LINE} | {text}\n")),
+            "{text}\n{output}"
+        );
+        assert_eq!(status, 1, "{text}\n{output}");
+    }
+}
+
+/// Adds each text to the route `a`: what must not get into a head is refused.
+#[test]
+fn each_text_that_no_head_can_have_is_found() {
+    let rows = [
+        (
+            "header = { \"a b\" = \"1\" }",
+            "t.toml:8:12: route.a.header.a b: no field can have this name",
+        ),
+        (
+            "header = { a = \"1\", A = \"2\" }",
+            "t.toml:8:21: route.a.header.A: the field has two values",
+        ),
+        (
+            "header = { a = \"1\\r\\nb: 2\" }",
+            "t.toml:8:16: route.a.header.a: no field can have this value",
+        ),
+        (
+            "header = 1",
+            "t.toml:8:10: route.a.header: 1 is not a table",
+        ),
+        (
+            "rewrite = { request = { \"\" = \"x\" } }",
+            "no field can have this name",
+        ),
+        (
+            "rewrite = { response = { a = \" x\" } }",
+            "route.a.rewrite.response.a: no field can have this value",
+        ),
+        (
+            "rewrite = { request = { Host = \"x\" } }",
+            "route.a.rewrite.request: the gateway sets the field `host` itself",
+        ),
+        (
+            "rewrite = { response = { content-length = \"0\" } }",
+            "the gateway sets the field `content-length` itself",
+        ),
+        (
+            "rewrite = { path = \"x\" }",
+            "t.toml:8:20: route.a.rewrite.path: the path cannot be made",
+        ),
+        (
+            "rewrite = { path = \"/x?a=b\" }",
+            "expected a path that begins with `/`, without a query",
+        ),
+        ("rewrite = { path = \"/{id}\" }", "expected only {rest}"),
+        ("rewrite = { path = \"/{rest\" }", "expected only {rest}"),
+        (
+            "rewrite = { path = \"/a b\" }",
+            "expected visible characters, without spaces",
+        ),
+        (
+            "rewrite = { host = \"a b\" }",
+            "t.toml:8:20: route.a.rewrite.host: no request can have this host",
+        ),
+        (
+            "fallback = { content_type = \"a\\nb\" }",
+            "route.a.fallback.content_type: no field can have this value",
+        ),
+        (
+            "[route.b]\nredirect = \"https://{hots}/\"",
+            "expected only {host}, {path}, {query}",
+        ),
+        (
+            "[route.b]\nredirect = { to = \"/x\", status = 200 }",
+            "route.b.redirect.status: a client does not follow",
+        ),
+        (
+            "[upstream.b]\nservers = \"h:1\"\nhealth = { path = \"x\" }",
+            "t.toml:10:19: upstream.b.health.path: no request can",
+        ),
+        (
+            "[upstream.b]\nservers = \"h:1\"\nhealth = { path = \"/ x\" }",
+            "upstream.b.health.path: no request can",
+        ),
+        (
+            "[upstream.b]\nservers = \"h:1\"\nhealth = { every = \"0s\" }",
+            "upstream.b.health.every: nothing happens in no time",
+        ),
+        (
+            "breaker = { window = \"0s\" }",
+            "route.a.breaker.window: nothing happens in no time",
+        ),
+        (
+            "[route.b]\npath = \"/ä\"\nrespond = 200",
+            "has a character that a URL has only with `%`",
+        ),
+    ];
+    for (text, message) in rows {
+        let (output, status) = check(&format!("{GOOD}{text}\n"));
+        assert!(output.contains(message), "{text}\n{output}");
+        assert_eq!(status, 1, "{text}\n{output}");
+    }
+}
+
+#[test]
+fn connect_is_allowed_only_by_a_route_that_names_it_and_a_tunnel_that_allows_it() {
+    let rows = [
+        (
+            "method = [\"GET\", \"CONNECT\"]",
+            "`CONNECT` is not allowed by the tunnel of the route",
+        ),
+        (
+            "tunnel = { connect = true }",
+            "t.toml:8:22: route.a.tunnel.connect: the route does not take `CONNECT`",
+        ),
+        (
+            "method = \"CONNECT\"\ntunnel = { connect = true }",
+            "t.toml:6:8: route.a.path: a request with `CONNECT` has no path",
+        ),
+        (
+            "[route.b]\nrespond = 200\ntunnel = true",
+            "route.b.tunnel.max: a tunnel needs an upstream",
+        ),
+    ];
+    for (text, message) in rows {
+        let (output, status) = check(&format!("{GOOD}{text}\n"));
+        assert!(output.contains(message), "{text}\n{output}");
+        assert_eq!(status, 1, "{text}\n{output}");
+    }
+    let route = "[route.b]\nupstream = \"a\"\nmethod = \"CONNECT\"\ntunnel = { connect = true }\n";
+    assert_eq!(check(&format!("{GOOD}{route}")).1, 0);
+}
+
+/// Compares the messages of whole files.
+#[test]
+fn each_mistake_between_sections_is_found() {
+    let rows = [
+        (
+            "[route.b]\npath = \"/b\"",
+            "t.toml:8:8: route.b: the route has no action",
+        ),
+        (
+            "redirect = \"/x\"",
+            "t.toml:5:8: route.a: the route has several actions: upstream, redirect",
+        ),
+        (
+            "[route.b]\npath = \"/a/*\"\nrespond = 200",
+            "route.b: the route takes the same requests as `route.a`",
+        ),
+        (
+            "[route.b]\npath = \"/x/../b\"\nrespond = 200",
+            "t.toml:9:8: route.b.path: no request has such a path",
+        ),
+        (
+            "[route.b]\npath = \"b\"\nrespond = 200",
+            "t.toml:9:8: route.b.path: `b` is not a path: it does not begin",
+        ),
+        (
+            "[route.b]\nupstream = \"aa\"",
+            "t.toml:9:12: route.b.upstream: there is no such upstream",
+        ),
+        (
+            "[upstream.b]\nservers = []\n[route.b]\nupstream = \"b\"",
+            "upstream.b.servers: there is none",
+        ),
+        (
+            "[upstream.b]\nservers = [{ at = \"h:1\", weight = 0 }]\n[route.b]\nupstream = \"b\"",
+            "each has weight 0",
+        ),
+        (
+            "[upstream.b]\nservers = [\"h\"]",
+            "t.toml:9:12: upstream.b.servers[0].at: `h` is not an address: it has no port",
+        ),
+        (
+            "[upstream.b]\nservers = [\"http://h:1\"]",
+            "is not an address: it is a URL",
+        ),
+        (
+            "[upstream.b]\nservers = [\"::1:80\"]",
+            "an IPv6 address needs brackets",
+        ),
+        (
+            "[upstream.b]\nservers = [{ weight = 1 }]",
+            "upstream.b.servers[0].at: the key `at` is missing",
+        ),
+        (
+            "[upstream.\"b c\"]\nservers = \"h:1\"",
+            "`b c` is not a name",
+        ),
+        (
+            "[upstream.b]\nservers = \"h:1\"\nhealth = { every = \"1s\", timeout = \"2s\" }\n[route.b]\nupstream = \"b\"",
+            "t.toml:10:36: upstream.b.health.timeout: a check takes longer",
+        ),
+        (
+            "[upstream.b]\nservers = \"h:1\"\ntls = { cert = \"c.pem\" }\n[route.b]\nupstream = \"b\"",
+            "upstream.b.tls.cert: a certificate and its key belong together",
+        ),
+        (
+            "timeout = \"50ms\"\nqueue = { wait = \"60ms\" }",
+            "t.toml:8:11: route.a.timeout: the timeout of 50ms is not longer than `route.a.queue.wait` of 60ms",
+        ),
+        (
+            "timeout = \"1s\"\nbreaker = { slow = \"1s\" }",
+            "is not longer than `route.a.breaker.slow` of 1s",
+        ),
+        (
+            "timeout = \"1s\"\nretry = { times = 3, pause = \"400ms\" }",
+            "t.toml:9:19: route.a.retry.times: the retries do not fit into the timeout: they may take 1s 200ms",
+        ),
+        (
+            "timeout = \"1s\"\nretry = { times = 1, attempt_timeout = \"600ms\" }",
+            "they may take 1s 200ms, the timeout is 1s",
+        ),
+        ("[lisen]\nx = 1", "t.toml:8:2: lisen: the key is unknown"),
+        (
+            "[defaults.rote]\ntimeout = \"1s\"",
+            "defaults.rote: the key is unknown",
+        ),
+    ];
+    for (text, message) in rows {
+        let (output, status) = check(&format!("{GOOD}{text}\n"));
+        assert!(output.contains(message), "{text}\n{output}");
+        assert_eq!(status, 1, "{text}\n{output}");
+    }
+}
+
+#[test]
+fn a_part_without_effect_is_a_warning() {
+    let unused = "[upstream.b]\nservers = \"h:1\"\n";
+    let (output, status) = check(&format!("{GOOD}{unused}"));
+    assert!(
+        output.contains("t.toml:8:11: warning: upstream.b: no route uses the upstream"),
+        "{output}"
+    );
+    assert_eq!(status, 0);
+    let shadowed = "[route.b]\npath = \"/a\"\nrespond = 200\n[route.c]\npath = \"/a/\"\nrespond = 200\n\
+                    [route.d]\npath = \"/a/{x}/*\"\nrespond = 200\n";
+    let (output, status) = check(&format!("{GOOD}{shadowed}"));
+    assert!(
+        output.contains("warning: route.a: no request reaches the route"),
+        "{output}"
+    );
+    assert_eq!(status, 0);
+}
+
+#[test]
+fn all_mistakes_are_reported_at_once_in_the_order_of_the_file() {
+    let text = "[listen]\nhttp = 1\n[route.a]\ntimeout = 2\nlimit = 0\nx = = 1\n";
+    let (output, status) = check(text);
+    let places = [
+        "t.toml:2:8",
+        "t.toml:3:8",
+        "t.toml:4:11",
+        "t.toml:5:9",
+        "t.toml:6:",
+    ];
+    let found: Vec<_> = places.iter().map(|place| output.find(place)).collect();
+    assert!(found.iter().all(Option::is_some), "{output}");
+    assert!(found.is_sorted(), "{output}");
+    assert_eq!(status, 1);
+}
+
+#[test]
+fn the_admin_listener_needs_a_token_on_other_addresses() {
+    let text = GOOD.replace("[upstream.a]", "admin = \"0.0.0.0:9090\"\n[upstream.a]");
+    let (output, status) = check(&text);
+    assert!(
+        output.contains("t.toml:3:9: listen.admin.at: other machines can reach"),
+        "{output}"
+    );
+    assert_eq!(status, 1);
+    let local = text.replace("0.0.0.0:9090", "127.0.0.1:9090");
+    assert_eq!(check(&local).1, 0);
+}
+
+#[test]
+fn the_proxy_protocol_needs_peers_and_tls_needs_certificates() {
+    let listener = "http = { at = \"0.0.0.0:80\", proxy_protocol = true, tls = {} }";
+    let text = GOOD.replace("http = \"127.0.0.1:8080\"", listener);
+    let (output, _) = check(&text);
+    assert!(
+        output.contains("listen.http.proxy_protocol: no peer may send"),
+        "{output}"
+    );
+    assert!(
+        output.contains("listen.http.tls.certificates: there is none"),
+        "{output}"
+    );
+}
+
+#[test]
+fn listeners_have_addresses_of_their_own_and_limits_that_the_server_has() {
+    let rows = [
+        (
+            "other = \"127.0.0.1:8080\"",
+            "t.toml:3:9: listen.other.at: the address is that of `listen.http`",
+        ),
+        (
+            "admin = \"127.0.0.1:8080\"",
+            "t.toml:3:9: listen.admin.at: the address is that of `listen.http`",
+        ),
+        (
+            "b = { at = \"h:1\", limits = { fields = 101 } }",
+            "listen.b.limits.fields: no head has so many fields",
+        ),
+        (
+            "b = { at = \"h:1\", limits = { head = \"64KiB\" } }",
+            "expected 1B to 65535B",
+        ),
+        (
+            "b = { at = \"h:1\", limits = { idle = \"0s\" } }",
+            "listen.b.limits.idle: nothing happens in no time",
+        ),
+        (
+            "b = { at = \"h:1\", tls = { certificates = [{ cert = \"c\", key = \"k\" }], client = \"required\" } }",
+            "listen.b.tls.client: no certificate of a client can be checked",
+        ),
+    ];
+    for (line, message) in rows {
+        let text = GOOD.replace("[upstream.a]", &format!("{line}\n[upstream.a]"));
+        let (output, status) = check(&text);
+        assert!(output.contains(message), "{line}\n{output}");
+        assert_eq!(status, 1, "{line}\n{output}");
+    }
+    let free = GOOD.replace("8080\"", "0\"\nother = \"127.0.0.1:0\"");
+    assert_eq!(check(&free).1, 0);
+}
+
+#[test]
+fn a_file_without_a_listener_is_a_warning() {
+    let (output, status) = check("[route.a]\nrespond = 200\n");
+    assert!(
+        output.contains("t.toml:1:8: warning: listen: no request arrives"),
+        "{output}"
+    );
+    assert_eq!(status, 0);
+}
+
+/// Each file includes the other one by a path that grows; without a stop the files would be read
+/// forever.
+#[test]
+fn a_circle_of_includes_ends() {
+    let files = [
+        ("d/a.toml", "include = \"../d/*.toml\"\n"),
+        (
+            "d/b.toml",
+            "include = [\"../d/./a.toml\", \"../d/*.toml\"]\n",
+        ),
+        ("d/c.toml", "include = \"../d/*.toml\"\n"),
+    ];
+    let (output, status) = run(&files, &["check", "d/a.toml"]);
+    assert!(
+        output.contains("d/a.toml:1:11: include: the file includes itself"),
+        "{output}"
+    );
+    assert_eq!(status, 1);
+}
+
+#[test]
+fn mistakes_of_includes_name_both_files() {
+    let main = format!("include = [\"parts/*.toml\", \"none.toml\", 5]\n{GOOD}");
+    let part = "include = \"../t.toml\"\n[route.a]\nrespond = 200\n[route.b]\ntimeout = 1\n";
+    let files = [("t.toml", main.as_str()), ("parts/b.toml", part)];
+    let (output, status) = run(&files, &["check", "t.toml"]);
+    assert!(
+        output.contains("parts/b.toml:2:8: route.a: the key is defined twice"),
+        "{output}"
+    );
+    assert!(
+        output.contains("t.toml:6:8: the other definition"),
+        "{output}"
+    );
+    assert!(
+        output.contains("parts/b.toml:5:11: route.b.timeout: 1 is not a duration"),
+        "{output}"
+    );
+    assert!(
+        output.contains("t.toml:1:28: include: `none.toml` cannot be read"),
+        "{output}"
+    );
+    assert!(
+        output.contains("t.toml:1:41: include: 5 is not a path without variables"),
+        "{output}"
+    );
+    assert!(
+        output.contains("parts/b.toml:1:11: include: the file includes itself"),
+        "{output}"
+    );
+    assert_eq!(status, 1);
+}
+
+#[test]
+fn a_file_that_does_not_exist_is_status_2() {
+    let (output, status) = run(&[], &["check", "none.toml"]);
+    assert!(
+        output.starts_with("none.toml: cannot be read: "),
+        "{output}"
+    );
+    assert_eq!(status, 2);
+}

@@ -1,0 +1,92 @@
+//! No output contains a secret or the value of a variable.
+
+use std::path::Path;
+
+use tidegate_gateway::config::load;
+
+use crate::files::{check, machine, run};
+
+/// What must not be printed. The variable `TOKEN` has the same value.
+const MARKER: &str = "marker";
+
+const FILE: &str = "\
+[listen]
+admin = { at = \"127.0.0.1:9090\", token = \"${TOKEN}\", read_token = \"file:/run/read\" }
+[upstream.a]
+servers = \"h:1\"
+[route.a]
+upstream = \"a\"
+rewrite = { request = { authorization = \"Bearer ${TOKEN}\" } }
+[route.b]
+path = \"/${TOKEN}\"
+upstream = \"a\"
+host = \"${TOKEN}.example\"
+header = { x-beta = \"${TOKEN}\" }
+rewrite = { request = { authorization = \"literal-marker\", x-a = \"${TOKEN}\" }, response = { set-cookie = \"a=marker\" } }
+";
+
+#[test]
+fn a_configuration_that_is_printed_shows_no_secret() {
+    let machine = machine(&[("t.toml", FILE)]);
+    let loaded = load(Path::new("t.toml"), &*machine.disk, &*machine.variables).unwrap();
+    let config = loaded.config.as_ref().expect("the file has no mistake");
+    assert!(config.admin.as_ref().unwrap().value.token.is_some());
+    assert!(config.routes[1].value.header["x-beta"] == MARKER);
+    let printed = [
+        format!("{loaded:?}"),
+        format!("{config:?}"),
+        format!("{:?}", config.admin),
+        format!("{:?}", config.routes),
+        format!("{:?}", config.routes[0].value.rewrite),
+        format!("{:?}", config.upstreams),
+        format!("{:?}", config.table),
+        format!("{:?}", config.table.rules()),
+        format!("{:?}", config.origins),
+        format!("{:?}", loaded.sources),
+    ];
+    for text in printed {
+        assert!(!text.contains(MARKER), "{text}");
+    }
+    let requests: [&[&str]; 2] = [
+        &["GET", "/"],
+        &[
+            "GET",
+            "http://marker.example/marker",
+            "-H",
+            "x-beta: marker",
+        ],
+    ];
+    for request in requests {
+        let mut arguments = vec!["explain", "t.toml"];
+        arguments.extend(request);
+        let (output, status) = run(&[("t.toml", FILE)], &arguments);
+        assert!(output.contains("authorization"), "{output}");
+        assert!(!output.contains(MARKER), "{output}");
+        assert_eq!(status, 0);
+    }
+}
+
+#[test]
+fn a_mistake_shows_no_secret() {
+    let rows = [
+        "[listen]\nadmin = { at = \"127.0.0.1:1\", token = \"marker\", x = 1 }\n",
+        "[listen]\nadmin = { at = \"127.0.0.1:1\", token = [\"marker\"], x = 1 }\n",
+        "[listen.admin]\nat = \"127.0.0.1:1\"\ntoken = \"marker\n",
+        "[route.a]\nrewrite = { request = { cookie = \"marker\", x = 1 } }\n",
+        "[route.a]\nrewrite = { request = { authorization = \"marker\\n\" } }\n",
+        "[route.a]\nrewrite.request.authorization = \"marker\n",
+        "[route.a]\nredirect = \"/{${TOKEN}}\"\n",
+        "[listen]\na = \"${TOKEN}:1\"\nb = \"${TOKEN}:1\"\n",
+        "[route.a]\ntimeout = \"${TOKEN}\"\nrespond = 200\n",
+        "[route.a]\nupstream = \"${TOKEN}\"\n",
+        "[route.a]\nrespond = 200\nlimit = { kind = \"${TOKEN}\" }\n",
+        "[route.a]\nrespond = 200\npath = \"/${TOKEN}/../x\"\n",
+        "include = \"${TOKEN}.toml\"\n",
+        "[route.${TOKEN}]\nrespond = 200\n",
+    ];
+    for text in rows {
+        let (output, status) = check(text);
+        assert!(!output.contains(MARKER), "{text}\n{output}");
+        assert_eq!(status, 1, "{text}\n{output}");
+    }
+}
