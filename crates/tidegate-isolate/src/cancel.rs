@@ -287,40 +287,63 @@ impl HandleOfCall {
         self.handle.lock().is_made |= !is_attempt;
     }
 
-    /// Registers work that runs on its caller's thread, until the guard is dropped. A cancel calls
-    /// `cancel`.
-    pub(crate) fn enter(
-        &self,
-        cancel: impl Fn(Option<Interrupt>) + Send + Sync + 'static,
-        is_attempt: bool,
-    ) -> InPlace {
-        let work = Arc::new(WorkInPlace {
-            cancel: Box::new(cancel),
-            is_cancelled: AtomicBool::new(false),
-            is_over: AtomicBool::new(false),
-        });
-        self.handle.shared.begun.store(true, Ordering::Relaxed);
+    /// Registers work that is going to run on its caller's thread, until the guard is dropped. From
+    /// now on a cancel cannot keep the work from running: it returns [`CancelOutcome::Running`].
+    /// Returns `None` if the call was cancelled before.
+    pub(crate) fn enter(&self, is_attempt: bool) -> Option<InPlace> {
+        let work = Arc::new(WorkInPlace::default());
         let target = Target::Other(Arc::clone(&work) as _);
-        if let Err(interrupt) = self.handle.add(target, is_attempt) {
-            work.cancel(interrupt);
-        }
-        InPlace(work)
+        self.handle.add(target, is_attempt).ok()?;
+        let begun = self.begun();
+        Some(InPlace { work, begun })
     }
 }
 
 /// Work that runs on its caller's thread.
+#[derive(Default)]
 struct WorkInPlace {
-    cancel: Box<dyn Fn(Option<Interrupt>) + Send + Sync>,
-    is_cancelled: AtomicBool,
+    state: Mutex<InPlaceState>,
     is_over: AtomicBool,
 }
 
+#[derive(Default)]
+struct InPlaceState {
+    /// The request of the cancels so far, if there was one. A request to interrupt stays.
+    asked: Option<Option<Interrupt>>,
+    /// Passes a cancel to the work. `None` until the work begins.
+    cancel: Option<Arc<dyn Fn(Option<Interrupt>) + Send + Sync>>,
+}
+
 /// The guard of work that runs on its caller's thread.
-pub(crate) struct InPlace(Arc<WorkInPlace>);
+pub(crate) struct InPlace {
+    work: Arc<WorkInPlace>,
+    begun: Arc<AtomicBool>,
+}
+
+impl InPlace {
+    /// Records that the work begins. `cancel` is called by each cancel, and now if there was one.
+    pub(crate) fn begin(&self, cancel: impl Fn(Option<Interrupt>) + Send + Sync + 'static) {
+        self.begun.store(true, Ordering::Relaxed);
+        let cancel = Arc::new(cancel);
+        let mut state = self.work.lock();
+        state.cancel = Some(Arc::clone(&cancel) as _);
+        let asked = state.asked;
+        drop(state);
+        if let Some(interrupt) = asked {
+            cancel(interrupt);
+        }
+    }
+}
 
 impl Drop for InPlace {
     fn drop(&mut self) {
-        self.0.is_over.store(true, Ordering::Relaxed);
+        self.work.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+impl WorkInPlace {
+    fn lock(&self) -> MutexGuard<'_, InPlaceState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -329,8 +352,16 @@ impl Cancellable for WorkInPlace {
         if self.is_over() {
             return CancelOutcome::TooLate;
         }
-        let is_first = !self.is_cancelled.swap(true, Ordering::Relaxed);
-        (self.cancel)(interrupt);
+        let mut state = self.lock();
+        let is_first = state.asked.is_none();
+        if is_first || interrupt == Some(Interrupt::Yes) {
+            state.asked = Some(interrupt);
+        }
+        let cancel = state.cancel.clone();
+        drop(state);
+        if let Some(cancel) = cancel {
+            cancel(interrupt);
+        }
         match is_first {
             true => CancelOutcome::Running,
             false => CancelOutcome::TooLate,

@@ -2,8 +2,8 @@
 //! threads.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
+use std::sync::{Arc, Weak};
 
 use tidegate_core::internal::FastClock;
 use tidegate_core::{Clock, OnUnhandled, Task, ThreadBuilder};
@@ -18,7 +18,7 @@ use crate::key::Key;
 pub(crate) struct CallTimer {
     pub(super) shared: Arc<Shared>,
     /// Shared by the handles, but not by the thread.
-    _life: Arc<Life>,
+    life: Arc<Life>,
 }
 
 /// Closes the timer when it is dropped.
@@ -27,6 +27,20 @@ struct Life(Arc<Shared>);
 impl Drop for Life {
     fn drop(&mut self) {
         self.0.close();
+    }
+}
+
+/// A handle that does not keep the timer alive, for the timer's own tasks.
+#[derive(Clone)]
+pub(crate) struct WeakCallTimer(Weak<Life>);
+
+impl WeakCallTimer {
+    pub(crate) fn upgrade(&self) -> Option<CallTimer> {
+        let life = self.0.upgrade()?;
+        Some(CallTimer {
+            shared: Arc::clone(&life.0),
+            life,
+        })
     }
 }
 
@@ -42,9 +56,13 @@ impl CallTimer {
     ) -> Self {
         let shared = Arc::new(Shared::new(clock, unhandled, threads));
         Self {
-            _life: Arc::new(Life(Arc::clone(&shared))),
+            life: Arc::new(Life(Arc::clone(&shared))),
             shared,
         }
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakCallTimer {
+        WeakCallTimer(Arc::downgrade(&self.life))
     }
 
     #[inline]

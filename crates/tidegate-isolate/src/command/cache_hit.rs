@@ -38,15 +38,21 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         let deadline = start.saturating_add(timeout);
         state.alarms.arm(&flight, deadline, state.aside.id(), true);
         let handle = options.handle().cloned();
-        let inside = handle.as_ref().map(|handle| {
+        let in_place = handle.as_ref().map(|handle| {
             let token = flight.token().clone();
-            let leave = move |_| {
-                token.cancel_without_hooks();
-            };
-            handle.enter(leave, options.is_attempt)
+            let in_place = handle.enter(options.is_attempt);
+            match &in_place {
+                Some(in_place) => in_place.begin(move |_| {
+                    token.cancel_without_hooks();
+                }),
+                None => {
+                    token.cancel_without_hooks();
+                }
+            }
+            in_place
         });
         let answer = copies.wait(flight.token());
-        drop(inside);
+        drop(in_place);
         flight.finish();
         state.alarms.keep_flight(flight);
         answer.unwrap_or_else(|| {

@@ -415,21 +415,21 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     where
         F: FnOnce(&CancelToken) -> Result<T, E>,
     {
-        if handle.is_cancelled() {
+        let Some(in_place) = handle.enter(options.is_attempt) else {
             let record = CallRecord::new(self.state.now());
             return self.failed(record, options, Cause::Cancelled);
-        }
-        let is_attempt = options.is_attempt;
+        };
         let work = move |token: &CancelToken| {
             let (state, mine) = (Arc::clone(&self.state), token.clone());
-            let cancel = move |interrupt| {
+            in_place.begin(move |interrupt| {
                 let may_interrupt = state.flags() & INTERRUPTS_ON_CANCEL != 0;
                 if may_interrupt && interrupt != Some(Interrupt::No) {
                     state.interrupt(&mine);
                 }
-            };
-            let _inside = handle.enter(cancel, is_attempt);
-            work(token)
+            });
+            let answer = work(token);
+            drop(in_place);
+            answer
         };
         self.run_in_place(MaybeOptions(Some(options)), work)
     }

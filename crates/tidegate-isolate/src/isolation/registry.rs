@@ -213,13 +213,16 @@ impl Isolation {
         // leaves the queue, so it would be missing from a later report.
         let left = Arc::new(AtomicUsize::new(ends.len() + 1));
         let one_less = || {
-            let (alarms, left) = (alarms.clone(), Arc::clone(&left));
+            // A task that kept its own timer alive would keep it until the timeout.
+            let (alarms, left) = (alarms.downgrade(), Arc::clone(&left));
             let inner = Arc::downgrade(&self.inner);
             move || {
                 // ORDERING: AcqRel pairs with itself: the last decrement happens after the reports
                 // of all pools.
                 if left.fetch_sub(1, Ordering::AcqRel) == 1 {
-                    alarms.expire_all();
+                    if let Some(alarms) = alarms.upgrade() {
+                        alarms.expire_all();
+                    }
                     if let Some(inner) = inner.upgrade() {
                         inner.reject_waiters();
                     }

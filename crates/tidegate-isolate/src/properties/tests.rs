@@ -535,11 +535,11 @@ fn names_that_are_none_are_refused_unless_they_are_accepted() {
 
 #[test]
 fn a_refused_change_is_undone() {
-    let properties = Properties::new().accept_unknown();
+    let properties = Arc::new(Properties::new().accept_unknown());
     properties.set("a", "1").unwrap();
     properties.watch(Arc::new({
-        let properties = properties.clone();
-        move |name| match properties.get(name).as_deref() {
+        let properties = Arc::downgrade(&properties);
+        move |name| match properties.upgrade().unwrap().get(name).as_deref() {
             Some("2") => Err(ConfigError::new("k", name, 2, "no")),
             _ => Ok(()),
         }

@@ -1,12 +1,12 @@
 //! Waits that would deadlock are refused.
 
 use std::pin::pin;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::task::Poll;
 use std::time::Duration;
 
 use tidegate_isolate::{Cause, Event, Isolation, PermitConfig, Rejection, RequestContext};
-use tidegate_testkit::{Counter, Gate};
+use tidegate_testkit::{Counter, Gate, until};
 
 use crate::support::{Numbers, builder, counted, poll_once, pool_of, still};
 
@@ -271,6 +271,21 @@ fn a_call_on_threads_does_not_wait_for_the_end_of_the_isolation() {
     assert_eq!(answer, Ok(2));
     let report = isolation.shutdown(Duration::MAX).wait().unwrap();
     assert!(report.is_clean() && report.pools.len() == 2);
+}
+
+/// The task that cancels calls at the end of the timeout, which never comes, belongs to the timer.
+#[test]
+fn the_timer_ends_with_the_isolation_although_its_shutdown_has_no_timeout() {
+    let held_by_timer = Arc::new(());
+    let (mine, watch) = (Arc::clone(&held_by_timer), Arc::downgrade(&held_by_timer));
+    let isolation = Isolation::builder().on_unhandled(move |_, _| drop(Arc::clone(&mine)));
+    let isolation = isolation.build().unwrap();
+    let command = builder("a").threads(pool_of(1, 1)).build(&isolation);
+    assert_eq!(command.unwrap().run(|_| Ok(1)), Ok(1));
+    let report = isolation.shutdown(Duration::MAX).wait().unwrap();
+    assert!(report.is_clean());
+    drop((isolation, held_by_timer));
+    until("the timer's thread has ended", || watch.strong_count() == 0);
 }
 
 /// A call that runs when both are called ends, and both say so.

@@ -480,12 +480,13 @@ type Own = Arc<OnceLock<Numbers>>;
 fn a_fallback_that_calls_its_own_command_runs_out_of_permits() {
     let (_clock, isolation) = still();
     let [own, other]: [Own; 2] = Default::default();
-    let [mine, its] = [&own, &other].map(Arc::clone);
+    let [mine, its] = [&own, &other].map(Arc::downgrade);
     let blocking = builder("a").fallback(move |_| {
-        let answer = mine.get().unwrap().run(|_| Err("no"));
+        let answer = mine.upgrade().unwrap().get().unwrap().run(|_| Err("no"));
         answer.map_err(|_| "deeper")
     });
     let awaiting = builder("b").permits(1).fallback_async(move |_| {
+        let its = its.upgrade().unwrap();
         let answer = its.get().unwrap().run_async(|_| ready(Err("no")));
         let answer: Answering = Box::pin(answer);
         async move { answer.await.map_err(|_| "deeper") }

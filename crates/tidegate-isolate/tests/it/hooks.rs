@@ -471,11 +471,12 @@ fn a_removal_is_not_announced_before_the_addition() {
 fn listeners_of_pools_may_use_and_change_the_isolation() {
     let log = Log::new();
     let home = Arc::new(OnceLock::<Isolation>::new());
-    let (mine, added, removed) = (Arc::clone(&home), log.clone(), log.clone());
+    let (mine, added, removed) = (Arc::downgrade(&home), log.clone(), log.clone());
     let isolation = Isolation::builder()
         .on_pool_added(move |pool| {
             added.push(format!("added {pool}"));
-            let isolation = mine.get().unwrap();
+            let home = mine.upgrade().unwrap();
+            let isolation = home.get().unwrap();
             assert_eq!(isolation.settings().len(), 1);
             assert_eq!(isolation.pool_snapshots().len(), 1);
             assert!(isolation.remove(pool));

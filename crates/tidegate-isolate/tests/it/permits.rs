@@ -223,13 +223,15 @@ fn a_hook_left_on_the_token_is_dropped_after_the_permit_is_back() {
     let command = builder("a").permits(1).build(&isolation).unwrap();
     let seen = Arc::new(Mutex::new(None));
     let looks = Looks(command.clone(), Arc::clone(&seen));
+    let left = Arc::new(Mutex::new(None));
+    let mine = Arc::clone(&left);
     let answer = command.run(move |cancel| {
-        let hook = cancel.on_cancel(move || drop(looks));
-        std::mem::forget(hook);
+        *mine.lock().unwrap() = Some(cancel.on_cancel(move || drop(looks)));
         Ok(1)
     });
     assert_eq!(answer, Ok(1));
     assert_eq!(*seen.lock().unwrap(), Some(0));
+    drop(left);
 }
 
 #[test]

@@ -48,9 +48,11 @@ fn asking(properties: &Properties, then: impl Fn(&str) + Send + Sync + 'static) 
 #[test]
 fn a_source_may_come_back_to_the_isolation() {
     let known: Arc<OnceLock<(Isolation, Numbers)>> = Arc::default();
-    let (properties, there) = (Properties::new(), Arc::clone(&known));
+    let (properties, there) = (Properties::new(), Arc::downgrade(&known));
     let isolation = asking(&properties, move |_| {
-        if let Some((isolation, command)) = there.get() {
+        if let Some(there) = there.upgrade()
+            && let Some((isolation, command)) = there.get()
+        {
             assert!(isolation.snapshots().len() <= 2);
             assert_eq!(
                 command.config().permits.limit,
@@ -112,9 +114,10 @@ fn a_change_during_the_reading_of_the_sources_is_not_lost() {
 #[test]
 fn a_listener_of_properties_may_change_them() {
     let (properties, isolation) = with_properties();
-    let again = properties.clone();
+    let properties = Arc::new(properties);
+    let again = Arc::downgrade(&properties);
     properties.watch(Arc::new(move |name| match name {
-        LIMIT => again.set(VOLUME, "9"),
+        LIMIT => again.upgrade().unwrap().set(VOLUME, "9"),
         _ => Ok(()),
     }));
     let a = builder("a").build(&isolation).unwrap();
