@@ -14,6 +14,8 @@
 //! | `route` | patterns of hosts and paths, the table that finds the route of a request; pure data |
 //! | `config` | the file `tidegate.toml`: read, checked, explained; the reference; pure data |
 //! | `balance` | which server of an upstream takes a request; pure data and permits |
+//! | `problem` | reports of problems through `tracing`, at most once a second for each kind |
+//! | `access` | the access log: samples, lines, the thread that writes them |
 //! | `cli` | the command line |
 //!
 //! `table` and `tour` belong to the tour of the library, which runs without a configuration.
@@ -24,9 +26,11 @@
 //! from a variable is printed as it is in the file, and the place of a secret is printed as stars.
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod balance;
 pub mod cli;
 pub mod config;
+pub mod problem;
 pub mod route;
 mod table;
 mod tour;

@@ -150,6 +150,11 @@ impl Share {
         Self::from_percent(percent).ok_or_else(|| "it is not within 0 to 100".to_owned())
     }
 
+    /// Returns the share in hundredths of a percent: 0 to 10,000.
+    pub fn hundredths(self) -> u16 {
+        self.0
+    }
+
     /// Returns the share in percent.
     pub fn as_percent(self) -> f64 {
         f64::from(self.0) / 100.0

@@ -1,0 +1,201 @@
+//! The handle of an access log.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
+use std::thread::{self, Thread};
+
+use tidegate::ThreadBuilder;
+use tidegate::metrics::{Collect, Metric, MetricVisitor};
+use tidegate::promise::{Completion, SharedCompletion, promise};
+
+use super::buffer::{Buffer, Taken};
+use super::record::Record;
+use super::writer::{Opener, Output, Shared, Writer, locked};
+use crate::config::types::Log;
+use crate::problem::Problems;
+
+/// An access log. Clones are handles to the same log; it ends with the last one.
+///
+/// ```
+/// use std::path::Path;
+/// use std::sync::Arc;
+/// use tidegate::Clock;
+/// use tidegate_gateway::access::{AccessLog, Record};
+/// use tidegate_gateway::config::{RealDisk, load};
+/// use tidegate_gateway::problem::Problems;
+///
+/// # let folder = std::env::temp_dir().join(format!("tidegate-access-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// # std::fs::write(folder.join("t.toml"), format!("[log]\nfile = {:?}", folder.join("access.log")))?;
+/// let loaded = load(&folder.join("t.toml"), &RealDisk, &|_| None)?;
+/// let settings = loaded.config.expect("it has no mistakes").log;
+/// let problems = Arc::new(Problems::new(Clock::system()));
+/// let log = AccessLog::start(&settings, 2, problems)?;
+/// log.record(0, &settings, &Record { path: "/cart", status: 200, ..Record::default() });
+/// log.close().wait()?;
+/// assert_eq!((log.written(), log.lost()), (1, 0));
+/// # std::fs::remove_dir_all(&folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct AccessLog {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    shared: Arc<Shared>,
+    /// The most lines of one loop that wait.
+    most: usize,
+    thread: Thread,
+    ended: SharedCompletion<()>,
+}
+
+impl AccessLog {
+    /// Starts a log for a number of loops: a file, or the standard output.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be opened, or there is no thread.
+    pub fn start(settings: &Log, loops: usize, problems: Arc<Problems>) -> io::Result<Self> {
+        Self::start_with(opener(settings.file.as_deref()), settings, loops, problems)
+    }
+
+    /// Starts a log that writes to what `open` opens.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be opened, or there is no thread.
+    pub fn start_with(
+        open: Opener,
+        settings: &Log,
+        loops: usize,
+        problems: Arc<Problems>,
+    ) -> io::Result<Self> {
+        let loops = loops.max(1);
+        let shared = Arc::new(Shared {
+            buffers: (0..loops).map(|_| Mutex::new(Buffer::default())).collect(),
+            written: Default::default(),
+            lost: Default::default(),
+            reopens: Default::default(),
+            closes: Default::default(),
+            next: Mutex::new(None),
+            problems,
+        });
+        let writer = Writer::new(Arc::clone(&shared), Output::new(open)?);
+        let (send, receive) = mpsc::channel();
+        let (promise, ended) = promise();
+        ThreadBuilder::new("access-log").detached().spawn(move || {
+            let _ = send.send(thread::current());
+            writer.run();
+            let _ = promise.succeed(());
+        })?;
+        let thread = receive.recv().map_err(io::Error::other)?;
+        let ended: Completion<()> = ended;
+        let ended = ended
+            .share()
+            .map_err(|_| io::Error::other("the thread cannot be waited for"))?;
+        let most = (settings.queue.0 as usize).div_ceil(loops);
+        Ok(Self {
+            inner: Arc::new(Inner {
+                shared,
+                most,
+                thread,
+                ended,
+            }),
+        })
+    }
+
+    /// Writes a line about a request that ended on the loop with the number `home`, if the outcome
+    /// is sampled. Never waits for the output: if too many lines wait, the line is lost.
+    pub fn record(&self, home: usize, settings: &Log, record: &Record<'_>) {
+        // The frequent case of a log that is off needs no lock.
+        if record.outcome.share(settings).hundredths() == 0 {
+            return;
+        }
+        let shared = &self.inner.shared;
+        let taken = shared.buffer(home).take(record, settings, self.inner.most);
+        match taken {
+            Taken::LeftOut | Taken::Waits => {}
+            Taken::First => self.inner.thread.unpark(),
+            Taken::Lost => {
+                shared.lost.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Opens the file again, because another program has moved it. If it cannot be opened, the old
+    /// one stays, and the problem is reported.
+    pub fn reopen(&self) {
+        self.inner.shared.reopens.store(true, Ordering::Relaxed);
+        self.inner.thread.unpark();
+    }
+
+    /// Continues in the file of new settings.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be opened. The log continues in the old one then.
+    pub fn retarget(&self, settings: &Log) -> io::Result<()> {
+        let output = Output::new(opener(settings.file.as_deref()))?;
+        *locked(&self.inner.shared.next) = Some(output);
+        self.reopen();
+        Ok(())
+    }
+
+    /// Ends the log: the lines that wait are written, further ones are lost. The completion ends
+    /// when they are written, which may never happen if the output blocks.
+    pub fn close(&self) -> SharedCompletion<()> {
+        self.inner.close();
+        self.inner.ended.clone()
+    }
+
+    /// Returns the number of lines that were written.
+    pub fn written(&self) -> u64 {
+        self.inner.shared.written.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of lines that were lost: too many waited, or they could not be written.
+    pub fn lost(&self) -> u64 {
+        self.inner.shared.lost.load(Ordering::Relaxed)
+    }
+}
+
+impl Inner {
+    fn close(&self) {
+        self.shared.closes.store(true, Ordering::Relaxed);
+        self.thread.unpark();
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// The lines that were written and lost. The label is `result`.
+impl Collect for AccessLog {
+    fn collect(&self, visitor: &mut dyn MetricVisitor) {
+        let metric = Metric::new("tidegate_access_log_lines", "Lines of the access log.");
+        for (result, lines) in [("written", self.written()), ("lost", self.lost())] {
+            visitor.counter(metric, &[("result", result)], lines as f64);
+        }
+    }
+}
+
+/// Returns what opens a file to append to it, or the standard output.
+fn opener(file: Option<&Path>) -> Opener {
+    let file = file.map(Path::to_owned);
+    Box::new(move || match &file {
+        Some(path) => {
+            let file = OpenOptions::new().append(true).create(true).open(path)?;
+            Ok(Box::new(file))
+        }
+        None => Ok(Box::new(io::stdout())),
+    })
+}
