@@ -269,6 +269,48 @@ impl<T: Send + 'static, E: Send + 'static> CancelOnDrop<T, E> {
             .take()
             .expect("only `disarm` and drop take it out")
     }
+
+    /// Blocks until the outcome is decided: see [`Completion::wait`]. If the wait is refused, the
+    /// promise is cancelled.
+    ///
+    /// # Errors
+    ///
+    /// As [`Completion::wait`].
+    pub fn wait(mut self) -> Result<T, WaitError<E>> {
+        wait(&mut self.reader, Limit::None, None, true)
+    }
+
+    /// Listens without the guard, because the listener needs the outcome: see
+    /// [`Completion::on_complete`]. Returns the completion, which can be dropped or cancelled.
+    ///
+    /// ```
+    /// let (promise, answer) = tidegate_promise::promise::<u32>();
+    /// answer.cancel_on_drop().on_complete(|outcome| println!("{outcome:?}"));
+    /// assert!(promise.succeed(42).is_ok(), "it was not cancelled");
+    /// ```
+    pub fn on_complete<F>(self, listen: F) -> Completion<T, E>
+    where
+        F: FnOnce(Outcome<&T, &E>) + Send + 'static,
+    {
+        let completion = self.disarm();
+        drop(completion.on_complete(listen));
+        completion
+    }
+
+    /// Listens without the guard: see [`Completion::finally`].
+    pub fn finally<F>(self, listen: F)
+    where
+        F: FnOnce(Outcome<&T, &E>) + Send + 'static,
+    {
+        self.disarm().finally(listen);
+    }
+}
+
+impl<T: Send + 'static, E: Send + 'static> From<CancelOnDrop<T, E>> for Completion<T, E> {
+    /// Returns the completion without the guard.
+    fn from(guard: CancelOnDrop<T, E>) -> Self {
+        guard.disarm()
+    }
 }
 
 impl<T: Send + 'static, E: Send + 'static> Deref for CancelOnDrop<T, E> {

@@ -375,6 +375,27 @@ fn a_guard_cancels_when_it_is_dropped_undecided() {
 }
 
 #[test]
+fn a_listener_detaches_the_guard_to_which_it_is_added() {
+    let log = Log::new();
+    for by_value in [false, true] {
+        let (promise, answer) = promise::<u32>();
+        let own = log.clone();
+        let listen = move |outcome: Outcome<&u32, &Failure>| own.push(outcome.success().copied());
+        match by_value {
+            true => answer.cancel_on_drop().finally(listen),
+            false => drop(answer.cancel_on_drop().on_complete(listen)),
+        }
+        assert!(!promise.is_cancelled());
+        promise.succeed(42).unwrap();
+    }
+    assert_eq!(log.take(), [Some(42), Some(42)]);
+
+    let (promise, answer) = promise::<u32>();
+    let answer = answer.cancel_on_drop().on_complete(|_| {});
+    assert!(answer.cancel() && promise.is_cancelled());
+}
+
+#[test]
 fn dropping_the_read_end_detaches() {
     let (promise, answer) = promise::<u32>();
     drop(answer);
