@@ -44,7 +44,7 @@
 //   server, client, handlers, tls, embedded
 //
 // Any layer may use `errors`, `message`, `metrics` and `awaited`. `server` and `client` use
-// `resolve`.
+// `resolve`; `client` also uses `name_cache`.
 
 mod awaited;
 mod channel;
@@ -56,6 +56,7 @@ mod group;
 pub mod handlers;
 mod message;
 mod metrics;
+mod name_cache;
 mod pipeline;
 mod reactor;
 mod resolve;

@@ -2,20 +2,20 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tidegate_core::internal::PlainTask;
-use tidegate_core::permits::Permits;
-use tidegate_core::thread::ThreadPerTask;
-use tidegate_core::{Executor, ThreadBuilder};
+use tidegate_core::internal::{PlainTask, contain};
 use tidegate_loop::internal::LoopScheduler;
+use tidegate_pool::WorkerPool;
 use tidegate_promise::{Completion, Failure, Outcome, promise};
 
 use crate::errors::NetError;
 
-/// Maximum number of lookups at once; further ones are refused.
+/// Maximum number of lookups at once; further ones wait.
 const MOST_LOOKUPS: usize = 16;
+/// Maximum number of lookups that wait; further ones are refused.
+const MOST_WAITING: usize = 1024;
 /// The default time limit for a lookup.
 pub(crate) const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -112,7 +112,7 @@ impl Address {
         };
         let (promise, found) = promise();
         let promise = promise.share();
-        let resolved = resolver(&host, port);
+        let resolved = ask(resolver, &host, port);
         let limit = (!after.is_zero()).then(|| {
             let (promise, name) = (promise.clone(), host.clone());
             timers.schedule(after, move || {
@@ -141,56 +141,53 @@ impl Address {
 /// Returns the addresses of a host and port, best first.
 pub(crate) type Resolver = dyn Fn(&str, u16) -> Completion<Vec<SocketAddr>> + Send + Sync;
 
-/// Returns a resolver that uses the operating system, on threads of its own, at most
-/// [`MOST_LOOKUPS`] at once.
+/// Calls a resolver, which may be code of the program. Its panic is a failure.
+pub(crate) fn ask(resolver: &Resolver, host: &str, port: u16) -> Completion<Vec<SocketAddr>> {
+    contain(|| resolver(host, port)).unwrap_or_else(|panic| {
+        let why = Failure::new(format!("its resolver panicked: {}", panic.message()));
+        let name = host.to_owned();
+        Completion::failed(Failure::new(NetError::ResolveFailed { name, why }))
+    })
+}
+
+/// Returns a resolver that uses the operating system, on the threads of a small pool of its own,
+/// which starts with the first lookup.
 pub(crate) fn system_resolver() -> Arc<Resolver> {
-    let resolver = SystemResolver::new();
-    Arc::new(move |host, port| resolver.resolve(host, port))
+    let lookups = OnceLock::new();
+    Arc::new(move |host, port| resolve(lookups.get_or_init(pool), host, port))
 }
 
-struct SystemResolver {
-    threads: ThreadPerTask,
-    permits: Permits,
+/// Returns a pool that resolves names.
+fn pool() -> WorkerPool {
+    let pool = WorkerPool::builder("resolve").core(0).max(MOST_LOOKUPS);
+    let pool = pool.queue(MOST_WAITING).reserved(0);
+    let pool = pool.keep_alive(Duration::from_secs(10)).build();
+    pool.expect("the limits do not contradict each other")
 }
 
-impl SystemResolver {
-    fn new() -> Self {
-        Self {
-            threads: ThreadPerTask::new(ThreadBuilder::new("resolve")),
-            permits: Permits::new(MOST_LOOKUPS),
-        }
-    }
-
-    fn resolve(&self, host: &str, port: u16) -> Completion<Vec<SocketAddr>> {
-        let Some(permit) = self.permits.try_acquire() else {
-            let why = format!("{MOST_LOOKUPS} names are being resolved already; try again later");
-            let (name, why) = (host.to_owned(), Failure::new(why));
-            return Completion::failed(Failure::new(NetError::ResolveFailed { name, why }));
+fn resolve(lookups: &WorkerPool, host: &str, port: u16) -> Completion<Vec<SocketAddr>> {
+    let (promise, resolved) = promise();
+    let promise = promise.share();
+    let (host, own) = (host.to_owned(), promise.clone());
+    let name = host.clone();
+    let look_up = PlainTask::named("resolve a name", move || {
+        let found = (host.as_str(), port).to_socket_addrs();
+        let found = found.map(Iterator::collect::<Vec<_>>);
+        let outcome = match found {
+            Ok(found) if found.is_empty() => Err(NetError::NoAddress(host).into()),
+            Ok(found) => Ok(found),
+            Err(why) => Err(Failure::new(NetError::ResolveFailed {
+                name: host,
+                why: Failure::new(why),
+            })),
         };
-        let (promise, resolved) = promise();
-        let promise = promise.share();
-        let (host, own) = (host.to_owned(), promise.clone());
-        let name = host.clone();
-        let look_up = PlainTask::named("resolve a name", move || {
-            let _permit = permit;
-            let found = (host.as_str(), port).to_socket_addrs();
-            let found = found.map(Iterator::collect::<Vec<_>>);
-            let outcome = match found {
-                Ok(found) if found.is_empty() => Err(NetError::NoAddress(host).into()),
-                Ok(found) => Ok(found),
-                Err(why) => Err(Failure::new(NetError::ResolveFailed {
-                    name: host,
-                    why: Failure::new(why),
-                })),
-            };
-            let _ = own.try_complete(outcome);
-        });
-        if let Err(refused) = self.threads.execute(look_up) {
-            let why = Failure::new(refused.why().to_string());
-            let _ = promise.try_fail(Failure::new(NetError::ResolveFailed { name, why }));
-        }
-        resolved
+        let _ = own.try_complete(outcome);
+    });
+    if let Err(refused) = lookups.execute_task(look_up) {
+        let why = Failure::new(refused.why().to_string());
+        let _ = promise.try_fail(Failure::new(NetError::ResolveFailed { name, why }));
     }
+    resolved
 }
 
 #[cfg(test)]

@@ -11,10 +11,11 @@ use tidegate_promise::Completion;
 use super::Client;
 use crate::channel::{Channel, ChannelOptions};
 use crate::group::{ChannelPlacement, NetGroup};
+use crate::name_cache::cached;
 use crate::pipeline::PipelineBuilder;
 use crate::resolve::{Address, RESOLVE_TIMEOUT, system_resolver};
 
-/// The builder of a [`Client`].
+/// The builder of a [`Client`]. Clones share the resolver of names.
 #[must_use = "a builder does nothing until it is built"]
 pub struct ClientBuilder<P: ChannelPlacement = Pinned> {
     client: Client<P>,
@@ -59,7 +60,7 @@ impl<P: ChannelPlacement> ClientBuilder<P> {
 
     /// Sets the resolver of names. `resolver` gets a host and a port, and returns the addresses,
     /// best first. It is called by [`Client::connect`] and should not block. By default the
-    /// operating system resolves names, on threads of its own.
+    /// operating system resolves names, on the threads of a small pool.
     ///
     /// ```no_run
     /// use tidegate_net::Client;
@@ -81,6 +82,14 @@ impl<P: ChannelPlacement> ClientBuilder<P> {
         self
     }
 
+    /// Keeps the addresses of a name for a time, instead of resolving it for each connection. Call
+    /// it after [`resolver`](Self::resolver). Clones of the builder use the same addresses.
+    pub fn keep_names(mut self, keep: Duration) -> Self {
+        let clock = self.client.group.loops().next().clock().clone();
+        self.client.resolver = cached(Arc::clone(&self.client.resolver), keep, clock);
+        self
+    }
+
     /// Sets the time limit for resolving a name; zero means no limit.
     pub fn resolve_timeout(mut self, after: Duration) -> Self {
         self.client.resolve_timeout = after;
@@ -95,6 +104,14 @@ impl<P: ChannelPlacement> ClientBuilder<P> {
     /// Makes one connection: see [`Client::connect`].
     pub fn connect(self, to: impl Into<Address>) -> Completion<Channel> {
         self.build().connect(to)
+    }
+}
+
+impl<P: ChannelPlacement> Clone for ClientBuilder<P> {
+    fn clone(&self) -> Self {
+        Self {
+            client: self.client.clone(),
+        }
     }
 }
 

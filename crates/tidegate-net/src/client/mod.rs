@@ -3,18 +3,20 @@
 //!
 //! Uses [`group`](crate::group) and [`resolve`](crate::resolve), but not the server.
 
+mod attempts;
 mod builder;
 mod local_pair;
 
 pub use self::builder::ClientBuilder;
 
-use std::collections::VecDeque;
+use self::attempts::Attempts;
+
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 #[cfg(unix)]
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mio::net::TcpStream;
@@ -55,7 +57,8 @@ pub struct Client<P: ChannelPlacement = Pinned> {
 }
 
 impl<P: ChannelPlacement> Client<P> {
-    /// Connects to `to`. The addresses of a name are tried in their order until one succeeds. The
+    /// Connects to `to`. The addresses of a name are tried 250 ms apart, or when the one before has
+    /// failed, IPv6 and IPv4 in turn; the first connection is used (RFC 8305). The
     /// completion fails if the handlers do not fit each other or `assemble` panics, if the name has
     /// no address, with the error of the operating system, or with [`NetError::ConnectTimeout`],
     /// which applies to each address separately. Cancelling the completion ends the attempt; if the
@@ -96,15 +99,9 @@ impl<P: ChannelPlacement> Client<P> {
         let name = to.to_string();
         let timers = home.home.timers();
         let found = to.look_up(&*self.resolver, self.resolve_timeout, &timers);
-        let attempts = Attempts {
-            client: self.clone(),
-            home,
-            name,
-            current: Arc::default(),
-        };
-        attempts.end_with(&promise);
+        let attempts = Attempts::new(self.clone(), home, name);
         found.finally(move |outcome| match outcome {
-            Outcome::Success(found) => attempts.next(0, found.clone().into(), promise),
+            Outcome::Success(found) => attempts.begin(found.clone(), promise),
             Outcome::Failure(why) => drop(promise.fail(why.clone())),
             Outcome::Cancelled => drop(promise.fail(Failure::cancelled())),
         });
@@ -136,6 +133,28 @@ impl<P: ChannelPlacement> Client<P> {
             let stream = mio::net::UnixStream::connect(path)?;
             Ok((Transport::unix(stream), None, None))
         })
+    }
+
+    /// Connects to a Unix socket, on this event loop of the client's group. The completion fails
+    /// with [`NetError::NotOpened`] if the group does not have this event loop.
+    #[cfg(unix)]
+    pub fn connect_unix_on(
+        &self,
+        home: &EventLoop<P>,
+        path: impl AsRef<Path>,
+    ) -> Completion<Channel> {
+        let path = path.as_ref().to_owned();
+        let subject = Subject::Connect(format!("`{}`", path.display()));
+        let Some(target) = self.group.target(home) else {
+            return foreign_loop(&subject, home.name());
+        };
+        let (promise, connected) = promise_on(target.home.executor());
+        let open = move || {
+            let stream = mio::net::UnixStream::connect(path)?;
+            Ok((Transport::unix(stream), None, None))
+        };
+        self.open_on(&target, subject, open, promise);
+        connected
     }
 
     /// Creates a channel of a connected TCP socket.
@@ -344,76 +363,6 @@ impl fmt::Display for Subject {
             Self::Connect(to) => write!(f, "cannot connect to {to}"),
             Self::Udp(address) => write!(f, "cannot open a UDP socket on {address}"),
             Self::Other(what) => write!(f, "cannot {what}"),
-        }
-    }
-}
-
-/// The attempts to connect to the addresses of a name, one after the other.
-struct Attempts<P: ChannelPlacement> {
-    client: Client<P>,
-    home: LoopTarget<P>,
-    /// The name that was resolved.
-    name: String,
-    current: Arc<Mutex<Current>>,
-}
-
-/// The attempt in progress.
-#[derive(Default)]
-struct Current {
-    /// `true` if the connection was cancelled.
-    cancelled: bool,
-    /// The number of attempts before this one, and the attempt itself.
-    number: usize,
-    attempt: Option<Completion<Channel>>,
-}
-
-impl<P: ChannelPlacement> Attempts<P> {
-    /// Cancels the attempt in progress when `promise` is cancelled.
-    fn end_with(&self, promise: &Promise<Channel>) {
-        let current = Arc::clone(&self.current);
-        promise.on_cancel(move || {
-            let mut current = current.lock().unwrap_or_else(PoisonError::into_inner);
-            current.cancelled = true;
-            let attempt = current.attempt.take();
-            drop(current);
-            if let Some(attempt) = attempt {
-                attempt.cancel();
-            }
-        });
-    }
-
-    /// Tries the first of `addresses`, and the rest if that fails.
-    fn next(self, number: usize, mut addresses: VecDeque<SocketAddr>, promise: Promise<Channel>) {
-        let wanted = !promise.is_cancelled();
-        let Some(address) = addresses.pop_front().filter(|_| wanted) else {
-            return;
-        };
-        let (own, attempt) = promise_on(self.home.home.executor());
-        let to = format!("`{}` ({address})", self.name);
-        self.client.connect_address(&self.home, address, to, own);
-        let current = Arc::clone(&self.current);
-        let this = attempt.on_complete(move |outcome| match outcome {
-            Outcome::Success(channel) => {
-                let channel = channel.clone();
-                if promise.succeed(channel.clone()).is_err() {
-                    drop(channel.close());
-                }
-            }
-            Outcome::Failure(_) if !addresses.is_empty() && !promise.is_cancelled() => {
-                self.next(number + 1, addresses, promise);
-            }
-            Outcome::Failure(why) => drop(promise.fail(why.clone())),
-            Outcome::Cancelled => drop(promise.fail(Failure::cancelled())),
-        });
-        drop(this);
-        let mut current = current.lock().unwrap_or_else(PoisonError::into_inner);
-        if current.cancelled {
-            drop(current);
-            attempt.cancel();
-        } else if number >= current.number {
-            // Otherwise this attempt has already failed, and a later one is in progress.
-            current.number = number;
-            current.attempt = Some(attempt);
         }
     }
 }

@@ -265,7 +265,7 @@ impl<P: ChannelPlacement> ServerBuilder<P> {
 
     /// Sets the resolver of names. `resolver` gets a host and a port, and returns the addresses,
     /// best first. It is called by [`ServerBuilder::bind`] and should not block. By default the
-    /// operating system resolves names, on threads of its own.
+    /// operating system resolves names, on the threads of a small pool.
     pub fn resolver(
         mut self,
         resolver: impl Fn(&str, u16) -> Completion<Vec<SocketAddr>> + Send + Sync + 'static,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidegate_core::ManualClock;
 use tidegate_net::{Client, NetError, Server};
 use tidegate_promise::{Completion, Promise};
-use tidegate_testkit::Log;
+use tidegate_testkit::{Log, until};
 
 use crate::{Echo, LogReads, group, group_by, serve};
 
@@ -145,6 +145,42 @@ fn every_address_of_a_name_is_tried_in_order() {
     let client = Client::builder(&group).resolver(table(Vec::new())).build();
     let why = client.connect("somewhere:1").wait().unwrap_err();
     assert!(why.to_string().contains("somewhere"), "{why}");
+}
+
+#[test]
+fn the_next_address_is_tried_after_a_quarter_of_a_second_and_the_other_attempts_end() {
+    let clock = ManualClock::new();
+    let group = group_by(&clock);
+    let server = serve(&group, |p| p.add("echo", Echo));
+    let there = server.local_addr();
+    let (listener, _filled) = deaf();
+    let silent = listener.local_addr().unwrap();
+    let sockets = || group.io_metrics()[0].registered;
+    let before = sockets();
+    let client = Client::builder(&group)
+        .resolver(table(vec![silent, there]))
+        .build();
+    let connected = client.connect("somewhere:1");
+    until("the first attempt", || sockets() == before + 1);
+    clock.advance(Duration::from_millis(240));
+    group.next().settle();
+    assert!(!connected.is_done() && sockets() == before + 1);
+    clock.advance(Duration::from_millis(20));
+    let channel = connected.wait().unwrap();
+    assert_eq!(channel.peer_addr(), Some(there));
+    // Both ends of the connection are sockets of this group.
+    until("the end of the first attempt", || sockets() == before + 2);
+    drop(channel.close());
+    until("the end of the connection", || sockets() == before);
+    let client = Client::builder(&group)
+        .resolver(table(vec![silent, silent]))
+        .build();
+    let connected = client.connect("somewhere:1");
+    until("the first attempt", || sockets() == before + 1);
+    clock.advance(Duration::from_millis(260));
+    until("the second attempt", || sockets() == before + 2);
+    assert!(connected.cancel());
+    until("the end of both", || sockets() == before);
 }
 
 #[test]

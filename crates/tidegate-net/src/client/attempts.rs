@@ -1,0 +1,217 @@
+//! The attempts to connect to the addresses of a name (RFC 8305): the next one begins when one has
+//! failed, or after a short time; the first connection wins, and the other attempts end.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tidegate_promise::{Completion, Failure, Outcome, Promise, promise_on};
+
+use super::Client;
+use crate::channel::Channel;
+use crate::group::{ChannelPlacement, LoopTarget};
+
+/// How long an attempt is alone before the next address is tried too.
+const STAGGER: Duration = Duration::from_millis(250);
+
+/// The attempts of one connect.
+pub(super) struct Attempts<P: ChannelPlacement> {
+    client: Client<P>,
+    home: LoopTarget<P>,
+    /// The name that was resolved.
+    name: String,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// `None` once the connect has ended.
+    promise: Option<Promise<Channel>>,
+    /// The addresses that were not tried yet.
+    addresses: VecDeque<SocketAddr>,
+    attempts: Vec<Completion<Channel>>,
+    /// How many attempts have not ended.
+    outstanding: usize,
+    /// Begins the next attempt.
+    timer: Option<Completion<()>>,
+}
+
+impl<P: ChannelPlacement> Attempts<P> {
+    pub(super) fn new(client: Client<P>, home: LoopTarget<P>, name: String) -> Arc<Self> {
+        Arc::new(Self {
+            client,
+            home,
+            name,
+            state: Mutex::default(),
+        })
+    }
+
+    /// Connects to one of `found`, best first.
+    pub(super) fn begin(self: &Arc<Self>, found: Vec<SocketAddr>, promise: Promise<Channel>) {
+        let weak = Arc::downgrade(self);
+        promise.on_cancel(move || {
+            if let Some(attempts) = weak.upgrade() {
+                drop(attempts.end());
+            }
+        });
+        if promise.is_cancelled() {
+            return;
+        }
+        let mut state = self.lock();
+        state.addresses = by_turns(found);
+        state.promise = Some(promise);
+        drop(state);
+        self.next();
+    }
+
+    /// Tries the next address, if there is one.
+    fn next(self: &Arc<Self>) {
+        let mut state = self.lock();
+        let wanted = state
+            .promise
+            .as_ref()
+            .is_some_and(|one| !one.is_cancelled());
+        let Some(address) = state.addresses.pop_front().filter(|_| wanted) else {
+            return;
+        };
+        state.outstanding += 1;
+        let is_last = state.addresses.is_empty();
+        let old = state.timer.take();
+        drop(state);
+        if let Some(old) = old {
+            old.cancel();
+        }
+        let (own, attempt) = promise_on(self.home.home.executor());
+        let to = format!("`{}` ({address})", self.name);
+        self.client.connect_address(&self.home, address, to, own);
+        let this = Arc::clone(self);
+        drop(attempt.on_complete(move |outcome| this.ended(outcome)));
+        let timer = (!is_last).then(|| {
+            let this = Arc::downgrade(self);
+            self.home.home.timers().schedule(STAGGER, move || {
+                if let Some(this) = this.upgrade() {
+                    this.next();
+                }
+            })
+        });
+        let timer = timer.and_then(Result::ok);
+        let mut state = self.lock();
+        if state.promise.is_some() {
+            state.attempts.push(attempt);
+            // Another attempt may have begun meanwhile, with a timer of its own.
+            let spare = match state.timer {
+                None => std::mem::replace(&mut state.timer, timer),
+                Some(_) => timer,
+            };
+            drop(state);
+            if let Some(spare) = spare {
+                spare.cancel();
+            }
+        } else {
+            drop(state);
+            attempt.cancel();
+            if let Some(timer) = timer {
+                timer.cancel();
+            }
+        }
+    }
+
+    fn ended(self: &Arc<Self>, outcome: Outcome<&Channel, &Failure>) {
+        let why = match outcome {
+            Outcome::Success(channel) => {
+                let promise = self.end();
+                let taken = promise.map(|promise| promise.succeed(channel.clone()));
+                if !matches!(taken, Some(Ok(_))) {
+                    drop(channel.close());
+                }
+                return;
+            }
+            Outcome::Failure(why) => why.clone(),
+            Outcome::Cancelled => Failure::cancelled(),
+        };
+        let mut state = self.lock();
+        // After the end nothing is outstanding.
+        state.outstanding = state.outstanding.saturating_sub(1);
+        let more = !state.addresses.is_empty();
+        let over = state.outstanding == 0 && !more;
+        drop(state);
+        if more {
+            self.next();
+        } else if over && let Some(promise) = self.end() {
+            // The error of the last attempt.
+            drop(promise.fail(why));
+        }
+    }
+
+    /// Ends the attempts. Returns the promise, once.
+    fn end(&self) -> Option<Promise<Channel>> {
+        let mut state = self.lock();
+        let State {
+            promise,
+            attempts,
+            timer,
+            ..
+        } = std::mem::take(&mut *state);
+        drop(state);
+        for attempt in attempts {
+            // Has no effect on one that has ended.
+            attempt.cancel();
+        }
+        if let Some(timer) = timer {
+            timer.cancel();
+        }
+        promise
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // No user code runs under this lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Orders addresses so that the two families take turns, beginning with that of the first address.
+/// Within a family the order stays.
+fn by_turns(found: Vec<SocketAddr>) -> VecDeque<SocketAddr> {
+    let first_is_v6 = found.first().is_some_and(SocketAddr::is_ipv6);
+    let (first, second): (Vec<_>, Vec<_>) = found
+        .into_iter()
+        .partition(|one| one.is_ipv6() == first_is_v6);
+    let mut ordered = VecDeque::with_capacity(first.len() + second.len());
+    let (mut first, mut second) = (first.into_iter(), second.into_iter());
+    loop {
+        let (one, other) = (first.next(), second.next());
+        if one.is_none() && other.is_none() {
+            return ordered;
+        }
+        ordered.extend(one);
+        ordered.extend(other);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! The order of addresses.
+
+    use super::*;
+
+    #[test]
+    fn the_families_take_turns() {
+        let parse = |text: &str| -> Vec<SocketAddr> {
+            let parts = text.split_whitespace();
+            parts.map(|part| part.parse().unwrap()).collect()
+        };
+        let table = [
+            ("", ""),
+            ("1.1.1.1:1 1.1.1.2:1", "1.1.1.1:1 1.1.1.2:1"),
+            (
+                "[::1]:1 [::2]:1 [::3]:1 1.1.1.1:1",
+                "[::1]:1 1.1.1.1:1 [::2]:1 [::3]:1",
+            ),
+            ("1.1.1.1:1 [::1]:1 [::2]:1", "1.1.1.1:1 [::1]:1 [::2]:1"),
+        ];
+        for (found, ordered) in table {
+            assert_eq!(by_turns(parse(found)), parse(ordered), "{found}");
+        }
+    }
+}
