@@ -9,8 +9,8 @@ use std::task::{Context, Poll, Waker};
 use bytes::{Bytes, BytesMut};
 use tidegate_promise::{Completion, Failure, Promise, promise};
 
+use super::connection::Flow;
 use super::error::ClientError;
-use super::exchange::Flow;
 
 /// How many bytes a body holds before the connection stops reading.
 const HIGH: usize = 64 * 1024;

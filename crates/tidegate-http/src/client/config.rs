@@ -1,16 +1,23 @@
 //! The settings of a client.
 
 use std::net::SocketAddr;
+#[cfg(unix)]
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_net::{ChannelOptions, Client as Connector, WaterMarks};
+use tidegate_net::{
+    ChannelOptions, Client as Connector, ClientBuilder as ConnectorBuilder, NetGroup, WaterMarks,
+};
 use tidegate_promise::Completion;
 
-use super::exchange::ConnectionLimits;
+use super::connection::ConnectionLimits;
 
 /// Returns the addresses of a host and port, best first.
 pub(super) type Resolver = dyn Fn(&str, u16) -> Completion<Vec<SocketAddr>> + Send + Sync;
+
+/// How long the addresses of a name are used before it is resolved again.
+const KEEP_NAMES: Duration = Duration::from_secs(30);
 
 /// The settings of a client.
 #[derive(Clone)]
@@ -23,6 +30,23 @@ pub(super) struct Config {
     pub(super) timeout: Option<Duration>,
     pub(super) options: ChannelOptions,
     pub(super) resolver: Option<Arc<Resolver>>,
+    /// The Unix socket to which all connections are made.
+    #[cfg(unix)]
+    pub(super) unix: Option<PathBuf>,
+}
+
+impl Config {
+    /// Returns what makes connections, without their handlers. All hosts share its names.
+    pub(super) fn connector(&self, group: &NetGroup) -> ConnectorBuilder {
+        let connector = Connector::builder(group)
+            .options(self.options.clone())
+            .resolve_timeout(self.resolve_timeout);
+        let connector = match self.resolver.clone() {
+            Some(resolver) => connector.resolver(move |host, port| resolver(host, port)),
+            None => connector,
+        };
+        connector.keep_names(KEEP_NAMES)
+    }
 }
 
 impl Default for Config {
@@ -49,6 +73,8 @@ impl Default for Config {
                 ..ChannelOptions::default()
             },
             resolver: None,
+            #[cfg(unix)]
+            unix: None,
         }
     }
 }

@@ -38,6 +38,20 @@ impl fmt::Display for Phase {
     }
 }
 
+/// Which side is at fault if a call fails.
+///
+/// A gateway responds with 500, 502 or 504 for the server, and with 503 for the caller's own limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Side {
+    /// This program: the request is not valid, or one of its own limits was reached.
+    Caller,
+    /// The server: it was silent, ended the connection or violated the protocol.
+    Server,
+    /// One of both or the network between: no connection could be made.
+    Network,
+}
+
 /// Why a call failed. The value in a [`Failure`], and the error of a
 /// [`ResponseBody`](super::ResponseBody).
 ///
@@ -99,6 +113,8 @@ pub(super) enum Kind {
     Timeout(Duration),
     #[error("the call took longer than {0:?}; raise its `timeout`, or look for a slow server")]
     CallTimeout(Duration),
+    #[error("the body of the request was dropped before its end; call `finish`")]
+    BodyDropped,
     #[error("the body is larger than {max} bytes; read it in pieces, or raise the limit")]
     TooLarge { max: usize },
 }
@@ -123,6 +139,26 @@ impl ClientError {
     /// Returns how far the call had got.
     pub fn phase(&self) -> Phase {
         self.inner.phase
+    }
+
+    /// Returns which side is at fault.
+    pub fn side(&self) -> Side {
+        match &self.inner.kind {
+            Kind::Url(_) | Kind::Encode(_) | Kind::OwnField(_) | Kind::Unsupported(_) => {
+                Side::Caller
+            }
+            Kind::PoolFull(_) | Kind::WaitTimeout(_) => Side::Caller,
+            Kind::BodyDropped | Kind::TooLarge { .. } => Side::Caller,
+            // The time was over before the server had the request.
+            Kind::CallTimeout(_) if !self.inner.sent => Side::Caller,
+            Kind::Connect(_) => Side::Network,
+            Kind::Closed(_)
+            | Kind::Truncated
+            | Kind::BadResponse(_)
+            | Kind::Unexpected(_)
+            | Kind::Timeout(_)
+            | Kind::CallTimeout(_) => Side::Server,
+        }
     }
 
     /// Returns `true` if a limit of time has passed.

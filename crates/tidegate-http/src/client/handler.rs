@@ -1,49 +1,16 @@
-//! The handler of a connection in its pipeline, and the messages that calls send to it.
+//! The handler of a connection in its pipeline.
+//!
+//! It takes no part in writes: requests are bytes that go straight into the write queue. See `slot`.
 
 use bytes::Bytes;
-use tidegate_net::{
-    Blocking, Inbound, InboundContext, Message, Nothing, Outbound, OutboundContext,
-};
+use tidegate_net::{Blocking, Inbound, InboundContext, InputShutdown, Nothing, UserEvent};
 use tidegate_promise::Failure;
 
-use super::exchange::{Connection, Exchange, ExchangeError, ExchangeFailure, Receiver};
-
-/// How long a body may be to be sent in one piece with its head.
-const INLINE_BODY: usize = 4096;
-
-/// A message from a call to a connection.
-pub(super) enum Order<R> {
-    Begin(Box<Exchange<R>>),
-    /// The receiver of this exchange takes more of the body.
-    Resume(u64),
-    /// The caller of this exchange has left.
-    Cancel(u64),
-}
-
-impl<R: Receiver> Message for Order<R> {
-    /// Nothing of it is copied: the caller holds the body already.
-    fn size(&self) -> usize {
-        0
-    }
-
-    fn refused(self, why: Failure) {
-        if let Self::Begin(exchange) = self {
-            let mut exchange = *exchange;
-            let reused = exchange.lease.is_none();
-            // The next attempt may need the permit.
-            drop(exchange.lease.take());
-            exchange.receiver.fail(ExchangeError {
-                cause: ExchangeFailure::Closed(Some(why)),
-                sent: false,
-                responded: false,
-                reused,
-            });
-        }
-    }
-}
+use super::connection::{Connection, Receiver};
+use super::slot::Signal;
 
 /// The handler of one connection.
-pub(super) struct ClientHandler<R> {
+pub(super) struct ClientHandler<R: Receiver> {
     connection: Connection<R>,
 }
 
@@ -58,7 +25,17 @@ impl<R: Receiver> Inbound for ClientHandler<R> {
     type Out = Nothing;
     type Write = Bytes;
     const BLOCKING: Blocking = Blocking::Never;
-    const DUPLEX: bool = true;
+
+    fn added(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        // What makes the connection finds the slot there. The first one of this type.
+        drop(ctx.channel().set_attribute(self.connection.slot()));
+        // The end of the server's side is an event, so that it differs from any other end.
+        ctx.set_half_closure(true);
+    }
+
+    fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        self.connection.opened(ctx);
+    }
 
     fn inactive(&mut self, ctx: &mut InboundContext<'_, Self>) {
         self.connection.closed(ctx);
@@ -68,37 +45,28 @@ impl<R: Receiver> Inbound for ClientHandler<R> {
         self.connection.received(bytes, ctx);
     }
 
+    fn writability(&mut self, writable: bool, ctx: &mut InboundContext<'_, Self>) {
+        if writable {
+            self.connection.writable(ctx);
+        }
+    }
+
+    fn event(&mut self, event: UserEvent, ctx: &mut InboundContext<'_, Self>) {
+        match event.downcast_ref() {
+            Some(Signal::Resume(id)) => self.connection.resume(*id, ctx),
+            Some(Signal::Cancel(id)) => self.connection.cancel(*id, ctx),
+            None if event.downcast_ref::<InputShutdown>().is_some() => {
+                self.connection.input_ended(ctx);
+            }
+            None => {}
+        }
+    }
+
     fn error(&mut self, why: Failure, ctx: &mut InboundContext<'_, Self>) {
         self.connection.error(why, ctx);
     }
 
-    fn deadline(&mut self, key: u8, ctx: &mut InboundContext<'_, Self>) {
-        self.connection.deadline(key, ctx);
-    }
-}
-
-impl<R: Receiver> Outbound for ClientHandler<R> {
-    type Take = Order<R>;
-    type Write = Bytes;
-    const BLOCKING: Blocking = Blocking::Never;
-
-    fn write(&mut self, order: Order<R>, ctx: &mut OutboundContext<'_, Self>) {
-        match order {
-            Order::Begin(exchange) => {
-                let Some((head, body)) = self.connection.begin(*exchange, ctx) else {
-                    return;
-                };
-                let out = ctx.output();
-                out.extend_from_slice(&head);
-                if body.len() <= INLINE_BODY {
-                    out.extend_from_slice(&body);
-                } else {
-                    ctx.write(body);
-                }
-                ctx.flush();
-            }
-            Order::Resume(id) => self.connection.resume(id, ctx),
-            Order::Cancel(id) => self.connection.cancel(id, ctx),
-        }
+    fn deadline(&mut self, _key: u8, ctx: &mut InboundContext<'_, Self>) {
+        self.connection.deadline(ctx);
     }
 }

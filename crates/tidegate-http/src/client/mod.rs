@@ -17,32 +17,48 @@
 //! |---|---|
 //! | this one | [`Client`] and [`ClientBuilder`] |
 //! | `request`, `response`, `body`, `error` | what a caller uses |
+//! | `redirect` | the next request after a redirect |
+//! | `request_body` | the body of a request, in pieces |
 //! | `call` | one call, from the search for a connection to the end of the response |
+//! | `exchange`, `upstream` | the layer below calls, for handlers |
 //! | `host`, `pool` | the connections to one host; the pool is the same for any protocol |
-//! | `handler`, `exchange` | one connection: a request out, its response in |
-//! | `config`, `url` | settings; parsing |
+//! | `handler`, `connection` | one connection: receives the response to a request |
+//! | `slot` | where a request and its connection meet |
+//! | `config`, `url`, `counts`, `failure` | settings; parsing; metrics; why an exchange failed |
 //!
-//! Imports point downwards in this order: `request` → `call` and `host` → `handler` → `exchange` →
-//! `pool` → the rest. `call` and `host` use each other.
+//! Imports point downwards in this order: `request` → `redirect` → `request_body` → `call` →
+//! `upstream` → `exchange` → `host` → `handler` → `connection` → `slot` → `pool` → the rest.
+//! `request` and `redirect` use each other.
 
 mod body;
 mod call;
 mod config;
+mod connection;
+mod counts;
 mod error;
 mod exchange;
+mod failure;
 mod handler;
 mod host;
 mod pool;
+mod redirect;
 mod request;
+mod request_body;
 mod response;
+mod slot;
 #[cfg(test)]
 mod tests;
+mod upstream;
 mod url;
 
 pub use self::body::ResponseBody;
-pub use self::error::{ClientError, Phase};
+pub use self::connection::Flow;
+pub use self::error::{ClientError, Phase, Side};
+pub use self::exchange::{Exchange, ExchangeHandler};
 pub use self::request::RequestBuilder;
+pub use self::request_body::RequestBody;
 pub use self::response::Response;
+pub use self::upstream::{PendingExchange, Upstream};
 
 use std::collections::HashMap;
 use std::fmt;
@@ -51,13 +67,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tidegate_net::NetGroup;
+use tidegate_core::{Collect, MetricVisitor};
 #[cfg(feature = "tls")]
 use tidegate_net::tls::TlsClient;
+use tidegate_net::{ClientBuilder as ConnectorBuilder, NetGroup, PipelineBuilder};
 use tidegate_promise::{Completion, promise};
 
-use self::call::{Call, Prepared};
+use self::call::{Call, CallReceiver, Prepared};
 use self::config::Config;
+use self::connection::Receiver;
+use self::counts::Counts;
 use self::error::Kind;
 use self::host::{Host, Key};
 use self::url::Url;
@@ -85,9 +104,12 @@ pub struct Client {
 struct ClientShared {
     group: NetGroup,
     config: Config,
+    /// Makes connections; each host adds its handlers.
+    connector: ConnectorBuilder,
     #[cfg(feature = "tls")]
     tls: Option<TlsClient>,
-    hosts: Mutex<HashMap<Key, Arc<Host>>>,
+    hosts: Mutex<HashMap<Key, Arc<Host<CallReceiver>>>>,
+    counts: Arc<Counts>,
     next: AtomicU64,
 }
 
@@ -141,13 +163,34 @@ impl Client {
         RequestBuilder::new(self.clone(), method, url.as_ref())
     }
 
+    /// Returns a server for exchanges, the layer below calls. Of the URL, only scheme, host and port
+    /// count. The result has connections of its own, up to the limit of this client.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`] if the URL is not valid, or if it needs TLS and the client has none.
+    pub fn upstream<H: ExchangeHandler>(&self, url: &str) -> Result<Upstream<H>, ClientError> {
+        let parsed = Url::parse(url).map_err(Kind::Url);
+        let host = parsed.and_then(|parsed| {
+            let label = parsed.label(Method::Other("a request to"));
+            Ok((self.shared.new_host(Key::of(&parsed))?, label))
+        });
+        match host {
+            Ok((host, label)) => Ok(Upstream::new(host, &label)),
+            Err(kind) => {
+                let why = ClientError::new("an upstream", kind, Phase::Request, false, false);
+                Err(why)
+            }
+        }
+    }
+
     /// Returns the limit of time for a whole call.
     fn timeout(&self) -> Option<Duration> {
         self.shared.config.timeout
     }
 
     /// Returns the host of a URL.
-    fn host(&self, url: &Url) -> Result<Arc<Host>, Kind> {
+    fn host(&self, url: &Url) -> Result<Arc<Host<CallReceiver>>, Kind> {
         let key = Key::of(url);
         let shared = &*self.shared;
         let find = || shared.hosts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -165,28 +208,34 @@ impl Client {
 
     fn call(
         &self,
-        host: Arc<Host>,
+        host: Arc<Host<CallReceiver>>,
         request: Prepared,
         timeout: Option<Duration>,
-    ) -> Completion<Response> {
+    ) -> (Arc<Call>, Completion<Response>) {
+        let (at, id) = self.place();
+        let (promise, response) = match self.shared.group.loops().iter().nth(at) {
+            Some(home) => home.promise(),
+            None => promise(),
+        };
+        let call = Call::start(host, request, (at, id), timeout, promise);
+        (call, response)
+    }
+
+    /// Returns the number of the loop of a new call, and that of the call, which is not zero.
+    fn place(&self) -> (usize, u64) {
         let id = self.shared.next.fetch_add(1, Ordering::Relaxed);
         let loops = self.shared.group.loops();
         let current = loops.iter().position(|one| one.is_current());
         let at = current.unwrap_or_else(|| (id % loops.len().max(1) as u64) as usize);
-        let (promise, response) = match loops.iter().nth(at) {
-            Some(home) => home.promise(),
-            None => promise(),
-        };
-        Call::start(host, request, (at, id), timeout, promise);
-        response
+        (at, id)
     }
 }
 
 impl ClientShared {
     #[cfg(feature = "tls")]
-    fn new_host(&self, key: Key) -> Result<Arc<Host>, Kind> {
+    fn new_host<R: Receiver>(&self, key: Key) -> Result<Arc<Host<R>>, Kind> {
         if !key.secure {
-            return Ok(Host::new(&self.group, &self.config, key, |p| p));
+            return Ok(self.host_with(key, |p| p));
         }
         let Some(tls) = &self.tls else {
             return Err(Kind::Unsupported(
@@ -195,16 +244,32 @@ impl ClientShared {
         };
         let name = tls.name(&key.host);
         let name = name.map_err(|_| Kind::Url("its host is no name of a certificate"))?;
-        let secure = move |p: tidegate_net::PipelineBuilder| p.add_duplex("tls", name.handler());
-        Ok(Host::new(&self.group, &self.config, key, secure))
+        let secure = move |p: PipelineBuilder| p.add_duplex("tls", name.handler());
+        Ok(self.host_with(key, secure))
     }
 
     #[cfg(not(feature = "tls"))]
-    fn new_host(&self, key: Key) -> Result<Arc<Host>, Kind> {
+    fn new_host<R: Receiver>(&self, key: Key) -> Result<Arc<Host<R>>, Kind> {
         match key.secure {
-            false => Ok(Host::new(&self.group, &self.config, key, |p| p)),
+            false => Ok(self.host_with(key, |p| p)),
             true => Err(Kind::Unsupported("`https` needs the feature `tls`")),
         }
+    }
+
+    fn host_with<R: Receiver>(
+        &self,
+        key: Key,
+        secure: impl Fn(PipelineBuilder) -> PipelineBuilder + Send + Sync + 'static,
+    ) -> Arc<Host<R>> {
+        let (connector, counts) = (self.connector.clone(), Arc::clone(&self.counts));
+        Host::new(&self.group, connector, &self.config, counts, key, secure)
+    }
+}
+
+/// The requests on new connections and on connections that were used before.
+impl Collect for Client {
+    fn collect(&self, visitor: &mut dyn MetricVisitor) {
+        self.shared.counts.collect(visitor);
     }
 }
 
@@ -310,6 +375,14 @@ impl ClientBuilder {
         self
     }
 
+    /// Makes all connections to this Unix socket. The URLs of requests still have a host, which is
+    /// sent as `Host`; each host has connections of its own.
+    #[cfg(unix)]
+    pub fn unix_socket(mut self, path: impl Into<std::path::PathBuf>) -> Self {
+        self.config.unix = Some(path.into());
+        self
+    }
+
     /// Sets the certificates to trust, for `https`. Its application protocols are replaced by
     /// `http/1.1`.
     #[cfg(feature = "tls")]
@@ -322,11 +395,13 @@ impl ClientBuilder {
     pub fn build(self) -> Client {
         Client {
             shared: Arc::new(ClientShared {
+                connector: self.config.connector(&self.group),
                 group: self.group,
                 config: self.config,
                 #[cfg(feature = "tls")]
                 tls: self.tls,
                 hosts: Mutex::default(),
+                counts: Arc::default(),
                 next: AtomicU64::new(1),
             }),
         }

@@ -113,6 +113,11 @@ impl<C: Send + 'static> Pool<C> {
         Acquired::Later(ticket)
     }
 
+    /// Returns the idle connection of loop `at` that was used last.
+    pub(super) fn try_idle(&self, at: usize) -> Option<Idle<C>> {
+        self.lock().idle[at].pop()
+    }
+
     /// Removes a waiting call. Returns `false` if its callback was called or is about to be.
     pub(super) fn leave(&self, ticket: Ticket) -> bool {
         let mut state = self.lock();

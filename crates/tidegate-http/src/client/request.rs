@@ -1,17 +1,23 @@
 //! A request that is being built.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use tidegate_promise::{Completion, Failure};
+use tidegate_promise::{CancelOnDrop, Completion, Failure, Promise};
 
 use super::Client;
-use super::call::Prepared;
+use super::call::{Call, Prepared};
 use super::error::{ClientError, Kind, Phase};
+use super::redirect::{MOST_REDIRECTS, Redirect};
+use super::request_body::RequestBody;
 use super::response::Response;
 use super::url::Url;
 use crate::codec::{BodyFraming, EncodeError, Method, encode};
+
+/// How long a body may be to be sent in one piece with its head.
+const INLINE_BODY: usize = 4096;
 
 /// Fields that belong to the connection, and `Expect`, which the client does not wait for.
 const OWN_FIELDS: [&str; 7] = [
@@ -34,10 +40,11 @@ pub struct RequestBuilder {
     label: String,
     url: Result<Url, Kind>,
     method: String,
-    fields: BytesMut,
-    has_host: bool,
-    body: Option<Bytes>,
-    timeout: Option<Duration>,
+    pub(super) fields: BytesMut,
+    pub(super) has_host: bool,
+    pub(super) body: Option<Bytes>,
+    pub(super) timeout: Option<Duration>,
+    pub(super) redirects: u8,
 }
 
 impl RequestBuilder {
@@ -63,6 +70,7 @@ impl RequestBuilder {
             has_host: false,
             body: None,
             timeout,
+            redirects: 0,
         }
     }
 
@@ -88,6 +96,16 @@ impl RequestBuilder {
         self
     }
 
+    /// Follows up to so many redirects, at most 10 (none by default). Credentials (`Authorization`,
+    /// `Cookie`, `Proxy-Authorization`) and a `Host` are not sent to another origin. After a `POST`,
+    /// the statuses 301, 302 and 303 lead to a `GET` without a body. A redirect above the number, or
+    /// one that cannot be followed, is the response of the call. The body of a
+    /// [streamed](Self::send_stream) request cannot be sent again, so its redirects are not followed.
+    pub fn redirects(mut self, most: u8) -> Self {
+        self.redirects = most.min(MOST_REDIRECTS);
+        self
+    }
+
     /// Limits the time of the whole call, from now to the end of the response's body. Replaces the
     /// setting of the client.
     pub fn timeout(mut self, after: Duration) -> Self {
@@ -104,53 +122,115 @@ impl RequestBuilder {
     ///
     /// # Cancellation
     ///
-    /// Cancelling the completion ends the call: a call that waits leaves the queue at once, and a
-    /// connection that is in use is closed. Dropping the completion does not; use
-    /// [`cancel_on_drop`](Completion::cancel_on_drop) for that.
+    /// Cancelling or dropping the result ends the call: a call that waits leaves the queue at once,
+    /// and a connection that is in use is closed. [`on_complete`](CancelOnDrop::on_complete),
+    /// [`finally`](CancelOnDrop::finally) and [`disarm`](CancelOnDrop::disarm) detach it: then the
+    /// call goes on without the result.
     ///
     /// # Threads
     ///
     /// Can be called from any thread and does not block. On a loop of the client's group, it prefers
     /// a connection of that loop. Listeners of the completion run on the loop of the call.
-    pub fn send(self) -> Completion<Response> {
+    pub fn send(self) -> CancelOnDrop<Response> {
+        self.start(None).1.cancel_on_drop()
+    }
+
+    /// Sends the request with a body that follows in pieces: of this length, or without a length
+    /// as chunks. A body that was set before is replaced.
+    ///
+    /// A server may respond before it has read everything. Then the rest of the body is not sent,
+    /// and the connection is closed after the response. Once a piece was written, there is no second
+    /// attempt.
+    pub fn send_stream(self, length: Option<u64>) -> (RequestBody, CancelOnDrop<Response>) {
+        let framing = match length {
+            Some(length) => BodyFraming::Length(length),
+            None => BodyFraming::Chunked,
+        };
+        let (call, response) = self.start(Some(framing));
+        (RequestBody::new(call, framing), response.cancel_on_drop())
+    }
+
+    fn start(self, streamed: Option<BodyFraming>) -> (Option<Arc<Call>>, Completion<Response>) {
         let (client, timeout) = (self.client.clone(), self.timeout);
         let label = self.label.clone();
-        let refused = |kind| {
-            let why = ClientError::new(&label, kind, Phase::Request, false, false);
-            Completion::failed(Failure::new(why))
-        };
-        let prepared = self.prepare();
+        let prepared = self.prepare(streamed);
         match prepared.and_then(|(url, request)| Ok((client.host(&url)?, request))) {
-            Ok((host, request)) => client.call(host, request, timeout),
-            Err(kind) => refused(kind),
+            Ok((host, request)) => {
+                let (call, response) = client.call(host, request, timeout);
+                (Some(call), response)
+            }
+            Err(kind) => {
+                let why = ClientError::new(&label, kind, Phase::Request, false, false);
+                (None, Completion::failed(Failure::new(why)))
+            }
         }
     }
 
-    fn prepare(self) -> Result<(Url, Prepared), Kind> {
+    /// Sends the request; the result arrives at `promise`.
+    pub(super) fn send_to(self, promise: Promise<Response>) {
+        let (client, timeout) = (self.client.clone(), self.timeout);
+        let label = self.label.clone();
+        let prepared = self.prepare(None);
+        match prepared.and_then(|(url, request)| Ok((client.host(&url)?, request))) {
+            Ok((host, request)) => {
+                drop(Call::start(host, request, client.place(), timeout, promise));
+            }
+            Err(kind) => {
+                let why = ClientError::new(&label, kind, Phase::Request, false, false);
+                drop(promise.fail(Failure::new(why)));
+            }
+        }
+    }
+
+    fn prepare(self, streamed: Option<BodyFraming>) -> Result<(Url, Prepared), Kind> {
         let url = self.url?;
         let method = Method::from(self.method.as_str());
         let mut head = BytesMut::with_capacity(128 + url.target.len() + self.fields.len());
         let takes_body = matches!(method, Method::Post | Method::Put | Method::Patch);
-        let body = self.body.unwrap_or_default();
+        let redirect = (self.redirects > 0 && streamed.is_none()).then(|| {
+            let redirect = Redirect {
+                client: self.client.clone(),
+                url: url.clone(),
+                method: self.method.clone(),
+                fields: self.fields.clone().freeze(),
+                has_host: self.has_host,
+                body: self.body.clone(),
+                left: self.redirects,
+                timeout: self.timeout,
+            };
+            redirect.into_follow()
+        });
+        let body = match streamed {
+            Some(_) => Bytes::new(),
+            None => self.body.unwrap_or_default(),
+        };
         let write = |head: &mut BytesMut| -> Result<(), EncodeError> {
             encode::request_line(head, method, &url.target)?;
             if !self.has_host {
                 encode::field(head, "Host", url.authority.as_bytes())?;
             }
             head.extend_from_slice(&self.fields);
-            if takes_body || !body.is_empty() {
+            if let Some(framing) = streamed {
+                encode::framing(head, framing)?;
+            } else if takes_body || !body.is_empty() {
                 encode::framing(head, BodyFraming::Length(body.len() as u64))?;
             }
             encode::head_end(head)
         };
         write(&mut head).map_err(Kind::Encode)?;
+        let apart = body.len() > INLINE_BODY;
+        if !apart {
+            head.extend_from_slice(&body);
+        }
         use Method::{Delete, Get, Head, Options, Put, Trace};
         let request = Prepared {
             label: self.label,
             head: head.freeze(),
-            body,
+            body: apart.then_some(body),
             is_head: method == Head,
             idempotent: matches!(method, Get | Head | Put | Delete | Options | Trace),
+            streams: streamed.is_some(),
+            redirect,
         };
         Ok((url, request))
     }

@@ -60,6 +60,27 @@ impl Url {
         })
     }
 
+    /// Returns the URL to which `location` leads from this one.
+    pub(super) fn join(&self, location: &str) -> String {
+        let scheme = if self.secure { "https" } else { "http" };
+        if let Some(rest) = location.strip_prefix("//") {
+            return format!("{scheme}://{rest}");
+        }
+        let end = location.find(['/', '?', '#']).unwrap_or(location.len());
+        if location[..end].contains(':') {
+            return location.to_owned();
+        }
+        let path = self.target.split('?').next().unwrap_or_default();
+        let directory = path.rfind('/').map_or("/", |end| &path[..=end]);
+        let start = match location.bytes().next() {
+            Some(b'/') => "",
+            Some(b'?') => path,
+            None | Some(b'#') => self.target.as_str(),
+            Some(_) => directory,
+        };
+        format!("{scheme}://{}{start}{location}", self.authority)
+    }
+
     /// Returns the name of a request in errors, without its query, which may contain secrets.
     pub(super) fn label(&self, method: Method<'_>) -> String {
         let scheme = if self.secure { "https" } else { "http" };
@@ -147,6 +168,24 @@ mod tests {
                 (authority, target),
                 "{text}"
             );
+        }
+    }
+
+    #[test]
+    fn a_location_is_relative_to_the_url() {
+        let from = Url::parse("https://a:8443/x/y?z").unwrap();
+        let table = [
+            ("http://b/c", "http://b/c"),
+            ("//b/c", "https://b/c"),
+            ("/c?d", "https://a:8443/c?d"),
+            ("c:d/e", "c:d/e"),
+            ("c/d:e", "https://a:8443/x/c/d:e"),
+            ("?d", "https://a:8443/x/y?d"),
+            ("#f", "https://a:8443/x/y?z#f"),
+            ("", "https://a:8443/x/y?z"),
+        ];
+        for (location, url) in table {
+            assert_eq!(from.join(location), url, "{location}");
         }
     }
 

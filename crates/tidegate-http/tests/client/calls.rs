@@ -1,5 +1,6 @@
 //! Requests and responses.
 
+use tidegate_core::{Collect, Metric, MetricVisitor};
 use tidegate_http::client::Phase;
 use tidegate_http::codec::Method;
 use tidegate_testkit::{Log, block_on};
@@ -99,9 +100,9 @@ fn a_large_body_is_sent_whole() {
     let call = client.put(upstream.url("/")).body(vec![b'x'; SIZE]).send();
     let mut peer = upstream.accept();
     let request = peer.request();
-    assert_eq!(request.bytes().filter(|byte| *byte == b'x').count(), SIZE);
     peer.respond(OK);
     assert_eq!(text(call), "ok");
+    assert_eq!(request.bytes().filter(|byte| *byte == b'x').count(), SIZE);
 }
 
 #[test]
@@ -177,4 +178,89 @@ fn mistakes_are_errors_before_anything_is_sent() {
         );
         assert_eq!(why.phase(), Phase::Request);
     }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_client_of_a_unix_socket_sends_its_requests_there() {
+    use std::os::unix::net::UnixListener;
+    let path = std::env::temp_dir().join(format!("tidegate-client-{}", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    let listener = UnixListener::bind(&path).unwrap();
+    let client = builder().unix_socket(&path).build();
+    let call = client.get("http://service/path").send();
+    let (mut peer, _) = listener.accept().unwrap();
+    let wanted = "GET /path HTTP/1.1\r\nHost: service\r\n\r\n";
+    let mut got = vec![0; wanted.len()];
+    peer.read_exact(&mut got).unwrap();
+    assert_eq!(String::from_utf8_lossy(&got), wanted);
+    peer.write_all(OK.as_bytes()).unwrap();
+    assert_eq!(text(call), "ok");
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[test]
+fn the_share_of_reused_connections_is_a_metric() {
+    #[derive(Default)]
+    struct Seen(Vec<(String, f64)>);
+    impl MetricVisitor for Seen {
+        fn counter(&mut self, _: Metric, labels: &[(&str, &str)], value: f64) {
+            self.0.push((labels[0].1.to_owned(), value));
+        }
+        fn gauge(&mut self, _: Metric, _: &[(&str, &str)], _: f64) {}
+        fn histogram(&mut self, _: Metric, _: &[(&str, &str)], _: &[(f64, u64)], _: f64) {}
+    }
+    let (upstream, client) = (Upstream::new(), client());
+    let mut peer = None;
+    for _ in 0..3 {
+        let call = client.get(upstream.url("/")).send();
+        let peer = peer.get_or_insert_with(|| upstream.accept());
+        peer.request();
+        peer.respond(OK);
+        assert_eq!(text(call), "ok");
+    }
+    let mut seen = Seen::default();
+    client.collect(&mut seen);
+    assert_eq!(
+        seen.0,
+        [("reused".to_owned(), 2.0), ("new".to_owned(), 1.0)]
+    );
+}
+
+#[test]
+fn redirects_are_followed_on_request_without_credentials_for_others() {
+    let (first, second, client) = (Upstream::new(), Upstream::new(), client());
+    let call = client
+        .post(first.url("/a/b"))
+        .field("Authorization", "secret")
+        .field("X-Own", "1")
+        .body("hello")
+        .redirects(2)
+        .send();
+    let mut peer = first.accept();
+    assert!(peer.request().starts_with("POST /a/b "));
+    peer.respond("HTTP/1.1 307 Temporary Redirect\r\nLocation: c\r\nContent-Length: 4\r\n\r\nhere");
+    let request = peer.request();
+    assert!(
+        request.starts_with("POST /a/c ") && request.ends_with("hello"),
+        "{request}"
+    );
+    assert!(request.contains("Authorization: secret"), "{request}");
+    let elsewhere = second.url("/d");
+    let response =
+        format!("HTTP/1.1 303 See Other\r\nLocation: {elsewhere}\r\nContent-Length: 0\r\n\r\n");
+    peer.respond(&response);
+    let mut other = second.accept();
+    let request = other.request();
+    assert!(
+        request.starts_with("GET /d ") && request.contains("X-Own: 1"),
+        "{request}"
+    );
+    assert!(!request.contains("secret"), "{request}");
+    other.respond("HTTP/1.1 302 Found\r\nLocation: /e\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(
+        call.wait().unwrap().status(),
+        302,
+        "the third one is the response"
+    );
 }

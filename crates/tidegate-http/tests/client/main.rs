@@ -8,10 +8,12 @@
 
 mod calls;
 mod ends;
+mod exchanges;
 mod limits;
 mod retries;
 #[cfg(feature = "tls")]
 mod secure;
+mod streams;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -19,7 +21,7 @@ use std::time::Duration;
 
 use tidegate_http::client::{Client, ClientBuilder, ClientError, Response};
 use tidegate_net::NetGroup;
-use tidegate_promise::Completion;
+use tidegate_promise::{CancelOnDrop, Completion};
 
 /// How long a server waits for bytes before its test fails.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -50,13 +52,7 @@ struct Peer(TcpStream);
 impl Peer {
     /// Reads a request: its head, and the body that it declares.
     fn request(&mut self) -> String {
-        let mut got = Vec::new();
-        while !got.ends_with(b"\r\n\r\n") {
-            let mut byte = [0];
-            self.0.read_exact(&mut byte).unwrap();
-            got.push(byte[0]);
-        }
-        let head = String::from_utf8(got).unwrap();
+        let head = read_head(self);
         let length = head
             .lines()
             .find_map(|line| line.strip_prefix("Content-Length: "));
@@ -78,6 +74,17 @@ impl Peer {
     }
 }
 
+/// Reads the head of a request.
+fn read_head(peer: &mut Peer) -> String {
+    let mut got = Vec::new();
+    while !got.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        peer.0.read_exact(&mut byte).unwrap();
+        got.push(byte[0]);
+    }
+    String::from_utf8(got).unwrap()
+}
+
 fn group(loops: usize) -> NetGroup {
     tidegate_net::pinned("io", loops).unwrap()
 }
@@ -91,13 +98,14 @@ fn client() -> Client {
 }
 
 /// Waits for a response and collects its body.
-fn text(response: Completion<Response>) -> String {
+fn text(response: CancelOnDrop<Response>) -> String {
     let body = response.wait().unwrap().collect(1 << 20).wait().unwrap();
     String::from_utf8(body.to_vec()).unwrap()
 }
 
 /// Waits for a failure.
-fn error<T: Send + std::fmt::Debug>(done: Completion<T>) -> ClientError {
+fn error<T: Send + std::fmt::Debug + 'static>(done: impl Into<Completion<T>>) -> ClientError {
+    let done: Completion<T> = done.into();
     let why = done.wait().unwrap_err();
     let why = why.failure().unwrap();
     why.downcast_ref::<ClientError>().unwrap().clone()

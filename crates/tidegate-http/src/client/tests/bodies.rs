@@ -1,5 +1,7 @@
 //! Bodies: back-pressure, ends and cuts.
 
+use tidegate_net::Channel;
+
 use super::*;
 
 const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n";
@@ -13,11 +15,11 @@ fn a_receiver_that_pauses_gets_the_rest_when_it_resumes() {
     assert_eq!(fixture.log.take(), ["200 Length(6)", "abc"]);
     // While the receiver is slow, no limit of time applies.
     fixture.channel.advance(LIMITS.body_timeout * 3);
-    fixture.order(Order::Resume(id + 1));
+    fixture.signal(Signal::Resume(id + 1));
     assert!(fixture.log.is_empty(), "not its exchange");
-    fixture.order(Order::Resume(id));
+    fixture.signal(Signal::Resume(id));
     assert_eq!(fixture.log.take(), ["def"]);
-    fixture.order(Order::Resume(id));
+    fixture.signal(Signal::Resume(id));
     assert_eq!(fixture.log.take(), ["end"]);
     assert!(fixture.is_idle());
 }
@@ -52,6 +54,87 @@ fn a_body_until_close_that_breaks_is_not_complete() {
     let log = fixture.log.take();
     assert_eq!(log, ["200 UntilClose", "abc", "closed: sent responded"]);
     assert!(fixture.is_over());
+}
+
+#[test]
+fn a_body_until_close_that_this_side_ends_is_not_complete() {
+    for paused in [false, true] {
+        let mut fixture = Fixture::new();
+        let flow = if paused { Flow::Pause } else { Flow::More };
+        fixture.begin(flow, false);
+        fixture.channel.receive("HTTP/1.1 200 OK\r\n\r\nabc");
+        drop(fixture.channel.channel().close());
+        fixture.channel.run();
+        let log = fixture.log.take();
+        assert_eq!(log, ["200 UntilClose", "abc", "truncated: sent responded"]);
+        assert!(fixture.is_over());
+    }
+}
+
+#[test]
+fn a_body_until_close_waits_for_a_receiver_that_pauses() {
+    let mut fixture = Fixture::new();
+    let id = fixture.begin(Flow::Pause, false);
+    fixture.channel.receive("HTTP/1.1 200 OK\r\n\r\nabc");
+    fixture.channel.receive("def");
+    fixture.channel.end_input();
+    assert_eq!(fixture.log.take(), ["200 UntilClose", "abc"]);
+    fixture.signal(Signal::Resume(id));
+    assert_eq!(fixture.log.take(), ["def"]);
+    fixture.signal(Signal::Resume(id));
+    assert_eq!(fixture.log.take(), ["end"]);
+    assert!(fixture.is_over());
+}
+
+/// Logs whether its connection is open when it is dropped.
+struct Held(Channel, Log<bool>);
+
+impl Receiver for Held {
+    fn head(&mut self, _: ResponseHead<'_>, _: BodyFraming, _: &mut HandlerContext<'_>) {}
+    fn data(&mut self, bytes: Bytes, _: &mut HandlerContext<'_>) -> Flow {
+        match bytes.first() {
+            Some(b'!') => Flow::Gone,
+            _ => Flow::More,
+        }
+    }
+    fn trailers(&mut self, _: Bytes, _: &mut HandlerContext<'_>) {}
+    fn end(self, _: &mut HandlerContext<'_>) {}
+    fn fail(self, _: ExchangeError, _: &mut HandlerContext<'_>) {
+        panic!("it has left");
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.1.push(self.0.is_active());
+    }
+}
+
+#[test]
+fn a_receiver_that_has_left_is_dropped_after_its_connection() {
+    for cancel in [true, false] {
+        let connection = Connection::<Held>::new(LIMITS, HeadLimits::DEFAULT);
+        let handler = ClientHandler::new(connection);
+        let mut channel = EmbeddedChannel::new(|p| p.add("http", handler)).unwrap();
+        let link = Link::<Held>::of(&channel.channel()).unwrap();
+        let log = Log::new();
+        let begun = Begun {
+            id: 1,
+            is_head: false,
+            receiver: Held(channel.channel(), log.clone()),
+            lease: None,
+        };
+        assert!(link.slot.begin(begun, true, 0).is_ok());
+        link.channel.write_and_flush("GET / HTTP/1.1\r\n\r\n");
+        channel.run();
+        channel.receive(format!("{HEAD}abc"));
+        match cancel {
+            true => link.channel.fire_event(Signal::Cancel(1)),
+            false => channel.receive("!"),
+        }
+        channel.run();
+        assert_eq!(log.take(), [false]);
+    }
 }
 
 #[test]

@@ -121,10 +121,10 @@ fn a_cancelled_exchange_ends_its_connection_and_no_other() {
     let first = fixture.get();
     fixture.channel.receive(RESPONSE);
     let second = fixture.get();
-    fixture.order(Order::Cancel(first));
+    fixture.signal(Signal::Cancel(first));
     assert!(fixture.channel.is_open());
     drop(fixture.log.take());
-    fixture.order(Order::Cancel(second));
+    fixture.signal(Signal::Cancel(second));
     assert!(fixture.log.is_empty(), "its caller has left");
     assert!(fixture.is_over());
 }
@@ -139,6 +139,60 @@ fn a_reused_connection_that_ends_says_so() {
     fixture.channel.end_input();
     assert_eq!(fixture.log.take(), ["closed: sent reused"]);
     fixture.get();
+    assert_eq!(fixture.log.take(), ["closed: reused"], "nothing was sent");
+    assert!(fixture.is_over());
+}
+
+#[test]
+fn a_final_response_before_the_end_of_the_request_stops_it_and_closes_afterwards() {
+    let mut fixture = Fixture::new();
+    let id = fixture.begin_part(Flow::More, false, false);
+    assert!(!fixture.link.slot.is_stopped(id));
+    fixture
+        .channel
+        .receive("HTTP/1.1 413 Content Too Large\r\nContent-Length: 2\r\n\r\n");
+    assert!(fixture.link.slot.is_stopped(id), "nothing more is sent");
+    assert!(fixture.channel.is_open(), "the body is still outstanding");
+    fixture.channel.receive("no");
+    assert_eq!(fixture.log.take(), ["413 Length(2)", "no", "end"]);
+    assert!(fixture.is_over());
+}
+
+#[test]
+fn a_request_that_becomes_complete_is_like_any_other() {
+    let mut fixture = Fixture::new();
+    let id = fixture.begin_part(Flow::More, false, false);
+    // As long as the rest of the request is missing, the server is not slow.
+    fixture.channel.advance(LIMITS.head_timeout * 2);
+    assert!(fixture.channel.is_open());
+    fixture
+        .link
+        .slot
+        .complete(id, fixture.channel.clock().nanos());
+    fixture.channel.advance(LIMITS.head_timeout / 2);
+    fixture.channel.receive(RESPONSE);
+    assert!(fixture.is_idle());
+    let id = fixture.begin_part(Flow::More, false, false);
+    fixture
+        .link
+        .slot
+        .complete(id, fixture.channel.clock().nanos());
+    drop(fixture.log.take());
+    fixture.channel.advance(LIMITS.head_timeout * 2);
+    assert_eq!(fixture.log.take(), ["head timeout: sent reused"]);
+    assert!(fixture.is_over());
+}
+
+#[test]
+fn bytes_that_came_before_the_request_was_sent_are_no_response_to_it() {
+    let mut fixture = Fixture::new();
+    fixture.get();
+    fixture.channel.receive(RESPONSE);
+    drop(fixture.log.take());
+    // The peer takes nothing, and a second response to the first request arrives.
+    fixture.channel.set_room(Some(0));
+    fixture.get();
+    fixture.channel.receive(RESPONSE);
     assert_eq!(fixture.log.take(), ["closed: reused"], "nothing was sent");
     assert!(fixture.is_over());
 }

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidegate_net::{Channel, EmbeddedChannel};
+use tidegate_net::{EmbeddedChannel, HandlerContext};
 use tidegate_testkit::Log;
 
-use super::exchange::{
-    Connection, ConnectionLimits, Exchange, ExchangeError, ExchangeFailure, Flow, Receiver,
-};
-use super::handler::{ClientHandler, Order};
+use super::connection::{Connection, ConnectionLimits, Flow, Receiver};
+use super::failure::{ExchangeError, ExchangeFailure};
+use super::handler::ClientHandler;
 use super::pool::{Acquired, Grant, Lease, Pool};
+use super::slot::{Begun, Link, Signal};
 use crate::codec::{BodyFraming, HeadLimits, ResponseHead};
 
 const LIMITS: ConnectionLimits = ConnectionLimits {
@@ -36,24 +36,34 @@ struct Logs {
 }
 
 impl Receiver for Logs {
-    fn head(&mut self, head: ResponseHead<'_>, framing: BodyFraming) {
+    fn head(&mut self, head: ResponseHead<'_>, framing: BodyFraming, _: &mut HandlerContext<'_>) {
         self.log.push(format!("{} {framing:?}", head.status()));
     }
 
-    fn data(&mut self, bytes: Bytes) -> Flow {
+    fn data(&mut self, bytes: Bytes, _: &mut HandlerContext<'_>) -> Flow {
         self.log.push(String::from_utf8(bytes.to_vec()).unwrap());
         self.flow
     }
 
-    fn trailers(&mut self, lines: Bytes) {
+    fn trailers(&mut self, lines: Bytes, _: &mut HandlerContext<'_>) {
         self.log.push(format!("trailers {}", lines.len()));
     }
 
-    fn end(self) {
+    fn writable(&mut self, _: &mut HandlerContext<'_>) {
+        self.log.push("writable".to_owned());
+    }
+
+    fn end(self, _: &mut HandlerContext<'_>) {
         self.log.push("end".to_owned());
     }
 
-    fn fail(self, why: ExchangeError) {
+    fn fail(self, why: ExchangeError, _: &mut HandlerContext<'_>) {
+        self.failed(why);
+    }
+}
+
+impl Logs {
+    fn failed(&self, why: ExchangeError) {
         let what = match why.cause {
             ExchangeFailure::Closed(_) => "closed".to_owned(),
             ExchangeFailure::Truncated => "truncated".to_owned(),
@@ -76,8 +86,9 @@ impl Receiver for Logs {
 /// A connection without a socket, and the pool that it belongs to.
 struct Fixture {
     channel: EmbeddedChannel,
-    pool: Arc<Pool<Channel>>,
-    lease: Option<Lease<Channel>>,
+    pool: Arc<Pool<Link<Logs>>>,
+    lease: Option<Lease<Link<Logs>>>,
+    link: Link<Logs>,
     log: Log<String>,
     next: u64,
 }
@@ -94,8 +105,10 @@ impl Fixture {
         };
         let connection = Connection::<Logs>::new(limits, HeadLimits::DEFAULT);
         let handler = ClientHandler::new(connection);
+        let channel = EmbeddedChannel::new(|p| p.add("http", handler)).unwrap();
         Self {
-            channel: EmbeddedChannel::new(|p| p.add_duplex("http", handler)).unwrap(),
+            link: Link::of(&channel.channel()).unwrap(),
+            channel,
             pool,
             lease: Some(lease),
             log: Log::new(),
@@ -105,20 +118,33 @@ impl Fixture {
 
     /// Sends a request. Returns the number of the exchange.
     fn begin(&mut self, flow: Flow, is_head: bool) -> u64 {
+        self.begin_part(flow, is_head, true)
+    }
+
+    /// Sends a request that is complete or not. Returns the number of the exchange.
+    fn begin_part(&mut self, flow: Flow, is_head: bool, complete: bool) -> u64 {
         let id = self.next;
         self.next += 1;
         let log = self.log.clone();
-        let exchange = Exchange {
+        let begun = Begun {
             id,
-            head: Bytes::from("GET / HTTP/1.1\r\nHost: a\r\n\r\n"),
-            body: Bytes::new(),
             is_head,
             receiver: Logs { log, flow },
             lease: self.lease.take(),
         };
-        let order = Order::Begin(Box::new(exchange));
-        self.channel.channel().write_and_flush(order);
-        self.channel.run();
+        let link = self.link.clone();
+        let now = self.channel.clock().nanos();
+        match link.slot.begin(begun, complete, now) {
+            Ok(()) => {
+                let head = Bytes::from("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+                link.channel.write_and_flush(head);
+                self.channel.run();
+            }
+            Err(refused) => {
+                let why = ExchangeError::not_begun(refused.lease.is_none());
+                refused.receiver.failed(why);
+            }
+        }
         id
     }
 
@@ -126,8 +152,8 @@ impl Fixture {
         self.begin(Flow::More, false)
     }
 
-    fn order(&mut self, order: Order<Logs>) {
-        self.channel.channel().write_and_flush(order);
+    fn signal(&mut self, signal: Signal) {
+        self.channel.channel().fire_event(signal);
         self.channel.run();
     }
 

@@ -14,39 +14,63 @@
 //! the first attempt does not disturb the second. `Ended` is final, and whichever of success,
 //! failure, cancel and timeout comes first sets it.
 
+mod writing;
+
+pub(super) use self::writing::Writing;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::Waker;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidegate_net::Channel;
+use tidegate_net::{Channel, HandlerContext};
 use tidegate_promise::{Completion, Failure, Outcome, Promise};
 
 use super::body::{BodyShared, BodySource, ResponseBody};
+use super::connection::{Flow, Receiver};
 use super::error::{ClientError, Kind, Phase};
-use super::exchange::{Exchange, ExchangeError, ExchangeFailure, Flow, Receiver};
-use super::handler::Order;
+use super::failure::{ExchangeError, ExchangeFailure, is_handshake};
 use super::host::Host;
 use super::pool::{Acquired, Grant, Lease, Ticket};
 use super::response::Response;
+use super::slot::{Begun, Link, Signal};
 use crate::codec::{BodyFraming, ResponseHead};
+
+/// Sends the next request of a call, which has taken this time so far. The response arrives at the
+/// promise.
+pub(super) type Next = Box<dyn FnOnce(Promise<Response>, Duration) + Send>;
+
+/// Returns the next request for a status and a `Location`.
+pub(super) type Follow = dyn Fn(u16, &[u8]) -> Option<Next> + Send + Sync;
+
+/// How many bytes of the body of a redirect are read.
+const MOST_IGNORED: usize = 64 * 1024;
 
 /// A request that is ready to be sent, more than once if need be.
 pub(super) struct Prepared {
     /// Method and URL, for errors.
     pub(super) label: String,
+    /// The head, with the body behind it if that is short.
     pub(super) head: Bytes,
-    pub(super) body: Bytes,
+    /// A body that is sent in a piece of its own.
+    pub(super) body: Option<Bytes>,
     pub(super) is_head: bool,
     pub(super) idempotent: bool,
+    /// The body follows in pieces.
+    pub(super) streams: bool,
+    /// How redirects are followed, if they are.
+    pub(super) redirect: Option<Box<Follow>>,
 }
 
 /// One call.
 pub(super) struct Call {
-    host: Arc<Host>,
+    host: Arc<Host<CallReceiver>>,
     request: Prepared,
     /// The number of the call's loop.
     at: usize,
     id: u64,
+    /// When it began, in nanoseconds, if it follows redirects.
+    began: u64,
     state: Mutex<State>,
 }
 
@@ -55,6 +79,16 @@ struct State {
     body: Option<Arc<BodyShared>>,
     stage: Stage,
     attempt: u8,
+    /// A piece of a streamed body was written, so there is no second attempt.
+    streamed: bool,
+    /// The request that follows a redirect, once its body has ended.
+    next: Option<Next>,
+    /// How many bytes of the body of a redirect were read.
+    ignored: usize,
+    /// The connection to which the head was written, so that pieces of the body can follow.
+    writing: Option<Link<CallReceiver>>,
+    /// What waits to write the next piece of the request's body.
+    writer: Option<Waker>,
     /// The timers of the wait and of the whole call.
     timers: Vec<Completion<()>>,
 }
@@ -64,7 +98,7 @@ enum Stage {
     Waiting(Ticket),
     /// The connect, once it is known.
     Connecting(Option<Completion<Channel>>),
-    Running(Channel),
+    Running(Link<CallReceiver>),
     Ended,
 }
 
@@ -87,13 +121,15 @@ impl Waiting {
 impl Call {
     /// Starts a call on loop `at`. The result arrives at `promise`.
     pub(super) fn start(
-        host: Arc<Host>,
+        host: Arc<Host<CallReceiver>>,
         request: Prepared,
         (at, id): (usize, u64),
         timeout: Option<Duration>,
         promise: Promise<Response>,
-    ) {
+    ) -> Arc<Self> {
+        let began = request.redirect.as_ref().map_or(0, |_| host.now(at));
         let call = Arc::new(Self {
+            began,
             host,
             request,
             at,
@@ -103,6 +139,11 @@ impl Call {
                 body: None,
                 stage: Stage::Starting,
                 attempt: 0,
+                streamed: false,
+                next: None,
+                ignored: 0,
+                writing: None,
+                writer: None,
                 timers: Vec::new(),
             }),
         });
@@ -117,6 +158,7 @@ impl Call {
             call.limit(after, move |call| call.time_out(Kind::CallTimeout(after)));
         }
         call.acquire(0, false);
+        call
     }
 
     /// Looks for a connection.
@@ -158,15 +200,16 @@ impl Call {
     }
 
     /// Uses what the pool has granted.
-    fn granted(self: &Arc<Self>, attempt: u8, grant: Grant<Channel>) {
+    fn granted(self: &Arc<Self>, attempt: u8, grant: Grant<Link<CallReceiver>>) {
         let mut state = self.lock();
         let wanted = state.attempt == attempt && !matches!(state.stage, Stage::Ended);
         match grant {
             Grant::Reused(idle) if wanted => {
-                let channel = idle.connection.clone();
-                state.stage = Stage::Running(channel.clone());
+                let link = idle.connection.clone();
+                state.stage = Stage::Running(link.clone());
                 drop(state);
-                self.begin(&channel, None);
+                self.host.counts.reused();
+                self.begin(&link, None);
             }
             Grant::Reused(idle) => {
                 drop(state);
@@ -184,7 +227,7 @@ impl Call {
         }
     }
 
-    fn connect(self: &Arc<Self>, attempt: u8, mut lease: Lease<Channel>) {
+    fn connect(self: &Arc<Self>, attempt: u8, mut lease: Lease<Link<CallReceiver>>) {
         lease.set_loop(self.at);
         let connecting = self.host.connect(self.at);
         let call = Arc::clone(self);
@@ -209,32 +252,102 @@ impl Call {
         }
     }
 
-    fn connected(self: &Arc<Self>, attempt: u8, channel: &Channel, lease: Lease<Channel>) {
+    fn connected(
+        self: &Arc<Self>,
+        attempt: u8,
+        channel: &Channel,
+        lease: Lease<Link<CallReceiver>>,
+    ) {
+        let link = Link::of(channel);
         let mut state = self.lock();
         let wanted = state.attempt == attempt && matches!(state.stage, Stage::Connecting(_));
-        if wanted {
-            state.stage = Stage::Running(channel.clone());
-            drop(state);
-            self.begin(channel, Some(lease));
-        } else {
-            drop(state);
-            drop(lease);
-            drop(channel.close());
+        match link {
+            Some(link) if wanted => {
+                state.stage = Stage::Running(link.clone());
+                drop(state);
+                self.host.counts.fresh();
+                self.begin(&link, Some(lease));
+            }
+            // The handler of every connection stores its slot when it is added.
+            _ => {
+                drop(state);
+                // In this order, so that the limit of connections is exact.
+                channel.close().on_complete(move |_| drop(lease));
+            }
         }
     }
 
-    fn begin(self: &Arc<Self>, channel: &Channel, lease: Option<Lease<Channel>>) {
-        let receiver = CallReceiver {
-            call: Some(Arc::clone(self)),
-        };
-        channel.write_and_flush(Order::Begin(Box::new(Exchange {
+    fn begin(
+        self: &Arc<Self>,
+        link: &Link<CallReceiver>,
+        lease: Option<Lease<Link<CallReceiver>>>,
+    ) {
+        let begun = Begun {
             id: self.id,
-            head: self.request.head.clone(),
-            body: self.request.body.clone(),
             is_head: self.request.is_head,
-            receiver,
+            receiver: CallReceiver {
+                call: Some(Arc::clone(self)),
+            },
             lease,
-        })));
+        };
+        let complete = !self.request.streams;
+        if let Err(refused) = link.slot.begin(begun, complete, self.host.now(self.at)) {
+            return self.not_begun(refused);
+        }
+        match &self.request.body {
+            None => link.channel.write_and_flush(self.request.head.clone()),
+            Some(body) => {
+                link.channel.write(self.request.head.clone());
+                link.channel.write_and_flush(body.clone());
+            }
+        }
+        let mut state = self.lock();
+        if matches!(state.stage, Stage::Ended) {
+            // The cancel may have come to the connection before the exchange began.
+            drop(state);
+            return link.channel.fire_event(Signal::Cancel(self.id));
+        }
+        // Unless this attempt has failed already.
+        let same = |now: &Link<_>| Arc::ptr_eq(&now.slot, &link.slot);
+        if !matches!(&state.stage, Stage::Running(now) if same(now)) {
+            return;
+        }
+        state.writing = Some(link.clone());
+        let writer = state.writer.take();
+        drop(state);
+        if let Some(writer) = writer {
+            writer.wake();
+        }
+    }
+
+    /// Handles a connection that ended before the exchange could begin.
+    fn not_begun(self: &Arc<Self>, mut refused: Begun<CallReceiver>) {
+        let reused = refused.lease.is_none();
+        // The next attempt may need the permit.
+        drop(refused.lease.take());
+        // This function reports the end, not its drop.
+        drop(refused.receiver.call.take());
+        self.failed(ExchangeError::not_begun(reused));
+    }
+
+    /// Returns the request that follows a redirect, if `head` is one that the call follows.
+    fn next_request(&self, head: &ResponseHead<'_>) -> Option<Next> {
+        let redirect = self.request.redirect.as_ref()?;
+        redirect(head.status(), head.get("location")?)
+    }
+
+    /// Sends the request that follows a redirect. Returns `false` if there is none.
+    fn follow(&self) -> bool {
+        let Some(next) = self.lock().next.take() else {
+            return false;
+        };
+        if let Some((_, waiting)) = self.end()
+            && let Some(promise) = waiting.promise
+        {
+            let took = self.host.now(self.at).saturating_sub(self.began);
+            next(promise, Duration::from_nanos(took));
+        }
+        true
     }
 
     /// Handles a failed exchange: begins the second attempt, or ends the call.
@@ -247,11 +360,13 @@ impl Call {
         }
         let ended = matches!(why.cause, ExchangeFailure::Closed(_));
         let unanswered = why.reused && !why.responded && self.request.idempotent;
-        let safe = ended && (!why.sent || unanswered);
         let mut state = self.lock();
+        // A piece of a streamed body cannot be sent again.
+        let safe = ended && !state.streamed && (!why.sent || unanswered);
         if safe && state.attempt == 0 && state.promise.is_some() {
             state.attempt = 1;
             state.stage = Stage::Starting;
+            state.writing = None;
             drop(state);
             return self.acquire(1, true);
         }
@@ -260,15 +375,7 @@ impl Call {
             None => Phase::Body,
         };
         drop(state);
-        let kind = match why.cause {
-            ExchangeFailure::Closed(why) => Kind::Closed(why),
-            ExchangeFailure::Truncated => Kind::Truncated,
-            ExchangeFailure::BadResponse(reason) => Kind::BadResponse(reason),
-            ExchangeFailure::Unexpected(what) => Kind::Unexpected(what),
-            ExchangeFailure::HeadTimeout(after) | ExchangeFailure::BodyTimeout(after) => {
-                Kind::Timeout(after)
-            }
-        };
+        let kind = why.cause.into_kind();
         self.end_with(self.error(kind, phase, why.sent, safe));
     }
 
@@ -307,7 +414,11 @@ impl Call {
         }
         let timers = std::mem::take(&mut state.timers);
         let (promise, body) = (state.promise.take(), state.body.take());
+        let writer = state.writer.take();
         drop(state);
+        if let Some(writer) = writer {
+            writer.wake();
+        }
         for timer in timers {
             timer.cancel();
         }
@@ -319,9 +430,7 @@ impl Call {
         match stage {
             Stage::Waiting(ticket) => drop(self.host.pool.leave(ticket)),
             Stage::Connecting(Some(connecting)) => drop(connecting.cancel()),
-            Stage::Running(channel) => {
-                channel.write_and_flush(Order::<CallReceiver>::Cancel(self.id));
-            }
+            Stage::Running(link) => link.channel.fire_event(Signal::Cancel(self.id)),
             Stage::Starting | Stage::Connecting(None) | Stage::Ended => {}
         }
     }
@@ -356,32 +465,14 @@ impl Call {
     }
 }
 
-/// Returns `true` if a connection ended because it could not be encrypted: no request was sent.
-fn is_handshake(why: &Failure) -> bool {
-    #[cfg(feature = "tls")]
-    {
-        use tidegate_net::tls::TlsError::{ClosedInHandshake, Handshake, HandshakeTimeout};
-        let why = why.downcast_ref();
-        matches!(
-            why,
-            Some(Handshake(_) | HandshakeTimeout(_) | ClosedInHandshake)
-        )
-    }
-    #[cfg(not(feature = "tls"))]
-    {
-        let _ = why;
-        false
-    }
-}
-
 impl BodySource for Call {
     fn resume(&self) {
-        let channel = match &self.lock().stage {
-            Stage::Running(channel) => Some(channel.clone()),
+        let link = match &self.lock().stage {
+            Stage::Running(link) => Some(link.clone()),
             _ => None,
         };
-        if let Some(channel) = channel {
-            channel.write_and_flush(Order::<CallReceiver>::Resume(self.id));
+        if let Some(link) = link {
+            link.channel.fire_event(Signal::Resume(self.id));
         }
     }
 
@@ -405,18 +496,29 @@ pub(super) struct CallReceiver {
 }
 
 impl Receiver for CallReceiver {
-    fn head(&mut self, head: ResponseHead<'_>, _framing: BodyFraming) {
+    fn head(&mut self, head: ResponseHead<'_>, _: BodyFraming, _: &mut HandlerContext<'_>) {
         let Some(call) = &self.call else {
             return;
         };
+        let next = call.next_request(&head);
         let shared = Arc::new(BodyShared::default());
         let mut state = call.lock();
         if matches!(state.stage, Stage::Ended) {
             return;
         }
+        if next.is_some() {
+            // After the body of this response, so that the next request finds the connection.
+            state.next = next;
+            return;
+        }
         let promise = state.promise.take();
         state.body = Some(Arc::clone(&shared));
+        let writer = state.writer.take();
         drop(state);
+        if let Some(writer) = writer {
+            // The rest of the request is not wanted.
+            writer.wake();
+        }
         let source: Arc<dyn BodySource> = Arc::<Call>::clone(call);
         let response = Response::new(head.to_owned(), ResponseBody::new(shared, source));
         if let Some(promise) = promise {
@@ -425,26 +527,39 @@ impl Receiver for CallReceiver {
         }
     }
 
-    fn data(&mut self, bytes: Bytes) -> Flow {
+    fn data(&mut self, bytes: Bytes, _: &mut HandlerContext<'_>) -> Flow {
         let Some(call) = &self.call else {
             return Flow::Gone;
         };
-        let body = call.lock().body.clone();
+        let mut state = call.lock();
+        if state.next.is_some() {
+            state.ignored += bytes.len();
+            // Reading a short body is cheaper than another connection.
+            if state.ignored <= MOST_IGNORED {
+                return Flow::More;
+            }
+            drop(state);
+            call.follow();
+            return Flow::Gone;
+        }
+        let body = state.body.clone();
+        drop(state);
         match body {
             Some(body) => body.data(bytes, &**call),
             None => Flow::Gone,
         }
     }
 
-    fn trailers(&mut self, lines: Bytes) {
+    fn trailers(&mut self, lines: Bytes, _: &mut HandlerContext<'_>) {
         let body = self.call.as_ref().and_then(|call| call.lock().body.clone());
         if let Some(body) = body {
             body.trailers(lines);
         }
     }
 
-    fn end(mut self) {
+    fn end(mut self, _: &mut HandlerContext<'_>) {
         if let Some(call) = self.call.take()
+            && !call.follow()
             && let Some((_, waiting)) = call.end()
             && let Some(body) = waiting.body
         {
@@ -452,8 +567,10 @@ impl Receiver for CallReceiver {
         }
     }
 
-    fn fail(mut self, why: ExchangeError) {
-        if let Some(call) = self.call.take() {
+    fn fail(mut self, why: ExchangeError, _: &mut HandlerContext<'_>) {
+        if let Some(call) = self.call.take()
+            && !call.follow()
+        {
             call.failed(why);
         }
     }
