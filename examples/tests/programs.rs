@@ -45,10 +45,13 @@ examples! {
     group prints "task 5 ran on io-2";
     http_events prints "data: {\"type\":\"HystrixThreadPool\"";
     http_fetch prints "connect: true, safe to retry: true";
+    http_command prints "at least one page: true, at most all: true";
     http_files prints "GET /static/numbers.txt: 206 Partial Content, 234";
     http_json prints "GET /notes/0: 200, {\"text\":\"buy milk\"}";
     http_blocking prints "GET /wait: waited for /go";
     http_upload prints "the server got 1000000 bytes, checksum";
+    http_proxy prints "through the proxy: b\"behind\"";
+    http_relay prints "relayed: 4194304 bytes";
     http_hello prints "GET /hello/Anna: 200 OK, hello, Anna";
     json_lines prints "{\"sum\":6.5}";
     lines prints "22 -> 42";

@@ -174,7 +174,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub mod promise {
     #[doc(inline)]
     pub use tidegate_promise::{
-        Completion, Failure, Outcome, Promise, SharedCompletion, SharedPromise, WaitError, promise,
+        CancelOnDrop, Completion, Failure, Outcome, Promise, SharedCompletion, SharedPromise,
+        WaitError, promise,
     };
 }
 
@@ -282,15 +283,18 @@ pub mod strategy {
 /// assert_eq!(channel.read_inbound::<Bytes>().unwrap(), "one");
 /// # tidegate::Result::Ok(())
 /// ```
+///
+/// A [`FileRange`](net::FileRange) is a message: a part of a file, which is sent without being read
+/// into memory first.
 #[cfg(feature = "net")]
 pub mod net {
     #[doc(inline)]
     pub use tidegate_net::{
         AnyMessage, ByteStream, Bytes, Channel, ChannelOptions, Client, Datagram, DrainAnnounced,
-        Draining, EmbeddedChannel, Handler, Inbound, InboundContext, InputShutdown, Listener,
-        LocalStream, LocalStreamHandler, Message, NetError, NetGroup, Nothing, Outbound,
-        OutboundContext, PipelineBuilder, PipelineChange, ReadSize, Server, StreamHandler,
-        UserEvent, WatchAction, WaterMarks, pinned, roaming,
+        Draining, EmbeddedChannel, FileRange, Handler, HandlerContext, Inbound, InboundContext,
+        InputShutdown, Listener, LocalStream, LocalStreamHandler, Message, NetError, NetGroup,
+        Nothing, Outbound, OutboundContext, PipelineBuilder, PipelineChange, ReadSize, Server,
+        StreamHandler, UserEvent, WatchAction, WaterMarks, pinned, roaming,
     };
 
     /// Sources of one's own on an event loop with I/O, and updates of its selector.
@@ -356,16 +360,20 @@ pub mod tls {
 /// assert_eq!(Retry::attempts(3).run(prices.call(), attempt)?, 42);
 /// # tidegate::Result::Ok(())
 /// ```
+///
+/// A handler makes the attempts of a call itself, and keeps them in [`Attempts`](isolate::Attempts).
+/// A call that waits for a permit is a [`PendingEntry`](isolate::PendingEntry); dropping it leaves
+/// the queue.
 #[cfg(feature = "isolate")]
 pub mod isolate {
     #[doc(inline)]
     pub use tidegate_isolate::{
-        AdaptiveLimit, BreakerConfig, BreakerMode, BreakerState, BreakerWindow, Call, CallQueue,
-        CallStage, Cause, Collapser, CollapserConfig, CollapserScope, Command, CommandError,
-        ConcurrencyStrategy, ConfigError, Criticality, Entry, Event, FallbackError, Hedge,
-        Interrupt, Isolation, Key, Partitions, PermitConfig, PoolConfig, Properties,
-        PropertySource, QueueDiscipline, RateConfig, RateLimit, Rejection, RequestCache,
-        RequestContext, RequestVariable, Retry, RetryBudget, Verdict, WaitingCall,
+        AdaptiveLimit, Attempts, BreakerConfig, BreakerMode, BreakerState, BreakerWindow, Call,
+        CallQueue, CallStage, Cause, Collapser, CollapserConfig, CollapserScope, Command,
+        CommandError, ConcurrencyStrategy, ConfigError, Criticality, Entry, Event, FallbackError,
+        Hedge, Interrupt, Isolation, Key, Partitions, PendingEntry, PermitConfig, PoolConfig,
+        Properties, PropertySource, QueueDiscipline, RateConfig, RateLimit, Rejection,
+        RequestCache, RequestContext, RequestVariable, Retry, RetryBudget, Verdict, WaitingCall,
     };
 }
 
@@ -489,7 +497,10 @@ pub mod http {
     /// ```
     pub mod client {
         #[doc(inline)]
-        pub use tidegate_http::client::{Client, ClientError, Phase, Response, ResponseBody};
+        pub use tidegate_http::client::{
+            Client, ClientError, Exchange, ExchangeHandler, Flow, PendingExchange, Phase,
+            RequestBody, RequestBuilder, Response, ResponseBody, Side, Upstream,
+        };
     }
 
     /// The codec: reads and writes messages, and does no I/O.
