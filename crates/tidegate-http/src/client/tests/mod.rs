@@ -3,6 +3,7 @@
 mod bodies;
 mod ends;
 mod exchanges;
+mod model;
 mod pools;
 
 use std::sync::Arc;
