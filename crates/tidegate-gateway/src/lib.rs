@@ -16,6 +16,7 @@
 //! | `balance` | which server of an upstream takes a request; pure data and permits |
 //! | `problem` | reports of problems through `tracing`, at most once a second for each kind |
 //! | `access` | the access log: samples, lines, the thread that writes them |
+//! | `admin` | the listener for operators: health, metrics, streams, state, changes, tokens |
 //! | `cli` | the command line |
 //!
 //! `table` and `tour` belong to the tour of the library, which runs without a configuration.
@@ -27,6 +28,7 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+pub mod admin;
 pub mod balance;
 pub mod cli;
 pub mod config;

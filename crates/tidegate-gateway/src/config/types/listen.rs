@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::config::notation::Size;
 use crate::config::setting::settings;
 use crate::config::values::{Address, ClientCertificate, Count, Network, Secret};
+use crate::route::HostPattern;
 
 settings! {
     /// A listener for requests. An address in place of the table is a listener without TLS.
@@ -74,9 +75,11 @@ settings! {
     pub struct Admin short "at" {
         /// The address to listen on.
         at: Address,
-        /// The token for everything.
+        /// The token for everything. Without it, nothing can be changed.
         token: Option<Secret> = None,
-        /// The token for reading.
+        /// The token for reading. Without it, reading is free on a loopback address.
         read_token: Option<Secret> = None,
+        /// Names under which operators reach the listener, besides its address.
+        hosts: Vec<HostPattern> = Vec::new(),
     }
 }

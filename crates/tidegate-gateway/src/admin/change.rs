@@ -1,0 +1,158 @@
+//! What an operator changes. Each change is an event.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tidegate::isolate::Properties;
+
+use super::controls::Controls;
+use super::event::Events;
+use super::json::{Object, array, quoted};
+use super::listener::WallTime;
+use super::place::{BreakerOrder, Place};
+
+/// The status and the JSON of a response.
+pub(super) type Answer = (u16, String);
+
+/// Makes changes.
+#[derive(Clone)]
+pub(super) struct Changes {
+    pub(super) controls: Arc<dyn Controls>,
+    pub(super) events: Arc<Events>,
+    pub(super) wall: WallTime,
+}
+
+impl Changes {
+    /// Makes the change of an endpoint. `value` is the body of the request; `None` for `DELETE`.
+    pub(super) fn make(
+        &self,
+        place: &Place,
+        value: Option<&str>,
+        peer: Option<SocketAddr>,
+    ) -> Answer {
+        let made = match place {
+            Place::Property(name) => self.property(name, value),
+            Place::Breaker(key, order) => self.breaker(key, *order),
+            Place::Server {
+                upstream,
+                server,
+                draining,
+            } => self.server(upstream, server, *draining),
+            Place::Reload => return self.reload(peer),
+            _ => Err((404, "there is no such change".to_owned())),
+        };
+        match made {
+            Ok(what) => {
+                self.note(peer, &what);
+                (200, Object::new().text("done", &what).end())
+            }
+            Err((status, why)) => (status, error(&why)),
+        }
+    }
+
+    fn note(&self, peer: Option<SocketAddr>, what: &str) {
+        let origin = match peer {
+            Some(peer) => format!("admin {peer}"),
+            None => "admin".to_owned(),
+        };
+        self.events.add((self.wall)(), origin, what);
+    }
+
+    fn property(&self, name: &str, value: Option<&str>) -> Result<String, (u16, String)> {
+        let properties = self.controls.properties();
+        let changed = match value {
+            Some(value) => properties.set(name, value.trim()),
+            None => properties.remove(name),
+        };
+        changed.map_err(|why| (422, why.to_string()))?;
+        Ok(match value {
+            Some(value) => format!("{name} = {}", value.trim()),
+            None => format!("{name} removed"),
+        })
+    }
+
+    fn breaker(&self, key: &str, order: BreakerOrder) -> Result<String, (u16, String)> {
+        let isolation = self.controls.isolation();
+        let mut known = isolation.snapshots().into_iter();
+        if !known.any(|command| command.key.as_str() == key) {
+            return Err((404, format!("there is no command `{key}`")));
+        }
+        let properties = self.controls.properties();
+        let forced = match order {
+            BreakerOrder::Open => force(properties, key, true, false),
+            BreakerOrder::Close => force(properties, key, false, true),
+            BreakerOrder::Auto => force(properties, key, false, false),
+            BreakerOrder::Reset => {
+                isolation.reset_breaker(key);
+                Ok(())
+            }
+        };
+        forced.map_err(|why| (422, why))?;
+        Ok(format!("breaker of {key}: {}", word(order)))
+    }
+
+    fn server(
+        &self,
+        upstream: &str,
+        server: &str,
+        draining: bool,
+    ) -> Result<String, (u16, String)> {
+        match self.controls.drain_server(upstream, server, draining) {
+            true if draining => Ok(format!("upstream.{upstream} {server}: drains")),
+            true => Ok(format!(
+                "upstream.{upstream} {server}: takes requests again"
+            )),
+            false => Err((
+                404,
+                format!("upstream `{upstream}` has no server `{server}`"),
+            )),
+        }
+    }
+
+    fn reload(&self, peer: Option<SocketAddr>) -> Answer {
+        match self.controls.reload() {
+            Ok(notes) => {
+                self.note(peer, "reload");
+                let notes = array(notes.iter().map(|note| quoted(note)));
+                (
+                    200,
+                    Object::new()
+                        .text("done", "reload")
+                        .raw("notes", notes)
+                        .end(),
+                )
+            }
+            Err(why) => (422, error(&why)),
+        }
+    }
+}
+
+/// Returns an error as JSON.
+pub(super) fn error(why: &str) -> String {
+    Object::new().text("error", why).end()
+}
+
+/// Forces a breaker open or closed. The opposite order is removed first: while both are there, one
+/// of them has no effect, which would be reported.
+fn force(properties: &Properties, key: &str, open: bool, closed: bool) -> Result<(), String> {
+    let mut orders = [("forceOpen", open), ("forceClosed", closed)];
+    orders.sort_by_key(|(_, on)| *on);
+    for (name, on) in orders {
+        let name = format!("hystrix.command.{key}.circuitBreaker.{name}");
+        let changed = match on {
+            true => properties.set(&name, "true"),
+            false => properties.remove(&name),
+        };
+        changed.map_err(|why| why.to_string())?;
+    }
+    Ok(())
+}
+
+fn word(order: BreakerOrder) -> &'static str {
+    match order {
+        BreakerOrder::Open => "forced open",
+        BreakerOrder::Close => "forced closed",
+        BreakerOrder::Auto => "decides itself",
+        BreakerOrder::Reset => "reset",
+    }
+}

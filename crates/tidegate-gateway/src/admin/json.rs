@@ -1,0 +1,83 @@
+//! Writes JSON objects and arrays, field by field.
+
+use std::fmt::{Display, Write as _};
+
+/// A JSON object under construction.
+pub(super) struct Object(String);
+
+impl Object {
+    pub(super) fn new() -> Self {
+        Self("{".to_owned())
+    }
+
+    /// Adds a text.
+    pub(super) fn text(self, name: &str, value: &str) -> Self {
+        self.raw(name, quoted(value))
+    }
+
+    /// Adds a value that is JSON already: a number, a flag, an object.
+    pub(super) fn raw(mut self, name: &str, value: impl Display) -> Self {
+        let comma = if self.0.len() > 1 { "," } else { "" };
+        // Writing to a string cannot fail.
+        let _ = write!(self.0, "{comma}{}:{value}", quoted(name));
+        self
+    }
+
+    /// Adds a value that is JSON already, or null.
+    pub(super) fn optional(self, name: &str, value: Option<impl Display>) -> Self {
+        match value {
+            Some(value) => self.raw(name, value),
+            None => self.raw(name, "null"),
+        }
+    }
+
+    /// Returns the object.
+    pub(super) fn end(mut self) -> String {
+        self.0.push('}');
+        self.0
+    }
+}
+
+/// Returns an array of values that are JSON already.
+pub(super) fn array(values: impl IntoIterator<Item = String>) -> String {
+    let values: Vec<String> = values.into_iter().collect();
+    format!("[{}]", values.join(","))
+}
+
+/// Returns a text in quotes.
+pub(super) fn quoted(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            // `<` and the line ends of JavaScript, so that no page takes a text for its own.
+            c if c.is_control() || "<\u{2028}\u{2029}".contains(c) => {
+                let _ = write!(quoted, "\\u{:04x}", u32::from(c));
+            }
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    //! The text of objects.
+
+    use super::{Object, array, quoted};
+
+    #[test]
+    fn texts_are_escaped_and_fields_are_separated() {
+        let object = Object::new().text("a\"", "b\\\n<").raw("n", 1);
+        let object = object
+            .optional("none", None::<u32>)
+            .raw("list", array(["1".into(), quoted("x")]));
+        let expected =
+            "{\"a\\\"\":\"b\\\\\\u000a\\u003c\",\"n\":1,\"none\":null,\"list\":[1,\"x\"]}";
+        assert_eq!(object.end(), expected);
+        assert_eq!(Object::new().end(), "{}");
+    }
+}

@@ -1,0 +1,155 @@
+//! Starts and ends the listener for operators.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tidegate::http::{HttpServer, Limits};
+use tidegate::metrics::Exporter;
+use tidegate::net::NetGroup;
+use tidegate::pool::WorkerPool;
+use tidegate::promise::Completion;
+
+use super::change::Changes;
+use super::controls::Controls;
+use super::door::Door;
+use super::event::Events;
+use super::service::AdminService;
+use super::streams::{StreamSettings, Streams};
+use crate::config::types::Admin;
+use crate::config::{Address, Disk};
+use crate::problem::Problems;
+
+/// Returns the wall-clock time.
+pub type WallTime = Arc<dyn Fn() -> SystemTime + Send + Sync>;
+
+/// The number of threads for what may block.
+const THREADS: usize = 4;
+/// The number of requests that wait for them.
+const WAITING: usize = 32;
+/// The number of connections.
+const CONNECTIONS: usize = 256;
+
+/// What the listener shows and uses.
+pub struct AdminParts {
+    /// The gateway.
+    pub controls: Arc<dyn Controls>,
+    /// The metrics.
+    pub exporter: Exporter,
+    /// The list of changes.
+    pub events: Arc<Events>,
+    /// Where refusals are reported.
+    pub problems: Arc<Problems>,
+    /// The periods and the number of the streams.
+    pub streams: StreamSettings,
+    /// The time of events and samples.
+    pub wall: WallTime,
+}
+
+impl fmt::Debug for AdminParts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AdminParts").finish_non_exhaustive()
+    }
+}
+
+/// Why the listener for operators cannot start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AdminError {
+    /// A token is missing, or cannot be read.
+    #[error("{0}")]
+    Token(String),
+    /// The address cannot be used.
+    #[error("listen.admin.at: cannot listen on {at}: {why}")]
+    Listen {
+        /// The address.
+        at: Address,
+        /// The reason.
+        why: String,
+    },
+}
+
+/// The listener for operators. Dropping it leaves it running until its group ends.
+pub struct AdminListener {
+    server: HttpServer,
+    streams: Arc<Streams>,
+}
+
+impl AdminListener {
+    /// Starts the listener on the first loop of `group`, which should be its own.
+    ///
+    /// # Errors
+    ///
+    /// A token or the address cannot be used. Nothing listens then.
+    pub fn start(
+        settings: &Admin,
+        disk: &dyn Disk,
+        parts: AdminParts,
+        group: &NetGroup,
+    ) -> Result<Self, AdminError> {
+        let door = Door::new(settings, disk).map_err(AdminError::Token)?;
+        let failed = |why: String| AdminError::Listen {
+            at: settings.at.clone(),
+            why,
+        };
+        let Address::Tcp { host, port } = &settings.at else {
+            return Err(failed("it is not an address of TCP".to_owned()));
+        };
+        let workers = WorkerPool::builder("admin")
+            .max(THREADS)
+            .queue(WAITING)
+            .build();
+        let workers = workers.map_err(|why| failed(why.to_string()))?;
+        let streams = Streams::new(
+            group.loops().next().clone(),
+            parts.controls.isolation(),
+            parts.streams,
+            Arc::clone(&parts.wall),
+        );
+        let service = AdminService {
+            door,
+            exporter: parts.exporter,
+            streams: Arc::clone(&streams),
+            problems: parts.problems,
+            workers,
+            changes: Changes {
+                controls: parts.controls,
+                events: parts.events,
+                wall: parts.wall,
+            },
+        };
+        let server = HttpServer::builder(group)
+            .limits(Limits::default().max_body(1 << 16))
+            .configure(|server| server.max_connections(CONNECTIONS))
+            .serve((host.as_str(), *port), move |request, response| {
+                service.respond(request, response);
+            });
+        let server = server.wait().map_err(|why| failed(why.to_string()))?;
+        Ok(Self { server, streams })
+    }
+
+    /// Returns the address on which the listener listens.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.server.local_addr()
+    }
+
+    /// Ends the streams and the listener. Requests in flight may take until the deadline.
+    pub fn close(&self, deadline: Duration) -> Completion<()> {
+        self.streams.close();
+        self.server.drain(deadline).map(|_| ())
+    }
+
+    /// Ends the streams, and refuses further ones with status 503. The other endpoints stay.
+    pub fn close_streams(&self) {
+        self.streams.close();
+    }
+}
+
+impl fmt::Debug for AdminListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AdminListener")
+            .field("at", &self.local_addr())
+            .finish_non_exhaustive()
+    }
+}

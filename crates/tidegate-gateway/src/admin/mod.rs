@@ -1,0 +1,37 @@
+//! The listener for operators: health, metrics, streams, state, changes.
+//!
+//! | file | what it is | uses |
+//! |---|---|---|
+//! | `json` | writes JSON | |
+//! | `token` | the tokens, compared in constant time | |
+//! | `place` | which endpoint a path is, and what it needs | |
+//! | `door` | who may use an endpoint: host, token | `token`, `place` |
+//! | `event` | the changes of operators, with time and origin | `json` |
+//! | `controls` | what the gateway shows, and what can be changed | |
+//! | `report` | state and settings as JSON | `controls`, `json` |
+//! | `streams` | `hystrix.stream` and its sister streams | |
+//! | `change` | what an operator changes | `controls`, `event`, `place` |
+//! | `service` | responds to a request | all above |
+//! | `listener` | starts and ends the listener | `service` |
+//!
+//! The listener has a loop and threads of its own, so that an operator who asks for much does not
+//! delay a request. What may block runs on the threads; health and streams stay on the loop.
+//!
+//! Invariant: nothing is changed without the token for changes, and no response contains a secret.
+
+mod change;
+mod controls;
+mod door;
+mod event;
+mod json;
+mod listener;
+mod place;
+mod report;
+mod service;
+mod streams;
+mod token;
+
+pub use controls::{Controls, ServerReport, UpstreamReport};
+pub use event::{Change, Events};
+pub use listener::{AdminError, AdminListener, AdminParts, WallTime};
+pub use streams::StreamSettings;

@@ -1,0 +1,177 @@
+//! Responds to the requests of operators.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tidegate::http::{DeferredResponse, Request, Response};
+use tidegate::metrics::Exporter;
+use tidegate::pool::WorkerPool;
+use tidegate::promise::Outcome;
+
+use super::change::{Changes, error};
+use super::door::Door;
+use super::place::{Need, Place, StreamKind, decoded};
+use super::report;
+use super::streams::{Streams, delay};
+use super::token::presented;
+use crate::problem::Problems;
+
+/// The largest body: the value of a property.
+const LARGEST_BODY: usize = 4096;
+
+/// Responds to requests on a loop.
+pub(super) struct AdminService {
+    pub(super) door: Door,
+    pub(super) changes: Changes,
+    pub(super) exporter: Exporter,
+    pub(super) streams: Arc<Streams>,
+    pub(super) problems: Arc<Problems>,
+    /// For what may block.
+    pub(super) workers: WorkerPool,
+}
+
+impl AdminService {
+    /// Responds to a request.
+    pub(super) fn respond(&self, request: Request<'_>, response: Response<'_>) {
+        let Some(place) = Place::find(request.path()) else {
+            return response.status(404).body("there is no such endpoint\n");
+        };
+        if !place.allows(request.method().as_str()) {
+            let response = response.status(405).field("Allow", place.methods());
+            return response.body("the endpoint has other methods\n");
+        }
+        let token = token(&request, &place);
+        let host = request.field("Host");
+        if let Err(refusal) = self.door.check(place.need(), host, token.as_deref()) {
+            return self.refuse(refusal.status, refusal.text, request.peer_addr(), response);
+        }
+        match place {
+            Place::Live => response.body("live\n"),
+            Place::Ready => match self.changes.controls.is_ready() {
+                true => response.body("ready\n"),
+                false => response.status(503).body("not ready\n"),
+            },
+            Place::Stream(kind) => self.stream(kind, &request, response),
+            place if place.need() == Need::Change => self.change(place, request, response),
+            place => self.read(place, &request, response),
+        }
+    }
+
+    fn refuse(&self, status: u16, text: &str, peer: Option<SocketAddr>, response: Response<'_>) {
+        let peer = peer.map_or("a local client".to_owned(), |peer| peer.ip().to_string());
+        let report = format!("a request of {peer} to the admin listener was refused: {text}");
+        self.problems.report("admin_refused", report);
+        let response = response.status(status);
+        let response = match status {
+            401 => response.field("WWW-Authenticate", "Bearer"),
+            _ => response,
+        };
+        response.body(format!("{text}\n"));
+    }
+
+    fn stream(&self, kind: StreamKind, request: &Request<'_>, response: Response<'_>) {
+        match parameter(request, "delay")
+            .map(|text| delay(&text))
+            .transpose()
+        {
+            Ok(delay) => self.streams.begin(kind, delay, response),
+            Err(why) => response.status(400).body(format!("{why}\n")),
+        }
+    }
+
+    /// Reads the state, on a thread that may block.
+    fn read(&self, place: Place, request: &Request<'_>, response: Response<'_>) {
+        let accept = request.field("Accept").unwrap_or_default();
+        let accept = String::from_utf8_lossy(accept).into_owned();
+        let (changes, exporter) = (self.changes.clone(), self.exporter.clone());
+        self.later(response.defer(), move |response| {
+            let controls = &*changes.controls;
+            let json = |text: String| ("application/json", text);
+            let (kind, text) = match place {
+                Place::Metrics if accept.contains("application/openmetrics-text") => {
+                    (Exporter::CONTENT_TYPE, exporter.encode())
+                }
+                Place::Metrics => (Exporter::PLAIN_CONTENT_TYPE, exporter.encode_plain()),
+                Place::Snapshot => json(report::snapshot(controls)),
+                Place::Settings => json(report::settings(controls.isolation())),
+                Place::Events => json(changes.events.to_json()),
+                _ => (
+                    "text/plain; charset=utf-8",
+                    format!("{}\n", controls.dump()),
+                ),
+            };
+            plain(response, kind).body(text);
+        });
+    }
+
+    /// Changes the state, on a thread that may block.
+    fn change(&self, place: Place, request: Request<'_>, response: Response<'_>) {
+        let (peer, is_delete) = (request.peer_addr(), request.method().as_str() == "DELETE");
+        let (changes, workers, response) =
+            (self.changes.clone(), self.workers.clone(), response.defer());
+        request.collect(LARGEST_BODY).finally(move |body| {
+            let body = match body {
+                Outcome::Success(body) => str::from_utf8(body).map(str::to_owned),
+                _ => {
+                    return plain(response.status(413), "application/json")
+                        .body(error("the body is too large"));
+                }
+            };
+            let Ok(body) = body else {
+                return plain(response.status(400), "application/json")
+                    .body(error("the body is not a text"));
+            };
+            let work = move || {
+                let value = (!is_delete).then_some(body.as_str());
+                let (status, text) = changes.make(&place, value, peer);
+                plain(response.status(status), "application/json").body(text);
+            };
+            // If the threads are busy, the response is dropped: status 500, and nothing is changed.
+            let _ = workers.submit(work);
+        });
+    }
+
+    /// Responds on a thread that may block. If the threads are busy, the response is dropped: status
+    /// 500.
+    fn later(
+        &self,
+        response: DeferredResponse,
+        respond: impl FnOnce(DeferredResponse) + Send + 'static,
+    ) {
+        let _ = self.workers.submit(move || respond(response));
+    }
+}
+
+/// Adds the fields of a response that no cache keeps and no browser interprets.
+fn plain(response: DeferredResponse, kind: &str) -> DeferredResponse {
+    response
+        .field("Content-Type", kind)
+        .field("Cache-Control", "no-store")
+        .field("X-Content-Type-Options", "nosniff")
+}
+
+/// Returns the token of a request: its field `Authorization`. A page cannot set fields of a stream,
+/// so there the parameter `authorization` has the same value.
+fn token(request: &Request<'_>, place: &Place) -> Option<Vec<u8>> {
+    if let Some(field) = request.field("Authorization") {
+        // A field that is no token is a wrong one.
+        return Some(presented(field).unwrap_or_default());
+    }
+    match place {
+        Place::Stream(_) => {
+            let field = parameter(request, "authorization")?;
+            Some(presented(field.as_bytes()).unwrap_or_default())
+        }
+        _ => None,
+    }
+}
+
+/// Returns a parameter of the query.
+fn parameter(request: &Request<'_>, name: &str) -> Option<String> {
+    let mut pairs = request
+        .query()?
+        .split('&')
+        .filter_map(|pair| pair.split_once('='));
+    let (_, value) = pairs.find(|(key, _)| *key == name)?;
+    decoded(&value.replace('+', " ")).map(|value| value.into_owned())
+}

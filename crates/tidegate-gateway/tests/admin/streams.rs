@@ -1,0 +1,225 @@
+//! `hystrix.stream` and its sister streams: W1, W3 to W6, W9, P55 to P57.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use crate::{World, assert_has, settings, status};
+use tidegate_gateway::config::Secret;
+
+const PING: &str = "ping: \n\n";
+
+/// A client of a stream.
+struct Stream {
+    socket: TcpStream,
+    head: String,
+}
+
+impl Stream {
+    fn open(world: &World, target: &str) -> Self {
+        let mut socket = world.connect();
+        let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        socket.write_all(request.as_bytes()).unwrap();
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            head.push(char::from(byte(&mut socket)));
+        }
+        Self { socket, head }
+    }
+
+    /// Returns the next piece, or an empty one at the end.
+    fn next(&mut self) -> String {
+        let mut line = String::new();
+        while !line.ends_with("\r\n") {
+            line.push(char::from(byte(&mut self.socket)));
+        }
+        let length = usize::from_str_radix(line.trim(), 16).unwrap();
+        let mut piece = vec![0; length + 2];
+        self.socket.read_exact(&mut piece).unwrap();
+        piece.truncate(length);
+        String::from_utf8(piece).unwrap()
+    }
+}
+
+fn byte(socket: &mut TcpStream) -> u8 {
+    let mut byte = [0];
+    socket.read_exact(&mut byte).unwrap();
+    byte[0]
+}
+
+fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+#[test]
+fn a_stream_is_an_uncached_response_of_events() {
+    let world = World::new();
+    for path in [
+        "/hystrix.stream",
+        "/hystrix/config.stream",
+        "/hystrix/utilization.stream",
+    ] {
+        let mut stream = Stream::open(&world, path);
+        assert_eq!(status(&stream.head), 200);
+        let fields = [
+            "\r\nContent-Type: text/event-stream;charset=UTF-8\r\n",
+            "\r\nCache-Control: no-cache, no-store, max-age=0, must-revalidate\r\n",
+            "\r\nPragma: no-cache\r\n",
+        ];
+        assert_has(&stream.head, &fields);
+        assert!(!stream.head.contains("Content-Length"));
+        assert!(stream.next().starts_with("data: {"));
+    }
+}
+
+#[test]
+fn the_dashboard_gets_a_sample_each_500_ms_with_commands_first() {
+    let world = World::new();
+    let mut stream = Stream::open(&world, "/hystrix.stream");
+    for _ in 0..4 {
+        let sample = stream.next();
+        assert!(sample.starts_with("data: {\"type\":\"HystrixCommand\",\"name\":\"cart\""));
+        assert!(sample.ends_with("}\n\n"));
+        world.clock.advance(millis(500));
+    }
+    // Not earlier.
+    let last = stream.next();
+    world.clock.advance(millis(499));
+    assert!(last.starts_with("data: "));
+    stream.socket.set_nonblocking(true).unwrap();
+    let early = stream.socket.read(&mut [0; 64]);
+    assert_eq!(early.unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+}
+
+#[test]
+fn the_sister_streams_have_periods_of_their_own_and_pings_in_between() {
+    let world = World::new();
+    let mut config = Stream::open(&world, "/config.stream");
+    assert_has(&config.next(), &["data: {", "cart"]);
+    for half_second in 1..=10 {
+        world.clock.advance(millis(500));
+        let piece = config.next();
+        match half_second {
+            10 => assert!(piece.starts_with("data: {"), "after 5 s"),
+            _ => assert_eq!(piece, PING),
+        }
+    }
+    let mut utilization = Stream::open(&world, "/utilization.stream");
+    for _ in 0..3 {
+        assert!(utilization.next().starts_with("data: {"));
+        world.clock.advance(millis(500));
+    }
+}
+
+#[test]
+fn a_stream_without_commands_has_pings_each_500_ms() {
+    let world = World::new();
+    assert!(world.gateway.isolation.remove("cart"));
+    let mut stream = Stream::open(&world, "/hystrix.stream");
+    for _ in 0..3 {
+        assert_eq!(stream.next(), PING);
+        world.clock.advance(millis(500));
+    }
+}
+
+#[test]
+fn a_sixth_client_is_refused_until_one_leaves() {
+    let world = World::new();
+    let paths = ["/hystrix.stream", "/config.stream", "/utilization.stream"];
+    let mut open: Vec<Stream> = (0..5)
+        .map(|number| Stream::open(&world, paths[number % 3]))
+        .collect();
+    assert!(open.iter().all(|stream| status(&stream.head) == 200));
+    for path in paths {
+        let refused = world.get(path);
+        assert_eq!(status(&refused), 503);
+        assert_has(&refused, &["at most 5 clients"]);
+    }
+    // A place is free as soon as its client has left, not only at its next sample.
+    drop(open.remove(1));
+    tidegate_testkit::until("the place is free", || {
+        let mut stream = Stream::open(&world, "/hystrix.stream");
+        let is_open = status(&stream.head) == 200;
+        if is_open {
+            assert!(stream.next().starts_with("data: "));
+            open.push(stream);
+        }
+        is_open
+    });
+    assert_eq!(status(&world.get("/hystrix.stream")), 503);
+}
+
+#[test]
+fn after_the_shutdown_streams_end_and_clients_are_refused() {
+    let world = World::new();
+    let mut stream = Stream::open(&world, "/hystrix.stream");
+    assert!(stream.next().starts_with("data: "));
+    world.admin.close_streams();
+    assert_eq!(stream.next(), "", "the stream has its end");
+    for path in ["/hystrix.stream", "/config.stream", "/utilization.stream"] {
+        assert_eq!(status(&world.get(path)), 503);
+    }
+    assert_eq!(status(&world.get("/live")), 200);
+    world.admin.close(millis(1)).wait().unwrap();
+}
+
+#[test]
+fn known_keys_appear_at_once_with_zeros() {
+    let world = World::new();
+    let mut stream = Stream::open(&world, "/hystrix.stream");
+    let zeros = [
+        "\"name\":\"cart\"",
+        "\"requestCount\":0",
+        "\"errorPercentage\":0",
+    ];
+    assert_has(&stream.next(), &zeros);
+}
+
+#[test]
+fn a_page_opens_several_streams_with_a_delay_and_credentials() {
+    let mut settings = settings();
+    settings.read_token = Some(Secret::Value("token".to_owned()));
+    let world = World::with(&settings).unwrap();
+    assert_eq!(status(&world.get("/hystrix.stream")), 401);
+    assert_eq!(
+        status(&world.get("/hystrix.stream?authorization=Bearer%20no")),
+        401
+    );
+    // As the dashboard sends it: `user:token`.
+    let basic = "authorization=Basic%20dXNlcjp0b2tlbg%3D%3D";
+    let mut slow = Stream::open(&world, &format!("/hystrix.stream?delay=2000&{basic}"));
+    let mut fast = Stream::open(
+        &world,
+        "/hystrix.stream?delay=100&authorization=Bearer+token",
+    );
+    assert!(slow.next().starts_with("data: ") && fast.next().starts_with("data: "));
+    for tenth in 1..=20 {
+        world.clock.advance(millis(100));
+        assert!(fast.next().starts_with("data: "));
+        if tenth % 5 == 0 {
+            let is_sample = slow.next().starts_with("data: ");
+            assert_eq!(is_sample, tenth == 20);
+        }
+    }
+    let mut odd = Stream::open(
+        &world,
+        "/hystrix.stream?delay=700&authorization=Bearer+token",
+    );
+    for (pause, is_sample) in [
+        (0, true),
+        (500, false),
+        (200, true),
+        (500, false),
+        (200, true),
+    ] {
+        world.clock.advance(millis(pause));
+        assert_eq!(odd.next().starts_with("data: "), is_sample, "{pause}");
+    }
+    let wrong = world.get("/hystrix.stream?delay=soon&authorization=Bearer%20token");
+    assert_eq!(status(&wrong), 400);
+    // A token in a query counts for streams only.
+    assert_eq!(
+        status(&world.get("/api/snapshot?authorization=Bearer%20token")),
+        401
+    );
+}
