@@ -1,7 +1,7 @@
 //! The function that supplies the parts of a pool.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use tidegate_isolate::{Bulkhead, ConcurrencyStrategy, Isolation, Key, PropertySource};
 use tidegate_testkit::{Gate, Log};
@@ -35,8 +35,9 @@ fn a_strategy_that_panics_refuses_the_command_that_needs_it() {
 #[test]
 fn a_strategy_may_use_the_isolation_and_serves_a_live_change() {
     let isolation = Arc::new(OnceLock::<Isolation>::new());
-    let inner = Arc::clone(&isolation);
+    let inner = Arc::downgrade(&isolation);
     let built = Isolation::builder().concurrency_strategy(move |pool: &Key| {
+        let inner = inner.upgrade().unwrap();
         if let (Some(isolation), "a") = (inner.get(), &**pool) {
             assert!(isolation.pool("a").is_none());
             others_go_on(isolation);
@@ -77,11 +78,12 @@ fn only_a_pool_that_is_created_asks_the_strategy() {
 #[test]
 fn a_strategy_that_creates_its_own_pool_first_shares_it() {
     let isolation = Arc::new(OnceLock::<Isolation>::new());
-    let inner = Arc::clone(&isolation);
+    let inner = Arc::downgrade(&isolation);
     let is_first = AtomicBool::new(true);
     let built = Isolation::builder().concurrency_strategy(move |_| {
         if is_first.swap(false, Ordering::Relaxed) {
             let other = builder("b").pool("p").threads(pool_of(1, 5));
+            let inner = inner.upgrade().unwrap();
             let isolation = inner.get().unwrap();
             assert_eq!(other.build(isolation).unwrap().run(|_| Ok(2)), Ok(2));
             return ConcurrencyStrategy::default();
@@ -97,14 +99,15 @@ fn a_strategy_that_creates_its_own_pool_first_shares_it() {
 
 /// A source without values, which removes two keys the next time it is read after `is_due` is set.
 struct Removes {
-    isolation: Arc<OnceLock<Isolation>>,
+    isolation: Weak<OnceLock<Isolation>>,
     is_due: Arc<AtomicBool>,
 }
 
 impl PropertySource for Removes {
     fn get(&self, _: &str) -> Option<String> {
         if self.is_due.swap(false, Ordering::Relaxed) {
-            let isolation = self.isolation.get().unwrap();
+            let isolation = self.isolation.upgrade().unwrap();
+            let isolation = isolation.get().unwrap();
             assert!(isolation.remove("a") && isolation.remove("b"));
             assert!(isolation.pool("p").is_none());
         }
@@ -120,7 +123,7 @@ fn a_pool_that_is_removed_during_a_change_is_made_of_the_parts_of_the_program() 
     let built = Isolation::builder()
         .concurrency_strategy(|_| ConcurrencyStrategy::default().queue(Ranked::default()))
         .properties(Removes {
-            isolation: Arc::clone(&isolation),
+            isolation: Arc::downgrade(&isolation),
             is_due: Arc::clone(&is_due),
         });
     isolation.set(built.build().unwrap()).unwrap();
