@@ -9,7 +9,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
+use clap_complete::Shell;
+use clap_mangen::Man;
 
 use crate::config::{Asked, Disk, Loaded, RealDisk, explain, load, reference};
 use crate::table::Table;
@@ -17,7 +19,7 @@ use crate::tour;
 
 /// A gateway that no slow service takes down.
 #[derive(Debug, Parser)]
-#[command(name = "tidegate", version, about)]
+#[command(name = "tidegate", version)]
 struct Arguments {
     #[command(subcommand)]
     action: Option<Action>,
@@ -45,6 +47,13 @@ enum Action {
     },
     /// Prints the reference of all settings.
     Reference,
+    /// Prints the manual page, for `man`.
+    Man,
+    /// Prints the completions of a shell.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
     /// Runs each feature of the library once.
     Tour,
 }
@@ -116,6 +125,8 @@ where
             Err(why) => (format!("{why}\n"), 2),
         },
         Action::Reference => (reference(), 0),
+        Action::Man => (manual(), 0),
+        Action::Completions { shell } => (completions(shell), 0),
         Action::Tour => match toured(out) {
             Ok(()) => (String::new(), 0),
             Err(error) => (format!("the tour ended early: {error}\n"), 1),
@@ -161,6 +172,41 @@ fn explained(file: &Path, asked: &Asked, machine: &Machine) -> (String, u8) {
             None => (loaded.mistakes.render(&loaded.sources), 1),
         },
     }
+}
+
+/// Returns the manual page: the program, then each of its commands as a section.
+fn manual() -> String {
+    let mut program = Arguments::command();
+    program.build();
+    let mut page = Vec::new();
+    let main = Man::new(program.clone()).title("tidegate");
+    // Writing to memory cannot fail.
+    let _ = main
+        .render_title(&mut page)
+        .and_then(|()| main.render_name_section(&mut page))
+        .and_then(|()| main.render_synopsis_section(&mut page))
+        .and_then(|()| main.render_options_section(&mut page));
+    for command in program.get_subcommands() {
+        if command.get_name() == "help" {
+            continue;
+        }
+        let (man, mut parts) = (Man::new(command.clone()), Vec::new());
+        let _ = man
+            .render_synopsis_section(&mut parts)
+            .and_then(|()| man.render_description_section(&mut parts))
+            .and_then(|()| man.render_options_section(&mut parts));
+        let parts = String::from_utf8_lossy(&parts).replace("\n.SH ", "\n.SS ");
+        let heading = command.get_name().to_ascii_uppercase();
+        let _ = write!(page, ".SH TIDEGATE {heading}\n{parts}");
+    }
+    String::from_utf8_lossy(&page).into_owned()
+}
+
+/// Returns the completions of a shell.
+fn completions(shell: Shell) -> String {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "tidegate", &mut script);
+    String::from_utf8_lossy(&script).into_owned()
 }
 
 /// Runs each part of the tour and prints its results.

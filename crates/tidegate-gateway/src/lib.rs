@@ -17,7 +17,8 @@
 //! | `problem` | reports of problems through `tracing`, at most once a second for each kind |
 //! | `access` | the access log: samples, lines, the thread that writes them |
 //! | `admin` | the listener for operators: health, metrics, streams, state, changes, tokens |
-//! | `cli` | the command line |
+//! | `notify` | notification of the service manager |
+//! | `cli` | the command line, its manual page and completions |
 //!
 //! `table` and `tour` belong to the tour of the library, which runs without a configuration.
 //!
@@ -32,6 +33,8 @@ pub mod admin;
 pub mod balance;
 pub mod cli;
 pub mod config;
+#[cfg(unix)]
+pub mod notify;
 pub mod problem;
 pub mod route;
 mod table;

@@ -14,6 +14,25 @@
 //! | `service` | responds to a request | all above |
 //! | `listener` | starts and ends the listener | `service` |
 //!
+//! # Endpoints
+//!
+//! | endpoint | what it is |
+//! |---|---|
+//! | `GET /live`, `GET /ready` | 200, or 503 if the gateway takes no requests |
+//! | `GET /metrics` | the metrics for Prometheus |
+//! | `GET /hystrix.stream` | the events of the Hystrix dashboard; `?delay=` in milliseconds |
+//! | `GET /config.stream`, `GET /utilization.stream` | its sister streams, also below `/hystrix/` |
+//! | `GET /api/snapshot` | routes and servers as JSON |
+//! | `GET /api/settings` | each setting in force, with its origin, as JSON |
+//! | `GET /api/events` | the latest changes as JSON |
+//! | `GET /api/dump` | what each part holds, as text |
+//! | `PUT`, `DELETE /api/properties/NAME` | sets a property to the body, or removes it |
+//! | `POST /api/breakers/KEY/open` | also `close`, `auto` and `reset` |
+//! | `POST /api/servers/UPSTREAM/SERVER/drain` | also `resume` |
+//! | `POST /api/reload` | reads the configuration again |
+//!
+//! A token is sent as `Authorization: Bearer TOKEN`.
+//!
 //! The listener has a loop and threads of its own, so that an operator who asks for much does not
 //! delay a request. What may block runs on the threads; health and streams stay on the loop.
 //!

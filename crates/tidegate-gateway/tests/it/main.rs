@@ -5,5 +5,6 @@ mod explains;
 mod files;
 mod inherits;
 mod mistakes;
+mod packaging;
 mod reference;
 mod secrets;

@@ -1,0 +1,150 @@
+//! Notification of the service manager (systemd): the gateway is ready, reloads, ends.
+
+use std::ffi::OsStr;
+use std::fmt;
+#[cfg(target_os = "linux")]
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+/// Tells the service manager about the state of the gateway. Without a service manager, and if it
+/// does not listen, nothing happens.
+///
+/// ```
+/// use tidegate_gateway::notify::Notifier;
+///
+/// let notifier = Notifier::new(std::env::var_os("NOTIFY_SOCKET").as_deref());
+/// notifier.ready();
+/// notifier.status("routes: 3");
+/// ```
+pub struct Notifier {
+    to: Option<(UnixDatagram, SocketAddr)>,
+}
+
+impl Notifier {
+    /// Creates a notifier from the value of the variable `NOTIFY_SOCKET`: a path, or `@` and a name.
+    pub fn new(address: Option<&OsStr>) -> Self {
+        Self {
+            to: address.and_then(opened),
+        }
+    }
+
+    /// Says that all listeners are open, also after a reload.
+    pub fn ready(&self) {
+        self.send("READY=1");
+    }
+
+    /// Says that a reload begins. [`Notifier::ready`] ends it, whether it succeeded or not.
+    pub fn reloading(&self) {
+        self.send("RELOADING=1");
+    }
+
+    /// Says that the end has begun.
+    pub fn stopping(&self) {
+        self.send("STOPPING=1");
+    }
+
+    /// Sets the line that `systemctl status` shows. It must not contain a secret.
+    pub fn status(&self, text: &str) {
+        let line = text.lines().next().unwrap_or_default();
+        self.send(&format!("STATUS={line}"));
+    }
+
+    fn send(&self, message: &str) {
+        if let Some((socket, address)) = &self.to {
+            // A service manager that takes nothing must not delay the gateway.
+            let _ = socket.send_to_addr(message.as_bytes(), address);
+        }
+    }
+}
+
+impl fmt::Debug for Notifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Notifier")
+            .field("is_connected", &self.to.is_some())
+            .finish()
+    }
+}
+
+/// Opens a socket to an address. Returns `None` for what is not one.
+fn opened(address: &OsStr) -> Option<(UnixDatagram, SocketAddr)> {
+    let address = match address.as_bytes() {
+        [b'/', ..] => SocketAddr::from_pathname(address).ok()?,
+        #[cfg(target_os = "linux")]
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name).ok()?,
+        _ => return None,
+    };
+    let socket = UnixDatagram::unbound().ok()?;
+    socket.set_nonblocking(true).ok()?;
+    Some((socket, address))
+}
+
+#[cfg(test)]
+mod tests {
+    //! Messages to a service manager that the test plays.
+
+    use std::ffi::OsStr;
+    use std::os::unix::net::UnixDatagram;
+
+    use super::Notifier;
+
+    fn received(socket: &UnixDatagram) -> String {
+        let mut message = [0; 128];
+        let length = socket.recv(&mut message).unwrap();
+        String::from_utf8(message[..length].to_vec()).unwrap()
+    }
+
+    #[test]
+    fn each_state_is_a_message() {
+        let path = std::env::temp_dir().join(format!("tidegate-notify-{}", std::process::id()));
+        let manager = UnixDatagram::bind(&path).unwrap();
+        let notifier = Notifier::new(Some(path.as_os_str()));
+        notifier.ready();
+        notifier.reloading();
+        notifier.stopping();
+        notifier.status("routes: 3\nREADY=1");
+        let messages: Vec<String> = (0..4).map(|_| received(&manager)).collect();
+        assert_eq!(
+            messages,
+            ["READY=1", "RELOADING=1", "STOPPING=1", "STATUS=routes: 3"]
+        );
+        drop(manager);
+        notifier.ready();
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_name_without_a_file_begins_with_an_at_sign() {
+        use std::os::linux::net::SocketAddrExt as _;
+        use std::os::unix::net::SocketAddr;
+
+        let name = format!("tidegate-notify-{}", std::process::id());
+        let address = SocketAddr::from_abstract_name(&name).unwrap();
+        let manager = UnixDatagram::bind_addr(&address).unwrap();
+        Notifier::new(Some(OsStr::new(&format!("@{name}")))).ready();
+        assert_eq!(received(&manager), "READY=1");
+    }
+
+    #[test]
+    fn without_a_service_manager_nothing_happens() {
+        for address in [None, Some(OsStr::new("")), Some(OsStr::new("vsock:2:1"))] {
+            let notifier = Notifier::new(address);
+            notifier.ready();
+            assert!(format!("{notifier:?}").contains("false"));
+        }
+    }
+
+    /// A manager that does not read: the messages are lost, and the gateway goes on.
+    #[test]
+    fn a_service_manager_that_reads_nothing_delays_nothing() {
+        let path = std::env::temp_dir().join(format!("tidegate-full-{}", std::process::id()));
+        let manager = UnixDatagram::bind(&path).unwrap();
+        let notifier = Notifier::new(Some(path.as_os_str()));
+        for _ in 0..10_000 {
+            notifier.ready();
+        }
+        assert_eq!(received(&manager), "READY=1");
+        std::fs::remove_file(&path).unwrap();
+    }
+}
