@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use tidegate::Clock;
+use tracing::Level;
 
 /// The time between two reports of a kind, in nanoseconds.
 const PERIOD: u64 = 1_000_000_000;
@@ -45,7 +46,8 @@ impl Problems {
     pub fn report(&self, kind: &'static str, text: impl AsRef<str>) {
         // The subscriber is not called with the lock held.
         if let Some(left_out) = self.count(kind) {
-            tracing::warn!(target: "tidegate", kind, left_out, "{}", text.as_ref());
+            let text = text.as_ref();
+            tracing::event!(name: "problem", target: "tidegate", Level::WARN, kind, left_out, "{text}");
         }
     }
 
@@ -78,6 +80,7 @@ mod tests {
     use std::time::Duration;
 
     use tidegate::ManualClock;
+    use tidegate_testkit::Recorder;
 
     use super::Problems;
 
@@ -93,5 +96,24 @@ mod tests {
         clock.advance(Duration::from_millis(1));
         assert_eq!(problems.count("disk"), Some(2));
         assert_eq!(problems.count("disk"), None);
+    }
+
+    #[test]
+    fn a_report_is_an_event_of_tracing() {
+        let clock = ManualClock::new();
+        let problems = Problems::new(clock.clone().into());
+        let recorder = Recorder::new();
+        tracing::subscriber::with_default(recorder.clone(), || {
+            for _ in 0..3 {
+                problems.report("disk", "the disk is full");
+            }
+            clock.advance(Duration::from_secs(1));
+            problems.report("disk", "the disk is full");
+        });
+        let events = recorder.events("problem");
+        let left_out: Vec<_> = events.iter().map(|event| event.field("left_out")).collect();
+        assert_eq!(left_out, [Some("0"), Some("2")]);
+        assert_eq!(events[0].field("message"), Some("the disk is full"));
+        assert_eq!(events[0].field("kind"), Some("disk"));
     }
 }

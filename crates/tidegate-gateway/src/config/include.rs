@@ -137,6 +137,7 @@ impl<'a> Includes<'a> {
             return vec![path];
         };
         let directory = path.parent().unwrap_or(Path::new(""));
+        self.sources.add_folder(directory);
         let names = match self.disk.list(directory) {
             Ok(names) => names,
             Err(error) => {

@@ -13,6 +13,7 @@
 //! | `types` | the sections | `values`, `fields` |
 //! | `load` | the whole configuration | `types`, `include`, `check` |
 //! | `check` | checks between sections | `types`, `load` |
+//! | `watch` | notices that the files have changed | `source`, `include` |
 //! | `explain` | the route of a request and the origin of its settings | `load` |
 //! | `reference` | the reference, made from the types | `load` |
 
@@ -29,6 +30,7 @@ mod source;
 mod tree;
 pub mod types;
 mod values;
+mod watch;
 
 pub use explain::{Asked, explain};
 pub use include::{Disk, RealDisk};
@@ -43,3 +45,4 @@ pub use values::{
     Address, Balance, ClientCertificate, Count, HealthKind, LimitKind, Method, Network, Ratio,
     Secret, Status, Statuses,
 };
+pub use watch::FileWatch;

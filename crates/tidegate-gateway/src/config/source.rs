@@ -7,6 +7,7 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::path::PathBuf;
 
 /// A range of bytes in one file of a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -77,6 +78,8 @@ pub struct Excerpt {
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
     files: Vec<Source>,
+    /// The folders whose files are included.
+    folders: Vec<PathBuf>,
     hidden: Vec<Span>,
 }
 
@@ -94,6 +97,26 @@ impl Sources {
             text: text.into(),
         });
         FileId((self.files.len() - 1) as u32)
+    }
+
+    /// Adds a folder whose files are included.
+    pub fn add_folder(&mut self, folder: impl Into<PathBuf>) {
+        self.folders.push(folder.into());
+    }
+
+    /// Returns the names of the files, as they can be read.
+    pub fn files(&self) -> impl Iterator<Item = &str> {
+        self.files.iter().map(|file| file.name.as_str())
+    }
+
+    /// Returns the folders whose files are included.
+    pub fn folders(&self) -> &[PathBuf] {
+        &self.folders
+    }
+
+    /// Returns the texts of the files, in the order of [`Sources::files`].
+    pub(super) fn texts(&self) -> impl Iterator<Item = &str> {
+        self.files.iter().map(|file| file.text.as_str())
     }
 
     /// Keeps the text of a span out of all excerpts.
