@@ -7,10 +7,14 @@ pub use self::portable::Futex;
 
 #[cfg(all(target_os = "linux", not(any(tidegate_loom, tidegate_shuttle))))]
 mod linux {
+    use std::ptr;
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::time::Duration;
 
-    use rustix::thread::futex::{Flags, Timespec, wait, wake};
+    use libc::{FUTEX_PRIVATE_FLAG, FUTEX_WAIT, FUTEX_WAKE, SYS_futex, c_long};
+
+    const WAIT: libc::c_int = FUTEX_WAIT | FUTEX_PRIVATE_FLAG;
+    const WAKE: libc::c_int = FUTEX_WAKE | FUTEX_PRIVATE_FLAG;
 
     /// Empty: the kernel finds the sleeping threads by the word's address.
     #[derive(Debug, Default)]
@@ -24,27 +28,30 @@ mod linux {
 
         /// Sleeps while `word` holds `value`, at most for `timeout`.
         pub fn wait_while(&self, word: &AtomicU32, value: u32, timeout: Option<Duration>) {
-            let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-            loop {
-                // ORDERING: Acquire pairs with the Release store of the thread that changed the
-                // word.
-                if word.load(Ordering::Acquire) != value {
+            // Seconds and nanoseconds, as two words of the kernel. Without them it sleeps for ever, as
+            // it does for more seconds than a word can hold.
+            let timeout = timeout.and_then(|timeout| {
+                let seconds = c_long::try_from(timeout.as_secs()).ok()?;
+                Some([seconds, timeout.subsec_nanos() as c_long])
+            });
+            let limit = timeout.as_ref().map_or(ptr::null(), |limit| limit.as_ptr());
+            // ORDERING: Acquire pairs with the Release store of the thread that changed the word.
+            while word.load(Ordering::Acquire) == value {
+                // SAFETY: the kernel reads the word, which is borrowed, and the two words at `limit`
+                // unless it is null; `timeout` lives until the end of this function.
+                unsafe { libc::syscall(SYS_futex, word.as_ptr(), WAIT, value, limit) };
+                // Woken, changed before sleeping, too late, or interrupted by a signal. With a timeout
+                // the caller checks its clock and decides; without one, check the word again.
+                if timeout.is_some() {
                     return;
-                }
-                match wait(word, Flags::PRIVATE, value, timeout.as_ref()) {
-                    Err(rustix::io::Errno::TIMEDOUT) => return,
-                    // Woken, changed before sleeping, or interrupted by a signal. With a timeout
-                    // the caller checks its clock and decides; without one, check the word again.
-                    _ if timeout.is_some() => return,
-                    _ => {}
                 }
             }
         }
 
         /// Wakes one thread that sleeps on `word`.
         pub fn wake(&self, word: &AtomicU32) {
-            // It fails only for a bad address, and the word is borrowed.
-            let _ = wake(word, Flags::PRIVATE, 1);
+            // SAFETY: the kernel uses the address as a key and neither reads nor writes there.
+            unsafe { libc::syscall(SYS_futex, word.as_ptr(), WAKE, 1) };
         }
     }
 }

@@ -6,7 +6,9 @@
 pub(crate) fn thread_id() -> u64 {
     #[cfg(target_os = "linux")]
     {
-        rustix::thread::gettid().as_raw_nonzero().get() as u64
+        // By its number, because older C libraries have no function for it.
+        // SAFETY: it has no arguments, cannot fail and accesses no memory.
+        unsafe { libc::syscall(libc::SYS_gettid) as u64 }
     }
     #[cfg(not(target_os = "linux"))]
     {
@@ -23,12 +25,16 @@ pub fn thread_cpu_time() -> std::time::Duration {
 pub(crate) fn set_affinity(cpus: &[usize]) -> bool {
     #[cfg(target_os = "linux")]
     {
-        use rustix::thread::{CpuSet, sched_setaffinity};
-        let mut set = CpuSet::new();
-        for &cpu in cpus.iter().filter(|&&cpu| cpu < CpuSet::MAX_CPU) {
-            set.set(cpu);
+        // A `cpu_set_t`: one bit for each CPU, in words of the C type `long`.
+        const WORD: usize = libc::c_ulong::BITS as usize;
+        let mut set: [libc::c_ulong; 1024 / WORD] = [0; 1024 / WORD];
+        for &cpu in cpus {
+            if let Some(word) = set.get_mut(cpu / WORD) {
+                *word |= 1 << (cpu % WORD);
+            }
         }
-        sched_setaffinity(None, &set).is_ok()
+        // SAFETY: reads as many bytes as `set` has; 0 stands for the calling thread.
+        unsafe { libc::sched_setaffinity(0, size_of_val(&set), set.as_ptr().cast()) == 0 }
     }
     #[cfg(not(target_os = "linux"))]
     {
@@ -44,8 +50,9 @@ pub(crate) fn set_priority(priority: u8) -> bool {
     {
         // A nice value counts the other way, four steps per priority: 1 is 16, 10 is -20.
         let nice = (5 - i32::from(priority)) * 4;
-        let thread = Some(rustix::thread::gettid());
-        rustix::process::setpriority_process(thread, nice).is_ok()
+        let thread = thread_id() as libc::id_t;
+        // SAFETY: takes numbers only. For a wrong number it returns an error.
+        unsafe { libc::setpriority(libc::PRIO_PROCESS, thread, nice) == 0 }
     }
     #[cfg(not(target_os = "linux"))]
     {

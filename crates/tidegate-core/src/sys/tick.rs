@@ -1,8 +1,8 @@
 //! The system's clock as of its last tick, whose reading is a few loads without a counter; and the
 //! CPU time of a thread.
 //!
-//! This uses the C library and not rustix: rustix looks up the kernel's functions itself, and fails
-//! where a tool such as valgrind has hidden them.
+//! This uses the functions of the C library, which work where a tool such as valgrind has hidden the
+//! kernel's.
 
 #[cfg(all(target_os = "linux", not(miri)))]
 mod linux {

@@ -15,9 +15,8 @@ pub(crate) use self::none::WordWaiters;
 
 #[cfg(all(target_os = "linux", not(any(tidegate_loom, tidegate_shuttle))))]
 mod linux {
+    use std::ptr;
     use std::sync::atomic::AtomicU32;
-
-    use rustix::thread::futex::{Flags, wait};
 
     /// An empty type, because the kernel finds the sleepers by the word's address.
     #[derive(Clone)]
@@ -34,9 +33,12 @@ mod linux {
 
         /// Sleeps while `word` holds `value`. May return early.
         pub(crate) fn sleep_while(&self, word: &AtomicU32, value: u32) {
+            let wait = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+            let no_limit = ptr::null::<libc::timespec>();
             // The wait ends by a wake-up, a changed value or an interrupt; the caller re-checks
             // the word.
-            let _ = wait(word, Flags::PRIVATE, value, None);
+            // SAFETY: the kernel reads the word, which is borrowed, and nothing else.
+            unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), wait, value, no_limit) };
         }
 
         /// Wakes one thread that sleeps on the word that is, or was, at `word`.
