@@ -22,7 +22,7 @@
 //! | `unhandled` | [`Unhandled`] and [`OnUnhandled`]: errors that no other code handles |
 //! | `sys` | the operating system and the processor; atomics and locks (std, loom or shuttle) |
 //! | `internal` | hidden and unstable: what the other crates of this workspace need |
-//! | `counter`, `debug_as_display` | a counter; [`debug_as_display!`] |
+//! | `counter`, `cache_padded`, `debug_as_display` | a counter; a value on cache lines of its own; [`debug_as_display!`] |
 //!
 //! Unsafe code exists only in `lane`, `raw` and `sys`. Every unsafe block has a comment that argues
 //! its soundness, every atomic operation stronger than relaxed names its partner, and the
@@ -32,6 +32,7 @@
 //! that implements an executor needs [`executor`]; code that observes threads needs [`thread`].
 #![deny(unsafe_code)]
 
+mod cache_padded;
 mod cancel;
 mod clock;
 mod collect;
@@ -47,8 +48,7 @@ pub mod internal {
     //! The macros `debug_as_display!` and, under shuttle, `scheduled_thread_local!` belong here
     //! too; the language exports macros at the root of the crate.
 
-    pub use crossbeam_utils::CachePadded;
-
+    pub use crate::cache_padded::CachePadded;
     pub use crate::clock::{ClockMember, CoarseClock, FastClock, Sleeper, TickerStop, as_nanos};
     pub use crate::contain::{contain, discard, discard_all};
     pub use crate::counter::Counter;

@@ -19,8 +19,7 @@
 
 use std::fmt;
 
-use crossbeam_utils::CachePadded;
-
+use crate::cache_padded::CachePadded;
 use crate::sys::prim::{AtomicU64, Ordering};
 
 /// The loop is awake and will check its lanes before it sleeps.

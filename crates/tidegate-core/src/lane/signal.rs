@@ -8,8 +8,7 @@
 use std::fmt;
 use std::ptr::{self, NonNull};
 
-use crossbeam_utils::CachePadded;
-
+use crate::cache_padded::CachePadded;
 use crate::executor::{RejectReason, Rejected};
 use crate::raw::signal::{Signal, SignalHeader};
 use crate::sys::prim::{AtomicPtr, Ordering, claim_fence};

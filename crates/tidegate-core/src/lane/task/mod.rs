@@ -26,9 +26,8 @@ use std::fmt;
 use std::ptr;
 use std::sync::Arc;
 
-use crossbeam_utils::CachePadded;
-
 use self::chunk::{CHUNK, Chunk};
+use crate::cache_padded::CachePadded;
 use crate::executor::{RejectReason, Rejected};
 use crate::raw::task::Task;
 use crate::sys::prim::{
