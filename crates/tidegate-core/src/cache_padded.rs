@@ -2,10 +2,11 @@
 
 use std::ops::{Deref, DerefMut};
 
-/// Keeps a value on cache lines that nothing else uses, so that its writers do not slow the readers of
-/// what lies beside it.
+/// Keeps a value on cache lines that nothing else uses, so that its writers do not slow the readers
+/// of what lies beside it.
 ///
-/// The alignment is two lines of 64 bytes: processors fetch lines in pairs, and some have lines of 128.
+/// The alignment is two lines of 64 bytes: processors fetch lines in pairs, and some have lines of
+/// 128.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct CachePadded<T>(T);

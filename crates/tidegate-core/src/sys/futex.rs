@@ -28,8 +28,8 @@ mod linux {
 
         /// Sleeps while `word` holds `value`, at most for `timeout`.
         pub fn wait_while(&self, word: &AtomicU32, value: u32, timeout: Option<Duration>) {
-            // Seconds and nanoseconds, as two words of the kernel. Without them it sleeps for ever, as
-            // it does for more seconds than a word can hold.
+            // Seconds and nanoseconds, as two words of the kernel. Without them it sleeps for ever,
+            // as it does for more seconds than a word can hold.
             let timeout = timeout.and_then(|timeout| {
                 let seconds = c_long::try_from(timeout.as_secs()).ok()?;
                 Some([seconds, timeout.subsec_nanos() as c_long])
@@ -37,11 +37,12 @@ mod linux {
             let limit = timeout.as_ref().map_or(ptr::null(), |limit| limit.as_ptr());
             // ORDERING: Acquire pairs with the Release store of the thread that changed the word.
             while word.load(Ordering::Acquire) == value {
-                // SAFETY: the kernel reads the word, which is borrowed, and the two words at `limit`
-                // unless it is null; `timeout` lives until the end of this function.
+                // SAFETY: the kernel reads the word, which is borrowed, and the two words at
+                // `limit` unless it is null; `timeout` lives until the end of this function.
                 unsafe { libc::syscall(SYS_futex, word.as_ptr(), WAIT, value, limit) };
-                // Woken, changed before sleeping, too late, or interrupted by a signal. With a timeout
-                // the caller checks its clock and decides; without one, check the word again.
+                // Woken, changed before sleeping, too late, or interrupted by a signal. With a
+                // timeout the caller checks its clock and decides; without one, check the word
+                // again.
                 if timeout.is_some() {
                     return;
                 }

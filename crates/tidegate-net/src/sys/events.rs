@@ -1,9 +1,9 @@
 //! Events as the operating system reports them.
 //!
-//! On Linux, unless it is built with `--cfg tidegate_mio`, the poller's descriptor is polled directly: an event is two numbers there, which are
-//! read once instead of once for each question. The descriptors of user-defined sources are added
-//! directly too, so that their readiness is a level: it is reported as long as it lasts, and need
-//! not be armed again after each event.
+//! On Linux, unless it is built with `--cfg tidegate_mio`, the poller's descriptor is polled
+//! directly: an event is two numbers there, which are read once instead of once for each question.
+//! The descriptors of user-defined sources are added directly too, so that their readiness is a
+//! level: it is reported as long as it lasts, and need not be armed again after each event.
 
 use std::io;
 use std::time::Duration;
@@ -16,19 +16,24 @@ use super::poller::{Change, Readiness, Token};
 
 #[cfg(all(target_os = "linux", not(tidegate_mio)))]
 mod platform {
-    use std::os::fd::BorrowedFd;
+    use std::os::fd::AsRawFd;
+    use std::ptr;
 
-    use rustix::event::Timespec;
-    use rustix::event::epoll::{self, Event, EventData, EventFlags};
+    use libc::epoll_event;
 
+    use super::super::call::checked;
     use super::{Change, Duration, Interest, Poll, RawFd, Readiness, Token, io};
 
-    /// The events of one wait.
-    pub(crate) struct Events(Vec<Event>);
+    // The flags of an event.
+    pub(super) const IN: u32 = libc::EPOLLIN as u32;
+    pub(super) const OUT: u32 = libc::EPOLLOUT as u32;
+    pub(super) const PRI: u32 = libc::EPOLLPRI as u32;
+    pub(super) const ERR: u32 = libc::EPOLLERR as u32;
+    pub(super) const HUP: u32 = libc::EPOLLHUP as u32;
+    pub(super) const RDHUP: u32 = libc::EPOLLRDHUP as u32;
 
-    // SAFETY: the data of an event could be a pointer; here it is a token, and is never
-    // dereferenced.
-    unsafe impl Send for Events {}
+    /// The events of one wait.
+    pub(crate) struct Events(Vec<epoll_event>);
 
     impl Events {
         pub(crate) fn with_capacity(capacity: usize) -> Self {
@@ -41,17 +46,31 @@ mod platform {
             poll: &mut Poll,
             timeout: Option<Duration>,
         ) -> io::Result<()> {
-            let timeout = timeout.map(|timeout| {
+            // Without a timeout it waits for ever: -1.
+            let millis = timeout.map_or(-1, |timeout| {
                 let millis = timeout.as_nanos().div_ceil(1_000_000);
-                let millis = i32::try_from(millis).unwrap_or(i32::MAX);
-                Timespec {
-                    tv_sec: i64::from(millis / 1000),
-                    tv_nsec: i64::from(millis % 1000) * 1_000_000,
-                }
+                i32::try_from(millis).unwrap_or(i32::MAX)
             });
             self.0.clear();
-            let room = rustix::buffer::spare_capacity(&mut self.0);
-            epoll::wait(poll.registry(), room, timeout.as_ref())?;
+            let room = self.0.spare_capacity_mut();
+            let (poll, most) = (poll.as_raw_fd(), room.len());
+            let (room, signals) = (room.as_mut_ptr(), ptr::null::<libc::sigset_t>());
+            // SAFETY: the poller is borrowed, and the kernel writes at most `most` events to the room. It
+            // reads no set of signals.
+            let count = checked(unsafe {
+                libc::syscall(
+                    libc::SYS_epoll_pwait,
+                    poll,
+                    room,
+                    most,
+                    millis,
+                    signals,
+                    0usize,
+                )
+            })?;
+            // SAFETY: the kernel has written `count` events from the beginning of the room on,
+            // which is the beginning of the vector.
+            unsafe { self.0.set_len(count) };
             Ok(())
         }
 
@@ -59,7 +78,7 @@ mod platform {
         #[inline(always)]
         pub(crate) fn each(&self, mut visit: impl FnMut(u64, Readiness)) {
             for event in &self.0 {
-                visit(event.data.u64(), readiness(event.flags));
+                visit(event.u64, readiness(event.events));
             }
         }
     }
@@ -71,61 +90,58 @@ mod platform {
         token: Token,
         change: Change,
     ) -> io::Result<()> {
-        let poll = poll.registry();
-        // SAFETY: the source that owns the descriptor is registered or about to be, and keeps it
-        // open during this call. Were it closed all the same, the system would return an error.
-        let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) };
-        let data = EventData::new_u64(token.bits());
-        match change {
-            Change::Add(interests) => epoll::add(poll, descriptor, data, flags(interests))?,
-            Change::Modify(interests) => epoll::modify(poll, descriptor, data, flags(interests))?,
+        let (operation, events) = match change {
+            Change::Add(interests) => (libc::EPOLL_CTL_ADD, flags(interests)),
+            Change::Modify(interests) => (libc::EPOLL_CTL_MOD, flags(interests)),
             // The readiness is a level.
-            Change::Rearm(_) => {}
-            Change::Remove => epoll::delete(poll, descriptor)?,
+            Change::Rearm(_) => return Ok(()),
+            Change::Remove => (libc::EPOLL_CTL_DEL, 0),
+        };
+        let u64 = token.bits();
+        let mut event = epoll_event { events, u64 };
+        // SAFETY: the kernel reads one event. The source that owns the descriptor is registered or
+        // about to be, and keeps it open during this call. Were it closed all the same, the system
+        // would return an error.
+        match unsafe { libc::epoll_ctl(poll.as_raw_fd(), operation, descriptor, &raw mut event) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
         }
-        Ok(())
     }
 
-    fn flags(interests: Interest) -> EventFlags {
-        let mut flags = EventFlags::empty();
+    fn flags(interests: Interest) -> u32 {
+        let mut flags = 0;
         if interests.has(Interest::READ) {
-            flags |= EventFlags::IN | EventFlags::RDHUP;
+            flags |= IN | RDHUP;
         }
         if interests.has(Interest::WRITE) {
-            flags |= EventFlags::OUT;
+            flags |= OUT;
         }
         flags
     }
 
     #[inline(always)]
-    fn readiness(flags: EventFlags) -> Readiness {
-        let usual = EventFlags::IN | EventFlags::OUT;
+    fn readiness(flags: u32) -> Readiness {
         // Nearly always: something to read, and room to write.
-        if flags == usual {
+        if flags == IN | OUT {
             return Readiness::READ | Readiness::WRITE;
         }
         unusual(flags)
     }
 
     #[inline(never)]
-    pub(super) fn unusual(flags: EventFlags) -> Readiness {
+    pub(super) fn unusual(flags: u32) -> Readiness {
+        let all = |wanted: u32| flags & wanted == wanted;
         let mut readiness = Readiness::NONE;
-        if flags.intersects(EventFlags::IN | EventFlags::PRI) {
+        if all(IN) || all(PRI) {
             readiness |= Readiness::READ;
         }
-        if flags.contains(EventFlags::OUT) {
+        if all(OUT) {
             readiness |= Readiness::WRITE;
         }
-        let input_ended = EventFlags::IN | EventFlags::RDHUP;
-        let output_ended = EventFlags::OUT | EventFlags::ERR;
-        if flags.contains(EventFlags::HUP)
-            || flags.contains(input_ended)
-            || flags.contains(output_ended)
-            || flags == EventFlags::ERR
-        {
+        if all(HUP) || all(IN | RDHUP) || all(OUT | ERR) || flags == ERR {
             readiness |= Readiness::HANG_UP;
         }
-        if flags.contains(EventFlags::ERR) {
+        if all(ERR) {
             readiness |= Readiness::ERROR;
         }
         readiness
@@ -211,31 +227,27 @@ pub(crate) use self::platform::{Events, control};
 mod tests {
     //! Each flag of the operating system, and what it means here.
 
-    use rustix::event::epoll::EventFlags;
-
+    use super::platform::{ERR, HUP, IN, OUT, PRI, RDHUP};
     use super::*;
 
     #[test]
     fn flags_mean_what_they_mean_to_mio() {
         let (read, write) = (Readiness::READ, Readiness::WRITE);
         let (hang_up, error) = (Readiness::HANG_UP, Readiness::ERROR);
-        let (input, output) = (EventFlags::IN, EventFlags::OUT);
-        let (ended, both) = (EventFlags::RDHUP, EventFlags::HUP);
-        let broken = EventFlags::ERR;
         for (flags, meaning) in [
-            (input, read),
-            (EventFlags::PRI, read),
-            (output, write),
-            (input | output, read | write),
-            (input | output | ended, read | write | hang_up),
-            (output | ended, write),
-            (both, hang_up),
-            (input | output | both, read | write | hang_up),
-            (broken, hang_up | error),
-            (output | broken, write | hang_up | error),
-            (input | broken, read | error),
+            (IN, read),
+            (PRI, read),
+            (OUT, write),
+            (IN | OUT, read | write),
+            (IN | OUT | RDHUP, read | write | hang_up),
+            (OUT | RDHUP, write),
+            (HUP, hang_up),
+            (IN | OUT | HUP, read | write | hang_up),
+            (ERR, hang_up | error),
+            (OUT | ERR, write | hang_up | error),
+            (IN | ERR, read | error),
         ] {
-            assert_eq!(platform::unusual(flags), meaning, "{flags:?}");
+            assert_eq!(platform::unusual(flags), meaning, "{flags:#x}");
         }
     }
 }

@@ -32,7 +32,7 @@ mod reading {
 
 #[cfg(all(target_os = "linux", not(tidegate_mio)))]
 mod sending {
-    use rustix::io::Errno;
+    use std::os::fd::AsRawFd;
 
     use super::{File, io};
     use crate::sys::stream::StreamRef;
@@ -45,12 +45,19 @@ mod sending {
         offset: u64,
         most: usize,
     ) -> io::Result<Option<usize>> {
-        let mut offset = offset;
-        match rustix::fs::sendfile(stream, file, Some(&mut offset), most) {
+        let Ok(mut offset) = libc::off_t::try_from(offset) else {
+            return Ok(None);
+        };
+        let (to, from) = (stream.as_raw_fd(), file.as_raw_fd());
+        // SAFETY: both descriptors are borrowed, and the kernel reads and writes the offset.
+        let sent = unsafe { libc::sendfile(to, from, &raw mut offset, most) };
+        match usize::try_from(sent).map_err(|_| io::Error::last_os_error()) {
             Ok(count) => Ok(Some(count)),
-            // The file system does not support it.
-            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(None),
-            Err(why) => Err(why.into()),
+            Err(why) => match why.raw_os_error() {
+                // The file system does not support it.
+                Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP) => Ok(None),
+                _ => Err(why),
+            },
         }
     }
 }

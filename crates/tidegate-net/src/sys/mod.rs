@@ -1,9 +1,11 @@
 //! The boundary to the operating system: polling and sockets. The only module with unsafe code.
 #![expect(
     unsafe_code,
-    reason = "received bytes lie in memory that was not written before, a number stands for an open socket, and a hint to the processor is an intrinsic"
+    reason = "received bytes lie in memory that was not written before, a number stands for an open socket, system calls are made by their number, and a hint to the processor is an intrinsic"
 )]
 
+#[cfg(all(target_os = "linux", not(tidegate_mio)))]
+mod call;
 mod chunk;
 mod descriptor;
 mod events;

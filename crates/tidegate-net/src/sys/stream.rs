@@ -11,12 +11,16 @@ pub(crate) use self::system::{
 #[cfg(all(target_os = "linux", not(tidegate_mio)))]
 mod system {
     use std::io::{self, IoSlice};
-    use std::mem::MaybeUninit;
+    use std::mem::{self, MaybeUninit};
     use std::ops::Deref;
     use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+    use std::ptr;
 
-    use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
+    use libc::{
+        MSG_MORE, MSG_NOSIGNAL, SYS_recvfrom, SYS_sendmsg, SYS_sendto, c_int, c_void, syscall,
+    };
 
+    use crate::sys::call::checked;
     use crate::sys::poller::Source;
 
     /// `true` if a read that does not fill its buffer has read everything: the poller reports the
@@ -78,21 +82,26 @@ mod system {
         stream: StreamRef<'_>,
         room: &mut [MaybeUninit<u8>],
     ) -> io::Result<usize> {
-        let (_, count) = rustix::net::recv(stream, room, RecvFlags::empty())?;
-        Ok(count)
+        let (socket, length) = (stream.as_raw_fd(), room.len());
+        let (room, nobody) = (room.as_mut_ptr(), ptr::null_mut::<c_void>());
+        // SAFETY: the socket is borrowed, and the kernel writes at most `length` bytes to the room. It
+        // does not write the address of the sender, because there is no memory for it.
+        checked(unsafe { syscall(SYS_recvfrom, socket, room, length, 0, nobody, nobody) })
     }
 
     /// Sends `bytes`, or as many of them as the system takes.
     #[inline(always)]
     pub(crate) fn send(stream: StreamRef<'_>, bytes: &[u8]) -> io::Result<usize> {
-        Ok(rustix::net::send(stream, bytes, SendFlags::NOSIGNAL)?)
+        let (socket, length) = (stream.as_raw_fd(), bytes.len());
+        let (bytes, peer) = (bytes.as_ptr(), ptr::null::<c_void>());
+        // SAFETY: the socket and the bytes are borrowed, and the kernel reads `length` of them. It reads
+        // no address: the socket is connected.
+        checked(unsafe { syscall(SYS_sendto, socket, bytes, length, MSG_NOSIGNAL, peer, 0) })
     }
 
     /// Sends `slices` in one call, or as much of them as the system takes.
     pub(crate) fn send_slices(stream: StreamRef<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        let mut nothing = SendAncillaryBuffer::default();
-        let sent = rustix::net::sendmsg(stream, slices, &mut nothing, SendFlags::NOSIGNAL)?;
-        Ok(sent)
+        send_message(stream, slices, MSG_NOSIGNAL)
     }
 
     /// Like [`send_slices`]. The system may hold a part of a packet back, because more follows at
@@ -101,10 +110,22 @@ mod system {
         stream: StreamRef<'_>,
         slices: &[IoSlice<'_>],
     ) -> io::Result<usize> {
-        let mut nothing = SendAncillaryBuffer::default();
-        let flags = SendFlags::NOSIGNAL.union(SendFlags::MORE);
-        let sent = rustix::net::sendmsg(stream, slices, &mut nothing, flags)?;
-        Ok(sent)
+        send_message(stream, slices, MSG_NOSIGNAL | MSG_MORE)
+    }
+
+    fn send_message(
+        stream: StreamRef<'_>,
+        slices: &[IoSlice<'_>],
+        flags: c_int,
+    ) -> io::Result<usize> {
+        // SAFETY: zeros are a valid message: no address, no slices, no control data.
+        let mut message: libc::msghdr = unsafe { mem::zeroed() };
+        // An `IoSlice` has the layout of an `iovec`, as its documentation promises.
+        message.msg_iov = slices.as_ptr().cast_mut().cast();
+        message.msg_iovlen = slices.len() as _;
+        let (socket, message) = (stream.as_raw_fd(), &raw const message);
+        // SAFETY: the socket, the message and its slices are borrowed, and the kernel only reads.
+        checked(unsafe { syscall(SYS_sendmsg, socket, message, flags) })
     }
 }
 
