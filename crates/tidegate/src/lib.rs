@@ -32,11 +32,17 @@
 //! | module | content | feature | guide |
 //! |---|---|---|---|
 //! | [`promise`](mod@promise) | values that arrive later | | [promises] |
-//! | [`loops`] | event loops, groups, schedules, shutdown | | [loops][g-loops] |
-//! | [`signal`] | signals of the operating system as completions | | [shutdown] |
 //! | [`timer`] | a timer wheel for programs without event loops | | [timers] |
 //! | [`pool`] | threads for work that may block | | [pools] |
 //! | [`strategy`] | which thread runs a task that was produced | | [pools] |
+#![cfg_attr(
+    feature = "loops",
+    doc = "| [`loops`] | event loops, groups, schedules, shutdown | `loops` | [loops][g-loops] |"
+)]
+#![cfg_attr(
+    feature = "loops",
+    doc = "| [`signal`] | signals of the operating system as completions | `loops` | [shutdown] |"
+)]
 #![cfg_attr(
     feature = "net",
     doc = "| [`net`] | servers, clients, channels and their handlers | `net` | [channels] |"
@@ -79,9 +85,11 @@
 //!
 //! # Features
 //!
-//! The first five are on by default.
+//! The first six are on by default.
 //!
-//! * `net`: the network, module `net`.
+//! * `loops`: event loops, modules `loops` and `signal`, with `block_on`, `sleep`, `timeout` and
+//!   the attributes `main` and `test`.
+//! * `net`: the network, module `net`. Turns `loops` on.
 //! * `tls`: encryption, module `tls`. Turns `net` on. It builds rustls and needs a C compiler.
 //! * `isolate`: isolation of dependencies, module `isolate`.
 //! * `tracing`: events and spans for a subscriber of the crate `tracing`. It has no module. The
@@ -96,7 +104,7 @@
 //! * `hyper`: HTTP servers on event loops, module `hyper`. Turns `net` on. It builds hyper, and of tokio
 //!   only `sync` and `io-util`.
 //!
-//! A program that wants the isolation alone compiles neither the network nor TLS:
+//! A program that wants the isolation alone compiles neither event loops nor the network nor TLS:
 //!
 //! ```toml
 //! tidegate = { path = "…", default-features = false, features = ["isolate"] }
@@ -125,10 +133,11 @@ pub use tidegate_core::{
     Blocking, CancelToken, Clock, Dump, Executor, ManualClock, OnUnhandled, Rejected, Task,
     ThreadBuilder, Ticker,
 };
+#[cfg(feature = "loops")]
 #[doc(inline)]
 pub use tidegate_loop::{sleep, timeout};
 
-#[cfg(not(feature = "net"))]
+#[cfg(all(feature = "loops", not(feature = "net")))]
 #[doc(inline)]
 pub use tidegate_loop::block_on;
 #[cfg(feature = "net")]
@@ -145,6 +154,7 @@ pub use tidegate_net::block_on;
 /// }
 /// ```
 ///
+#[cfg(feature = "loops")]
 #[doc(inline)]
 pub use tidegate_macros::main;
 /// Runs a test that is an `async fn` on an event loop.
@@ -157,6 +167,7 @@ pub use tidegate_macros::main;
 /// }
 /// ```
 ///
+#[cfg(feature = "loops")]
 #[doc(inline)]
 pub use tidegate_macros::test;
 
@@ -188,6 +199,7 @@ pub mod promise {
 /// assert_eq!(home.submit(|| 20 + 22)?.wait()?, 42);
 /// # tidegate::Result::Ok(())
 /// ```
+#[cfg(feature = "loops")]
 pub mod loops {
     #[doc(inline)]
     pub use tidegate_loop::{
@@ -210,6 +222,7 @@ pub mod loops {
 /// first.next().wait()?;
 /// # tidegate::Result::Ok(())
 /// ```
+#[cfg(feature = "loops")]
 pub mod signal {
     #[cfg(unix)]
     #[doc(inline)]
@@ -565,6 +578,7 @@ pub mod prelude {
 
     #[cfg(feature = "isolate")]
     pub use crate::isolate::{BreakerConfig, Command, CommandError, Isolation, PoolConfig};
+    #[cfg(feature = "loops")]
     pub use crate::loops::{
         Choose, CoarseTimer, EventLoop, EventLoopGroup, Missed, Pinned, Quiet, RejectPolicy,
         Roaming, RoamingConfig,

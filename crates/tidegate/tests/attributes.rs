@@ -1,4 +1,5 @@
 //! `#[tidegate::test]` and `#[tidegate::main]` on real functions.
+#![cfg(feature = "loops")]
 
 use std::time::Duration;
 
