@@ -8,7 +8,8 @@
 //! * A [`Strategy`](strategy::Strategy) asks a [`Producer`](strategy::Producer) for tasks. For each
 //!   task it decides which thread runs the task and which thread produces next.
 //!   [`Adaptive`](strategy::Adaptive) hands production over while a task runs, if a
-//!   [`Monitor`](strategy::Monitor) finds that the task takes long.
+//!   [`Monitor`](strategy::Monitor) finds that the task takes long. The feature `strategy`, on by
+//!   default, has this module.
 //! * [`HandedBack`], [`ShutdownError`] and [`NotStartedError`] report how an executor ended. All
 //!   kinds of executors use them.
 //!
@@ -28,6 +29,7 @@ mod immediate;
 mod ordered;
 mod pool;
 mod schedule;
+#[cfg(feature = "strategy")]
 pub mod strategy;
 
 pub use self::executor::{DisplacedError, HandedBack, NotStartedError, Quiet, ShutdownError};
@@ -61,7 +63,9 @@ pub mod internal {
         ReservedWorkers, SlotWait, WorkerSlot, WorkerStep, WorkerWake, WorkerWanted,
     };
     pub use crate::schedule::{Period, Repeat};
+    #[cfg(feature = "strategy")]
     pub use crate::strategy::producer::InterruptFn;
+    #[cfg(feature = "strategy")]
     pub use crate::strategy::raw::{
         CellSnapshot, CloseResult, HelperRequest, LendResult, MonitorState, NotifyResult,
         PendingHelper, ProducerCell, ProducerGuard, RestResult, StandInSlot, StarvationDetector,

@@ -34,7 +34,6 @@
 //! | [`promise`](mod@promise) | values that arrive later | | [promises] |
 //! | [`timer`] | a timer wheel for programs without event loops | | [timers] |
 //! | [`pool`] | threads for work that may block | | [pools] |
-//! | [`strategy`] | which thread runs a task that was produced | | [pools] |
 #![cfg_attr(
     feature = "loops",
     doc = "| [`loops`] | event loops, groups, schedules, shutdown | `loops` | [loops][g-loops] |"
@@ -42,6 +41,10 @@
 #![cfg_attr(
     feature = "loops",
     doc = "| [`signal`] | signals of the operating system as completions | `loops` | [shutdown] |"
+)]
+#![cfg_attr(
+    feature = "strategy",
+    doc = "| [`strategy`] | which thread runs a task that was produced | `strategy` | [pools] |"
 )]
 #![cfg_attr(
     feature = "net",
@@ -85,10 +88,11 @@
 //!
 //! # Features
 //!
-//! The first six are on by default.
+//! The first seven are on by default.
 //!
 //! * `loops`: event loops, modules `loops` and `signal`, with `block_on`, `sleep`, `timeout` and
-//!   the attributes `main` and `test`.
+//!   the attributes `main` and `test`. Turns `strategy` on.
+//! * `strategy`: execution strategies, module `strategy`.
 //! * `net`: the network, module `net`. Turns `loops` on.
 //! * `tls`: encryption, module `tls`. Turns `net` on. It builds rustls and needs a C compiler.
 //! * `isolate`: isolation of dependencies, module `isolate`.
@@ -272,6 +276,7 @@ pub mod pool {
 ///
 /// [`Adaptive`](strategy::Adaptive) is the one to start with. The event loops of
 /// [`RoamingConfig`](crate::loops::RoamingConfig) use it.
+#[cfg(feature = "strategy")]
 pub mod strategy {
     #[doc(inline)]
     pub use tidegate_pool::strategy::{
@@ -591,6 +596,7 @@ pub mod prelude {
     pub use crate::promise::{
         Completion, Failure, Outcome, Promise, SharedCompletion, SharedPromise, WaitError,
     };
+    #[cfg(feature = "strategy")]
     pub use crate::strategy::{Adaptive, Monitor, ProduceConsume, Producer, Strategy};
     #[cfg(feature = "tower")]
     pub use crate::tower::CommandExt;
