@@ -332,9 +332,16 @@ impl fmt::Debug for CancelHook {
 }
 
 /// The error for a wait that ended because its [`CancelToken`] was cancelled.
-#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the wait was interrupted: its cancel token was cancelled first")]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct InterruptedError;
+
+impl fmt::Display for InterruptedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the wait was interrupted: its cancel token was cancelled first")
+    }
+}
+
+impl std::error::Error for InterruptedError {}
 
 crate::debug_as_display!(InterruptedError);
 

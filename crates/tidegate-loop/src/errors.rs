@@ -8,7 +8,7 @@ use tidegate_pool::ThreadBudgetError;
 use tidegate_timer::wheel::WheelError;
 
 /// Why a shutdown hook was not added.
-#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, tidegate_macros::Error)]
 #[non_exhaustive]
 pub enum ShutdownHookError {
     /// Another hook has the same name.
@@ -47,7 +47,7 @@ impl<F> fmt::Display for NotOnLoop<F> {
 impl<F> Error for NotOnLoop<F> {}
 
 /// Why `block_on` did not return the output of its future.
-#[derive(thiserror::Error)]
+#[derive(tidegate_macros::Error)]
 #[non_exhaustive]
 pub enum BlockOnError {
     /// The calling thread drives an event loop. The future did not run.
@@ -82,7 +82,7 @@ impl From<BuildError> for BlockOnError {
 }
 
 /// Why an event loop or a group could not be built.
-#[derive(thiserror::Error)]
+#[derive(tidegate_macros::Error)]
 #[non_exhaustive]
 pub enum BuildError {
     /// The requested number of event loops is above the maximum.

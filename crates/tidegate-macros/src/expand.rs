@@ -16,7 +16,7 @@ pub(crate) struct Fault {
 }
 
 impl Fault {
-    fn new(text: impl Into<String>, at: Span) -> Self {
+    pub(crate) fn new(text: impl Into<String>, at: Span) -> Self {
         let text = text.into();
         Self { text, at }
     }
@@ -175,7 +175,7 @@ fn return_type(signature: &[TokenTree]) -> Option<&[TokenTree]> {
     }
 }
 
-fn is_word(token: &TokenTree, word: &str) -> bool {
+pub(crate) fn is_word(token: &TokenTree, word: &str) -> bool {
     matches!(token, TokenTree::Ident(ident) if ident.to_string() == word)
 }
 

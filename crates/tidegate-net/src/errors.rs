@@ -14,11 +14,11 @@ use tidegate_promise::Failure;
 /// let why = NetError::WriteQueueFull { size: 5_000_000, pending: 12_000_000, cap: 16_777_216 };
 /// assert!(why.to_string().contains("16777216"));
 /// ```
-#[derive(Clone, thiserror::Error)]
+#[derive(Clone, tidegate_macros::Error)]
 #[non_exhaustive]
 pub enum NetError {
     /// The channel is closed; with the cause, if there was one.
-    #[error("the channel is closed{}", because(.0.as_ref()))]
+    #[error("the channel is closed{}", because(_0.as_ref()))]
     Closed(#[source] Option<Failure>),
     /// The channel's sending half is closed: data written after its end cannot be sent.
     #[error("the sending half of the channel is closed; write before `shutdown_output`")]
@@ -276,7 +276,7 @@ pub(crate) fn tried(what: impl Into<String>, why: io::Error) -> io::Error {
 }
 
 /// An error of the operating system, with what was tried.
-#[derive(thiserror::Error)]
+#[derive(tidegate_macros::Error)]
 #[error("{what}: {why}")]
 struct IoErrorContext {
     what: String,

@@ -161,7 +161,7 @@ impl Error for Failure {
 /// drop(promise);
 /// assert_eq!(answer.wait().unwrap_err().failure(), Some(MyError::Gone));
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, tidegate_macros::Error)]
 #[error("the promise was dropped before it was completed; complete it on every path")]
 pub struct AbandonedError;
 

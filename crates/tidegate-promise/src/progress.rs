@@ -38,7 +38,7 @@ impl Progress {
 }
 
 /// The reason why a progress report was rejected.
-#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, tidegate_macros::Error)]
 #[non_exhaustive]
 pub enum ProgressError {
     /// The amount done exceeds the total.

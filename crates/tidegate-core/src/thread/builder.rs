@@ -311,11 +311,22 @@ fn start(job: ThreadJob) -> io::Result<prim::JoinHandle<()>> {
 }
 
 /// A priority outside 1 to 10.
-#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{asked} is not a thread priority; use 1 (lowest) to 10 (highest)")]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PriorityError {
     asked: u8,
 }
+
+impl fmt::Display for PriorityError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { asked } = self;
+        write!(
+            f,
+            "{asked} is not a thread priority; use 1 (lowest) to 10 (highest)"
+        )
+    }
+}
+
+impl std::error::Error for PriorityError {}
 
 crate::debug_as_display!(PriorityError);
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::error::for_readers;
 
 /// The error of a call that the breaker denied because it is open.
-#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, tidegate_macros::Error)]
 #[error("the breaker is open{}", self.hint())]
 pub struct BreakerOpenError {
     /// The time after which a call may pass again, if that is known: the rest of the breaker's sleep,

@@ -76,30 +76,48 @@ enum Tried {
 }
 
 /// Why the fallback did not return a value either.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FallbackError<E> {
     /// The fallback returned an error.
-    #[error("its fallback failed: {0}")]
-    Failed(#[source] E),
+    Failed(E),
     /// The fallback panicked, with this message.
-    #[error("its fallback panicked: {0}")]
     Panicked(String),
     /// The fallback is a future and was not ready after this long.
-    #[error("its fallback timed out after {0:?}")]
     TimedOut(Duration),
     /// The fallback is a future, was not ready at once, and this thread must not wait for it.
-    #[error("its fallback is not ready and this thread must not wait: use `run_async`")]
     Waiting,
     /// All permits of the fallback are held.
-    #[error("all permits of its fallback are held")]
     Rejected,
     /// Fallbacks are switched off for this command.
-    #[error("its fallback is switched off")]
     Disabled,
     /// The command has no fallback.
-    #[error("it has no fallback")]
     Missing,
+}
+
+impl<E: fmt::Display> fmt::Display for FallbackError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed(why) => write!(f, "its fallback failed: {why}"),
+            Self::Panicked(message) => write!(f, "its fallback panicked: {message}"),
+            Self::TimedOut(after) => write!(f, "its fallback timed out after {after:?}"),
+            Self::Waiting => f.write_str(
+                "its fallback is not ready and this thread must not wait: use `run_async`",
+            ),
+            Self::Rejected => f.write_str("all permits of its fallback are held"),
+            Self::Disabled => f.write_str("its fallback is switched off"),
+            Self::Missing => f.write_str("it has no fallback"),
+        }
+    }
+}
+
+impl<E: Error + 'static> Error for FallbackError<E> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Failed(why) => Some(why),
+            _ => None,
+        }
+    }
 }
 
 impl<E> CommandError<E> {

@@ -10,7 +10,7 @@ use std::fmt;
 /// let invalid = ConfigError::new("prices", "coreSize", "0", "a pool needs a thread");
 /// assert_eq!(invalid.to_string(), "prices: coreSize is 0: a pool needs a thread");
 /// ```
-#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, tidegate_macros::Error)]
 #[error("{key}: {property} is {value}: {reason}")]
 pub struct ConfigError {
     key: String,

@@ -30,7 +30,7 @@ pub struct RequestVariable<T> {
 type OnEnd<T> = Arc<dyn Fn(&T) + Send + Sync>;
 
 /// The error of an access outside of a request: enter a [`RequestContext`] first.
-#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, tidegate_macros::Error)]
 #[error("there is no request on this thread: enter a RequestContext first")]
 pub struct NoContextError;
 

@@ -201,14 +201,14 @@ impl<F: Future> Future for Timeout<F> {
 }
 
 /// The event loop of the sleep has ended.
-#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, tidegate_macros::Error)]
 #[error("the loop that counts the time has ended; sleep on a loop that lives on")]
 pub struct SleepError;
 
 tidegate_core::debug_as_display!(SleepError);
 
 /// Why a future with a time limit was not waited for any longer.
-#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, tidegate_macros::Error)]
 pub enum TimeoutError {
     /// The time is up.
     #[error("the operation did not complete in time; retry it or allow more time")]

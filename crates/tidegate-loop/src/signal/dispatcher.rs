@@ -35,7 +35,7 @@ struct Waiter {
 }
 
 /// A signal could not be registered.
-#[derive(Clone, thiserror::Error)]
+#[derive(Clone, tidegate_macros::Error)]
 #[error("{name} cannot be awaited: {why}; handle the signal outside this process")]
 struct RegisterError {
     name: &'static str,

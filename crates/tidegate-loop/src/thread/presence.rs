@@ -6,7 +6,7 @@ use tidegate_core::internal::prim::{Mutex, lock};
 use tidegate_core::{Parker, WaitRefusedError};
 
 /// Why [`EventLoop::await_inactivity`](crate::EventLoop::await_inactivity) did not wait.
-#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, tidegate_macros::Error)]
 #[non_exhaustive]
 pub enum InactivityError {
     /// The event loop never had a thread.

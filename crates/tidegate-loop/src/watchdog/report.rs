@@ -88,7 +88,7 @@ impl fmt::Display for Recovered {
 }
 
 /// Why a watchdog was not started.
-#[derive(thiserror::Error)]
+#[derive(tidegate_macros::Error)]
 #[non_exhaustive]
 pub enum WatchdogError {
     /// With a threshold of zero every event loop would count as stuck.

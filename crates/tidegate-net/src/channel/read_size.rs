@@ -178,7 +178,7 @@ fn index_below(size: u32) -> u8 {
 }
 
 /// Bounds that contradict each other.
-#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, tidegate_macros::Error)]
 #[error(
     "read sizes must be 0 < minimum ≤ initial ≤ maximum, and were {minimum}, {initial} and {maximum}"
 )]

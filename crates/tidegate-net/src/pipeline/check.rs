@@ -24,13 +24,13 @@ pub(crate) type Name = Cow<'static, str>;
 /// assert!(matches!(refused, PipelineError::TypeMismatch { .. }));
 /// assert!(refused.to_string().contains("`strings`") && refused.to_string().contains("`lines`"));
 /// ```
-#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, tidegate_macros::Error)]
 #[non_exhaustive]
 pub enum PipelineError {
     /// The message types of two handlers, or of a handler and the socket, do not match.
     #[error(
         "`{from}` {} {gives}, but `{to}` takes {takes}; add a handler that converts between them",
-        if *.writing { "writes" } else { "passes on" }
+        if *writing { "writes" } else { "passes on" }
     )]
     TypeMismatch {
         /// The handler that passes the message on or writes it.

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// let why = TlsServer::from_pem(b"no certificate", b"no key").unwrap_err();
 /// assert!(matches!(why, TlsError::InvalidIdentity(_)));
 /// ```
-#[derive(Clone, thiserror::Error)]
+#[derive(Clone, tidegate_macros::Error)]
 #[non_exhaustive]
 pub enum TlsError {
     /// Certificates or a key that cannot be used, with the reason.

@@ -12,7 +12,7 @@ use std::cell::Cell;
 /// let failure = Failure::new(DisplacedError);
 /// assert!(failure.downcast_ref::<DisplacedError>().is_some());
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, tidegate_macros::Error)]
 #[error("the job was displaced from a full queue; submit it again or shed load")]
 pub struct DisplacedError;
 

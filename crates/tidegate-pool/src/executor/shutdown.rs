@@ -48,13 +48,13 @@ impl Default for Quiet {
 }
 
 /// The error of an event loop's shutdown that failed.
-#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, tidegate_macros::Error)]
 #[non_exhaustive]
 pub enum ShutdownError {
     /// The quiet period is longer than the timeout.
     #[error(
         "the quiet period of {:?} is longer than the timeout of {:?}; raise the timeout or lower \
-         the period", .0.period, .0.timeout
+         the period", _0.period, _0.timeout
     )]
     BadQuiet(Quiet),
     /// This executor cannot be shut down.

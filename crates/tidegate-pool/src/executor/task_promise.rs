@@ -14,7 +14,7 @@ use super::displaced::{DisplacedError, is_displacing};
 
 /// The error of a task that never started: its executor ended first, and the task was not taken
 /// from the report of that end.
-#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, tidegate_macros::Error)]
 #[error(
     "the task did not start because its executor has ended; take it from `handed_back` of the \
      shutdown report and run it elsewhere"

@@ -111,7 +111,7 @@ impl fmt::Debug for OrderedViewBuilder {
 }
 
 /// The error of a view that cannot be built.
-#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, tidegate_macros::Error)]
 #[non_exhaustive]
 pub enum OrderedViewError {
     /// The executor already runs one task at a time.

@@ -127,7 +127,7 @@ impl Default for PoolLimits {
 }
 
 /// The error of a pool that could not be built, or whose limits could not be changed.
-#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, tidegate_macros::Error)]
 #[non_exhaustive]
 pub enum PoolError {
     /// The maximum is zero.

@@ -35,7 +35,7 @@ pub enum Missed {
 /// assert_eq!(refused.unwrap_err(), PeriodError::Zero);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, tidegate_macros::Error)]
 #[non_exhaustive]
 pub enum PeriodError {
     /// The period is zero: the task would run without end.

@@ -16,12 +16,12 @@ use crate::wheel::WheelError;
 /// assert_eq!(timer.start(), Err(TimerError::Stopped));
 /// # Ok::<(), TimerError>(())
 /// ```
-#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, tidegate_macros::Error)]
 #[non_exhaustive]
 pub enum TimerError {
     /// The wheel of the timer cannot be created.
     #[error("the wheel of the timer cannot be created; change its tick or its slots")]
-    Geometry(#[from] WheelError),
+    Geometry(#[source] WheelError),
     /// The timer has stopped and cannot be restarted.
     #[error("the timer has stopped; create another one")]
     Stopped,
@@ -46,3 +46,9 @@ pub enum TimerError {
 }
 
 tidegate_core::debug_as_display!(TimerError);
+
+impl From<WheelError> for TimerError {
+    fn from(cause: WheelError) -> Self {
+        Self::Geometry(cause)
+    }
+}

@@ -173,7 +173,7 @@ fn low_bits(count: u32) -> u64 {
 /// assert_eq!(refused, WheelError::ZeroTick);
 /// assert_eq!(refused.to_string(), "the tick of the wheel is zero; set a longer one");
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, tidegate_macros::Error)]
 #[non_exhaustive]
 pub enum WheelError {
     /// The tick is zero.

@@ -215,15 +215,35 @@ pub struct JoinError {
 }
 
 /// The reason why a thread was not joined.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum JoinErrorKind {
     /// The calling thread may not wait for that thread.
-    #[error("the calling thread may not wait for it; await its end instead")]
-    Refused(#[source] WaitRefusedError),
+    Refused(WaitRefusedError),
     /// The caller's token was cancelled first.
-    #[error("the wait was interrupted by its cancel token; join it again, or await its end")]
     Interrupted,
+}
+
+impl fmt::Display for JoinErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(_) => {
+                f.write_str("the calling thread may not wait for it; await its end instead")
+            }
+            Self::Interrupted => f.write_str(
+                "the wait was interrupted by its cancel token; join it again, or await its end",
+            ),
+        }
+    }
+}
+
+impl Error for JoinErrorKind {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Refused(why) => Some(why),
+            _ => None,
+        }
+    }
 }
 
 impl JoinError {

@@ -153,7 +153,7 @@ impl Default for WaterMarks {
 }
 
 /// The error for water marks that contradict each other.
-#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, tidegate_macros::Error)]
 #[error("water marks must be low ≤ high ≤ cap, and were {low}, {high} and {cap}")]
 pub struct WaterMarksError {
     /// The requested low mark.

@@ -272,7 +272,7 @@ impl FrameRule for Fixed {
 }
 
 /// The error for an invalid configuration of a frame decoder.
-#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, tidegate_macros::Error)]
 #[error("{0}")]
 pub struct FramesError(&'static str);
 
