@@ -12,7 +12,6 @@
 //! [`advance`]: ManualClock::advance
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -56,14 +55,20 @@ struct Shared {
 struct State {
     now: u64,
     next_id: u64,
-    /// Sleeping threads, by registration.
-    sleepers: BTreeMap<u64, Registered>,
-    /// Members by id, each with the registration under which its thread sleeps; `None` if it is
-    /// awake.
-    members: BTreeMap<u64, Option<u64>>,
+    /// Sleeping threads, in the order of their registrations.
+    sleepers: Vec<Registered>,
+    members: Vec<Member>,
+}
+
+/// A thread for which the clock waits.
+struct Member {
+    id: u64,
+    /// The registration under which the thread sleeps; `None` if it is awake.
+    sleep: Option<u64>,
 }
 
 struct Registered {
+    id: u64,
     sleeper: Arc<dyn Sleeper>,
     deadline: Option<u64>,
     /// `wakes` at the registration; a difference means that the sleeper was woken since.
@@ -119,7 +124,7 @@ impl ManualClock {
         loop {
             let next = state
                 .sleepers
-                .values()
+                .iter()
                 .filter_map(|sleeper| sleeper.deadline)
                 .filter(|&deadline| deadline > state.now && deadline <= target)
                 .min();
@@ -172,11 +177,7 @@ impl ManualClock {
     /// Returns the earliest deadline of all sleepers, or `None` if no sleeper has a deadline.
     pub fn next_deadline(&self) -> Option<Instant> {
         let state = self.lock();
-        let next = state
-            .sleepers
-            .values()
-            .filter_map(|one| one.deadline)
-            .min()?;
+        let next = state.sleepers.iter().filter_map(|one| one.deadline).min()?;
         self.shared.origin.checked_add(Duration::from_nanos(next))
     }
 
@@ -210,12 +211,13 @@ impl ManualClock {
         let member = state.member_here();
         let id = state.take_id();
         let registered = Registered {
+            id,
             sleeper: Arc::clone(sleeper),
             deadline,
             wakes: sleeper.wakes(),
             notified: sleeper.is_notified(),
         };
-        state.sleepers.insert(id, registered);
+        state.sleepers.push(registered);
         let outer = state.replace_sleep_of(member, Some(id));
         self.shared.changed.notify_all();
         drop(state);
@@ -223,7 +225,7 @@ impl ManualClock {
         wait();
 
         let mut state = self.lock();
-        state.sleepers.remove(&id);
+        state.sleepers.retain(|one| one.id != id);
         state.replace_sleep_of(member, outer);
         true
     }
@@ -231,7 +233,7 @@ impl ManualClock {
     pub(super) fn join(&self) -> ClockMember {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        self.lock().members.insert(id, None);
+        self.lock().members.push(Member { id, sleep: None });
         ClockMember {
             of: Some((self.clone(), id)),
             entered: false,
@@ -293,31 +295,31 @@ impl State {
 
     /// Returns the calling thread's membership of this clock.
     fn member_here(&self) -> Option<u64> {
-        let is_mine = |id: &&u64| self.members.contains_key(id);
+        let is_mine = |id: &&u64| self.members.iter().any(|member| member.id == **id);
         MEMBER_OF.with_borrow(|ids| ids.iter().rev().find(is_mine).copied())
     }
 
     /// Records the registration under which a member's thread sleeps. Returns the previous one.
     fn replace_sleep_of(&mut self, member: Option<u64>, sleep: Option<u64>) -> Option<u64> {
-        let slot = self.members.get_mut(&member?)?;
-        std::mem::replace(slot, sleep)
+        let id = member?;
+        let member = self.members.iter_mut().find(|member| member.id == id)?;
+        std::mem::replace(&mut member.sleep, sleep)
     }
 
     fn is_quiet(&self) -> bool {
-        self.members.values().all(|sleep| {
-            sleep
-                .and_then(|id| self.sleepers.get(&id))
-                .is_some_and(|one| {
-                    let due = one.deadline.is_some_and(|deadline| deadline <= self.now);
-                    !due && !one.notified && one.sleeper.wakes() == one.wakes
-                })
+        self.members.iter().all(|member| {
+            let sleep = |one: &&Registered| Some(one.id) == member.sleep;
+            self.sleepers.iter().find(sleep).is_some_and(|one| {
+                let due = one.deadline.is_some_and(|deadline| deadline <= self.now);
+                !due && !one.notified && one.sleeper.wakes() == one.wakes
+            })
         })
     }
 }
 
 fn wake_due(state: &mut State) {
     let now = state.now;
-    for one in state.sleepers.values() {
+    for one in &state.sleepers {
         if one.deadline.is_some_and(|deadline| deadline <= now) {
             one.sleeper.wake();
         }
@@ -359,7 +361,7 @@ impl Drop for ClockMember {
         if self.entered {
             let _ = MEMBER_OF.try_with(|ids| ids.borrow_mut().retain(|one| *one != id));
         }
-        clock.lock().members.remove(&id);
+        clock.lock().members.retain(|member| member.id != id);
         clock.shared.changed.notify_all();
     }
 }

@@ -13,7 +13,6 @@ use std::time::Duration;
 use super::handle::Clock;
 use super::moment::as_nanos;
 use crate::Parker;
-use crate::sys::prim::mpsc::{Sender, channel};
 use crate::sys::prim::{Condvar, Mutex, MutexGuard};
 
 /// A source of ticks.
@@ -48,13 +47,8 @@ enum Source {
     },
     Manual {
         steps: Arc<Steps>,
-        /// Dropped when the watcher has finished the check for the last tick.
-        pending_ack: Option<Sender<()>>,
     },
 }
-
-/// One tick: the time that it stands for, and a sender that is dropped when it was handled.
-type Step = (Duration, Sender<()>);
 
 /// The queue between a manual ticker and its [`ManualTicker`] handles.
 #[derive(Default)]
@@ -65,7 +59,12 @@ struct Steps {
 
 #[derive(Default)]
 struct StepState {
-    waiting: VecDeque<Step>,
+    /// The time of each tick that the watcher has not taken.
+    waiting: VecDeque<Duration>,
+    /// Number of ticks that the watcher has taken. The ticks are counted from one, in their order.
+    taken: u64,
+    /// Number of ticks whose check the watcher has finished.
+    handled: u64,
     /// Number of [`ManualTicker`] handles that may still tick.
     handles: usize,
     /// The ticker was stopped or dropped.
@@ -73,15 +72,19 @@ struct StepState {
 }
 
 impl Steps {
-    /// Returns the next step; `None` when there will be no more.
-    fn next(&self) -> Option<Step> {
+    /// Returns the time of the next tick; `None` when there will be no more. The check of the last
+    /// one is finished.
+    fn next(&self) -> Option<Duration> {
         let mut state = self.lock();
+        state.handled = state.taken;
+        self.changed.notify_all();
         loop {
             if state.stopped {
                 return None;
             }
-            if let Some(step) = state.waiting.pop_front() {
-                return Some(step);
+            if let Some(passed) = state.waiting.pop_front() {
+                state.taken += 1;
+                return Some(passed);
             }
             if state.handles == 0 {
                 return None;
@@ -91,14 +94,22 @@ impl Steps {
         }
     }
 
+    /// Ends the ticks. Callers of `tick` whose ticks were not taken return.
     fn stop(&self) {
         let mut state = self.lock();
         state.stopped = true;
-        // Lets callers of `tick` return whose ticks were not handled.
-        let left = std::mem::take(&mut state.waiting);
+        state.waiting.clear();
         drop(state);
-        drop(left);
         self.changed.notify_all();
+    }
+
+    /// Returns when the tick with this number was handled, or will never be taken.
+    fn await_handled(&self, number: u64) {
+        let mut state = self.lock();
+        while state.handled < number && (state.taken >= number || !state.stopped) {
+            let woken = self.changed.wait(state);
+            state = woken.unwrap_or_else(PoisonError::into_inner);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, StepState> {
@@ -130,7 +141,6 @@ impl Ticker {
         steps.lock().handles = 1;
         let source = Source::Manual {
             steps: Arc::clone(&steps),
-            pending_ack: None,
         };
         (Self { source }, ManualTicker { steps })
     }
@@ -154,12 +164,7 @@ impl Ticker {
                 *last = now;
                 (!stop.is_stopped()).then_some(Duration::from_nanos(passed))
             }
-            Source::Manual { steps, pending_ack } => {
-                *pending_ack = None;
-                let (passed, seen) = steps.next()?;
-                *pending_ack = Some(seen);
-                Some(passed)
-            }
+            Source::Manual { steps } => steps.next(),
         }
     }
 
@@ -193,7 +198,7 @@ impl Ticker {
         TickerStop {
             stops: match &self.source {
                 Source::Every { stop, .. } => Stops::Every(stop.clone()),
-                Source::Manual { steps, .. } => Stops::Manual(Arc::clone(steps)),
+                Source::Manual { steps } => Stops::Manual(Arc::clone(steps)),
             },
         }
     }
@@ -201,8 +206,11 @@ impl Ticker {
 
 impl Drop for Ticker {
     fn drop(&mut self) {
-        // There is no watcher any more.
-        if let Source::Manual { steps, .. } = &self.source {
+        // There is no watcher any more, and no check.
+        if let Source::Manual { steps } = &self.source {
+            let mut state = steps.lock();
+            state.handled = state.taken;
+            drop(state);
             steps.stop();
         }
     }
@@ -263,16 +271,15 @@ impl ManualTicker {
     /// Ticks once, as if `passed` had gone by. Returns when the watcher has handled the tick (it
     /// waits for the next tick, was stopped, or is gone).
     pub fn tick(&self, passed: Duration) {
-        let (seen, dealt_with) = channel();
         let mut state = self.steps.lock();
         if state.stopped {
             return;
         }
-        state.waiting.push_back((passed, seen));
+        state.waiting.push_back(passed);
+        let number = state.taken + state.waiting.len() as u64;
         drop(state);
         self.steps.changed.notify_all();
-        // Nothing is ever sent: the sender is dropped when the tick was handled.
-        let _ = dealt_with.recv();
+        self.steps.await_handled(number);
     }
 }
 
