@@ -3,18 +3,16 @@
 //! A dump neither judges a breaker nor waits for a lock under which user code may run: it reads
 //! what the calls publish anyway.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidegate_core::Dump;
 
-use super::pools::{RegisteredPool, try_lock};
+use super::pools::{RegisteredPool, sort_pools, try_lock};
 use super::registry::Isolation;
-use super::state::State;
+use super::state::{State, sort_states};
 use crate::breaker::{BreakerMode, BreakerState};
 use crate::bulkhead::Bulkhead;
-use crate::key::Key;
 
 impl Isolation {
     /// Returns the state of the isolation as a tree: each command with its calls in flight, its
@@ -48,7 +46,8 @@ impl Isolation {
         let dump = match states {
             Some(mut states) => {
                 let total = states.len();
-                first_of(&mut states, |state| &state.key);
+                sort_states(&mut states);
+                states.truncate(Dump::MAX_CHILDREN);
                 dump.list("commands", total, states.iter().map(|state| command(state)))
             }
             None => dump.fact("commands_not_listed", CHANGING),
@@ -56,7 +55,8 @@ impl Isolation {
         match inner.pools.try_all() {
             Some(mut pools) => {
                 let total = pools.len();
-                first_of(&mut pools, |pool| &pool.key);
+                sort_pools(&mut pools);
+                pools.truncate(Dump::MAX_CHILDREN);
                 dump.list("pools", total, pools.iter().map(|one| pool(one)))
             }
             None => dump.fact("pools_not_listed", CHANGING),
@@ -65,16 +65,6 @@ impl Isolation {
 }
 
 const CHANGING: &str = "a command is being built or removed at this moment; dump again";
-
-/// Keeps as many items as a dump lists, those with the first keys, in the order of their keys.
-fn first_of<T>(all: &mut Vec<Arc<T>>, key: impl Fn(&T) -> &Key) {
-    let most = Dump::MAX_CHILDREN;
-    if all.len() > most {
-        all.select_nth_unstable_by(most, |a, b| key(a).cmp(key(b)));
-        all.truncate(most);
-    }
-    all.sort_by(|a, b| key(a).cmp(key(b)));
-}
 
 fn command(state: &State) -> Dump {
     let config = state.config.load();

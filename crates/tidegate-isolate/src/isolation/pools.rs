@@ -259,7 +259,7 @@ impl Pools {
     /// Returns all pools, ordered by key.
     pub(crate) fn all(&self) -> Vec<Arc<RegisteredPool>> {
         let mut all: Vec<_> = self.lock().by_key.values().cloned().collect();
-        all.sort_by(|a, b| a.key.cmp(&b.key));
+        sort_pools(&mut all);
         all
     }
 
@@ -278,6 +278,11 @@ impl Pools {
     fn lock(&self) -> MutexGuard<'_, PoolMap> {
         self.pools.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Sorts pools by their keys.
+pub(super) fn sort_pools(pools: &mut [Arc<RegisteredPool>]) {
+    pools.sort_by(|a, b| a.key.cmp(&b.key));
 }
 
 /// Locks `mutex` if it becomes free within a moment.

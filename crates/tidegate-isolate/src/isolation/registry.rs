@@ -13,11 +13,11 @@ use tidegate_core::{Clock, Executor};
 use tidegate_pool::WorkerPool;
 use tidegate_promise::SharedCompletion;
 
-use super::pools::{NoPool, PoolParts, Pools, RegisteredPool};
+use super::pools::{NoPool, PoolParts, Pools, RegisteredPool, sort_pools};
 use super::removed::RemovedKeys;
 use super::shutdown::{ShutdownReport, collect};
 use super::snapshot::CommandSnapshot;
-use super::state::State;
+use super::state::{State, sort_states};
 use crate::alarm::CallTimer;
 use crate::bulkhead::PoolSnapshot;
 use crate::error::ConfigError;
@@ -145,7 +145,7 @@ impl Isolation {
     /// Returns the state of every known key, ordered by key.
     pub(super) fn sorted_states(&self) -> Vec<Arc<State>> {
         let mut states: Vec<_> = self.states().values().cloned().collect();
-        states.sort_by(|a, b| a.key.cmp(&b.key));
+        sort_states(&mut states);
         states
     }
 
@@ -390,7 +390,7 @@ impl Inner {
                 pools.push(Arc::clone(pool));
             }
         }
-        pools.sort_by(|a, b| a.key.cmp(&b.key));
+        sort_pools(&mut pools);
         pools
     }
 

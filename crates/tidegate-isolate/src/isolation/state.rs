@@ -216,3 +216,8 @@ impl State {
         self.plugins.hook(stage, &self.key)
     }
 }
+
+/// Sorts states by their keys.
+pub(super) fn sort_states(states: &mut [Arc<State>]) {
+    states.sort_by(|a, b| a.key.cmp(&b.key));
+}

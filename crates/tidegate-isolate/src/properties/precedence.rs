@@ -289,10 +289,12 @@ fn blamed(name: &str, family: Family) -> Vec<At> {
     let other = name.strip_suffix(buckets);
     let other = other.map(|window| format!("{window}{time}"));
     let mut blamed: Vec<At> = Vec::new();
-    for name in [Some(name), other.as_deref()].into_iter().flatten() {
-        let named = all().filter(|property| property.name == name);
-        blamed.extend(named.map(|property| (property.family, property.name)));
+    for is_own in [true, false] {
+        for name in [Some(name), other.as_deref()].into_iter().flatten() {
+            let named = all().filter(|property| property.name == name);
+            let named = named.filter(|property| (property.family == family) == is_own);
+            blamed.extend(named.map(|property| (property.family, property.name)));
+        }
     }
-    blamed.sort_by_key(|(of, _)| *of != family);
     blamed
 }
