@@ -34,18 +34,9 @@
 //! | [`promise`](mod@promise) | values that arrive later | | [promises] |
 //! | [`timer`] | a timer wheel for programs without event loops | | [timers] |
 //! | [`pool`] | threads for work that may block | | [pools] |
-#![cfg_attr(
-    feature = "loops",
-    doc = "| [`loops`] | event loops, groups, schedules, shutdown | `loops` | [loops][g-loops] |"
-)]
-#![cfg_attr(
-    feature = "loops",
-    doc = "| [`signal`] | signals of the operating system as completions | `loops` | [shutdown] |"
-)]
-#![cfg_attr(
-    feature = "strategy",
-    doc = "| [`strategy`] | which thread runs a task that was produced | `strategy` | [pools] |"
-)]
+//! | [`loops`] | event loops, groups, schedules, shutdown | `loops` | [loops][g-loops] |
+//! | [`signal`] | signals of the operating system as completions | `loops` | [shutdown] |
+//! | [`strategy`] | which thread runs a task that was produced | `strategy` | [pools] |
 #![cfg_attr(
     feature = "net",
     doc = "| [`net`] | servers, clients, channels and their handlers | `net` | [channels] |"
@@ -157,7 +148,6 @@ pub use tidegate_net::block_on;
 ///     Ok(())
 /// }
 /// ```
-///
 #[cfg(feature = "loops")]
 #[doc(inline)]
 pub use tidegate_macros::main;
@@ -170,7 +160,6 @@ pub use tidegate_macros::main;
 ///     Ok(())
 /// }
 /// ```
-///
 #[cfg(feature = "loops")]
 #[doc(inline)]
 pub use tidegate_macros::test;
