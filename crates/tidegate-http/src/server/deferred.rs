@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use tidegate_net::internal::has_room_on_loop;
 use tidegate_net::{Channel, FileRange};
 use tidegate_promise::Completion;
 
@@ -263,14 +264,19 @@ impl ResponseStream {
     /// Returns `true` if the client takes the data fast enough. A response that waits for an earlier
     /// one of its connection becomes unwritable, too.
     pub fn is_writable(&self) -> bool {
-        self.end.channel.is_writable() && !self.flow.is_full()
+        has_room_on_loop(&self.end.channel) && !self.flow.is_full()
     }
 
     /// Returns a completion that succeeds when the client has taken some of the data, and fails when
     /// the connection has ended. Check [`is_writable`](ResponseStream::is_writable) again then.
     pub fn writable(&self) -> Completion<()> {
-        let room = self.flow.room();
-        room.unwrap_or_else(|| self.end.channel.writable())
+        if let Some(room) = self.flow.room() {
+            return room;
+        }
+        match has_room_on_loop(&self.end.channel) {
+            true => Completion::succeeded(()),
+            false => self.end.channel.writable(),
+        }
     }
 
     /// Returns `true` if the connection has ended, so that nothing can be sent.

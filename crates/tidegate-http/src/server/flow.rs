@@ -1,16 +1,20 @@
 //! How much of a streamed response waits for its turn: a limit for each response.
 //!
-//! The channel's water marks count what was written to it. They do not count pieces of a response
-//! that waits for an earlier one, nor pieces on their way from another thread. These are counted
-//! here, so that a response cannot fill the memory while the client waits for another one.
+//! The channel's water marks count what the client has not taken. Pieces of a response that waits for
+//! an earlier one, and pieces on their way to the connection, are counted here, so that a response
+//! cannot fill the memory while the client waits for another one. Pieces on their way may be more
+//! than the water marks permit: a client that is fast takes them all at once.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_net::NetError;
 use tidegate_promise::{Completion, Failure, Promise, promise};
 
-/// How many bytes of a response may wait before it is not writable.
+/// How many bytes of a response may wait for an earlier one before it is not writable.
 const HIGH: usize = 64 * 1024;
+/// How many bytes of a response whose turn it is may be on their way. Several large pieces then need
+/// one turn of the event loop and one system call.
+const HIGH_IN_TURN: usize = 256 * 1024;
 /// How many bytes are left when it is writable again.
 const LOW: usize = 16 * 1024;
 
@@ -23,10 +27,19 @@ pub(crate) struct StreamFlow {
 #[derive(Debug, Default)]
 struct FlowState {
     waiting: usize,
+    /// It is the turn of this response: its pieces only pass through the connection.
+    in_turn: bool,
     /// What waits for room.
     writers: Vec<Promise<()>>,
     /// The connection takes no more.
     ended: bool,
+}
+
+impl FlowState {
+    fn is_full(&self) -> bool {
+        let high = if self.in_turn { HIGH_IN_TURN } else { HIGH };
+        self.waiting >= high && !self.ended
+    }
 }
 
 impl StreamFlow {
@@ -41,15 +54,14 @@ impl StreamFlow {
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        let state = self.lock();
-        state.waiting >= HIGH && !state.ended
+        self.lock().is_full()
     }
 
     /// Returns a completion that ends when there is room, or `None` if there is.
     pub(crate) fn room(&self) -> Option<Completion<()>> {
         let (promise, room) = promise();
         let mut state = self.lock();
-        if state.waiting < HIGH || state.ended {
+        if !state.is_full() {
             return None;
         }
         state.writers.push(promise);
@@ -80,6 +92,12 @@ impl FlowEnd {
     pub(crate) fn new() -> (Arc<StreamFlow>, Self) {
         let flow = Arc::new(StreamFlow::default());
         (Arc::clone(&flow), Self(flow))
+    }
+
+    /// Says that it is the turn of this response. What waits is written at once after that, so that
+    /// nothing else needs to end the waits.
+    pub(crate) fn take_turn(&self) {
+        self.0.lock().in_turn = true;
     }
 
     /// Says that a piece was written.

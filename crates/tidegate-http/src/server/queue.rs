@@ -130,6 +130,7 @@ impl Stream {
         tally: &mut Tally,
     ) -> Result<bool, EncodeError> {
         if let Some(status) = self.status.take() {
+            self.flow.take_turn();
             tally.response(status);
         }
         if let Some(head) = self.head.take() {

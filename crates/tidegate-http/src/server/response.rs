@@ -51,6 +51,8 @@ pub(crate) struct ResponseParts<'a> {
     pub(crate) channel: &'a Channel,
     /// The date of all responses to one read.
     pub(crate) date: &'a HttpDate,
+    /// No earlier response is outstanding.
+    pub(crate) first: bool,
     pub(crate) head: HeadWriter,
 }
 
@@ -202,6 +204,9 @@ impl<'a> Response<'a> {
     fn stream_with(self, framing: BodyFraming) -> ResponseStream {
         let parts = self.parts;
         let (flow, end) = FlowEnd::new();
+        if parts.first {
+            end.take_turn();
+        }
         if let Some((framing, close)) = parts.finish(framing) {
             *parts.served = Served::Streams {
                 framing,

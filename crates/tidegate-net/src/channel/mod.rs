@@ -61,8 +61,8 @@ pub(crate) use self::event::{HandlerEvent, InEvent, OutOp, mask};
 #[cfg(feature = "tls")]
 pub(crate) use self::file_range::CHUNK;
 pub use self::file_range::FileRange;
-pub use self::handle::Channel;
 pub(crate) use self::handle::ring_timer;
+pub use self::handle::{Channel, has_room_on_loop};
 pub use self::held_input::HeldInput;
 pub(crate) use self::io::{ChannelIo, Record};
 pub(crate) use self::local::local_ends;

@@ -248,6 +248,12 @@ impl Shared {
         self.writable.load(Ordering::Relaxed) && self.pending() <= self.options.marks.high()
     }
 
+    /// Like `is_writable`, apart from writes that the loop has not taken yet.
+    pub(super) fn has_room_on_loop(&self) -> bool {
+        self.writable.load(Ordering::Relaxed)
+            && self.queued.load(Ordering::Relaxed) <= self.options.marks.high()
+    }
+
     #[inline]
     pub(crate) fn publish(&self, queued: usize, writable: bool) {
         // ORDERING: SeqCst pairs with `count_queued_write`: see there.

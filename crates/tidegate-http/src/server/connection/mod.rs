@@ -381,6 +381,7 @@ impl<S: Service> Connection<S> {
         let mut parts = ResponseParts {
             head: HeadWriter::new(out),
             out,
+            first: direct,
             served: &mut served,
             status: &mut status,
             written: &mut written,

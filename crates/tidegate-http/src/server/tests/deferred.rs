@@ -279,6 +279,8 @@ fn a_client_that_does_not_read_is_seen_by_the_stream() {
     client.send(get("/a"));
     let mut stream = take(&later, "/a");
     assert!(stream.is_writable());
+    stream.write(vec![0; 100_000]);
+    assert!(stream.is_writable(), "its turn has come");
     stream.write(vec![0; 200_000]);
     assert!(!stream.is_writable());
     client.socket.run();
@@ -289,6 +291,34 @@ fn a_client_that_does_not_read_is_seen_by_the_stream() {
     assert!(stream.is_writable());
     writable.wait().unwrap();
     stream.finish();
+}
+
+#[test]
+fn several_large_pieces_of_a_stream_are_on_their_way_in_its_turn() {
+    let (mut client, later) = streaming(None);
+    client.send(get("/a") + &get("/b"));
+    let (mut a, mut b) = (take(&later, "/a"), take(&later, "/b"));
+    let fill = |stream: &mut ResponseStream| {
+        let mut pieces = 0;
+        while stream.is_writable() {
+            stream.write(vec![0; 64 * 1024]);
+            pieces += 1;
+        }
+        pieces
+    };
+    assert_eq!((fill(&mut a), fill(&mut b)), (4, 1));
+    let (room, behind) = (a.writable(), b.writable());
+    client.socket.run();
+    room.wait().unwrap();
+    assert_eq!(fill(&mut a), 4, "the client has taken everything");
+    assert!(!behind.is_done(), "its turn has not come");
+    a.finish();
+    client.socket.run();
+    behind.wait().unwrap();
+    assert_eq!(fill(&mut b), 4);
+    b.finish();
+    client.socket.run();
+    assert_eq!(client.metrics().responses[0], 2);
 }
 
 #[test]
