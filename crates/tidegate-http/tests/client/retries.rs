@@ -58,8 +58,13 @@ fn a_get_survives_a_server_that_closes_an_idle_connection_at_any_point() {
 
 #[test]
 fn a_post_is_sent_at_most_once() {
-    for read in [1, 30] {
-        let (upstream, client) = (Upstream::new(), client());
+    let (upstream, client) = (Upstream::new(), client());
+    let length = format!(
+        "POST /x HTTP/1.1\r\nHost: {}\r\nContent-Length: 3\r\n\r\npay",
+        upstream.0.local_addr().unwrap()
+    )
+    .len();
+    for read in 1..=length {
         let mut old = warm(&upstream, &client);
         let call = client.post(upstream.url("/x")).body("pay").send();
         let mut some = vec![0; read];
@@ -73,6 +78,7 @@ fn a_post_is_sent_at_most_once() {
         assert_eq!(why.phase(), Phase::Head);
         upstream.0.set_nonblocking(true).unwrap();
         assert!(upstream.0.accept().is_err(), "there is no second attempt");
+        upstream.0.set_nonblocking(false).unwrap();
     }
 }
 

@@ -196,3 +196,56 @@ fn bytes_that_came_before_the_request_was_sent_are_no_response_to_it() {
     assert_eq!(fixture.log.take(), ["closed: reused"], "nothing was sent");
     assert!(fixture.is_over());
 }
+
+#[test]
+fn a_head_that_comes_byte_by_byte_ends_by_the_time_of_the_head() {
+    let mut fixture = Fixture::new();
+    fixture.get();
+    let second = Duration::from_secs(1);
+    let mut sent = 0;
+    for byte in RESPONSE.bytes() {
+        fixture.channel.advance(second);
+        if !fixture.channel.is_open() {
+            break;
+        }
+        fixture.channel.receive(vec![byte]);
+        sent += 1;
+    }
+    assert_eq!(fixture.log.take(), ["head timeout: sent responded"]);
+    assert!(sent <= LIMITS.head_timeout.as_secs(), "{sent}");
+    assert!(fixture.is_over());
+}
+
+#[test]
+fn a_server_that_reads_nothing_ends_by_the_time_of_the_head() {
+    let mut fixture = Fixture::new();
+    fixture.channel.set_room(Some(0));
+    fixture.get();
+    fixture.channel.advance(LIMITS.head_timeout * 2);
+    assert_eq!(fixture.log.take(), ["head timeout: "], "nothing was sent");
+    assert!(fixture.is_over());
+    // A request of which a part was taken.
+    let mut fixture = Fixture::new();
+    fixture.channel.set_room(Some(5));
+    fixture.get();
+    for _ in 0..4 {
+        fixture.channel.advance(LIMITS.head_timeout);
+    }
+    assert_eq!(fixture.log.take(), ["head timeout: sent"]);
+    assert!(fixture.is_over());
+}
+
+#[test]
+fn a_reset_after_the_head_is_an_error_of_the_body() {
+    let mut fixture = Fixture::new();
+    fixture.get();
+    fixture
+        .channel
+        .receive("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n");
+    fixture.channel.fail(std::io::ErrorKind::ConnectionReset);
+    assert_eq!(
+        fixture.log.take(),
+        ["200 Length(9)", "closed: sent responded"]
+    );
+    assert!(fixture.is_over());
+}

@@ -162,3 +162,39 @@ fn a_server_that_never_stops_with_interim_responses_is_given_up() {
     assert_eq!(fixture.log.take(), ["unexpected: sent responded"]);
     assert!(fixture.is_over());
 }
+
+/// Heads that two parsers may understand differently: where the body ends, or whether there is one.
+const SMUGGLED: [&str; 16] = [
+    "Content-Length: 2\r\nContent-Length: 3",
+    "Content-Length: 2, 3",
+    "Content-Length: +2",
+    "Content-Length: 2 2",
+    "Content-Length: 0x2",
+    "Content-Length: -1",
+    "Content-Length: 99999999999999999999",
+    "Content-Length : 2",
+    " Content-Length: 2",
+    "X: a\r\n Content-Length: 2",
+    "X: a\nContent-Length: 2",
+    "X: a\rContent-Length: 2",
+    "X: a\0b",
+    "Transfer-Encoding: chunked\r\nContent-Length: 2",
+    "Transfer-Encoding: chunked, chunked",
+    "Transfer-Encoding: xchunked",
+];
+
+#[test]
+fn responses_that_parsers_understand_differently_end_their_connection() {
+    for field in SMUGGLED {
+        let mut fixture = Fixture::new();
+        fixture.get();
+        let response = format!("HTTP/1.1 200 OK\r\n{field}\r\n\r\nok");
+        fixture.channel.receive(response);
+        let log = fixture.log.take();
+        assert!(
+            log.len() == 1 && log[0].starts_with("bad "),
+            "{field:?}: {log:?}"
+        );
+        assert!(fixture.is_over(), "{field:?}");
+    }
+}
