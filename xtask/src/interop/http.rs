@@ -111,22 +111,30 @@ fn hey(servers: &Servers) -> CheckResult {
 }
 
 /// Returns the folder into which `.ci/peers` installs packages of Python or Node.
-fn packages(language: &str) -> PathBuf {
+pub(super) fn packages(language: &str) -> PathBuf {
     let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));
     let caches = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let caches = caches.or_else(home).unwrap_or_default();
     caches.join("tidegate-peers").join(language)
 }
 
+/// Returns `true` if a library of Python is installed. Otherwise prints a line.
+pub(super) fn has_python(library: &str) -> bool {
+    let mut import = Command::new("python3");
+    import.env("PYTHONPATH", packages("python"));
+    let works = step::works(import.args(["-c", &format!("import {library}")]));
+    if !works {
+        println!("{library}: skipped, it is not installed (.ci/peers installs it)");
+    }
+    works
+}
+
 /// Runs a script of Python that needs `library`. Prints a line if it is not installed.
 fn python_with(library: &str, args: &[&str]) -> CheckResult {
-    let folder = format!("PYTHONPATH={}", packages("python").display());
-    let import = format!("import {library}");
-    let mut try_import = Command::new("env");
-    if !step::works(try_import.args([&folder, "python3", "-c", &import])) {
-        println!("{library}: skipped, it is not installed (.ci/peers installs it)");
+    if !has_python(library) {
         return Ok(());
     }
+    let folder = format!("PYTHONPATH={}", packages("python").display());
     let args = [&[folder.as_str(), "python3", "-B"][..], args].concat();
     match ask("env", &args, "")? {
         (_, true) => Ok(()),

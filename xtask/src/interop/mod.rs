@@ -1,10 +1,12 @@
-//! `cargo xtask interop`: tests our servers with third-party programs as clients.
+//! `cargo xtask interop`: tests our servers with third-party programs as clients, and our HTTP client
+//! with third-party servers.
 //!
-//! `http.rs` has the checks of the HTTP server. `.ci/peers` installs the programs. The checks of a missing program are skipped, with a message.
+//! `http.rs` has the checks of the HTTP server, `servers.rs` those of the HTTP client. `.ci/peers` installs the programs. The checks of a missing program are skipped, with a message.
 //! All traffic is on the loopback interface, at ports that the operating system chose. Every
 //! program has a time limit and is ended by its process id.
 
 mod http;
+mod servers;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -49,19 +51,25 @@ pub fn run(root: &Path, long: bool) -> step::Result {
     let installed =
         |program: &str| step::works(Command::new("which").arg(program).env("PATH", path()));
     let more = if long { http::LONG_CHECKS } else { &[] };
-    let checks = || CHECKS.iter().chain(http::CHECKS).chain(more);
+    let checks = || {
+        CHECKS
+            .iter()
+            .chain(http::CHECKS)
+            .chain(servers::CHECKS)
+            .chain(more)
+    };
     if !checks().any(|(_, program, _)| installed(program)) {
         return Ok(Outcome::Skipped(
             "no peer is installed; see .ci/peers".into(),
         ));
     }
-    let servers = Servers::start(root)?;
+    let running = Servers::start(root)?;
     for (name, program, check) in checks() {
         if !installed(program) {
             println!("{name}: skipped, {program} is not installed (.ci/peers installs it)");
             continue;
         }
-        check(&servers).map_err(|why| format!("{name}: {why}"))?;
+        check(&running).map_err(|why| format!("{name}: {why}"))?;
         println!("{name}: ok");
     }
     Ok(Outcome::Passed)
@@ -92,6 +100,8 @@ struct Servers {
     root: PathBuf,
     /// The program that prints what our HTTP decoder says.
     decode: PathBuf,
+    /// The program that uses our HTTP client.
+    client: PathBuf,
 }
 
 impl Servers {
@@ -99,8 +109,14 @@ impl Servers {
         let folder = std::env::temp_dir().join(format!("tidegate-interop-{}", std::process::id()));
         std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
         let packages = ["tidegate-net", "tidegate-examples", "tidegate-http"];
-        let programs = ["interop", "resp", "http_interop", "decode"];
-        let [interop, resp, http, decode] = build(root, &packages, programs)?;
+        let programs = [
+            "interop",
+            "resp",
+            "http_interop",
+            "decode",
+            "client_interop",
+        ];
+        let [interop, resp, http, decode, client] = build(root, &packages, programs)?;
         let mut addresses = Vec::new();
         let interop = start(Command::new(interop).arg(&folder), "ready", &mut addresses)?;
         let resp = start(
@@ -115,6 +131,7 @@ impl Servers {
             folder,
             root: root.to_path_buf(),
             decode,
+            client,
         })
     }
 
