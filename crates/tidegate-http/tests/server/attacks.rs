@@ -53,11 +53,12 @@ fn a_service_drains_its_own_server() {
     for roaming in [false, true] {
         let pool = WorkerPool::builder("workers").max(4).build().unwrap();
         let own: Arc<OnceLock<HttpServer>> = Arc::default();
-        let inside = Arc::clone(&own);
+        let inside = Arc::downgrade(&own);
         let respond = move |request: tidegate_http::Request<'_>,
                             response: tidegate_http::Response<'_>| {
             if request.path() == "/stop" {
-                drop(inside.get().unwrap().drain(Duration::from_secs(3600)));
+                let own = inside.upgrade().unwrap();
+                drop(own.get().unwrap().drain(Duration::from_secs(3600)));
             }
             response.body("done");
         };
