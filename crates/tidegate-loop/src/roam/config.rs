@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tidegate_core::internal::contain;
+use tidegate_core::internal::{contain, discard};
 use tidegate_pool::TryExecutor;
 use tidegate_pool::strategy::{Adaptive, Monitor, Strategy};
 
@@ -138,14 +138,20 @@ impl RoamingConfig {
         let pool = Arc::new(LoopPool::new(&self.pool, shared, lease));
         let producer = LoopProducer::new(shared, self.manual);
         let alive = producer.alive();
-        let built = contain(|| {
-            let strategy = (self.build)(producer, pool);
-            let name = strategy.name();
-            (strategy, name)
-        });
-        let (strategy, name) = built.map_err(|panic| BuildError::Strategy {
-            fault: format!("the code that builds it panicked: {}", panic.message()),
+        let strategy = contain(|| (self.build)(producer, pool)).map_err(|panic| {
+            let panic = panic.message();
+            let fault = format!("the code that builds it panicked: {panic}");
+            BuildError::Strategy { fault }
         })?;
+        let name = match contain(|| strategy.name()) {
+            Ok(name) => name,
+            Err(panic) => {
+                let fault = format!("its `name` panicked: {}", panic.message());
+                // Apart from the panic: its drop is user code as well.
+                discard(strategy);
+                return Err(BuildError::Strategy { fault });
+            }
+        };
         shared.thread.drive_by(strategy, name);
         if alive.strong_count() == 0 {
             let fault = format!("{name} dropped the loop's producer while it was built");

@@ -81,7 +81,10 @@ impl LoopProducer {
 
     fn begin(&mut self) -> Option<()> {
         let shared = self.shared.upgrade()?;
-        shared.arrive(None);
+        if !self.manual || shared.thread.lock().is_starting() {
+            // A loop that never waits keeps no thread, so a thread that comes by itself is no start.
+            shared.arrive(None);
+        }
         let mut core = *shared.core.take()?;
         core.begin_producing(&shared, self.manual);
         self.driving = Some((shared, core));

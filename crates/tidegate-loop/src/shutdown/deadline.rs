@@ -4,7 +4,8 @@
 //! The turns of the event loop notice the deadline and hand back the tasks that have not started
 //! (`steps.rs`). A task that does not return prevents this, so a separate thread watches each
 //! shutdown. It reports what holds the event loop, closes the lane, and notifies the waiters for
-//! tasks that cannot start.
+//! tasks that cannot start. The tasks of a roaming loop that its strategy does not drive are handed
+//! back by that thread.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -50,9 +51,23 @@ fn report_if_late(shared: &Shared, parker: &Parker) {
     }
     shared.state.raise(Lifecycle::Shutdown);
     shared.mailbox.lane.close();
-    let why = not_driven(shared).unwrap_or_else(|| stuck(shared, Vec::new()));
-    shared.termination.report(Err(why));
-    shared.termination.give_up_tasks(shared.id);
+    let Some(why) = not_driven(shared) else {
+        shared.termination.report(Err(stuck(shared, Vec::new())));
+        return shared.termination.give_up_tasks(shared.id);
+    };
+    // A loop that its strategy has left is handed back here. If the strategy asks after all, it finds
+    // that the loop has ended.
+    match shared.core.take() {
+        Some(core) => {
+            drop(shared.mailbox.signals.close());
+            shared.termination.handed_back().add(core.dissolve());
+            shared.terminate(Err(why));
+        }
+        None => {
+            shared.termination.report(Err(why));
+            shared.termination.give_up_tasks(shared.id);
+        }
+    }
 }
 
 /// Returns the error of a roaming loop that is in no task and in no turn: its strategy does not ask

@@ -111,6 +111,10 @@ impl Shared {
         }
         if slot.is_starting() {
             self.end_start(slot, true);
+        } else if watch.is_none() && self.state.needs_thread() {
+            // A strategy may send a thread at any time, also after it has refused to. A shutdown
+            // has to find this thread.
+            self.state.begin();
         }
     }
 

@@ -32,6 +32,7 @@ mod schedule;
 mod shutdown;
 mod spawn;
 mod strategies;
+mod strategy_faults;
 mod stress;
 mod suspend;
 mod timeout;
