@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tidegate_promise::{Completion, promise};
+use tidegate_promise::Completion;
 
 use super::inbox::{Inbox, Note, SharedInbox};
 use super::state::SourceState;
@@ -55,7 +55,7 @@ impl SourceHandle {
     /// Closes the source. The completion succeeds when the loop has dropped the source and its
     /// descriptor, also if that happened before.
     pub fn close(&self) -> Completion<()> {
-        let (promise, closed) = promise();
+        let (promise, closed) = self.inbox.promise();
         promise.set_uncancellable();
         Inbox::push(&self.inbox, Note::Close(Arc::clone(&self.state), promise));
         closed

@@ -12,15 +12,16 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tidegate_core::executor::ExecutorId;
 use tidegate_core::internal::{Deliver, Delivery, SignalBlock, discard};
 use tidegate_core::{CaughtPanic, Dump, Executor, RejectReason, Task, Unhandled};
-use tidegate_promise::Promise;
+use tidegate_promise::{Completion, Promise, promise, promise_on};
 
 use super::event_source::NewSource;
 use super::handle::SourceHandle;
+use super::home::Home;
 use super::state::SourceState;
 use super::view::ReactorView;
 use crate::errors::NetError;
@@ -69,19 +70,10 @@ impl Note {
     }
 }
 
-/// The loop of an inbox. Does not keep it running.
-struct Home {
-    id: ExecutorId,
-    name: String,
-    executor: Weak<dyn Executor>,
-    /// Gives the loop a thread if it has none.
-    start: Box<dyn Fn() -> Result<(), RejectReason> + Send + Sync>,
-}
-
 /// Notes to a selector, and the list of its sources.
 pub(crate) struct Inbox {
     /// Set once, when the loop is built.
-    home: OnceLock<Home>,
+    home: OnceLock<Arc<Home>>,
     /// `true` while notes are queued. Written under the lock; the loop reads it without. A loop that
     /// reads an old value gets the signal that follows the write, and reads again.
     any: AtomicBool,
@@ -123,26 +115,29 @@ impl Inbox {
         executor: &Arc<dyn Executor>,
         start: impl Fn() -> Result<(), RejectReason> + Send + Sync + 'static,
     ) {
-        let _ = self.home.set(Home {
-            id: executor.id(),
-            name: executor.name().to_owned(),
-            executor: Arc::downgrade(executor),
-            start: Box::new(start),
-        });
+        let _ = self.home.set(Arc::new(Home::of(executor, start)));
     }
 
     fn home(&self) -> Option<Arc<dyn Executor>> {
-        self.home.get()?.executor.upgrade()
+        self.home.get()?.executor()
+    }
+
+    /// Creates a promise that the loop completes. A wait for it is checked as one for the loop.
+    pub(super) fn promise<T: Send + 'static>(&self) -> (Promise<T>, Completion<T>) {
+        match self.home.get() {
+            Some(home) => promise_on(Arc::clone(home) as _),
+            None => promise(),
+        }
     }
 
     /// Returns the identity of the loop.
     pub(super) fn home_id(&self) -> Option<ExecutorId> {
-        self.home.get().map(|home| home.id)
+        self.home.get().map(|home| home.id())
     }
 
     /// Returns the name of the loop.
     pub(super) fn name(&self) -> &str {
-        self.home.get().map_or("", |home| &home.name)
+        self.home.get().map_or("", |home| home.name())
     }
 
     pub(super) fn ended_error(&self) -> NetError {
@@ -194,7 +189,7 @@ impl Inbox {
     /// alone would wait for the next start.
     #[cold]
     fn start(inbox: &SharedInbox) {
-        let started = inbox.home.get().map_or(Ok(()), |home| (home.start)());
+        let started = inbox.home.get().map_or(Ok(()), |home| home.start());
         match started {
             Err(RejectReason::NoThread) => inbox.refuse_all(|| NetError::NotOpened {
                 what: format!("event loop `{}` runs no updates", inbox.name()),

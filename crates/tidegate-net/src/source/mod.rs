@@ -42,7 +42,8 @@
 
 // Each file depends only on those before it:
 //
-//   state                     the state of one source that its handles and the loop share
+//   home, state               the loop as the home of completions; the state of one source that its
+//                             handles and the loop share
 //   event_source, handle,     the trait; the handle of a source; the notes of other threads to the
 //   inbox, view               loop; the selector as an update sees it: they name each other
 //   source_task,              the task of a source; the reactor as other threads see it
@@ -55,6 +56,7 @@
 mod apply;
 mod event_source;
 mod handle;
+mod home;
 mod inbox;
 mod reactor_handle;
 mod selector;

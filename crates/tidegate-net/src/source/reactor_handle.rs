@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use tidegate_core::internal::{contain, discard};
-use tidegate_promise::{Completion, promise};
+use tidegate_promise::Completion;
 
 use super::event_source::{EventSource, NewSource};
 use super::handle::{SourceHandle, SourceInfo};
@@ -71,7 +71,7 @@ impl ReactorHandle {
     {
         match NewSource::new(name.into(), descriptor, interests, source) {
             Ok(new) => {
-                let (promise, registered) = promise();
+                let (promise, registered) = self.inbox.promise();
                 Inbox::push(&self.inbox, Note::Register(new, promise));
                 registered
             }
@@ -98,13 +98,13 @@ impl ReactorHandle {
     ///
     /// Any thread may call this; it does not block. `update` must not block: its loop does nothing
     /// else meanwhile, and a [`Watchdog`](tidegate_loop::Watchdog) reports it. Waiting for a
-    /// completion in it is refused.
+    /// completion in it is refused. So is a wait of a task for an update of the loop that it holds.
     pub fn update<T, F>(&self, update: F) -> Completion<T>
     where
         T: Send + 'static,
         F: FnOnce(&mut ReactorView<'_>) -> T + Send + 'static,
     {
-        let (promise, done) = promise();
+        let (promise, done) = self.inbox.promise();
         let inbox = Arc::downgrade(&self.inbox);
         let run = move |view: Result<&mut ReactorView<'_>, NetError>| {
             let view = match view {

@@ -3,6 +3,7 @@
 mod own_strategy;
 mod scarce;
 mod sockets;
+mod source_faults;
 mod sources;
 mod strategies;
 mod stress;
