@@ -233,11 +233,21 @@ pub(crate) struct HandleOfCall {
 
 impl HandleOfCall {
     pub(crate) fn new() -> Self {
+        Self::with_begun(Arc::default())
+    }
+
+    /// Creates the handle of a run that the caller with `handle` executes for itself and others. It
+    /// does not cancel the run, but learns whether the work has begun.
+    pub(crate) fn of_run(handle: &Self) -> Self {
+        Self::with_begun(handle.begun())
+    }
+
+    fn with_begun(begun: Arc<AtomicBool>) -> Self {
         let live = Arc::new(());
         let shared = Shared {
             state: Mutex::default(),
             live: Arc::downgrade(&live),
-            begun: Arc::default(),
+            begun,
         };
         Self {
             handle: CallHandle {
@@ -264,9 +274,13 @@ impl HandleOfCall {
         self.handle.add(Target::Call(call), is_attempt)
     }
 
-    /// The same for a whole call that the handle keeps in memory.
-    pub(crate) fn add(&self, other: Arc<dyn Cancellable>) -> Result<(), Option<Interrupt>> {
-        self.handle.add(Target::Other(other), false)
+    /// The same for a call that the handle keeps in memory.
+    pub(crate) fn add(
+        &self,
+        other: Arc<dyn Cancellable>,
+        is_attempt: bool,
+    ) -> Result<(), Option<Interrupt>> {
+        self.handle.add(Target::Other(other), is_attempt)
     }
 
     /// Returns `true` if the call was cancelled.
@@ -279,11 +293,16 @@ impl HandleOfCall {
         Arc::clone(&self.handle.shared.begun)
     }
 
+    /// Records that the work has begun.
+    pub(crate) fn note_begun(&self) {
+        self.handle.shared.begun.store(true, Ordering::Relaxed);
+    }
+
     /// Records that the future of the work begins. It is cancelled by dropping it: from now on the
     /// handle cancels nothing but further attempts.
     #[cold]
     pub(crate) fn begin_async(&self, is_attempt: bool) {
-        self.handle.shared.begun.store(true, Ordering::Relaxed);
+        self.note_begun();
         self.handle.lock().is_made |= !is_attempt;
     }
 

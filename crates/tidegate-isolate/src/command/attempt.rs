@@ -18,7 +18,7 @@ use crate::cancel::{Cancelled, HandleOfCall};
 use crate::error::{Cause, CommandError};
 use crate::event::Event;
 use crate::request::wait_graph;
-use crate::request::{Answer, CacheLookup, RequestContext};
+use crate::request::{Answer, CacheLookup, RequestContext, RunOwner};
 
 impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
     pub(crate) fn command(&self) -> &Command<T, E> {
@@ -151,8 +151,7 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
             Some(CacheLookup::Hit(copies)) => shared.wait_for(&mut self.options, copies),
             Some(CacheLookup::WouldDeadlock) => shared.reject_deadlock(&mut self.options),
             Some(CacheLookup::Miss(first)) => {
-                // The run belongs to all calls that share it, so this caller does not cancel it.
-                drop(self.options.take_handle());
+                self.options.release_run(&*first);
                 let within = wait_graph::enter(first.id());
                 // If `run` panics, the guard ends the run for the calls that share it.
                 let owner = SharedRunGuard::new(first);
@@ -189,8 +188,7 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
                 }
                 Some(CacheLookup::Miss(first)) => first,
             };
-            // The run belongs to all calls that share it, so this caller does not cancel it.
-            drop(self.options.take_handle());
+            self.options.release_run(&*first);
             let id = first.id();
             // If `run` panics, the guard ends the run for the calls that share it.
             let guard = SharedRunGuard::new(first);
@@ -212,6 +210,16 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
 }
 
 impl<T, E> CallOptions<T, E> {
+    /// Prepares a call that executes the run `first`. The run belongs to all calls that share it, so
+    /// this caller does not cancel it; its handle only tells whether the work has begun.
+    fn release_run(&mut self, first: &dyn RunOwner<T, E>) {
+        if let Some(handle) = self.take_handle() {
+            let run = HandleOfCall::of_run(&handle);
+            first.begun_by(&run);
+            self.rare().handle = Some(run);
+        }
+    }
+
     /// Returns the options that also apply to each attempt of a call.
     fn of_attempt(&self) -> Self {
         let mut options = Self {

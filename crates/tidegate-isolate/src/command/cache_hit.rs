@@ -30,7 +30,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     pub(super) fn wait_for(
         &self,
         options: &mut CallOptions<T, E>,
-        copies: Box<dyn SharedAnswer<T, E>>,
+        mut copies: Box<dyn SharedAnswer<T, E>>,
     ) -> Answer<T, E> {
         let state = &*self.state;
         let (start, timeout) = (state.now(), self.timeout_of(options));
@@ -38,21 +38,10 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         let deadline = start.saturating_add(timeout);
         state.alarms.arm(&flight, deadline, state.aside.id(), true);
         let handle = options.handle().cloned();
-        let in_place = handle.as_ref().map(|handle| {
-            let token = flight.token().clone();
-            let in_place = handle.enter(options.is_attempt);
-            match &in_place {
-                Some(in_place) => in_place.begin(move |_| {
-                    token.cancel_without_hooks();
-                }),
-                None => {
-                    token.cancel_without_hooks();
-                }
-            }
-            in_place
-        });
+        let enter = |handle| copies.enter(handle, flight.token(), options.is_attempt);
+        let waiting = handle.as_ref().map(enter);
         let answer = copies.wait(flight.token());
-        drop(in_place);
+        drop(waiting);
         flight.finish();
         state.alarms.keep_flight(flight);
         answer.unwrap_or_else(|| {

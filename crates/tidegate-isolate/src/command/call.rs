@@ -380,6 +380,7 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
                 let _within = wait_graph::enter(first.id());
                 // The run belongs to all calls that share it, and has a handle of its own.
                 let run = HandleOfCall::new();
+                first.begun_by(&run);
                 let (handle, run_handle) = (self.options.take_handle(), run.handle());
                 self.options.rare().handle = Some(run);
                 first.completion_of(self.queue_uncached(work), run_handle, handle)

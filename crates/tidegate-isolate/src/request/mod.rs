@@ -2,14 +2,15 @@
 //!
 //! `context` is the request itself, which is entered on a thread for a limited time. `variable` is
 //! a value that each request has its own copy of. `log` lists the calls of the request. Its cache
-//! holds runs that calls share: `shared_run` is such a run, `shared_run_home` checks a wait for its
-//! result, and `wait_graph` rejects a wait that would deadlock. This module uses errors and the
-//! homes of bulkheads, and no command.
+//! holds runs that calls share: `shared_run` is such a run, `subscribers` are its callers,
+//! `shared_run_home` checks a wait for its result, and `wait_graph` rejects a wait that would
+//! deadlock. This module uses errors and the homes of bulkheads, and no command.
 
 mod context;
 mod log;
 mod shared_run;
 mod shared_run_home;
+mod subscribers;
 mod variable;
 pub(crate) mod wait_graph;
 

@@ -6,7 +6,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use tidegate_promise::{
 use super::context::{CacheOwner, RequestContext};
 use super::log::LogEntry;
 use super::shared_run_home::home_of;
+use super::subscribers::{RunInFlight, Subscribers, Subscription, WaitInRun};
 use super::wait_graph::{self, RunId, Waits};
 use crate::bulkhead::Home;
 use crate::cancel::{CallHandle, CancelOutcome, Cancellable, HandleOfCall, Interrupt};
@@ -83,6 +84,8 @@ pub(crate) trait SharedAnswer<T, E>: Send {
     fn begin_wait(&mut self) -> bool;
     /// Returns `true` if there is a result already.
     fn is_done(&self) -> bool;
+    /// Registers the wait of a blocked caller, which `handle` ends through `token`.
+    fn enter(&mut self, handle: &HandleOfCall, token: &CancelToken, is_attempt: bool) -> WaitInRun;
     /// Blocks until there is a result. Returns `None` if the token is cancelled first.
     fn wait(self: Box<Self>, token: &CancelToken) -> Option<Answer<T, E>>;
     /// Returns a completion and the slot of its promise. The first to take the promise completes
@@ -101,6 +104,8 @@ pub(crate) trait SharedAnswer<T, E>: Send {
 pub(crate) trait RunOwner<T, E>: Send {
     /// Returns the id of the run.
     fn id(&self) -> RunId;
+    /// Sets the handle that tells when the work of the run begins, before it can begin.
+    fn begun_by(&self, run: &HandleOfCall);
     fn complete_copies(self: Box<Self>, answer: &Answer<T, E>);
     /// Ends the run without a result: calls that share it fail as cancelled, and the next call runs
     /// again.
@@ -164,102 +169,6 @@ struct Run<T: Send + Sync + 'static, E: Send + Sync + 'static> {
     callers: Arc<Subscribers>,
 }
 
-/// The number of callers that want the result of a run, and how to cancel the run when none is
-/// left.
-struct Subscribers {
-    id: RunId,
-    /// Once zero, it stays zero.
-    count: AtomicUsize,
-    /// A caller has left without saying that the work must not be interrupted.
-    may_interrupt: AtomicBool,
-    /// `None` if the run cannot be cancelled, or has ended.
-    run: Mutex<Option<RunInFlight>>,
-}
-
-/// Cancels a run.
-#[derive(Clone)]
-struct RunInFlight {
-    handle: CallHandle,
-    /// Cancels the completion of the run.
-    end: Arc<dyn Fn() + Send + Sync>,
-}
-
-impl Subscribers {
-    /// Starts with one caller: the call that creates the run.
-    fn new() -> Self {
-        Self {
-            id: RunId::new(),
-            count: AtomicUsize::new(1),
-            may_interrupt: AtomicBool::new(false),
-            run: Mutex::new(None),
-        }
-    }
-
-    /// Adds a caller. Returns `false` if the last caller has gone, so the run is ending.
-    fn join(&self) -> bool {
-        let more = |count: usize| (count > 0).then_some(count + 1);
-        // Relaxed: only the number matters.
-        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
-        self.count.fetch_update(set, fetch, more).is_ok()
-    }
-
-    /// Sets the handle that cancels the run, or `None` if the run has ended.
-    fn set_run(&self, run: Option<RunInFlight>) {
-        let mut mine = self.run.lock().unwrap_or_else(PoisonError::into_inner);
-        let old = std::mem::replace(&mut *mine, run);
-        drop(mine);
-        drop(old);
-    }
-
-    fn run(&self) -> Option<RunInFlight> {
-        let run = self.run.lock();
-        run.unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Removes a caller. The last one cancels the run, if it is still possible.
-    fn leave(&self, asked: Option<Interrupt>) {
-        if asked != Some(Interrupt::No) {
-            self.may_interrupt.store(true, Ordering::Relaxed);
-        }
-        // A hit on a finished run did not join; there is nothing to cancel then.
-        let less = |count: usize| count.checked_sub(1);
-        // ORDERING: AcqRel pairs with itself: the last caller sees what the others asked for.
-        let (set, fetch) = (Ordering::AcqRel, Ordering::Relaxed);
-        if self.count.fetch_update(set, fetch, less) == Ok(1)
-            && let Some(run) = self.run()
-        {
-            let may_interrupt = self.may_interrupt.load(Ordering::Relaxed);
-            let asked = (!may_interrupt).then_some(Interrupt::No);
-            run.handle.cancel_as(asked);
-            // A run whose work has ended, and whose fallback runs, ends here.
-            (run.end)();
-        }
-    }
-}
-
-/// One caller's interest in a run. Dropping the last one cancels the run, if it is still possible.
-struct Subscription {
-    callers: Arc<Subscribers>,
-    /// The caller has said that the work must not be interrupted. Shared with its handle, if it has
-    /// one.
-    says_no: Option<Arc<AtomicBool>>,
-}
-
-impl Subscription {
-    fn new(callers: Arc<Subscribers>) -> Self {
-        let says_no = None;
-        Self { callers, says_no }
-    }
-}
-
-impl Drop for Subscription {
-    fn drop(&mut self) {
-        let says_no = self.says_no.as_ref();
-        let says_no = says_no.is_some_and(|says_no| says_no.load(Ordering::Relaxed));
-        self.callers.leave(says_no.then_some(Interrupt::No));
-    }
-}
-
 /// The completion of one caller that shares a run, as its handle cancels it.
 struct SharedCopy<T: Send + 'static, E: Send + 'static> {
     slot: Slot<T, E>,
@@ -269,18 +178,11 @@ struct SharedCopy<T: Send + 'static, E: Send + 'static> {
 
 impl<T: Send + 'static, E: Send + 'static> Cancellable for SharedCopy<T, E> {
     fn cancel(&self, asked: Option<Interrupt>) -> CancelOutcome {
-        let run = self.callers.run();
         let Some(promise) = take(&self.slot) else {
-            // Reaches the work only if its last caller has gone.
-            if self.callers.count.load(Ordering::Relaxed) == 0
-                && asked == Some(Interrupt::Yes)
-                && let Some(run) = run
-            {
-                run.handle.cancel_as(asked);
-            }
+            self.callers.interrupt_left(asked);
             return CancelOutcome::TooLate;
         };
-        let has_begun = run.is_none_or(|run| run.handle.has_begun());
+        let has_begun = self.callers.has_begun();
         let says_no = asked == Some(Interrupt::No);
         self.says_no.store(says_no, Ordering::Relaxed);
         // Drops the interest in the run.
@@ -292,7 +194,7 @@ impl<T: Send + 'static, E: Send + 'static> Cancellable for SharedCopy<T, E> {
     }
 
     fn has_begun(&self) -> bool {
-        self.callers.run().is_none_or(|run| run.handle.has_begun())
+        self.callers.has_begun()
     }
 
     fn is_over(&self) -> bool {
@@ -330,6 +232,10 @@ where
         self.answer.is_done()
     }
 
+    fn enter(&mut self, handle: &HandleOfCall, token: &CancelToken, is_attempt: bool) -> WaitInRun {
+        self.interest.wait(handle, token, is_attempt)
+    }
+
     fn wait(self: Box<Self>, token: &CancelToken) -> Option<Answer<T, E>> {
         let answer = match self.answer.peek() {
             Some(outcome) => copy_of(outcome, &self.command),
@@ -359,12 +265,14 @@ where
             let answer = copy_of(outcome, &command);
             note(log.as_ref(), &command, &answer);
             let _ = promise.complete(answer);
+            if let Some(handle) = handle.filter(|_| interest.callers.has_begun()) {
+                handle.note_begun();
+            }
             return (copy, Slot::default());
         }
         let slot = Slot::default();
         let cancels = handle.map(|handle| {
-            let says_no = Arc::<AtomicBool>::default();
-            interest.says_no = Some(Arc::clone(&says_no));
+            let says_no = interest.says_no();
             let (slot, callers) = (Arc::clone(&slot), Arc::clone(&interest.callers));
             let copy = SharedCopy {
                 slot,
@@ -386,7 +294,7 @@ where
             let _ = promise.complete(answer);
         });
         if let Some((handle, cancels)) = cancels
-            && let Err(asked) = handle.add(Arc::clone(&cancels) as _)
+            && let Err(asked) = handle.add(Arc::clone(&cancels) as _, false)
         {
             cancels.cancel(asked);
         }
@@ -439,6 +347,10 @@ where
 {
     fn id(&self) -> RunId {
         self.copies.interest.callers.id
+    }
+
+    fn begun_by(&self, run: &HandleOfCall) {
+        self.copies.interest.callers.begun_by(run);
     }
 
     fn complete_copies(self: Box<Self>, answer: &Answer<T, E>) {

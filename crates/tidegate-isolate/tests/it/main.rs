@@ -32,6 +32,7 @@ mod flow;
 mod hidden_properties;
 mod hooks;
 mod interrupt;
+mod interrupt_edges;
 mod keys;
 mod kit;
 mod overstaying;

@@ -2,6 +2,7 @@
 //! breaks its contract is reported with its name, and everything else goes on.
 
 mod queues;
+mod reentry;
 mod strategies;
 mod threads;
 

@@ -1,0 +1,314 @@
+//! Cancels at the edges: calls that share a run, a cancel from inside the call itself, work whose
+//! `Drop` panics, and the end of the isolation.
+
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use tidegate_core::CancelToken;
+use tidegate_isolate::{CallHandle, CancelOutcome, Cause, Event, Interrupt, RequestContext, Retry};
+use tidegate_testkit::{Bomb, Counter, Gate, Log, until};
+
+use crate::support::{Answer, Numbers, SECOND, builder, counted, hold, pool, pool_of, still};
+
+fn command(isolation: &tidegate_isolate::Isolation, threads: usize) -> Numbers {
+    let command = builder("a").threads(pool_of(threads, 8)).no_timeout();
+    let command = command.configure(|c| c.interrupt_on_cancel = true);
+    command.build(isolation).unwrap()
+}
+
+/// Makes a call of key `k` that shares its run.
+fn share(
+    command: &Numbers,
+    request: &RequestContext,
+    work: impl FnOnce(&CancelToken) -> Result<u32, &'static str> + Send + 'static,
+) -> (Answer, CallHandle) {
+    let mut call = command.call().cache_key("k").context(request);
+    let handle = call.handle();
+    (call.queue(work), handle)
+}
+
+#[test]
+fn callers_of_a_queued_run_have_not_begun() {
+    let (_clock, isolation) = still();
+    let command = command(&isolation, 1);
+    let request = RequestContext::new();
+    let go_on = Gate::new();
+    let held = hold(&command, &go_on);
+    let (first, mine) = share(&command, &request, |_| panic!("must not run"));
+    let (second, other) = share(&command, &request, |_| panic!("it shares the run"));
+    thread::scope(|scope| {
+        let mut call = command.call().cache_key("k").context(&request);
+        let blocking = call.handle();
+        let caller = scope.spawn(move || call.run(|_| panic!("it shares the run")));
+        for handle in [&mine, &other, &blocking] {
+            assert!(!handle.has_begun());
+        }
+        assert_eq!(other.cancel(Interrupt::Yes), CancelOutcome::NotBegun);
+        assert!(second.is_cancelled() && !first.is_done());
+        // Whether the caller waits already or not: its work has not begun.
+        assert_eq!(blocking.cancel(Interrupt::Yes), CancelOutcome::NotBegun);
+        assert!(!blocking.has_begun());
+        let error = caller.join().unwrap().unwrap_err();
+        assert_eq!(error.cause(), &Cause::Cancelled);
+    });
+    assert_eq!(mine.cancel(Interrupt::Yes), CancelOutcome::NotBegun);
+    assert_eq!(pool(&isolation).queued, 0, "the run was cancelled");
+    assert!(!mine.has_begun() && !other.has_begun());
+    go_on.open();
+    held.wait().unwrap();
+}
+
+#[test]
+fn a_blocking_caller_of_a_shared_run_has_a_say_in_the_interrupt() {
+    for (asked, interrupted) in [(Interrupt::No, false), (Interrupt::Yes, true)] {
+        let (_clock, isolation) = still();
+        let command = command(&isolation, 1);
+        let request = RequestContext::new();
+        let (inside, go_on) = (Gate::new(), Gate::new());
+        let token = Arc::<Mutex<Option<CancelToken>>>::default();
+        let (here, gate, place) = (inside.clone(), go_on.clone(), Arc::clone(&token));
+        let (first, mine) = share(&command, &request, move |token| {
+            *place.lock().unwrap() = Some(token.clone());
+            here.open();
+            gate.wait();
+            Ok(1)
+        });
+        inside.wait();
+        thread::scope(|scope| {
+            let mut call = command.call().cache_key("k").context(&request);
+            let blocking = call.handle();
+            let caller = scope.spawn(move || call.run(|_| panic!("it shares the run")));
+            until("the caller waits", || blocking.has_begun());
+            assert_eq!(mine.cancel(Interrupt::No), CancelOutcome::Running);
+            assert!(first.is_cancelled());
+            assert_eq!(blocking.cancel(asked), CancelOutcome::Running);
+            let error = caller.join().unwrap().unwrap_err();
+            assert_eq!(error.cause(), &Cause::Cancelled);
+        });
+        let token = token.lock().unwrap().clone().unwrap();
+        assert_eq!(token.is_cancelled(), interrupted, "{asked:?}");
+        go_on.open();
+        until("no call overstays", || pool(&isolation).overstaying == 0);
+    }
+}
+
+#[test]
+fn a_run_that_never_began_has_not_begun_for_any_of_its_callers() {
+    let (clock, isolation) = still();
+    let command = builder("a").threads(pool_of(1, 8)).timeout(SECOND);
+    let command = command.build(&isolation).unwrap();
+    let go_on = Gate::new();
+    let mut held = command.call().timeout(SECOND * 1000);
+    let (inside, gate, here) = (Gate::new(), go_on.clone(), held.handle());
+    let opens = inside.clone();
+    let held = held.queue(move |_| {
+        opens.open();
+        gate.wait();
+        Ok(0)
+    });
+    inside.wait();
+    assert!(here.has_begun());
+    let request = RequestContext::new();
+    let calls = [(); 2].map(|()| share(&command, &request, |_| panic!("must not run")));
+    clock.jump(SECOND);
+    for (answer, handle) in calls {
+        until("it has timed out", || answer.is_done());
+        assert!(!handle.has_begun(), "it expired in the queue");
+        assert_eq!(handle.cancel(Interrupt::Yes), CancelOutcome::TooLate);
+    }
+    go_on.open();
+    held.wait().unwrap();
+}
+
+#[test]
+fn a_call_that_is_answered_from_the_cache_had_begun_with_its_run() {
+    let (_clock, isolation) = still();
+    let command = command(&isolation, 1);
+    let request = RequestContext::new();
+    let (first, mine) = share(&command, &request, |_| Ok(7));
+    assert_eq!(first.wait().unwrap(), 7);
+    let (second, other) = share(&command, &request, |_| panic!("it is cached"));
+    assert_eq!(second.wait().unwrap(), 7);
+    let mut call = command.call().cache_key("k").context(&request);
+    let blocking = call.handle();
+    assert_eq!(call.run(|_| panic!("it is cached")), Ok(7));
+    for handle in [mine, other, blocking] {
+        assert!(handle.has_begun());
+        assert_eq!(handle.cancel(Interrupt::Yes), CancelOutcome::TooLate);
+    }
+}
+
+/// Cancels its own call from its work, from a hook of its token, from its fallback and from a listener.
+#[test]
+fn a_call_may_cancel_itself_at_every_stage() {
+    for asked in [Interrupt::Yes, Interrupt::No] {
+        let (_clock, isolation) = still();
+        let command = command(&isolation, 1);
+        let log = Log::new();
+        let mut call = command.call();
+        let handle = call.handle();
+        let (own, notes) = (handle.clone(), log.clone());
+        let answer = call.queue(move |token| {
+            let (again, hooked) = (own.clone(), notes.clone());
+            let _hook = token.on_cancel(move || {
+                hooked.push(("hook", again.cancel(Interrupt::Yes)));
+            });
+            assert!(own.has_begun());
+            notes.push(("work", own.cancel(asked)));
+            assert_eq!(token.is_cancelled(), asked == Interrupt::Yes);
+            Ok(7)
+        });
+        let (own, notes) = (handle.clone(), log.clone());
+        answer.on_complete(move |outcome| {
+            assert!(outcome.is_cancelled());
+            notes.push(("listener", own.cancel(Interrupt::No)));
+        });
+        let expected = match asked {
+            Interrupt::Yes => 3,
+            Interrupt::No => 2,
+        };
+        log.wait_for(expected);
+        let seen = log.take();
+        assert!(seen.contains(&("work", CancelOutcome::Running)), "{seen:?}");
+        assert!(seen.contains(&("listener", CancelOutcome::TooLate)));
+        assert_eq!(
+            seen.contains(&("hook", CancelOutcome::TooLate)),
+            asked == Interrupt::Yes
+        );
+        until("no call overstays", || pool(&isolation).overstaying == 0);
+        assert_eq!(counted(&command), [(Event::Cancelled, 1)]);
+    }
+}
+
+#[test]
+fn a_cancel_in_the_fallback_ends_the_call_once() {
+    let (_clock, isolation) = still();
+    let command = command(&isolation, 1);
+    let mut call = command.call();
+    let handle = call.handle();
+    let (own, log) = (handle.clone(), Log::new());
+    let notes = log.clone();
+    let answer = call
+        .fallback(move |_| {
+            notes.push(own.cancel(Interrupt::Yes));
+            Ok(3)
+        })
+        .queue(|_| Err("no"));
+    log.wait_for(1);
+    until("the call has ended", || answer.is_done());
+    assert!(handle.has_begun());
+    assert_eq!(handle.cancel(Interrupt::Yes), CancelOutcome::TooLate);
+    let ended = answer.wait();
+    let found = log.take()[0];
+    match found {
+        CancelOutcome::TooLate => assert_eq!(ended.unwrap(), 3),
+        other => assert!(ended.unwrap_err().is_cancelled(), "{other:?}"),
+    }
+}
+
+#[test]
+fn work_whose_drop_panics_is_dropped_by_the_cancel_without_harm() {
+    let (_clock, isolation) = still();
+    let command = command(&isolation, 1);
+    let go_on = Gate::new();
+    let held = hold(&command, &go_on);
+    for before in [true, false] {
+        let bomb = Bomb::new();
+        let mut call = command.call();
+        let handle = call.handle();
+        if before {
+            assert_eq!(handle.cancel(Interrupt::Yes), CancelOutcome::NotBegun);
+        }
+        let answer = call.queue(move |_| {
+            bomb.defuse();
+            Ok(1)
+        });
+        let late = match before {
+            true => CancelOutcome::TooLate,
+            false => CancelOutcome::NotBegun,
+        };
+        assert_eq!(handle.cancel(Interrupt::Yes), late);
+        assert!(answer.is_cancelled());
+    }
+    assert_eq!(pool(&isolation).queued, 0);
+    go_on.open();
+    held.wait().unwrap();
+    assert_eq!(command.run(|_| Ok(5)), Ok(5));
+}
+
+#[test]
+fn cancels_race_with_the_end_of_the_isolation() {
+    for round in 0..20_u64 {
+        let (clock, isolation) = still();
+        let command = command(&isolation, 2);
+        let (ran, ended, go_on) = (Counter::new(), Counter::new(), Gate::new());
+        let mut handles = Vec::new();
+        for n in 0..8 {
+            let (runs, gate) = (ran.clone(), go_on.clone());
+            let mut call = command.call();
+            handles.push(call.handle());
+            let answer = call.queue(move |_| {
+                runs.hit();
+                gate.wait();
+                Ok(n)
+            });
+            let ends = ended.clone();
+            answer.on_complete(move |_| {
+                ends.hit();
+            });
+        }
+        let over = thread::scope(|scope| {
+            let cancels = scope.spawn(|| {
+                let found = handles.iter().map(|handle| handle.cancel(Interrupt::Yes));
+                found.collect::<Vec<_>>()
+            });
+            tidegate_testkit::yield_times(round);
+            let over = isolation.shutdown(SECOND);
+            let _ = isolation.dump().to_string();
+            let found = cancels.join().unwrap();
+            for (handle, found) in handles.iter().zip(found) {
+                match found {
+                    CancelOutcome::NotBegun => assert!(!handle.has_begun()),
+                    CancelOutcome::Running => {
+                        until("it says that it has begun", || handle.has_begun());
+                    }
+                    _ => {}
+                }
+            }
+            over
+        });
+        go_on.open();
+        until("the isolation has ended", || {
+            clock.jump(SECOND);
+            over.is_done()
+        });
+        until("each call has ended", || ended.count() == 8);
+        until("each call that has begun has run", || {
+            let begun = handles.iter().filter(|handle| handle.has_begun());
+            begun.count() as u64 == ran.count()
+        });
+        until("no call is active", || command.snapshot().active == 0);
+    }
+}
+
+#[test]
+fn the_handle_of_a_retry_knows_each_attempt_and_a_cancel_between_them() {
+    let (_clock, isolation) = still();
+    let command = command(&isolation, 1);
+    let retry = Retry::attempts(3).when(|_| true);
+    let mut call = command.call();
+    let handle = call.handle();
+    let (own, tried) = (handle.clone(), Counter::new());
+    let count = tried.clone();
+    assert!(!handle.has_begun());
+    let answer = retry.run(call, |attempt| {
+        if count.hit() == 2 {
+            assert!(own.has_begun(), "the first attempt ran");
+            assert_eq!(own.cancel(Interrupt::Yes), CancelOutcome::NotBegun);
+        }
+        attempt.run(|_| Err("no"))
+    });
+    assert_eq!(answer.unwrap_err().cause(), &Cause::Cancelled);
+    assert_eq!(tried.count(), 2);
+    assert_eq!(handle.cancel(Interrupt::Yes), CancelOutcome::TooLate);
+}
