@@ -505,7 +505,7 @@ impl Strategy for Reenters {
 
     fn dump(&self) -> Dump {
         // Far more than a dump shows.
-        let children = (0..100_000).map(|n| Dump::new("item", &n.to_string()));
+        let children = (0..100_000).map(|n| Dump::new("item", n.to_string()));
         Dump::new("strategy", "Reenters").list("items", 100_000, children)
     }
 }

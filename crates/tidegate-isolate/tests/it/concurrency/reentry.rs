@@ -86,7 +86,7 @@ impl Drop for Uses {
 
 /// Runs `test` on a thread of its own, and fails if it does not come back.
 fn in_time(what: &str, test: impl FnOnce() + Send + 'static) {
-    let done = std::thread::spawn(test);
+    let done = std::thread::Builder::new().spawn(test).unwrap();
     until(&format!("{what} has come back"), || done.is_finished());
     done.join().unwrap();
 }
