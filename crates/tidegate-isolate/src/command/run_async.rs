@@ -57,12 +57,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
                     let answer = self.reject_deadlock(&mut options);
                     return self.fall_back_if_deferred(&mut options, answer).await;
                 }
-                Some(CacheLookup::Miss(first)) => {
-                    if let Some(handle) = options.handle() {
-                        first.begun_by(handle);
-                    }
-                    options.set_owner(SharedRunGuard::new(first));
-                }
+                Some(CacheLookup::Miss(first)) => options.set_owner(SharedRunGuard::new(first)),
             }
         }
         let state = &*self.state;
