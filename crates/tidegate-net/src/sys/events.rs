@@ -17,11 +17,10 @@ use super::poller::{Change, Readiness, Token};
 #[cfg(all(target_os = "linux", not(tidegate_mio)))]
 mod platform {
     use std::os::fd::AsRawFd;
-    use std::ptr;
 
     use libc::epoll_event;
 
-    use super::super::call::checked;
+    use super::super::call::call;
     use super::{Change, Duration, Interest, Poll, RawFd, Readiness, Token, io};
 
     // The flags of an event.
@@ -54,20 +53,11 @@ mod platform {
             self.0.clear();
             let room = self.0.spare_capacity_mut();
             let (poll, most) = (poll.as_raw_fd(), room.len());
-            let (room, signals) = (room.as_mut_ptr(), ptr::null::<libc::sigset_t>());
+            let room = room.as_mut_ptr() as usize;
+            let args = [poll as usize, room, most, millis as usize, 0, 0];
             // SAFETY: the poller is borrowed, and the kernel writes at most `most` events to the room. It
             // reads no set of signals.
-            let count = checked(unsafe {
-                libc::syscall(
-                    libc::SYS_epoll_pwait,
-                    poll,
-                    room,
-                    most,
-                    millis,
-                    signals,
-                    0usize,
-                )
-            })?;
+            let count = unsafe { call(libc::SYS_epoll_pwait, args) }?;
             // SAFETY: the kernel has written `count` events from the beginning of the room on,
             // which is the beginning of the vector.
             unsafe { self.0.set_len(count) };

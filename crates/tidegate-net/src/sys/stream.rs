@@ -14,13 +14,10 @@ mod system {
     use std::mem::{self, MaybeUninit};
     use std::ops::Deref;
     use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-    use std::ptr;
 
-    use libc::{
-        MSG_MORE, MSG_NOSIGNAL, SYS_recvfrom, SYS_sendmsg, SYS_sendto, c_int, c_void, syscall,
-    };
+    use libc::{MSG_MORE, MSG_NOSIGNAL, SYS_recvfrom, SYS_sendmsg, SYS_sendto, c_int};
 
-    use crate::sys::call::checked;
+    use crate::sys::call::call;
     use crate::sys::poller::Source;
 
     /// `true` if a read that does not fill its buffer has read everything: the poller reports the
@@ -83,20 +80,37 @@ mod system {
         room: &mut [MaybeUninit<u8>],
     ) -> io::Result<usize> {
         let (socket, length) = (stream.as_raw_fd(), room.len());
-        let (room, nobody) = (room.as_mut_ptr(), ptr::null_mut::<c_void>());
+        let room = room.as_mut_ptr();
         // SAFETY: the socket is borrowed, and the kernel writes at most `length` bytes to the room. It
         // does not write the address of the sender, because there is no memory for it.
-        checked(unsafe { syscall(SYS_recvfrom, socket, room, length, 0, nobody, nobody) })
+        unsafe {
+            call(
+                SYS_recvfrom,
+                [socket as usize, room as usize, length, 0, 0, 0],
+            )
+        }
     }
 
     /// Sends `bytes`, or as many of them as the system takes.
     #[inline(always)]
     pub(crate) fn send(stream: StreamRef<'_>, bytes: &[u8]) -> io::Result<usize> {
         let (socket, length) = (stream.as_raw_fd(), bytes.len());
-        let (bytes, peer) = (bytes.as_ptr(), ptr::null::<c_void>());
+        let bytes = bytes.as_ptr();
         // SAFETY: the socket and the bytes are borrowed, and the kernel reads `length` of them. It reads
         // no address: the socket is connected.
-        checked(unsafe { syscall(SYS_sendto, socket, bytes, length, MSG_NOSIGNAL, peer, 0) })
+        unsafe {
+            call(
+                SYS_sendto,
+                [
+                    socket as usize,
+                    bytes as usize,
+                    length,
+                    MSG_NOSIGNAL as usize,
+                    0,
+                    0,
+                ],
+            )
+        }
     }
 
     /// Sends `slices` in one call, or as much of them as the system takes.
@@ -125,7 +139,12 @@ mod system {
         message.msg_iovlen = slices.len() as _;
         let (socket, message) = (stream.as_raw_fd(), &raw const message);
         // SAFETY: the socket, the message and its slices are borrowed, and the kernel only reads.
-        checked(unsafe { syscall(SYS_sendmsg, socket, message, flags) })
+        unsafe {
+            call(
+                SYS_sendmsg,
+                [socket as usize, message as usize, flags as usize, 0, 0, 0],
+            )
+        }
     }
 }
 
