@@ -15,10 +15,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use tidegate_net::HandlerContext;
+use tidegate_net::{Handler, HandlerContext, PipelineChange};
 use tidegate_promise::Failure;
 
 use super::failure::{ExchangeError, ExchangeFailure};
+use super::keep_alive::keep_alive_timeout;
 use super::pool::Lease;
 use super::slot::{Begun, Link, Slot};
 use crate::codec::{
@@ -27,6 +28,8 @@ use crate::codec::{
 
 /// The deadline of the head, of the next part of the body, or of an idle connection.
 const LIMIT: u8 = 0;
+/// The name of a handler that has taken a connection over.
+const SWITCHED: &str = "switched";
 /// How many interim responses a server may send to one request.
 const MOST_INTERIM: u8 = 16;
 
@@ -54,6 +57,17 @@ pub(super) trait Receiver: Send + 'static {
     /// Called when the connection takes more of the request.
     fn writable(&mut self, ctx: &mut HandlerContext<'_>) {
         let _ = ctx;
+    }
+    /// Called if the server changes the protocol; `received` follows its head. Returns the handler
+    /// that takes the connection over.
+    fn switch(
+        &mut self,
+        head: ResponseHead<'_>,
+        received: Bytes,
+        ctx: &mut HandlerContext<'_>,
+    ) -> Option<Handler> {
+        let _ = (head, received, ctx);
+        None
     }
     fn end(self, ctx: &mut HandlerContext<'_>);
     fn fail(self, why: ExchangeError, ctx: &mut HandlerContext<'_>);
@@ -257,8 +271,15 @@ impl<R: Receiver> Connection<R> {
         };
         let (length, framing) = (head.len(), head.framing(method));
         if framing == BodyFraming::Tunnel {
-            let what = "it changed the protocol, which the request did not ask for";
-            self.fail(ExchangeFailure::Unexpected(what), ctx);
+            let received = input.slice(length..);
+            match current.receiver.switch(head, received, ctx) {
+                Some(handler) => self.hand_over(handler, ctx),
+                None => {
+                    let what = "it changed the protocol, which the request did not ask for";
+                    self.fail(ExchangeFailure::Unexpected(what), ctx);
+                }
+            }
+            input.advance(input.len());
             return false;
         }
         if head.status() < 200 {
@@ -286,6 +307,24 @@ impl<R: Receiver> Connection<R> {
         }
         ctx.deadline(LIMIT, self.limits.body_timeout);
         true
+    }
+
+    /// Lets another handler take the connection over, which leaves the pool.
+    fn hand_over(&mut self, handler: Handler, ctx: &mut HandlerContext<'_>) {
+        ctx.clear_deadline(LIMIT);
+        self.current = None;
+        let me = ctx.name().to_owned();
+        if ctx
+            .change(PipelineChange::replace(me, SWITCHED, handler))
+            .is_err()
+        {
+            // A handler that does not take bytes.
+            return self.close(ctx);
+        }
+        self.over = true;
+        if let Some(late) = self.slot.close() {
+            self.refuse(late, ctx);
+        }
     }
 
     /// Handles a part of the body. Returns `false` if more bytes are needed or the response has
@@ -549,19 +588,4 @@ impl<R: Receiver> Connection<R> {
 /// Returns the time `wait` after `now`, in nanoseconds.
 fn after(now: u64, wait: Duration) -> u64 {
     now.saturating_add(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX))
-}
-
-/// Returns the `timeout` of a `Keep-Alive` field, a little shorter: the server counts from an
-/// earlier moment.
-fn keep_alive_timeout(value: &[u8]) -> Option<Duration> {
-    let text = std::str::from_utf8(value).ok()?;
-    let parts = text.split(',').map(str::trim);
-    let timeout = parts
-        .filter_map(|part| part.split_once('='))
-        .find_map(|(name, value)| {
-            let is_timeout = name.trim().eq_ignore_ascii_case("timeout");
-            is_timeout.then(|| value.trim().trim_matches('"'))
-        })?;
-    let seconds = Duration::from_secs(timeout.parse().ok()?);
-    Some(seconds.saturating_sub((seconds / 2).min(Duration::from_secs(1))))
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use tidegate_net::HandlerContext;
+use tidegate_net::{Handler, HandlerContext, Neighbour};
 
 use super::connection::{Flow, Receiver};
 use super::error::{ClientError, Phase};
@@ -44,6 +44,19 @@ pub trait ExchangeHandler: Send + 'static {
     /// [`Flow::Pause`].
     fn writable(&mut self, ctx: &mut HandlerContext<'_>) {
         let _ = ctx;
+    }
+
+    /// Called if the server changes the protocol, with status 101; `received` follows its head. The
+    /// handler that is returned takes the connection over, which does not belong to the client any
+    /// more. It takes bytes, and gets `added`. Without one, the exchange fails.
+    fn switch(
+        &mut self,
+        head: ResponseHead<'_>,
+        received: Bytes,
+        ctx: &mut HandlerContext<'_>,
+    ) -> Option<Handler> {
+        let _ = (head, received, ctx);
+        None
     }
 
     /// Called at the end of the response.
@@ -88,6 +101,15 @@ impl<H: ExchangeHandler> Receiver for Outside<H> {
         self.handler.writable(ctx);
     }
 
+    fn switch(
+        &mut self,
+        head: ResponseHead<'_>,
+        received: Bytes,
+        ctx: &mut HandlerContext<'_>,
+    ) -> Option<Handler> {
+        self.handler.switch(head, received, ctx)
+    }
+
     fn end(self, ctx: &mut HandlerContext<'_>) {
         self.handler.end(ctx);
     }
@@ -126,8 +148,9 @@ enum Stage<H: ExchangeHandler> {
 /// [`Upstream`](super::Upstream).
 ///
 /// The request goes out as a head and slices of a body, the response comes in to an
-/// [`ExchangeHandler`]. Bytes go directly into the write queue of the connection if it is on the
-/// event loop of the calling handler.
+/// [`ExchangeHandler`]. Called from a handler or a service on the event loop of the connection, the
+/// bytes go directly into its write queue. From elsewhere they take the way of
+/// [`Channel::write`](tidegate_net::Channel::write).
 ///
 /// Dropping an exchange that has not begun returns its connection. Dropping it before the request is
 /// complete closes the connection. After that it can be dropped: the response still arrives.
@@ -191,12 +214,7 @@ impl<H: ExchangeHandler> Exchange<H> {
     ///
     /// The handler, if the connection has ended meanwhile or the exchange has begun already. Nothing
     /// was sent: take another connection.
-    pub fn begin(
-        &mut self,
-        head: &OwnedRequestHead,
-        handler: H,
-        ctx: &HandlerContext<'_>,
-    ) -> Result<(), H> {
+    pub fn begin(&mut self, head: &OwnedRequestHead, handler: H) -> Result<(), H> {
         let view = head.as_head();
         let (method, framing) = (view.method(), view.framing());
         let mut out = BytesMut::with_capacity(view.len() + 128);
@@ -226,7 +244,7 @@ impl<H: ExchangeHandler> Exchange<H> {
             lease,
         };
         let complete = framing.is_empty();
-        if let Err(refused) = self.link.slot.begin(begun, complete, ctx.now()) {
+        if let Err(refused) = self.link.slot.begin(begun, complete, self.host.now(0)) {
             return Err(refused.receiver.handler);
         }
         match is_reused {
@@ -237,8 +255,7 @@ impl<H: ExchangeHandler> Exchange<H> {
             true => Stage::Sent,
             false => Stage::Sending(BodyEncoder::new(framing)),
         });
-        ctx.neighbour(&self.link.channel)
-            .write_and_flush(out.freeze());
+        Neighbour::of(&self.link.channel).write_and_flush(out.freeze());
         Ok(())
     }
 
@@ -250,7 +267,7 @@ impl<H: ExchangeHandler> Exchange<H> {
     ///
     /// [`EncodeError`] if the body becomes longer than its head declares, or the exchange is not at
     /// its body. The part is not sent.
-    pub fn write(&mut self, part: Bytes, ctx: &HandlerContext<'_>) -> Result<Flow, EncodeError> {
+    pub fn write(&mut self, part: Bytes) -> Result<Flow, EncodeError> {
         let Some(Stage::Sending(encoder)) = &mut self.stage else {
             return Err(EncodeError::Finished);
         };
@@ -259,7 +276,7 @@ impl<H: ExchangeHandler> Exchange<H> {
         }
         let mut line = BytesMut::new();
         encoder.data_prefix(&mut line, part.len())?;
-        let connection = ctx.neighbour(&self.link.channel);
+        let connection = Neighbour::of(&self.link.channel);
         if part.is_empty() {
             // An empty chunk would end the body.
         } else if line.is_empty() {
@@ -283,11 +300,7 @@ impl<H: ExchangeHandler> Exchange<H> {
     ///
     /// [`EncodeError`] if the body is shorter than its head declares, or cannot have trailers. The
     /// connection is closed when the exchange is dropped.
-    pub fn finish(
-        &mut self,
-        trailers: &[(&str, &[u8])],
-        ctx: &HandlerContext<'_>,
-    ) -> Result<(), EncodeError> {
+    pub fn finish(&mut self, trailers: &[(&str, &[u8])]) -> Result<(), EncodeError> {
         let encoder = match &mut self.stage {
             Some(Stage::Sending(encoder)) => encoder,
             Some(Stage::Sent) => return Ok(()),
@@ -303,10 +316,9 @@ impl<H: ExchangeHandler> Exchange<H> {
             return Ok(());
         }
         if !end.is_empty() {
-            ctx.neighbour(&self.link.channel)
-                .write_and_flush(end.freeze());
+            Neighbour::of(&self.link.channel).write_and_flush(end.freeze());
         }
-        self.link.slot.complete(self.id, ctx.now());
+        self.link.slot.complete(self.id, self.host.now(0));
         Ok(())
     }
 

@@ -24,7 +24,7 @@
 //! | `host`, `pool` | the connections to one host; the pool is the same for any protocol |
 //! | `handler`, `connection` | one connection: receives the response to a request |
 //! | `slot` | where a request and its connection meet |
-//! | `config`, `url`, `counts`, `failure` | settings; parsing; metrics; why an exchange failed |
+//! | `config`, `url`, `counts`, `failure`, `keep_alive` | settings; parsing; metrics; why an exchange failed; `Keep-Alive` |
 //!
 //! Imports point downwards in this order: `request` → `redirect` → `request_body` → `call` →
 //! `upstream` → `exchange` → `host` → `handler` → `connection` → `slot` → `pool` → the rest.
@@ -40,6 +40,7 @@ mod exchange;
 mod failure;
 mod handler;
 mod host;
+mod keep_alive;
 mod pool;
 mod redirect;
 mod request;

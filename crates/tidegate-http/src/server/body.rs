@@ -49,6 +49,10 @@ pub(crate) enum Flow {
 
 /// Receives the body of a request on the connection's loop.
 pub(crate) trait BodySink: Send {
+    /// Returns `true` if the client gets `100 Continue` only when the service begins to read.
+    fn asks_first(&self) -> bool {
+        false
+    }
     fn data(&mut self, bytes: Bytes) -> Flow;
     fn trailers(&mut self, lines: Bytes);
     fn end(self: Box<Self>);
@@ -149,7 +153,7 @@ impl Drop for Collector {
 /// was read ahead counts against the server's
 /// [`max_memory`](tidegate_net::ServerBuilder::max_memory).
 /// Dropping the body discards what is left of it; if that is much, the connection ends with the
-/// response.
+/// response. A client that waits for `100 Continue` gets it when the service begins to read.
 ///
 /// ```
 /// use tidegate_http::{Body, BodyError};
@@ -186,6 +190,8 @@ pub struct Body {
     seq: u64,
     /// How many bytes are left, if the client declared the length.
     remaining: Option<u64>,
+    /// The client waits for `100 Continue`, which it gets when the service begins to read.
+    asks: bool,
 }
 
 #[derive(Debug, Default)]
@@ -220,12 +226,14 @@ impl Body {
         channel: Channel,
         seq: u64,
         length: Option<u64>,
+        expects_continue: bool,
     ) -> (Self, Box<dyn BodySink>) {
         let shared = Arc::new(BodyShared::default());
         let held = HeldInput::of(&channel);
         let sink = Box::new(BodyFeed {
             shared: Arc::clone(&shared),
             held: held.clone(),
+            asks_first: expects_continue,
         });
         let body = Self {
             held,
@@ -233,6 +241,7 @@ impl Body {
             channel,
             seq,
             remaining: length,
+            asks: expects_continue,
         };
         (body, sink)
     }
@@ -247,6 +256,7 @@ impl Body {
             channel,
             seq,
             remaining: Some(0),
+            asks: false,
         }
     }
 
@@ -261,6 +271,9 @@ impl Body {
 
     /// Polls for the next piece, as [`Body::next`] does.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+        if std::mem::take(&mut self.asks) {
+            self.tell(PartKind::ReadMore);
+        }
         let mut state = self.shared.lock();
         if let Some(piece) = state.pieces.pop_front() {
             state.held -= piece.len();
@@ -346,6 +359,7 @@ impl Drop for Body {
 struct BodyFeed {
     shared: Arc<BodyShared>,
     held: HeldInput,
+    asks_first: bool,
 }
 
 impl BodyFeed {
@@ -362,6 +376,10 @@ impl BodyFeed {
 }
 
 impl BodySink for BodyFeed {
+    fn asks_first(&self) -> bool {
+        self.asks_first
+    }
+
     fn data(&mut self, bytes: Bytes) -> Flow {
         // First, so that the reader never releases what is not counted. Not under the lock: if the
         // limit is exceeded, connections are closed.

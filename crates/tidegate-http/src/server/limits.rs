@@ -28,6 +28,7 @@ pub struct Limits {
     pub(crate) linger: Duration,
     pub(crate) outstanding: usize,
     pub(crate) discard: u64,
+    pub(crate) half_close: bool,
 }
 
 impl Default for Limits {
@@ -42,6 +43,7 @@ impl Default for Limits {
             linger: Duration::from_secs(2),
             outstanding: 16,
             discard: 64 * 1024,
+            half_close: true,
         }
     }
 }
@@ -105,6 +107,14 @@ impl Limits {
     /// from it (16 by default, at least 1).
     pub fn max_outstanding(mut self, responses: usize) -> Self {
         self.outstanding = responses.max(1);
+        self
+    }
+
+    /// Sets whether a client that has ended its half of the connection gets the responses that are
+    /// outstanding (`true` by default). A client that leaves looks the same. A proxy sets `false`, so
+    /// that it stops work for clients that have left.
+    pub fn half_close(mut self, yes: bool) -> Self {
+        self.half_close = yes;
         self
     }
 }

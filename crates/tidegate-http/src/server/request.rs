@@ -182,7 +182,8 @@ impl<'a> Request<'a> {
             return Body::empty(self.channel.clone(), self.seq);
         }
         let length = self.content_length();
-        let (body, sink) = Body::new(self.channel.clone(), self.seq, length);
+        let expects = self.head.expects_continue();
+        let (body, sink) = Body::new(self.channel.clone(), self.seq, length, expects);
         *self.intake = Intake::Sink(sink);
         body
     }

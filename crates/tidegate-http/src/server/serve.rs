@@ -12,7 +12,8 @@ use tidegate_net::internal::ChannelPlacement;
 #[cfg(feature = "tls")]
 use tidegate_net::tls::TlsServer;
 use tidegate_net::{
-    Address, ChannelOptions, DrainReport, Handler, NetGroup, PipelineBuilder, Server, ServerBuilder,
+    Address, ChannelOptions, DrainReport, Handler, Listener, NetGroup, PipelineBuilder, Server,
+    ServerBuilder,
 };
 use tidegate_promise::{Completion, SharedCompletion};
 
@@ -264,15 +265,55 @@ impl<P: ChannelPlacement> HttpServerBuilder<P> {
         address: impl Into<Address>,
         service: impl Fn() -> S + Send + Sync + 'static,
     ) -> Completion<HttpServer> {
+        let address = address.into();
+        let bind = move |net: ServerBuilder<P>| net.bind(address);
         match self.non_blocking {
-            true => self.start::<S, NeverBlocks>(address.into(), service),
-            false => self.start::<S, MayBlock>(address.into(), service),
+            true => self.start::<S, NeverBlocks>(bind, service),
+            false => self.start::<S, MayBlock>(bind, service),
+        }
+    }
+
+    /// Serves the connections of a listener that exists already: a Unix socket, or one that a service
+    /// manager has opened. `service` makes the service of each connection.
+    ///
+    /// ```
+    /// # #[cfg(unix)]
+    /// # {
+    /// use std::os::unix::net::UnixListener;
+    /// use tidegate_http::{HttpServer, Request, Response, Service};
+    ///
+    /// struct Hello;
+    /// impl Service for Hello {
+    ///     fn call(&mut self, _: Request<'_>, response: Response<'_>) {
+    ///         response.body("hello\n");
+    ///     }
+    /// }
+    ///
+    /// let path = std::env::temp_dir().join(format!("tidegate-{}.sock", std::process::id()));
+    /// let group = tidegate_net::pinned("web", 1)?;
+    /// let listener = UnixListener::bind(&path)?;
+    /// let server = HttpServer::builder(&group).serve_on(listener, || Hello).wait()?;
+    /// # server.drain(std::time::Duration::from_secs(1)).wait()?;
+    /// # std::fs::remove_file(path)?;
+    /// # }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn serve_on<S: Service>(
+        self,
+        listener: impl Into<Listener>,
+        service: impl Fn() -> S + Send + Sync + 'static,
+    ) -> Completion<HttpServer> {
+        let listener = listener.into();
+        let serve = move |net: ServerBuilder<P>| net.serve(listener);
+        match self.non_blocking {
+            true => self.start::<S, NeverBlocks>(serve, service),
+            false => self.start::<S, MayBlock>(serve, service),
         }
     }
 
     fn start<S: Service, M: Mode>(
         self,
-        address: Address,
+        listen: impl FnOnce(ServerBuilder<P>) -> Completion<Server>,
         service: impl Fn() -> S + Send + Sync + 'static,
     ) -> Completion<HttpServer> {
         let loops = self.group.loops();
@@ -294,7 +335,7 @@ impl<P: ChannelPlacement> HttpServerBuilder<P> {
             let handler = HttpHandler::<S, M>::new(connection);
             pipeline.add_handler("http", Handler::duplex(handler))
         });
-        net.bind(address).map(move |server| HttpServer {
+        listen(net).map(move |server| HttpServer {
             server: server.clone(),
             shared,
         })

@@ -71,18 +71,18 @@ impl Front {
                 Err(why) => me.write_and_flush(format!("{why}\n")),
             }));
         } else {
-            self.send_body(ctx);
+            self.send_body();
         }
     }
 
     fn begin(&mut self, mut exchange: Exchange<Back>, ctx: &mut InboundContext<'_, Self>) {
         let head = self.head.as_ref().unwrap();
-        assert!(exchange.begin(head, Back(ctx.channel()), ctx).is_ok());
+        assert!(exchange.begin(head, Back(ctx.channel())).is_ok());
         self.exchange = Some(exchange);
-        self.send_body(ctx);
+        self.send_body();
     }
 
-    fn send_body(&mut self, ctx: &mut InboundContext<'_, Self>) {
+    fn send_body(&mut self) {
         let Some(exchange) = &mut self.exchange else {
             return;
         };
@@ -90,12 +90,12 @@ impl Front {
         loop {
             match self.decoder.body_bytes(&mut input).unwrap() {
                 BodyPart::Data(part) => {
-                    exchange.write(part, ctx).unwrap();
+                    exchange.write(part).unwrap();
                 }
                 BodyPart::Trailers(_) => {}
                 BodyPart::More => break,
                 BodyPart::End => {
-                    exchange.finish(&[], ctx).unwrap();
+                    exchange.finish(&[]).unwrap();
                     (self.exchange, self.head) = (None, None);
                     break;
                 }

@@ -79,6 +79,19 @@ pub struct Neighbour<'a> {
     writable: Cell<Option<bool>>,
 }
 
+impl<'a> Neighbour<'a> {
+    /// Returns a channel for code that has no context, and may run in a handler of the same event
+    /// loop. Elsewhere, the bytes take the way of [`Channel::write`].
+    #[doc(hidden)]
+    pub fn of(channel: &'a Channel) -> Self {
+        Self {
+            channel,
+            on_loop: true,
+            writable: Cell::new(None),
+        }
+    }
+}
+
 impl Neighbour<'_> {
     /// Writes bytes. Does not report the outcome; nothing is sent before a flush.
     pub fn write(&self, bytes: impl Into<Bytes>) {

@@ -178,7 +178,7 @@ impl<S: Service> Connection<S> {
         self.channel = Some(channel);
         self.cell().opened();
         self.now = self.shared.wall.nanos();
-        wire.set_half_closure(true);
+        wire.set_half_closure(self.shared.limits.half_close);
         self.begin_wait(wire);
         self.settle(wire);
     }
@@ -441,12 +441,19 @@ impl<S: Service> Connection<S> {
         goes_on && matches!(self.intake, Intake::Sink(_))
     }
 
+    /// Returns `true` if the client gets `100 Continue` only when the service begins to read.
+    fn asks_first(&self, served: &Served) -> bool {
+        let is_deferred = matches!(served, Served::Deferred);
+        is_deferred && matches!(&self.intake, Intake::Sink(sink) if sink.asks_first())
+    }
+
     /// Puts `100 Continue` before the head of a streamed response, if the client waits for it. A
     /// response without it ends the connection.
-    fn put_continue(&self, served: &Served, expects: bool, out: &mut BytesMut, start: usize) {
+    fn put_continue(&mut self, served: &Served, expects: bool, out: &mut BytesMut, start: usize) {
         if !expects {
             return;
         }
+        self.body_paused |= self.asks_first(served);
         match served {
             Served::Streams { .. } if self.reads_on(served) => insert_continue(out, start),
             Served::Streams { close: false, .. }

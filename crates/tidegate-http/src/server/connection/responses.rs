@@ -9,8 +9,8 @@ use tidegate_core::internal::discard;
 use super::{Connection, Phase};
 use crate::codec::encode;
 use crate::server::body::BodyError;
-use crate::server::head_writer::{ReplyTo, insert_continue, write_closing};
-use crate::server::part::{Part, PartKind, Whole};
+use crate::server::head_writer::{ReplyTo, insert_continue, say_close, write_closing};
+use crate::server::part::{Part, PartKind, StreamHead, Whole};
 use crate::server::queue::{Queued, Slot, Stream};
 use crate::server::request::Intake;
 use crate::server::service::Service;
@@ -23,7 +23,11 @@ impl<S: Service> Connection<S> {
         let Part { seq, what } = part;
         self.now = self.shared.wall.nanos();
         match what {
-            PartKind::ReadMore if seq == self.current => self.body_paused = false,
+            PartKind::ReadMore if seq == self.current => {
+                self.body_paused = false;
+                // The client may wait for `100 Continue`.
+                self.pump(wire);
+            }
             PartKind::BodyDropped if seq == self.current => {
                 self.body_paused = false;
                 if let Intake::Sink(_) = self.intake {
@@ -67,12 +71,7 @@ impl<S: Service> Connection<S> {
                     self.fail_body(BodyError::Closed);
                 }
             }
-            (slot @ Slot::Waiting { .. }, PartKind::Head(mut head)) => {
-                if slot.owes_continue() {
-                    insert_continue(&mut head.head, 0);
-                }
-                *slot = Slot::Stream(Box::new(Stream::new(head, false)));
-            }
+            (Slot::Waiting { .. }, PartKind::Head(head)) => self.begin_stream(seq, head),
             (slot @ Slot::Waiting { .. }, PartKind::Switch(plan)) => *slot = Slot::Switch(plan),
             (slot @ Slot::Waiting { .. }, what) => {
                 let (trouble, detail) = match what {
@@ -115,6 +114,26 @@ impl<S: Service> Connection<S> {
         }
     }
 
+    /// Begins a streamed response. It goes to a client that may wait for `100 Continue`.
+    fn begin_stream(&mut self, seq: u64, mut head: StreamHead) {
+        let Some(slot) = self.queue.get_mut(seq) else {
+            return;
+        };
+        let reads_on = matches!(self.intake, Intake::Sink(_));
+        let unasked = slot.owes_continue() && !reads_on;
+        if unasked {
+            // As for a response at once: the client may send the body or not.
+            say_close(&mut head.head);
+            head.close = true;
+            (self.phase, self.linger) = (Phase::Closing, true);
+        } else if slot.owes_continue() {
+            // The service has kept the body, so it reads while it responds.
+            insert_continue(&mut head.head, 0);
+            self.body_paused = false;
+        }
+        *slot = Slot::Stream(Box::new(Stream::new(head, false)));
+    }
+
     /// Sends what is first in the queue, as far as it is known.
     pub(super) fn pump<'a>(&mut self, wire: &mut impl Wire<'a>) {
         if self.phase == Phase::Closing {
@@ -123,7 +142,10 @@ impl<S: Service> Connection<S> {
         while let Some(slot) = self.queue.front_mut() {
             let close = match slot {
                 Slot::Waiting { owes_continue, .. } => {
-                    if std::mem::take(owes_continue) {
+                    // A service that has not begun to read may respond without the body.
+                    let reads = matches!(self.intake, Intake::Sink(_)) && !self.body_paused;
+                    if *owes_continue && reads {
+                        *owes_continue = false;
                         wire.output().put_slice(encode::CONTINUE);
                         self.tally.sent(encode::CONTINUE.len());
                     }

@@ -123,6 +123,47 @@ fn continue_precedes_a_response_that_is_streamed_while_the_body_is_read() {
 }
 
 #[test]
+fn continue_waits_until_the_service_begins_to_read() {
+    let kept: Arc<Mutex<Vec<(Body, DeferredResponse)>>> = Arc::default();
+    let keep = Arc::clone(&kept);
+    let mut client = Client::new(move |request, response| {
+        let response = response.defer();
+        keep.lock().unwrap().push((request.into_body(), response));
+    });
+    let expecting = post(5, "Expect: 100-continue\r\n");
+    assert_eq!(client.send(expecting.clone()), "");
+    let (mut body, response) = kept.lock().unwrap().pop().unwrap();
+    assert_eq!(next(&mut body), Poll::Pending);
+    assert_eq!(client.responses(), "HTTP/1.1 100 Continue\r\n\r\n");
+    client.send("hello");
+    assert_eq!(next(&mut body), Poll::Ready(Some(Ok("hello".into()))));
+    response.body("bye");
+    assert_eq!(client.responses(), ok("bye"));
+    assert!(client.is_open());
+    // It responds without the body, at once or in pieces.
+    for streams in [false, true] {
+        let mut client = {
+            let keep = Arc::clone(&kept);
+            Client::new(move |request, response| {
+                let response = response.defer();
+                keep.lock().unwrap().push((request.into_body(), response));
+            })
+        };
+        assert_eq!(client.send(expecting.clone()), "");
+        let (body, response) = kept.lock().unwrap().pop().unwrap();
+        drop(body);
+        match streams {
+            true => response.status(403).stream().finish(),
+            false => response.status(403).body(""),
+        }
+        let sent = client.responses();
+        assert!(sent.starts_with("HTTP/1.1 403 "), "{sent}");
+        assert!(sent.contains("\r\nConnection: close\r\n"), "{sent}");
+        assert!(client.socket.is_output_shut() || !client.is_open());
+    }
+}
+
+#[test]
 fn a_response_that_needs_no_continue_ends_the_connection() {
     let kept: Arc<Mutex<Vec<DeferredResponse>>> = Arc::default();
     let keep = Arc::clone(&kept);
