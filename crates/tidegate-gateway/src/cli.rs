@@ -13,7 +13,8 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-use crate::config::{Asked, Disk, Loaded, RealDisk, explain, load, reference};
+use crate::config::{Asked, Config, Disk, Loaded, RealDisk, explain, load, reference};
+use crate::serve;
 use crate::table::Table;
 use crate::tour;
 
@@ -44,6 +45,11 @@ enum Action {
         /// A field of the request, such as `accept: text/html`.
         #[arg(short = 'H', long = "header", value_name = "FIELD")]
         headers: Vec<String>,
+    },
+    /// Runs the gateway until SIGTERM. SIGHUP reads the configuration again.
+    Run {
+        /// The configuration.
+        file: PathBuf,
     },
     /// Prints the reference of all settings.
     Reference,
@@ -124,6 +130,7 @@ where
             Ok(asked) => explained(&file, &asked, machine),
             Err(why) => (format!("{why}\n"), 2),
         },
+        Action::Run { file } => return serve::run(|| usable(&file, machine), out),
         Action::Reference => (reference(), 0),
         Action::Man => (manual(), 0),
         Action::Completions { shell } => (completions(shell), 0),
@@ -162,6 +169,13 @@ fn check(file: &Path, machine: &Machine) -> (String, u8) {
             (messages + &summary, 0)
         }
     }
+}
+
+/// Reads a configuration that can be used. Returns the mistakes otherwise.
+fn usable(file: &Path, machine: &Machine) -> Result<Config, String> {
+    let loaded = read(file, machine).map_err(|(text, _)| text)?;
+    let mistakes = loaded.mistakes.render(&loaded.sources);
+    loaded.config.ok_or(mistakes)
 }
 
 fn explained(file: &Path, asked: &Asked, machine: &Machine) -> (String, u8) {

@@ -18,6 +18,12 @@
 //! | `access` | the access log: samples, lines, the thread that writes them |
 //! | `admin` | the listener for operators: health, metrics, streams, state, changes, tokens |
 //! | `notify` | notification of the service manager |
+//! | `tls` | certificates and keys in files; the only module with types of rustls |
+//! | `health` | checks of servers, thresholds, the state of a server |
+//! | `fields` | forwarded and hop-by-hop fields, request ids, `traceparent`, rewrites |
+//! | `command` | the commands of routes, made from the configuration; reason words |
+//! | `proxy` | the path of a request: admission, exchange, both bodies, retry, fallback, tunnels |
+//! | `serve` | listeners, reload, drain, signals |
 //! | `cli` | the command line, its manual page and completions |
 //!
 //! `table` and `tour` belong to the tour of the library, which runs without a configuration.
@@ -32,10 +38,16 @@ pub mod access;
 pub mod admin;
 pub mod balance;
 pub mod cli;
+mod command;
 pub mod config;
+mod fields;
+mod health;
 #[cfg(unix)]
 pub mod notify;
 pub mod problem;
+mod proxy;
 pub mod route;
+pub mod serve;
 mod table;
+mod tls;
 mod tour;

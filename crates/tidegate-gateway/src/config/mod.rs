@@ -27,6 +27,8 @@ mod notation;
 mod reference;
 mod setting;
 mod source;
+#[cfg(test)]
+pub(crate) mod tests;
 mod tree;
 pub mod types;
 mod values;

@@ -85,6 +85,29 @@ impl PathPattern {
         }
     }
 
+    /// Returns the text of each `{name}` in a path that the pattern contains, and the text of `/*`.
+    pub fn captures<'p>(&self, path: &'p str) -> (Vec<(&str, &'p str)>, &'p str) {
+        let mut names = Vec::new();
+        let mut rest = path.strip_prefix('/').unwrap_or(path);
+        for segment in &self.segments {
+            let (text, after) = rest.split_once('/').unwrap_or((rest, ""));
+            if let Segment::Any(name) = segment {
+                names.push((name.as_str(), text));
+            }
+            rest = after;
+        }
+        (names, if self.open { rest } else { "" })
+    }
+
+    /// Returns the path before the first `{name}` or `/*`, such as `/catalog`.
+    pub fn fixed_part(&self) -> String {
+        let texts = self.segments.iter().map_while(|segment| match segment {
+            Segment::Text(text) => Some(text),
+            Segment::Any(_) => None,
+        });
+        texts.map(|text| format!("/{text}")).collect()
+    }
+
     /// Returns `true` if the pattern contains a path in normal form.
     pub fn contains(&self, path: &str) -> bool {
         let mut rest = segments(path);

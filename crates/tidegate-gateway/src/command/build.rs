@@ -1,0 +1,223 @@
+//! The command of a route: limit, queue, timeout, breaker, retries.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use tidegate::isolate::{
+    AdaptiveLimit, BreakerConfig, BreakerMode, BreakerWindow, Command, ConfigError, Isolation,
+    PermitConfig, Retry, RetryBudget,
+};
+
+use crate::config::LimitKind;
+use crate::config::types::{self, Route};
+
+/// The number of buckets of a breaker's window.
+const BUCKETS: u32 = 20;
+
+/// Returns the command of a route. A command with this key that exists takes over the new settings,
+/// and keeps its breaker, windows and limit. If a setting is new that is fixed for the life of a
+/// command, the command begins anew.
+///
+/// # Errors
+///
+/// Which setting is not valid, and why.
+pub(crate) fn configured(
+    name: &str,
+    route: &Route,
+    before: Option<&Command>,
+    isolation: &Isolation,
+) -> Result<Command, ConfigError> {
+    if let Some(command) = before {
+        let changed = command.configure(|settings| {
+            settings.permits = permits(route);
+            settings.timeout = attempt_timeout(route);
+            settings.breaker = breaker(route);
+        });
+        if changed.is_ok() {
+            return Ok(command.clone());
+        }
+        isolation.remove(name);
+    }
+    let group = route.upstream.as_deref().unwrap_or(name);
+    let command = Command::builder(name).group(group).permits(permits(route));
+    let command = match attempt_timeout(route) {
+        Some(timeout) => command.timeout(timeout),
+        None => command.no_timeout(),
+    };
+    command.breaker(breaker(route)).build(isolation)
+}
+
+/// Returns the retries of a route.
+pub(crate) fn retries(route: &Route) -> Option<Retry<Infallible>> {
+    let retry = route.retry.as_ref()?;
+    let percent = retry.budget.0.as_percent().ceil() as u32;
+    let reserve = match percent {
+        0 => 0,
+        _ => RetryBudget::RESERVE,
+    };
+    let budget = RetryBudget::new(percent, reserve);
+    let policy = Retry::attempts(retry.times.0.saturating_add(1));
+    Some(policy.backoff(retry.pause, 1.0).budget(&budget))
+}
+
+/// Returns the time of one attempt.
+fn attempt_timeout(route: &Route) -> Option<Duration> {
+    let attempt = route.retry.as_ref().and_then(|retry| retry.attempt_timeout);
+    attempt.or(route.timeout)
+}
+
+fn permits(route: &Route) -> PermitConfig {
+    let limit = &route.limit;
+    let max = limit.max.0 as usize;
+    let adaptive = (limit.kind == LimitKind::Adaptive).then(|| AdaptiveLimit {
+        initial: (limit.initial.0 as usize).min(max),
+        min: limit.min.0 as usize,
+        max,
+        ..AdaptiveLimit::gradient2()
+    });
+    let (max_waiting, max_wait) = match &route.queue {
+        Some(queue) => (queue.max.0 as usize, queue.wait),
+        None => (0, Duration::ZERO),
+    };
+    PermitConfig {
+        limit: max,
+        max_wait,
+        max_waiting,
+        adaptive,
+        ..PermitConfig::default()
+    }
+}
+
+fn breaker(route: &Route) -> BreakerConfig {
+    let Some(breaker) = &route.breaker else {
+        return BreakerConfig {
+            mode: BreakerMode::Disabled,
+            ..BreakerConfig::default()
+        };
+    };
+    BreakerConfig {
+        window: window(breaker),
+        min_calls: breaker.volume.0,
+        error_percent: percent(breaker.error_rate.as_percent()),
+        slow_call: breaker.slow,
+        slow_percent: percent(breaker.slow_rate.as_percent()),
+        sleep: breaker.sleep,
+        ..BreakerConfig::default()
+    }
+}
+
+/// Returns the window of a breaker, of a length that its buckets divide.
+fn window(breaker: &types::Breaker) -> BreakerWindow {
+    let bucket = breaker
+        .window
+        .as_millis()
+        .div_ceil(u128::from(BUCKETS))
+        .max(1);
+    let bucket = Duration::from_millis(u64::try_from(bucket).unwrap_or(u64::MAX / 64));
+    match BreakerConfig::default().window {
+        BreakerWindow::Time(mut window) => {
+            window.length = bucket * BUCKETS;
+            window.buckets = BUCKETS;
+            BreakerWindow::Time(window)
+        }
+        other => other,
+    }
+}
+
+/// Returns a percentage that a breaker takes: 1 to 100.
+fn percent(percent: f64) -> u8 {
+    percent.round().clamp(1.0, 100.0) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    //! Settings as they are in a file, and the command made from them.
+
+    use tidegate::isolate::BreakerState;
+
+    use super::*;
+    use crate::config::tests::config_of;
+
+    fn route(settings: &str) -> Route {
+        let text = format!(
+            "[listen]\nhttp = \"127.0.0.1:0\"\n[upstream.a]\nservers = \"127.0.0.1:1\"\n\
+             [route.r]\nupstream = \"a\"\n{settings}"
+        );
+        config_of(&text).routes.remove(0).value
+    }
+
+    fn command(settings: &str) -> Command {
+        let isolation = Isolation::builder().build().unwrap();
+        configured("r", &route(settings), None, &isolation).unwrap()
+    }
+
+    #[test]
+    fn each_setting_of_the_file_reaches_the_command() {
+        let command = command(
+            "limit = 7\nqueue = { max = 3, wait = \"20ms\" }\ntimeout = \"500ms\"\n\
+             breaker = { error_rate = 30, volume = 5, window = \"2s\", sleep = \"9s\", slow = \"100ms\", \
+             slow_rate = 80 }\n",
+        );
+        let config = command.config();
+        assert_eq!((config.permits.limit, config.permits.max_waiting), (7, 3));
+        assert_eq!(config.permits.max_wait, Duration::from_millis(20));
+        assert_eq!(config.timeout, Some(Duration::from_millis(500)));
+        let breaker = &config.breaker;
+        assert_eq!((breaker.error_percent, breaker.min_calls), (30, 5));
+        assert_eq!(
+            (breaker.sleep, breaker.slow_percent),
+            (Duration::from_secs(9), 80)
+        );
+        assert_eq!(breaker.slow_call, Some(Duration::from_millis(100)));
+    }
+
+    #[test]
+    fn a_route_without_breaker_and_queue_has_none() {
+        let command = command("timeout = false\n");
+        let config = command.config();
+        assert_eq!(config.breaker.mode, BreakerMode::Disabled);
+        assert_eq!(
+            (config.timeout, config.permits.max_wait),
+            (None, Duration::ZERO)
+        );
+    }
+
+    #[test]
+    fn an_adaptive_limit_has_the_bounds_of_the_file() {
+        let command = command("limit = { kind = \"adaptive\", min = 2, initial = 5, max = 50 }\n");
+        let config = command.config();
+        let limit = config.permits.adaptive.as_ref().unwrap();
+        assert_eq!((limit.min, limit.initial, limit.max), (2, 5, 50));
+    }
+
+    #[test]
+    fn a_command_with_new_settings_keeps_its_breaker() {
+        let isolation = Isolation::builder().build().unwrap();
+        let settings = "breaker = { error_rate = 1, volume = 1 }\n";
+        let first = configured("r", &route(settings), None, &isolation).unwrap();
+        for _ in 0..3 {
+            drop(first.admit().map(|entry| entry.verdict(false)));
+        }
+        let state = |command: &Command| command.snapshot().breaker;
+        let before = state(&first);
+        let changed = format!("limit = 3\n{settings}");
+        let second = configured("r", &route(&changed), Some(&first), &isolation).unwrap();
+        assert_eq!(second.config().permits.limit, 3);
+        assert_eq!((state(&second), isolation.len()), (before, 1));
+        // A window is fixed for the life of a command.
+        let changed = "breaker = { error_rate = 1, volume = 1, window = \"4s\" }\n";
+        let third = configured("r", &route(changed), Some(&second), &isolation).unwrap();
+        assert_eq!((state(&third), isolation.len()), (BreakerState::Closed, 1));
+    }
+
+    #[test]
+    fn the_time_of_an_attempt_is_that_of_the_retry() {
+        let with = "timeout = \"1s\"\nretry = { times = 2, attempt_timeout = \"300ms\" }\n";
+        assert_eq!(
+            command(with).config().timeout,
+            Some(Duration::from_millis(300))
+        );
+        assert!(retries(&route("")).is_none());
+        assert!(retries(&route("retry = 2\n")).is_some());
+    }
+}

@@ -1,0 +1,26 @@
+//! Configurations for tests of other modules.
+
+use std::io;
+use std::path::Path;
+
+use super::{Config, Disk, load};
+
+/// One file.
+struct One<'a>(&'a str);
+
+impl Disk for One<'_> {
+    fn read(&self, _: &Path) -> io::Result<String> {
+        Ok(self.0.to_owned())
+    }
+
+    fn list(&self, _: &Path) -> io::Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+}
+
+/// Returns the configuration of a file without mistakes.
+pub(crate) fn config_of(text: &str) -> Config {
+    let loaded = load(Path::new("/tidegate.toml"), &One(text), &|_| None).unwrap();
+    let mistakes = loaded.mistakes.render(&loaded.sources);
+    loaded.config.unwrap_or_else(|| panic!("{mistakes}"))
+}

@@ -1,0 +1,178 @@
+//! Request ids, and the trace context of W3C (`traceparent`).
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tidegate::http::codec::{EncodeError, OwnedRequestHead};
+
+/// The field of a request id.
+const REQUEST_ID: &str = "X-Request-Id";
+/// The longest request id that is kept.
+const LONGEST_ID: usize = 128;
+
+/// Makes numbers that no other request of this process has, and that others cannot guess.
+#[derive(Debug)]
+pub(crate) struct Ids {
+    seed: u64,
+    next: AtomicU64,
+}
+
+impl Ids {
+    pub(crate) fn new() -> Self {
+        Self::seeded(RandomState::new().hash_one(0))
+    }
+
+    /// Makes the same numbers for the same seed, for tests.
+    pub(crate) fn seeded(seed: u64) -> Self {
+        Self {
+            seed,
+            next: AtomicU64::new(1),
+        }
+    }
+
+    /// Returns a number that is not zero.
+    pub(crate) fn next(&self) -> u64 {
+        let step = self.next.fetch_add(1, Ordering::Relaxed);
+        // A step of SplitMix64: different steps have different numbers.
+        let mixed = self
+            .seed
+            .wrapping_add(step.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (mixed ^ (mixed >> 31)).max(1)
+    }
+}
+
+/// Passes `traceparent` on if it is valid, and creates it otherwise. Keeps the request id of a
+/// trusted peer, and creates one otherwise. Returns the request id.
+///
+/// # Errors
+///
+/// [`EncodeError::HeadTooLarge`].
+pub(crate) fn trace(
+    head: &mut OwnedRequestHead,
+    trusted: bool,
+    ids: &Ids,
+) -> Result<String, EncodeError> {
+    let view = head.as_head();
+    let has_parent = view.get("traceparent").is_some_and(is_parent);
+    let id = view.get(REQUEST_ID).filter(|id| trusted && is_id(id));
+    let id = id.map(|id| String::from_utf8_lossy(id).into_owned());
+    if !has_parent {
+        let parent = format!(
+            "00-{:016x}{:016x}-{:016x}-01",
+            ids.next(),
+            ids.next(),
+            ids.next()
+        );
+        head.replace("traceparent", parent.as_bytes())?;
+        // What belongs to another trace says nothing about this one.
+        head.remove("tracestate");
+    }
+    let id = match id {
+        Some(id) => id,
+        None => {
+            let id = format!("{:016x}", ids.next());
+            head.replace(REQUEST_ID, id.as_bytes())?;
+            id
+        }
+    };
+    Ok(id)
+}
+
+/// Returns `true` for an id of letters, digits and some marks.
+fn is_id(id: &[u8]) -> bool {
+    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:/+=".contains(byte);
+    !id.is_empty() && id.len() <= LONGEST_ID && id.iter().all(is_part)
+}
+
+/// Returns `true` for a valid `traceparent`: version, trace, span and flags, neither id all zeros.
+/// Later versions may have more behind it.
+fn is_parent(value: &[u8]) -> bool {
+    let Some((parent, rest)) = value.split_at_checked(55) else {
+        return false;
+    };
+    let is_hex = |part: &[u8]| {
+        let digit = |byte: &u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte);
+        part.iter().all(digit)
+    };
+    let parts = [&parent[..2], &parent[3..35], &parent[36..52], &parent[53..]];
+    let dashes = [parent[2], parent[35], parent[52]];
+    let is_zero = |part: &[u8]| part.iter().all(|byte| *byte == b'0');
+    let version = parts[0];
+    let fits = match version {
+        b"00" => rest.is_empty(),
+        b"ff" => false,
+        _ => rest.is_empty() || rest.starts_with(b"-"),
+    };
+    fits && dashes == *b"---"
+        && parts.iter().all(|part| is_hex(part))
+        && !is_zero(parts[1])
+        && !is_zero(parts[2])
+}
+
+#[cfg(test)]
+mod tests {
+    //! One row for each form.
+
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::fields::forward::tests::head_of;
+
+    const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+    #[test]
+    fn a_valid_parent_is_passed_on_and_others_are_replaced() {
+        let rows = [
+            (PARENT.to_owned(), true),
+            (PARENT.replacen("00", "01", 1), true),
+            (format!("{}-more", PARENT.replacen("00", "01", 1)), true),
+            (format!("{PARENT}-more"), false),
+            (PARENT.replacen("00", "ff", 1), false),
+            (PARENT.to_ascii_uppercase(), false),
+            (
+                PARENT.replace("4bf92f3577b34da6a3ce929d0e0e4736", &"0".repeat(32)),
+                false,
+            ),
+            (PARENT.replace("00f067aa0ba902b7", &"0".repeat(16)), false),
+            ("00".to_owned(), false),
+            (String::new(), false),
+        ];
+        let ids = Ids::seeded(1);
+        for (value, kept) in rows {
+            let mut head = head_of(&format!("traceparent: {value}\r\ntracestate: a=b\r\n"));
+            trace(&mut head, false, &ids).unwrap();
+            let view = head.as_head();
+            let now = view.get("traceparent").unwrap();
+            assert!(is_parent(now), "{value}");
+            assert_eq!(now == value.as_bytes(), kept, "{value}");
+            assert_eq!(view.get("tracestate").is_some(), kept, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_request_id_is_kept_only_from_a_trusted_peer() {
+        let ids = Ids::seeded(1);
+        for (trusted, value, kept) in [
+            (true, "abc-1", true),
+            (false, "abc-1", false),
+            (true, "a b", false),
+            (true, "", false),
+        ] {
+            let mut head = head_of(&format!("x-request-id: {value}\r\n"));
+            let id = trace(&mut head, trusted, &ids).unwrap();
+            assert_eq!(id == value, kept, "{trusted} {value}");
+            assert_eq!(head.as_head().get("X-Request-Id"), Some(id.as_bytes()));
+            assert_eq!(head.as_head().get_all("X-Request-Id").count(), 1);
+        }
+    }
+
+    #[test]
+    fn ids_differ() {
+        let ids = Ids::seeded(7);
+        let all: HashSet<u64> = (0..1000).map(|_| ids.next()).collect();
+        assert_eq!(all.len(), 1000);
+        assert!(!all.contains(&0));
+    }
+}

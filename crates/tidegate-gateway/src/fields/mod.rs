@@ -1,0 +1,18 @@
+//! Fields that a gateway sets or removes on the way: pure functions over heads.
+//!
+//! | file | what it is | uses |
+//! |---|---|---|
+//! | `ids` | request ids and `traceparent` | |
+//! | `forward` | `Forwarded`, `X-Forwarded-*`, `Via` | |
+//! | `back` | which fields of a response go back to the client | |
+//! | `rewrite` | the path, the host and the fields that a route sets; targets of redirects | |
+
+mod back;
+mod forward;
+mod ids;
+mod rewrite;
+
+pub(crate) use back::{Dropped, is_trailer};
+pub(crate) use forward::{Client, forward};
+pub(crate) use ids::{Ids, trace};
+pub(crate) use rewrite::{Rewriting, location};

@@ -1,0 +1,248 @@
+//! What a route changes: the path, the host and fields; and the targets of redirects.
+
+use tidegate::http::codec::{EncodeError, FieldLine, OwnedRequestHead};
+
+use crate::config::types::Rewrite;
+use crate::route::PathPattern;
+
+/// The changes of a route, prepared once.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rewriting {
+    path: Option<String>,
+    host: Option<String>,
+    request: Vec<(String, String)>,
+    response: Vec<(String, String)>,
+}
+
+impl Rewriting {
+    /// Prepares the changes.
+    ///
+    /// # Errors
+    ///
+    /// The field that cannot be sent.
+    pub(crate) fn new(rewrite: Option<&Rewrite>) -> Result<Self, String> {
+        let Some(rewrite) = rewrite else {
+            return Ok(Self::default());
+        };
+        let fields = rewrite.request.iter().chain(&rewrite.response);
+        for (name, value) in fields {
+            let checked = FieldLine::new(name, value.as_bytes());
+            checked.map_err(|why| format!("the field `{name}` cannot be set: {why}"))?;
+        }
+        let all = |fields: &std::collections::BTreeMap<String, String>| {
+            let fields = fields.iter();
+            fields
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect()
+        };
+        Ok(Self {
+            path: rewrite.path.clone(),
+            host: rewrite.host.clone(),
+            request: all(&rewrite.request),
+            response: all(&rewrite.response),
+        })
+    }
+
+    /// Changes the head of a request. `path` is its path in normal form.
+    ///
+    /// # Errors
+    ///
+    /// A target, a host or a field that cannot be sent.
+    pub(crate) fn request(
+        &self,
+        head: &mut OwnedRequestHead,
+        pattern: &PathPattern,
+        path: &str,
+    ) -> Result<(), EncodeError> {
+        let new = self
+            .path
+            .as_ref()
+            .map(|template| fill_path(template, pattern, path));
+        let path = new.as_deref().unwrap_or(path);
+        let query = head.as_head().query();
+        let target = query.map(|query| format!("{path}?{query}"));
+        let target = target.as_deref().unwrap_or(path);
+        if head.as_head().target() != target {
+            head.set_target(target)?;
+        }
+        if let Some(host) = &self.host {
+            head.replace("Host", host.as_bytes())?;
+        }
+        for (name, value) in &self.request {
+            match value.as_str() {
+                "" => drop(head.remove(name)),
+                value => head.replace(name, value.as_bytes())?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns `true` if the route replaces or removes this field of a response.
+    pub(crate) fn replaces(&self, name: &str) -> bool {
+        let mut fields = self.response.iter();
+        fields.any(|(own, _)| own.eq_ignore_ascii_case(name))
+    }
+
+    /// Returns the fields that the route sets in a response.
+    pub(crate) fn response(&self) -> impl Iterator<Item = (&str, &str)> {
+        let fields = self.response.iter().filter(|(_, value)| !value.is_empty());
+        fields.map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+}
+
+/// Fills the names of a template with the segments of a path.
+fn fill_path(template: &str, pattern: &PathPattern, path: &str) -> String {
+    let (names, rest) = pattern.captures(path);
+    fill(template, |name| match name {
+        "rest" => Some(rest),
+        name => names
+            .iter()
+            .find(|(own, _)| *own == name)
+            .map(|(_, text)| *text),
+    })
+}
+
+/// Returns the target of a redirect. `{host}`, `{path}` and `{query}` stand for those of the request.
+pub(crate) fn location(template: &str, host: &str, path: &str, query: Option<&str>) -> String {
+    let mut target = fill(template, |name| match name {
+        "host" => Some(host),
+        "path" => Some(path),
+        "query" => Some(query.unwrap_or_default()),
+        _ => None,
+    });
+    // A target without `{query}` keeps that of the request.
+    if let Some(query) = query.filter(|_| !template.contains("{query}") && !template.contains('?'))
+    {
+        target.push('?');
+        target.push_str(query);
+    }
+    target
+}
+
+/// Replaces each `{name}` that `value` knows.
+fn fill<'a>(template: &str, value: impl Fn(&str) -> Option<&'a str>) -> String {
+    let mut text = String::with_capacity(template.len() + 32);
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once('{') {
+        text.push_str(before);
+        let closed = after.split_once('}');
+        let found = closed.and_then(|(name, behind)| Some((value(name)?, behind)));
+        match found {
+            Some((found, behind)) => {
+                text.push_str(found);
+                rest = behind;
+            }
+            None => {
+                text.push('{');
+                rest = after;
+            }
+        }
+    }
+    text.push_str(rest);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    //! Requests before and after.
+
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::fields::forward::tests::head_of;
+
+    fn rewrite(path: Option<&str>) -> Rewrite {
+        Rewrite {
+            path: path.map(str::to_owned),
+            host: None,
+            request: BTreeMap::new(),
+            response: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn a_path_is_filled_from_the_pattern() {
+        let rows = [
+            (
+                "/users/{id}/orders",
+                "/v2/orders/{id}",
+                "/users/7/orders",
+                "/v2/orders/7",
+            ),
+            ("/shop/*", "/{rest}", "/shop/a/b", "/a/b"),
+            ("/shop/*", "/x/{rest}", "/shop", "/x/"),
+            ("/{a}/{b}/*", "/{b}/{a}/{rest}", "/1/2/3", "/2/1/3"),
+            ("/a", "/{unknown}", "/a", "/{unknown}"),
+            ("/a", "/b", "/a", "/b"),
+        ];
+        for (pattern, template, path, expected) in rows {
+            let pattern = PathPattern::parse(pattern).unwrap();
+            assert_eq!(fill_path(template, &pattern, path), expected, "{template}");
+        }
+    }
+
+    #[test]
+    fn a_request_gets_the_new_target_host_and_fields() {
+        let mut rewrite = rewrite(Some("/b/{rest}"));
+        rewrite.host = Some("back.example".to_owned());
+        rewrite.request = BTreeMap::from([
+            ("x-source".to_owned(), "gateway".to_owned()),
+            ("cookie".to_owned(), String::new()),
+        ]);
+        let rewriting = Rewriting::new(Some(&rewrite)).unwrap();
+        let mut head = head_of("Cookie: a=b\r\nX-Source: client\r\n");
+        head.set_target("/a/c?d=e").unwrap();
+        let pattern = PathPattern::parse("/a/*").unwrap();
+        rewriting.request(&mut head, &pattern, "/a/c").unwrap();
+        let view = head.as_head();
+        assert_eq!(view.target(), "/b/c?d=e");
+        assert_eq!(view.get("host"), Some(&b"back.example"[..]));
+        assert_eq!(view.get("x-source"), Some(&b"gateway"[..]));
+        assert_eq!(view.get("cookie"), None);
+    }
+
+    #[test]
+    fn a_request_is_sent_in_normal_form_without_a_rewrite() {
+        let mut head = head_of("");
+        head.set_target("http://shop.example/x/../%61?q").unwrap();
+        let rewriting = Rewriting::new(None).unwrap();
+        rewriting
+            .request(&mut head, &PathPattern::all(), "/a")
+            .unwrap();
+        assert_eq!(head.as_head().target(), "/a?q");
+    }
+
+    #[test]
+    fn a_field_that_cannot_be_sent_is_an_error() {
+        let mut bad = rewrite(None);
+        bad.request = BTreeMap::from([("x".to_owned(), "a\r\nb: c".to_owned())]);
+        assert!(Rewriting::new(Some(&bad)).unwrap_err().contains("`x`"));
+        bad.request = BTreeMap::from([("content-length".to_owned(), "5".to_owned())]);
+        assert!(Rewriting::new(Some(&bad)).is_err());
+    }
+
+    #[test]
+    fn a_redirect_keeps_what_its_target_names() {
+        let rows = [
+            (
+                "https://shop.example{path}",
+                Some("a=b"),
+                "https://shop.example/c?a=b",
+            ),
+            (
+                "https://{host}{path}?{query}",
+                Some("a=b"),
+                "https://old/c?a=b",
+            ),
+            ("https://new/", None, "https://new/"),
+            ("/x?y=z", Some("a=b"), "/x?y=z"),
+        ];
+        for (template, query, expected) in rows {
+            assert_eq!(
+                location(template, "old", "/c", query),
+                expected,
+                "{template}"
+            );
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! The checks of one server. They run on one loop and block nothing.
+//!
+//! A check ends before the next one begins. The first ones of the servers of an upstream are spread
+//! over the time between two checks. Dropping the checker ends them.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use tidegate::http::client::Client as HttpClient;
+use tidegate::loops::EventLoop;
+use tidegate::net::{ChannelOptions, Client as NetClient, NetGroup};
+
+use super::thresholds::Thresholds;
+use crate::balance::ServerState;
+use crate::config::types::Health;
+use crate::config::{Address, HealthKind};
+
+/// The largest body that is looked at.
+const LARGEST_BODY: usize = 64 * 1024;
+
+/// A check in progress.
+type Pending = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+
+/// A server that is checked.
+pub(crate) struct Checked {
+    /// The name of its upstream.
+    pub(crate) upstream: String,
+    pub(crate) at: Address,
+    pub(crate) state: ServerState,
+    /// For checks by HTTP: the calls, and the URL without the path.
+    pub(crate) client: HttpClient,
+    pub(crate) url: String,
+}
+
+/// The checks of one server.
+pub(crate) struct Checker {
+    server: Checked,
+    config: Health,
+    group: NetGroup,
+    /// The number of the loop.
+    home: usize,
+    results: Mutex<Thresholds>,
+}
+
+impl Checker {
+    /// Starts the checks of server `index` of `servers`.
+    pub(crate) fn start(
+        server: Checked,
+        config: &Health,
+        group: &NetGroup,
+        (index, servers): (usize, usize),
+    ) -> Arc<Self> {
+        let is_up = server.state.is_up();
+        let checker = Arc::new(Self {
+            server,
+            config: config.clone(),
+            group: group.clone(),
+            home: index % group.loops().len().max(1),
+            results: Mutex::new(Thresholds::new(config.up.0, config.down.0, is_up)),
+        });
+        let parts = u32::try_from(servers.max(1)).unwrap_or(u32::MAX);
+        let part = u32::try_from(index).unwrap_or(u32::MAX);
+        Self::check_after(
+            &Arc::downgrade(&checker),
+            config.every / parts * part,
+            &checker,
+        );
+        checker
+    }
+
+    fn home(&self) -> Option<&EventLoop> {
+        self.group.loops().iter().nth(self.home)
+    }
+
+    fn check_after(weak: &Weak<Self>, after: Duration, this: &Self) {
+        let weak = weak.clone();
+        let check = move || {
+            if let Some(checker) = weak.upgrade() {
+                checker.check();
+            }
+        };
+        // A loop that takes no timers is ending.
+        drop(this.home().map(|home| home.schedule_coarse(after, check)));
+    }
+
+    /// Begins a check. When it has ended, the next one is due after the time between two.
+    fn check(self: Arc<Self>) {
+        let weak = Arc::downgrade(&self);
+        let result: Pending = match self.config.kind {
+            HealthKind::Http => Box::pin(self.ask()),
+            HealthKind::Tcp => Box::pin(self.connect()),
+        };
+        let check = async move {
+            let result = result.await;
+            // Otherwise nothing uses the server any more.
+            if let Some(checker) = weak.upgrade() {
+                checker.report(result);
+                Self::check_after(&weak, checker.config.every, &checker);
+            }
+        };
+        // A loop that takes no futures is ending.
+        drop(self.home().map(|home| home.spawn(check)));
+    }
+
+    /// Sends a request and looks at its response.
+    fn ask(&self) -> impl Future<Output = Result<(), String>> + Send + 'static {
+        let url = format!("{}{}", self.server.url, self.config.path);
+        let request = self
+            .server
+            .client
+            .get(url)
+            .field("User-Agent", "tidegate-health");
+        let sent = request.timeout(self.config.timeout).send();
+        let (expected, text) = (self.config.status, self.config.body.clone());
+        async move {
+            let response = sent.await.map_err(|why| why.to_string())?;
+            let status = response.status();
+            if !(expected.low..=expected.high).contains(&status) {
+                return Err(format!("status {status}"));
+            }
+            let body = response.collect(LARGEST_BODY).await;
+            let body = body.map_err(|why| why.to_string())?;
+            match text.is_none_or(|text| contains(&body, text.as_bytes())) {
+                true => Ok(()),
+                false => Err("the body lacks the text".to_owned()),
+            }
+        }
+    }
+
+    /// Makes a connection.
+    fn connect(&self) -> impl Future<Output = Result<(), String>> + Send + 'static {
+        let options = ChannelOptions {
+            connect_timeout: self.config.timeout,
+            ..ChannelOptions::default()
+        };
+        let client = NetClient::builder(&self.group).options(options).build();
+        let connecting = match (&self.server.at, self.home()) {
+            (Address::Tcp { host, port }, Some(home)) => {
+                client.connect_on(home, (host.as_str(), *port))
+            }
+            (Address::Tcp { host, port }, None) => client.connect((host.as_str(), *port)),
+            (Address::Unix(path), _) => client.connect_unix(path),
+        };
+        async move {
+            let channel = connecting.await.map_err(|why| why.to_string())?;
+            drop(channel.close());
+            Ok(())
+        }
+    }
+
+    /// Counts a result, and changes the state of the server if it is time.
+    fn report(&self, result: Result<(), String>) {
+        let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = results.add(result.is_ok());
+        drop(results);
+        let Some(is_up) = changed else { return };
+        self.server.state.set_up(is_up);
+        let Checked { upstream, at, .. } = &self.server;
+        match result {
+            Ok(()) => tracing::info!(%upstream, server = %at, "the server is up"),
+            Err(why) => tracing::warn!(%upstream, server = %at, %why, "the server is down"),
+        }
+    }
+}
+
+impl fmt::Debug for Checker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Checker")
+            .field("upstream", &self.server.upstream)
+            .field("server", &self.server.at)
+            .finish_non_exhaustive()
+    }
+}
+
+fn contains(body: &[u8], text: &[u8]) -> bool {
+    text.is_empty() || body.windows(text.len()).any(|some| some == text)
+}

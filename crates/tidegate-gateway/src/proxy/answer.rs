@@ -1,0 +1,239 @@
+//! The response of a server, on its way to the client.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tidegate::http::client::{ClientError, ExchangeHandler, Flow};
+use tidegate::http::codec::{BodyFraming, ResponseHead, Trailers};
+use tidegate::http::{DeferredResponse, Method};
+use tidegate::isolate::Entry;
+use tidegate::net::{Bytes, Handler, HandlerContext};
+
+use super::flight::{Back, Flight, Stage, State};
+use super::held::Held;
+use super::times::Times;
+use crate::balance::Lease;
+use crate::fields::{Dropped, is_trailer};
+
+/// Receives the response to one attempt. The connection to the server holds it, and with it the entry
+/// of the command and the place at the server.
+pub(super) struct Answer {
+    flight: Arc<Flight>,
+    attempt: u32,
+    /// `None` once a tunnel holds it.
+    held: Option<Held>,
+    trailers: Option<Bytes>,
+}
+
+impl Answer {
+    pub(super) fn new(
+        flight: &Arc<Flight>,
+        attempt: u32,
+        entry: Option<Entry>,
+        lease: Lease,
+    ) -> Self {
+        Self {
+            flight: Arc::clone(flight),
+            attempt,
+            held: Some(Held { entry, lease }),
+            trailers: None,
+        }
+    }
+
+    /// Returns what another connection needs.
+    pub(super) fn into_held(self) -> Option<Held> {
+        self.held
+    }
+
+    fn verdict(&self, is_success: bool) {
+        let entry = self.held.as_ref().and_then(|held| held.entry.as_ref());
+        if let Some(entry) = entry {
+            entry.verdict(is_success);
+        }
+    }
+}
+
+impl ExchangeHandler for Answer {
+    fn interim(&mut self, head: ResponseHead<'_>, _: &mut HandlerContext<'_>) {
+        if head.status() == 100 {
+            self.flight.continue_body(self.attempt);
+        }
+    }
+
+    fn head(&mut self, head: ResponseHead<'_>, framing: BodyFraming, _: &mut HandlerContext<'_>) {
+        // The latency of the upstream ends here. A client that reads slowly does not change it.
+        self.verdict(head.status() < 500);
+        self.flight.respond(self.attempt, head, framing);
+    }
+
+    fn data(&mut self, bytes: Bytes, _: &mut HandlerContext<'_>) -> Flow {
+        self.flight.pass_back(self.attempt, bytes)
+    }
+
+    fn trailers(&mut self, lines: Bytes, _: &mut HandlerContext<'_>) {
+        self.trailers = Some(lines);
+    }
+
+    fn writable(&mut self, _: &mut HandlerContext<'_>) {
+        self.flight.unblock(self.attempt);
+    }
+
+    fn switch(
+        &mut self,
+        head: ResponseHead<'_>,
+        received: Bytes,
+        ctx: &mut HandlerContext<'_>,
+    ) -> Option<Handler> {
+        // Otherwise the server changes the protocol without being asked.
+        self.flight.tunnel.as_ref()?;
+        self.verdict(true);
+        let held = self.held.take()?;
+        self.flight
+            .open_tunnel(self.attempt, head, received, held, ctx)
+    }
+
+    fn end(self, _: &mut HandlerContext<'_>) {
+        let trailers = self.trailers.as_ref();
+        self.flight
+            .finish(self.attempt, trailers.map_or(&[], |lines| lines));
+    }
+
+    fn fail(self, why: ClientError, _: &mut HandlerContext<'_>) {
+        self.flight.attempt_failed(self.attempt, &why, self.held);
+    }
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Answer").field(&self.flight).finish()
+    }
+}
+
+impl Flight {
+    /// Sends the head of the response.
+    fn respond(&self, attempt: u32, head: ResponseHead<'_>, framing: BodyFraming) {
+        let now = self.now();
+        let mut state = self.lock();
+        if !state.is_at(attempt) || !state.is_unanswered() {
+            return;
+        }
+        state.times.head = now;
+        if let Some(timer) = state.attempt_limit.take() {
+            timer.cancel();
+        }
+        if !state.continued {
+            // The server responds without the body, so the client keeps it.
+            state.body = None;
+        }
+        let Some(Back::Waiting(back)) = state.back.take() else {
+            return;
+        };
+        let back = back.status(head.status());
+        let back = self.write_fields(back, &head, &state.times);
+        let is_head = self.head.as_head().method() == Method::Head;
+        state.back = Some(match framing {
+            _ if is_head => {
+                declare(back, head.framing(Method::Get));
+                Back::Sent
+            }
+            BodyFraming::Empty | BodyFraming::Length(0) => {
+                back.body("");
+                Back::Sent
+            }
+            BodyFraming::Length(length) => Back::Streaming(back.stream_with_length(length)),
+            _ => Back::Streaming(back.stream()),
+        });
+    }
+
+    /// Writes the fields that go back to the client.
+    pub(super) fn write_fields(
+        &self,
+        mut back: DeferredResponse,
+        head: &ResponseHead<'_>,
+        times: &Times,
+    ) -> DeferredResponse {
+        let rewriting = &self.route.rewriting;
+        let dropped = Dropped::new(head.fields());
+        let mut has_id = false;
+        for field in head.fields() {
+            if !dropped.contains(field.name) && !rewriting.replaces(field.name) {
+                has_id |= field.name.eq_ignore_ascii_case("x-request-id");
+                back = back.field(field.name, field.value);
+            }
+        }
+        for (name, value) in rewriting.response() {
+            back = back.field(name, value);
+        }
+        if !has_id {
+            back = back.field("X-Request-Id", &self.request_id);
+        }
+        if self.proxy.server_timing {
+            back = back.field("Server-Timing", times.server_timing());
+        }
+        back
+    }
+
+    /// Sends a part of the response's body.
+    fn pass_back(self: &Arc<Self>, attempt: u32, bytes: Bytes) -> Flow {
+        let mut state = self.lock();
+        if !state.is_at(attempt) {
+            return Flow::Gone;
+        }
+        let Some(Back::Streaming(stream)) = &mut state.back else {
+            return Flow::Gone;
+        };
+        stream.write(bytes);
+        if stream.is_closed() {
+            return Flow::Gone;
+        }
+        if stream.is_writable() {
+            return Flow::More;
+        }
+        let room = stream.writable();
+        drop(state);
+        let flight = Arc::clone(self);
+        room.finally(move |_| flight.resume(attempt));
+        Flow::Pause
+    }
+
+    /// Lets the server send more, because the client has taken some of it.
+    fn resume(&self, attempt: u32) {
+        let state = self.lock();
+        if let Stage::Exchanging(exchange) = &state.stage
+            && state.is_at(attempt)
+        {
+            exchange.resume();
+        }
+    }
+
+    /// Ends the response.
+    fn finish(&self, attempt: u32, trailers: &[u8]) {
+        let mut state = self.lock();
+        if !state.is_at(attempt) {
+            return;
+        }
+        let rest = state.end();
+        drop(state);
+        if let Some(Back::Streaming(stream)) = rest.let_go() {
+            let fields = Trailers::new(trailers).filter(|field| is_trailer(field.name));
+            stream.finish_with_trailers(fields.map(|field| (field.name, field.value)));
+        }
+    }
+}
+
+/// Ends the response to a `HEAD`: it declares the length of the body that a `GET` would have got.
+fn declare(back: DeferredResponse, framing: BodyFraming) {
+    match framing {
+        BodyFraming::Empty | BodyFraming::Length(0) => back.body(""),
+        BodyFraming::Length(length) => back.stream_with_length(length).finish(),
+        _ => back.stream().finish(),
+    }
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State")
+            .field("attempt", &self.attempt)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,261 @@
+//! The attempts of a request: admission, a server, a connection, and whether there is another one.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate::http::Method;
+use tidegate::http::client::{ClientError, Exchange, Phase};
+use tidegate::isolate::{CommandError, Entry, Verdict};
+
+use super::answer::Answer;
+use super::flight::{Flight, Stage, State};
+use super::held::Held;
+use super::live::Fallback;
+use super::upstream::UpstreamState;
+use crate::balance::Lease;
+use crate::command::{Problem, Reason};
+
+impl Flight {
+    /// Asks the command for admission of the attempt in progress.
+    pub(super) fn admit(self: &Arc<Self>) {
+        let mut state = self.lock();
+        let attempt = state.attempt;
+        if !state.is_at(attempt) {
+            return;
+        }
+        state.stage = Stage::Admitting;
+        // The command and its listeners run outside of the lock.
+        let mut tries = state.tries.take();
+        drop(state);
+        if !self.proxy.waits {
+            let admitted = match &mut tries {
+                Some(tries) => tries.admit(),
+                None => self.proxy.command.admit(),
+            };
+            self.lock().tries = tries;
+            return self.admitted(attempt, admitted);
+        }
+        let flight = Arc::clone(self);
+        let then = move |admitted| flight.admitted(attempt, admitted);
+        let executor = self.gate.executor(self.home);
+        let pending = match &mut tries {
+            Some(tries) => tries.admit_or_wait(executor, then),
+            None => self.proxy.command.admit_or_wait(executor, then),
+        };
+        let mut state = self.lock();
+        if state.is_at(attempt) {
+            state.tries = tries.or(state.tries.take());
+            // Otherwise the closure was called already.
+            if matches!(state.stage, Stage::Admitting) && pending.is_pending() {
+                state.stage = Stage::Queued(pending);
+            }
+        }
+    }
+
+    fn admitted(self: &Arc<Self>, attempt: u32, admitted: Result<Entry, CommandError<Infallible>>) {
+        let error = match admitted {
+            Ok(entry) => return self.connect(attempt, Some(entry)),
+            Err(error) => error,
+        };
+        let is_wanted = self.lock().is_at(attempt);
+        if is_wanted {
+            self.give_up(Problem::from(&error));
+        }
+    }
+
+    /// Takes a server for the attempt, and a connection to it. A fallback has no entry.
+    pub(super) fn connect(self: &Arc<Self>, attempt: u32, entry: Option<Entry>) {
+        let (now, limit) = (self.now(), self.attempt_limit());
+        let mut state = self.lock();
+        if !state.is_at(attempt) {
+            drop(state);
+            return drop(entry);
+        }
+        state.times.admitted = now;
+        if let Some(after) = limit.filter(|_| !state.fell_back) {
+            let flight = Arc::clone(self);
+            let expire = move || flight.attempt_expired(attempt);
+            state.attempt_limit = self.gate.after(self.home, after, expire);
+        }
+        let lease = self.upstream(&state).pick(self.home, state.server);
+        if let Some(lease) = &lease {
+            state.server = Some(lease.server);
+        }
+        drop(state);
+        match lease {
+            Some(lease) => self.take_connection(attempt, entry, lease),
+            None => {
+                // It says nothing about the health of a server.
+                verdict(entry.as_ref(), Verdict::Ignored);
+                self.give_up(Reason::NoServer.into());
+            }
+        }
+    }
+
+    /// Returns the upstream of the attempt in progress.
+    fn upstream(&self, state: &State) -> &Arc<UpstreamState> {
+        match &self.proxy.fallback {
+            Some(Fallback::Upstream(upstream)) if state.fell_back => upstream,
+            _ => &self.proxy.upstream,
+        }
+    }
+
+    /// Takes an idle connection, or waits for a new one.
+    fn take_connection(self: &Arc<Self>, attempt: u32, mut entry: Option<Entry>, mut lease: Lease) {
+        let target = self.upstream(&self.lock()).target(&lease).clone();
+        while let Some(exchange) = target.try_acquire() {
+            match self.exchange(attempt, exchange, entry, lease) {
+                None => return,
+                Some(again) => (entry, lease) = again,
+            }
+        }
+        let flight = Arc::clone(self);
+        let pending = target.acquire(move |acquired| match acquired {
+            Ok(exchange) => {
+                if let Some((entry, lease)) = flight.exchange(attempt, exchange, entry, lease) {
+                    flight.take_connection(attempt, entry, lease);
+                }
+            }
+            Err(why) => {
+                let held = Held { entry, lease };
+                flight.attempt_failed(attempt, &why, Some(held));
+            }
+        });
+        // The closure is never called before `acquire` returns.
+        let mut state = self.lock();
+        if state.is_at(attempt) {
+            state.stage = Stage::Connecting(pending);
+        }
+    }
+
+    /// Begins the exchange on a connection. Returns the entry and the place if the connection has
+    /// ended: nothing was sent, and the next one can be tried.
+    fn exchange(
+        self: &Arc<Self>,
+        attempt: u32,
+        mut exchange: Exchange<Answer>,
+        entry: Option<Entry>,
+        lease: Lease,
+    ) -> Option<(Option<Entry>, Lease)> {
+        let answer = Answer::new(self, attempt, entry, lease);
+        let now = self.now();
+        let mut state = self.lock();
+        if !state.is_at(attempt) {
+            drop(state);
+            // The connection goes back to the pool.
+            drop((exchange, answer));
+            return None;
+        }
+        state.times.connected = now;
+        match exchange.begin(&self.head, answer) {
+            Ok(()) => {
+                let before = std::mem::replace(&mut state.stage, Stage::Exchanging(exchange));
+                drop(state);
+                drop(before);
+                self.expect_continue(attempt);
+                self.pump_body();
+                None
+            }
+            Err(answer) => {
+                drop(state);
+                drop(exchange);
+                let held = answer.into_held()?;
+                Some((held.entry, held.lease))
+            }
+        }
+    }
+
+    /// Handles an attempt without a response: begins another one where that is safe, or gives up.
+    pub(super) fn attempt_failed(
+        self: &Arc<Self>,
+        attempt: u32,
+        why: &ClientError,
+        held: Option<Held>,
+    ) {
+        let reason = Reason::from(why);
+        let is_ours = why.is_refused() || why.is_bad_request();
+        let judged = match is_ours {
+            true => Verdict::Ignored,
+            false => Verdict::Failure,
+        };
+        verdict(held.as_ref().and_then(|held| held.entry.as_ref()), judged);
+        drop(held);
+        let unanswered = why.phase() == Phase::Head && (why.is_closed() || why.is_timeout());
+        let safe = why.is_safe_to_retry() || unanswered && self.is_idempotent();
+        self.again_or_give_up(attempt, safe, reason);
+    }
+
+    /// Handles the end of an attempt's time.
+    fn attempt_expired(self: &Arc<Self>, attempt: u32) {
+        let mut state = self.lock();
+        if !state.is_at(attempt) || !state.is_unanswered() {
+            return;
+        }
+        let sent = matches!(state.stage, Stage::Exchanging(_));
+        let stage = std::mem::replace(&mut state.stage, Stage::Admitting);
+        drop(state);
+        // The answer is dropped with its entry, which has timed out.
+        stage.stop();
+        self.again_or_give_up(attempt, !sent || self.is_idempotent(), Reason::Timeout);
+    }
+
+    /// Begins another attempt if that is `safe`, the budget has one and time is left.
+    fn again_or_give_up(self: &Arc<Self>, attempt: u32, safe: bool, reason: Reason) {
+        let mut state = self.lock();
+        if !state.is_at(attempt) {
+            return;
+        }
+        if let Some(timer) = state.attempt_limit.take() {
+            timer.cancel();
+        }
+        let may_repeat = safe && state.can_repeat() && state.is_unanswered() && !state.fell_back;
+        let Some(mut tries) = state.tries.take().filter(|_| may_repeat) else {
+            drop(state);
+            return self.give_up(reason.into());
+        };
+        drop(state);
+        let pause = tries.after_failure(None);
+        let mut state = self.lock();
+        if !state.is_at(attempt) {
+            return;
+        }
+        let Some(pause) = pause else {
+            drop(state);
+            return self.give_up(reason.into());
+        };
+        state.tries = Some(tries);
+        state.attempt += 1;
+        state.blocked = false;
+        let before = std::mem::replace(&mut state.stage, Stage::Admitting);
+        let wait = pause > Duration::ZERO;
+        if wait {
+            let flight = Arc::clone(self);
+            let timer = self.gate.after(self.home, pause, move || flight.admit());
+            state.stage = Stage::Pausing(timer);
+        }
+        drop(state);
+        drop(before);
+        if !wait {
+            self.admit();
+        }
+    }
+
+    /// Returns the time of one attempt, if it differs from that of the request.
+    fn attempt_limit(&self) -> Option<Duration> {
+        self.proxy.attempt_timeout
+    }
+
+    fn is_idempotent(&self) -> bool {
+        use Method::{Delete, Get, Head, Options, Put, Trace};
+        let method = self.head.as_head().method();
+        matches!(method, Get | Head | Put | Delete | Options | Trace)
+    }
+}
+
+/// Reports how an attempt ended.
+fn verdict(entry: Option<&Entry>, verdict: Verdict) {
+    if let Some(entry) = entry {
+        entry.verdict(verdict);
+    }
+}

@@ -1,0 +1,134 @@
+//! The body of a request, on its way to the server.
+//!
+//! The client is read only as fast as the server takes: the server of HTTP stops reading when 64 KiB
+//! wait here.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use tidegate::http::BodyError;
+use tidegate::http::client::Flow;
+use tidegate::http::codec::{BodyFraming, Trailers};
+
+use super::flight::{Flight, Stage, State};
+use crate::fields::is_trailer;
+
+/// How long a server may take to agree to a body, or to respond without it.
+const LONGEST_EXPECTATION: Duration = Duration::from_secs(1);
+
+/// Wakes the request when more of its body was received.
+impl Wake for Flight {
+    fn wake(self: Arc<Self>) {
+        self.pump_body();
+    }
+}
+
+/// Why no more of a body is sent now.
+enum Pumped {
+    /// The rest follows, or there is none.
+    Waits,
+    /// The body is larger than the route allows.
+    TooLarge,
+    /// The client has left, or the server of HTTP has responded already.
+    Gone,
+}
+
+impl Flight {
+    /// Sends what was received of the body.
+    pub(super) fn pump_body(self: &Arc<Self>) {
+        let mut state = self.lock();
+        if state.body.is_none() {
+            return;
+        }
+        let waker = Waker::from(Arc::clone(self));
+        let mut context = Context::from_waker(&waker);
+        let chunked = self.head.as_head().framing() == BodyFraming::Chunked;
+        let pumped = state.pump(&mut context, self.route.body, chunked);
+        drop(state);
+        match pumped {
+            Pumped::Waits => {}
+            Pumped::TooLarge => self.refuse_client(413, "the body is too large\n"),
+            Pumped::Gone => self.abandon(),
+        }
+    }
+
+    /// Lets the client send the body that its server has agreed to take. The client gets its
+    /// `100 Continue` when the body is first read.
+    pub(super) fn continue_body(self: &Arc<Self>, attempt: u32) {
+        let mut state = self.lock();
+        if !state.is_at(attempt) || std::mem::replace(&mut state.continued, true) {
+            return;
+        }
+        drop(state);
+        self.pump_body();
+    }
+
+    /// Does not wait for ever for the agreement of a server that does not know expectations.
+    pub(super) fn expect_continue(self: &Arc<Self>, attempt: u32) {
+        if self.lock().continued {
+            return;
+        }
+        let flight = Arc::downgrade(self);
+        drop(self.gate.after(self.home, LONGEST_EXPECTATION, move || {
+            if let Some(flight) = flight.upgrade() {
+                flight.continue_body(attempt);
+            }
+        }));
+    }
+
+    /// Goes on after the server took less than was sent.
+    pub(super) fn unblock(self: &Arc<Self>, attempt: u32) {
+        let mut state = self.lock();
+        if !state.is_at(attempt) || !std::mem::take(&mut state.blocked) {
+            return;
+        }
+        drop(state);
+        self.pump_body();
+    }
+}
+
+impl State {
+    fn pump(&mut self, context: &mut Context<'_>, most: u64, chunked: bool) -> Pumped {
+        loop {
+            let (Stage::Exchanging(exchange), Some(body)) = (&mut self.stage, &mut self.body)
+            else {
+                return Pumped::Waits;
+            };
+            if self.blocked || !self.continued {
+                return Pumped::Waits;
+            }
+            match body.poll_next(context) {
+                Poll::Pending => return Pumped::Waits,
+                Poll::Ready(Some(Ok(piece))) => {
+                    self.body_bytes += piece.len() as u64;
+                    if self.body_bytes > most {
+                        return Pumped::TooLarge;
+                    }
+                    match exchange.write(piece) {
+                        Ok(Flow::More) => {}
+                        Ok(Flow::Pause) => self.blocked = true,
+                        // The response has come, or the connection has ended: its answer says so.
+                        Ok(Flow::Gone) | Err(_) => {
+                            self.body = None;
+                            return Pumped::Waits;
+                        }
+                    }
+                }
+                Poll::Ready(Some(Err(BodyError::Closed | BodyError::Refused(_)))) => {
+                    return Pumped::Gone;
+                }
+                Poll::Ready(Some(Err(_))) => return Pumped::TooLarge,
+                Poll::Ready(None) => {
+                    let lines = body.trailers().filter(|_| chunked).unwrap_or_default();
+                    let fields = Trailers::new(&lines).filter(|field| is_trailer(field.name));
+                    let fields: Vec<_> = fields.map(|field| (field.name, field.value)).collect();
+                    // It is as long as it declares: the server of HTTP has checked that.
+                    let _ = exchange.finish(&fields);
+                    self.body = None;
+                    return Pumped::Waits;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! One request that is passed on, from its head to the last byte of its response.
+//!
+//! ```text
+//!               a place is free         connection
+//!   Admitting ──▶ Queued ──▶ Connecting ──▶ Exchanging ──▶ Ended
+//!       ▲                        │              │
+//!       └──── Pausing ◀──────────┴──────────────┘ failed, safe, within the budget
+//! ```
+//!
+//! Each stage owns what has to be stopped if the client leaves or the time is over. The entry of the
+//! command and the place at the server belong to the [`Answer`](super::answer::Answer), which the
+//! connection to the server holds: they are returned after the last byte of the response, or when
+//! that connection is closed.
+//!
+//! # Invariants
+//!
+//! * The client gets one response: what sends it takes `back` out of the state.
+//! * Each step names its attempt. A late step of an earlier attempt changes nothing.
+//! * All steps run on one loop, so the lock is never contended. Commands, their listeners and the
+//!   drops of entries run outside of it.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tidegate::http::client::{Exchange, PendingExchange};
+use tidegate::http::codec::OwnedRequestHead;
+use tidegate::http::{Body, DeferredResponse, ResponseStream};
+use tidegate::isolate::{Attempts, PendingEntry};
+use tidegate::loops::CoarseTimer;
+
+use super::answer::Answer;
+use super::gate::Gate;
+use super::held::Wanted;
+use super::live::{Fallback, ProxyRoute, RouteState};
+use super::reply;
+use super::times::Times;
+use crate::command::{Problem, Reason};
+
+/// The attempts of a request whose route has retries.
+pub(super) type Tries = Attempts<(), Infallible>;
+
+/// One request that is passed on.
+pub(super) struct Flight {
+    pub(super) gate: Arc<Gate>,
+    pub(super) route: Arc<RouteState>,
+    pub(super) proxy: Arc<ProxyRoute>,
+    /// The number of the loop.
+    pub(super) home: usize,
+    /// The head as it is sent to a server.
+    pub(super) head: OwnedRequestHead,
+    pub(super) request_id: String,
+    /// The tunnel that the client asks for.
+    pub(super) tunnel: Option<Wanted>,
+    state: Mutex<State>,
+}
+
+/// What a request begins with.
+pub(super) struct Start {
+    pub(super) head: OwnedRequestHead,
+    pub(super) request_id: String,
+    pub(super) body: Option<Body>,
+    pub(super) back: DeferredResponse,
+    pub(super) tries: Option<Tries>,
+    pub(super) tunnel: Option<Wanted>,
+    pub(super) began: u64,
+}
+
+/// Where a request is.
+pub(super) enum Stage {
+    /// It asks its command for admission, or a server for a place.
+    Admitting,
+    /// It waits in the queue of its command.
+    Queued(PendingEntry),
+    /// It waits before the next attempt.
+    Pausing(Option<CoarseTimer>),
+    /// It waits for a connection.
+    Connecting(PendingExchange),
+    /// It is sent, and its response is received.
+    Exchanging(Exchange<Answer>),
+    /// The client has its response, or has left.
+    Ended,
+}
+
+impl Stage {
+    /// Stops what the stage waits for.
+    pub(super) fn stop(self) {
+        match self {
+            Self::Pausing(Some(timer)) => drop(timer.cancel()),
+            Self::Exchanging(exchange) => exchange.cancel(),
+            Self::Queued(pending) => drop(pending),
+            Self::Connecting(pending) => drop(pending),
+            Self::Admitting | Self::Pausing(None) | Self::Ended => {}
+        }
+    }
+}
+
+/// The response to the client.
+pub(super) enum Back {
+    /// It has not begun.
+    Waiting(DeferredResponse),
+    /// Its head was sent.
+    Streaming(ResponseStream),
+    /// All of it was sent.
+    Sent,
+}
+
+/// The state of a request.
+pub(super) struct State {
+    pub(super) stage: Stage,
+    /// The number of the attempt in progress.
+    pub(super) attempt: u32,
+    /// `None` once the request has ended.
+    pub(super) back: Option<Back>,
+    /// The body of the request, until its end.
+    pub(super) body: Option<Body>,
+    /// How many bytes of the body were sent.
+    pub(super) body_bytes: u64,
+    /// The server takes no more of the body for now.
+    pub(super) blocked: bool,
+    /// The client and the server have agreed that the body is sent.
+    pub(super) continued: bool,
+    pub(super) tries: Option<Tries>,
+    /// The server of the last attempt.
+    pub(super) server: Option<usize>,
+    /// The request goes to the upstream of the fallback.
+    pub(super) fell_back: bool,
+    /// The limits of the whole request and of the attempt.
+    pub(super) limit: Option<CoarseTimer>,
+    pub(super) attempt_limit: Option<CoarseTimer>,
+    pub(super) times: Times,
+}
+
+impl State {
+    /// Returns `true` if the attempt is the one in progress.
+    pub(super) fn is_at(&self, attempt: u32) -> bool {
+        self.attempt == attempt && !matches!(self.stage, Stage::Ended)
+    }
+
+    /// Returns `true` if nothing of the request's body was read: the request can be sent again.
+    pub(super) fn can_repeat(&self) -> bool {
+        self.body_bytes == 0
+    }
+
+    /// Returns `true` if nothing of the response was sent.
+    pub(super) fn is_unanswered(&self) -> bool {
+        matches!(self.back, Some(Back::Waiting(_)))
+    }
+
+    /// Ends the request. Returns what is left of it, to be dropped outside of the lock.
+    pub(super) fn end(&mut self) -> Rest {
+        Rest {
+            stage: std::mem::replace(&mut self.stage, Stage::Ended),
+            back: self.back.take(),
+            body: self.body.take(),
+            tries: self.tries.take(),
+            timers: [self.limit.take(), self.attempt_limit.take()],
+        }
+    }
+}
+
+/// What is left of a request that has ended.
+#[must_use = "it has to be stopped"]
+pub(super) struct Rest {
+    stage: Stage,
+    back: Option<Back>,
+    body: Option<Body>,
+    tries: Option<Tries>,
+    timers: [Option<CoarseTimer>; 2],
+}
+
+impl Rest {
+    /// Lets go of everything after the end of the response. The connection to the server stays.
+    /// Returns the response.
+    pub(super) fn let_go(self) -> Option<Back> {
+        for timer in self.timers.into_iter().flatten() {
+            timer.cancel();
+        }
+        drop((self.stage, self.body, self.tries));
+        self.back
+    }
+
+    /// Stops everything. Returns the response if it has not begun; one that has begun is cut.
+    pub(super) fn stop(self) -> Option<DeferredResponse> {
+        for timer in self.timers.into_iter().flatten() {
+            timer.cancel();
+        }
+        self.stage.stop();
+        drop((self.body, self.tries));
+        match self.back {
+            Some(Back::Waiting(back)) => Some(back),
+            // Dropping a stream before its end closes the connection: the client does not take the
+            // part for the whole.
+            Some(Back::Streaming(_) | Back::Sent) | None => None,
+        }
+    }
+}
+
+impl Flight {
+    /// Creates a request at the stage `Admitting`, and starts its time.
+    pub(super) fn new(
+        gate: &Arc<Gate>,
+        route: &Arc<RouteState>,
+        proxy: &Arc<ProxyRoute>,
+        home: usize,
+        start: Start,
+    ) -> Arc<Self> {
+        let continued = !start.head.as_head().expects_continue();
+        let flight = Arc::new(Self {
+            gate: Arc::clone(gate),
+            route: Arc::clone(route),
+            proxy: Arc::clone(proxy),
+            home,
+            head: start.head,
+            request_id: start.request_id,
+            tunnel: start.tunnel,
+            state: Mutex::new(State {
+                stage: Stage::Admitting,
+                attempt: 1,
+                back: Some(Back::Waiting(start.back)),
+                body: start.body,
+                body_bytes: 0,
+                blocked: false,
+                continued,
+                tries: start.tries,
+                server: None,
+                fell_back: false,
+                limit: None,
+                attempt_limit: None,
+                times: Times {
+                    began: start.began,
+                    ..Times::default()
+                },
+            }),
+        });
+        flight.start_time();
+        flight
+    }
+
+    /// Starts the time of the whole request.
+    fn start_time(self: &Arc<Self>) {
+        let Some(after) = self.proxy.timeout else {
+            return;
+        };
+        let flight = Arc::clone(self);
+        let timer = self.gate.after(self.home, after, move || {
+            flight.give_up(Reason::Timeout.into());
+        });
+        self.lock().limit = timer;
+    }
+
+    /// Ends the request because its client has left. Nothing more begins for it.
+    pub(super) fn abandon(&self) {
+        let rest = self.lock().end();
+        // There is nobody to respond to.
+        drop(rest.stop());
+    }
+
+    /// Ends the request without a response of its upstream: with the fallback of its route, or with
+    /// the problem. A response that has begun is cut.
+    pub(super) fn give_up(self: &Arc<Self>, problem: Problem) {
+        let mut state = self.lock();
+        if let Some(Fallback::Upstream(_)) = &self.proxy.fallback
+            && !state.fell_back
+            && state.is_unanswered()
+            && state.can_repeat()
+        {
+            let stage = self.begin_fallback(&mut state);
+            let attempt = state.attempt;
+            drop(state);
+            stage.stop();
+            return self.connect(attempt, None);
+        }
+        let rest = state.end();
+        drop(state);
+        let Some(back) = rest.stop() else {
+            return;
+        };
+        match &self.proxy.fallback {
+            Some(Fallback::Fixed(fixed)) => fixed.send_for(problem, &self.route.name, back),
+            _ => reply::refuse(problem, &self.route.name, back),
+        }
+    }
+
+    /// Turns the request to the upstream of its fallback, for which it has its time once more.
+    /// Returns the stage that has to be stopped.
+    fn begin_fallback(self: &Arc<Self>, state: &mut State) -> Stage {
+        state.attempt += 1;
+        state.fell_back = true;
+        state.server = None;
+        state.blocked = false;
+        for timer in [state.limit.take(), state.attempt_limit.take()]
+            .into_iter()
+            .flatten()
+        {
+            timer.cancel();
+        }
+        if let Some(after) = self.proxy.timeout {
+            let flight = Arc::clone(self);
+            let expire = move || flight.give_up(Reason::Timeout.into());
+            state.limit = self.gate.after(self.home, after, expire);
+        }
+        std::mem::replace(&mut state.stage, Stage::Admitting)
+    }
+
+    /// Ends the request with a status because of what the client has sent.
+    pub(super) fn refuse_client(&self, status: u16, text: &'static str) {
+        let rest = self.lock().end();
+        if let Some(back) = rest.stop() {
+            back.status(status).body(text);
+        }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn now(&self) -> u64 {
+        self.gate.now(self.home)
+    }
+}
+
+impl fmt::Debug for Flight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Flight")
+            .field("route", &self.route.name)
+            .finish_non_exhaustive()
+    }
+}

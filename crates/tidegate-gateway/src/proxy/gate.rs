@@ -1,0 +1,72 @@
+//! What all requests of the gateway share: its loops, their timers, ids.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate::Executor;
+use tidegate::loops::{CoarseTimer, EventLoop};
+use tidegate::net::NetGroup;
+
+use crate::fields::Ids;
+
+/// The loops of the gateway.
+pub(crate) struct Gate {
+    group: NetGroup,
+    executors: Vec<Arc<dyn Executor>>,
+    pub(crate) ids: Ids,
+}
+
+impl Gate {
+    pub(crate) fn new(group: &NetGroup) -> Arc<Self> {
+        let loops = group.loops().iter();
+        Arc::new(Self {
+            executors: loops.map(EventLoop::executor).collect(),
+            group: group.clone(),
+            ids: Ids::new(),
+        })
+    }
+
+    /// Returns the number of loops.
+    pub(crate) fn loops(&self) -> usize {
+        self.executors.len()
+    }
+
+    /// Returns the number of the current loop. On any other thread it is 0.
+    pub(crate) fn home(&self) -> usize {
+        let mut loops = self.group.loops().iter();
+        loops.position(EventLoop::is_current).unwrap_or(0)
+    }
+
+    /// Returns the executor of a loop.
+    pub(crate) fn executor(&self, home: usize) -> &Arc<dyn Executor> {
+        &self.executors[home]
+    }
+
+    /// Returns the time of a loop's clock, in nanoseconds.
+    pub(crate) fn now(&self, home: usize) -> u64 {
+        self.event_loop(home).map_or(0, |home| home.clock().nanos())
+    }
+
+    /// Runs `run` on a loop after this time. A loop that is ending takes no timers.
+    pub(crate) fn after(
+        &self,
+        home: usize,
+        time: Duration,
+        run: impl FnOnce() + Send + 'static,
+    ) -> Option<CoarseTimer> {
+        self.event_loop(home)?.schedule_coarse(time, run).ok()
+    }
+
+    fn event_loop(&self, home: usize) -> Option<&EventLoop> {
+        self.group.loops().iter().nth(home)
+    }
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gate")
+            .field("loops", &self.loops())
+            .finish_non_exhaustive()
+    }
+}

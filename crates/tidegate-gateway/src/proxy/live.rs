@@ -1,0 +1,281 @@
+//! A configuration that is in force: routes with their commands, upstreams with their connections.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate::http::Files;
+use tidegate::isolate::{Command, ConfigError, Isolation, Retry};
+use tidegate::net::NetGroup;
+
+use super::reply::Fixed;
+use super::upstream::UpstreamState;
+use crate::command;
+use crate::config::types::{self, Redirect, Route};
+use crate::config::{Config, LimitKind};
+use crate::fields::Rewriting;
+use crate::route::PathPattern;
+
+/// A configuration that is in force.
+pub(crate) struct Live {
+    pub(crate) config: Config,
+    /// At the positions of the table.
+    pub(super) routes: Vec<Arc<RouteState>>,
+    upstreams: HashMap<String, Arc<UpstreamState>>,
+}
+
+/// A route that is in force.
+#[derive(Debug)]
+pub(super) struct RouteState {
+    pub(super) name: String,
+    pub(super) path: PathPattern,
+    pub(super) action: Action,
+    /// The largest body of a request.
+    pub(super) body: u64,
+    pub(super) rewriting: Rewriting,
+}
+
+/// What a route does.
+#[derive(Debug)]
+pub(super) enum Action {
+    Proxy(Arc<ProxyRoute>),
+    Redirect(Redirect),
+    Respond(Fixed),
+    Files(Files),
+}
+
+/// A route that passes requests on.
+#[derive(Debug)]
+pub(super) struct ProxyRoute {
+    pub(super) command: Command,
+    pub(super) upstream: Arc<UpstreamState>,
+    pub(super) retry: Option<Retry<Infallible>>,
+    pub(super) attempt_timeout: Option<Duration>,
+    pub(super) timeout: Option<Duration>,
+    pub(super) fallback: Option<Fallback>,
+    /// Requests wait while the limit is reached.
+    pub(super) waits: bool,
+    pub(super) server_timing: bool,
+    pub(super) tunnel: Option<TunnelRoute>,
+}
+
+/// Upgraded connections of a route. They count apart from its requests.
+#[derive(Debug)]
+pub(super) struct TunnelRoute {
+    pub(super) command: Command,
+    pub(super) idle: Duration,
+}
+
+/// The response in place of a refusal or a failure.
+#[derive(Debug)]
+pub(super) enum Fallback {
+    Fixed(Fixed),
+    Upstream(Arc<UpstreamState>),
+}
+
+/// Why a configuration without mistakes cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{section}: {why}")]
+pub(crate) struct BuildError {
+    section: String,
+    why: String,
+}
+
+impl BuildError {
+    fn new(section: &str, name: &str, why: impl ToString) -> Self {
+        Self {
+            section: format!("{section}.{name}"),
+            why: why.to_string(),
+        }
+    }
+}
+
+impl Live {
+    /// Puts a configuration in force. What has not changed since `before` is taken over: commands
+    /// with their breakers, servers with their connections.
+    ///
+    /// # Errors
+    ///
+    /// What cannot be used: a file, an address, a setting. The old configuration then stays in
+    /// force; commands that were changed before the error have their new settings.
+    pub(crate) fn new(
+        config: Config,
+        before: Option<&Self>,
+        group: &NetGroup,
+        isolation: &Isolation,
+    ) -> Result<Arc<Self>, BuildError> {
+        let mut upstreams = HashMap::new();
+        for upstream in &config.upstreams {
+            let (name, value) = (&upstream.name, &upstream.value);
+            let old = before.and_then(|before| before.upstreams.get(name));
+            let made = UpstreamState::new(name, value, old, group);
+            let made = made.map_err(|why| BuildError::new("upstream", name, why))?;
+            upstreams.insert(name.clone(), made);
+        }
+        // Everything that reads files first: a command takes over its settings at once.
+        let mut actions = Vec::new();
+        for route in &config.routes {
+            let (name, value) = (&route.name, &route.value);
+            let error = |why: String| BuildError::new("route", name, why);
+            let rewriting = Rewriting::new(value.rewrite.as_ref()).map_err(error)?;
+            let action = action(value).map_err(error)?;
+            actions.push((rewriting, action));
+        }
+        let mut routes = Vec::new();
+        for (route, (rewriting, action)) in config.routes.iter().zip(actions) {
+            let (name, value) = (&route.name, &route.value);
+            let action = match action {
+                Some(action) => action,
+                None => {
+                    let old = before.and_then(|before| before.proxy(name));
+                    let commands = commands(name, value, old, isolation);
+                    let commands = commands.map_err(|why| BuildError::new("route", name, why))?;
+                    proxy(value, commands, &upstreams)
+                        .ok_or_else(|| BuildError::new("route", name, "it has no action"))?
+                }
+            };
+            routes.push(Arc::new(RouteState {
+                name: name.clone(),
+                path: value.path.clone(),
+                action,
+                body: value.body.map_or(u64::MAX, |size| size.0),
+                rewriting,
+            }));
+        }
+        let live = Self {
+            config,
+            routes,
+            upstreams,
+        };
+        if let Some(before) = before {
+            live.forget_removed(before, isolation);
+        }
+        Ok(Arc::new(live))
+    }
+
+    /// Frees the commands that this configuration does not have any more.
+    fn forget_removed(&self, before: &Self, isolation: &Isolation) {
+        for route in &before.routes {
+            let Some(old) = before.proxy(&route.name) else {
+                continue;
+            };
+            let new = self.proxy(&route.name);
+            if new.is_none() {
+                isolation.remove(old.command.key().as_str());
+            }
+            if let Some(tunnel) = &old.tunnel
+                && new.is_none_or(|new| new.tunnel.is_none())
+            {
+                isolation.remove(tunnel.command.key().as_str());
+            }
+        }
+    }
+
+    /// Returns a route that passes requests on.
+    fn proxy(&self, name: &str) -> Option<&ProxyRoute> {
+        let route = self.routes.iter().find(|route| route.name == name)?;
+        match &route.action {
+            Action::Proxy(proxy) => Some(proxy),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Debug for Live {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Live")
+            .field("routes", &self.routes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Returns the action of a route that passes nothing on.
+fn action(route: &Route) -> Result<Option<Action>, String> {
+    if let Some(redirect) = &route.redirect {
+        return Ok(Some(Action::Redirect(redirect.clone())));
+    }
+    if let Some(respond) = &route.respond {
+        return Ok(Some(Action::Respond(Fixed {
+            status: respond.status.0,
+            content_type: respond.content_type.clone(),
+            body: respond.body.clone(),
+        })));
+    }
+    let Some(files) = &route.files else {
+        return Ok(None);
+    };
+    let service = Files::builder(&files.root)
+        .prefix(&route.path.fixed_part())
+        .index(&files.index)
+        .build();
+    service
+        .map(|service| Some(Action::Files(service)))
+        .map_err(|why| why.to_string())
+}
+
+/// Returns the commands of a route: for its requests, and for its tunnels.
+fn commands(
+    name: &str,
+    route: &Route,
+    before: Option<&ProxyRoute>,
+    isolation: &Isolation,
+) -> Result<(Command, Option<TunnelRoute>), ConfigError> {
+    let old = before.map(|before| &before.command);
+    let command = command::configured(name, route, old, isolation)?;
+    let Some(tunnel) = &route.tunnel else {
+        return Ok((command, None));
+    };
+    let limited = Route {
+        limit: types::Limit {
+            kind: LimitKind::Fixed,
+            max: tunnel.max,
+            ..route.limit.clone()
+        },
+        queue: None,
+        retry: None,
+        ..route.clone()
+    };
+    let old = before.and_then(|before| before.tunnel.as_ref());
+    let old = old.map(|old| &old.command);
+    let own = command::configured(&format!("{name}:tunnel"), &limited, old, isolation)?;
+    let idle = tunnel.idle;
+    let tunnel = TunnelRoute { command: own, idle };
+    Ok((command, Some(tunnel)))
+}
+
+/// Returns the action of a route that passes requests on.
+fn proxy(
+    route: &Route,
+    (command, tunnel): (Command, Option<TunnelRoute>),
+    upstreams: &HashMap<String, Arc<UpstreamState>>,
+) -> Option<Action> {
+    let find = |name: &String| upstreams.get(name).cloned();
+    let fallback = route
+        .fallback
+        .as_ref()
+        .map(|fallback| match &fallback.upstream {
+            Some(name) => find(name).map(Fallback::Upstream),
+            None => Some(Fallback::Fixed(fixed(fallback))),
+        });
+    Some(Action::Proxy(Arc::new(ProxyRoute {
+        command,
+        upstream: route.upstream.as_ref().and_then(find)?,
+        retry: command::retries(route),
+        attempt_timeout: route.retry.as_ref().and_then(|retry| retry.attempt_timeout),
+        timeout: route.timeout,
+        fallback: fallback.flatten(),
+        waits: route.queue.is_some(),
+        server_timing: route.server_timing,
+        tunnel,
+    })))
+}
+
+fn fixed(fallback: &types::Fallback) -> Fixed {
+    Fixed {
+        status: fallback.status.0,
+        content_type: fallback.content_type.clone(),
+        body: fallback.body.clone(),
+    }
+}

@@ -1,0 +1,293 @@
+//! The service of a client's connection: finds the route of a request, and responds or passes it on.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tidegate::http::codec::{EncodeError, OwnedRequestHead, RequestHead};
+use tidegate::http::{Method, Request, Response, Service};
+use tidegate::isolate::{Entry, Verdict};
+use tidegate::net::handlers::ProxiedPeer;
+
+use super::flight::{Flight, Start, Tries};
+use super::held::Wanted;
+use super::live::{Action, Fallback, ProxyRoute, RouteState, TunnelRoute};
+use super::lives::Lives;
+use super::reply;
+use super::tunnel;
+use crate::command::Problem;
+use crate::config::Network;
+use crate::fields::{self, Client};
+use crate::route::{RouteRequest, normal, without_port};
+
+/// The time of a request whose route has no timeout, for the retries of its command.
+const NO_LIMIT: Duration = Duration::from_secs(24 * 3600);
+
+/// What a listener knows about its clients.
+#[derive(Debug)]
+pub(crate) struct Front {
+    /// The peers whose forwarded fields are kept.
+    pub(crate) trust: Vec<Network>,
+    /// The connections are encrypted.
+    pub(crate) secure: bool,
+    /// The address of the client comes from the PROXY protocol.
+    pub(crate) proxied: bool,
+}
+
+impl Front {
+    /// Returns the address of the client.
+    fn peer(&self, request: &Request<'_>) -> Option<SocketAddr> {
+        let own = request.peer_addr();
+        if !self.proxied {
+            return own;
+        }
+        let named = request.channel().attribute::<ProxiedPeer>();
+        let named = named.and_then(|peer| peer.addresses);
+        named.map(|(client, _)| client).or(own)
+    }
+
+    fn trusts(&self, peer: Option<SocketAddr>) -> bool {
+        let inside = |peer: SocketAddr| self.trust.iter().any(|some| some.contains(peer.ip()));
+        peer.is_some_and(inside)
+    }
+}
+
+/// The service of one connection. When the connection ends, so do the requests that it has begun.
+pub(crate) struct ProxyService {
+    lives: Arc<Lives>,
+    front: Arc<Front>,
+    /// The number of the connection's loop.
+    home: Option<usize>,
+    flights: Vec<Weak<Flight>>,
+}
+
+/// A request and what was found out about it.
+struct Found<'a> {
+    request: Request<'a>,
+    /// The path in normal form.
+    path: Cow<'a, str>,
+    home: usize,
+}
+
+impl ProxyService {
+    pub(crate) fn new(lives: &Arc<Lives>, front: &Arc<Front>) -> Self {
+        Self {
+            lives: Arc::clone(lives),
+            front: Arc::clone(front),
+            home: None,
+            flights: Vec::new(),
+        }
+    }
+
+    /// Passes a request on. The command admits it before anything is allocated for it.
+    fn pass_on(
+        &mut self,
+        route: &Arc<RouteState>,
+        proxy: &Arc<ProxyRoute>,
+        found: Found<'_>,
+        response: Response<'_>,
+    ) {
+        let began = self.lives.gate.now(found.home);
+        let upgrade = found.request.upgrade();
+        let tunnel = proxy.tunnel.as_ref().filter(|_| upgrade.is_some());
+        let mut tries = begin_tries(proxy).filter(|_| tunnel.is_none());
+        let first = first_step(proxy, tunnel, tries.as_mut());
+        if let First::Refused(why) = first {
+            match &proxy.fallback {
+                None => return reply::refuse(why, &route.name, response),
+                Some(Fallback::Fixed(fixed)) => return fixed.send_for(why, &route.name, response),
+                Some(Fallback::Upstream(_)) => {}
+            }
+        }
+        let mut head = found.request.head().to_owned();
+        let mut prepared = self.prepare(&mut head, route, &found);
+        if let (Some(_), Some(protocols), Ok(_)) = (tunnel, upgrade, &prepared)
+            && let Err(why) = tunnel::ask(&mut head, protocols)
+        {
+            prepared = Err(why);
+        }
+        let request_id = match prepared {
+            Ok(id) => id,
+            Err(why) => {
+                if let First::Admitted(entry) = first {
+                    entry.verdict(Verdict::Ignored);
+                }
+                let status = match why {
+                    EncodeError::HeadTooLarge => 431,
+                    _ => 400,
+                };
+                return response
+                    .status(status)
+                    .body("the head cannot be passed on\n");
+            }
+        };
+        let has_body = !head.as_head().framing().is_empty();
+        let wanted = tunnel.map(|tunnel| Wanted {
+            client: found.request.channel().clone(),
+            idle: tunnel.idle,
+        });
+        let start = Start {
+            head,
+            request_id,
+            body: has_body.then(|| found.request.into_body()),
+            back: response.defer(),
+            tries,
+            tunnel: wanted,
+            began,
+        };
+        let flight = Flight::new(&self.lives.gate, route, proxy, found.home, start);
+        self.flights.retain(|flight| flight.strong_count() > 0);
+        self.flights.push(Arc::downgrade(&flight));
+        match first {
+            First::Admitted(entry) => flight.connect(1, Some(entry)),
+            First::Refused(problem) => flight.give_up(problem),
+            First::Asks => flight.admit(),
+        }
+    }
+
+    /// Makes the head that is sent to a server. Returns the id of the request.
+    fn prepare(
+        &self,
+        head: &mut OwnedRequestHead,
+        route: &RouteState,
+        found: &Found<'_>,
+    ) -> Result<String, EncodeError> {
+        let peer = self.front.peer(&found.request);
+        let client = Client {
+            peer,
+            trusted: self.front.trusts(peer),
+            secure: self.front.secure,
+            host: found.request.head().authority().unwrap_or_default(),
+        };
+        fields::forward(head, &client)?;
+        // The host that routes have seen. A target may name another one than the field, and an old
+        // client may name none.
+        let host = match client.host {
+            "" => route.name.as_str(),
+            host => host,
+        };
+        if head.as_head().get("Host") != Some(host.as_bytes()) {
+            head.replace("Host", host.as_bytes())?;
+        }
+        let id = fields::trace(head, client.trusted, &self.lives.gate.ids)?;
+        route.rewriting.request(head, &route.path, &found.path)?;
+        Ok(id)
+    }
+}
+
+impl Service for ProxyService {
+    fn call(&mut self, request: Request<'_>, response: Response<'_>) {
+        let lives = &self.lives;
+        let home = *self.home.get_or_insert_with(|| lives.gate.home());
+        let live = lives.live(home);
+        let head = request.head();
+        if head.method() == Method::Connect {
+            return response.status(405).body("CONNECT is not allowed\n");
+        }
+        let Some(path) = normal(head.path()) else {
+            return response.status(400).body("the path is not valid\n");
+        };
+        let host = host_of(&head);
+        let has_header = |name: &str, value: &str| {
+            let mut values = head.get_all(name);
+            values.any(|own| value.is_empty() || own == value.as_bytes())
+        };
+        let asked = RouteRequest {
+            host: &host,
+            path: &path,
+            method: head.method().as_str(),
+            has_header: &has_header,
+        };
+        let Some(found) = live.config.table.find(&asked) else {
+            return response
+                .status(404)
+                .body("there is no route for this request\n");
+        };
+        let route = &live.routes[found];
+        if request
+            .content_length()
+            .is_some_and(|length| length > route.body)
+        {
+            return response.status(413).body("the body is too large\n");
+        }
+        match &route.action {
+            Action::Proxy(proxy) => {
+                let found = Found {
+                    request,
+                    path,
+                    home,
+                };
+                self.pass_on(route, proxy, found, response);
+            }
+            Action::Redirect(redirect) => {
+                let host = head.authority().unwrap_or_default();
+                let location = fields::location(&redirect.to, host, &path, head.query());
+                let response = response.status(redirect.status.0);
+                response.field("Location", location).body("");
+            }
+            Action::Respond(fixed) => fixed.send(response),
+            Action::Files(files) => files.respond(request, response),
+        }
+    }
+}
+
+/// The client has left, or the server has closed the connection.
+impl Drop for ProxyService {
+    fn drop(&mut self) {
+        for flight in self.flights.drain(..) {
+            if let Some(flight) = flight.upgrade() {
+                flight.abandon();
+            }
+        }
+    }
+}
+
+impl fmt::Debug for ProxyService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProxyService").finish_non_exhaustive()
+    }
+}
+
+/// Returns the host of a request as routes see it: in lower case, without a port.
+fn host_of<'a>(head: &RequestHead<'a>) -> Cow<'a, str> {
+    let host = without_port(head.authority().unwrap_or_default());
+    match host.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        true => Cow::Owned(host.to_ascii_lowercase()),
+        false => Cow::Borrowed(host),
+    }
+}
+
+/// Begins the attempts of a request whose route has retries.
+fn begin_tries(proxy: &ProxyRoute) -> Option<Tries> {
+    let retry = proxy.retry.as_ref()?;
+    let whole = proxy.timeout.unwrap_or(NO_LIMIT);
+    Some(retry.begin(proxy.command.call().timeout(whole)))
+}
+
+/// How a request begins.
+enum First {
+    Admitted(Entry),
+    Refused(Problem),
+    /// It may have to wait for its admission.
+    Asks,
+}
+
+/// Asks for the admission of the first attempt, unless it may have to wait.
+fn first_step(
+    proxy: &ProxyRoute,
+    tunnel: Option<&TunnelRoute>,
+    tries: Option<&mut Tries>,
+) -> First {
+    let admitted = match (tunnel, tries) {
+        (Some(tunnel), _) => tunnel.command.admit(),
+        (None, _) if proxy.waits => return First::Asks,
+        (None, Some(tries)) => tries.admit(),
+        (None, None) => proxy.command.admit(),
+    };
+    match admitted {
+        Ok(entry) => First::Admitted(entry),
+        Err(error) => First::Refused(Problem::from(&error)),
+    }
+}

@@ -1,0 +1,45 @@
+//! Why a gateway cannot start or take over a configuration.
+
+use tidegate::promise::{Failure, WaitError};
+
+use crate::proxy::BuildError;
+
+/// Why a gateway cannot start, or cannot take over a configuration.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// A part of the configuration cannot be used: a file, an address, a setting.
+    #[error("{0}")]
+    Config(String),
+    /// A listener cannot be opened.
+    #[error("listen.{name}: cannot listen on {at}: {why}")]
+    Listen {
+        /// The name of the listener.
+        name: String,
+        /// Its address.
+        at: String,
+        /// The reason.
+        why: String,
+    },
+}
+
+impl StartError {
+    pub(super) fn listen(name: &str, at: impl ToString, why: impl ToString) -> Self {
+        Self::Listen {
+            name: name.to_owned(),
+            at: at.to_string(),
+            why: why.to_string(),
+        }
+    }
+}
+
+impl From<BuildError> for StartError {
+    fn from(why: BuildError) -> Self {
+        Self::Config(why.to_string())
+    }
+}
+
+/// Returns what a wait failed with, for a message.
+pub(super) fn reason(why: &WaitError<Failure>) -> String {
+    why.to_string()
+}

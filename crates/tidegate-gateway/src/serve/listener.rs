@@ -1,0 +1,190 @@
+//! A listener: its address, its limits, its connections.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tidegate::http::{HttpServer, Limits};
+use tidegate::net::handlers::ProxyProtocol;
+use tidegate::net::{Bytes, Handler, Inbound, InboundContext, NetGroup, Nothing};
+use tidegate::tls::TlsServer;
+
+use super::error::{StartError, reason};
+use crate::config::types;
+use crate::config::{Address, Named, Network};
+use crate::proxy::{Front, Lives, ProxyService};
+use crate::tls::Certificates;
+
+/// A listener that is open.
+#[derive(Debug)]
+pub(super) struct Listening {
+    pub(super) name: String,
+    pub(super) config: types::Listener,
+    pub(super) server: HttpServer,
+    tls: Option<TlsServer>,
+    /// The Unix socket, which is removed at the end.
+    path: Option<PathBuf>,
+}
+
+impl Listening {
+    /// Opens a listener.
+    pub(super) fn open(
+        listener: &Named<types::Listener>,
+        lives: &Arc<Lives>,
+        group: &NetGroup,
+    ) -> Result<Self, StartError> {
+        let (name, config) = (&listener.name, &listener.value);
+        let error = |why: String| StartError::listen(name, &config.at, why);
+        let secure = match &config.tls {
+            Some(tls) => Some(Certificates::read(tls).map_err(error)?.into_server()),
+            None => None,
+        };
+        let front = Arc::new(Front {
+            trust: config.trust.clone(),
+            secure: secure.is_some(),
+            proxied: config.proxy_protocol,
+        });
+        let lives = Arc::clone(lives);
+        let service = move || ProxyService::new(&lives, &front);
+        let mut builder = HttpServer::builder(group).limits(limits(&config.limits));
+        if config.proxy_protocol {
+            let trust: Arc<[Network]> = config.trust.clone().into();
+            builder = builder.front(move |pipeline| {
+                let known = Handler::inbound(KnownPeers(Arc::clone(&trust)));
+                let pipeline = pipeline.add_handler("known", known);
+                pipeline.add_handler("proxy", Handler::inbound(ProxyProtocol::new()))
+            });
+        }
+        if let Some(tls) = &secure {
+            builder = builder.tls(tls.clone());
+        }
+        let (started, path) = match &config.at {
+            Address::Tcp { host, port } => {
+                (builder.serve_with((host.as_str(), *port), service), None)
+            }
+            Address::Unix(path) => {
+                let listener = bind_unix(path).map_err(|why| error(why.to_string()))?;
+                (builder.serve_on(listener, service), Some(path.clone()))
+            }
+        };
+        let server = started.wait().map_err(|why| error(reason(&why)))?;
+        Ok(Self {
+            name: name.clone(),
+            config: config.clone(),
+            server,
+            tls: secure,
+            path,
+        })
+    }
+
+    /// Returns `true` if the listener serves a new configuration without being opened again.
+    pub(super) fn fits(&self, config: &types::Listener) -> bool {
+        let is_secure = config.tls.is_some() == self.config.tls.is_some();
+        let other = types::Listener {
+            tls: self.config.tls.clone(),
+            ..config.clone()
+        };
+        is_secure && other == self.config
+    }
+
+    /// Reads the certificates again, for new connections.
+    ///
+    /// # Errors
+    ///
+    /// Which file is wrong. The old certificates stay then.
+    pub(super) fn read_certificates(
+        &self,
+        config: &types::Listener,
+    ) -> Result<Option<NewCertificates>, StartError> {
+        let (Some(tls), Some(files)) = (&self.tls, &config.tls) else {
+            return Ok(None);
+        };
+        let read = Certificates::read(files);
+        let read = read.map_err(|why| StartError::listen(&self.name, &config.at, why))?;
+        Ok(Some(NewCertificates(tls.clone(), read)))
+    }
+
+    /// Returns the address on which clients reach the listener.
+    pub(super) fn address(&self) -> String {
+        match &self.path {
+            Some(path) => format!("unix:{}", path.display()),
+            None => self.server.local_addr().to_string(),
+        }
+    }
+}
+
+/// Certificates that were read and are not in use yet.
+pub(super) struct NewCertificates(TlsServer, Certificates);
+
+impl NewCertificates {
+    pub(super) fn apply(self) {
+        self.1.apply(&self.0);
+    }
+}
+
+/// Closes the connections of peers that may not send the PROXY protocol.
+struct KnownPeers(Arc<[Network]>);
+
+impl Inbound for KnownPeers {
+    type In = Bytes;
+    type Out = Bytes;
+    type Write = Nothing;
+
+    fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        let peer = ctx.channel().peer_addr();
+        let knows = |peer: SocketAddr| self.0.iter().any(|some| some.contains(peer.ip()));
+        match peer.is_none_or(knows) {
+            true => ctx.fire_active(),
+            false => ctx.close(),
+        }
+    }
+
+    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        ctx.fire_read(bytes);
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        if let Some(path) = &self.path {
+            // The next start would find it. It may be gone already.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Opens a Unix socket. One that an earlier process has left behind is removed.
+fn bind_unix(path: &Path) -> io::Result<UnixListener> {
+    match UnixListener::bind(path) {
+        Err(why) if why.kind() == io::ErrorKind::AddrInUse => {
+            let is_stale = match UnixStream::connect(path) {
+                Err(why) => why.kind() == io::ErrorKind::ConnectionRefused,
+                Ok(_) => false,
+            };
+            if !is_stale {
+                return Err(why);
+            }
+            std::fs::remove_file(path)?;
+            UnixListener::bind(path)
+        }
+        bound => bound,
+    }
+}
+
+/// Returns the limits of the server of HTTP.
+fn limits(config: &types::Limits) -> Limits {
+    let small = |size: u64| u16::try_from(size).unwrap_or(u16::MAX);
+    Limits::default()
+        .max_request_line(small(config.request_line.0))
+        .max_head(small(config.head.0))
+        .max_fields(u8::try_from(config.fields.0).unwrap_or(u8::MAX))
+        .max_body(config.body.map_or(u64::MAX, |size| size.0))
+        .head_time(config.head_time)
+        .body_time(config.body_time)
+        .send_time(config.send_time)
+        .idle(config.idle)
+        // A client that ends its half has usually left.
+        .half_close(false)
+}

@@ -1,0 +1,14 @@
+//! TLS of listeners and to servers, from files. The only module with types of rustls.
+//!
+//! | file | what it is | uses |
+//! |---|---|---|
+//! | `pem` | certificates and keys in files | |
+//! | `server` | the certificates of a listener, by name; client certificates | `pem` |
+//! | `client` | the servers that the gateway trusts, and its own certificate | `pem` |
+
+mod client;
+mod pem;
+mod server;
+
+pub(crate) use client::trusted;
+pub(crate) use server::Certificates;

@@ -1,0 +1,57 @@
+//! Certificates and keys in files.
+
+use std::fs;
+use std::path::Path;
+
+use tidegate::tls::rustls;
+
+use rustls::RootCertStore;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+/// Reads the certificates of a file.
+///
+/// # Errors
+///
+/// The file, and what is wrong with it.
+pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let contents = contents(path)?;
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&contents).collect();
+    let all = all.map_err(|why| wrong(path, why))?;
+    match all.is_empty() {
+        true => Err(wrong(path, "it has no certificate")),
+        false => Ok(all),
+    }
+}
+
+/// Reads the key of a file.
+///
+/// # Errors
+///
+/// The file, and what is wrong with it. The message has nothing of the key.
+pub(super) fn key(path: &Path) -> Result<PrivateKeyDer<'static>, String> {
+    let key = PrivateKeyDer::from_pem_slice(&contents(path)?);
+    key.map_err(|_| wrong(path, "it has no private key"))
+}
+
+/// Reads the roots of a file.
+///
+/// # Errors
+///
+/// The file, and what is wrong with it.
+pub(super) fn roots(path: &Path) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    for root in certificates(path)? {
+        roots.add(root).map_err(|why| wrong(path, why))?;
+    }
+    Ok(roots)
+}
+
+fn contents(path: &Path) -> Result<Vec<u8>, String> {
+    fs::read(path).map_err(|why| wrong(path, why))
+}
+
+/// Returns the message about a file that cannot be used.
+pub(super) fn wrong(path: &Path, why: impl ToString) -> String {
+    format!("`{}` cannot be used: {}", path.display(), why.to_string())
+}

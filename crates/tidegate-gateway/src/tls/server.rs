@@ -1,0 +1,146 @@
+//! TLS of a listener: certificates by name, client certificates. Everything is read from files, at
+//! the start and with each reload.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use tidegate::tls::{TlsServer, rustls};
+
+use rustls::ServerConfig;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::CertificateDer;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{ClientHello, NoClientAuth, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::sign::CertifiedKey;
+
+use crate::config::ClientCertificate;
+use crate::config::types::{Certificate, ListenTls};
+
+use super::pem::{self, wrong};
+
+/// The certificates of a listener, read from files.
+pub(crate) struct Certificates(Arc<ServerConfig>);
+
+impl Certificates {
+    /// Reads the certificates of a listener.
+    ///
+    /// # Errors
+    ///
+    /// Which file is wrong, and why.
+    pub(crate) fn read(tls: &ListenTls) -> Result<Self, String> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut names = Names::default();
+        for certificate in &tls.certificates {
+            names.add(certificate, &provider)?;
+        }
+        let verifier = clients(tls, &provider)?;
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|why| why.to_string())?;
+        let mut config = config
+            .with_client_cert_verifier(verifier)
+            .with_cert_resolver(Arc::new(names));
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Self(Arc::new(config)))
+    }
+
+    /// Returns the TLS of a listener with these certificates.
+    pub(crate) fn into_server(self) -> TlsServer {
+        TlsServer::from_config(self.0)
+    }
+
+    /// Uses these certificates for new connections.
+    pub(crate) fn apply(self, server: &TlsServer) {
+        server.set_config(self.0);
+    }
+}
+
+/// The certificates of a listener by the names in them, in lower case.
+#[derive(Default)]
+struct Names {
+    first: Option<Arc<CertifiedKey>>,
+    exact: HashMap<String, Arc<CertifiedKey>>,
+    /// By the name behind `*.`.
+    below: HashMap<String, Arc<CertifiedKey>>,
+}
+
+impl Names {
+    /// Adds a certificate. The first one of a name counts.
+    fn add(&mut self, files: &Certificate, provider: &CryptoProvider) -> Result<(), String> {
+        let chain = pem::certificates(&files.cert)?;
+        let key = pem::key(&files.key)?;
+        let names = names_in(&files.cert, &chain)?;
+        let own = CertifiedKey::from_der(chain, key, provider);
+        let own =
+            own.map_err(|why| wrong(&files.cert, format!("{why}; is the key another one?")))?;
+        let own = Arc::new(own);
+        for name in names {
+            let (table, name) = match name.strip_prefix("*.") {
+                Some(name) => (&mut self.below, name.to_owned()),
+                None => (&mut self.exact, name),
+            };
+            table.entry(name).or_insert_with(|| Arc::clone(&own));
+        }
+        self.first.get_or_insert(own);
+        Ok(())
+    }
+
+    fn find(&self, name: &str) -> Option<&Arc<CertifiedKey>> {
+        let below = || {
+            name.split_once('.')
+                .and_then(|(_, rest)| self.below.get(rest))
+        };
+        self.exact.get(name).or_else(below)
+    }
+}
+
+impl ResolvesServerCert for Names {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let name = hello.server_name().map(str::to_ascii_lowercase);
+        let found = name.as_deref().and_then(|name| self.find(name));
+        found.or(self.first.as_ref()).cloned()
+    }
+}
+
+impl fmt::Debug for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Names")
+            .field("exact", &self.exact.keys())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Returns what checks the certificates of clients.
+fn clients(
+    tls: &ListenTls,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, String> {
+    if tls.client == ClientCertificate::None {
+        return Ok(Arc::new(NoClientAuth));
+    }
+    let Some(path) = &tls.client_roots else {
+        return Err("clients are asked for certificates; give `client_roots`".to_owned());
+    };
+    let roots = Arc::new(pem::roots(path)?);
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(provider));
+    let verifier = match tls.client {
+        ClientCertificate::Required => verifier,
+        _ => verifier.allow_unauthenticated(),
+    };
+    let verifier = verifier.build().map_err(|why| wrong(path, why))?;
+    Ok(verifier)
+}
+
+/// Returns the names in a certificate, in lower case.
+fn names_in(path: &Path, chain: &[CertificateDer<'_>]) -> Result<Vec<String>, String> {
+    let own = chain
+        .first()
+        .ok_or_else(|| wrong(path, "it has no certificate"))?;
+    let parsed = webpki::EndEntityCert::try_from(own).map_err(|why| wrong(path, why))?;
+    Ok(parsed
+        .valid_dns_names()
+        .map(str::to_ascii_lowercase)
+        .collect())
+}

@@ -1,0 +1,67 @@
+//! Drains.
+
+use crate::*;
+
+#[test]
+fn a_drain_finishes_requests_and_ends_idle_connections() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "");
+    let mut busy = fixture.send(GET);
+    let mut server = back.accept();
+    server.message();
+    let mut idle = fixture.client();
+    idle.write(&GET.replace("/a", "/%zz"));
+    assert_eq!(idle.message().status(), "400");
+    let drained = fixture
+        .gateway
+        .drain(Duration::ZERO, Duration::from_secs(60));
+    assert_eq!(idle.rest(), "");
+    assert!(!drained.is_done());
+    server.write(OK);
+    let response = busy.message();
+    assert_eq!(
+        (response.body.as_str(), response.field("connection")),
+        ("ok", Some("close"))
+    );
+    let summary = drained.wait().unwrap();
+    assert_eq!((summary.open, summary.cut), (2, 0));
+    assert!(
+        TcpStream::connect(fixture.address()).is_err(),
+        "nothing listens"
+    );
+}
+
+#[test]
+fn an_announced_drain_still_accepts() {
+    let fixture = Fixture::new("[route.r]\nrespond = 200\n");
+    let drained = fixture
+        .gateway
+        .drain(Duration::from_secs(5), Duration::from_secs(5));
+    let response = fixture.send(GET).message();
+    assert_eq!(
+        (response.status(), response.field("connection")),
+        ("200", Some("close"))
+    );
+    assert!(!drained.is_done());
+    fixture.clock.advance(Duration::from_secs(6));
+    drained.wait().unwrap();
+}
+
+#[test]
+fn a_request_that_does_not_end_is_cut_at_the_deadline() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "timeout = false");
+    let mut client = fixture.send(GET);
+    let mut server = back.accept();
+    server.message();
+    let drained = fixture
+        .gateway
+        .drain(Duration::ZERO, Duration::from_secs(1));
+    fixture.clock.advance(Duration::from_secs(2));
+    assert_eq!(drained.wait().unwrap().cut, 1);
+    assert_eq!(
+        (client.rest(), server.rest()),
+        (String::new(), String::new())
+    );
+    fixture.wait_idle();
+}

@@ -1,0 +1,124 @@
+//! Health checks.
+
+use crate::*;
+
+fn text(servers: &[&Upstream], health: &str) -> String {
+    route(servers, "").replace(
+        "balance",
+        &format!("health = {{ every = \"100s\", timeout = \"90s\", {health} }}\nbalance"),
+    )
+}
+
+/// Accepts a check and responds to it.
+fn check(back: &Upstream, response: &str) -> Message {
+    back.accept().serve(response)
+}
+
+/// Coarse timers fire with the next tick.
+const A_MOMENT: Duration = Duration::from_millis(200);
+const FINE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 7\r\nConnection: close\r\n\r\nall ok\n";
+const BAD: &str = "HTTP/1.1 500 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+
+#[test]
+fn a_server_is_down_after_failures_and_up_after_successes() {
+    let back = Upstream::new();
+    let fixture = Fixture::new(&text(
+        &[&back],
+        "path = \"/health\", body = \"ok\", up = 2, down = 2",
+    ));
+    fixture.clock.advance(A_MOMENT);
+    let request = check(&back, FINE);
+    assert_eq!(request.line(), "GET /health HTTP/1.1");
+    let next = |response: &str| {
+        // The next check is due a while after the end of the last one.
+        back.0.set_nonblocking(true).unwrap();
+        let stream = tidegate_testkit::until_some("a check comes", || match back.0.accept() {
+            Ok((stream, _)) => Some(stream),
+            Err(_) => {
+                fixture.clock.advance(Duration::from_secs(1));
+                None
+            }
+        });
+        back.0.set_nonblocking(false).unwrap();
+        stream.set_nonblocking(false).unwrap();
+        Peer::new(stream).serve(response);
+    };
+    next(BAD);
+    next("HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\noops");
+    let refused = tidegate_testkit::until_some("the server is down", || {
+        let response = ask(&fixture, &back);
+        (response.status() == "503").then_some(response)
+    });
+    assert_eq!(refused.field("tidegate-refused"), Some("no_server shop"));
+    next(FINE);
+    assert_eq!(
+        ask(&fixture, &back).status(),
+        "503",
+        "one success is not enough"
+    );
+    next(FINE);
+    tidegate_testkit::until("the server is up", || {
+        ask(&fixture, &back).status() == "200"
+    });
+}
+
+/// Sends a request, and responds if it reaches the server.
+fn ask(fixture: &Fixture, back: &Upstream) -> Message {
+    let mut client = fixture.send(&GET.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n"));
+    client
+        .0
+        .set_read_timeout(Some(Duration::from_millis(20)))
+        .unwrap();
+    let mut byte = [0];
+    back.0.set_nonblocking(true).unwrap();
+    let served = tidegate_testkit::until_some("the request ends or reaches the server", || {
+        if let Ok((stream, _)) = back.0.accept() {
+            stream.set_nonblocking(false).unwrap();
+            return Some(Some(Peer::new(stream)));
+        }
+        client.0.peek(&mut byte).is_ok().then_some(None)
+    });
+    back.0.set_nonblocking(false).unwrap();
+    client.0.set_read_timeout(Some(PATIENCE)).unwrap();
+    if let Some(mut server) = served {
+        server.serve(FINE);
+    }
+    client.message()
+}
+
+#[test]
+fn a_check_by_tcp_needs_only_a_connection() {
+    let back = Upstream::new();
+    let fixture = Fixture::new(&text(&[&back], "kind = \"tcp\", up = 1, down = 1"));
+    fixture.clock.advance(A_MOMENT);
+    assert_eq!(back.accept().rest(), "");
+    let mut client = fixture.send(GET);
+    back.accept().serve(OK);
+    assert_eq!(client.message().body, "ok");
+}
+
+#[test]
+fn checks_of_servers_are_spread_over_time() {
+    let (one, two) = (Upstream::new(), Upstream::new());
+    let fixture = Fixture::new(&text(&[&one, &two], "kind = \"tcp\""));
+    fixture.clock.advance(A_MOMENT);
+    one.accept();
+    assert!(two.is_quiet());
+    fixture.clock.advance(Duration::from_secs(51));
+    two.accept();
+}
+
+#[test]
+fn checks_end_with_their_upstream() {
+    let back = Upstream::new();
+    let fixture = Fixture::new(&text(&[&back], "kind = \"tcp\""));
+    fixture.clock.advance(A_MOMENT);
+    back.accept();
+    fixture
+        .gateway
+        .reload(config("[route.r]\nrespond = 200\n"))
+        .unwrap();
+    fixture.clock.advance(Duration::from_secs(300));
+    assert_eq!(fixture.send(GET).message().status(), "200");
+    assert!(back.is_quiet());
+}

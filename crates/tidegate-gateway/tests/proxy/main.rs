@@ -1,0 +1,237 @@
+//! The gateway over local sockets. The tests play the clients and the servers; time is a manual
+//! clock.
+#![expect(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
+
+mod ends;
+mod fails;
+mod health;
+mod local;
+mod passes;
+mod process;
+mod refuses;
+mod reloads;
+mod retries;
+mod secure;
+mod tunnels;
+
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::time::Duration;
+
+use tidegate::ManualClock;
+use tidegate::isolate::Isolation;
+use tidegate::net::NetGroup;
+use tidegate_gateway::config::{Config, Disk, load};
+use tidegate_gateway::serve::Gateway;
+
+/// How long a test waits for bytes before it fails.
+const PATIENCE: Duration = Duration::from_secs(30);
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+/// The same, on a connection that ends with it.
+const OK_CLOSE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok";
+const GET: &str = "GET /a HTTP/1.1\r\nHost: shop.example\r\n\r\n";
+
+/// One file.
+struct OneFile<'a>(&'a str);
+
+impl Disk for OneFile<'_> {
+    fn read(&self, _: &Path) -> io::Result<String> {
+        Ok(self.0.to_owned())
+    }
+
+    fn list(&self, _: &Path) -> io::Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+}
+
+/// Returns the configuration of a text, with a listener.
+fn config(text: &str) -> Config {
+    let text = format!("[listen]\nhttp = \"127.0.0.1:0\"\n{text}");
+    let loaded = load(Path::new("/tidegate.toml"), &OneFile(&text), &|_| None).unwrap();
+    let mistakes = loaded.mistakes.render(&loaded.sources);
+    loaded.config.unwrap_or_else(|| panic!("{mistakes}"))
+}
+
+/// A gateway on one loop.
+struct Fixture {
+    gateway: Gateway,
+    isolation: Isolation,
+    clock: ManualClock,
+}
+
+impl Fixture {
+    fn new(text: &str) -> Self {
+        let clock = ManualClock::new();
+        let group = NetGroup::builder("gateway")
+            .loops(1)
+            .clock(&clock)
+            .build()
+            .unwrap();
+        let isolation = Isolation::builder().clock(&clock).build().unwrap();
+        let gateway = Gateway::start(config(text), &group, &isolation).unwrap();
+        Self {
+            gateway,
+            isolation,
+            clock,
+        }
+    }
+
+    /// Makes a gateway with one route to these servers.
+    fn with_route(servers: &[&Upstream], settings: &str) -> Self {
+        Self::new(&route(servers, settings))
+    }
+
+    fn address(&self) -> String {
+        self.gateway.addresses()[0].1.clone()
+    }
+
+    fn client(&self) -> Peer {
+        let stream = TcpStream::connect(self.address()).unwrap();
+        Peer::new(stream)
+    }
+
+    /// Sends a request on a connection of its own and returns the connection.
+    fn send(&self, request: &str) -> Peer {
+        let mut client = self.client();
+        client.write(request);
+        client
+    }
+
+    fn active(&self) -> usize {
+        self.isolation
+            .snapshots()
+            .iter()
+            .map(|one| one.active)
+            .sum()
+    }
+
+    /// Waits until every request has given its permit back.
+    fn wait_idle(&self) {
+        tidegate_testkit::until("no request is in flight", || self.active() == 0);
+    }
+}
+
+/// Returns the sections of one route to these servers.
+fn route(servers: &[&Upstream], settings: &str) -> String {
+    let all: Vec<String> = servers
+        .iter()
+        .map(|one| format!("\"{}\"", one.address()))
+        .collect();
+    let all = all.join(", ");
+    format!(
+        "[upstream.back]\nservers = [{all}]\nbalance = \"round_robin\"\n\
+         [route.shop]\nupstream = \"back\"\n{settings}\n"
+    )
+}
+
+/// A server that the test plays.
+struct Upstream(TcpListener);
+
+impl Upstream {
+    fn new() -> Self {
+        Self(TcpListener::bind("127.0.0.1:0").unwrap())
+    }
+
+    fn address(&self) -> String {
+        self.0.local_addr().unwrap().to_string()
+    }
+
+    fn accept(&self) -> Peer {
+        Peer::new(self.0.accept().unwrap().0)
+    }
+
+    /// Returns `true` if no connection waits to be accepted.
+    fn is_quiet(&self) -> bool {
+        self.0.set_nonblocking(true).unwrap();
+        let quiet = self.0.accept().is_err();
+        self.0.set_nonblocking(false).unwrap();
+        quiet
+    }
+}
+
+/// The test's end of a connection.
+struct Peer(TcpStream);
+
+impl Peer {
+    fn new(stream: TcpStream) -> Self {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self(stream)
+    }
+
+    fn write(&mut self, text: &str) {
+        self.0.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// Reads a head, to its empty line.
+    fn head(&mut self) -> String {
+        let mut got = Vec::new();
+        while !got.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            let read = self.0.read(&mut byte).unwrap();
+            assert_eq!(read, 1, "ended after {:?}", String::from_utf8_lossy(&got));
+            got.push(byte[0]);
+        }
+        String::from_utf8(got).unwrap()
+    }
+
+    /// Reads a message whose length is declared, or that has no body.
+    fn message(&mut self) -> Message {
+        let head = self.head();
+        let length = field(&head, "content-length");
+        let body = self.bytes(length.map_or(0, |length| length.parse().unwrap()));
+        Message { head, body }
+    }
+
+    fn bytes(&mut self, length: usize) -> String {
+        let mut body = vec![0; length];
+        self.0.read_exact(&mut body).unwrap();
+        String::from_utf8(body).unwrap()
+    }
+
+    /// Reads everything up to the end. A reset is an end, too.
+    fn rest(&mut self) -> String {
+        let mut rest = Vec::new();
+        let _ = self.0.read_to_end(&mut rest);
+        String::from_utf8(rest).unwrap()
+    }
+
+    /// Reads a request and responds to it.
+    fn serve(&mut self, response: &str) -> Message {
+        let request = self.message();
+        self.write(response);
+        request
+    }
+}
+
+/// A head and its body.
+#[derive(Debug)]
+struct Message {
+    head: String,
+    body: String,
+}
+
+impl Message {
+    fn field(&self, name: &str) -> Option<&str> {
+        field(&self.head, name)
+    }
+
+    fn status(&self) -> &str {
+        self.head.split(' ').nth(1).unwrap()
+    }
+
+    fn line(&self) -> &str {
+        self.head.lines().next().unwrap()
+    }
+}
+
+/// Returns the value of the first field of this name.
+fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    let fields = head
+        .lines()
+        .skip(1)
+        .filter_map(|line| line.split_once(": "));
+    let mut own = fields.filter(|(own, _)| own.eq_ignore_ascii_case(name));
+    own.next().map(|(_, value)| value)
+}

@@ -1,0 +1,399 @@
+//! Requests that reach a server, and responses that reach the client.
+
+use std::io::Read;
+use std::thread;
+
+use crate::*;
+
+#[test]
+fn a_request_and_its_response_pass_with_the_fields_of_a_proxy() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "server_timing = true");
+    let mut client = fixture.send(
+        "GET /x/../a%2fb?q=1 HTTP/1.1\r\nHost: shop.example:80\r\nConnection: x-own\r\nX-Own: 1\r\n\
+         X-Forwarded-For: 6.6.6.6\r\nAccept: text/plain\r\n\r\n",
+    );
+    let mut server = back.accept();
+    let request = server.serve(
+        "HTTP/1.1 201 Created\r\nContent-Length: 5\r\nConnection: keep-alive, x-hop\r\nX-Hop: 1\r\n\
+         Set-Cookie: a=b\r\nSet-Cookie: c=d\r\nServer: back\r\n\r\nhello",
+    );
+    assert_eq!(request.line(), "GET /a%2Fb?q=1 HTTP/1.1");
+    assert_eq!(request.field("host"), Some("shop.example:80"));
+    assert_eq!(request.field("accept"), Some("text/plain"));
+    assert_eq!(request.field("x-forwarded-for"), Some("127.0.0.1"));
+    assert_eq!(request.field("x-forwarded-proto"), Some("http"));
+    assert!(
+        request
+            .field("forwarded")
+            .unwrap()
+            .starts_with("for=127.0.0.1;host=")
+    );
+    assert_eq!(request.field("via"), Some("1.1 tidegate"));
+    assert!(request.field("traceparent").is_some());
+    assert_eq!(
+        (request.field("x-own"), request.field("connection")),
+        (None, None)
+    );
+    let response = client.message();
+    assert_eq!(
+        (response.status(), response.body.as_str()),
+        ("201", "hello")
+    );
+    assert_eq!(response.head.matches("Set-Cookie").count(), 2);
+    assert_eq!(response.field("server"), Some("back"));
+    assert_eq!(
+        response.field("x-request-id"),
+        request.field("x-request-id")
+    );
+    assert!(
+        response
+            .field("server-timing")
+            .unwrap()
+            .starts_with("queue;dur=")
+    );
+    assert_eq!(
+        (response.field("x-hop"), response.field("connection")),
+        (None, None)
+    );
+    assert!(response.field("date").is_some());
+    fixture.wait_idle();
+}
+
+#[test]
+fn connections_of_both_sides_are_used_again() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "");
+    let mut client = fixture.client();
+    client.write(GET);
+    let mut server = back.accept();
+    server.serve(OK);
+    assert_eq!(client.message().body, "ok");
+    for _ in 0..10 {
+        client.write(GET);
+        server.serve(OK);
+        assert_eq!(client.message().body, "ok");
+    }
+    assert!(back.is_quiet());
+}
+
+#[test]
+fn pipelined_requests_get_their_responses_in_order() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "");
+    let mut client = fixture.send(&format!("{GET}{}", GET.replace("/a", "/b")));
+    let (mut one, mut two) = (back.accept(), back.accept());
+    let respond = |server: &mut Peer| {
+        let path = server.message().line().to_owned();
+        let path = path.split(' ').nth(1).unwrap().to_owned();
+        server.write(&format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{path}"
+        ));
+    };
+    respond(&mut two);
+    respond(&mut one);
+    assert_eq!(client.message().body, "/a");
+    assert_eq!(client.message().body, "/b");
+}
+
+#[test]
+fn bodies_and_trailers_pass_in_both_directions() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "");
+    let mut client = fixture.send(
+        "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTrailer: Checksum\r\n\r\n\
+         3\r\nabc\r\n2\r\nde\r\n0\r\nChecksum: 17\r\n\r\n",
+    );
+    let mut server = back.accept();
+    let head = server.head();
+    assert_eq!(field(&head, "transfer-encoding"), Some("chunked"));
+    let body = "3\r\nabc\r\n2\r\nde\r\n0\r\nChecksum: 17\r\n\r\n";
+    assert_eq!(server.bytes(body.len()), body);
+    server.write(
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nback\r\n0\r\nChecksum: 4\r\n\r\n",
+    );
+    let response = client.head();
+    assert_eq!(field(&response, "transfer-encoding"), Some("chunked"));
+    let body = "4\r\nback\r\n0\r\nChecksum: 4\r\n\r\n";
+    assert_eq!(client.bytes(body.len()), body);
+}
+
+#[test]
+fn a_body_with_a_length_keeps_it() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "");
+    let request = "PUT /a HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello";
+    let mut client = fixture.send(request);
+    let mut server = back.accept();
+    let got = server.serve("HTTP/1.1 204 No Content\r\n\r\n");
+    assert_eq!(
+        (got.field("content-length"), got.body.as_str()),
+        (Some("5"), "hello")
+    );
+    let response = client.message();
+    assert_eq!(
+        (response.status(), response.field("content-length")),
+        ("204", None)
+    );
+}
+
+#[test]
+fn the_response_to_a_head_request_declares_the_length_of_the_body() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "");
+    let mut client = fixture.send(&GET.replace("GET", "HEAD"));
+    let mut server = back.accept();
+    server.serve("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n");
+    let head = client.head();
+    assert_eq!(field(&head, "content-length"), Some("1000"));
+    // Both connections go on.
+    client.write(GET);
+    server.serve(OK);
+    assert_eq!(client.message().body, "ok");
+}
+
+#[test]
+fn a_response_that_ends_with_its_connection_becomes_chunked() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "");
+    let mut client = fixture.send(GET);
+    let mut server = back.accept();
+    server.serve("HTTP/1.1 200 OK\r\n\r\nall of it");
+    drop(server);
+    let head = client.head();
+    assert_eq!(field(&head, "transfer-encoding"), Some("chunked"));
+    let body = "9\r\nall of it\r\n0\r\n\r\n";
+    assert_eq!(client.bytes(body.len()), body);
+}
+
+#[test]
+fn a_client_of_the_old_version_gets_the_end_of_its_connection() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "");
+    let mut client = fixture.send("GET /a HTTP/1.0\r\nHost: a\r\n\r\n");
+    let mut server = back.accept();
+    let request =
+        server.serve("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n");
+    assert_eq!(request.line(), "GET /a HTTP/1.1");
+    let text = client.rest();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    assert_eq!((body, field(head, "transfer-encoding")), ("ok", None));
+}
+
+#[test]
+fn a_server_sees_the_host_that_the_route_has_seen() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "host = \"real.example\"");
+    let absolute = "GET http://real.example/x HTTP/1.1\r\nHost: real.example\r\n\r\n";
+    let mut client = fixture.send(absolute);
+    let request = back.accept().serve(OK);
+    assert_eq!(request.line(), "GET /x HTTP/1.1");
+    assert_eq!(request.field("host"), Some("real.example"));
+    assert_eq!(client.message().status(), "200");
+    let other = "GET /x HTTP/1.1\r\nHost: other.example\r\n\r\n";
+    assert_eq!(fixture.send(other).message().status(), "404");
+    let both = absolute.replace("Host: real", "Host: other");
+    assert_eq!(fixture.send(&both).message().status(), "400");
+}
+
+/// More than all buffers together.
+const LARGE: usize = 8 << 20;
+
+#[test]
+fn a_large_response_is_read_only_as_fast_as_the_client_takes_it() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "");
+    let mut client = fixture.send(GET);
+    let mut server = back.accept();
+    server.message();
+    let writer = thread::scope(|scope| {
+        let sent = scope.spawn(move || {
+            server.write(&format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: {LARGE}\r\n\r\n"
+            ));
+            server.write(&"x".repeat(LARGE));
+            server
+        });
+        let head = client.head();
+        assert_eq!(
+            field(&head, "content-length"),
+            Some(LARGE.to_string().as_str())
+        );
+        let mut left = LARGE;
+        let mut memory = vec![0; 64 * 1024];
+        while left > 0 {
+            let read = client.0.read(&mut memory).unwrap();
+            assert!(read > 0 && memory[..read].iter().all(|byte| *byte == b'x'));
+            left -= read;
+        }
+        sent.join().unwrap()
+    });
+    // The connection is usable after it.
+    let mut server = writer;
+    client.write(GET);
+    server.serve(OK);
+    assert_eq!(client.message().body, "ok");
+}
+
+#[test]
+fn a_large_request_is_read_only_as_fast_as_the_server_takes_it() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "");
+    let mut client = fixture.client();
+    let mut back = {
+        client.write(&format!(
+            "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: {LARGE}\r\n\r\n"
+        ));
+        back.accept()
+    };
+    thread::scope(|scope| {
+        let sent = scope.spawn(|| client.write(&"y".repeat(LARGE)));
+        let got = back.message();
+        assert_eq!(got.body.len(), LARGE);
+        assert!(got.body.bytes().all(|byte| byte == b'y'));
+        sent.join().unwrap();
+    });
+    back.write(OK);
+    assert_eq!(client.message().body, "ok");
+}
+
+#[test]
+fn a_response_before_the_end_of_the_request_reaches_the_client() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "");
+    let mut client =
+        fixture.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nbegin");
+    let mut server = back.accept();
+    server.head();
+    assert_eq!(server.bytes(5), "begin");
+    server.write("HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno");
+    let response = client.message();
+    assert_eq!((response.status(), response.body.as_str()), ("413", "no"));
+}
+
+const EXPECTS: &str =
+    "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n";
+
+#[test]
+fn an_expectation_is_passed_on_and_the_server_decides() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "");
+    let mut client = fixture.send(EXPECTS);
+    let mut server = back.accept();
+    let head = server.head();
+    assert_eq!(field(&head, "expect"), Some("100-continue"));
+    server.write("HTTP/1.1 100 Continue\r\n\r\n");
+    assert!(client.head().starts_with("HTTP/1.1 100 "));
+    client.write("ab");
+    assert_eq!(server.bytes(2), "ab");
+    server.write(OK);
+    assert_eq!(client.message().body, "ok");
+}
+
+#[test]
+fn a_server_may_refuse_a_body_before_it_is_sent() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "");
+    let mut client = fixture.send(EXPECTS);
+    let mut server = back.accept();
+    server.head();
+    server.write("HTTP/1.1 403 No\r\nContent-Length: 2\r\n\r\nno");
+    let response = client.message();
+    assert_eq!((response.status(), response.body.as_str()), ("403", "no"));
+    assert_eq!(response.field("connection"), Some("close"));
+    fixture.wait_idle();
+}
+
+#[test]
+fn a_server_that_does_not_know_expectations_gets_the_body_after_a_moment() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "");
+    let mut client = fixture.send(EXPECTS);
+    let mut server = back.accept();
+    server.head();
+    fixture.clock.advance(Duration::from_millis(1100));
+    assert!(client.head().starts_with("HTTP/1.1 100 "));
+    client.write("ab");
+    assert_eq!(server.bytes(2), "ab");
+    server.write(OK);
+    assert_eq!(client.message().body, "ok");
+}
+
+#[test]
+fn fields_of_a_trusted_peer_are_kept() {
+    let back = Upstream::new();
+    let text = route(&[&back], "").replace(
+        "[upstream",
+        "[listen.inside]\nat = \"127.0.0.1:0\"\ntrust = [\"127.0.0.0/8\"]\n[upstream",
+    );
+    let fixture = Fixture::new(&text);
+    let addresses = fixture.gateway.addresses();
+    let inside = addresses.iter().find(|(name, _)| name == "inside").unwrap();
+    let mut client = Peer::new(TcpStream::connect(&inside.1).unwrap());
+    client.write(
+        "GET /a HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 1.2.3.4\r\nX-Request-Id: r1\r\n\r\n",
+    );
+    let request = back.accept().serve(OK);
+    assert_eq!(request.field("x-forwarded-for"), Some("1.2.3.4, 127.0.0.1"));
+    assert_eq!(request.field("x-request-id"), Some("r1"));
+}
+
+#[test]
+fn routes_rewrite_requests_and_responses() {
+    let back = Upstream::new();
+    let settings = "path = \"/users/{id}/*\"\nrewrite = { path = \"/v2/{id}/{rest}\", host = \"inner\", \
+                    request = { x-source = \"gateway\" }, response = { server = \"\", x-a = \"b\" } }";
+    let fixture = Fixture::with_route(&[&back], settings);
+    let mut client = fixture.send(&GET.replace("/a", "/users/7/orders/1?x"));
+    let request = back
+        .accept()
+        .serve("HTTP/1.1 200 OK\r\nServer: x\r\nX-A: a\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(request.line(), "GET /v2/7/orders/1?x HTTP/1.1");
+    assert_eq!(request.field("host"), Some("inner"));
+    assert_eq!(request.field("x-source"), Some("gateway"));
+    assert_eq!(request.field("x-forwarded-host"), Some("shop.example"));
+    let response = client.message();
+    assert_eq!(
+        (response.field("server"), response.field("x-a")),
+        (None, Some("b"))
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn clients_and_servers_may_be_unix_sockets() {
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    let directory = std::env::temp_dir().join(format!("tidegate-unix-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let (front, back) = (directory.join("front.sock"), directory.join("back.sock"));
+    let listener = UnixListener::bind(&back).unwrap();
+    // A socket that an earlier process has left behind.
+    drop(UnixListener::bind(&front).unwrap());
+    let fixture = Fixture::new(&format!(
+        "inside = \"unix:{}\"\n[upstream.back]\nservers = \"unix:{}\"\n[route.r]\nupstream = \"back\"\n",
+        front.display(),
+        back.display()
+    ));
+    let mut client = UnixStream::connect(&front).unwrap();
+    client.write_all(GET.as_bytes()).unwrap();
+    let mut server = listener.accept().unwrap().0;
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        server.read_exact(&mut byte).unwrap();
+        head.push(byte[0]);
+    }
+    assert!(
+        String::from_utf8(head)
+            .unwrap()
+            .contains("Forwarded: for=unknown")
+    );
+    server.write_all(OK.as_bytes()).unwrap();
+    let mut got = vec![0; 15];
+    client.read_exact(&mut got).unwrap();
+    assert_eq!(got, b"HTTP/1.1 200 OK");
+    drop(fixture);
+    assert!(!front.exists(), "the gateway removes its socket");
+    std::fs::remove_dir_all(directory).unwrap();
+}

@@ -1,0 +1,170 @@
+//! Requests that are refused before they reach a server.
+
+use crate::*;
+
+#[test]
+fn a_full_route_refuses_at_once_and_says_so() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "limit = 1");
+    let mut first = fixture.send(GET);
+    let mut server = back.accept();
+    server.message();
+    let refused = fixture.send(GET).message();
+    assert_eq!(refused.status(), "503");
+    assert_eq!(refused.field("tidegate-refused"), Some("limit shop"));
+    server.write(OK);
+    assert_eq!(first.message().body, "ok");
+    fixture.wait_idle();
+    let mut again = fixture.send(GET);
+    server.serve(OK);
+    assert_eq!(again.message().status(), "200");
+}
+
+#[test]
+fn a_permit_is_held_until_the_last_byte_of_the_response() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "limit = 1");
+    let mut first = fixture.send(GET);
+    let mut server = back.accept();
+    server.serve("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nab");
+    first.head();
+    assert_eq!(fixture.send(GET).message().status(), "503");
+    server.write("cd");
+    assert_eq!(first.bytes(4), "abcd");
+    fixture.wait_idle();
+}
+
+#[test]
+fn a_request_waits_in_the_queue_of_its_route_for_a_limited_time() {
+    let back = Upstream::new();
+    let settings = "limit = 1\nqueue = { max = 1, wait = \"100ms\" }";
+    let fixture = Fixture::with_route(&[&back], settings);
+    let mut first = fixture.send(GET);
+    let mut server = back.accept();
+    server.message();
+    let mut second = fixture.send(&GET.replace("/a", "/b"));
+    tidegate_testkit::until("the second one waits", || {
+        fixture.isolation.snapshots()[0].waiting == 1
+    });
+    let refused = fixture.send(GET).message();
+    assert_eq!(refused.field("tidegate-refused"), Some("limit shop"));
+    server.write(OK);
+    assert_eq!(first.message().body, "ok");
+    assert_eq!(server.message().line(), "GET /b HTTP/1.1");
+    let mut late = fixture.send(GET);
+    tidegate_testkit::until("the next one waits", || {
+        fixture.isolation.snapshots()[0].waiting == 1
+    });
+    fixture.clock.advance(Duration::from_millis(200));
+    assert_eq!(late.message().status(), "503", "it has waited long enough");
+    server.write(OK);
+    assert_eq!(second.message().body, "ok");
+}
+
+#[test]
+fn an_open_breaker_refuses_and_says_when_to_come_back() {
+    let back = Upstream::new();
+    let settings = "breaker = { error_rate = 50, volume = 2, sleep = \"5s\" }";
+    let fixture = Fixture::with_route(&[&back], settings);
+    let mut client = fixture.send(GET);
+    let mut server = back.accept();
+    let failure = "HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n";
+    server.serve(failure);
+    assert_eq!(
+        client.message().status(),
+        "500",
+        "the response of the server passes"
+    );
+    for _ in 0..5 {
+        client.write(GET);
+        server.serve(failure);
+        client.message();
+    }
+    // A window is judged when one of its buckets closes.
+    fixture.clock.advance(Duration::from_secs(1));
+    let refused = tidegate_testkit::until_some("the breaker is open", || {
+        client.write(GET);
+        server
+            .0
+            .set_read_timeout(Some(Duration::from_millis(50)))
+            .unwrap();
+        let mut byte = [0];
+        if server.0.peek(&mut byte).is_ok() {
+            server.serve(failure);
+        }
+        let response = client.message();
+        (response.status() == "503").then_some(response)
+    });
+    assert_eq!(refused.field("tidegate-refused"), Some("breaker shop"));
+    let after: u64 = refused.field("retry-after").unwrap().parse().unwrap();
+    assert!((1..=5).contains(&after), "{after}");
+    fixture.clock.advance(Duration::from_secs(6));
+    server.0.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.write(GET);
+    server.serve(OK);
+    assert_eq!(client.message().status(), "200", "the probe");
+}
+
+#[test]
+fn the_limit_of_a_server_is_a_refusal_of_its_own() {
+    let back = Upstream::new();
+    let text = route(&[&back], "").replace("balance", "max_in_flight = 1\nbalance");
+    let fixture = Fixture::new(&text);
+    let mut first = fixture.send(GET);
+    let mut server = back.accept();
+    server.message();
+    let refused = fixture.send(GET).message();
+    assert_eq!(refused.status(), "503");
+    assert_eq!(refused.field("tidegate-refused"), Some("no_server shop"));
+    server.write(OK);
+    assert_eq!(first.message().body, "ok");
+}
+
+#[test]
+fn requests_without_a_route_and_invalid_paths_have_a_status() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "path = \"/shop/*\"\nmethod = [\"GET\"]");
+    let rows = [
+        ("GET /other", "404"),
+        ("POST /shop/a", "404"),
+        ("GET /shop/../..", "400"),
+        ("GET /shop/%zz", "400"),
+    ];
+    for (line, status) in rows {
+        let request = format!("{line} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        assert_eq!(fixture.send(&request).message().status(), status, "{line}");
+    }
+    let connect = "CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n\r\n";
+    assert_eq!(fixture.send(connect).message().status(), "405");
+    assert!(back.is_quiet());
+}
+
+#[test]
+fn a_body_above_the_limit_of_its_route_is_refused() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "body = \"10B\"");
+    let declared = "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\nhello world";
+    assert_eq!(fixture.send(declared).message().status(), "413");
+    assert!(back.is_quiet(), "nothing was sent on");
+    let chunked = "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n\
+                   6\r\nhello \r\n6\r\nworld!\r\n0\r\n\r\n";
+    let mut client = fixture.send(chunked);
+    let mut server = back.accept();
+    assert_eq!(client.message().status(), "413");
+    server.rest();
+    fixture.wait_idle();
+}
+
+#[test]
+fn a_refused_request_gets_the_fallback_of_its_route() {
+    let back = Upstream::new();
+    let settings = "limit = 1\nfallback = { status = 200, body = \"[]\", content_type = \"application/json\" }";
+    let fixture = Fixture::with_route(&[&back], settings);
+    let _first = fixture.send(GET);
+    let mut server = back.accept();
+    server.message();
+    let response = fixture.send(GET).message();
+    assert_eq!((response.status(), response.body.as_str()), ("200", "[]"));
+    assert_eq!(response.field("content-type"), Some("application/json"));
+    assert_eq!(response.field("tidegate-refused"), Some("limit shop"));
+}

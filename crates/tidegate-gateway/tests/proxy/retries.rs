@@ -1,0 +1,143 @@
+//! Further attempts: only where they are safe, within the budget and the time.
+
+use crate::*;
+
+#[test]
+fn a_request_that_was_never_sent_goes_to_another_server() {
+    let (gone, back) = (Upstream::new(), Upstream::new());
+    let fixture = Fixture::with_route(&[&gone, &back], "retry = 1");
+    drop(gone);
+    for _ in 0..4 {
+        // Also with a body: nothing of it was read.
+        let request = "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab";
+        let mut client = fixture.send(request);
+        assert_eq!(back.accept().serve(OK_CLOSE).body, "ab");
+        assert_eq!(client.message().body, "ok");
+    }
+}
+
+#[test]
+fn an_idempotent_request_without_any_response_goes_to_another_server() {
+    let (one, two) = (Upstream::new(), Upstream::new());
+    let fixture = Fixture::with_route(&[&one, &two], "retry = 1");
+    let mut client = fixture.send(GET);
+    one.accept().message();
+    two.accept().serve(OK);
+    assert_eq!(client.message().body, "ok");
+    assert!(one.is_quiet());
+}
+
+#[test]
+fn an_unsafe_request_that_was_sent_is_not_repeated() {
+    let (one, two) = (Upstream::new(), Upstream::new());
+    let fixture = Fixture::with_route(&[&one, &two], "retry = 1");
+    let mut client = fixture.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab");
+    assert_eq!(one.accept().message().body, "ab");
+    assert_eq!(client.message().status(), "502");
+    assert!(two.is_quiet());
+    // Nor an idempotent one whose body was read.
+    client.write("PUT /a HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab");
+    assert_eq!(two.accept().message().body, "ab");
+    assert_eq!(client.message().status(), "502");
+    assert!(one.is_quiet());
+}
+
+#[test]
+fn a_response_is_never_repeated_whatever_its_status() {
+    let (one, two) = (Upstream::new(), Upstream::new());
+    let fixture = Fixture::with_route(&[&one, &two], "retry = 1");
+    let mut client = fixture.send(GET);
+    one.accept()
+        .serve("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(client.message().status(), "503");
+    assert!(two.is_quiet());
+}
+
+#[test]
+fn the_number_of_attempts_is_limited() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "retry = 2");
+    let mut client = fixture.send(GET);
+    for _ in 0..3 {
+        back.accept().message();
+    }
+    assert_eq!(client.message().status(), "502");
+    assert!(back.is_quiet());
+}
+
+#[test]
+fn the_budget_limits_the_repeated_requests() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "retry = { times = 1, budget = 0.0 }");
+    let mut client = fixture.send(GET);
+    back.accept().message();
+    assert_eq!(client.message().status(), "502");
+    assert!(back.is_quiet());
+}
+
+#[test]
+fn the_time_of_the_route_covers_all_attempts_and_pauses() {
+    let back = Upstream::new();
+    let settings = "timeout = \"2s\"\nretry = { times = 1, attempt_timeout = \"1s\" }";
+    let fixture = Fixture::with_route(&[&back], settings);
+    let mut client = fixture.send(GET);
+    let mut first = back.accept();
+    first.message();
+    fixture.clock.advance(Duration::from_millis(1100));
+    assert_eq!(first.rest(), "", "the first attempt is over");
+    let mut second = back.accept();
+    second.message();
+    fixture.clock.advance(Duration::from_millis(1100));
+    let response = client.message();
+    assert_eq!(response.status(), "504");
+    assert_eq!(second.rest(), "");
+    fixture.wait_idle();
+    assert!(back.is_quiet(), "no attempt begins after the time");
+}
+
+#[test]
+fn a_pause_comes_before_the_next_attempt() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "retry = { times = 1, pause = \"500ms\" }");
+    let mut client = fixture.send(GET);
+    back.accept().message();
+    fixture.wait_idle();
+    assert!(back.is_quiet());
+    fixture.clock.advance(Duration::from_millis(600));
+    back.accept().serve(OK);
+    assert_eq!(client.message().body, "ok");
+}
+
+#[test]
+fn a_client_that_leaves_in_a_pause_gets_no_further_attempt() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "retry = { times = 1, pause = \"500ms\" }");
+    let client = fixture.send(GET);
+    back.accept().message();
+    fixture.wait_idle();
+    drop(client);
+    // A later request shows that the loop has seen the end of the first connection.
+    let mut other = fixture.send(&GET.replace("/a", "/b"));
+    let mut server = back.accept();
+    assert_eq!(server.serve(OK).line(), "GET /b HTTP/1.1");
+    assert_eq!(other.message().body, "ok");
+    fixture.clock.advance(Duration::from_secs(1));
+    other.write(&GET.replace("/a", "/c"));
+    assert_eq!(server.serve(OK).line(), "GET /c HTTP/1.1");
+    assert_eq!(other.message().body, "ok");
+    assert!(back.is_quiet());
+}
+
+#[test]
+fn a_reused_connection_that_the_server_has_closed_is_replaced() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "retry = 1");
+    let mut client = fixture.send(GET);
+    let mut server = back.accept();
+    server.serve(OK);
+    assert_eq!(client.message().body, "ok");
+    drop(server);
+    client.write(GET);
+    back.accept().serve(OK);
+    assert_eq!(client.message().body, "ok");
+}

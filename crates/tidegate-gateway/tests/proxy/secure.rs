@@ -1,0 +1,192 @@
+//! Listeners with TLS and with the PROXY protocol.
+
+use std::io::BufReader;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rcgen::{CertificateParams, KeyPair};
+use tidegate::tls::rustls::pki_types::pem::PemObject;
+use tidegate::tls::rustls::pki_types::{CertificateDer, ServerName};
+use tidegate::tls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+use crate::*;
+
+/// A directory with certificates, which is removed at the end.
+struct Files(PathBuf);
+
+impl Files {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("tidegate-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    /// Writes a certificate for a name. Returns it.
+    fn write(&self, file: &str, name: &str) -> CertificateDer<'static> {
+        let key = KeyPair::generate().unwrap();
+        let own = CertificateParams::new(vec![name.to_owned()])
+            .unwrap()
+            .self_signed(&key)
+            .unwrap();
+        std::fs::write(self.0.join(format!("{file}.pem")), own.pem()).unwrap();
+        std::fs::write(self.0.join(format!("{file}.key")), key.serialize_pem()).unwrap();
+        CertificateDer::from_pem_slice(own.pem().as_bytes()).unwrap()
+    }
+
+    fn listener(&self, files: &[&str]) -> String {
+        let pair = |file: &&str| {
+            let at = |end: &str| self.0.join(format!("{file}.{end}"));
+            format!("{{ cert = {:?}, key = {:?} }}", at("pem"), at("key"))
+        };
+        let all: Vec<String> = files.iter().map(pair).collect();
+        format!(
+            "[listen.secure]\nat = \"127.0.0.1:0\"\ntls = {{ certificates = [{}] }}\n",
+            all.join(", ")
+        )
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Sends a request to a name and returns the response.
+fn ask(fixture: &Fixture, name: &str, trusted: &CertificateDer<'static>) -> io::Result<String> {
+    let addresses = fixture.gateway.addresses();
+    let at = &addresses
+        .iter()
+        .find(|(name, _)| name == "secure")
+        .unwrap()
+        .1;
+    let mut roots = RootCertStore::empty();
+    roots.add(trusted.clone()).unwrap();
+    let config = ClientConfig::builder()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = ServerName::try_from(name.to_owned()).unwrap();
+    let client = ClientConnection::new(Arc::new(config), name).unwrap();
+    let mut stream = StreamOwned::new(client, TcpStream::connect(at)?);
+    stream.write_all(
+        GET.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n")
+            .as_bytes(),
+    )?;
+    let mut text = String::new();
+    BufReader::new(stream).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+const HELLO: &str = "[route.hello]\nrespond = { status = 200, body = \"hello\" }\n";
+
+#[test]
+fn the_name_that_a_client_asks_for_selects_the_certificate() {
+    let files = Files::new("names");
+    let (one, two) = (
+        files.write("one", "one.example"),
+        files.write("two", "*.two.example"),
+    );
+    let fixture = Fixture::new(&format!("{}{HELLO}", files.listener(&["one", "two"])));
+    for (name, certificate) in [("one.example", &one), ("a.two.example", &two)] {
+        let text = ask(&fixture, name, certificate).unwrap();
+        assert!(
+            text.starts_with("HTTP/1.1 200 ") && text.ends_with("hello"),
+            "{text}"
+        );
+    }
+    assert!(
+        ask(&fixture, "a.two.example", &one).is_err(),
+        "not signed by it"
+    );
+}
+
+#[test]
+fn certificates_are_read_again_with_the_configuration() {
+    let files = Files::new("again");
+    let old = files.write("one", "one.example");
+    let text = format!("{}{HELLO}", files.listener(&["one"]));
+    let fixture = Fixture::new(&text);
+    ask(&fixture, "one.example", &old).unwrap();
+    let new = files.write("one", "one.example");
+    fixture.gateway.reload(config(&text)).unwrap();
+    ask(&fixture, "one.example", &new).unwrap();
+    assert!(ask(&fixture, "one.example", &old).is_err());
+    // A key of another certificate changes nothing.
+    files.write("other", "one.example");
+    std::fs::copy(files.0.join("other.key"), files.0.join("one.key")).unwrap();
+    let why = fixture
+        .gateway
+        .reload(config(&text))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        why.starts_with("listen.secure: ") && why.contains("one.pem"),
+        "{why}"
+    );
+    ask(&fixture, "one.example", &new).unwrap();
+}
+
+#[test]
+fn a_missing_certificate_is_an_error_at_the_start() {
+    let files = Files::new("missing");
+    let group = tidegate::net::pinned("gateway", 1).unwrap();
+    let isolation = Isolation::builder().build().unwrap();
+    let text = format!("{}{HELLO}", files.listener(&["none"]));
+    let why = Gateway::start(config(&text), &group, &isolation)
+        .unwrap_err()
+        .to_string();
+    assert!(why.contains("none.pem"), "{why}");
+}
+
+#[test]
+fn the_server_sees_that_the_client_came_by_tls() {
+    let files = Files::new("proto");
+    let own = files.write("one", "one.example");
+    let back = Upstream::new();
+    let fixture = Fixture::new(&format!(
+        "{}{}",
+        files.listener(&["one"]),
+        route(&[&back], "")
+    ));
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(|| ask(&fixture, "one.example", &own).unwrap());
+        let request = back.accept().serve(OK);
+        assert_eq!(request.field("x-forwarded-proto"), Some("https"));
+        assert!(asked.join().unwrap().ends_with("ok"));
+    });
+}
+
+#[test]
+fn the_address_of_a_client_comes_from_the_proxy_protocol_of_a_trusted_peer() {
+    let back = Upstream::new();
+    let listener = |trust: &str| {
+        format!(
+            "[listen.behind]\nat = \"127.0.0.1:0\"\nproxy_protocol = true\ntrust = [\"{trust}\"]\n{}",
+            route(&[&back], "")
+        )
+    };
+    let connect = |fixture: &Fixture| {
+        let addresses = fixture.gateway.addresses();
+        let at = &addresses
+            .iter()
+            .find(|(name, _)| name == "behind")
+            .unwrap()
+            .1;
+        Peer::new(TcpStream::connect(at).unwrap())
+    };
+    let fixture = Fixture::new(&listener("127.0.0.0/8"));
+    let mut client = connect(&fixture);
+    client.write(&format!("PROXY TCP4 192.0.2.1 192.0.2.9 4000 443\r\n{GET}"));
+    let request = back.accept().serve(OK);
+    assert_eq!(request.field("x-forwarded-for"), Some("192.0.2.1"));
+    assert_eq!(client.message().body, "ok");
+    let mut plain = connect(&fixture);
+    plain.write(GET);
+    assert_eq!(plain.rest(), "", "without the header");
+    let fixture = Fixture::new(&listener("10.0.0.0/8"));
+    let mut unknown = connect(&fixture);
+    let _ = unknown
+        .0
+        .write_all(b"PROXY TCP4 192.0.2.1 192.0.2.9 4000 443\r\n");
+    assert_eq!(unknown.rest(), "");
+}

@@ -1,0 +1,154 @@
+//! WebSockets and other upgrades.
+
+use std::net::Shutdown;
+
+use crate::*;
+
+const ASK: &str = "GET /live HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+                   Sec-WebSocket-Key: x\r\n\r\n";
+const ACCEPT: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\
+                      Upgrade: websocket\r\nSec-WebSocket-Accept: y\r\n\r\n";
+
+/// Opens a tunnel. Returns both ends.
+fn open(fixture: &Fixture, back: &Upstream) -> (Peer, Peer) {
+    let mut client = fixture.send(ASK);
+    let mut server = back.accept();
+    let request = server.message();
+    assert_eq!(request.field("upgrade"), Some("websocket"));
+    assert_eq!(request.field("connection"), Some("upgrade"));
+    assert_eq!(request.field("sec-websocket-key"), Some("x"));
+    server.write(ACCEPT);
+    let response = client.head();
+    assert!(response.starts_with("HTTP/1.1 101 "), "{response}");
+    assert_eq!(field(&response, "upgrade"), Some("websocket"));
+    assert_eq!(field(&response, "sec-websocket-accept"), Some("y"));
+    (client, server)
+}
+
+#[test]
+fn bytes_pass_unchanged_in_both_directions() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "tunnel = {}");
+    let (mut client, mut server) = open(&fixture, &back);
+    for _ in 0..3 {
+        client.write("ping");
+        assert_eq!(server.bytes(4), "ping");
+        server.write("pong!");
+        assert_eq!(client.bytes(5), "pong!");
+    }
+    // The end of one half.
+    client.0.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(server.rest(), "");
+    server.write("last");
+    drop(server);
+    assert_eq!(client.rest(), "last");
+    fixture.wait_idle();
+}
+
+#[test]
+fn bytes_right_behind_the_heads_are_not_lost() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "tunnel = {}");
+    let mut client = fixture.send(&format!("{ASK}early"));
+    let mut server = back.accept();
+    server.message();
+    server.write(&format!("{ACCEPT}first"));
+    client.head();
+    assert_eq!(client.bytes(5), "first");
+    assert_eq!(server.bytes(5), "early");
+}
+
+#[test]
+fn a_tunnel_counts_apart_from_requests_and_has_its_own_limit() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "limit = 1\ntunnel = { max = 1 }");
+    let (client, server) = open(&fixture, &back);
+    let refused = fixture.send(ASK).message();
+    assert_eq!(refused.status(), "503");
+    assert_eq!(refused.field("tidegate-refused"), Some("limit shop"));
+    let mut plain = fixture.send(GET);
+    back.accept().serve(OK_CLOSE);
+    assert_eq!(plain.message().body, "ok");
+    assert_eq!(fixture.active(), 1);
+    drop((client, server));
+    fixture.wait_idle();
+    open(&fixture, &back);
+}
+
+#[test]
+fn an_idle_tunnel_is_closed_and_a_busy_one_is_not() {
+    let back = Upstream::new();
+    let settings = "timeout = \"1s\"\ntunnel = { idle = \"10s\" }";
+    let fixture = Fixture::with_route(&[&back], settings);
+    let (mut client, mut server) = open(&fixture, &back);
+    for _ in 0..3 {
+        fixture.clock.advance(Duration::from_secs(7));
+        server.write("x");
+        assert_eq!(
+            client.bytes(1),
+            "x",
+            "the time of the route is for the handshake"
+        );
+    }
+    fixture.clock.advance(Duration::from_secs(11));
+    assert_eq!(
+        (client.rest(), server.rest()),
+        (String::new(), String::new())
+    );
+    fixture.wait_idle();
+}
+
+#[test]
+fn if_one_side_is_closed_so_is_the_other() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "tunnel = {}");
+    let (mut client, server) = open(&fixture, &back);
+    drop(server);
+    assert_eq!(client.rest(), "");
+    drop(client);
+    fixture.wait_idle();
+}
+
+#[test]
+fn a_tunnel_outlives_a_new_configuration() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "tunnel = {}");
+    let (mut client, mut server) = open(&fixture, &back);
+    for round in 0..5 {
+        let other = format!("[route.r{round}]\nrespond = 200\n");
+        fixture.gateway.reload(config(&other)).unwrap();
+        client.write("ping");
+        assert_eq!(server.bytes(4), "ping");
+        server.write("pong");
+        assert_eq!(client.bytes(4), "pong");
+    }
+    assert!(fixture.isolation.is_empty());
+}
+
+#[test]
+fn a_server_that_refuses_the_upgrade_responds() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "tunnel = {}");
+    let mut client = fixture.send(ASK);
+    let mut server = back.accept();
+    server.serve("HTTP/1.1 403 No\r\nContent-Length: 2\r\n\r\nno");
+    let response = client.message();
+    assert_eq!((response.status(), response.body.as_str()), ("403", "no"));
+    // Both connections go on.
+    client.write(GET);
+    server.serve(OK);
+    assert_eq!(client.message().body, "ok");
+}
+
+#[test]
+fn without_the_setting_an_upgrade_is_a_plain_request() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "");
+    let mut client = fixture.send(ASK);
+    let request = back.accept().serve(OK);
+    assert_eq!(
+        (request.field("upgrade"), request.field("connection")),
+        (None, None)
+    );
+    assert_eq!(client.message().body, "ok");
+}
