@@ -11,8 +11,9 @@ use crate::{
 };
 
 /// Libraries whose tests take ten minutes to build with optimisation. The nightly run has these.
-const SLOW_TO_BUILD: [&str; 7] = [
+const SLOW_TO_BUILD: [&str; 8] = [
     "tidegate",
+    "tidegate-gateway",
     "tidegate-hyper",
     "tidegate-isolate",
     "tidegate-loop",

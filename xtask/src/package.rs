@@ -50,17 +50,27 @@ pub fn run(root: &Path, verify: bool) -> step::Result {
     step::run(&mut package(root, &names, verify))
 }
 
-/// Returns the libraries that a release publishes, lowest level first: all except those for tests.
+/// Returns the libraries that a release publishes, lowest level first: all except those for tests
+/// and those whose manifest says `publish = false`.
 fn published(root: &Path) -> Result<Vec<String>, String> {
     let mut found = Vec::new();
     for name in root::libraries(root)? {
         let text = read(&root.join("crates").join(&name).join("Cargo.toml"))?;
-        if let Some(level) = level(&text) {
+        if let Some(level) = level(&text)
+            && !is_private(&text)
+        {
             found.push((level, name));
         }
     }
     found.sort();
     Ok(found.into_iter().map(|(_, name)| name).collect())
+}
+
+/// Returns `true` if a crate is never published.
+fn is_private(text: &str) -> bool {
+    let entries = manifest::entries(text);
+    let mut own = entries.iter().filter(|entry| entry.section == "package");
+    own.any(|entry| entry.key == "publish" && entry.value == "false")
 }
 
 /// Returns the level of a crate; `None` if it is for tests.
@@ -199,6 +209,13 @@ mod tests {
         assert_eq!(check_versions(&workspace(good)), Ok(()));
         let bad = "tidegate-testkit = { path = \"a\", version = \"1.2.3\" }";
         assert!(check_versions(&workspace(bad)).is_err());
+    }
+
+    #[test]
+    fn a_crate_that_says_so_is_not_published() {
+        assert!(is_private("[package]\nname = \"a\"\npublish = false\n"));
+        assert!(!is_private("[package]\npublish.workspace = true\n"));
+        assert!(!is_private("[other]\npublish = false\n"));
     }
 
     #[test]
