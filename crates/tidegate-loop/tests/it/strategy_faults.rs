@@ -4,7 +4,7 @@
 
 use std::panic::panic_any;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use tidegate_core::{
     Collect, Dump, Executor, ManualClock, Metric, MetricVisitor, RejectReason, Rejected, Task,
@@ -452,6 +452,10 @@ fn a_group_with_one_bad_strategy_ends_and_hands_back_what_is_left() {
     }
     ran.wait_for(2);
     let over = group.shutdown(Quiet::none(SECOND));
+    // The others end before the deadline, so the group names the bad one.
+    until("the good loops have ended", || {
+        group.iter().filter(|home| home.is_terminated()).count() == 2
+    });
     let over = pass_deadline(&clock, over, |over| over.is_done());
     let why = over.wait().unwrap_err();
     assert!(why.to_string().contains("io-1"), "{why}");
@@ -469,7 +473,7 @@ fn a_group_with_one_bad_strategy_ends_and_hands_back_what_is_left() {
 /// A strategy that uses its loop inside `dispatch`.
 struct Reenters {
     inner: Handle,
-    home: Arc<OnceLock<EventLoop<Roaming>>>,
+    home: Weak<OnceLock<EventLoop<Roaming>>>,
     ends: bool,
     ran: Counter,
 }
@@ -480,7 +484,8 @@ impl Strategy for Reenters {
     }
 
     fn dispatch(&self) -> Result<(), Rejected<()>> {
-        if let Some(home) = self.home.get() {
+        let home = self.home.upgrade();
+        if let Some(home) = home.as_ref().and_then(|home| home.get()) {
             let ran = self.ran.clone();
             home.execute(hits(ran)).unwrap();
             let _ = (home.dump(), home.metrics(), home.strategy().name());
@@ -515,7 +520,7 @@ fn a_strategy_may_use_its_loop_in_dispatch() {
     for ends in [false, true] {
         let workers = pool(4);
         let (cell, ran) = (Arc::new(OnceLock::new()), Counter::new());
-        let (home, count) = (Arc::clone(&cell), ran.clone());
+        let (home, count) = (Arc::downgrade(&cell), ran.clone());
         let shared = Arc::clone(&workers) as Arc<dyn TryExecutor>;
         let config = RoamingConfig::new(shared).strategy(move |producer, pool| Reenters {
             inner: Handle(Arc::new(Fails {
@@ -526,7 +531,7 @@ fn a_strategy_may_use_its_loop_in_dispatch() {
                 closed: AtomicBool::new(false),
                 pool,
             })),
-            home: Arc::clone(&home),
+            home: Weak::clone(&home),
             ends,
             ran: count.clone(),
         });

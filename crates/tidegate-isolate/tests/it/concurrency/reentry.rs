@@ -190,12 +190,16 @@ fn a_strategy_may_change_the_isolation_while_it_is_asked() {
             in_time(&format!("{inside:?}"), move || {
                 let (cell, asked) = (Cell::default(), Arc::new(AtomicUsize::new(0)));
                 let mine = Arc::<Mutex<Option<Numbers>>>::default();
-                let (inner, count, own) =
-                    (Arc::clone(&cell), Arc::clone(&asked), Arc::clone(&mine));
+                let (inner, count, own) = (
+                    Arc::downgrade(&cell),
+                    Arc::clone(&asked),
+                    Arc::downgrade(&mine),
+                );
                 let isolation = built(&cell, move |_| {
                     let first = count.fetch_add(1, Ordering::SeqCst) == 0;
+                    let inner = inner.upgrade().unwrap();
                     let isolation = inner.get().unwrap();
-                    let own = own.lock().unwrap().clone();
+                    let own = own.upgrade().unwrap().lock().unwrap().clone();
                     match inside {
                         Inside::Uses => use_all(&inner),
                         Inside::Removes => {
@@ -255,10 +259,11 @@ fn a_strategy_may_change_the_isolation_while_it_is_asked() {
 fn a_factory_may_end_the_isolation_while_it_is_asked_for_a_thread() {
     in_time("the factory", || {
         let cell = Cell::default();
-        let inner = Arc::clone(&cell);
+        let inner = Arc::downgrade(&cell);
         let isolation = built(&cell, move |_| {
-            let cell = Arc::clone(&inner);
+            let cell = inner.clone();
             let spawn = move |job: ThreadJob| {
+                let cell = cell.upgrade().unwrap();
                 let isolation = cell.get().unwrap();
                 let _ = isolation.dump();
                 isolation.remove("a");
