@@ -88,7 +88,10 @@ impl<E: ?Sized + HandlerStorage> Pipeline<E> {
     #[inline]
     fn complete(&mut self) {
         self.parts.doing = CurrentCall::Nothing;
-        self.run_stack();
+        // Checked here, because the call shows in a message's cost and nearly always finds nothing.
+        if !self.parts.stack.is_empty() {
+            self.run_stack();
+        }
         let flags = &mut self.parts.io.state.flags;
         if !flags.any(Flags::READ_COMPLETED) {
             flags.set(Flags::READ_COMPLETED);
