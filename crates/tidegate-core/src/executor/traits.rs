@@ -55,10 +55,10 @@ pub trait Executor: Send + Sync + 'static {
         self.execute(task)
     }
 
-    /// Returns the timer of this executor, which its views share. Its type belongs to the crate of
-    /// the pool. `None` if it has none.
+    /// Returns what this executor shares with the ordered views over it. Its type belongs to the
+    /// crate of the pool. `None` if it shares nothing.
     #[doc(hidden)]
-    fn shared_timer(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+    fn shared_with_views(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         None
     }
 

@@ -23,8 +23,8 @@ macro_rules! delegate_executor {
                     self.shared.offer_task(task)
                 }
 
-                fn shared_timer(&self) -> Option<Arc<dyn Any + Send + Sync>> {
-                    self.shared.shared_timer()
+                fn shared_with_views(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+                    self.shared.shared_with_views()
                 }
 
                 fn signal(&self, signal: Signal) -> Result<(), Rejected<Signal>> {

@@ -17,6 +17,13 @@ pub struct UnstartedTasks {
     taken: Arc<AtomicBool>,
 }
 
+/// Wakes the waiters of the executor `id`, whose tasks are unstarted by the word of the executor
+/// that it runs on.
+pub(crate) fn wake_waiters(id: ExecutorId) {
+    wake_sleepers(id);
+    notify_unstarted(id, false);
+}
+
 impl UnstartedTasks {
     /// Creates the state of an executor that hands its tasks back through `handed_back`.
     pub fn of(handed_back: &HandedBack) -> Self {
@@ -47,9 +54,14 @@ impl UnstartedTasks {
         }
     }
 
+    /// Returns `true` if the executor has left unstarted tasks, taken or not.
+    pub(crate) fn has_left(&self) -> bool {
+        // ORDERING: Acquire pairs with the swap in `notify`.
+        self.left.load(Ordering::Acquire)
+    }
+
     /// Returns `true` if the executor has left unstarted tasks and they were not taken.
     pub fn is_left(&self) -> bool {
-        // ORDERING: Acquire pairs with the swap in `notify`.
-        self.left.load(Ordering::Acquire) && !self.taken.load(Ordering::Relaxed)
+        self.has_left() && !self.taken.load(Ordering::Relaxed)
     }
 }

@@ -7,8 +7,9 @@ use tidegate_core::Executor;
 
 use crate::executor::{DEFAULT_BOUND, default_bound};
 
-use super::turn::Shared;
+use super::turn::{Place, Shared};
 use super::view::OrderedView;
+use super::views::SharedWithViews;
 
 /// A builder for an [`OrderedView`].
 ///
@@ -94,7 +95,23 @@ impl OrderedViewBuilder {
             });
         }
         let name = self.name.unwrap_or_else(|| self.over.name().to_owned());
-        let shared = Shared::new(self.over, name, self.bound, self.tasks_per_turn);
+        let with_views = SharedWithViews::of(&*self.over);
+        let place = match &with_views {
+            Some(with_views) => Place {
+                over: Arc::clone(&with_views.executor),
+                handle: Some(self.over),
+                timer: Some(Arc::clone(&with_views.timer)),
+            },
+            None => Place {
+                over: self.over,
+                handle: None,
+                timer: None,
+            },
+        };
+        let shared = Shared::new(place, name, self.bound, self.tasks_per_turn);
+        if let Some(with_views) = with_views {
+            with_views.views.add(&shared);
+        }
         Ok(OrderedView::from_shared(shared))
     }
 }

@@ -25,13 +25,17 @@
 //!   that turn. Those tasks are already accepted, so a signal to the executor runs them. If the
 //!   executor has ended, it refuses the signal and the tasks are handed back. If it has no thread,
 //!   the submitter runs them.
+//! * A pool closes the task lane when it takes no more jobs, so the view accepts nothing that the
+//!   pool would refuse. A claim in the lane decides each race between a submission and that close.
+//! * A turn that runs when the pool ends begins no further task: it hands back the rest. A turn that
+//!   the pool hands back is run, or dropped, by whoever takes it. The view then no longer has a
+//!   handle of the pool, since the pool keeps the turn and the turn keeps the view.
 
-use std::any::Any;
 use std::sync::{Arc, Weak};
 
 use tidegate_core::executor::{ExecutorId, Signal, enter, is_current, wait_policy};
 use tidegate_core::internal::prim::{
-    AtomicU8, AtomicU64, AtomicUsize, Mutex, Ordering, fence, lock,
+    AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Mutex, Ordering, fence, lock,
 };
 use tidegate_core::internal::{
     Deliver, Delivery, OwnerCell, PlainTask, SignalBlock, SignalLane, TaskLane, TaskLaneReceiver,
@@ -39,7 +43,7 @@ use tidegate_core::internal::{
 };
 use tidegate_core::{Clock, Executor, RejectReason, Rejected, Task, Unhandled};
 
-use crate::executor::HandedBack;
+use crate::executor::{HandedBack, UnstartedTasks, wake_waiters};
 use crate::schedule::{ScheduleTarget, TaskTimer};
 
 /// No turn exists.
@@ -54,7 +58,10 @@ pub(super) struct Shared {
     me: Weak<Self>,
     id: ExecutorId,
     name: String,
+    /// The underlying executor.
     over: Arc<dyn Executor>,
+    /// The handle that keeps the executor running, if `over` does not. `None` once it has ended.
+    handle: Mutex<Option<Arc<dyn Executor>>>,
     tasks_per_turn: usize,
     lane: Arc<TaskLane>,
     signals: SignalLane,
@@ -71,9 +78,25 @@ pub(super) struct Shared {
     /// The tasks that were accepted and will not run. `None` once the view is closed and has no
     /// handle: a task may hold a reference to its view, so the two would keep each other alive.
     handed_back: Mutex<Option<HandedBack>>,
+    /// Whether tasks are in `handed_back`, or will be when the running turn stops.
+    left: UnstartedTasks,
+    /// `true` once the executor has ended.
+    ended: AtomicBool,
+    /// `true` if a turn ran when the executor ended.
+    ended_in_turn: AtomicBool,
     /// The timer of the underlying executor, or one of the view's own.
     timer: Arc<TaskTimer>,
     owns_timer: bool,
+}
+
+/// Where a view runs.
+pub(super) struct Place {
+    /// The underlying executor.
+    pub(super) over: Arc<dyn Executor>,
+    /// A handle that keeps the executor running, if `over` does not.
+    pub(super) handle: Option<Arc<dyn Executor>>,
+    /// The timer of the executor; `None` if the view needs one of its own.
+    pub(super) timer: Option<Arc<TaskTimer>>,
 }
 
 /// A counter in a cache line of its own: the turn writes it for each task, and submitters write the
@@ -90,6 +113,16 @@ enum Submission {
     Offer,
 }
 
+/// Why a turn's share has ended.
+enum ShareEnd {
+    /// Nothing is left to run.
+    Empty,
+    /// The turn has run as many tasks as it may.
+    Spent,
+    /// The executor has ended.
+    Ended,
+}
+
 /// The view as promises see it. Holding it keeps no handle alive.
 impl Executor for Shared {
     fn execute(&self, task: Task) -> Result<(), Rejected<Task>> {
@@ -98,10 +131,6 @@ impl Executor for Shared {
 
     fn offer_task(&self, task: Task) -> Result<(), Rejected<Task>> {
         self.submit_by(task, Submission::Offer)
-    }
-
-    fn shared_timer(&self) -> Option<Arc<dyn Any + Send + Sync>> {
-        Some(Arc::<TaskTimer>::clone(&self.timer))
     }
 
     fn signal(&self, signal: Signal) -> Result<(), Rejected<Signal>> {
@@ -127,7 +156,11 @@ impl Executor for Shared {
     }
 
     fn has_abandoned_tasks(&self) -> bool {
-        self.over.has_abandoned_tasks()
+        match self.left.has_left() {
+            true => self.left.is_left(),
+            // The turn may be among the tasks of the executor.
+            false => self.over.has_abandoned_tasks(),
+        }
     }
 
     fn unhandled(&self, what: &Unhandled<'_>) {
@@ -155,21 +188,23 @@ impl ScheduleTarget for Shared {
 
 impl Shared {
     pub(super) fn new(
-        over: Arc<dyn Executor>,
+        place: Place,
         name: String,
         bound: usize,
         tasks_per_turn: usize,
     ) -> Arc<Self> {
         let (lane, end) = TaskLane::new(bound);
-        let shared_timer = over.shared_timer();
-        let shared_timer = shared_timer.and_then(|any| any.downcast::<TaskTimer>().ok());
-        let owns_timer = shared_timer.is_none();
-        let timer = shared_timer.unwrap_or_else(|| TaskTimer::new(&name, over.clock()));
+        let owns_timer = place.timer.is_none();
+        let over = place.over;
+        let timer = place.timer;
+        let timer = timer.unwrap_or_else(|| TaskTimer::new(&name, over.clock()));
+        let handed_back = HandedBack::default();
         Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             id: ExecutorId::next(),
             name,
             over,
+            handle: Mutex::new(place.handle),
             tasks_per_turn,
             lane,
             signals: SignalLane::new(),
@@ -179,7 +214,10 @@ impl Shared {
             panics: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             handles: AtomicUsize::new(1),
-            handed_back: Mutex::new(Some(HandedBack::default())),
+            left: UnstartedTasks::of(&handed_back),
+            handed_back: Mutex::new(Some(handed_back)),
+            ended: AtomicBool::new(false),
+            ended_in_turn: AtomicBool::new(false),
             timer,
             owns_timer,
         })
@@ -313,6 +351,33 @@ impl Shared {
         }
     }
 
+    /// Closes the view for new tasks.
+    pub(super) fn close_lane(&self) {
+        self.lane.close();
+    }
+
+    /// Marks the view as ended with its executor. A running turn begins no further task.
+    pub(super) fn end(&self) {
+        self.close_lane();
+        // ORDERING: SeqCst for both, as for the two steps of `run_turn` in the other order: a turn
+        // that this load does not see as running reads `ended` as set, and is not told to stop.
+        self.ended.store(true, Ordering::SeqCst);
+        if self.state.load(Ordering::SeqCst) == RUNNING {
+            self.ended_in_turn.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Wakes the waiters of the tasks that the ended executor left behind, which it says of itself
+    /// by now. Returns the handle of the executor. The caller drops it.
+    pub(super) fn leave_unstarted(&self) -> Option<Arc<dyn Executor>> {
+        if self.ended_in_turn.load(Ordering::Relaxed) {
+            self.left.leave(self.id);
+        } else if !self.lane.is_empty() {
+            wake_waiters(self.id);
+        }
+        lock(&self.handle).take()
+    }
+
     /// Runs the queued tasks, at most `tasks_per_turn` at a time. Called by the owner of
     /// `SUBMITTED`.
     fn run_turn(&self) {
@@ -320,13 +385,19 @@ impl Shared {
             return;
         }
         let _mark = enter(self.arc(), wait_policy());
+        // A turn that was handed back runs everything.
+        // ORDERING: SeqCst, see `end`.
+        let stops = !self.ended.load(Ordering::SeqCst);
         let mut ran = 0;
         loop {
             let mut end = self.take_end();
-            let spent = self.run_share(&mut end, &mut ran);
+            let why = self.run_share(&mut end, &mut ran, stops);
             self.publish(&mut end);
+            if matches!(why, ShareEnd::Ended) {
+                return self.hand_back(end);
+            }
             self.put_end(end);
-            if spent {
+            if matches!(why, ShareEnd::Spent) {
                 // ORDERING: as in `advance`; this thread owns the state.
                 self.state.store(SUBMITTED, Ordering::SeqCst);
                 if self.submit_turn(Submission::Execute).is_ok() {
@@ -340,9 +411,9 @@ impl Shared {
         }
     }
 
-    /// Runs tasks and signals until none are left. Returns `true` if `tasks_per_turn` was reached
-    /// first.
-    fn run_share(&self, end: &mut TaskLaneReceiver, ran: &mut usize) -> bool {
+    /// Runs tasks and signals until none are left, or until `tasks_per_turn` is reached. If `stops`
+    /// is set, the end of the executor ends the share too.
+    fn run_share(&self, end: &mut TaskLaneReceiver, ran: &mut usize, stops: bool) -> ShareEnd {
         let mut started = 0;
         loop {
             for signal in self.signals.take() {
@@ -364,10 +435,13 @@ impl Shared {
                 started = 0;
             }
             if end.is_empty() && self.signals.is_empty() {
-                return false;
+                return ShareEnd::Empty;
+            }
+            if stops && self.ended.load(Ordering::Relaxed) {
+                return ShareEnd::Ended;
             }
             if *ran >= self.tasks_per_turn {
-                return true;
+                return ShareEnd::Spent;
             }
         }
     }
@@ -403,17 +477,24 @@ impl Shared {
     /// Closes the view and hands back the tasks that have not run. Called by the owner of
     /// `SUBMITTED`.
     fn close(&self) {
-        if !self.advance(SUBMITTED, RUNNING) {
-            return;
+        if self.advance(SUBMITTED, RUNNING) {
+            self.hand_back(self.take_end());
         }
+    }
+
+    /// Closes the view and hands back the tasks in its lane. Called by the owner of `RUNNING`, which
+    /// stays the state.
+    fn hand_back(&self, mut end: Box<TaskLaneReceiver>) {
         self.lane.close();
-        let mut end = self.take_end();
-        let handed_back = self.handed_back();
-        handed_back.add(end.drain());
+        let tasks = end.drain();
         self.put_end(end);
+        if !tasks.is_empty() {
+            let handed_back = self.handed_back();
+            handed_back.add(tasks);
+            self.left.leave(self.id);
+        }
         let orphans = self.signals.close();
         discard_all(orphans);
-        drop(handed_back);
         self.forget_if_unreachable();
     }
 

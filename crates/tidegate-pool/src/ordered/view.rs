@@ -46,7 +46,8 @@ impl OrderedView {
     ///
     /// # Errors
     ///
-    /// Returns the closure's task if the view is full or the underlying executor refuses.
+    /// Returns the closure's task if the view is full or the underlying executor refuses. From the
+    /// shutdown of a pool on, all its views refuse with `RejectReason::Closed`, like the pool.
     ///
     /// # Threads
     ///
@@ -91,8 +92,12 @@ impl OrderedView {
     }
 
     /// Returns the tasks that were accepted and will not run because the underlying executor ended
-    /// or dropped the view's turn. If there is such a task, the view is closed. When the last clone
-    /// of the view is dropped, the tasks that were not taken are dropped too.
+    /// while the view ran another one, or because the view's turn was dropped. If there is such a
+    /// task, the view is closed. When the last clone of the view is dropped, the tasks that were not
+    /// taken are dropped too.
+    ///
+    /// A view that waits for a thread when its pool ends is one task among those that the *pool*
+    /// hands back. That task runs all tasks of the view in order. If it is dropped, they are here.
     pub fn handed_back(&self) -> HandedBack {
         self.shared.handed_back()
     }

@@ -8,6 +8,7 @@ use tidegate_core::executor::{ExecutorId, Signal, is_current};
 use tidegate_core::internal::PlainTask;
 use tidegate_core::{Clock, Executor, RejectReason, Rejected, Task, Unhandled};
 
+use crate::ordered::SharedWithViews;
 use crate::pool::queue::Job;
 use crate::pool::raw::Dispatch;
 use crate::schedule::{ScheduleTarget, TaskTimer};
@@ -37,8 +38,12 @@ impl Executor for Shared {
         })
     }
 
-    fn shared_timer(&self) -> Option<Arc<dyn Any + Send + Sync>> {
-        Some(Arc::<TaskTimer>::clone(&self.timer))
+    fn shared_with_views(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        Some(Arc::new(SharedWithViews {
+            executor: self.arc(),
+            timer: Arc::clone(&self.timer),
+            views: Arc::clone(&self.views),
+        }))
     }
 
     fn signal(&self, signal: Signal) -> Result<(), Rejected<Signal>> {

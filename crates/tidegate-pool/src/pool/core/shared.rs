@@ -15,6 +15,7 @@ use tidegate_core::{
 use tidegate_promise::{SharedCompletion, promise_on};
 
 use crate::executor::{EndHome, HandedBack, ShutdownError, UnstartedTasks, displacing};
+use crate::ordered::Views;
 use crate::pool::limits::PoolLimits;
 use crate::pool::policy::PoolPolicy;
 use crate::pool::queue::{Job, JobQueue};
@@ -74,6 +75,8 @@ pub(crate) struct Shared {
     pub(super) handles: AtomicUsize,
     /// The scheduled tasks of the pool and of its ordered views.
     pub(super) timer: Arc<TaskTimer>,
+    /// The ordered views over the pool, which end with it.
+    pub(super) views: Arc<Views>,
     pub(super) tallies: AtomicCounters,
     /// Cancelled when the pool takes no more jobs: ends the back-off of submitters.
     pub(super) closing: CancelToken,
@@ -148,6 +151,7 @@ impl Shared {
             me: Weak::clone(me),
             id,
             timer: TaskTimer::new(&parts.name, &parts.clock),
+            views: Arc::default(),
             name: parts.name,
             clock: parts.clock,
             dispatcher: Dispatcher::new(

@@ -47,6 +47,7 @@ impl Shared {
         let over = is_over(&turn);
         drop(turn);
         drop(wakes);
+        self.views.close();
         self.closing.cancel();
         if over {
             self.end();
@@ -70,6 +71,7 @@ impl Shared {
         let over = is_over(&turn);
         drop(turn);
         drop(wakes);
+        self.views.close();
         self.closing.cancel();
         if over {
             self.end();
@@ -102,8 +104,14 @@ impl Shared {
         if over {
             self.end();
         } else if reported {
-            self.left.leave(self.id);
+            self.leave_unstarted();
         }
+    }
+
+    /// Wakes the waiters of all unstarted tasks, including those of the views.
+    fn leave_unstarted(&self) {
+        self.left.leave(self.id);
+        self.views.leave();
     }
 
     /// Starts the thread that interrupts running jobs at half of the timeout, and that calls
@@ -192,6 +200,8 @@ impl Shared {
         for panic in panics {
             self.report_panic("the queue of a pool", panic);
         }
+        // Before a turn among these jobs can be taken and run elsewhere.
+        self.views.end();
         let handed_back = self.handed_back();
         handed_back.add(left.into_iter().map(Job::into_task));
         if let Some(promise) = promise {
@@ -206,7 +216,7 @@ impl Shared {
         // A task that is about to be cancelled is not unstarted. Its waiters hear of the
         // cancellation first.
         if !cancelling {
-            self.left.leave(self.id);
+            self.leave_unstarted();
         }
         self.drop_report();
     }

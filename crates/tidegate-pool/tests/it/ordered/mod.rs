@@ -13,6 +13,7 @@ use tidegate_testkit::{Counter, Gate, Log, model, until};
 
 use self::pool::Pool;
 
+mod ends;
 mod pool;
 mod refusals;
 

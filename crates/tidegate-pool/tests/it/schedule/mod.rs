@@ -3,6 +3,7 @@
 
 mod cancels;
 mod ends;
+mod handed_back;
 mod refusals;
 mod stress;
 mod timing;
