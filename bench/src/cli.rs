@@ -18,6 +18,7 @@ suites
   echo       64-byte messages over TCP: server CPU time per message, fairness, idle memory
   hyper      hyper and axum on our loop and on tokio: server CPU time per request, idle memory
   http       HTTP servers: server CPU time, requests/s, p99, system calls, idle memory
+  client     HTTP clients: client CPU time per request; admission, relay, reuse of connections
   all        all of them
 
 options
@@ -56,6 +57,8 @@ pub(crate) enum Suite {
     Hyper,
     /// Our HTTP server and its peers.
     Http,
+    /// Our HTTP client and its peers.
+    Client,
 }
 
 impl Suite {
@@ -72,10 +75,11 @@ impl Suite {
             Suite::Isolate => "isolate",
             Suite::Hyper => "hyper",
             Suite::Http => "http",
+            Suite::Client => "client",
         }
     }
 
-    const ALL: [Suite; 10] = [
+    const ALL: [Suite; 11] = [
         Suite::Handoff,
         Suite::Pingpong,
         Suite::Promise,
@@ -86,6 +90,7 @@ impl Suite {
         Suite::Echo,
         Suite::Hyper,
         Suite::Http,
+        Suite::Client,
     ];
 }
 
@@ -108,6 +113,8 @@ pub(crate) enum Command {
     CostClient(String),
     /// Send messages over sockets as the parent process directs.
     Caller,
+    /// Make HTTP requests as the parent process directs.
+    Call(String),
 }
 
 /// Parses the arguments, without the program's name.
@@ -141,6 +148,7 @@ pub(crate) fn parse(args: impl Iterator<Item = String>) -> Result<Command, Strin
             "--cost" => return Ok(Command::CostServer(value("a server and rounds")?)),
             "--client" => return Ok(Command::CostClient(value("an address and rounds")?)),
             "--caller" => return Ok(Command::Caller),
+            "--call" => return Ok(Command::Call(value("a client and an address")?)),
             "all" => suites.extend(Suite::ALL),
             name => match Suite::ALL.into_iter().find(|suite| suite.name() == name) {
                 Some(suite) => suites.push(suite),

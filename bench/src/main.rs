@@ -12,7 +12,7 @@
 //! |---|---|
 //! | `cli` | the command line, and the help text |
 //! | `handoff`, `pingpong`, `promise`, `pool` | suites |
-//! | `timer`, `strategy`, `isolate`, `echo`, `hyper`, `http` | suites |
+//! | `timer`, `strategy`, `isolate`, `echo`, `hyper`, `http`, `client` | suites |
 //! | `contest`, `ours`, `peers` | the interface of a contestant, our contestants, and the others |
 //! | `rounds`, `report` | running contestants in rounds; quartiles, tables and RATIO lines |
 //! | `child`, `served`, `cost` | child processes, servers in them, servers under callgrind |
@@ -30,6 +30,7 @@
 
 mod child;
 mod cli;
+mod client;
 mod contest;
 mod cost;
 mod counting;
@@ -84,6 +85,7 @@ fn main() -> ExitCode {
         Command::CostServer(what) => cost::serve(&what, start_by_name),
         Command::CostClient(what) => cost::client(&what),
         Command::Caller => strategy::caller_child(),
+        Command::Call(what) => client::caller_child(&what),
         Command::Run(suites, settings) => suites
             .into_iter()
             .map(|suite| run(suite, &settings))
@@ -97,6 +99,7 @@ fn start_by_name(name: &str) -> Option<Running> {
     echo::start_by_name(name)
         .or_else(|| hyper::start_by_name(name))
         .or_else(|| http::start_by_name(name))
+        .or_else(|| client::start_by_name(name))
 }
 
 /// Runs one suite and prints its tables, then its RATIO lines.
@@ -114,6 +117,7 @@ fn run(suite: Suite, settings: &Settings) -> ExitCode {
         Suite::Isolate => Ok(isolate::run(settings)),
         Suite::Hyper => Ok(hyper::run(settings)),
         Suite::Http => Ok(http::run(settings)),
+        Suite::Client => Ok(client::run(settings)),
     };
     let tables = match tables {
         Ok(tables) => tables,

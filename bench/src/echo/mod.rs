@@ -14,6 +14,7 @@ use std::time::Duration;
 
 pub(crate) use self::idle::child as idle_child;
 use self::servers::Kind;
+pub(crate) use self::servers::raw_epoll as raw_echo;
 use crate::load::Load;
 use crate::report::{Better, Heading, Ratio, Role, Sample, Table};
 use crate::rounds::{self, Entry, Outcome, Settings, Work};

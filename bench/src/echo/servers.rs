@@ -171,7 +171,7 @@ fn roaming(
     Running::ours(server.local_addr(), Ours::Roaming(group))
 }
 
-fn raw_epoll(listener: &TcpListener) {
+pub(crate) fn raw_epoll(listener: &TcpListener) {
     let mut raw = RawEpoll::new(listener);
     let mut events = Vec::with_capacity(1024);
     let mut buffer = [0; BUFFER];

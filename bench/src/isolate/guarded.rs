@@ -58,7 +58,7 @@ fn permits(settings: &Settings) -> Table {
 }
 
 /// Creates a command with permits, breaker, timeout and metrics.
-fn full(isolation: &Isolation) -> Command<u64, Failure> {
+pub(super) fn full(isolation: &Isolation) -> Command<u64, Failure> {
     Command::builder("full")
         .group("bench")
         .permits(LIMIT)

@@ -12,11 +12,14 @@ use tidegate_isolate::Isolation;
 use crate::report::{Better, Heading, Ratio, Role, Table};
 use crate::rounds::{Entry, Outcome, Settings, Work};
 
+mod admission;
 mod guarded;
 mod peers;
 mod refusals;
 mod threads;
 mod timeouts;
+
+pub(crate) use self::admission::run as admission;
 
 /// Maximum number of concurrent calls.
 const LIMIT: usize = 10;
