@@ -132,9 +132,11 @@ impl RoamingConfig {
             true => None,
             false => {
                 let lease = self.pool.lease_threads(&shared.name, 1);
-                lease.map_err(BuildError::NoThreads)?
+                lease.map_err(BuildError::NoThreads)?.map(Arc::new)
             }
         };
+        // The loop keeps it as well, and ends it: the strategy may outlive the loop.
+        shared.thread.keep_lease(lease.clone());
         let pool = Arc::new(LoopPool::new(&self.pool, shared, lease));
         let producer = LoopProducer::new(shared, self.manual);
         let alive = producer.alive();

@@ -13,15 +13,15 @@ use crate::state::shared::Shared;
 pub(super) struct LoopPool {
     pool: Arc<dyn TryExecutor>,
     shared: Weak<Shared>,
-    /// The lease for the thread that the event loop keeps, unless the strategy has taken it.
-    lease: Mutex<Option<Lease>>,
+    /// The lease for the thread that the event loop keeps, until the strategy asks for it.
+    lease: Mutex<Option<Arc<Lease>>>,
 }
 
 impl LoopPool {
     pub(super) fn new(
         pool: &Arc<dyn TryExecutor>,
         shared: &Arc<Shared>,
-        lease: Option<Lease>,
+        lease: Option<Arc<Lease>>,
     ) -> Self {
         Self {
             pool: Arc::clone(pool),
@@ -81,7 +81,7 @@ impl TryExecutor for LoopPool {
         self.pool.lease_threads(holder, threads)
     }
 
-    fn own_lease(&self) -> Option<Lease> {
+    fn own_lease(&self) -> Option<Arc<Lease>> {
         lock(&self.lease).take()
     }
 }

@@ -235,6 +235,7 @@ impl Shared {
     /// Ends the event loop: sets the state, then completes the termination.
     pub(crate) fn terminate(&self, how: Outcome) {
         self.state.raise(Lifecycle::Terminated);
+        self.thread.end_lease();
         self.termination.report(how);
         self.termination.leave_tasks(self.id);
         // A request that arrived with the last signals got no turn.

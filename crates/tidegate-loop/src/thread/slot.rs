@@ -17,6 +17,7 @@ use tidegate_core::executor::{ExecutorId, WaitPolicy, wait_policy};
 use tidegate_core::internal::prim::{Mutex, MutexGuard, lock};
 use tidegate_core::internal::{ThreadWatch, discard};
 use tidegate_core::{Parker, ThreadBuilder};
+use tidegate_pool::Lease;
 use tidegate_pool::strategy::Strategy;
 
 use super::presence::ThreadPresence;
@@ -42,6 +43,8 @@ pub(crate) struct Slot {
     watch: Option<ThreadWatch>,
     /// The strategy that drives the event loop instead of a thread of its own, and its name.
     strategy: Option<(Arc<dyn Strategy>, &'static str)>,
+    /// The lease for the thread that a roaming loop keeps. Ended with the loop.
+    lease: Option<Arc<Lease>>,
     /// The start that is in progress.
     starting: Option<Starting>,
     /// The number of starts so far.
@@ -130,6 +133,19 @@ impl ThreadSlot {
         let mut slot = self.lock();
         slot.builder = None;
         slot.strategy = Some((strategy, name));
+    }
+
+    /// Keeps the lease for the thread that the event loop needs until its end.
+    pub(crate) fn keep_lease(&self, lease: Option<Arc<Lease>>) {
+        self.lock().lease = lease;
+    }
+
+    /// Returns the leased thread: the event loop has ended and needs none.
+    pub(crate) fn end_lease(&self) {
+        let lease = self.lock().lease.take();
+        if let Some(lease) = lease {
+            lease.end();
+        }
     }
 
     /// Marks the event loop as driven by hand.

@@ -155,6 +155,32 @@ fn a_loop_gives_its_lease_back() {
     }
 }
 
+/// Its handles and its strategy may be kept: the pool has the thread for others.
+#[test]
+fn an_ended_loop_gives_its_lease_back_although_it_has_handles() {
+    for kind in KINDS {
+        let workers = pool(2);
+        let mut kept = Vec::new();
+        for _ in 0..3 {
+            let config = kind.config(Arc::clone(&workers) as _);
+            let home = EventLoop::builder("roams").build_roaming(&config).unwrap();
+            assert!(workers.lease("probe", 1).is_err(), "{kind:?}");
+            assert_eq!(home.submit(|| 7).unwrap().wait().unwrap(), 7);
+            end(&home);
+            assert!(workers.lease("probe", 1).is_ok(), "{kind:?}");
+            kept.push((home.strategy(), home));
+        }
+        until("no thread is in use", || workers.free_threads().idle == 2);
+        let unused =
+            EventLoop::builder("unused").build_roaming(&kind.config(Arc::clone(&workers) as _));
+        let unused = unused.unwrap();
+        end(&unused);
+        assert!(workers.lease("probe", 1).is_ok(), "it never had a thread");
+        drop(kept);
+        assert!(workers.lease("probe", 1).is_ok(), "returned once");
+    }
+}
+
 /// Tasks of all kinds are submitted by three threads while the loop is shut down. Each accepted task
 /// runs once or is handed back.
 #[test]

@@ -36,6 +36,7 @@ pub(crate) fn displacing(drop: impl FnOnce()) {
     drop();
 }
 
-pub(super) fn is_displacing() -> bool {
+/// Returns `true` while this thread drops displaced jobs.
+pub(crate) fn is_displacing() -> bool {
     DISPLACING.try_with(Cell::get).unwrap_or(false)
 }

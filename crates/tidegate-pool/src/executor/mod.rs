@@ -27,7 +27,7 @@ mod unstarted_tasks;
 pub use self::bound::{BOUND_VARIABLE, DEFAULT_BOUND, default_bound};
 pub(crate) use self::delegate::delegate_executor;
 pub use self::displaced::DisplacedError;
-pub(crate) use self::displaced::displacing;
+pub(crate) use self::displaced::{displacing, is_displacing};
 pub(crate) use self::end_home::mark_worker;
 pub use self::end_home::{EndHome, run_task_of};
 pub use self::handed_back::HandedBack;

@@ -30,6 +30,8 @@
 //! * A turn that runs when the pool ends begins no further task: it hands back the rest. A turn that
 //!   the pool hands back is run, or dropped, by whoever takes it. The view then no longer has a
 //!   handle of the pool, since the pool keeps the turn and the turn keeps the view.
+//! * A turn that is dropped by a pool that has not ended, for example to make room for another job,
+//!   takes the waiting tasks with it. The view stays open.
 
 use std::sync::{Arc, Weak};
 
@@ -39,54 +41,54 @@ use tidegate_core::internal::prim::{
 };
 use tidegate_core::internal::{
     Deliver, Delivery, OwnerCell, PlainTask, SignalBlock, SignalLane, TaskLane, TaskLaneReceiver,
-    contain, discard_all,
+    contain,
 };
 use tidegate_core::{Clock, Executor, RejectReason, Rejected, Task, Unhandled};
 
-use crate::executor::{HandedBack, UnstartedTasks, wake_waiters};
+use crate::executor::{HandedBack, UnstartedTasks, is_displacing};
 use crate::schedule::{ScheduleTarget, TaskTimer};
 
 /// No turn exists.
 const NONE: u8 = 0;
 /// A turn was submitted to the executor, or is about to be.
-const SUBMITTED: u8 = 1;
+pub(super) const SUBMITTED: u8 = 1;
 /// A turn is running.
-const RUNNING: u8 = 2;
+pub(super) const RUNNING: u8 = 2;
 
 /// State shared by the handles of a view and its turns.
 pub(super) struct Shared {
     me: Weak<Self>,
-    id: ExecutorId,
+    pub(super) id: ExecutorId,
     name: String,
     /// The underlying executor.
     over: Arc<dyn Executor>,
     /// The handle that keeps the executor running, if `over` does not. `None` once it has ended.
-    handle: Mutex<Option<Arc<dyn Executor>>>,
+    pub(super) handle: Mutex<Option<Arc<dyn Executor>>>,
     tasks_per_turn: usize,
-    lane: Arc<TaskLane>,
-    signals: SignalLane,
+    pub(super) lane: Arc<TaskLane>,
+    pub(super) signals: SignalLane,
     /// Present unless the state is `RUNNING`.
     end: OwnerCell<TaskLaneReceiver>,
-    state: AtomicU8,
+    pub(super) state: AtomicU8,
     /// Tasks that the turn has started, and that the lane still counts as waiting.
     started: StartedTasks,
     panics: AtomicU64,
     /// Scheduled tasks that were refused when they were due.
     refused: AtomicU64,
     /// The number of live handles.
-    handles: AtomicUsize,
+    pub(super) handles: AtomicUsize,
     /// The tasks that were accepted and will not run. `None` once the view is closed and has no
     /// handle: a task may hold a reference to its view, so the two would keep each other alive.
-    handed_back: Mutex<Option<HandedBack>>,
+    pub(super) handed_back: Mutex<Option<HandedBack>>,
     /// Whether tasks are in `handed_back`, or will be when the running turn stops.
-    left: UnstartedTasks,
+    pub(super) left: UnstartedTasks,
     /// `true` once the executor has ended.
-    ended: AtomicBool,
+    pub(super) ended: AtomicBool,
     /// `true` if a turn ran when the executor ended.
-    ended_in_turn: AtomicBool,
+    pub(super) ended_in_turn: AtomicBool,
     /// The timer of the underlying executor, or one of the view's own.
     timer: Arc<TaskTimer>,
-    owns_timer: bool,
+    pub(super) owns_timer: bool,
 }
 
 /// Where a view runs.
@@ -258,19 +260,6 @@ impl Shared {
         }
     }
 
-    /// Drops the tasks that were handed back and can no longer be taken from a handle. Reports that
-    /// the user keeps still have them.
-    fn forget_if_unreachable(&self) {
-        // ORDERING: SeqCst fence: the close of the view and the drop of the last handle each write
-        // one of the two words and then read both here; at least one of them sees the other's
-        // write.
-        fence(Ordering::SeqCst);
-        if self.lane.is_closed() && self.handles.load(Ordering::Relaxed) == 0 {
-            let handed_back = lock(&self.handed_back).take();
-            drop(handed_back);
-        }
-    }
-
     pub(super) fn submit(&self, task: Task) -> Result<(), Rejected<Task>> {
         self.submit_by(task, Submission::Execute)
     }
@@ -312,7 +301,7 @@ impl Shared {
     }
 
     /// Submits a turn to the underlying executor as a signal. Called by the owner of `RUNNING`.
-    fn signal_turn(&self) {
+    pub(super) fn signal_turn(&self) {
         let block = SignalBlock::new(Wake(self.arc()));
         let Some(signal) = block.raise() else { return };
         // ORDERING: as in `advance`. This thread owns the state and passes it on to the signal.
@@ -351,36 +340,9 @@ impl Shared {
         }
     }
 
-    /// Closes the view for new tasks.
-    pub(super) fn close_lane(&self) {
-        self.lane.close();
-    }
-
-    /// Marks the view as ended with its executor. A running turn begins no further task.
-    pub(super) fn end(&self) {
-        self.close_lane();
-        // ORDERING: SeqCst for both, as for the two steps of `run_turn` in the other order: a turn
-        // that this load does not see as running reads `ended` as set, and is not told to stop.
-        self.ended.store(true, Ordering::SeqCst);
-        if self.state.load(Ordering::SeqCst) == RUNNING {
-            self.ended_in_turn.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// Wakes the waiters of the tasks that the ended executor left behind, which it says of itself
-    /// by now. Returns the handle of the executor. The caller drops it.
-    pub(super) fn leave_unstarted(&self) -> Option<Arc<dyn Executor>> {
-        if self.ended_in_turn.load(Ordering::Relaxed) {
-            self.left.leave(self.id);
-        } else if !self.lane.is_empty() {
-            wake_waiters(self.id);
-        }
-        lock(&self.handle).take()
-    }
-
     /// Runs the queued tasks, at most `tasks_per_turn` at a time. Called by the owner of
     /// `SUBMITTED`.
-    fn run_turn(&self) {
+    pub(super) fn run_turn(&self) {
         if !self.advance(SUBMITTED, RUNNING) {
             return;
         }
@@ -400,7 +362,8 @@ impl Shared {
             if matches!(why, ShareEnd::Spent) {
                 // ORDERING: as in `advance`; this thread owns the state.
                 self.state.store(SUBMITTED, Ordering::SeqCst);
-                if self.submit_turn(Submission::Execute).is_ok() {
+                // No policy applies: one that runs the turn here would nest a turn in this one.
+                if self.submit_turn(Submission::Offer).is_ok() {
                     return;
                 }
                 // Refused: no other thread would run the rest.
@@ -416,6 +379,9 @@ impl Shared {
     fn run_share(&self, end: &mut TaskLaneReceiver, ran: &mut usize, stops: bool) -> ShareEnd {
         let mut started = 0;
         loop {
+            if stops && self.ended.load(Ordering::Relaxed) {
+                return ShareEnd::Ended;
+            }
             for signal in self.signals.take() {
                 self.run("a signal", || signal.deliver());
                 *ran += 1;
@@ -437,9 +403,6 @@ impl Shared {
             if end.is_empty() && self.signals.is_empty() {
                 return ShareEnd::Empty;
             }
-            if stops && self.ended.load(Ordering::Relaxed) {
-                return ShareEnd::Ended;
-            }
             if *ran >= self.tasks_per_turn {
                 return ShareEnd::Spent;
             }
@@ -447,12 +410,12 @@ impl Shared {
     }
 
     /// Shows submitters how many tasks were taken from the lane.
-    fn publish(&self, end: &mut TaskLaneReceiver) {
+    pub(super) fn publish(&self, end: &mut TaskLaneReceiver) {
         end.publish();
         self.started.0.store(0, Ordering::Relaxed);
     }
 
-    fn run(&self, name: &str, run: impl FnOnce()) {
+    pub(super) fn run(&self, name: &str, run: impl FnOnce()) {
         let Err(panic) = contain(run) else { return };
         self.panics.fetch_add(1, Ordering::Relaxed);
         let what = Unhandled::TaskPanic {
@@ -464,7 +427,7 @@ impl Shared {
 
     /// Stores `NONE`, then checks again for tasks that arrived meanwhile. Returns `true` if there
     /// are some and the caller, which owned the state, owns it again.
-    fn rest(&self) -> bool {
+    pub(super) fn rest(&self) -> bool {
         // ORDERING: SeqCst, with the fence, is this side of the store-buffer pattern: a push that
         // saw the state before this store is seen by the checks after the fence. The other side is
         // the claim in `TaskLane::push` or `SignalLane::push` and then `advance`.
@@ -474,31 +437,7 @@ impl Shared {
         !(self.lane.is_empty() && self.signals.is_empty()) && self.advance(NONE, RUNNING)
     }
 
-    /// Closes the view and hands back the tasks that have not run. Called by the owner of
-    /// `SUBMITTED`.
-    fn close(&self) {
-        if self.advance(SUBMITTED, RUNNING) {
-            self.hand_back(self.take_end());
-        }
-    }
-
-    /// Closes the view and hands back the tasks in its lane. Called by the owner of `RUNNING`, which
-    /// stays the state.
-    fn hand_back(&self, mut end: Box<TaskLaneReceiver>) {
-        self.lane.close();
-        let tasks = end.drain();
-        self.put_end(end);
-        if !tasks.is_empty() {
-            let handed_back = self.handed_back();
-            handed_back.add(tasks);
-            self.left.leave(self.id);
-        }
-        let orphans = self.signals.close();
-        discard_all(orphans);
-        self.forget_if_unreachable();
-    }
-
-    fn advance(&self, from: u8, to: u8) -> bool {
+    pub(super) fn advance(&self, from: u8, to: u8) -> bool {
         // ORDERING: SeqCst. AcqRel passes on the ownership of the state; the total order is for a
         // submitter's check after its push, see `rest`. The failing load is part of it.
         self.state
@@ -506,13 +445,13 @@ impl Shared {
             .is_ok()
     }
 
-    fn take_end(&self) -> Box<TaskLaneReceiver> {
+    pub(super) fn take_end(&self) -> Box<TaskLaneReceiver> {
         self.end
             .take()
             .expect("the lane's end is in its place until the state says RUNNING")
     }
 
-    fn put_end(&self, end: Box<TaskLaneReceiver>) {
+    pub(super) fn put_end(&self, end: Box<TaskLaneReceiver>) {
         let put = self.end.put(end);
         debug_assert!(put.is_ok(), "a lane has one end");
     }
@@ -546,9 +485,11 @@ impl ViewTurn {
 
 impl Drop for ViewTurn {
     fn drop(&mut self) {
-        // Dropped without having run: the executor has ended, so the view ends too.
-        if let Some(view) = self.view.take() {
-            view.close();
+        let Some(view) = self.view.take() else { return };
+        match view.has_open_pool() {
+            true => view.displace(),
+            // Dropped without having run: the executor has ended, so the view ends too.
+            false => view.close(),
         }
     }
 }
@@ -560,7 +501,10 @@ impl Deliver for Wake {
     fn deliver(block: Arc<SignalBlock<Self>>, how: Delivery) {
         match how {
             Delivery::Home => block.0.run_turn(),
-            Delivery::Orphaned => block.0.close(),
+            Delivery::Orphaned if !block.0.has_open_pool() => block.0.close(),
+            Delivery::Orphaned if is_displacing() => block.0.displace_signals(),
+            // No thread could be started, and accepted tasks must run: run them on this thread.
+            Delivery::Orphaned => block.0.run_turn(),
         }
     }
 }

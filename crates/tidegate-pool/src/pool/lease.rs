@@ -7,6 +7,9 @@ use std::sync::{Arc, Weak};
 use super::budget::{LeaseInfo, ThreadBudgetError};
 use super::core::Shared;
 
+/// Set in [`Lease::used`] once the threads were returned.
+const ENDED: usize = 1 << (usize::BITS - 1);
+
 /// Threads of a pool that are leased to a component. Dropping the lease returns them.
 ///
 /// ```
@@ -29,7 +32,7 @@ pub struct Lease {
     pool: Weak<Shared>,
     id: u64,
     threads: usize,
-    /// The number of threads that the lease holder uses now.
+    /// The number of threads that the lease holder uses now, and [`ENDED`].
     used: AtomicUsize,
 }
 
@@ -50,12 +53,28 @@ impl Lease {
         self.threads
     }
 
+    /// Returns the threads now. Their holder needs no more threads, and others may keep the lease.
+    #[doc(hidden)]
+    pub fn end(&self) {
+        let used = self.used.fetch_or(ENDED, Ordering::Relaxed);
+        if used & ENDED != 0 {
+            return;
+        }
+        let Some(pool) = self.pool.upgrade() else {
+            return;
+        };
+        for _ in used..self.threads {
+            pool.reserve_for_lease(false);
+        }
+        pool.end_lease(self.id);
+    }
+
     /// Records that the lease holder uses one thread more or less. At first all leased threads
     /// count as used. Threads that are not in use are subtracted from the pool's [free
     /// threads](crate::Headroom::free_threads), even if they are idle or not started: the lease
     /// holder will need them.
     pub(crate) fn set_in_use(&self, acquired: bool) {
-        // Threads that are used beyond the lease do not count.
+        // Threads that are used beyond the lease do not count. An ended lease compares as greater.
         let changes = match acquired {
             true => self.used.fetch_add(1, Ordering::Relaxed) < self.threads,
             false => self.used.fetch_sub(1, Ordering::Relaxed) <= self.threads,
@@ -68,12 +87,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        while self.used.load(Ordering::Relaxed) < self.threads {
-            self.set_in_use(true);
-        }
-        if let Some(pool) = self.pool.upgrade() {
-            pool.end_lease(self.id);
-        }
+        self.end();
     }
 }
 

@@ -1,5 +1,7 @@
 //! An executor that provides a thread at once or not at all, as strategies need it.
 
+use std::sync::Arc;
+
 use tidegate_core::{Executor, Rejected, Task};
 
 use super::budget::ThreadBudgetError;
@@ -31,9 +33,9 @@ pub trait TryExecutor: Executor + Headroom {
         Ok(None)
     }
 
-    /// Takes the lease that this executor already holds for the producer of its strategy.
+    /// Returns the lease that this executor holds for the producer of its strategy, to one caller.
     #[doc(hidden)]
-    fn own_lease(&self) -> Option<Lease> {
+    fn own_lease(&self) -> Option<Arc<Lease>> {
         None
     }
 }

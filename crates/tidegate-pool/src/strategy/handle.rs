@@ -47,7 +47,13 @@ use super::metrics::StrategyMetrics;
 /// | panics in `dispatch` | the panic is reported as [`Unhandled::Strategy`]; the submission is refused |
 /// | drops a task | reported as [`Unhandled::Strategy`]; the completion of the task fails. The event of a connection is offered again |
 /// | drops its producer, also by a panic | the loop ends with [`ShutdownError::BadStrategy`], and its tasks are handed back |
-/// | stops asking the producer | a watchdog reports the loop; its shutdown ends at the deadline with [`ShutdownError::BadStrategy`] |
+/// | stops asking the producer | a watchdog reports the loop. Its shutdown ends at the deadline with [`ShutdownError::BadStrategy`], and its tasks are handed back; if the strategy asks later, it finds that the loop has ended |
+///
+/// Tasks that are handed back can be taken from the error or from the loop, and run elsewhere; the
+/// completions of the others fail. A strategy that stops in the middle of a turn, after it took a task
+/// and before it asked again, still has the loop: then waiters and listeners are told at the deadline
+/// that their tasks did not start, and there is nothing to take before the strategy asks or drops its
+/// producer.
 ///
 /// The other event loops of the group continue.
 ///

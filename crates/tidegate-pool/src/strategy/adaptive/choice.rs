@@ -16,7 +16,7 @@ use super::learned::Learned;
 /// The data for the decision of an adaptive strategy.
 pub(super) struct Choice {
     /// The lease for the thread that the producer occupies.
-    pub(super) lease: Option<Lease>,
+    pub(super) lease: Option<Arc<Lease>>,
     pub(super) pool: Arc<dyn TryExecutor>,
     watch: Option<Arc<Watch>>,
     /// Keeps the monitor running.
@@ -47,7 +47,7 @@ impl Choice {
     pub(super) fn new(
         pool: Arc<dyn TryExecutor>,
         monitor: Option<Monitor>,
-        lease: Option<Lease>,
+        lease: Option<Arc<Lease>>,
         interrupt: Option<InterruptFn>,
     ) -> Self {
         Self {

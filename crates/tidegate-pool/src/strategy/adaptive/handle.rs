@@ -114,7 +114,8 @@ impl<P: Producer> AdaptiveBuilder<P> {
 
     /// Builds the strategy.
     pub fn build(self) -> Adaptive<P> {
-        let lease = self.lease.or_else(|| self.pool.own_lease());
+        let lease = self.lease.map(Arc::new);
+        let lease = lease.or_else(|| self.pool.own_lease());
         if let Some(lease) = &lease {
             lease.set_in_use(false);
         }

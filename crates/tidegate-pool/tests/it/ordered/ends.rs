@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use tidegate_core::{ManualClock, RejectReason, Task};
+use tidegate_core::{Executor, ManualClock, RejectReason, Task};
 use tidegate_pool::{NotStartedError, OrderedView, WorkerPool};
 use tidegate_promise::Outcome;
 use tidegate_testkit::{Counter, DropCount, Gate, Log, model, until};
@@ -33,11 +33,11 @@ fn hold(execute: impl FnOnce(Task)) -> Gate {
     go_on
 }
 
-fn hold_pool(pool: &WorkerPool) -> Gate {
+pub(super) fn hold_pool(pool: &WorkerPool) -> Gate {
     hold(|task| pool.execute_task(task).unwrap())
 }
 
-fn hold_view(view: &OrderedView) -> Gate {
+pub(super) fn hold_view(view: &OrderedView) -> Gate {
     hold(|task| view.execute(|| task.run()).unwrap())
 }
 
@@ -288,4 +288,64 @@ fn what_a_view_accepts_while_its_pool_ends_runs_or_is_handed_back_once() {
         }
         assert_eq!(view.pending_tasks(), 0);
     });
+}
+
+/// The last thread of a pool that ended while a job was stuck reports once more.
+#[test]
+fn a_late_end_of_the_last_thread_does_not_fail_the_tasks_of_a_turn_that_was_taken() {
+    let clock = ManualClock::new();
+    let (pool, view) = pool_and_view(2, &clock);
+    let gates = [hold_pool(&pool), hold_pool(&pool)];
+    let (inside, go_on) = (Gate::new(), Gate::new());
+    let (here, gate) = (inside.clone(), go_on.clone());
+    let first = move || {
+        here.open();
+        gate.wait();
+    };
+    view.execute(first).unwrap();
+    let due = view.schedule(SECOND, || 7).unwrap();
+    clock.jump(SECOND);
+    until("it is queued", || view.pending_tasks() == 2);
+    let report = pool.shutdown(Duration::ZERO).wait().unwrap();
+    assert_eq!(report.stuck.len(), 2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| report.handed_back.take().into_iter().for_each(Task::run));
+        inside.wait();
+        gates.iter().for_each(Gate::open);
+        until("the threads have ended", || pool.metrics().threads == 0);
+        assert!(!view.has_abandoned_tasks(), "its tasks will run");
+        let waiter = scope.spawn(move || due.wait());
+        go_on.open();
+        assert_eq!(waiter.join().unwrap().unwrap(), 7);
+    });
+    assert!(view.handed_back().is_empty());
+}
+
+/// The end of the pool comes between two turns, while the next turn is refused.
+#[test]
+fn a_view_that_goes_on_in_a_closed_pool_stops_at_the_end() {
+    let clock = ManualClock::new();
+    let pool = WorkerPool::builder("workers").core(2).max(2).queue(64);
+    let pool = pool.reserved(0).clock(&clock).build().unwrap();
+    let view = OrderedView::builder(Arc::new(pool.clone()));
+    let view = view.max_tasks_per_turn(1).build().unwrap();
+    let go_on = hold_view(&view);
+    let ran = Counter::new();
+    let (gate, ends) = (Gate::new(), pool.clone());
+    let (here, stop) = (gate.clone(), ran.clone());
+    view.execute(move || {
+        stop.hit();
+        drop(ends.shutdown(Duration::ZERO));
+        here.open();
+    })
+    .unwrap();
+    for _ in 0..3 {
+        view.execute(hits(ran.clone())).unwrap();
+    }
+    drop(pool.shutdown(SECOND * 60)); // from now on, each further turn is refused
+    go_on.open();
+    gate.wait();
+    until("the rest is handed back", || view.handed_back().len() == 3);
+    assert_eq!((ran.count(), view.pending_tasks()), (1, 0));
+    pool.termination().wait().unwrap();
 }

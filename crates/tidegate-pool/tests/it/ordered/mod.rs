@@ -13,6 +13,8 @@ use tidegate_testkit::{Counter, Gate, Log, model, until};
 
 use self::pool::Pool;
 
+mod chaos;
+mod displaced;
 mod ends;
 mod pool;
 mod refusals;
