@@ -238,8 +238,8 @@ impl HandleOfCall {
 
     /// Creates the handle of a run that the caller with `handle` executes for itself and others. It
     /// does not cancel the run, but learns whether the work has begun.
-    pub(crate) fn of_run(handle: &Self) -> Self {
-        Self::with_begun(handle.begun())
+    pub(crate) fn of_run(handle: Option<&Self>) -> Self {
+        Self::with_begun(handle.map_or_else(Arc::default, Self::begun))
     }
 
     fn with_begun(begun: Arc<AtomicBool>) -> Self {

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tidegate_core::Executor;
+use tidegate_core::{CancelToken, Executor};
 
 use super::call::Call;
 use super::entry::Entry;
@@ -88,6 +88,12 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
             .is_some_and(HandleOfCall::is_cancelled)
     }
 
+    /// Returns `true` if a call with a cache key was cancelled before it is made. It then neither
+    /// starts nor joins a run.
+    fn is_cancelled_before(&self) -> bool {
+        self.options.has_cache() && self.is_cancelled()
+    }
+
     /// Counts an event of the whole call.
     pub(crate) fn count(&self, event: Event) {
         let state = &*self.command.shared.state;
@@ -145,22 +151,72 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
     /// Runs the call with `run`, unless a call with the same cache key has ended or is in flight:
     /// then waits for that call's result and returns a copy of it.
     pub(crate) fn with_cache(mut self, run: impl FnOnce(Self) -> Answer<T, E>) -> Answer<T, E> {
+        if self.is_cancelled_before() {
+            return self.deny(Cause::Cancelled);
+        }
         let shared = &self.command.shared;
         match shared.look_up(&mut self.options, true)? {
             None => run(self),
             Some(CacheLookup::Hit(copies)) => shared.wait_for(&mut self.options, copies),
             Some(CacheLookup::WouldDeadlock) => shared.reject_deadlock(&mut self.options),
-            Some(CacheLookup::Miss(first)) => {
-                self.options.release_run(&*first);
-                let within = wait_graph::enter(first.id());
-                // If `run` panics, the guard ends the run for the calls that share it.
-                let owner = SharedRunGuard::new(first);
-                let answer = run(self);
-                drop(within);
-                owner.complete_copies(&answer);
-                answer
-            }
+            Some(CacheLookup::Miss(first)) => self.lead_here(first, run),
         }
+    }
+
+    /// Executes the run `first` with `run` on this thread.
+    pub(super) fn lead_here(
+        mut self,
+        mut first: Box<dyn RunOwner<T, E>>,
+        run: impl FnOnce(Self) -> Answer<T, E>,
+    ) -> Answer<T, E> {
+        self.options.release_run(&mut *first);
+        let within = wait_graph::enter(first.id());
+        // If `run` panics, the guard ends the run for the calls that share it.
+        let owner = SharedRunGuard::new(first);
+        let answer = run(self);
+        drop(within);
+        owner.complete_copies(&answer);
+        answer
+    }
+
+    /// Runs `work` on threads like `with_cache`, for a call with a handle: its caller can leave the
+    /// run to others. So the run is queued, and its caller waits like the others.
+    #[cold]
+    pub(super) fn lead_on_threads<F>(mut self, work: F) -> Answer<T, E>
+    where
+        F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
+    {
+        if self.is_cancelled_before() {
+            return self.deny(Cause::Cancelled);
+        }
+        let shared = Arc::clone(&self.command.shared);
+        let mut first = match shared.look_up(&mut self.options, true)? {
+            None => return shared.run_on_threads(&mut self.options, work),
+            Some(CacheLookup::Hit(copies)) => return shared.wait_for(&mut self.options, copies),
+            Some(CacheLookup::WouldDeadlock) => return shared.reject_deadlock(&mut self.options),
+            Some(CacheLookup::Miss(first)) => first,
+        };
+        if let Err(refused) = shared.state.may_wait() {
+            let owner = SharedRunGuard::new(first);
+            let answer = self.deny(Cause::Rejected(refused));
+            owner.complete_copies(&answer);
+            return answer;
+        }
+        let handle = self.options.take_handle().unwrap_or_else(HandleOfCall::new);
+        let run = HandleOfCall::of_run(Some(&handle));
+        first.begun_by(&run);
+        let token = CancelToken::new();
+        let waiting = first.begin_wait(&handle, &token, self.options.is_attempt);
+        if token.is_cancelled() && first.close_if_alone() {
+            drop(SharedRunGuard::new(first));
+            return self.deny(Cause::Cancelled);
+        }
+        let run_handle = run.handle();
+        self.options.rare().handle = Some(run);
+        let within = wait_graph::enter(first.id());
+        let mine = first.copy_of(self.queue_uncached(work), run_handle);
+        drop(within);
+        shared.wait_out(mine, &token, waiting)
     }
 
     /// Runs the call like `with_cache`, for a `run` that returns a future. A call without a request
@@ -177,7 +233,7 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
         *context = context.take().or_else(RequestContext::current);
         async move {
             let shared = &self.command.shared;
-            let first = match shared.look_up(&mut self.options, true)? {
+            let mut first = match shared.look_up(&mut self.options, true)? {
                 None => return run(self).await,
                 Some(CacheLookup::Hit(copies)) => return shared.follow(self.options, copies).await,
                 Some(CacheLookup::WouldDeadlock) => {
@@ -188,7 +244,7 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
                 }
                 Some(CacheLookup::Miss(first)) => first,
             };
-            self.options.release_run(&*first);
+            self.options.release_run(&mut *first);
             let id = first.id();
             // If `run` panics, the guard ends the run for the calls that share it.
             let guard = SharedRunGuard::new(first);
@@ -210,14 +266,13 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
 }
 
 impl<T, E> CallOptions<T, E> {
-    /// Prepares a call that executes the run `first`. The run belongs to all calls that share it, so
-    /// this caller does not cancel it; its handle only tells whether the work has begun.
-    fn release_run(&mut self, first: &dyn RunOwner<T, E>) {
-        if let Some(handle) = self.take_handle() {
-            let run = HandleOfCall::of_run(&handle);
-            first.begun_by(&run);
-            self.rare().handle = Some(run);
-        }
+    /// Prepares a call that executes the run `first` on this thread. The run belongs to all calls
+    /// that share it, and has a handle of its own: the last of them cancels it.
+    fn release_run(&mut self, first: &mut dyn RunOwner<T, E>) {
+        let handle = self.take_handle();
+        let run = HandleOfCall::of_run(handle.as_ref());
+        first.execute_here(&run, handle.as_ref(), self.is_attempt);
+        self.rare().handle = Some(run);
     }
 
     /// Returns the options that also apply to each attempt of a call.

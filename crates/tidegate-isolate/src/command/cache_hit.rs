@@ -9,8 +9,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use tidegate_core::Task;
 use tidegate_core::internal::discard;
+use tidegate_core::{CancelToken, Task};
 use tidegate_promise::Completion;
 
 use super::installed_context::InstalledContext;
@@ -20,7 +20,7 @@ use super::report::CallRecord;
 use super::shared::Shared;
 use crate::alarm::Pause;
 use crate::error::{Cause, CommandError, Rejection};
-use crate::request::{Answer, RequestContext, SharedAnswer, SharedFuture, take};
+use crate::request::{Answer, RequestContext, SharedAnswer, SharedFuture, WaitInRun, take};
 
 /// No timeout.
 const NEVER: u64 = u64::MAX;
@@ -51,6 +51,19 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             }
             self.ran_out(options, start, timeout)
         })
+    }
+
+    /// Blocks until the run that this caller has started has a result, or until the caller leaves it.
+    /// The run itself times out, and is counted.
+    pub(super) fn wait_out(
+        &self,
+        copies: Box<dyn SharedAnswer<T, E>>,
+        token: &CancelToken,
+        waiting: WaitInRun,
+    ) -> Answer<T, E> {
+        let answer = copies.wait(token);
+        drop(waiting);
+        answer.unwrap_or_else(|| Err(CommandError::new(&self.state.key, Cause::Cancelled)))
     }
 
     /// Returns a completion of the shared run's result, which also ends if this call times out.
@@ -104,7 +117,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     ) -> SharedFuture<T, E> {
         let state = &*self.state;
         let (start, timeout) = (state.now(), self.timeout_of(&options));
-        let answer = copies.future();
+        let answer = copies.future(options.handle(), options.is_attempt);
         if timeout == NEVER {
             return answer;
         }

@@ -244,10 +244,11 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
     /// runs is interrupted. A completion of [`Call::queue`] can be cancelled without a handle
     /// (`Completion::cancel`): the setting `interrupt_on_cancel` then decides about the interrupt.
     ///
-    /// The handle reaches every attempt of a wrapper. Of several calls that share a run, each
-    /// queued one has a handle of its own; the run is cancelled with the last of them, and is
-    /// interrupted unless each of them said [`Interrupt::No`]. A future of [`Call::run_async`] is
-    /// cancelled by dropping it, not by a handle.
+    /// The handle reaches every attempt of a wrapper. Of several calls that share a run, each has a
+    /// handle of its own; the run is cancelled with the last of them, and is interrupted unless each
+    /// of them said [`Interrupt::No`]. A caller that leaves the run to others returns at once, unless
+    /// its own thread executes the run: with permits, and as the first caller of a wrapper. A future
+    /// of [`Call::run_async`] is cancelled by dropping it, not by a handle.
     pub fn handle(&mut self) -> CallHandle {
         let handle = &mut self.options.rare().handle;
         handle.get_or_insert_with(HandleOfCall::new).handle()
@@ -341,13 +342,16 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
     where
         F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
     {
+        if self.options.handle().is_some() && self.options.has_cache() {
+            return self.lead_on_threads(work);
+        }
         self.with_cache(move |mut call: Self| {
             let shared = &call.command.shared;
             shared.run_on_threads(&mut call.options, work)
         })
     }
 
-    fn queue_uncached<F>(mut self, work: F) -> Completion<T, CommandError<E>>
+    pub(super) fn queue_uncached<F>(self, work: F) -> Completion<T, CommandError<E>>
     where
         F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
     {
@@ -355,14 +359,7 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
         if shared.state.flags() & THREADS != 0 {
             return shared.queue_on_threads(self.options, work);
         }
-        let answer = match self.options.handle().cloned() {
-            Some(handle) => shared.run_with_handle(&mut self.options, &handle, work),
-            None => shared.run_in_place(MaybeOptions(Some(&mut self.options)), work),
-        };
-        match answer {
-            Ok(value) => Completion::succeeded(value),
-            Err(error) => Completion::failed(error),
-        }
+        completed(self.run_here(work))
     }
 
     #[cold]
@@ -375,6 +372,11 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
             Ok(None | Some(CacheLookup::WouldDeadlock)) => self.queue_uncached(work),
             Ok(Some(CacheLookup::Hit(copies))) => {
                 self.command.shared.listen_to(self.options, copies)
+            }
+            Ok(Some(CacheLookup::Miss(first)))
+                if self.command.shared.state.flags() & THREADS == 0 =>
+            {
+                completed(self.lead_here(first, |call| call.run_here(work)))
             }
             Ok(Some(CacheLookup::Miss(first))) => {
                 let _within = wait_graph::enter(first.id());
@@ -394,13 +396,30 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
     where
         F: FnOnce(&CancelToken) -> Result<T, E>,
     {
-        self.with_cache(|mut call| {
-            let shared = &call.command.shared;
-            match call.options.handle().cloned() {
-                Some(handle) => shared.run_with_handle(&mut call.options, &handle, work),
-                None => shared.run_in_place(MaybeOptions(Some(&mut call.options)), work),
-            }
-        })
+        self.with_cache(|call| call.run_here(work))
+    }
+
+    /// Runs `work` on the calling thread, without the cache.
+    fn run_here<F>(mut self, work: F) -> Result<T, CommandError<E>>
+    where
+        F: FnOnce(&CancelToken) -> Result<T, E>,
+    {
+        let shared = &self.command.shared;
+        match self.options.handle().cloned() {
+            Some(handle) => shared.run_with_handle(&mut self.options, &handle, work),
+            None => shared.run_in_place(MaybeOptions(Some(&mut self.options)), work),
+        }
+    }
+}
+
+fn completed<T, E>(answer: Result<T, CommandError<E>>) -> Completion<T, CommandError<E>>
+where
+    T: Send + 'static,
+    E: Send + 'static,
+{
+    match answer {
+        Ok(value) => Completion::succeeded(value),
+        Err(error) => Completion::failed(error),
     }
 }
 

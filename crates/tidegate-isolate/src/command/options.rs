@@ -9,6 +9,7 @@ use super::fallback_fn::OwnFallback;
 use super::report::CallRecord;
 use crate::bulkhead::Criticality;
 use crate::cancel::HandleOfCall;
+use crate::error::Cause;
 use crate::event::Event;
 use crate::isolation::state::{LOGS, State};
 use crate::plugin::Install;
@@ -61,7 +62,8 @@ pub(super) struct RareOptions<T, E> {
 }
 
 /// The owner of a shared run. [`SharedRunGuard::complete_copies`] passes the result to the calls
-/// that share the run. If the guard is dropped before, these calls fail as cancelled.
+/// that share the run. If the guard is dropped before, or the run was cancelled, these calls fail as
+/// cancelled, and the next call runs again.
 pub(super) struct SharedRunGuard<T, E>(Option<Box<dyn RunOwner<T, E>>>);
 
 impl<T, E> SharedRunGuard<T, E> {
@@ -70,7 +72,9 @@ impl<T, E> SharedRunGuard<T, E> {
     }
 
     pub(super) fn complete_copies(mut self, answer: &Answer<T, E>) {
-        if let Some(owner) = self.0.take() {
+        let is_cancelled =
+            matches!(answer, Err(error) if matches!(error.cause(), Cause::Cancelled));
+        if !is_cancelled && let Some(owner) = self.0.take() {
             owner.complete_copies(answer);
         }
     }
@@ -110,6 +114,10 @@ impl<T, E> CallOptions<T, E> {
         self.rare.as_mut()?.cache.take()
     }
 
+    pub(super) fn has_cache(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.cache.is_some())
+    }
+
     pub(super) fn handle(&self) -> Option<&HandleOfCall> {
         self.rare.as_ref()?.handle.as_ref()
     }
@@ -139,8 +147,12 @@ impl<T, E> CallOptions<T, E> {
         self.run().map(wait_graph::enter)
     }
 
-    pub(super) fn set_owner(&mut self, owner: SharedRunGuard<T, E>) {
-        self.rare().owner = Some(owner);
+    /// Makes the call own the run `first`, which is a future. The handle tells when it begins.
+    #[cold]
+    pub(super) fn own_run(&mut self, first: Box<dyn RunOwner<T, E>>) {
+        let rare = self.rare();
+        first.begun_by(rare.handle.get_or_insert_with(HandleOfCall::new));
+        rare.owner = Some(SharedRunGuard::new(first));
     }
 
     pub(super) fn take_owner(&mut self) -> Option<SharedRunGuard<T, E>> {

@@ -26,7 +26,7 @@ use tidegate_core::internal::{contain, trace};
 
 use super::admission::{Admission, Denied};
 use super::ending::Ended;
-use super::options::{CallOptions, MaybeOptions, SharedRunGuard, discard};
+use super::options::{CallOptions, MaybeOptions, discard};
 use super::outcome::{HookRefusal, WorkResult};
 use super::permit_wait::PermitWait;
 use super::report::CallRecord;
@@ -57,7 +57,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
                     let answer = self.reject_deadlock(&mut options);
                     return self.fall_back_if_deferred(&mut options, answer).await;
                 }
-                Some(CacheLookup::Miss(first)) => options.set_owner(SharedRunGuard::new(first)),
+                Some(CacheLookup::Miss(first)) => options.own_run(first),
             }
         }
         let state = &*self.state;

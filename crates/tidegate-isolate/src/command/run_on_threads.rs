@@ -248,7 +248,7 @@ impl State {
 
     /// Checks that the calling thread may wait for a call on threads. The thread must hold the
     /// returned guard while it waits.
-    fn may_wait(&self) -> Result<WaitGuard, Rejection> {
+    pub(super) fn may_wait(&self) -> Result<WaitGuard, Rejection> {
         let pool = self.threads.get().map(|pool| pool.pool() as &dyn Executor);
         check_wait(pool).map_err(|refused| match refused.is_deadlock() {
             true => Rejection::Deadlock,

@@ -1,8 +1,7 @@
-//! Calls of one request that share a run.
+//! A run that several calls of one request share.
 //!
-//! The first call with a cache key runs, and stores an entry in the cache of its request from which
-//! later calls copy the result. Each call receives its copy in the way it was made: by a blocking
-//! wait, through a completion, or as a future. So no call blocks a thread that must not wait.
+//! Each call receives its copy of the result in the way it was made: by a blocking wait, through a
+//! completion, or as a future. So no call blocks a thread that must not wait.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,65 +14,17 @@ use tidegate_promise::{
     Completion, Outcome, Promise, SharedCompletion, WaitError, promise_on, promise_with_error,
 };
 
-use super::context::{CacheOwner, RequestContext};
+use super::context::RequestContext;
 use super::log::LogEntry;
-use super::shared_run_home::home_of;
-use super::subscribers::{RunInFlight, Subscribers, Subscription, WaitInRun};
-use super::wait_graph::{self, RunId, Waits};
-use crate::bulkhead::Home;
-use crate::cancel::{CallHandle, CancelOutcome, Cancellable, HandleOfCall, Interrupt};
-use crate::error::{Cause, CommandError, Rejection, contain};
+use super::subscribers::{Subscribers, Subscription, WaitInRun};
+use super::wait_graph::{self, Waits};
+use crate::cancel::{CancelOutcome, Cancellable, HandleOfCall, Interrupt};
+use crate::error::{Cause, CommandError, Rejection};
 use crate::event::{Event, EventSet};
 use crate::key::Key;
 
 pub(crate) type Answer<T, E> = Result<T, CommandError<E>>;
 pub(crate) type SharedFuture<T, E> = Pin<Box<dyn Future<Output = Answer<T, E>> + Send>>;
-
-/// The owner of a cache entry, the key of its command, and the home that checks waits for it.
-pub(crate) struct CacheScope<'a> {
-    pub(crate) owner: CacheOwner,
-    pub(crate) command: &'a Key,
-    pub(crate) home: Option<&'a Home>,
-}
-
-/// A cache key, and the function that shares a result. Created only where the result can be cloned.
-pub(crate) struct CacheKey<T, E> {
-    key: String,
-    look_up: fn(&RequestContext, CacheScope<'_>, &str) -> CacheLookup<T, E>,
-}
-
-impl<T, E> CacheKey<T, E> {
-    /// Creates a cache use for this key, whose run may be shared.
-    pub(crate) fn of(key: String) -> Self
-    where
-        T: Clone + Send + Sync + 'static,
-        E: Clone + Send + Sync + 'static,
-    {
-        Self {
-            key,
-            look_up: look_up::<T, E>,
-        }
-    }
-
-    /// Finds a run in the cache of a request, or stores one that this call must execute.
-    pub(crate) fn look_up(
-        &self,
-        context: &RequestContext,
-        scope: CacheScope<'_>,
-    ) -> CacheLookup<T, E> {
-        (self.look_up)(context, scope, &self.key)
-    }
-}
-
-/// The result of a cache lookup.
-pub(crate) enum CacheLookup<T, E> {
-    /// Another call executes or executed the run.
-    Hit(Box<dyn SharedAnswer<T, E>>),
-    /// This call must execute the run.
-    Miss(Box<dyn RunOwner<T, E>>),
-    /// The run is in flight, and waiting for it would deadlock.
-    WouldDeadlock,
-}
 
 /// A shared run whose result can be read.
 pub(crate) trait SharedAnswer<T, E>: Send {
@@ -97,76 +48,19 @@ pub(crate) trait SharedAnswer<T, E>: Send {
     where
         T: Send + 'static,
         E: Send + 'static;
-    fn future(self: Box<Self>) -> SharedFuture<T, E>;
-}
-
-/// Sends the result of a run to the calls that share it.
-pub(crate) trait RunOwner<T, E>: Send {
-    /// Returns the id of the run.
-    fn id(&self) -> RunId;
-    /// Sets the handle that tells when the work of the run begins, before it can begin.
-    fn begun_by(&self, run: &HandleOfCall);
-    fn complete_copies(self: Box<Self>, answer: &Answer<T, E>);
-    /// Ends the run without a result: calls that share it fail as cancelled, and the next call runs
-    /// again.
-    fn forget(self: Box<Self>);
-    /// Returns the completion of the call that executes the run, after `run` was started. It is one
-    /// of the copies, and `handle` cancels it. `run_handle` cancels the run itself.
-    fn completion_of(
+    /// Returns a future of the result. `handle` tells whether the run has begun.
+    fn future(
         self: Box<Self>,
-        run: Completion<T, CommandError<E>>,
-        run_handle: CallHandle,
-        handle: Option<HandleOfCall>,
-    ) -> Completion<T, CommandError<E>>
-    where
-        T: Send + 'static,
-        E: Send + 'static;
-}
-
-fn look_up<T, E>(context: &RequestContext, scope: CacheScope<'_>, key: &str) -> CacheLookup<T, E>
-where
-    T: Clone + Send + Sync + 'static,
-    E: Clone + Send + Sync + 'static,
-{
-    let CacheScope {
-        owner,
-        command,
-        home,
-    } = scope;
-    let usable = |run: &Run<T, E>| run.answer.is_done() || run.callers.join();
-    let made = context.cached_if(owner, (command, key), usable, || {
-        let callers = Arc::new(Subscribers::new());
-        let home = home_of(callers.id, command, home);
-        let (promise, answer) = promise_at::<T, E>(Some(home));
-        let answer = answer.share().ok();
-        let answer = answer.expect("the outcome of a new promise is not taken yet");
-        let run = Run { answer, callers };
-        (run.clone(), (promise, run))
-    });
-    let copies = |run: Run<T, E>| LaterCaller {
-        answer: run.answer,
-        interest: Subscription::new(run.callers),
-        waits: None,
-        command: command.clone(),
-        log: None,
-    };
-    match made {
-        Ok(run) => CacheLookup::Hit(Box::new(copies(run))),
-        Err(((promise, run), number)) => CacheLookup::Miss(Box::new(FirstCaller {
-            promise,
-            entry: (owner, number),
-            copies: copies(run),
-            context: context.clone(),
-            key: key.to_owned(),
-        })),
-    }
+        handle: Option<&HandleOfCall>,
+        is_attempt: bool,
+    ) -> SharedFuture<T, E>;
 }
 
 /// A run that several calls share.
 #[derive(Clone)]
-struct Run<T: Send + Sync + 'static, E: Send + Sync + 'static> {
-    answer: SharedCompletion<T, CommandError<E>>,
-    callers: Arc<Subscribers>,
+pub(super) struct Run<T: Send + Sync + 'static, E: Send + Sync + 'static> {
+    pub(super) answer: SharedCompletion<T, CommandError<E>>,
+    pub(super) callers: Arc<Subscribers>,
 }
 
 /// The completion of one caller that shares a run, as its handle cancels it.
@@ -182,15 +76,12 @@ impl<T: Send + 'static, E: Send + 'static> Cancellable for SharedCopy<T, E> {
             self.callers.interrupt_left(asked);
             return CancelOutcome::TooLate;
         };
-        let has_begun = self.callers.has_begun();
+        let outcome = self.callers.outcome();
         let says_no = asked == Some(Interrupt::No);
         self.says_no.store(says_no, Ordering::Relaxed);
         // Drops the interest in the run.
         promise.cancel();
-        match has_begun {
-            true => CancelOutcome::Running,
-            false => CancelOutcome::NotBegun,
-        }
+        outcome
     }
 
     fn has_begun(&self) -> bool {
@@ -203,12 +94,29 @@ impl<T: Send + 'static, E: Send + 'static> Cancellable for SharedCopy<T, E> {
 }
 
 /// A reader of a run that another call executes.
-struct LaterCaller<T: Send + Sync + 'static, E: Send + Sync + 'static> {
+pub(super) struct LaterCaller<T: Send + Sync + 'static, E: Send + Sync + 'static> {
     answer: SharedCompletion<T, CommandError<E>>,
-    interest: Subscription,
+    pub(super) interest: Subscription,
     waits: Option<Waits>,
-    command: Key,
+    pub(super) command: Key,
     log: Option<RequestContext>,
+}
+
+impl<T, E> LaterCaller<T, E>
+where
+    T: Send + Sync + 'static,
+    E: Send + Sync + 'static,
+{
+    /// Creates a reader of `run` for a caller that has joined it, or created it.
+    pub(super) fn new(run: Run<T, E>, command: &Key) -> Self {
+        Self {
+            answer: run.answer,
+            interest: Subscription::new(run.callers),
+            waits: None,
+            command: command.clone(),
+            log: None,
+        }
+    }
 }
 
 impl<T, E> SharedAnswer<T, E> for LaterCaller<T, E>
@@ -301,7 +209,14 @@ where
         (copy, slot)
     }
 
-    fn future(self: Box<Self>) -> SharedFuture<T, E> {
+    fn future(
+        self: Box<Self>,
+        handle: Option<&HandleOfCall>,
+        is_attempt: bool,
+    ) -> SharedFuture<T, E> {
+        if let Some(handle) = handle {
+            self.interest.show_to(handle, is_attempt);
+        }
         Box::pin(async move {
             let copy = *self;
             let answer = answer_of(copy.answer.clone().await, &copy.command);
@@ -331,105 +246,8 @@ where
     slot.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-/// The call that executes the run for all calls that share it.
-struct FirstCaller<T: Send + Sync + 'static, E: Send + Sync + 'static> {
-    promise: Promise<T, CommandError<E>>,
-    copies: LaterCaller<T, E>,
-    context: RequestContext,
-    key: String,
-    entry: (CacheOwner, u64),
-}
-
-impl<T, E> RunOwner<T, E> for FirstCaller<T, E>
-where
-    T: Clone + Send + Sync + 'static,
-    E: Clone + Send + Sync + 'static,
-{
-    fn id(&self) -> RunId {
-        self.copies.interest.callers.id
-    }
-
-    fn begun_by(&self, run: &HandleOfCall) {
-        self.copies.interest.callers.begun_by(run);
-    }
-
-    fn complete_copies(self: Box<Self>, answer: &Answer<T, E>) {
-        // The `Clone` is user code. A panic in it must not cost this call its own result.
-        match contain(|| answer.clone()) {
-            // Cannot have been cancelled: the shared reader is private to this module.
-            Ok(copy) => drop(self.promise.complete(copy)),
-            Err(_) => self.forget(),
-        }
-    }
-
-    fn forget(self: Box<Self>) {
-        let FirstCaller {
-            promise,
-            copies,
-            context,
-            key,
-            entry,
-        } = *self;
-        forget(promise, &context, (&copies.command, &key), entry);
-    }
-
-    fn completion_of(
-        self: Box<Self>,
-        run: Completion<T, CommandError<E>>,
-        run_handle: CallHandle,
-        handle: Option<HandleOfCall>,
-    ) -> Completion<T, CommandError<E>> {
-        let FirstCaller {
-            promise,
-            copies,
-            context,
-            key,
-            entry,
-        } = *self;
-        let (callers, command) = (Arc::clone(&copies.interest.callers), copies.command.clone());
-        let run = run.share().ok();
-        let run = run.expect("the outcome of a call that has just begun is not taken yet");
-        if !run.is_done() {
-            let ends = run.clone();
-            let end = Arc::new(move || {
-                ends.cancel();
-            });
-            let handle = run_handle;
-            callers.set_run(Some(RunInFlight { handle, end }));
-        }
-        let mine = Box::new(copies).completion(handle.as_ref()).0;
-        run.on_complete(move |outcome| {
-            // The handle of a cancelled run stays: its work may still be interrupted.
-            if !matches!(outcome, Outcome::Cancelled) {
-                callers.set_run(None);
-            }
-            match outcome {
-                Outcome::Cancelled => forget(promise, &context, (&command, &key), entry),
-                // Cannot have been cancelled: the shared reader is private to this module.
-                outcome => drop(promise.complete(copy_of(outcome, &command))),
-            }
-        });
-        mine
-    }
-}
-
-/// Removes a run without a result from the cache, and fails the calls that share it.
-fn forget<T, E>(
-    promise: Promise<T, CommandError<E>>,
-    context: &RequestContext,
-    (command, key): (&Key, &str),
-    (owner, mine): (CacheOwner, u64),
-) where
-    T: Send + 'static,
-    E: Send + 'static,
-{
-    // Removes only this entry, not one that a later call stored after this one was cleared.
-    context.forget(owner, (command, key), |number| number == mine);
-    let error = CommandError::new(command, Cause::Cancelled);
-    let _ = promise.fail(error);
-}
-
-fn promise_at<T, E>(
+/// Creates a promise at `home`.
+pub(super) fn promise_at<T, E>(
     home: Option<Arc<dyn Executor>>,
 ) -> (Promise<T, CommandError<E>>, Completion<T, CommandError<E>>)
 where
@@ -456,7 +274,8 @@ fn answer_of<T, E>(waited: Result<T, WaitError<CommandError<E>>>, command: &Key)
     })
 }
 
-fn copy_of<T, E>(outcome: Outcome<&T, &CommandError<E>>, command: &Key) -> Answer<T, E>
+/// Returns a copy of the result of a run.
+pub(super) fn copy_of<T, E>(outcome: Outcome<&T, &CommandError<E>>, command: &Key) -> Answer<T, E>
 where
     T: Clone,
     E: Clone,

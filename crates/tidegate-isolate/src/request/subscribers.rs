@@ -18,7 +18,7 @@ pub(super) struct Subscribers {
     may_interrupt: AtomicBool,
     /// `None` if the run cannot be cancelled, or has ended.
     run: Mutex<Option<RunInFlight>>,
-    /// Set when the work of the run begins. Without it, the work began with the run.
+    /// Set when the work of the run begins.
     begun: OnceLock<Arc<AtomicBool>>,
 }
 
@@ -50,6 +50,12 @@ impl Subscribers {
         self.count.fetch_update(set, fetch, more).is_ok()
     }
 
+    /// Removes the only caller, so that no other can join. Returns `false` if there are others.
+    pub(super) fn close_if_alone(&self) -> bool {
+        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
+        self.count.compare_exchange(1, 0, set, fetch).is_ok()
+    }
+
     /// Sets the handle that cancels the run, or `None` if the run has ended.
     pub(super) fn set_run(&self, run: Option<RunInFlight>) {
         let mut mine = self.run.lock().unwrap_or_else(PoisonError::into_inner);
@@ -71,7 +77,7 @@ impl Subscribers {
     /// Returns `true` if the work of the run has begun, also after it has ended.
     pub(super) fn has_begun(&self) -> bool {
         let begun = self.begun.get();
-        begun.is_none_or(|begun| begun.load(Ordering::Relaxed))
+        begun.is_some_and(|begun| begun.load(Ordering::Relaxed))
     }
 
     /// Interrupts the work of a run whose last caller has gone.
@@ -84,8 +90,8 @@ impl Subscribers {
         }
     }
 
-    /// Removes a caller. The last one cancels the run, if it is still possible.
-    fn leave(&self, asked: Option<Interrupt>) {
+    /// Removes a caller. The last one cancels the run, if it is still possible, and gets the outcome.
+    fn leave(&self, asked: Option<Interrupt>) -> Option<CancelOutcome> {
         if asked != Some(Interrupt::No) {
             self.may_interrupt.store(true, Ordering::Relaxed);
         }
@@ -93,14 +99,23 @@ impl Subscribers {
         let less = |count: usize| count.checked_sub(1);
         // ORDERING: AcqRel pairs with itself: the last caller sees what the others asked for.
         let (set, fetch) = (Ordering::AcqRel, Ordering::Relaxed);
-        if self.count.fetch_update(set, fetch, less) == Ok(1)
-            && let Some(run) = self.run()
-        {
-            let may_interrupt = self.may_interrupt.load(Ordering::Relaxed);
-            let asked = (!may_interrupt).then_some(Interrupt::No);
-            run.handle.cancel_as(asked);
-            // A run whose work has ended, and whose fallback runs, ends here.
-            (run.end)();
+        if self.count.fetch_update(set, fetch, less) != Ok(1) {
+            return None;
+        }
+        let run = self.run()?;
+        let may_interrupt = self.may_interrupt.load(Ordering::Relaxed);
+        let asked = (!may_interrupt).then_some(Interrupt::No);
+        let outcome = run.handle.cancel_as(asked);
+        // A run whose work has ended, and whose fallback runs, ends here.
+        (run.end)();
+        Some(outcome)
+    }
+
+    /// Returns the outcome of a cancel that leaves the run to others.
+    pub(super) fn outcome(&self) -> CancelOutcome {
+        match self.has_begun() {
+            true => CancelOutcome::Running,
+            false => CancelOutcome::NotBegun,
         }
     }
 }
@@ -111,12 +126,17 @@ pub(super) struct Subscription {
     /// The caller has said that the work must not be interrupted. Shared with its handle, if it has
     /// one.
     says_no: Option<Arc<AtomicBool>>,
+    /// Set by whoever ends the interest first: the drop of this value, or the handle of the caller.
+    left: Option<Arc<AtomicBool>>,
 }
 
 impl Subscription {
     pub(super) fn new(callers: Arc<Subscribers>) -> Self {
-        let says_no = None;
-        Self { callers, says_no }
+        Self {
+            callers,
+            says_no: None,
+            left: None,
+        }
     }
 
     /// Returns the flag by which the caller's handle says that the work must not be interrupted.
@@ -127,9 +147,62 @@ impl Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
+        let left = self.left.as_ref();
+        if left.is_some_and(|left| left.swap(true, Ordering::Relaxed)) {
+            return;
+        }
         let says_no = self.says_no.as_ref();
         let says_no = says_no.is_some_and(|says_no| says_no.load(Ordering::Relaxed));
         self.callers.leave(says_no.then_some(Interrupt::No));
+    }
+}
+
+/// A caller whose own thread executes the run. Its handle ends its interest, but cannot release the
+/// thread: the run goes on for the others, or is cancelled if there are none.
+struct ExecutingCaller {
+    callers: Arc<Subscribers>,
+    left: Arc<AtomicBool>,
+}
+
+impl Subscription {
+    /// Lets `handle` end the interest of the caller that executes the run.
+    pub(super) fn end_by(&mut self, handle: &HandleOfCall, is_attempt: bool) {
+        let executing = Arc::new(ExecutingCaller {
+            callers: Arc::clone(&self.callers),
+            left: Arc::clone(self.left.get_or_insert_default()),
+        });
+        if let Err(asked) = handle.add(Arc::clone(&executing) as _, is_attempt) {
+            executing.cancel(asked);
+        }
+    }
+
+    /// Shows the caller of a future, which is cancelled by dropping it, whether the run has begun.
+    pub(super) fn show_to(&self, handle: &HandleOfCall, is_attempt: bool) {
+        let executing = Arc::new(ExecutingCaller {
+            callers: Arc::clone(&self.callers),
+            left: Arc::new(AtomicBool::new(true)),
+        });
+        // If this is refused, the call was cancelled before it was made. A future ignores that.
+        let _ = handle.add(executing, is_attempt);
+    }
+}
+
+impl Cancellable for ExecutingCaller {
+    fn cancel(&self, asked: Option<Interrupt>) -> CancelOutcome {
+        if self.is_over() || self.left.swap(true, Ordering::Relaxed) {
+            self.callers.interrupt_left(asked);
+            return CancelOutcome::TooLate;
+        }
+        let outcome = self.callers.outcome();
+        self.callers.leave(asked).unwrap_or(outcome)
+    }
+
+    fn has_begun(&self) -> bool {
+        self.callers.has_begun()
+    }
+
+    fn is_over(&self) -> bool {
+        self.callers.run().is_none()
     }
 }
 
@@ -187,14 +260,11 @@ impl Cancellable for WaitingCaller {
             }
             return CancelOutcome::TooLate;
         }
-        let has_begun = self.callers.has_begun();
+        let outcome = self.callers.outcome();
         let says_no = asked == Some(Interrupt::No);
         self.says_no.store(says_no, Ordering::Relaxed);
         self.token.cancel_without_hooks();
-        match has_begun {
-            true => CancelOutcome::Running,
-            false => CancelOutcome::NotBegun,
-        }
+        outcome
     }
 
     fn has_begun(&self) -> bool {

@@ -28,6 +28,7 @@ mod entry_ends;
 mod entry_model;
 mod entry_wait;
 mod fallbacks;
+mod first_callers;
 mod flow;
 mod hidden_properties;
 mod hooks;
