@@ -8,12 +8,15 @@ use std::fmt;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-use crate::config::{Asked, Config, Disk, Loaded, RealDisk, explain, load, reference};
+use crate::config::{
+    Asked, ConfigFile, Disk, Loaded, RealDisk, VariableReader, explain, reference,
+};
 use crate::serve;
 use crate::table::Table;
 use crate::tour;
@@ -67,21 +70,23 @@ enum Action {
 /// The parts of the machine that a command uses.
 pub struct Machine {
     /// The files.
-    pub disk: Box<dyn Disk>,
+    pub disk: Arc<dyn Disk>,
     /// The variables of the environment.
-    pub variables: Box<VariableReader>,
+    pub variables: Arc<VariableReader>,
 }
-
-/// Returns the value of a variable.
-type VariableReader = dyn Fn(&str) -> Option<String>;
 
 impl Machine {
     /// Returns the files and variables of this machine.
     pub fn real() -> Self {
         Self {
-            disk: Box::new(RealDisk),
-            variables: Box::new(|name| std::env::var(name).ok()),
+            disk: Arc::new(RealDisk),
+            variables: Arc::new(|name| std::env::var(name).ok()),
         }
+    }
+
+    /// Returns a configuration of this machine.
+    fn file(&self, path: &Path) -> ConfigFile {
+        ConfigFile::new(path, Arc::clone(&self.disk), Arc::clone(&self.variables))
     }
 }
 
@@ -130,7 +135,8 @@ where
             Ok(asked) => explained(&file, &asked, machine),
             Err(why) => (format!("{why}\n"), 2),
         },
-        Action::Run { file } => return serve::run(|| usable(&file, machine), out),
+        // Standard output may be the access log.
+        Action::Run { file } => return serve::run(machine.file(&file), &mut std::io::stderr()),
         Action::Reference => (reference(), 0),
         Action::Man => (manual(), 0),
         Action::Completions { shell } => (completions(shell), 0),
@@ -146,8 +152,7 @@ where
 
 /// Reads a configuration. Returns the text and status of the command if it cannot be read.
 fn read(file: &Path, machine: &Machine) -> Result<Loaded, (String, u8)> {
-    load(file, &*machine.disk, &*machine.variables)
-        .map_err(|error| (format!("{}: cannot be read: {error}\n", file.display()), 2))
+    machine.file(file).load().map_err(|text| (text, 2))
 }
 
 fn check(file: &Path, machine: &Machine) -> (String, u8) {
@@ -169,13 +174,6 @@ fn check(file: &Path, machine: &Machine) -> (String, u8) {
             (messages + &summary, 0)
         }
     }
-}
-
-/// Reads a configuration that can be used. Returns the mistakes otherwise.
-fn usable(file: &Path, machine: &Machine) -> Result<Config, String> {
-    let loaded = read(file, machine).map_err(|(text, _)| text)?;
-    let mistakes = loaded.mistakes.render(&loaded.sources);
-    loaded.config.ok_or(mistakes)
 }
 
 fn explained(file: &Path, asked: &Asked, machine: &Machine) -> (String, u8) {

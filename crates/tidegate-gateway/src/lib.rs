@@ -16,8 +16,11 @@
 //! | `balance` | which server of an upstream takes a request; pure data and permits |
 //! | `problem` | reports of problems through `tracing`, at most once a second for each kind |
 //! | `access` | the access log: samples, lines, the thread that writes them |
+//! | `unix` | Unix sockets that listen |
 //! | `admin` | the listener for operators: health, metrics, streams, state, changes, tokens |
+//! | `reports` | where the parts report: changes, problems, lines of the access log |
 //! | `notify` | notification of the service manager |
+//! | `lines` | the reports of the program as lines on standard error |
 //! | `tls` | certificates and keys in files; the only module with types of rustls |
 //! | `health` | checks of servers, thresholds, the state of a server |
 //! | `fields` | forwarded and hop-by-hop fields, request ids, `traceparent`, rewrites |
@@ -42,12 +45,17 @@ mod command;
 pub mod config;
 mod fields;
 mod health;
+mod lines;
 #[cfg(unix)]
 pub mod notify;
 pub mod problem;
 mod proxy;
+mod reports;
 pub mod route;
 pub mod serve;
 mod table;
 mod tls;
 mod tour;
+mod unix;
+
+pub use reports::Reports;

@@ -53,6 +53,9 @@ pub(super) fn write(line: &mut Vec<u8>, record: &Record<'_>, with_query: bool) {
     if record.fallback {
         line.extend_from_slice(b",\"fallback\":true");
     }
+    if record.cut {
+        line.extend_from_slice(b",\"cut\":true");
+    }
     line.extend_from_slice(b"}\n");
 }
 
@@ -83,6 +86,13 @@ fn text(line: &mut Vec<u8>, name: &str, value: &str) {
 fn milliseconds(line: &mut Vec<u8>, name: &str, value: Duration) {
     let micros = value.as_micros();
     let _ = write!(line, ",\"{name}\":{}.{:03}", micros / 1000, micros % 1000);
+}
+
+/// Appends a time in UTC, as RFC 3339 writes it, with milliseconds.
+pub(crate) fn timestamp(text: &mut String, at: SystemTime) {
+    let mut bytes = Vec::with_capacity(24);
+    write_time(&mut bytes, at);
+    text.push_str(&String::from_utf8_lossy(&bytes));
 }
 
 /// Appends a time in UTC, as RFC 3339 writes it, with milliseconds.
@@ -155,12 +165,13 @@ mod tests {
             outcome: Outcome::Refused,
             reason: Some("limit"),
             fallback: true,
+            cut: true,
         };
         let expected = "{\"time\":\"2024-02-28T23:59:59.042Z\",\"id\":\"7f\",\"client\":\"10.0.0.1\",\
              \"method\":\"GET\",\"host\":\"shop.example\",\"path\":\"/cart\",\"status\":503,\
              \"route\":\"cart\",\"upstream\":\"shop\",\"server\":\"10.0.0.2:80\",\"attempts\":2,\
              \"waiting_ms\":1.500,\"running_ms\":20.007,\"total_ms\":21.507,\"received\":10,\
-             \"sent\":20,\"outcome\":\"refused\",\"reason\":\"limit\",\"fallback\":true}\n";
+             \"sent\":20,\"outcome\":\"refused\",\"reason\":\"limit\",\"fallback\":true,\"cut\":true}\n";
         assert_eq!(line(&record, false), expected);
         assert!(line(&record, true).contains("\"path\":\"/cart\",\"query\":\"token=marker\","));
         assert!(!format!("{record:?}").contains("marker"));

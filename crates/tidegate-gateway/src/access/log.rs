@@ -114,7 +114,7 @@ impl AccessLog {
     /// is sampled. Never waits for the output: if too many lines wait, the line is lost.
     pub fn record(&self, home: usize, settings: &Log, record: &Record<'_>) {
         // The frequent case of a log that is off needs no lock.
-        if record.outcome.share(settings).hundredths() == 0 {
+        if !record.outcome.is_logged(settings) {
             return;
         }
         let shared = &self.inner.shared;
@@ -135,16 +135,18 @@ impl AccessLog {
         self.inner.thread.unpark();
     }
 
-    /// Continues in the file of new settings.
+    /// Opens the file of new settings. The log continues there when the closure is called.
     ///
     /// # Errors
     ///
-    /// It cannot be opened. The log continues in the old one then.
-    pub fn retarget(&self, settings: &Log) -> io::Result<()> {
+    /// It cannot be opened.
+    pub fn prepare(&self, settings: &Log) -> io::Result<impl FnOnce() + use<>> {
         let output = Output::new(opener(settings.file.as_deref()))?;
-        *locked(&self.inner.shared.next) = Some(output);
-        self.reopen();
-        Ok(())
+        let log = self.clone();
+        Ok(move || {
+            *locked(&log.inner.shared.next) = Some(output);
+            log.reopen();
+        })
     }
 
     /// Ends the log: the lines that wait are written, further ones are lost. The completion ends

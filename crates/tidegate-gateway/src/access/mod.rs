@@ -22,6 +22,7 @@ mod record;
 mod tests;
 mod writer;
 
+pub(crate) use line::timestamp;
 pub use log::AccessLog;
 pub use record::{Outcome, Record};
 pub use writer::Opener;

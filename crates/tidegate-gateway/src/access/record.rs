@@ -27,6 +27,11 @@ impl Outcome {
         }
     }
 
+    /// Returns `true` if a share of such requests is logged.
+    pub(crate) fn is_logged(self, settings: &Log) -> bool {
+        self.share(settings).hundredths() > 0
+    }
+
     /// Returns the share of such requests that is logged.
     pub(super) fn share(self, settings: &Log) -> Share {
         match self {
@@ -80,6 +85,8 @@ pub struct Record<'a> {
     pub reason: Option<&'a str>,
     /// `true` if the client got the response of a fallback.
     pub fallback: bool,
+    /// `true` if the response was cut: the client got its head, and not all of its body.
+    pub cut: bool,
 }
 
 impl Default for Record<'_> {
@@ -105,6 +112,7 @@ impl Default for Record<'_> {
             outcome: Outcome::Success,
             reason: None,
             fallback: false,
+            cut: false,
         }
     }
 }

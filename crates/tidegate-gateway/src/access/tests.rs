@@ -322,7 +322,7 @@ fn a_file_that_was_moved_is_created_again() {
     assert!(std::fs::read_to_string(&moved).unwrap().contains("\"one\""));
     assert!(std::fs::read_to_string(&file).unwrap().contains("\"two\""));
     let missing = self::settings("file = \"/no/such/folder/access.log\"");
-    assert!(log.retarget(&missing).is_err());
+    assert!(log.prepare(&missing).is_err());
     assert!(AccessLog::start(&missing, 1, problems()).is_err());
     std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -10,6 +10,7 @@
 //! nothing: a name must be one of ours. An address is always accepted.
 
 use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::place::Need;
 use super::token::{Grant, Tokens};
@@ -36,6 +37,26 @@ const NO_TOKEN: Refusal = refusal(401, "a token is needed");
 const WRONG_TOKEN: Refusal = refusal(401, "the token is wrong");
 const READ_ONLY: Refusal = refusal(403, "the token is for reading only");
 const NO_CHANGES: Refusal = refusal(403, "changes need a token; set listen.admin.token");
+
+/// The door of a listener, which a reload replaces.
+#[derive(Debug)]
+pub(super) struct DoorSlot(Mutex<Arc<Door>>);
+
+impl DoorSlot {
+    pub(super) fn new(door: Door) -> Self {
+        Self(Mutex::new(Arc::new(door)))
+    }
+
+    /// Returns the door that is in force.
+    pub(super) fn door(&self) -> Arc<Door> {
+        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts another door in force, for the requests that come.
+    pub(super) fn replace(&self, door: Door) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(door);
+    }
+}
 
 /// Decides about requests.
 #[derive(Clone, Debug)]

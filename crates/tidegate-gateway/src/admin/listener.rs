@@ -13,13 +13,14 @@ use tidegate::promise::Completion;
 
 use super::change::Changes;
 use super::controls::Controls;
-use super::door::Door;
+use super::door::{Door, DoorSlot};
 use super::event::Events;
-use super::service::AdminService;
+use super::service::{AdminService, Session};
 use super::streams::{StreamSettings, Streams};
 use crate::config::types::Admin;
 use crate::config::{Address, Disk};
 use crate::problem::Problems;
+use crate::unix::{self, SocketPath};
 
 /// Returns the wall-clock time.
 pub type WallTime = Arc<dyn Fn() -> SystemTime + Send + Sync>;
@@ -74,6 +75,32 @@ pub enum AdminError {
 pub struct AdminListener {
     server: HttpServer,
     streams: Arc<Streams>,
+    access: AdminAccess,
+    /// The Unix socket, which is removed at the end.
+    path: Option<SocketPath>,
+}
+
+/// Who may use the listener. Clones are handles to the same listener.
+#[derive(Clone, Debug)]
+pub struct AdminAccess {
+    slot: Arc<DoorSlot>,
+}
+
+impl AdminAccess {
+    /// Reads the tokens and names of new settings. They are in force when the closure is called.
+    ///
+    /// # Errors
+    ///
+    /// A token cannot be used. The old ones stay in force.
+    pub fn prepare(
+        &self,
+        settings: &Admin,
+        disk: &dyn Disk,
+    ) -> Result<impl FnOnce() + use<>, AdminError> {
+        let door = Door::new(settings, disk).map_err(AdminError::Token)?;
+        let slot = Arc::clone(&self.slot);
+        Ok(move || slot.replace(door))
+    }
 }
 
 impl AdminListener {
@@ -93,9 +120,6 @@ impl AdminListener {
             at: settings.at.clone(),
             why,
         };
-        let Address::Tcp { host, port } = &settings.at else {
-            return Err(failed("it is not an address of TCP".to_owned()));
-        };
         let workers = WorkerPool::builder("admin")
             .max(THREADS)
             .queue(WAITING)
@@ -107,8 +131,9 @@ impl AdminListener {
             parts.streams,
             Arc::clone(&parts.wall),
         );
+        let slot = Arc::new(DoorSlot::new(door));
         let service = AdminService {
-            door,
+            door: Arc::clone(&slot),
             exporter: parts.exporter,
             streams: Arc::clone(&streams),
             problems: parts.problems,
@@ -119,19 +144,45 @@ impl AdminListener {
                 wall: parts.wall,
             },
         };
-        let server = HttpServer::builder(group)
+        let service = Arc::new(service);
+        let session = move || Session(Arc::clone(&service));
+        let builder = HttpServer::builder(group)
             .limits(Limits::default().max_body(1 << 16))
-            .configure(|server| server.max_connections(CONNECTIONS))
-            .serve((host.as_str(), *port), move |request, response| {
-                service.respond(request, response);
-            });
+            .configure(|server| server.max_connections(CONNECTIONS));
+        let (server, path) = match &settings.at {
+            Address::Tcp { host, port } => {
+                (builder.serve_with((host.as_str(), *port), session), None)
+            }
+            Address::Unix(path) => {
+                let bound = unix::bind(path).map_err(|why| failed(why.to_string()))?;
+                (builder.serve_on(bound.0, session), Some(bound.1))
+            }
+        };
         let server = server.wait().map_err(|why| failed(why.to_string()))?;
-        Ok(Self { server, streams })
+        Ok(Self {
+            server,
+            streams,
+            access: AdminAccess { slot },
+            path,
+        })
     }
 
-    /// Returns the address on which the listener listens.
+    /// Returns the address on which the listener listens. On a Unix socket it says nothing.
     pub fn local_addr(&self) -> SocketAddr {
         self.server.local_addr()
+    }
+
+    /// Returns the address on which operators reach the listener, also that of a Unix socket.
+    pub fn address(&self) -> String {
+        match &self.path {
+            Some(socket) => format!("unix:{}", socket.path().display()),
+            None => self.local_addr().to_string(),
+        }
+    }
+
+    /// Returns the handle that changes who may use the listener.
+    pub fn access(&self) -> AdminAccess {
+        self.access.clone()
     }
 
     /// Ends the streams and the listener. Requests in flight may take until the deadline.
@@ -149,7 +200,7 @@ impl AdminListener {
 impl fmt::Debug for AdminListener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AdminListener")
-            .field("at", &self.local_addr())
+            .field("at", &self.address())
             .finish_non_exhaustive()
     }
 }

@@ -52,5 +52,5 @@ mod token;
 
 pub use controls::{Controls, ServerReport, UpstreamReport};
 pub use event::{Change, Events};
-pub use listener::{AdminError, AdminListener, AdminParts, WallTime};
+pub use listener::{AdminAccess, AdminError, AdminListener, AdminParts, WallTime};
 pub use streams::StreamSettings;

@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use tidegate::http::{DeferredResponse, Request, Response};
+use tidegate::http::{DeferredResponse, Request, Response, Service};
 use tidegate::metrics::Exporter;
 use tidegate::pool::WorkerPool;
 use tidegate::promise::Outcome;
 
 use super::change::{Changes, error};
-use super::door::Door;
+use super::door::DoorSlot;
 use super::place::{Need, Place, StreamKind, decoded};
 use super::report;
 use super::streams::{Streams, delay};
@@ -21,7 +21,7 @@ const LARGEST_BODY: usize = 4096;
 
 /// Responds to requests on a loop.
 pub(super) struct AdminService {
-    pub(super) door: Door,
+    pub(super) door: Arc<DoorSlot>,
     pub(super) changes: Changes,
     pub(super) exporter: Exporter,
     pub(super) streams: Arc<Streams>,
@@ -30,9 +30,18 @@ pub(super) struct AdminService {
     pub(super) workers: WorkerPool,
 }
 
+/// The service of one connection.
+pub(super) struct Session(pub(super) Arc<AdminService>);
+
+impl Service for Session {
+    fn call(&mut self, request: Request<'_>, response: Response<'_>) {
+        self.0.respond(request, response);
+    }
+}
+
 impl AdminService {
     /// Responds to a request.
-    pub(super) fn respond(&self, request: Request<'_>, response: Response<'_>) {
+    fn respond(&self, request: Request<'_>, response: Response<'_>) {
         let Some(place) = Place::find(request.path()) else {
             return response.status(404).body("there is no such endpoint\n");
         };
@@ -42,7 +51,8 @@ impl AdminService {
         }
         let token = token(&request, &place);
         let host = request.field("Host");
-        if let Err(refusal) = self.door.check(place.need(), host, token.as_deref()) {
+        let door = self.door.door();
+        if let Err(refusal) = door.check(place.need(), host, token.as_deref()) {
             return self.refuse(refusal.status, refusal.text, request.peer_addr(), response);
         }
         match place {

@@ -32,6 +32,20 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
+    /// All reasons, in their order.
+    pub(crate) const ALL: [Self; 10] = [
+        Self::Limit,
+        Self::Breaker,
+        Self::Rate,
+        Self::NoServer,
+        Self::Closing,
+        Self::Timeout,
+        Self::Connect,
+        Self::Closed,
+        Self::BadResponse,
+        Self::Internal,
+    ];
+
     /// Returns the word of the reason.
     pub(crate) const fn word(self) -> &'static str {
         match self {
@@ -154,6 +168,13 @@ mod tests {
             assert_eq!(problem.reason.word(), word);
             assert_eq!(problem.reason.status(), status, "{word}");
             assert_eq!(problem.retry_after, after, "{word}");
+        }
+    }
+
+    #[test]
+    fn all_reasons_are_at_their_positions() {
+        for (position, reason) in Reason::ALL.into_iter().enumerate() {
+            assert_eq!(reason as usize, position, "{}", reason.word());
         }
     }
 

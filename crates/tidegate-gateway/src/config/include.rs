@@ -18,7 +18,7 @@ const DEEPEST: usize = 16;
 const SHARED: usize = 2;
 
 /// Where files come from: the disk, or a test.
-pub trait Disk {
+pub trait Disk: Send + Sync {
     /// Returns the text of a file.
     ///
     /// # Errors

@@ -14,12 +14,14 @@
 //! | `load` | the whole configuration | `types`, `include`, `check` |
 //! | `check` | checks between sections | `types`, `load` |
 //! | `watch` | notices that the files have changed | `source`, `include` |
+//! | `file` | a configuration that can be read again | `load` |
 //! | `explain` | the route of a request and the origin of its settings | `load` |
 //! | `reference` | the reference, made from the types | `load` |
 
 mod check;
 mod explain;
 mod fields;
+mod file;
 mod include;
 mod load;
 mod mistake;
@@ -35,6 +37,7 @@ mod values;
 mod watch;
 
 pub use explain::{Asked, explain};
+pub use file::{ConfigFile, VariableReader};
 pub use include::{Disk, RealDisk};
 pub use load::{Config, Loaded, Named, load};
 pub use mistake::{Mistake, Mistakes, Severity};

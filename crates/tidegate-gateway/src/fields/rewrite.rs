@@ -43,6 +43,11 @@ impl Rewriting {
         })
     }
 
+    /// Returns `true` if the host or the path of requests changes.
+    pub(crate) fn changes_target(&self) -> bool {
+        self.host.is_some() || self.path.is_some()
+    }
+
     /// Changes the head of a request. `path` is its path in normal form.
     ///
     /// # Errors

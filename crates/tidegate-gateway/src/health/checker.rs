@@ -16,6 +16,7 @@ use super::thresholds::Thresholds;
 use crate::balance::ServerState;
 use crate::config::types::Health;
 use crate::config::{Address, HealthKind};
+use crate::reports::Reports;
 
 /// The largest body that is looked at.
 const LARGEST_BODY: usize = 64 * 1024;
@@ -28,10 +29,13 @@ pub(crate) struct Checked {
     /// The name of its upstream.
     pub(crate) upstream: String,
     pub(crate) at: Address,
+    /// The address as operators see it.
+    pub(crate) label: Arc<str>,
     pub(crate) state: ServerState,
     /// For checks by HTTP: the calls, and the URL without the path.
     pub(crate) client: HttpClient,
     pub(crate) url: String,
+    pub(crate) reports: Reports,
 }
 
 /// The checks of one server.
@@ -157,11 +161,17 @@ impl Checker {
         drop(results);
         let Some(is_up) = changed else { return };
         self.server.state.set_up(is_up);
-        let Checked { upstream, at, .. } = &self.server;
-        match result {
-            Ok(()) => tracing::info!(%upstream, server = %at, "the server is up"),
-            Err(why) => tracing::warn!(%upstream, server = %at, %why, "the server is down"),
-        }
+        let Checked {
+            upstream,
+            label,
+            reports,
+            ..
+        } = &self.server;
+        let what = match result {
+            Ok(()) => format!("upstream.{upstream} {label}: is up"),
+            Err(why) => format!("upstream.{upstream} {label}: is down: {why}"),
+        };
+        reports.change("health", what);
     }
 }
 
@@ -169,7 +179,7 @@ impl fmt::Debug for Checker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Checker")
             .field("upstream", &self.server.upstream)
-            .field("server", &self.server.at)
+            .field("server", &self.server.label)
             .finish_non_exhaustive()
     }
 }

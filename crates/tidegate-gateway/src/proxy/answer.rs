@@ -11,6 +11,7 @@ use tidegate::net::{Bytes, Handler, HandlerContext};
 
 use super::flight::{Back, Flight, Stage, State};
 use super::held::Held;
+use super::logged::{Done, End};
 use super::times::Times;
 use crate::balance::Lease;
 use crate::fields::{Dropped, is_trailer};
@@ -128,6 +129,7 @@ impl Flight {
         let Some(Back::Waiting(back)) = state.back.take() else {
             return;
         };
+        state.status = head.status();
         let back = back.status(head.status());
         let back = self.write_fields(back, &head, &state.times);
         let is_head = self.head.as_head().method() == Method::Head;
@@ -179,6 +181,7 @@ impl Flight {
         if !state.is_at(attempt) {
             return Flow::Gone;
         }
+        let length = bytes.len() as u64;
         let Some(Back::Streaming(stream)) = &mut state.back else {
             return Flow::Gone;
         };
@@ -186,11 +189,12 @@ impl Flight {
         if stream.is_closed() {
             return Flow::Gone;
         }
-        if stream.is_writable() {
-            return Flow::More;
-        }
-        let room = stream.writable();
+        let room = (!stream.is_writable()).then(|| stream.writable());
+        state.sent += length;
         drop(state);
+        let Some(room) = room else {
+            return Flow::More;
+        };
         let flight = Arc::clone(self);
         room.finally(move |_| flight.resume(attempt));
         Flow::Pause
@@ -214,9 +218,18 @@ impl Flight {
         }
         let rest = state.end();
         drop(state);
+        let mut done = rest.done;
         if let Some(Back::Streaming(stream)) = rest.let_go() {
+            let is_whole = !stream.is_closed();
+            done = done.map(|done| Done { is_whole, ..done });
             let fields = Trailers::new(trailers).filter(|field| is_trailer(field.name));
             stream.finish_with_trailers(fields.map(|field| (field.name, field.value)));
+        }
+        match done {
+            Some(Done {
+                is_whole: false, ..
+            }) => self.log(done, End::ClientLeft),
+            _ => self.log(done, End::Served),
         }
     }
 }

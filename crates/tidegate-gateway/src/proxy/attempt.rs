@@ -73,6 +73,7 @@ impl Flight {
             return drop(entry);
         }
         state.times.admitted = now;
+        state.times.first.get_or_insert(now);
         if let Some(after) = limit.filter(|_| !state.fell_back) {
             let flight = Arc::clone(self);
             let expire = move || flight.attempt_expired(attempt);
@@ -95,8 +96,13 @@ impl Flight {
 
     /// Returns the upstream of the attempt in progress.
     fn upstream(&self, state: &State) -> &Arc<UpstreamState> {
+        self.upstream_of(state.fell_back)
+    }
+
+    /// Returns the upstream of the route, or that of its fallback.
+    pub(super) fn upstream_of(&self, fell_back: bool) -> &Arc<UpstreamState> {
         match &self.proxy.fallback {
-            Some(Fallback::Upstream(upstream)) if state.fell_back => upstream,
+            Some(Fallback::Upstream(upstream)) if fell_back => upstream,
             _ => &self.proxy.upstream,
         }
     }

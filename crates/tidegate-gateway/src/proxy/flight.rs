@@ -21,6 +21,7 @@
 
 use std::convert::Infallible;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate::http::client::{Exchange, PendingExchange};
@@ -33,6 +34,7 @@ use super::answer::Answer;
 use super::gate::Gate;
 use super::held::Wanted;
 use super::live::{Fallback, ProxyRoute, RouteState};
+use super::logged::{Done, End};
 use super::reply;
 use super::times::Times;
 use crate::command::{Problem, Reason};
@@ -50,6 +52,10 @@ pub(super) struct Flight {
     /// The head as it is sent to a server.
     pub(super) head: OwnedRequestHead,
     pub(super) request_id: String,
+    /// The address of the client.
+    pub(super) client: Option<IpAddr>,
+    /// The host and the path that the client sent, if the route changes them.
+    pub(super) original: Option<Box<(String, String)>>,
     /// The tunnel that the client asks for.
     pub(super) tunnel: Option<Wanted>,
     state: Mutex<State>,
@@ -59,6 +65,8 @@ pub(super) struct Flight {
 pub(super) struct Start {
     pub(super) head: OwnedRequestHead,
     pub(super) request_id: String,
+    pub(super) client: Option<IpAddr>,
+    pub(super) original: Option<Box<(String, String)>>,
     pub(super) body: Option<Body>,
     pub(super) back: DeferredResponse,
     pub(super) tries: Option<Tries>,
@@ -116,6 +124,10 @@ pub(super) struct State {
     pub(super) body: Option<Body>,
     /// How many bytes of the body were sent.
     pub(super) body_bytes: u64,
+    /// How many bytes of the response's body were sent.
+    pub(super) sent: u64,
+    /// The status of the response; 0 if it has not begun.
+    pub(super) status: u16,
     /// The server takes no more of the body for now.
     pub(super) blocked: bool,
     /// The client and the server have agreed that the body is sent.
@@ -149,7 +161,19 @@ impl State {
 
     /// Ends the request. Returns what is left of it, to be dropped outside of the lock.
     pub(super) fn end(&mut self) -> Rest {
+        let done = Done {
+            attempts: self.attempt,
+            server: self.server,
+            fell_back: self.fell_back,
+            times: self.times,
+            received: self.body_bytes,
+            sent: self.sent,
+            status: self.status,
+            is_whole: matches!(self.back, Some(Back::Sent)),
+        };
+        let is_running = !matches!(self.stage, Stage::Ended);
         Rest {
+            done: is_running.then_some(done),
             stage: std::mem::replace(&mut self.stage, Stage::Ended),
             back: self.back.take(),
             body: self.body.take(),
@@ -162,6 +186,8 @@ impl State {
 /// What is left of a request that has ended.
 #[must_use = "it has to be stopped"]
 pub(super) struct Rest {
+    /// What the request has done, unless it had ended before.
+    pub(super) done: Option<Done>,
     stage: Stage,
     back: Option<Back>,
     body: Option<Body>,
@@ -213,6 +239,8 @@ impl Flight {
             home,
             head: start.head,
             request_id: start.request_id,
+            client: start.client,
+            original: start.original,
             tunnel: start.tunnel,
             state: Mutex::new(State {
                 stage: Stage::Admitting,
@@ -220,6 +248,8 @@ impl Flight {
                 back: Some(Back::Waiting(start.back)),
                 body: start.body,
                 body_bytes: 0,
+                sent: 0,
+                status: 0,
                 blocked: false,
                 continued,
                 tries: start.tries,
@@ -252,8 +282,10 @@ impl Flight {
     /// Ends the request because its client has left. Nothing more begins for it.
     pub(super) fn abandon(&self) {
         let rest = self.lock().end();
+        let done = rest.done;
         // There is nobody to respond to.
         drop(rest.stop());
+        self.log(done, End::ClientLeft);
     }
 
     /// Ends the request without a response of its upstream: with the fallback of its route, or with
@@ -273,13 +305,22 @@ impl Flight {
         }
         let rest = state.end();
         drop(state);
-        let Some(back) = rest.stop() else {
-            return;
-        };
-        match &self.proxy.fallback {
-            Some(Fallback::Fixed(fixed)) => fixed.send_for(problem, &self.route.name, back),
-            _ => reply::refuse(problem, &self.route.name, back),
+        let mut done = rest.done;
+        let (reason, name) = (problem.reason, &self.route.name);
+        let mut status = reason.status();
+        match (rest.stop(), &self.proxy.fallback) {
+            (None, _) => {}
+            (Some(back), Some(Fallback::Fixed(fixed))) => {
+                fixed.send_for(problem, name, back);
+                status = fixed.status;
+                done = done.map(|done| Done {
+                    fell_back: true,
+                    ..done
+                });
+            }
+            (Some(back), _) => reply::refuse(problem, name, back),
         }
+        self.log(done, End::Problem(reason, status));
     }
 
     /// Turns the request to the upstream of its fallback, for which it has its time once more.
@@ -306,9 +347,11 @@ impl Flight {
     /// Ends the request with a status because of what the client has sent.
     pub(super) fn refuse_client(&self, status: u16, text: &'static str) {
         let rest = self.lock().end();
+        let done = rest.done;
         if let Some(back) = rest.stop() {
             back.status(status).body(text);
         }
+        self.log(done, End::Refused("body", status));
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {

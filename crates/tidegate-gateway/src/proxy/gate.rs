@@ -1,4 +1,4 @@
-//! What all requests of the gateway share: its loops, their timers, ids.
+//! What all requests of the gateway share: its loops, their timers, ids, reports.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,21 +9,24 @@ use tidegate::loops::{CoarseTimer, EventLoop};
 use tidegate::net::NetGroup;
 
 use crate::fields::Ids;
+use crate::reports::Reports;
 
 /// The loops of the gateway.
 pub(crate) struct Gate {
     group: NetGroup,
     executors: Vec<Arc<dyn Executor>>,
     pub(crate) ids: Ids,
+    pub(crate) reports: Reports,
 }
 
 impl Gate {
-    pub(crate) fn new(group: &NetGroup) -> Arc<Self> {
+    pub(crate) fn new(group: &NetGroup, reports: &Reports) -> Arc<Self> {
         let loops = group.loops().iter();
         Arc::new(Self {
             executors: loops.map(EventLoop::executor).collect(),
             group: group.clone(),
             ids: Ids::new(),
+            reports: reports.clone(),
         })
     }
 

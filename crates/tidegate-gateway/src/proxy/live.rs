@@ -10,12 +10,15 @@ use tidegate::http::Files;
 use tidegate::isolate::{Command, ConfigError, Isolation, Retry};
 use tidegate::net::NetGroup;
 
+use super::logged::Counts;
 use super::reply::Fixed;
 use super::upstream::UpstreamState;
+use crate::admin::UpstreamReport;
 use crate::command;
 use crate::config::types::{self, Redirect, Route};
 use crate::config::{Config, LimitKind};
 use crate::fields::Rewriting;
+use crate::reports::Reports;
 use crate::route::PathPattern;
 
 /// A configuration that is in force.
@@ -35,6 +38,10 @@ pub(super) struct RouteState {
     /// The largest body of a request.
     pub(super) body: u64,
     pub(super) rewriting: Rewriting,
+    /// Which requests are logged.
+    pub(super) log: Arc<types::Log>,
+    /// The problems of the route. They outlive a reload.
+    pub(super) counts: Arc<Counts>,
 }
 
 /// What a route does.
@@ -103,17 +110,10 @@ impl Live {
     pub(crate) fn new(
         config: Config,
         before: Option<&Self>,
-        group: &NetGroup,
+        (group, reports): (&NetGroup, &Reports),
         isolation: &Isolation,
     ) -> Result<Arc<Self>, BuildError> {
-        let mut upstreams = HashMap::new();
-        for upstream in &config.upstreams {
-            let (name, value) = (&upstream.name, &upstream.value);
-            let old = before.and_then(|before| before.upstreams.get(name));
-            let made = UpstreamState::new(name, value, old, group);
-            let made = made.map_err(|why| BuildError::new("upstream", name, why))?;
-            upstreams.insert(name.clone(), made);
-        }
+        let upstreams = upstreams(&config, before, (group, reports))?;
         // Everything that reads files first: a command takes over its settings at once.
         let mut actions = Vec::new();
         for route in &config.routes {
@@ -123,7 +123,7 @@ impl Live {
             let action = action(value).map_err(error)?;
             actions.push((rewriting, action));
         }
-        let mut routes = Vec::new();
+        let (mut routes, log) = (Vec::new(), Arc::new(config.log.clone()));
         for (route, (rewriting, action)) in config.routes.iter().zip(actions) {
             let (name, value) = (&route.name, &route.value);
             let action = match action {
@@ -142,6 +142,11 @@ impl Live {
                 action,
                 body: value.body.map_or(u64::MAX, |size| size.0),
                 rewriting,
+                log: Arc::clone(&log),
+                counts: before
+                    .and_then(|before| before.route(name))
+                    .map(|route| Arc::clone(&route.counts))
+                    .unwrap_or_default(),
             }));
         }
         let live = Self {
@@ -153,6 +158,19 @@ impl Live {
             live.forget_removed(before, isolation);
         }
         Ok(Arc::new(live))
+    }
+
+    /// Returns the upstreams as operators see them, in the order of the configuration.
+    pub(crate) fn report(&self) -> Vec<UpstreamReport> {
+        let names = self.config.upstreams.iter().map(|upstream| &upstream.name);
+        let own = names.filter_map(|name| self.upstreams.get(name));
+        own.map(|upstream| upstream.report()).collect()
+    }
+
+    /// Drains a server, or ends its drain. Returns `false` if there is no such server.
+    pub(crate) fn drain_server(&self, upstream: &str, server: &str, draining: bool) -> bool {
+        let upstream = self.upstreams.get(upstream);
+        upstream.is_some_and(|upstream| upstream.drain(server, draining))
     }
 
     /// Frees the commands that this configuration does not have any more.
@@ -173,10 +191,22 @@ impl Live {
         }
     }
 
+    /// Returns the problems of each route, by its name.
+    pub(crate) fn problems(&self) -> impl Iterator<Item = (&str, &Counts)> {
+        let routes = self.routes.iter();
+        routes.map(|route| (&*route.name, &*route.counts))
+    }
+
+    fn route(&self, name: &str) -> Option<&RouteState> {
+        let mut routes = self.routes.iter();
+        routes
+            .find(|route| route.name == name)
+            .map(|route| &**route)
+    }
+
     /// Returns a route that passes requests on.
     fn proxy(&self, name: &str) -> Option<&ProxyRoute> {
-        let route = self.routes.iter().find(|route| route.name == name)?;
-        match &route.action {
+        match &self.route(name)?.action {
             Action::Proxy(proxy) => Some(proxy),
             _ => None,
         }
@@ -189,6 +219,37 @@ impl fmt::Debug for Live {
             .field("routes", &self.routes)
             .finish_non_exhaustive()
     }
+}
+
+/// Returns the upstreams of a configuration by their names.
+fn upstreams(
+    config: &Config,
+    before: Option<&Live>,
+    parts: (&NetGroup, &Reports),
+) -> Result<HashMap<String, Arc<UpstreamState>>, BuildError> {
+    let shown = config.origins.iter();
+    let shown = shown.filter(|origin| origin.path.starts_with("upstream."));
+    let shown: HashMap<&str, &str> = shown
+        .map(|origin| (&*origin.path, &*origin.shown))
+        .collect();
+    let mut upstreams = HashMap::new();
+    for upstream in &config.upstreams {
+        let (name, value) = (&upstream.name, &upstream.value);
+        // An address with a variable is shown as it is in the file.
+        let label = |(index, server): (usize, &types::Server)| {
+            let path = format!("upstream.{name}.servers[{index}].at");
+            match shown.get(&*path) {
+                Some(shown) => Arc::from(shown.trim_matches('"')),
+                None => Arc::from(server.at.to_string()),
+            }
+        };
+        let labels = value.servers.iter().enumerate().map(label).collect();
+        let old = before.and_then(|before| before.upstreams.get(name));
+        let made = UpstreamState::new(name, value, labels, old, parts);
+        let made = made.map_err(|why| BuildError::new("upstream", name, why))?;
+        upstreams.insert(name.clone(), made);
+    }
+    Ok(upstreams)
 }
 
 /// Returns the action of a route that passes nothing on.

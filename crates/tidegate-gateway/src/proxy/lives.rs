@@ -7,6 +7,7 @@ use tidegate::net::NetGroup;
 
 use super::gate::Gate;
 use super::live::Live;
+use crate::reports::Reports;
 
 /// What all connections of the gateway share. Each loop has the configuration as one shared value,
 /// which is replaced between two requests.
@@ -17,8 +18,8 @@ pub(crate) struct Lives {
 }
 
 impl Lives {
-    pub(crate) fn new(group: &NetGroup, live: &Arc<Live>) -> Arc<Self> {
-        let gate = Gate::new(group);
+    pub(crate) fn new(group: &NetGroup, live: &Arc<Live>, reports: &Reports) -> Arc<Self> {
+        let gate = Gate::new(group, reports);
         let lives = (0..gate.loops()).map(|_| Mutex::new(Arc::clone(live)));
         Arc::new(Self {
             lives: lives.collect(),

@@ -6,6 +6,7 @@
 //! | `reply` | responses of the gateway itself | |
 //! | `gate` | what all requests share: loops, timers, ids | |
 //! | `held` | what a request holds at its server | |
+//! | `logged` | how a request ended: its line in the access log, its count | `gate`, `times` |
 //! | `lives` | the configuration of each loop | `live`, `gate` |
 //! | `upstream` | the servers of an upstream, and the connections to them | `answer` |
 //! | `live` | routes and upstreams, made from a configuration | `upstream` |
@@ -14,9 +15,10 @@
 //! | `body` | the body of the request, on its way to the server | `flight` |
 //! | `answer` | the response of the server, on its way to the client | `flight` |
 //! | `tunnel` | upgraded connections | `flight` |
+//! | `ended` | the line of the access log about a request that was passed on | `flight`, `logged` |
 //! | `service` | the service of a connection: finds the route, responds or passes on | all |
 //!
-//! `flight`, `attempt`, `body`, `answer` and `tunnel` are one state machine in five files; `upstream` names the
+//! `flight`, `attempt`, `body`, `answer`, `tunnel` and `ended` are one state machine in six files; `upstream` names the
 //! type of its handler.
 //!
 //! Everything of a request runs on the loop of the client's connection. A connection to a server is
@@ -25,11 +27,13 @@
 mod answer;
 mod attempt;
 mod body;
+mod ended;
 mod flight;
 mod gate;
 mod held;
 mod live;
 mod lives;
+mod logged;
 mod reply;
 mod service;
 mod times;

@@ -13,8 +13,9 @@ use tidegate::net::handlers::ProxiedPeer;
 
 use super::flight::{Flight, Start, Tries};
 use super::held::Wanted;
-use super::live::{Action, Fallback, ProxyRoute, RouteState, TunnelRoute};
+use super::live::{Action, Fallback, Live, ProxyRoute, RouteState, TunnelRoute};
 use super::lives::Lives;
+use super::logged::{End, Seen, log_local};
 use super::reply;
 use super::tunnel;
 use crate::command::Problem;
@@ -69,6 +70,8 @@ struct Found<'a> {
     /// The path in normal form.
     path: Cow<'a, str>,
     home: usize,
+    /// When the head was received.
+    began: u64,
 }
 
 impl ProxyService {
@@ -89,17 +92,14 @@ impl ProxyService {
         found: Found<'_>,
         response: Response<'_>,
     ) {
-        let began = self.lives.gate.now(found.home);
         let upgrade = found.request.upgrade();
         let tunnel = proxy.tunnel.as_ref().filter(|_| upgrade.is_some());
         let mut tries = begin_tries(proxy).filter(|_| tunnel.is_none());
         let first = first_step(proxy, tunnel, tries.as_mut());
-        if let First::Refused(why) = first {
-            match &proxy.fallback {
-                None => return reply::refuse(why, &route.name, response),
-                Some(Fallback::Fixed(fixed)) => return fixed.send_for(why, &route.name, response),
-                Some(Fallback::Upstream(_)) => {}
-            }
+        if let First::Refused(why) = first
+            && !matches!(proxy.fallback, Some(Fallback::Upstream(_)))
+        {
+            return self.refuse(why, route, proxy, &found, response);
         }
         let mut head = found.request.head().to_owned();
         let mut prepared = self.prepare(&mut head, route, &found);
@@ -118,26 +118,35 @@ impl ProxyService {
                     EncodeError::HeadTooLarge => 431,
                     _ => 400,
                 };
+                self.log(&found, route, End::Refused("head", status), false);
                 return response
                     .status(status)
                     .body("the head cannot be passed on\n");
             }
         };
         let has_body = !head.as_head().framing().is_empty();
+        let home = found.home;
         let wanted = tunnel.map(|tunnel| Wanted {
             client: found.request.channel().clone(),
             idle: tunnel.idle,
         });
+        let original = route.rewriting.changes_target().then(|| {
+            let head = found.request.head();
+            let host = without_port(head.authority().unwrap_or_default());
+            Box::new((host.to_owned(), head.path().to_owned()))
+        });
         let start = Start {
             head,
             request_id,
+            client: self.front.peer(&found.request).map(|peer| peer.ip()),
+            original,
             body: has_body.then(|| found.request.into_body()),
             back: response.defer(),
             tries,
             tunnel: wanted,
-            began,
+            began: found.began,
         };
-        let flight = Flight::new(&self.lives.gate, route, proxy, found.home, start);
+        let flight = Flight::new(&self.lives.gate, route, proxy, home, start);
         self.flights.retain(|flight| flight.strong_count() > 0);
         self.flights.push(Arc::downgrade(&flight));
         match first {
@@ -145,6 +154,42 @@ impl ProxyService {
             First::Refused(problem) => flight.give_up(problem),
             First::Asks => flight.admit(),
         }
+    }
+
+    /// Refuses a request that was not admitted, without a flight.
+    fn refuse(
+        &self,
+        why: Problem,
+        route: &RouteState,
+        proxy: &ProxyRoute,
+        found: &Found<'_>,
+        response: Response<'_>,
+    ) {
+        route.counts.add(why.reason);
+        let fixed = match &proxy.fallback {
+            Some(Fallback::Fixed(fixed)) => Some(fixed),
+            _ => None,
+        };
+        let status = fixed.map_or(why.reason.status(), |fixed| fixed.status);
+        self.log(
+            found,
+            route,
+            End::Problem(why.reason, status),
+            fixed.is_some(),
+        );
+        match fixed {
+            Some(fixed) => fixed.send_for(why, &route.name, response),
+            None => reply::refuse(why, &route.name, response),
+        }
+    }
+
+    /// Logs a request that is not passed on.
+    fn log(&self, found: &Found<'_>, route: &RouteState, end: End, fallback: bool) {
+        let client = self.front.peer(&found.request).map(|peer| peer.ip());
+        let seen = Seen::new(&found.request.head(), client);
+        let place = (found.home, found.began);
+        let to = (&*self.lives.gate, &*route.log);
+        log_local(to, place, seen, Some(&route.name), (end, fallback));
     }
 
     /// Makes the head that is sent to a server. Returns the id of the request.
@@ -181,56 +226,82 @@ impl Service for ProxyService {
     fn call(&mut self, request: Request<'_>, response: Response<'_>) {
         let lives = &self.lives;
         let home = *self.home.get_or_insert_with(|| lives.gate.home());
+        let began = lives.gate.now(home);
         let live = lives.live(home);
         let head = request.head();
-        if head.method() == Method::Connect {
-            return response.status(405).body("CONNECT is not allowed\n");
-        }
-        let Some(path) = normal(head.path()) else {
-            return response.status(400).body("the path is not valid\n");
+        let (route, path) = match find(&live, &head) {
+            Ok(found) => found,
+            Err(refused) => {
+                let client = self.front.peer(&request).map(|peer| peer.ip());
+                let to = (&*lives.gate, &live.config.log);
+                let end = (End::Refused(refused.word, refused.status), false);
+                log_local(to, (home, began), Seen::new(&head, client), None, end);
+                return response.status(refused.status).body(refused.text);
+            }
         };
-        let host = host_of(&head);
-        let has_header = |name: &str, value: &str| {
-            let mut values = head.get_all(name);
-            values.any(|own| value.is_empty() || own == value.as_bytes())
+        let found = Found {
+            request,
+            path,
+            home,
+            began,
         };
-        let asked = RouteRequest {
-            host: &host,
-            path: &path,
-            method: head.method().as_str(),
-            has_header: &has_header,
-        };
-        let Some(found) = live.config.table.find(&asked) else {
-            return response
-                .status(404)
-                .body("there is no route for this request\n");
-        };
-        let route = &live.routes[found];
-        if request
-            .content_length()
-            .is_some_and(|length| length > route.body)
-        {
+        let length = found.request.content_length();
+        if length.is_some_and(|length| length > route.body) {
+            self.log(&found, route, End::Refused("body", 413), false);
             return response.status(413).body("the body is too large\n");
         }
         match &route.action {
-            Action::Proxy(proxy) => {
-                let found = Found {
-                    request,
-                    path,
-                    home,
-                };
-                self.pass_on(route, proxy, found, response);
-            }
+            Action::Proxy(proxy) => self.pass_on(route, proxy, found, response),
             Action::Redirect(redirect) => {
+                self.log(&found, route, End::Local(redirect.status.0), false);
                 let host = head.authority().unwrap_or_default();
-                let location = fields::location(&redirect.to, host, &path, head.query());
+                let location = fields::location(&redirect.to, host, &found.path, head.query());
                 let response = response.status(redirect.status.0);
                 response.field("Location", location).body("");
             }
-            Action::Respond(fixed) => fixed.send(response),
-            Action::Files(files) => files.respond(request, response),
+            Action::Respond(fixed) => {
+                self.log(&found, route, End::Local(fixed.status), false);
+                fixed.send(response);
+            }
+            Action::Files(files) => files.respond(found.request, response),
         }
     }
+}
+
+/// Why a request has no route.
+struct NoRoute {
+    status: u16,
+    /// The word in the log.
+    word: &'static str,
+    text: &'static str,
+}
+
+/// Returns the route of a request, and its path in normal form.
+fn find<'a, 'l>(
+    live: &'l Live,
+    head: &RequestHead<'a>,
+) -> Result<(&'l Arc<RouteState>, Cow<'a, str>), NoRoute> {
+    let refused = |status, word, text| NoRoute { status, word, text };
+    if head.method() == Method::Connect {
+        return Err(refused(405, "method", "CONNECT is not allowed\n"));
+    }
+    let path = normal(head.path());
+    let path = path.ok_or(refused(400, "path", "the path is not valid\n"))?;
+    let host = host_of(head);
+    let has_header = |name: &str, value: &str| {
+        let mut values = head.get_all(name);
+        values.any(|own| value.is_empty() || own == value.as_bytes())
+    };
+    let asked = RouteRequest {
+        host: &host,
+        path: &path,
+        method: head.method().as_str(),
+        has_header: &has_header,
+    };
+    let found = live.config.table.find(&asked);
+    let text = "there is no route for this request\n";
+    let found = found.ok_or(refused(404, "no_route", text))?;
+    Ok((&live.routes[found], path))
 }
 
 /// The client has left, or the server has closed the connection.

@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 /// The steps of a request, in nanoseconds of the loop's clock. Zero means that the step was not
-/// reached. A later attempt replaces the times of an earlier one.
+/// reached, unless it is an option. A later attempt replaces the times of an earlier one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Times {
     /// The head of the request was received.
     pub(crate) began: u64,
+    /// The command has admitted the first attempt.
+    pub(crate) first: Option<u64>,
     /// The command has admitted the request.
     pub(crate) admitted: u64,
     /// A connection was there.
@@ -44,6 +46,7 @@ mod tests {
     fn each_step_has_its_time_in_milliseconds() {
         let times = Times {
             began: 0,
+            first: Some(1_500_000),
             admitted: 1_500_000,
             connected: 2_000_000,
             head: 12_000_000,

@@ -22,6 +22,7 @@ use tidegate::net::{
 
 use super::flight::{Back, Flight};
 use super::held::Held;
+use super::logged::{Done, End};
 
 /// The event that lets a relay begin: the other side is there.
 struct Begin;
@@ -114,6 +115,11 @@ impl Flight {
         let rest = state.end();
         let times = state.times;
         drop(state);
+        let done = rest.done.map(|done| Done {
+            status: 101,
+            is_whole: true,
+            ..done
+        });
         let Some(Back::Waiting(back)) = rest.let_go() else {
             return None;
         };
@@ -123,6 +129,7 @@ impl Flight {
             back = back.field("Upgrade", protocol);
         }
         open(back, server.clone(), wanted.idle);
+        self.log(done, End::Served);
         // Also if the client leaves before its side is there.
         let other = server;
         client.closed().on_complete(move |_| drop(other.close()));

@@ -11,10 +11,12 @@ use tidegate::promise::Completion;
 use tidegate_http::client::ClientBuilder;
 
 use super::answer::Answer;
+use crate::admin::{ServerReport, UpstreamReport};
 use crate::balance::{Lease, Picker, ServerState, Strategy};
 use crate::config::types;
 use crate::config::{Address, Balance};
 use crate::health::{Checked, Checker};
+use crate::reports::Reports;
 use crate::tls::trusted;
 
 /// The most connections to a server. Requests in flight have limits of their own, so that none waits
@@ -27,6 +29,8 @@ const LONGEST_SILENCE: Duration = Duration::from_secs(3600);
 pub(super) struct UpstreamState {
     pub(super) name: String,
     config: types::Upstream,
+    /// The addresses of the servers as operators see them.
+    labels: Vec<Arc<str>>,
     servers: Vec<ServerState>,
     targets: Vec<Upstream<Answer>>,
     /// One for each loop. Only that loop uses the lock.
@@ -45,17 +49,20 @@ impl UpstreamState {
     pub(super) fn new(
         name: &str,
         config: &types::Upstream,
+        labels: Vec<Arc<str>>,
         before: Option<&Arc<Self>>,
-        group: &NetGroup,
+        (group, reports): (&NetGroup, &Reports),
     ) -> Result<Arc<Self>, String> {
         if let Some(before) = before
             && before.config == *config
+            && before.labels == labels
         {
             return Ok(Arc::clone(before));
         }
         let mut upstream = Self {
             name: name.to_owned(),
             config: config.clone(),
+            labels,
             servers: Vec::new(),
             targets: Vec::new(),
             pickers: pickers(config.balance, group.loops().len()),
@@ -68,18 +75,25 @@ impl UpstreamState {
                 None => {
                     let most = config.max_in_flight.map(|most| most.0);
                     let target = target(&server.at, config, group)?;
-                    (ServerState::new(server.weight, most), target)
+                    let state = ServerState::new(server.weight, most);
+                    let drained = before.is_some_and(|before| before.drains(&server.at));
+                    state.set_draining(drained);
+                    (state, target)
                 }
             };
             upstream.servers.push(state);
             upstream.targets.push(target);
         }
-        upstream._checkers = upstream.start_checks(group)?;
+        upstream._checkers = upstream.start_checks(group, reports)?;
         Ok(Arc::new(upstream))
     }
 
     /// Starts the health checks. Without any, each server is up.
-    fn start_checks(&self, group: &NetGroup) -> Result<Vec<Arc<Checker>>, String> {
+    fn start_checks(
+        &self,
+        group: &NetGroup,
+        reports: &Reports,
+    ) -> Result<Vec<Arc<Checker>>, String> {
         let (config, mut checkers) = (&self.config, Vec::new());
         let all = config.servers.iter().zip(&self.servers).enumerate();
         for (index, (server, state)) in all {
@@ -91,9 +105,11 @@ impl UpstreamState {
             let checked = Checked {
                 upstream: self.name.clone(),
                 at: server.at.clone(),
+                label: Arc::clone(&self.labels[index]),
                 state: state.clone(),
                 client: client.max_connections(1).build(),
                 url,
+                reports: reports.clone(),
             };
             let place = (index, config.servers.len());
             checkers.push(Checker::start(checked, health, group, place));
@@ -118,12 +134,52 @@ impl UpstreamState {
         Some((self.servers[at].clone(), self.targets[at].clone()))
     }
 
+    /// Returns `true` if an operator drains the server with this address.
+    fn drains(&self, at: &Address) -> bool {
+        let servers = self.config.servers.iter().zip(&self.servers);
+        let mut own = servers.filter(|(server, _)| server.at == *at);
+        own.any(|(_, state)| state.is_draining())
+    }
+
+    /// Drains the servers with this label, or ends their drain. Returns `false` if there is none.
+    pub(super) fn drain(&self, label: &str, draining: bool) -> bool {
+        let all = self.labels.iter().zip(&self.servers);
+        let own: Vec<_> = all.filter(|(own, _)| ***own == *label).collect();
+        for (_, state) in &own {
+            state.set_draining(draining);
+        }
+        !own.is_empty()
+    }
+
+    /// Returns the upstream as operators see it.
+    pub(super) fn report(&self) -> UpstreamReport {
+        let all = self.labels.iter().zip(&self.servers);
+        let servers = all.zip(&self.config.servers);
+        let server =
+            |((label, state), config): ((&Arc<str>, &ServerState), &types::Server)| ServerReport {
+                address: label.to_string(),
+                weight: config.weight,
+                in_flight: state.in_flight(),
+                is_up: state.is_up(),
+                is_draining: state.is_draining(),
+            };
+        UpstreamReport {
+            name: self.name.clone(),
+            servers: servers.map(server).collect(),
+        }
+    }
+
     /// Chooses a server and reserves a place, on loop `home`. `avoid` is the server of an earlier
     /// attempt.
     pub(super) fn pick(&self, home: usize, avoid: Option<usize>) -> Option<Lease> {
         let picker = self.pickers.get(home)?;
         let mut picker = picker.lock().unwrap_or_else(PoisonError::into_inner);
         picker.pick(&self.servers, avoid)
+    }
+
+    /// Returns the address of a server as operators see it.
+    pub(super) fn label(&self, server: usize) -> &str {
+        &self.labels[server]
     }
 
     /// Returns the connections to a server.

@@ -11,6 +11,9 @@ pub enum StartError {
     /// A part of the configuration cannot be used: a file, an address, a setting.
     #[error("{0}")]
     Config(String),
+    /// The gateway drains: it takes over nothing new.
+    #[error("the gateway is ending")]
+    Ending,
     /// A listener cannot be opened.
     #[error("listen.{name}: cannot listen on {at}: {why}")]
     Listen {

@@ -1,6 +1,7 @@
 //! A gateway: starts, takes over a new configuration, drains.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,8 +11,10 @@ use tidegate::promise::Completion;
 
 use super::error::StartError;
 use super::listener::{Listening, NewCertificates};
+use crate::admin::UpstreamReport;
 use crate::config::Config;
 use crate::proxy::{Live, Lives};
+use crate::reports::Reports;
 
 /// A running gateway. Dropping it leaves its listeners to the loops of its group, until these end.
 ///
@@ -51,18 +54,24 @@ pub struct Gateway {
     lives: Arc<Lives>,
     group: NetGroup,
     isolation: Isolation,
+    reports: Reports,
+    /// `true` from the moment at which a drain is announced.
+    is_ending: AtomicBool,
+    /// One reload at a time. It is held for long, unlike the state.
+    reloading: Mutex<()>,
     state: Mutex<State>,
 }
 
+#[derive(Clone)]
 struct State {
     live: Arc<Live>,
-    listening: Vec<Listening>,
+    listening: Vec<Arc<Listening>>,
 }
 
 /// What a reload changes about the listeners.
 #[derive(Default)]
 struct Changes {
-    added: Vec<Listening>,
+    added: Vec<Arc<Listening>>,
     certificates: Vec<NewCertificates>,
     /// What takes effect only after a restart.
     notes: Vec<String>,
@@ -88,7 +97,8 @@ impl fmt::Display for Summary {
 }
 
 impl Gateway {
-    /// Starts a gateway on the loops of `group`: all listeners are open then.
+    /// Starts a gateway on the loops of `group`: all listeners are open then. Its reports can be
+    /// read by `tracing` only.
     ///
     /// # Errors
     ///
@@ -98,16 +108,29 @@ impl Gateway {
         group: &NetGroup,
         isolation: &Isolation,
     ) -> Result<Self, StartError> {
-        let live = Live::new(config, None, group, isolation)?;
-        let lives = Lives::new(group, &live);
+        let clock = group.loops().next().clock().clone();
+        Self::start_with(config, group, isolation, Reports::new(clock))
+    }
+
+    /// Starts a gateway that reports to `reports`.
+    ///
+    /// # Errors
+    ///
+    /// What cannot be used or opened. Nothing listens then.
+    pub fn start_with(
+        config: Config,
+        group: &NetGroup,
+        isolation: &Isolation,
+        reports: Reports,
+    ) -> Result<Self, StartError> {
+        let live = Live::new(config, None, (group, &reports), isolation)?;
+        let lives = Lives::new(group, &live, &reports);
         let mut listening = Vec::new();
         for listener in &live.config.listeners {
             match Listening::open(listener, &lives, group) {
-                Ok(open) => listening.push(open),
+                Ok(open) => listening.push(Arc::new(open)),
                 Err(why) => {
-                    for open in &listening {
-                        close(open, Duration::ZERO, Duration::ZERO);
-                    }
+                    close_all(&listening, Duration::ZERO);
                     return Err(why);
                 }
             }
@@ -116,6 +139,9 @@ impl Gateway {
             lives,
             group: group.clone(),
             isolation: isolation.clone(),
+            reports,
+            is_ending: AtomicBool::new(false),
+            reloading: Mutex::default(),
             state: Mutex::new(State { live, listening }),
         })
     }
@@ -126,46 +152,62 @@ impl Gateway {
     ///
     /// # Errors
     ///
-    /// What cannot be used or opened. The old configuration stays in force then.
+    /// What cannot be used or opened. The old configuration stays in force then. A gateway that
+    /// drains takes over nothing.
     pub fn reload(&self, config: Config) -> Result<Vec<String>, StartError> {
-        let mut state = self.lock();
+        let _one = locked(&self.reloading);
+        let before = self.lock().clone();
         let mut changes = Changes::default();
-        let prepared = self.prepare(&config, &state, &mut changes);
-        let live = prepared.and_then(|()| {
-            let live = Live::new(config, Some(&state.live), &self.group, &self.isolation);
-            live.map_err(StartError::from)
-        });
-        let live = match live {
+        let made = self.make(config, &before, &mut changes);
+        let live = match made {
             Ok(live) => live,
             Err(why) => {
-                for open in &changes.added {
-                    close(open, Duration::ZERO, Duration::ZERO);
-                }
+                close_all(&changes.added, Duration::ZERO);
                 return Err(why);
             }
         };
-        let Changes {
-            mut added,
-            certificates,
-            notes,
-        } = changes;
-        certificates.into_iter().for_each(NewCertificates::apply);
-        let is_kept = |open: &Listening| {
+        let is_kept = |open: &Arc<Listening>| {
             let mut listeners = live.config.listeners.iter();
             listeners.any(|listener| listener.name == open.name)
         };
-        let (kept, removed) = std::mem::take(&mut state.listening)
-            .into_iter()
-            .partition(is_kept);
-        state.listening = kept;
-        state.listening.append(&mut added);
-        let removed: Vec<Listening> = removed;
-        for open in &removed {
-            close(open, Duration::ZERO, live.config.drain.deadline);
+        let (mut kept, removed): (Vec<_>, Vec<_>) = before.listening.into_iter().partition(is_kept);
+        let mut state = self.lock();
+        if self.is_ending.load(Ordering::Relaxed) {
+            drop(state);
+            close_all(&changes.added, Duration::ZERO);
+            return Err(StartError::Ending);
         }
+        kept.extend(changes.added);
+        state.listening = kept;
+        state.live = Arc::clone(&live);
+        drop(state);
+        changes
+            .certificates
+            .into_iter()
+            .for_each(NewCertificates::apply);
         self.lives.replace(&live);
-        state.live = live;
-        Ok(notes)
+        close_all(&removed, live.config.drain.deadline);
+        Ok(changes.notes)
+    }
+
+    /// Makes what a new configuration needs. Nothing of it is in use yet.
+    fn make(
+        &self,
+        config: Config,
+        before: &State,
+        changes: &mut Changes,
+    ) -> Result<Arc<Live>, StartError> {
+        if self.is_ending.load(Ordering::Relaxed) {
+            return Err(StartError::Ending);
+        }
+        self.prepare(&config, before, changes)?;
+        let parts = (&self.group, &self.reports);
+        Ok(Live::new(
+            config,
+            Some(&before.live),
+            parts,
+            &self.isolation,
+        )?)
     }
 
     /// Opens the listeners that are new, and reads certificates again.
@@ -179,7 +221,7 @@ impl Gateway {
             let (name, value) = (&listener.name, &listener.value);
             let Some(open) = state.listening.iter().find(|open| open.name == *name) else {
                 let open = Listening::open(listener, &self.lives, &self.group)?;
-                changes.added.push(open);
+                changes.added.push(Arc::new(open));
                 continue;
             };
             if open.fits(value) {
@@ -212,6 +254,8 @@ impl Gateway {
     /// response ends its connection.
     pub fn drain(&self, announce: Duration, deadline: Duration) -> Completion<Summary> {
         let state = self.lock();
+        // Under the lock, so that no reload opens a listener after this.
+        self.is_ending.store(true, Ordering::Relaxed);
         let drains: Vec<_> = state
             .listening
             .iter()
@@ -231,18 +275,52 @@ impl Gateway {
         })
     }
 
+    /// Returns `true` until a drain is announced.
+    pub fn is_ready(&self) -> bool {
+        !self.is_ending.load(Ordering::Relaxed)
+    }
+
+    /// Returns the isolation whose commands are the routes.
+    pub fn isolation(&self) -> &Isolation {
+        &self.isolation
+    }
+
+    /// Returns the upstreams and their servers.
+    pub fn upstreams(&self) -> Vec<UpstreamReport> {
+        self.live().report()
+    }
+
+    /// Drains a server, or ends its drain: it gets no further requests, and those in flight finish.
+    /// It stays drained after a reload. Returns `false` if there is no such server.
+    pub fn drain_server(&self, upstream: &str, server: &str, draining: bool) -> bool {
+        self.live().drain_server(upstream, server, draining)
+    }
+
+    /// Returns the listeners that are open.
+    pub(super) fn listening(&self) -> Vec<Arc<Listening>> {
+        self.lock().listening.clone()
+    }
+
+    /// Returns the configuration that is in force.
+    pub(super) fn live(&self) -> Arc<Live> {
+        Arc::clone(&self.lock().live)
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 }
 
-/// Closes a listener and drains its connections.
-fn close(open: &Listening, announce: Duration, deadline: Duration) {
-    // The report is for nobody.
-    drop(match announce.is_zero() {
-        true => open.server.drain(deadline),
-        false => open.server.drain_after(announce, deadline),
-    });
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Closes listeners and drains their connections.
+fn close_all(listening: &[Arc<Listening>], deadline: Duration) {
+    for open in listening {
+        // The report is for nobody.
+        drop(open.server.drain(deadline));
+    }
 }
 
 impl fmt::Debug for Gateway {

@@ -1,9 +1,6 @@
 //! A listener: its address, its limits, its connections.
 
-use std::io;
 use std::net::SocketAddr;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tidegate::http::{HttpServer, Limits};
@@ -16,6 +13,7 @@ use crate::config::types;
 use crate::config::{Address, Named, Network};
 use crate::proxy::{Front, Lives, ProxyService};
 use crate::tls::Certificates;
+use crate::unix::{self, SocketPath};
 
 /// A listener that is open.
 #[derive(Debug)]
@@ -25,7 +23,7 @@ pub(super) struct Listening {
     pub(super) server: HttpServer,
     tls: Option<TlsServer>,
     /// The Unix socket, which is removed at the end.
-    path: Option<PathBuf>,
+    path: Option<SocketPath>,
 }
 
 impl Listening {
@@ -65,8 +63,8 @@ impl Listening {
                 (builder.serve_with((host.as_str(), *port), service), None)
             }
             Address::Unix(path) => {
-                let listener = bind_unix(path).map_err(|why| error(why.to_string()))?;
-                (builder.serve_on(listener, service), Some(path.clone()))
+                let bound = unix::bind(path).map_err(|why| error(why.to_string()))?;
+                (builder.serve_on(bound.0, service), Some(bound.1))
             }
         };
         let server = started.wait().map_err(|why| error(reason(&why)))?;
@@ -109,7 +107,7 @@ impl Listening {
     /// Returns the address on which clients reach the listener.
     pub(super) fn address(&self) -> String {
         match &self.path {
-            Some(path) => format!("unix:{}", path.display()),
+            Some(socket) => format!("unix:{}", socket.path().display()),
             None => self.server.local_addr().to_string(),
         }
     }
@@ -143,33 +141,6 @@ impl Inbound for KnownPeers {
 
     fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
         ctx.fire_read(bytes);
-    }
-}
-
-impl Drop for Listening {
-    fn drop(&mut self) {
-        if let Some(path) = &self.path {
-            // The next start would find it. It may be gone already.
-            let _ = std::fs::remove_file(path);
-        }
-    }
-}
-
-/// Opens a Unix socket. One that an earlier process has left behind is removed.
-fn bind_unix(path: &Path) -> io::Result<UnixListener> {
-    match UnixListener::bind(path) {
-        Err(why) if why.kind() == io::ErrorKind::AddrInUse => {
-            let is_stale = match UnixStream::connect(path) {
-                Err(why) => why.kind() == io::ErrorKind::ConnectionRefused,
-                Ok(_) => false,
-            };
-            if !is_stale {
-                return Err(why);
-            }
-            std::fs::remove_file(path)?;
-            UnixListener::bind(path)
-        }
-        bound => bound,
     }
 }
 

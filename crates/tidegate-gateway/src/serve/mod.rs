@@ -5,13 +5,20 @@
 //! | `error` | why a gateway cannot start or take over a configuration | |
 //! | `listener` | a listener with its limits | `error` |
 //! | `gateway` | [`Gateway`]: starts, takes over a new configuration, drains | `listener` |
-//! | `run` | the command `run`: signals, reload, drain, the summary | `gateway` |
+//! | `metrics` | the metrics of listeners and servers | `gateway` |
+//! | `operator` | what operators see and change | `gateway` |
+//! | `operation` | [`Operation`]: a gateway with its file, its listener for operators and its log | `operator` |
+//! | `run` | the command `run`: signals, reload, drain, the summary | `operation` |
 
 mod error;
 mod gateway;
 mod listener;
+mod metrics;
+mod operation;
+mod operator;
 mod run;
 
 pub use error::StartError;
 pub use gateway::{Gateway, Summary};
+pub use operation::{Operation, OperationParts};
 pub(crate) use run::run;

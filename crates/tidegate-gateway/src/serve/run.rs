@@ -3,85 +3,148 @@
 //! | signal | what happens |
 //! |---|---|
 //! | SIGHUP | the configuration is read again; if it has mistakes, the old one stays in force |
+//! | SIGUSR1 | the file of the access log is opened again |
 //! | SIGTERM, SIGINT | announces the end, stops accepting, finishes requests, exits with 0 |
 //! | a second one | exits at once, with 1 |
 
 use std::io::Write;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use tidegate::isolate::Isolation;
+use tidegate::Clock;
+use tidegate::isolate::{Isolation, Properties};
 use tidegate::loops::Quiet;
+use tidegate::net::NetGroup;
 use tidegate::promise::{Completion, Outcome};
 use tidegate::signal;
+use tidegate_core::Unhandled;
 use tidegate_loop::signal::Received;
 
-use super::gateway::{Gateway, Summary};
-use crate::config::Config;
+use super::gateway::Summary;
+use super::operation::{Operation, OperationParts};
+use crate::config::ConfigFile;
+use crate::lines::{Flush, Lines};
+use crate::notify::Notifier;
+use crate::reports::Reports;
+
+/// How long the last reports may take.
+const LAST_WAIT: Duration = Duration::from_secs(1);
 
 /// What the gateway waits for.
 enum Event {
     Signal(Received),
+    /// The files of the configuration have changed.
+    Changed,
     /// The drain has ended.
     Drained(Option<Summary>),
 }
 
-/// Runs a gateway until it is asked to end. `read` reads its configuration, or returns the mistakes.
-/// Returns the status of the process.
-pub(crate) fn run(mut read: impl FnMut() -> Result<Config, String>, out: &mut dyn Write) -> u8 {
-    // Before anything listens, so that no signal is lost.
-    let (send, events) = channel();
-    for signal in [signal::terminate(), signal::interrupt(), signal::hangup()] {
-        pass_on(signal, send.clone());
+/// Runs a gateway until it is asked to end. Returns the status of the process.
+pub(crate) fn run(file: ConfigFile, out: &mut dyn Write) -> u8 {
+    let flush = report_lines();
+    let status = run_until_end(file, out);
+    if let Some(flush) = flush {
+        flush.wait(LAST_WAIT);
     }
-    let config = match read() {
-        Ok(config) => config,
-        Err(mistakes) => {
-            say(out, mistakes.trim_end());
-            return 1;
-        }
-    };
-    let has_admin = config.admin.is_some();
-    let (gateway, group) = match start(config) {
-        Ok(started) => started,
-        Err(why) => {
-            say(out, &why);
-            return 1;
-        }
-    };
-    for (name, address) in gateway.addresses() {
-        say(out, &format!("{name} listens on {address}"));
-    }
-    if has_admin {
-        say(
-            out,
-            "listen.admin: this version has no listener for operators yet",
-        );
-    }
-    let status = until_end(&gateway, &mut read, &events, &send, out);
-    drop(gateway);
-    let quiet = Quiet::none(Duration::from_secs(1));
-    // What is left has no time any more: the process ends.
-    let _ = group.loops().shutdown(quiet).wait();
     status
 }
 
-/// Starts the gateway on as many loops as the machine has processors.
-fn start(config: Config) -> Result<(Gateway, tidegate::net::NetGroup), String> {
+/// Writes reports to standard error from now on, unless the process has another subscriber.
+fn report_lines() -> Option<Flush> {
+    let lines = Lines::start(std::io::stderr(), Arc::new(SystemTime::now));
+    let (lines, flush) = lines.ok()?;
+    let is_first = tracing::subscriber::set_global_default(lines).is_ok();
+    is_first.then_some(flush)
+}
+
+fn run_until_end(file: ConfigFile, out: &mut dyn Write) -> u8 {
+    // Before anything listens, so that no signal is lost.
+    let (send, events) = channel();
+    let signals = [
+        signal::terminate(),
+        signal::interrupt(),
+        signal::hangup(),
+        signal::user1(),
+    ];
+    for signal in signals {
+        pass_on(signal, send.clone());
+    }
+    let parts = match parts() {
+        Ok(parts) => parts,
+        Err(why) => {
+            say(out, &why.to_string());
+            return 1;
+        }
+    };
+    let notifier = Arc::clone(&parts.notifier);
+    let groups = [parts.group.clone(), parts.own.clone()];
+    let operation = match Operation::start(file, parts) {
+        Ok(operation) => operation,
+        Err(why) => {
+            say(out, why.trim_end());
+            return 1;
+        }
+    };
+    for (name, address) in operation.addresses() {
+        say(out, &format!("{name} listens on {address}"));
+    }
+    let changed = send.clone();
+    let watched = operation.watch(move || drop(changed.send(Event::Changed)));
+    if let Err(why) = watched {
+        say(
+            out,
+            &format!("reload.watch: the files are not watched: {why}"),
+        );
+    }
+    notifier.ready();
+    let status = until_end(&operation, &events, &send, out);
+    if status == 0 {
+        operation.close();
+    }
+    drop(operation);
+    let ended = groups.map(|group| group.loops().shutdown(Quiet::none(Duration::from_secs(1))));
+    // What is left has no time any more: the process ends.
+    ended.into_iter().for_each(|ended| drop(ended.wait()));
+    status
+}
+
+/// Returns what a gateway runs on: as many loops as the machine has processors, and one more for
+/// operators.
+fn parts() -> tidegate::Result<OperationParts> {
+    let reports = Reports::new(Clock::system());
+    let group = |name: &str, loops: usize| {
+        let problems = Arc::clone(&reports.problems);
+        let report = move |home: &str, why: &Unhandled<'_>| {
+            let kind = match why {
+                Unhandled::ChannelError { .. } => "connection",
+                _ => "unhandled",
+            };
+            problems.report(kind, format!("{home}: {why}"));
+        };
+        NetGroup::builder(name)
+            .loops(loops)
+            .on_unhandled(report)
+            .build()
+    };
     let loops = thread::available_parallelism().map_or(1, usize::from);
-    let group = tidegate::net::pinned("gateway", loops).map_err(|why| why.to_string())?;
-    let isolation = Isolation::builder()
-        .build()
-        .map_err(|why| why.to_string())?;
-    let gateway = Gateway::start(config, &group, &isolation).map_err(|why| why.to_string())?;
-    Ok((gateway, group))
+    let properties = Properties::new();
+    Ok(OperationParts {
+        group: group("gateway", loops)?,
+        own: group("operate", 1)?,
+        isolation: Isolation::builder()
+            .properties(properties.clone())
+            .build()?,
+        properties,
+        reports,
+        notifier: Arc::new(Notifier::new(std::env::var_os("NOTIFY_SOCKET").as_deref())),
+    })
 }
 
 /// Does what signals ask for, until the end. Returns the status of the process.
 fn until_end(
-    gateway: &Gateway,
-    read: &mut dyn FnMut() -> Result<Config, String>,
+    operation: &Operation,
     events: &Receiver<Event>,
     send: &Sender<Event>,
     out: &mut dyn Write,
@@ -90,21 +153,25 @@ fn until_end(
     while let Ok(event) = events.recv() {
         match event {
             Event::Signal(received) if received.name() == "SIGHUP" => {
-                say(out, &reload(gateway, read));
+                say(out, &reload(operation, received.name()));
             }
+            Event::Signal(received) if received.name() == "SIGUSR1" => {
+                operation.reopen_log();
+                say(out, "the access log is opened again");
+            }
+            Event::Changed => say(out, &reload(operation, "file change")),
             Event::Signal(received) if draining => {
                 say(out, &format!("{received} again: ends at once"));
                 return 1;
             }
             Event::Signal(received) => {
                 draining = true;
-                let (announce, deadline) = gateway.drain_times();
                 say(
                     out,
                     &format!("{received}: announces the end, then finishes requests"),
                 );
                 let send = send.clone();
-                gateway.drain(announce, deadline).finally(move |outcome| {
+                operation.drain().finally(move |outcome| {
                     let summary = match outcome {
                         Outcome::Success(summary) => Some(summary.clone()),
                         _ => None,
@@ -123,9 +190,8 @@ fn until_end(
 }
 
 /// Reads the configuration again. Returns what to say about it.
-fn reload(gateway: &Gateway, read: &mut dyn FnMut() -> Result<Config, String>) -> String {
-    let notes = read().and_then(|config| gateway.reload(config).map_err(|why| why.to_string()));
-    match notes {
+fn reload(operation: &Operation, origin: &str) -> String {
+    match operation.reload(origin) {
         Ok(notes) if notes.is_empty() => "reloaded".to_owned(),
         Ok(notes) => format!("reloaded; {}", notes.join("; ")),
         Err(why) => format!(

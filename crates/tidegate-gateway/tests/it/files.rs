@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use tidegate_gateway::cli::{self, Machine};
 use tidegate_gateway::config::Disk;
@@ -49,8 +50,8 @@ pub(crate) fn machine(files: &[(&str, &str)]) -> Machine {
         .iter()
         .map(|(path, text)| (path.into(), text.to_string()));
     Machine {
-        disk: Box::new(Files(files.collect())),
-        variables: Box::new(|name| match name {
+        disk: Arc::new(Files(files.collect())),
+        variables: Arc::new(|name| match name {
             "TOKEN" => Some("marker".to_owned()),
             "PORT" => Some("8081".to_owned()),
             _ => None,

@@ -2,33 +2,48 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 
 use crate::*;
 
 /// A running gateway with its file.
 struct Program {
     child: Child,
-    out: BufReader<ChildStdout>,
+    out: BufReader<ChildStderr>,
     file: PathBuf,
 }
 
 impl Program {
     fn start(name: &str, text: &str) -> Self {
+        Self::start_with(name, text, |_| ())
+    }
+
+    fn start_with(name: &str, text: &str, prepare: impl FnOnce(&mut Command)) -> Self {
         let file =
             std::env::temp_dir().join(format!("tidegate-{name}-{}.toml", std::process::id()));
         std::fs::write(&file, text).unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_tidegate"))
-            .arg("run")
-            .arg(&file)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let out = BufReader::new(child.stdout.take().unwrap());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+        command.arg("run").arg(&file);
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        prepare(&mut command);
+        let mut child = command.spawn().unwrap();
+        let out = BufReader::new(child.stderr.take().unwrap());
         Self { child, out, file }
     }
 
+    /// Returns the next message. Reports begin with their time, and are left out.
     fn line(&mut self) -> String {
+        loop {
+            let line = self.any_line();
+            let is_report = line.starts_with(|c: char| c.is_ascii_digit());
+            if !is_report {
+                return line;
+            }
+        }
+    }
+
+    /// Returns the next line on standard error.
+    fn any_line(&mut self) -> String {
         let mut line = String::new();
         self.out.read_line(&mut line).unwrap();
         line.trim_end().to_owned()
@@ -148,5 +163,123 @@ fn a_port_in_use_is_a_message_and_status_1() {
         line.starts_with(&format!("listen.http: cannot listen on {address}: ")),
         "{line}"
     );
+    assert_eq!(program.status(), Some(1));
+}
+
+#[test]
+fn a_file_that_changes_is_read_again() {
+    let (one, two) = (Upstream::new(), Upstream::new());
+    let mut program = Program::start("watch", &text(&one, "announce = \"0s\""));
+    let address = program.address();
+    std::fs::write(&program.file, text(&two, "announce = \"0s\"")).unwrap();
+    assert_eq!(program.line(), "reloaded");
+    let mut client = Peer::new(TcpStream::connect(address).unwrap());
+    client.write(GET);
+    two.accept().serve(OK);
+    assert_eq!(client.message().body, "ok");
+    std::fs::write(&program.file, "[route").unwrap();
+    while program.line() != "not reloaded: the old configuration stays" {}
+    client.write(GET);
+    two.accept();
+}
+
+#[test]
+fn the_access_log_is_opened_again_on_a_signal() {
+    let folder = std::env::temp_dir().join(format!("tidegate-log-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (log, moved) = (folder.join("access.log"), folder.join("access.log.1"));
+    let text = format!(
+        "[listen]\nhttp = \"127.0.0.1:0\"\n[route.r]\nrespond = 200\n[log]\nfile = {log:?}\n\
+         [drain]\nannounce = \"0s\"\n"
+    );
+    let mut program = Program::start("log", &text);
+    let address = program.address();
+    let ask = |path: &str| {
+        let mut client = Peer::new(TcpStream::connect(&address).unwrap());
+        client.write(&GET.replace("/a", path));
+        assert_eq!(client.message().status(), "200");
+    };
+    let lines = |file: &PathBuf| std::fs::read_to_string(file).unwrap_or_default();
+    ask("/first");
+    tidegate_testkit::until("the line is written", || lines(&log).contains("/first"));
+    std::fs::rename(&log, &moved).unwrap();
+    program.signal("USR1");
+    assert_eq!(program.line(), "the access log is opened again");
+    tidegate_testkit::until("the file is there again", || log.exists());
+    ask("/second");
+    program.signal("TERM");
+    while !program.line().starts_with("ended") {}
+    assert_eq!(program.status(), Some(0));
+    assert!(
+        lines(&log).contains("/second"),
+        "the last lines are written before the end"
+    );
+    assert!(!lines(&moved).contains("/second"));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn the_service_manager_learns_each_state() {
+    let path = std::env::temp_dir().join(format!("tidegate-manager-{}", std::process::id()));
+    let manager = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(PATIENCE)).unwrap();
+    let back = Upstream::new();
+    let mut program = Program::start_with("notify", &text(&back, "announce = \"0s\""), |command| {
+        command.env("NOTIFY_SOCKET", &path);
+    });
+    let received = || {
+        let mut message = [0; 64];
+        let length = manager.recv(&mut message).unwrap();
+        String::from_utf8(message[..length].to_vec()).unwrap()
+    };
+    assert_eq!(received(), "READY=1");
+    program.signal("HUP");
+    assert_eq!(
+        (received(), received()),
+        ("RELOADING=1".into(), "READY=1".into())
+    );
+    program.signal("TERM");
+    assert_eq!(received(), "STOPPING=1");
+    while !program.line().starts_with("ended") {}
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[test]
+fn operators_reach_the_program_and_their_changes_are_reported() {
+    let back = Upstream::new();
+    let text = text(&back, "announce = \"60s\"").replace(
+        "[drain]",
+        "[listen.admin]\nat = \"127.0.0.1:0\"\ntoken = \"${TIDEGATE_TEST_TOKEN}\"\n[drain]",
+    );
+    let mut program = Program::start_with("admin", &text, |command| {
+        command.env("TIDEGATE_TEST_TOKEN", "marker-token");
+    });
+    program.address();
+    let line = program.line();
+    let admin = line.strip_prefix("admin listens on ").unwrap().to_owned();
+    let ask = |line: &str| {
+        let mut peer = Peer::new(TcpStream::connect(&admin).unwrap());
+        let token = "Authorization: Bearer marker-token\r\nContent-Length: 0\r\n";
+        peer.write(&format!(
+            "{line} HTTP/1.1\r\nHost: localhost\r\n{token}\r\n"
+        ));
+        peer.message()
+    };
+    assert_eq!(ask("GET /ready").status(), "200");
+    assert_eq!(ask("POST /api/breakers/shop/open").status(), "200");
+    let report = program.any_line();
+    assert!(
+        report.contains(" INFO breaker of shop: forced open origin=\"admin 127.0.0.1:"),
+        "{report}"
+    );
+    assert_eq!(ask("POST /api/reload").status(), "200");
+    assert!(ask("GET /api/events").body.contains("\"what\":\"reload\""));
+    program.signal("TERM");
+    assert!(program.line().starts_with("SIGTERM"));
+    assert_eq!(
+        (ask("GET /ready").status(), ask("GET /live").status()),
+        ("503", "200")
+    );
+    program.signal("TERM");
     assert_eq!(program.status(), Some(1));
 }

@@ -1,0 +1,271 @@
+//! The reports of the program as lines of text on standard error: a subscriber of `tracing`.
+//!
+//! A thread of its own writes the lines. A reader that has stopped delays nothing but this thread:
+//! lines that find no place are counted, and the next line says how many.
+
+use std::fmt::{self, Write as _};
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::time::Duration;
+
+use tidegate::ThreadBuilder;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::Interest;
+use tracing::{Event, Level, Metadata, Subscriber};
+
+use crate::access::timestamp;
+use crate::admin::WallTime;
+
+/// The number of lines that wait.
+const WAITING: usize = 1024;
+/// The longest line.
+const LONGEST: usize = 16 * 1024;
+
+/// What the thread gets.
+enum Order {
+    Line(String),
+    /// Tell when all lines before this are written.
+    Flush(std::sync::mpsc::Sender<()>),
+}
+
+/// Writes reports as lines: those of the gateway from the level `INFO` on, all others from `WARN`
+/// on.
+pub(crate) struct Lines {
+    to: SyncSender<Order>,
+    left_out: AtomicU64,
+    wall: WallTime,
+}
+
+/// Waits for lines that are not written yet.
+#[derive(Clone)]
+pub(crate) struct Flush(SyncSender<Order>);
+
+impl Flush {
+    /// Waits until the lines so far are written, for at most this time.
+    pub(crate) fn wait(&self, most: Duration) {
+        let (done, wait) = channel();
+        // If the queue is full, the reader has stopped.
+        if self.0.try_send(Order::Flush(done)).is_ok() {
+            let _ = wait.recv_timeout(most);
+        }
+    }
+}
+
+impl Lines {
+    /// Starts the thread that writes lines to `out`.
+    ///
+    /// # Errors
+    ///
+    /// There is no thread.
+    pub(crate) fn start(
+        out: impl Write + Send + 'static,
+        wall: WallTime,
+    ) -> io::Result<(Self, Flush)> {
+        let (to, orders) = sync_channel(WAITING);
+        ThreadBuilder::new("reports")
+            .detached()
+            .spawn(move || write_all(&orders, out))?;
+        let lines = Self {
+            to: to.clone(),
+            left_out: AtomicU64::new(0),
+            wall,
+        };
+        Ok((lines, Flush(to)))
+    }
+}
+
+fn write_all(orders: &Receiver<Order>, mut out: impl Write) {
+    for order in orders {
+        match order {
+            // There is nowhere to report that the reader has left.
+            Order::Line(line) => drop(out.write_all(line.as_bytes()).and_then(|()| out.flush())),
+            Order::Flush(done) => drop(done.send(())),
+        }
+    }
+}
+
+impl Subscriber for Lines {
+    fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
+        match self.enabled(metadata) {
+            true => Interest::always(),
+            false => Interest::never(),
+        }
+    }
+
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        let own = metadata.target() == "tidegate";
+        let least = if own { Level::INFO } else { Level::WARN };
+        metadata.is_event() && *metadata.level() <= least
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = String::with_capacity(128);
+        timestamp(&mut line, (self.wall)());
+        let left_out = self.left_out.swap(0, Ordering::Relaxed);
+        if left_out > 0 {
+            // Writing to a text cannot fail.
+            let _ = write!(line, " ({left_out} lines were left out)");
+        }
+        let _ = write!(line, " {}", event.metadata().level());
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let _ = write!(line, " {}{}", fields.message, fields.others);
+        if line.len() > LONGEST {
+            let end = (0..=LONGEST).rev().find(|end| line.is_char_boundary(*end));
+            line.truncate(end.unwrap_or(0));
+        }
+        line.push('\n');
+        if self.to.try_send(Order::Line(line)).is_err() {
+            self.left_out.fetch_add(left_out + 1, Ordering::Relaxed);
+        }
+    }
+
+    // Spans are not enabled.
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+impl fmt::Debug for Lines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lines").finish_non_exhaustive()
+    }
+}
+
+/// The fields of an event: the message, and ` name=value` for each other one.
+#[derive(Default)]
+struct Fields {
+    message: String,
+    others: String,
+}
+
+impl Fields {
+    fn add(&mut self, field: &Field, value: impl fmt::Display) {
+        match field.name() {
+            // A line end in a message is indented, so that each report begins in the first column.
+            "message" => self.message = value.to_string().trim_end().replace('\n', "\n    "),
+            // There is nothing to say about what was not left out.
+            "left_out" if value.to_string() == "0" => {}
+            name => drop(write!(self.others, " {name}={value}")),
+        }
+    }
+}
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.add(field, format_args!("{value:?}"));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        match value.contains([' ', '\n', '"']) {
+            true if field.name() != "message" => self.add(field, format_args!("{value:?}")),
+            _ => self.add(field, value),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Lines in memory, and a reader that has stopped.
+
+    use std::io;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::sync::{Arc, Mutex};
+    use std::time::{Duration, SystemTime};
+
+    use super::{Lines, WAITING};
+
+    #[derive(Clone, Default)]
+    struct Memory(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Memory {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn start(out: impl io::Write + Send + 'static) -> (Lines, super::Flush) {
+        Lines::start(out, Arc::new(|| SystemTime::UNIX_EPOCH)).unwrap()
+    }
+
+    #[test]
+    fn a_report_is_a_line_with_time_level_message_and_fields() {
+        let memory = Memory::default();
+        let (lines, flush) = start(memory.clone());
+        tracing::subscriber::with_default(lines, || {
+            tracing::warn!(target: "tidegate", kind = "disk", left_out = 0_u64, "the disk\nis full");
+            tracing::info!(target: "tidegate", origin = "a b", left_out = 3_u64, "reload");
+            tracing::info!(target: "other", "not shown");
+            tracing::debug!(target: "tidegate", "not shown");
+            tracing::error!(target: "other", "shown");
+        });
+        flush.wait(Duration::from_secs(30));
+        let expected = "1970-01-01T00:00:00.000Z WARN the disk\n    is full kind=disk\n\
+                        1970-01-01T00:00:00.000Z INFO reload origin=\"a b\" left_out=3\n\
+                        1970-01-01T00:00:00.000Z ERROR shown\n";
+        let written = memory.0.lock().unwrap().clone();
+        assert_eq!(String::from_utf8(written).unwrap(), expected);
+    }
+
+    /// A writer that waits for the test before each line.
+    struct Slow(Receiver<()>, Memory, Sender<()>);
+
+    impl io::Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let _ = self.2.send(());
+            let _ = self.0.recv();
+            self.1.write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_reader_that_has_stopped_delays_nothing_and_lines_are_counted() {
+        let memory = Memory::default();
+        let ((go, wait), (began, begins)) = (channel(), channel());
+        let (lines, flush) = start(Slow(wait, memory.clone(), began));
+        tracing::subscriber::with_default(lines, || {
+            tracing::warn!("first");
+            begins.recv().unwrap();
+            for _ in 0..WAITING + 7 {
+                tracing::warn!("more");
+            }
+            drop(go);
+            flush_all(&begins, WAITING);
+            tracing::warn!("last");
+        });
+        begins.recv().unwrap();
+        flush.wait(Duration::from_secs(30));
+        let written = String::from_utf8(memory.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(written.lines().count(), 1 + WAITING + 1);
+        let last = written.lines().last().unwrap();
+        assert!(
+            last.ends_with("Z (7 lines were left out) WARN last"),
+            "{last}"
+        );
+    }
+
+    fn flush_all(begins: &Receiver<()>, lines: usize) {
+        for _ in 0..lines {
+            begins.recv().unwrap();
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! The line of the access log about a request that was passed on.
+
+use super::flight::Flight;
+use super::logged::{Done, End, Seen, log};
+use crate::access::Record;
+
+impl Flight {
+    /// Logs the end of the request. `done` is what `State::end` has returned: `None` if the request
+    /// had ended before.
+    pub(super) fn log(&self, done: Option<Done>, end: End) {
+        let Some(done) = done else { return };
+        if let End::Problem(reason, _) = end {
+            self.route.counts.add(reason);
+        }
+        let head = self.head.as_head();
+        let mut seen = Seen::new(&head, self.client);
+        if let Some(original) = &self.original {
+            (seen.host, seen.path) = (&original.0, &original.1);
+        }
+        let upstream = self.upstream_of(done.fell_back);
+        let settings = &self.route.log;
+        log(&self.gate, settings, self.home, done, end, |record| {
+            Record {
+                id: &self.request_id,
+                client: seen.client,
+                method: seen.method,
+                host: seen.host,
+                path: seen.path,
+                query: seen.query,
+                route: Some(&self.route.name),
+                upstream: Some(&upstream.name),
+                server: done.server.map(|server| upstream.label(server)),
+                ..record
+            }
+        });
+    }
+}

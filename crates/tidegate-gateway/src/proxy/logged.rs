@@ -1,0 +1,183 @@
+//! How a request ended: its line in the access log, and its count.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tidegate::http::codec::RequestHead;
+
+use super::gate::Gate;
+use super::times::Times;
+use crate::access::{Outcome, Record};
+use crate::command::Reason;
+use crate::config::types::Log;
+use crate::route::without_port;
+
+/// What a request has done when it ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Done {
+    pub(super) attempts: u32,
+    /// The position of the server of the last attempt.
+    pub(super) server: Option<usize>,
+    pub(super) fell_back: bool,
+    pub(super) times: Times,
+    /// The bytes of both bodies.
+    pub(super) received: u64,
+    pub(super) sent: u64,
+    /// The status that was sent; 0 if none was.
+    pub(super) status: u16,
+    /// All of the response was sent.
+    pub(super) is_whole: bool,
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum End {
+    /// With the response of its upstream.
+    Served,
+    /// With the response of the route itself.
+    Local(u16),
+    /// With a refusal or a failure. The status is that of a response that had not begun.
+    Problem(Reason, u16),
+    /// Refused because of what the client sent.
+    Refused(&'static str, u16),
+    /// The client has left.
+    ClientLeft,
+}
+
+/// The problems of a route since the start, by reason.
+#[derive(Debug, Default)]
+pub(crate) struct Counts([AtomicU64; Reason::ALL.len()]);
+
+impl Counts {
+    pub(super) fn add(&self, reason: Reason) {
+        self.0[reason as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the reasons that have occurred, and how often.
+    pub(crate) fn get(&self) -> impl Iterator<Item = (Reason, u64)> {
+        let counts = self.0.iter().map(|count| count.load(Ordering::Relaxed));
+        let all = Reason::ALL.into_iter().zip(counts);
+        all.filter(|(_, count)| *count > 0)
+    }
+}
+
+/// The parts of a request that the log shows, as the client sent them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen<'a> {
+    pub(super) client: Option<IpAddr>,
+    pub(super) method: &'a str,
+    pub(super) host: &'a str,
+    pub(super) path: &'a str,
+    pub(super) query: Option<&'a str>,
+}
+
+impl<'a> Seen<'a> {
+    pub(super) fn new(head: &RequestHead<'a>, client: Option<IpAddr>) -> Self {
+        Self {
+            client,
+            method: head.method().as_str(),
+            host: without_port(head.authority().unwrap_or_default()),
+            path: head.path(),
+            query: head.query(),
+        }
+    }
+}
+
+/// Logs a request to which the gateway itself has responded, on loop `home`.
+pub(super) fn log_local(
+    (gate, settings): (&Gate, &Log),
+    (home, began): (usize, u64),
+    seen: Seen<'_>,
+    route: Option<&str>,
+    (end, fallback): (End, bool),
+) {
+    let done = Done {
+        attempts: 0,
+        server: None,
+        fell_back: fallback,
+        times: Times {
+            began,
+            ..Times::default()
+        },
+        received: 0,
+        sent: 0,
+        status: 0,
+        is_whole: true,
+    };
+    log(gate, settings, home, done, end, |record| Record {
+        client: seen.client,
+        method: seen.method,
+        host: seen.host,
+        path: seen.path,
+        query: seen.query,
+        route,
+        ..record
+    });
+}
+
+/// Writes a line, if its outcome is logged.
+pub(super) fn log<'a>(
+    gate: &Gate,
+    settings: &Log,
+    home: usize,
+    done: Done,
+    end: End,
+    complete: impl FnOnce(Record<'a>) -> Record<'a>,
+) {
+    let Some(log) = &gate.reports.log else { return };
+    let (outcome, reason) = outcome(&done, end);
+    if !outcome.is_logged(settings) {
+        return;
+    }
+    let times = &done.times;
+    let between = |from: u64, to: u64| Duration::from_nanos(to.saturating_sub(from));
+    let now = gate.now(home);
+    let total = between(times.began, now);
+    let waiting = times
+        .first
+        .map_or(total, |first| between(times.began, first));
+    let status = match end {
+        End::Local(own) | End::Problem(_, own) | End::Refused(_, own) if done.status == 0 => own,
+        _ => done.status,
+    };
+    let wall = (gate.reports.wall)();
+    let record = complete(Record {
+        at: wall.checked_sub(total).unwrap_or(wall),
+        status,
+        attempts: done.attempts,
+        waiting,
+        running: total.saturating_sub(waiting),
+        total,
+        received: done.received,
+        sent: done.sent,
+        outcome,
+        reason,
+        fallback: done.fell_back,
+        cut: done.status > 0 && !done.is_whole,
+        ..Record::default()
+    });
+    log.record(home, settings, &record);
+}
+
+/// Returns the outcome of a request, and the word of the reason.
+fn outcome(done: &Done, end: End) -> (Outcome, Option<&'static str>) {
+    match end {
+        // The client has all of it: what happens to the connection later says nothing.
+        _ if done.status > 0 && done.is_whole => (served(done.status), None),
+        End::Served => (served(done.status), None),
+        End::Local(_) => (Outcome::Success, None),
+        End::Problem(reason, _) if reason.is_refusal() => (Outcome::Refused, Some(reason.word())),
+        End::Problem(reason, _) => (Outcome::Failed, Some(reason.word())),
+        End::Refused(word, _) => (Outcome::Refused, Some(word)),
+        End::ClientLeft => (Outcome::Failed, Some("client_left")),
+    }
+}
+
+/// A response of 500 and above is a failure for the breaker, and so it is for the log.
+fn served(status: u16) -> Outcome {
+    match status {
+        500.. => Outcome::Failed,
+        _ => Outcome::Success,
+    }
+}

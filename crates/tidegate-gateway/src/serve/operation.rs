@@ -1,0 +1,241 @@
+//! A gateway in operation: with its file, its listener for operators, its access log and its reports.
+
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::Duration;
+
+use tidegate::isolate::{Isolation, Properties};
+use tidegate::metrics::Exporter;
+use tidegate::net::NetGroup;
+use tidegate::pool::WorkerPool;
+use tidegate::promise::Completion;
+
+use super::gateway::{Gateway, Summary};
+use super::operator::{Metrics, Operator, locked};
+use crate::access::AccessLog;
+use crate::admin::{AdminListener, AdminParts, Controls as _, StreamSettings};
+use crate::config::ConfigFile;
+use crate::notify::Notifier;
+use crate::reports::Reports;
+
+/// How long the responses to operators, and the last lines of the access log, may take at the end.
+const LAST_WAIT: Duration = Duration::from_secs(1);
+/// The shortest time between two looks at the files.
+const SHORTEST_LOOK: Duration = Duration::from_millis(200);
+
+/// What a gateway runs on.
+#[derive(Clone, Debug)]
+pub struct OperationParts {
+    /// The loops of requests.
+    pub group: NetGroup,
+    /// The loop of the listener for operators. It is not one of those of requests, so that an
+    /// operator gets an answer while these are busy.
+    pub own: NetGroup,
+    /// The isolation of the routes. It reads `properties`.
+    pub isolation: Isolation,
+    /// The properties that operators change.
+    pub properties: Properties,
+    /// Where everything is reported. Without an access log, the one of the configuration is
+    /// started.
+    pub reports: Reports,
+    /// The service manager.
+    pub notifier: Arc<Notifier>,
+}
+
+/// A gateway in operation.
+///
+/// ```
+/// use std::sync::Arc;
+/// use tidegate::Clock;
+/// use tidegate::isolate::{Isolation, Properties};
+/// use tidegate_gateway::Reports;
+/// use tidegate_gateway::config::{ConfigFile, RealDisk};
+/// use tidegate_gateway::notify::Notifier;
+/// use tidegate_gateway::serve::{Operation, OperationParts};
+///
+/// # let path = std::env::temp_dir().join(format!("tidegate-operation-{}", std::process::id()));
+/// # std::fs::write(&path, "[listen]\nhttp = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\n[route.a]\nrespond = 200\n")?;
+/// let file = ConfigFile::new(&path, Arc::new(RealDisk), Arc::new(|_| None));
+/// let properties = Properties::new();
+/// let parts = OperationParts {
+///     group: tidegate::net::pinned("gateway", 1)?,
+///     own: tidegate::net::pinned("operate", 1)?,
+///     isolation: Isolation::builder().properties(properties.clone()).build()?,
+///     properties,
+///     reports: Reports::new(Clock::system()),
+///     notifier: Arc::new(Notifier::new(None)),
+/// };
+/// let operation = Operation::start(file, parts)?;
+/// println!("{:?}", operation.addresses());
+/// operation.drain().wait()?;
+/// operation.close();
+/// # std::fs::remove_file(&path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Operation {
+    operator: Arc<Operator>,
+    admin: Option<AdminListener>,
+}
+
+impl Operation {
+    /// Reads the file and starts the gateway, with its listener for operators.
+    ///
+    /// # Errors
+    ///
+    /// The mistakes of the file, or what cannot be used or opened. Nothing listens then.
+    pub fn start(file: ConfigFile, mut parts: OperationParts) -> Result<Self, String> {
+        let (config, sources) = file.read()?;
+        let (loops, problems) = (parts.group.loops().len(), &parts.reports.problems);
+        if parts.reports.log.is_none() {
+            let log = AccessLog::start(&config.log, loops, Arc::clone(problems));
+            let log = log.map_err(|why| format!("log.file: it cannot be opened: {why}"))?;
+            parts.reports.log = Some(log);
+        }
+        let started_with = (config.admin.clone(), config.log.clone());
+        let (group, reports) = (&parts.group, parts.reports.clone());
+        let gateway = Gateway::start_with(config, group, &parts.isolation, reports);
+        let operator = Arc::new(Operator {
+            gateway: gateway.map_err(|why| why.to_string())?,
+            file,
+            parts,
+            started_with,
+            access: OnceLock::new(),
+            reloading: Mutex::default(),
+            watch: Mutex::default(),
+        });
+        operator.watch_files(&sources, None);
+        let admin = start_admin(&operator).inspect_err(|_| {
+            // Nobody waits for it.
+            drop(operator.gateway.drain(Duration::ZERO, Duration::ZERO));
+        })?;
+        Ok(Self { operator, admin })
+    }
+
+    /// Reads the configuration again, because of `origin`. Returns what takes effect only after a
+    /// restart.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it, without secrets. The old configuration stays in force.
+    pub fn reload(&self, origin: &str) -> Result<Vec<String>, String> {
+        let notes = self.operator.reload()?;
+        self.operator.parts.reports.change(origin, "reload");
+        Ok(notes)
+    }
+
+    /// Looks at the files of the configuration from time to time, and calls `changed` after a
+    /// change, when they were unchanged for a while. It is called on a thread that may block.
+    /// Certificates, keys and tokens in files are looked at, too.
+    ///
+    /// # Errors
+    ///
+    /// There is no thread.
+    pub fn watch(&self, changed: impl Fn() + Send + Sync + 'static) -> Result<(), String> {
+        let workers = WorkerPool::builder("config-watch").max(1).queue(1).build();
+        let workers = workers.map_err(|why| why.to_string())?;
+        look_later(Arc::downgrade(&self.operator), workers, Arc::new(changed));
+        Ok(())
+    }
+
+    /// Opens the file of the access log again, because another program has moved it.
+    pub fn reopen_log(&self) {
+        if let Some(log) = &self.operator.parts.reports.log {
+            log.reopen();
+        }
+    }
+
+    /// Announces the end and drains, within the times of the configuration. The listener for
+    /// operators stays open, and says that the gateway is not ready.
+    pub fn drain(&self) -> Completion<Summary> {
+        self.operator.parts.notifier.stopping();
+        let (announce, deadline) = self.operator.gateway.drain_times();
+        self.operator.gateway.drain(announce, deadline)
+    }
+
+    /// Ends the streams, the listener for operators and the access log. Waits a short time for what
+    /// is left of them.
+    pub fn close(&self) {
+        if let Some(admin) = &self.admin {
+            // An operator who reads slowly does not delay the end.
+            let _ = admin.close(LAST_WAIT).wait();
+        }
+        if let Some(log) = &self.operator.parts.reports.log {
+            let _ = log.close().wait_timeout(LAST_WAIT);
+        }
+    }
+
+    /// Returns the name and the address of each listener.
+    pub fn addresses(&self) -> Vec<(String, String)> {
+        let mut addresses = self.operator.gateway.addresses();
+        let admin = self.admin.iter();
+        addresses.extend(admin.map(|admin| ("admin".to_owned(), admin.address())));
+        addresses
+    }
+
+    /// Returns the gateway.
+    pub fn gateway(&self) -> &Gateway {
+        &self.operator.gateway
+    }
+}
+
+fn start_admin(operator: &Arc<Operator>) -> Result<Option<AdminListener>, String> {
+    let Some(settings) = &operator.started_with.0 else {
+        return Ok(None);
+    };
+    let (own, reports) = (&operator.parts.own, &operator.parts.reports);
+    let exporter = Exporter::new();
+    exporter.add(operator.parts.isolation.clone());
+    exporter.add(Metrics(Arc::clone(operator)));
+    if let Some(log) = &reports.log {
+        exporter.add(log.clone());
+    }
+    let parts = AdminParts {
+        controls: Arc::clone(operator) as Arc<_>,
+        exporter,
+        events: Arc::clone(&reports.events),
+        problems: Arc::clone(&reports.problems),
+        streams: StreamSettings::from_properties(&|name| operator.file.variable(name))?,
+        wall: Arc::clone(&reports.wall),
+    };
+    let started = AdminListener::start(&settings.value, operator.file.disk(), parts, own);
+    let admin = started.map_err(|why| why.to_string())?;
+    // It is empty: this is called once.
+    let _ = operator.access.set(admin.access());
+    Ok(Some(admin))
+}
+
+/// Looks at the files after a while, on a thread that may block, again and again. Ends with the
+/// operation.
+fn look_later(weak: Weak<Operator>, workers: WorkerPool, changed: Arc<dyn Fn() + Send + Sync>) {
+    let Some(operator) = weak.upgrade() else {
+        return;
+    };
+    let settle = operator.gateway.live().config.reload.settle;
+    let home = operator.parts.own.loops().next().clone();
+    let look = move || {
+        let again = workers.clone();
+        let look = move || {
+            if look(&weak) {
+                changed();
+            }
+            look_later(weak, again, changed);
+        };
+        // One look at a time, so there is a place in the queue.
+        let _ = workers.execute(look);
+    };
+    // A loop that takes no timers is ending.
+    drop(home.schedule_coarse(settle.max(SHORTEST_LOOK), look));
+}
+
+/// Returns `true` if the files have changed.
+fn look(weak: &Weak<Operator>) -> bool {
+    let Some(operator) = weak.upgrade() else {
+        return false;
+    };
+    let now = operator.parts.own.loops().next().clock().nanos();
+    let mut watch = locked(&operator.watch);
+    let disk = operator.file.disk();
+    watch
+        .as_mut()
+        .is_some_and(|watch| watch.has_changed(now, disk))
+}

@@ -1,0 +1,204 @@
+//! What operators see and change: the gateway, its file, its access log.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use tidegate::Dump;
+use tidegate::isolate::{Isolation, Properties};
+use tidegate::metrics::{Collect, MetricVisitor};
+
+use super::gateway::Gateway;
+use super::operation::OperationParts;
+use crate::admin::{AdminAccess, Controls, UpstreamReport};
+use crate::config::types::{Admin, Log};
+use crate::config::{Config, ConfigFile, FileWatch, Named, Secret, Sources};
+
+/// How long the dump of a loop may take. A loop that is stuck is listed without its connections.
+const DUMP_TIME: Duration = Duration::from_secs(1);
+
+/// What operators see and change.
+pub(super) struct Operator {
+    pub(super) gateway: Gateway,
+    pub(super) file: ConfigFile,
+    pub(super) parts: OperationParts,
+    /// The settings of the listener for operators and of the log at the start.
+    pub(super) started_with: (Option<Named<Admin>>, Log),
+    pub(super) access: OnceLock<AdminAccess>,
+    /// One reload at a time, from the file to the loops.
+    pub(super) reloading: Mutex<()>,
+    /// Notices changes of the files, unless the configuration says that it should not.
+    pub(super) watch: Mutex<Option<FileWatch>>,
+}
+
+/// Puts a part of a new configuration in force.
+type Apply = Box<dyn FnOnce() + Send>;
+
+impl Operator {
+    /// Reads the configuration again, and puts it in force.
+    fn read_again(&self) -> Result<Vec<String>, String> {
+        let _one = locked(&self.reloading);
+        let loaded = self.file.load()?;
+        let Some(config) = loaded.config else {
+            // What is wrong may be in a file that is new.
+            self.watch_files(&loaded.sources, None);
+            return Err(loaded.mistakes.render(&loaded.sources));
+        };
+        self.watch_files(&loaded.sources, Some(&config));
+        let mut notes = Vec::new();
+        let admin = self.prepare_admin(&config, &mut notes)?;
+        let log = self.prepare_log(&config, &mut notes)?;
+        let more = self.gateway.reload(config);
+        notes.extend(more.map_err(|why| why.to_string())?);
+        for apply in [admin, log].into_iter().flatten() {
+            apply();
+        }
+        Ok(notes)
+    }
+
+    /// Watches the files that were read, and those that the configuration names.
+    pub(super) fn watch_files(&self, sources: &Sources, config: Option<&Config>) {
+        let mut watch = locked(&self.watch);
+        let now = self.gateway.live();
+        let config = config.unwrap_or(&now.config);
+        let (further, settle) = (named_files(config), config.reload.settle);
+        *watch = match config.reload.watch {
+            true => Some(FileWatch::new(sources, further, settle, self.file.disk())),
+            false => None,
+        };
+    }
+
+    /// Reads the tokens again. Notes what takes effect only after a restart.
+    fn prepare_admin(
+        &self,
+        config: &Config,
+        notes: &mut Vec<String>,
+    ) -> Result<Option<Apply>, String> {
+        let at = |admin: &Option<Named<Admin>>| admin.as_ref().map(|admin| admin.value.at.clone());
+        if at(&config.admin) != at(&self.started_with.0) {
+            notes.push("listen.admin: it changes with the next start".to_owned());
+            return Ok(None);
+        }
+        let (Some(access), Some(admin)) = (self.access.get(), &config.admin) else {
+            return Ok(None);
+        };
+        let prepared = access.prepare(&admin.value, self.file.disk());
+        let prepared = prepared.map_err(|why| why.to_string())?;
+        Ok(Some(Box::new(prepared)))
+    }
+
+    /// Opens the access log if it has another file. Notes what takes effect only after a restart.
+    fn prepare_log(
+        &self,
+        config: &Config,
+        notes: &mut Vec<String>,
+    ) -> Result<Option<Apply>, String> {
+        if config.log.queue != self.started_with.1.queue {
+            notes.push("log.queue: it changes with the next start".to_owned());
+        }
+        let old = self.gateway.live();
+        let Some(log) = &self.parts.reports.log else {
+            return Ok(None);
+        };
+        if old.config.log.file == config.log.file {
+            return Ok(None);
+        }
+        let prepared = log.prepare(&config.log);
+        let prepared = prepared.map_err(|why| format!("log.file: it cannot be opened: {why}"))?;
+        Ok(Some(Box::new(prepared)))
+    }
+}
+
+/// The listener and the signals change the same gateway.
+impl Controls for Operator {
+    fn is_ready(&self) -> bool {
+        self.gateway.is_ready()
+    }
+
+    fn isolation(&self) -> &Isolation {
+        &self.parts.isolation
+    }
+
+    fn properties(&self) -> &Properties {
+        &self.parts.properties
+    }
+
+    fn upstreams(&self) -> Vec<UpstreamReport> {
+        self.gateway.upstreams()
+    }
+
+    fn drain_server(&self, upstream: &str, server: &str, draining: bool) -> bool {
+        self.gateway.drain_server(upstream, server, draining)
+    }
+
+    fn reload(&self) -> Result<Vec<String>, String> {
+        let notifier = &self.parts.notifier;
+        notifier.reloading();
+        let reloaded = self.read_again();
+        notifier.ready();
+        reloaded
+    }
+
+    fn dump(&self) -> Dump {
+        let OperationParts {
+            group,
+            own,
+            isolation,
+            ..
+        } = &self.parts;
+        Dump::new("gateway", "")
+            .fact("is_ready", self.is_ready())
+            .child(group.loops().dump_within(DUMP_TIME))
+            // It is not asked: nothing of it matters to requests.
+            .child(own.loops().dump())
+            .child(isolation.dump())
+    }
+}
+
+impl fmt::Debug for Operator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Operator").field(&self.gateway).finish()
+    }
+}
+
+/// The metrics of the gateway, for an exporter.
+pub(super) struct Metrics(pub(super) Arc<Operator>);
+
+impl Collect for Metrics {
+    fn collect(&self, visitor: &mut dyn MetricVisitor) {
+        self.0.gateway.collect(visitor);
+    }
+}
+
+/// Returns the files that a configuration names: certificates, keys, roots, tokens.
+fn named_files(config: &Config) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for listener in &config.listeners {
+        let Some(tls) = &listener.value.tls else {
+            continue;
+        };
+        for pair in &tls.certificates {
+            files.extend([pair.cert.clone(), pair.key.clone()]);
+        }
+        files.extend(tls.client_roots.clone());
+    }
+    for upstream in &config.upstreams {
+        if let Some(tls) = &upstream.value.tls {
+            let own = [&tls.roots, &tls.cert, &tls.key];
+            files.extend(own.into_iter().flatten().cloned());
+        }
+    }
+    if let Some(admin) = &config.admin {
+        for secret in [&admin.value.token, &admin.value.read_token] {
+            if let Some(Secret::File(path)) = secret {
+                files.push(path.clone());
+            }
+        }
+    }
+    files
+}
+
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,316 @@
+//! What operators see and change while the gateway runs.
+
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::channel;
+
+use crate::operation::{World, operated};
+use crate::*;
+
+#[test]
+fn it_is_not_ready_from_the_announcement_on_and_still_accepts() {
+    let world = World::new("[route.r]\nrespond = { body = \"ok\" }\n[drain]\nannounce = \"5s\"\n");
+    assert_eq!(world.get("/ready").status(), "200");
+    assert_eq!(world.send(GET).message().field("connection"), None);
+    let drained = world.operation.drain();
+    assert_eq!(world.get("/ready").status(), "503");
+    assert_eq!(world.get("/live").status(), "200");
+    let response = world.send(GET).message();
+    assert_eq!(
+        (response.status(), response.field("connection")),
+        ("200", Some("close"))
+    );
+    let refused = world.change("POST /api/reload", "");
+    assert_eq!(refused.status(), "422");
+    assert!(refused.body.contains("the gateway is ending"));
+    world.clock.advance(Duration::from_secs(6));
+    tidegate_testkit::until("the drain ends", || {
+        world.clock.advance(Duration::from_secs(1));
+        drained.is_done()
+    });
+    assert!(TcpStream::connect(world.address("http")).is_err());
+    assert_eq!(world.get("/live").status(), "200", "until the very end");
+}
+
+#[test]
+fn a_snapshot_shows_routes_and_servers_without_variables() {
+    let text = "[upstream.back]\nservers = [\"127.0.0.1:1\", \"${SECRET}:80\"]\n\
+                [route.shop]\nupstream = \"back\"\nlimit = 7\n";
+    let world = World::new(text);
+    let snapshot = world.get("/api/snapshot").body;
+    for part in [
+        "{\"ready\":true,\"commands\":[{\"key\":\"shop\",\"group\":\"back\",\"breaker\":\"closed\"",
+        "\"limit\":7",
+        "{\"name\":\"back\",\"servers\":[{\"address\":\"127.0.0.1:1\",\"weight\":1",
+        "{\"address\":\"${SECRET}:80\",\"weight\":1",
+    ] {
+        assert!(snapshot.contains(part), "{part}\n{snapshot}");
+    }
+}
+
+#[test]
+fn a_reload_takes_effect_or_says_all_mistakes_and_changes_nothing() {
+    let (one, two) = (Upstream::new(), Upstream::new());
+    let world = World::with_route(&[&one], "");
+    world
+        .files
+        .write("/tidegate.toml", &operated(&route(&[&two], "")));
+    let reload = world.change("POST /api/reload", "");
+    assert_eq!(reload.body, "{\"done\":\"reload\",\"notes\":[]}");
+    let (origin, what) = world.last_change();
+    assert!(origin.starts_with("admin 127.0.0.1:"), "{origin}");
+    assert_eq!(what, "reload");
+    let mut client = world.send(GET);
+    two.accept().serve(OK_CLOSE);
+    assert_eq!(client.message().body, "ok");
+    let broken = operated(&route(&[&one], "limt = 3\ntimeout = \"soon\""));
+    world.files.write("/tidegate.toml", &broken);
+    let reload = world.change("POST /api/reload", "");
+    assert_eq!(reload.status(), "422");
+    for part in ["limt", "timeout", "/tidegate.toml:"] {
+        assert!(reload.body.contains(part), "{part}\n{}", reload.body);
+    }
+    let mut client = world.send(GET);
+    two.accept().serve(OK_CLOSE);
+    assert_eq!(client.message().body, "ok");
+    assert_eq!(world.parts.reports.events.latest().len(), 1);
+    let why = world.operation.reload("SIGHUP").unwrap_err();
+    assert!(why.contains("limt"), "{why}");
+}
+
+#[test]
+fn tokens_change_with_a_reload_and_the_address_with_the_next_start() {
+    let world = World::new("[route.r]\nrespond = 200\n");
+    let other = "[listen]\nhttp = \"127.0.0.1:0\"\n\
+                 [listen.admin]\nat = \"127.0.0.1:0\"\ntoken = \"${SECRET}\"\n\
+                 [route.r]\nrespond = 200\n";
+    world.files.write("/tidegate.toml", other);
+    assert_eq!(world.change("POST /api/reload", "").status(), "200");
+    assert_eq!(world.change("POST /api/reload", "").status(), "401");
+    let fields = "Authorization: Bearer marker-variable\r\n";
+    let moved = other.replace("at = \"127.0.0.1:0\"", "at = \"127.0.0.1:1\"");
+    world.files.write("/tidegate.toml", &moved);
+    let reload = world.operator("POST /api/reload", fields, "").message();
+    assert!(
+        reload
+            .body
+            .contains("listen.admin: it changes with the next start"),
+        "{}",
+        reload.body
+    );
+    let without = "[listen]\nhttp = \"127.0.0.1:0\"\n[route.r]\nrespond = 200\n";
+    world.files.write("/tidegate.toml", without);
+    let reload = world.operator("POST /api/reload", fields, "").message();
+    assert_eq!(reload.status(), "200");
+    assert_eq!(world.get("/api/snapshot").status(), "200", "it stays");
+}
+
+#[test]
+fn a_forced_breaker_refuses_the_requests_of_its_route() {
+    let back = Upstream::new();
+    let world = World::with_route(&[&back], "breaker = true");
+    assert_eq!(
+        world.change("POST /api/breakers/shop/open", "").status(),
+        "200"
+    );
+    let refused = world.send(GET).message();
+    assert_eq!(refused.field("tidegate-refused"), Some("breaker shop"));
+    assert_eq!(world.last_change().1, "breaker of shop: forced open");
+    assert_eq!(
+        world.change("POST /api/breakers/shop/auto", "").status(),
+        "200"
+    );
+    let mut client = world.send(GET);
+    back.accept().serve(OK);
+    assert_eq!(client.message().body, "ok");
+}
+
+#[test]
+fn a_drained_server_gets_no_requests_and_stays_drained_after_a_reload() {
+    let (one, two) = (Upstream::new(), Upstream::new());
+    let world = World::with_route(&[&one, &two], "");
+    let path = format!("/api/servers/back/{}", one.address());
+    assert_eq!(
+        world.change(&format!("POST {path}/drain"), "").status(),
+        "200"
+    );
+    let only_two = || {
+        for _ in 0..3 {
+            let mut client = world.send(GET);
+            two.accept().serve(OK_CLOSE);
+            assert_eq!(client.message().body, "ok");
+        }
+        assert!(one.is_quiet());
+    };
+    only_two();
+    // The servers begin anew, because the number of their places is another one.
+    let text = operated(&route(&[&one, &two], "")).replace("balance", "max_in_flight = 9\nbalance");
+    world.files.write("/tidegate.toml", &text);
+    world.operation.reload("SIGHUP").unwrap();
+    assert_eq!(
+        world.last_change(),
+        ("SIGHUP".to_owned(), "reload".to_owned())
+    );
+    only_two();
+    assert_eq!(
+        world.change(&format!("POST {path}/resume"), "").status(),
+        "200"
+    );
+    let snapshot = world.get("/api/snapshot").body;
+    assert!(!snapshot.contains("\"draining\":true"), "{snapshot}");
+    let unknown = world.change("POST /api/servers/back/10.9.9.9:1/drain", "");
+    assert_eq!(unknown.status(), "404");
+}
+
+#[test]
+fn a_property_changes_a_route_at_once_and_survives_a_reload() {
+    let back = Upstream::new();
+    let world = World::with_route(&[&back], "limit = 5");
+    let name = "hystrix.command.shop.execution.isolation.semaphore.maxConcurrentRequests";
+    let changed = world.change(&format!("PUT /api/properties/{name}"), "1");
+    assert_eq!(changed.status(), "200");
+    world.operation.reload("SIGHUP").unwrap();
+    let _first = world.send(GET);
+    let mut server = back.accept();
+    server.message();
+    let refused = world.send(GET).message();
+    assert_eq!(refused.field("tidegate-refused"), Some("limit shop"));
+    let settings = world.get("/api/settings").body;
+    let value = format!("\"value\":\"1\",\"origin\":\"property {name}\"");
+    assert!(settings.contains(&value), "{settings}");
+}
+
+#[test]
+fn a_dump_shows_each_loop_and_its_connections() {
+    let back = Upstream::new();
+    let world = World::with_route(&[&back], "");
+    let client = world.send(GET);
+    let mut server = back.accept();
+    server.message();
+    let dump = world.get("/api/dump").body;
+    let peer = client.0.local_addr().unwrap().to_string();
+    for part in ["gateway-0", "operate-0", "shop", &peer, &back.address()] {
+        assert!(dump.contains(part), "{part}\n{dump}");
+    }
+}
+
+#[test]
+fn metrics_describe_routes_listeners_and_servers() {
+    let back = Upstream::new();
+    let world = World::with_route(&[&back], "");
+    let metrics = world.get("/metrics").body;
+    let server = format!("upstream=\"back\",server=\"{}\"", back.address());
+    let listener = format!("server=\"{}\"", world.address("http"));
+    for part in [
+        "command=\"shop\"",
+        &format!("tidegate_upstream_up{{{server}}} 1"),
+        &format!("tidegate_upstream_draining{{{server}}} 0"),
+        &format!("tidegate_server_accepting{{{listener}}} 1"),
+        &format!("tidegate_http_requests_total{{{listener}"),
+    ] {
+        assert!(metrics.contains(part), "{part}\n{metrics}");
+    }
+}
+
+#[test]
+fn operators_get_an_answer_while_the_loop_of_requests_is_busy() {
+    let world = World::new("[route.r]\nrespond = 200\n");
+    let (free, busy) = channel::<()>();
+    let task = world.parts.group.loops().next().submit(move || busy.recv());
+    assert_eq!(world.get("/ready").status(), "200");
+    assert_eq!(world.get("/api/snapshot").status(), "200");
+    assert_eq!(world.get("/metrics").status(), "200");
+    drop(free);
+    task.unwrap().wait().unwrap().unwrap_err();
+}
+
+#[test]
+fn the_listener_for_operators_can_be_a_unix_socket() {
+    let path = std::env::temp_dir().join(format!("tidegate-admin-{}.sock", std::process::id()));
+    let at = format!("at = \"unix:{}\"", path.display());
+    let text = operated("[route.r]\nrespond = 200\n").replace("at = \"127.0.0.1:0\"", &at);
+    let world = World::with(text);
+    assert_eq!(world.address("admin"), format!("unix:{}", path.display()));
+    let ask = |line: &str| {
+        let mut stream = UnixStream::connect(&path).unwrap();
+        let request = format!("{line} HTTP/1.1\r\nHost: any\r\nConnection: close\r\n");
+        let fields = "Content-Length: 0\r\nAuthorization: Bearer full-token\r\n\r\n";
+        stream.write_all(request.as_bytes()).unwrap();
+        stream.write_all(fields.as_bytes()).unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        response
+    };
+    assert!(ask("GET /api/snapshot").starts_with("HTTP/1.1 200 "));
+    assert!(ask("POST /api/reload").starts_with("HTTP/1.1 200 "));
+    assert_eq!(
+        world.last_change(),
+        ("admin".to_owned(), "reload".to_owned())
+    );
+    drop(world);
+    assert!(!path.exists());
+}
+
+#[test]
+fn without_a_token_another_address_is_an_error() {
+    let text = "[listen]\nhttp = \"127.0.0.1:0\"\n[listen.admin]\nat = \"0.0.0.0:0\"\n[route.r]\nrespond = 200\n";
+    let loaded = load(Path::new("/tidegate.toml"), &OneFile(text), &|_| None).unwrap();
+    let mistakes = loaded.mistakes.render(&loaded.sources);
+    assert!(
+        loaded.config.is_none() && mistakes.contains("token"),
+        "{mistakes}"
+    );
+}
+
+#[test]
+fn the_result_of_health_checks_is_an_event() {
+    let back = Upstream::new();
+    let text = route(&[&back], "").replace(
+        "balance",
+        "health = { every = \"10s\", timeout = \"9s\", down = 1 }\nbalance",
+    );
+    let world = World::new(&text);
+    world.clock.advance(Duration::from_millis(200));
+    back.accept()
+        .serve("HTTP/1.1 500 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    let address = back.address();
+    tidegate_testkit::until("the server is down", || {
+        !world.parts.reports.events.latest().is_empty()
+    });
+    let what = format!("upstream.back {address}: is down: status 500");
+    assert_eq!(world.last_change(), ("health".to_owned(), what));
+    let snapshot = world.get("/api/snapshot").body;
+    assert!(snapshot.contains("\"up\":false"), "{snapshot}");
+}
+
+#[test]
+fn a_change_of_the_files_is_noticed_when_they_are_quiet() {
+    let world = World::new("[route.r]\nrespond = 200\n");
+    let (send, changes) = channel();
+    let watched = world
+        .operation
+        .watch(move || send.send(()).unwrap_or_default());
+    watched.unwrap();
+    let noticed = |what: &str| {
+        tidegate_testkit::until(what, || {
+            world.clock.advance(Duration::from_millis(100));
+            changes.try_recv().is_ok()
+        });
+    };
+    world
+        .files
+        .write("/tidegate.toml", &operated("[route.r]\nrespond = 201\n"));
+    noticed("the change is noticed");
+    world.operation.reload("file change").unwrap();
+    assert_eq!(world.send(GET).message().status(), "201");
+    // A file that is new in a configuration with mistakes counts, too.
+    let included = operated("[route.r]\nrespond = 202\n");
+    let main = format!("include = \"more.toml\"\n{included}");
+    world.files.write("/more.toml", "[dran]\n");
+    world.files.write("/tidegate.toml", &main);
+    noticed("the include is noticed");
+    world.operation.reload("file change").unwrap_err();
+    world.files.write("/more.toml", "[drain]\n");
+    noticed("the included file is noticed");
+    world.operation.reload("file change").unwrap();
+    assert_eq!(world.send(GET).message().status(), "202");
+}

@@ -1,0 +1,168 @@
+//! A gateway in operation, with its listener for operators.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use tidegate::isolate::Properties;
+use tidegate_gateway::Reports;
+use tidegate_gateway::access::AccessLog;
+use tidegate_gateway::config::ConfigFile;
+use tidegate_gateway::notify::Notifier;
+use tidegate_gateway::serve::{Operation, OperationParts};
+
+use crate::*;
+
+/// Files that a test writes.
+#[derive(Default)]
+pub(crate) struct Files(Mutex<BTreeMap<PathBuf, String>>);
+
+impl Files {
+    pub(crate) fn write(&self, path: &str, text: &str) {
+        self.0.lock().unwrap().insert(path.into(), text.to_owned());
+    }
+}
+
+impl Disk for Files {
+    fn read(&self, path: &Path) -> io::Result<String> {
+        let found = self.0.lock().unwrap().get(path).cloned();
+        found.ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn list(&self, _: &Path) -> io::Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+}
+
+/// A gateway in operation, on a clock that the test moves.
+pub(crate) struct World {
+    pub(crate) operation: Operation,
+    pub(crate) files: Arc<Files>,
+    pub(crate) clock: ManualClock,
+    pub(crate) parts: OperationParts,
+    log: Memory,
+}
+
+/// The access log in memory.
+#[derive(Clone, Default)]
+struct Memory(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Memory {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Returns a configuration with both listeners. The token for changes is `full-token`.
+pub(crate) fn operated(text: &str) -> String {
+    format!(
+        "[listen]\nhttp = \"127.0.0.1:0\"\n\
+         [listen.admin]\nat = \"127.0.0.1:0\"\ntoken = \"${{TOKEN}}\"\n{text}"
+    )
+}
+
+/// Returns the value of a variable. Each contains `marker`, which no output may show.
+fn variable(name: &str) -> Option<String> {
+    match name {
+        "TOKEN" => Some("full-token".to_owned()),
+        "SECRET" => Some("marker-variable".to_owned()),
+        _ => None,
+    }
+}
+
+impl World {
+    pub(crate) fn new(text: &str) -> Self {
+        Self::with(operated(text))
+    }
+
+    pub(crate) fn with(text: String) -> Self {
+        let files = Arc::new(Files::default());
+        files.write("/tidegate.toml", &text);
+        let clock = ManualClock::new();
+        let group = |name: &str| NetGroup::builder(name).loops(1).clock(&clock).build();
+        let mut reports = Reports::new((&clock).into());
+        let log = Memory::default();
+        let (lines, problems) = (log.clone(), Arc::clone(&reports.problems));
+        let open = Box::new(move || Ok(Box::new(lines.clone()) as Box<_>));
+        reports.log = AccessLog::start_with(open, &config("").log, 1, problems).ok();
+        let properties = Properties::new();
+        let isolation = Isolation::builder().properties(properties.clone());
+        let parts = OperationParts {
+            group: group("gateway").unwrap(),
+            own: group("operate").unwrap(),
+            isolation: isolation.clock(&clock).build().unwrap(),
+            properties,
+            reports,
+            notifier: Arc::new(Notifier::new(None)),
+        };
+        let disk = Arc::clone(&files) as Arc<dyn Disk>;
+        let file = ConfigFile::new("/tidegate.toml", disk, Arc::new(variable));
+        let operation = Operation::start(file, parts.clone()).unwrap();
+        Self {
+            operation,
+            files,
+            clock,
+            parts,
+            log,
+        }
+    }
+
+    /// Waits for so many lines of the access log, and returns them.
+    pub(crate) fn lines(&self, count: usize) -> Vec<String> {
+        tidegate_testkit::until_some("the lines are written", || {
+            let text = String::from_utf8(self.log.0.lock().unwrap().clone()).unwrap();
+            let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+            (lines.len() >= count).then_some(lines)
+        })
+    }
+
+    /// Makes a gateway with one route to these servers.
+    pub(crate) fn with_route(servers: &[&Upstream], settings: &str) -> Self {
+        Self::new(&route(servers, settings))
+    }
+
+    pub(crate) fn address(&self, listener: &str) -> String {
+        let addresses = self.operation.addresses();
+        let mut own = addresses.into_iter().filter(|(name, _)| name == listener);
+        own.next().unwrap().1
+    }
+
+    /// Sends a request through the gateway.
+    pub(crate) fn send(&self, request: &str) -> Peer {
+        let mut client = Peer::new(TcpStream::connect(self.address("http")).unwrap());
+        client.write(request);
+        client
+    }
+
+    /// Sends a request to the listener for operators, and returns the connection.
+    pub(crate) fn operator(&self, line: &str, fields: &str, body: &str) -> Peer {
+        let mut peer = Peer::new(TcpStream::connect(self.address("admin")).unwrap());
+        let length = body.len();
+        peer.write(&format!(
+            "{line} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n{fields}\r\n{body}"
+        ));
+        peer
+    }
+
+    /// Reads an endpoint without a token.
+    pub(crate) fn get(&self, path: &str) -> Message {
+        self.operator(&format!("GET {path}"), "", "").message()
+    }
+
+    /// Changes something with the token for changes.
+    pub(crate) fn change(&self, line: &str, body: &str) -> Message {
+        let fields = "Authorization: Bearer full-token\r\n";
+        self.operator(line, fields, body).message()
+    }
+
+    /// Returns what the last change was, and its origin.
+    pub(crate) fn last_change(&self) -> (String, String) {
+        let change = self.parts.reports.events.latest().swap_remove(0);
+        (change.origin, change.what)
+    }
+}
