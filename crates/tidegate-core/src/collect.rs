@@ -4,6 +4,7 @@
 //! Neither knows the other, so a new crate joins an existing exporter without a change there.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Describes its metrics and their current values.
 ///
@@ -108,6 +109,59 @@ pub struct Metric {
 }
 
 impl Metric {
+    /// The upper bounds of the buckets in Tidegate's histograms of times, in nanoseconds. A last bucket
+    /// without a bound follows.
+    pub const TIME_BOUNDS: [u64; 17] = [
+        50_000,
+        100_000,
+        250_000,
+        500_000,
+        1_000_000,
+        2_500_000,
+        5_000_000,
+        10_000_000,
+        25_000_000,
+        50_000_000,
+        100_000_000,
+        250_000_000,
+        500_000_000,
+        1_000_000_000,
+        2_500_000_000,
+        5_000_000_000,
+        10_000_000_000,
+    ];
+    /// The number of these buckets.
+    pub const TIME_BUCKETS: usize = Self::TIME_BOUNDS.len() + 1;
+
+    /// Returns the bucket of a duration: the first one whose bound is not below it.
+    #[inline]
+    pub fn time_bucket(nanos: u64) -> usize {
+        if nanos <= Self::TIME_BOUNDS[0] {
+            return 0;
+        }
+        Self::TIME_BOUNDS.partition_point(|bound| *bound < nanos)
+    }
+
+    /// Returns the buckets as [`MetricVisitor::histogram`] takes them: the upper bound of each one in
+    /// seconds, with the number of durations in it.
+    ///
+    /// ```
+    /// use tidegate_core::Metric;
+    ///
+    /// let mut counts = [0; Metric::TIME_BUCKETS];
+    /// counts[Metric::time_bucket(70_000)] += 1; // nanoseconds
+    /// let buckets = Metric::time_buckets(counts);
+    /// assert_eq!(buckets[..2], [(0.00005, 0), (0.0001, 1)]);
+    /// ```
+    pub fn time_buckets(counts: [u64; Self::TIME_BUCKETS]) -> [(f64, u64); Self::TIME_BUCKETS] {
+        std::array::from_fn(|at| {
+            let bound = Self::TIME_BOUNDS.get(at).map_or(f64::INFINITY, |nanos| {
+                Duration::from_nanos(*nanos).as_secs_f64()
+            });
+            (bound, counts[at])
+        })
+    }
+
     /// Creates a metric without a unit.
     pub const fn new(name: &'static str, help: &'static str) -> Self {
         Self {
@@ -131,5 +185,29 @@ impl Metric {
     pub const fn unit(mut self, unit: &'static str) -> Self {
         self.unit = unit;
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Buckets of times include their upper bound, and the bounds read as people write them.
+
+    use super::*;
+
+    #[test]
+    fn a_bucket_of_times_includes_its_bound() {
+        assert_eq!(Metric::time_bucket(0), 0);
+        assert_eq!(Metric::time_bucket(50_000), 0);
+        assert_eq!(Metric::time_bucket(50_001), 1);
+        assert_eq!(Metric::time_bucket(u64::MAX), Metric::TIME_BUCKETS - 1);
+    }
+
+    #[test]
+    fn bounds_of_times_are_decimal_seconds_and_end_with_infinity() {
+        let buckets = Metric::time_buckets([0; Metric::TIME_BUCKETS]);
+        let bounds = buckets.map(|(bound, _)| bound);
+        assert_eq!(bounds[..4], [0.00005, 0.0001, 0.00025, 0.0005]);
+        assert_eq!(bounds[Metric::TIME_BUCKETS - 2..], [10.0, f64::INFINITY]);
+        assert!(bounds.is_sorted());
     }
 }

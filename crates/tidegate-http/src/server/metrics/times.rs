@@ -1,31 +1,10 @@
 //! A histogram of durations that threads record into.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-/// The upper bounds of the buckets, in nanoseconds; the same as those of commands. A last bucket
-/// without a bound follows.
-const BOUNDS: [u64; 17] = [
-    50_000,
-    100_000,
-    250_000,
-    500_000,
-    1_000_000,
-    2_500_000,
-    5_000_000,
-    10_000_000,
-    25_000_000,
-    50_000_000,
-    100_000_000,
-    250_000_000,
-    500_000_000,
-    1_000_000_000,
-    2_500_000_000,
-    5_000_000_000,
-    10_000_000_000,
-];
+use tidegate_core::Metric;
 
-pub(super) const BUCKETS: usize = BOUNDS.len() + 1;
+pub(super) const BUCKETS: usize = Metric::TIME_BUCKETS;
 
 /// The number and the sum of durations, by bucket.
 #[derive(Debug, Default)]
@@ -49,11 +28,7 @@ impl Times {
     /// Adds `number` durations of `nanos` each.
     #[inline]
     pub(super) fn record(&self, nanos: u64, number: u64, one_writer: bool) {
-        let bucket = match nanos <= BOUNDS[0] {
-            true => 0,
-            false => bucket_of(nanos),
-        };
-        add(&self.counts[bucket], number, one_writer);
+        add(&self.counts[Metric::time_bucket(nanos)], number, one_writer);
         add(&self.nanos, nanos.saturating_mul(number), one_writer);
     }
 
@@ -64,18 +39,9 @@ impl Times {
 
     /// Returns the upper bound of each bucket in seconds, with the number of durations in it.
     pub(super) fn buckets(&self) -> [(f64, u64); BUCKETS] {
-        std::array::from_fn(|at| {
-            let bound = BOUNDS.get(at).map_or(f64::INFINITY, |nanos| {
-                Duration::from_nanos(*nanos).as_secs_f64()
-            });
-            (bound, self.counts[at].load(Ordering::Relaxed))
-        })
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Metric::time_buckets(self.counts.each_ref().map(count))
     }
-}
-
-/// Returns the first bucket whose bound is not below `nanos`.
-fn bucket_of(nanos: u64) -> usize {
-    BOUNDS.partition_point(|bound| *bound < nanos)
 }
 
 #[cfg(test)]
@@ -86,7 +52,7 @@ mod tests {
     fn a_bucket_includes_its_bound() {
         let times = Times::default();
         for (nanos, bucket) in [(0, 0), (50_000, 0), (50_001, 1), (u64::MAX, BUCKETS - 1)] {
-            assert_eq!(bucket_of(nanos), bucket, "{nanos}");
+            assert_eq!(Metric::time_bucket(nanos), bucket, "{nanos}");
             times.record(nanos.min(1 << 40), 2, true);
         }
         let buckets = times.buckets();
