@@ -1,8 +1,9 @@
 //! A server in a process of its own: this program again, with the hidden option `--serve SERVER`.
 //!
 //! It prints its address, and replies to each line that it reads with a number: to `cpu` with its
-//! CPU time in nanoseconds, to `calls` with the system calls that our reactors counted, and to any
-//! other line with its resident memory in KiB. It ends with its input.
+//! CPU time in nanoseconds, to `calls` with the system calls that our reactors counted, to `drain`
+//! with the nanoseconds that its drain took, and to any other line with its resident memory in KiB. It
+//! ends with its input.
 //!
 //! The same child allows a tool to observe a server alone. The following compares the reactor's
 //! counters with those of the kernel:
@@ -15,9 +16,10 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, ExitCode};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tidegate_http::HttpServer;
 use tidegate_loop::Roaming;
 use tidegate_net::NetGroup;
 
@@ -26,11 +28,15 @@ use crate::machine::{count_in, count_out, cpu_time};
 
 /// The number of descriptors that a process of this program may need.
 const DESCRIPTORS: u64 = 51_000;
+/// When a drain cuts the connections that are still open.
+const DRAIN_DEADLINE: Duration = Duration::from_secs(60);
 
 /// A running server. It runs until the process ends.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     ours: Option<Ours>,
+    /// The server that can be drained.
+    http: Option<HttpServer>,
 }
 
 /// Our event loops, which keep a server alive.
@@ -41,13 +47,39 @@ pub(crate) enum Ours {
 
 impl Running {
     pub(crate) fn peer(address: SocketAddr) -> Self {
-        let ours = None;
-        Self { address, ours }
+        Self {
+            address,
+            ours: None,
+            http: None,
+        }
     }
 
     pub(crate) fn ours(address: SocketAddr, group: Ours) -> Self {
-        let ours = Some(group);
-        Self { address, ours }
+        Self {
+            address,
+            ours: Some(group),
+            http: None,
+        }
+    }
+
+    /// A server of ours for HTTP, which can be drained.
+    pub(crate) fn http(server: HttpServer, group: Ours) -> Self {
+        Self {
+            address: server.local_addr(),
+            ours: Some(group),
+            http: Some(server),
+        }
+    }
+
+    /// Drains the server, and returns how long that took until the last connection was closed, in
+    /// nanoseconds.
+    fn drain(&self) -> Option<u64> {
+        let server = self.http.as_ref()?;
+        let began = Instant::now();
+        let report = server.drain(DRAIN_DEADLINE).wait().ok()?;
+        let took = began.elapsed();
+        let closed = report.closed_at_deadline.is_empty() && report.still_running == 0;
+        closed.then(|| u64::try_from(took.as_nanos()).ok())?
     }
 
     /// Returns the number of system calls so far, if the server is ours.
@@ -72,6 +104,7 @@ pub(crate) fn child(name: &str, start: impl FnOnce(&str) -> Option<Running>) -> 
         let number = match line.as_deref().unwrap_or_default() {
             "cpu" => u64::try_from(cpu_time().as_nanos()).ok(),
             "calls" => running.calls(),
+            "drain" => running.drain(),
             _ => resident(),
         };
         match number {
@@ -121,6 +154,11 @@ impl ServerProcess {
     /// Returns the resident memory of the process, in KiB.
     pub(crate) fn resident(&mut self) -> Result<u64, String> {
         self.ask("memory")
+    }
+
+    /// Drains the server, and returns how long that took.
+    pub(crate) fn drain(&mut self) -> Result<Duration, String> {
+        self.ask("drain").map(Duration::from_nanos)
     }
 
     /// Ends the process and waits for its end.

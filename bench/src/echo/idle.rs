@@ -136,14 +136,14 @@ pub(crate) fn run(settings: &Settings, race: &IdleRace) -> Option<Table> {
 
 /// The number of connections and of the server processes that share them.
 #[derive(Debug, PartialEq, Eq)]
-struct Spread {
-    connections: usize,
+pub(crate) struct Spread {
+    pub(crate) connections: usize,
     processes: usize,
 }
 
 impl Spread {
     /// Uses as few processes as `limit` descriptors per process allow.
-    fn of(connections: usize, limit: usize) -> Self {
+    pub(crate) fn of(connections: usize, limit: usize) -> Self {
         let each = limit.saturating_sub(OTHERS).max(1);
         Self {
             connections,
@@ -152,7 +152,7 @@ impl Spread {
     }
 
     /// Returns the first connection and the number of connections of each process.
-    fn shares(&self) -> impl Iterator<Item = (usize, usize)> {
+    pub(crate) fn shares(&self) -> impl Iterator<Item = (usize, usize)> {
         let begin = |at: usize| self.connections * at / self.processes;
         (0..self.processes).map(move |at| (begin(at), begin(at + 1) - begin(at)))
     }
@@ -223,7 +223,7 @@ fn hold(what: &str, exchange: Exchange) -> ExitCode {
 }
 
 /// Starts a process that holds `count` connections to `address`.
-fn start_holder(
+pub(crate) fn start_holder(
     address: SocketAddr,
     (first, count): (usize, usize),
     exchange: Exchange,

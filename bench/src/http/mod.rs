@@ -10,8 +10,10 @@
 //!
 //! A ratio with `cpu` in its name compares CPU time, one with `memory` memory, the others compare
 //! requests per second. `http_cpu_over_*` is the lower one of 64 and 512 connections.
+//! `http_drain_over_limit` compares the time of a drain of 10,000 idle connections with 100 ms.
 
 mod calls;
+mod drain;
 mod servers;
 
 use std::cell::RefCell;
@@ -169,6 +171,7 @@ pub(crate) fn run(settings: &Settings) -> Vec<Table> {
         settings,
         if settings.quick { &QUICK_IDLE } else { &IDLE },
     ));
+    tables.extend(drain::run(settings));
     if !settings.quick {
         tables.extend([FEW, PIPELINED].map(|case| calls::count(&case, &SERVERS, settings)));
     }

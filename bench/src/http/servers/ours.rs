@@ -15,8 +15,8 @@ const POOL: usize = 32;
 
 pub(super) fn pinned() -> Running {
     let group = tidegate_net::pinned("http", 1).expect("a poller");
-    let address = serve(&group, true);
-    Running::ours(address, Ours::Pinned(group))
+    let server = serve(&group, true);
+    Running::http(server, Ours::Pinned(group))
 }
 
 /// On a roaming loop a service may block, unless it states that it does not.
@@ -24,17 +24,17 @@ pub(super) fn roaming(non_blocking: bool) -> Running {
     let pool = WorkerPool::builder("workers").core(POOL).max(POOL);
     let pool = pool.build().expect("limits that agree");
     let group = tidegate_net::roaming("http", 1, &pool).expect("a poller");
-    let address = serve(&group, non_blocking);
-    Running::ours(address, Ours::Roaming(group))
+    let server = serve(&group, non_blocking);
+    Running::http(server, Ours::Roaming(group))
 }
 
-fn serve<P: ChannelPlacement>(group: &NetGroup<P>, non_blocking: bool) -> std::net::SocketAddr {
+fn serve<P: ChannelPlacement>(group: &NetGroup<P>, non_blocking: bool) -> HttpServer {
     let mut server = HttpServer::builder(group);
     if non_blocking {
         server = server.non_blocking();
     }
     let server = server.serve("127.0.0.1:0", service()).wait();
-    server.expect("a free port").local_addr()
+    server.expect("a free port")
 }
 
 /// Returns the service. Its fields are checked once, and the path is compared as bytes.
