@@ -5,6 +5,10 @@
 #[path = "../../crates/tidegate-http/tests/it/events.rs"]
 pub mod http;
 
+/// A connection of an HTTP server.
+#[path = "../../crates/tidegate-http/tests/it/connection.rs"]
+pub mod connection;
+
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;

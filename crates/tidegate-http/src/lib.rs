@@ -28,6 +28,7 @@ pub mod client;
 pub mod codec;
 mod files;
 mod percent;
+mod pieces;
 mod pipeline;
 mod router;
 mod server;

@@ -67,8 +67,21 @@ impl EmbeddedChannel {
         options: ChannelOptions,
         assemble: impl FnOnce(PipelineBuilder) -> PipelineBuilder,
     ) -> Result<Self, PipelineError> {
+        Self::with_clock(ManualClock::new(), options, assemble)
+    }
+
+    /// Creates a channel like [`EmbeddedChannel::with_options`], on a clock that handlers may have
+    /// already.
+    ///
+    /// # Errors
+    ///
+    /// As for [`EmbeddedChannel::new`].
+    pub fn with_clock(
+        clock: ManualClock,
+        options: ChannelOptions,
+        assemble: impl FnOnce(PipelineBuilder) -> PipelineBuilder,
+    ) -> Result<Self, PipelineError> {
         let checked = assemble(PipelineBuilder::new()).checked(Head::Anything)?;
-        let clock = ManualClock::new();
         let (poller, _script) = FakePoller::new();
         let (home, mut manual_loop) = EventLoop::builder("embedded")
             .clock(&clock)

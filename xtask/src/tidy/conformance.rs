@@ -19,7 +19,7 @@ use super::tree::File;
 use super::{Finding, Tree, markdown, syntax};
 
 const FOLDER: &str = "docs/conformance/";
-const SPECS: [&str; 5] = ["loops", "strategies", "isolation", "seeds", "field"];
+const SPECS: [&str; 6] = ["loops", "strategies", "isolation", "seeds", "http", "field"];
 const REASONS: [&str; 3] = ["differs:", "later:", "n/a:"];
 /// The allowed number of words in a sentence.
 const WORDS: RangeInclusive<usize> = 3..=20;

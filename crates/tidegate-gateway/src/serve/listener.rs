@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate::http::{HttpServer, Limits};
 use tidegate::net::handlers::ProxyProtocol;
@@ -156,6 +157,8 @@ fn limits(config: &types::Limits) -> Limits {
         .body_time(config.body_time)
         .send_time(config.send_time)
         .idle(config.idle)
+        // The command of a route has its own timeout.
+        .response_time(Duration::MAX)
         // A client that ends its half has usually left.
         .half_close(false)
 }

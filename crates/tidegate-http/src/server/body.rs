@@ -1,9 +1,8 @@
 //! The body of a request, as a service receives it: collected, or in pieces on demand.
 
-use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 use tidegate_net::Channel;
@@ -12,11 +11,7 @@ use tidegate_promise::{Failure, Promise};
 
 use super::part::{Part, PartKind};
 use crate::codec::RefusalReason;
-
-/// How many bytes a [`Body`] holds before the connection stops reading.
-const HIGH: usize = 64 * 1024;
-/// How many bytes are left in a [`Body`] when the connection reads again.
-const LOW: usize = 16 * 1024;
+use crate::pieces::{Pieces, Pushed};
 
 /// Why the body of a request cannot be read to its end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -183,7 +178,7 @@ impl Drop for Collector {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Body {
-    shared: Arc<BodyShared>,
+    pieces: Arc<Pieces<BodyError>>,
     /// Counts the pieces against the memory limit of the server.
     held: HeldInput,
     channel: Channel,
@@ -194,32 +189,6 @@ pub struct Body {
     asks: bool,
 }
 
-#[derive(Debug, Default)]
-struct BodyShared {
-    state: Mutex<BodyState>,
-}
-
-#[derive(Debug, Default)]
-struct BodyState {
-    pieces: VecDeque<Bytes>,
-    held: usize,
-    trailers: Option<Bytes>,
-    /// How the body ended, if it did.
-    end: Option<Result<(), BodyError>>,
-    /// The connection has stopped reading because of this body.
-    paused: bool,
-    /// The reader is gone.
-    dropped: bool,
-    waker: Option<Waker>,
-}
-
-impl BodyShared {
-    fn lock(&self) -> MutexGuard<'_, BodyState> {
-        // No user code runs under this lock, so nothing can poison it.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Body {
     /// Creates a body and the sink that fills it.
     pub(crate) fn new(
@@ -228,16 +197,16 @@ impl Body {
         length: Option<u64>,
         expects_continue: bool,
     ) -> (Self, Box<dyn BodySink>) {
-        let shared = Arc::new(BodyShared::default());
+        let pieces = Arc::new(Pieces::default());
         let held = HeldInput::of(&channel);
         let sink = Box::new(BodyFeed {
-            shared: Arc::clone(&shared),
+            pieces: Arc::clone(&pieces),
             held: held.clone(),
             asks_first: expects_continue,
         });
         let body = Self {
             held,
-            shared,
+            pieces,
             channel,
             seq,
             remaining: length,
@@ -248,11 +217,9 @@ impl Body {
 
     /// Creates the body of a request that has none.
     pub(crate) fn empty(channel: Channel, seq: u64) -> Self {
-        let shared = BodyShared::default();
-        shared.lock().end = Some(Ok(()));
         Self {
             held: HeldInput::of(&channel),
-            shared: Arc::new(shared),
+            pieces: Arc::new(Pieces::ended()),
             channel,
             seq,
             remaining: Some(0),
@@ -274,50 +241,38 @@ impl Body {
         if std::mem::take(&mut self.asks) {
             self.tell(PartKind::ReadMore);
         }
-        let mut state = self.shared.lock();
-        if let Some(piece) = state.pieces.pop_front() {
-            state.held -= piece.len();
-            let resume = state.paused && state.held <= LOW;
-            state.paused &= !resume;
-            drop(state);
-            self.held.remove(piece.len());
-            let taken = piece.len() as u64;
-            self.remaining = self.remaining.map(|left| left.saturating_sub(taken));
-            if resume {
-                self.tell(PartKind::ReadMore);
-            }
-            return Poll::Ready(Some(Ok(piece)));
-        }
-        match &state.end {
-            Some(Ok(())) => Poll::Ready(None),
-            Some(Err(why)) => Poll::Ready(Some(Err(why.clone()))),
-            None => {
-                let old = state.waker.replace(cx.waker().clone());
-                drop(state);
-                // Dropping a waker is user code.
-                drop(old);
-                Poll::Pending
-            }
-        }
+        self.pieces.poll_next(cx).map(|next| {
+            next.map(|taken| {
+                let taken = taken?;
+                let length = taken.piece.len();
+                self.held.remove(length);
+                self.remaining = self
+                    .remaining
+                    .map(|left| left.saturating_sub(length as u64));
+                if taken.resumes {
+                    self.tell(PartKind::ReadMore);
+                }
+                Ok(taken.piece)
+            })
+        })
     }
 
     /// Returns the trailer fields as they were received, once the body has ended and if it has any.
     /// [`Trailers`](crate::codec::Trailers) reads them.
     pub fn trailers(&self) -> Option<Bytes> {
-        self.shared.lock().trailers.clone()
+        self.pieces.trailers()
     }
 
     /// Returns and removes the trailers of a body that has ended.
     #[cfg(feature = "async")]
     pub(crate) fn take_trailers(&mut self) -> Option<Bytes> {
-        self.shared.lock().trailers.take()
+        self.pieces.take_trailers()
     }
 
     /// Returns `true` if nothing is left to read: no data and no trailers.
     #[cfg(feature = "async")]
     pub(crate) fn is_at_end(&self) -> bool {
-        let state = self.shared.lock();
-        state.pieces.is_empty() && state.end == Some(Ok(())) && state.trailers.is_none()
+        self.pieces.is_at_end()
     }
 
     /// Returns how many bytes are left, if the client declared the length.
@@ -340,14 +295,7 @@ impl std::fmt::Debug for Body {
 
 impl Drop for Body {
     fn drop(&mut self) {
-        let (old, pieces, held, ended) = {
-            let mut state = self.shared.lock();
-            state.dropped = true;
-            let held = std::mem::take(&mut state.held);
-            let pieces = std::mem::take(&mut state.pieces);
-            (state.waker.take(), pieces, held, state.end.is_some())
-        };
-        drop((old, pieces));
+        let (held, ended) = self.pieces.leave();
         self.held.remove(held);
         if !ended {
             self.tell(PartKind::BodyDropped);
@@ -357,22 +305,9 @@ impl Drop for Body {
 
 /// The connection's end of a [`Body`].
 struct BodyFeed {
-    shared: Arc<BodyShared>,
+    pieces: Arc<Pieces<BodyError>>,
     held: HeldInput,
     asks_first: bool,
-}
-
-impl BodyFeed {
-    fn finish(&self, end: Result<(), BodyError>) {
-        let waker = {
-            let mut state = self.shared.lock();
-            state.end.get_or_insert(end);
-            state.waker.take()
-        };
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
 }
 
 impl BodySink for BodyFeed {
@@ -381,49 +316,35 @@ impl BodySink for BodyFeed {
     }
 
     fn data(&mut self, bytes: Bytes) -> Flow {
-        // First, so that the reader never releases what is not counted. Not under the lock: if the
-        // limit is exceeded, connections are closed.
+        // First, so that the reader never releases what is not counted.
         let length = bytes.len();
         self.held.add(length);
-        let (flow, waker) = {
-            let mut state = self.shared.lock();
-            if state.dropped {
-                drop(state);
+        match self.pieces.push(bytes) {
+            Pushed::More => Flow::More,
+            Pushed::Full => Flow::Pause,
+            Pushed::Left => {
                 self.held.remove(length);
-                return Flow::Enough;
+                Flow::Enough
             }
-            state.held += bytes.len();
-            state.pieces.push_back(bytes);
-            state.paused = state.held >= HIGH;
-            let flow = if state.paused {
-                Flow::Pause
-            } else {
-                Flow::More
-            };
-            (flow, state.waker.take())
-        };
-        if let Some(waker) = waker {
-            waker.wake();
         }
-        flow
     }
 
     fn trailers(&mut self, lines: Bytes) {
-        self.shared.lock().trailers = Some(lines);
+        self.pieces.set_trailers(lines);
     }
 
     fn end(self: Box<Self>) {
-        self.finish(Ok(()));
+        self.pieces.finish(Ok(()));
     }
 
     fn fail(self: Box<Self>, why: BodyError) {
-        self.finish(Err(why));
+        self.pieces.finish(Err(why));
     }
 }
 
 /// A feed that is dropped without an end: the connection is gone.
 impl Drop for BodyFeed {
     fn drop(&mut self) {
-        self.finish(Err(BodyError::Closed));
+        self.pieces.finish(Err(BodyError::Closed));
     }
 }

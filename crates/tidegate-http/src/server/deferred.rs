@@ -8,6 +8,7 @@ use tidegate_net::internal::has_room_on_loop;
 use tidegate_net::{Channel, FileRange};
 use tidegate_promise::Completion;
 
+use super::cutoff::Cutoff;
 use super::flow::{FlowEnd, StreamFlow};
 use super::head_writer::{HeadWriter, ReplyTo};
 #[cfg(feature = "async")]
@@ -21,8 +22,10 @@ use crate::codec::{BodyFraming, EncodeError};
 /// A response that is completed later, by any thread. Made by
 /// [`Response::defer`](super::Response::defer).
 ///
-/// If it is dropped instead, the client gets status 500 and the connection is closed. If the
-/// connection ends first, the response is dropped; [`DeferredResponse::is_closed`] tells.
+/// If it is dropped instead, the client gets status 500 and the connection is closed. If it is not
+/// begun within [`Limits::response_time`](super::Limits::response_time), the client gets status 503.
+/// If the connection ends first, or the response is late, it is dropped;
+/// [`DeferredResponse::is_closed`] tells.
 ///
 /// ```
 /// use tidegate_pool::WorkerPool;
@@ -42,13 +45,20 @@ use crate::codec::{BodyFraming, EncodeError};
 pub struct DeferredResponse {
     to: ReplyTo,
     shared: Arc<ServerShared>,
+    cutoff: Cutoff,
     out: BytesMut,
     head: HeadWriter,
     end: Sender,
 }
 
 impl DeferredResponse {
-    pub(crate) fn new(channel: Channel, seq: u64, to: ReplyTo, shared: Arc<ServerShared>) -> Self {
+    pub(crate) fn new(
+        channel: Channel,
+        seq: u64,
+        to: ReplyTo,
+        shared: Arc<ServerShared>,
+        cutoff: Cutoff,
+    ) -> Self {
         let out = BytesMut::new();
         let head = HeadWriter::new(&out);
         let end = Sender {
@@ -59,6 +69,7 @@ impl DeferredResponse {
         Self {
             to,
             shared,
+            cutoff,
             out,
             head,
             end,
@@ -146,9 +157,10 @@ impl DeferredResponse {
         }
     }
 
-    /// Returns `true` if the connection has ended, so that nothing can be sent.
+    /// Returns `true` if nothing can be sent: the connection has ended, or it ends without this
+    /// response, for example because the response is late.
     pub fn is_closed(&self) -> bool {
-        !self.end.channel.is_active()
+        !self.end.channel.is_active() || self.cutoff.has_passed(self.end.seq)
     }
 
     /// Returns a completion that ends when the connection has ended, to stop work that no client
@@ -279,9 +291,10 @@ impl ResponseStream {
         }
     }
 
-    /// Returns `true` if the connection has ended, so that nothing can be sent.
+    /// Returns `true` if nothing can be sent: the connection has ended, or it ends without this
+    /// response.
     pub fn is_closed(&self) -> bool {
-        !self.end.channel.is_active()
+        !self.end.channel.is_active() || self.flow.has_ended()
     }
 
     /// Ends the connection, because the rest of the body cannot be sent.

@@ -57,6 +57,11 @@ impl StreamFlow {
         self.lock().is_full()
     }
 
+    /// Returns `true` if the connection takes no more of the response.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.lock().ended
+    }
+
     /// Returns a completion that ends when there is room, or `None` if there is.
     pub(crate) fn room(&self) -> Option<Completion<()>> {
         let (promise, room) = promise();

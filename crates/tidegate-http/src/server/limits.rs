@@ -24,6 +24,7 @@ pub struct Limits {
     pub(crate) head_time: Duration,
     pub(crate) body_time: Duration,
     pub(crate) send_time: Duration,
+    pub(crate) response_time: Duration,
     pub(crate) idle: Duration,
     pub(crate) linger: Duration,
     pub(crate) outstanding: usize,
@@ -39,6 +40,7 @@ impl Default for Limits {
             head_time: Duration::from_secs(10),
             body_time: Duration::from_secs(30),
             send_time: Duration::from_secs(30),
+            response_time: Duration::from_secs(300),
             idle: Duration::from_secs(75),
             linger: Duration::from_secs(2),
             outstanding: 16,
@@ -93,6 +95,19 @@ impl Limits {
     /// [`tcp_user_timeout`](tidegate_net::ChannelOptions::tcp_user_timeout), where there is one.
     pub fn send_time(mut self, after: Duration) -> Self {
         self.send_time = after;
+        self
+    }
+
+    /// Sets how long the service may take to begin a response (5 minutes by default). The client then
+    /// gets status 503, and [`DeferredResponse::is_closed`](super::DeferredResponse::is_closed)
+    /// returns `true`. The time runs from the call of the service, or from the end of the request's
+    /// body if the service reads it. It is looked at when the client waits for this response and for
+    /// no earlier one. [`Duration::MAX`] means that there is no limit.
+    ///
+    /// A service that blocks its thread and does not return is not covered: only the service can end
+    /// that.
+    pub fn response_time(mut self, after: Duration) -> Self {
+        self.response_time = after;
         self
     }
 

@@ -8,7 +8,7 @@
 //! | `queue`, `part` | responses that wait for earlier ones; messages from other threads about them |
 //! | `request`, `body` | what a service reads |
 //! | `response`, `deferred` | what a service writes, at once or later |
-//! | `flow` | how much of a streamed response waits for its turn |
+//! | `flow`, `cutoff` | how much of a streamed response waits for its turn; which responses are given up |
 //! | `head_writer` | the head of a response, written into the memory that is sent |
 //! | `service`, `shared` | the user's code; what all connections of a server share |
 //! | `limits`, `metrics`, `trouble`, `date` | settings, counters, errors and their reports, the `Date` field |
@@ -20,6 +20,7 @@
 
 mod body;
 mod connection;
+mod cutoff;
 mod date;
 mod deferred;
 mod flow;

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use bytes::{Bytes, BytesMut};
 use tidegate_core::internal::discard;
 
+use super::cutoff::Cutoff;
 use super::flow::FlowEnd;
 use super::head_writer::{ReplyTo, say_close};
 use super::metrics::Tally;
@@ -27,6 +28,8 @@ pub(crate) struct ResponseQueue {
     /// The number of the first slot.
     first: u64,
     slots: VecDeque<Queued>,
+    /// Shared with the deferred responses among the slots, once there is one.
+    pub(crate) cutoff: Option<Cutoff>,
 }
 
 /// A response, and when its request began.
@@ -45,6 +48,8 @@ pub(crate) enum Slot {
         to: ReplyTo,
         /// The client waits for `100 Continue`, which may be sent once this slot is the first.
         owes_continue: bool,
+        /// Since when only the service is waited for: the time of the clock.
+        since: u64,
     },
     /// The whole response is known.
     Ready(Whole),
@@ -225,6 +230,35 @@ impl ResponseQueue {
         Some(&mut queued.slot)
     }
 
+    /// Returns the number of the first slot, and since when the service is waited for, if it is.
+    pub(crate) fn front_waiting(&self) -> Option<(u64, u64)> {
+        match self.slots.front()?.slot {
+            Slot::Waiting { since, .. } => Some((self.first, since)),
+            _ => None,
+        }
+    }
+
+    /// Waits for the service from `now` on, if slot `seq` waits for it.
+    pub(crate) fn wait_from(&mut self, seq: u64, now: u64) {
+        if let Some(Slot::Waiting { since, .. }) = self.get_mut(seq) {
+            *since = now;
+        }
+    }
+
+    /// Notes that the client of slot `seq` sends its body without having got `100 Continue`.
+    pub(crate) fn needs_no_continue(&mut self, seq: u64) {
+        if let Some(Slot::Waiting { owes_continue, .. }) = self.get_mut(seq) {
+            *owes_continue = false;
+        }
+    }
+
+    /// Tells the deferred responses from `seq` on that they are not sent any more.
+    pub(crate) fn give_up_from(&self, seq: u64) {
+        if let Some(cutoff) = &self.cutoff {
+            cutoff.give_up_from(seq);
+        }
+    }
+
     pub(crate) fn front_mut(&mut self) -> Option<&mut Slot> {
         self.slots.front_mut().map(|queued| &mut queued.slot)
     }
@@ -233,6 +267,7 @@ impl ResponseQueue {
     /// slots may own values of the service, whose drop may panic.
     pub(crate) fn clear(&mut self) -> usize {
         let mut requests = 0;
+        self.give_up_from(self.first);
         while let Some(queued) = self.pop() {
             requests += usize::from(queued.began.is_some());
             discard(queued);
@@ -262,7 +297,7 @@ impl ResponseQueue {
         self.first += 1;
         if self.slots.is_empty() {
             // An idle connection holds no memory.
-            self.slots = VecDeque::new();
+            (self.slots, self.cutoff) = (VecDeque::new(), None);
         }
         Some(queued)
     }
@@ -276,6 +311,7 @@ mod tests {
         Slot::Waiting {
             to: ReplyTo::unknown(),
             owes_continue: false,
+            since: 0,
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::{BufMut, Bytes, BytesMut};
 use tidegate_net::{Channel, FileRange};
 
+use super::cutoff::Cutoff;
 use super::deferred::{DeferredResponse, ResponseStream};
 use super::flow::FlowEnd;
 use super::head_writer::{HeadWriter, ReplyTo};
@@ -38,6 +39,18 @@ pub(crate) enum Served {
     Mistake(EncodeError),
 }
 
+impl Served {
+    /// Returns `true` if the connection ends with the response.
+    pub(crate) fn closes(&self) -> bool {
+        match self {
+            Self::Written { close, .. }
+            | Self::File { close, .. }
+            | Self::Streams { close, .. } => *close,
+            Self::Nothing | Self::Deferred | Self::Switches(_) | Self::Mistake(_) => false,
+        }
+    }
+}
+
 /// The parts of a connection that a response needs.
 pub(crate) struct ResponseParts<'a> {
     pub(crate) out: &'a mut BytesMut,
@@ -49,6 +62,8 @@ pub(crate) struct ResponseParts<'a> {
     pub(crate) seq: u64,
     pub(crate) shared: &'a Arc<ServerShared>,
     pub(crate) channel: &'a Channel,
+    /// For a response that is deferred.
+    pub(crate) cutoff: &'a mut Option<Cutoff>,
     /// The date of all responses to one read.
     pub(crate) date: &'a HttpDate,
     /// No earlier response is outstanding.
@@ -228,6 +243,7 @@ impl<'a> Response<'a> {
             parts.seq,
             parts.to,
             Arc::clone(parts.shared),
+            parts.cutoff.get_or_insert_default().clone(),
         )
     }
 

@@ -5,15 +5,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{Collect, MetricVisitor};
+use tidegate_core::{Collect, ManualClock, MetricVisitor};
 use tidegate_loop::Roaming;
 use tidegate_loop::signal::Received;
 use tidegate_net::internal::ChannelPlacement;
 #[cfg(feature = "tls")]
 use tidegate_net::tls::TlsServer;
 use tidegate_net::{
-    Address, ChannelOptions, DrainReport, Handler, Listener, NetGroup, PipelineBuilder, Server,
-    ServerBuilder,
+    Address, ChannelOptions, DrainReport, EmbeddedChannel, Handler, Listener, NetGroup,
+    PipelineBuilder, Server, ServerBuilder,
 };
 use tidegate_promise::{Completion, SharedCompletion};
 
@@ -88,6 +88,37 @@ impl HttpServer {
             limits: Limits::default(),
             non_blocking: TypeId::of::<P>() != TypeId::of::<Roaming>(),
         }
+    }
+
+    /// Creates a connection without a socket, for tests of a service: on a loop that the test drives
+    /// and a clock that it sets. `limits` apply to it as to a connection of a server.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidegate_http::{HttpServer, Limits};
+    ///
+    /// let mut client = HttpServer::embedded(Limits::default(), |request, response| {
+    ///     response.body(format!("hello from {}", request.path()));
+    /// });
+    /// client.receive("GET /here HTTP/1.1\r\nHost: a\r\n\r\n");
+    /// assert!(client.sent().ends_with(b"hello from /here"));
+    /// client.advance(Duration::from_secs(80));
+    /// assert!(!client.is_open());
+    /// ```
+    pub fn embedded(
+        limits: Limits,
+        respond: impl Fn(Request<'_>, Response<'_>) + Send + Sync + 'static,
+    ) -> EmbeddedChannel {
+        let clock = ManualClock::new();
+        let wall = WallClock::new(&(&clock).into());
+        let counters = Counters::new(["embedded"].into_iter(), true);
+        let shared = ServerShared::new(limits, wall, counters);
+        let connection = Connection::new(Shared(Arc::new(respond)), shared);
+        let handler = HttpHandler::<_, NeverBlocks>::new(connection);
+        EmbeddedChannel::with_clock(clock, channel_options(), |pipeline| {
+            pipeline.add_duplex("http", handler)
+        })
+        .expect("one handler fits")
     }
 
     /// Returns the address on which the server listens.

@@ -55,6 +55,9 @@ pub(crate) enum Trouble {
         "the service dropped its response; respond to each request, or the client gets status 500"
     )]
     Dropped,
+    /// A deferred response that did not come in time.
+    #[error("the service did not begin its response in time; the client got status 503")]
+    LateResponse,
     /// Requests behind a response that ended the connection.
     #[error(
         "the service ended a connection with a response in the middle; requests behind it got none"
@@ -71,7 +74,7 @@ pub(crate) enum Trouble {
 impl Trouble {
     /// A mistake of any kind: they share one counter.
     pub(crate) const MISTAKE: Self = Self::Mistake(EncodeError::Framing);
-    const OTHERS: [Self; 8] = [
+    const OTHERS: [Self; 9] = [
         Self::SlowReader,
         Self::Lost,
         Self::Dropped,
@@ -80,6 +83,7 @@ impl Trouble {
         Self::Server,
         Self::Unanswered,
         Self::Handshake,
+        Self::LateResponse,
     ];
     /// The number of kinds.
     pub(crate) const COUNT: usize = RefusalReason::ALL.len() + Self::OTHERS.len();
@@ -122,6 +126,7 @@ impl Trouble {
             Self::Server => refusals + 5,
             Self::Unanswered => refusals + 6,
             Self::Handshake => refusals + 7,
+            Self::LateResponse => refusals + 8,
         }
     }
 
@@ -137,6 +142,7 @@ impl Trouble {
             Self::Server => "server_error",
             Self::Unanswered => "unanswered",
             Self::Handshake => "failed_handshake",
+            Self::LateResponse => "late_response",
         }
     }
 
@@ -144,7 +150,11 @@ impl Trouble {
     pub(crate) fn cause(self) -> Cause {
         match self {
             Self::Refused(_) | Self::SlowReader | Self::Lost | Self::Handshake => Cause::Client,
-            Self::Dropped | Self::Unanswered | Self::Panic | Self::Mistake(_) => Cause::Service,
+            Self::Dropped
+            | Self::LateResponse
+            | Self::Unanswered
+            | Self::Panic
+            | Self::Mistake(_) => Cause::Service,
             Self::Server => Cause::Server,
         }
     }

@@ -3,6 +3,8 @@
 
 mod accepted;
 mod bodies;
+#[expect(unreachable_pub, reason = "the fuzz targets include the file")]
+mod connection;
 mod encoding;
 #[expect(unreachable_pub, reason = "the fuzz targets include the file")]
 mod events;

@@ -4,6 +4,7 @@
 use tidegate_http::codec::{BodyEncoder, BodyFraming, EncodeError, Method, encode};
 use tidegate_testkit::{Rng, model, short_or_long};
 
+use crate::connection;
 use crate::events::{Event, requests, responses};
 
 const WORDS: &[&[u8]] = &[
@@ -78,6 +79,47 @@ fn pieces_do_not_change_the_events() {
             let whole = responses(to, [&input[..]]);
             assert_eq!(responses(to, pieces.iter().copied()), whole, "{text}");
         }
+    });
+}
+
+/// The start lines of requests for each way in which the service responds.
+const CALLS: &[&[u8]] = &[
+    b"GET / HTTP/1.1\r\n",
+    b"HEAD /s HTTP/1.1\r\n",
+    b"GET /s HTTP/1.0\r\n",
+    b"POST /c HTTP/1.1\r\n",
+    b"POST /d HTTP/1.1\r\n",
+    b"PUT /r HTTP/1.1\r\n",
+    b"POST /s HTTP/1.1\r\n",
+    b"DELETE /d HTTP/1.1\r\n",
+    b"GET /x HTTP/1.1\r\n",
+];
+
+/// Generates requests of one connection, the last one of which is often wrong.
+fn connection_input(rng: &mut Rng) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for _ in 0..rng.index(20) {
+        bytes.extend_from_slice(CALLS[rng.index(CALLS.len())]);
+        bytes.extend_from_slice(b"Host: a\r\n");
+        match rng.index(5) {
+            0 => bytes.extend_from_slice(b"Content-Length: 3\r\n\r\nabc"),
+            1 => {
+                let chunks = b"Transfer-Encoding: chunked\r\n\r\n3;x\r\nabc\r\n0\r\nT: 1\r\n\r\n";
+                bytes.extend_from_slice(chunks);
+            }
+            2 => bytes.extend_from_slice(b"Expect: 100-continue\r\nContent-Length: 2\r\n\r\nab"),
+            _ => bytes.extend_from_slice(b"\r\n"),
+        }
+    }
+    bytes.extend_from_slice(&input(rng));
+    bytes
+}
+
+#[test]
+fn pieces_do_not_change_what_a_client_of_a_server_gets() {
+    model(0..short_or_long(1_000, 100_000), |rng| {
+        let input = connection_input(rng);
+        connection::check(&input, 1 + rng.index(60));
     });
 }
 

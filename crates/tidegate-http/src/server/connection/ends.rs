@@ -37,6 +37,8 @@ impl<S: Service> Connection<S> {
             self.fail_body(BodyError::Closed);
             return wire.close();
         }
+        // A head without its end.
+        self.forget_kept(wire);
         self.phase = Phase::Closing;
         self.linger = false;
         self.end_if_done(wire);

@@ -1,13 +1,12 @@
 //! The body of the current request: receives, discards or refuses it.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 use super::{Connection, Phase, Stop};
 use crate::codec::{BodyEvent, RefusalReason};
 use crate::server::body::{BodyError, Flow};
-use crate::server::head_writer::{ReplyTo, write_closing};
+use crate::server::head_writer::ReplyTo;
 use crate::server::input::Input;
-use crate::server::part::Whole;
 use crate::server::queue::Slot;
 use crate::server::request::Intake;
 use crate::server::service::Service;
@@ -31,7 +30,10 @@ impl<S: Service> Connection<S> {
                 return None;
             }
         };
-        self.body_moved |= step.consumed != 0;
+        if step.consumed != 0 {
+            self.body_moved = true;
+            self.queue.needs_no_continue(self.current);
+        }
         match step.event {
             BodyEvent::More => {
                 input.advance(step.consumed);
@@ -52,6 +54,7 @@ impl<S: Service> Connection<S> {
                 if let Intake::Sink(sink) = std::mem::take(&mut self.intake) {
                     sink.end();
                 }
+                self.queue.wait_from(self.current, self.now);
                 self.end_if_done(wire);
             }
         }
@@ -62,7 +65,10 @@ impl<S: Service> Connection<S> {
         match &mut self.intake {
             Intake::Sink(sink) => match sink.data(data) {
                 Flow::More => {}
-                Flow::Pause => self.body_paused = true,
+                Flow::Pause => {
+                    self.body_paused = true;
+                    self.queue.wait_from(self.current, self.now);
+                }
                 Flow::Enough => {
                     self.intake = Intake::Discard(self.shared.limits.discard);
                     self.end_if_done(wire);
@@ -88,7 +94,7 @@ impl<S: Service> Connection<S> {
     /// Refuses a head, or the wait for one: responds with one status, and ends the connection.
     #[cold]
     pub(super) fn refuse<'a>(&mut self, reason: RefusalReason, wire: &mut impl Wire<'a>) {
-        let refusal = self.refusal(reason, ReplyTo::unknown());
+        let refusal = self.closing(reason.status(), ReplyTo::unknown());
         self.queue.push(refusal, None);
         self.end_refused(reason, wire);
     }
@@ -100,24 +106,13 @@ impl<S: Service> Connection<S> {
         let current = self.current;
         if let Some(Slot::Waiting { to, .. }) = self.queue.get_mut(current) {
             let to = *to;
-            let refusal = self.refusal(reason, to);
+            let refusal = self.closing(reason.status(), to);
             if let Some(slot) = self.queue.get_mut(current) {
                 *slot = refusal;
             }
+            self.queue.give_up_from(current);
         }
         self.end_refused(reason, wire);
-    }
-
-    pub(super) fn refusal(&self, reason: RefusalReason, to: ReplyTo) -> Slot {
-        let mut head = BytesMut::new();
-        let date = self.shared.wall.date_at(self.now);
-        write_closing(&mut head, reason.status(), to, &date);
-        Slot::Ready(Whole {
-            head,
-            close: true,
-            status: reason.status(),
-            ..Whole::default()
-        })
     }
 
     /// Ends the connection after a refusal. Nothing that follows is looked at.

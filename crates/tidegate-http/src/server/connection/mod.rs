@@ -4,6 +4,7 @@
 //! |---|---|
 //! | this one | the loop over received bytes, and the call of the service |
 //! | `intake` | the body of the current request |
+//! | `outcome` | what becomes of a request when the service has returned |
 //! | `responses` | the order of responses, and the end of the connection |
 //! | `ends` | the end of the client's stream, and drains |
 //! | `waits` | limits of time |
@@ -30,6 +31,7 @@
 
 mod ends;
 mod intake;
+mod outcome;
 mod responses;
 mod spare_table;
 mod switching;
@@ -39,21 +41,18 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use tidegate_core::CaughtPanic;
 use tidegate_core::internal::contain;
 use tidegate_net::Channel;
 use tidegate_promise::Failure;
 
 pub(crate) use self::ends::LookedAgain;
+use self::outcome::Asked;
 use self::waits::Waits;
 use super::body::BodyError;
-use super::head_writer::{
-    HeadWriter, ReplyTo, Switches, insert_continue, say_close, write_closing,
-};
+use super::head_writer::{HeadWriter, ReplyTo};
 use super::input::{Input, Received};
 use super::metrics::{LoopCell, Tally};
-use super::part::{StreamHead, Whole};
-use super::queue::{ResponseQueue, Slot, Stream};
+use super::queue::ResponseQueue;
 use super::request::{Intake, Request};
 use super::response::{Response, ResponseParts, Served};
 use super::service::Service;
@@ -122,14 +121,6 @@ pub(crate) struct Connection<S> {
     sent: u64,
 }
 
-/// What the response to a request depends on.
-struct Asked {
-    to: ReplyTo,
-    /// When the request began.
-    began: u64,
-    expects_continue: bool,
-}
-
 /// Why the loop over the received bytes stopped.
 enum Stop {
     NeedsMore,
@@ -188,8 +179,7 @@ impl<S: Service> Connection<S> {
         self.phase = Phase::Lingering;
         self.fail_body(BodyError::Closed);
         self.queue.clear();
-        self.kept = BytesMut::new();
-        self.count_kept(wire);
+        self.forget_kept(wire);
         if self.channel.take().is_some() {
             self.report_tally();
             self.cell().closed();
@@ -326,6 +316,12 @@ impl<S: Service> Connection<S> {
         self.counted = kept;
     }
 
+    /// Drops the kept bytes: nothing looks at them any more.
+    fn forget_kept<'a>(&mut self, wire: &mut impl Wire<'a>) {
+        self.kept = BytesMut::new();
+        self.count_kept(wire);
+    }
+
     /// Returns `true` if no further request may be handled now: too many responses are outstanding,
     /// or the client does not take them.
     #[inline]
@@ -389,6 +385,7 @@ impl<S: Service> Connection<S> {
             seq: self.current,
             shared: &self.shared,
             channel,
+            cutoff: &mut self.queue.cutoff,
             date,
         };
         let response = Response::new(&mut parts);
@@ -413,17 +410,13 @@ impl<S: Service> Connection<S> {
             served => {
                 self.report_missing(&served, panicked, wire);
                 let out = if direct { wire.output() } else { &mut apart };
-                let served = self.replace_missing(served, out, start, to, &mut status);
-                self.put_continue(&served, expects_continue, out, start);
+                let mut served = self.replace_missing(served, out, start, to, &mut status);
+                self.put_continue(&mut served, expects_continue, out, start);
                 if direct {
                     self.tally.sent(out.len() - start);
                 }
-                let request = Asked {
-                    to,
-                    began,
-                    expects_continue,
-                };
-                self.enqueue(served, apart, direct, status, request);
+                let asked = Asked::new(to, began, expects_continue);
+                self.enqueue(served, apart, direct, status, asked);
                 self.pump(wire);
             }
         }
@@ -433,153 +426,5 @@ impl<S: Service> Connection<S> {
     #[inline]
     fn is_plain(&self, expects_continue: bool) -> bool {
         matches!(self.intake, Intake::None) && !expects_continue && self.phase == Phase::Open
-    }
-
-    /// Returns `true` if the service reads the body and has not ended its response.
-    fn reads_on(&self, served: &Served) -> bool {
-        let goes_on = matches!(served, Served::Deferred | Served::Streams { .. });
-        goes_on && matches!(self.intake, Intake::Sink(_))
-    }
-
-    /// Returns `true` if the client gets `100 Continue` only when the service begins to read.
-    fn asks_first(&self, served: &Served) -> bool {
-        let is_deferred = matches!(served, Served::Deferred);
-        is_deferred && matches!(&self.intake, Intake::Sink(sink) if sink.asks_first())
-    }
-
-    /// Puts `100 Continue` before the head of a streamed response, if the client waits for it. A
-    /// response without it ends the connection.
-    fn put_continue(&mut self, served: &Served, expects: bool, out: &mut BytesMut, start: usize) {
-        if !expects {
-            return;
-        }
-        self.body_paused |= self.asks_first(served);
-        match served {
-            Served::Streams { .. } if self.reads_on(served) => insert_continue(out, start),
-            Served::Streams { close: false, .. }
-            | Served::Written { close: false, .. }
-            | Served::File { close: false, .. } => {
-                let mut response = out.split_off(start);
-                say_close(&mut response);
-                out.unsplit(response);
-            }
-            _ => {}
-        }
-    }
-
-    /// Handles a panic of the service. What it has responded before counts, but no change of the
-    /// protocol.
-    #[cold]
-    fn panicked<'a>(&mut self, panic: CaughtPanic, served: &mut Served, wire: &impl Wire<'a>) {
-        let panic = Failure::from_panic(panic);
-        self.trouble(Trouble::Panic, Some(&panic), wire);
-        self.phase = Phase::Closing;
-        if let Served::Switches(_) = served {
-            *served = Served::Nothing;
-        }
-    }
-
-    /// Counts and reports a response that the service did not make. A panic was reported already.
-    fn report_missing<'a>(&self, served: &Served, panicked: bool, wire: &impl Wire<'a>) {
-        match served {
-            Served::Nothing if !panicked => self.trouble(Trouble::Dropped, None, wire),
-            Served::Mistake(mistake) => self.trouble(Trouble::Mistake(*mistake), None, wire),
-            _ => {}
-        }
-    }
-
-    /// Writes status 500 in place of a response that the service did not make.
-    fn replace_missing(
-        &mut self,
-        served: Served,
-        out: &mut BytesMut,
-        start: usize,
-        to: ReplyTo,
-        status: &mut u16,
-    ) -> Served {
-        if !matches!(served, Served::Nothing | Served::Mistake(_)) {
-            return served;
-        }
-        out.truncate(start);
-        let date = self.shared.wall.date_at(self.now);
-        write_closing(out, 500, to, &date);
-        *status = 500;
-        Served::Written {
-            body: Bytes::new(),
-            close: true,
-        }
-    }
-
-    /// Puts a response into the queue, and decides what becomes of the request's body. `head` is
-    /// what was written of the response; if `direct`, it is already on its way.
-    fn enqueue(
-        &mut self,
-        served: Served,
-        head: BytesMut,
-        direct: bool,
-        status: u16,
-        request: Asked,
-    ) {
-        let Asked {
-            to,
-            began,
-            expects_continue,
-        } = request;
-        let reads_on = self.reads_on(&served);
-        let mut ends = !to.keep_alive || self.shared.is_draining();
-        let slot = match served {
-            Served::Deferred => Slot::Waiting {
-                to,
-                owes_continue: expects_continue && reads_on,
-            },
-            Served::Streams {
-                framing,
-                close,
-                flow,
-            } => {
-                ends |= close;
-                let head = StreamHead {
-                    head,
-                    framing,
-                    close,
-                    status,
-                    flow,
-                };
-                Slot::Stream(Box::new(Stream::new(head, direct)))
-            }
-            Served::Written { body, close } => {
-                ends |= close;
-                Slot::Ready(Whole {
-                    head,
-                    body,
-                    close,
-                    status,
-                    ..Whole::default()
-                })
-            }
-            Served::File { range, close } => {
-                ends |= close;
-                Slot::Ready(Whole::of_file(head, range, close, status))
-            }
-            Served::Switches(plan) => Slot::Switch(plan),
-            Served::Nothing | Served::Mistake(_) => return,
-        };
-        let deferred = matches!(slot, Slot::Waiting { .. });
-        let switches = deferred && to.switches != Switches::No || matches!(slot, Slot::Switch(_));
-        self.queue.push(slot, Some(began));
-        if switches && self.phase == Phase::Open {
-            return self.await_decision(self.current);
-        }
-        if matches!(self.intake, Intake::Unasked) {
-            self.intake = Intake::Discard(self.shared.limits.discard);
-        }
-        // A client that waits for `100 Continue` and got a response may send the body or not:
-        // nothing after this response can be understood.
-        if expects_continue && !reads_on {
-            (ends, self.linger) = (true, true);
-        }
-        if ends {
-            self.phase = Phase::Closing;
-        }
     }
 }

@@ -83,7 +83,7 @@ impl<S: Service> Connection<S> {
                 let Slot::Waiting { to, .. } = *slot else {
                     return;
                 };
-                let ready = self.failure(to);
+                let ready = self.closing(500, to);
                 if let Some(slot) = self.queue.get_mut(seq) {
                     *slot = ready;
                 }
@@ -96,7 +96,7 @@ impl<S: Service> Connection<S> {
                 let is_begun = stream.is_begun();
                 if !is_begun {
                     // Nothing of it was sent: the client gets a status.
-                    let ready = self.failure(ReplyTo::unknown());
+                    let ready = self.closing(500, ReplyTo::unknown());
                     if let Some(slot) = self.queue.get_mut(seq) {
                         discard(std::mem::replace(slot, ready));
                     }
@@ -194,14 +194,42 @@ impl<S: Service> Connection<S> {
         self.end_if_done(wire);
     }
 
-    /// Returns the response with status 500 that takes the place of another one.
-    fn failure(&self, to: ReplyTo) -> Slot {
+    /// Responds with status 503 to the request that the client waits for, because the service has not
+    /// begun its response in time. The connection ends with it.
+    #[cold]
+    pub(super) fn give_up_response<'a>(&mut self, wire: &mut impl Wire<'a>) {
+        let Some((seq, _)) = self.queue.front_waiting() else {
+            return;
+        };
+        self.decided(seq);
+        let Some(Slot::Waiting {
+            to, owes_continue, ..
+        }) = self.queue.get_mut(seq)
+        else {
+            return;
+        };
+        let (to, owes_continue) = (*to, *owes_continue);
+        let late = self.closing(503, to);
+        if let Some(slot) = self.queue.get_mut(seq) {
+            *slot = late;
+        }
+        self.queue.give_up_from(seq);
+        self.linger |= owes_continue;
+        self.phase = Phase::Closing;
+        self.fail_body(BodyError::Closed);
+        self.trouble(Trouble::LateResponse, None, wire);
+        self.pump(wire);
+    }
+
+    /// Returns the response with `status` that takes the place of another one, and ends the
+    /// connection.
+    pub(super) fn closing(&self, status: u16, to: ReplyTo) -> Slot {
         let mut head = BytesMut::new();
-        write_closing(&mut head, 500, to, &self.shared.wall.date_at(self.now));
+        write_closing(&mut head, status, to, &self.shared.wall.date_at(self.now));
         Slot::Ready(Whole {
             head,
             close: true,
-            status: 500,
+            status,
             ..Whole::default()
         })
     }
@@ -253,8 +281,11 @@ impl<S: Service> Connection<S> {
             // The service still reads the body of the last request.
             return;
         }
-        if self.linger || self.decoder.in_body() {
+        // Bytes that wait in the socket of a connection that has stopped reading would reset it, too.
+        let unread = !self.input_ended && (self.paused || !self.kept.is_empty());
+        if self.linger || unread || self.decoder.in_body() {
             self.phase = Phase::Lingering;
+            self.forget_kept(wire);
             self.paused_by(false, wire);
             return wire.shutdown_output();
         }

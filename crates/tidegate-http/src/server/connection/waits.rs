@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{Connection, Phase};
 use crate::codec::RefusalReason;
+use crate::server::request::Intake;
 use crate::server::service::Service;
 use crate::server::trouble::Trouble;
 use crate::server::wire::Wire;
@@ -53,7 +54,21 @@ impl<S: Service> Connection<S> {
     /// Sets the time limit of a wait that begins now.
     pub(super) fn begin_wait<'a>(&mut self, wire: &mut impl Wire<'a>) {
         self.since = self.now;
-        wire.deadline(CHECK, self.limit());
+        let left = self.response_left().unwrap_or(Duration::MAX);
+        wire.deadline(CHECK, self.limit().min(left).max(LEAST));
+    }
+
+    /// Returns how long the service still has to begin the response that the client waits for, unless
+    /// the service waits for the client.
+    #[inline]
+    fn response_left(&self) -> Option<Duration> {
+        let (seq, since) = self.queue.front_waiting()?;
+        let in_body = self.decoder.in_body() && seq == self.current;
+        if in_body && !self.body_paused && matches!(self.intake, Intake::Sink(_)) {
+            return None;
+        }
+        let waited = Duration::from_nanos(self.now.saturating_sub(since));
+        Some(self.shared.limits.response_time.saturating_sub(waited))
     }
 
     /// Returns `true` if the limit of the current wait goes on: the connection still waits for the
@@ -125,7 +140,14 @@ impl<S: Service> Connection<S> {
     /// Handles the end of a time limit.
     pub(crate) fn check<'a>(&mut self, wire: &mut impl Wire<'a>) {
         self.now = self.shared.wall.nanos();
+        let waited = Duration::from_nanos(self.now.saturating_sub(self.since));
+        let left = self.response_left();
         match self.waits {
+            _ if left == Some(Duration::ZERO) => self.give_up_response(wire),
+            Waits::Head | Waits::Body if waited < self.limit() => {
+                let left = left.unwrap_or(Duration::MAX).min(self.limit() - waited);
+                return wire.deadline(CHECK, left.max(LEAST));
+            }
             Waits::Head => self.refuse(RefusalReason::HeadTimeout, wire),
             Waits::Body => self.refuse_body(RefusalReason::BodyTimeout, wire),
             Waits::Idle | Waits::Response | Waits::End | Waits::Undecided => {
@@ -166,6 +188,7 @@ impl<S: Service> Connection<S> {
             Waits::End => limits.linger.saturating_sub(waited),
             _ => self.limit(),
         };
-        wire.deadline(CHECK, left.max(LEAST));
+        let response = self.response_left().unwrap_or(Duration::MAX);
+        wire.deadline(CHECK, left.min(response).max(LEAST));
     }
 }

@@ -77,6 +77,7 @@ impl Counters {
             sum.head_time += Duration::from_nanos(cell.heads.nanos());
             sum.total_time += Duration::from_nanos(cell.totals.nanos());
             sum.dropped_responses += cell.troubles(Trouble::Dropped);
+            sum.late_responses += cell.troubles(Trouble::LateResponse);
             sum.unanswered += cell.troubles(Trouble::Unanswered);
             sum.panics += cell.troubles(Trouble::Panic);
             sum.mistakes += cell.troubles(Trouble::MISTAKE);
@@ -118,6 +119,8 @@ pub struct HttpMetrics {
     pub total_time: Duration,
     /// Caused by the service: responses that it dropped; their clients got status 500.
     pub dropped_responses: u64,
+    /// Caused by the service: responses that it did not begin in time; their clients got status 503.
+    pub late_responses: u64,
     /// Caused by the service: requests that got no response, because an earlier response of their
     /// connection ended it.
     pub unanswered: u64,
@@ -153,6 +156,7 @@ impl fmt::Display for HttpMetrics {
         }
         for (name, number) in [
             ("dropped by the service", self.dropped_responses),
+            ("late responses", self.late_responses),
             ("left without a response", self.unanswered),
             ("panics of the service", self.panics),
             ("mistakes of the service", self.mistakes),
