@@ -17,6 +17,7 @@ use clap_mangen::Man;
 use crate::config::{
     Asked, ConfigFile, Disk, Loaded, RealDisk, VariableReader, explain, reference,
 };
+use crate::load::{BenchArguments, bench};
 use crate::serve;
 use crate::table::Table;
 use crate::tour;
@@ -54,6 +55,8 @@ enum Action {
         /// The configuration.
         file: PathBuf,
     },
+    /// Loads a server with requests and measures its responses.
+    Bench(BenchArguments),
     /// Prints the reference of all settings.
     Reference,
     /// Prints the manual page, for `man`.
@@ -137,6 +140,7 @@ where
         },
         // Standard output may be the access log.
         Action::Run { file } => return serve::run(machine.file(&file), &mut std::io::stderr()),
+        Action::Bench(arguments) => return bench(&arguments, out),
         Action::Reference => (reference(), 0),
         Action::Man => (manual(), 0),
         Action::Completions { shell } => (completions(shell), 0),

@@ -13,6 +13,7 @@
 //! |---|---|
 //! | `route` | patterns of hosts and paths, the table that finds the route of a request; pure data |
 //! | `config` | the file `tidegate.toml`: read, checked, explained; the reference; pure data |
+//! | `json` | writes JSON |
 //! | `balance` | which server of an upstream takes a request; pure data and permits |
 //! | `problem` | reports of problems through `tracing`, at most once a second for each kind |
 //! | `access` | the access log: samples, lines, the thread that writes them |
@@ -27,6 +28,7 @@
 //! | `command` | the commands of routes, made from the configuration; reason words |
 //! | `proxy` | the path of a request: admission, exchange, both bodies, retry, fallback, tunnels |
 //! | `serve` | listeners, reload, drain, signals |
+//! | `load` | the load generator: the command `bench` |
 //! | `cli` | the command line, its manual page and completions |
 //!
 //! `table` and `tour` belong to the tour of the library, which runs without a configuration.
@@ -45,7 +47,9 @@ mod command;
 pub mod config;
 mod fields;
 mod health;
+mod json;
 mod lines;
+mod load;
 #[cfg(unix)]
 pub mod notify;
 pub mod problem;

@@ -7,9 +7,9 @@ use tidegate::isolate::Properties;
 
 use super::controls::Controls;
 use super::event::Events;
-use super::json::{Object, array, quoted};
 use super::listener::WallTime;
 use super::place::{BreakerOrder, Place};
+use crate::json::{Object, array, quoted};
 
 /// The status and the JSON of a response.
 pub(super) type Answer = (u16, String);

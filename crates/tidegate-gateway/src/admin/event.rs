@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
-use super::json::{Object, array};
+use crate::json::{Object, array};
 
 /// The number of changes that are kept.
 const KEPT: usize = 256;

@@ -2,7 +2,6 @@
 //!
 //! | file | what it is | uses |
 //! |---|---|---|
-//! | `json` | writes JSON | |
 //! | `token` | the tokens, compared in constant time | |
 //! | `place` | which endpoint a path is, and what it needs | |
 //! | `door` | who may use an endpoint: host, token | `token`, `place` |
@@ -42,7 +41,6 @@ mod change;
 mod controls;
 mod door;
 mod event;
-mod json;
 mod listener;
 mod place;
 mod report;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tidegate::isolate::{BreakerState, Isolation};
 
 use super::controls::{Controls, UpstreamReport};
-use super::json::{Object, array, quoted};
+use crate::json::{Object, array, quoted};
 
 /// Returns the state of all routes and servers.
 pub(super) fn snapshot(controls: &dyn Controls) -> String {

@@ -42,6 +42,7 @@ pub use include::{Disk, RealDisk};
 pub use load::{Config, Loaded, Named, load};
 pub use mistake::{Mistake, Mistakes, Severity};
 pub use notation::{Share, Size};
+pub(crate) use notation::{duration, show_duration};
 pub use reference::reference;
 pub use setting::{Field, Leaf, Origin, Reading, Scope, Section, Setting, Shape, Source};
 pub use source::{Excerpt, FileId, Place, Sources, Span};

@@ -3,20 +3,20 @@
 use std::fmt::{Display, Write as _};
 
 /// A JSON object under construction.
-pub(super) struct Object(String);
+pub(crate) struct Object(String);
 
 impl Object {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self("{".to_owned())
     }
 
     /// Adds a text.
-    pub(super) fn text(self, name: &str, value: &str) -> Self {
+    pub(crate) fn text(self, name: &str, value: &str) -> Self {
         self.raw(name, quoted(value))
     }
 
     /// Adds a value that is JSON already: a number, a flag, an object.
-    pub(super) fn raw(mut self, name: &str, value: impl Display) -> Self {
+    pub(crate) fn raw(mut self, name: &str, value: impl Display) -> Self {
         let comma = if self.0.len() > 1 { "," } else { "" };
         // Writing to a string cannot fail.
         let _ = write!(self.0, "{comma}{}:{value}", quoted(name));
@@ -24,7 +24,7 @@ impl Object {
     }
 
     /// Adds a value that is JSON already, or null.
-    pub(super) fn optional(self, name: &str, value: Option<impl Display>) -> Self {
+    pub(crate) fn optional(self, name: &str, value: Option<impl Display>) -> Self {
         match value {
             Some(value) => self.raw(name, value),
             None => self.raw(name, "null"),
@@ -32,20 +32,20 @@ impl Object {
     }
 
     /// Returns the object.
-    pub(super) fn end(mut self) -> String {
+    pub(crate) fn end(mut self) -> String {
         self.0.push('}');
         self.0
     }
 }
 
 /// Returns an array of values that are JSON already.
-pub(super) fn array(values: impl IntoIterator<Item = String>) -> String {
+pub(crate) fn array(values: impl IntoIterator<Item = String>) -> String {
     let values: Vec<String> = values.into_iter().collect();
     format!("[{}]", values.join(","))
 }
 
 /// Returns a text in quotes.
-pub(super) fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
     for c in text.chars() {

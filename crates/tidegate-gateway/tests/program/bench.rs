@@ -1,0 +1,155 @@
+//! `tidegate bench`.
+
+use std::net::TcpListener;
+
+use crate::*;
+
+fn hello(_: Request<'_>, response: Response<'_>) {
+    response.body("hello\n");
+}
+
+#[test]
+fn a_closed_loop_prints_a_summary_without_control_characters() {
+    let upstream = Upstream::new(hello);
+    let ran = run(&["bench", &upstream.url(), "-d", "300ms", "-c", "4"]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert!(
+        ran.out
+            .contains("closed loop, connections: 4, threads: 1, 0.3 s"),
+        "{}",
+        ran.out
+    );
+    assert!(ran.out.contains("\n200 "), "{}", ran.out);
+    assert!(ran.out.contains("\ncorrected "), "{}", ran.out);
+    assert_plain(&ran.out);
+    assert_eq!(ran.errors, "");
+}
+
+#[test]
+fn a_rate_sends_each_planned_request_and_writes_its_files() {
+    let upstream = Upstream::new(hello);
+    let folder = std::env::temp_dir().join(format!("tidegate-bench-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let [plot, json] = ["plot.svg", "run.json"].map(|name| folder.join(name));
+    let ran = run(&[
+        "bench",
+        &upstream.url(),
+        "--rate",
+        "500",
+        "-d",
+        "400ms",
+        "-c",
+        "8",
+        "--threads",
+        "2",
+        "--plot",
+        plot.to_str().unwrap(),
+        "--json",
+        json.to_str().unwrap(),
+    ]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let text = std::fs::read_to_string(&json).unwrap();
+    assert!(text.contains("\"requests\":200,"), "{text}");
+    assert!(text.contains("\"outcomes\":{\"200\":200}"), "{text}");
+    assert!(std::fs::read_to_string(&plot).unwrap().starts_with("<svg "));
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn outcomes_are_counted_by_the_reason_of_a_gateway() {
+    let upstream = Upstream::new(|request: Request<'_>, response: Response<'_>| {
+        assert_eq!(request.field("X-Of").unwrap_or_default(), b"test");
+        let response = response.status(503).field("Tidegate-Refused", "limit");
+        response.field("Connection", "close").body("");
+    });
+    let url = upstream.url();
+    let field = ["-H", "x-of: test", "-m", "HEAD", "--json", "-"];
+    let common = ["bench", &url, "-r", "100", "-d", "200ms", "-c", "3"];
+    let ran = run(&[&common[..], &field].concat());
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert!(
+        ran.out.contains("\"outcomes\":{\"503 limit\":20}"),
+        "{}",
+        ran.out
+    );
+    assert!(ran.out.contains("\"good\":0,"), "{}", ran.out);
+}
+
+#[test]
+fn a_ramp_ends_when_most_requests_fail() {
+    let upstream = Upstream::new(|_: Request<'_>, response: Response<'_>| {
+        response.status(500).body("");
+    });
+    let url = upstream.url();
+    let ran = run(&[
+        "bench", &url, "--ramp", "100", "--stage", "100ms", "-d", "60s",
+    ]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert!(ran.out.contains("ramp from 100 requests/s"), "{}", ran.out);
+    assert!(ran.out.contains("\n500 "), "{}", ran.out);
+}
+
+#[test]
+fn a_server_that_is_not_there_and_a_wrong_option_are_one_sentence() {
+    let free = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let ran = run(&["bench", &format!("http://{free}/")]);
+    assert_eq!(ran.status, Some(1));
+    let says = format!("cannot reach {}:{}: ", free.ip(), free.port());
+    assert!(
+        ran.out.starts_with(&says) && ran.out.lines().count() == 1,
+        "{}",
+        ran.out
+    );
+    let ran = run(&["bench", "https://127.0.0.1/"]);
+    assert_eq!(
+        (ran.status, ran.out.lines().count()),
+        (Some(2), 1),
+        "{}",
+        ran.out
+    );
+    let ran = run(&["bench", "http://127.0.0.1/", "--rate", "fast"]);
+    assert_eq!(ran.status, Some(2));
+    assert!(ran.errors.contains("it is not a number"), "{}", ran.errors);
+}
+
+#[test]
+fn a_server_that_ends_each_connection_or_responds_with_nonsense_is_counted() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    // Ends with the process.
+    std::thread::Builder::new()
+        .spawn(move || {
+            use std::io::Write as _;
+            for (number, stream) in listener.incoming().enumerate() {
+                let Ok(mut stream) = stream else { return };
+                let mut request = [0; 1024];
+                let _ = stream.read(&mut request);
+                if number % 2 == 0 {
+                    let _ = stream.write_all(b"nonsense\r\n\r\n");
+                }
+            }
+        })
+        .unwrap();
+    let ran = run(&["bench", &url, "-d", "200ms", "-c", "2", "--json", "-"]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert!(ran.out.contains("connection closed"), "{}", ran.out);
+    assert!(ran.out.contains("not a response"), "{}", ran.out);
+}
+
+#[test]
+fn a_signal_ends_it_early_with_a_summary() {
+    let upstream = Upstream::new(hello);
+    let mut terminal = Terminal::start(&["bench", &upstream.url(), "-d", "60s"], 80);
+    terminal.until("good ");
+    terminal.resize(20);
+    terminal.until("good ");
+    terminal.keys("\x03");
+    let status = terminal.end();
+    assert!(status.success(), "{}", terminal.seen);
+    assert!(terminal.seen.contains("closed loop"), "{}", terminal.seen);
+    // The progress line was removed.
+    assert!(terminal.seen.contains("\r\x1b[K"), "{:?}", terminal.seen);
+}
