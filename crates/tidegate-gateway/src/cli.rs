@@ -5,10 +5,11 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::io::Write;
+use std::io::{IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
@@ -17,17 +18,25 @@ use clap_mangen::Man;
 use crate::config::{
     Asked, ConfigFile, Disk, Loaded, RealDisk, VariableReader, explain, reference,
 };
-use crate::load::{BenchArguments, bench};
+use crate::demo::demo;
+use crate::load::{BenchArguments, bench, time};
 use crate::serve;
 use crate::table::Table;
+use crate::top::{TopArguments, top};
 use crate::tour;
 
 /// A gateway that no slow service takes down.
 #[derive(Debug, Parser)]
-#[command(name = "tidegate", version)]
+#[command(name = "tidegate", version, args_conflicts_with_subcommands = true)]
+#[command(
+    after_help = "Without a command, the demo runs: servers, a gateway in front of them, and load."
+)]
 struct Arguments {
     #[command(subcommand)]
     action: Option<Action>,
+    /// Ends the demo after this time.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    duration: Option<Duration>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -57,6 +66,8 @@ enum Action {
     },
     /// Loads a server with requests and measures its responses.
     Bench(BenchArguments),
+    /// Shows what a running gateway does: its routes, servers and loops.
+    Top(TopArguments),
     /// Prints the reference of all settings.
     Reference,
     /// Prints the manual page, for `man`.
@@ -116,7 +127,10 @@ where
     A::Item: Into<OsString> + Clone,
 {
     let action = match Arguments::try_parse_from(arguments) {
-        Ok(arguments) => arguments.action.unwrap_or(Action::Tour),
+        Ok(arguments) => match arguments.action {
+            Some(action) => action,
+            None => return demo(arguments.duration, out),
+        },
         Err(help) => {
             let is_mistake = help.use_stderr();
             let (mut stderr, text) = (std::io::stderr(), help.render());
@@ -141,6 +155,7 @@ where
         // Standard output may be the access log.
         Action::Run { file } => return serve::run(machine.file(&file), &mut std::io::stderr()),
         Action::Bench(arguments) => return bench(&arguments, out),
+        Action::Top(arguments) => return top(&arguments, &*machine.variables, out),
         Action::Reference => (reference(), 0),
         Action::Man => (manual(), 0),
         Action::Completions { shell } => (completions(shell), 0),
@@ -232,13 +247,19 @@ fn toured(out: &mut dyn Write) -> tidegate::Result<()> {
         "Tidegate: a runtime for services that must not fall over.\n"
     )?;
     let mut table = Table::new(["part", "action", "result"]);
+    // A line that is drawn again would smear an output that is not a terminal.
+    let shows = std::io::stderr().is_terminal();
     for (name, part) in tour::PARTS {
-        eprint!("\r{name:<24}");
+        if shows {
+            eprint!("\r{name:<24}");
+        }
         for (done, came) in part()? {
             table.row([name.to_string(), done, came]);
         }
     }
-    eprint!("\r{:24}\r", "");
+    if shows {
+        eprint!("\r{:24}\r", "");
+    }
     write!(out, "{table}")?;
     writeln!(
         out,

@@ -29,6 +29,9 @@
 //! | `proxy` | the path of a request: admission, exchange, both bodies, retry, fallback, tunnels |
 //! | `serve` | listeners, reload, drain, signals |
 //! | `load` | the load generator: the command `bench` |
+//! | `screen` | the terminal: its size, keys, lines that are drawn again in place |
+//! | `top` | the command `top`: the state of a gateway in a terminal |
+//! | `demo` | the demo: upstreams, a gateway, load, a live table |
 //! | `cli` | the command line, its manual page and completions |
 //!
 //! `table` and `tour` belong to the tour of the library, which runs without a configuration.
@@ -45,6 +48,7 @@ pub mod balance;
 pub mod cli;
 mod command;
 pub mod config;
+mod demo;
 mod fields;
 mod health;
 mod json;
@@ -56,9 +60,11 @@ pub mod problem;
 mod proxy;
 mod reports;
 pub mod route;
+mod screen;
 pub mod serve;
 mod table;
 mod tls;
+mod top;
 mod tour;
 mod unix;
 

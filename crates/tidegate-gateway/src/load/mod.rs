@@ -37,5 +37,15 @@ mod target;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use arguments::BenchArguments;
+pub(crate) use arguments::{BenchArguments, time};
+pub(crate) use lane::{Lane, LaneSettings};
 pub(crate) use run::bench;
+pub(crate) use schedule::{Dispatch, Shape, nanos};
+pub(crate) use summary::short_time;
+pub(crate) use tally::{Counts, Tally};
+pub(crate) use target::Target;
+#[cfg(test)]
+pub(crate) use {
+    schedule::Due,
+    tally::{Ended, Outcome},
+};

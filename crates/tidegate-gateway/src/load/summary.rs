@@ -86,6 +86,16 @@ pub(crate) fn time(nanos: u64) -> String {
     }
 }
 
+/// Returns a time with one or two digits, for tables.
+pub(crate) fn short_time(nanos: u64) -> String {
+    let millis = nanos as f64 / 1e6;
+    match millis {
+        _ if millis < 9.95 => format!("{millis:.1} ms"),
+        _ if millis < 9_999.5 => format!("{millis:.0} ms"),
+        _ => format!("{:.0} s", millis / 1000.0),
+    }
+}
+
 /// Returns what was sent.
 fn load(result: &RunResult) -> String {
     let elapsed = format!("{:.1} s", result.elapsed.as_secs_f64());

@@ -3,10 +3,13 @@
 #![expect(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
 
 mod bench;
+mod demo;
 mod terminal;
+mod top;
+mod tutorial;
 
 use std::io::Read as _;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use tidegate::http::{HttpServer, Request, Response};
@@ -37,6 +40,13 @@ fn run(arguments: &[&str]) -> Ran {
         errors: String::from_utf8(output.stderr).unwrap(),
         status: output.status.code(),
     }
+}
+
+/// Sends a signal to a process of this test.
+fn signal(child: &Child, name: &str) {
+    let kill = format!("kill -{name} {}", child.id());
+    let status = Command::new("sh").args(["-c", &kill]).status().unwrap();
+    assert!(status.success());
 }
 
 /// Asserts that a text has neither colours nor cursor control.

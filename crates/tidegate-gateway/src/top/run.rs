@@ -1,0 +1,149 @@
+//! Asks the listener for operators, and draws the answer.
+
+use std::io::Write;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+
+use clap::Args;
+use tidegate::http::client::Client;
+use tidegate::net::NetGroup;
+use tidegate::promise::Outcome;
+use tidegate::signal;
+
+use super::table::lines;
+use crate::screen::{KeyMode, Painter, Size, too_narrow};
+
+/// The time between two snapshots.
+const PERIOD: Duration = Duration::from_secs(1);
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The largest snapshot.
+const LARGEST: usize = 64 << 20;
+/// The variable with the token.
+const TOKEN: &str = "TIDEGATE_TOKEN";
+
+/// The options of the command `top`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct TopArguments {
+    /// The address of the listener for operators. The variable `TIDEGATE_TOKEN` has the token, if
+    /// reading needs one.
+    #[arg(default_value = "127.0.0.1:9090")]
+    pub(crate) admin: String,
+    /// Prints the state once, for scripts.
+    #[arg(long)]
+    pub(crate) once: bool,
+}
+
+/// Runs the command. Returns the status of the process: 0, or 1 if there is no answer.
+pub(crate) fn top(
+    arguments: &TopArguments,
+    variables: &dyn Fn(&str) -> Option<String>,
+    out: &mut dyn Write,
+) -> u8 {
+    // Before the mode of the terminal is changed, so that no signal leaves it changed.
+    let (send, ends) = channel();
+    for signal in [signal::interrupt(), signal::terminate(), signal::hangup()] {
+        let send = send.clone();
+        signal.finally(move |outcome| {
+            if let Outcome::Success(_) = outcome {
+                let _ = send.send(());
+            }
+        });
+    }
+    let source = match Source::new(&arguments.admin, variables(TOKEN)) {
+        Ok(source) => source,
+        Err(why) => return said(&why, 1, out),
+    };
+    let first = match source.ask() {
+        Ok(lines) => lines,
+        Err(why) => return said(&why, 1, out),
+    };
+    if arguments.once || Size::of_output().is_none() {
+        return said(&first.join("\n"), 0, out);
+    }
+    let _keys = KeyMode::start(quits(send));
+    let (mut painter, mut shown) = (Painter::default(), first);
+    while let Some(size) = Size::of_output() {
+        let drawn = too_narrow(size).unwrap_or_else(|| shown.clone());
+        let text = painter.paint(&drawn, size);
+        if out
+            .write_all(text.as_bytes())
+            .and_then(|()| out.flush())
+            .is_err()
+        {
+            // The reader has left.
+            break;
+        }
+        if ends.recv_timeout(PERIOD).is_ok() {
+            break;
+        }
+        // A gateway that restarts is back soon.
+        shown = source.ask().unwrap_or_else(|why| vec![why]);
+    }
+    0
+}
+
+/// Sends an event for the key `q`.
+fn quits(send: Sender<()>) -> impl FnMut(u8) + Send + 'static {
+    move |key| {
+        if matches!(key, b'q' | b'Q' | 4) {
+            let _ = send.send(());
+        }
+    }
+}
+
+fn said(text: &str, status: u8, out: &mut dyn Write) -> u8 {
+    // A reader that left early, such as `head`, is not a failure.
+    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+    status
+}
+
+/// Where snapshots come from.
+struct Source {
+    admin: String,
+    url: String,
+    token: Option<String>,
+    client: Client,
+    _group: NetGroup,
+}
+
+impl Source {
+    fn new(admin: &str, token: Option<String>) -> Result<Self, String> {
+        let group = tidegate::net::pinned("top", 1).map_err(|why| why.to_string())?;
+        let base = admin.strip_prefix("http://").unwrap_or(admin);
+        let base = base.trim_end_matches('/');
+        Ok(Self {
+            admin: base.to_owned(),
+            url: format!("http://{base}/api/snapshot"),
+            token,
+            client: Client::builder(&group).build(),
+            _group: group,
+        })
+    }
+
+    /// Asks for a snapshot. Returns its lines, or a sentence.
+    fn ask(&self) -> Result<Vec<String>, String> {
+        let says = |why: String| format!("{}: {why}", self.admin);
+        let mut request = self.client.get(self.url.as_str()).timeout(PATIENCE);
+        if let Some(token) = &self.token {
+            request = request.field("Authorization", format!("Bearer {token}"));
+        }
+        let response = request.send().wait().map_err(|why| {
+            says(format!(
+                "the gateway does not answer ({why}); is `listen.admin` there?"
+            ))
+        })?;
+        let status = response.status();
+        let body = response.collect(LARGEST).wait();
+        let body = body.map_err(|why| says(format!("its answer is not complete: {why}")))?;
+        match status {
+            200 => lines(&String::from_utf8_lossy(&body)).map_err(says),
+            401 | 403 => Err(says(format!(
+                "reading needs a token; set the variable {TOKEN}"
+            ))),
+            status => Err(says(format!(
+                "status {status}; is this the listener for operators?"
+            ))),
+        }
+    }
+}

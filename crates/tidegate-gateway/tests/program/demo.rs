@@ -1,0 +1,167 @@
+//! `tidegate` without a command, and `tidegate tour`.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::TcpListener;
+
+use crate::*;
+
+/// Returns the columns of the summary of a route.
+fn row<'a>(out: &'a str, route: &str) -> Vec<&'a str> {
+    let (_, summary) = out.rsplit_once("summary of ").unwrap();
+    let mut lines = summary.lines();
+    let line = lines.find(|line| line.starts_with(route));
+    line.unwrap_or_else(|| panic!("{out}"))
+        .split_whitespace()
+        .collect()
+}
+
+#[test]
+fn a_run_of_some_seconds_ends_with_a_summary_and_status_0() {
+    let ran = run(&["--duration", "3s"]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let lines: Vec<&str> = ran.out.lines().collect();
+    assert!(
+        lines[0].starts_with("dashboard  http://127.0.0.1:"),
+        "{}",
+        ran.out
+    );
+    assert!(
+        lines[1].starts_with("gateway    http://127.0.0.1:"),
+        "{}",
+        ran.out
+    );
+    assert!(
+        lines[1].ends_with("routes: /fast /slow /flaky /blocking"),
+        "{}",
+        ran.out
+    );
+    assert!(
+        lines[2].starts_with("load       400 req/s on each route; for 3s"),
+        "{}",
+        ran.out
+    );
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.starts_with("route ") && line.ends_with("breaker"))
+    );
+    for route in ["/fast ", "/slow ", "/flaky ", "/blocking "] {
+        let requests: u64 = row(&ran.out, route)[1].parse().unwrap();
+        assert!(requests > 0, "{}", ran.out);
+    }
+    assert_plain(&ran.out);
+    assert_eq!(ran.errors, "");
+}
+
+#[test]
+fn ports_that_are_taken_are_replaced_by_others() {
+    // Whichever of them is free is taken now; one that is taken already is taken anyway.
+    let held: Vec<_> = [8080, 9090]
+        .map(|port| TcpListener::bind(("127.0.0.1", port)))
+        .into();
+    let mut child = tidegate(&["--duration", "1s"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let first = lines.next().unwrap().unwrap();
+    assert!(
+        !first.contains(":9090/") && first.starts_with("dashboard "),
+        "{first}"
+    );
+    let second = lines.next().unwrap().unwrap();
+    assert!(
+        !second.contains(":8080/") && second.starts_with("gateway "),
+        "{second}"
+    );
+    drop(held);
+    assert!(lines.any(|line| line.unwrap().starts_with("summary of ")));
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn a_terminal_shows_a_live_table_and_keys_change_an_upstream() {
+    let mut terminal = Terminal::start(&[], 120);
+    terminal.until("press q to stop");
+    terminal.until("/blocking");
+    terminal.keys("2f");
+    terminal.until("slow failing");
+    terminal.keys("1d");
+    terminal.until("fast dead");
+    terminal.keys("b");
+    terminal.until("bulkheads off");
+    terminal.keys("r");
+    terminal.until("fast normal, slow normal, flaky normal, blocking normal; bulkheads on");
+    terminal.resize(20);
+    terminal.until("make it 60");
+    terminal.resize(120);
+    terminal.until("/blocking");
+    terminal.keys("q");
+    assert!(terminal.end().success(), "{}", terminal.seen);
+    assert!(terminal.seen.contains("summary of "), "{}", terminal.seen);
+}
+
+#[test]
+fn an_interrupt_restores_the_terminal_at_any_moment() {
+    for text in ["dashboard", "gateway", "/fast"] {
+        let mut terminal = Terminal::start(&[], 100);
+        terminal.until(text);
+        terminal.keys("\x03");
+        assert!(terminal.end().success(), "{text}: {}", terminal.seen);
+    }
+    // At the very start there may be no handler yet: then the signal ends the process.
+    let mut terminal = Terminal::start(&[], 100);
+    signal(&terminal.child, "INT");
+    terminal.end();
+}
+
+#[test]
+fn a_reader_that_leaves_ends_the_demo() {
+    let mut child = tidegate(&["--duration", "60s"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = [0; 9];
+    let mut out = child.stdout.take().unwrap();
+    out.read_exact(&mut first).unwrap();
+    assert_eq!(&first, b"dashboard");
+    drop(out);
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn a_wrong_duration_is_a_sentence() {
+    let ran = run(&["--duration", "soon"]);
+    assert_eq!(ran.status, Some(2));
+    assert!(
+        ran.errors.contains("has no unit") || ran.errors.contains("soon"),
+        "{}",
+        ran.errors
+    );
+}
+
+#[test]
+fn the_tour_prints_its_table_without_control_characters() {
+    let ran = run(&["tour"]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert!(
+        ran.out.starts_with("Tidegate: a runtime for services"),
+        "{}",
+        ran.out
+    );
+    assert!(ran.out.contains("\nbulkhead "), "{}", ran.out);
+    assert_plain(&ran.out);
+    assert_eq!(ran.errors, "");
+}
+
+#[test]
+fn the_tour_shows_its_progress_in_a_terminal() {
+    let mut terminal = Terminal::start(&["tour"], 100);
+    terminal.until("\rpromise");
+    assert!(terminal.end().success(), "{}", terminal.seen);
+    assert!(
+        terminal.seen.contains("Each line is a real run."),
+        "{}",
+        terminal.seen
+    );
+}

@@ -1,0 +1,122 @@
+//! `tidegate top`.
+
+use std::net::TcpListener;
+
+use crate::*;
+
+const SNAPSHOT: &str = r#"{"version":1,"ready":true,"schema":{"series":[{"name":"rate"}]},
+    "routes":[{"key":"catalog","values":[400],"says":"fine"}],"upstreams":[],"loops":[]}"#;
+
+fn admin() -> Upstream {
+    Upstream::new(
+        |request: Request<'_>, response: Response<'_>| match request.path() {
+            "/api/snapshot" => response.body(SNAPSHOT),
+            _ => response.status(404).body(""),
+        },
+    )
+}
+
+fn address(admin: &Upstream) -> String {
+    admin.server.local_addr().to_string()
+}
+
+#[test]
+fn once_prints_one_table_for_scripts() {
+    let admin = admin();
+    let ran = run(&["top", &address(&admin), "--once"]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert!(
+        ran.out.starts_with("ready; routes: 1, upstreams: 0\n"),
+        "{}",
+        ran.out
+    );
+    assert!(ran.out.contains("\ncatalog  400 "), "{}", ran.out);
+    assert_plain(&ran.out);
+    // Without a terminal it prints once, too. The address may be a URL.
+    let again = run(&["top", &admin.url()]);
+    assert_eq!((again.status, again.out), (Some(0), ran.out));
+}
+
+#[test]
+fn a_gateway_that_does_not_answer_is_one_sentence() {
+    let free = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let ran = run(&["top", &free.to_string()]);
+    assert_eq!(
+        (ran.status, ran.out.lines().count()),
+        (Some(1), 1),
+        "{ran:?}"
+    );
+    assert!(
+        ran.out
+            .starts_with(&format!("{free}: the gateway does not answer (")),
+        "{}",
+        ran.out
+    );
+    assert_eq!(ran.errors, "");
+}
+
+#[test]
+fn a_token_is_sent_and_a_missing_one_is_one_sentence() {
+    let guarded = Upstream::new(|request: Request<'_>, response: Response<'_>| {
+        match request.field("Authorization") == Some(b"Bearer secret") {
+            true => response.body(SNAPSHOT),
+            false => response.status(401).body(""),
+        }
+    });
+    let ran = run(&["top", &address(&guarded), "--once"]);
+    assert_eq!(
+        (ran.status, ran.out.lines().count()),
+        (Some(1), 1),
+        "{ran:?}"
+    );
+    assert!(
+        ran.out.contains("set the variable TIDEGATE_TOKEN"),
+        "{}",
+        ran.out
+    );
+    let mut with = tidegate(&["top", &address(&guarded), "--once"]);
+    assert!(
+        with.env("TIDEGATE_TOKEN", "secret")
+            .output()
+            .unwrap()
+            .status
+            .success()
+    );
+    let wrong = Upstream::new(|_: Request<'_>, response: Response<'_>| response.body("{}"));
+    let ran = run(&["top", &address(&wrong)]);
+    assert_eq!(
+        (ran.status, ran.out.lines().count()),
+        (Some(1), 1),
+        "{ran:?}"
+    );
+    assert!(
+        ran.out.contains("not a snapshot of this version"),
+        "{}",
+        ran.out
+    );
+}
+
+#[test]
+fn a_terminal_is_redrawn_resized_and_restored() {
+    let admin = admin();
+    let mut terminal = Terminal::start(&["top", &address(&admin)], 100);
+    terminal.until("catalog");
+    terminal.resize(20);
+    terminal.until("make it 60");
+    terminal.resize(100);
+    terminal.until("catalog");
+    terminal.keys("q");
+    assert!(terminal.end().success(), "{}", terminal.seen);
+}
+
+#[test]
+fn a_typed_interrupt_restores_the_terminal() {
+    let admin = admin();
+    let mut terminal = Terminal::start(&["top", &address(&admin)], 100);
+    terminal.until("catalog");
+    terminal.keys("\x03");
+    assert!(terminal.end().success(), "{}", terminal.seen);
+}
