@@ -226,7 +226,11 @@ fn a_strategy_that_stops_asking_is_named_by_the_watchdog_and_at_the_end() {
             "never asked"
         };
         assert!(fault(&why).2.starts_with(begins), "{why}");
+        // A strategy that has left in the middle of a turn still has the loop, and its tasks.
+        let left = home.handed_back();
+        assert_eq!(left.len(), if runs { 0 } else { 2 });
         home.strategy().shutdown();
+        assert_eq!(left.len(), if runs { 1 } else { 2 });
     }
 }
 
