@@ -1,12 +1,18 @@
 //! The body of a response: holds the permit of its call until it ends.
 //!
-//! | what happens to the body | the call |
-//! |---|---|
-//! | it is read to its end, or has none | ends with the verdict on the head, or on the trailers |
-//! | it fails or panics | ends as failed |
-//! | its call times out | ends as timed out; the reader gets an error |
-//! | it is dropped before its end | ends with the verdict on the head |
-//! | it is kept and not read | holds its permit; it is counted as timed out at its deadline, and overstays |
+//! The permit comes back in each of these cases; the verdict is given with the head, or at the end
+//! (`held`):
+//!
+//! | what happens to the body | verdict given with the head | verdict given at the end |
+//! |---|---|---|
+//! | it is read to its end, or has none | stands | by the trailers, or else by the head |
+//! | it fails or panics | stands; the reader gets the error | a failure |
+//! | the dependency does not deliver within the timeout | stands; the reader gets an error | timed out |
+//! | the reader takes longer than the timeout | stands | timed out; the reader gets an error |
+//! | it is dropped before its end | stands | by the head |
+//!
+//! A body that is kept and not read holds its permit. If its verdict was not given yet, it counts as
+//! timed out at the deadline, and overstays.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -31,7 +37,8 @@ pin_project! {
     /// or is dropped.
     ///
     /// Frames, trailers and the size hint are those of the inner body. Its error is boxed: it is the
-    /// error of the inner body, or a [`CommandError`] if the call timed out or the body panicked.
+    /// error of the inner body, or a [`CommandError`] if the body panicked, or if the dependency did
+    /// not deliver its next part within the timeout of the command. A reader may take its time.
     ///
     /// ```
     /// use bytes::Bytes;
@@ -89,47 +96,44 @@ where
         let Some(mut body) = this.body.as_mut().as_pin_mut() else {
             return Poll::Ready(None);
         };
-        let Some(entry) = this.call.as_mut().and_then(HeldCall::entry) else {
+        let Some(call) = this.call.as_mut() else {
             let polled = body.poll_frame(context);
             return polled.map(|frame| frame.map(|frame| frame.map_err(Into::into)));
         };
         // A body that always has a frame is never pending, so this is checked first.
-        let polled = if entry.is_expired() {
-            Ok(None)
+        let polled = if call.is_expired() {
+            Ok(Err(Cause::Cancelled))
         } else {
             match contain(|| Blocking::forbid(|| body.as_mut().poll_frame(context))) {
-                Ok(Poll::Ready(frame)) => Ok(Some(frame)),
-                Ok(Poll::Pending) => {
-                    ready!(entry.poll_expired(context));
-                    Ok(None)
-                }
+                Ok(Poll::Ready(frame)) => Ok(Ok(frame)),
+                Ok(Poll::Pending) => Ok(Err(ready!(call.poll_stalled(context)))),
                 Err(panic) => Err(panic),
             }
         };
+        call.delivered();
         let call = this.call;
         let cause = match polled {
-            Ok(Some(None)) => {
+            Ok(Ok(None)) => {
                 end(call);
                 return Poll::Ready(None);
             }
-            Ok(Some(Some(Ok(frame)))) => {
+            Ok(Ok(Some(Ok(frame)))) => {
                 pass(&frame, &*body, call, *this.of_trailers);
                 return Poll::Ready(Some(Ok(frame)));
             }
-            Ok(Some(Some(Err(error)))) => {
+            Ok(Ok(Some(Err(error)))) => {
                 if let Some(call) = call {
                     call.judge(Verdict::Failure);
                 }
                 end(call);
                 return Poll::Ready(Some(Err(error.into())));
             }
-            Ok(None) => Cause::Cancelled,
+            Ok(Err(cause)) => cause,
             Err(panic) => Cause::Panicked(panic.message().to_owned()),
         };
         // The body is dropped before the permit is given back. Its `Drop` is user code.
         let _ = contain(|| this.body.set(None));
-        let error = call.take().and_then(HeldCall::into_entry);
-        let error: Option<CommandError<Infallible>> = error.map(|entry| entry.fail(cause));
+        let error = call.take().and_then(|call| call.fail(cause));
         Poll::Ready(error.map(|error| Err(error.into())))
     }
 
@@ -143,8 +147,8 @@ where
     }
 }
 
-/// Ends the call with its verdict. If the call was too late, it counts as timed out; the reader has
-/// the whole body nevertheless.
+/// Ends the call. If its verdict was not given yet and it was too late, it counts as timed out; the
+/// reader has the whole body nevertheless.
 fn end(call: &mut Option<HeldCall>) {
     if let Some(call) = call.take() {
         let _: Result<(), CommandError<Infallible>> = call.end();

@@ -26,8 +26,19 @@ pub trait Classify<R, E> {
     /// Returns the verdict on a response, or on the error of the service.
     fn classify(&self, outcome: Result<&R, &E>) -> Verdict;
 
+    /// Returns `true` if only the trailers of this response say whether it is a success. The call is
+    /// then judged at the end of the body, and its timeout applies until then.
+    fn awaits_trailers(_response: &R) -> bool
+    where
+        Self: Sized,
+    {
+        false
+    }
+
     /// Returns the verdict that the trailers of a response contain, in place of the verdict on its
-    /// head.
+    /// head. It counts if the call is judged at the end of the body: see
+    /// [`awaits_trailers`](Classify::awaits_trailers) and
+    /// [`CommandLayer::until_end`](crate::CommandLayer::until_end).
     fn classify_trailers(_trailers: &HeaderMap) -> Option<Verdict>
     where
         Self: Sized,
@@ -71,6 +82,12 @@ impl<B, E> Classify<Response<B>, E> for ByStatus {
             return Verdict::Failure;
         }
         grpc::verdict(response.headers()).unwrap_or(Verdict::Success)
+    }
+
+    fn awaits_trailers(response: &Response<B>) -> bool {
+        let headers = response.headers();
+        let is_failure = response.status().is_server_error();
+        !is_failure && grpc::is_grpc(headers) && grpc::verdict(headers).is_none()
     }
 
     fn classify_trailers(trailers: &HeaderMap) -> Option<Verdict> {

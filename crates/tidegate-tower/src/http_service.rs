@@ -1,4 +1,5 @@
-//! The layer for HTTP: a service whose responses hold the permit until their body ends.
+//! The layer for HTTP: a service whose calls are judged by the head of the response and hold their
+//! permit until its body ends.
 
 use std::fmt;
 use std::future::Future;
@@ -52,7 +53,19 @@ use crate::running::Running;
 pub struct CommandLayer<C = ByStatus> {
     pub(crate) command: UntypedCommand,
     classify: Arc<C>,
-    until_head: bool,
+    until: Until,
+}
+
+/// When a call is judged, and how long it holds its permit.
+#[derive(Clone, Copy, Debug)]
+enum Until {
+    /// Both end with the head.
+    Head,
+    /// The verdict is given with the head, or with the trailers if only they contain it. The permit is
+    /// held until the end of the body.
+    Body,
+    /// Both end with the body.
+    End,
 }
 
 impl CommandLayer {
@@ -60,7 +73,7 @@ impl CommandLayer {
         Self {
             command,
             classify: Arc::new(ByStatus),
-            until_head: false,
+            until: Until::Body,
         }
     }
 }
@@ -79,14 +92,25 @@ impl<C> CommandLayer<C> {
         CommandLayer {
             command: self.command,
             classify: Arc::new(classify),
-            until_head: self.until_head,
+            until: self.until,
         }
     }
 
     /// Ends the call when the head of the response is there. The permit, the timeout and the verdict
     /// then do not depend on the body. For long streams.
     pub fn until_head(mut self) -> Self {
-        self.until_head = true;
+        self.until = Until::Head;
+        self
+    }
+
+    /// Judges the call when the body of the response has ended. The timeout and the latency then
+    /// include the body, and a body that fails is a failure of the call. For clients that read each
+    /// body at once: a reader that takes its time would count as a slow dependency.
+    ///
+    /// Without it, the call is judged when the head of the response is there. A gRPC response whose
+    /// head has no status is judged when its trailers arrive.
+    pub fn until_end(mut self) -> Self {
+        self.until = Until::End;
         self
     }
 
@@ -156,7 +180,7 @@ impl<C> Clone for CommandLayer<C> {
         Self {
             command: self.command.clone(),
             classify: Arc::clone(&self.classify),
-            until_head: self.until_head,
+            until: self.until,
         }
     }
 }
@@ -165,7 +189,7 @@ impl<C> fmt::Debug for CommandLayer<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CommandLayer")
             .field("command", self.command.key())
-            .field("until_head", &self.until_head)
+            .field("until", &self.until)
             .finish_non_exhaustive()
     }
 }
@@ -207,7 +231,7 @@ where
         let (command, classify) = (&layer.command, &layer.classify);
         CommandFuture {
             running: Running::start(command, classify, terms, &mut self.inner, request),
-            until_head: layer.until_head,
+            until: layer.until,
         }
     }
 }
@@ -246,7 +270,7 @@ pin_project! {
     pub struct CommandFuture<F, E, C = ByStatus> {
         #[pin]
         running: Running<F, C, E>,
-        until_head: bool,
+        until: Until,
     }
 }
 
@@ -262,26 +286,34 @@ where
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let (response, call) = ready!(this.running.poll_head(context))?;
-        Poll::Ready(with_body::<B, E, C>(response, call, *this.until_head))
+        Poll::Ready(with_body::<B, E, C>(response, call, *this.until))
     }
 }
 
 /// Returns the response with a body that ends its call, unless the call ends here.
 fn with_body<B, E, C>(
     response: Response<B>,
-    call: HeldCall,
-    until_head: bool,
+    mut call: HeldCall,
+    until: Until,
 ) -> Result<Response<CommandBody<B>>, CommandError<E>>
 where
     B: Body,
     C: Classify<Response<B>, E>,
 {
-    let body = response.body();
-    if until_head || contain(|| body.is_end_stream()).unwrap_or(false) {
-        call.end()?;
-        return Ok(response.map(|body| CommandBody::free(Some(body))));
+    let is_end = || contain(|| response.body().is_end_stream()).unwrap_or(false);
+    let ends_here = matches!(until, Until::Head) || is_end();
+    let by_head = matches!(until, Until::Body) && !C::awaits_trailers(&response);
+    if (ends_here || by_head)
+        && let Err(late) = call.settle()
+    {
+        // Part of the work: it is dropped before the permit is given back.
+        let _ = contain(|| drop(response));
+        return Err(late);
     }
-    Ok(response.map(|body| CommandBody::held(body, call, C::classify_trailers)))
+    Ok(match ends_here {
+        true => response.map(|body| CommandBody::free(Some(body))),
+        false => response.map(|body| CommandBody::held(body, call, C::classify_trailers)),
+    })
 }
 
 impl<F, E, C> fmt::Debug for CommandFuture<F, E, C> {

@@ -46,15 +46,19 @@
 //! * A rejection is a [`CommandError`](tidegate_isolate::CommandError): its `cause` names the limit,
 //!   and `retry_after` says when to try again, if that is known. [`CommandLayer::respond`] makes
 //!   responses of rejections, for servers.
-//! * The timeout of the command applies until the call ends. The future and the body are woken by the
-//!   timer of the isolation. Any runtime can poll them; none of the program's threads has to be a
-//!   thread of Tidegate.
+//! * A call is judged when the head of its response is there: the breaker, the latency and an adaptive
+//!   limit do not depend on the reader of the body. The permit is held until the body has ended.
+//!   [`CommandLayer::until_end`] judges at the end of the body, [`CommandLayer::until_head`] gives the
+//!   permit back with the head. A gRPC response whose status is in its trailers is judged with them.
+//! * The timeout of the command applies until the call is judged, and then to each wait for the next
+//!   part of the body. The future and the body are woken by the timer of the isolation. Any runtime
+//!   can poll them; none of the program's threads has to be a thread of Tidegate.
 //! * The header `grpc-timeout` of a request shortens the timeout of its call. A
 //!   [`Criticality`](tidegate_isolate::Criticality) and a
 //!   [`RequestContext`](tidegate_isolate::RequestContext) in the extensions of the request apply to
 //!   its call.
 //! * A panic of the inner service in `call`, in its future or in its body is contained: the caller
-//!   gets an error, and the call counts as a failure. A panic in `poll_ready` is not contained; no
+//!   gets an error. The call counts as a failure, unless it was judged before. A panic in `poll_ready` is not contained; no
 //!   call has been made then.
 //! * The inner service is called and polled with blocking waits forbidden: see [`tidegate_core::Blocking::forbid`].
 //!   A `Command::run` that would block a worker of the runtime is refused with
@@ -68,7 +72,7 @@
 //! |---|---|
 //! | `classify` | whether a result is a success or a failure of the dependency |
 //! | `grpc` | the headers of gRPC |
-//! | `held` | the call of a response whose body has not ended |
+//! | `held` | the call of a response whose body has not ended: its verdict, its permit |
 //! | `running` | a call from its admission to the head of its response |
 //! | `body` | the body that holds the permit |
 //! | `http_service`, `plain_service` | the services for HTTP and for anything else, with their layers |

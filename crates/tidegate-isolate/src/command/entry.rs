@@ -19,6 +19,7 @@
 //! out and still holds its permit counts as overstaying.
 
 use std::fmt;
+use std::future::Future;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
@@ -29,8 +30,10 @@ use tidegate_core::internal::trace::{self, Entered};
 use super::admission::{Admission, Denied};
 use super::ending::Ended;
 use super::options::{CallOptions, MaybeOptions, Observer};
+use super::outcome::late;
 use super::report::CallRecord;
 use super::shared::Shared;
+use crate::alarm::Pause;
 use crate::error::{Cause, CommandError};
 use crate::in_flight::{EntryWatch, EntryWord};
 use crate::isolation::state::{State, WATCHED};
@@ -195,16 +198,45 @@ impl Entry {
     /// Returns the error of a call that timed out, or that was stopped with its isolation, before
     /// the verdict. An entry that already has a verdict is only dropped.
     pub fn end<E>(self, verdict: impl Into<Verdict>) -> Result<(), CommandError<E>> {
+        self.settle(verdict.into())
+    }
+
+    /// Does what [`end`](Entry::end) does, and keeps the permit until the entry is dropped. For
+    /// adapters that own the work of the call, and drop it if it was too late.
+    ///
+    /// # Errors
+    ///
+    /// The same as those of `end`.
+    #[doc(hidden)]
+    pub fn settle<E>(&self, verdict: Verdict) -> Result<(), CommandError<E>> {
         let (state, call) = (&*self.state, self.call());
         let now = state.now();
         match self.word.report(|| state.stop_entry(call, now)) {
             None => Ok(()),
             Some(Stopped::InTime) => {
-                self.report_outcome(call, verdict.into().into(), now);
+                self.report_outcome(call, verdict.into(), now);
                 Ok(())
             }
             Some(Stopped::Late) => Err(self.ended_by(call.ended_late(), call.late(), now)),
             Some(Stopped::Expired) => Err(self.ended_by_timer(now)),
+        }
+    }
+
+    /// Returns a future that is ready when the timeout of the call has passed once more, counted from
+    /// now, or when the isolation is stopped. Its output is the cause with which to end a wait. For
+    /// adapters that wait for the dependency after the verdict.
+    #[doc(hidden)]
+    pub fn stall_limit<E>(&self) -> impl Future<Output = Cause<E>> + Send + Sync + use<E> {
+        let (state, timeout) = (&*self.state, self.call().timeout);
+        let alarms = state.alarms.clone();
+        let at = state.now().saturating_add(timeout);
+        let pause = Pause::until(&alarms, &state.aside, at);
+        async move {
+            pause.await;
+            match alarms.is_closed() {
+                true => Cause::Cancelled,
+                false => late(timeout),
+            }
         }
     }
 

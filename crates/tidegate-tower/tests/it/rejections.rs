@@ -65,7 +65,31 @@ fn the_breaker_is_open_until_a_probe_succeeds() {
 }
 
 #[test]
-fn a_probe_whose_body_fails_opens_the_breaker_again() {
+fn a_probe_whose_body_fails_opens_the_breaker_again_if_it_is_judged_at_its_end() {
+    let (clock, isolation) = still();
+    let breaker = BreakerConfig {
+        window: BreakerWindow::Count(5),
+        min_calls: 1,
+        ..BreakerConfig::default()
+    };
+    let command = builder("a").breaker(breaker).build(&isolation).unwrap();
+    assert_eq!(ask(&command, 503), Ok(503));
+    clock.advance(Duration::from_millis(5_001));
+    let layer = command.layer().until_end();
+    let mut service = layer.layer(service_fn(|_: Request<()>| {
+        ready(Answer::Ok(response(200, [Step::Fails])))
+    }));
+    let mut probe = now(call(&mut service, get())).unwrap().into_body();
+    assert!(
+        ask(&command, 200).unwrap_err().is_short_circuited(),
+        "one probe is out"
+    );
+    assert!(crate::support::frame(&mut probe).is_ready());
+    assert!(ask(&command, 200).unwrap_err().is_short_circuited());
+}
+
+#[test]
+fn a_probe_closes_the_breaker_with_its_head() {
     let (clock, isolation) = still();
     let breaker = BreakerConfig {
         window: BreakerWindow::Count(5),
@@ -76,15 +100,12 @@ fn a_probe_whose_body_fails_opens_the_breaker_again() {
     assert_eq!(ask(&command, 503), Ok(503));
     clock.advance(Duration::from_millis(5_001));
     let mut service = command.layer().layer(service_fn(|_: Request<()>| {
-        ready(Answer::Ok(response(200, [Step::Fails])))
+        ready(Answer::Ok(response(200, [Step::Waits])))
     }));
-    let mut probe = now(call(&mut service, get())).unwrap().into_body();
-    assert!(
-        ask(&command, 200).unwrap_err().is_short_circuited(),
-        "one probe is out"
-    );
-    assert!(crate::support::frame(&mut probe).is_ready());
-    assert!(ask(&command, 200).unwrap_err().is_short_circuited());
+    let probe = now(call(&mut service, get())).unwrap();
+    assert_eq!(ask(&command, 200), Ok(200), "while the body is not read");
+    assert_eq!(active(&command), 1);
+    drop(probe);
 }
 
 #[test]

@@ -92,6 +92,8 @@ pub(crate) enum Step {
     Panics,
     /// Is pending, for ever.
     Waits,
+    /// Is pending, once.
+    WaitsOnce,
     /// Always has data.
     Endless,
 }
@@ -138,6 +140,7 @@ impl Body for Script {
                 self.steps.push_front(Step::Waits);
                 Poll::Pending
             }
+            Some(Step::WaitsOnce) => Poll::Pending,
             Some(Step::Endless) => {
                 self.steps.push_front(Step::Endless);
                 Poll::Ready(Some(Ok(Frame::data(Bytes::from("more")))))
