@@ -173,18 +173,19 @@ pub fn refused(
     });
 }
 
-/// Reports that a server cannot accept connections at `address`.
+/// Reports that a server cannot accept connections at `address`. Returns `true` if a subscriber has
+/// received the event, or receives the number of those that are left out.
 #[cold]
 pub fn accept_failed(
     limit: &EventLimit,
     now: u64,
     address: &dyn fmt::Display,
     error: &dyn fmt::Display,
-) {
+) -> bool {
     let Some(left_out) = limited(limit, now) else {
-        return;
+        return is_on();
     };
-    let _ = ask(|| {
+    let received = ask(|| {
         event!(
             name: "accept_failed",
             target: "tidegate::net",
@@ -195,6 +196,7 @@ pub fn accept_failed(
             "a connection could not be accepted"
         );
     });
+    received.is_some()
 }
 
 /// Returns the span of one call of a command, if a subscriber wants it. Its field `outcome` is

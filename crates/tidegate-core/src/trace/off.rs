@@ -164,7 +164,8 @@ pub fn accept_failed(
     _now: u64,
     _address: &dyn fmt::Display,
     _error: &dyn fmt::Display,
-) {
+) -> bool {
+    false
 }
 
 /// Returns no span.

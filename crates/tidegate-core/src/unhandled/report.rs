@@ -53,6 +53,15 @@ pub enum Unhandled<'a> {
         /// What went wrong.
         message: &'a str,
     },
+    /// A server has stopped accepting connections for a while, usually because the process has no
+    /// descriptors left.
+    AcceptPaused {
+        /// Which server, for how long, and why.
+        message: &'a str,
+        /// `true` if a subscriber of `tracing` has received it as the event `accept_failed`. The
+        /// default hook then does not report it again.
+        is_traced: bool,
+    },
     /// A setting that was accepted has no effect, or not the effect that its name suggests.
     Setting {
         /// Which setting, why, and what to do.
@@ -87,11 +96,17 @@ impl<'a> Unhandled<'a> {
             Self::ProducerPanic { .. } => "producer_panic",
             Self::Strategy { .. } => "strategy",
             Self::ChannelError { .. } => "channel_error",
+            Self::AcceptPaused { .. } => "accept_paused",
             Self::Setting { .. } => "setting",
             Self::PartFailed { .. } => "part_failed",
             Self::ListenerFellBack => "listener_fell_back",
             Self::LeftOut { .. } => "left_out",
         }
+    }
+
+    /// Returns `true` if a subscriber of `tracing` has already received an event about it.
+    pub(crate) fn is_traced(&self) -> bool {
+        matches!(*self, Self::AcceptPaused { is_traced, .. } if is_traced)
     }
 
     /// Returns the name of the task, for events.
@@ -118,6 +133,7 @@ impl fmt::Display for Unhandled<'_> {
             Self::ProducerPanic { message } => write!(f, "a producer panicked: {message}"),
             Self::Strategy { message } => write!(f, "a strategy broke its contract: {message}"),
             Self::ChannelError { message } => write!(f, "an error on a channel: {message}"),
+            Self::AcceptPaused { message, .. } => f.write_str(message),
             Self::Setting { message } => write!(f, "a setting has no effect: {message}"),
             Self::PartFailed { part, message } => write!(f, "{part} failed: {message}"),
             Self::ListenerFellBack => {

@@ -214,6 +214,15 @@ impl ListenerShared {
         executor.unhandled(&Unhandled::ChannelError { message });
     }
 
+    /// Reports that no connections are accepted to the hook for unhandled errors. The default hook
+    /// leaves it to the event `accept_failed`, if there was one.
+    #[cold]
+    fn report_pause(&self, is_traced: bool, what: &dyn fmt::Display) {
+        let message = &*what.to_string();
+        let executor = &self.config.home.executor;
+        executor.unhandled(&Unhandled::AcceptPaused { message, is_traced });
+    }
+
     #[cold]
     fn trace_refusal(&self, limit: LimitReached) {
         if trace::is_on() {
@@ -307,22 +316,22 @@ impl ListenerCore {
                 Ok(()) => {}
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock => return false,
                 Err(why) if is_out_of_descriptors(&why) => {
-                    self.trace_failure(&why);
-                    self.pause(&why, io_context);
+                    let is_traced = self.trace_failure(&why);
+                    self.pause(&why, is_traced, io_context);
                     return false;
                 }
                 // The connection was gone before it was accepted, or similar: try the next one.
                 Err(why) => {
-                    self.trace_failure(&why);
+                    let is_traced = self.trace_failure(&why);
                     failed += 1;
-                    last = Some(why);
+                    last = Some((why, is_traced));
                 }
             }
         }
-        if let Some(why) = last.filter(|_| failed == ACCEPTS) {
+        if let Some((why, is_traced)) = last.filter(|_| failed == ACCEPTS) {
             // All accepts failed, so this is not about single connections: retrying would never
             // end.
-            self.pause(&why, io_context);
+            self.pause(&why, is_traced, io_context);
             return false;
         }
         true
@@ -342,11 +351,14 @@ impl ListenerCore {
                 Ok(()) => {}
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock => return Next::Leave,
                 Err(why) if is_out_of_descriptors(&why) => {
-                    self.trace_failure(&why);
+                    let is_traced = self.trace_failure(&why);
                     let at = self.place();
-                    self.accepting.report(&format_args!(
-                        "the server on {at} is closed and cannot accept those that wait: {why}"
-                    ));
+                    self.accepting.report_pause(
+                        is_traced,
+                        &format_args!(
+                            "the server on {at} is closed and cannot accept those that wait: {why}"
+                        ),
+                    );
                     return Next::Leave;
                 }
                 Err(_) => {}
@@ -355,12 +367,14 @@ impl ListenerCore {
         Next::Again(Readiness::READ)
     }
 
+    /// Reports a failure to the subscriber of `tracing`. Returns `true` if there is one.
     #[cold]
-    fn trace_failure(&self, why: &io::Error) {
-        if trace::is_on() {
-            let now = self.accepting.config.timers.clock().nanos();
-            trace::accept_failed(&self.failures, now, &self.place(), why);
+    fn trace_failure(&self, why: &io::Error) -> bool {
+        if !trace::is_on() {
+            return false;
         }
+        let now = self.accepting.config.timers.clock().nanos();
+        trace::accept_failed(&self.failures, now, &self.place(), why)
     }
 
     /// Accepts one connection and hands it to its event loop.
@@ -401,7 +415,7 @@ impl ListenerCore {
     /// Pauses accepting, usually because there are no descriptors left. Closes one waiting
     /// connection with the help of the spare descriptor, so that its client sees it closed. The
     /// others wait.
-    fn pause(&mut self, why: &io::Error, io_context: &mut IoContext) {
+    fn pause(&mut self, why: &io::Error, is_traced: bool, io_context: &mut IoContext) {
         io_context.counters.accept_pauses.add(1);
         let listener = &self.listener;
         self.spare
@@ -416,9 +430,10 @@ impl ListenerCore {
         // Without timers the event loop is shutting down, and the listener with it.
         drop(scheduled);
         let (at, pause) = (self.place(), config.pause);
-        self.accepting.report(&format_args!(
-            "the server on {at} accepts no connections for {pause:?}: {why}"
-        ));
+        self.accepting.report_pause(
+            is_traced,
+            &format_args!("the server on {at} accepts no connections for {pause:?}: {why}"),
+        );
     }
 }
 

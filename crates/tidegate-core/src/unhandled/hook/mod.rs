@@ -187,6 +187,9 @@ impl OnUnhandled {
             // A model has no threads but its own.
             return (shared.call)(source, error);
         }
+        if shared.traced && error.is_traced() {
+            return;
+        }
         // Taken and dropped without the lock: both may call the subscriber.
         let current = shared.traced.then(Origin::current);
         let mut origin = current.unwrap_or_default();
@@ -414,6 +417,7 @@ enum OwnedUnhandled {
     ProducerPanic(String),
     Strategy(String),
     ChannelError(String),
+    AcceptPaused(String, bool),
     Setting(String),
     PartFailed(String, String),
     ListenerFellBack,
@@ -432,6 +436,9 @@ impl OwnedUnhandled {
             Unhandled::ProducerPanic { message } => Self::ProducerPanic(message.into()),
             Unhandled::Strategy { message } => Self::Strategy(message.into()),
             Unhandled::ChannelError { message } => Self::ChannelError(message.into()),
+            Unhandled::AcceptPaused { message, is_traced } => {
+                Self::AcceptPaused(message.into(), is_traced)
+            }
             Unhandled::Setting { message } => Self::Setting(message.into()),
             Unhandled::PartFailed { part, message } => {
                 Self::PartFailed(part.into(), message.into())
@@ -450,6 +457,10 @@ impl OwnedUnhandled {
             Self::ProducerPanic(message) => Unhandled::ProducerPanic { message },
             Self::Strategy(message) => Unhandled::Strategy { message },
             Self::ChannelError(message) => Unhandled::ChannelError { message },
+            Self::AcceptPaused(message, is_traced) => Unhandled::AcceptPaused {
+                message,
+                is_traced: *is_traced,
+            },
             Self::Setting(message) => Unhandled::Setting { message },
             Self::PartFailed(part, message) => Unhandled::PartFailed { part, message },
             Self::ListenerFellBack => Unhandled::ListenerFellBack,
