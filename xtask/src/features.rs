@@ -1,5 +1,6 @@
 //! `cargo xtask features`: each library crate without its default features, and with each feature
-//! alone.
+//! alone. The links in its documentation are checked without features: an item that a feature adds
+//! is not there then.
 //!
 //! Crates without features are left out, because the other steps build them.
 
@@ -98,8 +99,9 @@ const TOKIO_RUNTIME: [&str; 5] = ["full", "net", "rt", "rt-multi-thread", "time"
 ///
 /// # Errors
 ///
-/// Returns an error if a crate does not compile with one of these feature sets, or if a feature
-/// alone builds what it does not need: the network, TLS or a runtime.
+/// Returns an error if a crate does not compile with one of these feature sets, if a link in its
+/// documentation leads nowhere, or if a feature alone builds what it does not need: the network, TLS
+/// or a runtime.
 pub fn run(root: &Path) -> step::Result {
     for name in root::libraries(root)? {
         let path = root.join("crates").join(&name).join("Cargo.toml");
@@ -110,10 +112,12 @@ pub fn run(root: &Path) -> step::Result {
             continue;
         }
         step::run(&mut command(root, &name, None))?;
+        step::run(&mut docs(root, &name, None))?;
         for feature in features {
             step::run(&mut command(root, &name, Some(&feature)))?;
         }
     }
+    step::run(&mut docs(root, "tidegate", Some("isolate")))?;
     for (feature, packages) in NOT_BUILT {
         feature_alone(root, feature, packages)?;
     }
@@ -174,6 +178,19 @@ fn command(root: &Path, name: &str, feature: Option<&str>) -> Command {
         command.args(["--features", feature]);
     }
     command.args(["--", "-D", "warnings"]);
+    command
+}
+
+fn docs(root: &Path, name: &str, feature: Option<&str>) -> Command {
+    let mut command = Command::new("cargo");
+    command
+        .current_dir(root)
+        .env("RUSTDOCFLAGS", "-D warnings")
+        .args(["doc", "--no-deps", "--package", name])
+        .arg("--no-default-features");
+    if let Some(feature) = feature {
+        command.args(["--features", feature]);
+    }
     command
 }
 

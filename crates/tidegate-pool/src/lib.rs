@@ -5,11 +5,10 @@
 //! * A [`WorkerPool`] runs jobs on its own threads. An [`OrderedView`] of it runs tasks one at a
 //!   time and in order. A [`Lease`] reserves some of its threads for one component. Pools and views
 //!   also run tasks later, and periodically.
-//! * A [`Strategy`](strategy::Strategy) asks a [`Producer`](strategy::Producer) for tasks. For each
-//!   task it decides which thread runs the task and which thread produces next.
-//!   [`Adaptive`](strategy::Adaptive) hands production over while a task runs, if a
-//!   [`Monitor`](strategy::Monitor) finds that the task takes long. The feature `strategy`, on by
-//!   default, has this module.
+//! * A `Strategy` asks a `Producer` for tasks. For each task it decides which thread runs the task and
+//!   which thread produces next. `Adaptive` hands production over while a task runs, if a `Monitor`
+//!   finds that the task takes long. They are in the module `strategy`, which needs the feature of
+//!   that name. It is on by default.
 //! * [`HandedBack`], [`ShutdownError`] and [`NotStartedError`] report how an executor ended. All
 //!   kinds of executors use them.
 //!

@@ -34,9 +34,15 @@
 //! | [`promise`](mod@promise) | values that arrive later | | [promises] |
 //! | [`timer`] | a timer wheel for programs without event loops | | [timers] |
 //! | [`pool`] | threads for work that may block | | [pools] |
-//! | [`loops`] | event loops, groups, schedules, shutdown | `loops` | [loops][g-loops] |
-//! | [`signal`] | signals of the operating system as completions | `loops` | [shutdown] |
-//! | [`strategy`] | which thread runs a task that was produced | `strategy` | [pools] |
+#![cfg_attr(
+    feature = "loops",
+    doc = "| [`loops`] | event loops, groups, schedules, shutdown | `loops` | [loops][g-loops] |\n\
+           | [`signal`] | signals of the operating system as completions | `loops` | [shutdown] |"
+)]
+#![cfg_attr(
+    feature = "strategy",
+    doc = "| [`strategy`] | which thread runs a task that was produced | `strategy` | [pools] |"
+)]
 #![cfg_attr(
     feature = "net",
     doc = "| [`net`] | servers, clients, channels and their handlers | `net` | [channels] |"
@@ -87,15 +93,12 @@
 //! * `net`: the network, module `net`. Turns `loops` on.
 //! * `tls`: encryption, module `tls`. Turns `net` on. It builds rustls and needs a C compiler.
 //! * `isolate`: isolation of dependencies, module `isolate`.
-//! * `tracing`: events and spans for a subscriber of the crate `tracing`. It has no module. The
-//!   guide lists them: [see what it does].
-//! * `backtrace`: the stack of a stuck thread in the reports of a `Watchdog`, on Linux. It has no
-//!   module.
+//! * `tracing`: events and spans for a subscriber of the crate `tracing`: [see what it does].
+//! * `backtrace`: the stack of a stuck thread in the reports of a `Watchdog`, on Linux.
 //! * `tower`: commands as layers of tower, module `tower`. Turns `isolate` on.
 //! * `metrics`: export of metrics to Prometheus, module `metrics`. Turns `isolate` on.
 //! * `http`: an HTTP/1.1 server and its codec, module `http`. Turns `net` on.
-//! * `http-async`: `http::serve_async`, with the types of the crates `http` and `http-body`. Turns `http`
-//!   on.
+//! * `http-async`: `http::serve_async`, with the types of the crate `http`. Turns `http` on.
 //! * `hyper`: HTTP servers on event loops, module `hyper`. Turns `net` on. It builds hyper, and of tokio
 //!   only `sync` and `io-util`.
 //!
@@ -226,8 +229,7 @@ pub mod signal {
 
 /// A timer wheel with a thread of its own, for programs without event loops.
 ///
-/// An event loop has timers of its own:
-/// [`EventLoop::schedule`](crate::loops::EventLoop::schedule) and the methods beside it.
+/// An event loop has timers of its own: `EventLoop::schedule` and the methods beside it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -263,8 +265,7 @@ pub mod pool {
 
 /// Execution strategies: which thread runs a task that was produced, and which one produces next.
 ///
-/// [`Adaptive`](strategy::Adaptive) is the one to start with. The event loops of
-/// [`RoamingConfig`](crate::loops::RoamingConfig) use it.
+/// [`Adaptive`](strategy::Adaptive) is the one to start with. Roaming event loops use it.
 #[cfg(feature = "strategy")]
 pub mod strategy {
     #[doc(inline)]
