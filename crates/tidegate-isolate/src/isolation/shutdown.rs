@@ -149,7 +149,7 @@ mod tests {
             ],
         };
         let expected = "\
-mail: 3 jobs run, 0 handed back, `send` still runs on mail-0
+mail: 3 jobs ended in the shutdown, 0 handed back, `send` still runs on mail-0
 search: the executor was not shut down because it does not support it; leave it running";
         assert_eq!(report.to_string(), expected);
     }

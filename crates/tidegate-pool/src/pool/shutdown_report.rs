@@ -30,7 +30,7 @@ impl fmt::Display for ShutdownReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} jobs run, {} handed back",
+            "{} jobs ended in the shutdown, {} handed back",
             self.ran,
             self.handed_back.len()
         )?;

@@ -49,7 +49,10 @@ fn what_was_accepted_runs_before_the_deadline() {
         (report.ran, report.handed_back.len(), ran.count()),
         (6, 0, 5)
     );
-    assert_eq!(report.to_string(), "6 jobs run, 0 handed back");
+    assert_eq!(
+        report.to_string(),
+        "6 jobs ended in the shutdown, 0 handed back"
+    );
 }
 
 #[test]

@@ -28,7 +28,7 @@ fn a_shutdown_cancels_what_is_not_due_and_refuses_more() {
     assert_eq!((report.cancelled, report.ran), (3, 0));
     assert_eq!(
         report.to_string(),
-        "0 jobs run, 0 handed back, 3 timers cancelled"
+        "0 jobs ended in the shutdown, 0 handed back, 3 timers cancelled"
     );
     assert!(once.is_cancelled() && ticks.unwrap().is_cancelled() && viewed.is_cancelled());
     drops.wait_for(3);
