@@ -27,12 +27,16 @@ const LAST_SECOND: u64 = 253_402_300_799;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HttpDate {
-    text: [u8; HttpDate::LEN],
+    /// The date as the last field of a head: with its name, the line end before it and the empty line
+    /// after it. Most responses end so, and copy it whole.
+    last_field: [u8; HttpDate::LAST_FIELD_LEN],
 }
 
 impl HttpDate {
     /// The length of a date as text.
     pub const LEN: usize = 29;
+    const START: usize = b"\r\nDate: ".len();
+    pub(super) const LAST_FIELD_LEN: usize = Self::START + Self::LEN + b"\r\n\r\n".len();
 
     /// Formats the second `seconds` since the start of 1970, UTC.
     ///
@@ -42,7 +46,8 @@ impl HttpDate {
         let seconds = seconds.min(LAST_SECOND);
         let (days, second) = (seconds / SECONDS_PER_DAY, seconds % SECONDS_PER_DAY);
         let (year, month, day) = civil(days);
-        let mut text = *b"Thu, 00 Jan 0000 00:00:00 GMT";
+        let mut last_field = *b"\r\nDate: Thu, 00 Jan 0000 00:00:00 GMT\r\n\r\n";
+        let text = &mut last_field[Self::START..];
         text[0..3].copy_from_slice(DAYS[(days % 7) as usize]);
         put_digits(&mut text[5..7], day);
         text[8..11].copy_from_slice(MONTHS[month as usize - 1]);
@@ -50,7 +55,7 @@ impl HttpDate {
         put_digits(&mut text[17..19], second / 3600);
         put_digits(&mut text[20..22], second / 60 % 60);
         put_digits(&mut text[23..25], second % 60);
-        Self { text }
+        Self { last_field }
     }
 
     /// Returns the second since the start of 1970 of a date in this form, or `None` if `text` is
@@ -70,19 +75,27 @@ impl HttpDate {
         let days = days_since_1970(year, month as u64 + 1, day);
         let seconds = days * SECONDS_PER_DAY + hour * 3600 + minute * 60 + second;
         // Rejects a wrong day of the week, a 31 February, and wrong marks between the numbers.
-        (Self::from_unix_seconds(seconds).text == *text).then_some(seconds)
+        (Self::from_unix_seconds(seconds).as_bytes() == text).then_some(seconds)
     }
 
     /// Returns the date as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        chars::ascii(&self.text)
+        chars::ascii(self.as_bytes())
     }
 
     /// Returns the date as bytes.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; Self::LEN] {
-        &self.text
+        let (_, text) = self.last_field.split_at(Self::START);
+        text.first_chunk()
+            .expect("the field contains the whole date")
+    }
+
+    /// Returns the line end of the field before, the field `Date`, and the end of the head.
+    #[inline]
+    pub(super) const fn as_last_field(&self) -> &[u8; Self::LAST_FIELD_LEN] {
+        &self.last_field
     }
 }
 

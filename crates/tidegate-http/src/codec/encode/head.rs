@@ -170,23 +170,32 @@ pub(crate) fn end_with_length<B: BufMut>(
     length: u64,
     date: &HttpDate,
 ) -> Result<(), EncodeError> {
-    const NAME: &[u8] = b"Content-Length: ";
-    const DATE: &[u8] = b"\r\nDate: ";
-    let mut line = [0; NAME.len() + 20 + DATE.len() + HttpDate::LEN + 4];
+    const NAME: &[u8; 16] = b"Content-Length: ";
+    const DIGITS: usize = 20;
+    let mut line = [0; NAME.len() + DIGITS + HttpDate::LAST_FIELD_LEN];
     line[..NAME.len()].copy_from_slice(NAME);
-    let mut memory = [0; 20];
-    let digits = decimal(length, &mut memory);
-    let mut at = NAME.len();
     // Most lengths have few digits.
-    for (place, digit) in line[at..].iter_mut().zip(digits) {
-        *place = *digit;
-    }
-    at += digits.len();
-    for part in [DATE, date.as_bytes(), b"\r\n\r\n"] {
-        line[at..at + part.len()].copy_from_slice(part);
-        at += part.len();
-    }
-    put(out, &[&line[..at]])
+    let digit = |number: u64| b'0' + (number % 10) as u8;
+    let digits = match length {
+        0..10 => {
+            line[NAME.len()] = digit(length);
+            1
+        }
+        10..100 => {
+            line[NAME.len()..][..2].copy_from_slice(&[digit(length / 10), digit(length)]);
+            2
+        }
+        _ => {
+            let mut memory = [0; DIGITS];
+            let digits = decimal(length, &mut memory);
+            line[NAME.len()..][..digits.len()].copy_from_slice(digits);
+            digits.len()
+        }
+    };
+    let at = NAME.len() + digits.min(DIGITS);
+    let end = at + HttpDate::LAST_FIELD_LEN;
+    line[at..end].copy_from_slice(date.as_last_field());
+    put(out, &[&line[..end]])
 }
 
 /// A field that is checked once and written many times.
@@ -312,7 +321,7 @@ mod tests {
     #[test]
     fn the_end_of_a_head_is_the_same_in_one_piece() {
         let date = HttpDate::from_unix_seconds(784_111_777);
-        for length in [0, 13, 4096, u64::MAX] {
+        for length in [0, 9, 10, 13, 99, 100, 4096, u64::MAX] {
             let (mut whole, mut parts) = (Vec::new(), Vec::new());
             end_with_length(&mut whole, length, &date).unwrap();
             framing(&mut parts, BodyFraming::Length(length)).unwrap();
