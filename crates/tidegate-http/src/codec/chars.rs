@@ -234,7 +234,8 @@ pub(super) fn trim_end(mut bytes: &[u8]) -> &[u8] {
 /// Returns `true` for a space or a tab.
 #[inline(always)]
 pub(super) const fn is_space(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t')
+    // One comparison for most bytes.
+    byte <= b' ' && matches!(byte, b' ' | b'\t')
 }
 
 /// Returns bytes that were checked to be ASCII as text.

@@ -226,10 +226,13 @@ impl<'a> RequestHead<'a> {
     }
 
     /// Returns the protocols to which the client wants to change, if it asks for that.
+    #[inline]
     #[must_use]
     pub fn upgrade(&self) -> Option<&'a [u8]> {
-        let asked = self.info.options & UPGRADE != 0 && self.info.version == Version::Http11;
-        self.known(KnownField::Upgrade).filter(|_| asked)
+        if self.info.options & UPGRADE == 0 || self.info.version != Version::Http11 {
+            return None;
+        }
+        self.known(KnownField::Upgrade)
     }
 
     /// Copies the head, so that it can be kept and changed.
