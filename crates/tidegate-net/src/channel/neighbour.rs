@@ -1,7 +1,7 @@
-//! Writes of another channel of the same loop, which go straight into the write queue.
+//! Writes of another channel or of a task of the same loop, which go straight into the write queue.
 //!
 //! The other channel's handler is running, so no handler of this channel may run, and nothing is
-//! sent yet: the channel gets a turn at the end of the task. Every case that needs more than the
+//! sent yet: the channel gets a turn at the end of the task, or right after it. Every case that needs more than the
 //! queue goes through the mailbox like the write of any handle, and is refused there if it has to
 //! be.
 
@@ -24,8 +24,9 @@ const UNUSUAL: Flags = Flags::DATAGRAMS
 const WAITS: Flags = Flags::WRITE_BLOCKED.union(Flags::TURN_OWED);
 
 impl Shared {
-    /// Puts bytes of another channel of this thread's loop into the write queue. Called while a
-    /// handler of that channel runs. Returns whether this channel is writable after that.
+    /// Puts bytes of another channel or of a task of this thread's loop into the write queue. Called
+    /// while a handler of that channel, or that task, runs. Returns whether this channel is writable
+    /// after that.
     ///
     /// # Errors
     ///
@@ -120,5 +121,74 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             }
         }
         self.end_turn_with_work(io_context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Which writes go straight into the queue.
+
+    use std::io::Read;
+    use std::net::TcpListener;
+
+    use crate::{Channel, Client, pinned};
+
+    fn write(channel: &Channel, text: &'static str) -> bool {
+        let written = channel.shared().write_directly(Some(text.into()), true);
+        written.is_ok()
+    }
+
+    #[test]
+    fn a_task_of_the_loop_writes_directly_and_another_thread_does_not() {
+        let group = pinned("io", 2).unwrap();
+        let peer = TcpListener::bind("127.0.0.1:0").unwrap();
+        let [home, other] = [0, 1].map(|at| group.loops().iter().nth(at).unwrap().clone());
+        let client = Client::builder(&group).build();
+        let connected = client.connect_on(&home, peer.local_addr().unwrap());
+        let channel = connected.wait().unwrap();
+        let mut peer = peer.accept().unwrap().0;
+        assert!(!write(&channel, "-"), "this thread drives no loop");
+        let own = channel.clone();
+        let wrote = other.submit(move || write(&own, "-")).unwrap();
+        assert!(!wrote.wait().unwrap(), "it drives another loop");
+        for _ in 0..3 {
+            let own = channel.clone();
+            let wrote = home.submit(move || (write(&own, "some "), write(&own, "more ")));
+            assert_eq!(wrote.unwrap().wait().unwrap(), (true, true));
+            // The loop sends it although nothing else happens.
+            let mut got = [0; 10];
+            peer.read_exact(&mut got).unwrap();
+            assert_eq!(&got, b"some more ");
+        }
+        // What waits in the mailbox comes first.
+        let own = channel.clone();
+        let wrote = home.submit(move || {
+            own.write_and_flush("first ");
+            write(&own, "-")
+        });
+        assert!(!wrote.unwrap().wait().unwrap());
+        let mut got = [0; 6];
+        peer.read_exact(&mut got).unwrap();
+        assert_eq!(&got, b"first ");
+    }
+
+    #[test]
+    fn a_write_of_a_task_to_a_channel_that_ends_is_sent_or_refused() {
+        let group = pinned("io", 1).unwrap();
+        let peer = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = Client::builder(&group).build();
+        let connected = client.connect(peer.local_addr().unwrap());
+        let channel = connected.wait().unwrap();
+        let mut peer = peer.accept().unwrap().0;
+        let own = channel.clone();
+        let wrote = group.loops().next().submit(move || {
+            let before = write(&own, "before");
+            own.close_when_flushed();
+            (before, write(&own, "after"))
+        });
+        assert_eq!(wrote.unwrap().wait().unwrap(), (true, false));
+        let mut got = String::new();
+        peer.read_to_string(&mut got).unwrap();
+        assert_eq!(got, "before");
     }
 }

@@ -80,8 +80,8 @@ pub struct Neighbour<'a> {
 }
 
 impl<'a> Neighbour<'a> {
-    /// Returns a channel for code that has no context, and may run in a handler of the same event
-    /// loop. Elsewhere, the bytes take the way of [`Channel::write`].
+    /// Returns a channel for code that has no context, and may run in a handler or a task of the same
+    /// event loop. Elsewhere, the bytes take the way of [`Channel::write`].
     #[doc(hidden)]
     pub fn of(channel: &'a Channel) -> Self {
         Self {

@@ -118,11 +118,15 @@ impl LocalReactor {
         }
     }
 
-    /// Takes another source out of its slot, while a source handles an event.
-    fn borrow_neighbour(&mut self, token: Token) -> Option<Box<dyn IoSource>> {
-        // Otherwise no task is running at whose end the other source would get its turn.
+    /// Notes that a source gets a turn at the end of the task. If no source handles an event, the
+    /// loop runs another task for it, before it waits.
+    fn owe(&mut self, token: Token) {
         let in_turn = self.io_context.is_none();
-        in_turn.then(|| self.reactor.borrow_source(token)).flatten()
+        if !in_turn && self.owed.is_empty() {
+            let readiness = Readiness::REQUESTS;
+            self.reactor.push_again(Ready { token, readiness });
+        }
+        self.owed.push(token);
     }
 
     /// Takes out a source that needs a turn at the end of the task.
@@ -256,12 +260,13 @@ fn drop_bytes(current: &RefCell<Option<Box<LocalReactor>>>, mut spent: Vec<Bytes
     }
 }
 
-/// Lets source `token` take a write of the source that handles an event now, outside of its own
-/// turn. It gets a turn at the end of the task. Returns whether it is writable after that.
+/// Lets source `token` take a write of another source or of a task of this thread's loop, outside
+/// of its own turn. It gets a turn at the end of the task, or right after it. Returns whether it is
+/// writable after that.
 ///
 /// # Errors
 ///
-/// The bytes, if no source of this thread's loop handles an event, or `token` does not take them:
+/// The bytes, if `token` is not of this thread's loop, handles an event now, or does not take them:
 /// see [`Batched::take_write`](super::Batched::take_write).
 pub(crate) fn write_to_neighbour(
     token: Token,
@@ -271,14 +276,14 @@ pub(crate) fn write_to_neighbour(
 ) -> Result<bool, Option<Bytes>> {
     // Nothing stays borrowed meanwhile: a flush may drop bytes of a cancelled write, which is user
     // code.
-    let Some(mut source) = with(|local| local.borrow_neighbour(token)).flatten() else {
+    let Some(mut source) = with(|local| local.reactor.borrow_source(token)).flatten() else {
         return Err(bytes);
     };
     let taken = source.take_write(key, bytes, flush);
     let owes_turn = taken.as_ref().is_ok_and(|taken| taken.owes_turn);
     let gone = with(|local| {
         if owes_turn {
-            local.owed.push(token);
+            local.owe(token);
         }
         local.reactor.put(token, source, Next::Stay)
     });
