@@ -17,15 +17,16 @@ const STAGGER: Duration = Duration::from_millis(250);
 
 /// The attempts of one connect.
 pub(super) struct Attempts<P: ChannelPlacement> {
-    client: Client<P>,
     home: LoopTarget<P>,
     /// The name that was resolved.
     name: String,
-    state: Mutex<State>,
+    state: Mutex<State<P>>,
 }
 
-#[derive(Default)]
-struct State {
+struct State<P: ChannelPlacement> {
+    /// `None` once the connect has ended, also while the name is being resolved: what its handlers
+    /// hold is dropped then.
+    client: Option<Client<P>>,
     /// `None` once the connect has ended.
     promise: Option<Promise<Channel>>,
     /// The addresses that were not tried yet.
@@ -37,28 +38,52 @@ struct State {
     timer: Option<Completion<()>>,
 }
 
+impl<P: ChannelPlacement> Default for State<P> {
+    fn default() -> Self {
+        Self {
+            client: None,
+            promise: None,
+            addresses: VecDeque::new(),
+            attempts: Vec::new(),
+            outstanding: 0,
+            timer: None,
+        }
+    }
+}
+
 impl<P: ChannelPlacement> Attempts<P> {
-    pub(super) fn new(client: Client<P>, home: LoopTarget<P>, name: String) -> Arc<Self> {
-        Arc::new(Self {
-            client,
+    /// Creates the attempts of a connect whose result is `promise`. They begin when the name is
+    /// resolved.
+    pub(super) fn new(
+        client: Client<P>,
+        home: LoopTarget<P>,
+        name: String,
+        promise: &Promise<Channel>,
+    ) -> Arc<Self> {
+        let this = Arc::new(Self {
             home,
             name,
-            state: Mutex::default(),
-        })
-    }
-
-    /// Connects to one of `found`, best first.
-    pub(super) fn begin(self: &Arc<Self>, found: Vec<SocketAddr>, promise: Promise<Channel>) {
-        let weak = Arc::downgrade(self);
+            state: Mutex::new(State {
+                client: Some(client),
+                ..State::default()
+            }),
+        });
+        let weak = Arc::downgrade(&this);
         promise.on_cancel(move || {
             if let Some(attempts) = weak.upgrade() {
                 drop(attempts.end());
             }
         });
-        if promise.is_cancelled() {
-            return;
-        }
+        this
+    }
+
+    /// Connects to one of `found`, best first.
+    pub(super) fn begin(self: &Arc<Self>, found: Vec<SocketAddr>, promise: Promise<Channel>) {
         let mut state = self.lock();
+        if state.client.is_none() || promise.is_cancelled() {
+            drop(state);
+            return drop(promise);
+        }
         state.addresses = by_turns(found);
         state.promise = Some(promise);
         drop(state);
@@ -72,7 +97,10 @@ impl<P: ChannelPlacement> Attempts<P> {
             .promise
             .as_ref()
             .is_some_and(|one| !one.is_cancelled());
-        let Some(address) = state.addresses.pop_front().filter(|_| wanted) else {
+        let Some(client) = state.client.clone().filter(|_| wanted) else {
+            return;
+        };
+        let Some(address) = state.addresses.pop_front() else {
             return;
         };
         state.outstanding += 1;
@@ -84,7 +112,7 @@ impl<P: ChannelPlacement> Attempts<P> {
         }
         let (own, attempt) = promise_on(self.home.home.executor());
         let to = format!("`{}` ({address})", self.name);
-        self.client.connect_address(&self.home, address, to, own);
+        client.connect_address(&self.home, address, to, own);
         let this = Arc::clone(self);
         drop(attempt.on_complete(move |outcome| this.ended(outcome)));
         let timer = (!is_last).then(|| {
@@ -148,12 +176,15 @@ impl<P: ChannelPlacement> Attempts<P> {
     fn end(&self) -> Option<Promise<Channel>> {
         let mut state = self.lock();
         let State {
+            client,
             promise,
             attempts,
             timer,
             ..
         } = std::mem::take(&mut *state);
         drop(state);
+        // Its handlers are made by user code, which may have a drop of its own.
+        drop(client);
         for attempt in attempts {
             // Has no effect on one that has ended.
             attempt.cancel();
@@ -164,7 +195,7 @@ impl<P: ChannelPlacement> Attempts<P> {
         promise
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State<P>> {
         // No user code runs under this lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -99,7 +99,7 @@ impl<P: ChannelPlacement> Client<P> {
         let name = to.to_string();
         let timers = home.home.timers();
         let found = to.look_up(&*self.resolver, self.resolve_timeout, &timers);
-        let attempts = Attempts::new(self.clone(), home, name);
+        let attempts = Attempts::new(self.clone(), home, name, &promise);
         found.finally(move |outcome| match outcome {
             Outcome::Success(found) => attempts.begin(found.clone(), promise),
             Outcome::Failure(why) => drop(promise.fail(why.clone())),
