@@ -507,7 +507,7 @@ pub mod http {
         #[doc(inline)]
         pub use tidegate_http::client::{
             Client, ClientError, Exchange, ExchangeHandler, Flow, PendingExchange, Phase,
-            RequestBody, RequestBuilder, Response, ResponseBody, Side, Upstream,
+            RequestBody, RequestBuilder, Response, ResponseBody, Side, Upgraded, Upstream,
         };
     }
 

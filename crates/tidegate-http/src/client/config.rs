@@ -11,7 +11,7 @@ use tidegate_net::{
 };
 use tidegate_promise::Completion;
 
-use super::connection::ConnectionLimits;
+use super::limits::ConnectionLimits;
 
 /// Returns the addresses of a host and port, best first.
 pub(super) type Resolver = dyn Fn(&str, u16) -> Completion<Vec<SocketAddr>> + Send + Sync;

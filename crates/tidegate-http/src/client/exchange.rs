@@ -4,15 +4,16 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use tidegate_net::{Handler, HandlerContext, Neighbour};
+use tidegate_net::{Handler, HandlerContext};
 
 use super::connection::{Flow, Receiver};
 use super::error::{ClientError, Phase};
-use super::failure::{ExchangeError, ExchangeFailure, is_handshake};
+use super::failure::ExchangeError;
 use super::host::Host;
+use super::method::{is_idempotent, method_of_response};
 use super::pool::{Idle, Lease};
 use super::slot::{Begun, Link, Signal};
-use crate::codec::{BodyEncoder, BodyFraming, EncodeError, Method, OwnedRequestHead, ResponseHead};
+use crate::codec::{BodyEncoder, BodyFraming, EncodeError, OwnedRequestHead, ResponseHead};
 
 /// Receives the response of an [`Exchange`].
 ///
@@ -46,7 +47,8 @@ pub trait ExchangeHandler: Send + 'static {
         let _ = ctx;
     }
 
-    /// Called if the server changes the protocol, with status 101; `received` follows its head. The
+    /// Called if the server changes the protocol, with status 101 or, after a `CONNECT`, with one of
+    /// success; `received` follows its head. The
     /// handler that is returned takes the connection over, which does not belong to the client any
     /// more. It takes bytes, and gets `added`. Without one, the exchange fails.
     fn switch(
@@ -115,17 +117,16 @@ impl<H: ExchangeHandler> Receiver for Outside<H> {
     }
 
     fn fail(self, why: ExchangeError, ctx: &mut HandlerContext<'_>) {
-        let closed = matches!(why.cause, ExchangeFailure::Closed(_));
-        let handshake =
-            matches!(&why.cause, ExchangeFailure::Closed(Some(cause)) if is_handshake(cause));
-        let unanswered = why.reused && !why.responded && self.idempotent;
-        let safe = closed && (handshake || !why.sent || unanswered);
+        let (handshake, sent, safe) = (
+            why.is_of_handshake(),
+            why.was_sent(),
+            why.is_safe(self.idempotent),
+        );
         let phase = match self.in_body {
             true => Phase::Body,
             false if handshake => Phase::Connect,
             false => Phase::Head,
         };
-        let sent = why.sent && !handshake;
         let kind = why.cause.into_kind();
         let why = ClientError::new(&self.label, kind, phase, sent, safe);
         self.handler.fail(why, ctx);
@@ -230,15 +231,14 @@ impl<H: ExchangeHandler> Exchange<H> {
                 return Err(handler);
             }
         };
-        use Method::{Delete, Get, Head, Options, Put, Trace};
         let is_reused = lease.is_none();
         let begun = Begun {
             id: self.id,
-            is_head: method == Head,
+            method: method_of_response(method),
             receiver: Outside {
                 handler,
                 label: Arc::clone(&self.label),
-                idempotent: matches!(method, Get | Head | Put | Delete | Options | Trace),
+                idempotent: is_idempotent(method),
                 in_body: false,
             },
             lease,
@@ -255,7 +255,7 @@ impl<H: ExchangeHandler> Exchange<H> {
             true => Stage::Sent,
             false => Stage::Sending(BodyEncoder::new(framing)),
         });
-        Neighbour::of(&self.link.channel).write_and_flush(out.freeze());
+        self.link.write_and_flush(out.freeze());
         Ok(())
     }
 
@@ -274,21 +274,8 @@ impl<H: ExchangeHandler> Exchange<H> {
         if self.link.slot.is_stopped(self.id) {
             return Ok(Flow::Gone);
         }
-        let mut line = BytesMut::new();
-        encoder.data_prefix(&mut line, part.len())?;
-        let connection = Neighbour::of(&self.link.channel);
-        if part.is_empty() {
-            // An empty chunk would end the body.
-        } else if line.is_empty() {
-            connection.write_and_flush(part);
-        } else {
-            // The chunk ends at once, so that the server can handle it.
-            encoder.data_suffix(&mut &mut [0_u8; 2][..])?;
-            connection.write(line.freeze());
-            connection.write(part);
-            connection.write_and_flush(Bytes::from_static(b"\r\n"));
-        }
-        Ok(match connection.is_writable() {
+        let writable = self.link.write_part(encoder, part)?;
+        Ok(match writable {
             true => Flow::More,
             false => Flow::Pause,
         })
@@ -316,7 +303,7 @@ impl<H: ExchangeHandler> Exchange<H> {
             return Ok(());
         }
         if !end.is_empty() {
-            Neighbour::of(&self.link.channel).write_and_flush(end.freeze());
+            self.link.write_and_flush(end.freeze());
         }
         self.link.slot.complete(self.id, self.host.now(0));
         Ok(())

@@ -29,6 +29,23 @@ impl ExchangeError {
             reused,
         }
     }
+
+    /// Returns `true` if the connection ended because it could not be encrypted.
+    pub(super) fn is_of_handshake(&self) -> bool {
+        matches!(&self.cause, ExchangeFailure::Closed(Some(why)) if is_handshake(why))
+    }
+
+    /// Returns `true` if a byte of the request may have reached the server.
+    pub(super) fn was_sent(&self) -> bool {
+        self.sent && !self.is_of_handshake()
+    }
+
+    /// Returns `true` if the server cannot have carried the request out, or if that may happen
+    /// twice: nothing was sent, or a connection that was used before has ended without a response.
+    pub(super) fn is_safe(&self, repeatable: bool) -> bool {
+        let unanswered = self.reused && !self.responded && repeatable;
+        matches!(self.cause, ExchangeFailure::Closed(_)) && (!self.was_sent() || unanswered)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -60,7 +77,7 @@ impl ExchangeFailure {
 }
 
 /// Returns `true` if a connection ended because it could not be encrypted: no request was sent.
-pub(super) fn is_handshake(why: &Failure) -> bool {
+fn is_handshake(why: &Failure) -> bool {
     #[cfg(feature = "tls")]
     {
         use tidegate_net::tls::TlsError::{ClosedInHandshake, Handshake, HandshakeTimeout};

@@ -58,7 +58,11 @@ impl<R: Receiver> Inbound for ClientHandler<R> {
             None if event.downcast_ref::<InputShutdown>().is_some() => {
                 self.connection.input_ended(ctx);
             }
-            None => {}
+            None => {
+                if let Ok(depart) = event.downcast() {
+                    self.connection.depart(depart, ctx);
+                }
+            }
         }
     }
 

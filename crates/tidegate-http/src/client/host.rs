@@ -1,8 +1,10 @@
 //! One host: its pool of connections, and how they are made.
 
+use std::future::Future;
+use std::net::TcpStream;
 #[cfg(unix)]
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tidegate_net::{
@@ -15,10 +17,32 @@ use super::config::Config;
 use super::connection::{Connection, Receiver};
 use super::counts::Counts;
 use super::handler::ClientHandler;
-use super::pool::Pool;
-use super::slot::Link;
+use super::limits::ConnectionLimits;
+use super::pool::{Lease, Pool, Reservation};
+use super::slot::{Link, Record};
 use super::url::Url;
 use crate::codec::HeadLimits;
+
+/// A connection that is being made.
+pub(super) struct Connecting<R: Receiver> {
+    pub(super) channel: Completion<Channel>,
+    /// Held by the attempts to connect alone.
+    pub(super) reservation: Weak<Reservation<Link<R>>>,
+}
+
+impl<R: Receiver> Connecting<R> {
+    /// Returns the connect, and what takes its lease out once it has succeeded: `None` if the
+    /// connection has ended already.
+    pub(super) fn split(
+        self,
+    ) -> (
+        Completion<Channel>,
+        impl FnOnce() -> Option<Lease<Link<R>>> + Send + 'static,
+    ) {
+        let reservation = self.reservation;
+        (self.channel, move || reservation.upgrade()?.take())
+    }
+}
 
 /// What makes connections interchangeable.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -38,6 +62,9 @@ impl Key {
     }
 }
 
+/// Adds handlers to a pipeline.
+type Secure = dyn Fn(PipelineBuilder) -> PipelineBuilder + Send + Sync;
+
 /// One host, and the connections whose responses go to an `R`.
 pub(super) struct Host<R: Receiver> {
     pub(super) pool: Arc<Pool<Link<R>>>,
@@ -45,7 +72,10 @@ pub(super) struct Host<R: Receiver> {
     pub(super) max_waiting: usize,
     pub(super) wait_timeout: Duration,
     group: NetGroup,
-    connector: Connector,
+    connector: ConnectorBuilder,
+    /// Adds what comes before HTTP in the pipeline.
+    secure: Arc<Secure>,
+    limits: ConnectionLimits,
     #[cfg(unix)]
     unix: Option<PathBuf>,
     key: Key,
@@ -62,41 +92,88 @@ impl<R: Receiver> Host<R> {
         key: Key,
         secure: impl Fn(PipelineBuilder) -> PipelineBuilder + Send + Sync + 'static,
     ) -> Arc<Self> {
-        let limits = config.connection;
-        let connector = connector.pipeline(move |p| {
-            let connection = Connection::<R>::new(limits, HeadLimits::DEFAULT);
-            secure(p).add("http", ClientHandler::new(connection))
-        });
+        let loops = group.loops().len();
+        #[cfg(unix)]
+        let is_tcp = config.unix.is_none();
+        #[cfg(not(unix))]
+        let is_tcp = true;
+        // The state of an encrypted connection stays on its loop.
+        let moves = loops > 1 && !key.secure && is_tcp;
         Arc::new(Self {
-            pool: Pool::new(
-                group.loops().len(),
-                config.max_connections,
-                config.max_waiting,
-            ),
+            pool: Pool::new(loops, config.max_connections, config.max_waiting, moves),
             counts,
             max_waiting: config.max_waiting,
             wait_timeout: config.wait_timeout,
             group: group.clone(),
-            connector: connector.build(),
+            connector,
+            secure: Arc::new(secure),
+            limits: config.connection,
             #[cfg(unix)]
             unix: config.unix.clone(),
             key,
         })
     }
 
-    /// Makes a connection on loop `at`.
-    pub(super) fn connect(&self, at: usize) -> Completion<Channel> {
+    /// Makes a connection on loop `at`. The lease is taken out of the result when the connect has
+    /// succeeded. Otherwise it ends with the last socket of the connect, also if that is cancelled.
+    pub(super) fn connect(&self, at: usize, mut lease: Lease<Link<R>>) -> Connecting<R> {
+        lease.set_loop(at);
+        let reservation = Reservation::new(lease);
+        let (weak, limits) = (Arc::downgrade(&reservation), self.limits);
+        let connector = self.connector_of(move || {
+            Connection::new(limits, HeadLimits::DEFAULT).holding(&reservation)
+        });
+        let channel = self.connect_with(&connector, at);
+        Connecting {
+            channel,
+            reservation: weak,
+        }
+    }
+
+    fn connect_with(&self, connector: &Connector, at: usize) -> Completion<Channel> {
+        let home = self.group.loops().iter().nth(at);
         #[cfg(unix)]
         if let Some(path) = &self.unix {
-            return match self.group.loops().iter().nth(at) {
-                Some(home) => self.connector.connect_unix_on(home, path),
-                None => self.connector.connect_unix(path),
+            return match home {
+                Some(home) => connector.connect_unix_on(home, path),
+                None => connector.connect_unix(path),
             };
         }
         let to = Address::from((self.key.host.as_str(), self.key.port));
-        match self.group.loops().iter().nth(at) {
-            Some(home) => self.connector.connect_on(home, to),
-            None => self.connector.connect(to),
+        match home {
+            Some(home) => connector.connect_on(home, to),
+            None => connector.connect(to),
+        }
+    }
+
+    /// Returns what opens one connection, whose state `make` creates.
+    fn connector_of(&self, make: impl Fn() -> Connection<R> + Send + Sync + 'static) -> Connector {
+        let secure = Arc::clone(&self.secure);
+        let pipeline = move |p: PipelineBuilder| secure(p).add("http", ClientHandler::new(make()));
+        self.connector.clone().pipeline(pipeline).build()
+    }
+
+    /// Lets a connection go on with this socket on loop `to`.
+    pub(super) fn adopt(
+        &self,
+        to: usize,
+        stream: TcpStream,
+        mut lease: Lease<Link<R>>,
+        record: Record,
+    ) -> Completion<Channel> {
+        lease.set_loop(to);
+        let reservation = Reservation::new(lease);
+        let connector = self.connector_of(move || Connection::resumed(record, reservation.take()));
+        match self.group.loops().iter().nth(to) {
+            Some(home) => connector.adopt_on(home, stream),
+            None => connector.adopt(stream),
+        }
+    }
+
+    /// Runs `task` on loop `at`. A loop that has ended drops it.
+    pub(super) fn spawn(&self, at: usize, task: impl Future<Output = ()> + Send + 'static) {
+        if let Some(home) = self.group.loops().iter().nth(at) {
+            drop(home.spawn(task));
         }
     }
 

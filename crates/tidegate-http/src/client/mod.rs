@@ -16,18 +16,20 @@
 //! | file | contents |
 //! |---|---|
 //! | this one | [`Client`] and [`ClientBuilder`] |
-//! | `request`, `response`, `body`, `error` | what a caller uses |
+//! | `request`, `response`, `body`, `upgraded`, `error` | what a caller uses |
 //! | `redirect` | the next request after a redirect |
 //! | `request_body` | the body of a request, in pieces |
 //! | `call` | one call, from the search for a connection to the end of the response |
 //! | `exchange`, `upstream` | the layer below calls, for handlers |
 //! | `host`, `pool` | the connections to one host; the pool is the same for any protocol |
+//! | `relocation` | an idle connection that moves to another loop |
 //! | `handler`, `connection` | one connection: receives the response to a request |
 //! | `slot` | where a request and its connection meet |
-//! | `config`, `url`, `counts`, `failure`, `keep_alive` | settings; parsing; metrics; why an exchange failed; `Keep-Alive` |
+//! | `config`, `limits`, `url`, `method` | settings; parsing; what a method means for the response |
+//! | `counts`, `failure`, `keep_alive` | metrics; why an exchange failed; `Keep-Alive` |
 //!
 //! Imports point downwards in this order: `request` → `redirect` → `request_body` → `call` →
-//! `upstream` → `exchange` → `host` → `handler` → `connection` → `slot` → `pool` → the rest.
+//! `upstream` → `exchange` → `relocation` → `host` → `handler` → `connection` → `slot` → `pool` → the rest.
 //! `request` and `redirect` use each other.
 
 mod body;
@@ -41,14 +43,18 @@ mod failure;
 mod handler;
 mod host;
 mod keep_alive;
+mod limits;
+mod method;
 mod pool;
 mod redirect;
+mod relocation;
 mod request;
 mod request_body;
 mod response;
 mod slot;
 #[cfg(test)]
 mod tests;
+mod upgraded;
 mod upstream;
 mod url;
 
@@ -59,6 +65,7 @@ pub use self::exchange::{Exchange, ExchangeHandler};
 pub use self::request::RequestBuilder;
 pub use self::request_body::RequestBody;
 pub use self::response::Response;
+pub use self::upgraded::Upgraded;
 pub use self::upstream::{PendingExchange, Upstream};
 
 use std::collections::HashMap;
@@ -74,7 +81,7 @@ use tidegate_net::tls::TlsClient;
 use tidegate_net::{ClientBuilder as ConnectorBuilder, NetGroup, PipelineBuilder};
 use tidegate_promise::{Completion, promise};
 
-use self::call::{Call, CallReceiver, Prepared};
+use self::call::{Call, CallReceiver, Place, Prepared};
 use self::config::Config;
 use self::connection::Receiver;
 use self::counts::Counts;
@@ -159,7 +166,14 @@ impl Client {
         self.request(Method::Delete, url)
     }
 
-    /// Begins a request with any method but `CONNECT`.
+    /// Begins a request for a tunnel to `to`, a host and a port, through the proxy with this URL
+    /// (`CONNECT`). If the status of the response is one of success,
+    /// [`Response::into_upgraded`] returns the connection.
+    pub fn tunnel(&self, proxy: impl AsRef<str>, to: &str) -> RequestBuilder {
+        RequestBuilder::tunnel(self.clone(), proxy.as_ref(), to)
+    }
+
+    /// Begins a request with any method but `CONNECT`: see [`Client::tunnel`].
     pub fn request(&self, method: Method<'_>, url: impl AsRef<str>) -> RequestBuilder {
         RequestBuilder::new(self.clone(), method, url.as_ref())
     }
@@ -213,22 +227,26 @@ impl Client {
         request: Prepared,
         timeout: Option<Duration>,
     ) -> (Arc<Call>, Completion<Response>) {
-        let (at, id) = self.place();
-        let (promise, response) = match self.shared.group.loops().iter().nth(at) {
+        let place = self.place();
+        let (promise, response) = match self.shared.group.loops().iter().nth(place.at) {
             Some(home) => home.promise(),
             None => promise(),
         };
-        let call = Call::start(host, request, (at, id), timeout, promise);
+        let call = Call::start(host, request, place, timeout, promise);
         (call, response)
     }
 
-    /// Returns the number of the loop of a new call, and that of the call, which is not zero.
-    fn place(&self) -> (usize, u64) {
+    /// Returns where a new call runs: on the current loop, or on one of the group.
+    fn place(&self) -> Place {
         let id = self.shared.next.fetch_add(1, Ordering::Relaxed);
         let loops = self.shared.group.loops();
         let current = loops.iter().position(|one| one.is_current());
         let at = current.unwrap_or_else(|| (id % loops.len().max(1) as u64) as usize);
-        (at, id)
+        Place {
+            at,
+            is_current: current.is_some(),
+            id,
+        }
     }
 }
 

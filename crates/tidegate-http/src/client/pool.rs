@@ -2,12 +2,13 @@
 //!
 //! The pool knows nothing of a protocol: a connection is any handle that can be cloned. Each loop
 //! has a stack of its own, so that a call on a loop finds a connection of that loop, the one that
-//! was used last. The limit covers all loops: each connection, also one that is being made, holds
-//! one permit of one set.
+//! was used last. If the loop has none, the call takes one of another loop. The limit covers all
+//! loops: each connection, also one that is being made, holds one permit of one set.
 //!
 //! # Invariants
 //!
-//! * A connection is in one place: in a stack, or with one call.
+//! * A connection is in one place: in a stack, or with one call. It is taken out of a stack under the
+//!   lock, so it has one taker, on whichever loop.
 //! * Calls wait only while no permit is free and no connection is idle. Both facts, and the queue of
 //!   waiting calls, change under one lock. A permit that becomes free is offered after it was
 //!   returned, so no call waits beside a free permit.
@@ -24,6 +25,8 @@ use tidegate_core::permits::{Permit, Permits};
 pub(super) struct Pool<C: Send + 'static> {
     permits: Permits,
     max_waiting: usize,
+    /// An idle connection of another loop is better than a new one, because it can move.
+    moves: bool,
     next_id: AtomicU64,
     state: Mutex<State<C>>,
 }
@@ -32,6 +35,13 @@ struct State<C: Send + 'static> {
     /// Idle connections, one stack for each loop.
     idle: Vec<Vec<Idle<C>>>,
     waiting: VecDeque<Waiter<C>>,
+}
+
+impl<C: Send + 'static> State<C> {
+    /// Returns the connection that was used last of the loop with the most idle ones.
+    fn pop_any(&mut self) -> Option<Idle<C>> {
+        self.idle.iter_mut().max_by_key(|stack| stack.len())?.pop()
+    }
 }
 
 struct Waiter<C: Send + 'static> {
@@ -45,6 +55,18 @@ pub(super) struct Idle<C> {
     pub(super) connection: C,
     id: u64,
     at: usize,
+}
+
+impl<C> Idle<C> {
+    /// Returns the number of the connection's loop.
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
+
+    /// Returns this connection after it has moved to loop `at`, where its handle is another one.
+    pub(super) fn moved(id: u64, connection: C, at: usize) -> Self {
+        Self { connection, id, at }
+    }
 }
 
 /// What a call may use.
@@ -71,11 +93,17 @@ pub(super) enum Acquired<C: Send + 'static> {
 pub(super) struct Ticket(u64);
 
 impl<C: Send + 'static> Pool<C> {
-    /// Creates a pool for `loops` loops.
-    pub(super) fn new(loops: usize, max_connections: usize, max_waiting: usize) -> Arc<Self> {
+    /// Creates a pool for `loops` loops. `moves`: its connections can move between them.
+    pub(super) fn new(
+        loops: usize,
+        max_connections: usize,
+        max_waiting: usize,
+        moves: bool,
+    ) -> Arc<Self> {
         Arc::new(Self {
             permits: Permits::new(max_connections.max(1)),
             max_waiting,
+            moves,
             next_id: AtomicU64::new(1),
             state: Mutex::new(State {
                 idle: (0..loops.max(1)).map(|_| Vec::new()).collect(),
@@ -84,9 +112,9 @@ impl<C: Send + 'static> Pool<C> {
         })
     }
 
-    /// Returns a connection, preferably an idle one of loop `at`, then a new one, then an idle one of
-    /// another loop. With `fresh`, an idle one is the last choice. Otherwise the call waits, and
-    /// `then` is called once.
+    /// Returns a connection, preferably an idle one of loop `at`, then an idle one of another loop if
+    /// connections move, then a new one, then any idle one. With `fresh`, an idle one is the last
+    /// choice. Otherwise the call waits, and `then` is called once.
     pub(super) fn acquire(
         self: &Arc<Self>,
         at: usize,
@@ -98,10 +126,16 @@ impl<C: Send + 'static> Pool<C> {
         if let Some(idle) = own {
             return Acquired::Now(Grant::Reused(idle));
         }
+        if self.moves
+            && !fresh
+            && let Some(idle) = state.pop_any()
+        {
+            return Acquired::Now(Grant::Reused(idle));
+        }
         if let Some(lease) = self.try_lease(at) {
             return Acquired::Now(Grant::New(lease));
         }
-        if let Some(idle) = state.idle.iter_mut().find_map(Vec::pop) {
+        if let Some(idle) = state.pop_any() {
             return Acquired::Now(Grant::Reused(idle));
         }
         if state.waiting.len() >= self.max_waiting {
@@ -111,6 +145,11 @@ impl<C: Send + 'static> Pool<C> {
         let then = Box::new(then);
         state.waiting.push_back(Waiter { ticket, then });
         Acquired::Later(ticket)
+    }
+
+    /// Returns `true` if connections move between loops.
+    pub(super) fn moves(&self) -> bool {
+        self.moves
     }
 
     /// Returns the idle connection of loop `at` that was used last.
@@ -252,5 +291,27 @@ impl<C: Send + 'static> Drop for Lease<C> {
 impl<C: Send + 'static> fmt::Debug for Lease<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Lease").field(&self.id).finish()
+    }
+}
+
+/// The lease of a connection that is being made. Every attempt to make it holds the reservation until
+/// its socket is closed, so a connect that is cancelled keeps its permit as long.
+///
+/// The attempts to the addresses of one name share one reservation: they count as one connection.
+pub(super) struct Reservation<C: Send + 'static> {
+    lease: Mutex<Option<Lease<C>>>,
+}
+
+impl<C: Send + 'static> Reservation<C> {
+    pub(super) fn new(lease: Lease<C>) -> Arc<Self> {
+        Arc::new(Self {
+            lease: Mutex::new(Some(lease)),
+        })
+    }
+
+    /// Returns the lease, once.
+    pub(super) fn take(&self) -> Option<Lease<C>> {
+        let mut lease = self.lease.lock().unwrap_or_else(PoisonError::into_inner);
+        lease.take()
     }
 }

@@ -32,6 +32,8 @@ pub(super) struct Redirect {
     pub(super) fields: Bytes,
     pub(super) has_host: bool,
     pub(super) body: Option<Bytes>,
+    pub(super) expects: Option<Duration>,
+    pub(super) upgrade: Option<String>,
     /// How many redirects the call still follows, at least one.
     pub(super) left: u8,
     pub(super) timeout: Option<Duration>,
@@ -53,7 +55,8 @@ impl Redirect {
     /// Returns the next request. Returns `None` if the response is no redirect that can be followed:
     /// then the caller gets it.
     fn next(&self, status: u16, location: &[u8]) -> Option<RequestBuilder> {
-        if !matches!(status, 301 | 302 | 303 | 307 | 308) {
+        let is_tunnel = self.method == Method::Connect.as_str();
+        if !matches!(status, 301 | 302 | 303 | 307 | 308) || is_tunnel {
             return None;
         }
         let target = self.url.join(std::str::from_utf8(location).ok()?);
@@ -75,6 +78,8 @@ impl Redirect {
         next.fields = filter(&self.fields, keeps);
         next.has_host = self.has_host && is_same;
         next.body = self.body.clone().filter(|_| !to_get);
+        next.expects = self.expects;
+        next.upgrade = self.upgrade.clone();
         next.redirects = self.left - 1;
         next.timeout = self.timeout;
         Some(next)

@@ -10,6 +10,7 @@ use tidegate_promise::{CancelOnDrop, Completion, Failure, Promise};
 use super::Client;
 use super::call::{Call, Prepared};
 use super::error::{ClientError, Kind, Phase};
+use super::method::{is_idempotent, method_of_response};
 use super::redirect::{MOST_REDIRECTS, Redirect};
 use super::request_body::RequestBody;
 use super::response::Response;
@@ -19,7 +20,7 @@ use crate::codec::{BodyFraming, EncodeError, Method, encode};
 /// How long a body may be to be sent in one piece with its head.
 const INLINE_BODY: usize = 4096;
 
-/// Fields that belong to the connection, and `Expect`, which the client does not wait for.
+/// Fields that belong to the connection, and those that methods of the builder set.
 const OWN_FIELDS: [&str; 7] = [
     "connection",
     "keep-alive",
@@ -45,32 +46,54 @@ pub struct RequestBuilder {
     pub(super) body: Option<Bytes>,
     pub(super) timeout: Option<Duration>,
     pub(super) redirects: u8,
+    /// How long the body waits for the server to ask for it, if it does.
+    pub(super) expects: Option<Duration>,
+    /// The protocol to which the server may change.
+    pub(super) upgrade: Option<String>,
 }
 
 impl RequestBuilder {
     pub(super) fn new(client: Client, method: Method<'_>, url: &str) -> Self {
         let parsed = Url::parse(url).map_err(Kind::Url);
         let parsed = match method {
-            Method::Connect => Err(Kind::Unsupported("the client makes no tunnels")),
+            Method::Connect => Err(Kind::Unsupported(
+                "`CONNECT` has no URL; make a tunnel with `Client::tunnel`",
+            )),
             _ => parsed,
         };
-        let timeout = client.timeout();
         let label = match &parsed {
             Ok(parsed) => parsed.label(method),
             // It may contain a password.
             Err(_) if url.contains('@') => format!("{method} of a URL"),
             Err(_) => format!("{method} {url}"),
         };
+        Self::with(client, method, parsed, label)
+    }
+
+    /// Begins a request for a tunnel to `to`, through a proxy.
+    pub(super) fn tunnel(client: Client, proxy: &str, to: &str) -> Self {
+        let parsed = Url::tunnel(proxy, to).map_err(Kind::Url);
+        let label = match &parsed {
+            Ok(parsed) => format!("{}, a tunnel to {}", parsed.proxy(), parsed.target),
+            Err(_) => "a tunnel".to_owned(),
+        };
+        Self::with(client, Method::Connect, parsed, label)
+    }
+
+    fn with(client: Client, method: Method<'_>, url: Result<Url, Kind>, label: String) -> Self {
+        let timeout = client.timeout();
         Self {
             client,
             label,
-            url: parsed,
+            url,
             method: method.as_str().to_owned(),
             fields: BytesMut::new(),
             has_host: false,
             body: None,
             timeout,
             redirects: 0,
+            expects: None,
+            upgrade: None,
         }
     }
 
@@ -93,6 +116,22 @@ impl RequestBuilder {
     /// Sets the body.
     pub fn body(mut self, body: impl Into<Bytes>) -> Self {
         self.body = Some(body.into());
+        self
+    }
+
+    /// Sends the body only when the server asks for it (`Expect: 100-continue`), or after `wait`,
+    /// because a server may not know that field. If the response comes before, the body is not sent,
+    /// and the connection is closed after the response. A request without a body ignores it.
+    pub fn expect_continue(mut self, wait: Duration) -> Self {
+        self.expects = Some(wait);
+        self
+    }
+
+    /// Offers the server to change the protocol, for example to `websocket`. If it does, the status
+    /// of the response is 101, and [`Response::into_upgraded`] returns the connection. Otherwise the
+    /// response is an ordinary one.
+    pub fn upgrade(mut self, protocol: &str) -> Self {
+        self.upgrade = Some(protocol.to_owned());
         self
     }
 
@@ -195,6 +234,8 @@ impl RequestBuilder {
                 fields: self.fields.clone().freeze(),
                 has_host: self.has_host,
                 body: self.body.clone(),
+                expects: self.expects,
+                upgrade: self.upgrade.clone(),
                 left: self.redirects,
                 timeout: self.timeout,
             };
@@ -204,10 +245,20 @@ impl RequestBuilder {
             Some(_) => Bytes::new(),
             None => self.body.unwrap_or_default(),
         };
+        let expects = self
+            .expects
+            .filter(|_| streamed.is_some_and(|framing| !framing.is_empty()) || !body.is_empty());
         let write = |head: &mut BytesMut| -> Result<(), EncodeError> {
             encode::request_line(head, method, &url.target)?;
             if !self.has_host {
                 encode::field(head, "Host", url.authority.as_bytes())?;
+            }
+            if let Some(protocol) = &self.upgrade {
+                encode::field(head, "Connection", b"upgrade")?;
+                encode::field(head, "Upgrade", protocol.as_bytes())?;
+            }
+            if expects.is_some() {
+                encode::field(head, "Expect", b"100-continue")?;
             }
             head.extend_from_slice(&self.fields);
             if let Some(framing) = streamed {
@@ -218,17 +269,18 @@ impl RequestBuilder {
             encode::head_end(head)
         };
         write(&mut head).map_err(Kind::Encode)?;
-        let apart = body.len() > INLINE_BODY;
+        let apart = body.len() > INLINE_BODY || (expects.is_some() && streamed.is_none());
         if !apart {
             head.extend_from_slice(&body);
         }
-        use Method::{Delete, Get, Head, Options, Put, Trace};
         let request = Prepared {
             label: self.label,
             head: head.freeze(),
             body: apart.then_some(body),
-            is_head: method == Head,
-            idempotent: matches!(method, Get | Head | Put | Delete | Options | Trace),
+            method: method_of_response(method),
+            idempotent: is_idempotent(method),
+            switches: method == Method::Connect || self.upgrade.is_some(),
+            expects,
             streams: streamed.is_some(),
             redirect,
         };

@@ -59,21 +59,8 @@ impl RequestBody {
         let Some((call, link)) = self.connection().await else {
             return Ok(false);
         };
-        let mut line = BytesMut::new();
-        let prefix = self.encoder.data_prefix(&mut line, piece.len());
-        prefix.map_err(|why| call.bad_body(why))?;
-        if piece.is_empty() {
-            // An empty chunk would end the body.
-        } else if line.is_empty() {
-            link.channel.write_and_flush(piece);
-        } else {
-            // The chunk ends at once, so that the server can handle it.
-            let suffix = self.encoder.data_suffix(&mut &mut [0_u8; 2][..]);
-            suffix.map_err(|why| call.bad_body(why))?;
-            link.channel.write(line.freeze());
-            link.channel.write(piece);
-            link.channel.write_and_flush(Bytes::from_static(b"\r\n"));
-        }
+        let written = link.write_part(&mut self.encoder, piece);
+        written.map_err(|why| call.bad_body(why))?;
         Ok(true)
     }
 
@@ -93,7 +80,7 @@ impl RequestBody {
         finished.map_err(|why| call.bad_body(why))?;
         self.call = None;
         if !end.is_empty() {
-            link.channel.write_and_flush(end.freeze());
+            link.write_and_flush(end.freeze());
         }
         call.note_complete(&link);
         Ok(())

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use tidegate_promise::Completion;
 
 use super::body::ResponseBody;
+use super::upgraded::Upgraded;
 use crate::codec::{OwnedResponseHead, ResponseHead};
 
 /// The response to a call: its head, and its body on demand.
@@ -27,11 +28,28 @@ use crate::codec::{OwnedResponseHead, ResponseHead};
 pub struct Response {
     head: OwnedResponseHead,
     body: ResponseBody,
+    upgraded: Option<Upgraded>,
 }
 
 impl Response {
     pub(super) fn new(head: OwnedResponseHead, body: ResponseBody) -> Self {
-        Self { head, body }
+        Self {
+            head,
+            body,
+            upgraded: None,
+        }
+    }
+
+    pub(super) fn upgraded(
+        head: OwnedResponseHead,
+        body: ResponseBody,
+        upgraded: Upgraded,
+    ) -> Self {
+        Self {
+            head,
+            body,
+            upgraded: Some(upgraded),
+        }
     }
 
     /// Returns the status.
@@ -57,5 +75,16 @@ impl Response {
     /// Returns the body, to read it in pieces.
     pub fn into_body(self) -> ResponseBody {
         self.body
+    }
+
+    /// Returns the connection, if the server has changed the protocol: with status 101 after
+    /// [`upgrade`](super::RequestBuilder::upgrade), or with one of success after
+    /// [`tunnel`](super::Client::tunnel).
+    ///
+    /// # Errors
+    ///
+    /// The response, if it is an ordinary one.
+    pub fn into_upgraded(mut self) -> Result<Upgraded, Box<Self>> {
+        self.upgraded.take().ok_or_else(|| Box::new(self))
     }
 }

@@ -14,9 +14,12 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidegate_net::Channel;
+use bytes::{Bytes, BytesMut};
+use tidegate_net::{Channel, Neighbour};
 
+use super::limits::ConnectionLimits;
 use super::pool::Lease;
+use crate::codec::{BodyEncoder, EncodeError, Method};
 
 /// A connection: its channel, and the slot of its handler.
 pub(super) struct Link<R: Send + 'static> {
@@ -31,6 +34,38 @@ impl<R: Send + 'static> Link<R> {
             channel: channel.clone(),
             slot: channel.attribute::<Arc<Slot<R>>>()?,
         })
+    }
+
+    /// Writes a part of the body of a request. Returns whether the connection takes more for now.
+    ///
+    /// # Errors
+    ///
+    /// [`EncodeError`] if the body becomes longer than declared. The part is not sent.
+    pub(super) fn write_part(
+        &self,
+        encoder: &mut BodyEncoder,
+        part: Bytes,
+    ) -> Result<bool, EncodeError> {
+        let mut line = BytesMut::new();
+        encoder.data_prefix(&mut line, part.len())?;
+        let connection = Neighbour::of(&self.channel);
+        if part.is_empty() {
+            // An empty chunk would end the body.
+        } else if line.is_empty() {
+            connection.write_and_flush(part);
+        } else {
+            // The chunk ends at once, so that the server can handle it.
+            encoder.data_suffix(&mut &mut [0_u8; 2][..])?;
+            connection.write(line.freeze());
+            connection.write(part);
+            connection.write_and_flush(Bytes::from_static(b"\r\n"));
+        }
+        Ok(connection.is_writable())
+    }
+
+    /// Writes bytes and sends everything written so far.
+    pub(super) fn write_and_flush(&self, bytes: Bytes) {
+        Neighbour::of(&self.channel).write_and_flush(bytes);
     }
 
     /// Closes a new connection that is not used. Its lease ends after it, so that the limit of
@@ -64,12 +99,48 @@ pub(super) enum Signal {
     Cancel(u64),
 }
 
+/// An event for the handler of an idle connection: it leaves its loop. Dropped if the connection is
+/// ending.
+pub(super) struct Depart<R: Send + 'static> {
+    then: Box<dyn FnOnce(Departure<R>) + Send>,
+}
+
+impl<R: Send + 'static> Depart<R> {
+    pub(super) fn new(then: impl FnOnce(Departure<R>) + Send + 'static) -> Self {
+        Self {
+            then: Box::new(then),
+        }
+    }
+
+    pub(super) fn with(self, departure: Departure<R>) {
+        (self.then)(departure);
+    }
+}
+
+/// A connection that leaves its loop. Its handler is being removed.
+pub(super) struct Departure<R: Send + 'static> {
+    pub(super) channel: Channel,
+    pub(super) lease: Lease<Link<R>>,
+    pub(super) record: Record,
+}
+
+/// What an idle connection remembers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Record {
+    pub(super) limits: ConnectionLimits,
+    /// How many requests were sent, and when the first was.
+    pub(super) served: u64,
+    pub(super) since: u64,
+    /// When it ends if it stays idle, in nanoseconds.
+    pub(super) idle_until: u64,
+}
+
 /// A request that begins, and what receives its response.
 pub(super) struct Begun<R: Send + 'static> {
     /// Not zero.
     pub(super) id: u64,
-    /// The response has no body, whatever its head declares.
-    pub(super) is_head: bool,
+    /// `HEAD` or `CONNECT`, whose responses differ from others, or `GET` in place of any other.
+    pub(super) method: Method<'static>,
     pub(super) receiver: R,
     /// The lease of a connection that was just made.
     pub(super) lease: Option<Lease<Link<R>>>,

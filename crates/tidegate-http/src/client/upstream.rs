@@ -10,7 +10,8 @@ use tidegate_promise::{Completion, Outcome};
 use super::error::{ClientError, Kind, Phase};
 use super::exchange::{Exchange, ExchangeHandler, Outside};
 use super::host::Host;
-use super::pool::{Acquired, Grant, Lease, Ticket};
+use super::pool::{Acquired, Grant, Idle, Lease, Ticket};
+use super::relocation::Moved;
 use super::slot::Link;
 
 /// A server to which handlers send requests, as [`Exchange`]s. Made by
@@ -111,6 +112,7 @@ impl<H: ExchangeHandler> Upstream<H> {
         let at = host.current_loop();
         let search = Arc::new(Search {
             at: at.unwrap_or_else(|| host.any_loop(self.shared.new_id())),
+            is_current: at.is_some(),
             shared: Arc::clone(&self.shared),
             state: Mutex::new(State {
                 then: Some(Box::new(then)),
@@ -119,7 +121,7 @@ impl<H: ExchangeHandler> Upstream<H> {
                 timer: None,
             }),
         });
-        search.start();
+        search.start(false);
         PendingExchange { search }
     }
 }
@@ -168,6 +170,8 @@ struct Search<H: ExchangeHandler> {
     shared: Arc<Shared<H>>,
     /// The number of the loop on which `then` runs.
     at: usize,
+    /// It began on that loop, so a connection of that loop is better than another one.
+    is_current: bool,
     state: Mutex<State<H>>,
 }
 
@@ -180,13 +184,14 @@ struct State<H: ExchangeHandler> {
 }
 
 impl<H: ExchangeHandler> Search<H> {
-    fn start(self: &Arc<Self>) {
+    fn start(self: &Arc<Self>, fresh: bool) {
         let host = &self.shared.host;
         let search = Arc::clone(self);
         let acquired = host
             .pool
-            .acquire(self.at, false, move |grant| search.granted(grant));
+            .acquire(self.at, fresh, move |grant| search.granted(grant));
         match acquired {
+            Acquired::Now(Grant::Reused(idle)) if self.takes(&idle) => self.fetch(idle),
             Acquired::Now(grant) => self.granted(grant),
             Acquired::Full => {
                 let why = self
@@ -222,6 +227,24 @@ impl<H: ExchangeHandler> Search<H> {
         }
     }
 
+    /// Returns `true` if the connection should move to the loop of the search. A search that had to
+    /// wait uses the connection where it is: then others wait, too, and it would move all the time.
+    fn takes(&self, idle: &Idle<Link<Outside<H>>>) -> bool {
+        self.is_current && idle.at() != self.at && self.shared.host.pool.moves()
+    }
+
+    /// Gets an idle connection of another loop.
+    fn fetch(self: &Arc<Self>, idle: Idle<Link<Outside<H>>>) {
+        let search = Arc::clone(self);
+        let moved = move |moved| match moved {
+            Moved::Here(idle) => search.granted(Grant::Reused(idle)),
+            Moved::Instead(lease) => search.granted(Grant::New(lease)),
+            Moved::Ended if search.lock().then.is_some() => search.start(true),
+            Moved::Ended => {}
+        };
+        self.shared.host.relocate(idle, self.at, moved);
+    }
+
     /// Uses what the pool has granted.
     fn granted(self: &Arc<Self>, grant: Grant<Link<Outside<H>>>) {
         let wanted = {
@@ -241,20 +264,22 @@ impl<H: ExchangeHandler> Search<H> {
         }
     }
 
-    fn connect(self: &Arc<Self>, mut lease: Lease<Link<Outside<H>>>) {
-        lease.set_loop(self.at);
-        let connecting = self.shared.host.connect(self.at);
+    fn connect(self: &Arc<Self>, lease: Lease<Link<Outside<H>>>) {
+        let (connecting, lease) = self.shared.host.connect(self.at, lease).split();
         let search = Arc::clone(self);
         let listener = connecting.on_complete(move |outcome| match outcome {
-            Outcome::Success(channel) => search.connected(channel, lease),
+            Outcome::Success(channel) => match lease() {
+                Some(lease) => search.connected(channel, lease),
+                // The connection has ended already.
+                None => search.fail(Kind::Closed(None)),
+            },
             Outcome::Failure(why) => {
-                drop(lease);
-                let why = search
-                    .shared
-                    .error(Kind::Connect(why.clone()), Phase::Connect);
-                search.finish(Err(why));
+                // The sockets are closed.
+                drop(lease());
+                search.fail(Kind::Connect(why.clone()));
             }
-            Outcome::Cancelled => drop(lease),
+            // The lease ends with the sockets.
+            Outcome::Cancelled => {}
         });
         drop(listener);
         let mut state = self.lock();
@@ -277,6 +302,12 @@ impl<H: ExchangeHandler> Search<H> {
             // The handler of every connection stores its slot when it is added.
             None => channel.close().on_complete(move |_| drop(lease)),
         }
+    }
+
+    /// Ends the search, because there is no connection.
+    fn fail(&self, why: Kind) {
+        let why = self.shared.error(why, Phase::Connect);
+        self.finish(Err(why));
     }
 
     /// Ends the search. Drops the result if it has ended before.

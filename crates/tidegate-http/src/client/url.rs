@@ -60,6 +60,38 @@ impl Url {
         })
     }
 
+    /// Returns the address of a request for a tunnel to `to`, a host and a port, through a proxy. Of
+    /// the URL of the proxy, only scheme, host and port count.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, and what to do.
+    pub(super) fn tunnel(proxy: &str, to: &str) -> Result<Self, &'static str> {
+        const NO_PORT: &str = "the end of the tunnel has no port; write `host:port`";
+        let mut url = Self::parse(proxy)?;
+        let end = to.rfind(']').map_or(0, |end| end + 1);
+        if !to[end..].contains(':') {
+            return Err(NO_PORT);
+        }
+        let (host, port) = split_authority(to, false)?;
+        url.target = match host.contains(':') {
+            true => format!("[{host}]:{port}"),
+            false => format!("{host}:{port}"),
+        };
+        url.authority = url.target.clone();
+        Ok(url)
+    }
+
+    /// Returns the name of the proxy of a tunnel in errors.
+    pub(super) fn proxy(&self) -> String {
+        let scheme = if self.secure { "https" } else { "http" };
+        let name = match self.host.contains(':') {
+            true => format!("[{}]", self.host),
+            false => self.host.clone(),
+        };
+        format!("CONNECT {scheme}://{name}:{}", self.port)
+    }
+
     /// Returns the URL to which `location` leads from this one.
     pub(super) fn join(&self, location: &str) -> String {
         let scheme = if self.secure { "https" } else { "http" };

@@ -1,19 +1,11 @@
 //! Limits of time, cancels, and the end of client and loops.
 
-use tidegate_core::ManualClock;
 use tidegate_http::client::Phase;
 use tidegate_testkit::block_on;
 
 use crate::*;
 
 const SECOND: Duration = Duration::from_secs(1);
-
-fn by_clock() -> (ManualClock, ClientBuilder) {
-    let clock = ManualClock::new();
-    let group = NetGroup::builder("io").loops(1).clock(&clock);
-    let group = group.build().unwrap();
-    (clock, Client::builder(&group))
-}
 
 #[test]
 fn a_server_that_stays_silent_ends_by_the_time_of_its_phase() {

@@ -9,16 +9,22 @@
 mod calls;
 mod ends;
 mod exchanges;
+mod expects;
 mod limits;
+mod moves;
+mod pressure;
+mod redirects;
 mod retries;
 #[cfg(feature = "tls")]
 mod secure;
 mod streams;
+mod upgrades;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
+use tidegate_core::ManualClock;
 use tidegate_http::client::{Client, ClientBuilder, ClientError, Response};
 use tidegate_net::NetGroup;
 use tidegate_promise::{CancelOnDrop, Completion};
@@ -83,6 +89,21 @@ fn read_head(peer: &mut Peer) -> String {
         got.push(byte[0]);
     }
     String::from_utf8(got).unwrap()
+}
+
+/// Reads until the end of what is `wanted`.
+fn read_exactly(peer: &mut Peer, wanted: &str) {
+    let mut got = vec![0; wanted.len()];
+    peer.0.read_exact(&mut got).unwrap();
+    assert_eq!(String::from_utf8_lossy(&got), wanted);
+}
+
+/// Returns a client with one loop, whose clock the test sets.
+fn by_clock() -> (ManualClock, ClientBuilder) {
+    let clock = ManualClock::new();
+    let group = NetGroup::builder("io").loops(1).clock(&clock);
+    let group = group.build().unwrap();
+    (clock, Client::builder(&group))
 }
 
 fn group(loops: usize) -> NetGroup {

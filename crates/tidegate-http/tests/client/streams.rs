@@ -6,13 +6,6 @@ use tidegate_testkit::{Log, block_on};
 
 use crate::*;
 
-/// Reads until the end of what is `wanted`.
-fn read_exactly(peer: &mut Peer, wanted: &str) {
-    let mut got = vec![0; wanted.len()];
-    peer.0.read_exact(&mut got).unwrap();
-    assert_eq!(String::from_utf8_lossy(&got), wanted);
-}
-
 #[test]
 fn a_streamed_body_is_sent_as_chunks_or_with_its_length() {
     let (upstream, client) = (Upstream::new(), client());

@@ -14,8 +14,19 @@
 //! the first attempt does not disturb the second. `Ended` is final, and whichever of success,
 //! failure, cancel and timeout comes first sets it.
 
+//!
+//! | file | contents |
+//! |---|---|
+//! | this one | the state, and the way to a connection |
+//! | `ends` | how a call ends |
+//! | `receiver` | receives the response |
+//! | `writing` | the body of the request: streamed, or held until the server asks for it |
+
+mod ends;
+mod receiver;
 mod writing;
 
+pub(super) use self::receiver::CallReceiver;
 pub(super) use self::writing::Writing;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -23,18 +34,18 @@ use std::task::Waker;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidegate_net::{Channel, HandlerContext};
-use tidegate_promise::{Completion, Failure, Outcome, Promise};
+use tidegate_net::{Channel, Neighbour};
+use tidegate_promise::{Completion, Outcome, Promise};
 
-use super::body::{BodyShared, BodySource, ResponseBody};
-use super::connection::{Flow, Receiver};
+use super::body::{BodyShared, BodySource};
 use super::error::{ClientError, Kind, Phase};
-use super::failure::{ExchangeError, ExchangeFailure, is_handshake};
+use super::failure::ExchangeError;
 use super::host::Host;
-use super::pool::{Acquired, Grant, Lease, Ticket};
+use super::pool::{Acquired, Grant, Idle, Lease, Ticket};
+use super::relocation::Moved;
 use super::response::Response;
 use super::slot::{Begun, Link, Signal};
-use crate::codec::{BodyFraming, ResponseHead};
+use crate::codec::Method;
 
 /// Sends the next request of a call, which has taken this time so far. The response arrives at the
 /// promise.
@@ -54,20 +65,36 @@ pub(super) struct Prepared {
     pub(super) head: Bytes,
     /// A body that is sent in a piece of its own.
     pub(super) body: Option<Bytes>,
-    pub(super) is_head: bool,
+    /// The method by which the response is read.
+    pub(super) method: Method<'static>,
     pub(super) idempotent: bool,
+    /// The server may change the protocol.
+    pub(super) switches: bool,
+    /// The body waits until the server asks for it, for this time at most.
+    pub(super) expects: Option<Duration>,
     /// The body follows in pieces.
     pub(super) streams: bool,
     /// How redirects are followed, if they are.
     pub(super) redirect: Option<Box<Follow>>,
 }
 
+/// Where a call runs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    /// The number of its loop.
+    pub(super) at: usize,
+    /// The call began on that loop, so a connection of that loop is better than another one.
+    pub(super) is_current: bool,
+    /// The number of the call, which is not zero.
+    pub(super) id: u64,
+}
+
 /// One call.
 pub(super) struct Call {
     host: Arc<Host<CallReceiver>>,
     request: Prepared,
-    /// The number of the call's loop.
     at: usize,
+    is_current: bool,
     id: u64,
     /// When it began, in nanoseconds, if it follows redirects.
     began: u64,
@@ -81,6 +108,8 @@ struct State {
     attempt: u8,
     /// A piece of a streamed body was written, so there is no second attempt.
     streamed: bool,
+    /// The body of the request waits until the server asks for it.
+    held: bool,
     /// The request that follows a redirect, once its body has ended.
     next: Option<Next>,
     /// How many bytes of the body of a redirect were read.
@@ -102,28 +131,12 @@ enum Stage {
     Ended,
 }
 
-/// What waits for the result of a call: its promise, or after the head its body.
-struct Waiting {
-    promise: Option<Promise<Response>>,
-    body: Option<Arc<BodyShared>>,
-}
-
-impl Waiting {
-    fn fail(self, why: ClientError) {
-        match (self.promise, self.body) {
-            (Some(promise), _) => drop(promise.fail(Failure::new(why))),
-            (None, Some(body)) => drop(body.finish(Err(why))),
-            (None, None) => {}
-        }
-    }
-}
-
 impl Call {
     /// Starts a call on loop `at`. The result arrives at `promise`.
     pub(super) fn start(
         host: Arc<Host<CallReceiver>>,
         request: Prepared,
-        (at, id): (usize, u64),
+        Place { at, is_current, id }: Place,
         timeout: Option<Duration>,
         promise: Promise<Response>,
     ) -> Arc<Self> {
@@ -133,6 +146,7 @@ impl Call {
             host,
             request,
             at,
+            is_current,
             id,
             state: Mutex::new(State {
                 promise: None,
@@ -140,6 +154,7 @@ impl Call {
                 stage: Stage::Starting,
                 attempt: 0,
                 streamed: false,
+                held: false,
                 next: None,
                 ignored: 0,
                 writing: None,
@@ -169,6 +184,7 @@ impl Call {
             .pool
             .acquire(self.at, fresh, move |grant| then.granted(attempt, grant));
         match acquired {
+            Acquired::Now(Grant::Reused(idle)) if self.takes(&idle) => self.fetch(attempt, idle),
             Acquired::Now(grant) => self.granted(attempt, grant),
             Acquired::Full => {
                 let kind = Kind::PoolFull(self.host.max_waiting);
@@ -209,7 +225,7 @@ impl Call {
                 state.stage = Stage::Running(link.clone());
                 drop(state);
                 self.host.counts.reused();
-                self.begin(&link, None);
+                self.begin(attempt, &link, None);
             }
             Grant::Reused(idle) => {
                 drop(state);
@@ -227,18 +243,55 @@ impl Call {
         }
     }
 
-    fn connect(self: &Arc<Self>, attempt: u8, mut lease: Lease<Link<CallReceiver>>) {
-        lease.set_loop(self.at);
-        let connecting = self.host.connect(self.at);
+    /// Returns `true` if the call should get this connection to its own loop. A call that had to wait
+    /// uses the connection where it is: then others wait, too, and it would move all the time.
+    fn takes(&self, idle: &Idle<Link<CallReceiver>>) -> bool {
+        self.is_current && idle.at() != self.at && self.host.pool.moves()
+    }
+
+    /// Gets an idle connection of another loop.
+    fn fetch(self: &Arc<Self>, attempt: u8, idle: Idle<Link<CallReceiver>>) {
+        let mut state = self.lock();
+        if state.attempt != attempt || matches!(state.stage, Stage::Ended) {
+            drop(state);
+            return self.host.pool.give_back(idle);
+        }
+        state.stage = Stage::Connecting(None);
+        drop(state);
+        let call = Arc::clone(self);
+        let moved = move |moved| match moved {
+            Moved::Here(idle) => call.granted(attempt, Grant::Reused(idle)),
+            Moved::Instead(lease) => call.granted(attempt, Grant::New(lease)),
+            Moved::Ended => {
+                let mut state = call.lock();
+                if state.attempt != attempt || matches!(state.stage, Stage::Ended) {
+                    return;
+                }
+                state.stage = Stage::Starting;
+                drop(state);
+                call.acquire(attempt, true);
+            }
+        };
+        self.host.relocate(idle, self.at, moved);
+    }
+
+    fn connect(self: &Arc<Self>, attempt: u8, lease: Lease<Link<CallReceiver>>) {
+        let (connecting, lease) = self.host.connect(self.at, lease).split();
         let call = Arc::clone(self);
         let listener = connecting.on_complete(move |outcome| match outcome {
-            Outcome::Success(channel) => call.connected(attempt, channel, lease),
+            Outcome::Success(channel) => match lease() {
+                Some(lease) => call.connected(attempt, channel, lease),
+                // The connection has ended already.
+                None => call.failed(ExchangeError::not_begun(false)),
+            },
             Outcome::Failure(why) => {
-                drop(lease);
+                // The sockets are closed.
+                drop(lease());
                 let error = call.error(Kind::Connect(why.clone()), Phase::Connect, false, true);
                 call.end_with(error);
             }
-            Outcome::Cancelled => drop(lease),
+            // The lease ends with the sockets.
+            Outcome::Cancelled => {}
         });
         drop(listener);
         let mut state = self.lock();
@@ -266,7 +319,7 @@ impl Call {
                 state.stage = Stage::Running(link.clone());
                 drop(state);
                 self.host.counts.fresh();
-                self.begin(&link, Some(lease));
+                self.begin(attempt, &link, Some(lease));
             }
             // The handler of every connection stores its slot when it is added.
             _ => {
@@ -279,28 +332,26 @@ impl Call {
 
     fn begin(
         self: &Arc<Self>,
+        attempt: u8,
         link: &Link<CallReceiver>,
         lease: Option<Lease<Link<CallReceiver>>>,
     ) {
         let begun = Begun {
             id: self.id,
-            is_head: self.request.is_head,
+            method: self.request.method,
             receiver: CallReceiver {
                 call: Some(Arc::clone(self)),
+                attempt,
             },
             lease,
         };
-        let complete = !self.request.streams;
+        let holds = self.request.expects.is_some();
+        self.lock().held = holds;
+        let complete = !self.request.streams && !holds;
         if let Err(refused) = link.slot.begin(begun, complete, self.host.now(self.at)) {
             return self.not_begun(refused);
         }
-        match &self.request.body {
-            None => link.channel.write_and_flush(self.request.head.clone()),
-            Some(body) => {
-                link.channel.write(self.request.head.clone());
-                link.channel.write_and_flush(body.clone());
-            }
-        }
+        self.write(link);
         let mut state = self.lock();
         if matches!(state.stage, Stage::Ended) {
             // The cancel may have come to the connection before the exchange began.
@@ -318,6 +369,23 @@ impl Call {
         if let Some(writer) = writer {
             writer.wake();
         }
+        if let Some(wait) = self.request.expects {
+            // A server may not know `Expect`.
+            self.limit(wait, move |call| call.send_body(attempt));
+        }
+    }
+
+    /// Writes the request, or the part of it that does not wait. On the loop of the connection, the
+    /// bytes go directly into its write queue.
+    fn write(&self, link: &Link<CallReceiver>) {
+        let (head, connection) = (self.request.head.clone(), Neighbour::of(&link.channel));
+        match &self.request.body {
+            Some(body) if self.request.expects.is_none() => {
+                connection.write(head);
+                connection.write_and_flush(body.clone());
+            }
+            _ => connection.write_and_flush(head),
+        }
     }
 
     /// Handles a connection that ended before the exchange could begin.
@@ -328,111 +396,6 @@ impl Call {
         // This function reports the end, not its drop.
         drop(refused.receiver.call.take());
         self.failed(ExchangeError::not_begun(reused));
-    }
-
-    /// Returns the request that follows a redirect, if `head` is one that the call follows.
-    fn next_request(&self, head: &ResponseHead<'_>) -> Option<Next> {
-        let redirect = self.request.redirect.as_ref()?;
-        redirect(head.status(), head.get("location")?)
-    }
-
-    /// Sends the request that follows a redirect. Returns `false` if there is none.
-    fn follow(&self) -> bool {
-        let Some(next) = self.lock().next.take() else {
-            return false;
-        };
-        if let Some((_, waiting)) = self.end()
-            && let Some(promise) = waiting.promise
-        {
-            let took = self.host.now(self.at).saturating_sub(self.began);
-            next(promise, Duration::from_nanos(took));
-        }
-        true
-    }
-
-    /// Handles a failed exchange: begins the second attempt, or ends the call.
-    fn failed(self: &Arc<Self>, why: ExchangeError) {
-        if let ExchangeFailure::Closed(Some(cause)) = &why.cause
-            && is_handshake(cause)
-        {
-            let kind = Kind::Connect(cause.clone());
-            return self.end_with(self.error(kind, Phase::Connect, false, true));
-        }
-        let ended = matches!(why.cause, ExchangeFailure::Closed(_));
-        let unanswered = why.reused && !why.responded && self.request.idempotent;
-        let mut state = self.lock();
-        // A piece of a streamed body cannot be sent again.
-        let safe = ended && !state.streamed && (!why.sent || unanswered);
-        if safe && state.attempt == 0 && state.promise.is_some() {
-            state.attempt = 1;
-            state.stage = Stage::Starting;
-            state.writing = None;
-            drop(state);
-            return self.acquire(1, true);
-        }
-        let phase = match state.promise {
-            Some(_) => Phase::Head,
-            None => Phase::Body,
-        };
-        drop(state);
-        let kind = why.cause.into_kind();
-        self.end_with(self.error(kind, phase, why.sent, safe));
-    }
-
-    /// Ends the call with an error, unless it has ended.
-    fn end_with(&self, why: ClientError) {
-        if let Some((_, waiting)) = self.end() {
-            waiting.fail(why);
-        }
-    }
-
-    /// Ends the call because its time is over.
-    fn time_out(&self, kind: Kind) {
-        let (phase, sent) = {
-            let state = self.lock();
-            match &state.stage {
-                Stage::Starting | Stage::Waiting(_) => (Phase::Wait, false),
-                Stage::Connecting(_) => (Phase::Connect, false),
-                Stage::Running(_) if state.promise.is_some() => (Phase::Head, true),
-                Stage::Running(_) | Stage::Ended => (Phase::Body, true),
-            }
-        };
-        let why = self.error(kind, phase, sent, !sent);
-        if let Some((stage, waiting)) = self.end() {
-            self.undo(stage);
-            waiting.fail(why);
-        }
-    }
-
-    /// Sets the final stage. Returns the stage before, and what waits for the result; `None` if the
-    /// call has ended before.
-    fn end(&self) -> Option<(Stage, Waiting)> {
-        let mut state = self.lock();
-        let stage = std::mem::replace(&mut state.stage, Stage::Ended);
-        if matches!(stage, Stage::Ended) {
-            return None;
-        }
-        let timers = std::mem::take(&mut state.timers);
-        let (promise, body) = (state.promise.take(), state.body.take());
-        let writer = state.writer.take();
-        drop(state);
-        if let Some(writer) = writer {
-            writer.wake();
-        }
-        for timer in timers {
-            timer.cancel();
-        }
-        Some((stage, Waiting { promise, body }))
-    }
-
-    /// Stops what a call is doing.
-    fn undo(&self, stage: Stage) {
-        match stage {
-            Stage::Waiting(ticket) => drop(self.host.pool.leave(ticket)),
-            Stage::Connecting(Some(connecting)) => drop(connecting.cancel()),
-            Stage::Running(link) => link.channel.fire_event(Signal::Cancel(self.id)),
-            Stage::Starting | Stage::Connecting(None) | Stage::Ended => {}
-        }
     }
 
     /// Calls `then` after this time, unless the call has ended.
@@ -486,103 +449,5 @@ impl BodySource for Call {
 
     fn too_large(&self, max: usize) -> ClientError {
         self.error(Kind::TooLarge { max }, Phase::Body, true, false)
-    }
-}
-
-/// Receives the response on the connection's loop.
-pub(super) struct CallReceiver {
-    /// `None` once the exchange has ended.
-    call: Option<Arc<Call>>,
-}
-
-impl Receiver for CallReceiver {
-    fn head(&mut self, head: ResponseHead<'_>, _: BodyFraming, _: &mut HandlerContext<'_>) {
-        let Some(call) = &self.call else {
-            return;
-        };
-        let next = call.next_request(&head);
-        let shared = Arc::new(BodyShared::default());
-        let mut state = call.lock();
-        if matches!(state.stage, Stage::Ended) {
-            return;
-        }
-        if next.is_some() {
-            // After the body of this response, so that the next request finds the connection.
-            state.next = next;
-            return;
-        }
-        let promise = state.promise.take();
-        state.body = Some(Arc::clone(&shared));
-        let writer = state.writer.take();
-        drop(state);
-        if let Some(writer) = writer {
-            // The rest of the request is not wanted.
-            writer.wake();
-        }
-        let source: Arc<dyn BodySource> = Arc::<Call>::clone(call);
-        let response = Response::new(head.to_owned(), ResponseBody::new(shared, source));
-        if let Some(promise) = promise {
-            // If the caller has cancelled, dropping the response ends the call.
-            drop(promise.succeed(response));
-        }
-    }
-
-    fn data(&mut self, bytes: Bytes, _: &mut HandlerContext<'_>) -> Flow {
-        let Some(call) = &self.call else {
-            return Flow::Gone;
-        };
-        let mut state = call.lock();
-        if state.next.is_some() {
-            state.ignored += bytes.len();
-            // Reading a short body is cheaper than another connection.
-            if state.ignored <= MOST_IGNORED {
-                return Flow::More;
-            }
-            drop(state);
-            call.follow();
-            return Flow::Gone;
-        }
-        let body = state.body.clone();
-        drop(state);
-        match body {
-            Some(body) => body.data(bytes, &**call),
-            None => Flow::Gone,
-        }
-    }
-
-    fn trailers(&mut self, lines: Bytes, _: &mut HandlerContext<'_>) {
-        let body = self.call.as_ref().and_then(|call| call.lock().body.clone());
-        if let Some(body) = body {
-            body.trailers(lines);
-        }
-    }
-
-    fn end(mut self, _: &mut HandlerContext<'_>) {
-        if let Some(call) = self.call.take()
-            && !call.follow()
-            && let Some((_, waiting)) = call.end()
-            && let Some(body) = waiting.body
-        {
-            body.finish(Ok(()));
-        }
-    }
-
-    fn fail(mut self, why: ExchangeError, _: &mut HandlerContext<'_>) {
-        if let Some(call) = self.call.take()
-            && !call.follow()
-        {
-            call.failed(why);
-        }
-    }
-}
-
-/// An exchange that is dropped without an end: the loop of its connection is gone, or the caller
-/// has left.
-impl Drop for CallReceiver {
-    fn drop(&mut self) {
-        if let Some(call) = self.call.take() {
-            let why = call.error(Kind::Closed(None), Phase::Head, true, false);
-            call.end_with(why);
-        }
     }
 }

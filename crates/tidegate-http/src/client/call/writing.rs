@@ -32,13 +32,39 @@ impl Call {
         {
             return Writing::Over;
         }
-        let old = state.writer.replace(waker.clone());
+        let (held, old) = (state.held, state.writer.replace(waker.clone()));
         drop(state);
         // Dropping a waker is user code.
         drop(old);
         match link {
-            Some(link) => Writing::Now(link),
-            None => Writing::Later,
+            Some(link) if !held => Writing::Now(link),
+            _ => Writing::Later,
+        }
+    }
+
+    /// Sends a body that was held, or lets its pieces be written: the server has asked for it, or has
+    /// had its time to refuse.
+    pub(super) fn send_body(&self, attempt: u8) {
+        let mut state = self.lock();
+        // Only of this attempt is it known that its head was written.
+        if state.attempt != attempt || !state.held {
+            return;
+        }
+        let Stage::Running(link) = &state.stage else {
+            return;
+        };
+        let link = link.clone();
+        state.held = false;
+        let writer = state.writer.take();
+        drop(state);
+        if let Some(writer) = writer {
+            writer.wake();
+        }
+        if let Some(body) = &self.request.body
+            && !link.slot.is_stopped(self.id)
+        {
+            link.write_and_flush(body.clone());
+            self.note_complete(&link);
         }
     }
 

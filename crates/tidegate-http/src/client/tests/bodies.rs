@@ -120,7 +120,7 @@ fn a_receiver_that_has_left_is_dropped_after_its_connection() {
         let log = Log::new();
         let begun = Begun {
             id: 1,
-            is_head: false,
+            method: Method::Get,
             receiver: Held(channel.channel(), log.clone()),
             lease: None,
         };

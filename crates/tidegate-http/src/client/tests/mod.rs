@@ -13,12 +13,13 @@ use bytes::Bytes;
 use tidegate_net::{EmbeddedChannel, HandlerContext};
 use tidegate_testkit::Log;
 
-use super::connection::{Connection, ConnectionLimits, Flow, Receiver};
+use super::connection::{Connection, Flow, Receiver};
 use super::failure::{ExchangeError, ExchangeFailure};
 use super::handler::ClientHandler;
+use super::limits::ConnectionLimits;
 use super::pool::{Acquired, Grant, Lease, Pool};
 use super::slot::{Begun, Link, Signal};
-use crate::codec::{BodyFraming, HeadLimits, ResponseHead};
+use crate::codec::{BodyFraming, HeadLimits, Method, ResponseHead};
 
 const LIMITS: ConnectionLimits = ConnectionLimits {
     head_timeout: Duration::from_secs(30),
@@ -100,7 +101,7 @@ impl Fixture {
     }
 
     fn with(limits: ConnectionLimits) -> Self {
-        let pool = Pool::new(1, 1, 10);
+        let pool = Pool::new(1, 1, 10, false);
         let Acquired::Now(Grant::New(lease)) = pool.acquire(0, false, |_| {}) else {
             panic!("the pool is empty");
         };
@@ -129,7 +130,10 @@ impl Fixture {
         let log = self.log.clone();
         let begun = Begun {
             id,
-            is_head,
+            method: match is_head {
+                true => Method::Head,
+                false => Method::Get,
+            },
             receiver: Logs { log, flow },
             lease: self.lease.take(),
         };

@@ -230,7 +230,7 @@ impl World {
             retry: Retry::attempts(3)
                 .backoff(Duration::from_millis(20), 2.0)
                 .budget(&RetryBudget::new(50, 10)),
-            pool: Pool::new(LOOPS, max_connections, 3),
+            pool: Pool::new(LOOPS, max_connections, 3, rng.chance(0.5)),
             max_connections,
             reports: Reports::default(),
             granted: Log::new(),
@@ -328,7 +328,7 @@ impl World {
         let id = work.id;
         let begun = Begun {
             id,
-            is_head: false,
+            method: Method::Get,
             receiver: work,
             lease,
         };

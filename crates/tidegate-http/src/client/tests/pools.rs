@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tidegate_testkit::{Rng, model, rounds};
 
 use super::*;
+use crate::client::pool::Reservation;
 
 type Numbers = Arc<Pool<u32>>;
 
@@ -43,7 +44,7 @@ fn wait(pool: &Numbers, log: &Log<Grant<u32>>) -> super::super::pool::Ticket {
 
 #[test]
 fn the_connection_that_was_used_last_comes_first_and_of_the_own_loop() {
-    let pool = Pool::new(2, 3, 0);
+    let pool = Pool::new(2, 3, 0, false);
     let leases = [lease(&pool, 0), lease(&pool, 0), lease(&pool, 1)];
     for (lease, number) in leases.iter().zip(1..) {
         lease.make_idle(number);
@@ -56,8 +57,67 @@ fn the_connection_that_was_used_last_comes_first_and_of_the_own_loop() {
 }
 
 #[test]
+fn a_loop_without_an_idle_connection_takes_one_of_the_loop_that_has_most() {
+    let pool = Pool::new(3, 8, 0, true);
+    let leases = [lease(&pool, 1), lease(&pool, 2), lease(&pool, 2)];
+    for (lease, number) in leases.iter().zip(1..) {
+        lease.make_idle(number);
+    }
+    for (number, at) in [(3, 2), (2, 2), (1, 1)] {
+        let Grant::Reused(idle) = now(&pool, 0) else {
+            panic!("an idle one comes before a new one");
+        };
+        assert_eq!((idle.connection, idle.at()), (number, at));
+    }
+    assert!(matches!(now(&pool, 0), Grant::New(_)), "none is idle");
+    assert_eq!(pool.load(), (3, 0));
+}
+
+#[test]
+fn an_idle_connection_has_one_taker() {
+    const IDLE: u32 = 100;
+    let pool: Numbers = Pool::new(2, IDLE as usize, 0, true);
+    let leases: Vec<_> = (0..IDLE).map(|_| lease(&pool, 1)).collect();
+    for (lease, number) in leases.iter().zip(0..) {
+        lease.make_idle(number);
+    }
+    let taken = Log::new();
+    std::thread::scope(|scope| {
+        for at in 0..2 {
+            let (pool, taken) = (&pool, taken.clone());
+            scope.spawn(move || {
+                while let Acquired::Now(grant) = pool.acquire(at, false, |_| {}) {
+                    taken.push(reused(grant));
+                }
+            });
+        }
+    });
+    let mut taken = taken.take();
+    taken.sort_unstable();
+    assert!(taken.into_iter().eq(0..IDLE));
+}
+
+#[test]
+fn the_attempts_of_a_connect_hold_one_permit_until_all_have_ended() {
+    let pool: Numbers = Pool::new(1, 1, 0, false);
+    let first = Reservation::new(lease(&pool, 0));
+    let second = Arc::clone(&first);
+    drop(first);
+    assert_eq!(pool.load(), (1, 0), "one attempt has not ended");
+    drop(second);
+    assert_eq!(pool.load(), (0, 0));
+    let reservation = Reservation::new(lease(&pool, 0));
+    let lease = reservation.take().unwrap();
+    assert!(reservation.take().is_none());
+    drop(reservation);
+    assert_eq!(pool.load(), (1, 0), "the connection has it now");
+    drop(lease);
+    assert_eq!(pool.load(), (0, 0));
+}
+
+#[test]
 fn a_fresh_one_is_made_although_one_is_idle_if_the_limit_allows() {
-    let pool = Pool::new(1, 2, 0);
+    let pool = Pool::new(1, 2, 0, false);
     let first = lease(&pool, 0);
     first.make_idle(1);
     let Acquired::Now(Grant::New(second)) = pool.acquire(0, true, |_| {}) else {
@@ -73,7 +133,7 @@ fn a_fresh_one_is_made_although_one_is_idle_if_the_limit_allows() {
 
 #[test]
 fn waiting_calls_are_served_in_order_by_connections_and_by_permits() {
-    let pool = Pool::new(1, 1, 3);
+    let pool = Pool::new(1, 1, 3, false);
     let held = lease(&pool, 0);
     let log = Log::new();
     for _ in 0..3 {
@@ -93,7 +153,7 @@ fn waiting_calls_are_served_in_order_by_connections_and_by_permits() {
 
 #[test]
 fn a_call_that_leaves_frees_its_place_at_once() {
-    let pool = Pool::new(1, 1, 1);
+    let pool = Pool::new(1, 1, 1, false);
     let held = lease(&pool, 0);
     let log = Log::new();
     let ticket = wait(&pool, &log);
@@ -108,7 +168,7 @@ fn a_call_that_leaves_frees_its_place_at_once() {
 
 #[test]
 fn a_connection_that_ended_is_not_handed_out() {
-    let pool = Pool::new(1, 2, 0);
+    let pool = Pool::new(1, 2, 0, false);
     let (first, second) = (lease(&pool, 0), lease(&pool, 0));
     first.make_idle(1);
     second.make_idle(2);
@@ -123,7 +183,7 @@ fn a_model_of_random_steps_never_exceeds_the_limit_and_loses_nothing() {
     let seeds = 0..u64::try_from(rounds(50)).unwrap();
     model(seeds, |rng| {
         let limit = 1 + rng.index(4);
-        let pool: Numbers = Pool::new(2, limit, 5);
+        let pool: Numbers = Pool::new(2, limit, 5, rng.chance(0.5));
         let granted = Log::new();
         let mut tickets = Vec::new();
         let (mut busy, mut idle): (Vec<Lease<u32>>, Vec<Lease<u32>>) = Default::default();
@@ -206,7 +266,7 @@ fn random_step(
 #[test]
 fn threads_share_the_limit_and_every_call_ends() {
     const LIMIT: usize = 3;
-    let pool: Numbers = Pool::new(2, LIMIT, 1000);
+    let pool: Numbers = Pool::new(2, LIMIT, 1000, true);
     let (open, served) = (
         Arc::new(AtomicUsize::new(0)),
         tidegate_testkit::Counter::new(),

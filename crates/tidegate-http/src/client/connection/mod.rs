@@ -10,96 +10,46 @@
 //! A connection is used again only after a response whose end is known, if both sides keep it open,
 //! the whole request was sent and nothing was received behind the response. Bytes that arrive
 //! while no request is outstanding end the connection; they are never delivered.
+//!
+//! | file | contents |
+//! |---|---|
+//! | this one | the state; requests that begin, and responses that arrive |
+//! | `ends` | how an exchange and its connection end |
+//! | `moves` | connections that another handler or another loop takes over |
+//! | `receiver` | what receives a response |
+
+mod ends;
+mod moves;
+mod receiver;
+
+pub(super) use self::moves::SWITCHED;
+pub use self::receiver::Flow;
+pub(super) use self::receiver::Receiver;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use tidegate_net::{Handler, HandlerContext, PipelineChange};
-use tidegate_promise::Failure;
+use tidegate_net::HandlerContext;
 
-use super::failure::{ExchangeError, ExchangeFailure};
+use super::failure::ExchangeFailure;
 use super::keep_alive::keep_alive_timeout;
-use super::pool::Lease;
-use super::slot::{Begun, Link, Slot};
+use super::limits::ConnectionLimits;
+use super::pool::{Lease, Reservation};
+use super::slot::{Link, Slot};
 use crate::codec::{
-    BodyFraming, BodyLimits, BodyPart, HeadLimits, HeadTable, Method, ResponseDecoder, ResponseHead,
+    BodyFraming, BodyLimits, BodyPart, HeadLimits, HeadTable, Method, ResponseDecoder,
 };
 
 /// The deadline of the head, of the next part of the body, or of an idle connection.
 const LIMIT: u8 = 0;
-/// The name of a handler that has taken a connection over.
-const SWITCHED: &str = "switched";
 /// How many interim responses a server may send to one request.
 const MOST_INTERIM: u8 = 16;
-
-/// Whether the receiver of a body takes more of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flow {
-    /// It takes more.
-    More,
-    /// It takes no more until [`Exchange::resume`](super::Exchange::resume) is called.
-    Pause,
-    /// It never takes more: the connection ends.
-    Gone,
-}
-
-/// Receives one response. Its methods run on the connection's loop.
-pub(super) trait Receiver: Send + 'static {
-    /// Called with each interim head.
-    fn interim(&mut self, head: ResponseHead<'_>, ctx: &mut HandlerContext<'_>) {
-        let _ = (head, ctx);
-    }
-    /// Called with the final head.
-    fn head(&mut self, head: ResponseHead<'_>, framing: BodyFraming, ctx: &mut HandlerContext<'_>);
-    fn data(&mut self, bytes: Bytes, ctx: &mut HandlerContext<'_>) -> Flow;
-    fn trailers(&mut self, lines: Bytes, ctx: &mut HandlerContext<'_>);
-    /// Called when the connection takes more of the request.
-    fn writable(&mut self, ctx: &mut HandlerContext<'_>) {
-        let _ = ctx;
-    }
-    /// Called if the server changes the protocol; `received` follows its head. Returns the handler
-    /// that takes the connection over.
-    fn switch(
-        &mut self,
-        head: ResponseHead<'_>,
-        received: Bytes,
-        ctx: &mut HandlerContext<'_>,
-    ) -> Option<Handler> {
-        let _ = (head, received, ctx);
-        None
-    }
-    fn end(self, ctx: &mut HandlerContext<'_>);
-    fn fail(self, why: ExchangeError, ctx: &mut HandlerContext<'_>);
-}
-
-/// Limits of time and use of a connection.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ConnectionLimits {
-    pub(super) head_timeout: Duration,
-    pub(super) body_timeout: Duration,
-    pub(super) idle: Duration,
-    pub(super) max_age: Duration,
-    pub(super) max_requests: u64,
-}
-
-impl ConnectionLimits {
-    /// Returns the limits of connection `id`: age and number of requests are up to a tenth lower
-    /// than set, so that connections that were made together do not end together.
-    fn with_jitter(mut self, id: u64) -> Self {
-        // A fixed mix of the bits: spread, and the same in every run.
-        let part = (id.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u32;
-        self.max_age -= self.max_age / 10 * part / 256;
-        self.max_requests -= self.max_requests / 10 * u64::from(part) / 256;
-        self.max_requests = self.max_requests.max(1);
-        self
-    }
-}
 
 /// The exchange in progress.
 struct Current<R> {
     id: u64,
-    is_head: bool,
+    method: Method<'static>,
     receiver: R,
     /// The final head was received.
     in_body: bool,
@@ -126,6 +76,8 @@ pub(super) struct Connection<R: Send + 'static> {
     current: Option<Current<R>>,
     limits: ConnectionLimits,
     lease: Option<Lease<Link<R>>>,
+    /// The lease of the connect, which may be cancelled. Dropped after the socket.
+    reservation: Option<Arc<Reservation<Link<R>>>>,
     /// How many requests were sent, and when the first was.
     served: u64,
     since: u64,
@@ -148,6 +100,7 @@ impl<R: Receiver> Connection<R> {
             current: None,
             limits,
             lease: None,
+            reservation: None,
             served: 0,
             since: 0,
             sent_before: 0,
@@ -157,6 +110,12 @@ impl<R: Receiver> Connection<R> {
         }
     }
 
+    /// Holds the lease of the connect until the connection is used or has ended.
+    pub(super) fn holding(mut self, reservation: &Arc<Reservation<Link<R>>>) -> Self {
+        self.reservation = Some(Arc::clone(reservation));
+        self
+    }
+
     /// Returns the slot in which exchanges begin.
     pub(super) fn slot(&self) -> Arc<Slot<R>> {
         Arc::clone(&self.slot)
@@ -164,7 +123,12 @@ impl<R: Receiver> Connection<R> {
 
     /// Handles the start of the connection.
     pub(super) fn opened(&mut self, ctx: &mut HandlerContext<'_>) {
-        self.watch_idle(self.limits.idle, ctx);
+        let idle = match self.idle_until {
+            u64::MAX => self.limits.idle,
+            // It was idle on another loop.
+            until => Duration::from_nanos(until.saturating_sub(ctx.now())),
+        };
+        self.watch_idle(idle, ctx);
     }
 
     /// Takes the exchange that has begun, if there is one.
@@ -179,10 +143,11 @@ impl<R: Receiver> Connection<R> {
             self.limits = self.limits.with_jitter(lease.id());
             self.since = ctx.now();
             self.lease = Some(lease);
+            self.reservation = None;
         }
         self.current = Some(Current {
             id: begun.id,
-            is_head: begun.is_head,
+            method: begun.method,
             receiver: begun.receiver,
             in_body: false,
             paused: false,
@@ -257,10 +222,7 @@ impl<R: Receiver> Connection<R> {
         let Some(current) = &mut self.current else {
             return false;
         };
-        let method = match current.is_head {
-            true => Method::Head,
-            false => Method::Get,
-        };
+        let method = current.method;
         let head = match self.decoder.head(input, table, method) {
             Ok(Some(head)) => head,
             Ok(None) => return false,
@@ -272,7 +234,13 @@ impl<R: Receiver> Connection<R> {
         let (length, framing) = (head.len(), head.framing(method));
         if framing == BodyFraming::Tunnel {
             let received = input.slice(length..);
-            match current.receiver.switch(head, received, ctx) {
+            // Otherwise the rest of the request would be taken for the other protocol.
+            let complete = self.slot.progress().complete;
+            let handler = match complete {
+                true => current.receiver.switch(head, received, ctx),
+                false => None,
+            };
+            match handler {
                 Some(handler) => self.hand_over(handler, ctx),
                 None => {
                     let what = "it changed the protocol, which the request did not ask for";
@@ -307,24 +275,6 @@ impl<R: Receiver> Connection<R> {
         }
         ctx.deadline(LIMIT, self.limits.body_timeout);
         true
-    }
-
-    /// Lets another handler take the connection over, which leaves the pool.
-    fn hand_over(&mut self, handler: Handler, ctx: &mut HandlerContext<'_>) {
-        ctx.clear_deadline(LIMIT);
-        self.current = None;
-        let me = ctx.name().to_owned();
-        if ctx
-            .change(PipelineChange::replace(me, SWITCHED, handler))
-            .is_err()
-        {
-            // A handler that does not take bytes.
-            return self.close(ctx);
-        }
-        self.over = true;
-        if let Some(late) = self.slot.close() {
-            self.refuse(late, ctx);
-        }
     }
 
     /// Handles a part of the body. Returns `false` if more bytes are needed or the response has
@@ -388,200 +338,12 @@ impl<R: Receiver> Connection<R> {
         }
     }
 
-    /// Ends exchange `id`, whose caller has left, and the connection with it.
-    pub(super) fn cancel(&mut self, id: u64, ctx: &mut HandlerContext<'_>) {
-        self.load(ctx);
-        let current = self.current.as_ref();
-        if current.is_some_and(|current| current.id == id) {
-            self.leave(ctx);
-        }
-    }
-
-    /// Closes the connection, because its receiver wants nothing more.
-    fn leave(&mut self, ctx: &mut HandlerContext<'_>) {
-        if let Some(current) = &mut self.current {
-            current.gone = true;
-        }
-        self.close(ctx);
-    }
-
-    /// Ends the exchange after its response; `rest` was received behind it.
-    fn finish(&mut self, rest: &Bytes, ctx: &mut HandlerContext<'_>) {
-        let Some(current) = self.current.take() else {
-            return;
-        };
-        let now = ctx.now();
-        let age = Duration::from_nanos(now.saturating_sub(self.since));
-        let usable = current.keep
-            && !self.over
-            && rest.is_empty()
-            && !ctx.has_unsent()
-            && self.served < self.limits.max_requests
-            && age < self.limits.max_age;
-        if usable && self.lease.is_some() {
-            let idle = current.server_idle.unwrap_or(Duration::MAX);
-            self.watch_idle(self.limits.idle.min(idle), ctx);
-            self.sent_before = ctx.sent_bytes();
-            self.slot.end();
-            let link = Link {
-                channel: ctx.channel(),
-                slot: Arc::clone(&self.slot),
-            };
-            // Before the caller learns of the end, so that its next call finds the connection.
-            if let Some(lease) = &self.lease {
-                lease.make_idle(link);
-            }
-        } else {
-            self.close(ctx);
-        }
-        current.receiver.end(ctx);
-    }
-
     /// Handles that the connection takes more of a request.
     pub(super) fn writable(&mut self, ctx: &mut HandlerContext<'_>) {
         self.load(ctx);
         if let Some(current) = self.current.as_mut().filter(|current| !current.gone) {
             current.receiver.writable(ctx);
         }
-    }
-
-    /// Handles the deadline.
-    pub(super) fn deadline(&mut self, ctx: &mut HandlerContext<'_>) {
-        if self.over {
-            return;
-        }
-        self.load(ctx);
-        let (now, limits) = (ctx.now(), self.limits);
-        let Some(current) = &mut self.current else {
-            return match self.idle_until.saturating_sub(now) {
-                0 => self.close(ctx),
-                left => {
-                    let left = Duration::from_nanos(left);
-                    ctx.deadline(LIMIT, left.min(limits.head_timeout));
-                }
-            };
-        };
-        if current.paused {
-            return;
-        }
-        let sent = ctx.sent_bytes();
-        if sent > std::mem::replace(&mut current.sent_seen, sent) && ctx.has_unsent() {
-            // The request is still being sent, and the server takes it.
-            return ctx.deadline(LIMIT, limits.head_timeout);
-        }
-        if current.in_body {
-            return self.fail(ExchangeFailure::BodyTimeout(limits.body_timeout), ctx);
-        }
-        let progress = self.slot.progress();
-        if !progress.complete && !ctx.has_unsent() {
-            // The rest of the request has not been written yet: the server is not slow.
-            return ctx.deadline(LIMIT, limits.head_timeout);
-        }
-        // The request may have begun, or become complete, after the deadline was set.
-        let until = after(progress.since, limits.head_timeout);
-        match until.saturating_sub(now) {
-            0 => self.fail(ExchangeFailure::HeadTimeout(limits.head_timeout), ctx),
-            left => ctx.deadline(LIMIT, Duration::from_nanos(left)),
-        }
-    }
-
-    /// Handles an error of the connection.
-    pub(super) fn error(&mut self, why: Failure, ctx: &mut HandlerContext<'_>) {
-        self.load(ctx);
-        self.fail(ExchangeFailure::Closed(Some(why)), ctx);
-    }
-
-    /// Handles that the server has ended its side. A body without a length is complete then.
-    pub(super) fn input_ended(&mut self, ctx: &mut HandlerContext<'_>) {
-        if self.over {
-            return;
-        }
-        self.load(ctx);
-        self.deliver_rest(ctx);
-        if self.over {
-            return;
-        }
-        let Some(current) = &self.current else {
-            return self.close(ctx);
-        };
-        if current.in_body && self.decoder.in_body() && self.decoder.end_of_input().is_ok() {
-            self.close(ctx);
-            if let Some(current) = self.current.take() {
-                current.receiver.end(ctx);
-            }
-            return;
-        }
-        self.fail_early(ctx);
-    }
-
-    /// Handles the end of the connection. If the server has not ended its side before, this program
-    /// or an error did: a response in progress is not complete.
-    pub(super) fn closed(&mut self, ctx: &mut HandlerContext<'_>) {
-        self.load(ctx);
-        self.over = true;
-        let late = self.slot.close();
-        // The next attempt may need the permit.
-        drop(self.lease.take());
-        if let Some(late) = late {
-            self.refuse(late, ctx);
-        }
-        self.deliver_rest(ctx);
-        self.fail_early(ctx);
-        // One that wants nothing more.
-        drop(self.current.take());
-    }
-
-    /// Delivers what a receiver that has paused did not take: nothing more comes.
-    fn deliver_rest(&mut self, ctx: &mut HandlerContext<'_>) {
-        self.input_over = true;
-        if let Some(current) = self.current.as_mut().filter(|current| !current.gone) {
-            current.paused = false;
-            let kept = std::mem::take(&mut self.kept).freeze();
-            self.advance(kept, ctx);
-        }
-    }
-
-    /// Fails the exchange in progress, if there is one, because the connection ended before it.
-    fn fail_early(&mut self, ctx: &mut HandlerContext<'_>) {
-        if let Some(current) = &self.current {
-            let why = match current.in_body {
-                true => ExchangeFailure::Truncated,
-                false => ExchangeFailure::Closed(None),
-            };
-            self.fail(why, ctx);
-        }
-    }
-
-    fn fail(&mut self, cause: ExchangeFailure, ctx: &mut HandlerContext<'_>) {
-        self.close(ctx);
-        if let Some(current) = self.current.take_if(|current| !current.gone) {
-            let sent = ctx.sent_bytes() > self.sent_before;
-            let why = ExchangeError {
-                cause,
-                sent,
-                responded: current.responded,
-                reused: self.served > 1,
-            };
-            current.receiver.fail(why, ctx);
-        }
-    }
-
-    fn close(&mut self, ctx: &mut HandlerContext<'_>) {
-        if !std::mem::replace(&mut self.over, true) {
-            self.kept = BytesMut::new();
-            ctx.close();
-            if let Some(late) = self.slot.close() {
-                self.refuse(late, ctx);
-            }
-        }
-    }
-
-    /// Fails an exchange of another thread that began while the connection ended. Its request is
-    /// behind the close.
-    fn refuse(&self, mut late: Begun<R>, ctx: &mut HandlerContext<'_>) {
-        let reused = late.lease.is_none();
-        drop(late.lease.take());
-        late.receiver.fail(ExchangeError::not_begun(reused), ctx);
     }
 }
 

@@ -1,0 +1,203 @@
+//! How an exchange and its connection end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use tidegate_net::HandlerContext;
+use tidegate_promise::Failure;
+
+use super::receiver::Receiver;
+use super::{Connection, LIMIT, after};
+use crate::client::failure::{ExchangeError, ExchangeFailure};
+use crate::client::slot::{Begun, Link};
+
+impl<R: Receiver> Connection<R> {
+    /// Ends exchange `id`, whose caller has left, and the connection with it.
+    pub(in crate::client) fn cancel(&mut self, id: u64, ctx: &mut HandlerContext<'_>) {
+        self.load(ctx);
+        let current = self.current.as_ref();
+        if current.is_some_and(|current| current.id == id) {
+            self.leave(ctx);
+        }
+    }
+
+    /// Closes the connection, because its receiver wants nothing more.
+    pub(super) fn leave(&mut self, ctx: &mut HandlerContext<'_>) {
+        if let Some(current) = &mut self.current {
+            current.gone = true;
+        }
+        self.close(ctx);
+    }
+
+    /// Ends the exchange after its response; `rest` was received behind it.
+    pub(super) fn finish(&mut self, rest: &Bytes, ctx: &mut HandlerContext<'_>) {
+        let Some(current) = self.current.take() else {
+            return;
+        };
+        let now = ctx.now();
+        let age = Duration::from_nanos(now.saturating_sub(self.since));
+        let usable = current.keep
+            && !self.over
+            && rest.is_empty()
+            && !ctx.has_unsent()
+            && self.served < self.limits.max_requests
+            && age < self.limits.max_age;
+        if usable && self.lease.is_some() {
+            let idle = current.server_idle.unwrap_or(Duration::MAX);
+            self.watch_idle(self.limits.idle.min(idle), ctx);
+            self.sent_before = ctx.sent_bytes();
+            self.slot.end();
+            let link = Link {
+                channel: ctx.channel(),
+                slot: Arc::clone(&self.slot),
+            };
+            // Before the caller learns of the end, so that its next call finds the connection.
+            if let Some(lease) = &self.lease {
+                lease.make_idle(link);
+            }
+        } else {
+            self.close(ctx);
+        }
+        current.receiver.end(ctx);
+    }
+
+    /// Handles the deadline.
+    pub(in crate::client) fn deadline(&mut self, ctx: &mut HandlerContext<'_>) {
+        if self.over {
+            return;
+        }
+        self.load(ctx);
+        let (now, limits) = (ctx.now(), self.limits);
+        let Some(current) = &mut self.current else {
+            return match self.idle_until.saturating_sub(now) {
+                0 => self.close(ctx),
+                left => {
+                    let left = Duration::from_nanos(left);
+                    ctx.deadline(LIMIT, left.min(limits.head_timeout));
+                }
+            };
+        };
+        if current.paused {
+            return;
+        }
+        let sent = ctx.sent_bytes();
+        if sent > std::mem::replace(&mut current.sent_seen, sent) && ctx.has_unsent() {
+            // The request is still being sent, and the server takes it.
+            return ctx.deadline(LIMIT, limits.head_timeout);
+        }
+        if current.in_body {
+            return self.fail(ExchangeFailure::BodyTimeout(limits.body_timeout), ctx);
+        }
+        let progress = self.slot.progress();
+        if !progress.complete && !ctx.has_unsent() {
+            // The rest of the request has not been written yet: the server is not slow.
+            return ctx.deadline(LIMIT, limits.head_timeout);
+        }
+        // The request may have begun, or become complete, after the deadline was set.
+        let until = after(progress.since, limits.head_timeout);
+        match until.saturating_sub(now) {
+            0 => self.fail(ExchangeFailure::HeadTimeout(limits.head_timeout), ctx),
+            left => ctx.deadline(LIMIT, Duration::from_nanos(left)),
+        }
+    }
+
+    /// Handles an error of the connection.
+    pub(in crate::client) fn error(&mut self, why: Failure, ctx: &mut HandlerContext<'_>) {
+        self.load(ctx);
+        self.fail(ExchangeFailure::Closed(Some(why)), ctx);
+    }
+
+    /// Handles that the server has ended its side. A body without a length is complete then.
+    pub(in crate::client) fn input_ended(&mut self, ctx: &mut HandlerContext<'_>) {
+        if self.over {
+            return;
+        }
+        self.load(ctx);
+        self.deliver_rest(ctx);
+        if self.over {
+            return;
+        }
+        let Some(current) = &self.current else {
+            return self.close(ctx);
+        };
+        if current.in_body && self.decoder.in_body() && self.decoder.end_of_input().is_ok() {
+            self.close(ctx);
+            if let Some(current) = self.current.take() {
+                current.receiver.end(ctx);
+            }
+            return;
+        }
+        self.fail_early(ctx);
+    }
+
+    /// Handles the end of the connection. If the server has not ended its side before, this program
+    /// or an error did: a response in progress is not complete.
+    pub(in crate::client) fn closed(&mut self, ctx: &mut HandlerContext<'_>) {
+        self.load(ctx);
+        self.over = true;
+        let late = self.slot.close();
+        // The next attempt may need the permit.
+        drop((self.lease.take(), self.reservation.take()));
+        if let Some(late) = late {
+            self.refuse(late, ctx);
+        }
+        self.deliver_rest(ctx);
+        self.fail_early(ctx);
+        // One that wants nothing more.
+        drop(self.current.take());
+    }
+
+    /// Delivers what a receiver that has paused did not take: nothing more comes.
+    pub(super) fn deliver_rest(&mut self, ctx: &mut HandlerContext<'_>) {
+        self.input_over = true;
+        if let Some(current) = self.current.as_mut().filter(|current| !current.gone) {
+            current.paused = false;
+            let kept = std::mem::take(&mut self.kept).freeze();
+            self.advance(kept, ctx);
+        }
+    }
+
+    /// Fails the exchange in progress, if there is one, because the connection ended before it.
+    pub(super) fn fail_early(&mut self, ctx: &mut HandlerContext<'_>) {
+        if let Some(current) = &self.current {
+            let why = match current.in_body {
+                true => ExchangeFailure::Truncated,
+                false => ExchangeFailure::Closed(None),
+            };
+            self.fail(why, ctx);
+        }
+    }
+
+    pub(super) fn fail(&mut self, cause: ExchangeFailure, ctx: &mut HandlerContext<'_>) {
+        self.close(ctx);
+        if let Some(current) = self.current.take_if(|current| !current.gone) {
+            let sent = ctx.sent_bytes() > self.sent_before;
+            let why = ExchangeError {
+                cause,
+                sent,
+                responded: current.responded,
+                reused: self.served > 1,
+            };
+            current.receiver.fail(why, ctx);
+        }
+    }
+
+    pub(super) fn close(&mut self, ctx: &mut HandlerContext<'_>) {
+        if !std::mem::replace(&mut self.over, true) {
+            self.kept = BytesMut::new();
+            ctx.close();
+            if let Some(late) = self.slot.close() {
+                self.refuse(late, ctx);
+            }
+        }
+    }
+
+    /// Fails an exchange of another thread that began while the connection ended. Its request is
+    /// behind the close.
+    pub(super) fn refuse(&self, mut late: Begun<R>, ctx: &mut HandlerContext<'_>) {
+        let reused = late.lease.is_none();
+        drop(late.lease.take());
+        late.receiver.fail(ExchangeError::not_begun(reused), ctx);
+    }
+}
