@@ -164,18 +164,10 @@ impl ClientError {
     /// Returns `true` if a limit of time has passed.
     pub fn is_timeout(&self) -> bool {
         use Kind::{CallTimeout, Timeout, WaitTimeout};
-        let kind = &self.inner.kind;
-        let resolve_or_connect = match kind {
-            Kind::Connect(why) => matches!(
-                why.downcast_ref(),
-                Some(
-                    tidegate_net::NetError::ConnectTimeout { .. }
-                        | tidegate_net::NetError::ResolveTimeout { .. }
-                )
-            ),
-            _ => false,
-        };
-        resolve_or_connect || matches!(kind, Timeout(_) | CallTimeout(_) | WaitTimeout(_))
+        match &self.inner.kind {
+            Kind::Connect(why) => is_connect_timeout(why) || is_handshake_timeout(why),
+            kind => matches!(kind, Timeout(_) | CallTimeout(_) | WaitTimeout(_)),
+        }
     }
 
     /// Returns `true` if no connection could be made: the name does not resolve, no address accepts a
@@ -219,6 +211,26 @@ impl ClientError {
     pub fn is_safe_to_retry(&self) -> bool {
         self.inner.retry
     }
+}
+
+/// Returns `true` if resolving the name, or a connect, took too long.
+fn is_connect_timeout(why: &Failure) -> bool {
+    use tidegate_net::NetError::{ConnectTimeout, ResolveTimeout};
+    matches!(
+        why.downcast_ref(),
+        Some(ConnectTimeout { .. } | ResolveTimeout { .. })
+    )
+}
+
+#[cfg(feature = "tls")]
+fn is_handshake_timeout(why: &Failure) -> bool {
+    use tidegate_net::tls::TlsError::HandshakeTimeout;
+    matches!(why.downcast_ref(), Some(HandshakeTimeout(_)))
+}
+
+#[cfg(not(feature = "tls"))]
+fn is_handshake_timeout(_: &Failure) -> bool {
+    false
 }
 
 impl fmt::Display for ClientError {

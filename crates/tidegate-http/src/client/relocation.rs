@@ -10,10 +10,14 @@
 //! The pool has given the connection to this call alone. Its lease goes along: it is in the
 //! connection on A, then with the socket, then in the connection on B, so the connection counts all
 //! the time. Requests cost no extra system call; a move costs a few.
+//!
+//! Loop A may be busy. After [`MOVE_TIME`] the call looks for another connection. The one that moves
+//! then stays on B, for the next call.
 
 use std::io::ErrorKind;
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate_promise::Outcome;
 
@@ -21,6 +25,9 @@ use super::connection::Receiver;
 use super::host::Host;
 use super::pool::{Idle, Lease};
 use super::slot::{Depart, Departure, Link};
+
+/// How long a call waits for a connection that moves.
+pub(super) const MOVE_TIME: Duration = Duration::from_millis(20);
 
 /// Result of a move.
 pub(super) enum Moved<R: Receiver> {

@@ -224,6 +224,11 @@ impl RequestBuilder {
     fn prepare(self, streamed: Option<BodyFraming>) -> Result<(Url, Prepared), Kind> {
         let url = self.url?;
         let method = Method::from(self.method.as_str());
+        if method == Method::Connect && (streamed.is_some() || self.body.is_some()) {
+            return Err(Kind::Unsupported(
+                "a request for a tunnel has no body; write to the connection instead",
+            ));
+        }
         let mut head = BytesMut::with_capacity(128 + url.target.len() + self.fields.len());
         let takes_body = matches!(method, Method::Post | Method::Put | Method::Patch);
         let redirect = (self.redirects > 0 && streamed.is_none()).then(|| {

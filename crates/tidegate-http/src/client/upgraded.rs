@@ -50,6 +50,7 @@ const TAKEN_OVER: &str = "upgraded";
 ///
 /// let group = tidegate_net::pinned("io", 1)?;
 /// # let server = tidegate_http::serve(&group, "127.0.0.1:0", |_, response| {
+/// #     let response = response.field("Upgrade", "echo");
 /// #     response.switch(|switch| switch.add("echo", Handler::inbound(Echo)));
 /// # }).wait()?;
 /// # let url = format!("http://{}/", server.local_addr());

@@ -11,7 +11,7 @@ use super::error::{ClientError, Kind, Phase};
 use super::exchange::{Exchange, ExchangeHandler, Outside};
 use super::host::Host;
 use super::pool::{Acquired, Grant, Idle, Lease, Ticket};
-use super::relocation::Moved;
+use super::relocation::{MOVE_TIME, Moved};
 use super::slot::Link;
 
 /// A server to which handlers send requests, as [`Exchange`]s. Made by
@@ -119,6 +119,7 @@ impl<H: ExchangeHandler> Upstream<H> {
                 ticket: None,
                 connecting: None,
                 timer: None,
+                moving: false,
             }),
         });
         search.start(false);
@@ -181,6 +182,8 @@ struct State<H: ExchangeHandler> {
     ticket: Option<Ticket>,
     connecting: Option<Completion<Channel>>,
     timer: Option<Completion<()>>,
+    /// An idle connection comes from another loop.
+    moving: bool,
 }
 
 impl<H: ExchangeHandler> Search<H> {
@@ -235,14 +238,36 @@ impl<H: ExchangeHandler> Search<H> {
 
     /// Gets an idle connection of another loop.
     fn fetch(self: &Arc<Self>, idle: Idle<Link<Outside<H>>>) {
+        self.lock().moving = true;
         let search = Arc::clone(self);
-        let moved = move |moved| match moved {
-            Moved::Here(idle) => search.granted(Grant::Reused(idle)),
-            Moved::Instead(lease) => search.granted(Grant::New(lease)),
-            Moved::Ended if search.lock().then.is_some() => search.start(true),
-            Moved::Ended => {}
+        let moved = move |moved| {
+            let is_late = !search.stop_moving();
+            match moved {
+                Moved::Here(idle) if is_late => search.shared.host.pool.give_back(idle),
+                Moved::Here(idle) => search.granted(Grant::Reused(idle)),
+                Moved::Instead(lease) if is_late => drop(lease),
+                Moved::Instead(lease) => search.granted(Grant::New(lease)),
+                Moved::Ended if is_late => {}
+                Moved::Ended => search.start(true),
+            }
         };
         self.shared.host.relocate(idle, self.at, moved);
+        let weak = Arc::downgrade(self);
+        let timer = self.shared.host.schedule(self.at, MOVE_TIME, move || {
+            if let Some(search) = weak.upgrade()
+                && search.stop_moving()
+            {
+                search.start(true);
+            }
+        });
+        // It is short, and has no effect once the connection has come.
+        drop(timer);
+    }
+
+    /// Returns `true` if the search waits for a connection that moves, and ends that wait.
+    fn stop_moving(&self) -> bool {
+        let mut state = self.lock();
+        std::mem::take(&mut state.moving) && state.then.is_some()
     }
 
     /// Uses what the pool has granted.

@@ -10,6 +10,7 @@ mod calls;
 mod ends;
 mod exchanges;
 mod expects;
+mod hostile;
 mod limits;
 mod moves;
 mod pressure;

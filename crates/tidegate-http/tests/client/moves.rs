@@ -8,9 +8,17 @@ use tidegate_http::codec::{
     BodyFraming, BodyLimits, HeadLimits, HeadTable, OwnedRequestHead, RequestDecoder, ResponseHead,
 };
 use tidegate_net::{Bytes, HandlerContext};
-use tidegate_testkit::rounds;
+use tidegate_testkit::{Gate, rounds};
 
 use crate::*;
+
+/// Returns a group whose clock stands still, so that a move may take any time.
+fn still(loops: usize) -> (ManualClock, NetGroup) {
+    let clock = ManualClock::new();
+    let group = NetGroup::builder("io").loops(loops).clock(&clock);
+    let group = group.build().unwrap();
+    (clock, group)
+}
 
 /// Makes a call on a loop, and returns its body.
 fn call_on(group: &NetGroup, at: usize, client: &Client, request: Request) -> Completion<String> {
@@ -61,7 +69,7 @@ impl MetricVisitor for Counts {
 
 #[test]
 fn a_loop_without_a_connection_uses_that_of_another_one() {
-    let group = group(2);
+    let (_clock, group) = still(2);
     let client = Client::builder(&group).build();
     let upstream = Upstream::new();
     let mut peer = None;
@@ -101,7 +109,7 @@ fn head() -> OwnedRequestHead {
 
 #[test]
 fn the_response_comes_on_the_loop_of_the_exchange() {
-    let group = group(3);
+    let (_clock, group) = still(3);
     let upstream = Upstream::new();
     let client = Client::builder(&group).build();
     let target: Target<Loop> = client.upstream(&upstream.url("/")).unwrap();
@@ -128,7 +136,7 @@ fn the_response_comes_on_the_loop_of_the_exchange() {
 fn a_connection_that_has_ended_or_has_bytes_does_not_move() {
     let stray = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nstray";
     for round in 0..rounds(40) {
-        let group = group(2);
+        let (_clock, group) = still(2);
         let client = Client::builder(&group).max_connections(1).build();
         let upstream = Upstream::new();
         let call = call_on(&group, 0, &client, Request::Get(upstream.url("/")));
@@ -158,7 +166,7 @@ fn a_connection_that_has_ended_or_has_bytes_does_not_move() {
 
 #[test]
 fn a_caller_that_leaves_during_the_move_leaves_the_connection_to_the_next_one() {
-    let group = group(2);
+    let (_clock, group) = still(2);
     let client = Client::builder(&group).max_connections(1).build();
     let upstream = Upstream::new();
     let call = call_on(&group, 0, &client, Request::Get(upstream.url("/")));
@@ -180,11 +188,49 @@ fn a_caller_that_leaves_during_the_move_leaves_the_connection_to_the_next_one() 
 }
 
 #[test]
+fn a_loop_that_is_busy_does_not_hold_up_calls_of_others() {
+    let (clock, group) = still(2);
+    let client = Client::builder(&group).build();
+    let upstream = Upstream::new();
+    let call = call_on(&group, 0, &client, Request::Get(upstream.url("/")));
+    let mut peer = upstream.accept();
+    peer.request();
+    peer.respond(OK);
+    assert_eq!(call.wait().unwrap(), "ok");
+    // The loop of the idle connection does something else.
+    let (gate, busy) = (Gate::new(), Gate::new());
+    let (wait, begun) = (gate.clone(), busy.clone());
+    let home = group.loops().iter().next().unwrap();
+    let blocked = home.submit(move || {
+        begun.open();
+        wait.wait();
+    });
+    busy.wait();
+    let (own, url) = (client.clone(), upstream.url("/new"));
+    let home = group.loops().iter().nth(1).unwrap();
+    let call = home.submit(move || own.get(url).send());
+    let call = call.unwrap_or_else(|_| panic!("the loop runs"));
+    let call = call.wait().unwrap();
+    // The clock cannot wait for the loop that is busy.
+    clock.jump(Duration::from_millis(30));
+    let mut other = upstream.accept();
+    assert!(other.request().starts_with("GET /new "));
+    other.respond(OK);
+    assert_eq!(text(call), "ok");
+    gate.open();
+    let blocked = blocked.unwrap_or_else(|_| panic!("the loop runs"));
+    blocked.wait().unwrap();
+}
+
+#[test]
 fn calls_of_all_loops_share_few_connections_and_none_is_lost() {
     const LIMIT: usize = 4;
     const CALLS: usize = 300;
     let group = group(3);
-    let client = Client::builder(&group).max_connections(LIMIT).build();
+    let client = Client::builder(&group)
+        .max_connections(LIMIT)
+        .wait_timeout(Duration::from_secs(600))
+        .build();
     let server = limits::CountingServer::start(7);
     let calls: Vec<_> = (0..CALLS)
         .map(|n| call_on(&group, n % 3, &client, Request::Get(server.url.clone())))

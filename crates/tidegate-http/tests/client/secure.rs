@@ -230,3 +230,26 @@ fn an_encrypted_body_without_a_length_that_is_cut_is_not_complete() {
     assert!(why.is_closed() && why.phase() == Phase::Body, "{why}");
     assert!(!why.is_safe_to_retry(), "{why}");
 }
+
+#[test]
+fn a_server_that_does_not_shake_hands_ends_by_the_time_of_the_handshake() {
+    let (clock, builder) = by_clock();
+    let upstream = Upstream::new();
+    let address = upstream.0.local_addr().unwrap();
+    let tls = Certified::new().trusted();
+    let client = builder
+        .tls(tls.handshake_timeout(Duration::from_secs(3)))
+        .resolver(move |_, _| Completion::succeeded(vec![address]))
+        .build();
+    let call = client.get("https://front.test/").send();
+    let mut peer = upstream.accept();
+    // The begin of the handshake.
+    peer.0.read_exact(&mut [0]).unwrap();
+    clock.advance(Duration::from_secs(4));
+    let why = error(call);
+    assert!(
+        why.is_timeout() && why.is_connect() && !why.was_sent(),
+        "{why}"
+    );
+    assert_eq!(why.phase(), Phase::Connect);
+}

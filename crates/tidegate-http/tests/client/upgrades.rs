@@ -209,6 +209,10 @@ fn mistakes_in_tunnels_and_upgrades_are_errors_before_anything_is_sent() {
         (client.tunnel("http://127.0.0.1:1", "u@a:80"), "user name"),
         (client.tunnel("http://", "a:80"), "no host"),
         (
+            client.tunnel("http://127.0.0.1:1", "a:80").body("x"),
+            "no body",
+        ),
+        (
             client.get("http://127.0.0.1:1/").upgrade("a\r\nb: c"),
             "cannot be written",
         ),

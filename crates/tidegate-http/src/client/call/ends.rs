@@ -89,7 +89,7 @@ impl Call {
             let state = self.lock();
             match &state.stage {
                 Stage::Starting | Stage::Waiting(_) => (Phase::Wait, false),
-                Stage::Connecting(_) => (Phase::Connect, false),
+                Stage::Moving | Stage::Connecting(_) => (Phase::Connect, false),
                 Stage::Running(_) if state.promise.is_some() => (Phase::Head, true),
                 Stage::Running(_) | Stage::Ended => (Phase::Body, true),
             }
@@ -128,7 +128,7 @@ impl Call {
             Stage::Waiting(ticket) => drop(self.host.pool.leave(ticket)),
             Stage::Connecting(Some(connecting)) => drop(connecting.cancel()),
             Stage::Running(link) => link.channel.fire_event(Signal::Cancel(self.id)),
-            Stage::Starting | Stage::Connecting(None) | Stage::Ended => {}
+            Stage::Starting | Stage::Moving | Stage::Connecting(None) | Stage::Ended => {}
         }
     }
 }

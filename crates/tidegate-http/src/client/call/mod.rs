@@ -1,7 +1,7 @@
 //! One call: waits for a connection, uses it, and makes one new attempt where that is safe.
 //!
 //! ```text
-//!   Starting ──▶ Waiting ──▶ Connecting ──▶ Running ──▶ Ended
+//!   Starting ──▶ Waiting or Moving ──▶ Connecting ──▶ Running ──▶ Ended
 //!       │            │                         ▲ │
 //!       │            └── an idle connection ───┤ │ closed before a response,
 //!       └── an idle connection ────────────────┘ │ safe, first attempt
@@ -42,7 +42,7 @@ use super::error::{ClientError, Kind, Phase};
 use super::failure::ExchangeError;
 use super::host::Host;
 use super::pool::{Acquired, Grant, Idle, Lease, Ticket};
-use super::relocation::Moved;
+use super::relocation::{MOVE_TIME, Moved};
 use super::response::Response;
 use super::slot::{Begun, Link, Signal};
 use crate::codec::Method;
@@ -125,6 +125,8 @@ struct State {
 enum Stage {
     Starting,
     Waiting(Ticket),
+    /// An idle connection comes from another loop.
+    Moving,
     /// The connect, once it is known.
     Connecting(Option<Completion<Channel>>),
     Running(Link<CallReceiver>),
@@ -256,23 +258,40 @@ impl Call {
             drop(state);
             return self.host.pool.give_back(idle);
         }
-        state.stage = Stage::Connecting(None);
+        state.stage = Stage::Moving;
         drop(state);
         let call = Arc::clone(self);
-        let moved = move |moved| match moved {
-            Moved::Here(idle) => call.granted(attempt, Grant::Reused(idle)),
-            Moved::Instead(lease) => call.granted(attempt, Grant::New(lease)),
-            Moved::Ended => {
-                let mut state = call.lock();
-                if state.attempt != attempt || matches!(state.stage, Stage::Ended) {
-                    return;
-                }
-                state.stage = Stage::Starting;
-                drop(state);
-                call.acquire(attempt, true);
+        let moved = move |moved| {
+            let is_late = !call.stop_moving(attempt);
+            match moved {
+                Moved::Here(idle) if is_late => call.host.pool.give_back(idle),
+                Moved::Here(idle) => call.granted(attempt, Grant::Reused(idle)),
+                Moved::Instead(lease) if is_late => drop(lease),
+                Moved::Instead(lease) => call.granted(attempt, Grant::New(lease)),
+                Moved::Ended if is_late => {}
+                Moved::Ended => call.acquire(attempt, true),
             }
         };
         self.host.relocate(idle, self.at, moved);
+        let weak = Arc::downgrade(self);
+        self.limit(MOVE_TIME, move |_| {
+            if let Some(call) = weak.upgrade()
+                && call.stop_moving(attempt)
+            {
+                call.acquire(attempt, true);
+            }
+        });
+    }
+
+    /// Goes back to the start, if the call waits for a connection that moves. Returns `false`
+    /// otherwise.
+    fn stop_moving(&self, attempt: u8) -> bool {
+        let mut state = self.lock();
+        let moving = state.attempt == attempt && matches!(state.stage, Stage::Moving);
+        if moving {
+            state.stage = Stage::Starting;
+        }
+        moving
     }
 
     fn connect(self: &Arc<Self>, attempt: u8, lease: Lease<Link<CallReceiver>>) {
