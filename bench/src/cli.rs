@@ -1,11 +1,13 @@
 //! The command line: suites and options, parsed by hand.
 
 use crate::pingpong::Case;
+use crate::proof::Proof;
 use crate::rounds::Settings;
 
 /// The help text.
 pub(crate) const HELP: &str = "\
 usage: tidegate-bench SUITE [--quick] [--rounds N] [--only a,b]
+       tidegate-bench proof [--seconds N] [--only a,b] [--plot FILE]
 
 suites
   handoff    1, 2 and 4 producers into one loop, million tasks a second
@@ -19,14 +21,19 @@ suites
   hyper      hyper and axum on our loop and on tokio: server CPU time per request, idle memory
   http       HTTP servers: server CPU time, requests/s, p99, system calls, idle memory
   client     HTTP clients: client CPU time per request; admission, relay, reuse of connections
+  proxy      our gateway beside nginx, haproxy and pingora: requests/s, waits, CPU time, memory
   all        all of them
+
+proof runs the gateway under load and fails if it breaks a promise: isolation (one of four
+upstreams hangs, one fails), reload (every 200 ms), drain (SIGTERM)
 
 options
   --quick         only what the RATIO lines need, under two minutes a suite
   --rounds N      measured rounds (at least 5 with --quick)
   --only a,b      only contestants whose name contains one of these
   --table a,b     only tables whose title contains one of these; x+y means both
-  --plot FILE     where suite strategy puts its plot (needs a run without --quick)
+  --plot FILE     where suite strategy and proof put their plot (needs a run without --quick)
+  --seconds N     the length of each run of proof; 60 unless it is set
   --as-ours NAME  let this contestant stand in for ours (to try the RATIO lines)
   --help          this text
 
@@ -59,6 +66,8 @@ pub(crate) enum Suite {
     Http,
     /// Our HTTP client and its peers.
     Client,
+    /// Our gateway and its peers.
+    Proxy,
 }
 
 impl Suite {
@@ -76,10 +85,11 @@ impl Suite {
             Suite::Hyper => "hyper",
             Suite::Http => "http",
             Suite::Client => "client",
+            Suite::Proxy => "proxy",
         }
     }
 
-    const ALL: [Suite; 11] = [
+    const ALL: [Suite; 12] = [
         Suite::Handoff,
         Suite::Pingpong,
         Suite::Promise,
@@ -91,6 +101,7 @@ impl Suite {
         Suite::Hyper,
         Suite::Http,
         Suite::Client,
+        Suite::Proxy,
     ];
 }
 
@@ -115,6 +126,10 @@ pub(crate) enum Command {
     Caller,
     /// Make HTTP requests as the parent process directs.
     Call(String),
+    /// Run the gateway in this process, which is a child process.
+    Gateway(String),
+    /// Run the gateway under load.
+    Prove(Proof),
 }
 
 /// Parses the arguments, without the program's name.
@@ -122,6 +137,7 @@ pub(crate) fn parse(args: impl Iterator<Item = String>) -> Result<Command, Strin
     let mut settings = Settings::default();
     let mut suites = Vec::new();
     let mut case = None;
+    let (mut proves, mut seconds) = (false, 60);
     let mut args = args;
     while let Some(arg) = args.next() {
         let mut value = |what: &str| args.next().ok_or(format!("{arg} needs {what} after it"));
@@ -149,12 +165,22 @@ pub(crate) fn parse(args: impl Iterator<Item = String>) -> Result<Command, Strin
             "--client" => return Ok(Command::CostClient(value("an address and rounds")?)),
             "--caller" => return Ok(Command::Caller),
             "--call" => return Ok(Command::Call(value("a client and an address")?)),
+            "--gateway" => return Ok(Command::Gateway(value("a number and a file")?)),
+            "--seconds" => seconds = parse_seconds(&value("a number")?)?,
+            "proof" => proves = true,
             "all" => suites.extend(Suite::ALL),
             name => match Suite::ALL.into_iter().find(|suite| suite.name() == name) {
                 Some(suite) => suites.push(suite),
                 None => return Err(format!("{name:?} is neither a suite nor an option")),
             },
         }
+    }
+    if proves {
+        return Ok(Command::Prove(Proof {
+            seconds,
+            only: settings.only,
+            plot: settings.plot,
+        }));
     }
     match case {
         Some(case) => Ok(Command::Case(case, settings)),
@@ -189,6 +215,15 @@ fn parse_rounds(text: &str) -> Result<usize, String> {
         Ok(rounds @ 1..=10_000) => Ok(rounds),
         _ => Err(format!(
             "--rounds takes a number from 1 to 10000, not {text:?}"
+        )),
+    }
+}
+
+fn parse_seconds(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(seconds @ 1..=3600) => Ok(seconds),
+        _ => Err(format!(
+            "--seconds takes a number from 1 to 3600, not {text:?}"
         )),
     }
 }
@@ -241,6 +276,18 @@ mod tests {
         let listed = suites.lines().map(|line| line.split_whitespace().next());
         let known = Suite::ALL.into_iter().map(|suite| Some(suite.name()));
         assert!(listed.eq(known.chain([Some("all")])));
+    }
+
+    #[test]
+    fn reads_a_proof_with_its_length() {
+        let Ok(Command::Prove(proof)) = words("proof --seconds 5 --only drain") else {
+            panic!("this is a valid command line");
+        };
+        assert_eq!(
+            (proof.seconds, &proof.only[..]),
+            (5, &["drain".to_owned()][..])
+        );
+        assert!(words("proof --seconds 0").is_err());
     }
 
     #[test]

@@ -1,14 +1,13 @@
 //! One HTTP request and its response over a blocking socket: finds how long responses are.
 
-use std::io::{self, Read as _, Write as _};
-use std::net::TcpStream;
+use std::io::{self, Read, Write};
 
 /// A small request, which every HTTP server of this program answers.
 pub(crate) const REQUEST: &[u8] =
     b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: bench\r\nAccept: */*\r\n\r\n";
 
 /// Sends a request and reads the response. Returns the length of the response.
-pub(crate) fn exchange(stream: &mut TcpStream, request: &[u8]) -> io::Result<usize> {
+pub(crate) fn exchange(stream: &mut (impl Read + Write), request: &[u8]) -> io::Result<usize> {
     stream.write_all(request)?;
     let (mut reply, mut buffer) = (Vec::new(), vec![0; 64 * 1024]);
     loop {

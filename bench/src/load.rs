@@ -3,12 +3,15 @@
 //! A message may consist of several requests, which are then pipelined. A connection may be replaced
 //! by a new one after a number of messages.
 
-use std::io::{Read as _, Write as _};
+use std::io::{self, Read, Write};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
+use tidegate_net::tls::rustls::pki_types::ServerName;
+use tidegate_net::tls::rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use crate::cpus::pin;
 use crate::machine::{cpu_time, thread_cpu_time};
@@ -35,10 +38,11 @@ pub(crate) struct Load {
     reply: usize,
     /// Messages after which a connection is replaced.
     life: u32,
+    secure: Option<Arc<ClientConfig>>,
 }
 
 struct Connection {
-    stream: TcpStream,
+    stream: Stream,
     sent_at: Instant,
     /// Bytes of the message that were sent, and bytes of the reply that were received.
     sent: usize,
@@ -65,10 +69,21 @@ impl Load {
         message: Vec<u8>,
         reply: usize,
     ) -> Self {
+        Self::exchange_over(address, count, message, reply, None)
+    }
+
+    /// Like [`Load::exchange`], encrypted if there is a configuration.
+    pub(crate) fn exchange_over(
+        address: SocketAddr,
+        count: usize,
+        message: Vec<u8>,
+        reply: usize,
+        secure: Option<Arc<ClientConfig>>,
+    ) -> Self {
         pin(1);
         let poll = Poll::new().expect("the system has a poller");
-        let connections = (0..count).map(|at| Connection::open(address, &poll, at));
-        let connections = connections.collect();
+        let open = |at| Connection::open(address, &poll, at, secure.as_ref());
+        let connections = (0..count).map(open).collect();
         Self {
             poll,
             connections,
@@ -76,6 +91,7 @@ impl Load {
             message,
             reply,
             life: u32::MAX,
+            secure,
         }
     }
 
@@ -112,7 +128,8 @@ impl Load {
                 done += 1;
                 waits.add(connection.sent_at.elapsed());
                 if connection.replies >= self.life {
-                    *connection = Connection::open(self.address, &self.poll, at);
+                    let secure = self.secure.as_ref();
+                    *connection = Connection::open(self.address, &self.poll, at, secure);
                 }
                 if sent < messages {
                     connection.send(&self.message);
@@ -133,14 +150,24 @@ impl Load {
 }
 
 impl Connection {
-    fn open(address: SocketAddr, poll: &Poll, at: usize) -> Self {
-        let stream = std::net::TcpStream::connect(address).expect("the server listens");
+    fn open(
+        address: SocketAddr,
+        poll: &Poll,
+        at: usize,
+        secure: Option<&Arc<ClientConfig>>,
+    ) -> Self {
+        let mut stream = std::net::TcpStream::connect(address).expect("the server listens");
         stream.set_nodelay(true).expect("a TCP option");
+        let session = secure.map(|config| agree(config, &mut stream));
         stream.set_nonblocking(true).expect("a socket option");
         let mut stream = TcpStream::from_std(stream);
         poll.registry()
             .register(&mut stream, Token(at), Interest::READABLE)
             .expect("the poller takes a socket");
+        let stream = match session {
+            None => Stream::Plain(stream),
+            Some(session) => Stream::Secure(Box::new(StreamOwned::new(session, stream))),
+        };
         Self {
             stream,
             sent_at: Instant::now(),
@@ -186,4 +213,48 @@ impl Connection {
             }
         }
     }
+}
+
+/// The bytes of a connection, as they are or encrypted.
+enum Stream {
+    Plain(TcpStream),
+    Secure(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => stream.read(buffer),
+            Self::Secure(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => stream.write(bytes),
+            Self::Secure(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(stream) => stream.flush(),
+            Self::Secure(stream) => stream.flush(),
+        }
+    }
+}
+
+/// Makes the handshake with a server that has a certificate for `localhost`.
+pub(crate) fn agree(
+    config: &Arc<ClientConfig>,
+    stream: &mut std::net::TcpStream,
+) -> ClientConnection {
+    let name = ServerName::try_from("localhost").expect("it is a name");
+    let mut session = ClientConnection::new(Arc::clone(config), name).expect("a session");
+    while session.is_handshaking() {
+        session.complete_io(stream).expect("the server agrees");
+    }
+    session
 }

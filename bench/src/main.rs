@@ -12,7 +12,8 @@
 //! |---|---|
 //! | `cli` | the command line, and the help text |
 //! | `handoff`, `pingpong`, `promise`, `pool` | suites |
-//! | `timer`, `strategy`, `isolate`, `echo`, `hyper`, `http`, `client` | suites |
+//! | `timer`, `strategy`, `isolate`, `echo`, `hyper`, `http`, `client`, `proxy` | suites |
+//! | `proof` | the gateway under load: not a comparison, but an answer |
 //! | `contest`, `ours`, `peers` | the interface of a contestant, our contestants, and the others |
 //! | `rounds`, `report` | running contestants in rounds; quartiles, tables and RATIO lines |
 //! | `child`, `served`, `cost` | child processes, servers in them, servers under callgrind |
@@ -50,6 +51,8 @@ mod peers;
 mod pingpong;
 mod pool;
 mod promise;
+mod proof;
+mod proxy;
 mod raw_epoll;
 mod report;
 mod rounds;
@@ -86,6 +89,8 @@ fn main() -> ExitCode {
         Command::CostClient(what) => cost::client(&what),
         Command::Caller => strategy::caller_child(),
         Command::Call(what) => client::caller_child(&what),
+        Command::Gateway(what) => proof::gateway_child(&what),
+        Command::Prove(proof) => proof::run(&proof),
         Command::Run(suites, settings) => suites
             .into_iter()
             .map(|suite| run(suite, &settings))
@@ -100,6 +105,7 @@ fn start_by_name(name: &str) -> Option<Running> {
         .or_else(|| hyper::start_by_name(name))
         .or_else(|| http::start_by_name(name))
         .or_else(|| client::start_by_name(name))
+        .or_else(|| proxy::start_by_name(name))
 }
 
 /// Runs one suite and prints its tables, then its RATIO lines.
@@ -118,6 +124,7 @@ fn run(suite: Suite, settings: &Settings) -> ExitCode {
         Suite::Hyper => Ok(hyper::run(settings)),
         Suite::Http => Ok(http::run(settings)),
         Suite::Client => Ok(client::run(settings)),
+        Suite::Proxy => Ok(proxy::run(settings)),
     };
     let tables = match tables {
         Ok(tables) => tables,

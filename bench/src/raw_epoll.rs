@@ -1,6 +1,7 @@
-//! The sockets of a bare epoll loop: what the lower bounds of suites `echo` and `http` share.
+//! The sockets of a bare epoll loop: what the lower bounds of suites `echo`, `http` and
+//! `proxy` share.
 
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 
 use rustix::event::epoll;
@@ -43,17 +44,28 @@ impl<'a> RawEpoll<'a> {
     /// Accepts every connection that waits. Returns the number of places, used or free.
     pub(crate) fn accept(&mut self) -> usize {
         while let Ok((stream, _)) = self.listener.accept() {
-            stream.set_nodelay(true).expect("a TCP option");
-            stream.set_nonblocking(true).expect("a socket option");
-            let place = self.free.pop().unwrap_or_else(|| {
-                self.sockets.push(None);
-                self.sockets.len() - 1
-            });
-            let data = epoll::EventData::new_u64(place as u64);
-            epoll::add(&self.poller, &stream, data, epoll::EventFlags::IN).expect("epoll");
-            self.sockets[place] = Some(stream.into());
+            self.add(stream);
         }
         self.sockets.len()
+    }
+
+    /// Adds a connection and returns its place.
+    pub(crate) fn add(&mut self, stream: TcpStream) -> usize {
+        stream.set_nodelay(true).expect("a TCP option");
+        stream.set_nonblocking(true).expect("a socket option");
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.sockets.push(None);
+            self.sockets.len() - 1
+        });
+        let data = epoll::EventData::new_u64(place as u64);
+        epoll::add(&self.poller, &stream, data, epoll::EventFlags::IN).expect("epoll");
+        self.sockets[place] = Some(stream.into());
+        place
+    }
+
+    /// Returns `true` if there is a connection in this place.
+    pub(crate) fn is_open(&self, place: usize) -> bool {
+        self.sockets[place].is_some()
     }
 
     /// Receives and returns the number of bytes, if there are any. If the connection has ended,
@@ -74,8 +86,9 @@ impl<'a> RawEpoll<'a> {
     #[cold]
     pub(crate) fn close(&mut self, place: usize) {
         // Closing the only descriptor of a socket also removes it from epoll.
-        self.sockets[place] = None;
-        self.free.push(place);
+        if self.sockets[place].take().is_some() {
+            self.free.push(place);
+        }
     }
 
     /// Sends all of `bytes`. Retries if the socket does not accept them at once, which only happens

@@ -105,7 +105,7 @@ pub(crate) fn child(name: &str, start: impl FnOnce(&str) -> Option<Running>) -> 
             "cpu" => u64::try_from(cpu_time().as_nanos()).ok(),
             "calls" => running.calls(),
             "drain" => running.drain(),
-            _ => resident(),
+            _ => resident_of("self"),
         };
         match number {
             Some(number) => println!("{number}"),
@@ -201,9 +201,9 @@ pub(crate) fn raise_limit() -> usize {
     usize::try_from(current.unwrap_or(DESCRIPTORS)).unwrap_or(usize::MAX)
 }
 
-/// Returns the resident memory of this process in KiB, counted page by page.
-fn resident() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/self/smaps_rollup").ok()?;
+/// Returns the resident memory of a process in KiB, counted page by page.
+pub(crate) fn resident_of(process: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/smaps_rollup")).ok()?;
     resident_kib(&text)
 }
 

@@ -36,7 +36,8 @@ const PARTS: &[Part] = &[
             .and_then(|_| cost::echo(root))
             .and_then(|_| cost::http(root))
     }),
-    ("bench", |root, _| bench(root)),
+    ("proof", |root, _| bench(root, &["proof"])),
+    ("bench", |root, _| bench(root, &["all"])),
 ];
 
 /// Runs the parts that `args` names, or all: `[--minutes N] [part...]`.
@@ -89,13 +90,14 @@ fn seeds(root: &Path) -> step::Result {
     step::run(&mut command)
 }
 
-/// Runs all benchmark tables with all rounds.
-fn bench(root: &Path) -> step::Result {
+/// Runs the benchmark program: all tables with all rounds, or the gateway under load.
+fn bench(root: &Path, args: &[&str]) -> step::Result {
     let mut command = Command::new("cargo");
     command
         .current_dir(root)
         .args(["run", "--release", "--package", "tidegate-bench"])
-        .args(["--", "all"]);
+        .arg("--")
+        .args(args);
     step::run(&mut command)
 }
 

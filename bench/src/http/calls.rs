@@ -62,7 +62,7 @@ fn traced(case: &Case, server: &str, requests: u64) -> Result<u64, String> {
 
 /// Returns the calls in the last line of the table: share, seconds, microseconds per call, calls,
 /// errors if there are any, and `total`.
-fn total(summary: &str) -> Option<u64> {
+pub(crate) fn total(summary: &str) -> Option<u64> {
     let line = summary.lines().find(|line| line.ends_with(" total"))?;
     line.split_whitespace().nth(3)?.parse().ok()
 }

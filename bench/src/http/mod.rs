@@ -21,6 +21,8 @@ use std::net::TcpStream;
 use std::rc::Rc;
 use std::time::Duration;
 
+pub(crate) use self::calls::total as total_calls;
+pub(crate) use self::servers::{Replies, serve_raw};
 use crate::echo::idle::{self, Exchange, IdleRace};
 use crate::exchange::exchange;
 use crate::load::Load;

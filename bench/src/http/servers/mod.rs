@@ -13,6 +13,8 @@ mod raw;
 
 use bytes::Bytes;
 
+pub(crate) use self::raw::{Replies, serve as serve_raw};
+
 use crate::cpus::pin;
 use crate::served::Running;
 

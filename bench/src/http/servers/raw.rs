@@ -21,8 +21,22 @@ const FIELDS: usize = 16;
 pub(super) fn start() -> Running {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");
-    std::thread::spawn(move || serve(&listener));
+    std::thread::spawn(move || {
+        let replies = Replies {
+            body: HELLO.to_owned(),
+            stream: stream(),
+        };
+        serve(&listener, replies);
+    });
     Running::peer(address)
+}
+
+/// What the server responds with.
+pub(crate) struct Replies {
+    /// The body of the short response.
+    pub(crate) body: String,
+    /// The response to `GET /stream`, with its head.
+    pub(crate) stream: Vec<u8>,
 }
 
 /// What a connection keeps from one event to the next.
@@ -49,13 +63,14 @@ struct Parsed {
     valid: bool,
 }
 
-fn serve(listener: &TcpListener) {
+/// Serves until the process ends.
+pub(crate) fn serve(listener: &TcpListener, replies: Replies) {
     let mut raw = RawEpoll::new(listener);
     let mut events = Vec::with_capacity(1024);
     let mut buffer = vec![0; BUFFER];
     let mut output = Vec::with_capacity(BUFFER);
     let mut connections: Vec<Connection> = Vec::new();
-    let (mut hello, stream) = (Hello::new(), stream());
+    let (mut hello, stream) = (Hello::new(replies.body), replies.stream);
     loop {
         if !raw.wait(&mut events) {
             continue;
@@ -167,13 +182,15 @@ fn respond(input: &[u8], hello: &[u8], output: &mut Vec<u8>) -> Parsed {
 
 /// The short response, with the date of the current second.
 struct Hello {
+    body: String,
     response: Vec<u8>,
     second: u64,
 }
 
 impl Hello {
-    fn new() -> Self {
+    fn new(body: String) -> Self {
         let mut hello = Self {
+            body,
             response: Vec::new(),
             second: 0,
         };
@@ -190,9 +207,10 @@ impl Hello {
             let date = HttpDate::from_unix_seconds(second);
             self.response = format!(
                 "HTTP/1.1 200 OK\r\nServer: {SERVER}\r\nContent-Type: {TEXT}\r\n\
-                 Content-Length: {}\r\nDate: {}\r\n\r\n{HELLO}",
-                HELLO.len(),
+                 Content-Length: {}\r\nDate: {}\r\n\r\n{}",
+                self.body.len(),
                 date.as_str(),
+                self.body,
             )
             .into_bytes();
         }
