@@ -108,7 +108,8 @@ pub use self::breaker::{
 };
 pub use self::bulkhead::{
     AdaptiveLimit, Bulkhead, CallQueue, ConcurrencyStrategy, Criticality, LimitAlgorithm,
-    Partitions, PermitConfig, PoolConfig, PoolSnapshot, QueueDiscipline, SampleWindow, WaitingCall,
+    LimitMove, LimitReason, Partitions, PermitConfig, PoolConfig, PoolSnapshot, QueueDiscipline,
+    SampleWindow, WaitingCall,
 };
 pub use self::cancel::{CallHandle, CancelOutcome, Interrupt};
 pub use self::collapser::{Collapser, CollapserConfig, CollapserError, CollapserScope};
@@ -118,7 +119,9 @@ pub use self::error::{Cause, CommandError, ConfigError, FallbackError, Rejection
 pub use self::event::{Event, EventSet};
 pub use self::isolation::{CommandSnapshot, Isolation, IsolationBuilder, ShutdownReport};
 pub use self::key::Key;
-pub use self::metrics::{Distribution, EventCounts, Latencies, MetricsConfig, WindowConfig};
+pub use self::metrics::{
+    Distribution, EventCounts, Latencies, LatencyTotals, MetricsConfig, WindowConfig,
+};
 pub use self::plugin::CallStage;
 pub use self::properties::{
     ChangeListener, Origin, PREFIX, Properties, PropertySource, Setting, Settings,

@@ -13,9 +13,11 @@ mod threads;
 
 pub use self::kind::Bulkhead;
 pub use self::partition::{Criticality, Partitions};
-pub use self::permits::{AdaptiveLimit, LimitAlgorithm, PermitConfig, SampleWindow};
+pub use self::permits::{
+    AdaptiveLimit, LimitAlgorithm, LimitMove, LimitReason, PermitConfig, SampleWindow,
+};
 pub use self::queue::QueueDiscipline;
 pub use self::threads::{CallQueue, ConcurrencyStrategy, PoolConfig, PoolSnapshot, WaitingCall};
 
-pub(crate) use self::permits::{Gate, Place, Woken};
+pub(crate) use self::permits::{Gate, OnLimitMove, Place, Woken};
 pub(crate) use self::threads::{Home, ThreadBulkhead, WaitCheck};

@@ -10,7 +10,7 @@ use super::registry::{Inner, Isolation};
 use super::removed::RemovedKeys;
 use crate::alarm::CallTimer;
 use crate::breaker::BreakerTransition;
-use crate::bulkhead::ConcurrencyStrategy;
+use crate::bulkhead::{ConcurrencyStrategy, LimitMove};
 use crate::error::ConfigError;
 use crate::event::Event;
 use crate::key::Key;
@@ -127,6 +127,24 @@ impl IsolationBuilder {
         listen: impl Fn(&BreakerTransition) + Send + Sync + 'static,
     ) -> Self {
         self.plugins.on_transition.push(Arc::new(listen));
+        self
+    }
+
+    /// Calls `listen` at every move of an adaptive limit ([`AdaptiveLimit`](crate::AdaptiveLimit)):
+    /// time, old and new limit, and the reason if the algorithm has one. It runs on the thread whose
+    /// call caused the move, or on a callback thread of the command after a timeout or a change of
+    /// settings.
+    ///
+    /// ```
+    /// use tidegate_isolate::Isolation;
+    ///
+    /// let isolation = Isolation::builder()
+    ///     .on_limit_move(|change| println!("{}: {} to {}", change.key, change.from, change.to))
+    ///     .build()?;
+    /// # Ok::<(), tidegate_isolate::ConfigError>(())
+    /// ```
+    pub fn on_limit_move(mut self, listen: impl Fn(&LimitMove) + Send + Sync + 'static) -> Self {
+        self.plugins.on_limit_move.push(Arc::new(listen));
         self
     }
 

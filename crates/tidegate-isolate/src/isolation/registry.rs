@@ -22,6 +22,7 @@ use crate::alarm::CallTimer;
 use crate::bulkhead::PoolSnapshot;
 use crate::error::ConfigError;
 use crate::key::Key;
+use crate::metrics::LatencyTotals;
 use crate::plugin::Plugins;
 use crate::properties::{CodeSettings, PREFIX, Settings, Sources};
 
@@ -65,6 +66,17 @@ impl Isolation {
             .iter()
             .map(|state| CommandSnapshot::of(state))
             .collect()
+    }
+
+    /// Returns how many calls of every known command took how long, since the key was created,
+    /// ordered by key.
+    pub fn latency_totals(&self) -> Vec<LatencyTotals> {
+        let states = self.sorted_states();
+        let totals = states.iter().map(|state| {
+            let all = state.metrics.cumulative(state.now());
+            LatencyTotals::new(state.key.clone(), &all)
+        });
+        totals.collect()
     }
 
     /// Returns the number of known keys.

@@ -260,7 +260,7 @@ impl State {
             _ => {}
         }
         self.breaker.configure(config.breaker.clone())?;
-        self.gate.configure(&config.permits);
+        self.gate.configure(&config.permits, self.now());
         self.fallback_permits.set_limit(config.fallback_permits);
         self.rate.configure(config.rate.as_ref(), self.now());
         self.set_hot(&config);

@@ -135,7 +135,9 @@ impl State {
             aside: alarms.aside(&key),
             ticks: CoarseClock::within(alarms.clock().clock(), late),
             breaker,
-            gate: Gate::new(&config.permits).report_to(&key, &plugins.unhandled),
+            gate: Gate::new(&config.permits)
+                .report_to(&key, &plugins.unhandled)
+                .move_to(&key, plugins.on_limit_move.clone()),
             fallback_permits: Permits::new(config.fallback_permits),
             rate: config
                 .rate

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tidegate_core::Metric;
 
 use super::histogram::{Sparse, middle_of};
+use crate::key::Key;
 
 const BUCKETS: usize = Metric::TIME_BUCKETS;
 
@@ -52,6 +53,48 @@ impl Cumulative {
     /// Returns the upper bound of each bucket in seconds, with the number of durations in it.
     pub(crate) fn buckets(&self) -> [(f64, u64); BUCKETS] {
         Metric::time_buckets(self.counts)
+    }
+}
+
+/// How many calls of a command took how long, since its key was created: waiting, running and total
+/// time. The difference of two readings is what happened between them.
+///
+/// ```
+/// use tidegate_isolate::{Command, Isolation, LatencyTotals};
+///
+/// let isolation = Isolation::builder().build()?;
+/// let prices: Command<u32, String> =
+///     Command::builder("prices").group("catalog").build(&isolation)?;
+/// prices.run(|_| Ok(1)).unwrap();
+/// let all = isolation.latency_totals();
+/// assert_eq!(all[0].total.iter().sum::<u64>(), 1);
+/// assert_eq!(all[0].total.len(), LatencyTotals::BOUNDS_NANOS.len() + 1);
+/// # Ok::<(), tidegate_isolate::ConfigError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LatencyTotals {
+    /// The key of the command.
+    pub key: Key,
+    /// From the call to the start of the work, by bucket.
+    pub wait: [u64; BUCKETS],
+    /// From the start of the work to its end, by bucket.
+    pub run: [u64; BUCKETS],
+    /// From the call to its result, by bucket.
+    pub total: [u64; BUCKETS],
+}
+
+impl LatencyTotals {
+    /// The upper bounds of the buckets, in nanoseconds. The last bucket, which follows, has none.
+    pub const BOUNDS_NANOS: [u64; 17] = Metric::TIME_BOUNDS;
+
+    pub(crate) fn new(key: Key, all: &CumulativeLatencies) -> Self {
+        Self {
+            key,
+            wait: all.wait.counts,
+            run: all.run.counts,
+            total: all.total.counts,
+        }
     }
 }
 

@@ -22,6 +22,7 @@ mod latency;
 mod window;
 
 pub use self::config::MetricsConfig;
+pub use self::cumulative::LatencyTotals;
 pub use self::event_counts::EventCounts;
 pub use self::histogram::Distribution;
 pub use self::latency::Latencies;

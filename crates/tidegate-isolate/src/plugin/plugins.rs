@@ -7,6 +7,7 @@ use tidegate_core::{OnUnhandled, Unhandled};
 
 use super::call_stage::CallStage;
 use crate::breaker::OnTransition;
+use crate::bulkhead::OnLimitMove;
 use crate::error::contain;
 use crate::event::Event;
 use crate::key::Key;
@@ -28,6 +29,7 @@ pub(crate) struct Plugins {
     pub(crate) hooks: Vec<Hook>,
     pub(crate) on_event: Vec<OnEvent>,
     pub(crate) on_transition: Vec<OnTransition>,
+    pub(crate) on_limit_move: Vec<OnLimitMove>,
     pub(crate) on_command_added: Vec<OnKey>,
     pub(crate) on_command_removed: Vec<OnKey>,
     pub(crate) on_pool_added: Vec<OnKey>,

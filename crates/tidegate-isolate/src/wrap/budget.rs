@@ -55,6 +55,19 @@ impl RetryBudget {
         let _ = self.shared.balance.fetch_update(set, fetch, earned);
     }
 
+    /// Returns the number of retries that are available now.
+    ///
+    /// ```
+    /// use tidegate_isolate::RetryBudget;
+    ///
+    /// let budget = RetryBudget::new(20, 3);
+    /// assert!(budget.try_spend());
+    /// assert_eq!(budget.left(), 2);
+    /// ```
+    pub fn left(&self) -> u64 {
+        self.shared.balance.load(Ordering::Relaxed) / 100
+    }
+
     /// Takes one retry from the budget. Returns `false` if the balance is too low.
     pub fn try_spend(&self) -> bool {
         let spent = |balance: u64| balance.checked_sub(100);

@@ -6,10 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
+use tidegate_core::ManualClock;
 use tidegate_isolate::{
-    AdaptiveLimit, Cause, Command, Criticality, Event, Hedge, Partitions, PermitConfig, Rejection,
+    AdaptiveLimit, Cause, Command, Criticality, Event, Hedge, Isolation, LimitReason, Partitions,
+    PermitConfig, Rejection,
 };
-use tidegate_testkit::Gate;
+use tidegate_testkit::{Gate, Log};
 
 use crate::support::{builder, poll_once, still, while_inside};
 
@@ -148,6 +150,49 @@ fn an_adaptive_limit_follows_the_calls() {
             .unwrap();
     });
     assert!(command.snapshot().limit >= 21);
+}
+
+#[test]
+fn each_move_of_an_adaptive_limit_is_an_event_with_time_and_reason() {
+    let (clock, moves) = (ManualClock::new(), Log::new());
+    let log = moves.clone();
+    let isolation = Isolation::builder().clock(&clock);
+    let isolation = isolation.on_limit_move(move |change| {
+        let reason = change.reason.map(LimitReason::word);
+        let ms = change.at_nanos / 1_000_000;
+        let (key, from, to) = (&change.key, change.from, change.to);
+        log.push(format!("{key} {ms} ms: {from} to {to} {reason:?}"));
+    });
+    let isolation = isolation.build().unwrap();
+    let limit = AdaptiveLimit {
+        window: None,
+        min: 1,
+        ..AdaptiveLimit::aimd()
+    };
+    let command = builder("a").adaptive(limit).no_timeout();
+    let command = command.build(&isolation).unwrap();
+    let held: Vec<_> = (0..10).map(|_| command.admit().unwrap()).collect();
+    let call = || {
+        let entry = command.admit().unwrap();
+        clock.jump(Duration::from_millis(1));
+        assert!(entry.verdict(true));
+    };
+    call();
+    assert_eq!(moves.take(), ["a 1 ms: 20 to 21 Some(\"fast\")"]);
+    // The limit of 21 is half in use with eleven calls.
+    call();
+    assert_eq!(moves.take(), ["a 2 ms: 21 to 22 Some(\"fast\")"]);
+    drop(held);
+    // A change of settings is told on another thread.
+    command.configure(|c| c.permits.adaptive = None).unwrap();
+    let limit = command.snapshot().limit;
+    moves.wait_for(1);
+    let expected = format!("a 2 ms: 22 to {limit} Some(\"settings\")");
+    assert_eq!(moves.take(), [expected]);
+    // A fixed limit does not move by itself, and a change of it is not a move.
+    command.configure(|c| c.permits.limit = 7).unwrap();
+    call();
+    assert_eq!(moves.len(), 0);
 }
 
 #[test]

@@ -8,8 +8,8 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use tidegate_core::ManualClock;
 use tidegate_isolate::{
-    BreakerConfig, BreakerWindow, Collapser, CollapserConfig, CollapserScope, Command, Isolation,
-    IsolationBuilder, PermitConfig,
+    AdaptiveLimit, BreakerConfig, BreakerWindow, Collapser, CollapserConfig, CollapserScope,
+    Command, Isolation, IsolationBuilder, PermitConfig,
 };
 use tidegate_testkit::{Gate, WATCHDOG};
 
@@ -73,6 +73,21 @@ fn listeners_and_questions_that_panic_are_reported() {
     for message in ["a: a hook panicked: transition", "question", "observer"] {
         received.wait_for(message);
     }
+}
+
+#[test]
+fn a_listener_of_moves_that_panics_is_reported() {
+    let listen = |isolation: IsolationBuilder| {
+        isolation.on_limit_move(|change| panic!("{} to {}", change.from, change.to))
+    };
+    let (_clock, isolation, received) = reporting(listen);
+    let command = builder("a").permits(3).build(&isolation).unwrap();
+    let adaptive = || Some(AdaptiveLimit::aimd());
+    command
+        .configure(|c| c.permits.adaptive = adaptive())
+        .unwrap();
+    received.wait_for("a: a hook panicked: 3 to 20");
+    assert_eq!(command.snapshot().limit, 20);
 }
 
 #[test]

@@ -22,6 +22,7 @@ use tidegate_core::permits::{Permit, PermitRef, Permits};
 use tidegate_core::{Clock, OnUnhandled, Parker, Unhandled};
 
 use super::config::PermitConfig;
+use super::moves::{LimitMove, LimitReason, Moves, OnLimitMove};
 use super::overstaying::Overstaying;
 use super::sampler::Sampler;
 use super::wait_graph::{self, GateId, Holding};
@@ -51,6 +52,8 @@ pub(crate) struct Gate {
     pub(crate) overstaying: Overstaying,
     /// The key of this gate, and the hook that receives the panics of wakers.
     report: Report,
+    /// The moves of the limit.
+    moves: Arc<Moves>,
 }
 
 /// The key that panics are reported for, and the hook that receives them.
@@ -71,14 +74,21 @@ impl Gate {
             sampler: OnceLock::new(),
             overstaying: Overstaying::default(),
             report: (Key::from("a bulkhead"), OnUnhandled::default()),
+            moves: Arc::new(Moves::new(&Key::from("a bulkhead"), Vec::new())),
         };
-        gate.apply_limit(config);
+        gate.apply_limit(config, 0);
         gate
     }
 
     /// Reports panics of wakers to `hook`, under `key`.
     pub(crate) fn report_to(mut self, key: &Key, hook: &OnUnhandled) -> Self {
         self.report = (key.clone(), hook.clone());
+        self
+    }
+
+    /// Calls `listeners` at each move of an adaptive limit.
+    pub(crate) fn move_to(mut self, key: &Key, listeners: Vec<OnLimitMove>) -> Self {
+        self.moves = Arc::new(Moves::new(key, listeners));
         self
     }
 
@@ -210,8 +220,7 @@ impl Gate {
     pub(crate) fn reject_all_waiters(&self) -> Woken {
         let mut decided = self.lock().take_all();
         decided.retain(|waiter| waiter.decide(CLOSED).is_ok());
-        let report = self.report.clone();
-        Woken { decided, report }
+        self.woken(decided)
     }
 
     /// Returns a permit that was taken and forgotten, and serves waiting calls. The time is read
@@ -245,14 +254,23 @@ impl Gate {
     }
 
     /// Serves the waiters like `serve_waiters`, but leaves it to the caller to wake them where user
-    /// code may run. Returns `None` if no waiter is to be woken.
+    /// code may run. Takes the moves of the limit, too. Returns `None` if there is nothing to do.
     pub(crate) fn take_served_waiters(&self, now: u64) -> Option<Woken> {
         let decided = match self.has_waiters_to_see() {
             true => self.decide(now),
-            false => return None,
+            false => Vec::new(),
         };
-        let report = self.report.clone();
-        (!decided.is_empty()).then_some(Woken { decided, report })
+        let woken = self.woken(decided);
+        (!woken.decided.is_empty() || !woken.moved.is_empty()).then_some(woken)
+    }
+
+    fn woken(&self, decided: Vec<Arc<Waiter>>) -> Woken {
+        Woken {
+            decided,
+            report: self.report.clone(),
+            moved: self.moves.take(),
+            moves: Arc::clone(&self.moves),
+        }
     }
 
     /// Passes the latency of a finished call to the adaptive limit, if there is one.
@@ -262,6 +280,8 @@ impl Gate {
             && self.pass_sample(sampler, now, nanos, dropped)
         {
             self.serve_waiters(now);
+            let moved = self.moves.take();
+            self.moves.call_listeners(&moved, &self.report.1);
         }
     }
 
@@ -276,14 +296,15 @@ impl Gate {
     #[inline]
     fn pass_sample(&self, sampler: &Sampler, now: u64, nanos: u64, dropped: bool) -> bool {
         let in_flight = self.permits.held();
-        let apply = |limit| self.set_limit(limit);
+        let apply = |limit, reason| self.move_limit(limit, reason, now);
         sampler.sample(now, nanos, (in_flight, dropped), apply)
     }
 
     /// Applies new settings; permits that are held stay held.
     ///
-    /// The caller must then serve the waiters with [`Gate::serve_waiters`].
-    pub(crate) fn configure(&self, config: &PermitConfig) {
+    /// The caller must then serve the waiters with [`Gate::take_served_waiters`], which also tells
+    /// of a move of the limit.
+    pub(crate) fn configure(&self, config: &PermitConfig, now: u64) {
         *self
             .partitions
             .lock()
@@ -296,19 +317,20 @@ impl Gate {
         self.wait_nanos
             .store(as_nanos(config.max_wait), Ordering::Relaxed);
         self.lock().set_discipline(config.discipline);
-        self.apply_limit(config);
+        self.apply_limit(config, now);
     }
 
     /// Sets the limit that follows from the settings: the fixed limit, or the current limit of the
     /// algorithm.
-    fn apply_limit(&self, config: &PermitConfig) {
+    fn apply_limit(&self, config: &PermitConfig, now: u64) {
+        let moved = |limit| self.move_limit(limit, Some(LimitReason::Settings), now);
         match (&config.adaptive, self.sampler.get()) {
             (Some(adaptive), _) => {
                 let sampler = || Sampler::new(adaptive.clone());
                 let sampler = self.sampler.get_or_init(sampler);
-                sampler.configure(adaptive, |limit| self.set_limit(limit));
+                sampler.configure(adaptive, moved);
             }
-            (None, Some(sampler)) => sampler.switch_off(|| self.set_limit(config.limit)),
+            (None, Some(sampler)) => sampler.switch_off(|| moved(config.limit)),
             (None, None) => self.set_limit(config.limit),
         }
     }
@@ -324,6 +346,14 @@ impl Gate {
 
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Sets an adaptive limit and records its move. Called under the lock of the algorithm, so the
+    /// moves are in order.
+    fn move_limit(&self, limit: usize, reason: Option<LimitReason>, now: u64) {
+        let before = self.permits.limit();
+        self.set_limit(limit);
+        self.moves.record((before, limit), reason, now);
     }
 
     fn set_limit(&self, limit: usize) {
@@ -391,16 +421,20 @@ impl Gate {
     }
 }
 
-/// Waiters whose wait has ended and that are to be woken.
+/// Waiters whose wait has ended and that are to be woken, and moves of the limit that are to be
+/// told.
 pub(crate) struct Woken {
     decided: Vec<Arc<Waiter>>,
     report: Report,
+    moved: Vec<LimitMove>,
+    moves: Arc<Moves>,
 }
 
 impl Woken {
-    /// Wakes the waiters. Runs user code.
+    /// Wakes the waiters, then calls the listeners of moves. Runs user code.
     pub(crate) fn wake(self) {
         wake_all(self.decided, &self.report);
+        self.moves.call_listeners(&self.moved, &self.report.1);
     }
 }
 

@@ -5,7 +5,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tidegate_core::internal::as_nanos;
 
-use super::limit::{AdaptiveLimit, Estimator};
+use super::estimator::Estimator;
+use super::limit::AdaptiveLimit;
+use super::moves::LimitReason;
 
 /// Collects samples without a lock and passes them to the algorithm at the end of a window. The
 /// settings can change while it is in use, and it can be switched off and on again.
@@ -86,13 +88,13 @@ impl Sampler {
     }
 
     /// Adds the sample of a call that ended at `now`. If a new limit was computed, calls `apply`
-    /// with it and returns `true`.
+    /// with it and with the reason of its move, and returns `true`.
     pub(crate) fn sample(
         &self,
         now: u64,
         nanos: u64,
         (in_flight, dropped): (usize, bool),
-        apply: impl FnOnce(usize),
+        apply: impl FnOnce(usize, Option<LimitReason>),
     ) -> bool {
         if !self.is_windowed.load(Ordering::Relaxed) {
             let mut estimator = self.lock();
@@ -133,11 +135,12 @@ impl Sampler {
         estimator: &mut Estimator,
         nanos: u64,
         (in_flight, dropped): (usize, bool),
-        apply: impl FnOnce(usize),
+        apply: impl FnOnce(usize, Option<LimitReason>),
     ) -> bool {
         let is_on = self.is_on();
         if is_on {
-            apply(estimator.update(nanos, in_flight, dropped));
+            let (limit, reason) = estimator.update(nanos, in_flight, dropped);
+            apply(limit, reason);
         }
         is_on
     }
@@ -160,7 +163,7 @@ mod tests {
     /// Returns the limit that a sample leads to, if it leads to one.
     fn sample(sampler: &Sampler, now: u64, nanos: u64, call: (usize, bool)) -> Option<usize> {
         let mut applied = None;
-        let is_new = sampler.sample(now, nanos, call, |limit| {
+        let is_new = sampler.sample(now, nanos, call, |limit, _| {
             assert!(sampler.estimator.try_lock().is_err(), "in order");
             applied = Some(limit);
         });

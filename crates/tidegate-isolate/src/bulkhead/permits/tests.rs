@@ -48,7 +48,7 @@ fn a_lower_limit_acts_at_once_and_takes_nothing_back() {
         gate.try_enter_owned(Criticality::Normal),
         gate.try_enter_owned(Criticality::Normal),
     ];
-    gate.configure(&PermitConfig::from(1));
+    gate.configure(&PermitConfig::from(1), 0);
     assert_eq!((gate.held(), gate.limit()), (2, 1));
     assert!(gate.try_enter(Criticality::Critical).is_none());
     drop(held);
@@ -110,7 +110,7 @@ fn a_raised_limit_serves_waiters() {
     let place = gate.enqueue_waiter(0, Criticality::Normal, u64::MAX, Waker::noop());
     let place = place.expect("there is room to wait");
     assert!(gate.poll_waiter(&place, 0, Waker::noop()).is_none());
-    gate.configure(&waiting(2));
+    gate.configure(&waiting(2), 0);
     gate.serve_waiters(0);
     let served = gate.poll_waiter(&place, 0, Waker::noop());
     assert!(matches!(served, Some(Ok(_))));
@@ -202,7 +202,7 @@ fn an_adaptive_limit_moves_the_permits() {
         adaptive: gate_limit,
         ..PermitConfig::default()
     };
-    gate.configure(&other);
+    gate.configure(&other, 0);
     gate.serve_waiters(0);
     assert_eq!(gate.limit(), 21, "the latency decides, not the setting");
 }
