@@ -16,6 +16,7 @@ pub mod miri;
 pub mod msrv;
 pub mod nightly;
 pub mod package;
+pub mod page;
 pub mod platforms;
 pub mod readme;
 pub mod root;

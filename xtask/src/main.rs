@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use xtask::step::{self, Outcome};
 use xtask::{
-    ci, cost, dashboard, deny, features, fuzz, interop, loom, miri, msrv, nightly, package,
+    ci, cost, dashboard, deny, features, fuzz, interop, loom, miri, msrv, nightly, package, page,
     platforms, root, sanitize, shuttle, tidy, tokio,
 };
 
@@ -15,7 +15,7 @@ usage: cargo xtask <task>
   ci                             everything CI runs, in order, until the first failure
   nightly [--minutes N] [part…]  what takes too long for every push, or parts of it: seeds,
                                  loom, shuttle, address, thread, miri, platforms, mio,
-                                 package, dashboard, fuzz (N minutes for each target, 5 by
+                                 package, dashboard, page, fuzz (N minutes for each target, 5 by
                                  default), cost, bench
   tidy [--bless]                 the rules of the house; --bless accepts present sizes
   loom [--long] [-- <args>]      model checks: every interleaving within a bound
@@ -33,6 +33,7 @@ usage: cargo xtask <task>
   tokio                          the examples beside tokio: axum, tonic, reqwest
   interop [--long]               our servers and third-party programs
   dashboard                      our stream in the page of the Hystrix dashboard, by Chromium
+  page [--long]                  the page of the gateway, by Chromium; --long measures it, too
   cost                           instructions per task and promise, by callgrind
   cost echo                      instructions per message of echo servers, by callgrind
   cost http                      instructions per request of HTTP servers, by callgrind
@@ -88,6 +89,8 @@ fn run(args: &[String]) -> step::Result {
         ["interop"] => interop::run(&root, false),
         ["interop", "--long"] => interop::run(&root, true),
         ["dashboard"] => dashboard::run(&root),
+        ["page"] => page::run(&root, false),
+        ["page", "--long"] => page::run(&root, true),
         ["cost"] => cost::run(&root),
         ["cost", "echo"] => cost::echo(&root),
         ["cost", "http"] => cost::http(&root),

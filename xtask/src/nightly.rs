@@ -8,7 +8,8 @@ use std::process::Command;
 
 use crate::summary::{self, AfterFailure};
 use crate::{
-    cost, dashboard, fuzz, interop, loom, miri, package, platforms, root, sanitize, shuttle, step,
+    cost, dashboard, fuzz, interop, loom, miri, package, page, platforms, root, sanitize, shuttle,
+    step,
 };
 
 /// Minutes per fuzz target without `--minutes`.
@@ -29,6 +30,7 @@ const PARTS: &[Part] = &[
     ("package", |root, _| package::run(root, true)),
     ("interop", |root, _| interop::run(root, true)),
     ("dashboard", |root, _| dashboard::run(root)),
+    ("page", |root, _| page::run(root, true)),
     ("fuzz", fuzz::run),
     ("cost", |root, _| {
         cost::run(root)

@@ -18,14 +18,15 @@
 //! | `problem` | reports of problems through `tracing`, at most once a second for each kind |
 //! | `access` | the access log: samples, lines, the thread that writes them |
 //! | `unix` | Unix sockets that listen |
-//! | `admin` | the listener for operators: health, metrics, streams, state, changes, tokens |
+//! | `command` | the commands of routes, made from the configuration; reason words |
+//! | `page` | the page that shows the gateway live: series, history, frames, the file; pure data |
+//! | `admin` | the listener for operators: health, metrics, streams, page, state, changes, tokens |
 //! | `reports` | where the parts report: changes, problems, lines of the access log |
 //! | `notify` | notification of the service manager |
 //! | `lines` | the reports of the program as lines on standard error |
 //! | `tls` | certificates and keys in files; the only module with types of rustls |
 //! | `health` | checks of servers, thresholds, the state of a server |
 //! | `fields` | forwarded and hop-by-hop fields, request ids, `traceparent`, rewrites |
-//! | `command` | the commands of routes, made from the configuration; reason words |
 //! | `proxy` | the path of a request: admission, exchange, both bodies, retry, fallback, tunnels |
 //! | `serve` | listeners, reload, drain, signals |
 //! | `load` | the load generator: the command `bench` |
@@ -34,7 +35,7 @@
 //! | `demo` | the demo: upstreams, a gateway, load, a live table |
 //! | `cli` | the command line, its manual page and completions |
 //!
-//! `table` and `tour` belong to the tour of the library, which runs without a configuration.
+//! `json` writes JSON. `table` and `tour` belong to the tour of the library, which runs without a configuration.
 //!
 //! # Secrets
 //!
@@ -56,6 +57,7 @@ mod lines;
 mod load;
 #[cfg(unix)]
 pub mod notify;
+mod page;
 pub mod problem;
 mod proxy;
 mod reports;

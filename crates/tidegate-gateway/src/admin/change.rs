@@ -6,8 +6,7 @@ use std::sync::Arc;
 use tidegate::isolate::Properties;
 
 use super::controls::Controls;
-use super::event::Events;
-use super::listener::WallTime;
+use super::event::{Events, WallTime};
 use super::place::{BreakerOrder, Place};
 use crate::json::{Object, array, quoted};
 
@@ -38,6 +37,10 @@ impl Changes {
                 server,
                 draining,
             } => self.server(upstream, server, *draining),
+            Place::Knob(name, choice) => {
+                let turned = self.controls.turn(name, choice);
+                turned.map_err(|why| (404, why))
+            }
             Place::Reload => return self.reload(peer),
             _ => Err((404, "there is no such change".to_owned())),
         };

@@ -3,6 +3,8 @@
 use tidegate::Dump;
 use tidegate::isolate::{Isolation, Properties};
 
+pub use crate::page::{Knob, LoopReport, RouteReport, ServerReport, UpstreamReport};
+
 /// The part of a gateway that the listener for operators uses.
 ///
 /// # Threads
@@ -23,6 +25,30 @@ pub trait Controls: Send + Sync + 'static {
     /// Returns the upstreams and their servers.
     fn upstreams(&self) -> Vec<UpstreamReport>;
 
+    /// Returns what the gateway knows about routes, and their commands do not.
+    fn routes(&self) -> Vec<RouteReport> {
+        Vec::new()
+    }
+
+    /// Returns the event loops.
+    fn loops(&self) -> Vec<LoopReport> {
+        Vec::new()
+    }
+
+    /// Returns what can be switched besides settings: the faults of the demo.
+    fn knobs(&self) -> Vec<Knob> {
+        Vec::new()
+    }
+
+    /// Switches a knob. Returns what was done.
+    ///
+    /// # Errors
+    ///
+    /// There is no such knob or choice.
+    fn turn(&self, knob: &str, choice: &str) -> Result<String, String> {
+        Err(format!("there is no knob `{knob}` with `{choice}`"))
+    }
+
     /// Drains a server, or ends its drain. Returns `false` if there is no such server.
     fn drain_server(&self, upstream: &str, server: &str, draining: bool) -> bool;
 
@@ -35,28 +61,4 @@ pub trait Controls: Send + Sync + 'static {
 
     /// Returns what each loop, pool and listener holds.
     fn dump(&self) -> Dump;
-}
-
-/// An upstream as operators see it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UpstreamReport {
-    /// The name.
-    pub name: String,
-    /// The servers.
-    pub servers: Vec<ServerReport>,
-}
-
-/// A server as operators see it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServerReport {
-    /// The address, as in the configuration. A text with variables is shown as it is in the file.
-    pub address: String,
-    /// The weight.
-    pub weight: u32,
-    /// The requests in flight, over all loops.
-    pub in_flight: usize,
-    /// `true` unless the health checks say that it does not work.
-    pub is_up: bool,
-    /// `true` if an operator drains it.
-    pub is_draining: bool,
 }

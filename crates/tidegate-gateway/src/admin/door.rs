@@ -3,11 +3,13 @@
 //! | endpoint | on a loopback address | elsewhere |
 //! |---|---|---|
 //! | `/live`, `/ready` | free | free |
+//! | the page, without any data | free | free |
 //! | reading | free, unless there is a token for reading | a token |
 //! | changing | the token for everything | the token for everything |
 //!
 //! The host is checked so that a page of another site, whose name leads to this address, reads
-//! nothing: a name must be one of ours. An address is always accepted.
+//! nothing: a name must be one of ours. An address is always accepted. A change that a page of
+//! another origin asks for is refused, even with a token.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,6 +35,7 @@ const OTHER_HOST: Refusal = refusal(
     421,
     "the host is none of this listener; see listen.admin.hosts",
 );
+const OTHER_ORIGIN: Refusal = refusal(403, "a page of another origin cannot change anything");
 const NO_TOKEN: Refusal = refusal(401, "a token is needed");
 const WRONG_TOKEN: Refusal = refusal(401, "the token is wrong");
 const READ_ONLY: Refusal = refusal(403, "the token is for reading only");
@@ -112,6 +115,9 @@ impl Door {
         if !self.is_own_host(host) {
             return Err(OTHER_HOST);
         }
+        if need == Need::Page {
+            return Ok(());
+        }
         let grant = self.tokens.grant(token);
         if grant == Grant::Wrong {
             return Err(WRONG_TOKEN);
@@ -123,6 +129,32 @@ impl Door {
             (_, Grant::Full) | (Need::Read, Grant::Read) => Ok(()),
             (_, Grant::Read) => Err(READ_ONLY),
             _ => Err(NO_TOKEN),
+        }
+    }
+
+    /// Refuses a change that a page of another origin asks for. A client that is no browser sends no
+    /// `Origin`.
+    ///
+    /// # Errors
+    ///
+    /// The origin is another one than that of the request.
+    pub(super) fn check_origin(
+        need: Need,
+        host: Option<&[u8]>,
+        origin: Option<&[u8]>,
+    ) -> Result<(), Refusal> {
+        let (Need::Change, Some(origin)) = (need, origin) else {
+            return Ok(());
+        };
+        let schemes = [&b"http://"[..], b"https://"];
+        let mut authorities = schemes
+            .iter()
+            .filter_map(|scheme| origin.strip_prefix(*scheme));
+        match authorities
+            .any(|authority| host.is_some_and(|host| host.eq_ignore_ascii_case(authority)))
+        {
+            true => Ok(()),
+            false => Err(OTHER_ORIGIN),
         }
     }
 

@@ -1,13 +1,19 @@
 //! What operators have changed, with time and origin.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use tidegate_isolate::IsolationBuilder;
+
 use crate::json::{Object, array};
+use crate::page::Watch;
 
 /// The number of changes that are kept.
 const KEPT: usize = 256;
+
+/// Returns the wall-clock time.
+pub type WallTime = Arc<dyn Fn() -> SystemTime + Send + Sync>;
 
 /// A change of the state of the gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +38,23 @@ pub struct Change {
 /// ```
 #[derive(Debug, Default)]
 pub struct Events {
-    changes: Mutex<VecDeque<Change>>,
+    changes: Mutex<Latest>,
+    /// What commands report, for the page.
+    watch: Arc<Watch>,
+}
+
+#[derive(Debug, Default)]
+struct Latest {
+    list: VecDeque<Change>,
+    /// How many there were.
+    count: u64,
+}
+
+/// The changes since another one, the oldest first.
+pub(super) struct Since {
+    pub(super) list: Vec<Change>,
+    /// How many of them are forgotten.
+    pub(super) missed: u64,
 }
 
 impl Events {
@@ -44,17 +66,55 @@ impl Events {
             what: what.into(),
         };
         tracing::info!(target: "tidegate", origin = change.origin, "{}", change.what);
-        let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
-        if changes.len() == KEPT {
-            changes.pop_front();
+        let mut changes = self.lock();
+        if changes.list.len() == KEPT {
+            changes.list.pop_front();
         }
-        changes.push_back(change);
+        changes.list.push_back(change);
+        changes.count += 1;
+    }
+
+    /// Adds listeners to an isolation, so that the page shows transitions of breakers and moves of
+    /// adaptive limits with their times. `wall` is called on the threads of calls.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::time::SystemTime;
+    /// use tidegate::isolate::Isolation;
+    /// use tidegate_gateway::admin::{Events, WallTime};
+    ///
+    /// let (events, wall): (_, WallTime) = (Events::default(), Arc::new(SystemTime::now));
+    /// let isolation = events.observe(Isolation::builder(), &wall).build()?;
+    /// # Ok::<(), tidegate::isolate::ConfigError>(())
+    /// ```
+    pub fn observe(&self, isolation: IsolationBuilder, wall: &WallTime) -> IsolationBuilder {
+        self.watch.observe(isolation, wall)
+    }
+
+    pub(super) fn watch(&self) -> &Watch {
+        &self.watch
+    }
+
+    /// Returns the changes after the first `count` ones.
+    pub(super) fn since(&self, count: u64) -> Since {
+        let changes = self.lock();
+        let new = changes.count.saturating_sub(count);
+        let kept = usize::try_from(new).unwrap_or(usize::MAX);
+        let kept = kept.min(changes.list.len());
+        let skipped = changes.list.len() - kept;
+        Since {
+            list: changes.list.iter().skip(skipped).cloned().collect(),
+            missed: new - kept as u64,
+        }
     }
 
     /// Returns the latest changes, the last one first.
     pub fn latest(&self) -> Vec<Change> {
-        let changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
-        changes.iter().rev().cloned().collect()
+        self.lock().list.iter().rev().cloned().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Latest> {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the latest changes as JSON.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tidegate::http::{HttpServer, Limits};
 use tidegate::metrics::Exporter;
@@ -14,16 +14,14 @@ use tidegate::promise::Completion;
 use super::change::Changes;
 use super::controls::Controls;
 use super::door::{Door, DoorSlot};
-use super::event::Events;
+use super::event::{Events, WallTime};
+use super::pages::Pages;
 use super::service::{AdminService, Session};
 use super::streams::{StreamSettings, Streams};
 use crate::config::types::Admin;
 use crate::config::{Address, Disk};
 use crate::problem::Problems;
 use crate::unix::{self, SocketPath};
-
-/// Returns the wall-clock time.
-pub type WallTime = Arc<dyn Fn() -> SystemTime + Send + Sync>;
 
 /// The number of threads for what may block.
 const THREADS: usize = 4;
@@ -75,6 +73,7 @@ pub enum AdminError {
 pub struct AdminListener {
     server: HttpServer,
     streams: Arc<Streams>,
+    pages: Arc<Pages>,
     access: AdminAccess,
     /// The Unix socket, which is removed at the end.
     path: Option<SocketPath>,
@@ -132,7 +131,15 @@ impl AdminListener {
             Arc::clone(&parts.wall),
         );
         let slot = Arc::new(DoorSlot::new(door));
+        let pages = Pages::new(
+            group.loops().next().clone(),
+            workers.clone(),
+            (Arc::clone(&parts.controls), Arc::clone(&parts.events)),
+            Arc::clone(&parts.wall),
+            parts.streams.max_clients,
+        );
         let service = AdminService {
+            pages: Arc::clone(&pages),
             door: Arc::clone(&slot),
             exporter: parts.exporter,
             streams: Arc::clone(&streams),
@@ -147,7 +154,7 @@ impl AdminListener {
         let service = Arc::new(service);
         let session = move || Session(Arc::clone(&service));
         let builder = HttpServer::builder(group)
-            .limits(Limits::default().max_body(1 << 16))
+            .limits(Limits::default().max_body(1 << 16).half_close(false))
             .configure(|server| server.max_connections(CONNECTIONS));
         let (server, path) = match &settings.at {
             Address::Tcp { host, port } => {
@@ -159,9 +166,11 @@ impl AdminListener {
             }
         };
         let server = server.wait().map_err(|why| failed(why.to_string()))?;
+        pages.start();
         Ok(Self {
             server,
             streams,
+            pages,
             access: AdminAccess { slot },
             path,
         })
@@ -187,13 +196,14 @@ impl AdminListener {
 
     /// Ends the streams and the listener. Requests in flight may take until the deadline.
     pub fn close(&self, deadline: Duration) -> Completion<()> {
-        self.streams.close();
+        self.close_streams();
         self.server.drain(deadline).map(|_| ())
     }
 
     /// Ends the streams, and refuses further ones with status 503. The other endpoints stay.
     pub fn close_streams(&self) {
         self.streams.close();
+        self.pages.close();
     }
 }
 

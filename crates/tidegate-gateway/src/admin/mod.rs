@@ -5,9 +5,11 @@
 //! | `token` | the tokens, compared in constant time | |
 //! | `place` | which endpoint a path is, and what it needs | |
 //! | `door` | who may use an endpoint: host, token | `token`, `place` |
-//! | `event` | the changes of operators, with time and origin | `json` |
+//! | `event` | the changes of operators, with time and origin | |
 //! | `controls` | what the gateway shows, and what can be changed | |
-//! | `report` | state and settings as JSON | `controls`, `json` |
+//! | `report` | settings as JSON | |
+//! | `gather` | a sample of the gateway for the page | `controls`, `event` |
+//! | `pages` | the open pages: samples, frames | `gather` |
 //! | `streams` | `hystrix.stream` and its sister streams | |
 //! | `change` | what an operator changes | `controls`, `event`, `place` |
 //! | `service` | responds to a request | all above |
@@ -21,14 +23,17 @@
 //! | `GET /metrics` | the metrics for Prometheus |
 //! | `GET /hystrix.stream` | the events of the Hystrix dashboard; `?delay=` in milliseconds |
 //! | `GET /config.stream`, `GET /utilization.stream` | its sister streams, also below `/hystrix/` |
-//! | `GET /api/snapshot` | routes and servers as JSON |
-//! | `GET /api/settings` | each setting in force, with its origin, as JSON |
+//! | `GET /` | the page, which shows the gateway live |
+//! | `GET /page/events` | its frames; `GET /page/route?key=` a history; `GET /page/save` everything |
+//! | `GET /api/snapshot` | routes, servers and loops as JSON: the first frame of the page |
+//! | `GET /api/settings` | each setting in force, with its origin, as JSON; `?key=` of one route |
 //! | `GET /api/events` | the latest changes as JSON |
 //! | `GET /api/dump` | what each part holds, as text |
 //! | `PUT`, `DELETE /api/properties/NAME` | sets a property to the body, or removes it |
 //! | `POST /api/breakers/KEY/open` | also `close`, `auto` and `reset` |
 //! | `POST /api/servers/UPSTREAM/SERVER/drain` | also `resume` |
 //! | `POST /api/reload` | reads the configuration again |
+//! | `POST /api/knobs/NAME/CHOICE` | switches a fault of the demo |
 //!
 //! A token is sent as `Authorization: Bearer TOKEN`.
 //!
@@ -41,14 +46,16 @@ mod change;
 mod controls;
 mod door;
 mod event;
+mod gather;
 mod listener;
+mod pages;
 mod place;
 mod report;
 mod service;
 mod streams;
 mod token;
 
-pub use controls::{Controls, ServerReport, UpstreamReport};
-pub use event::{Change, Events};
-pub use listener::{AdminAccess, AdminError, AdminListener, AdminParts, WallTime};
+pub use controls::{Controls, Knob, LoopReport, RouteReport, ServerReport, UpstreamReport};
+pub use event::{Change, Events, WallTime};
+pub use listener::{AdminAccess, AdminError, AdminListener, AdminParts};
 pub use streams::StreamSettings;

@@ -7,6 +7,8 @@ use std::borrow::Cow;
 pub(super) enum Need {
     /// Nothing.
     Open,
+    /// Our own host: the page itself, which contains no data.
+    Page,
     /// To read, where that is not free.
     Read,
     /// To change the state.
@@ -44,6 +46,14 @@ pub(super) enum Place {
     Ready,
     Metrics,
     Stream(StreamKind),
+    /// The page.
+    Page,
+    /// Its frames.
+    PageEvents,
+    /// The history of a route.
+    PageRoute,
+    /// Everything, for a file.
+    PageSave,
     Snapshot,
     Settings,
     Events,
@@ -56,6 +66,7 @@ pub(super) enum Place {
         draining: bool,
     },
     Reload,
+    Knob(String, String),
 }
 
 impl Place {
@@ -65,6 +76,10 @@ impl Place {
         let parts = parts?;
         let parts: Vec<&str> = parts.iter().map(AsRef::as_ref).collect();
         Some(match parts.as_slice() {
+            [""] => Self::Page,
+            ["page", "events"] => Self::PageEvents,
+            ["page", "route"] => Self::PageRoute,
+            ["page", "save"] => Self::PageSave,
             ["live"] => Self::Live,
             ["ready"] => Self::Ready,
             ["metrics"] => Self::Metrics,
@@ -78,6 +93,7 @@ impl Place {
             ["api", "events"] => Self::Events,
             ["api", "dump"] => Self::Dump,
             ["api", "reload"] => Self::Reload,
+            ["api", "knobs", name, choice] => Self::Knob((*name).to_owned(), (*choice).to_owned()),
             ["api", "properties", name] => Self::Property((*name).to_owned()),
             ["api", "breakers", key, order] => {
                 let order = match *order {
@@ -107,9 +123,9 @@ impl Place {
     /// Returns the methods of the endpoint, as in the field `Allow`.
     pub(super) fn methods(&self) -> &'static str {
         match self {
-            Self::Stream(_) => "GET",
+            Self::Stream(_) | Self::PageEvents => "GET",
             Self::Property(_) => "PUT, DELETE",
-            Self::Breaker(..) | Self::Server { .. } | Self::Reload => "POST",
+            Self::Breaker(..) | Self::Server { .. } | Self::Reload | Self::Knob(..) => "POST",
             _ => "GET, HEAD",
         }
     }
@@ -123,9 +139,12 @@ impl Place {
     pub(super) fn need(&self) -> Need {
         match self {
             Self::Live | Self::Ready => Need::Open,
-            Self::Property(_) | Self::Breaker(..) | Self::Server { .. } | Self::Reload => {
-                Need::Change
-            }
+            Self::Page => Need::Page,
+            Self::Property(_)
+            | Self::Breaker(..)
+            | Self::Server { .. }
+            | Self::Reload
+            | Self::Knob(..) => Need::Change,
             _ => Need::Read,
         }
     }
@@ -166,6 +185,16 @@ mod tests {
         let rows = [
             ("/live", Place::Live, "GET", Need::Open),
             ("/ready", Place::Ready, "HEAD", Need::Open),
+            ("/", Place::Page, "GET", Need::Page),
+            ("/page/events", Place::PageEvents, "GET", Need::Read),
+            ("/page/route", Place::PageRoute, "GET", Need::Read),
+            ("/page/save", Place::PageSave, "GET", Need::Read),
+            (
+                "/api/knobs/flaky/dead",
+                Place::Knob("flaky".into(), "dead".into()),
+                "POST",
+                Need::Change,
+            ),
             ("/metrics", Place::Metrics, "GET", Need::Read),
             (
                 "/hystrix.stream",
@@ -228,7 +257,7 @@ mod tests {
             assert_eq!(place.need(), need, "{path}");
         }
         for path in [
-            "/",
+            "//",
             "/live/",
             "/api",
             "/api/breakers/a/melt",

@@ -9,11 +9,13 @@ use tidegate::pool::WorkerPool;
 use tidegate::promise::Outcome;
 
 use super::change::{Changes, error};
-use super::door::DoorSlot;
+use super::door::{Door, DoorSlot};
+use super::pages::Pages;
 use super::place::{Need, Place, StreamKind, decoded};
 use super::report;
 use super::streams::{Streams, delay};
 use super::token::presented;
+use crate::page::{History, PAGE, policy};
 use crate::problem::Problems;
 
 /// The largest body: the value of a property.
@@ -25,6 +27,7 @@ pub(super) struct AdminService {
     pub(super) changes: Changes,
     pub(super) exporter: Exporter,
     pub(super) streams: Arc<Streams>,
+    pub(super) pages: Arc<Pages>,
     pub(super) problems: Arc<Problems>,
     /// For what may block.
     pub(super) workers: WorkerPool,
@@ -51,8 +54,10 @@ impl AdminService {
         }
         let token = token(&request, &place);
         let host = request.field("Host");
-        let door = self.door.door();
-        if let Err(refusal) = door.check(place.need(), host, token.as_deref()) {
+        let allowed = self.door.door().check(place.need(), host, token.as_deref());
+        let origin = request.field("Origin");
+        let allowed = allowed.and_then(|()| Door::check_origin(place.need(), host, origin));
+        if let Err(refusal) = allowed {
             return self.refuse(refusal.status, refusal.text, request.peer_addr(), response);
         }
         match place {
@@ -62,6 +67,13 @@ impl AdminService {
                 false => response.status(503).body("not ready\n"),
             },
             Place::Stream(kind) => self.stream(kind, &request, response),
+            Place::Page => page(response),
+            Place::PageEvents => {
+                let id = request.field("Last-Event-ID");
+                let id = id.map(|id| String::from_utf8_lossy(id).into_owned());
+                let id = id.or_else(|| parameter(&request, "since"));
+                self.pages.begin(id, response);
+            }
             place if place.need() == Need::Change => self.change(place, request, response),
             place => self.read(place, &request, response),
         }
@@ -94,6 +106,8 @@ impl AdminService {
         let accept = request.field("Accept").unwrap_or_default();
         let accept = String::from_utf8_lossy(accept).into_owned();
         let (changes, exporter) = (self.changes.clone(), self.exporter.clone());
+        let pages = Arc::clone(&self.pages);
+        let key = parameter(request, "key");
         self.later(response.defer(), move |response| {
             let controls = &*changes.controls;
             let json = |text: String| ("application/json", text);
@@ -102,8 +116,19 @@ impl AdminService {
                     (Exporter::CONTENT_TYPE, exporter.encode())
                 }
                 Place::Metrics => (Exporter::PLAIN_CONTENT_TYPE, exporter.encode_plain()),
-                Place::Snapshot => json(report::snapshot(controls)),
-                Place::Settings => json(report::settings(controls.isolation())),
+                Place::Snapshot => json(pages.read_now(History::snapshot)),
+                Place::PageSave => json(pages.read(History::saved)),
+                Place::PageRoute => {
+                    let key = key.unwrap_or_default();
+                    match pages.read(|history| history.route(&key)) {
+                        Some(history) => json(history),
+                        None => {
+                            let response = plain(response.status(404), "application/json");
+                            return response.body(error("there is no such route"));
+                        }
+                    }
+                }
+                Place::Settings => json(report::settings(controls.isolation(), key.as_deref())),
                 Place::Events => json(changes.events.to_json()),
                 _ => (
                     "text/plain; charset=utf-8",
@@ -152,6 +177,17 @@ impl AdminService {
     }
 }
 
+/// Responds with the page. It contains no data.
+fn page(response: Response<'_>) {
+    response
+        .field("Content-Type", "text/html; charset=utf-8")
+        .field("Content-Security-Policy", policy())
+        .field("Cache-Control", "no-store")
+        .field("X-Content-Type-Options", "nosniff")
+        .field("Referrer-Policy", "no-referrer")
+        .body(PAGE);
+}
+
 /// Adds the fields of a response that no cache keeps and no browser interprets.
 fn plain(response: DeferredResponse, kind: &str) -> DeferredResponse {
     response
@@ -168,7 +204,7 @@ fn token(request: &Request<'_>, place: &Place) -> Option<Vec<u8>> {
         return Some(presented(field).unwrap_or_default());
     }
     match place {
-        Place::Stream(_) => {
+        Place::Stream(_) | Place::PageEvents => {
             let field = parameter(request, "authorization")?;
             Some(presented(field.as_bytes()).unwrap_or_default())
         }

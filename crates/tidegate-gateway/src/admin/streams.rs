@@ -14,7 +14,7 @@ use tidegate::loops::EventLoop;
 use tidegate::metrics::HystrixStream;
 use tidegate_core::permits::{Permit, Permits};
 
-use super::listener::WallTime;
+use super::event::WallTime;
 use super::place::StreamKind;
 
 /// The time between two lines that a client gets at least.

@@ -47,10 +47,12 @@ fn a_snapshot_shows_routes_and_servers() {
     let parts = [
         "Content-Type: application/json",
         "Cache-Control: no-store",
-        "{\"ready\":true,\"commands\":[{\"key\":\"cart\",\"group\":\"shop\",\"breaker\":\"closed\"",
-        "\"active\":1,\"waiting\":0,\"limit\":7,\"adaptive_limit\":null,\"error_percent\":0",
+        "{\"version\":1,",
+        "\"ready\":true,",
+        "\"routes\":[{\"key\":\"cart\",\"group\":\"shop\",\"upstream\":null,\"values\":[",
+        "{\"name\":\"in_flight\",\"title\":\"In flight\"",
         "\"upstreams\":[{\"name\":\"shop\",\"servers\":[{\"address\":\"10.0.0.1:80\",\"weight\":2,\
-         \"in_flight\":0,\"up\":false,\"draining\":false}]}]}",
+         \"in_flight\":0,\"share\":0,\"up\":false,\"draining\":false}]}]",
     ];
     assert_has(&snapshot, &parts);
 }

@@ -5,6 +5,7 @@
 )]
 
 mod api;
+mod pages;
 mod refuses;
 mod secrets;
 mod streams;
@@ -20,8 +21,8 @@ use tidegate::metrics::Exporter;
 use tidegate::net::NetGroup;
 use tidegate::{Dump, ManualClock};
 use tidegate_gateway::admin::{
-    AdminError, AdminListener, AdminParts, Controls, Events, ServerReport, StreamSettings,
-    UpstreamReport,
+    AdminError, AdminListener, AdminParts, Controls, Events, Knob, ServerReport, StreamSettings,
+    UpstreamReport, WallTime,
 };
 use tidegate_gateway::balance::ServerState;
 use tidegate_gateway::config::types::Admin;
@@ -40,13 +41,14 @@ struct Gateway {
     server: ServerState,
     is_ready: AtomicBool,
     reloads: Mutex<Result<Vec<String>, String>>,
+    knob: Mutex<Knob>,
 }
 
 impl Gateway {
-    fn new() -> (Arc<Self>, Command) {
+    fn new(events: &Events) -> (Arc<Self>, Command) {
         let properties = Properties::new();
         let isolation = Isolation::builder().properties(properties.clone());
-        let isolation = isolation.build().unwrap();
+        let isolation = events.observe(isolation, &wall()).build().unwrap();
         let cart = Command::builder("cart").group("shop").permits(7);
         let cart = cart.build(&isolation).unwrap();
         let gateway = Self {
@@ -55,6 +57,12 @@ impl Gateway {
             server: ServerState::new(2, None),
             is_ready: AtomicBool::new(true),
             reloads: Mutex::new(Ok(Vec::new())),
+            knob: Mutex::new(Knob {
+                name: "flaky".to_owned(),
+                title: "upstream flaky".to_owned(),
+                choices: vec!["normal".to_owned(), "dead".to_owned()],
+                value: "normal".to_owned(),
+            }),
         };
         (Arc::new(gateway), cart)
     }
@@ -87,6 +95,19 @@ impl Controls for Gateway {
         }]
     }
 
+    fn knobs(&self) -> Vec<Knob> {
+        vec![self.knob.lock().unwrap().clone()]
+    }
+
+    fn turn(&self, knob: &str, choice: &str) -> Result<String, String> {
+        let mut own = self.knob.lock().unwrap();
+        if knob != own.name || !own.choices.iter().any(|one| one == choice) {
+            return Err("there is no such choice".to_owned());
+        }
+        own.value = choice.to_owned();
+        Ok(format!("{knob} is {choice}"))
+    }
+
     fn drain_server(&self, upstream: &str, server: &str, draining: bool) -> bool {
         let is_known = (upstream, server) == ("shop", "10.0.0.1:80");
         if is_known {
@@ -114,6 +135,11 @@ struct World {
     _group: NetGroup,
 }
 
+/// Returns the time of all events.
+fn wall() -> WallTime {
+    Arc::new(|| SystemTime::UNIX_EPOCH + NOW)
+}
+
 /// Returns the settings of a listener on a loopback address, with both tokens.
 fn settings() -> Admin {
     Admin {
@@ -136,17 +162,17 @@ impl World {
         let clock = ManualClock::new();
         let group = NetGroup::builder("admin").loops(1).clock(&clock);
         let group = group.on_unhandled(|_, _| ()).build().unwrap();
-        let (gateway, cart) = Gateway::new();
+        let events = Arc::new(Events::default());
+        let (gateway, cart) = Gateway::new(&events);
         let exporter = Exporter::new();
         exporter.add(gateway.isolation.clone());
-        let events = Arc::new(Events::default());
         let parts = AdminParts {
             controls: Arc::clone(&gateway) as Arc<dyn Controls>,
             exporter,
             events: Arc::clone(&events),
             problems: Arc::new(Problems::new((&clock).into())),
             streams: StreamSettings::default(),
-            wall: Arc::new(|| SystemTime::UNIX_EPOCH + NOW),
+            wall: wall(),
         };
         let admin = AdminListener::start(settings, &RealDisk, parts, &group)?;
         Ok(Self {

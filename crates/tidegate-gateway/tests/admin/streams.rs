@@ -10,13 +10,13 @@ use tidegate_gateway::config::Secret;
 const PING: &str = "ping: \n\n";
 
 /// A client of a stream.
-struct Stream {
+pub(crate) struct Stream {
     socket: TcpStream,
-    head: String,
+    pub(crate) head: String,
 }
 
 impl Stream {
-    fn open(world: &World, target: &str) -> Self {
+    pub(crate) fn open(world: &World, target: &str) -> Self {
         let mut socket = world.connect();
         let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n");
         socket.write_all(request.as_bytes()).unwrap();
@@ -28,7 +28,7 @@ impl Stream {
     }
 
     /// Returns the next piece, or an empty one at the end.
-    fn next(&mut self) -> String {
+    pub(crate) fn next(&mut self) -> String {
         let mut line = String::new();
         while !line.ends_with("\r\n") {
             line.push(char::from(byte(&mut self.socket)));
@@ -47,7 +47,7 @@ fn byte(socket: &mut TcpStream) -> u8 {
     byte[0]
 }
 
-fn millis(millis: u64) -> Duration {
+pub(crate) fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 

@@ -1,0 +1,347 @@
+//! A gateway that is only simulated, for `cargo xtask page`: routes with load, servers, loops, knobs.
+//!
+//!   page ADDRESS ROUTES
+//!
+//! Prints `page http://ADDRESS/` and runs until its input ends. The token is `page-token`.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a program for tests: an unwrap is an assertion"
+)]
+
+use std::collections::VecDeque;
+use std::io::Read;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use tidegate::Dump;
+use tidegate::isolate::{
+    AdaptiveLimit, BreakerConfig, Command, Entry, Isolation, PermitConfig, Properties,
+};
+use tidegate::metrics::Exporter;
+use tidegate::net::NetGroup;
+use tidegate_gateway::admin::{
+    AdminListener, AdminParts, Controls, Events, Knob, LoopReport, RouteReport, ServerReport,
+    StreamSettings, UpstreamReport, WallTime,
+};
+use tidegate_gateway::balance::ServerState;
+use tidegate_gateway::config::types::Admin;
+use tidegate_gateway::config::{Address, RealDisk, Secret};
+use tidegate_gateway::problem::Problems;
+
+/// The time between two turns of the load.
+const TURN: Duration = Duration::from_millis(20);
+/// A name that a careless page would take for its own script.
+const NASTY: &str = "<img src=x onerror=alert(1)>\"'</script><script>alert(2)</script>\r\n\u{2028}";
+
+struct Simulated {
+    isolation: Isolation,
+    properties: Properties,
+    servers: Vec<ServerState>,
+    group: NetGroup,
+    flaky: Mutex<String>,
+}
+
+/// A call that is in flight.
+struct Call {
+    entry: Entry,
+    ends: u64,
+    works: bool,
+}
+
+/// A route with load.
+struct Route {
+    command: Command,
+    /// Calls in each turn.
+    calls: f64,
+    owed: f64,
+    /// How many turns a call takes, at least and at most.
+    turns: (u64, u64),
+    is_flaky: bool,
+}
+
+struct Load {
+    routes: Vec<Route>,
+    calls: VecDeque<Call>,
+    turn: u64,
+    random: u64,
+}
+
+impl Load {
+    fn random(&mut self, below: u64) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random % below.max(1)
+    }
+
+    /// Ends calls that are due and begins others. `is_failing` is about the flaky route.
+    fn step(&mut self, is_failing: bool) {
+        self.turn += 1;
+        let turn = self.turn;
+        for call in self.calls.extract_if_due(turn) {
+            call.entry.verdict(call.works);
+        }
+        let many = self.routes.len() > 100;
+        for at in 0..self.routes.len() {
+            // With many routes, a tenth of them has calls in each turn.
+            if many && self.random(10) != 0 {
+                continue;
+            }
+            // A wave, so that there is something to see.
+            let wave = 1.0 + 0.4 * ((turn as f64 / 400.0) + at as f64).sin();
+            let route = &mut self.routes[at];
+            route.owed += route.calls * wave;
+            let count = route.owed.floor();
+            route.owed -= count;
+            let (least, most) = route.turns;
+            let (is_flaky, command) = (route.is_flaky, route.command.clone());
+            for _ in 0..count as u64 {
+                let Ok(entry) = command.admit() else {
+                    continue;
+                };
+                let ends = turn + least + self.random(most - least + 1);
+                let works =
+                    !(is_flaky && is_failing && self.random(10) < 8) && self.random(500) != 0;
+                self.calls.push_back(Call { entry, ends, works });
+            }
+        }
+    }
+}
+
+trait ExtractDue {
+    fn extract_if_due(&mut self, turn: u64) -> Vec<Call>;
+}
+
+impl ExtractDue for VecDeque<Call> {
+    fn extract_if_due(&mut self, turn: u64) -> Vec<Call> {
+        let all = std::mem::take(self).into_iter();
+        let (due, rest) = all.partition::<Vec<Call>, _>(|call| call.ends <= turn);
+        *self = rest.into();
+        due
+    }
+}
+
+impl Controls for Simulated {
+    fn is_ready(&self) -> bool {
+        true
+    }
+
+    fn isolation(&self) -> &Isolation {
+        &self.isolation
+    }
+
+    fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    fn upstreams(&self) -> Vec<UpstreamReport> {
+        let in_flight = |key: &str| {
+            let all = self.isolation.snapshots();
+            let found = all.iter().find(|one| one.key.as_str() == key);
+            found.map_or(0, |one| one.active)
+        };
+        let slow = in_flight("slow");
+        let servers = self
+            .servers
+            .iter()
+            .enumerate()
+            .map(|(at, server)| ServerReport {
+                address: format!("10.0.0.{}:80", at + 1),
+                weight: 1 + at as u32,
+                in_flight: if at == 1 { slow - slow / 8 } else { slow / 16 },
+                is_up: server.is_up(),
+                is_draining: server.is_draining(),
+            });
+        vec![UpstreamReport {
+            name: "catalog".to_owned(),
+            servers: servers.collect(),
+        }]
+    }
+
+    fn routes(&self) -> Vec<RouteReport> {
+        vec![RouteReport {
+            name: "slow".to_owned(),
+            upstream: Some("catalog".to_owned()),
+            budget_left: Some(12),
+            reasons: Vec::new(),
+        }]
+    }
+
+    fn loops(&self) -> Vec<LoopReport> {
+        let loops = self.group.loops().iter().enumerate();
+        let report = loops.map(|(at, one)| {
+            let metrics = one.metrics();
+            LoopReport {
+                name: format!("page-{at}"),
+                busy: metrics.busy,
+                late_mean: metrics.lateness_mean,
+                late_max: metrics.lateness_max,
+                longest: metrics.longest,
+                longest_task: metrics.longest_task.map(str::to_owned),
+                stalls: 0,
+            }
+        });
+        report.collect()
+    }
+
+    fn knobs(&self) -> Vec<Knob> {
+        vec![Knob {
+            name: "flaky".to_owned(),
+            title: "upstream flaky".to_owned(),
+            choices: ["normal", "failing"].map(str::to_owned).to_vec(),
+            value: self.flaky.lock().unwrap().clone(),
+        }]
+    }
+
+    fn turn(&self, knob: &str, choice: &str) -> Result<String, String> {
+        if knob != "flaky" || !["normal", "failing"].contains(&choice) {
+            return Err(format!("there is no knob `{knob}` with `{choice}`"));
+        }
+        choice.clone_into(&mut self.flaky.lock().unwrap());
+        Ok(format!("upstream flaky: {choice}"))
+    }
+
+    fn drain_server(&self, upstream: &str, server: &str, draining: bool) -> bool {
+        let mut all = self.servers.iter().enumerate();
+        let found = all.find(|(at, _)| server == format!("10.0.0.{}:80", at + 1));
+        match found {
+            Some((_, found)) if upstream == "catalog" => found.set_draining(draining),
+            _ => return false,
+        }
+        true
+    }
+
+    fn reload(&self) -> Result<Vec<String>, String> {
+        Ok(vec![
+            "listen.main: it changes with the next start".to_owned(),
+        ])
+    }
+
+    fn dump(&self) -> Dump {
+        self.isolation.dump()
+    }
+}
+
+/// Returns the routes: some with a story, and others.
+fn routes(isolation: &Isolation, count: usize) -> Vec<Route> {
+    let breaker = BreakerConfig {
+        sleep: Duration::from_secs(2),
+        ramp: Some(Duration::from_secs(3)),
+        ..BreakerConfig::default()
+    };
+    let waiting = PermitConfig {
+        limit: 40,
+        max_wait: Duration::from_millis(200),
+        ..PermitConfig::default()
+    };
+    let command = |key: &str| Command::builder(key).group("shop").breaker(breaker.clone());
+    let route = |command, calls, turns, is_flaky| Route {
+        command,
+        calls,
+        owed: 0.0,
+        turns,
+        is_flaky,
+    };
+    let mut routes = vec![
+        route(
+            command("fast").permits(200).build(isolation).unwrap(),
+            6.0,
+            (0, 1),
+            false,
+        ),
+        route(
+            command("slow").permits(waiting).build(isolation).unwrap(),
+            3.0,
+            (8, 24),
+            false,
+        ),
+        route(
+            command("flaky").permits(100).build(isolation).unwrap(),
+            4.0,
+            (1, 2),
+            true,
+        ),
+        route(
+            command("adaptive")
+                .adaptive(AdaptiveLimit::vegas())
+                .build(isolation)
+                .unwrap(),
+            5.0,
+            (2, 9),
+            false,
+        ),
+        route(
+            command(NASTY).permits(10).build(isolation).unwrap(),
+            0.2,
+            (0, 1),
+            false,
+        ),
+    ];
+    for number in routes.len()..count {
+        let key = format!("service-{number:04}");
+        let command = command(&key).permits(20).build(isolation).unwrap();
+        routes.push(route(
+            command,
+            0.05 + (number % 17) as f64 / 40.0,
+            (0, 4),
+            false,
+        ));
+    }
+    routes
+}
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let address = arguments.next().unwrap_or_else(|| "127.0.0.1:0".to_owned());
+    let count = arguments.next().map_or(12, |count| count.parse().unwrap());
+    let (host, port) = address.rsplit_once(':').unwrap();
+    let wall: WallTime = Arc::new(SystemTime::now);
+    let events = Arc::new(Events::default());
+    let properties = Properties::new();
+    let isolation = Isolation::builder().properties(properties.clone());
+    let isolation = events.observe(isolation, &wall).build().unwrap();
+    let group = NetGroup::builder("page").loops(2).build().unwrap();
+    let routes = routes(&isolation, count);
+    let simulated = Arc::new(Simulated {
+        isolation: isolation.clone(),
+        properties,
+        servers: (0..3).map(|_| ServerState::new(1, None)).collect(),
+        group: group.clone(),
+        flaky: Mutex::new("normal".to_owned()),
+    });
+    let exporter = Exporter::new();
+    exporter.add(isolation);
+    let settings = Admin {
+        at: Address::Tcp {
+            host: host.to_owned(),
+            port: port.parse().unwrap(),
+        },
+        token: Some(Secret::Value("page-token".to_owned())),
+        read_token: None,
+        hosts: Vec::new(),
+    };
+    let parts = AdminParts {
+        controls: Arc::clone(&simulated) as Arc<dyn Controls>,
+        exporter,
+        events,
+        problems: Arc::new(Problems::new(group.loops().next().clock().clone())),
+        streams: StreamSettings::default(),
+        wall,
+    };
+    let admin = AdminListener::start(&settings, &RealDisk, parts, &group).unwrap();
+    let mut load = Load {
+        routes,
+        calls: VecDeque::new(),
+        turn: 0,
+        random: 0x9E37_79B9_7F4A_7C15,
+    };
+    let second = group.loops().iter().nth(1).unwrap().clone();
+    let turns = second.schedule_at_fixed_rate(Duration::ZERO, TURN, move || {
+        let is_failing = *simulated.flaky.lock().unwrap() == "failing";
+        load.step(is_failing);
+    });
+    let _turns = turns.unwrap();
+    println!("page http://{}/", admin.local_addr());
+    // Until the input ends.
+    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+}
