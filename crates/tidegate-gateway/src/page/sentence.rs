@@ -72,6 +72,9 @@ pub(crate) fn verdict(figures: &Figures, upstream: Option<&UpstreamReport>) -> V
     if is_without_server(upstream) {
         return because(Level::Bad, Reason::NoServer);
     }
+    if figures.forced == 0 && figures.breaker == Some(3) {
+        return because(Level::Busy, Reason::Breaker);
+    }
     if let Some((reason, count)) = most(figures) {
         let calls = figures.window.calls();
         let level = match count * 100 {
@@ -90,9 +93,6 @@ pub(crate) fn verdict(figures: &Figures, upstream: Option<&UpstreamReport>) -> V
     let is_full = figures.waiting > 0 || figures.in_flight as f64 >= figures.limit as f64 * NEARLY;
     if figures.limit > 0 && is_full {
         return because(Level::Busy, Reason::Limit);
-    }
-    if figures.forced == 0 && figures.breaker == Some(3) {
-        return because(Level::Busy, Reason::Breaker);
     }
     let level = match (figures.window.calls(), figures.overstaying, figures.forced) {
         (_, 0, 0) if figures.in_flight == 0 && figures.window.calls() == 0 => Level::Idle,
