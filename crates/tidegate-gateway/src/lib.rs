@@ -35,7 +35,7 @@
 //! | `demo` | the demo: upstreams, a gateway, load, a live table |
 //! | `cli` | the command line, its manual page and completions |
 //!
-//! `json` writes JSON. `table` and `tour` belong to the tour of the library, which runs without a configuration.
+//! `table` and `tour` belong to the tour of the library, which runs without a configuration.
 //!
 //! # Secrets
 //!

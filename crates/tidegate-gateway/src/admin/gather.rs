@@ -28,6 +28,7 @@ impl Gather {
             time_ms: millis(change.at),
             kind: match change.origin.as_str() {
                 "health" => "server",
+                "watchdog" => "loop",
                 _ => "change",
             },
             origin: change.origin,

@@ -47,8 +47,8 @@ pub(crate) fn configured(
     command.breaker(breaker(route)).build(isolation)
 }
 
-/// Returns the retries of a route.
-pub(crate) fn retries(route: &Route) -> Option<Retry<Infallible>> {
+/// Returns the retries of a route, and their budget.
+pub(crate) fn retries(route: &Route) -> Option<(Retry<Infallible>, RetryBudget)> {
     let retry = route.retry.as_ref()?;
     let percent = retry.budget.0.as_percent().ceil() as u32;
     let reserve = match percent {
@@ -57,7 +57,8 @@ pub(crate) fn retries(route: &Route) -> Option<Retry<Infallible>> {
     };
     let budget = RetryBudget::new(percent, reserve);
     let policy = Retry::attempts(retry.times.0.saturating_add(1));
-    Some(policy.backoff(retry.pause, 1.0).budget(&budget))
+    let policy = policy.backoff(retry.pause, 1.0).budget(&budget);
+    Some((policy, budget))
 }
 
 /// Returns the time of one attempt.
@@ -218,6 +219,7 @@ mod tests {
             Some(Duration::from_millis(300))
         );
         assert!(retries(&route("")).is_none());
-        assert!(retries(&route("retry = 2\n")).is_some());
+        let (_, budget) = retries(&route("retry = 2\n")).unwrap();
+        assert_eq!(budget.left(), u64::from(RetryBudget::RESERVE));
     }
 }

@@ -6,6 +6,7 @@ use tidegate::isolate::{BreakerMode, Event};
 use tidegate_isolate::{CommandSnapshot, EventCounts};
 
 use super::reports::RouteReport;
+use crate::command::Reason;
 
 /// How calls have ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -144,9 +145,12 @@ impl Figures {
         }
     }
 
-    /// Returns how many requests were refused or failed since the start with a reason that the
-    /// command does not count as refused.
+    /// Returns how many requests were refused since the start with a reason that the command does
+    /// not count.
     pub(crate) fn other(&self) -> u64 {
-        self.route.reasons.iter().map(|(_, count)| count).sum()
+        let other = [Reason::NoServer.word(), Reason::Closing.word()];
+        let reasons = self.route.reasons.iter();
+        let reasons = reasons.filter(|(word, _)| other.contains(word));
+        reasons.map(|(_, count)| count).sum()
     }
 }

@@ -47,6 +47,7 @@ pub(crate) struct Sample {
 pub(crate) const EVENTS: &[(&str, &str)] = &[
     ("breaker", "Breakers"),
     ("server", "Servers"),
+    ("loop", "Loops"),
     ("change", "Changes"),
 ];
 

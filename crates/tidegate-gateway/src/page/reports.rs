@@ -42,8 +42,7 @@ pub struct RouteReport {
     pub upstream: Option<String>,
     /// The retries that are left in its budget; `None` without retries.
     pub budget_left: Option<u64>,
-    /// How many requests were refused or failed since the start, by the word of the reason: those
-    /// that the command does not count as refused, such as `no_server`.
+    /// How many requests were refused or failed since the start, by the word of the reason.
     pub reasons: Vec<(&'static str, u64)>,
 }
 

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::http::Files;
-use tidegate::isolate::{Command, ConfigError, Isolation, Retry};
+use tidegate::isolate::{Command, ConfigError, Isolation, Retry, RetryBudget};
 use tidegate::net::NetGroup;
 
 use super::logged::Counts;
 use super::reply::Fixed;
 use super::upstream::UpstreamState;
-use crate::admin::UpstreamReport;
+use crate::admin::{RouteReport, UpstreamReport};
 use crate::command;
 use crate::config::types::{self, Redirect, Route};
 use crate::config::{Config, LimitKind};
@@ -59,6 +59,8 @@ pub(super) struct ProxyRoute {
     pub(super) command: Command,
     pub(super) upstream: Arc<UpstreamState>,
     pub(super) retry: Option<Retry<Infallible>>,
+    /// The budget of the retries, for operators.
+    budget: Option<RetryBudget>,
     pub(super) attempt_timeout: Option<Duration>,
     pub(super) timeout: Option<Duration>,
     pub(super) fallback: Option<Fallback>,
@@ -191,6 +193,26 @@ impl Live {
         }
     }
 
+    /// Returns what operators see of routes besides the figures of their commands.
+    pub(crate) fn route_reports(&self) -> Vec<RouteReport> {
+        let reports = self.routes.iter().map(|route| {
+            let proxy = match &route.action {
+                Action::Proxy(proxy) => Some(proxy),
+                _ => None,
+            };
+            let reasons = route.counts.get();
+            RouteReport {
+                name: route.name.clone(),
+                upstream: proxy.map(|proxy| proxy.upstream.name.clone()),
+                budget_left: proxy.and_then(|proxy| Some(proxy.budget.as_ref()?.left())),
+                reasons: reasons
+                    .map(|(reason, count)| (reason.word(), count))
+                    .collect(),
+            }
+        });
+        reports.collect()
+    }
+
     /// Returns the problems of each route, by its name.
     pub(crate) fn problems(&self) -> impl Iterator<Item = (&str, &Counts)> {
         let routes = self.routes.iter();
@@ -320,10 +342,12 @@ fn proxy(
             Some(name) => find(name).map(Fallback::Upstream),
             None => Some(Fallback::Fixed(fixed(fallback))),
         });
+    let (retry, budget) = command::retries(route).unzip();
     Some(Action::Proxy(Arc::new(ProxyRoute {
         command,
         upstream: route.upstream.as_ref().and_then(find)?,
-        retry: command::retries(route),
+        retry,
+        budget,
         attempt_timeout: route.retry.as_ref().and_then(|retry| retry.attempt_timeout),
         timeout: route.timeout,
         fallback: fallback.flatten(),

@@ -7,6 +7,7 @@
 //! | `gateway` | [`Gateway`]: starts, takes over a new configuration, drains | `listener` |
 //! | `metrics` | the metrics of listeners and servers | `gateway` |
 //! | `operator` | what operators see and change | `gateway` |
+//! | `stalls` | how often loops did not respond | |
 //! | `operation` | [`Operation`]: a gateway with its file, its listener for operators and its log | `operator` |
 //! | `run` | the command `run`: signals, reload, drain, the summary | `operation` |
 
@@ -17,6 +18,7 @@ mod metrics;
 mod operation;
 mod operator;
 mod run;
+mod stalls;
 
 pub use error::StartError;
 pub use gateway::{Gateway, Summary};

@@ -11,6 +11,7 @@ use tidegate::promise::Completion;
 
 use super::gateway::{Gateway, Summary};
 use super::operator::{Metrics, Operator, locked};
+use super::stalls::Stalls;
 use crate::access::AccessLog;
 use crate::admin::{AdminListener, AdminParts, Controls as _, StreamSettings};
 use crate::config::ConfigFile;
@@ -55,13 +56,16 @@ pub struct OperationParts {
 /// # let path = std::env::temp_dir().join(format!("tidegate-operation-{}", std::process::id()));
 /// # std::fs::write(&path, "[listen]\nhttp = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\n[route.a]\nrespond = 200\n")?;
 /// let file = ConfigFile::new(&path, Arc::new(RealDisk), Arc::new(|_| None));
-/// let properties = Properties::new();
+/// let (properties, reports) = (Properties::new(), Reports::new(Clock::system()));
 /// let parts = OperationParts {
 ///     group: tidegate::net::pinned("gateway", 1)?,
 ///     own: tidegate::net::pinned("operate", 1)?,
-///     isolation: Isolation::builder().properties(properties.clone()).build()?,
+///     isolation: reports
+///         .events
+///         .observe(Isolation::builder().properties(properties.clone()), &reports.wall)
+///         .build()?,
 ///     properties,
-///     reports: Reports::new(Clock::system()),
+///     reports,
 ///     notifier: Arc::new(Notifier::new(None)),
 /// };
 /// let operation = Operation::start(file, parts)?;
@@ -91,6 +95,7 @@ impl Operation {
             let log = log.map_err(|why| format!("log.file: it cannot be opened: {why}"))?;
             parts.reports.log = Some(log);
         }
+        let stalls = Stalls::watch(&parts.group, &parts.reports);
         let started_with = (config.admin.clone(), config.log.clone());
         let (group, reports) = (&parts.group, parts.reports.clone());
         let gateway = Gateway::start_with(config, group, &parts.isolation, reports);
@@ -100,6 +105,7 @@ impl Operation {
             parts,
             started_with,
             access: OnceLock::new(),
+            stalls,
             reloading: Mutex::default(),
             watch: Mutex::default(),
         });

@@ -11,7 +11,8 @@ use tidegate::metrics::{Collect, MetricVisitor};
 
 use super::gateway::Gateway;
 use super::operation::OperationParts;
-use crate::admin::{AdminAccess, Controls, UpstreamReport};
+use super::stalls::Stalls;
+use crate::admin::{AdminAccess, Controls, LoopReport, RouteReport, UpstreamReport};
 use crate::config::types::{Admin, Log};
 use crate::config::{Config, ConfigFile, FileWatch, Named, Secret, Sources};
 
@@ -26,6 +27,8 @@ pub(super) struct Operator {
     /// The settings of the listener for operators and of the log at the start.
     pub(super) started_with: (Option<Named<Admin>>, Log),
     pub(super) access: OnceLock<AdminAccess>,
+    /// How often the loops of requests did not respond.
+    pub(super) stalls: Stalls,
     /// One reload at a time, from the file to the loops.
     pub(super) reloading: Mutex<()>,
     /// Notices changes of the files, unless the configuration says that it should not.
@@ -126,6 +129,27 @@ impl Controls for Operator {
 
     fn upstreams(&self) -> Vec<UpstreamReport> {
         self.gateway.upstreams()
+    }
+
+    fn routes(&self) -> Vec<RouteReport> {
+        self.gateway.live().route_reports()
+    }
+
+    fn loops(&self) -> Vec<LoopReport> {
+        let loops = self.parts.group.loops().iter();
+        let reports = loops.map(|one| {
+            let metrics = one.metrics();
+            LoopReport {
+                name: one.name().to_owned(),
+                busy: metrics.busy,
+                late_mean: metrics.lateness_mean,
+                late_max: metrics.lateness_max,
+                longest: metrics.longest,
+                longest_task: metrics.longest_task.map(str::to_owned),
+                stalls: self.stalls.of(one.name()),
+            }
+        });
+        reports.collect()
     }
 
     fn drain_server(&self, upstream: &str, server: &str, draining: bool) -> bool {

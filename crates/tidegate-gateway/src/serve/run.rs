@@ -133,8 +133,12 @@ fn parts() -> tidegate::Result<OperationParts> {
     Ok(OperationParts {
         group: group("gateway", loops)?,
         own: group("operate", 1)?,
-        isolation: Isolation::builder()
-            .properties(properties.clone())
+        isolation: reports
+            .events
+            .observe(
+                Isolation::builder().properties(properties.clone()),
+                &reports.wall,
+            )
             .build()?,
         properties,
         reports,

@@ -34,12 +34,15 @@ fn it_is_not_ready_from_the_announcement_on_and_still_accepts() {
 #[test]
 fn a_snapshot_shows_routes_and_servers_without_variables() {
     let text = "[upstream.back]\nservers = [\"127.0.0.1:1\", \"${SECRET}:80\"]\n\
-                [route.shop]\nupstream = \"back\"\nlimit = 7\n";
+                [route.shop]\nupstream = \"back\"\nlimit = 7\nretry = 1\n";
     let world = World::new(text);
     let snapshot = world.get("/api/snapshot").body;
+    // In the order of the series: the retry budget, calls in flight, the limit.
     for part in [
-        "{\"ready\":true,\"commands\":[{\"key\":\"shop\",\"group\":\"back\",\"breaker\":\"closed\"",
-        "\"limit\":7",
+        "\"ready\":true,",
+        "\"routes\":[{\"key\":\"shop\",\"group\":\"back\",\"upstream\":\"back\",\"values\":[",
+        ",3,0,7,0,",
+        "\"loops\":[{\"name\":\"gateway-0\",\"busy\":",
         "{\"name\":\"back\",\"servers\":[{\"address\":\"127.0.0.1:1\",\"weight\":1",
         "{\"address\":\"${SECRET}:80\",\"weight\":1",
     ] {
