@@ -99,13 +99,13 @@ impl Front {
         });
         let properties = Properties::new();
         let group = tidegate::net::pinned("gateway", 1)?;
+        let reports = Reports::new(group.loops().next().clock().clone());
+        let isolation = Isolation::builder().properties(properties.clone());
         let parts = OperationParts {
             own: tidegate::net::pinned("operate", 1)?,
-            isolation: Isolation::builder()
-                .properties(properties.clone())
-                .build()?,
+            isolation: reports.events.observe(isolation, &reports.wall).build()?,
             properties,
-            reports: Reports::new(group.loops().next().clock().clone()),
+            reports,
             notifier: Arc::new(Notifier::new(None)),
             group,
         };
@@ -115,6 +115,8 @@ impl Front {
         let operation = Arc::new(Operation::start(file, parts.clone())?);
         // It is set here only.
         let _ = switches.operation.set(Arc::downgrade(&operation));
+        let knobs = Arc::downgrade(&switches);
+        operation.show_knobs(knobs);
         Ok(Self {
             switches,
             operation,
@@ -217,12 +219,11 @@ impl Demo {
             (None, false) => "Ctrl-C stops it".to_owned(),
         };
         format!(
-            "dashboard  http://{}/\ngateway    http://{}/   routes: {routes}\n\
-             load       {RATE} req/s on each route; {end}\n\
-             token      {}   (for changes in the dashboard)\n\n",
+            "dashboard  http://{}/#token={}\ngateway    http://{}/   routes: {routes}\n\
+             load       {RATE} req/s on each route; {end}\n\n",
             self.front.address("admin"),
+            self.front.switches.settings.token,
             self.front.address("http"),
-            self.front.switches.settings.token
         )
     }
 

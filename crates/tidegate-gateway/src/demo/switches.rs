@@ -6,10 +6,14 @@ use std::sync::{Arc, OnceLock, Weak};
 use super::keys::Wish;
 use super::settings::Settings;
 use super::upstreams::{Mode, NAMES, Upstreams};
-use crate::serve::Operation;
+use crate::admin::Knob;
+use crate::serve::{Knobs, Operation};
 
 /// Who changed the configuration, for the log.
 const ORIGIN: &str = "demo";
+
+/// The name of the knob for all bulkheads.
+const BULKHEADS: &str = "bulkheads";
 
 /// What the user can switch.
 #[derive(Debug)]
@@ -40,6 +44,22 @@ impl Switches {
         }
     }
 
+    /// Does what the user chooses in the page.
+    fn choose(&self, knob: &str, choice: &str) -> Result<(), String> {
+        if knob == BULKHEADS {
+            return match choice {
+                "on" => self.set_bulkheads(true),
+                "off" => self.set_bulkheads(false),
+                _ => Err(format!("bulkheads are on or off, and not `{choice}`")),
+            };
+        }
+        let at = NAMES.iter().position(|name| *name == knob);
+        let at = at.ok_or_else(|| format!("there is no upstream `{knob}`"))?;
+        let mode = Mode::ALL.into_iter().find(|mode| mode.name() == choice);
+        let mode = mode.ok_or_else(|| format!("an upstream cannot be `{choice}`"))?;
+        self.set(at, mode)
+    }
+
     pub(crate) fn has_bulkheads(&self) -> bool {
         self.settings.has_bulkheads.load(Ordering::Relaxed)
     }
@@ -66,5 +86,30 @@ impl Switches {
             .collect();
         let bulkheads = if self.has_bulkheads() { "on" } else { "off" };
         format!("now        {}; bulkheads {bulkheads}", modes.join(", "))
+    }
+}
+
+/// The page has the same switches as the keys.
+impl Knobs for Switches {
+    fn list(&self) -> Vec<Knob> {
+        let upstreams = NAMES.iter().enumerate().map(|(at, name)| Knob {
+            name: (*name).to_owned(),
+            title: format!("/{name}"),
+            choices: Mode::ALL.map(|mode| mode.name().to_owned()).to_vec(),
+            value: self.upstreams.mode(at).name().to_owned(),
+        });
+        let on = if self.has_bulkheads() { "on" } else { "off" };
+        let bulkheads = Knob {
+            name: BULKHEADS.to_owned(),
+            title: "bulkheads".to_owned(),
+            choices: ["on", "off"].map(str::to_owned).to_vec(),
+            value: on.to_owned(),
+        };
+        upstreams.chain([bulkheads]).collect()
+    }
+
+    fn turn(&self, knob: &str, choice: &str) -> Result<String, String> {
+        self.choose(knob, choice)?;
+        Ok(format!("{knob}: {choice}"))
     }
 }

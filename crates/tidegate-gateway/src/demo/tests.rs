@@ -2,16 +2,19 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tidegate::isolate::BreakerState;
 
 use super::keys::{Keys, Wish};
 use super::settings::{FILE, Settings};
+use super::switches::Switches;
 use super::table::{Guard, OpenSince, live, summary};
-use super::upstreams::{Mode, NAMES};
+use super::upstreams::{Mode, NAMES, Upstreams};
 use crate::config::load;
 use crate::load::{Due, Ended, Outcome, Tally};
+use crate::serve::Knobs as _;
 
 fn settings() -> Settings {
     Settings {
@@ -147,4 +150,37 @@ fn the_time_of_an_open_breaker_counts_from_its_last_opening() {
     assert_eq!(open.update(1, secs(3)), secs(3));
     // It was closed in between, and is open again for one second.
     assert_eq!(open.update(2, secs(4)), secs(1));
+}
+
+#[test]
+fn the_page_has_the_same_switches_as_the_keys() {
+    let switches = Switches {
+        upstreams: Upstreams::start().unwrap(),
+        settings: Arc::new(settings()),
+        operation: OnceLock::new(),
+    };
+    let values = |switches: &Switches| -> Vec<String> {
+        let knobs = switches.list().into_iter();
+        knobs
+            .map(|knob| format!("{} {}", knob.name, knob.value))
+            .collect()
+    };
+    let before = values(&switches);
+    assert_eq!(
+        before[2..],
+        ["flaky normal", "blocking normal", "bulkheads on"]
+    );
+    for (knob, choice) in [("flaky", "failing"), ("bulkheads", "off")] {
+        let done = switches.turn(knob, choice);
+        assert_eq!(done, Ok(format!("{knob}: {choice}")));
+    }
+    let after = values(&switches);
+    assert_eq!(
+        after[2..],
+        ["flaky failing", "blocking normal", "bulkheads off"]
+    );
+    for (knob, choice) in [("flaky", "odd"), ("none", "dead"), ("bulkheads", "maybe")] {
+        assert!(switches.turn(knob, choice).unwrap_err().contains('`'));
+    }
+    assert_eq!(values(&switches), after, "nothing else is switched");
 }

@@ -41,6 +41,14 @@ pub(crate) enum Mode {
 }
 
 impl Mode {
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Normal,
+        Self::Slow,
+        Self::Failing,
+        Self::Hanging,
+        Self::Dead,
+    ];
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Normal => "normal",

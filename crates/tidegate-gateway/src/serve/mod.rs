@@ -23,4 +23,5 @@ mod stalls;
 pub use error::StartError;
 pub use gateway::{Gateway, Summary};
 pub use operation::{Operation, OperationParts};
+pub(crate) use operator::Knobs;
 pub(crate) use run::run;

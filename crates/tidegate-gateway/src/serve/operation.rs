@@ -10,7 +10,7 @@ use tidegate::pool::WorkerPool;
 use tidegate::promise::Completion;
 
 use super::gateway::{Gateway, Summary};
-use super::operator::{Metrics, Operator, locked};
+use super::operator::{Knobs, Metrics, Operator, locked};
 use super::stalls::Stalls;
 use crate::access::AccessLog;
 use crate::admin::{AdminListener, AdminParts, Controls as _, StreamSettings};
@@ -105,6 +105,7 @@ impl Operation {
             parts,
             started_with,
             access: OnceLock::new(),
+            knobs: OnceLock::new(),
             stalls,
             reloading: Mutex::default(),
             watch: Mutex::default(),
@@ -176,6 +177,12 @@ impl Operation {
         let admin = self.admin.iter();
         addresses.extend(admin.map(|admin| ("admin".to_owned(), admin.address())));
         addresses
+    }
+
+    /// Shows what can be switched besides settings, from now on.
+    pub(crate) fn show_knobs(&self, knobs: Weak<dyn Knobs>) {
+        // It is set once.
+        let _ = self.operator.knobs.set(knobs);
     }
 
     /// Returns the gateway.

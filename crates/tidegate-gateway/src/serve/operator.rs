@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use tidegate::Dump;
@@ -12,7 +12,7 @@ use tidegate::metrics::{Collect, MetricVisitor};
 use super::gateway::Gateway;
 use super::operation::OperationParts;
 use super::stalls::Stalls;
-use crate::admin::{AdminAccess, Controls, LoopReport, RouteReport, UpstreamReport};
+use crate::admin::{AdminAccess, Controls, Knob, LoopReport, RouteReport, UpstreamReport};
 use crate::config::types::{Admin, Log};
 use crate::config::{Config, ConfigFile, FileWatch, Named, Secret, Sources};
 
@@ -27,12 +27,27 @@ pub(super) struct Operator {
     /// The settings of the listener for operators and of the log at the start.
     pub(super) started_with: (Option<Named<Admin>>, Log),
     pub(super) access: OnceLock<AdminAccess>,
+    /// The faults of the demo.
+    pub(super) knobs: OnceLock<Weak<dyn Knobs>>,
     /// How often the loops of requests did not respond.
     pub(super) stalls: Stalls,
     /// One reload at a time, from the file to the loops.
     pub(super) reloading: Mutex<()>,
     /// Notices changes of the files, unless the configuration says that it should not.
     pub(super) watch: Mutex<Option<FileWatch>>,
+}
+
+/// What can be switched besides settings.
+pub(crate) trait Knobs: Send + Sync {
+    /// Returns all of them.
+    fn list(&self) -> Vec<Knob>;
+
+    /// Switches one. Returns what was done.
+    ///
+    /// # Errors
+    ///
+    /// There is no such knob or choice, or it could not be switched.
+    fn turn(&self, knob: &str, choice: &str) -> Result<String, String>;
 }
 
 /// Puts a part of a new configuration in force.
@@ -150,6 +165,18 @@ impl Controls for Operator {
             }
         });
         reports.collect()
+    }
+
+    fn knobs(&self) -> Vec<Knob> {
+        let knobs = self.knobs.get().and_then(Weak::upgrade);
+        knobs.map_or_else(Vec::new, |knobs| knobs.list())
+    }
+
+    fn turn(&self, knob: &str, choice: &str) -> Result<String, String> {
+        match self.knobs.get().and_then(Weak::upgrade) {
+            Some(knobs) => knobs.turn(knob, choice),
+            None => Err("this gateway has nothing to switch".to_owned()),
+        }
     }
 
     fn drain_server(&self, upstream: &str, server: &str, draining: bool) -> bool {
