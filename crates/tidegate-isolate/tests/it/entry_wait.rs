@@ -433,6 +433,8 @@ fn a_closure_that_panics_is_reported_and_gives_its_permit_back() {
         assert!(!pending.is_pending());
         assert_eq!(command.snapshot().active, 0);
     }
+    // The hook runs on a thread of its own.
+    reports.wait_for(2);
     assert_eq!(reports.count(), 2);
 }
 
