@@ -9,7 +9,7 @@ use std::io::{IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
@@ -175,10 +175,18 @@ fn read(file: &Path, machine: &Machine) -> Result<Loaded, (String, u8)> {
 }
 
 fn check(file: &Path, machine: &Machine) -> (String, u8) {
-    let loaded = match read(file, machine) {
+    let mut loaded = match read(file, machine) {
         Ok(loaded) => loaded,
         Err(problem) => return problem,
     };
+    if let Some(config) = &loaded.config {
+        let mistakes = serve::certificate_mistakes(config, SystemTime::now());
+        let is_usable = mistakes.is_empty();
+        for mistake in mistakes {
+            loaded.mistakes.add(mistake);
+        }
+        loaded.config = loaded.config.filter(|_| is_usable);
+    }
     let messages = match loaded.mistakes.in_order().is_empty() {
         true => String::new(),
         false => loaded.mistakes.render(&loaded.sources),

@@ -22,6 +22,8 @@
 //! | `page` | the page that shows the gateway live: series, history, frames, the file; pure data |
 //! | `admin` | the listener for operators: health, metrics, streams, page, state, changes, tokens |
 //! | `reports` | where the parts report: changes, problems, lines of the access log |
+//! | `resolver` | the addresses of names |
+//! | `parts` | what a gateway runs on |
 //! | `notify` | notification of the service manager |
 //! | `lines` | the reports of the program as lines on standard error |
 //! | `tls` | certificates and keys in files; the only module with types of rustls |
@@ -58,9 +60,11 @@ mod load;
 #[cfg(unix)]
 pub mod notify;
 mod page;
+mod parts;
 pub mod problem;
 mod proxy;
 mod reports;
+mod resolver;
 pub mod route;
 mod screen;
 pub mod serve;
@@ -70,4 +74,6 @@ mod top;
 mod tour;
 mod unix;
 
+pub use parts::Parts;
 pub use reports::Reports;
+pub use resolver::Resolver;

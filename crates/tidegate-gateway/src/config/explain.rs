@@ -56,7 +56,8 @@ impl Asked {
     /// Returns the position of the route that takes the request.
     pub fn route(&self, config: &Config) -> Option<usize> {
         let has_header = |name: &str, value: &str| {
-            let mut found = self.headers.iter().filter(|(n, _)| n == name);
+            let found = self.headers.iter();
+            let mut found = found.filter(|(own, _)| own.eq_ignore_ascii_case(name));
             found.any(|(_, v)| value.is_empty() || v == value)
         };
         config.table.find(&RouteRequest {

@@ -25,6 +25,7 @@ use crate::fields::Ids;
 use crate::load::{Dispatch, Lane, LaneSettings, Shape, Target, nanos};
 use crate::notify::Notifier;
 use crate::reports::Reports;
+use crate::resolver::Resolver;
 use crate::screen::{KeyMode, Size};
 use crate::serve::{Operation, OperationParts};
 
@@ -106,6 +107,7 @@ impl Front {
             isolation: reports.events.observe(isolation, &reports.wall).build()?,
             properties,
             reports,
+            resolver: Resolver::system(),
             notifier: Arc::new(Notifier::new(None)),
             group,
         };

@@ -4,6 +4,7 @@
 //! over the time between two checks. Dropping the checker ends them.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use tidegate::http::client::Client as HttpClient;
 use tidegate::loops::EventLoop;
 use tidegate::net::{ChannelOptions, Client as NetClient, NetGroup};
+use tidegate::promise::Completion;
 
 use super::thresholds::Thresholds;
 use crate::balance::ServerState;
@@ -29,6 +31,8 @@ pub(crate) struct Checked {
     /// The name of its upstream.
     pub(crate) upstream: String,
     pub(crate) at: Address,
+    /// The addresses of its name, if they are known.
+    pub(crate) addresses: Vec<SocketAddr>,
     /// The address as operators see it.
     pub(crate) label: Arc<str>,
     pub(crate) state: ServerState,
@@ -139,7 +143,12 @@ impl Checker {
             connect_timeout: self.config.timeout,
             ..ChannelOptions::default()
         };
-        let client = NetClient::builder(&self.group).options(options).build();
+        let mut client = NetClient::builder(&self.group).options(options);
+        if !self.server.addresses.is_empty() {
+            let addresses = self.server.addresses.clone();
+            client = client.resolver(move |_, _| Completion::succeeded(addresses.clone()));
+        }
+        let client = client.build();
         let connecting = match (&self.server.at, self.home()) {
             (Address::Tcp { host, port }, Some(home)) => {
                 client.connect_on(home, (host.as_str(), *port))

@@ -11,7 +11,7 @@ use tidegate::net::{Bytes, Handler, HandlerContext};
 
 use super::flight::{Back, Flight, Stage, State};
 use super::held::Held;
-use super::logged::{Done, End};
+use super::logged::End;
 use super::times::Times;
 use crate::balance::Lease;
 use crate::fields::{Dropped, is_trailer};
@@ -216,20 +216,29 @@ impl Flight {
         if !state.is_at(attempt) {
             return;
         }
-        let rest = state.end();
+        let mut rest = state.end();
         drop(state);
-        let mut done = rest.done;
+        let mut ended = rest.ended.take();
+        let timing = ended.as_ref().filter(|_| self.proxy.server_timing);
+        let timing = timing.map(|ended| ended.done.times.body_timing(self.now()));
         if let Some(Back::Streaming(stream)) = rest.let_go() {
-            let is_whole = !stream.is_closed();
-            done = done.map(|done| Done { is_whole, ..done });
+            if let Some(ended) = &mut ended {
+                ended.done.is_whole = !stream.is_closed();
+            }
             let fields = Trailers::new(trailers).filter(|field| is_trailer(field.name));
-            stream.finish_with_trailers(fields.map(|field| (field.name, field.value)));
+            let fields = fields.map(|field| (field.name, field.value));
+            match &timing {
+                Some(timing) => {
+                    let own = [("Server-Timing", timing.as_bytes())];
+                    stream.finish_with_trailers(fields.chain(own));
+                }
+                None => stream.finish_with_trailers(fields),
+            }
         }
-        match done {
-            Some(Done {
-                is_whole: false, ..
-            }) => self.log(done, End::ClientLeft),
-            _ => self.log(done, End::Served),
+        let is_cut = ended.as_ref().is_some_and(|ended| !ended.done.is_whole);
+        match is_cut {
+            true => self.log(ended, End::ClientLeft),
+            false => self.log(ended, End::Served),
         }
     }
 }

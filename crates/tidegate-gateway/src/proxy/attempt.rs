@@ -79,10 +79,11 @@ impl Flight {
             let expire = move || flight.attempt_expired(attempt);
             state.attempt_limit = self.gate.after(self.home, after, expire);
         }
-        let lease = self.upstream(&state).pick(self.home, state.server);
-        if let Some(lease) = &lease {
-            state.server = Some(lease.server);
-        }
+        let picked = self.upstream(&state).pick(self.home, state.server.as_ref());
+        let lease = picked.map(|(chosen, lease)| {
+            state.server = Some(chosen);
+            lease
+        });
         drop(state);
         match lease {
             Some(lease) => self.take_connection(attempt, entry, lease),
@@ -95,12 +96,12 @@ impl Flight {
     }
 
     /// Returns the upstream of the attempt in progress.
-    fn upstream(&self, state: &State) -> &Arc<UpstreamState> {
+    fn upstream(&self, state: &State) -> &Arc<UpstreamState<Answer>> {
         self.upstream_of(state.fell_back)
     }
 
     /// Returns the upstream of the route, or that of its fallback.
-    pub(super) fn upstream_of(&self, fell_back: bool) -> &Arc<UpstreamState> {
+    pub(super) fn upstream_of(&self, fell_back: bool) -> &Arc<UpstreamState<Answer>> {
         match &self.proxy.fallback {
             Some(Fallback::Upstream(upstream)) if fell_back => upstream,
             _ => &self.proxy.upstream,
@@ -109,7 +110,11 @@ impl Flight {
 
     /// Takes an idle connection, or waits for a new one.
     fn take_connection(self: &Arc<Self>, attempt: u32, mut entry: Option<Entry>, mut lease: Lease) {
-        let target = self.upstream(&self.lock()).target(&lease).clone();
+        let target = self.lock().server.as_ref().map(|own| own.target().clone());
+        let Some(target) = target else {
+            // The request has ended meanwhile.
+            return drop((entry, lease));
+        };
         while let Some(exchange) = target.try_acquire() {
             match self.exchange(attempt, exchange, entry, lease) {
                 None => return,

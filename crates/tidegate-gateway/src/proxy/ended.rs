@@ -1,14 +1,17 @@
 //! The line of the access log about a request that was passed on.
 
-use super::flight::Flight;
-use super::logged::{Done, End, Seen, log};
+use super::flight::{Ended, Flight};
+use super::logged::{End, Seen, log};
+use super::upstream::Chosen;
 use crate::access::Record;
 
 impl Flight {
-    /// Logs the end of the request. `done` is what `State::end` has returned: `None` if the request
+    /// Logs the end of the request. `ended` is what `State::end` has returned: `None` if the request
     /// had ended before.
-    pub(super) fn log(&self, done: Option<Done>, end: End) {
-        let Some(done) = done else { return };
+    pub(super) fn log(&self, ended: Option<Ended>, end: End) {
+        let Some(Ended { done, server }) = ended else {
+            return;
+        };
         if let End::Problem(reason, _) = end {
             self.route.counts.add(reason);
         }
@@ -29,7 +32,7 @@ impl Flight {
                 query: seen.query,
                 route: Some(&self.route.name),
                 upstream: Some(&upstream.name),
-                server: done.server.map(|server| upstream.label(server)),
+                server: server.as_ref().map(Chosen::label),
                 ..record
             }
         });

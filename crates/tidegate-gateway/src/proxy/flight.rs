@@ -37,6 +37,7 @@ use super::live::{Fallback, ProxyRoute, RouteState};
 use super::logged::{Done, End};
 use super::reply;
 use super::times::Times;
+use super::upstream::Chosen;
 use crate::command::{Problem, Reason};
 
 /// The attempts of a request whose route has retries.
@@ -134,7 +135,7 @@ pub(super) struct State {
     pub(super) continued: bool,
     pub(super) tries: Option<Tries>,
     /// The server of the last attempt.
-    pub(super) server: Option<usize>,
+    pub(super) server: Option<Chosen<Answer>>,
     /// The request goes to the upstream of the fallback.
     pub(super) fell_back: bool,
     /// The limits of the whole request and of the attempt.
@@ -163,7 +164,6 @@ impl State {
     pub(super) fn end(&mut self) -> Rest {
         let done = Done {
             attempts: self.attempt,
-            server: self.server,
             fell_back: self.fell_back,
             times: self.times,
             received: self.body_bytes,
@@ -172,8 +172,9 @@ impl State {
             is_whole: matches!(self.back, Some(Back::Sent)),
         };
         let is_running = !matches!(self.stage, Stage::Ended);
+        let server = self.server.take();
         Rest {
-            done: is_running.then_some(done),
+            ended: is_running.then_some(Ended { done, server }),
             stage: std::mem::replace(&mut self.stage, Stage::Ended),
             back: self.back.take(),
             body: self.body.take(),
@@ -183,11 +184,17 @@ impl State {
     }
 }
 
+/// What a request has done, and its last server.
+pub(super) struct Ended {
+    pub(super) done: Done,
+    pub(super) server: Option<Chosen<Answer>>,
+}
+
 /// What is left of a request that has ended.
 #[must_use = "it has to be stopped"]
 pub(super) struct Rest {
     /// What the request has done, unless it had ended before.
-    pub(super) done: Option<Done>,
+    pub(super) ended: Option<Ended>,
     stage: Stage,
     back: Option<Back>,
     body: Option<Body>,
@@ -281,11 +288,11 @@ impl Flight {
 
     /// Ends the request because its client has left. Nothing more begins for it.
     pub(super) fn abandon(&self) {
-        let rest = self.lock().end();
-        let done = rest.done;
+        let mut rest = self.lock().end();
+        let ended = rest.ended.take();
         // There is nobody to respond to.
         drop(rest.stop());
-        self.log(done, End::ClientLeft);
+        self.log(ended, End::ClientLeft);
     }
 
     /// Ends the request without a response of its upstream: with the fallback of its route, or with
@@ -303,9 +310,9 @@ impl Flight {
             stage.stop();
             return self.connect(attempt, None);
         }
-        let rest = state.end();
+        let mut rest = state.end();
         drop(state);
-        let mut done = rest.done;
+        let mut ended = rest.ended.take();
         let (reason, name) = (problem.reason, &self.route.name);
         let mut status = reason.status();
         match (rest.stop(), &self.proxy.fallback) {
@@ -313,14 +320,13 @@ impl Flight {
             (Some(back), Some(Fallback::Fixed(fixed))) => {
                 fixed.send_for(problem, name, back);
                 status = fixed.status;
-                done = done.map(|done| Done {
-                    fell_back: true,
-                    ..done
-                });
+                if let Some(ended) = &mut ended {
+                    ended.done.fell_back = true;
+                }
             }
             (Some(back), _) => reply::refuse(problem, name, back),
         }
-        self.log(done, End::Problem(reason, status));
+        self.log(ended, End::Problem(reason, status));
     }
 
     /// Turns the request to the upstream of its fallback, for which it has its time once more.
@@ -346,12 +352,12 @@ impl Flight {
 
     /// Ends the request with a status because of what the client has sent.
     pub(super) fn refuse_client(&self, status: u16, text: &'static str) {
-        let rest = self.lock().end();
-        let done = rest.done;
+        let mut rest = self.lock().end();
+        let ended = rest.ended.take();
         if let Some(back) = rest.stop() {
             back.status(status).body(text);
         }
-        self.log(done, End::Refused("body", status));
+        self.log(ended, End::Refused("body", status));
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {

@@ -61,7 +61,13 @@ impl Gate {
         self.event_loop(home)?.schedule_coarse(time, run).ok()
     }
 
-    fn event_loop(&self, home: usize) -> Option<&EventLoop> {
+    /// Returns the loops.
+    pub(crate) fn group(&self) -> &NetGroup {
+        &self.group
+    }
+
+    /// Returns a loop.
+    pub(crate) fn event_loop(&self, home: usize) -> Option<&EventLoop> {
         self.group.loops().iter().nth(home)
     }
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use tidegate::http::Files;
 use tidegate::isolate::{Command, ConfigError, Isolation, Retry, RetryBudget};
-use tidegate::net::NetGroup;
 
+use super::answer::Answer;
 use super::logged::Counts;
 use super::reply::Fixed;
 use super::upstream::UpstreamState;
@@ -18,7 +18,7 @@ use crate::command;
 use crate::config::types::{self, Redirect, Route};
 use crate::config::{Config, LimitKind};
 use crate::fields::Rewriting;
-use crate::reports::Reports;
+use crate::parts::Parts;
 use crate::route::PathPattern;
 
 /// A configuration that is in force.
@@ -26,7 +26,7 @@ pub(crate) struct Live {
     pub(crate) config: Config,
     /// At the positions of the table.
     pub(super) routes: Vec<Arc<RouteState>>,
-    upstreams: HashMap<String, Arc<UpstreamState>>,
+    upstreams: HashMap<String, Arc<UpstreamState<Answer>>>,
 }
 
 /// A route that is in force.
@@ -57,7 +57,7 @@ pub(super) enum Action {
 #[derive(Debug)]
 pub(super) struct ProxyRoute {
     pub(super) command: Command,
-    pub(super) upstream: Arc<UpstreamState>,
+    pub(super) upstream: Arc<UpstreamState<Answer>>,
     pub(super) retry: Option<Retry<Infallible>>,
     /// The budget of the retries, for operators.
     budget: Option<RetryBudget>,
@@ -81,7 +81,7 @@ pub(super) struct TunnelRoute {
 #[derive(Debug)]
 pub(super) enum Fallback {
     Fixed(Fixed),
-    Upstream(Arc<UpstreamState>),
+    Upstream(Arc<UpstreamState<Answer>>),
 }
 
 /// Why a configuration without mistakes cannot be used.
@@ -112,10 +112,10 @@ impl Live {
     pub(crate) fn new(
         config: Config,
         before: Option<&Self>,
-        (group, reports): (&NetGroup, &Reports),
-        isolation: &Isolation,
+        parts: &Parts,
     ) -> Result<Arc<Self>, BuildError> {
-        let upstreams = upstreams(&config, before, (group, reports))?;
+        let isolation = &parts.isolation;
+        let upstreams = upstreams(&config, before, parts)?;
         // Everything that reads files first: a command takes over its settings at once.
         let mut actions = Vec::new();
         for route in &config.routes {
@@ -247,8 +247,8 @@ impl fmt::Debug for Live {
 fn upstreams(
     config: &Config,
     before: Option<&Live>,
-    parts: (&NetGroup, &Reports),
-) -> Result<HashMap<String, Arc<UpstreamState>>, BuildError> {
+    parts: &Parts,
+) -> Result<HashMap<String, Arc<UpstreamState<Answer>>>, BuildError> {
     let shown = config.origins.iter();
     let shown = shown.filter(|origin| origin.path.starts_with("upstream."));
     let shown: HashMap<&str, &str> = shown
@@ -332,7 +332,7 @@ fn commands(
 fn proxy(
     route: &Route,
     (command, tunnel): (Command, Option<TunnelRoute>),
-    upstreams: &HashMap<String, Arc<UpstreamState>>,
+    upstreams: &HashMap<String, Arc<UpstreamState<Answer>>>,
 ) -> Option<Action> {
     let find = |name: &String| upstreams.get(name).cloned();
     let fallback = route

@@ -17,8 +17,6 @@ use crate::route::without_port;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Done {
     pub(super) attempts: u32,
-    /// The position of the server of the last attempt.
-    pub(super) server: Option<usize>,
     pub(super) fell_back: bool,
     pub(super) times: Times,
     /// The bytes of both bodies.
@@ -94,7 +92,6 @@ pub(super) fn log_local(
 ) {
     let done = Done {
         attempts: 0,
-        server: None,
         fell_back: fallback,
         times: Times {
             began,

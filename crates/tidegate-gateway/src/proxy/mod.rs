@@ -8,18 +8,21 @@
 //! | `held` | what a request holds at its server | |
 //! | `logged` | how a request ended: its line in the access log, its count | `gate`, `times` |
 //! | `lives` | the configuration of each loop | `live`, `gate` |
-//! | `upstream` | the servers of an upstream, and the connections to them | `answer` |
+//! | `target` | the connections to a server | |
+//! | `members` | the servers of an upstream at one moment: one for each address | `target` |
+//! | `upstream` | an upstream: the choice of a server, the addresses of names | `members` |
 //! | `live` | routes and upstreams, made from a configuration | `upstream` |
 //! | `flight` | one request that is passed on: its state | `live`, `reply` |
 //! | `attempt` | the attempts of a request: admission, server, connection | `flight` |
 //! | `body` | the body of the request, on its way to the server | `flight` |
 //! | `answer` | the response of the server, on its way to the client | `flight` |
 //! | `tunnel` | upgraded connections | `flight` |
+//! | `connect` | `CONNECT`: a tunnel to a server, without HTTP | `tunnel` |
 //! | `ended` | the line of the access log about a request that was passed on | `flight`, `logged` |
 //! | `service` | the service of a connection: finds the route, responds or passes on | all |
 //!
-//! `flight`, `attempt`, `body`, `answer`, `tunnel` and `ended` are one state machine in six files; `upstream` names the
-//! type of its handler.
+//! `flight`, `attempt`, `body`, `answer`, `tunnel` and `ended` are one state machine in six files;
+//! `live` names the type of its handler.
 //!
 //! Everything of a request runs on the loop of the client's connection. A connection to a server is
 //! taken from the pool of the same loop.
@@ -27,6 +30,7 @@
 mod answer;
 mod attempt;
 mod body;
+mod connect;
 mod ended;
 mod flight;
 mod gate;
@@ -34,8 +38,10 @@ mod held;
 mod live;
 mod lives;
 mod logged;
+mod members;
 mod reply;
 mod service;
+mod target;
 mod times;
 mod tunnel;
 mod upstream;

@@ -11,6 +11,7 @@ use tidegate::http::{Method, Request, Response, Service};
 use tidegate::isolate::{Entry, Verdict};
 use tidegate::net::handlers::ProxiedPeer;
 
+use super::connect::Connecting;
 use super::flight::{Flight, Start, Tries};
 use super::held::Wanted;
 use super::live::{Action, Fallback, Live, ProxyRoute, RouteState, TunnelRoute};
@@ -156,6 +157,30 @@ impl ProxyService {
         }
     }
 
+    /// Opens the tunnel of a `CONNECT`. Its route names the method, so it has a tunnel.
+    fn open_tunnel(
+        &self,
+        route: &Arc<RouteState>,
+        proxy: &ProxyRoute,
+        found: &Found<'_>,
+        response: Response<'_>,
+    ) {
+        let Some(tunnel) = &proxy.tunnel else {
+            return response.status(405).body("CONNECT is not allowed\n");
+        };
+        let head = found.request.head();
+        let connecting = Connecting {
+            gate: Arc::clone(&self.lives.gate),
+            route: Arc::clone(route),
+            client: found.request.channel().clone(),
+            address: self.front.peer(&found.request).map(|peer| peer.ip()),
+            host: without_port(head.authority().unwrap_or_default()).to_owned(),
+            home: found.home,
+            began: found.began,
+        };
+        connecting.open(proxy, tunnel, response);
+    }
+
     /// Refuses a request that was not admitted, without a flight.
     fn refuse(
         &self,
@@ -251,6 +276,9 @@ impl Service for ProxyService {
             return response.status(413).body("the body is too large\n");
         }
         match &route.action {
+            Action::Proxy(proxy) if head.method() == Method::Connect => {
+                self.open_tunnel(route, proxy, &found, response);
+            }
             Action::Proxy(proxy) => self.pass_on(route, proxy, found, response),
             Action::Redirect(redirect) => {
                 self.log(&found, route, End::Local(redirect.status.0), false);
@@ -282,10 +310,10 @@ fn find<'a, 'l>(
     head: &RequestHead<'a>,
 ) -> Result<(&'l Arc<RouteState>, Cow<'a, str>), NoRoute> {
     let refused = |status, word, text| NoRoute { status, word, text };
-    if head.method() == Method::Connect {
-        return Err(refused(405, "method", "CONNECT is not allowed\n"));
-    }
-    let path = normal(head.path());
+    let is_connect = head.method() == Method::Connect;
+    // It has no path.
+    let path = if is_connect { "/" } else { head.path() };
+    let path = normal(path);
     let path = path.ok_or(refused(400, "path", "the path is not valid\n"))?;
     let host = host_of(head);
     let has_header = |name: &str, value: &str| {
@@ -299,6 +327,9 @@ fn find<'a, 'l>(
         has_header: &has_header,
     };
     let found = live.config.table.find(&asked);
+    if found.is_none() && is_connect {
+        return Err(refused(405, "method", "CONNECT is not allowed\n"));
+    }
     let text = "there is no route for this request\n";
     let found = found.ok_or(refused(404, "no_route", text))?;
     Ok((&live.routes[found], path))

@@ -34,6 +34,12 @@ impl Times {
         }
         text
     }
+
+    /// Returns the value of `Server-Timing` at the end of the response, in milliseconds.
+    pub(crate) fn body_timing(&self, now: u64) -> String {
+        let took = Duration::from_nanos(now.saturating_sub(self.head)).as_secs_f64() * 1000.0;
+        format!("body;dur={took:.1}")
+    }
 }
 
 #[cfg(test)]
@@ -55,6 +61,7 @@ mod tests {
             times.server_timing(),
             "queue;dur=1.5, connect;dur=0.5, head;dur=10.0"
         );
+        assert_eq!(times.body_timing(15_000_000), "body;dur=3.0");
         assert_eq!(
             Times::default().server_timing(),
             "queue;dur=0.0, connect;dur=0.0, head;dur=0.0"

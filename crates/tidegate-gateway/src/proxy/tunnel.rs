@@ -11,6 +11,7 @@
 //! other one.
 
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tidegate::http::DeferredResponse;
@@ -22,17 +23,34 @@ use tidegate::net::{
 
 use super::flight::{Back, Flight};
 use super::held::Held;
-use super::logged::{Done, End};
+use super::logged::End;
 
 /// The event that lets a relay begin: the other side is there.
 struct Begin;
 
+/// The event that gives a relay what it holds as long as its server is connected.
+pub(super) struct Hold(pub(super) Mutex<Option<Held>>);
+
 /// Passes what one connection receives to the other one.
-struct Relay {
+pub(super) struct Relay {
     other: Channel,
     /// What was received before the relay begins.
     first: Bytes,
+    /// It waits for [`Begin`]: the other side may still send earlier responses.
+    waits: bool,
     held: Option<Held>,
+}
+
+impl Relay {
+    /// Creates the relay of a server's connection that holds nothing yet.
+    pub(super) fn waiting(other: Channel) -> Self {
+        Self {
+            other,
+            first: Bytes::new(),
+            waits: true,
+            held: None,
+        }
+    }
 }
 
 impl Inbound for Relay {
@@ -42,10 +60,9 @@ impl Inbound for Relay {
 
     fn added(&mut self, ctx: &mut InboundContext<'_, Self>) {
         ctx.set_half_closure(true);
-        match self.held {
-            // The client's connection may still send earlier responses.
-            Some(_) => ctx.set_auto_read(false),
-            None => self.other.fire_event(Begin),
+        match self.waits {
+            true => ctx.set_auto_read(false),
+            false => self.other.fire_event(Begin),
         }
     }
 
@@ -70,6 +87,8 @@ impl Inbound for Relay {
                 self.other.write_and_flush(first);
             }
             ctx.set_auto_read(true);
+        } else if let Some(Hold(held)) = event.downcast_ref::<Hold>() {
+            self.held = held.lock().unwrap_or_else(PoisonError::into_inner).take();
         } else if event.downcast_ref::<InputShutdown>().is_some() {
             drop(self.other.shutdown_output());
         }
@@ -112,14 +131,13 @@ impl Flight {
         if !state.is_at(attempt) || !state.is_unanswered() {
             return None;
         }
-        let rest = state.end();
+        let mut rest = state.end();
         let times = state.times;
         drop(state);
-        let done = rest.done.map(|done| Done {
-            status: 101,
-            is_whole: true,
-            ..done
-        });
+        let mut ended = rest.ended.take();
+        if let Some(ended) = &mut ended {
+            (ended.done.status, ended.done.is_whole) = (101, true);
+        }
         let Some(Back::Waiting(back)) = rest.let_go() else {
             return None;
         };
@@ -129,13 +147,14 @@ impl Flight {
             back = back.field("Upgrade", protocol);
         }
         open(back, server.clone(), wanted.idle);
-        self.log(done, End::Served);
+        self.log(ended, End::Served);
         // Also if the client leaves before its side is there.
         let other = server;
         client.closed().on_complete(move |_| drop(other.close()));
         let relay = Relay {
             other: client,
             first: received,
+            waits: true,
             held: Some(held),
         };
         Some(Handler::inbound(relay))
@@ -143,11 +162,12 @@ impl Flight {
 }
 
 /// Opens the client's side of a tunnel.
-fn open(back: DeferredResponse, server: Channel, idle: Duration) {
+pub(super) fn open(back: DeferredResponse, server: Channel, idle: Duration) {
     back.switch(move |switch| {
         let relay = Relay {
             other: server,
             first: Bytes::new(),
+            waits: false,
             held: None,
         };
         switch.add("relay", Handler::inbound(relay)).idle(idle)

@@ -1,45 +1,69 @@
-//! The servers of an upstream: which one takes a request, and the connections to it.
+//! An upstream: which of its servers takes a request, and the addresses of their names.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use tidegate::http::client::{Client, Upstream};
-use tidegate::net::NetGroup;
-use tidegate::promise::Completion;
-use tidegate_http::client::ClientBuilder;
+use tidegate::http::client::{ExchangeHandler, Upstream};
+use tidegate::promise::Outcome;
 
-use super::answer::Answer;
-use crate::admin::{ServerReport, UpstreamReport};
-use crate::balance::{Lease, Picker, ServerState, Strategy};
+use super::members::{Before, Members, Recipe};
+use crate::admin::UpstreamReport;
+use crate::balance::{Lease, Picker, Strategy};
 use crate::config::types;
 use crate::config::{Address, Balance};
-use crate::health::{Checked, Checker};
-use crate::reports::Reports;
-use crate::tls::trusted;
+use crate::parts::Parts;
 
-/// The most connections to a server. Requests in flight have limits of their own, so that none waits
-/// for a connection of another loop.
-const MOST_CONNECTIONS: usize = 1 << 20;
-/// How long a server may be silent. The time of a route is usually shorter.
-const LONGEST_SILENCE: Duration = Duration::from_secs(3600);
-
-/// An upstream.
-pub(super) struct UpstreamState {
+/// An upstream. `H` is the handler of responses.
+pub(super) struct UpstreamState<H: ExchangeHandler> {
     pub(super) name: String,
     config: types::Upstream,
-    /// The addresses of the servers as operators see them.
+    /// The addresses of the settings as operators see them.
     labels: Vec<Arc<str>>,
-    servers: Vec<ServerState>,
-    targets: Vec<Upstream<Answer>>,
-    /// One for each loop. Only that loop uses the lock.
-    pickers: Vec<Mutex<Picker>>,
-    /// Dropping them ends the health checks.
-    _checkers: Vec<Arc<Checker>>,
+    parts: Parts,
+    known: Mutex<Known<H>>,
+    /// One for each loop. Only that loop and a change of the members use the lock.
+    loops: Vec<Mutex<OfLoop<H>>>,
 }
 
-impl UpstreamState {
+/// What is known about the servers.
+struct Known<H: ExchangeHandler> {
+    /// The addresses of each setting, sorted. `None` if it is not a name, or not found yet.
+    addresses: Vec<Option<Vec<SocketAddr>>>,
+    members: Arc<Members<H>>,
+}
+
+/// What a loop uses.
+struct OfLoop<H: ExchangeHandler> {
+    picker: Picker,
+    members: Arc<Members<H>>,
+}
+
+/// A server that takes a request.
+pub(super) struct Chosen<H: ExchangeHandler> {
+    members: Arc<Members<H>>,
+    server: usize,
+}
+
+impl<H: ExchangeHandler> Chosen<H> {
+    /// Returns the address of the server as operators see it.
+    pub(super) fn label(&self) -> &str {
+        self.members.label(self.server)
+    }
+
+    /// Returns where the server is: its setting, and the addresses of its name if they are known.
+    pub(super) fn place(&self) -> (&Address, &[SocketAddr]) {
+        self.members.place(self.server)
+    }
+
+    /// Returns the connections to the server.
+    pub(super) fn target(&self) -> &Upstream<H> {
+        self.members.target(self.server)
+    }
+}
+
+impl<H: ExchangeHandler> UpstreamState<H> {
     /// Makes an upstream. One that has not changed is the same as before, and servers that have not
     /// changed keep their connections and their requests in flight.
     ///
@@ -51,7 +75,7 @@ impl UpstreamState {
         config: &types::Upstream,
         labels: Vec<Arc<str>>,
         before: Option<&Arc<Self>>,
-        (group, reports): (&NetGroup, &Reports),
+        parts: &Parts,
     ) -> Result<Arc<Self>, String> {
         if let Some(before) = before
             && before.config == *config
@@ -59,218 +83,219 @@ impl UpstreamState {
         {
             return Ok(Arc::clone(before));
         }
-        let mut upstream = Self {
+        let recipe = Recipe {
+            upstream: name,
+            config,
+            labels: &labels,
+            parts,
+        };
+        let servers = config.servers.iter();
+        let addresses: Vec<_> = servers
+            .map(|server| before.and_then(|before| before.addresses_of(&server.at)))
+            .collect();
+        let members = match before {
+            None => Members::new(&recipe, &addresses, None),
+            Some(before) => {
+                let own = &before.config;
+                let kept = Before {
+                    members: &before.members(),
+                    same_connections: own.tls == config.tls
+                        && own.connect_timeout == config.connect_timeout
+                        && own.idle == config.idle
+                        && own.max_in_flight == config.max_in_flight,
+                    same_checks: own.health == config.health,
+                };
+                Members::new(&recipe, &addresses, Some(&kept))
+            }
+        };
+        let members = Arc::new(members?);
+        let upstream = Arc::new(Self {
             name: name.to_owned(),
             config: config.clone(),
+            parts: parts.clone(),
+            loops: loops(config.balance, parts.group.loops().len(), &members),
+            known: Mutex::new(Known { addresses, members }),
             labels,
-            servers: Vec::new(),
-            targets: Vec::new(),
-            pickers: pickers(config.balance, group.loops().len()),
-            _checkers: Vec::new(),
-        };
-        for server in &config.servers {
-            let kept = before.and_then(|before| before.same_server(config, server));
-            let (state, target) = match kept {
-                Some(kept) => kept,
-                None => {
-                    let most = config.max_in_flight.map(|most| most.0);
-                    let target = target(&server.at, config, group)?;
-                    let state = ServerState::new(server.weight, most);
-                    let drained = before.is_some_and(|before| before.drains(&server.at));
-                    state.set_draining(drained);
-                    (state, target)
-                }
-            };
-            upstream.servers.push(state);
-            upstream.targets.push(target);
+        });
+        for setting in 0..upstream.config.servers.len() {
+            Self::look_up(&Arc::downgrade(&upstream), setting);
         }
-        upstream._checkers = upstream.start_checks(group, reports)?;
-        Ok(Arc::new(upstream))
-    }
-
-    /// Starts the health checks. Without any, each server is up.
-    fn start_checks(
-        &self,
-        group: &NetGroup,
-        reports: &Reports,
-    ) -> Result<Vec<Arc<Checker>>, String> {
-        let (config, mut checkers) = (&self.config, Vec::new());
-        let all = config.servers.iter().zip(&self.servers).enumerate();
-        for (index, (server, state)) in all {
-            let Some(health) = &config.health else {
-                state.set_up(true);
-                continue;
-            };
-            let (client, url) = calls(&server.at, config, group)?;
-            let checked = Checked {
-                upstream: self.name.clone(),
-                at: server.at.clone(),
-                label: Arc::clone(&self.labels[index]),
-                state: state.clone(),
-                client: client.max_connections(1).build(),
-                url,
-                reports: reports.clone(),
-            };
-            let place = (index, config.servers.len());
-            checkers.push(Checker::start(checked, health, group, place));
-        }
-        Ok(checkers)
-    }
-
-    /// Returns the server of this upstream that `server` of a new configuration is, if nothing of it
-    /// has changed.
-    fn same_server(
-        &self,
-        config: &types::Upstream,
-        server: &types::Server,
-    ) -> Option<(ServerState, Upstream<Answer>)> {
-        let own = &self.config;
-        let same = own.tls == config.tls
-            && own.connect_timeout == config.connect_timeout
-            && own.idle == config.idle
-            && own.max_in_flight == config.max_in_flight;
-        let at = own.servers.iter().position(|one| one == server);
-        let at = at.filter(|_| same)?;
-        Some((self.servers[at].clone(), self.targets[at].clone()))
-    }
-
-    /// Returns `true` if an operator drains the server with this address.
-    fn drains(&self, at: &Address) -> bool {
-        let servers = self.config.servers.iter().zip(&self.servers);
-        let mut own = servers.filter(|(server, _)| server.at == *at);
-        own.any(|(_, state)| state.is_draining())
-    }
-
-    /// Drains the servers with this label, or ends their drain. Returns `false` if there is none.
-    pub(super) fn drain(&self, label: &str, draining: bool) -> bool {
-        let all = self.labels.iter().zip(&self.servers);
-        let own: Vec<_> = all.filter(|(own, _)| ***own == *label).collect();
-        for (_, state) in &own {
-            state.set_draining(draining);
-        }
-        !own.is_empty()
-    }
-
-    /// Returns the upstream as operators see it.
-    pub(super) fn report(&self) -> UpstreamReport {
-        let all = self.labels.iter().zip(&self.servers);
-        let servers = all.zip(&self.config.servers);
-        let server =
-            |((label, state), config): ((&Arc<str>, &ServerState), &types::Server)| ServerReport {
-                address: label.to_string(),
-                weight: config.weight,
-                in_flight: state.in_flight(),
-                is_up: state.is_up(),
-                is_draining: state.is_draining(),
-            };
-        UpstreamReport {
-            name: self.name.clone(),
-            servers: servers.map(server).collect(),
-        }
+        Ok(upstream)
     }
 
     /// Chooses a server and reserves a place, on loop `home`. `avoid` is the server of an earlier
     /// attempt.
-    pub(super) fn pick(&self, home: usize, avoid: Option<usize>) -> Option<Lease> {
-        let picker = self.pickers.get(home)?;
-        let mut picker = picker.lock().unwrap_or_else(PoisonError::into_inner);
-        picker.pick(&self.servers, avoid)
+    pub(super) fn pick(
+        &self,
+        home: usize,
+        avoid: Option<&Chosen<H>>,
+    ) -> Option<(Chosen<H>, Lease)> {
+        let mut own = locked(self.loops.get(home)?);
+        let OfLoop { picker, members } = &mut *own;
+        let avoid = avoid.filter(|avoid| Arc::ptr_eq(&avoid.members, members));
+        let lease = picker.pick(&members.states, avoid.map(|avoid| avoid.server))?;
+        let chosen = Chosen {
+            members: Arc::clone(members),
+            server: lease.server,
+        };
+        Some((chosen, lease))
     }
 
-    /// Returns the address of a server as operators see it.
-    pub(super) fn label(&self, server: usize) -> &str {
-        &self.labels[server]
+    /// Returns the time for a connection to be established.
+    pub(super) fn connect_timeout(&self) -> Duration {
+        self.config.connect_timeout
     }
 
-    /// Returns the connections to a server.
-    pub(super) fn target(&self, lease: &Lease) -> &Upstream<Answer> {
-        &self.targets[lease.server]
+    /// Drains the servers that operators see under this name, or ends their drain. The name of a
+    /// setting stands for all of its servers. Returns `false` if there is none.
+    pub(super) fn drain(&self, name: &str, draining: bool) -> bool {
+        self.members().drain(name, draining)
+    }
+
+    /// Returns the upstream as operators see it.
+    pub(super) fn report(&self) -> UpstreamReport {
+        UpstreamReport {
+            name: self.name.clone(),
+            servers: self.members().report(),
+        }
+    }
+
+    fn members(&self) -> Arc<Members<H>> {
+        Arc::clone(&locked(&self.known).members)
+    }
+
+    /// Returns the known addresses of a setting.
+    fn addresses_of(&self, at: &Address) -> Option<Vec<SocketAddr>> {
+        let mut settings = self.config.servers.iter();
+        let own = settings.position(|server| server.at == *at)?;
+        locked(&self.known).addresses[own].clone()
+    }
+
+    /// Looks up the name of a setting, if it has one, again and again. Ends with the upstream.
+    fn look_up(weak: &Weak<Self>, setting: usize) {
+        let Some(upstream) = weak.upgrade() else {
+            return;
+        };
+        let Address::Tcp { host, port } = &upstream.config.servers[setting].at else {
+            return;
+        };
+        if host.parse::<IpAddr>().is_ok() {
+            return;
+        }
+        let weak = weak.clone();
+        let found = upstream.parts.resolver.look_up(host, *port);
+        found.finally(move |found| {
+            let Some(upstream) = weak.upgrade() else {
+                return;
+            };
+            let found = match found {
+                Outcome::Success(found) if found.is_empty() => Err("it has no address".to_owned()),
+                Outcome::Success(found) => Ok(found.clone()),
+                Outcome::Failure(why) => Err(why.to_string()),
+                Outcome::Cancelled => Err("the lookup was cancelled".to_owned()),
+            };
+            upstream.learn(setting, found);
+            upstream.look_up_later(weak, setting);
+        });
+    }
+
+    fn look_up_later(&self, weak: Weak<Self>, setting: usize) {
+        let every = self.config.resolve_every.max(SHORTEST);
+        let home = self.parts.group.loops().next();
+        // A loop that takes no timers is ending.
+        drop(home.schedule_coarse(every, move || Self::look_up(&weak, setting)));
+    }
+
+    /// Takes over the addresses of a name. A name that is not found keeps its addresses.
+    fn learn(&self, setting: usize, found: Result<Vec<SocketAddr>, String>) {
+        let (name, label, reports) = (&self.name, &self.labels[setting], &self.parts.reports);
+        let mut found = match found {
+            Ok(found) => found,
+            Err(why) => {
+                let text = format!(
+                    "upstream.{name} {label}: the name is not found: {why}; its last addresses stay"
+                );
+                return reports.problems.report("resolve", text);
+            }
+        };
+        // The order changes with each answer of some servers.
+        found.sort_unstable();
+        found.dedup();
+        let mut known = locked(&self.known);
+        if known.addresses[setting].as_ref() == Some(&found) {
+            return;
+        }
+        let texts: Vec<String> = found.iter().map(|one| one.ip().to_string()).collect();
+        let mut addresses = known.addresses.clone();
+        addresses[setting] = Some(found);
+        let recipe = Recipe {
+            upstream: name,
+            config: &self.config,
+            labels: &self.labels,
+            parts: &self.parts,
+        };
+        let before = Before {
+            members: &known.members,
+            same_connections: true,
+            same_checks: true,
+        };
+        let made = Members::new(&recipe, &addresses, Some(&before));
+        let members = match made {
+            Ok(members) => Arc::new(members),
+            // A file has changed since the start.
+            Err(why) => {
+                drop(known);
+                return reports
+                    .problems
+                    .report("resolve", format!("upstream.{name}: {why}"));
+            }
+        };
+        known.addresses = addresses;
+        let old = std::mem::replace(&mut known.members, Arc::clone(&members));
+        let old_of_loops: Vec<_> = self
+            .loops
+            .iter()
+            .map(|own| std::mem::replace(&mut locked(own).members, Arc::clone(&members)))
+            .collect();
+        drop(known);
+        // The last one closes connections. Not under a lock.
+        drop((old, old_of_loops));
+        let what = format!("upstream.{name} {label}: {}", texts.join(", "));
+        reports.change("resolver", what);
     }
 }
 
-impl fmt::Debug for UpstreamState {
+/// The shortest time between two lookups of a name.
+const SHORTEST: Duration = Duration::from_millis(100);
+
+impl<H: ExchangeHandler> fmt::Debug for UpstreamState<H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("UpstreamState")
             .field("name", &self.name)
-            .field("servers", &self.servers)
+            .field("servers", &self.labels)
             .finish_non_exhaustive()
     }
 }
 
-fn pickers(balance: Balance, loops: usize) -> Vec<Mutex<Picker>> {
+fn loops<H: ExchangeHandler>(
+    balance: Balance,
+    loops: usize,
+    members: &Arc<Members<H>>,
+) -> Vec<Mutex<OfLoop<H>>> {
     let strategy = match balance {
         Balance::RoundRobin => Strategy::RoundRobin,
         Balance::LeastInFlight => Strategy::LeastInFlight,
         Balance::Random => Strategy::Random,
     };
-    let picker = |home: usize| Mutex::new(Picker::new(strategy, home as u64 + 1));
-    (0..loops).map(picker).collect()
+    let of_loop = |home: usize| {
+        Mutex::new(OfLoop {
+            picker: Picker::new(strategy, home as u64 + 1),
+            members: Arc::clone(members),
+        })
+    };
+    (0..loops).map(of_loop).collect()
 }
 
-/// Returns the connections to a server.
-fn target(
-    at: &Address,
-    config: &types::Upstream,
-    group: &NetGroup,
-) -> Result<Upstream<Answer>, String> {
-    let (client, url) = calls(at, config, group)?;
-    let client = client
-        .max_connections(MOST_CONNECTIONS)
-        .head_timeout(LONGEST_SILENCE)
-        .body_timeout(LONGEST_SILENCE);
-    let upstream = client.build().upstream(&url);
-    upstream.map_err(|why| format!("the server {at} cannot be used: {why}"))
-}
-
-/// Returns a client that makes connections to a server, and the URL of the server.
-fn calls(
-    at: &Address,
-    config: &types::Upstream,
-    group: &NetGroup,
-) -> Result<(ClientBuilder, String), String> {
-    let mut client = Client::builder(group)
-        .connect_timeout(config.connect_timeout)
-        .idle(config.idle);
-    let mut name = match at {
-        Address::Tcp { .. } => at.to_string(),
-        Address::Unix(path) => {
-            client = client.unix_socket(path.clone());
-            "localhost".to_owned()
-        }
-    };
-    let scheme = match &config.tls {
-        None => "http",
-        Some(tls) => {
-            client = client.tls(trusted(tls)?);
-            if let Some(other) = &tls.name {
-                (client, name) = called(client, at, other)?;
-            }
-            "https"
-        }
-    };
-    Ok((client, format!("{scheme}://{name}")))
-}
-
-/// Makes connections to `at` with `name` as the name in the certificate. Returns the host and port of
-/// the URL.
-fn called(
-    client: ClientBuilder,
-    at: &Address,
-    name: &str,
-) -> Result<(ClientBuilder, String), String> {
-    let Address::Tcp { host, port } = at else {
-        return Ok((client, name.to_owned()));
-    };
-    let url = format!("{name}:{port}");
-    if host == name {
-        return Ok((client, url));
-    }
-    let Ok(ip) = host.parse::<IpAddr>() else {
-        return Err(format!(
-            "the server {at} has a name of its own: leave `tls.name` out, or give its address"
-        ));
-    };
-    let address = SocketAddr::from((ip, *port));
-    let resolve = move |_: &str, _: u16| Completion::succeeded(vec![address]);
-    Ok((client.resolver(resolve), url))
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

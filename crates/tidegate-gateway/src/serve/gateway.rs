@@ -12,9 +12,10 @@ use tidegate::promise::Completion;
 use super::error::StartError;
 use super::listener::{Listening, NewCertificates};
 use crate::admin::UpstreamReport;
-use crate::config::Config;
+use crate::config::types::Listener;
+use crate::config::{Config, Named};
+use crate::parts::Parts;
 use crate::proxy::{Live, Lives};
-use crate::reports::Reports;
 
 /// A running gateway. Dropping it leaves its listeners to the loops of its group, until these end.
 ///
@@ -52,9 +53,7 @@ use crate::reports::Reports;
 /// ```
 pub struct Gateway {
     lives: Arc<Lives>,
-    group: NetGroup,
-    isolation: Isolation,
-    reports: Reports,
+    parts: Parts,
     /// `true` from the moment at which a drain is announced.
     is_ending: AtomicBool,
     /// One reload at a time. It is held for long, unlike the state.
@@ -108,26 +107,20 @@ impl Gateway {
         group: &NetGroup,
         isolation: &Isolation,
     ) -> Result<Self, StartError> {
-        let clock = group.loops().next().clock().clone();
-        Self::start_with(config, group, isolation, Reports::new(clock))
+        Self::start_with(config, Parts::new(group, isolation))
     }
 
-    /// Starts a gateway that reports to `reports`.
+    /// Starts a gateway on these parts.
     ///
     /// # Errors
     ///
     /// What cannot be used or opened. Nothing listens then.
-    pub fn start_with(
-        config: Config,
-        group: &NetGroup,
-        isolation: &Isolation,
-        reports: Reports,
-    ) -> Result<Self, StartError> {
-        let live = Live::new(config, None, (group, &reports), isolation)?;
-        let lives = Lives::new(group, &live, &reports);
+    pub fn start_with(config: Config, parts: Parts) -> Result<Self, StartError> {
+        let live = Live::new(config, None, &parts)?;
+        let lives = Lives::new(&parts.group, &live, &parts.reports);
         let mut listening = Vec::new();
         for listener in &live.config.listeners {
-            match Listening::open(listener, &lives, group) {
+            match Listening::open((listener, &label(&live.config, listener)), &lives, &parts) {
                 Ok(open) => listening.push(Arc::new(open)),
                 Err(why) => {
                     close_all(&listening, Duration::ZERO);
@@ -137,9 +130,7 @@ impl Gateway {
         }
         Ok(Self {
             lives,
-            group: group.clone(),
-            isolation: isolation.clone(),
-            reports,
+            parts,
             is_ending: AtomicBool::new(false),
             reloading: Mutex::default(),
             state: Mutex::new(State { live, listening }),
@@ -201,13 +192,7 @@ impl Gateway {
             return Err(StartError::Ending);
         }
         self.prepare(&config, before, changes)?;
-        let parts = (&self.group, &self.reports);
-        Ok(Live::new(
-            config,
-            Some(&before.live),
-            parts,
-            &self.isolation,
-        )?)
+        Ok(Live::new(config, Some(&before.live), &self.parts)?)
     }
 
     /// Opens the listeners that are new, and reads certificates again.
@@ -220,12 +205,18 @@ impl Gateway {
         for listener in &config.listeners {
             let (name, value) = (&listener.name, &listener.value);
             let Some(open) = state.listening.iter().find(|open| open.name == *name) else {
-                let open = Listening::open(listener, &self.lives, &self.group)?;
+                let open = Listening::open(
+                    (listener, &label(config, listener)),
+                    &self.lives,
+                    &self.parts,
+                )?;
                 changes.added.push(Arc::new(open));
                 continue;
             };
             if open.fits(value) {
-                changes.certificates.extend(open.read_certificates(value)?);
+                let now = (self.parts.reports.wall)();
+                let read = open.read_certificates(value, now)?;
+                changes.certificates.extend(read);
             } else {
                 let note = format!("listen.{name}: it changes with the next start");
                 changes.notes.push(note);
@@ -282,7 +273,7 @@ impl Gateway {
 
     /// Returns the isolation whose commands are the routes.
     pub fn isolation(&self) -> &Isolation {
-        &self.isolation
+        &self.parts.isolation
     }
 
     /// Returns the upstreams and their servers.
@@ -308,6 +299,16 @@ impl Gateway {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         locked(&self.state)
+    }
+}
+
+/// Returns the address of a listener as it is in the file.
+fn label(config: &Config, listener: &Named<Listener>) -> String {
+    let path = format!("listen.{}.at", listener.name);
+    let shown = config.origins.iter().find(|origin| origin.path == path);
+    match shown {
+        Some(origin) => origin.shown.trim_matches('"').to_owned(),
+        None => listener.value.at.to_string(),
     }
 }
 

@@ -2,16 +2,17 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tidegate::http::{HttpServer, Limits};
 use tidegate::net::handlers::ProxyProtocol;
-use tidegate::net::{Bytes, Handler, Inbound, InboundContext, NetGroup, Nothing};
+use tidegate::net::{Bytes, Handler, Inbound, InboundContext, Nothing};
 use tidegate::tls::TlsServer;
 
 use super::error::{StartError, reason};
 use crate::config::types;
 use crate::config::{Address, Named, Network};
+use crate::parts::Parts;
 use crate::proxy::{Front, Lives, ProxyService};
 use crate::tls::Certificates;
 use crate::unix::{self, SocketPath};
@@ -30,14 +31,18 @@ pub(super) struct Listening {
 impl Listening {
     /// Opens a listener.
     pub(super) fn open(
-        listener: &Named<types::Listener>,
+        (listener, label): (&Named<types::Listener>, &str),
         lives: &Arc<Lives>,
-        group: &NetGroup,
+        parts: &Parts,
     ) -> Result<Self, StartError> {
         let (name, config) = (&listener.name, &listener.value);
-        let error = |why: String| StartError::listen(name, &config.at, why);
+        // An address with a variable is not shown.
+        let error = |why: String| StartError::listen(name, label, why);
         let secure = match &config.tls {
-            Some(tls) => Some(Certificates::read(tls).map_err(error)?.into_server()),
+            Some(tls) => {
+                let read = Certificates::read(tls, (parts.reports.wall)());
+                Some(read.map_err(error)?.into_server())
+            }
             None => None,
         };
         let front = Arc::new(Front {
@@ -47,7 +52,7 @@ impl Listening {
         });
         let lives = Arc::clone(lives);
         let service = move || ProxyService::new(&lives, &front);
-        let mut builder = HttpServer::builder(group).limits(limits(&config.limits));
+        let mut builder = HttpServer::builder(&parts.group).limits(limits(&config.limits));
         if config.proxy_protocol {
             let trust: Arc<[Network]> = config.trust.clone().into();
             builder = builder.front(move |pipeline| {
@@ -96,12 +101,13 @@ impl Listening {
     pub(super) fn read_certificates(
         &self,
         config: &types::Listener,
+        now: SystemTime,
     ) -> Result<Option<NewCertificates>, StartError> {
         let (Some(tls), Some(files)) = (&self.tls, &config.tls) else {
             return Ok(None);
         };
-        let read = Certificates::read(files);
-        let read = read.map_err(|why| StartError::listen(&self.name, &config.at, why))?;
+        let read = Certificates::read(files, now);
+        let read = read.map_err(|why| StartError::listen(&self.name, self.address(), why))?;
         Ok(Some(NewCertificates(tls.clone(), read)))
     }
 

@@ -3,6 +3,7 @@
 //! | file | what it is | uses |
 //! |---|---|---|
 //! | `error` | why a gateway cannot start or take over a configuration | |
+//! | `certificates` | checks the certificates that a configuration names | |
 //! | `listener` | a listener with its limits | `error` |
 //! | `gateway` | [`Gateway`]: starts, takes over a new configuration, drains | `listener` |
 //! | `metrics` | the metrics of listeners and servers | `gateway` |
@@ -11,6 +12,7 @@
 //! | `operation` | [`Operation`]: a gateway with its file, its listener for operators and its log | `operator` |
 //! | `run` | the command `run`: signals, reload, drain, the summary | `operation` |
 
+mod certificates;
 mod error;
 mod gateway;
 mod listener;
@@ -20,6 +22,7 @@ mod operator;
 mod run;
 mod stalls;
 
+pub(crate) use certificates::certificate_mistakes;
 pub use error::StartError;
 pub use gateway::{Gateway, Summary};
 pub use operation::{Operation, OperationParts};

@@ -16,7 +16,9 @@ use crate::access::AccessLog;
 use crate::admin::{AdminListener, AdminParts, Controls as _, StreamSettings};
 use crate::config::ConfigFile;
 use crate::notify::Notifier;
+use crate::parts::Parts;
 use crate::reports::Reports;
+use crate::resolver::Resolver;
 
 /// How long the responses to operators, and the last lines of the access log, may take at the end.
 const LAST_WAIT: Duration = Duration::from_secs(1);
@@ -38,6 +40,8 @@ pub struct OperationParts {
     /// Where everything is reported. Without an access log, the one of the configuration is
     /// started.
     pub reports: Reports,
+    /// Finds the addresses of names.
+    pub resolver: Resolver,
     /// The service manager.
     pub notifier: Arc<Notifier>,
 }
@@ -48,7 +52,7 @@ pub struct OperationParts {
 /// use std::sync::Arc;
 /// use tidegate::Clock;
 /// use tidegate::isolate::{Isolation, Properties};
-/// use tidegate_gateway::Reports;
+/// use tidegate_gateway::{Reports, Resolver};
 /// use tidegate_gateway::config::{ConfigFile, RealDisk};
 /// use tidegate_gateway::notify::Notifier;
 /// use tidegate_gateway::serve::{Operation, OperationParts};
@@ -66,6 +70,7 @@ pub struct OperationParts {
 ///         .build()?,
 ///     properties,
 ///     reports,
+///     resolver: Resolver::system(),
 ///     notifier: Arc::new(Notifier::new(None)),
 /// };
 /// let operation = Operation::start(file, parts)?;
@@ -97,8 +102,13 @@ impl Operation {
         }
         let stalls = Stalls::watch(&parts.group, &parts.reports);
         let started_with = (config.admin.clone(), config.log.clone());
-        let (group, reports) = (&parts.group, parts.reports.clone());
-        let gateway = Gateway::start_with(config, group, &parts.isolation, reports);
+        let own = Parts {
+            group: parts.group.clone(),
+            isolation: parts.isolation.clone(),
+            reports: parts.reports.clone(),
+            resolver: parts.resolver.clone(),
+        };
+        let gateway = Gateway::start_with(config, own);
         let operator = Arc::new(Operator {
             gateway: gateway.map_err(|why| why.to_string())?,
             file,

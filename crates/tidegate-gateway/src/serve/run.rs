@@ -28,6 +28,7 @@ use crate::config::ConfigFile;
 use crate::lines::{Flush, Lines};
 use crate::notify::Notifier;
 use crate::reports::Reports;
+use crate::resolver::Resolver;
 
 /// How long the last reports may take.
 const LAST_WAIT: Duration = Duration::from_secs(1);
@@ -142,6 +143,7 @@ fn parts() -> tidegate::Result<OperationParts> {
             .build()?,
         properties,
         reports,
+        resolver: Resolver::system(),
         notifier: Arc::new(Notifier::new(std::env::var_os("NOTIFY_SOCKET").as_deref())),
     })
 }

@@ -3,12 +3,14 @@
 //! | file | what it is | uses |
 //! |---|---|---|
 //! | `pem` | certificates and keys in files | |
-//! | `server` | the certificates of a listener, by name; client certificates | `pem` |
+//! | `validity` | the time in which a certificate is valid | |
+//! | `server` | the certificates of a listener, by name; client certificates | `pem`, `validity` |
 //! | `client` | the servers that the gateway trusts, and its own certificate | `pem` |
 
 mod client;
 mod pem;
 mod server;
+mod validity;
 
 pub(crate) use client::trusted;
 pub(crate) use server::Certificates;

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use tidegate::tls::{TlsServer, rustls};
 
@@ -19,21 +20,22 @@ use crate::config::ClientCertificate;
 use crate::config::types::{Certificate, ListenTls};
 
 use super::pem::{self, wrong};
+use super::validity;
 
 /// The certificates of a listener, read from files.
 pub(crate) struct Certificates(Arc<ServerConfig>);
 
 impl Certificates {
-    /// Reads the certificates of a listener.
+    /// Reads the certificates of a listener. They must be valid now.
     ///
     /// # Errors
     ///
     /// Which file is wrong, and why.
-    pub(crate) fn read(tls: &ListenTls) -> Result<Self, String> {
+    pub(crate) fn read(tls: &ListenTls, now: SystemTime) -> Result<Self, String> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut names = Names::default();
         for certificate in &tls.certificates {
-            names.add(certificate, &provider)?;
+            names.add(certificate, &provider, now)?;
         }
         let verifier = clients(tls, &provider)?;
         let config = ServerConfig::builder_with_provider(provider)
@@ -44,6 +46,16 @@ impl Certificates {
             .with_cert_resolver(Arc::new(names));
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Self(Arc::new(config)))
+    }
+
+    /// Checks one certificate and its key.
+    ///
+    /// # Errors
+    ///
+    /// Which file is wrong, and why.
+    pub(crate) fn check(files: &Certificate, now: SystemTime) -> Result<(), String> {
+        let provider = rustls::crypto::ring::default_provider();
+        Names::default().add(files, &provider, now)
     }
 
     /// Returns the TLS of a listener with these certificates.
@@ -68,8 +80,17 @@ struct Names {
 
 impl Names {
     /// Adds a certificate. The first one of a name counts.
-    fn add(&mut self, files: &Certificate, provider: &CryptoProvider) -> Result<(), String> {
+    fn add(
+        &mut self,
+        files: &Certificate,
+        provider: &CryptoProvider,
+        now: SystemTime,
+    ) -> Result<(), String> {
         let chain = pem::certificates(&files.cert)?;
+        let problem = chain.first().and_then(|own| validity::problem(own, now));
+        if let Some(problem) = problem {
+            return Err(wrong(&files.cert, problem));
+        }
         let key = pem::key(&files.key)?;
         let names = names_in(&files.cert, &chain)?;
         let own = CertifiedKey::from_der(chain, key, provider);

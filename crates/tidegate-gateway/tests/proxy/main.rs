@@ -7,6 +7,7 @@ mod fails;
 mod health;
 mod local;
 mod logs;
+mod names;
 mod operates;
 mod operation;
 mod passes;
@@ -14,6 +15,7 @@ mod process;
 mod refuses;
 mod reloads;
 mod retries;
+mod secrets;
 mod secure;
 mod tunnels;
 

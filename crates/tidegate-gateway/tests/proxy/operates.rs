@@ -317,3 +317,48 @@ fn a_change_of_the_files_is_noticed_when_they_are_quiet() {
     world.operation.reload("file change").unwrap();
     assert_eq!(world.send(GET).message().status(), "202");
 }
+
+/// Reads events of a stream until one contains a text.
+fn events_until(stream: &mut Peer, text: &str) -> String {
+    let mut got = String::new();
+    while !(got.contains(text) && got.ends_with("\n\n")) {
+        got += &stream.bytes(1);
+    }
+    got
+}
+
+#[test]
+fn the_streams_of_a_running_gateway_show_its_routes_at_once_and_each_period() {
+    let back = Upstream::new();
+    let world = World::with_route(&[&back], "");
+    let mut stream = world.operator("GET /hystrix.stream", "", "");
+    let head = stream.head();
+    for part in [
+        "HTTP/1.1 200 ",
+        "Content-Type: text/event-stream",
+        "no-cache",
+    ] {
+        assert!(head.contains(part), "{part}\n{head}");
+    }
+    let first = events_until(&mut stream, "\"name\":\"shop\"");
+    assert!(
+        first.contains("\"requestCount\":0"),
+        "known keys appear with zeros: {first}"
+    );
+    let mut client = world.send(GET);
+    back.accept().serve(OK);
+    assert_eq!(client.message().body, "ok");
+    world.clock.advance(Duration::from_millis(500));
+    events_until(&mut stream, "\"name\":\"shop\"");
+    let more: Vec<Peer> = (0..5)
+        .map(|_| world.operator("GET /hystrix.stream", "", ""))
+        .collect();
+    let refused = more.into_iter().filter(|peer| {
+        let mut peer = Peer::new(peer.0.try_clone().unwrap());
+        peer.head().starts_with("HTTP/1.1 503 ")
+    });
+    assert_eq!(refused.count(), 1, "at most five clients");
+    // At the end the streams end, and the listener with them.
+    world.operation.close();
+    assert!(stream.rest().ends_with("0\r\n\r\n"));
+}

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use tidegate::isolate::Properties;
-use tidegate_gateway::Reports;
 use tidegate_gateway::access::AccessLog;
 use tidegate_gateway::config::ConfigFile;
 use tidegate_gateway::notify::Notifier;
 use tidegate_gateway::serve::{Operation, OperationParts};
+use tidegate_gateway::{Reports, Resolver};
 
 use crate::*;
 
@@ -81,6 +81,10 @@ impl World {
     }
 
     pub(crate) fn with(text: String) -> Self {
+        Self::with_resolver(text, Resolver::system())
+    }
+
+    pub(crate) fn with_resolver(text: String, resolver: Resolver) -> Self {
         let files = Arc::new(Files::default());
         files.write("/tidegate.toml", &text);
         let clock = ManualClock::new();
@@ -98,6 +102,7 @@ impl World {
             isolation: isolation.clock(&clock).build().unwrap(),
             properties,
             reports,
+            resolver,
             notifier: Arc::new(Notifier::new(None)),
         };
         let disk = Arc::clone(&files) as Arc<dyn Disk>;

@@ -7,10 +7,10 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use crate::*;
 
 /// A running gateway with its file.
-struct Program {
+pub(crate) struct Program {
     child: Child,
     out: BufReader<ChildStderr>,
-    file: PathBuf,
+    pub(crate) file: PathBuf,
 }
 
 impl Program {
@@ -18,7 +18,7 @@ impl Program {
         Self::start_with(name, text, |_| ())
     }
 
-    fn start_with(name: &str, text: &str, prepare: impl FnOnce(&mut Command)) -> Self {
+    pub(crate) fn start_with(name: &str, text: &str, prepare: impl FnOnce(&mut Command)) -> Self {
         let file =
             std::env::temp_dir().join(format!("tidegate-{name}-{}.toml", std::process::id()));
         std::fs::write(&file, text).unwrap();
@@ -32,7 +32,7 @@ impl Program {
     }
 
     /// Returns the next message. Reports begin with their time, and are left out.
-    fn line(&mut self) -> String {
+    pub(crate) fn line(&mut self) -> String {
         loop {
             let line = self.any_line();
             let is_report = line.starts_with(|c: char| c.is_ascii_digit());
@@ -40,6 +40,13 @@ impl Program {
                 return line;
             }
         }
+    }
+
+    /// Reads standard error up to its end.
+    pub(crate) fn rest(&mut self) -> String {
+        let mut rest = String::new();
+        self.out.read_to_string(&mut rest).unwrap();
+        rest
     }
 
     /// Returns the next line on standard error.
@@ -50,13 +57,21 @@ impl Program {
     }
 
     /// Returns the address of its only listener.
-    fn address(&mut self) -> String {
+    pub(crate) fn address(&mut self) -> String {
         let line = self.line();
         let address = line.strip_prefix("http listens on ");
         address.unwrap_or_else(|| panic!("{line}")).to_owned()
     }
 
-    fn signal(&self, name: &str) {
+    /// Ends the program and reads what it says.
+    pub(crate) fn end(&mut self) -> String {
+        self.signal("TERM");
+        let said = self.rest();
+        assert_eq!(self.status(), Some(0), "{said}");
+        said
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
         let kill = format!("kill -{name} {}", self.child.id());
         assert!(
             Command::new("sh")
@@ -67,7 +82,7 @@ impl Program {
         );
     }
 
-    fn status(&mut self) -> Option<i32> {
+    pub(crate) fn status(&mut self) -> Option<i32> {
         self.child.wait().unwrap().code()
     }
 }

@@ -23,11 +23,12 @@ impl Files {
 
     /// Writes a certificate for a name. Returns it.
     fn write(&self, file: &str, name: &str) -> CertificateDer<'static> {
+        self.write_with(file, CertificateParams::new(vec![name.to_owned()]).unwrap())
+    }
+
+    fn write_with(&self, file: &str, params: CertificateParams) -> CertificateDer<'static> {
         let key = KeyPair::generate().unwrap();
-        let own = CertificateParams::new(vec![name.to_owned()])
-            .unwrap()
-            .self_signed(&key)
-            .unwrap();
+        let own = params.self_signed(&key).unwrap();
         std::fs::write(self.0.join(format!("{file}.pem")), own.pem()).unwrap();
         std::fs::write(self.0.join(format!("{file}.key")), key.serialize_pem()).unwrap();
         CertificateDer::from_pem_slice(own.pem().as_bytes()).unwrap()
@@ -189,4 +190,50 @@ fn the_address_of_a_client_comes_from_the_proxy_protocol_of_a_trusted_peer() {
         .0
         .write_all(b"PROXY TCP4 192.0.2.1 192.0.2.9 4000 443\r\n");
     assert_eq!(unknown.rest(), "");
+}
+
+/// A certificate that cannot be used is a message with its place, at `check` and at the start.
+#[test]
+fn a_certificate_that_is_missing_expired_or_of_another_key_is_a_message() {
+    let files = Files::new("wrong");
+    files.write("one", "one.example");
+    files.write("other", "other.example");
+    let mut old = CertificateParams::new(vec!["old.example".to_owned()]).unwrap();
+    old.not_before = rcgen::date_time_ymd(2001, 1, 1);
+    old.not_after = rcgen::date_time_ymd(2002, 2, 3);
+    files.write_with("old", old);
+    std::fs::copy(files.0.join("other.key"), files.0.join("one.key")).unwrap();
+    let rows = [
+        ("none", "none.pem` cannot be used: No such file"),
+        (
+            "old",
+            "old.pem` cannot be used: it has expired on 2002-02-03",
+        ),
+        ("one", "is the key another one?"),
+    ];
+    for (file, message) in rows {
+        let text = format!("{}[route.r]\nrespond = 200\n", files.listener(&[file]));
+        let path = files.0.join("t.toml");
+        std::fs::write(&path, &text).unwrap();
+        let run = |action: &str| {
+            let program = env!("CARGO_BIN_EXE_tidegate");
+            let mut command = std::process::Command::new(program);
+            let output = command.arg(action).arg(&path).output().unwrap();
+            let texts = [output.stdout, output.stderr].concat();
+            (String::from_utf8(texts).unwrap(), output.status.code())
+        };
+        let (said, status) = run("check");
+        assert!(
+            said.contains(message) && said.contains("t.toml:3:"),
+            "{said}"
+        );
+        assert_eq!(status, Some(1));
+        let (said, status) = run("run");
+        assert!(said.contains(message), "{said}");
+        assert!(
+            said.starts_with("listen.secure: cannot listen on 127.0.0.1:0: "),
+            "{said}"
+        );
+        assert_eq!(status, Some(1));
+    }
 }

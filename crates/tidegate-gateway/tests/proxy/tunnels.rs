@@ -152,3 +152,50 @@ fn without_the_setting_an_upgrade_is_a_plain_request() {
     );
     assert_eq!(client.message().body, "ok");
 }
+
+const CONNECT: &str = "CONNECT db.example:5432 HTTP/1.1\r\nHost: db.example:5432\r\n\r\n";
+
+/// The settings of a route that takes `CONNECT`.
+fn connects(more: &str) -> String {
+    format!("method = \"CONNECT\"\nhost = \"db.example\"\ntunnel = {{ connect = true, {more} }}")
+}
+
+#[test]
+fn connect_opens_a_tunnel_to_a_server_of_the_upstream_where_it_is_allowed() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], &connects("max = 1"));
+    let mut client = fixture.send(CONNECT);
+    let mut server = back.accept();
+    let response = client.head();
+    assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
+    client.write("ping");
+    assert_eq!(
+        server.bytes(4),
+        "ping",
+        "nothing of HTTP reaches the server"
+    );
+    server.write("pong");
+    assert_eq!(client.bytes(4), "pong");
+    // A tunnel holds its place.
+    let refused = fixture.send(CONNECT).message();
+    assert_eq!(refused.field("tidegate-refused"), Some("limit shop"));
+    // No other host, and no other method.
+    let other = CONNECT.replace("db.example", "other.example");
+    assert_eq!(fixture.send(&other).message().status(), "405");
+    assert_eq!(fixture.send(GET).message().status(), "404");
+    drop(client);
+    assert_eq!(server.rest(), "");
+    drop(server);
+    fixture.wait_idle();
+}
+
+#[test]
+fn connect_to_a_server_that_is_gone_is_a_failure() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], &connects("max = 5"));
+    drop(back);
+    let failed = fixture.send(CONNECT).message();
+    assert_eq!(failed.status(), "502");
+    assert_eq!(failed.field("tidegate-failed"), Some("connect shop"));
+    fixture.wait_idle();
+}

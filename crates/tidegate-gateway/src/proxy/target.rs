@@ -1,0 +1,105 @@
+//! The connections to a server. `H` is the handler of its responses.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use tidegate::http::client::{Client, ExchangeHandler, Upstream};
+use tidegate::net::NetGroup;
+use tidegate::promise::Completion;
+use tidegate_http::client::ClientBuilder;
+
+use crate::config::Address;
+use crate::config::types;
+use crate::tls::trusted;
+
+/// The most connections to a server. Requests in flight have limits of their own, so that none waits
+/// for a connection of another loop.
+const MOST_CONNECTIONS: usize = 1 << 20;
+/// How long a server may be silent. The time of a route is usually shorter.
+const LONGEST_SILENCE: Duration = Duration::from_secs(3600);
+
+/// Returns the connections to a server. `addresses` are those of its name, if they are known.
+///
+/// # Errors
+///
+/// What is wrong with a file or the address.
+pub(super) fn target<H: ExchangeHandler>(
+    at: &Address,
+    addresses: &[SocketAddr],
+    config: &types::Upstream,
+    group: &NetGroup,
+) -> Result<Upstream<H>, String> {
+    let (client, url) = calls(at, addresses, config, group)?;
+    let client = client
+        .max_connections(MOST_CONNECTIONS)
+        .head_timeout(LONGEST_SILENCE)
+        .body_timeout(LONGEST_SILENCE);
+    let upstream = client.build().upstream(&url);
+    upstream.map_err(|why| format!("a server cannot be used: {why}"))
+}
+
+/// Returns a client that makes connections to a server, and the URL of the server.
+///
+/// # Errors
+///
+/// What is wrong with a file or the address.
+pub(super) fn calls(
+    at: &Address,
+    addresses: &[SocketAddr],
+    config: &types::Upstream,
+    group: &NetGroup,
+) -> Result<(ClientBuilder, String), String> {
+    let mut client = Client::builder(group)
+        .connect_timeout(config.connect_timeout)
+        .idle(config.idle);
+    if !addresses.is_empty() {
+        client = to_addresses(client, addresses.to_vec());
+    }
+    let mut name = match at {
+        Address::Tcp { .. } => at.to_string(),
+        Address::Unix(path) => {
+            client = client.unix_socket(path.clone());
+            "localhost".to_owned()
+        }
+    };
+    let scheme = match &config.tls {
+        None => "http",
+        Some(tls) => {
+            client = client.tls(trusted(tls)?);
+            if let Some(other) = &tls.name {
+                (client, name) = called(client, at, addresses, other)?;
+            }
+            "https"
+        }
+    };
+    Ok((client, format!("{scheme}://{name}")))
+}
+
+/// Makes connections to `at` with `name` as the name in the certificate. Returns the host and port of
+/// the URL.
+fn called(
+    client: ClientBuilder,
+    at: &Address,
+    addresses: &[SocketAddr],
+    name: &str,
+) -> Result<(ClientBuilder, String), String> {
+    let Address::Tcp { host, port } = at else {
+        return Ok((client, name.to_owned()));
+    };
+    let url = format!("{name}:{port}");
+    if host == name || !addresses.is_empty() {
+        return Ok((client, url));
+    }
+    match host.parse::<IpAddr>() {
+        Ok(ip) => {
+            let address = SocketAddr::from((ip, *port));
+            Ok((to_addresses(client, vec![address]), url))
+        }
+        // Until its addresses are known, nothing can be reached.
+        Err(_) => Ok((to_addresses(client, Vec::new()), url)),
+    }
+}
+
+fn to_addresses(client: ClientBuilder, addresses: Vec<SocketAddr>) -> ClientBuilder {
+    client.resolver(move |_, _| Completion::succeeded(addresses.clone()))
+}
