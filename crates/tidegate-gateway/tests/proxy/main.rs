@@ -4,7 +4,9 @@
 
 mod ends;
 mod fails;
+mod faults;
 mod health;
+mod loaded;
 mod local;
 mod logs;
 mod names;

@@ -14,7 +14,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    fn start(name: &str, text: &str) -> Self {
+    pub(crate) fn start(name: &str, text: &str) -> Self {
         Self::start_with(name, text, |_| ())
     }
 
