@@ -133,7 +133,7 @@ fn a_server_that_ends_each_connection_or_responds_with_nonsense_is_counted() {
             }
         })
         .unwrap();
-    let ran = run(&["bench", &url, "-d", "200ms", "-c", "2", "--json", "-"]);
+    let ran = run(&["bench", &url, "-d", "2s", "-c", "2", "--json", "-"]);
     assert_eq!(ran.status, Some(0), "{ran:?}");
     assert!(ran.out.contains("connection closed"), "{}", ran.out);
     assert!(ran.out.contains("not a response"), "{}", ran.out);

@@ -17,7 +17,7 @@ fn row<'a>(out: &'a str, route: &str) -> Vec<&'a str> {
 
 #[test]
 fn a_run_of_some_seconds_ends_with_a_summary_and_status_0() {
-    let ran = run(&["--duration", "3s"]);
+    let ran = run(&["--duration", "8s"]);
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let lines: Vec<&str> = ran.out.lines().collect();
     assert!(
@@ -36,7 +36,7 @@ fn a_run_of_some_seconds_ends_with_a_summary_and_status_0() {
         ran.out
     );
     assert!(
-        lines[2].starts_with("load       400 req/s on each route; for 3s"),
+        lines[2].starts_with("load       400 req/s on each route; for 8s"),
         "{}",
         ran.out
     );

@@ -353,7 +353,7 @@ fn the_streams_of_a_running_gateway_show_its_routes_at_once_and_each_period() {
     let more: Vec<Peer> = (0..5)
         .map(|_| world.operator("GET /hystrix.stream", "", ""))
         .collect();
-    let refused = more.into_iter().filter(|peer| {
+    let refused = more.iter().filter(|peer| {
         let mut peer = Peer::new(peer.0.try_clone().unwrap());
         peer.head().starts_with("HTTP/1.1 503 ")
     });
