@@ -73,6 +73,7 @@ impl Lease {
     /// count as used. Threads that are not in use are subtracted from the pool's [free
     /// threads](crate::Headroom::free_threads), even if they are idle or not started: the lease
     /// holder will need them.
+    #[cfg(feature = "strategy")]
     pub(crate) fn set_in_use(&self, acquired: bool) {
         // Threads that are used beyond the lease do not count. An ended lease compares as greater.
         let changes = match acquired {
