@@ -106,9 +106,10 @@ fn an_interrupt_restores_the_terminal_at_any_moment() {
         terminal.keys("\x03");
         assert!(terminal.end().success(), "{text}: {}", terminal.seen);
     }
-    // At the very start there may be no handler yet: then the signal ends the process.
+    // At the very start there may be no handler yet: then the signal ends the process. A process in
+    // the background of a script may have been started to ignore the other one, SIGINT.
     let mut terminal = Terminal::start(&[], 100);
-    signal(&terminal.child, "INT");
+    signal(&terminal.child, "TERM");
     terminal.end();
 }
 
