@@ -169,7 +169,7 @@ fn each_move_of_an_adaptive_limit_is_an_event_with_time_and_reason() {
         min: 1,
         ..AdaptiveLimit::aimd()
     };
-    let command = builder("a").adaptive(limit).no_timeout();
+    let command = builder("a").adaptive(limit.clone()).no_timeout();
     let command = command.build(&isolation).unwrap();
     let held: Vec<_> = (0..10).map(|_| command.admit().unwrap()).collect();
     let call = || {
@@ -185,14 +185,18 @@ fn each_move_of_an_adaptive_limit_is_an_event_with_time_and_reason() {
     drop(held);
     // A change of settings is told on another thread.
     command.configure(|c| c.permits.adaptive = None).unwrap();
-    let limit = command.snapshot().limit;
+    let fixed = command.snapshot().limit;
     moves.wait_for(1);
-    let expected = format!("a 2 ms: 22 to {limit} Some(\"settings\")");
+    let expected = format!("a 2 ms: 22 to {fixed} Some(\"settings\")");
     assert_eq!(moves.take(), [expected]);
     // A fixed limit does not move by itself, and a change of it is not a move.
     command.configure(|c| c.permits.limit = 7).unwrap();
     call();
-    assert_eq!(moves.len(), 0);
+    command
+        .configure(|c| c.permits.adaptive = Some(limit.clone()))
+        .unwrap();
+    moves.wait_for(1);
+    assert_eq!(moves.take(), ["a 3 ms: 7 to 20 Some(\"settings\")"]);
 }
 
 #[test]

@@ -330,7 +330,10 @@ impl Gate {
                 let sampler = self.sampler.get_or_init(sampler);
                 sampler.configure(adaptive, moved);
             }
-            (None, Some(sampler)) => sampler.switch_off(|| moved(config.limit)),
+            (None, Some(sampler)) => sampler.switch_off(|was_adaptive| match was_adaptive {
+                true => moved(config.limit),
+                false => self.set_limit(config.limit),
+            }),
             (None, None) => self.set_limit(config.limit),
         }
     }

@@ -54,11 +54,11 @@ impl Sampler {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// Switches the sampler off and calls `apply`, which sets the fixed limit.
-    pub(crate) fn switch_off(&self, apply: impl FnOnce()) {
+    /// Switches the sampler off and calls `apply`, which sets the fixed limit. `apply` is told
+    /// whether the limit was adaptive until now.
+    pub(crate) fn switch_off(&self, apply: impl FnOnce(bool)) {
         let _estimator = self.lock();
-        self.is_on.store(false, Ordering::Relaxed);
-        apply();
+        apply(self.is_on.swap(false, Ordering::Relaxed));
     }
 
     /// Applies new settings and calls `apply` with the limit in force: the previous limit within
@@ -201,7 +201,7 @@ mod tests {
         let sampler = Sampler::new(each_call);
         assert_eq!(sample(&sampler, 1, MS, (20, false)), Some(21));
         // A call has found the sampler switched on, and reports only now.
-        sampler.switch_off(|| assert!(sampler.estimator.try_lock().is_err()));
+        sampler.switch_off(|was_on| assert!(was_on && sampler.estimator.try_lock().is_err()));
         assert_eq!(sample(&sampler, 2, MS, (20, false)), None);
     }
 }
