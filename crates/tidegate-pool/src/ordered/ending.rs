@@ -19,11 +19,11 @@ impl Shared {
     }
 
     /// Marks the view as ended with its executor. A running turn begins no further task. A second
-    /// call does nothing: a turn that runs then was handed back, and runs everything.
+    /// call does nothing: a turn that runs then may have been handed back, and runs everything.
     pub(super) fn end(&self) {
         self.close_lane();
         // ORDERING: SeqCst for both, as for the two steps of `run_turn` in the other order: a turn
-        // that this load does not see as running reads `ended` as set, and is not told to stop.
+        // that this load does not see as running reads `ended` as set when it begins.
         if self.ended.swap(true, Ordering::SeqCst) {
             return;
         }
@@ -35,7 +35,11 @@ impl Shared {
     /// Wakes the waiters of the tasks that the ended executor left behind, which it says of itself
     /// by now. Returns the handle of the executor. The caller drops it.
     pub(super) fn leave_unstarted(&self) -> Option<Arc<dyn Executor>> {
-        if self.ended_in_turn.load(Ordering::Relaxed) {
+        // ORDERING: SeqCst for both, opposite to the two steps of `report_unstarted`: at least one
+        // of the two threads sees the other's store.
+        self.may_leave.store(true, Ordering::SeqCst);
+        let has_handed_back = self.has_handed_back.load(Ordering::SeqCst);
+        if has_handed_back || self.ended_in_turn.load(Ordering::Relaxed) {
             self.left.leave(self.id);
         } else if !self.lane.is_empty() {
             wake_waiters(self.id);
@@ -92,11 +96,22 @@ impl Shared {
         if !tasks.is_empty() {
             let handed_back = self.handed_back();
             handed_back.add(tasks);
-            self.left.leave(self.id);
+            self.report_unstarted();
         }
         let orphans = self.signals.close();
         discard_all(orphans);
         self.forget_if_unreachable();
+    }
+
+    /// Wakes the waiters of the tasks that were just handed back. A pool that ends first cancels the
+    /// scheduled tasks that are not due, whose waiters must hear of that. It then calls
+    /// `leave_unstarted`, which wakes all waiters.
+    fn report_unstarted(&self) {
+        // ORDERING: SeqCst for both, see `leave_unstarted`.
+        self.has_handed_back.store(true, Ordering::SeqCst);
+        if self.owns_timer || self.may_leave.load(Ordering::SeqCst) {
+            self.left.leave(self.id);
+        }
     }
 
     /// Drops the tasks that were handed back and can no longer be taken from a handle. Reports that

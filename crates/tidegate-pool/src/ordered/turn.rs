@@ -27,9 +27,10 @@
 //!   the submitter runs them.
 //! * A pool closes the task lane when it takes no more jobs, so the view accepts nothing that the
 //!   pool would refuse. A claim in the lane decides each race between a submission and that close.
-//! * A turn that runs when the pool ends begins no further task: it hands back the rest. A turn that
-//!   the pool hands back is run, or dropped, by whoever takes it. The view then no longer has a
-//!   handle of the pool, since the pool keeps the turn and the turn keeps the view.
+//! * A turn that runs when the pool ends begins no further task: it hands back the rest. So does one
+//!   that begins later on a thread of the pool. A turn that the pool hands back is run, or dropped,
+//!   by whoever takes it. The view then no longer has a handle of the pool, since the pool keeps the
+//!   turn and the turn keeps the view.
 //! * A turn that is dropped by a pool that has not ended, for example to make room for another job,
 //!   takes the waiting tasks with it. The view stays open.
 
@@ -86,6 +87,10 @@ pub(super) struct Shared {
     pub(super) ended: AtomicBool,
     /// `true` if a turn ran when the executor ended.
     pub(super) ended_in_turn: AtomicBool,
+    /// `true` once tasks were handed back.
+    pub(super) has_handed_back: AtomicBool,
+    /// `true` once the ended pool has cancelled what was not due: the other tasks are unstarted.
+    pub(super) may_leave: AtomicBool,
     /// The timer of the underlying executor, or one of the view's own.
     timer: Arc<TaskTimer>,
     pub(super) owns_timer: bool,
@@ -220,6 +225,8 @@ impl Shared {
             handed_back: Mutex::new(Some(handed_back)),
             ended: AtomicBool::new(false),
             ended_in_turn: AtomicBool::new(false),
+            has_handed_back: AtomicBool::new(false),
+            may_leave: AtomicBool::new(false),
             timer,
             owns_timer,
         })
@@ -346,10 +353,11 @@ impl Shared {
         if !self.advance(SUBMITTED, RUNNING) {
             return;
         }
-        let _mark = enter(self.arc(), wait_policy());
-        // A turn that was handed back runs everything.
+        // A turn that was handed back runs everything. One that a thread of the executor had taken
+        // when the executor ended runs nothing.
         // ORDERING: SeqCst, see `end`.
-        let stops = !self.ended.load(Ordering::SeqCst);
+        let stops = !self.ended.load(Ordering::SeqCst) || self.over.is_current();
+        let _mark = enter(self.arc(), wait_policy());
         let mut ran = 0;
         loop {
             let mut end = self.take_end();

@@ -97,7 +97,8 @@ impl OrderedView {
     /// taken are dropped too.
     ///
     /// A view that waits for a thread when its pool ends is one task among those that the *pool*
-    /// hands back. That task runs all tasks of the view in order. If it is dropped, they are here.
+    /// hands back. That task runs all tasks of the view in order. If it is dropped, or run by a
+    /// thread of the pool that has ended, they are here.
     pub fn handed_back(&self) -> HandedBack {
         self.shared.handed_back()
     }

@@ -195,7 +195,7 @@ fn tasks_of_a_dropped_turn_fail_their_waiters_until_they_are_taken() {
         "it may still run"
     );
     drop(turn);
-    assert!(wakes.0.load(Ordering::SeqCst) > 0);
+    until("it is woken", || wakes.0.load(Ordering::SeqCst) > 0);
     let Poll::Ready(Err(why)) = due.as_mut().poll(&mut context) else {
         panic!("the drop of the turn did not fail it");
     };
@@ -348,4 +348,62 @@ fn a_view_that_goes_on_in_a_closed_pool_stops_at_the_end() {
     until("the rest is handed back", || view.handed_back().len() == 3);
     assert_eq!((ran.count(), view.pending_tasks()), (1, 0));
     pool.termination().wait().unwrap();
+}
+
+/// The turn that runs at the end may stop before the timer has cancelled what was not due.
+#[test]
+fn waiters_for_tasks_that_were_not_due_hear_of_the_cancellation() {
+    for _ in 0..100 {
+        let clock = ManualClock::new();
+        let (pool, view) = pool_and_view(2, &clock);
+        let go_on = hold_view(&view);
+        let behind = view.schedule(Duration::ZERO, || ()).unwrap();
+        until("it is queued", || view.pending_tasks() == 1);
+        let pending: Vec<_> = (0..20)
+            .map(|_| view.schedule(SECOND, || ()).unwrap())
+            .collect();
+        std::thread::scope(|scope| {
+            scope.spawn(|| go_on.open());
+            drop(pool.shutdown(Duration::ZERO));
+            for waits in pending {
+                let why = waits.wait().unwrap_err();
+                assert!(why.is_cancelled(), "{why}");
+            }
+        });
+        // It ran if the gate was opened before the end.
+        if let Err(why) = behind.wait() {
+            let why = why.failure().unwrap();
+            assert!(why.downcast_ref::<NotStartedError>().is_some(), "{why}");
+        }
+    }
+}
+
+/// A thread of the pool may have taken the turn from the queue just before the end.
+#[test]
+fn a_turn_that_begins_on_a_thread_of_the_ended_pool_runs_no_task() {
+    let clock = ManualClock::new();
+    let (pool, view) = pool_and_view(2, &clock);
+    let gate = hold_pool(&pool);
+    let ended = Gate::new();
+    let (go_on, left) = (ended.clone(), pool.handed_back());
+    let (arrived, done) = (Gate::new(), Gate::new());
+    let (here, over) = (arrived.clone(), done.clone());
+    pool.execute(move || {
+        here.open();
+        go_on.wait();
+        left.take().into_iter().for_each(Task::run);
+        over.open();
+    })
+    .unwrap();
+    arrived.wait();
+    let runs = Counter::new();
+    view.execute(hits(runs.clone())).unwrap();
+    let report = pool.shutdown(Duration::ZERO).wait().unwrap();
+    assert_eq!(report.handed_back.len(), 1);
+    ended.open();
+    done.wait();
+    assert_eq!((runs.count(), view.handed_back().len()), (0, 1));
+    view.handed_back().take().into_iter().for_each(Task::run);
+    assert_eq!(runs.count(), 1);
+    gate.open();
 }
