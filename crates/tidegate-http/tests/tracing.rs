@@ -110,7 +110,7 @@ fn refusals_are_an_event_at_most_once_in_a_second_and_panics_are_unhandled_error
     let mut reasons = fields(&events, "reason").into_iter();
     assert!(reasons.all(|reason| reason.starts_with("the client ")));
     for _ in 0..2 {
-        let response = served.ask(REQUEST);
+        let response = served.ask(b"GET /ink?key=secret HTTP/1.1\r\nHost: a\r\n\r\n");
         assert!(response.starts_with("HTTP/1.1 500 "), "{response}");
     }
     until("the hook has reported", || {
@@ -120,7 +120,15 @@ fn refusals_are_an_event_at_most_once_in_a_second_and_panics_are_unhandled_error
     assert_eq!(events.len(), 1, "one in a second");
     let message = events[0].field("message").unwrap();
     assert!(message.contains("the service panicked"), "{message}");
-    assert!(message.contains("out of ink"), "{message}");
+    assert!(
+        message.contains(": out of ink; the request was GET /ink;"),
+        "{message}"
+    );
+    let server = format!("; the server is {}", served.address());
+    assert!(message.contains(&server), "{message}");
+    assert!(message.contains("; the peer is 127.0.0.1:"), "{message}");
+    assert!(!message.contains("promise"), "{message}");
+    assert!(!message.contains("secret"), "{message}");
     assert_eq!(served.server.metrics().panics, 2);
 }
 

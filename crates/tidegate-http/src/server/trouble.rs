@@ -63,7 +63,7 @@ pub(crate) enum Trouble {
         "the service ended a connection with a response in the middle; requests behind it got none"
     )]
     Unanswered,
-    #[error("the service panicked; the client got status 500")]
+    #[error("the service panicked; the client got status 500, unless it had its response")]
     Panic,
     #[error("the service made a response that cannot be sent: {0}")]
     Mistake(EncodeError),
@@ -229,7 +229,10 @@ impl TroubleLog {
                 1 => "; 1 more of this kind was left out".to_owned(),
                 many => format!("; {many} more of this kind were left out"),
             };
-            ctx.report(&Failure::new(format!("{what}{detail}{more}")));
+            let server = ctx.channel().local_addr();
+            let server = server.map(|address| format!("; the server is {address}"));
+            let server = server.unwrap_or_default();
+            ctx.report(&Failure::new(format!("{what}{detail}{more}{server}")));
         }
     }
 }

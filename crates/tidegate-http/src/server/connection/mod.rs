@@ -391,8 +391,8 @@ impl<S: Service> Connection<S> {
         let response = Response::new(&mut parts);
         let ran = contain(|| self.service.call(request, response));
         let panicked = ran.is_err();
-        if let Err(panic) = ran {
-            self.panicked(panic, &mut served, wire);
+        if let Err(panic) = &ran {
+            self.panicked(panic, &head, &mut served, wire);
         }
         let expects_continue = head.expects_continue();
         match served {

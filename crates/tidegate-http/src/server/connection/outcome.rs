@@ -3,9 +3,9 @@
 
 use bytes::{Bytes, BytesMut};
 use tidegate_core::CaughtPanic;
-use tidegate_promise::Failure;
 
 use super::{Connection, Phase};
+use crate::codec::RequestHead;
 use crate::server::head_writer::{ReplyTo, Switches, insert_continue, say_close, write_closing};
 use crate::server::part::{StreamHead, Whole};
 use crate::server::queue::{Slot, Stream};
@@ -14,6 +14,9 @@ use crate::server::response::Served;
 use crate::server::service::Service;
 use crate::server::trouble::Trouble;
 use crate::server::wire::Wire;
+
+/// How many bytes of a path a report shows.
+const LONGEST_SHOWN: usize = 100;
 
 /// What the response to a request depends on.
 #[derive(Clone, Copy)]
@@ -81,12 +84,19 @@ impl<S: Service> Connection<S> {
     #[cold]
     pub(super) fn panicked<'a>(
         &mut self,
-        panic: CaughtPanic,
+        panic: &CaughtPanic,
+        head: &RequestHead<'_>,
         served: &mut Served,
         wire: &impl Wire<'a>,
     ) {
-        let panic = Failure::from_panic(panic);
-        self.trouble(Trouble::Panic, Some(&panic), wire);
+        // Without the query, which may be a secret. A long path would fill the log.
+        let path = head.path().get(..LONGEST_SHOWN).unwrap_or(head.path());
+        let detail = format!(
+            "{}; the request was {} {path}",
+            panic.message(),
+            head.method()
+        );
+        self.trouble(Trouble::Panic, Some(&detail), wire);
         self.phase = Phase::Closing;
         if let Served::Switches(_) = served {
             *served = Served::Nothing;
