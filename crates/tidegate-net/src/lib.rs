@@ -97,6 +97,6 @@ pub use self::sys::Readiness;
 /// Items for the other crates of this workspace only. Unstable: they change without notice.
 #[doc(hidden)]
 pub mod internal {
-    pub use crate::channel::{HeldInput, has_room_on_loop};
+    pub use crate::channel::{HeldInput, StreamRoom};
     pub use crate::group::{ChannelPlacement, ChannelPlacer};
 }

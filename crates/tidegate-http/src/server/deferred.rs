@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use tidegate_net::internal::has_room_on_loop;
+use tidegate_net::internal::StreamRoom;
 use tidegate_net::{Channel, FileRange};
 use tidegate_promise::Completion;
 
@@ -276,7 +276,7 @@ impl ResponseStream {
     /// Returns `true` if the client takes the data fast enough. A response that waits for an earlier
     /// one of its connection becomes unwritable, too.
     pub fn is_writable(&self) -> bool {
-        has_room_on_loop(&self.end.channel) && !self.flow.is_full()
+        StreamRoom::is_writable(&self.end.channel) && !self.flow.is_full()
     }
 
     /// Returns a completion that succeeds when the client has taken some of the data, and fails when
@@ -285,7 +285,7 @@ impl ResponseStream {
         if let Some(room) = self.flow.room() {
             return room;
         }
-        match has_room_on_loop(&self.end.channel) {
+        match StreamRoom::is_writable(&self.end.channel) {
             true => Completion::succeeded(()),
             false => self.end.channel.writable(),
         }

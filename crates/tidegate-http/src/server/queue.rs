@@ -7,9 +7,10 @@ use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 use tidegate_core::internal::discard;
+use tidegate_net::internal::StreamRoom;
 
 use super::cutoff::Cutoff;
-use super::flow::FlowEnd;
+use super::flow::{FlowEnd, Window};
 use super::head_writer::{ReplyTo, say_close};
 use super::metrics::Tally;
 use super::part::{StreamHead, Whole};
@@ -132,10 +133,12 @@ impl Stream {
     pub(crate) fn send<'a>(
         &mut self,
         wire: &mut impl Wire<'a>,
+        window: &mut Window,
         tally: &mut Tally,
     ) -> Result<bool, EncodeError> {
         if let Some(status) = self.status.take() {
-            self.flow.take_turn();
+            let room = StreamRoom::of(&wire.channel());
+            self.flow.take_turn(window.at_start(room));
             tally.response(status);
         }
         if let Some(head) = self.head.take() {
@@ -143,7 +146,8 @@ impl Stream {
             wire.send(head.freeze());
         }
         while let Some(piece) = self.held.pop_front() {
-            self.flow.wrote(piece.len());
+            let room = || StreamRoom::of(&wire.channel());
+            self.flow.wrote(piece.len(), window, room);
             // The response to a `HEAD`, for example, has no body, whatever the service writes.
             if piece.is_empty() || self.framing == BodyFraming::Empty {
                 continue;

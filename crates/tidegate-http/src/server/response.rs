@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use tidegate_net::internal::StreamRoom;
 use tidegate_net::{Channel, FileRange};
 
 use super::cutoff::Cutoff;
 use super::deferred::{DeferredResponse, ResponseStream};
-use super::flow::FlowEnd;
+use super::flow::{FlowEnd, Window};
 use super::head_writer::{HeadWriter, ReplyTo};
 use super::shared::ServerShared;
 use super::switch::{Switch, SwitchPlan};
@@ -68,6 +69,8 @@ pub(crate) struct ResponseParts<'a> {
     pub(crate) date: &'a HttpDate,
     /// No earlier response is outstanding.
     pub(crate) first: bool,
+    /// For a response that is streamed.
+    pub(crate) window: Window,
     pub(crate) head: HeadWriter,
 }
 
@@ -220,7 +223,7 @@ impl<'a> Response<'a> {
         let parts = self.parts;
         let (flow, end) = FlowEnd::new();
         if parts.first {
-            end.take_turn();
+            end.take_turn(parts.window.at_start(StreamRoom::of(parts.channel)));
         }
         if let Some((framing, close)) = parts.finish(framing) {
             *parts.served = Served::Streams {

@@ -16,6 +16,7 @@ mod memory;
 #[cfg(feature = "tls")]
 mod secure;
 mod upgrades;
+mod windows;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -456,9 +456,3 @@ impl fmt::Debug for Channel {
             .finish_non_exhaustive()
     }
 }
-
-/// Returns `true` if a channel is writable, apart from writes that its loop has not taken yet. For a
-/// crate of the workspace that limits those by itself.
-pub fn has_room_on_loop(channel: &Channel) -> bool {
-    channel.shared.has_room_on_loop()
-}

@@ -5,7 +5,7 @@
 //! * `options`, `read_size`, `file_range`, `write_queue`, `event`, `channel_request`, `server_memory`,
 //!   `server_connections`: settings, events, requests from other threads, and accounting.
 //! * `shared`: state that handles and the loop share, with `of_server` for what a server needs of
-//!   its channels; `handle`: the public [`Channel`]; `held_input`.
+//!   its channels; `handle`: the public [`Channel`]; `held_input`, `stream_room`.
 //! * `test_transport`, `local`, `datagram`, `transport`: the socket, or its replacement in memory.
 //! * `timers`, `state`, `deadlines`, `io`, `pipeline`: the state that a channel and its handlers share, and the
 //!   interface of the pipeline.
@@ -43,6 +43,7 @@ mod server_memory;
 mod shared;
 mod start;
 mod state;
+mod stream_room;
 mod test_transport;
 #[cfg(test)]
 mod tests;
@@ -61,8 +62,8 @@ pub(crate) use self::event::{HandlerEvent, InEvent, OutOp, mask};
 #[cfg(feature = "tls")]
 pub(crate) use self::file_range::CHUNK;
 pub use self::file_range::FileRange;
+pub use self::handle::Channel;
 pub(crate) use self::handle::ring_timer;
-pub use self::handle::{Channel, has_room_on_loop};
 pub use self::held_input::HeldInput;
 pub(crate) use self::io::{ChannelIo, Record};
 pub(crate) use self::local::local_ends;
@@ -72,6 +73,7 @@ pub(crate) use self::server_connections::{LimitReached, ServerConnections, Serve
 pub(crate) use self::shared::{Home, Shared};
 pub(crate) use self::start::{Connecting, Start};
 pub(crate) use self::state::Flags;
+pub use self::stream_room::StreamRoom;
 pub(crate) use self::test_transport::TestTransport;
 pub(crate) use self::timers::replace_home;
 pub(crate) use self::transport::Transport;

@@ -207,6 +207,11 @@ impl Charge {
         self.counted
     }
 
+    /// Returns how much more the connections of the server may hold.
+    pub(crate) fn spare(&self) -> usize {
+        self.memory.cap.saturating_sub(self.memory.total())
+    }
+
     /// Returns what the connection holds.
     pub(crate) fn size(&self) -> usize {
         self.queued + self.taken + self.pending + self.input

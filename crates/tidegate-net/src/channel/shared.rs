@@ -254,6 +254,15 @@ impl Shared {
             && self.queued.load(Ordering::Relaxed) <= self.options.marks.high()
     }
 
+    /// Returns `true` if everything was sent at the end of the last turn, and how many more bytes may
+    /// be pending within the limits of channel and server.
+    pub(super) fn stream_room(&self) -> (bool, usize) {
+        let of_channel = self.cap().saturating_sub(self.pending());
+        let of_server = self.lock().charge().map_or(usize::MAX, |c| c.spare());
+        let all_sent = self.queued.load(Ordering::Relaxed) == 0;
+        (all_sent, of_channel.min(of_server))
+    }
+
     #[inline]
     pub(crate) fn publish(&self, queued: usize, writable: bool) {
         // ORDERING: SeqCst pairs with `count_queued_write`: see there.

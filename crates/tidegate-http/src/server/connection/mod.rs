@@ -49,6 +49,7 @@ pub(crate) use self::ends::LookedAgain;
 use self::outcome::Asked;
 use self::waits::Waits;
 use super::body::BodyError;
+use super::flow::Window;
 use super::head_writer::{HeadWriter, ReplyTo};
 use super::input::{Input, Received};
 use super::metrics::{LoopCell, Tally};
@@ -119,6 +120,8 @@ pub(crate) struct Connection<S> {
     since: u64,
     /// How many bytes were sent when the progress was last checked.
     sent: u64,
+    /// How much of a streamed response may be on its way.
+    window: Window,
 }
 
 /// Why the loop over the received bytes stopped.
@@ -159,6 +162,7 @@ impl<S: Service> Connection<S> {
             now: 0,
             since: 0,
             sent: 0,
+            window: Window::new(),
         }
     }
 
@@ -378,6 +382,7 @@ impl<S: Service> Connection<S> {
             head: HeadWriter::new(out),
             out,
             first: direct,
+            window: self.window,
             served: &mut served,
             status: &mut status,
             written: &mut written,

@@ -171,15 +171,17 @@ impl<S: Service> Connection<S> {
                     }
                     whole.close
                 }
-                Slot::Stream(stream) => match stream.send(wire, &mut self.tally) {
-                    Ok(true) => stream.close,
-                    Ok(false) => return,
-                    Err(mistake) => {
-                        // More or less than the declared length.
-                        self.trouble(Trouble::Mistake(mistake), None, wire);
-                        return self.cut(wire);
+                Slot::Stream(stream) => {
+                    match stream.send(wire, &mut self.window, &mut self.tally) {
+                        Ok(true) => stream.close,
+                        Ok(false) => return,
+                        Err(mistake) => {
+                            // More or less than the declared length.
+                            self.trouble(Trouble::Mistake(mistake), None, wire);
+                            return self.cut(wire);
+                        }
                     }
-                },
+                }
             };
             if let Some(began) = self.queue.pop().and_then(|sent| sent.began) {
                 self.cell().total_time(self.now.saturating_sub(began));

@@ -9,6 +9,7 @@ mod limits;
 mod metrics;
 mod mistakes;
 mod splits;
+mod streams;
 mod switching;
 
 use std::sync::Arc;

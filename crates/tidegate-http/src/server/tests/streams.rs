@@ -1,0 +1,338 @@
+//! Responses in pieces: their order, their ends, and how much of them is on its way.
+
+use std::sync::Arc;
+
+use super::deferred::{Later, deferring, take};
+use super::{Client, closing, get, ok};
+use crate::server::ResponseStream;
+
+/// A client of a service that streams every response.
+fn streaming(length: Option<u64>) -> (Client, Later<ResponseStream>) {
+    let later: Later<ResponseStream> = Arc::default();
+    let kept = Arc::clone(&later);
+    let client = Client::new(move |request, response| {
+        let stream = match length {
+            Some(length) => response.stream_with_length(length),
+            None => response.stream(),
+        };
+        kept.lock()
+            .unwrap()
+            .push((request.path().to_owned(), stream));
+    });
+    (client, later)
+}
+
+#[test]
+fn a_streamed_response_is_sent_in_chunks() {
+    let (mut client, later) = streaming(None);
+    let head = client.send(get("/a"));
+    assert_eq!(
+        head,
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    );
+    let mut stream = take(&later, "/a");
+    stream.write("hello");
+    stream.write("");
+    stream.write(" world");
+    let body = client.responses();
+    stream.finish();
+    let body = body + &client.responses();
+    assert_eq!(body, "5\r\nhello\r\n6\r\n world\r\n0\r\n\r\n");
+    assert!(client.is_open());
+    client.send(get("/b"));
+    take(&later, "/b").finish();
+    assert_eq!(client.responses(), "0\r\n\r\n");
+}
+
+#[test]
+fn a_chunk_is_sent_with_its_line_end() {
+    let (mut client, later) = streaming(None);
+    client.send(get("/a"));
+    let mut stream = take(&later, "/a");
+    stream.write("hello");
+    assert_eq!(client.responses(), "5\r\nhello\r\n");
+    let large = "x".repeat(0x2000);
+    stream.write(large.clone());
+    assert_eq!(client.responses(), format!("2000\r\n{large}\r\n"));
+    stream.finish();
+    assert_eq!(client.responses(), "0\r\n\r\n");
+}
+
+#[test]
+fn a_streamed_response_waits_for_earlier_ones() {
+    let (mut client, later) = streaming(None);
+    client.send(get("/a") + &get("/b"));
+    let (mut a, mut b) = (take(&later, "/a"), take(&later, "/b"));
+    b.write("b");
+    b.finish();
+    assert_eq!(client.responses(), "");
+    a.write("a");
+    a.finish();
+    let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let expected = format!("1\r\na\r\n0\r\n\r\n{head}1\r\nb\r\n0\r\n\r\n");
+    assert_eq!(client.responses(), expected);
+}
+
+#[test]
+fn trailers_follow_the_last_chunk() {
+    let (mut client, later) = streaming(None);
+    client.send(get("/a"));
+    take(&later, "/a").finish_with_trailers([("Sum", "42")]);
+    assert_eq!(client.responses(), "0\r\nSum: 42\r\n\r\n");
+}
+
+#[test]
+fn a_stream_that_is_dropped_cuts_the_connection() {
+    let (mut client, later) = streaming(None);
+    client.send(get("/a"));
+    let mut stream = take(&later, "/a");
+    stream.write("part");
+    drop(stream);
+    assert!(!client.responses().contains("0\r\n\r\n"));
+    assert!(!client.is_open());
+    assert_eq!(client.metrics().dropped_responses, 1);
+}
+
+#[test]
+fn a_stream_that_is_dropped_while_it_waits_is_status_500() {
+    let (mut client, later) = streaming(None);
+    let head = client.send(get("/a") + &get("/b") + &get("/c"));
+    let (mut a, mut b) = (take(&later, "/a"), take(&later, "/b"));
+    b.write("part");
+    drop(b);
+    assert_eq!(client.responses(), "");
+    a.write("a");
+    a.finish();
+    let failed = closing("500 Internal Server Error");
+    assert_eq!(client.responses(), format!("1\r\na\r\n0\r\n\r\n{failed}"));
+    assert!(head.ends_with("chunked\r\n\r\n"), "{head}");
+    assert!(!client.is_open());
+    assert_eq!(client.metrics().dropped_responses, 1);
+    assert_eq!(client.metrics().unanswered, 1);
+}
+
+#[test]
+fn responses_before_a_stream_that_is_cut_are_sent() {
+    let (mut client, later) = deferring();
+    client.socket.set_room(Some(0));
+    client.send(get("/a") + &get("/b") + &get("/c"));
+    let large = "x".repeat(100_000);
+    take(&later, "/a").body(large.clone());
+    let mut b = take(&later, "/b").stream();
+    b.write("part");
+    drop(b);
+    client.socket.run();
+    assert!(client.is_open());
+    take(&later, "/c").body("c");
+    client.socket.set_room(None);
+    let sent = client.responses();
+    assert!(sent.starts_with(&ok(&large)));
+    assert!(sent.ends_with("\r\n\r\n4\r\npart\r\n"));
+    assert!(!client.is_open());
+    assert_eq!(client.metrics().unanswered, 1);
+}
+
+#[test]
+fn a_stream_longer_or_shorter_than_declared_cuts_the_connection() {
+    for write in ["hell", "hello!"] {
+        let (mut client, later) = streaming(Some(5));
+        client.send(get("/a"));
+        let mut stream = take(&later, "/a");
+        stream.write(write);
+        stream.finish();
+        client.responses();
+        assert!(!client.is_open(), "{write}");
+        assert_eq!(client.metrics().mistakes, 1, "{write}");
+    }
+    let (mut client, later) = streaming(Some(5));
+    client.send(get("/a"));
+    let mut stream = take(&later, "/a");
+    stream.write("hello");
+    stream.finish();
+    assert_eq!(client.responses(), "hello");
+    assert!(client.is_open());
+}
+
+#[test]
+fn http_1_0_gets_a_stream_that_ends_with_the_connection() {
+    let (mut client, later) = streaming(None);
+    let head = client.send("GET /a HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    assert_eq!(head, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n");
+    let mut stream = take(&later, "/a");
+    stream.write("hello");
+    stream.finish();
+    assert_eq!(client.responses(), "hello");
+    assert!(!client.is_open());
+}
+
+#[test]
+fn a_client_that_does_not_read_is_seen_by_the_stream() {
+    let (mut client, later) = streaming(None);
+    client.socket.set_room(Some(0));
+    client.send(get("/a"));
+    let mut stream = take(&later, "/a");
+    assert!(stream.is_writable());
+    stream.write(vec![0; 100_000]);
+    assert!(stream.is_writable(), "its turn has come");
+    stream.write(vec![0; 200_000]);
+    assert!(!stream.is_writable());
+    client.socket.run();
+    assert!(!stream.is_writable());
+    let writable = stream.writable();
+    client.socket.set_room(None);
+    client.socket.run();
+    assert!(stream.is_writable());
+    writable.wait().unwrap();
+    stream.finish();
+}
+
+#[test]
+fn several_large_pieces_of_a_stream_are_on_their_way_in_its_turn() {
+    let (mut client, later) = streaming(None);
+    client.send(get("/a") + &get("/b"));
+    let (mut a, mut b) = (take(&later, "/a"), take(&later, "/b"));
+    assert_eq!((fill(&mut a), fill(&mut b)), (4, 1));
+    let (room, behind) = (a.writable(), b.writable());
+    client.socket.run();
+    room.wait().unwrap();
+    assert_eq!(fill(&mut a), 4, "the client has taken everything");
+    assert!(!behind.is_done(), "its turn has not come");
+    a.finish();
+    client.socket.run();
+    behind.wait().unwrap();
+    assert_eq!(fill(&mut b), 4);
+    b.finish();
+    client.socket.run();
+    assert_eq!(client.metrics().responses[0], 2);
+}
+
+/// Writes pieces of 64 KiB until the stream is not writable. Returns how many.
+fn fill(stream: &mut ResponseStream) -> usize {
+    let mut pieces = 0;
+    while stream.is_writable() {
+        stream.write(vec![0; 64 * 1024]);
+        pieces += 1;
+    }
+    pieces
+}
+
+/// Fills windows of a stream while the client takes everything. Returns their sizes in pieces.
+fn fill_windows<const N: usize>(client: &mut Client, stream: &mut ResponseStream) -> [usize; N] {
+    [(); N].map(|()| {
+        let pieces = fill(stream);
+        let room = stream.writable();
+        client.socket.run();
+        room.wait().unwrap();
+        pieces
+    })
+}
+
+#[test]
+fn a_client_that_takes_everything_gets_larger_windows() {
+    let (mut client, later) = streaming(None);
+    client.send(get("/a"));
+    let mut a = take(&later, "/a");
+    assert_eq!(fill_windows(&mut client, &mut a), [4, 4, 8, 8]);
+    a.finish();
+    client.send(get("/b"));
+    let mut b = take(&later, "/b");
+    let calls = client.socket.write_calls();
+    assert_eq!(fill(&mut b), 8, "the connection knows its client");
+    client.socket.run();
+    assert_eq!(client.socket.write_calls(), calls + 1);
+    b.finish();
+}
+
+#[test]
+fn a_client_that_stops_reading_gets_one_large_window_and_then_small_ones() {
+    let (mut client, later) = streaming(None);
+    client.send(get("/a"));
+    let mut a = take(&later, "/a");
+    assert_eq!(fill_windows(&mut client, &mut a), [4, 4, 8]);
+    client.socket.set_room(Some(0));
+    assert_eq!(fill(&mut a), 8);
+    client.socket.run();
+    assert!(!a.is_writable(), "the water marks hold");
+    // A piece with its size and its line end.
+    const CHUNK: usize = 64 * 1024 + "10000\r\n\r\n".len();
+    let mut held = 8 * CHUNK;
+    // The client reads slowly: whenever the channel is writable again, a byte is left in it.
+    for expected in [8, 4, 4] {
+        client.socket.set_room(Some(held - 1));
+        client.socket.run();
+        assert_eq!(fill(&mut a), expected);
+        held = 1 + expected * CHUNK;
+        // Registers a wait, which ends the window.
+        let _room = a.writable();
+        client.socket.run();
+        let most = (expected + 1) * 65 * 1024;
+        assert!(client.socket.channel().pending_bytes() < most);
+    }
+    client.socket.set_room(None);
+    client.socket.run();
+    assert_eq!(fill_windows(&mut client, &mut a), [4, 8, 8]);
+    a.finish();
+}
+
+#[test]
+fn a_stream_for_head_sends_no_body() {
+    let (mut client, later) = streaming(None);
+    client.send("HEAD /a HTTP/1.1\r\nHost: a\r\n\r\n".to_owned() + &get("/b"));
+    let mut stream = take(&later, "/a");
+    stream.write("dropped");
+    stream.finish_with_trailers([("Sum", "42")]);
+    take(&later, "/b").finish();
+    let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    assert_eq!(client.responses(), format!("{head}0\r\n\r\n"));
+    assert!(client.is_open());
+    assert_eq!(client.metrics().mistakes, 0);
+}
+
+#[test]
+fn trailers_are_left_out_without_chunks() {
+    let (mut client, later) = streaming(Some(5));
+    client.send(get("/a"));
+    let mut stream = take(&later, "/a");
+    stream.write("hello");
+    stream.finish_with_trailers([("Sum", "42")]);
+    assert_eq!(client.responses(), "hello");
+    assert!(client.is_open());
+}
+
+#[test]
+fn a_stream_behind_another_response_has_a_limit_of_its_own() {
+    let (mut client, later) = streaming(None);
+    client.send(get("/a") + &get("/b"));
+    let (mut a, mut b) = (take(&later, "/a"), take(&later, "/b"));
+    let piece = vec![b'x'; 40_000];
+    b.write(piece.clone());
+    assert!(b.is_writable());
+    b.write(piece);
+    client.socket.run();
+    assert!(!b.is_writable());
+    assert!(
+        a.is_writable(),
+        "the first response is not held up by the second"
+    );
+    let room = b.writable();
+    assert!(!room.is_done());
+    a.write("a");
+    a.finish();
+    client.responses();
+    room.wait().unwrap();
+    assert!(b.is_writable());
+    b.finish();
+}
+
+#[test]
+fn a_wait_for_room_fails_with_the_connection() {
+    let (mut client, later) = streaming(None);
+    client.send(get("/a") + &get("/b"));
+    let mut b = take(&later, "/b");
+    b.write(vec![0; 100_000]);
+    let room = b.writable();
+    client.socket.close();
+    client.socket.run();
+    room.wait().unwrap_err();
+    b.writable().wait().unwrap_err();
+}
