@@ -27,11 +27,13 @@ mod asynchronous;
 pub mod client;
 pub mod codec;
 mod files;
+mod gathered;
 mod percent;
 mod pieces;
 mod pipeline;
 mod router;
 mod server;
+mod wakers;
 
 pub use tidegate_net::FileRange;
 

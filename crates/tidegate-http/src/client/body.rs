@@ -1,21 +1,16 @@
 //! The body of a response: collected, or in pieces on demand.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::task::{Context, Poll};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use tidegate_promise::{Completion, Failure, Promise, promise};
 
-use super::connection::Flow;
 use super::error::ClientError;
-
-/// How many bytes a body holds before the connection stops reading.
-const HIGH: usize = 64 * 1024;
-/// How many bytes are left in a body when the connection reads again.
-const LOW: usize = 16 * 1024;
+use crate::gathered::Gathered;
+use crate::pieces::{Collect, Pieces};
 
 /// What a body needs from its call.
 pub(super) trait BodySource: Send + Sync {
@@ -43,115 +38,40 @@ pub(super) trait BodySource: Send + Sync {
 /// # }
 /// ```
 pub struct ResponseBody {
-    shared: Arc<BodyShared>,
+    pieces: Arc<BodyPieces>,
     source: Arc<dyn BodySource>,
 }
 
-/// The state that a body and its connection share.
-#[derive(Default)]
-pub(super) struct BodyShared {
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    pieces: VecDeque<Bytes>,
-    held: usize,
-    trailers: Option<Bytes>,
-    /// How the body ended, if it did.
-    end: Option<Result<(), ClientError>>,
-    /// The connection has stopped reading because of this body.
-    paused: bool,
-    /// The reader is gone.
-    dropped: bool,
-    waker: Option<Waker>,
-    collector: Option<Collector>,
-}
+/// The pieces of a response on their way to the caller.
+pub(super) type BodyPieces = Pieces<ClientError, Collector>;
 
 /// Collects the whole body.
-struct Collector {
-    max: usize,
-    bytes: BytesMut,
+pub(super) struct Collector {
+    gathered: Gathered,
     promise: Promise<Bytes>,
+    source: Arc<dyn BodySource>,
 }
 
-impl BodyShared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // No user code runs under this lock.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+impl Collect<ClientError> for Collector {
+    fn add(&mut self, piece: &Bytes) -> bool {
+        self.gathered.add(piece)
     }
 
-    /// Adds received bytes.
-    pub(super) fn data(&self, bytes: Bytes, source: &dyn BodySource) -> Flow {
-        let mut state = self.lock();
-        if state.dropped {
-            return Flow::Gone;
-        }
-        if let Some(collector) = &mut state.collector {
-            if collector.bytes.len() + bytes.len() <= collector.max {
-                collector.bytes.extend_from_slice(&bytes);
-                return Flow::More;
-            }
-            state.dropped = true;
-            let collector = state.collector.take();
-            drop(state);
-            if let Some(collector) = collector {
-                let why = source.too_large(collector.max);
-                let _ = collector.promise.fail(Failure::new(why));
-            }
-            return Flow::Gone;
-        }
-        state.held += bytes.len();
-        state.pieces.push_back(bytes);
-        state.paused = state.held >= HIGH;
-        let flow = match state.paused {
-            true => Flow::Pause,
-            false => Flow::More,
-        };
-        let waker = state.waker.take();
-        drop(state);
-        wake(waker);
-        flow
-    }
-
-    pub(super) fn trailers(&self, lines: Bytes) {
-        self.lock().trailers = Some(lines);
-    }
-
-    /// Ends the body. Returns `false` if it has ended before.
-    pub(super) fn finish(&self, end: Result<(), ClientError>) -> bool {
-        let mut state = self.lock();
-        if state.end.is_some() {
-            return false;
-        }
-        state.end = Some(end.clone());
-        let (waker, collector) = (state.waker.take(), state.collector.take());
-        drop(state);
-        wake(waker);
-        if let Some(collector) = collector {
-            collector.complete(end);
-        }
-        true
-    }
-}
-
-impl Collector {
-    fn complete(self, end: Result<(), ClientError>) {
-        let end = end.map(|()| self.bytes.freeze()).map_err(Failure::new);
+    fn end(self, end: Result<(), ClientError>) {
+        let end = end.map(|()| self.gathered.into_bytes());
         // The caller may have cancelled.
-        let _ = self.promise.complete(end);
+        let _ = self.promise.complete(end.map_err(Failure::new));
     }
-}
 
-fn wake(waker: Option<Waker>) {
-    if let Some(waker) = waker {
-        waker.wake();
+    fn refused(self) {
+        let why = self.source.too_large(self.gathered.max());
+        let _ = self.promise.fail(Failure::new(why));
     }
 }
 
 impl ResponseBody {
-    pub(super) fn new(shared: Arc<BodyShared>, source: Arc<dyn BodySource>) -> Self {
-        Self { shared, source }
+    pub(super) fn new(pieces: Arc<BodyPieces>, source: Arc<dyn BodySource>) -> Self {
+        Self { pieces, source }
     }
 
     /// Returns the next piece, or `None` at the end.
@@ -165,28 +85,15 @@ impl ResponseBody {
 
     /// Polls for the next piece, as [`ResponseBody::next`] does.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, ClientError>>> {
-        let mut state = self.shared.lock();
-        if let Some(piece) = state.pieces.pop_front() {
-            state.held -= piece.len();
-            let resume = state.paused && state.held <= LOW;
-            state.paused &= !resume;
-            drop(state);
-            if resume {
-                self.source.resume();
-            }
-            return Poll::Ready(Some(Ok(piece)));
-        }
-        match &state.end {
-            Some(Ok(())) => Poll::Ready(None),
-            Some(Err(why)) => Poll::Ready(Some(Err(why.clone()))),
-            None => {
-                let old = state.waker.replace(cx.waker().clone());
-                drop(state);
-                // Dropping a waker is user code.
-                drop(old);
-                Poll::Pending
-            }
-        }
+        self.pieces.poll_next(cx).map(|next| {
+            next.map(|taken| {
+                let taken = taken?;
+                if taken.resumes {
+                    self.source.resume();
+                }
+                Ok(taken.piece)
+            })
+        })
     }
 
     /// Collects the rest of the body, of at most `max` bytes. The completion fails with a
@@ -196,62 +103,34 @@ impl ResponseBody {
         let (promise, collected) = promise();
         let source = Arc::clone(&self.source);
         promise.on_cancel(move || source.abandon());
-        let mut state = self.shared.lock();
-        let mut bytes = BytesMut::new();
-        let pieces = std::mem::take(&mut state.pieces);
-        let held = std::mem::take(&mut state.held);
-        if held <= max {
-            pieces
-                .iter()
-                .for_each(|piece| bytes.extend_from_slice(piece));
-            let collector = Collector {
-                max,
-                bytes,
-                promise,
-            };
-            match state.end.clone() {
-                Some(end) => {
-                    drop(state);
-                    collector.complete(end);
-                }
-                None => {
-                    let resume = std::mem::take(&mut state.paused);
-                    state.collector = Some(collector);
-                    drop(state);
-                    if resume {
-                        self.source.resume();
-                    }
-                }
+        let collector = Collector {
+            gathered: Gathered::new(max),
+            promise,
+            source: Arc::clone(&self.source),
+        };
+        match self.pieces.collect(collector) {
+            Ok(true) => self.source.resume(),
+            Ok(false) => {}
+            Err(collector) => {
+                self.source.abandon();
+                collector.refused();
             }
-        } else {
-            state.dropped = true;
-            drop(state);
-            self.source.abandon();
-            let _ = promise.fail(Failure::new(self.source.too_large(max)));
         }
-        // Dropping the pieces is user code at most.
-        drop(pieces);
         collected
     }
 
     /// Returns the trailer fields as they were received, once the body has ended and if it has any.
     /// [`Trailers`](crate::codec::Trailers) reads them.
     pub fn trailers(&self) -> Option<Bytes> {
-        self.shared.lock().trailers.clone()
+        self.pieces.trailers()
     }
 }
 
 impl Drop for ResponseBody {
     fn drop(&mut self) {
-        let mut state = self.shared.lock();
-        if state.collector.is_some() || state.end.is_some() || state.dropped {
-            return;
+        if self.pieces.leave().early {
+            self.source.abandon();
         }
-        state.dropped = true;
-        let (waker, pieces) = (state.waker.take(), std::mem::take(&mut state.pieces));
-        drop(state);
-        drop((waker, pieces));
-        self.source.abandon();
     }
 }
 

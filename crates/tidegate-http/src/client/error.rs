@@ -136,6 +136,26 @@ impl ClientError {
         }
     }
 
+    /// Returns the error with this value of [`ClientError::is_safe_to_retry`].
+    pub(super) fn with_retry(self, retry: bool) -> Self {
+        let Inner {
+            call,
+            kind,
+            phase,
+            sent,
+            retry: before,
+        } = &*self.inner;
+        match retry == *before {
+            true => self,
+            false => Self::new(call, kind.clone(), *phase, *sent, retry),
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn kind(&self) -> &Kind {
+        &self.inner.kind
+    }
+
     /// Returns how far the call had got.
     pub fn phase(&self) -> Phase {
         self.inner.phase

@@ -4,141 +4,21 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use tidegate_net::{Handler, HandlerContext};
 
-use super::connection::{Flow, Receiver};
-use super::error::{ClientError, Phase};
-use super::failure::ExchangeError;
+use super::exchange_handler::{ExchangeHandler, Flow};
+use super::failure::Terms;
 use super::host::Host;
 use super::method::{is_idempotent, method_of_response};
 use super::pool::{Idle, Lease};
 use super::slot::{Begun, Link, Signal};
-use crate::codec::{BodyEncoder, BodyFraming, EncodeError, OwnedRequestHead, ResponseHead};
-
-/// Receives the response of an [`Exchange`].
-///
-/// # Threads
-///
-/// All methods run on the event loop of the connection, with the context of its handler. So they
-/// write to another channel of that loop with [`HandlerContext::neighbour`], without a lock or a
-/// copy. `end` and `fail` are the last call; one of them comes unless the exchange is cancelled or
-/// the event loop ends, which drop the handler.
-pub trait ExchangeHandler: Send + 'static {
-    /// Called with each interim head (status 1xx).
-    fn interim(&mut self, head: ResponseHead<'_>, ctx: &mut HandlerContext<'_>) {
-        let _ = (head, ctx);
-    }
-
-    /// Called with the final head, and with where the body ends.
-    fn head(&mut self, head: ResponseHead<'_>, framing: BodyFraming, ctx: &mut HandlerContext<'_>);
-
-    /// Called with each part of the body, a slice of the received bytes. With [`Flow::Pause`] the
-    /// connection stops reading until [`Exchange::resume`].
-    fn data(&mut self, bytes: Bytes, ctx: &mut HandlerContext<'_>) -> Flow;
-
-    /// Called with the trailer fields. [`Trailers`](crate::codec::Trailers) reads them.
-    fn trailers(&mut self, lines: Bytes, ctx: &mut HandlerContext<'_>) {
-        let _ = (lines, ctx);
-    }
-
-    /// Called when the connection takes more of the request, after [`Exchange::write`] has returned
-    /// [`Flow::Pause`].
-    fn writable(&mut self, ctx: &mut HandlerContext<'_>) {
-        let _ = ctx;
-    }
-
-    /// Called if the server changes the protocol, with status 101 or, after a `CONNECT`, with one of
-    /// success; `received` follows its head. The
-    /// handler that is returned takes the connection over, which does not belong to the client any
-    /// more. It takes bytes, and gets `added`. Without one, the exchange fails.
-    fn switch(
-        &mut self,
-        head: ResponseHead<'_>,
-        received: Bytes,
-        ctx: &mut HandlerContext<'_>,
-    ) -> Option<Handler> {
-        let _ = (head, received, ctx);
-        None
-    }
-
-    /// Called at the end of the response.
-    fn end(self, ctx: &mut HandlerContext<'_>)
-    where
-        Self: Sized;
-
-    /// Called if the exchange fails. [`ClientError::is_safe_to_retry`] tells whether another one may
-    /// be begun with the same request.
-    fn fail(self, why: ClientError, ctx: &mut HandlerContext<'_>)
-    where
-        Self: Sized;
-}
-
-/// The handler of an exchange, as a connection sees it.
-pub(super) struct Outside<H> {
-    handler: H,
-    label: Arc<str>,
-    idempotent: bool,
-    in_body: bool,
-}
-
-impl<H: ExchangeHandler> Receiver for Outside<H> {
-    fn interim(&mut self, head: ResponseHead<'_>, ctx: &mut HandlerContext<'_>) {
-        self.handler.interim(head, ctx);
-    }
-
-    fn head(&mut self, head: ResponseHead<'_>, framing: BodyFraming, ctx: &mut HandlerContext<'_>) {
-        self.in_body = true;
-        self.handler.head(head, framing, ctx);
-    }
-
-    fn data(&mut self, bytes: Bytes, ctx: &mut HandlerContext<'_>) -> Flow {
-        self.handler.data(bytes, ctx)
-    }
-
-    fn trailers(&mut self, lines: Bytes, ctx: &mut HandlerContext<'_>) {
-        self.handler.trailers(lines, ctx);
-    }
-
-    fn writable(&mut self, ctx: &mut HandlerContext<'_>) {
-        self.handler.writable(ctx);
-    }
-
-    fn switch(
-        &mut self,
-        head: ResponseHead<'_>,
-        received: Bytes,
-        ctx: &mut HandlerContext<'_>,
-    ) -> Option<Handler> {
-        self.handler.switch(head, received, ctx)
-    }
-
-    fn end(self, ctx: &mut HandlerContext<'_>) {
-        self.handler.end(ctx);
-    }
-
-    fn fail(self, why: ExchangeError, ctx: &mut HandlerContext<'_>) {
-        let (handshake, sent, safe) = (
-            why.is_of_handshake(),
-            why.was_sent(),
-            why.is_safe(self.idempotent),
-        );
-        let phase = match self.in_body {
-            true => Phase::Body,
-            false if handshake => Phase::Connect,
-            false => Phase::Head,
-        };
-        let kind = why.cause.into_kind();
-        let why = ClientError::new(&self.label, kind, phase, sent, safe);
-        self.handler.fail(why, ctx);
-    }
-}
+use crate::codec::{BodyEncoder, EncodeError, OwnedRequestHead};
 
 /// Where an exchange is.
 enum Stage<H: ExchangeHandler> {
     /// A connection that was idle.
-    Reused(Idle<Link<Outside<H>>>),
+    Reused(Idle<Link<H>>),
     /// A new connection.
-    New(Lease<Link<Outside<H>>>),
+    New(Lease<Link<H>>),
     /// The head was written; the body has not ended.
     Sending(BodyEncoder),
     /// The whole request was written.
@@ -162,8 +42,8 @@ enum Stage<H: ExchangeHandler> {
 /// stop reading the source until [`ExchangeHandler::writable`]. In the other direction,
 /// [`ExchangeHandler::data`] returns it, until [`resume`](Exchange::resume).
 pub struct Exchange<H: ExchangeHandler> {
-    host: Arc<Host<Outside<H>>>,
-    link: Link<Outside<H>>,
+    host: Arc<Host<H>>,
+    link: Link<H>,
     label: Arc<str>,
     id: u64,
     /// `None` only while it is being dropped or changed.
@@ -172,10 +52,10 @@ pub struct Exchange<H: ExchangeHandler> {
 
 impl<H: ExchangeHandler> Exchange<H> {
     pub(super) fn reused(
-        host: &Arc<Host<Outside<H>>>,
+        host: &Arc<Host<H>>,
         label: &Arc<str>,
         id: u64,
-        idle: Idle<Link<Outside<H>>>,
+        idle: Idle<Link<H>>,
     ) -> Self {
         Self {
             host: Arc::clone(host),
@@ -187,11 +67,11 @@ impl<H: ExchangeHandler> Exchange<H> {
     }
 
     pub(super) fn fresh(
-        host: &Arc<Host<Outside<H>>>,
+        host: &Arc<Host<H>>,
         label: &Arc<str>,
         id: u64,
-        link: Link<Outside<H>>,
-        lease: Lease<Link<Outside<H>>>,
+        link: Link<H>,
+        lease: Lease<Link<H>>,
     ) -> Self {
         Self {
             host: Arc::clone(host),
@@ -235,17 +115,16 @@ impl<H: ExchangeHandler> Exchange<H> {
         let begun = Begun {
             id: self.id,
             method: method_of_response(method),
-            receiver: Outside {
-                handler,
+            receiver: handler,
+            terms: Terms {
                 label: Arc::clone(&self.label),
                 idempotent: is_idempotent(method),
-                in_body: false,
             },
             lease,
         };
         let complete = framing.is_empty();
         if let Err(refused) = self.link.slot.begin(begun, complete, self.host.now(0)) {
-            return Err(refused.receiver.handler);
+            return Err(refused.receiver);
         }
         match is_reused {
             true => self.host.counts.reused(),

@@ -1,11 +1,39 @@
 //! Why an exchange on a connection failed.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_promise::Failure;
 
-use super::error::Kind;
+use super::error::{ClientError, Kind, Phase};
 use crate::codec::RefusalReason;
+
+/// What an error says about the request of an exchange.
+#[derive(Clone, Debug)]
+pub(super) struct Terms {
+    /// Method and URL.
+    pub(super) label: Arc<str>,
+    /// The server may carry the request out twice.
+    pub(super) idempotent: bool,
+}
+
+impl Terms {
+    /// Returns the error of an exchange that could not begin.
+    pub(super) fn not_begun(&self) -> ClientError {
+        ClientError::new(&self.label, Kind::Closed(None), Phase::Head, false, true)
+    }
+
+    /// Returns the error of an exchange that failed.
+    pub(super) fn failed(&self, why: ExchangeError) -> ClientError {
+        let (sent, safe) = (why.was_sent(), why.is_safe(self.idempotent));
+        let phase = match why.in_body {
+            true => Phase::Body,
+            false if why.is_of_handshake() => Phase::Connect,
+            false => Phase::Head,
+        };
+        ClientError::new(&self.label, why.cause.into_kind(), phase, sent, safe)
+    }
+}
 
 /// Why an exchange failed, and how far it got.
 #[derive(Clone, Debug)]
@@ -17,32 +45,24 @@ pub(super) struct ExchangeError {
     pub(super) responded: bool,
     /// The connection was used before.
     pub(super) reused: bool,
+    /// The final head was received.
+    pub(super) in_body: bool,
 }
 
 impl ExchangeError {
-    /// Returns the error of an exchange that could not begin.
-    pub(super) fn not_begun(reused: bool) -> Self {
-        Self {
-            cause: ExchangeFailure::Closed(None),
-            sent: false,
-            responded: false,
-            reused,
-        }
-    }
-
     /// Returns `true` if the connection ended because it could not be encrypted.
-    pub(super) fn is_of_handshake(&self) -> bool {
+    fn is_of_handshake(&self) -> bool {
         matches!(&self.cause, ExchangeFailure::Closed(Some(why)) if is_handshake(why))
     }
 
     /// Returns `true` if a byte of the request may have reached the server.
-    pub(super) fn was_sent(&self) -> bool {
+    fn was_sent(&self) -> bool {
         self.sent && !self.is_of_handshake()
     }
 
     /// Returns `true` if the server cannot have carried the request out, or if that may happen
     /// twice: nothing was sent, or a connection that was used before has ended without a response.
-    pub(super) fn is_safe(&self, repeatable: bool) -> bool {
+    fn is_safe(&self, repeatable: bool) -> bool {
         let unanswered = self.reused && !self.responded && repeatable;
         matches!(self.cause, ExchangeFailure::Closed(_)) && (!self.was_sent() || unanswered)
     }
@@ -64,7 +84,7 @@ pub(super) enum ExchangeFailure {
 
 impl ExchangeFailure {
     /// Returns what a caller is told.
-    pub(super) fn into_kind(self) -> Kind {
+    fn into_kind(self) -> Kind {
         match self {
             Self::Closed(Some(why)) if is_handshake(&why) => Kind::Connect(why),
             Self::Closed(why) => Kind::Closed(why),
@@ -91,5 +111,38 @@ fn is_handshake(why: &Failure) -> bool {
     {
         let _ = why;
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_safe_to_repeat_if_it_was_not_sent_or_not_answered() {
+        for bits in 0..16_u8 {
+            let [sent, responded, reused, idempotent] = [1, 2, 4, 8].map(|bit| bits & bit != 0);
+            let terms = Terms {
+                label: Arc::from("GET http://a/"),
+                idempotent,
+            };
+            let failed = |cause, in_body| {
+                terms.failed(ExchangeError {
+                    cause,
+                    sent,
+                    responded,
+                    reused,
+                    in_body,
+                })
+            };
+            let why = failed(ExchangeFailure::Closed(None), responded);
+            let safe = !sent || reused && !responded && idempotent;
+            assert_eq!((why.was_sent(), why.is_safe_to_retry()), (sent, safe));
+            let phase = if responded { Phase::Body } else { Phase::Head };
+            assert_eq!(why.phase(), phase);
+            assert!(why.is_closed());
+            let slow = failed(ExchangeFailure::HeadTimeout(Duration::from_secs(1)), false);
+            assert!(slow.is_timeout() && !slow.is_safe_to_retry());
+        }
     }
 }

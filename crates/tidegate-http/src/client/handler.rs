@@ -6,21 +6,22 @@ use bytes::Bytes;
 use tidegate_net::{Blocking, Inbound, InboundContext, InputShutdown, Nothing, UserEvent};
 use tidegate_promise::Failure;
 
-use super::connection::{Connection, Receiver};
+use super::connection::Connection;
+use super::exchange_handler::ExchangeHandler;
 use super::slot::Signal;
 
 /// The handler of one connection.
-pub(super) struct ClientHandler<R: Receiver> {
+pub(super) struct ClientHandler<R: ExchangeHandler> {
     connection: Connection<R>,
 }
 
-impl<R: Receiver> ClientHandler<R> {
+impl<R: ExchangeHandler> ClientHandler<R> {
     pub(super) fn new(connection: Connection<R>) -> Self {
         Self { connection }
     }
 }
 
-impl<R: Receiver> Inbound for ClientHandler<R> {
+impl<R: ExchangeHandler> Inbound for ClientHandler<R> {
     type In = Bytes;
     type Out = Nothing;
     type Write = Bytes;

@@ -14,8 +14,9 @@ use tidegate_net::{
 use tidegate_promise::Completion;
 
 use super::config::Config;
-use super::connection::{Connection, Receiver};
+use super::connection::Connection;
 use super::counts::Counts;
+use super::exchange_handler::ExchangeHandler;
 use super::handler::ClientHandler;
 use super::limits::ConnectionLimits;
 use super::pool::{Lease, Pool, Reservation};
@@ -24,13 +25,13 @@ use super::url::Url;
 use crate::codec::HeadLimits;
 
 /// A connection that is being made.
-pub(super) struct Connecting<R: Receiver> {
+pub(super) struct Connecting<R: ExchangeHandler> {
     pub(super) channel: Completion<Channel>,
     /// Held by the attempts to connect alone.
     pub(super) reservation: Weak<Reservation<Link<R>>>,
 }
 
-impl<R: Receiver> Connecting<R> {
+impl<R: ExchangeHandler> Connecting<R> {
     /// Returns the connect, and what takes its lease out once it has succeeded: `None` if the
     /// connection has ended already.
     pub(super) fn split(
@@ -66,7 +67,7 @@ impl Key {
 type Secure = dyn Fn(PipelineBuilder) -> PipelineBuilder + Send + Sync;
 
 /// One host, and the connections whose responses go to an `R`.
-pub(super) struct Host<R: Receiver> {
+pub(super) struct Host<R: ExchangeHandler> {
     pub(super) pool: Arc<Pool<Link<R>>>,
     pub(super) counts: Arc<Counts>,
     pub(super) max_waiting: usize,
@@ -81,7 +82,7 @@ pub(super) struct Host<R: Receiver> {
     key: Key,
 }
 
-impl<R: Receiver> Host<R> {
+impl<R: ExchangeHandler> Host<R> {
     /// Creates a host without connections. `connector` has everything but the handlers; `secure`
     /// adds what comes before HTTP in the pipeline.
     pub(super) fn new(

@@ -20,6 +20,7 @@
 //! | `redirect` | the next request after a redirect |
 //! | `request_body` | the body of a request, in pieces |
 //! | `call` | one call, from the search for a connection to the end of the response |
+//! | `exchange_handler` | what receives a response: a handler of the user, or a call |
 //! | `exchange`, `upstream` | the layer below calls, for handlers |
 //! | `host`, `pool` | the connections to one host; the pool is the same for any protocol |
 //! | `relocation` | an idle connection that moves to another loop |
@@ -39,6 +40,7 @@ mod connection;
 mod counts;
 mod error;
 mod exchange;
+mod exchange_handler;
 mod failure;
 mod handler;
 mod host;
@@ -59,9 +61,9 @@ mod upstream;
 mod url;
 
 pub use self::body::ResponseBody;
-pub use self::connection::Flow;
 pub use self::error::{ClientError, Phase, Side};
-pub use self::exchange::{Exchange, ExchangeHandler};
+pub use self::exchange::Exchange;
+pub use self::exchange_handler::{ExchangeHandler, Flow};
 pub use self::request::RequestBuilder;
 pub use self::request_body::RequestBody;
 pub use self::response::Response;
@@ -83,7 +85,6 @@ use tidegate_promise::{Completion, promise};
 
 use self::call::{Call, CallReceiver, Place, Prepared};
 use self::config::Config;
-use self::connection::Receiver;
 use self::counts::Counts;
 use self::error::Kind;
 use self::host::{Host, Key};
@@ -252,7 +253,7 @@ impl Client {
 
 impl ClientShared {
     #[cfg(feature = "tls")]
-    fn new_host<R: Receiver>(&self, key: Key) -> Result<Arc<Host<R>>, Kind> {
+    fn new_host<R: ExchangeHandler>(&self, key: Key) -> Result<Arc<Host<R>>, Kind> {
         if !key.secure {
             return Ok(self.host_with(key, |p| p));
         }
@@ -268,14 +269,14 @@ impl ClientShared {
     }
 
     #[cfg(not(feature = "tls"))]
-    fn new_host<R: Receiver>(&self, key: Key) -> Result<Arc<Host<R>>, Kind> {
+    fn new_host<R: ExchangeHandler>(&self, key: Key) -> Result<Arc<Host<R>>, Kind> {
         match key.secure {
             false => Ok(self.host_with(key, |p| p)),
             true => Err(Kind::Unsupported("`https` needs the feature `tls`")),
         }
     }
 
-    fn host_with<R: Receiver>(
+    fn host_with<R: ExchangeHandler>(
         &self,
         key: Key,
         secure: impl Fn(PipelineBuilder) -> PipelineBuilder + Send + Sync + 'static,

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use tidegate_promise::Outcome;
 
-use super::connection::Receiver;
+use super::exchange_handler::ExchangeHandler;
 use super::host::Host;
 use super::pool::{Idle, Lease};
 use super::slot::{Depart, Departure, Link};
@@ -30,7 +30,7 @@ use super::slot::{Depart, Departure, Link};
 pub(super) const MOVE_TIME: Duration = Duration::from_millis(20);
 
 /// Result of a move.
-pub(super) enum Moved<R: Receiver> {
+pub(super) enum Moved<R: ExchangeHandler> {
     /// The connection, on the wanted loop.
     Here(Idle<Link<R>>),
     /// The connection has ended; this is its lease, for a new one.
@@ -39,7 +39,7 @@ pub(super) enum Moved<R: Receiver> {
     Ended,
 }
 
-impl<R: Receiver> Host<R> {
+impl<R: ExchangeHandler> Host<R> {
     /// Moves an idle connection to loop `to`. `then` is called once: on that loop if the connection
     /// has moved, and on any thread otherwise.
     pub(super) fn relocate(
@@ -59,7 +59,7 @@ impl<R: Receiver> Host<R> {
 }
 
 /// Takes the socket off its loop and gives it to loop `to`.
-async fn release<R: Receiver>(
+async fn release<R: ExchangeHandler>(
     host: Arc<Host<R>>,
     departure: Departure<R>,
     to: usize,
@@ -104,9 +104,9 @@ fn is_quiet(stream: &TcpStream) -> bool {
 
 /// What is called with the result. Dropping it, because the connection or its loop has ended, calls
 /// it, too.
-struct Then<R: Receiver>(Option<Box<dyn FnOnce(Moved<R>) + Send>>);
+struct Then<R: ExchangeHandler>(Option<Box<dyn FnOnce(Moved<R>) + Send>>);
 
-impl<R: Receiver> Then<R> {
+impl<R: ExchangeHandler> Then<R> {
     fn end(mut self, moved: Moved<R>) {
         if let Some(then) = self.0.take() {
             then(moved);
@@ -114,7 +114,7 @@ impl<R: Receiver> Then<R> {
     }
 }
 
-impl<R: Receiver> Drop for Then<R> {
+impl<R: ExchangeHandler> Drop for Then<R> {
     fn drop(&mut self) {
         if let Some(then) = self.0.take() {
             then(Moved::Ended);

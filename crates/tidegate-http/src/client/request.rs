@@ -38,7 +38,7 @@ const OWN_FIELDS: [&str; 7] = [
 #[must_use = "nothing is sent before `send`"]
 pub struct RequestBuilder {
     client: Client,
-    label: String,
+    label: Arc<str>,
     url: Result<Url, Kind>,
     method: String,
     pub(super) fields: BytesMut,
@@ -84,7 +84,7 @@ impl RequestBuilder {
         let timeout = client.timeout();
         Self {
             client,
-            label,
+            label: Arc::from(label),
             url,
             method: method.as_str().to_owned(),
             fields: BytesMut::new(),

@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::{Bytes, BytesMut};
 use tidegate_net::{Channel, Neighbour};
 
+use super::failure::Terms;
 use super::limits::ConnectionLimits;
 use super::pool::Lease;
 use crate::codec::{BodyEncoder, EncodeError, Method};
@@ -142,6 +143,8 @@ pub(super) struct Begun<R: Send + 'static> {
     /// `HEAD` or `CONNECT`, whose responses differ from others, or `GET` in place of any other.
     pub(super) method: Method<'static>,
     pub(super) receiver: R,
+    /// For the error, if it fails.
+    pub(super) terms: Terms,
     /// The lease of a connection that was just made.
     pub(super) lease: Option<Lease<Link<R>>>,
 }

@@ -8,7 +8,8 @@ use tidegate_net::Channel;
 use tidegate_promise::{Completion, Outcome};
 
 use super::error::{ClientError, Kind, Phase};
-use super::exchange::{Exchange, ExchangeHandler, Outside};
+use super::exchange::Exchange;
+use super::exchange_handler::ExchangeHandler;
 use super::host::Host;
 use super::pool::{Acquired, Grant, Idle, Lease, Ticket};
 use super::relocation::{MOVE_TIME, Moved};
@@ -59,7 +60,7 @@ pub struct Upstream<H: ExchangeHandler> {
 
 /// What the clones of an upstream share.
 struct Shared<H: ExchangeHandler> {
-    host: Arc<Host<Outside<H>>>,
+    host: Arc<Host<H>>,
     label: Arc<str>,
     next: AtomicU64,
 }
@@ -82,7 +83,7 @@ impl<H: ExchangeHandler> Drop for Shared<H> {
 }
 
 impl<H: ExchangeHandler> Upstream<H> {
-    pub(super) fn new(host: Arc<Host<Outside<H>>>, label: &str) -> Self {
+    pub(super) fn new(host: Arc<Host<H>>, label: &str) -> Self {
         Self {
             shared: Arc::new(Shared {
                 host,
@@ -232,12 +233,12 @@ impl<H: ExchangeHandler> Search<H> {
 
     /// Returns `true` if the connection should move to the loop of the search. A search that had to
     /// wait uses the connection where it is: then others wait, too, and it would move all the time.
-    fn takes(&self, idle: &Idle<Link<Outside<H>>>) -> bool {
+    fn takes(&self, idle: &Idle<Link<H>>) -> bool {
         self.is_current && idle.at() != self.at && self.shared.host.pool.moves()
     }
 
     /// Gets an idle connection of another loop.
-    fn fetch(self: &Arc<Self>, idle: Idle<Link<Outside<H>>>) {
+    fn fetch(self: &Arc<Self>, idle: Idle<Link<H>>) {
         self.lock().moving = true;
         let search = Arc::clone(self);
         let moved = move |moved| {
@@ -271,7 +272,7 @@ impl<H: ExchangeHandler> Search<H> {
     }
 
     /// Uses what the pool has granted.
-    fn granted(self: &Arc<Self>, grant: Grant<Link<Outside<H>>>) {
+    fn granted(self: &Arc<Self>, grant: Grant<Link<H>>) {
         let wanted = {
             let mut state = self.lock();
             state.ticket = None;
@@ -289,7 +290,7 @@ impl<H: ExchangeHandler> Search<H> {
         }
     }
 
-    fn connect(self: &Arc<Self>, lease: Lease<Link<Outside<H>>>) {
+    fn connect(self: &Arc<Self>, lease: Lease<Link<H>>) {
         let (connecting, lease) = self.shared.host.connect(self.at, lease).split();
         let search = Arc::clone(self);
         let listener = connecting.on_complete(move |outcome| match outcome {
@@ -316,7 +317,7 @@ impl<H: ExchangeHandler> Search<H> {
         }
     }
 
-    fn connected(&self, channel: &Channel, lease: Lease<Link<Outside<H>>>) {
+    fn connected(&self, channel: &Channel, lease: Lease<Link<H>>) {
         let Shared { host, label, .. } = &*self.shared;
         match Link::of(channel) {
             // If it is not wanted, dropping the exchange closes the connection.

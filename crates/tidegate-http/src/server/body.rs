@@ -4,13 +4,14 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use tidegate_net::Channel;
 use tidegate_net::internal::HeldInput;
 use tidegate_promise::{Failure, Promise};
 
 use super::part::{Part, PartKind};
 use crate::codec::RefusalReason;
+use crate::gathered::Gathered;
 use crate::pieces::{Pieces, Pushed};
 
 /// Why the body of a request cannot be read to its end.
@@ -57,9 +58,7 @@ pub(crate) trait BodySink: Send {
 /// Collects a body of at most `max` bytes. They count against the memory limit of the server until
 /// the service has them.
 pub(crate) struct Collector {
-    max: usize,
-    first: Bytes,
-    rest: BytesMut,
+    gathered: Gathered,
     promise: Option<Promise<Bytes>>,
     held: HeldInput,
     counted: usize,
@@ -68,9 +67,7 @@ pub(crate) struct Collector {
 impl Collector {
     pub(crate) fn new(max: usize, promise: Promise<Bytes>, channel: &Channel) -> Self {
         Self {
-            max,
-            first: Bytes::new(),
-            rest: BytesMut::new(),
+            gathered: Gathered::new(max),
             promise: Some(promise),
             held: HeldInput::of(channel),
             counted: 0,
@@ -81,8 +78,10 @@ impl Collector {
         self.held.remove(std::mem::take(&mut self.counted));
     }
 
-    fn len(&self) -> usize {
-        self.first.len().max(self.rest.len())
+    /// Returns what was gathered.
+    fn take(&mut self) -> Gathered {
+        self.uncount();
+        std::mem::replace(&mut self.gathered, Gathered::new(0))
     }
 }
 
@@ -91,10 +90,8 @@ impl BodySink for Collector {
         if self.promise.is_none() {
             return Flow::Enough;
         }
-        if self.len() + bytes.len() > self.max {
-            let max = self.max;
-            (self.first, self.rest) = Default::default();
-            self.uncount();
+        if !self.gathered.add(&bytes) {
+            let max = self.take().max();
             if let Some(promise) = self.promise.take() {
                 let _ = promise.fail(Failure::new(BodyError::TooLarge { max }));
             }
@@ -102,27 +99,13 @@ impl BodySink for Collector {
         }
         self.counted += bytes.len();
         self.held.add(bytes.len());
-        // A body in one piece is passed on as it was received.
-        if self.len() == 0 {
-            self.first = bytes;
-        } else {
-            if self.rest.is_empty() {
-                self.rest
-                    .extend_from_slice(&std::mem::take(&mut self.first));
-            }
-            self.rest.extend_from_slice(&bytes);
-        }
         Flow::More
     }
 
     fn trailers(&mut self, _: Bytes) {}
 
     fn end(mut self: Box<Self>) {
-        let whole = match self.rest.is_empty() {
-            true => std::mem::take(&mut self.first),
-            false => std::mem::take(&mut self.rest).freeze(),
-        };
-        self.uncount();
+        let whole = self.take().into_bytes();
         if let Some(promise) = self.promise.take() {
             let _ = promise.succeed(whole);
         }
@@ -295,9 +278,9 @@ impl std::fmt::Debug for Body {
 
 impl Drop for Body {
     fn drop(&mut self) {
-        let (held, ended) = self.pieces.leave();
-        self.held.remove(held);
-        if !ended {
+        let leaving = self.pieces.leave();
+        self.held.remove(leaving.held);
+        if leaving.early {
             self.tell(PartKind::BodyDropped);
         }
     }

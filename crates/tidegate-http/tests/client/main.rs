@@ -20,6 +20,7 @@ mod retries;
 mod secure;
 mod streams;
 mod upgrades;
+mod wakers;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

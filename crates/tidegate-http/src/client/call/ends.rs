@@ -6,24 +6,24 @@ use std::time::Duration;
 use tidegate_promise::{Failure, Promise};
 
 use super::{Call, Next, Stage};
-use crate::client::body::BodyShared;
+use crate::client::body::BodyPieces;
 use crate::client::error::{ClientError, Kind, Phase};
-use crate::client::failure::ExchangeError;
 use crate::client::response::Response;
 use crate::client::slot::Signal;
 use crate::codec::ResponseHead;
+use crate::wakers::wake;
 
 /// What waits for the result of a call: its promise, or after the head its body.
 pub(super) struct Waiting {
     pub(super) promise: Option<Promise<Response>>,
-    pub(super) body: Option<Arc<BodyShared>>,
+    pub(super) body: Option<Arc<BodyPieces>>,
 }
 
 impl Waiting {
     pub(super) fn fail(self, why: ClientError) {
         match (self.promise, self.body) {
             (Some(promise), _) => drop(promise.fail(Failure::new(why))),
-            (None, Some(body)) => drop(body.finish(Err(why))),
+            (None, Some(body)) => body.finish(Err(why)),
             (None, None) => {}
         }
     }
@@ -51,15 +51,14 @@ impl Call {
     }
 
     /// Handles a failed exchange: begins the second attempt, or ends the call.
-    pub(super) fn failed(self: &Arc<Self>, why: ExchangeError) {
-        if why.is_of_handshake() {
-            let kind = why.cause.into_kind();
-            return self.end_with(self.error(kind, Phase::Connect, false, true));
+    pub(super) fn failed(self: &Arc<Self>, why: ClientError) {
+        if why.phase() == Phase::Connect {
+            // A server that could not encrypt this connection would hardly encrypt another one.
+            return self.end_with(why);
         }
-        let safe = why.is_safe(self.request.idempotent);
         let mut state = self.lock();
         // A piece of a streamed body cannot be sent again.
-        let safe = safe && !state.streamed;
+        let safe = why.is_safe_to_retry() && !state.streamed;
         if safe && state.attempt == 0 && state.promise.is_some() {
             state.attempt = 1;
             state.stage = Stage::Starting;
@@ -67,13 +66,8 @@ impl Call {
             drop(state);
             return self.acquire(1, true);
         }
-        let phase = match state.promise {
-            Some(_) => Phase::Head,
-            None => Phase::Body,
-        };
         drop(state);
-        let kind = why.cause.into_kind();
-        self.end_with(self.error(kind, phase, why.sent, safe));
+        self.end_with(why.with_retry(safe));
     }
 
     /// Ends the call with an error, unless it has ended.
@@ -113,9 +107,7 @@ impl Call {
         let (promise, body) = (state.promise.take(), state.body.take());
         let writer = state.writer.take();
         drop(state);
-        if let Some(writer) = writer {
-            writer.wake();
-        }
+        wake(writer);
         for timer in timers {
             timer.cancel();
         }

@@ -13,7 +13,6 @@
 //! or the pool is called. Each step names the attempt that it belongs to, so that a late step of
 //! the first attempt does not disturb the second. `Ended` is final, and whichever of success,
 //! failure, cancel and timeout comes first sets it.
-
 //!
 //! | file | contents |
 //! |---|---|
@@ -37,15 +36,16 @@ use bytes::Bytes;
 use tidegate_net::{Channel, Neighbour};
 use tidegate_promise::{Completion, Outcome, Promise};
 
-use super::body::{BodyShared, BodySource};
+use super::body::{BodyPieces, BodySource};
 use super::error::{ClientError, Kind, Phase};
-use super::failure::ExchangeError;
+use super::failure::Terms;
 use super::host::Host;
 use super::pool::{Acquired, Grant, Idle, Lease, Ticket};
 use super::relocation::{MOVE_TIME, Moved};
 use super::response::Response;
 use super::slot::{Begun, Link, Signal};
 use crate::codec::Method;
+use crate::wakers::wake;
 
 /// Sends the next request of a call, which has taken this time so far. The response arrives at the
 /// promise.
@@ -60,7 +60,7 @@ const MOST_IGNORED: usize = 64 * 1024;
 /// A request that is ready to be sent, more than once if need be.
 pub(super) struct Prepared {
     /// Method and URL, for errors.
-    pub(super) label: String,
+    pub(super) label: Arc<str>,
     /// The head, with the body behind it if that is short.
     pub(super) head: Bytes,
     /// A body that is sent in a piece of its own.
@@ -103,7 +103,7 @@ pub(super) struct Call {
 
 struct State {
     promise: Option<Promise<Response>>,
-    body: Option<Arc<BodyShared>>,
+    body: Option<Arc<BodyPieces>>,
     stage: Stage,
     attempt: u8,
     /// A piece of a streamed body was written, so there is no second attempt.
@@ -301,7 +301,7 @@ impl Call {
             Outcome::Success(channel) => match lease() {
                 Some(lease) => call.connected(attempt, channel, lease),
                 // The connection has ended already.
-                None => call.failed(ExchangeError::not_begun(false)),
+                None => call.failed(call.terms().not_begun()),
             },
             Outcome::Failure(why) => {
                 // The sockets are closed.
@@ -362,6 +362,7 @@ impl Call {
                 call: Some(Arc::clone(self)),
                 attempt,
             },
+            terms: self.terms(),
             lease,
         };
         let holds = self.request.expects.is_some();
@@ -385,9 +386,7 @@ impl Call {
         state.writing = Some(link.clone());
         let writer = state.writer.take();
         drop(state);
-        if let Some(writer) = writer {
-            writer.wake();
-        }
+        wake(writer);
         if let Some(wait) = self.request.expects {
             // A server may not know `Expect`.
             self.limit(wait, move |call| call.send_body(attempt));
@@ -409,12 +408,11 @@ impl Call {
 
     /// Handles a connection that ended before the exchange could begin.
     fn not_begun(self: &Arc<Self>, mut refused: Begun<CallReceiver>) {
-        let reused = refused.lease.is_none();
         // The next attempt may need the permit.
         drop(refused.lease.take());
         // This function reports the end, not its drop.
         drop(refused.receiver.call.take());
-        self.failed(ExchangeError::not_begun(reused));
+        self.failed(refused.terms.not_begun());
     }
 
     /// Calls `then` after this time, unless the call has ended.
@@ -434,6 +432,14 @@ impl Call {
                 }
                 _ => state.timers.push(timer),
             }
+        }
+    }
+
+    /// Returns what the errors of its exchanges say.
+    fn terms(&self) -> Terms {
+        Terms {
+            label: Arc::clone(&self.request.label),
+            idempotent: self.request.idempotent,
         }
     }
 

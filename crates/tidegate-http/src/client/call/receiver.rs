@@ -6,13 +6,14 @@ use bytes::Bytes;
 use tidegate_net::{Handler, HandlerContext};
 
 use super::{Call, MOST_IGNORED, Stage};
-use crate::client::body::{BodyShared, BodySource, ResponseBody};
-use crate::client::connection::{Flow, Receiver};
-use crate::client::error::{Kind, Phase};
-use crate::client::failure::ExchangeError;
+use crate::client::body::{BodyPieces, BodySource, ResponseBody};
+use crate::client::error::{ClientError, Kind, Phase};
+use crate::client::exchange_handler::{ExchangeHandler, Flow};
 use crate::client::response::Response;
 use crate::client::upgraded::Upgraded;
 use crate::codec::{BodyFraming, ResponseHead};
+use crate::pieces::Pushed;
+use crate::wakers::wake;
 
 /// Receives the response on the connection's loop.
 pub(in crate::client) struct CallReceiver {
@@ -21,7 +22,7 @@ pub(in crate::client) struct CallReceiver {
     pub(super) attempt: u8,
 }
 
-impl Receiver for CallReceiver {
+impl ExchangeHandler for CallReceiver {
     fn interim(&mut self, head: ResponseHead<'_>, _: &mut HandlerContext<'_>) {
         if let Some(call) = self.call.as_ref().filter(|_| head.status() == 100) {
             call.send_body(self.attempt);
@@ -33,7 +34,7 @@ impl Receiver for CallReceiver {
             return;
         };
         let next = call.next_request(&head);
-        let shared = Arc::new(BodyShared::default());
+        let pieces = Arc::new(BodyPieces::default());
         let mut state = call.lock();
         if matches!(state.stage, Stage::Ended) {
             return;
@@ -44,15 +45,13 @@ impl Receiver for CallReceiver {
             return;
         }
         let promise = state.promise.take();
-        state.body = Some(Arc::clone(&shared));
+        state.body = Some(Arc::clone(&pieces));
         let writer = state.writer.take();
         drop(state);
-        if let Some(writer) = writer {
-            // The rest of the request is not wanted.
-            writer.wake();
-        }
+        // The rest of the request is not wanted.
+        wake(writer);
         let source: Arc<dyn BodySource> = Arc::<Call>::clone(call);
-        let response = Response::new(head.to_owned(), ResponseBody::new(shared, source));
+        let response = Response::new(head.to_owned(), ResponseBody::new(pieces, source));
         if let Some(promise) = promise {
             // If the caller has cancelled, dropping the response ends the call.
             drop(promise.succeed(response));
@@ -77,7 +76,11 @@ impl Receiver for CallReceiver {
         let body = state.body.clone();
         drop(state);
         match body {
-            Some(body) => body.data(bytes, &**call),
+            Some(body) => match body.push(bytes) {
+                Pushed::More => Flow::More,
+                Pushed::Full => Flow::Pause,
+                Pushed::Left => Flow::Gone,
+            },
             None => Flow::Gone,
         }
     }
@@ -85,7 +88,7 @@ impl Receiver for CallReceiver {
     fn trailers(&mut self, lines: Bytes, _: &mut HandlerContext<'_>) {
         let body = self.call.as_ref().and_then(|call| call.lock().body.clone());
         if let Some(body) = body {
-            body.trailers(lines);
+            body.set_trailers(lines);
         }
     }
 
@@ -100,9 +103,7 @@ impl Receiver for CallReceiver {
         // Nothing is read until another handler has taken over.
         ctx.set_auto_read(false);
         let (upgraded, holds) = Upgraded::new(ctx.channel(), received);
-        let body = Arc::new(BodyShared::default());
-        body.finish(Ok(()));
-        let body = ResponseBody::new(body, call);
+        let body = ResponseBody::new(Arc::new(BodyPieces::ended()), call);
         let response = Response::upgraded(head.to_owned(), body, upgraded);
         if let Some(promise) = waiting.promise {
             // If the caller has cancelled, dropping the response closes the connection.
@@ -121,7 +122,7 @@ impl Receiver for CallReceiver {
         }
     }
 
-    fn fail(mut self, why: ExchangeError, _: &mut HandlerContext<'_>) {
+    fn fail(mut self, why: ClientError, _: &mut HandlerContext<'_>) {
         if let Some(call) = self.call.take()
             && !call.follow()
         {

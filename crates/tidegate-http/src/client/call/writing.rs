@@ -3,9 +3,12 @@
 use std::sync::Arc;
 use std::task::Waker;
 
+use tidegate_core::internal::discard;
+
 use super::{Call, CallReceiver, Link, Stage};
 use crate::client::error::{ClientError, Kind, Phase};
 use crate::codec::EncodeError;
+use crate::wakers::wake;
 
 /// How the next piece of a streamed request can be written.
 pub(in crate::client) enum Writing {
@@ -21,6 +24,8 @@ impl Call {
     /// Returns where the next piece of the request's body goes. `waker` is called when there is a
     /// connection, when the final response comes, and when the call ends.
     pub(in crate::client) fn poll_writing(&self, waker: &Waker) -> Writing {
+        // A waker is user code, which must not run under the lock.
+        let waker = waker.clone();
         let mut state = self.lock();
         if matches!(state.stage, Stage::Ended) {
             return Writing::Over;
@@ -32,10 +37,9 @@ impl Call {
         {
             return Writing::Over;
         }
-        let (held, old) = (state.held, state.writer.replace(waker.clone()));
+        let (held, old) = (state.held, state.writer.replace(waker));
         drop(state);
-        // Dropping a waker is user code.
-        drop(old);
+        discard(old);
         match link {
             Some(link) if !held => Writing::Now(link),
             _ => Writing::Later,
@@ -57,9 +61,7 @@ impl Call {
         state.held = false;
         let writer = state.writer.take();
         drop(state);
-        if let Some(writer) = writer {
-            writer.wake();
-        }
+        wake(writer);
         if let Some(body) = &self.request.body
             && !link.slot.is_stopped(self.id)
         {

@@ -7,12 +7,12 @@ use bytes::{Bytes, BytesMut};
 use tidegate_net::HandlerContext;
 use tidegate_promise::Failure;
 
-use super::receiver::Receiver;
 use super::{Connection, LIMIT, after};
+use crate::client::exchange_handler::ExchangeHandler;
 use crate::client::failure::{ExchangeError, ExchangeFailure};
 use crate::client::slot::{Begun, Link};
 
-impl<R: Receiver> Connection<R> {
+impl<R: ExchangeHandler> Connection<R> {
     /// Ends exchange `id`, whose caller has left, and the connection with it.
     pub(in crate::client) fn cancel(&mut self, id: u64, ctx: &mut HandlerContext<'_>) {
         self.load(ctx);
@@ -178,8 +178,9 @@ impl<R: Receiver> Connection<R> {
                 sent,
                 responded: current.responded,
                 reused: self.served > 1,
+                in_body: current.in_body,
             };
-            current.receiver.fail(why, ctx);
+            current.receiver.fail(current.terms.failed(why), ctx);
         }
     }
 
@@ -196,8 +197,7 @@ impl<R: Receiver> Connection<R> {
     /// Fails an exchange of another thread that began while the connection ended. Its request is
     /// behind the close.
     pub(super) fn refuse(&self, mut late: Begun<R>, ctx: &mut HandlerContext<'_>) {
-        let reused = late.lease.is_none();
         drop(late.lease.take());
-        late.receiver.fail(ExchangeError::not_begun(reused), ctx);
+        late.receiver.fail(late.terms.not_begun(), ctx);
     }
 }

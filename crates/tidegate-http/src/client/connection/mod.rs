@@ -16,15 +16,11 @@
 //! | this one | the state; requests that begin, and responses that arrive |
 //! | `ends` | how an exchange and its connection end |
 //! | `moves` | connections that another handler or another loop takes over |
-//! | `receiver` | what receives a response |
 
 mod ends;
 mod moves;
-mod receiver;
 
 pub(super) use self::moves::SWITCHED;
-pub use self::receiver::Flow;
-pub(super) use self::receiver::Receiver;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +28,8 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use tidegate_net::HandlerContext;
 
-use super::failure::ExchangeFailure;
+use super::exchange_handler::{ExchangeHandler, Flow};
+use super::failure::{ExchangeFailure, Terms};
 use super::keep_alive::keep_alive_timeout;
 use super::limits::ConnectionLimits;
 use super::pool::{Lease, Reservation};
@@ -51,6 +48,7 @@ struct Current<R> {
     id: u64,
     method: Method<'static>,
     receiver: R,
+    terms: Terms,
     /// The final head was received.
     in_body: bool,
     /// The receiver takes no more of the body for now.
@@ -91,7 +89,7 @@ pub(super) struct Connection<R: Send + 'static> {
     over: bool,
 }
 
-impl<R: Receiver> Connection<R> {
+impl<R: ExchangeHandler> Connection<R> {
     pub(super) fn new(limits: ConnectionLimits, head: HeadLimits) -> Self {
         Self {
             decoder: ResponseDecoder::new(head, BodyLimits::DEFAULT),
@@ -149,6 +147,7 @@ impl<R: Receiver> Connection<R> {
             id: begun.id,
             method: begun.method,
             receiver: begun.receiver,
+            terms: begun.terms,
             in_body: false,
             paused: false,
             gone: false,

@@ -2,8 +2,8 @@
 
 use tidegate_net::{Handler, HandlerContext, PipelineChange};
 
-use super::receiver::Receiver;
 use super::{Connection, LIMIT};
+use crate::client::exchange_handler::ExchangeHandler;
 use crate::client::pool::Lease;
 use crate::client::slot::{Depart, Departure, Link, Record};
 use crate::codec::HeadLimits;
@@ -11,7 +11,7 @@ use crate::codec::HeadLimits;
 /// The name of a handler that has taken a connection over.
 pub(in crate::client) const SWITCHED: &str = "switched";
 
-impl<R: Receiver> Connection<R> {
+impl<R: ExchangeHandler> Connection<R> {
     /// Lets another handler take the connection over, which leaves the pool.
     pub(super) fn hand_over(&mut self, handler: Handler, ctx: &mut HandlerContext<'_>) {
         ctx.clear_deadline(LIMIT);

@@ -52,7 +52,7 @@ fn a_body_until_close_that_breaks_is_not_complete() {
     fixture.channel.receive("HTTP/1.1 200 OK\r\n\r\nabc");
     fixture.channel.fail(std::io::ErrorKind::ConnectionReset);
     let log = fixture.log.take();
-    assert_eq!(log, ["200 UntilClose", "abc", "closed: sent responded"]);
+    assert_eq!(log, ["200 UntilClose", "abc", "closed: sent"]);
     assert!(fixture.is_over());
 }
 
@@ -66,7 +66,7 @@ fn a_body_until_close_that_this_side_ends_is_not_complete() {
         drop(fixture.channel.channel().close());
         fixture.channel.run();
         let log = fixture.log.take();
-        assert_eq!(log, ["200 UntilClose", "abc", "truncated: sent responded"]);
+        assert_eq!(log, ["200 UntilClose", "abc", "truncated: sent"]);
         assert!(fixture.is_over());
     }
 }
@@ -89,7 +89,7 @@ fn a_body_until_close_waits_for_a_receiver_that_pauses() {
 /// Logs whether its connection is open when it is dropped.
 struct Held(Channel, Log<bool>);
 
-impl Receiver for Held {
+impl ExchangeHandler for Held {
     fn head(&mut self, _: ResponseHead<'_>, _: BodyFraming, _: &mut HandlerContext<'_>) {}
     fn data(&mut self, bytes: Bytes, _: &mut HandlerContext<'_>) -> Flow {
         match bytes.first() {
@@ -99,7 +99,7 @@ impl Receiver for Held {
     }
     fn trailers(&mut self, _: Bytes, _: &mut HandlerContext<'_>) {}
     fn end(self, _: &mut HandlerContext<'_>) {}
-    fn fail(self, _: ExchangeError, _: &mut HandlerContext<'_>) {
+    fn fail(self, _: ClientError, _: &mut HandlerContext<'_>) {
         panic!("it has left");
     }
 }
@@ -122,6 +122,7 @@ fn a_receiver_that_has_left_is_dropped_after_its_connection() {
             id: 1,
             method: Method::Get,
             receiver: Held(channel.channel(), log.clone()),
+            terms: terms(),
             lease: None,
         };
         assert!(link.slot.begin(begun, true, 0).is_ok());
@@ -146,10 +147,9 @@ fn every_cut_of_a_response_is_noticed() {
         fixture.get();
         fixture.channel.receive(whole[..length].to_owned());
         fixture.channel.end_input();
-        let expected = match length {
-            0 => "closed: sent",
-            _ if length < head => "closed: sent responded",
-            _ => "truncated: sent responded",
+        let expected = match length < head {
+            true => "closed: sent",
+            false => "truncated: sent",
         };
         assert_eq!(fixture.log.take().last().unwrap(), expected, "{length}");
         assert!(fixture.is_over(), "{length}");

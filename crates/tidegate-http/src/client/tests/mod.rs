@@ -13,8 +13,10 @@ use bytes::Bytes;
 use tidegate_net::{EmbeddedChannel, HandlerContext};
 use tidegate_testkit::Log;
 
-use super::connection::{Connection, Flow, Receiver};
-use super::failure::{ExchangeError, ExchangeFailure};
+use super::connection::Connection;
+use super::error::{ClientError, Kind, Phase};
+use super::exchange_handler::{ExchangeHandler, Flow};
+use super::failure::Terms;
 use super::handler::ClientHandler;
 use super::limits::ConnectionLimits;
 use super::pool::{Acquired, Grant, Lease, Pool};
@@ -37,7 +39,7 @@ struct Logs {
     flow: Flow,
 }
 
-impl Receiver for Logs {
+impl ExchangeHandler for Logs {
     fn head(&mut self, head: ResponseHead<'_>, framing: BodyFraming, _: &mut HandlerContext<'_>) {
         self.log.push(format!("{} {framing:?}", head.status()));
     }
@@ -59,29 +61,34 @@ impl Receiver for Logs {
         self.log.push("end".to_owned());
     }
 
-    fn fail(self, why: ExchangeError, _: &mut HandlerContext<'_>) {
-        self.failed(why);
+    fn fail(self, why: ClientError, _: &mut HandlerContext<'_>) {
+        self.failed(&why);
     }
 }
 
 impl Logs {
-    fn failed(&self, why: ExchangeError) {
-        let what = match why.cause {
-            ExchangeFailure::Closed(_) => "closed".to_owned(),
-            ExchangeFailure::Truncated => "truncated".to_owned(),
-            ExchangeFailure::BadResponse(reason) => format!("bad {}", reason.word()),
-            ExchangeFailure::Unexpected(_) => "unexpected".to_owned(),
-            ExchangeFailure::HeadTimeout(_) => "head timeout".to_owned(),
-            ExchangeFailure::BodyTimeout(_) => "body timeout".to_owned(),
+    fn failed(&self, why: &ClientError) {
+        let what = match why.kind() {
+            Kind::Closed(_) => "closed".to_owned(),
+            Kind::Truncated => "truncated".to_owned(),
+            Kind::BadResponse(reason) => format!("bad {}", reason.word()),
+            Kind::Unexpected(_) => "unexpected".to_owned(),
+            Kind::Timeout(_) if why.phase() == Phase::Head => "head timeout".to_owned(),
+            Kind::Timeout(_) => "body timeout".to_owned(),
+            other => format!("{other:?}"),
         };
-        let words = [
-            (why.sent, "sent"),
-            (why.responded, "responded"),
-            (why.reused, "reused"),
-        ];
+        let words = [(why.was_sent(), "sent"), (why.is_safe_to_retry(), "safe")];
         let words = words.iter().filter(|(yes, _)| *yes).map(|(_, word)| *word);
         let words: Vec<_> = words.collect();
         self.log.push(format!("{what}: {}", words.join(" ")));
+    }
+}
+
+/// The terms of a request that may be sent twice.
+fn terms() -> Terms {
+    Terms {
+        label: Arc::from("GET http://a/"),
+        idempotent: true,
     }
 }
 
@@ -135,6 +142,7 @@ impl Fixture {
                 false => Method::Get,
             },
             receiver: Logs { log, flow },
+            terms: terms(),
             lease: self.lease.take(),
         };
         let link = self.link.clone();
@@ -145,10 +153,7 @@ impl Fixture {
                 link.channel.write_and_flush(head);
                 self.channel.run();
             }
-            Err(refused) => {
-                let why = ExchangeError::not_begun(refused.lease.is_none());
-                refused.receiver.failed(why);
-            }
+            Err(refused) => refused.receiver.failed(&refused.terms.not_begun()),
         }
         id
     }

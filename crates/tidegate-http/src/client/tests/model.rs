@@ -81,7 +81,7 @@ struct Work {
     reports: Reports,
 }
 
-impl Receiver for Work {
+impl ExchangeHandler for Work {
     fn head(&mut self, head: ResponseHead<'_>, _: BodyFraming, _: &mut HandlerContext<'_>) {
         let good = head.status() < 500;
         if self.entry.verdict(good) {
@@ -104,7 +104,7 @@ impl Receiver for Work {
         assert!(self.verdict.is_some() || self.entry.is_expired());
     }
 
-    fn fail(self, _: ExchangeError, _: &mut HandlerContext<'_>) {
+    fn fail(self, _: ClientError, _: &mut HandlerContext<'_>) {
         self.reports.push(self.id, What::Failed);
     }
 }
@@ -330,6 +330,7 @@ impl World {
             id,
             method: Method::Get,
             receiver: work,
+            terms: terms(),
             lease,
         };
         match link.slot.begin(begun, true, self.clock.nanos()) {
