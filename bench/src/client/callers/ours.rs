@@ -49,7 +49,9 @@ pub(super) fn calls(to: SocketAddr) -> Caller {
 async fn call(client: &Client, url: &str) {
     let request = client.get(url);
     let request = request.field("User-Agent", AGENT).field("Accept", ACCEPT);
-    let mut body = request.send().await.expect("a response").into_body();
+    let response = request.send().await.expect("a response");
+    assert_eq!(response.status(), 200);
+    let mut body = response.into_body();
     let mut length = 0;
     while let Some(piece) = body.next().await {
         length += piece.expect("the whole body").len();

@@ -134,6 +134,7 @@ pub(super) fn reqwest(to: SocketAddr) -> Caller {
                         .header(USER_AGENT, HeaderValue::from_static(AGENT))
                         .header(ACCEPT_FIELD, HeaderValue::from_static(ACCEPT));
                     let mut response = request.send().await.expect("a response");
+                    assert_eq!(response.status(), 200);
                     let mut length = 0;
                     while let Some(piece) = response.chunk().await.expect("the whole body") {
                         length += piece.len();
