@@ -1,4 +1,5 @@
-//! The cost of a message in instructions, counted by `cargo xtask cost echo` and `cost http`.
+//! The cost of a message in instructions, counted by `cargo xtask cost echo`, `cost http` and
+//! `cost proxy`.
 //!
 //! With the hidden option `--cost SERVER,ROUNDS` this program serves, and starts itself again with
 //! `--client ADDRESS,ROUNDS`: 50 connections that all send a message and then all read the reply,
@@ -7,7 +8,7 @@
 //! in its process counts, including the monitor of its strategy.
 //!
 //! With a depth after the rounds (`--cost SERVER,ROUNDS,DEPTH`), a message is that many HTTP
-//! requests.
+//! requests. A number after that is the number of connections.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
@@ -41,11 +42,11 @@ pub(crate) fn serve(what: &str, start: impl FnOnce(&str) -> Option<Running>) -> 
 
 /// Runs the client: sends messages and reads the replies.
 pub(crate) fn client(what: &str) -> ExitCode {
-    let Some((address, rounds, depth)) = parse(what) else {
-        eprintln!("{what:?} is not ADDRESS,ROUNDS or ADDRESS,ROUNDS,DEPTH");
+    let Some(plan) = parse(what) else {
+        eprintln!("{what:?} is not ADDRESS,ROUNDS[,DEPTH[,CONNECTIONS]]");
         return ExitCode::from(2);
     };
-    match run(address, rounds, depth) {
+    match run(&plan) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("a connection broke: {why}");
@@ -54,21 +55,37 @@ pub(crate) fn client(what: &str) -> ExitCode {
     }
 }
 
-fn parse(what: &str) -> Option<(&str, u64, Option<usize>)> {
+/// What a client does.
+struct Plan<'a> {
+    address: &'a str,
+    rounds: u64,
+    /// The requests of a message, if they are requests.
+    depth: Option<usize>,
+    connections: usize,
+}
+
+fn parse(what: &str) -> Option<Plan<'_>> {
     let mut words = what.split(',');
     let (address, rounds) = (words.next()?, words.next()?.parse().ok()?);
     let depth = words.next().map(str::parse).transpose().ok()?;
-    Some((address, rounds, depth))
+    let connections = words.next().map(str::parse).transpose().ok()?;
+    Some(Plan {
+        address,
+        rounds,
+        depth,
+        connections: connections.unwrap_or(CONNECTIONS),
+    })
 }
 
-fn run(address: &str, rounds: u64, depth: Option<usize>) -> io::Result<()> {
+fn run(plan: &Plan<'_>) -> io::Result<()> {
     let connect = |_| {
-        let stream = TcpStream::connect(address)?;
+        let stream = TcpStream::connect(plan.address)?;
         stream.set_nodelay(true)?;
         Ok(stream)
     };
-    let mut streams: Vec<TcpStream> = (0..CONNECTIONS).map(connect).collect::<io::Result<_>>()?;
-    let (message, reply) = match depth {
+    let streams = (0..plan.connections).map(connect);
+    let mut streams: Vec<TcpStream> = streams.collect::<io::Result<_>>()?;
+    let (message, reply) = match plan.depth {
         None => (vec![b'x'; echo::MESSAGE], echo::MESSAGE),
         Some(depth) => {
             let reply = exchange(&mut streams[0], http::REQUEST)?;
@@ -76,7 +93,7 @@ fn run(address: &str, rounds: u64, depth: Option<usize>) -> io::Result<()> {
         }
     };
     let mut reply = vec![0; reply];
-    for _ in 0..rounds {
+    for _ in 0..plan.rounds {
         for mut stream in &streams {
             stream.write_all(&message)?;
         }

@@ -1,6 +1,6 @@
 // Opens the original Hystrix dashboard in headless Chromium and checks what it shows of a stream.
 //
-//   node check.mjs <folder of node_modules> <path of Chromium> <address of the stream> <picture>
+//   node check.mjs <folder of node_modules> <path of Chromium> <address of the stream> <picture> <pools>
 //
 // Serves the dashboard's page on the loopback interface, with the proxy that the page expects. The
 // page loads one script from elsewhere, `underscore`; it is answered from the package. Every other
@@ -11,7 +11,7 @@ import { createServer, get } from 'node:http';
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
 
-const [modules, chromium, stream, picture] = process.argv.slice(2);
+const [modules, chromium, stream, picture, poolCount] = process.argv.slice(2);
 const require = createRequire(path.join(path.resolve(modules), 'index.js'));
 const puppeteer = require('puppeteer-core');
 const webapp = path.join(modules, 'hystrix-dashboard', 'webapp');
@@ -91,7 +91,7 @@ try {
       && number(find('prices')?.success) > 0 && /Closed/.test(find('prices').circuit)
       && number(find('stock')?.shortCircuited) > 0 && /Open/.test(find('stock').circuit)
       && number(find('reviews')?.timeout) > 0
-      && pools.length === 3;
+      && pools.length === Number(poolCount);
   };
   const end = Date.now() + LIMIT;
   let shown = await page.evaluate(read);

@@ -1,7 +1,7 @@
-"""Tries an HTTP server with a client library of Python: `clients.py LIBRARY ADDRESS`.
+"""Tries an HTTP server with a client library of Python: `clients.py LIBRARY ADDRESS all|files`.
 
 LIBRARY is requests, httpx or aiohttp. `cargo xtask interop` runs this against the example
-`http_interop` of `tidegate-http`.
+`http_interop` of `tidegate-http`, with `all` of its pages, and against servers of files.
 """
 
 import sys
@@ -16,8 +16,20 @@ def check(got, expected, what):
         sys.exit(f"{what}: got {str(got)[:200]}, expected {str(expected)[:200]}")
 
 
+def files(client):
+    """requests and httpx, with a server of files."""
+    for _ in range(3):
+        response = client.get("/small")
+        check((response.status_code, response.content), (200, b"hello\n"), "GET")
+    check(client.head("/large").headers["content-length"], str(len(LARGE)), "HEAD")
+    check(client.get("/large").content, LARGE, "a large body")
+    check(client.get("/nothing").status_code, 404, "a page that is not there")
+
+
 def in_turn(client, content, chunked_upload):
     """requests and httpx, whose names differ little."""
+    if PAGES == "files":
+        return files(client)
     for _ in range(3):
         response = client.get("/")
         check((response.status_code, response.content), (200, b"hello\n"), "GET")
@@ -71,6 +83,17 @@ def with_aiohttp(address):
                 async with client.request(method, path, **named) as response:
                     return response.status, await response.read(), response.headers
 
+            if PAGES == "files":
+                for _ in range(3):
+                    check((await ask("GET", "/small"))[:2], (200, b"hello\n"), "GET")
+                headers = (await ask("HEAD", "/large"))[2]
+                check(headers["Content-Length"], str(len(LARGE)), "HEAD")
+                check((await ask("GET", "/large"))[1], LARGE, "a large body")
+                check((await ask("GET", "/nothing"))[0], 404, "a page that is not there")
+                many = await asyncio.gather(*(ask("GET", "/small") for _ in range(100)))
+                check({body for _, body, _ in many}, {b"hello\n"}, "100 requests at once")
+                return
+
             status, body, _ = await ask("GET", "/")
             check((status, body), (200, b"hello\n"), "GET")
             _, body, headers = await ask("HEAD", "/large")
@@ -90,6 +113,7 @@ def with_aiohttp(address):
     asyncio.run(run())
 
 
+PAGES = sys.argv[3]
 LIBRARIES = {"requests": with_requests, "httpx": with_httpx, "aiohttp": with_aiohttp}
 if __name__ == "__main__":
     LIBRARIES[sys.argv[1]](sys.argv[2])

@@ -1,6 +1,7 @@
 //! `cargo xtask cost`: instructions per task and per promise, counted by callgrind. `cargo xtask
 //! cost echo`: instructions per message of an echo server. `cargo xtask cost http`: instructions
-//! per request of an HTTP server. `cargo xtask cost isolate`: instructions per guarded call.
+//! per request of an HTTP server. `cargo xtask cost proxy`: instructions per request that the gateway
+//! passes on. `cargo xtask cost isolate`: instructions per guarded call.
 //!
 //! Instruction counts do not depend on the load of the machine. Each kind runs twice with different
 //! amounts, so that the fixed cost of the program cancels out in the difference.
@@ -46,6 +47,13 @@ const HTTP_SERVERS: [(&str, &str); 4] = [
     ("http-may", "may_minihttp"),
     ("http-hyper", "hyper on tokio, current_thread"),
 ];
+/// The set-ups of the gateway, with descriptions.
+const PROXIES: [(&str, &str); 2] = [
+    ("proxy-counted-guarded", "with limit, breaker and timeout"),
+    ("proxy-counted-bare", "with a limit only"),
+];
+/// The numbers of connections to the gateway.
+const CLIENTS: [u64; 2] = [8, 64];
 /// The requests that a connection sends at once.
 const DEPTHS: [u64; 2] = [1, 16];
 
@@ -126,6 +134,31 @@ pub fn http(root: &Path) -> step::Result {
         for depth in DEPTHS {
             let each = per_message(&program, |rounds| format!("{server},{rounds},{depth}"))?;
             row += &format!(" {:.0} |", each / depth as f64);
+        }
+        println!("{row}");
+    }
+    Ok(Outcome::Passed)
+}
+
+/// Counts the instructions per request that the gateway passes on to an upstream in another process,
+/// and prints a table. Skips where there is no valgrind.
+///
+/// # Errors
+///
+/// The same as for [`run`].
+pub fn proxy(root: &Path) -> step::Result {
+    if !step::works(Command::new("valgrind").arg("--version")) {
+        return Ok(Outcome::Skipped("no valgrind".to_string()));
+    }
+    let program = build(root, &["tidegate-bench"])?.join("tidegate-bench");
+    println!("| gateway | 8 connections | 64 connections |\n|---|---|---|");
+    for (server, what) in PROXIES {
+        let mut row = format!("| {what} |");
+        for clients in CLIENTS {
+            let each = per_message(&program, |rounds| format!("{server},{rounds},1,{clients}"))?;
+            // `per_message` divides by the usual number of connections.
+            let each = each * CONNECTIONS as f64 / clients as f64;
+            row += &format!(" {each:.0} |");
         }
         println!("{row}");
     }

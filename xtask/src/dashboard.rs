@@ -2,7 +2,8 @@
 //!
 //! npm installs the page and the driver of the browser, `.ci/peers --browser` installs Chromium.
 //! `xtask/dashboard/check.mjs` opens the page and compares what it shows with what the example
-//! `http_events` simulates: a fast dependency, a failing one, and a slow one.
+//! `http_events` simulates: a fast dependency, a failing one, and a slow one. Then the same of a
+//! gateway with three such upstreams, which `xtask/dashboard/traffic.mjs` serves and calls.
 
 use std::path::Path;
 use std::process::Command;
@@ -46,14 +47,24 @@ pub fn run(root: &Path) -> step::Result {
     let [program] = interop::build(root, &["tidegate-examples"], ["http_events"])?;
     let mut addresses = Vec::new();
     let mut server = Command::new(program);
-    let _server = interop::start(server.arg("127.0.0.1:0"), "events", &mut addresses)?;
+    let server = interop::start(server.arg("127.0.0.1:0"), "events", &mut addresses)?;
     let (_, stream) = addresses.pop().ok_or("http_events printed no address")?;
+    check(&sources, &folder, &stream, 3, "dashboard.png")?;
+    drop(server);
+
+    let gateway = interop::dashboard_gateway(root, &folder, &sources.join("traffic.mjs"))?;
+    check(&sources, &folder, &gateway.stream, 0, "gateway.png")
+}
+
+/// Opens the page with a stream, in which three commands and `pools` pools are expected.
+fn check(sources: &Path, folder: &Path, stream: &str, pools: u32, picture: &str) -> step::Result {
     let mut check = limited("node");
     check
         .arg(sources.join("check.mjs"))
         .arg(folder.join("node_modules"))
-        .args(["/usr/bin/chromium", &stream])
-        .arg(folder.join("dashboard.png"));
+        .args(["/usr/bin/chromium", stream])
+        .arg(folder.join(picture))
+        .arg(pools.to_string());
     step::run(&mut check)
 }
 

@@ -37,6 +37,7 @@ usage: cargo xtask <task>
   cost                           instructions per task and promise, by callgrind
   cost echo                      instructions per message of echo servers, by callgrind
   cost http                      instructions per request of HTTP servers, by callgrind
+  cost proxy                     instructions per request of the gateway, by callgrind
   cost isolate                   instructions per guarded call, by callgrind
 
 <args> go to the test program, for example the name of one test.
@@ -94,6 +95,7 @@ fn run(args: &[String]) -> step::Result {
         ["cost"] => cost::run(&root),
         ["cost", "echo"] => cost::echo(&root),
         ["cost", "http"] => cost::http(&root),
+        ["cost", "proxy"] => cost::proxy(&root),
         ["cost", "isolate"] => cost::isolate(&root),
         [] | ["help" | "--help" | "-h"] => {
             print!("{USAGE}");

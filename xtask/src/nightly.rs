@@ -37,6 +37,7 @@ const PARTS: &[Part] = &[
             .and_then(|_| cost::isolate(root))
             .and_then(|_| cost::echo(root))
             .and_then(|_| cost::http(root))
+            .and_then(|_| cost::proxy(root))
     }),
     ("proof", |root, _| bench(root, &["proof"])),
     ("bench", |root, _| bench(root, &["all"])),

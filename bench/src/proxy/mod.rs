@@ -47,11 +47,15 @@ use crate::http::{REQUEST, Replies, serve_raw};
 use crate::load::{Load, agree};
 use crate::report::{Better, Heading, Row, Sample, Table};
 use crate::rounds::{self, Entry, Outcome, Settings, Work};
-use crate::served::Running;
+use crate::served::{Running, ServerProcess};
 
 /// The names of our own proxies on the command line, before the address of the upstream.
 const OURS: &str = "proxy-ours-";
 const RAW: &str = "proxy-raw-";
+/// The name of our gateway with an upstream of its own, before `guarded` or `bare`.
+const COUNTED: &str = "proxy-counted-";
+/// The name of that upstream.
+const UPSTREAM: &str = "proxy-upstream";
 
 /// The length of a short response's body, and of a long one's.
 const SHORT: usize = 1024;
@@ -104,6 +108,16 @@ const SECURE: Case = Case {
 
 /// Starts the proxy with this name on the command line, on the first CPU.
 pub(crate) fn start_by_name(name: &str) -> Option<Running> {
+    if name == UPSTREAM {
+        return Some(Running::peer(upstream()));
+    }
+    if let Some(command) = name.strip_prefix(COUNTED) {
+        // In a process of its own, so that it is not counted. It ends with this one.
+        let upstream = ServerProcess::start(UPSTREAM).ok()?;
+        let started = ours::start(&format!("{} {command}", upstream.address));
+        std::mem::forget(upstream);
+        return started;
+    }
     if let Some(what) = name.strip_prefix(OURS) {
         pin(0);
         return ours::start(what);

@@ -1,22 +1,28 @@
 //! The checks of our HTTP server and decoder, with clients, load generators and proxies.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::{Check, CheckResult, Running, Servers, ask, connect, expect, free_port, path};
 use crate::step;
 
 pub(super) const CHECKS: &[Check] = &[
-    ("curl and HTTP", "curl", curl),
-    ("wrk", "wrk", wrk),
-    ("h2load, HTTP/1.1", "h2load", h2load),
-    ("ab", "ab", ab),
-    ("hey", "hey", hey),
-    ("requests", "python3", |s| python(s, "requests")),
-    ("httpx", "python3", |s| python(s, "httpx")),
-    ("aiohttp", "python3", |s| python(s, "aiohttp")),
-    ("undici", "node", |s| node(s, "undici")),
-    ("autocannon", "node", |s| node(s, "autocannon")),
+    ("curl and HTTP", "curl", |s| curl(&s.site()?)),
+    ("wrk", "wrk", |s| wrk(&s.site()?)),
+    ("h2load, HTTP/1.1", "h2load", |s| h2load(&s.site()?)),
+    ("ab", "ab", |s| ab(&s.site()?)),
+    ("hey", "hey", |s| hey(&s.site()?)),
+    ("requests", "python3", |s| {
+        python(&s.site()?, "requests", "all")
+    }),
+    ("httpx", "python3", |s| python(&s.site()?, "httpx", "all")),
+    ("aiohttp", "python3", |s| {
+        python(&s.site()?, "aiohttp", "all")
+    }),
+    ("undici", "node", |s| node(&s.site()?, "undici", "all")),
+    ("autocannon", "node", |s| {
+        node(&s.site()?, "autocannon", "all")
+    }),
     ("behind nginx", "nginx", nginx),
     ("behind haproxy", "haproxy", haproxy),
     ("slowhttptest, heads", "slowhttptest", |s| slow(s, "-H")),
@@ -32,8 +38,26 @@ pub(super) const LONG_CHECKS: &[Check] = &[
 /// How many requests a load generator sends.
 const REQUESTS: &str = "4000";
 
-fn url(servers: &Servers, page: &str) -> Result<String, String> {
-    Ok(format!("http://{}{page}", servers.address("http")?))
+/// A server as clients see it.
+pub(super) struct Site<'a> {
+    /// The root of the workspace, which has the scripts.
+    pub(super) root: &'a Path,
+    pub(super) address: String,
+    /// A proxy is between, which has connections of its own to the server.
+    pub(super) is_behind: bool,
+}
+
+impl Site<'_> {
+    /// Returns the address of a page.
+    pub(super) fn url(&self, page: &str) -> String {
+        format!("http://{}/{page}", self.address)
+    }
+
+    /// Returns the path of a script.
+    pub(super) fn script(&self, name: &str) -> String {
+        let path = self.root.join("xtask/interop").join(name);
+        path.display().to_string()
+    }
 }
 
 /// Runs a program and returns an error unless it succeeds and its output contains each of `parts`.
@@ -45,13 +69,13 @@ fn contains(program: &str, args: &[&str], parts: &[&str]) -> CheckResult {
     }
 }
 
-fn curl(servers: &Servers) -> CheckResult {
+pub(super) fn curl(site: &Site<'_>) -> CheckResult {
     let quiet = ["--silent", "--show-error", "--noproxy", "*", "--http1.1"];
     let get = |more: &[&str], input: &str, answer: &str| {
         expect("curl", &[&quiet[..], more].concat(), input, answer)
     };
-    let (home, echo) = (url(servers, "/")?, url(servers, "/echo")?);
-    let stream = url(servers, "/stream")?;
+    let (home, echo) = (site.url(""), site.url("echo"));
+    let stream = site.url("stream");
     // Three requests on one connection.
     let number = ["--write-out", "%{num_connects} "];
     let three = [&number[..], &[&home, &home, &home]].concat();
@@ -65,7 +89,7 @@ fn curl(servers: &Servers) -> CheckResult {
         let chunked = ["--header", "Transfer-Encoding: chunked", "--data-binary"];
         get(&[&chunked[..], &["@-", page]].concat(), &large, &large)?;
     }
-    let (large, chunked) = (url(servers, "/large")?, url(servers, "/chunked")?);
+    let (large, chunked) = (site.url("large"), site.url("chunked"));
     let head = [&quiet[..], &["--head", &large]].concat();
     contains(
         "curl",
@@ -81,8 +105,13 @@ fn curl(servers: &Servers) -> CheckResult {
     contains("curl", &chunks, &parts)
 }
 
-fn wrk(servers: &Servers) -> CheckResult {
-    let args = ["-t1", "-c16", "-d1s", &url(servers, "/")?];
+pub(super) fn wrk(site: &Site<'_>) -> CheckResult {
+    wrk_at(&site.url(""))
+}
+
+/// Sends requests for one page for a second.
+pub(super) fn wrk_at(url: &str) -> CheckResult {
+    let args = ["-t1", "-c16", "-d1s", url];
     let (output, succeeded) = ask("wrk", &args, "")?;
     let complaints = ["Socket errors", "Non-2xx"];
     let complains = complaints.iter().any(|part| output.contains(part));
@@ -92,21 +121,21 @@ fn wrk(servers: &Servers) -> CheckResult {
     }
 }
 
-fn h2load(servers: &Servers) -> CheckResult {
-    let args = ["--h1", "-n", REQUESTS, "-c", "16", &url(servers, "/")?];
+pub(super) fn h2load(site: &Site<'_>) -> CheckResult {
+    let args = ["--h1", "-n", REQUESTS, "-c", "16", &site.url("")];
     let all = format!("{REQUESTS} succeeded, 0 failed, 0 errored, 0 timeout");
     contains("h2load", &args, &[&all])
 }
 
 /// ab speaks HTTP/1.0 with `Connection: Keep-Alive`.
-fn ab(servers: &Servers) -> CheckResult {
-    let args = ["-q", "-k", "-n", REQUESTS, "-c", "16", &url(servers, "/")?];
+pub(super) fn ab(site: &Site<'_>) -> CheckResult {
+    let args = ["-q", "-k", "-n", REQUESTS, "-c", "16", &site.url("")];
     let kept = format!("Keep-Alive requests:    {REQUESTS}\n");
     contains("ab", &args, &["Failed requests:        0\n", &kept])
 }
 
-fn hey(servers: &Servers) -> CheckResult {
-    let args = ["-n", REQUESTS, "-c", "16", &url(servers, "/")?];
+pub(super) fn hey(site: &Site<'_>) -> CheckResult {
+    let args = ["-n", REQUESTS, "-c", "16", &site.url("")];
     contains("hey", &args, &[&format!("[200]\t{REQUESTS} responses")])
 }
 
@@ -130,35 +159,47 @@ pub(super) fn has_python(library: &str) -> bool {
 }
 
 /// Runs a script of Python that needs `library`. Prints a line if it is not installed.
-fn python_with(library: &str, args: &[&str]) -> CheckResult {
+pub(super) fn python_with(library: &str, args: &[&str]) -> CheckResult {
     if !has_python(library) {
         return Ok(());
     }
     let folder = format!("PYTHONPATH={}", packages("python").display());
     let args = [&[folder.as_str(), "python3", "-B"][..], args].concat();
-    match ask("env", &args, "")? {
-        (_, true) => Ok(()),
-        (output, false) => Err(output),
-    }
+    succeeds("env", &args)
 }
 
-fn python(servers: &Servers, library: &str) -> CheckResult {
-    let script = servers.root.join("xtask/interop/clients.py");
-    let script = script.display().to_string();
-    let args = [script.as_str(), library, servers.address("http")?];
-    python_with(library, &args)
+/// Runs a client of Python. `pages` are those of our HTTP server, `all`, or those of `files`.
+pub(super) fn python(site: &Site<'_>, library: &str, pages: &str) -> CheckResult {
+    let script = site.script("clients.py");
+    python_with(library, &[&script, library, &site.address, pages])
 }
 
-fn node(servers: &Servers, library: &str) -> CheckResult {
+/// Returns the folder with a package of Node. Prints a line if it is not installed.
+pub(super) fn node_modules(library: &str) -> Option<String> {
     let modules = packages("node").join("node_modules");
-    if !modules.join(library).is_dir() {
+    let is_there = modules.join(library).is_dir();
+    if !is_there {
         println!("{library}: skipped, it is not installed (.ci/peers installs it)");
-        return Ok(());
     }
-    let script = servers.root.join("xtask/interop/clients.mjs");
-    let (script, modules) = (script.display().to_string(), modules.display().to_string());
-    let args = [&script, library, &modules, servers.address("http")?];
-    match ask("node", &args, "")? {
+    is_there.then(|| modules.display().to_string())
+}
+
+/// Runs a client of Node, as [`python`] does.
+pub(super) fn node(site: &Site<'_>, library: &str, pages: &str) -> CheckResult {
+    let Some(modules) = node_modules(library) else {
+        return Ok(());
+    };
+    let between = if site.is_behind { "behind" } else { "direct" };
+    let script = site.script("clients.mjs");
+    succeeds(
+        "node",
+        &[&script, library, &modules, &site.address, pages, between],
+    )
+}
+
+/// Runs a program and returns an error unless it succeeds.
+pub(super) fn succeeds(program: &str, args: &[&str]) -> CheckResult {
+    match ask(program, args, "")? {
         (_, true) => Ok(()),
         (output, false) => Err(output),
     }
@@ -206,15 +247,8 @@ fn haproxy(servers: &Servers) -> CheckResult {
 /// Starts a proxy that listens on `port`, and sends requests through it. The proxy must use its
 /// connections to our server again.
 fn behind(servers: &Servers, proxy: &mut Command, port: u16, prefixes: &[&str]) -> CheckResult {
-    let quiet = proxy
-        .env("PATH", path())
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    let started = quiet
-        .spawn()
-        .map_err(|e| format!("cannot start the proxy: {e}"))?;
-    let _proxy = Running(started);
+    let proxy = proxy.env("PATH", path());
+    let _proxy = Running::start(proxy, Stdio::null(), Stdio::null())?;
     connect(port)?;
     let curl = |more: &[&str], input: &str, answer: &str| {
         let quiet = ["--silent", "--show-error", "--noproxy", "*"];
@@ -248,7 +282,12 @@ fn behind(servers: &Servers, proxy: &mut Command, port: u16, prefixes: &[&str]) 
 
 /// Asks our server how many connections it has accepted.
 fn accepted(servers: &Servers) -> Result<u64, String> {
-    let args = ["--silent", "--noproxy", "*", &url(servers, "/accepted")?];
+    let args = [
+        "--silent",
+        "--noproxy",
+        "*",
+        &servers.site()?.url("accepted"),
+    ];
     let (output, _) = ask("curl", &args, "")?;
     output
         .parse()

@@ -1,18 +1,26 @@
 //! `cargo xtask interop`: tests our servers with third-party programs as clients, and our HTTP client
 //! with third-party servers.
 //!
-//! `http.rs` has the checks of the HTTP server, `servers.rs` those of the HTTP client. `.ci/peers` installs the programs. The checks of a missing program are skipped, with a message.
-//! All traffic is on the loopback interface, at ports that the operating system chose. Every
-//! program has a time limit and is ended by its process id.
+//! `http.rs` has the checks of the HTTP server, `servers.rs` those of the HTTP client, `gateway.rs`
+//! those of the gateway, which is between other clients and other servers. `running.rs` ends what
+//! was started. `.ci/peers` installs the programs. The checks of a missing program are skipped, with
+//! a message. All traffic is on the loopback interface, at ports that the operating system chose.
+//! Every program has a time limit.
 
+mod gateway;
 mod http;
+mod running;
 mod servers;
 
-use std::io::{BufRead, BufReader, Read, Write};
+pub(crate) use gateway::for_dashboard as dashboard_gateway;
+
+use std::io::{BufRead, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
+
+use running::Running;
 
 use crate::root;
 use crate::step::{self, Outcome};
@@ -42,21 +50,17 @@ const CHECKS: &[Check] = &[
 
 /// Builds and starts the servers, and runs every check whose program is installed.
 ///
-/// With `long`, also the checks that take longer. Skips where none of the programs is installed.
+/// With `long`, also the checks that take longer: more pairs of clients and servers, slow clients. Skips where none of the programs is installed.
 ///
 /// # Errors
 ///
 /// Returns an error if a server does not start, or if a program does not get the expected reply.
 pub fn run(root: &Path, long: bool) -> step::Result {
-    let installed =
-        |program: &str| step::works(Command::new("which").arg(program).env("PATH", path()));
-    let more = if long { http::LONG_CHECKS } else { &[] };
     let checks = || {
-        CHECKS
-            .iter()
-            .chain(http::CHECKS)
-            .chain(servers::CHECKS)
-            .chain(more)
+        let more = [http::LONG_CHECKS, gateway::LONG_CHECKS];
+        let more = more.into_iter().flatten().filter(|_| long);
+        let all = CHECKS.iter().chain(http::CHECKS).chain(servers::CHECKS);
+        all.chain(gateway::CHECKS).chain(more)
     };
     if !checks().any(|(_, program, _)| installed(program)) {
         return Ok(Outcome::Skipped(
@@ -75,20 +79,14 @@ pub fn run(root: &Path, long: bool) -> step::Result {
     Ok(Outcome::Passed)
 }
 
+/// Returns `true` if a program is installed.
+fn installed(program: &str) -> bool {
+    step::works(Command::new("which").arg(program).env("PATH", path()))
+}
+
 /// Returns the search path for programs, including the folders for administrators.
 fn path() -> String {
     step::appended("PATH", ":", "/usr/sbin:/sbin")
-}
-
-/// A running program, killed on drop.
-pub(crate) struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // An error means that the program has already ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// Our running servers and their addresses.
@@ -102,6 +100,8 @@ struct Servers {
     decode: PathBuf,
     /// The program that uses our HTTP client.
     client: PathBuf,
+    /// The gateway.
+    gateway: PathBuf,
 }
 
 impl Servers {
@@ -117,6 +117,7 @@ impl Servers {
             "client_interop",
         ];
         let [interop, resp, http, decode, client] = build(root, &packages, programs)?;
+        let gateway = gateway::build(root)?;
         let mut addresses = Vec::new();
         let interop = start(Command::new(interop).arg(&folder), "ready", &mut addresses)?;
         let resp = start(
@@ -132,6 +133,7 @@ impl Servers {
             root: root.to_path_buf(),
             decode,
             client,
+            gateway,
         })
     }
 
@@ -149,6 +151,15 @@ impl Servers {
             .rsplit(':')
             .next()
             .ok_or_else(|| format!("{address} has no port"))
+    }
+
+    /// Returns our HTTP server as clients see it.
+    fn site(&self) -> Result<http::Site<'_>, String> {
+        Ok(http::Site {
+            root: &self.root,
+            address: self.address("http")?.to_owned(),
+            is_behind: false,
+        })
     }
 
     fn trusted(&self) -> String {
@@ -187,17 +198,23 @@ pub(crate) fn start(
     last: &str,
     addresses: &mut Vec<(String, String)>,
 ) -> Result<Running, String> {
-    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-    let mut running = Running(child.map_err(|e| format!("cannot start a server: {e}"))?);
-    let output = running.0.stdout.take().ok_or("a server without output")?;
-    for line in BufReader::new(output).lines() {
-        let line = line.map_err(|e| format!("a server: {e}"))?;
+    let mut running = Running::start(command, Stdio::piped(), Stdio::inherit())?;
+    let mut output = running.output().ok_or("a server without output")?;
+    let mut line = String::new();
+    while output
+        .read_line(&mut line)
+        .map_err(|e| format!("a server: {e}"))?
+        > 0
+    {
+        let said = std::mem::take(&mut line);
+        let line = said.trim_end();
         let mut words = line.split(' ');
         let name = words.next().unwrap_or_default();
         if let Some(address) = words.next_back() {
             addresses.push((name.to_owned(), address.to_owned()));
         }
         if name == last {
+            running.keep(output);
             return Ok(running);
         }
     }
@@ -361,14 +378,7 @@ fn haproxy(servers: &Servers, how: &str) -> CheckResult {
         .arg("-f")
         .arg(&config)
         .env("PATH", path());
-    let quiet = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    let started = quiet
-        .spawn()
-        .map_err(|e| format!("cannot start haproxy: {e}"))?;
-    let _proxy = Running(started);
+    let _proxy = Running::start(&command, Stdio::null(), Stdio::null())?;
     let mut through = connect(port)?;
     let own = through.local_addr().map_err(|e| e.to_string())?;
     let mut output = String::new();
