@@ -163,7 +163,7 @@ struct State<R: Send + 'static> {
     since: u64,
     /// Everything of the request was written.
     complete: bool,
-    /// The final response has come: the rest of the request is not wanted.
+    /// The rest of the request is not wanted.
     stopped: bool,
     closed: bool,
 }
@@ -241,7 +241,8 @@ impl<R: Send + 'static> Slot<R> {
         }
     }
 
-    /// Stops the request, because its final response has come. Returns `true` if it is complete.
+    /// Stops the request, because its response has ended, or refuses it. Returns `true` if it is
+    /// complete.
     pub(super) fn stop(&self) -> bool {
         let mut state = self.lock();
         state.stopped = true;

@@ -37,7 +37,11 @@ impl<R: ExchangeHandler> Connection<R> {
         };
         let now = ctx.now();
         let age = Duration::from_nanos(now.saturating_sub(self.since));
+        // The rest of a request that was not complete by now is not sent, and the connection cannot
+        // serve another one.
+        let complete = current.complete || self.slot.stop();
         let usable = current.keep
+            && complete
             && !self.over
             && rest.is_empty()
             && !ctx.has_unsent()

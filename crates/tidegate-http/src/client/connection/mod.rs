@@ -59,6 +59,8 @@ struct Current<R> {
     interim: u8,
     responded: bool,
     keep: bool,
+    /// Everything of the request was written when the final head came.
+    complete: bool,
     /// How long the server keeps the connection, if it says so.
     server_idle: Option<Duration>,
     /// How many bytes the connection had sent at the last check.
@@ -154,6 +156,7 @@ impl<R: ExchangeHandler> Connection<R> {
             interim: 0,
             responded: false,
             keep: false,
+            complete: false,
             server_idle: None,
             sent_seen: self.sent_before,
         });
@@ -261,10 +264,14 @@ impl<R: ExchangeHandler> Connection<R> {
             return true;
         }
         current.in_body = true;
-        // A final response before the end of the request: the rest is not sent, and the connection
-        // cannot serve another request.
-        let complete = self.slot.stop();
-        current.keep = complete && head.keep_alive() && framing != BodyFraming::UntilClose;
+        // A server may respond while it reads the request. After an error, or if it closes the
+        // connection, the rest is not wanted (RFC 9112, section 9.5).
+        let reads_on = head.keep_alive() && head.status() < 400;
+        current.complete = match reads_on {
+            true => self.slot.progress().complete,
+            false => self.slot.stop(),
+        };
+        current.keep = head.keep_alive() && framing != BodyFraming::UntilClose;
         current.server_idle = head.get("keep-alive").and_then(keep_alive_timeout);
         current.receiver.head(head, framing, ctx);
         input.advance(length);

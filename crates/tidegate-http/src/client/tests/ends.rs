@@ -156,6 +156,31 @@ fn a_final_response_before_the_end_of_the_request_stops_it_and_closes_afterwards
 }
 
 #[test]
+fn a_server_may_read_on_while_it_responds() {
+    let mut fixture = Fixture::new();
+    let id = fixture.begin_part(Flow::More, false, false);
+    let head = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n";
+    fixture.channel.receive(head);
+    assert!(!fixture.link.slot.is_stopped(id), "the rest is sent");
+    fixture.link.slot.complete(id, 0);
+    fixture.channel.receive("ok");
+    assert_eq!(fixture.log.take(), ["200 Length(2)", "ok", "end"]);
+    assert!(!fixture.is_over(), "it can serve another request");
+    // A response that ends first ends the request, too.
+    let id = fixture.begin_part(Flow::More, false, false);
+    fixture.channel.receive(format!("{head}ok"));
+    assert!(fixture.link.slot.is_stopped(id));
+    assert!(fixture.is_over());
+    // A server that closes the connection reads no more.
+    let mut fixture = Fixture::new();
+    let id = fixture.begin_part(Flow::More, false, false);
+    fixture
+        .channel
+        .receive("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n");
+    assert!(fixture.link.slot.is_stopped(id));
+}
+
+#[test]
 fn a_request_that_becomes_complete_is_like_any_other() {
     let mut fixture = Fixture::new();
     let id = fixture.begin_part(Flow::More, false, false);
