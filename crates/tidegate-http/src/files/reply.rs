@@ -4,6 +4,7 @@ use std::time::SystemTime;
 
 use tidegate_net::FileRange;
 
+use super::answer::Answer;
 use super::conditions::{self, Verdict};
 use super::directory::Opened;
 use super::ranges::{self, Part};
@@ -11,7 +12,6 @@ use super::service::Settings;
 use super::types;
 use super::validators::Validators;
 use crate::codec::{Fields, OwnedRequestHead};
-use crate::server::DeferredResponse;
 
 /// Responds with a file, or with a part of it, as the fields of the request ask.
 pub(super) fn send(
@@ -19,7 +19,7 @@ pub(super) fn send(
     opened: Opened,
     head: &OwnedRequestHead,
     settings: &Settings,
-    response: DeferredResponse,
+    response: Answer,
 ) {
     let size = opened.metadata.len();
     let modified = opened.metadata.modified();

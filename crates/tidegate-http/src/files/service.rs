@@ -8,12 +8,13 @@ use std::sync::Arc;
 use tidegate_core::permits::{Permit, Permits};
 use tidegate_pool::WorkerPool;
 
+use super::answer::{Answer, Done};
 use super::builder::{FilesBuilder, FilesError};
 use super::directory::{Directory, Opened};
 use super::path::{Wanted, below_root};
 use super::reply;
 use crate::codec::{Method, OwnedRequestHead};
-use crate::server::{DeferredResponse, Request, Response, Service};
+use crate::server::{Request, Response, Service};
 
 /// Sends the files of a directory. Clones share the directory and its threads.
 ///
@@ -118,21 +119,50 @@ impl Files {
 
     /// Responds to a request with a file. Never blocks.
     pub fn respond(&self, request: Request<'_>, response: Response<'_>) {
+        self.respond_with(request, response, None);
+    }
+
+    /// Does the same, and calls `done` with the status of the response and the length of its body
+    /// when these are handed to the connection, for a log. The status is 0 if the client has left
+    /// before.
+    ///
+    /// # Threads
+    ///
+    /// `done` runs on the thread of the connection, or on one of the service's pool.
+    pub fn respond_then(
+        &self,
+        request: Request<'_>,
+        response: Response<'_>,
+        done: impl FnOnce(u16, u64) + Send + 'static,
+    ) {
+        self.respond_with(request, response, Some(Box::new(done)));
+    }
+
+    fn respond_with(&self, request: Request<'_>, response: Response<'_>, done: Option<Done>) {
         let settings = &self.shared.settings;
+        let is_head = request.method() == Method::Head;
+        let at_once = |response: Response<'_>, status, text: &'static str, done: Option<Done>| {
+            response.status(status).body(text);
+            if let Some(done) = done {
+                done(status, if is_head { 0 } else { text.len() as u64 });
+            }
+        };
         match request.method() {
             Method::Get | Method::Head => {}
-            Method::Options => return allow(response.status(204)).body(""),
-            _ => return allow(response.status(405)).body("only GET and HEAD\n"),
+            Method::Options => return at_once(allow(response), 204, "", done),
+            _ => return at_once(allow(response), 405, "only GET and HEAD\n", done),
         }
         let wanted = below_root(request.path(), &settings.prefix, settings.hidden);
         let Some(wanted) = wanted else {
-            return response.status(404).body("not found\n");
+            return at_once(response, 404, "not found\n", done);
         };
         let Some(permit) = self.shared.permits.try_acquire() else {
-            let response = response.status(503).field("Retry-After", "1");
-            return response.body("too many requests for files\n");
+            let response = response.field("Retry-After", "1");
+            return at_once(response, 503, "too many requests for files\n", done);
         };
-        self.respond_later(wanted, permit, request, response);
+        let head = request.head().to_owned();
+        let response = Answer::new(response.defer(), is_head, done);
+        self.respond_later(wanted, permit, head, response);
     }
 
     /// Takes the place of a request, for a test.
@@ -145,11 +175,9 @@ impl Files {
         &self,
         wanted: Wanted,
         permit: Permit,
-        request: Request<'_>,
-        response: Response<'_>,
+        head: OwnedRequestHead,
+        response: Answer,
     ) {
-        let head = request.head().to_owned();
-        let response = response.defer();
         let shared = Arc::clone(&self.shared);
         let job = move || {
             if !response.is_closed() {
@@ -165,7 +193,7 @@ impl Files {
 
 impl Shared {
     /// Opens the file that is wanted, and responds. Runs on a thread of the pool.
-    fn run(&self, wanted: Wanted, head: &OwnedRequestHead, response: DeferredResponse) {
+    fn run(&self, wanted: Wanted, head: &OwnedRequestHead, response: Answer) {
         let (path, may_redirect) = match wanted {
             Wanted::Entry(path) => (path, true),
             Wanted::Directory(path) if path.is_empty() => (self.settings.index.clone(), false),
@@ -202,7 +230,7 @@ fn allow(response: Response<'_>) -> Response<'_> {
 
 /// Redirects to the path of the request with a slash at its end. The path has no empty segment, so
 /// that it cannot be taken for the name of a host.
-fn redirect(head: &OwnedRequestHead, response: DeferredResponse) {
+fn redirect(head: &OwnedRequestHead, response: Answer) {
     let head = head.as_head();
     let query = head.query();
     let query = query.map_or_else(String::new, |query| format!("?{query}"));
@@ -235,7 +263,7 @@ fn is_temporary(_: &io::Error) -> bool {
     false
 }
 
-fn refuse(status: u16, response: DeferredResponse) {
+fn refuse(status: u16, response: Answer) {
     let response = response.status(status);
     match status {
         404 => response.body("not found\n"),

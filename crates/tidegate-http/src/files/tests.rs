@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tidegate_testkit::until_some;
@@ -444,6 +445,52 @@ fn requests_above_the_limit_are_refused_until_there_is_room() {
         let places: Vec<_> = std::iter::from_fn(|| files.take_place()).collect();
         (places.len() == 2).then_some(())
     });
+}
+
+#[test]
+fn who_asks_is_told_the_status_and_the_length() {
+    let dir = TestDir::new();
+    let files = dir.files().threads(1, 1).build().unwrap();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let (seen, own) = (Arc::clone(&told), files.clone());
+    let mut client = Client::new(move |request, response| {
+        let seen = Arc::clone(&seen);
+        own.respond_then(request, response, move |status, length| {
+            seen.lock().unwrap().push((status, length));
+        });
+    });
+    let range = [("Range", "bytes=2-4")];
+    for (method, path, fields) in [
+        ("GET", "/a.txt", &[][..]),
+        ("HEAD", "/a.txt", &[]),
+        ("GET", "/a.txt", &range),
+        ("GET", "/missing", &[]),
+        ("GET", "/../a.txt", &[]),
+        ("GET", "/sub", &[]),
+        ("POST", "/a.txt", &[]),
+    ] {
+        ask(&mut client, method, path, fields);
+    }
+    let places: Vec<_> = until_some("the places are free", || {
+        let places: Vec<_> = std::iter::from_fn(|| files.take_place()).collect();
+        (places.len() == 2).then_some(places)
+    });
+    get(&mut client, "/a.txt");
+    drop(places);
+    // Some are told by the thread of the connection, others by one of the pool.
+    let mut told = told.lock().unwrap().clone();
+    told.sort_unstable();
+    let expected = [
+        (200, 0),
+        (200, 10),
+        (206, 3),
+        (301, 0),
+        (404, 10),
+        (404, 10),
+        (405, 18),
+        (503, 28),
+    ];
+    assert_eq!(told, expected);
 }
 
 #[test]

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use tidegate_net::Channel;
+
 use super::request::Request;
 use super::response::Response;
+use crate::codec::{RefusalReason, RequestHead};
 
 /// Responds to the requests of one connection. A closure of a request and a response is one, too.
 ///
@@ -29,6 +32,41 @@ pub trait Service: Send + 'static {
     /// Responds to a request: at once, or later by [`Response::defer`]. If it panics, the client
     /// gets status 500 and the connection is closed.
     fn call(&mut self, request: Request<'_>, response: Response<'_>);
+
+    /// Is told that the server itself has refused a request: its head is malformed, too large or too
+    /// late, or declares a body that is too large. The client gets the status of the reason, and the
+    /// connection ends. Use it for a log. Unless it is implemented, it does nothing.
+    ///
+    /// The head is known only if it is complete. A request whose body is refused was passed to
+    /// [`call`](Service::call), and its body fails with
+    /// [`BodyError::Refused`](super::BodyError::Refused).
+    ///
+    /// ```
+    /// use tidegate_http::codec::{RefusalReason, RequestHead};
+    /// use tidegate_http::{Request, Response, Service};
+    /// use tidegate_net::Channel;
+    ///
+    /// struct Logged;
+    ///
+    /// impl Service for Logged {
+    ///     fn call(&mut self, request: Request<'_>, response: Response<'_>) {
+    ///         println!("{} 200", request.path());
+    ///         response.body("hello");
+    ///     }
+    ///
+    ///     fn refused(&mut self, reason: RefusalReason, _: Option<&RequestHead<'_>>, _: &Channel) {
+    ///         println!("? {} {reason}", reason.status());
+    ///     }
+    /// }
+    /// ```
+    fn refused(
+        &mut self,
+        reason: RefusalReason,
+        head: Option<&RequestHead<'_>>,
+        channel: &Channel,
+    ) {
+        let _ = (reason, head, channel);
+    }
 }
 
 /// A closure that all connections share.

@@ -1,9 +1,11 @@
 //! The body of the current request: receives, discards or refuses it.
 
 use bytes::Bytes;
+use tidegate_core::internal::contain;
+use tidegate_promise::Failure;
 
 use super::{Connection, Phase, Stop};
-use crate::codec::{BodyEvent, RefusalReason};
+use crate::codec::{BodyEvent, RefusalReason, RequestHead};
 use crate::server::body::{BodyError, Flow};
 use crate::server::head_writer::ReplyTo;
 use crate::server::input::Input;
@@ -93,7 +95,19 @@ impl<S: Service> Connection<S> {
 
     /// Refuses a head, or the wait for one: responds with one status, and ends the connection.
     #[cold]
-    pub(super) fn refuse<'a>(&mut self, reason: RefusalReason, wire: &mut impl Wire<'a>) {
+    pub(super) fn refuse<'a>(
+        &mut self,
+        reason: RefusalReason,
+        head: Option<&RequestHead<'_>>,
+        wire: &mut impl Wire<'a>,
+    ) {
+        if let Some(channel) = &self.channel {
+            let told = contain(|| self.service.refused(reason, head, channel));
+            if let Err(panic) = told {
+                let panic = Failure::from_panic(panic);
+                self.trouble(Trouble::Panic, Some(&panic), wire);
+            }
+        }
         let refusal = self.closing(reason.status(), ReplyTo::unknown());
         self.queue.push(refusal, None);
         self.end_refused(reason, wire);

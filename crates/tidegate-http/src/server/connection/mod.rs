@@ -285,7 +285,7 @@ impl<S: Service> Connection<S> {
                     input.advance(length);
                 }
                 Ok(None) => break Stop::NeedsMore,
-                Err(reason) => self.refuse(reason, wire),
+                Err(reason) => self.refuse(reason, None, wire),
             }
         };
         spare_table::put_back(table);
@@ -362,7 +362,7 @@ impl<S: Service> Connection<S> {
         self.tally.request();
         let length = head.framing().length();
         if length.is_some_and(|length| length > self.shared.limits.body.body) {
-            return self.refuse(RefusalReason::BodyTooLarge, wire);
+            return self.refuse(RefusalReason::BodyTooLarge, Some(&head), wire);
         }
         let began = self.head_ended();
         let Some(channel) = &self.channel else { return };

@@ -148,7 +148,7 @@ impl<S: Service> Connection<S> {
                 let left = left.unwrap_or(Duration::MAX).min(self.limit() - waited);
                 return wire.deadline(CHECK, left.max(LEAST));
             }
-            Waits::Head => self.refuse(RefusalReason::HeadTimeout, wire),
+            Waits::Head => self.refuse(RefusalReason::HeadTimeout, None, wire),
             Waits::Body => self.refuse_body(RefusalReason::BodyTimeout, wire),
             Waits::Idle | Waits::Response | Waits::End | Waits::Undecided => {
                 return self.check_progress(wire);

@@ -3,9 +3,12 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tidegate_net::Channel;
+
 use super::{Client, closing, echo, get, ok};
-use crate::codec::RefusalReason;
-use crate::server::{Body, Limits, ResponseStream};
+use crate::codec::{RefusalReason, RequestHead};
+use crate::server::service::Service;
+use crate::server::{Body, Limits, Request, Response, ResponseStream};
 
 #[test]
 fn a_head_has_its_time_from_its_first_byte() {
@@ -317,4 +320,55 @@ fn the_idle_time_may_be_shorter_than_the_time_of_a_head() {
     assert!(client.is_open());
     client.pass(Duration::from_secs(2));
     assert!(!client.is_open());
+}
+
+/// Writes down what it is told.
+struct Told(Arc<Mutex<Vec<String>>>);
+
+impl Service for Told {
+    fn call(&mut self, _: Request<'_>, response: Response<'_>) {
+        response.body("");
+    }
+
+    fn refused(&mut self, why: RefusalReason, head: Option<&RequestHead<'_>>, _: &Channel) {
+        let path = head.map_or("?", |head| head.path());
+        self.0
+            .lock()
+            .unwrap()
+            .push(format!("{} {path}", why.status()));
+        assert!(path != "/panics", "told to");
+    }
+}
+
+#[test]
+fn a_service_is_told_what_the_server_refuses() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let start = || {
+        let limits = Limits::default().max_body(3);
+        Client::with_service(limits, Told(Arc::clone(&told)))
+    };
+    let post = |path| format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n");
+    assert_eq!(
+        start().send("GET / HTTP/3.0\r\n\r\n"),
+        closing("505 HTTP Version Not Supported")
+    );
+    assert_eq!(
+        start().send(post("/large")),
+        closing("413 Content Too Large")
+    );
+    let mut late = start();
+    late.send("GET");
+    assert_eq!(
+        late.pass(Duration::from_secs(11)),
+        closing("408 Request Timeout")
+    );
+    // A panic changes nothing but the counter.
+    let mut panics = start();
+    assert_eq!(
+        panics.send(post("/panics")),
+        closing("413 Content Too Large")
+    );
+    assert_eq!(panics.metrics().panics, 1);
+    let expected = ["505 ?", "413 /large", "408 ?", "413 /panics"];
+    assert_eq!(*told.lock().unwrap(), expected);
 }
