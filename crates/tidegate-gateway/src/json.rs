@@ -48,19 +48,29 @@ pub(crate) fn array(values: impl IntoIterator<Item = String>) -> String {
 pub(crate) fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => quoted.push_str("\\\""),
-            '\\' => quoted.push_str("\\\\"),
-            // `<` and the line ends of JavaScript, so that no page takes a text for its own.
-            c if c.is_control() || "<\u{2028}\u{2029}".contains(c) => {
-                let _ = write!(quoted, "\\u{:04x}", u32::from(c));
-            }
-            c => quoted.push(c),
-        }
-    }
+    escape(text, |part| quoted.push_str(part));
     quoted.push('"');
     quoted
+}
+
+/// Passes a text on in parts, with what has another meaning in JSON replaced.
+pub(crate) fn escape(text: &str, mut put: impl FnMut(&str)) {
+    // `<` and the line ends of JavaScript, so that no page takes a text for its own.
+    let is_special = |c: char| c.is_control() || "\"\\<\u{2028}\u{2029}".contains(c);
+    let mut rest = text;
+    while let Some(at) = rest.find(is_special) {
+        let (plain, special) = rest.split_at(at);
+        put(plain);
+        let mut chars = special.chars();
+        match chars.next() {
+            Some('"') => put("\\\""),
+            Some('\\') => put("\\\\"),
+            Some(c) => put(&format!("\\u{:04x}", u32::from(c))),
+            None => {}
+        }
+        rest = chars.as_str();
+    }
+    put(rest);
 }
 
 #[cfg(test)]

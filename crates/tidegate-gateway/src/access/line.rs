@@ -6,6 +6,7 @@ use std::io::Write as _;
 use std::time::{Duration, SystemTime};
 
 use super::record::Record;
+use crate::json;
 
 /// The most bytes of a text that are logged.
 const LONGEST_TEXT: usize = 2048;
@@ -66,16 +67,9 @@ fn text(line: &mut Vec<u8>, name: &str, value: &str) {
     while !value.is_char_boundary(end) {
         end -= 1;
     }
-    for c in value[..end].chars() {
-        match c {
-            '"' => line.extend_from_slice(b"\\\""),
-            '\\' => line.extend_from_slice(b"\\\\"),
-            c if c.is_control() => {
-                let _ = write!(line, "\\u{:04x}", u32::from(c));
-            }
-            c => line.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
-        }
-    }
+    json::escape(&value[..end], |part| {
+        line.extend_from_slice(part.as_bytes())
+    });
     if end < value.len() {
         line.extend_from_slice("…".as_bytes());
     }

@@ -1,7 +1,7 @@
 //! Responds to the requests of operators.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tidegate::http::{DeferredResponse, Request, Response, Service};
 use tidegate::metrics::Exporter;
@@ -108,7 +108,7 @@ impl AdminService {
         let (changes, exporter) = (self.changes.clone(), self.exporter.clone());
         let pages = Arc::clone(&self.pages);
         let key = parameter(request, "key");
-        self.later(response.defer(), move |response| {
+        later(&self.workers, response.defer(), move |response| {
             let controls = &*changes.controls;
             let json = |text: String| ("application/json", text);
             let (kind, text) = match place {
@@ -156,24 +156,38 @@ impl AdminService {
                 return plain(response.status(400), "application/json")
                     .body(error("the body is not a text"));
             };
-            let work = move || {
+            later(&workers, response, move |response| {
                 let value = (!is_delete).then_some(body.as_str());
                 let (status, text) = changes.make(&place, value, peer);
                 plain(response.status(status), "application/json").body(text);
-            };
-            // If the threads are busy, the response is dropped: status 500, and nothing is changed.
-            let _ = workers.submit(work);
+            });
         });
     }
+}
 
-    /// Responds on a thread that may block. If the threads are busy, the response is dropped: status
-    /// 500.
-    fn later(
-        &self,
-        response: DeferredResponse,
-        respond: impl FnOnce(DeferredResponse) + Send + 'static,
-    ) {
-        let _ = self.workers.submit(move || respond(response));
+/// Responds on a thread that may block. If the threads are busy, nothing is done: status 503.
+fn later(
+    workers: &WorkerPool,
+    response: DeferredResponse,
+    respond: impl FnOnce(DeferredResponse) + Send + 'static,
+) {
+    // The response of a task that is refused is needed for the refusal.
+    let slot = Arc::new(Mutex::new(Some(response)));
+    let take = |slot: &Mutex<Option<DeferredResponse>>| {
+        slot.lock().unwrap_or_else(PoisonError::into_inner).take()
+    };
+    let own = Arc::clone(&slot);
+    let work = move || {
+        if let Some(response) = take(&own) {
+            respond(response);
+        }
+    };
+    if workers.execute(work).is_err()
+        && let Some(response) = take(&slot)
+    {
+        let response = plain(response.status(503), "application/json");
+        let response = response.field("Retry-After", "1");
+        response.body(error("too many requests of operators wait"));
     }
 }
 

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use tidegate::http::BodyError;
 use tidegate::http::client::Flow;
-use tidegate::http::codec::{BodyFraming, Trailers};
+use tidegate::http::codec::{BodyFraming, RefusalReason, Trailers};
 
 use super::flight::{Flight, Stage, State};
+use super::logged::End;
 use crate::fields::is_trailer;
 
 /// How long a server may take to agree to a body, or to respond without it.
@@ -30,7 +31,9 @@ enum Pumped {
     Waits,
     /// The body is larger than the route allows.
     TooLarge,
-    /// The client has left, or the server of HTTP has responded already.
+    /// The server of HTTP has refused it, and has responded.
+    Refused(RefusalReason),
+    /// The client has left.
     Gone,
 }
 
@@ -49,6 +52,9 @@ impl Flight {
         match pumped {
             Pumped::Waits => {}
             Pumped::TooLarge => self.refuse_client(413, "the body is too large\n"),
+            Pumped::Refused(reason) => {
+                self.end_without_response(End::Refused(reason.word(), reason.status()));
+            }
             Pumped::Gone => self.abandon(),
         }
     }
@@ -115,9 +121,8 @@ impl State {
                         }
                     }
                 }
-                Poll::Ready(Some(Err(BodyError::Closed | BodyError::Refused(_)))) => {
-                    return Pumped::Gone;
-                }
+                Poll::Ready(Some(Err(BodyError::Closed))) => return Pumped::Gone,
+                Poll::Ready(Some(Err(BodyError::Refused(why)))) => return Pumped::Refused(why),
                 Poll::Ready(Some(Err(_))) => return Pumped::TooLarge,
                 Poll::Ready(None) => {
                     let lines = body.trailers().filter(|_| chunked).unwrap_or_default();

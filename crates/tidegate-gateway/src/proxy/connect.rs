@@ -12,8 +12,9 @@ use tidegate::promise::{Completion, Outcome};
 use super::answer::Answer;
 use super::gate::Gate;
 use super::held::Held;
+use super::line::{Line, Passage};
 use super::live::{ProxyRoute, RouteState, TunnelRoute};
-use super::logged::{End, Seen, log_local};
+use super::logged::{Done, End, Seen, log_local};
 use super::reply;
 use super::tunnel::{self, Hold, Relay};
 use super::upstream::Chosen;
@@ -89,9 +90,9 @@ impl Connecting {
 
     /// Begins to pass bytes.
     fn begin(self, server: Channel, held: Held, back: DeferredResponse, idle: std::time::Duration) {
-        server.fire_event(Hold(Mutex::new(Some(held))));
-        self.log(End::Local(200));
-        tunnel::open(back.status(200), server.clone(), idle);
+        let passage = self.passage();
+        server.fire_event(Hold(Mutex::new(Some((held, passage.clone())))));
+        tunnel::open(back.status(200), server.clone(), idle, passage);
         // Also if the client has left already.
         let closes = self.client.closed();
         closes.on_complete(move |_| drop(server.close()));
@@ -109,15 +110,27 @@ impl Connecting {
     }
 
     fn log(&self, end: End) {
-        let seen = Seen {
+        let to = (&*self.gate, &*self.route.log);
+        let name = Some(&*self.route.name);
+        log_local(to, (self.home, self.began), self.seen(), name, (end, false));
+    }
+
+    /// Returns the tunnel that has begun, for the log.
+    fn passage(&self) -> Option<Arc<Passage>> {
+        let mut done = Done::began(self.began);
+        (done.status, done.times.first) = (200, Some(self.gate.now(self.home)));
+        let to = (&self.gate, &self.route.log);
+        let line = Line::new(to, (self.home, done), self.seen(), &self.route.name);
+        line.map(Passage::new)
+    }
+
+    fn seen(&self) -> Seen<'_> {
+        Seen {
             client: self.address,
             method: "CONNECT",
             host: &self.host,
             path: "",
             query: None,
-        };
-        let to = (&*self.gate, &*self.route.log);
-        let name = Some(&*self.route.name);
-        log_local(to, (self.home, self.began), seen, name, (end, false));
+        }
     }
 }

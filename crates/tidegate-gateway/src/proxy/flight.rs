@@ -288,11 +288,16 @@ impl Flight {
 
     /// Ends the request because its client has left. Nothing more begins for it.
     pub(super) fn abandon(&self) {
+        self.end_without_response(End::ClientLeft);
+    }
+
+    /// Ends the request to which nothing can be responded. Nothing more begins for it.
+    pub(super) fn end_without_response(&self, end: End) {
         let mut rest = self.lock().end();
         let ended = rest.ended.take();
         // There is nobody to respond to.
         drop(rest.stop());
-        self.log(ended, End::ClientLeft);
+        self.log(ended, end);
     }
 
     /// Ends the request without a response of its upstream: with the fallback of its route, or with

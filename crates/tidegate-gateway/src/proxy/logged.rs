@@ -28,6 +28,24 @@ pub(super) struct Done {
     pub(super) is_whole: bool,
 }
 
+impl Done {
+    /// Returns what a request has done to which the gateway itself responds.
+    pub(super) fn began(began: u64) -> Self {
+        Self {
+            attempts: 0,
+            fell_back: false,
+            times: Times {
+                began,
+                ..Times::default()
+            },
+            received: 0,
+            sent: 0,
+            status: 0,
+            is_whole: true,
+        }
+    }
+}
+
 /// How a request ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum End {
@@ -60,8 +78,9 @@ impl Counts {
     }
 }
 
-/// The parts of a request that the log shows, as the client sent them.
-#[derive(Clone, Copy, Debug)]
+/// The parts of a request that the log shows, as the client sent them. Of a request whose head is
+/// refused nothing is known.
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen<'a> {
     pub(super) client: Option<IpAddr>,
     pub(super) method: &'a str,
@@ -91,16 +110,8 @@ pub(super) fn log_local(
     (end, fallback): (End, bool),
 ) {
     let done = Done {
-        attempts: 0,
         fell_back: fallback,
-        times: Times {
-            began,
-            ..Times::default()
-        },
-        received: 0,
-        sent: 0,
-        status: 0,
-        is_whole: true,
+        ..Done::began(began)
     };
     log(gate, settings, home, done, end, |record| Record {
         client: seen.client,

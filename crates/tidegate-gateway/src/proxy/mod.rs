@@ -7,6 +7,7 @@
 //! | `gate` | what all requests share: loops, timers, ids | |
 //! | `held` | what a request holds at its server | |
 //! | `logged` | how a request ended: its line in the access log, its count | `gate`, `times` |
+//! | `line` | lines of the access log that are written later: files and tunnels | `logged` |
 //! | `lives` | the configuration of each loop | `live`, `gate` |
 //! | `target` | the connections to a server | |
 //! | `members` | the servers of an upstream at one moment: one for each address | `target` |
@@ -35,6 +36,7 @@ mod ended;
 mod flight;
 mod gate;
 mod held;
+mod line;
 mod live;
 mod lives;
 mod logged;

@@ -6,17 +6,19 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tidegate::http::codec::{EncodeError, OwnedRequestHead, RequestHead};
-use tidegate::http::{Method, Request, Response, Service};
+use tidegate::http::codec::{EncodeError, OwnedRequestHead, RefusalReason, RequestHead};
+use tidegate::http::{Files, Method, Request, Response, Service};
 use tidegate::isolate::{Entry, Verdict};
+use tidegate::net::Channel;
 use tidegate::net::handlers::ProxiedPeer;
 
 use super::connect::Connecting;
 use super::flight::{Flight, Start, Tries};
 use super::held::Wanted;
+use super::line::Line;
 use super::live::{Action, Fallback, Live, ProxyRoute, RouteState, TunnelRoute};
 use super::lives::Lives;
-use super::logged::{End, Seen, log_local};
+use super::logged::{Done, End, Seen, log_local};
 use super::reply;
 use super::tunnel;
 use crate::command::Problem;
@@ -40,12 +42,12 @@ pub(crate) struct Front {
 
 impl Front {
     /// Returns the address of the client.
-    fn peer(&self, request: &Request<'_>) -> Option<SocketAddr> {
-        let own = request.peer_addr();
+    fn peer(&self, channel: &Channel) -> Option<SocketAddr> {
+        let own = channel.peer_addr();
         if !self.proxied {
             return own;
         }
-        let named = request.channel().attribute::<ProxiedPeer>();
+        let named = channel.attribute::<ProxiedPeer>();
         let named = named.and_then(|peer| peer.addresses);
         named.map(|(client, _)| client).or(own)
     }
@@ -115,14 +117,7 @@ impl ProxyService {
                 if let First::Admitted(entry) = first {
                     entry.verdict(Verdict::Ignored);
                 }
-                let status = match why {
-                    EncodeError::HeadTooLarge => 431,
-                    _ => 400,
-                };
-                self.log(&found, route, End::Refused("head", status), false);
-                return response
-                    .status(status)
-                    .body("the head cannot be passed on\n");
+                return self.refuse_head(why, route, &found, response);
             }
         };
         let has_body = !head.as_head().framing().is_empty();
@@ -139,7 +134,10 @@ impl ProxyService {
         let start = Start {
             head,
             request_id,
-            client: self.front.peer(&found.request).map(|peer| peer.ip()),
+            client: self
+                .front
+                .peer(found.request.channel())
+                .map(|peer| peer.ip()),
             original,
             body: has_body.then(|| found.request.into_body()),
             back: response.defer(),
@@ -155,6 +153,23 @@ impl ProxyService {
             First::Refused(problem) => flight.give_up(problem),
             First::Asks => flight.admit(),
         }
+    }
+
+    /// Refuses a request whose head cannot be passed on.
+    fn refuse_head(
+        &self,
+        why: EncodeError,
+        route: &RouteState,
+        found: &Found<'_>,
+        response: Response<'_>,
+    ) {
+        let status = match why {
+            EncodeError::HeadTooLarge => 431,
+            _ => 400,
+        };
+        self.log(found, route, End::Refused("head", status), false);
+        let response = response.status(status);
+        response.body("the head cannot be passed on\n");
     }
 
     /// Opens the tunnel of a `CONNECT`. Its route names the method, so it has a tunnel.
@@ -173,7 +188,10 @@ impl ProxyService {
             gate: Arc::clone(&self.lives.gate),
             route: Arc::clone(route),
             client: found.request.channel().clone(),
-            address: self.front.peer(&found.request).map(|peer| peer.ip()),
+            address: self
+                .front
+                .peer(found.request.channel())
+                .map(|peer| peer.ip()),
             host: without_port(head.authority().unwrap_or_default()).to_owned(),
             home: found.home,
             began: found.began,
@@ -208,9 +226,33 @@ impl ProxyService {
         }
     }
 
+    /// Sends a file. The log has its line when the response is handed to the connection.
+    fn send_file(
+        &self,
+        files: &Files,
+        route: &RouteState,
+        found: Found<'_>,
+        response: Response<'_>,
+    ) {
+        let client = self.front.peer(found.request.channel());
+        let head = found.request.head();
+        let seen = Seen::new(&head, client.map(|peer| peer.ip()));
+        let place = (found.home, Done::began(found.began));
+        let line = Line::new((&self.lives.gate, &route.log), place, seen, &route.name);
+        match line {
+            Some(line) => files.respond_then(found.request, response, |status, length| {
+                line.write_response(status, length);
+            }),
+            None => files.respond(found.request, response),
+        }
+    }
+
     /// Logs a request that is not passed on.
     fn log(&self, found: &Found<'_>, route: &RouteState, end: End, fallback: bool) {
-        let client = self.front.peer(&found.request).map(|peer| peer.ip());
+        let client = self
+            .front
+            .peer(found.request.channel())
+            .map(|peer| peer.ip());
         let seen = Seen::new(&found.request.head(), client);
         let place = (found.home, found.began);
         let to = (&*self.lives.gate, &*route.log);
@@ -224,7 +266,7 @@ impl ProxyService {
         route: &RouteState,
         found: &Found<'_>,
     ) -> Result<String, EncodeError> {
-        let peer = self.front.peer(&found.request);
+        let peer = self.front.peer(found.request.channel());
         let client = Client {
             peer,
             trusted: self.front.trusts(peer),
@@ -257,7 +299,7 @@ impl Service for ProxyService {
         let (route, path) = match find(&live, &head) {
             Ok(found) => found,
             Err(refused) => {
-                let client = self.front.peer(&request).map(|peer| peer.ip());
+                let client = self.front.peer(request.channel()).map(|peer| peer.ip());
                 let to = (&*lives.gate, &live.config.log);
                 let end = (End::Refused(refused.word, refused.status), false);
                 log_local(to, (home, began), Seen::new(&head, client), None, end);
@@ -291,8 +333,28 @@ impl Service for ProxyService {
                 self.log(&found, route, End::Local(fixed.status), false);
                 fixed.send(response);
             }
-            Action::Files(files) => files.respond(found.request, response),
+            Action::Files(files) => self.send_file(files, route, found, response),
         }
+    }
+
+    fn refused(
+        &mut self,
+        reason: RefusalReason,
+        head: Option<&RequestHead<'_>>,
+        channel: &Channel,
+    ) {
+        let lives = &self.lives;
+        let home = *self.home.get_or_insert_with(|| lives.gate.home());
+        let client = self.front.peer(channel).map(|peer| peer.ip());
+        let unknown = Seen {
+            client,
+            ..Seen::default()
+        };
+        let seen = head.map_or(unknown, |head| Seen::new(head, client));
+        let live = lives.live(home);
+        let to = (&*lives.gate, &live.config.log);
+        let end = End::Refused(reason.word(), reason.status());
+        log_local(to, (home, lives.gate.now(home)), seen, None, (end, false));
     }
 }
 

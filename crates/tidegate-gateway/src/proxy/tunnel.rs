@@ -6,12 +6,13 @@
 //! ```
 //!
 //! The relay of the server's connection holds the entry of the command and the place at the server,
-//! until that connection is closed. Each side is read only as fast as the other one takes. If one side
+//! until that connection is closed. Both relays hold the line of the access log, which is written when
+//! both are gone. Each side is read only as fast as the other one takes. If one side
 //! ends its half, the other one sees the end and can still send. If one side is closed, so is the
 //! other one.
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tidegate::http::DeferredResponse;
@@ -23,13 +24,13 @@ use tidegate::net::{
 
 use super::flight::{Back, Flight};
 use super::held::Held;
-use super::logged::End;
+use super::line::Passage;
 
 /// The event that lets a relay begin: the other side is there.
 struct Begin;
 
 /// The event that gives a relay what it holds as long as its server is connected.
-pub(super) struct Hold(pub(super) Mutex<Option<Held>>);
+pub(super) struct Hold(pub(super) Mutex<Option<(Held, Option<Arc<Passage>>)>>);
 
 /// Passes what one connection receives to the other one.
 pub(super) struct Relay {
@@ -39,6 +40,10 @@ pub(super) struct Relay {
     /// It waits for [`Begin`]: the other side may still send earlier responses.
     waits: bool,
     held: Option<Held>,
+    /// Counts the bytes, and logs the tunnel when both sides are gone.
+    passage: Option<Arc<Passage>>,
+    /// It is the side of the client.
+    of_client: bool,
 }
 
 impl Relay {
@@ -49,6 +54,8 @@ impl Relay {
             first: Bytes::new(),
             waits: true,
             held: None,
+            passage: None,
+            of_client: false,
         }
     }
 }
@@ -67,6 +74,9 @@ impl Inbound for Relay {
     }
 
     fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        if let Some(passage) = &self.passage {
+            passage.count(self.of_client, bytes.len());
+        }
         let other = ctx.neighbour(&self.other);
         other.write_and_flush(bytes);
         if !other.is_writable() {
@@ -88,7 +98,10 @@ impl Inbound for Relay {
             }
             ctx.set_auto_read(true);
         } else if let Some(Hold(held)) = event.downcast_ref::<Hold>() {
-            self.held = held.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let held = held.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some((held, passage)) = held {
+                (self.held, self.passage) = (Some(held), passage);
+            }
         } else if event.downcast_ref::<InputShutdown>().is_some() {
             drop(self.other.shutdown_output());
         }
@@ -141,13 +154,16 @@ impl Flight {
         let Some(Back::Waiting(back)) = rest.let_go() else {
             return None;
         };
+        let passage = ended.and_then(|ended| self.passage(ended));
+        if let Some(passage) = &passage {
+            passage.count(false, received.len());
+        }
         let (server, client) = (ctx.channel(), wanted.client.clone());
         let mut back = self.write_fields(back, &head, &times);
         for protocol in head.get_all("upgrade") {
             back = back.field("Upgrade", protocol);
         }
-        open(back, server.clone(), wanted.idle);
-        self.log(ended, End::Served);
+        open(back, server.clone(), wanted.idle, passage.clone());
         // Also if the client leaves before its side is there.
         let other = server;
         client.closed().on_complete(move |_| drop(other.close()));
@@ -156,19 +172,28 @@ impl Flight {
             first: received,
             waits: true,
             held: Some(held),
+            passage,
+            of_client: false,
         };
         Some(Handler::inbound(relay))
     }
 }
 
 /// Opens the client's side of a tunnel.
-pub(super) fn open(back: DeferredResponse, server: Channel, idle: Duration) {
+pub(super) fn open(
+    back: DeferredResponse,
+    server: Channel,
+    idle: Duration,
+    passage: Option<Arc<Passage>>,
+) {
     back.switch(move |switch| {
         let relay = Relay {
             other: server,
             first: Bytes::new(),
             waits: false,
             held: None,
+            passage,
+            of_client: true,
         };
         switch.add("relay", Handler::inbound(relay)).idle(idle)
     });

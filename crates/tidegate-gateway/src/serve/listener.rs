@@ -1,7 +1,7 @@
 //! A listener: its address, its limits, its connections.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use tidegate::http::{HttpServer, Limits};
@@ -14,7 +14,7 @@ use crate::config::types;
 use crate::config::{Address, Named, Network};
 use crate::parts::Parts;
 use crate::proxy::{Front, Lives, ProxyService};
-use crate::tls::Certificates;
+use crate::tls::{Certificates, Expiry};
 use crate::unix::{self, SocketPath};
 
 /// A listener that is open.
@@ -24,6 +24,8 @@ pub(super) struct Listening {
     pub(super) config: types::Listener,
     pub(super) server: HttpServer,
     tls: Option<TlsServer>,
+    /// When its certificates expire.
+    expiries: Mutex<Vec<Option<Expiry>>>,
     /// The Unix socket, which is removed at the end.
     path: Option<SocketPath>,
 }
@@ -38,10 +40,13 @@ impl Listening {
         let (name, config) = (&listener.name, &listener.value);
         // An address with a variable is not shown.
         let error = |why: String| StartError::listen(name, label, why);
+        let mut expiries = Vec::new();
         let secure = match &config.tls {
             Some(tls) => {
                 let read = Certificates::read(tls, (parts.reports.wall)());
-                Some(read.map_err(error)?.into_server())
+                let mut read = read.map_err(error)?;
+                expiries = std::mem::take(&mut read.expiries);
+                Some(read.into_server())
             }
             None => None,
         };
@@ -79,6 +84,7 @@ impl Listening {
             config: config.clone(),
             server,
             tls: secure,
+            expiries: Mutex::new(expiries),
             path,
         })
     }
@@ -99,16 +105,28 @@ impl Listening {
     ///
     /// Which file is wrong. The old certificates stay then.
     pub(super) fn read_certificates(
-        &self,
+        self: &Arc<Self>,
         config: &types::Listener,
         now: SystemTime,
     ) -> Result<Option<NewCertificates>, StartError> {
-        let (Some(tls), Some(files)) = (&self.tls, &config.tls) else {
+        let (Some(_), Some(files)) = (&self.tls, &config.tls) else {
             return Ok(None);
         };
         let read = Certificates::read(files, now);
         let read = read.map_err(|why| StartError::listen(&self.name, self.address(), why))?;
-        Ok(Some(NewCertificates(tls.clone(), read)))
+        Ok(Some(NewCertificates(Arc::clone(self), read)))
+    }
+
+    /// Returns the settings of the certificates, and when each expires.
+    pub(super) fn expiries(&self) -> Vec<(String, Expiry)> {
+        let known = self.expiries.lock();
+        let known = known.unwrap_or_else(PoisonError::into_inner);
+        let known = known.iter().enumerate();
+        let named = known.filter_map(|(index, expiry)| {
+            let setting = format!("listen.{}.tls.certificates[{index}]", self.name);
+            Some((setting, expiry.clone()?))
+        });
+        named.collect()
     }
 
     /// Returns the address on which clients reach the listener.
@@ -121,11 +139,17 @@ impl Listening {
 }
 
 /// Certificates that were read and are not in use yet.
-pub(super) struct NewCertificates(TlsServer, Certificates);
+pub(super) struct NewCertificates(Arc<Listening>, Certificates);
 
 impl NewCertificates {
     pub(super) fn apply(self) {
-        self.1.apply(&self.0);
+        let Self(listening, mut read) = self;
+        let expiries = std::mem::take(&mut read.expiries);
+        if let Some(tls) = &listening.tls {
+            read.apply(tls);
+        }
+        let known = listening.expiries.lock();
+        *known.unwrap_or_else(PoisonError::into_inner) = expiries;
     }
 }
 

@@ -9,11 +9,13 @@
 //! | `metrics` | the metrics of listeners and servers | `gateway` |
 //! | `operator` | what operators see and change | `gateway` |
 //! | `stalls` | how often loops did not respond | |
+//! | `expiry` | reports certificates that expire | `operator` |
 //! | `operation` | [`Operation`]: a gateway with its file, its listener for operators and its log | `operator` |
 //! | `run` | the command `run`: signals, reload, drain, the summary | `operation` |
 
 mod certificates;
 mod error;
+mod expiry;
 mod gateway;
 mod listener;
 mod metrics;

@@ -9,6 +9,7 @@ use tidegate::net::NetGroup;
 use tidegate::pool::WorkerPool;
 use tidegate::promise::Completion;
 
+use super::expiry::{self, Expiries};
 use super::gateway::{Gateway, Summary};
 use super::operator::{Knobs, Metrics, Operator, locked};
 use super::stalls::Stalls;
@@ -117,6 +118,7 @@ impl Operation {
             access: OnceLock::new(),
             knobs: OnceLock::new(),
             stalls,
+            expiries: Expiries::default(),
             reloading: Mutex::default(),
             watch: Mutex::default(),
         });
@@ -125,6 +127,7 @@ impl Operation {
             // Nobody waits for it.
             drop(operator.gateway.drain(Duration::ZERO, Duration::ZERO));
         })?;
+        expiry::watch(&operator);
         Ok(Self { operator, admin })
     }
 

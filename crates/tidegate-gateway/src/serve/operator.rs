@@ -9,6 +9,7 @@ use tidegate::Dump;
 use tidegate::isolate::{Isolation, Properties};
 use tidegate::metrics::{Collect, MetricVisitor};
 
+use super::expiry::Expiries;
 use super::gateway::Gateway;
 use super::operation::OperationParts;
 use super::stalls::Stalls;
@@ -31,6 +32,8 @@ pub(super) struct Operator {
     pub(super) knobs: OnceLock<Weak<dyn Knobs>>,
     /// How often the loops of requests did not respond.
     pub(super) stalls: Stalls,
+    /// Which certificates were reported because they expire.
+    pub(super) expiries: Expiries,
     /// One reload at a time, from the file to the loops.
     pub(super) reloading: Mutex<()>,
     /// Notices changes of the files, unless the configuration says that it should not.

@@ -14,3 +14,4 @@ mod validity;
 
 pub(crate) use client::trusted;
 pub(crate) use server::Certificates;
+pub(crate) use validity::Expiry;

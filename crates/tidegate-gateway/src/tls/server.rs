@@ -20,10 +20,14 @@ use crate::config::ClientCertificate;
 use crate::config::types::{Certificate, ListenTls};
 
 use super::pem::{self, wrong};
-use super::validity;
+use super::validity::{self, Expiry};
 
 /// The certificates of a listener, read from files.
-pub(crate) struct Certificates(Arc<ServerConfig>);
+pub(crate) struct Certificates {
+    config: Arc<ServerConfig>,
+    /// When each of them expires, in the order of the settings.
+    pub(crate) expiries: Vec<Option<Expiry>>,
+}
 
 impl Certificates {
     /// Reads the certificates of a listener. They must be valid now.
@@ -37,6 +41,7 @@ impl Certificates {
         for certificate in &tls.certificates {
             names.add(certificate, &provider, now)?;
         }
+        let expiries = std::mem::take(&mut names.expiries);
         let verifier = clients(tls, &provider)?;
         let config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -45,7 +50,10 @@ impl Certificates {
             .with_client_cert_verifier(verifier)
             .with_cert_resolver(Arc::new(names));
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Self(Arc::new(config)))
+        Ok(Self {
+            config: Arc::new(config),
+            expiries,
+        })
     }
 
     /// Checks one certificate and its key.
@@ -60,12 +68,12 @@ impl Certificates {
 
     /// Returns the TLS of a listener with these certificates.
     pub(crate) fn into_server(self) -> TlsServer {
-        TlsServer::from_config(self.0)
+        TlsServer::from_config(self.config)
     }
 
     /// Uses these certificates for new connections.
     pub(crate) fn apply(self, server: &TlsServer) {
-        server.set_config(self.0);
+        server.set_config(self.config);
     }
 }
 
@@ -76,6 +84,8 @@ struct Names {
     exact: HashMap<String, Arc<CertifiedKey>>,
     /// By the name behind `*.`.
     below: HashMap<String, Arc<CertifiedKey>>,
+    /// When each certificate expires.
+    expiries: Vec<Option<Expiry>>,
 }
 
 impl Names {
@@ -91,6 +101,7 @@ impl Names {
         if let Some(problem) = problem {
             return Err(wrong(&files.cert, problem));
         }
+        let expiry = chain.first().and_then(|own| validity::expiry(own));
         let key = pem::key(&files.key)?;
         let names = names_in(&files.cert, &chain)?;
         let own = CertifiedKey::from_der(chain, key, provider);
@@ -105,6 +116,7 @@ impl Names {
             table.entry(name).or_insert_with(|| Arc::clone(&own));
         }
         self.first.get_or_insert(own);
+        self.expiries.push(expiry);
         Ok(())
     }
 

@@ -21,6 +21,22 @@ pub(super) fn problem(der: &[u8], now: SystemTime) -> Option<String> {
     (now < from.seconds).then(|| format!("it is valid from {} on", from.day))
 }
 
+/// The end of a certificate, and its day as people write it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Expiry {
+    pub(crate) at: SystemTime,
+    pub(crate) day: String,
+}
+
+/// Returns the end of a certificate, if it can be read.
+pub(super) fn expiry(der: &[u8]) -> Option<Expiry> {
+    let (_, to) = times(der)?;
+    Some(Expiry {
+        at: SystemTime::UNIX_EPOCH.checked_add(to.seconds)?,
+        day: to.day,
+    })
+}
+
 /// A time since 1970, and its day as people write it.
 struct Time {
     seconds: Duration,
@@ -117,7 +133,7 @@ mod tests {
 
     use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 
-    use super::problem;
+    use super::{expiry, problem};
 
     fn certificate(from: i32, to: i32) -> Vec<u8> {
         let mut params = CertificateParams::new(vec!["shop.example".to_owned()]).unwrap();
@@ -142,6 +158,8 @@ mod tests {
         assert_eq!(early.as_deref(), Some("it is valid from 2024-02-28 on"));
         let late = problem(&der, at(last + 1));
         assert_eq!(late.as_deref(), Some("it has expired on 2025-03-01"));
+        let end = expiry(&der).unwrap();
+        assert_eq!((end.at, end.day.as_str()), (at(last), "2025-03-01"));
         // The years from 2050 on are written with four digits.
         assert_eq!(problem(&certificate(1999, 2060), at(last)), None);
     }
@@ -151,6 +169,7 @@ mod tests {
         let whole = certificate(2024, 2025);
         for end in 0..whole.len().min(120) {
             assert_eq!(problem(&whole[..end], at(0)), None);
+            assert_eq!(expiry(&whole[..end]), None);
         }
         assert_eq!(problem(&[0x30, 0x84, 0xff, 0xff, 0xff, 0xff], at(0)), None);
     }

@@ -42,6 +42,8 @@ struct Gateway {
     is_ready: AtomicBool,
     reloads: Mutex<Result<Vec<String>, String>>,
     knob: Mutex<Knob>,
+    /// A dump waits for it.
+    dumps: Mutex<()>,
 }
 
 impl Gateway {
@@ -57,6 +59,7 @@ impl Gateway {
             server: ServerState::new(2, None),
             is_ready: AtomicBool::new(true),
             reloads: Mutex::new(Ok(Vec::new())),
+            dumps: Mutex::default(),
             knob: Mutex::new(Knob {
                 name: "flaky".to_owned(),
                 title: "upstream flaky".to_owned(),
@@ -121,6 +124,7 @@ impl Controls for Gateway {
     }
 
     fn dump(&self) -> Dump {
+        drop(self.dumps.lock().unwrap());
         self.isolation.dump()
     }
 }

@@ -1,5 +1,6 @@
 //! What the listener refuses, and how it ends.
 
+use std::io::{Read, Write};
 use std::time::Duration;
 
 use tidegate_gateway::config::{Address, Secret};
@@ -155,4 +156,45 @@ fn an_end_closes_the_listener() {
     let address = world.admin.local_addr();
     world.admin.close(Duration::from_secs(1)).wait().unwrap();
     assert!(std::net::TcpStream::connect(address).is_err());
+}
+
+#[test]
+fn if_the_threads_are_busy_the_status_is_503() {
+    let world = World::new();
+    let held = world.gateway.dumps.lock().unwrap();
+    let ask = "GET /api/dump HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let mut clients: Vec<_> = (0..64)
+        .map(|_| {
+            let mut client = world.connect();
+            client.write_all(ask.as_bytes()).unwrap();
+            client
+        })
+        .collect();
+    // No dump can end: the first response is a refusal.
+    tidegate_testkit::until("a request is refused", || {
+        clients.iter().any(|client| {
+            client.set_nonblocking(true).unwrap();
+            let has_response = client.peek(&mut [0]).is_ok();
+            client.set_nonblocking(false).unwrap();
+            has_response
+        })
+    });
+    // What does not block is not affected.
+    assert_eq!(status(&world.get("/ready")), 200);
+    drop(held);
+    let (mut done, mut refused) = (0, 0);
+    for client in &mut clients {
+        let mut response = String::new();
+        client.read_to_string(&mut response).unwrap();
+        match status(&response) {
+            200 => done += 1,
+            503 => {
+                refused += 1;
+                assert_has(&response, &["Retry-After: 1\r\n", "\"error\":"]);
+            }
+            other => panic!("{other}: {response}"),
+        }
+    }
+    assert!(done > 0 && refused > 0, "{done} done, {refused} refused");
+    assert_eq!(status(&world.get("/api/dump")), 200);
 }

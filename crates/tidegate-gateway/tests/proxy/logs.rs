@@ -275,3 +275,167 @@ fn the_path_is_that_of_the_client_also_if_the_route_changes_it() {
         &[("path", "/a"), ("host", "shop.example")],
     );
 }
+
+#[test]
+fn what_the_server_of_http_refuses_is_logged() {
+    let world = World::new("[route.all]\nrespond = 200\n");
+    let long = "x".repeat(9000);
+    let rows = [
+        ("GET / HTTP/1.1\nHost: a\n\n".to_owned(), "400"),
+        (format!("GET /{long} HTTP/1.1\r\nHost: a\r\n\r\n"), "414"),
+        (
+            format!(
+                "GET / HTTP/1.1\r\nHost: a\r\n{}\r\n",
+                "a: b\r\n".repeat(101)
+            ),
+            "431",
+        ),
+        (
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n".to_owned(),
+            "501",
+        ),
+        ("GET / HTTP/2.0\r\nHost: a\r\n\r\n".to_owned(), "505"),
+    ];
+    for (count, (request, status)) in rows.iter().enumerate() {
+        assert_eq!(world.send(request).message().status(), *status);
+        let lines = world.lines(count + 1);
+        let expected = [("status", *status), ("outcome", "refused"), ("path", "")];
+        has(&lines[count], &expected);
+        has(&lines[count], &[("client", "127.0.0.1"), ("attempts", "0")]);
+        assert!(value(&lines[count], "reason").is_some(), "{}", lines[count]);
+    }
+    // A head that does not come.
+    let mut late = world.send("GET / HT");
+    tidegate_testkit::until("the head is late", || {
+        world.clock.advance(Duration::from_secs(11));
+        world.parts.reports.log.as_ref().unwrap().written() > rows.len() as u64
+    });
+    assert_eq!(late.message().status(), "408");
+    has(
+        &world.lines(rows.len() + 1)[rows.len()],
+        &[("status", "408")],
+    );
+}
+
+#[test]
+fn a_body_that_the_server_of_http_refuses_is_logged_with_its_status() {
+    let back = Upstream::new();
+    let limited = format!(
+        "[listen.small]\nat = \"127.0.0.1:0\"\nlimits = {{ body = \"3B\" }}\n{}",
+        route(&[&back], "timeout = \"10m\"")
+    );
+    let world = World::new(&limited);
+    // A length above the limit: the head is known.
+    let mut client = Peer::new(TcpStream::connect(world.address("small")).unwrap());
+    client.write("POST /declared HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n");
+    assert_eq!(client.message().status(), "413");
+    let expected = [
+        ("status", "413"),
+        ("path", "/declared"),
+        ("outcome", "refused"),
+    ];
+    has(&world.lines(1)[0], &expected);
+    // One that is not declared, and one that does not come.
+    let mut client = Peer::new(TcpStream::connect(world.address("small")).unwrap());
+    client.write("POST /sent HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+    let _first = back.accept();
+    client.write("4\r\nabcd\r\n0\r\n\r\n");
+    assert_eq!(client.message().status(), "413");
+    let expected = [("status", "413"), ("path", "/sent"), ("outcome", "refused")];
+    has(&world.lines(2)[1], &expected);
+    let mut client = world.send("POST /late HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\na");
+    let mut second = back.accept();
+    second.head();
+    assert_eq!(second.bytes(1), "a");
+    world.clock.advance(Duration::from_secs(31));
+    assert_eq!(client.message().status(), "408");
+    let expected = [
+        ("status", "408"),
+        ("path", "/late"),
+        ("server", &back.address()),
+    ];
+    has(&world.lines(3)[2], &expected);
+}
+
+#[test]
+fn files_are_logged_with_their_status_and_length() {
+    let root = std::env::temp_dir().join(format!("tidegate-logged-{}", std::process::id()));
+    std::fs::create_dir_all(&root).unwrap();
+    std::fs::write(root.join("a.txt"), "content").unwrap();
+    let world = World::new(&format!(
+        "[route.assets]\npath = \"/assets/*\"\nfiles = {{ root = {root:?} }}\n"
+    ));
+    let rows = [
+        ("GET", "a.txt", "200", "7"),
+        ("HEAD", "a.txt", "200", "0"),
+        ("GET", "b.txt", "404", "10"),
+        ("POST", "a.txt", "405", "18"),
+    ];
+    for (count, (method, name, status, sent)) in rows.iter().enumerate() {
+        let request = format!("{method} /assets/{name}?q=marker HTTP/1.1\r\nHost: a\r\n\r\n");
+        let head = world.send(&request).head();
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{head}");
+        let line = world.lines(count + 1).swap_remove(count);
+        let path = format!("/assets/{name}");
+        has(
+            &line,
+            &[("method", method), ("path", &path), ("route", "assets")],
+        );
+        has(
+            &line,
+            &[("status", status), ("sent", sent), ("outcome", "success")],
+        );
+        has(&line, &[("client", "127.0.0.1"), ("attempts", "0")]);
+        assert!(!line.contains("marker"), "{line}");
+    }
+    std::fs::remove_dir_all(root).unwrap();
+}
+
+#[test]
+fn a_tunnel_has_one_line_when_it_has_ended() {
+    let back = Upstream::new();
+    let settings = "tunnel = { connect = true, idle = \"1h\" }\nmethod = [\"GET\", \"CONNECT\"]";
+    let world = World::with_route(&[&back], settings);
+    let upgrade = "GET /live?q=marker HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\n\
+                   Upgrade: x\r\n\r\n";
+    let accept = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n";
+    let connect = "CONNECT db:1 HTTP/1.1\r\nHost: db:1\r\n\r\n";
+    for (count, (request, status)) in [(upgrade, "101"), (connect, "200")].iter().enumerate() {
+        let mut client = world.send(request);
+        let mut server = back.accept();
+        if *status == "101" {
+            server.serve(accept);
+        }
+        assert!(client.head().starts_with(&format!("HTTP/1.1 {status} ")));
+        client.write("ping");
+        assert_eq!(server.bytes(4), "ping");
+        server.write("pong!");
+        assert_eq!(client.bytes(5), "pong!");
+        // A request that ends meanwhile has the next line.
+        let mut other = world.send(GET);
+        back.accept().serve(OK_CLOSE);
+        other.message();
+        has(&world.lines(2 * count + 1)[2 * count], &[("path", "/a")]);
+        world.clock.advance(Duration::from_secs(7));
+        drop(server);
+        assert_eq!(client.rest(), "");
+        // The client could still send.
+        drop(client);
+        let lines = world.lines(2 * count + 2);
+        let line = &lines[2 * count + 1];
+        has(
+            line,
+            &[("status", status), ("received", "4"), ("sent", "5")],
+        );
+        has(
+            line,
+            &[("total_ms", "7000.000"), ("running_ms", "7000.000")],
+        );
+        has(line, &[("route", "shop"), ("outcome", "success")]);
+        assert!(!line.contains("marker"), "{line}");
+    }
+    has(
+        &world.lines(4)[1],
+        &[("upstream", "back"), ("server", &back.address())],
+    );
+}

@@ -85,11 +85,25 @@ impl World {
     }
 
     pub(crate) fn with_resolver(text: String, resolver: Resolver) -> Self {
+        Self::made(text, resolver, None)
+    }
+
+    /// Makes a gateway whose wall clock starts at this time after 1970, and follows the other one.
+    pub(crate) fn starting_at(text: String, start: Duration) -> Self {
+        Self::made(text, Resolver::system(), Some(start))
+    }
+
+    fn made(text: String, resolver: Resolver, start: Option<Duration>) -> Self {
         let files = Arc::new(Files::default());
         files.write("/tidegate.toml", &text);
         let clock = ManualClock::new();
         let group = |name: &str| NetGroup::builder(name).loops(1).clock(&clock).build();
         let mut reports = Reports::new((&clock).into());
+        if let Some(start) = start {
+            let clock = tidegate::Clock::from(&clock);
+            let since = move || Duration::from_nanos(clock.nanos());
+            reports.wall = Arc::new(move || std::time::SystemTime::UNIX_EPOCH + start + since());
+        }
         let log = Memory::default();
         let (lines, problems) = (log.clone(), Arc::clone(&reports.problems));
         let open = Box::new(move || Ok(Box::new(lines.clone()) as Box<_>));

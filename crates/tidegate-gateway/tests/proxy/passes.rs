@@ -6,6 +6,28 @@ use std::thread;
 use crate::*;
 
 #[test]
+fn a_server_responds_while_it_reads_the_request() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "");
+    let mut client = fixture.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\none");
+    let mut server = back.accept();
+    server.head();
+    assert_eq!(server.bytes(3), "one");
+    server.write("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\none");
+    client.head();
+    assert_eq!(client.bytes(3), "one");
+    client.write("two");
+    assert_eq!(server.bytes(3), "two");
+    server.write("two");
+    assert_eq!(client.bytes(3), "two");
+    // Both connections go on.
+    client.write(GET);
+    server.serve(OK);
+    assert_eq!(client.message().body, "ok");
+    fixture.wait_idle();
+}
+
+#[test]
 fn a_request_and_its_response_pass_with_the_fields_of_a_proxy() {
     let back = Upstream::new();
     let fixture = Fixture::with_route(&[&back], "server_timing = true");

@@ -9,6 +9,7 @@ use tidegate::tls::rustls::pki_types::pem::PemObject;
 use tidegate::tls::rustls::pki_types::{CertificateDer, ServerName};
 use tidegate::tls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
+use crate::operation::World;
 use crate::*;
 
 /// A directory with certificates, which is removed at the end.
@@ -236,4 +237,55 @@ fn a_certificate_that_is_missing_expired_or_of_another_key_is_a_message() {
         );
         assert_eq!(status, Some(1));
     }
+}
+
+#[test]
+fn a_certificate_that_expires_is_reported_before_and_after() {
+    let files = Files::new("expires");
+    let mut params = CertificateParams::new(vec!["one.example".to_owned()]).unwrap();
+    params.not_before = rcgen::date_time_ymd(2024, 1, 1);
+    params.not_after = rcgen::date_time_ymd(2025, 3, 1);
+    files.write_with("one", params.clone());
+    // 2025-02-01.
+    let start = Duration::from_secs(20_120 * 86_400);
+    let listeners = files.listener(&["one"]);
+    let text = format!("[listen]\nhttp = \"127.0.0.1:0\"\n{listeners}{HELLO}");
+    let world = World::starting_at(text, start);
+    let told = || -> Vec<String> {
+        let all = world.parts.reports.events.latest().into_iter().rev();
+        let own = all.filter(|change| change.origin == "certificates");
+        own.map(|change| change.what).collect()
+    };
+    let pass = |days: u32| {
+        for _ in 0..24 * days {
+            world.clock.advance(Duration::from_secs(3600));
+            // Each look plans the next one.
+            world
+                .parts
+                .own
+                .loops()
+                .next()
+                .submit(|| ())
+                .unwrap()
+                .wait()
+                .unwrap();
+        }
+    };
+    pass(13);
+    assert_eq!(told(), [""; 0]);
+    pass(2);
+    let soon =
+        "listen.secure.tls.certificates[0]: the certificate expires on 2025-03-01, in 14 days";
+    assert_eq!(told(), [soon]);
+    pass(12);
+    assert_eq!(told().len(), 1);
+    pass(2);
+    let late = "listen.secure.tls.certificates[0]: the certificate has expired on 2025-03-01";
+    assert_eq!(told(), [soon, late]);
+    // A new one is in use after a reload.
+    params.not_after = rcgen::date_time_ymd(2026, 3, 1);
+    files.write_with("one", params);
+    world.operation.reload("test").unwrap();
+    pass(1);
+    assert_eq!(told().len(), 2);
 }

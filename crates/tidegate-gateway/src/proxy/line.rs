@@ -1,0 +1,132 @@
+//! Lines of the access log that are written when the request is gone: about files and tunnels.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::gate::Gate;
+use super::logged::{Done, End, Seen, log};
+use crate::access::Record;
+use crate::config::types::Log;
+
+/// What a later line says about its request.
+#[derive(Debug)]
+pub(super) struct Line {
+    gate: Arc<Gate>,
+    settings: Arc<Log>,
+    /// The number of the loop.
+    home: usize,
+    done: Done,
+    client: Option<IpAddr>,
+    method: String,
+    host: String,
+    path: String,
+    query: Option<String>,
+    route: String,
+    /// The id of the request, its upstream and its server, if it was passed on.
+    passed: Option<[String; 3]>,
+}
+
+impl Line {
+    /// Keeps what the line needs. Returns `None` if there is no log.
+    pub(super) fn new(
+        (gate, settings): (&Arc<Gate>, &Arc<Log>),
+        (home, done): (usize, Done),
+        seen: Seen<'_>,
+        route: &str,
+    ) -> Option<Self> {
+        gate.reports.log.as_ref()?;
+        Some(Self {
+            gate: Arc::clone(gate),
+            settings: Arc::clone(settings),
+            home,
+            done,
+            client: seen.client,
+            method: seen.method.to_owned(),
+            host: seen.host.to_owned(),
+            path: seen.path.to_owned(),
+            query: seen.query.filter(|_| settings.query).map(str::to_owned),
+            route: route.to_owned(),
+            passed: None,
+        })
+    }
+
+    /// Adds the id of a request that was passed on, its upstream and its server.
+    pub(super) fn passed(self, id: &str, upstream: &str, server: &str) -> Self {
+        Self {
+            passed: Some([id, upstream, server].map(str::to_owned)),
+            ..self
+        }
+    }
+
+    /// Writes the line about a response with this status and length; 0 if the client has left.
+    pub(super) fn write_response(mut self, status: u16, length: u64) {
+        self.done.sent = length;
+        let end = match status {
+            0 => End::ClientLeft,
+            // Too many requests wait for files.
+            503 => End::Refused("limit", status),
+            _ => {
+                (self.done.status, self.done.is_whole) = (status, true);
+                End::Local(status)
+            }
+        };
+        self.write(end);
+    }
+
+    fn write(&self, end: End) {
+        let passed = self.passed.as_ref();
+        let (gate, settings) = (&self.gate, &self.settings);
+        log(gate, settings, self.home, self.done, end, |record| Record {
+            id: passed.map_or("", |[id, ..]| id),
+            client: self.client,
+            method: &self.method,
+            host: &self.host,
+            path: &self.path,
+            query: self.query.as_deref(),
+            route: Some(&self.route),
+            upstream: passed.map(|[_, upstream, _]| upstream.as_str()),
+            server: passed.map(|[_, _, server]| server.as_str()),
+            ..record
+        });
+    }
+}
+
+/// A tunnel that is logged when both of its sides are gone. Both relays hold it.
+#[derive(Debug)]
+pub(super) struct Passage {
+    line: Line,
+    /// The bytes of the client, and those of the server.
+    received: AtomicU64,
+    sent: AtomicU64,
+}
+
+impl Passage {
+    pub(super) fn new(line: Line) -> Arc<Self> {
+        Arc::new(Self {
+            line,
+            received: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
+        })
+    }
+
+    /// Counts what one side has sent.
+    pub(super) fn count(&self, of_client: bool, bytes: usize) {
+        let count = if of_client {
+            &self.received
+        } else {
+            &self.sent
+        };
+        count.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+/// Both sides are gone.
+impl Drop for Passage {
+    fn drop(&mut self) {
+        let done = &mut self.line.done;
+        done.received += *self.received.get_mut();
+        done.sent += *self.sent.get_mut();
+        self.line.write(End::Served);
+    }
+}
