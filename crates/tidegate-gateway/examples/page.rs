@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 
 use tidegate::Dump;
 use tidegate::isolate::{
-    AdaptiveLimit, BreakerConfig, Command, Entry, Isolation, PermitConfig, Properties,
+    AdaptiveLimit, BreakerConfig, Command, Entry, Event, Isolation, PermitConfig, Properties,
 };
 use tidegate::metrics::Exporter;
 use tidegate::net::NetGroup;
@@ -141,6 +141,9 @@ impl Controls for Simulated {
             found.map_or(0, |one| one.active)
         };
         let slow = in_flight("slow");
+        let mut totals = self.isolation.snapshots().into_iter();
+        let calls = totals.find(|one| one.key.as_str() == "slow");
+        let calls = calls.map_or(0, |one| one.totals[Event::Success]);
         let servers = self
             .servers
             .iter()
@@ -149,6 +152,7 @@ impl Controls for Simulated {
                 address: format!("10.0.0.{}:80", at + 1),
                 weight: 1 + at as u32,
                 in_flight: if at == 1 { slow - slow / 8 } else { slow / 16 },
+                calls: if at == 1 { calls / 2 } else { calls / 4 },
                 is_up: server.is_up(),
                 is_draining: server.is_draining(),
             });

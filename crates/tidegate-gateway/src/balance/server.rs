@@ -1,7 +1,7 @@
 //! A server of an upstream, shared by all loops.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use tidegate_core::permits::{Permit, Permits};
 
@@ -17,6 +17,8 @@ pub struct ServerState {
     permits: Permits,
     /// Why the server takes no requests; 0 if it takes them.
     state: Arc<AtomicU8>,
+    /// The requests that it got.
+    calls: Arc<AtomicU64>,
 }
 
 impl ServerState {
@@ -30,6 +32,7 @@ impl ServerState {
             weight,
             permits,
             state: Arc::default(),
+            calls: Arc::default(),
         }
     }
 
@@ -74,9 +77,16 @@ impl ServerState {
         self.permits.held()
     }
 
-    /// Reserves a place for a request, unless all are taken.
+    /// Returns the number of requests that the server got, over all loops.
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    /// Reserves a place for a request, unless all are taken. Counts the request.
     pub(super) fn reserve(&self) -> Option<Permit> {
-        self.permits.try_acquire()
+        let permit = self.permits.try_acquire()?;
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        Some(permit)
     }
 }
 

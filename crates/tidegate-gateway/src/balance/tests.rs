@@ -28,6 +28,18 @@ fn round_robin_spreads_by_weight_and_not_in_a_row() {
 }
 
 #[test]
+fn a_server_counts_the_requests_that_it_got_and_not_those_it_refused() {
+    let servers = servers(&[1, 1], Some(1));
+    let mut picker = Picker::new(Strategy::RoundRobin, 1);
+    let held: Vec<_> = (0..3).map(|_| picker.pick(&servers, None)).collect();
+    assert!(held[2].is_none(), "both are full");
+    drop(held);
+    assert!(picker.pick(&servers, Some(0)).is_some());
+    let calls: Vec<u64> = servers.iter().map(ServerState::calls).collect();
+    assert_eq!(calls, [1, 2]);
+}
+
+#[test]
 fn random_follows_the_weights() {
     let servers = servers(&[3, 1, 0], None);
     let mut picker = Picker::new(Strategy::Random, 7);

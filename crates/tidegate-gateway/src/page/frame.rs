@@ -3,8 +3,8 @@
 use tidegate_isolate::LatencyTotals;
 
 use super::history::{EVENTS, Entry, History, LoopNow, PERIOD};
-use super::reports::{Knob, UpstreamReport};
-use super::series::{Kind, SERIES, described, millis, number};
+use super::reports::Knob;
+use super::series::{SERIES, described, millis, number};
 use super::track::{Heat, SAMPLES, SPARK, Track};
 use super::watch::{Seen, What};
 use crate::json::{Object, array, quoted};
@@ -53,7 +53,7 @@ impl History {
             .raw("ready", self.is_ready)
             .raw("schema", schema.end())
             .raw("routes", array(routes))
-            .raw("upstreams", upstreams(&self.upstreams))
+            .raw("upstreams", &self.servers.shown)
             .raw("loops", array(self.loops.iter().map(event_loop)))
             .raw("knobs", array(self.knobs.iter().map(knob)))
             .raw("log", log(self.log.iter().rev().take(LOG_SHOWN)))
@@ -74,8 +74,8 @@ impl History {
             .raw("rows", array(rows))
             .raw("loops", array(self.loops.iter().map(event_loop)))
             .raw("log", log(new.take(LOG_SHOWN)));
-        if self.upstreams_changed > since {
-            frame = frame.raw("upstreams", upstreams(&self.upstreams));
+        if self.servers_changed > since {
+            frame = frame.raw("upstreams", &self.servers.shown);
         }
         if self.knobs_changed > since {
             frame = frame.raw("knobs", array(self.knobs.iter().map(knob)));
@@ -96,7 +96,7 @@ impl History {
         let skipped = track.first.saturating_sub(self.first) as usize;
         let times = self.times.iter().skip(skipped);
         let kept = SERIES.iter().enumerate();
-        let kept = kept.filter(|(_, series)| !matches!(series.kind, Kind::Now));
+        let kept = kept.filter(|(_, series)| series.is_kept());
         let mut series = Object::new();
         for (at, one) in kept {
             let values = track.buckets.iter();
@@ -183,31 +183,6 @@ fn spark(track: &Track) -> String {
     let calls = SERIES.iter().position(|series| series.name == "calls");
     let values = track.latest(calls.unwrap_or(0), SPARK);
     array(values.map(|value| number(f64::from(value))))
-}
-
-fn upstreams(all: &[UpstreamReport]) -> String {
-    array(all.iter().map(|upstream| {
-        let takes = upstream.servers.iter().filter(|one| one.takes_requests());
-        let weights: u32 = takes.map(|server| server.weight).sum();
-        let servers = upstream.servers.iter().map(|server| {
-            let share = match server.takes_requests() {
-                true => f64::from(server.weight) / f64::from(weights.max(1)),
-                false => 0.0,
-            };
-            Object::new()
-                .text("address", &server.address)
-                .raw("weight", server.weight)
-                .raw("in_flight", server.in_flight)
-                .raw("share", number(share))
-                .raw("up", server.is_up)
-                .raw("draining", server.is_draining)
-                .end()
-        });
-        Object::new()
-            .text("name", &upstream.name)
-            .raw("servers", array(servers))
-            .end()
-    }))
 }
 
 fn event_loop(now: &LoopNow) -> String {

@@ -16,6 +16,7 @@ use tidegate_isolate::LatencyTotals;
 
 use super::figures::{Figures, STATES};
 use super::reports::{Knob, LoopReport, UpstreamReport};
+use super::servers::Servers;
 use super::track::{BUCKETS, COLUMNS, HEAT_BUCKETS, SAMPLES, Track};
 use super::watch::{Seen, What};
 
@@ -87,8 +88,8 @@ pub(crate) struct History {
     pub(crate) tracks: BTreeMap<String, Track>,
     /// The sample in which a route was added or removed last.
     pub(crate) keys_changed: u64,
-    pub(crate) upstreams: Vec<UpstreamReport>,
-    pub(crate) upstreams_changed: u64,
+    pub(crate) servers: Servers,
+    pub(crate) servers_changed: u64,
     pub(crate) loops: Vec<LoopNow>,
     pub(crate) knobs: Vec<Knob>,
     pub(crate) knobs_changed: u64,
@@ -113,8 +114,8 @@ impl History {
             is_ready: false,
             tracks: BTreeMap::new(),
             keys_changed: 0,
-            upstreams: Vec::new(),
-            upstreams_changed: 0,
+            servers: Servers::new(),
+            servers_changed: 0,
             loops: Vec::new(),
             knobs: Vec::new(),
             knobs_changed: 0,
@@ -142,8 +143,8 @@ impl History {
         for entry in sample.changes {
             self.log(entry);
         }
-        if sample.upstreams != self.upstreams {
-            (self.upstreams, self.upstreams_changed) = (sample.upstreams, self.sample);
+        if self.servers.sample(sample.upstreams, sample.is_tick) {
+            self.servers_changed = self.sample;
         }
         if sample.knobs != self.knobs {
             (self.knobs, self.knobs_changed) = (sample.knobs, self.sample);
@@ -152,7 +153,7 @@ impl History {
         let now = (self.sample, self.time_ms);
         for figures in &sample.figures {
             let upstream = figures.route.upstream.as_ref();
-            let mut upstreams = self.upstreams.iter();
+            let mut upstreams = self.servers.upstreams.iter();
             let upstream = upstream.and_then(|name| upstreams.find(|one| one.name == *name));
             if let Some(track) = self.tracks.get_mut(&figures.key) {
                 track.sample(figures, upstream, now);

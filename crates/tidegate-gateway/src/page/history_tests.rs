@@ -122,6 +122,20 @@ fn counts_are_those_of_their_bucket_and_gauges_the_highest() {
 }
 
 #[test]
+fn a_command_that_a_reload_replaces_counts_on() {
+    let mut history = History::new(START);
+    for ok in [100, 110, 120, 130, 140, 150] {
+        add(&mut history, vec![figures("a", ok)]);
+    }
+    // It begins again with zero.
+    for ok in [3, 5, 7, 9, 11, 13] {
+        add(&mut history, vec![figures("a", ok)]);
+    }
+    let counts: Vec<f32> = history.tracks["a"].latest(position("ok"), 2).collect();
+    assert_eq!(counts, [50.0, 13.0]);
+}
+
+#[test]
 fn everything_is_bounded_and_a_quiet_route_costs_little() {
     let mut history = History::new(START);
     for _ in 0..(BUCKETS as u64 + 5) * SAMPLES {
@@ -212,6 +226,7 @@ fn servers_loops_and_knobs_are_shown_when_they_change() {
         address: address.to_owned(),
         weight,
         in_flight: 1,
+        calls: u64::from(weight) * 10,
         is_up: true,
         is_draining: draining,
     };
@@ -254,9 +269,8 @@ fn servers_loops_and_knobs_are_shown_when_they_change() {
     sample();
     let full = history.snapshot();
     for part in [
-        "\"address\":\"x\",\"weight\":1,\"in_flight\":1,\"share\":0.25,\"up\":true,\"draining\":false",
-        "\"share\":0.75",
-        "\"address\":\"z\",\"weight\":9,\"in_flight\":1,\"share\":0,",
+        "\"address\":\"x\",\"weight\":1,\"in_flight\":1,\"share\":null,\"up\":true,\"draining\":false",
+        "\"address\":\"z\",\"weight\":9,\"in_flight\":1,\"share\":null,\"up\":true,\"draining\":true",
         "\"name\":\"io-0\",\"busy\":0.5,",
         "\"longest_task\":\"read\"",
         "\"choices\":[\"normal\",\"dead\"],\"value\":\"dead\"",

@@ -10,7 +10,8 @@
 //! | `sentence` | one sentence that says what holds a route back | `figures`, `reports` |
 //! | `watch` | transitions of breakers and moves of limits between two samples | `figures` |
 //! | `track` | one route: its row and ten minutes of history | `series`, `sentence`, `watch` |
-//! | `history` | all routes, servers, loops, the log | `track` |
+//! | `servers` | the servers of upstreams, and the share of each | `series`, `reports` |
+//! | `history` | all routes, servers, loops, the log | `track`, `servers` |
 //! | `frame` | the snapshot, changes and histories as JSON | `history` |
 //! | `sha256` | hashes for the policy | |
 //! | `file` | `page.html` and its content security policy | `sha256` |
@@ -28,6 +29,7 @@ mod history;
 mod reports;
 mod sentence;
 mod series;
+mod servers;
 mod sha256;
 mod track;
 mod watch;

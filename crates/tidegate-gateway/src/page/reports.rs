@@ -20,6 +20,8 @@ pub struct ServerReport {
     pub weight: u32,
     /// The requests in flight, over all loops.
     pub in_flight: usize,
+    /// The requests that it got since the start, over all loops.
+    pub calls: u64,
     /// `true` unless the health checks say that it does not work.
     pub is_up: bool,
     /// `true` if an operator drains it.

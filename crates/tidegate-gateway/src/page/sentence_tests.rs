@@ -28,6 +28,7 @@ fn upstream(servers: &[(&str, usize, bool, bool)]) -> UpstreamReport {
             address: (*address).to_owned(),
             weight: 1,
             in_flight: *in_flight,
+            calls: 0,
             is_up: *up,
             is_draining: *draining,
         });

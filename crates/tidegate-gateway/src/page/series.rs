@@ -6,21 +6,26 @@
 
 use std::time::Duration;
 
-use super::figures::Figures;
+use super::figures::{Counts, Figures};
 use crate::json::Object;
 
-/// How the values of a series become one value of a bucket of the history.
+/// Where the values of a series come from, and how they become one value of a bucket of the history.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
-    /// The highest one.
-    Highest,
-    /// The last one.
-    Last,
-    /// The page shows the count within the window, and the history has the count of each bucket.
-    Count(fn(&Figures) -> u64),
+    /// The bucket has the highest value.
+    Highest(Read),
+    /// The bucket has the last value.
+    Last(Read),
     /// Is shown and not kept.
-    Now,
+    Now(Read),
+    /// The number of calls that ended in a way: within the window, and within each bucket.
+    Ends(fn(&Counts) -> u64),
+    /// Something that is counted since the start, and within each bucket.
+    Since(fn(&Figures) -> u64),
 }
+
+/// Returns the value that is shown; `None` if there is none.
+type Read = fn(&Figures) -> Option<f64>;
 
 /// A series.
 #[derive(Clone, Copy, Debug)]
@@ -31,24 +36,15 @@ pub(crate) struct Series {
     pub(crate) kind: Kind,
     /// Whether the list has a column for it, unless the user chooses others.
     pub(crate) is_column: bool,
-    /// Returns the value that is shown; `None` if there is none.
-    pub(crate) read: fn(&Figures) -> Option<f64>,
 }
 
-const fn series(
-    name: &'static str,
-    title: &'static str,
-    unit: &'static str,
-    kind: Kind,
-    read: fn(&Figures) -> Option<f64>,
-) -> Series {
+const fn series(name: &'static str, title: &'static str, unit: &'static str, kind: Kind) -> Series {
     Series {
         name,
         title,
         unit,
         kind,
         is_column: false,
-        read,
     }
 }
 
@@ -59,151 +55,72 @@ const fn column(series: Series) -> Series {
     }
 }
 
-use Kind::{Count, Highest, Last, Now};
+impl Series {
+    /// Returns the value that is shown; not a number if there is none.
+    pub(crate) fn value(&self, figures: &Figures) -> f64 {
+        match self.kind {
+            Highest(read) | Last(read) | Now(read) => read(figures).unwrap_or(f64::NAN),
+            Ends(count) => count(&figures.window) as f64,
+            Since(count) => count(figures) as f64,
+        }
+    }
 
-/// All series, in the order of the values of a route.
-pub(crate) const SERIES: &[Series] = &[
-    column(series("rate", "Rate", "1/s", Last, |f| Some(f.rate()))),
-    column(series("error_percent", "Errors", "%", Highest, |f| {
-        Some(f.error_percent as f64)
-    })),
-    series("calls", "Calls", "", Count(|f| f.totals.calls()), |f| {
-        Some(f.window.calls() as f64)
-    }),
-    series("ok", "Ok", "", Count(|f| f.totals.ok), |f| {
-        Some(f.window.ok as f64)
-    }),
-    column(series(
-        "failed",
-        "Failed",
-        "",
-        Count(|f| f.totals.failed),
-        |f| Some(f.window.failed as f64),
-    )),
-    column(series(
-        "timeout",
-        "Timed out",
-        "",
-        Count(|f| f.totals.timeout),
-        |f| Some(f.window.timeout as f64),
-    )),
-    column(series(
-        "refused_limit",
-        "Refused (limit)",
-        "",
-        Count(|f| f.totals.limit),
-        |f| Some(f.window.limit as f64),
-    )),
-    column(series(
-        "refused_breaker",
-        "Refused (breaker)",
-        "",
-        Count(|f| f.totals.breaker),
-        |f| Some(f.window.breaker as f64),
-    )),
-    series(
-        "refused_rate",
-        "Refused (rate)",
-        "",
-        Count(|f| f.totals.rate),
-        |f| Some(f.window.rate as f64),
-    ),
-    series(
-        "refused_other",
-        "Other refusals",
-        "",
-        Count(Figures::other),
-        |f| Some(f.other() as f64),
-    ),
-    series(
-        "bad_request",
-        "Bad requests",
-        "",
-        Count(|f| f.totals.bad_request),
-        |f| Some(f.window.bad_request as f64),
-    ),
-    series(
-        "fallback",
-        "Fallbacks",
-        "",
-        Count(|f| f.totals.fallback),
-        |f| Some(f.window.fallback as f64),
-    ),
-    series(
-        "cancelled",
-        "Cancelled",
-        "",
-        Count(|f| f.totals.cancelled),
-        |f| Some(f.window.cancelled as f64),
-    ),
-    series("retried", "Retries", "", Count(|f| f.totals.retried), |f| {
-        Some(f.window.retried as f64)
-    }),
-    series("hedged", "Hedges", "", Count(|f| f.totals.hedged), |f| {
-        Some(f.window.hedged as f64)
-    }),
-    series("budget", "Retry budget", "", Last, |f| {
-        f.route.budget_left.map(|left| left as f64)
-    }),
-    column(series("in_flight", "In flight", "", Highest, |f| {
-        Some(f.in_flight as f64)
-    })),
-    series("limit", "Limit", "", Last, |f| Some(f.limit as f64)),
-    column(series("waiting", "Queue", "", Highest, |f| {
-        Some(f.waiting as f64)
-    })),
-    series("queue_limit", "Queue limit", "", Now, |f| {
-        Some(f.queue_limit as f64)
-    }),
-    series("overstaying", "Overstaying", "", Highest, |f| {
-        Some(f.overstaying as f64)
-    }),
-    series("oldest_ms", "Oldest", "ms", Highest, |f| {
-        f.oldest.map(millis)
-    }),
-    series("adaptive", "Adaptive", "", Now, |f| {
-        Some(f64::from(u8::from(f.is_adaptive)))
-    }),
-    column(series("breaker", "Breaker", "state", Now, |f| {
-        f.breaker.map(|state| state as f64)
-    })),
-    series("forced", "Breaker forced", "", Now, |f| {
-        Some(f64::from(f.forced))
-    }),
-    series("opened", "Times opened", "", Count(|f| f.entered[1]), |f| {
-        Some(f.entered[1] as f64)
-    }),
-    series("probes", "Probes", "", Count(|f| f.entered[2]), |f| {
-        Some(f.entered[2] as f64)
-    }),
-    series("open_ms", "Time open", "ms", spent(1), |f| time(f, 1)),
-    series("half_open_ms", "Time probing", "ms", spent(2), |f| {
-        time(f, 2)
-    }),
-    series("ramping_ms", "Time ramping", "ms", spent(3), |f| time(f, 3)),
-    series("mean_ms", "Mean", "ms", Now, |f| latency(f, 0)),
-    column(series("p50_ms", "p50", "ms", Last, |f| latency(f, 1))),
-    series("p90_ms", "p90", "ms", Now, |f| latency(f, 2)),
-    column(series("p99_ms", "p99", "ms", Last, |f| latency(f, 3))),
-    series("p995_ms", "p99.5", "ms", Now, |f| latency(f, 4)),
-];
+    /// Returns the count since the start, if the series is a count.
+    pub(crate) fn total(&self, figures: &Figures) -> Option<f64> {
+        match self.kind {
+            Highest(_) | Last(_) | Now(_) => None,
+            Ends(count) => Some(count(&figures.totals) as f64),
+            Since(count) => Some(count(figures) as f64),
+        }
+    }
 
-/// Returns the kind of the time that a breaker spends in a state.
-const fn spent(state: usize) -> Kind {
-    match state {
-        1 => Count(|f| millis(f.times[1]) as u64),
-        2 => Count(|f| millis(f.times[2]) as u64),
-        _ => Count(|f| millis(f.times[3]) as u64),
+    /// Returns `true` if the history has the series.
+    pub(crate) fn is_kept(&self) -> bool {
+        !matches!(self.kind, Now(_))
     }
 }
 
-fn time(figures: &Figures, state: usize) -> Option<f64> {
-    Some(millis(figures.times[state]).floor())
-}
+use Kind::{Ends, Highest, Last, Now, Since};
 
-fn latency(figures: &Figures, at: usize) -> Option<f64> {
-    Some(millis(figures.latencies[at]))
-}
+/// All series, in the order of the values of a route.
+#[rustfmt::skip] // A table: one series in each line.
+pub(crate) const SERIES: &[Series] = &[
+    column(series("rate", "Rate", "1/s", Last(|f| Some(f.rate())))),
+    column(series("error_percent", "Errors", "%", Highest(|f| Some(f.error_percent as f64)))),
+    series("calls", "Calls", "", Ends(Counts::calls)),
+    series("ok", "Ok", "", Ends(|ends| ends.ok)),
+    column(series("failed", "Failed", "", Ends(|ends| ends.failed))),
+    column(series("timeout", "Timed out", "", Ends(|ends| ends.timeout))),
+    column(series("refused_limit", "Refused (limit)", "", Ends(|ends| ends.limit))),
+    column(series("refused_breaker", "Refused (breaker)", "", Ends(|ends| ends.breaker))),
+    series("refused_rate", "Refused (rate)", "", Ends(|ends| ends.rate)),
+    series("refused_other", "Other refusals", "", Since(Figures::other)),
+    series("bad_request", "Bad requests", "", Ends(|ends| ends.bad_request)),
+    series("fallback", "Fallbacks", "", Ends(|ends| ends.fallback)),
+    series("cancelled", "Cancelled", "", Ends(|ends| ends.cancelled)),
+    series("retried", "Retries", "", Ends(|ends| ends.retried)),
+    series("hedged", "Hedges", "", Ends(|ends| ends.hedged)),
+    series("budget", "Retry budget", "", Last(|f| f.route.budget_left.map(|left| left as f64))),
+    column(series("in_flight", "In flight", "", Highest(|f| Some(f.in_flight as f64)))),
+    series("limit", "Limit", "", Last(|f| Some(f.limit as f64))),
+    column(series("waiting", "Queue", "", Highest(|f| Some(f.waiting as f64)))),
+    series("queue_limit", "Queue limit", "", Now(|f| Some(f.queue_limit as f64))),
+    series("overstaying", "Overstaying", "", Highest(|f| Some(f.overstaying as f64))),
+    series("oldest_ms", "Oldest", "ms", Highest(|f| f.oldest.map(millis))),
+    series("adaptive", "Adaptive", "", Now(|f| Some(f64::from(u8::from(f.is_adaptive))))),
+    column(series("breaker", "Breaker", "state", Now(|f| f.breaker.map(|state| state as f64)))),
+    series("forced", "Breaker forced", "", Now(|f| Some(f64::from(f.forced)))),
+    series("opened", "Times opened", "", Since(|f| f.entered[1])),
+    series("probes", "Probes", "", Since(|f| f.entered[2])),
+    series("open_ms", "Time open", "ms", Since(|f| millis(f.times[1]) as u64)),
+    series("half_open_ms", "Time probing", "ms", Since(|f| millis(f.times[2]) as u64)),
+    series("ramping_ms", "Time ramping", "ms", Since(|f| millis(f.times[3]) as u64)),
+    series("mean_ms", "Mean", "ms", Now(|f| Some(millis(f.latencies[0])))),
+    column(series("p50_ms", "p50", "ms", Last(|f| Some(millis(f.latencies[1]))))),
+    series("p90_ms", "p90", "ms", Now(|f| Some(millis(f.latencies[2])))),
+    column(series("p99_ms", "p99", "ms", Last(|f| Some(millis(f.latencies[3]))))),
+    series("p995_ms", "p99.5", "ms", Now(|f| Some(millis(f.latencies[4])))),
+];
 
 /// Returns a time in milliseconds.
 pub(crate) fn millis(time: Duration) -> f64 {
@@ -221,9 +138,9 @@ pub(crate) fn position(name: &str) -> usize {
 pub(crate) fn described() -> String {
     let all = SERIES.iter().map(|series| {
         let kind = match series.kind {
-            Count(_) => "count",
-            Highest | Last => "gauge",
-            Now => "now",
+            Ends(_) | Since(_) => "count",
+            Highest(_) | Last(_) => "gauge",
+            Now(_) => "now",
         };
         Object::new()
             .text("name", series.name)

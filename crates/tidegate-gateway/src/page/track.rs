@@ -100,8 +100,8 @@ impl Track {
         upstream: Option<&UpstreamReport>,
         (sample, time_ms): (u64, u64),
     ) {
-        let read = |at: usize| (SERIES[at].read)(figures).unwrap_or(f64::NAN);
-        let values: Vec<f64> = (0..SERIES.len()).map(read).collect();
+        let values = SERIES.iter().map(|series| series.value(figures));
+        let values: Vec<f64> = values.collect();
         let found = verdict(figures, upstream);
         let before = (self.verdict.reason, self.verdict.is_failing);
         if (found.reason, found.is_failing) != before {
@@ -134,10 +134,13 @@ impl Track {
             let (value, open) = (self.values[at] as f32, &mut self.open[at]);
             *open = match series.kind {
                 // `max` ignores what is no number.
-                Kind::Highest => open.max(value),
-                Kind::Last => value,
-                Kind::Count(total) => (total(figures) as f64 - self.totals[at]).max(0.0) as f32,
-                Kind::Now => f32::NAN,
+                Kind::Highest(_) => open.max(value),
+                Kind::Last(_) => value,
+                Kind::Now(_) => f32::NAN,
+                Kind::Ends(_) | Kind::Since(_) => {
+                    let total = series.total(figures).unwrap_or(0.0);
+                    since(total, self.totals[at]) as f32
+                }
             };
         }
     }
@@ -167,8 +170,8 @@ impl Track {
             ];
             let heat: Heat = parts.map(|(before, now)| {
                 std::array::from_fn(|row| {
-                    let count = now[row].saturating_sub(before[row]);
-                    u16::try_from(count).unwrap_or(u16::MAX)
+                    let count = now[row].checked_sub(before[row]);
+                    u16::try_from(count.unwrap_or(now[row])).unwrap_or(u16::MAX)
                 })
             });
             (heat != [[0; ROWS]; 3]).then(|| Box::new(heat))
@@ -190,13 +193,19 @@ impl Track {
     }
 }
 
+/// Returns what was counted since `before`. The command of a route counts from zero again if a reload
+/// replaces it.
+fn since(total: f64, before: f64) -> f64 {
+    match total < before {
+        true => total,
+        false => total - before,
+    }
+}
+
 /// Returns the totals of the series that are counts.
 fn totals(figures: &Figures) -> Vec<f64> {
-    let total = |kind: Kind| match kind {
-        Kind::Count(total) => total(figures) as f64,
-        _ => 0.0,
-    };
-    SERIES.iter().map(|series| total(series.kind)).collect()
+    let totals = SERIES.iter().map(|series| series.total(figures));
+    totals.map(|total| total.unwrap_or(0.0)).collect()
 }
 
 fn same(one: &[f64], other: &[f64]) -> bool {

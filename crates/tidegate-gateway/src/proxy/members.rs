@@ -158,6 +158,7 @@ impl<H: ExchangeHandler> Members<H> {
             address: member.label.to_string(),
             weight: member.setting.weight,
             in_flight: state.in_flight(),
+            calls: state.calls(),
             is_up: state.is_up(),
             is_draining: state.is_draining(),
         })

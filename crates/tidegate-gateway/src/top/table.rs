@@ -132,12 +132,12 @@ fn servers(snapshot: &Value) -> Vec<String> {
                 (true, false) => "up",
                 (false, false) => "down",
             };
-            let share = server.number("share").unwrap_or(0.0) * 100.0;
+            let share = server.number("share").map(|share| share * 100.0);
             rows.push(vec![
                 upstream.text("name").to_owned(),
                 server.text("address").to_owned(),
                 format!("{:.0}", server.number("in_flight").unwrap_or(0.0)),
-                format!("{share:.0} %"),
+                share.map_or("-".to_owned(), |share| format!("{share:.0} %")),
                 state.to_owned(),
             ]);
         }

@@ -52,7 +52,7 @@ fn a_snapshot_shows_routes_and_servers() {
         "\"routes\":[{\"key\":\"cart\",\"group\":\"shop\",\"upstream\":null,\"values\":[",
         "{\"name\":\"in_flight\",\"title\":\"In flight\"",
         "\"upstreams\":[{\"name\":\"shop\",\"servers\":[{\"address\":\"10.0.0.1:80\",\"weight\":2,\
-         \"in_flight\":0,\"share\":0,\"up\":false,\"draining\":false}]}]",
+         \"in_flight\":0,\"share\":null,\"up\":false,\"draining\":false}]}]",
     ];
     assert_has(&snapshot, &parts);
 }

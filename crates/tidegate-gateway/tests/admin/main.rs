@@ -89,6 +89,7 @@ impl Controls for Gateway {
             address: "10.0.0.1:80".to_owned(),
             weight: 2,
             in_flight: self.server.in_flight(),
+            calls: self.server.calls(),
             is_up: self.server.is_up(),
             is_draining: self.server.is_draining(),
         };
