@@ -8,12 +8,12 @@
 use std::path::Path;
 use std::process::Command;
 
+use crate::browser;
 use crate::interop;
-use crate::root;
-use crate::step::{self, Outcome};
+use crate::step;
 
 /// Time limit for the installation and for the check, in seconds each.
-const LIMIT: &str = "180";
+const LIMIT: u32 = 180;
 
 /// Opens the page in Chromium and checks it. Writes a picture of it into the build folder.
 ///
@@ -24,52 +24,30 @@ const LIMIT: &str = "180";
 /// Returns an error if the page cannot be installed, reports an error, or does not show the state
 /// of every command and pool.
 pub fn run(root: &Path) -> step::Result {
-    for program in ["npm", "chromium"] {
-        if !step::works(Command::new("which").arg(program)) {
-            let why = format!("{program} is not installed; see .ci/peers --browser");
-            return Ok(Outcome::Skipped(why));
-        }
+    if let Some(skipped) = browser::missing() {
+        return Ok(skipped);
     }
-    let folder = root::target_dir(root, "dashboard");
-    std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    let sources = root.join("xtask/dashboard");
-    std::fs::copy(sources.join("package.json"), folder.join("package.json"))
-        .map_err(|e| format!("{}: {e}", folder.display()))?;
-    let mut install = limited("npm");
-    step::run(install.current_dir(&folder).args([
-        "install",
-        "--ignore-scripts",
-        "--no-audit",
-        "--no-fund",
-        "--loglevel=error",
-    ]))?;
+    let folder = browser::install(root, "dashboard", LIMIT)?;
 
     let [program] = interop::build(root, &["tidegate-examples"], ["http_events"])?;
     let mut addresses = Vec::new();
     let mut server = Command::new(program);
     let server = interop::start(server.arg("127.0.0.1:0"), "events", &mut addresses)?;
     let (_, stream) = addresses.pop().ok_or("http_events printed no address")?;
-    check(&sources, &folder, &stream, 3, "dashboard.png")?;
+    check(root, &folder, &stream, 3, "dashboard.png")?;
     drop(server);
 
-    let gateway = interop::dashboard_gateway(root, &folder, &sources.join("traffic.mjs"))?;
-    check(&sources, &folder, &gateway.stream, 0, "gateway.png")
+    let traffic = root.join("xtask/dashboard/traffic.mjs");
+    let gateway = interop::dashboard_gateway(root, &folder, &traffic)?;
+    check(root, &folder, &gateway.stream, 0, "gateway.png")
 }
 
 /// Opens the page with a stream, in which three commands and `pools` pools are expected.
-fn check(sources: &Path, folder: &Path, stream: &str, pools: u32, picture: &str) -> step::Result {
-    let mut check = limited("node");
+fn check(root: &Path, folder: &Path, stream: &str, pools: u32, picture: &str) -> step::Result {
+    let mut check = browser::check(root, "dashboard", folder, LIMIT);
     check
-        .arg(sources.join("check.mjs"))
-        .arg(folder.join("node_modules"))
-        .args(["/usr/bin/chromium", stream])
+        .arg(stream)
         .arg(folder.join(picture))
         .arg(pools.to_string());
     step::run(&mut check)
-}
-
-fn limited(program: &str) -> Command {
-    let mut command = Command::new("timeout");
-    command.args(["-k", "5", LIMIT, program]);
-    command
 }

@@ -4,6 +4,7 @@
 //! this package has no dependencies.
 #![forbid(unsafe_code)]
 
+mod browser;
 pub mod ci;
 pub mod cost;
 pub mod dashboard;

@@ -1,60 +1,48 @@
 //! `cargo xtask page`: opens the page of the gateway in Chromium.
 //!
-//! npm installs the driver of the browser, `.ci/peers --browser` installs Chromium.
-//! `xtask/page/check.mjs` starts a simulated gateway (the example `page`), opens its page, and checks
-//! what it shows and does. Writes pictures into the build folder.
+//! `xtask/page/check.mjs` opens the pages of a simulated gateway (the example `page`), of the demo, and
+//! of `tidegate run`, and checks what they show and do. Writes pictures into the build folder. The
+//! programs are optimised, so that the demo looks as it does for its users.
 
 use std::path::Path;
 use std::process::Command;
 
-use crate::interop;
+use crate::browser;
 use crate::root;
-use crate::step::{self, Outcome};
+use crate::step;
 
-/// Time limit for the installation and for the check, in seconds each.
-const LIMIT: &str = "400";
+/// Time limit for the installation and for the check, in seconds each; and for the long check.
+const LIMIT: u32 = 400;
+const LONG_LIMIT: u32 = 900;
 
-/// Opens the page in Chromium and checks it. `is_long` also measures how long its tasks take with
-/// many routes, and whether its memory stays flat.
+/// Opens the pages in Chromium and checks them. `is_long` also measures how long the tasks of a page
+/// take with many routes, and whether its memory stays flat.
 ///
 /// Skips where npm or Chromium is not installed.
 ///
 /// # Errors
 ///
-/// Returns an error if the driver cannot be installed, or if the page does not do what it should.
+/// Returns an error if the driver cannot be installed, or if a page does not do what it should.
 pub fn run(root: &Path, is_long: bool) -> step::Result {
-    for program in ["npm", "chromium"] {
-        if !step::works(Command::new("which").arg(program)) {
-            let why = format!("{program} is not installed; see .ci/peers --browser");
-            return Ok(Outcome::Skipped(why));
-        }
+    if let Some(skipped) = browser::missing() {
+        return Ok(skipped);
     }
-    let folder = root::target_dir(root, "page");
-    std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    let sources = root.join("xtask/page");
-    std::fs::copy(sources.join("package.json"), folder.join("package.json"))
-        .map_err(|e| format!("{}: {e}", folder.display()))?;
-    let mut install = limited("npm");
-    step::run(install.current_dir(&folder).args([
-        "install",
-        "--ignore-scripts",
-        "--no-audit",
-        "--no-fund",
-        "--loglevel=error",
-    ]))?;
-    let [program] = interop::build(root, &["tidegate-gateway"], ["page"])?;
-    let mut check = limited("node");
+    let folder = browser::install(root, "page", LIMIT)?;
+    let target = root::target_dir(root, "");
+    let mut build = Command::new("cargo");
+    build
+        .current_dir(root)
+        .args(["build", "--quiet", "--release"])
+        .args(["--package", "tidegate-gateway"])
+        .args(["--bin", "tidegate", "--example", "page"])
+        .env("CARGO_TARGET_DIR", &target);
+    step::run(&mut build)?;
+    let programs = target.join("release");
+    let limit = if is_long { LONG_LIMIT } else { LIMIT };
+    let mut check = browser::check(root, "page", &folder, limit);
     check
-        .arg(sources.join("check.mjs"))
-        .arg(folder.join("node_modules"))
-        .arg("/usr/bin/chromium")
-        .args([&program, &folder])
+        .arg(programs.join("examples/page"))
+        .args([&programs.join("tidegate"), &folder])
         .args(is_long.then_some("--long"));
     step::run(&mut check)
-}
-
-fn limited(program: &str) -> Command {
-    let mut command = Command::new("timeout");
-    command.args(["-k", "5", LIMIT, program]);
-    command
 }
