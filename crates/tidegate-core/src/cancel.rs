@@ -288,6 +288,15 @@ impl Shared {
     }
 }
 
+impl Drop for Shared {
+    /// Drops the hooks in containment: a token may be dropped where no user code is expected.
+    fn drop(&mut self) {
+        let hooks = self.hooks.get_mut();
+        let hooks = hooks.unwrap_or_else(PoisonError::into_inner);
+        discard_all(std::mem::take(&mut hooks.waiting));
+    }
+}
+
 impl fmt::Debug for CancelToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CancelToken")
@@ -444,6 +453,13 @@ mod tests {
         token.drop_hooks();
         assert_eq!(dropped.load(Ordering::Relaxed), 2);
         assert!(!token.has_hooks());
+        for _ in 0..2 {
+            let told = SetOnDrop(Arc::clone(&dropped));
+            token.on_cancel(move || drop(told)).forget();
+        }
+        // The last token drops its hooks, and the thread that drops it survives.
+        drop(token);
+        assert_eq!(dropped.load(Ordering::Relaxed), 4);
     }
 
     #[test]

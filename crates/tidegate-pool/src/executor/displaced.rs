@@ -2,8 +2,8 @@
 
 use std::cell::Cell;
 
-/// The failure of an accepted job that was dropped: to make room for another, or because its queue
-/// shed it.
+/// The failure of an accepted job that was dropped: to make room for another, because its queue shed
+/// it, or because its pool has no thread and can start none.
 ///
 /// ```
 /// use tidegate_pool::DisplacedError;

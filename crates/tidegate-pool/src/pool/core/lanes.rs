@@ -214,18 +214,11 @@ impl Lanes {
         self.count(0);
     }
 
-    /// Moves the user jobs to `left`, in their order.
-    pub(super) fn drain_user(&mut self, left: &mut Vec<Job>) {
-        if let UserLane::Line(line) = &mut self.user {
-            let before = left.len();
-            line.drain(left);
-            self.counts.displaced += (left.len() - before) as u64;
-            return self.count(0);
-        }
-        while let Some(job) = self.pop_user() {
-            self.counts.displaced += 1;
-            left.push(job);
-        }
+    /// Moves all jobs to `left`, and counts them as displaced.
+    pub(super) fn displace_all(&mut self, left: &mut Vec<Job>) {
+        let before = left.len();
+        self.drain(left);
+        self.counts.displaced += (left.len() - before) as u64;
     }
 
     fn pop_user(&mut self) -> Option<Job> {

@@ -4,10 +4,11 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tidegate_core::internal::{ClockMember, PlainTask, contain};
+use tidegate_core::internal::{ClockMember, PlainTask, contain, discard};
 use tidegate_core::{RejectReason, Rejected, ThreadBuilder};
 
 use crate::pool::queue::{Job, JobKey};
+use crate::pool::raw::WorkerWake;
 
 use super::lanes::{Lane, Purpose};
 use super::shared::{PoolDispatchGuard, Shared, ThreadLender};
@@ -53,7 +54,7 @@ impl Shared {
             return Ok(None);
         }
         match post.worker_slot.try_take() {
-            Some(job) => self.offer_without_start(job, lane, false),
+            Some(job) => self.offer_without_start(job, lane),
             // The job was accepted, and the end of the pool has handed it back.
             None => Ok(None),
         }
@@ -61,7 +62,8 @@ impl Shared {
 
     /// Does the same as [`Shared::start`] for a user job and a caller that must not be blocked by
     /// the spawner of the pool's threads, which is user code: a separate thread calls it. If it
-    /// fails, the job is queued, because it was accepted already.
+    /// fails, the job waits for another thread, because it was accepted already. If the pool has no
+    /// other, the job is dropped as displaced.
     pub(super) fn start_aside(
         &self,
         mut turn: PoolDispatchGuard<'_>,
@@ -75,8 +77,12 @@ impl Shared {
         self.end_turn(turn, || {
             let started = ThreadBuilder::new("tidegate-start").spawn(move || {
                 member.enter();
-                if let Err(refused) = shared.start_for_job(&aside, Lane::User) {
-                    shared.queue_accepted(refused.into_inner());
+                if shared.start_thread(&aside, Purpose::OwnJob(Lane::User)) {
+                    return;
+                }
+                if let Some(job) = aside.worker_slot.try_take() {
+                    shared.place_accepted(job, Lane::User);
+                    shared.replace_start(|_| false);
                 }
             });
             match started {
@@ -87,33 +93,14 @@ impl Shared {
         })
     }
 
-    /// Queues a job that was accepted and for which no thread could be started. It waits until the
-    /// next job is submitted, or is handed back.
-    fn queue_accepted(&self, job: Job) {
-        let mut turn = self.dispatcher.turn();
-        turn.counts.accepted += 1;
-        turn.push(Lane::User, job);
-        let over = is_over(&turn);
-        self.end_turn(turn, || ());
-        if over {
-            self.end();
-        }
-    }
-
     /// Starts a thread that is counted already. If that fails, takes the count back and returns
-    /// `false`.
+    /// `false`. Queued jobs may have relied on the thread: if the pool has no other, it asks once
+    /// more.
     pub(super) fn start_thread(&self, post: &Arc<WorkerEntry>, purpose: Purpose) -> bool {
         if self.spawn(post, purpose) {
             return true;
         }
-        // Queued jobs may have relied on the thread. If it would have been the only one, try once
-        // more. If that fails too, the jobs wait until the next job is submitted.
-        let mut turn = self.dispatcher.turn();
-        if turn.threads() == 0 && turn.count_for_waiting() {
-            let post = add_worker(&mut turn);
-            drop(turn);
-            self.spawn(&post, Purpose::Waiting);
-        }
+        self.replace_start(|turn| turn.threads() == 0);
         false
     }
 
@@ -170,24 +157,23 @@ impl Shared {
             self.end_with(job);
             return;
         }
-        if let (Some(job), Purpose::OwnJob(lane)) = (job, purpose)
-            && let Err(refused) = self.offer_without_start(job, lane, true)
-        {
-            self.displace([refused.into_inner()]);
+        if let (Some(job), Purpose::OwnJob(lane)) = (job, purpose) {
+            self.place_accepted(job, lane);
         }
-        self.replace_lost_start();
+        let is_first = self.tallies.lost_starts.fetch_add(1, Ordering::Relaxed) == 0;
+        self.replace_start(|_| is_first);
     }
 
-    /// Asks for another thread if queued jobs relied on the lost one and the pool has no other. If
-    /// that fails, too, the jobs are dropped as displaced: they would wait for the next submission.
-    fn replace_lost_start(&self) {
-        let is_second = self.tallies.lost_starts.fetch_add(1, Ordering::Relaxed) > 0;
+    /// Handles queued jobs after a thread was not started or was lost: asks for another one if
+    /// `may_ask`. If the pool then has none, the jobs are dropped as displaced: they would wait for
+    /// the next submission.
+    fn replace_start(&self, may_ask: impl FnOnce(&PoolDispatchGuard<'_>) -> bool) {
         let mut turn = self.dispatcher.turn();
         // The end of a closed pool hands its jobs back.
-        if turn.threads() > 0 || turn.is_closed() {
+        if turn.is_closed() {
             return;
         }
-        if !is_second && turn.count_for_waiting() {
+        if may_ask(&turn) && turn.count_for_waiting() {
             let post = add_worker(&mut turn);
             drop(turn);
             if self.spawn(&post, Purpose::Waiting) {
@@ -196,8 +182,8 @@ impl Shared {
             turn = self.dispatcher.turn();
         }
         let mut left = Vec::new();
-        if turn.threads() == 0 {
-            turn.drain_user(&mut left);
+        if turn.threads() == 0 && !turn.is_closed() {
+            turn.displace_all(&mut left);
         }
         self.end_turn(turn, || self.displace(left));
     }
@@ -209,24 +195,15 @@ impl Shared {
         }
     }
 
-    /// Places the job without a new thread, after none could be started. A job that `is_accepted` may
-    /// wait although the pool has no thread.
-    fn offer_without_start(
-        &self,
-        job: Job,
-        lane: Lane,
-        is_accepted: bool,
-    ) -> Result<Option<JobKey>, Rejected<Job>> {
+    /// Places a new job without a new thread, after none could be started.
+    fn offer_without_start(&self, job: Job, lane: Lane) -> Result<Option<JobKey>, Rejected<Job>> {
         let mut turn = self.dispatcher.turn();
-        let handed = turn
-            .give_to_idle(job)
-            .or_else(|job| self.dispatcher.claim(job));
-        match handed {
+        match self.give_away(&mut turn, job) {
             Ok(wake) => {
                 self.end_turn(turn, || drop(wake));
                 Ok(None)
             }
-            Err(job) if (turn.threads() > 0 || is_accepted) && turn.has_room(lane) => {
+            Err(job) if turn.threads() > 0 && turn.has_room(lane) => {
                 let key = turn.push(lane, job);
                 self.end_turn(turn, || ());
                 Ok(key)
@@ -237,6 +214,34 @@ impl Shared {
                 Err(Rejected::new(job, RejectReason::NoThread))
             }
         }
+    }
+
+    /// Places a job that was accepted and has lost its thread. It may wait although the queue is
+    /// full or the pool has no thread.
+    fn place_accepted(&self, job: Job, lane: Lane) {
+        let mut turn = self.dispatcher.turn();
+        match self.give_away(&mut turn, job) {
+            Ok(wake) => self.end_turn(turn, || drop(wake)),
+            Err(job) => {
+                turn.push(lane, job);
+                // The pool may have ended meanwhile.
+                let over = is_over(&turn);
+                self.end_turn(turn, || ());
+                if over {
+                    self.end();
+                }
+            }
+        }
+    }
+
+    /// Gives a job to an idle or reserved worker.
+    fn give_away(
+        &self,
+        turn: &mut PoolDispatchGuard<'_>,
+        job: Job,
+    ) -> Result<WorkerWake<Job>, Job> {
+        let given = turn.give_to_idle(job);
+        given.or_else(|job| self.dispatcher.claim(job))
     }
 
     /// Starts threads for the queued jobs, after the limits were raised.
@@ -307,7 +312,8 @@ fn lend_to(lend: &ThreadLender, start: PendingStart) -> io::Result<()> {
         Ok(Ok(())) => Ok(()),
         Ok(Err(refused)) => {
             let why = refused.why();
-            drop(refused);
+            // It may be another task than the one that was given.
+            discard(refused);
             Err(io::Error::other(format!("it refused a task: {why}")))
         }
         Err(panic) => Err(io::Error::other(format!(

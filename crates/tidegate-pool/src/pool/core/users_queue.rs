@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use tidegate_core::executor::{WaitPolicy, wait_policy};
 use tidegate_core::internal::prim::{Mutex, lock};
-use tidegate_core::internal::{as_nanos, contain, discard};
+use tidegate_core::internal::{as_nanos, contain, discard, discard_all};
 use tidegate_core::{Parker, RejectReason, Rejected};
 
 use crate::pool::queue::{AskingEnd, Job, JobKey, JobQueue, LineJobs, News, Popped};
@@ -80,10 +80,12 @@ impl UsersQueue {
     }
 
     fn put_back(&self, owned: OwnedQueue) {
+        let mut seat = lock(&self.seat);
+        // Under the lock: a thread that gives the queue up afterwards finds it in its seat.
         if self.is_broken() {
+            drop(seat);
             return discard(owned.queue);
         }
-        let mut seat = lock(&self.seat);
         seat.queue = Some(owned);
         seat.holder = None;
         let waiters = std::mem::take(&mut seat.waiters);
@@ -142,10 +144,9 @@ impl Shared {
         }
         loop {
             owned.tell(self.with_line(LineJobs::take_news))?;
-            let popped = guarded("pop", || owned.queue.pop())?;
-            let (stand_in, is_shed) = match popped {
-                Some(Popped::Run(stand_in)) => (stand_in, false),
-                Some(Popped::Shed(stand_in)) => (stand_in, true),
+            let popped = guarded("pop", || owned.queue.pop().map(chosen))?;
+            let (key, is_shed) = match popped {
+                Some(chosen) => chosen,
                 None => match self.with_line(LineJobs::end_asking) {
                     AskingEnd::Over => return Ok(None),
                     AskingEnd::News => continue,
@@ -155,12 +156,12 @@ impl Shared {
                     }
                 },
             };
-            owned.forget(&stand_in)?;
+            owned.forget(key)?;
             if is_shed {
-                self.shed(stand_in.stands_for());
+                self.shed(key);
                 continue;
             }
-            let claim = |line: &mut LineJobs| line.claim(stand_in.stands_for());
+            let claim = |line: &mut LineJobs| line.claim(key);
             if let Some(job) = self.claim(claim, begin) {
                 return Ok(Some(job));
             }
@@ -240,21 +241,25 @@ impl Shared {
             let Some(by) = waits.as_ref().map(|job| job.stand_in(JobKey(0))) else {
                 return Ok(Err(RejectReason::Full));
             };
-            let given = guarded("displace", || owned.queue.displace(&by))?;
-            let Some(stand_in) = given else {
+            let queue = &mut owned.queue;
+            let given = guarded("displace", move || {
+                let given = queue.displace(&by);
+                given.map(|stand_in| stand_in.stands_for())
+            })?;
+            let Some(key) = given else {
                 return Ok(Err(RejectReason::Full));
             };
-            owned.forget(&stand_in)?;
+            owned.forget(key)?;
             let mut turn = self.dispatcher.turn();
             let is_closed = turn.is_closed();
             let Some(line) = turn.line() else {
                 return Ok(Err(RejectReason::Full));
             };
             if is_closed {
-                line.add_news(News::Arrived(stand_in));
+                line.tell_again(key);
                 return Ok(Err(RejectReason::Closed));
             }
-            let Some(displaced) = line.give_up(stand_in.stands_for()) else {
+            let Some(displaced) = line.give_up(key) else {
                 // That job has left since.
                 continue;
             };
@@ -350,24 +355,10 @@ impl Shared {
 impl OwnedQueue {
     /// Tells the queue which jobs have arrived and left.
     fn tell(&mut self, news: Vec<News>) -> Result<(), Broken> {
-        for one in news {
-            match one {
-                News::Arrived(stand_in) => {
-                    let key = stand_in.stands_for();
-                    let theirs = guarded("push", || self.queue.push(stand_in))?;
-                    self.keys.insert(key.0, theirs);
-                }
-                News::Left(key) => {
-                    let Some(theirs) = self.keys.remove(&key.0) else {
-                        continue;
-                    };
-                    let out = guarded("remove", || self.queue.remove(theirs))?;
-                    if out.is_none_or(|stand_in| stand_in.stands_for() != key) {
-                        return Err(Broken("its `remove` did not return the job".to_owned()));
-                    }
-                }
-            }
-        }
+        let mut news = news.into_iter();
+        let told = news.try_for_each(|one| self.tell_one(one));
+        discard_all(news);
+        told?;
         let (len, has) = (guarded("len", || self.queue.len())?, self.keys.len());
         match len == has {
             true => Ok(()),
@@ -377,9 +368,33 @@ impl OwnedQueue {
         }
     }
 
+    fn tell_one(&mut self, news: News) -> Result<(), Broken> {
+        let left = match news {
+            News::Arrived(stand_in) => {
+                let key = stand_in.stands_for();
+                let theirs = guarded("push", || self.queue.push(stand_in))?;
+                self.keys.insert(key.0, theirs);
+                return Ok(());
+            }
+            News::Left(key) => key,
+        };
+        // The queue has not heard of a job that left soon.
+        let Some(theirs) = self.keys.remove(&left.0) else {
+            return Ok(());
+        };
+        let removed = guarded("remove", || {
+            let removed = self.queue.remove(theirs);
+            removed.map(|stand_in| stand_in.stands_for())
+        })?;
+        match removed == Some(left) {
+            true => Ok(()),
+            false => Err(Broken("its `remove` did not return the job".to_owned())),
+        }
+    }
+
     /// Forgets a job that the queue has returned.
-    fn forget(&mut self, stand_in: &Job) -> Result<(), Broken> {
-        match self.keys.remove(&stand_in.stands_for().0) {
+    fn forget(&mut self, key: JobKey) -> Result<(), Broken> {
+        match self.keys.remove(&key.0) {
             Some(_) => Ok(()),
             None => {
                 let reason = "it returned a job that it does not have, or returned one twice";
@@ -389,7 +404,16 @@ impl OwnedQueue {
     }
 }
 
-/// Runs a method of the user's queue. A panic breaks the contract.
+/// Returns the key of the job that the queue chose, and whether the queue sheds it. What the queue
+/// returned is dropped: it may be a value of the user, so this is called in containment.
+fn chosen(popped: Popped) -> (JobKey, bool) {
+    match popped {
+        Popped::Run(stand_in) => (stand_in.stands_for(), false),
+        Popped::Shed(stand_in) => (stand_in.stands_for(), true),
+    }
+}
+
+/// Runs a method of the user's queue, and drops what it returned. A panic breaks the contract.
 fn guarded<R>(method: &str, call: impl FnOnce() -> R) -> Result<R, Broken> {
     contain(call).map_err(|panic| Broken(format!("its `{method}` panicked: {}", panic.message())))
 }

@@ -76,19 +76,15 @@ impl JobList {
 
     /// Removes and returns the job with this key.
     pub fn remove(&mut self, key: JobKey) -> Option<Job> {
-        let (turn, at) = ((key.0 >> 32) as u32, key.0 as u32);
-        let node = self.nodes.get(at as usize)?;
-        if node.turn != turn || node.job.is_none() {
-            return None;
-        }
-        self.unlink(at)
+        self.get(key)?;
+        self.unlink(key.0 as u32)
     }
 
-    /// Returns `true` if the job with this key is in the list.
-    pub(crate) fn contains(&self, key: JobKey) -> bool {
+    /// Returns the job with this key.
+    pub(crate) fn get(&self, key: JobKey) -> Option<&Job> {
         let (turn, at) = ((key.0 >> 32) as u32, key.0 as u32);
-        let node = self.nodes.get(at as usize);
-        node.is_some_and(|node| node.turn == turn && node.job.is_some())
+        let node = self.nodes.get(at as usize)?;
+        node.job.as_ref().filter(|_| node.turn == turn)
     }
 
     /// Returns the number of jobs in the list.

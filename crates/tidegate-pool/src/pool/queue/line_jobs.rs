@@ -10,6 +10,8 @@
 //! * A job stays in the list until a ticket claims it, or until it is removed, displaced or drained.
 //! * A job counts as queued unless a ticket is about to claim it: a new ticket is given out only if
 //!   there are more jobs than tickets.
+//! * Stand-ins are made when the queue is told, and dropped with no lock held: the drop of a token is
+//!   user code.
 
 use std::collections::HashSet;
 
@@ -17,8 +19,8 @@ use super::job::Job;
 use super::job_list::JobList;
 use super::job_queue::JobKey;
 
-/// The news that are kept before those that cancel each other are dropped.
-const MIN_NEWS: usize = 256;
+/// The changes that are kept before those that cancel each other are dropped.
+const MIN_CHANGES: usize = 256;
 
 /// The waiting jobs, and what the user's queue does not know yet.
 #[derive(Debug, Default)]
@@ -27,7 +29,7 @@ pub(crate) struct LineJobs {
     jobs: JobList,
     /// Workers that are about to claim a job.
     tickets: usize,
-    news: Vec<News>,
+    changes: Vec<Change>,
     /// A worker with a ticket asks the user's queue right now.
     is_asking: bool,
     /// The user's queue is not used any more.
@@ -47,6 +49,13 @@ pub(crate) enum AskingEnd {
 }
 
 /// What the user's queue has not been told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Arrived(JobKey),
+    Left(JobKey),
+}
+
+/// What the user's queue is told.
 #[derive(Debug)]
 pub(crate) enum News {
     /// A job has come; this stands in for it.
@@ -57,22 +66,15 @@ pub(crate) enum News {
 
 impl LineJobs {
     pub(crate) fn push(&mut self, job: Job) -> JobKey {
-        if self.is_plain {
-            return self.jobs.push_back(job);
-        }
-        let mut stand_in = job.stand_in(JobKey(0));
         let key = self.jobs.push_back(job);
-        stand_in.since = key.0;
-        self.add_news(News::Arrived(stand_in));
+        self.note(Change::Arrived(key));
         key
     }
 
     /// Removes a job that leaves without a ticket.
     pub(crate) fn remove(&mut self, key: JobKey) -> Option<Job> {
         let job = self.jobs.remove(key)?;
-        if !self.is_plain {
-            self.add_news(News::Left(key));
-        }
+        self.note(Change::Left(key));
         Some(job)
     }
 
@@ -104,7 +106,7 @@ impl LineJobs {
         if !self.is_asking {
             return AskingEnd::Over;
         }
-        if !self.news.is_empty() {
+        if !self.changes.is_empty() {
             return AskingEnd::News;
         }
         if !self.jobs.is_empty() {
@@ -157,13 +159,31 @@ impl LineJobs {
         (self.len() > 0).then(|| self.jobs.pop_front()).flatten()
     }
 
+    /// Returns what the queue has not been told. A job that has come and left is no news, but it may
+    /// be told that the job has left.
     pub(crate) fn take_news(&mut self) -> Vec<News> {
-        std::mem::take(&mut self.news)
+        let changes = std::mem::take(&mut self.changes);
+        let news = changes.into_iter().filter_map(|change| match change {
+            Change::Arrived(key) => {
+                let job = self.jobs.get(key)?;
+                Some(News::Arrived(job.stand_in(key)))
+            }
+            Change::Left(key) => Some(News::Left(key)),
+        });
+        news.collect()
     }
 
-    pub(crate) fn add_news(&mut self, news: News) {
-        self.news.push(news);
-        if self.news.len() > MIN_NEWS.max(2 * self.jobs.len()) {
+    /// Lets the queue have a job again that it gave up and that did not leave.
+    pub(crate) fn tell_again(&mut self, key: JobKey) {
+        self.note(Change::Arrived(key));
+    }
+
+    fn note(&mut self, change: Change) {
+        if self.is_plain {
+            return;
+        }
+        self.changes.push(change);
+        if self.changes.len() > MIN_CHANGES.max(2 * self.jobs.len()) {
             self.forget_short_stays();
         }
     }
@@ -171,7 +191,7 @@ impl LineJobs {
     /// Stops recording news: the user's queue is not used any more.
     pub(crate) fn be_plain(&mut self) {
         self.is_plain = true;
-        self.news = Vec::new();
+        self.changes = Vec::new();
     }
 
     /// Moves all jobs to `left`, in the order of their arrival.
@@ -179,7 +199,7 @@ impl LineJobs {
         while let Some(job) = self.jobs.pop_front() {
             left.push(job);
         }
-        self.news = Vec::new();
+        self.changes = Vec::new();
     }
 
     /// Returns the number of jobs for which there is no ticket.
@@ -187,24 +207,19 @@ impl LineJobs {
         self.jobs.len().saturating_sub(self.tickets)
     }
 
-    /// Drops the news of jobs that have come and left.
+    /// Drops the changes of jobs that have come and left.
     #[cold]
     fn forget_short_stays(&mut self) {
-        let came: HashSet<u64> = self.news.iter().filter_map(News::arrived).collect();
-        let jobs = &self.jobs;
-        self.news.retain(|news| match news {
-            News::Arrived(stand_in) => jobs.contains(stand_in.stands_for()),
-            News::Left(key) => !came.contains(&key.0),
+        let came = self.changes.iter().filter_map(|change| match change {
+            Change::Arrived(key) => Some(key.0),
+            Change::Left(_) => None,
         });
-    }
-}
-
-impl News {
-    fn arrived(&self) -> Option<u64> {
-        match self {
-            Self::Arrived(stand_in) => Some(stand_in.stands_for().0),
-            Self::Left(_) => None,
-        }
+        let came: HashSet<u64> = came.collect();
+        let jobs = &self.jobs;
+        self.changes.retain(|change| match change {
+            Change::Arrived(key) => jobs.get(*key).is_some(),
+            Change::Left(key) => !came.contains(&key.0),
+        });
     }
 }
 
@@ -234,7 +249,7 @@ mod tests {
         assert_eq!(line.remove(a).unwrap().name(), "a", "it has not begun");
         assert!(line.begin_asking());
         assert_eq!(line.end_asking(), AskingEnd::News);
-        assert_eq!(line.take_news().len(), 3);
+        assert_eq!(line.take_news().len(), 1, "that `a` has left");
         assert_eq!(line.end_asking(), AskingEnd::Over);
         let c = line.push(job("c"));
         assert_eq!(line.len(), 1, "no ticket is left over");
@@ -254,8 +269,12 @@ mod tests {
             let key = line.push(job("short"));
             drop(line.remove(key).unwrap());
         }
-        assert!(line.news.len() <= MIN_NEWS + 1, "{}", line.news.len());
+        assert!(
+            line.changes.len() <= MIN_CHANGES + 1,
+            "{}",
+            line.changes.len()
+        );
         assert!(matches!(line.take_news()[0], News::Left(key) if key == known));
-        assert!(line.jobs.contains(kept));
+        assert!(line.jobs.get(kept).is_some());
     }
 }

@@ -5,6 +5,8 @@ mod dump;
 mod factories;
 mod figures;
 mod growth;
+mod hostile_parts;
+mod hostile_queue;
 mod jobs;
 mod policy;
 mod queue_first;

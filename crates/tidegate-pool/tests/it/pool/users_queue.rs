@@ -86,7 +86,7 @@ impl JobQueue for Faulty {
 }
 
 /// Returns a hook for unhandled errors, and its log.
-fn heard() -> (OnUnhandled, Log<String>) {
+pub(super) fn heard() -> (OnUnhandled, Log<String>) {
     let log = Log::new();
     let heard = log.clone();
     let hook = OnUnhandled::new(move |_, what| heard.push(what.to_string()));
