@@ -9,7 +9,7 @@ use tidegate_net::{
 };
 use tidegate_promise::Failure;
 
-use super::connection::{Connection, LookedAgain};
+use super::connection::Connection;
 use super::part::Part;
 use super::service::Service;
 
@@ -86,8 +86,6 @@ impl<S: Service, M: Mode> Inbound for HttpHandler<S, M> {
             self.connection.announce_drain();
         } else if event.downcast_ref::<Draining>().is_some() {
             self.connection.drain(ctx);
-        } else if event.downcast_ref::<LookedAgain>().is_some() {
-            self.connection.looked_again(ctx);
         }
     }
 

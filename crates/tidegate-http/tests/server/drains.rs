@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidegate_http::{DeferredResponse, serve};
+use tidegate_http::{DeferredResponse, HttpServer, serve};
+use tidegate_net::DrainReport;
+use tidegate_promise::Completion;
 use tidegate_testkit::{Gate, until};
 
 use super::{Client, get};
@@ -65,6 +67,12 @@ fn a_drain_cuts_connections_at_its_deadline() {
 
 #[test]
 fn requests_that_wait_in_their_sockets_when_a_drain_begins_are_answered() {
+    let deadline = Duration::from_secs(3600);
+    answer_what_waits(|server| server.drain(deadline));
+    answer_what_waits(|server| server.server().drain(deadline));
+}
+
+fn answer_what_waits(drain: impl FnOnce(&HttpServer) -> Completion<DrainReport>) {
     let group = tidegate_net::pinned("web", 1).unwrap();
     let (gate, entered) = (Arc::new(Gate::new()), Arc::new(Gate::new()));
     let (inside, entering) = (Arc::clone(&gate), Arc::clone(&entered));
@@ -90,7 +98,7 @@ fn requests_that_wait_in_their_sockets_when_a_drain_begins_are_answered() {
     for client in &mut clients {
         client.send(get("/again"));
     }
-    let drained = server.drain(Duration::from_secs(3600));
+    let drained = drain(&server);
     gate.open();
     for client in clients {
         let response = client.rest();

@@ -32,6 +32,9 @@ pub(crate) enum ChannelRequest {
     /// A part of the file that is being sent was read.
     FileRead(io::Result<Bytes>),
     Fire(InEvent),
+    /// Reads what has arrived, even if the poller has not reported it yet, and then fires the event.
+    /// The event waits for so many turns at most, if the peer goes on sending.
+    ReadThenFire(InEvent, u8),
     UserWritable(u8, bool),
     HandlerEvent(u32, HandlerEvent),
     /// The timer of the handlers' deadlines has fired.

@@ -6,6 +6,7 @@ use super::channel_request::{ChannelRequest, refuse};
 use super::core::ChannelCore;
 use super::event::{InEvent, OutOp};
 use super::pipeline::ChannelPipeline;
+use super::shared::Shared;
 use super::state::{Flags, Life, Output, RequestedEnd};
 use crate::reactor::IoContext;
 
@@ -72,6 +73,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             }
             ChannelRequest::FileRead(read) => self.file_was_read(read, io_context),
             ChannelRequest::Fire(event) => self.pipeline.fire(event),
+            ChannelRequest::ReadThenFire(event, left) => self.read_first(event, left, io_context),
             ChannelRequest::Stage(id, back) => self.pipeline.back(id, back),
             ChannelRequest::HandlerEvent(id, what) => self.pipeline.own(id, what),
             ChannelRequest::CheckDeadlines => self.check_deadlines(io_context),
@@ -94,6 +96,24 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             setting @ (ChannelRequest::UserWritable(..)
             | ChannelRequest::Deadline(..)
             | ChannelRequest::HalfClosure(_)) => self.handle_setting(setting),
+        }
+    }
+
+    /// Fires an event after what has arrived was read.
+    fn read_first(&mut self, event: InEvent, turns: u8, io_context: &mut IoContext) {
+        self.set(Flags::READ_READY);
+        self.read_on(None, io_context);
+        if self.is_closed() {
+            return discard(event);
+        }
+        match turns.checked_sub(1) {
+            Some(left) if self.state().is_to_read() => {
+                let again = ChannelRequest::ReadThenFire(event, left);
+                if let Err(refused) = Shared::post(self.shared(), again, true) {
+                    refuse(refused, None);
+                }
+            }
+            _ => self.pipeline.fire(event),
         }
     }
 

@@ -10,9 +10,12 @@ use tidegate_core::{Clock, Parker, ThreadBuilder};
 use tidegate_loop::Placement;
 use tidegate_promise::{Completion, Failure, Outcome, Promise, SharedPromise, promise};
 
-use crate::channel::{Channel, ChannelRequest, ServerConnections, Shared};
+use crate::channel::{Channel, ChannelRequest, InEvent, ServerConnections, UserEvent};
 use crate::group::{LoopTarget, NetGroup};
 use crate::reactor::{self, IoHandle, RoamingShared, Update};
+
+/// How many turns a channel reads before its handlers are notified of a drain.
+const MOST_READING: u8 = 8;
 
 /// How long a drain waits after its deadline for handlers that have not returned.
 pub(super) const GRACE: Duration = Duration::from_millis(500);
@@ -20,9 +23,8 @@ pub(super) const GRACE: Duration = Duration::from_millis(500);
 /// The event that notifies handlers that their server is shutting down. They should finish their
 /// work and close the channel.
 ///
-/// A message that the peer had sent before may not have been read yet. The channel reads it, if it
-/// reads on its own, before an event that the handler
-/// [sends to its own channel](crate::Channel::fire_event) meanwhile arrives.
+/// A channel that reads on its own has read before what the peer had sent, unless that is more than
+/// some turns can read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Draining;
 
@@ -92,13 +94,12 @@ fn notify_of_announcement(channel: Channel) {
     }
 }
 
-/// Fires the `Draining` event on a connection, once. Before the turn of the event ends, the channel
-/// also reads what has arrived, even if the poller has not reported it yet.
+/// Fires the `Draining` event on a connection, once. Before that, the channel reads what has arrived,
+/// even if the poller has not reported it yet.
 fn notify_of_drain(channel: Channel) {
     if channel.shared().mark_drained() {
-        // Refused: the channel is closed.
-        let _ = Shared::post(channel.shared(), ChannelRequest::CanRead, false);
-        channel.fire_event(Draining);
+        let event = InEvent::User(UserEvent::new(Draining));
+        channel.post(ChannelRequest::ReadThenFire(event, MOST_READING));
     }
 }
 

@@ -7,12 +7,35 @@ use std::time::Duration;
 use bytes::Bytes;
 use tidegate_core::ManualClock;
 use tidegate_net::{
-    Draining, Inbound, InboundContext, NetGroup, Nothing, PipelineBuilder, Server, UserEvent,
+    ChannelOptions, Draining, Inbound, InboundContext, NetGroup, Nothing, PipelineBuilder,
+    ReadSize, Server, UserEvent,
 };
 use tidegate_pool::WorkerPool;
 use tidegate_testkit::{Gate, Log};
 
 use crate::{dial, group, group_by, serve};
+
+/// Logs how many bytes it had read when its server began to drain, and closes the connection.
+struct Counts(usize, Log<usize>);
+
+impl Inbound for Counts {
+    type In = Bytes;
+    type Out = Nothing;
+    type Write = Bytes;
+
+    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        self.0 += bytes.len();
+        ctx.write("+");
+        ctx.flush();
+    }
+
+    fn event(&mut self, event: UserEvent, ctx: &mut InboundContext<'_, Self>) {
+        if event.downcast_ref::<Draining>().is_some() {
+            self.1.push(self.0);
+            ctx.close();
+        }
+    }
+}
 
 /// More connections than a listener accepts in one turn.
 const MANY: usize = 40;
@@ -154,4 +177,46 @@ fn the_deadline_holds_for_them() {
     assert_eq!((report.open, report.closed_at_deadline), (1, vec![peer]));
     assert_eq!(rest(&client), "");
     assert_eq!(log.take(), ["draining"]);
+}
+
+/// Drains a server whose client has sent so many bytes that the loop has not seen, and returns how
+/// many its handler had read when it was notified. The channel reads 16 bytes in a turn.
+fn read_before_the_drain(bytes: usize) -> usize {
+    let group = group(1);
+    let log = Log::new();
+    let own = log.clone();
+    let options = ChannelOptions {
+        read_size: ReadSize::fixed(16).unwrap(),
+        reads_per_turn: 1,
+        ..ChannelOptions::default()
+    };
+    let server = Server::builder(&group)
+        .options(options)
+        .pipeline(move |p| p.add("counts", Counts(0, own.clone())))
+        .bind("127.0.0.1:0");
+    let server = server.wait().unwrap();
+    let mut client = dial(&server);
+    client.write_all(b"x").unwrap();
+    client.read_exact(&mut [0]).unwrap();
+    let go_on = hold(&group);
+    client.write_all(&vec![b'x'; bytes]).unwrap();
+    let drained = server.drain(Duration::from_secs(3600));
+    go_on.open();
+    assert!(drained.wait().unwrap().closed_at_deadline.is_empty());
+    let logged = log.take();
+    assert_eq!(logged.len(), 1);
+    logged[0] - 1
+}
+
+#[test]
+fn handlers_are_notified_of_a_drain_after_they_have_read_what_had_arrived() {
+    for bytes in [0, 1, 15, 17, 100] {
+        assert_eq!(read_before_the_drain(bytes), bytes);
+    }
+}
+
+#[test]
+fn a_peer_that_has_sent_too_much_does_not_hold_up_a_drain() {
+    let read = read_before_the_drain(50_000);
+    assert!((100..10_000).contains(&read), "{read}");
 }

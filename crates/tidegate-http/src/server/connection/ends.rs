@@ -5,11 +5,6 @@ use crate::server::body::BodyError;
 use crate::server::service::Service;
 use crate::server::wire::Wire;
 
-/// The event that a connection sends itself when a drain finds it idle. The channel reads once more
-/// before the event arrives, so that a request that had arrived is served.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LookedAgain;
-
 impl<S: Service> Connection<S> {
     /// Handles the end of the client's stream.
     pub(crate) fn input_ended<'a>(&mut self, wire: &mut impl Wire<'a>) {
@@ -52,21 +47,12 @@ impl<S: Service> Connection<S> {
         self.end_if_draining();
     }
 
-    /// Handles a drain of the server: an idle connection ends as soon as it is known that no request
-    /// waits in the socket, another one with its outstanding responses.
+    /// Handles a drain of the server: an idle connection ends at once, another one with its outstanding
+    /// responses. The channel has read before whether a request waits in the socket.
     pub(crate) fn drain<'a>(&mut self, wire: &mut impl Wire<'a>) {
         self.shared.begin_drain();
         self.draining = true;
         self.end_if_draining();
-        match &self.channel {
-            Some(channel) if self.is_idle() => channel.fire_event(LookedAgain),
-            _ => {}
-        }
-        self.settle(wire);
-    }
-
-    /// Ends the connection if it is still idle after the look at the socket that follows a drain.
-    pub(crate) fn looked_again<'a>(&mut self, wire: &mut impl Wire<'a>) {
         if self.is_idle() {
             // The rest of a body that nothing reads is not worth waiting for.
             self.close_after_response(wire);

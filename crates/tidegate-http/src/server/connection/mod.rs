@@ -45,7 +45,6 @@ use tidegate_core::internal::contain;
 use tidegate_net::Channel;
 use tidegate_promise::Failure;
 
-pub(crate) use self::ends::LookedAgain;
 use self::outcome::Asked;
 use self::waits::Waits;
 use super::body::BodyError;
@@ -243,6 +242,10 @@ impl<S: Service> Connection<S> {
         self.tally.received(bytes.len());
         if self.phase == Phase::Lingering {
             return wire.give_back(bytes);
+        }
+        if wire.is_draining() {
+            // Its event follows what the client has sent before.
+            self.shared.begin_drain();
         }
         if self.kept.is_empty() {
             return self.advance(Received::from(bytes), wire);

@@ -143,7 +143,7 @@ fn the_next_request_after_an_announcement_is_the_last_one() {
     assert!(client.is_lingering());
 }
 
-/// Passes bytes on after the event of a drain: they were in the socket and had not been read.
+/// Passes bytes on before the event of a drain, as a channel does that finds them in its socket.
 struct Unread(Option<Bytes>);
 
 impl Inbound for Unread {
@@ -157,11 +157,11 @@ impl Inbound for Unread {
 
     fn event(&mut self, event: UserEvent, ctx: &mut InboundContext<'_, Self>) {
         let drains = event.downcast_ref::<Draining>().is_some();
-        ctx.fire_event(event);
         if drains && let Some(bytes) = self.0.take() {
             ctx.fire_read(bytes);
             ctx.fire_read_complete();
         }
+        ctx.fire_event(event);
     }
 }
 
@@ -175,6 +175,7 @@ fn a_request_that_arrived_before_the_drain_is_served() {
         Client::behind(|p| p.add("unread", front), Limits::default(), service)
     };
     let mut client = behind(get("/a"));
+    client.shared.begin_drain();
     begin(&mut client, 0);
     assert_eq!(client.responses(), last("now"));
     assert!(!client.is_open());
