@@ -62,7 +62,8 @@ fn panic_message(payload: &(dyn Any + Send)) -> &str {
 /// ```
 #[inline]
 pub fn discard<T>(value: T) {
-    if mem::needs_drop::<T>() {
+    // A constant, so that no code is generated for values without drop glue.
+    if const { mem::needs_drop::<T>() } {
         let _ = contain(|| drop(value));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -42,7 +43,9 @@ pub struct Completion<T: Send + 'static, E: Send + 'static = Failure> {
 /// Identifies one listener of a [`Completion`], to remove it.
 #[derive(Debug)]
 pub struct ListenerId<T: Send + 'static, E: Send + 'static> {
-    token: Option<ListenerToken<T, E>>,
+    token: Option<ListenerToken>,
+    /// A listener belongs to a completion of the same types.
+    of: PhantomData<fn(T, E)>,
 }
 
 impl<T: Send + 'static, E: Send + 'static> ListenerId<T, E> {
@@ -76,6 +79,7 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
     {
         ListenerId {
             token: self.reader.listen(listen),
+            of: PhantomData,
         }
     }
 

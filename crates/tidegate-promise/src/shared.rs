@@ -27,7 +27,7 @@ use crate::{Failure, Outcome, WaitError};
 pub struct SharedCompletion<T: Send + Sync + 'static, E: Send + Sync + 'static = Failure> {
     reader: SharedReader<T, E>,
     /// The waker of the last poll through this handle, and its registration.
-    polled: Option<(Waker, ListenerToken<T, E>)>,
+    polled: Option<(Waker, ListenerToken)>,
 }
 
 impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedCompletion<T, E> {
@@ -277,7 +277,7 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> fmt::Debug for SharedCo
 #[must_use = "dropping the guard removes the listener"]
 pub struct ListenerGuard<T: Send + Sync + 'static, E: Send + Sync + 'static> {
     reader: SharedReader<T, E>,
-    token: Option<ListenerToken<T, E>>,
+    token: Option<ListenerToken>,
 }
 
 impl<T: Send + Sync + 'static, E: Send + Sync + 'static> ListenerGuard<T, E> {

@@ -180,6 +180,10 @@ impl ThreadBuilder {
         &self,
         job: impl FnOnce(&ThreadWatch) + Send + 'static,
     ) -> io::Result<ThreadHandle> {
+        self.spawn_boxed(Box::new(job))
+    }
+
+    fn spawn_boxed(&self, job: Box<dyn FnOnce(&ThreadWatch) + Send>) -> io::Result<ThreadHandle> {
         let record = Arc::new(ThreadRecord::new(
             self.names.next(),
             self.priority,

@@ -17,13 +17,9 @@ use crate::thread::local;
 
 impl<D: Driver> Drive for Core<D> {
     fn drive(mut self: Box<Self>, shared: &Arc<Shared>) -> Option<Box<dyn Drive>> {
-        self.drive_entered(
-            shared,
-            LocalFutures::default(),
-            |core| {
-                while !core.step(shared) {}
-            },
-        );
+        self.drive_entered(shared, LocalFutures::default(), &mut |core| {
+            while !core.step(shared) {}
+        });
         if self.progress.is_over() {
             self.finish(shared);
             return None;
@@ -39,7 +35,7 @@ impl<D: Driver> Drive for Core<D> {
     ) {
         self.manual = false;
         self.has_root = true;
-        self.drive_entered(shared, std::mem::take(pinned), |core| {
+        self.drive_entered(shared, std::mem::take(pinned), &mut |core| {
             while !core.root_step(shared, root) {}
             root.end();
         });
@@ -52,20 +48,21 @@ impl<D: Driver> Drive for Core<D> {
 
     fn manual_turn(&mut self, shared: &Arc<Shared>, pinned: &mut LocalFutures) -> bool {
         let hooks = self.progress.hooks();
-        let turn = self.manual(shared, pinned, |core| {
+        let mut busy = false;
+        self.manual(shared, pinned, &mut |core| {
             let turn = core.turn(shared);
             if shared.state.get() >= Lifecycle::ShuttingDown {
                 core.wind_down(shared, turn);
             }
             local::give_back_spare();
             core.task_receiver.publish();
-            turn
+            busy = turn == Turn::Busy;
         });
         let moved = self.progress.hooks() > hooks || self.progress.is_over();
         if self.progress.is_over() {
             self.finish(shared);
         }
-        turn == Turn::Busy || moved
+        busy || moved
     }
 
     fn manual_run(
@@ -74,7 +71,7 @@ impl<D: Driver> Drive for Core<D> {
         pinned: &mut LocalFutures,
         work: &mut dyn FnMut(),
     ) {
-        self.manual(shared, pinned, |_| work());
+        self.manual(shared, pinned, &mut |_| work());
     }
 
     fn abandon(
@@ -83,7 +80,7 @@ impl<D: Driver> Drive for Core<D> {
         pinned: &mut LocalFutures,
         why: &dyn Fn(HandedBack) -> ShutdownError,
     ) {
-        self.manual(shared, pinned, |core| core.give_up(shared, why));
+        self.manual(shared, pinned, &mut |core| core.give_up(shared, why));
         self.finish(shared);
     }
 
@@ -107,16 +104,15 @@ impl<D: Driver> Core<D> {
         &mut self,
         shared: &Arc<Shared>,
         pinned: LocalFutures,
-        steps: impl FnOnce(&mut Self),
+        steps: &mut dyn FnMut(&mut Self),
     ) {
         let entered = EnteredLoop::new(shared, &mut self.loop_state, pinned);
         self.driver.enter();
         self.begin_driving(shared);
         let driven = contain(|| steps(self));
         if let Err(panic) = driven {
-            let message = panic.message().to_owned();
-            self.give_up(shared, |handed_back| ShutdownError::Panicked {
-                message,
+            self.give_up(shared, &|handed_back| ShutdownError::Panicked {
+                message: panic.message().to_owned(),
                 handed_back,
             });
         }
@@ -149,12 +145,12 @@ impl<D: Driver> Core<D> {
     }
 
     /// Runs `work` with the calling thread as the event loop's thread.
-    fn manual<R>(
+    fn manual(
         &mut self,
         shared: &Arc<Shared>,
         pinned: &mut LocalFutures,
-        work: impl FnOnce(&mut Self) -> R,
-    ) -> R {
+        work: &mut dyn FnMut(&mut Self),
+    ) {
         self.manual = true;
         let entered = EnteredLoop::new(shared, &mut self.loop_state, std::mem::take(pinned));
         self.driver.enter();
@@ -163,6 +159,8 @@ impl<D: Driver> Core<D> {
         let left = entered.leave();
         self.loop_state = Some(left.loop_state);
         *pinned = left.pinned;
-        worked.unwrap_or_else(|panic| panic.resume())
+        if let Err(panic) = worked {
+            panic.resume();
+        }
     }
 }

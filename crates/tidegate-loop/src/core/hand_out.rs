@@ -38,9 +38,8 @@ impl<D: Driver> Core<D> {
         self.driver.enter();
         let made = contain(|| self.next(shared));
         let made = made.unwrap_or_else(|panic| {
-            let message = panic.message().to_owned();
-            self.give_up(shared, |handed_back| ShutdownError::Panicked {
-                message,
+            self.give_up(shared, &|handed_back| ShutdownError::Panicked {
+                message: panic.message().to_owned(),
                 handed_back,
             });
             Produced::Over

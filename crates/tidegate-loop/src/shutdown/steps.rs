@@ -35,7 +35,7 @@ impl<D: Driver> Core<D> {
     pub(crate) fn give_up(
         &mut self,
         shared: &Arc<Shared>,
-        why: impl FnOnce(HandedBack) -> ShutdownError,
+        why: &dyn Fn(HandedBack) -> ShutdownError,
     ) {
         let mut progress = mem::take(&mut self.progress);
         if !progress.is_over() {

@@ -11,18 +11,18 @@ use super::state::{DONE, INLINE, LISTENER, NOTIFYING};
 use super::storage::BlockPtr;
 
 /// Identifies one listener, to remove it.
-pub struct ListenerToken<T: 'static, E: 'static> {
-    pub(super) place: Place<T, E>,
+pub struct ListenerToken {
+    pub(super) place: Place,
 }
 
-pub(super) enum Place<T: 'static, E: 'static> {
+pub(super) enum Place {
     /// In the inline slot of the block at this address.
     Inline { block: usize },
     /// In a node of its own.
-    Node(Arc<Node<T, E>>),
+    Node(Arc<Node>),
 }
 
-impl<T, E> fmt::Debug for ListenerToken<T, E> {
+impl fmt::Debug for ListenerToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ListenerToken").finish_non_exhaustive()
     }
@@ -31,20 +31,10 @@ impl<T, E> fmt::Debug for ListenerToken<T, E> {
 /// Adds a listener in a new node.
 pub(super) fn push_node<T: Send + 'static, E: Send + 'static>(
     ptr: BlockPtr<T, E>,
-    listener: Listener<T, E>,
-) -> Arc<Node<T, E>> {
+    listener: Listener,
+) -> Arc<Node> {
     let node = Arc::new(Node::new(listener));
-    let raw = Arc::into_raw(Arc::clone(&node)).cast_mut();
-    let inbox = &ptr.get().inbox;
-    let mut newest = inbox.load(Ordering::Relaxed);
-    loop {
-        node.next.store(newest, Ordering::Relaxed);
-        // ORDERING: Release publishes the node; pairs with the Acquire swap in `take_inbox`.
-        match inbox.compare_exchange_weak(newest, raw, Ordering::Release, Ordering::Relaxed) {
-            Ok(_) => break,
-            Err(now) => newest = now,
-        }
-    }
+    ptr.get().nodes.push(&node);
     announce(ptr, LISTENER, 0);
     node
 }
@@ -54,7 +44,7 @@ pub(super) fn push_node<T: Send + 'static, E: Send + 'static>(
 /// listeners, so that they do not outnumber live ones for long.
 pub(super) fn remove_node<T: Send + 'static, E: Send + 'static>(
     ptr: BlockPtr<T, E>,
-    node: &Node<T, E>,
+    node: &Node,
 ) -> bool {
     let removed = node.take().is_some();
     if removed && ptr.get().sweep_in.fetch_sub(1, Ordering::Relaxed) == 1 {

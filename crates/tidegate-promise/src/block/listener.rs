@@ -3,6 +3,10 @@
 //! The layout is that of a `Task`, with an argument. A waker is a special kind of listener: it
 //! needs no outcome and may be called on any thread, so a waiting thread is woken without a detour
 //! through the promise's home.
+//!
+//! A listener does not know the types of its promise, only its vtable does. So the lists of
+//! listeners are compiled once, and not for each type of promise. The caller of a listener passes an
+//! outcome of the same types as the listener was made for; both are of one block.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -18,9 +22,12 @@ use crate::outcome::Outcome;
 const WORDS: usize = 3;
 type Data = [MaybeUninit<*mut ()>; WORDS];
 
-struct Vtable<T, E> {
-    /// Calls and consumes the closure in `Data`.
-    call: unsafe fn(*mut Data, Outcome<&T, &E>),
+/// A reference to an outcome, without its types.
+type RawOutcome = Outcome<*const (), *const ()>;
+
+struct Vtable {
+    /// Calls and consumes the closure in `Data`, with an outcome of the types that it takes.
+    call: unsafe fn(*mut Data, RawOutcome),
     /// Drops the closure in `Data`.
     drop: unsafe fn(*mut Data),
     /// Takes the waker out of `Data`. `None` if this listener is not a waker.
@@ -28,22 +35,22 @@ struct Vtable<T, E> {
 }
 
 /// One listener. Dropping it drops the closure without calling it.
-pub(super) struct Listener<T: 'static, E: 'static> {
-    vtable: &'static Vtable<T, E>,
+pub(super) struct Listener {
+    vtable: &'static Vtable,
     data: Data,
 }
 
-impl<T: 'static, E: 'static> Listener<T, E> {
+impl Listener {
+    /// Creates a listener from a closure, for a block of the types `T` and `E`.
     #[inline]
-    pub(super) fn new<F>(listen: F) -> Self
+    pub(super) fn new<T: 'static, E: 'static, F>(listen: F) -> Self
     where
         F: FnOnce(Outcome<&T, &E>) + Send + 'static,
     {
         let mut data: Data = [MaybeUninit::uninit(); WORDS];
-        let vtable = if mem::size_of::<F>() <= mem::size_of::<Data>()
-            && mem::align_of::<F>() <= mem::align_of::<Data>()
-        {
-            // SAFETY: size and alignment of `data` suffice for an `F`, checked above.
+        // A constant, so that only the code of one branch is generated.
+        let vtable = if const { fits::<F>() } {
+            // SAFETY: `fits` checked that size and alignment of `data` suffice for an `F`.
             unsafe { (&raw mut data).cast::<F>().write(listen) };
             Inline::<F, T, E>::VTABLE
         } else {
@@ -61,7 +68,7 @@ impl<T: 'static, E: 'static> Listener<T, E> {
         // SAFETY: size and alignment of `data` suffice for a `Watched`, checked above.
         unsafe { (&raw mut data).cast::<Watched>().write((waker, watch)) };
         Self {
-            vtable: Wake::<T, E>::VTABLE,
+            vtable: &WAKE,
             data,
         }
     }
@@ -80,35 +87,43 @@ impl<T: 'static, E: 'static> Listener<T, E> {
         Some(unsafe { take(&raw mut this.data) })
     }
 
+    /// Calls the listener.
+    ///
+    /// # Safety
+    ///
+    /// The listener was made for the types `T` and `E`.
     #[inline]
-    pub(super) fn call(self, outcome: Outcome<&T, &E>) {
+    pub(super) unsafe fn call<T: 'static, E: 'static>(self, outcome: Outcome<&T, &E>) {
         let mut this = ManuallyDrop::new(self);
         let call = this.vtable.call;
         // SAFETY: `data` holds the closure that this vtable was made for, and `ManuallyDrop`
-        // keeps it from being dropped again after `call` has consumed it.
-        unsafe { call(&raw mut this.data, outcome) };
+        // keeps it from being dropped again after `call` has consumed it. The caller guarantees the
+        // types of the outcome.
+        unsafe { call(&raw mut this.data, erase(outcome)) };
     }
-}
 
-impl<T: 'static, E: 'static> Listener<T, E> {
     /// Calls the listener in place, without moving it first.
     ///
     /// # Safety
     ///
-    /// `place` holds a listener that the caller owns and does not use afterwards.
+    /// `place` holds a listener that the caller owns and does not use afterwards. It was made for
+    /// the types `T` and `E`.
     #[inline(always)]
-    pub(super) unsafe fn call_at(place: *mut Self, outcome: Outcome<&T, &E>) {
+    pub(super) unsafe fn call_at<T: 'static, E: 'static>(
+        place: *mut Self,
+        outcome: Outcome<&T, &E>,
+    ) {
         // SAFETY: the caller guarantees that there is a listener.
         let call = unsafe { &*place }.vtable.call;
         // SAFETY: as above; the field is part of it.
         let data = unsafe { &raw mut (*place).data };
         // SAFETY: `data` holds the closure that this vtable was made for, and it is not used
-        // afterwards.
-        unsafe { call(data, outcome) };
+        // afterwards. The caller guarantees the types of the outcome.
+        unsafe { call(data, erase(outcome)) };
     }
 }
 
-impl<T: 'static, E: 'static> Drop for Listener<T, E> {
+impl Drop for Listener {
     fn drop(&mut self) {
         // SAFETY: a listener that is dropped was not called (`call` forgets it), so `data` still
         // holds its closure.
@@ -117,7 +132,38 @@ impl<T: 'static, E: 'static> Drop for Listener<T, E> {
 }
 
 // SAFETY: a listener is created only from a `Send` closure or a waker, which is `Send`.
-unsafe impl<T: 'static, E: 'static> Send for Listener<T, E> {}
+unsafe impl Send for Listener {}
+
+/// Takes the types off an outcome.
+#[inline(always)]
+fn erase<T, E>(outcome: Outcome<&T, &E>) -> RawOutcome {
+    match outcome {
+        Outcome::Success(value) => Outcome::Success(ptr::from_ref(value).cast()),
+        Outcome::Failure(cause) => Outcome::Failure(ptr::from_ref(cause).cast()),
+        Outcome::Cancelled => Outcome::Cancelled,
+    }
+}
+
+/// Gives an outcome its types back.
+///
+/// # Safety
+///
+/// The outcome has these types and lives for `'a`.
+#[inline(always)]
+unsafe fn typed<'a, T, E>(outcome: RawOutcome) -> Outcome<&'a T, &'a E> {
+    match outcome {
+        // SAFETY: the caller guarantees it.
+        Outcome::Success(value) => Outcome::Success(unsafe { &*value.cast() }),
+        // SAFETY: the caller guarantees it.
+        Outcome::Failure(cause) => Outcome::Failure(unsafe { &*cause.cast() }),
+        Outcome::Cancelled => Outcome::Cancelled,
+    }
+}
+
+/// Whether an `F` fits into the words of a listener.
+const fn fits<F>() -> bool {
+    mem::size_of::<F>() <= mem::size_of::<Data>() && mem::align_of::<F>() <= mem::align_of::<Data>()
+}
 
 /// The vtable of a closure stored in the listener's own words.
 struct Inline<F, T, E>(PhantomData<(F, T, E)>);
@@ -126,16 +172,17 @@ impl<F, T: 'static, E: 'static> Inline<F, T, E>
 where
     F: FnOnce(Outcome<&T, &E>) + Send + 'static,
 {
-    const VTABLE: &'static Vtable<T, E> = &Vtable {
+    const VTABLE: &'static Vtable = &Vtable {
         call: Self::call,
         drop: Self::drop,
         waker: None,
     };
 
-    unsafe fn call(data: *mut Data, outcome: Outcome<&T, &E>) {
+    unsafe fn call(data: *mut Data, outcome: RawOutcome) {
         // SAFETY: the caller passes data that holds a live `F` and does not use it afterwards.
         let listen = unsafe { data.cast::<F>().read() };
-        listen(outcome);
+        // SAFETY: the caller passes an outcome of the types that `F` takes.
+        listen(unsafe { typed(outcome) });
     }
 
     unsafe fn drop(data: *mut Data) {
@@ -151,7 +198,7 @@ impl<F, T: 'static, E: 'static> Boxed<F, T, E>
 where
     F: FnOnce(Outcome<&T, &E>) + Send + 'static,
 {
-    const VTABLE: &'static Vtable<T, E> = &Vtable {
+    const VTABLE: &'static Vtable = &Vtable {
         call: Self::call,
         drop: Self::drop,
         waker: None,
@@ -164,10 +211,11 @@ where
         unsafe { Box::from_raw(word) }
     }
 
-    unsafe fn call(data: *mut Data, outcome: Outcome<&T, &E>) {
+    unsafe fn call(data: *mut Data, outcome: RawOutcome) {
         // SAFETY: the caller guarantees what `unbox` requires.
         let listen = unsafe { Self::unbox(data) };
-        listen(outcome);
+        // SAFETY: the caller passes an outcome of the types that `F` takes.
+        listen(unsafe { typed(outcome) });
     }
 
     unsafe fn drop(data: *mut Data) {
@@ -180,41 +228,37 @@ where
 type Watched = (Waker, Option<Watch>);
 
 /// The vtable of a waker.
-struct Wake<T, E>(PhantomData<(T, E)>);
+static WAKE: Vtable = Vtable {
+    call: call_waker,
+    drop: drop_waker,
+    waker: Some(take_waker),
+};
 
-impl<T: 'static, E: 'static> Wake<T, E> {
-    const VTABLE: &'static Vtable<T, E> = &Vtable {
-        call: Self::call,
-        drop: Self::drop,
-        waker: Some(Self::take),
-    };
+unsafe fn take_waker(data: *mut Data) -> Waker {
+    // SAFETY: the caller passes data that holds a live waker and does not use it afterwards.
+    let (waker, watch) = unsafe { data.cast::<Watched>().read() };
+    drop(watch);
+    waker
+}
 
-    unsafe fn take(data: *mut Data) -> Waker {
-        // SAFETY: the caller passes data that holds a live waker and does not use it afterwards.
-        let (waker, watch) = unsafe { data.cast::<Watched>().read() };
-        drop(watch);
-        waker
-    }
+unsafe fn call_waker(data: *mut Data, _outcome: RawOutcome) {
+    // SAFETY: the caller guarantees what `take_waker` requires.
+    unsafe { take_waker(data) }.wake();
+}
 
-    unsafe fn call(data: *mut Data, _outcome: Outcome<&T, &E>) {
-        // SAFETY: the caller guarantees what `take` requires.
-        unsafe { Self::take(data) }.wake();
-    }
-
-    unsafe fn drop(data: *mut Data) {
-        // SAFETY: the caller guarantees what `take` requires.
-        drop(unsafe { Self::take(data) });
-    }
+unsafe fn drop_waker(data: *mut Data) {
+    // SAFETY: the caller guarantees what `take_waker` requires.
+    drop(unsafe { take_waker(data) });
 }
 
 /// A list node for a listener after the first one.
-pub(super) struct Node<T: 'static, E: 'static> {
+pub(super) struct Node {
     /// The next older node while in the inbox; the next newer one while in the queue.
-    pub(super) next: AtomicPtr<Node<T, E>>,
+    pub(super) next: AtomicPtr<Node>,
     /// [`WAITING`], then [`GONE`].
     state: AtomicU32,
     is_waker: bool,
-    listener: UnsafeCell<MaybeUninit<Listener<T, E>>>,
+    listener: UnsafeCell<MaybeUninit<Listener>>,
 }
 
 /// The node holds its listener.
@@ -224,12 +268,12 @@ const GONE: u32 = 1;
 
 // SAFETY: the listener is `Send` and only ever taken out whole, by the one thread that swaps
 // `state`.
-unsafe impl<T: 'static, E: 'static> Send for Node<T, E> {}
+unsafe impl Send for Node {}
 // SAFETY: as above; no reference to the listener is handed out.
-unsafe impl<T: 'static, E: 'static> Sync for Node<T, E> {}
+unsafe impl Sync for Node {}
 
-impl<T: 'static, E: 'static> Node<T, E> {
-    pub(super) fn new(listener: Listener<T, E>) -> Self {
+impl Node {
+    pub(super) fn new(listener: Listener) -> Self {
         Self {
             next: AtomicPtr::new(ptr::null_mut()),
             state: AtomicU32::new(WAITING),
@@ -248,7 +292,7 @@ impl<T: 'static, E: 'static> Node<T, E> {
     }
 
     /// Takes the listener out, to call it or to remove it. Returns `Some` only once.
-    pub(super) fn take(&self) -> Option<Listener<T, E>> {
+    pub(super) fn take(&self) -> Option<Listener> {
         // ORDERING: AcqRel between the thread that calls and the thread that removes: one of them
         // wins.
         if self.state.swap(GONE, Ordering::AcqRel) == GONE {
@@ -261,13 +305,13 @@ impl<T: 'static, E: 'static> Node<T, E> {
     }
 }
 
-impl<T: 'static, E: 'static> Drop for Node<T, E> {
+impl Drop for Node {
     fn drop(&mut self) {
         drop(self.take());
     }
 }
 
-impl<T: 'static, E: 'static> fmt::Debug for Node<T, E> {
+impl fmt::Debug for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Node")
             .field("gone", &self.is_gone())

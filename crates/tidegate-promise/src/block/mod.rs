@@ -17,6 +17,7 @@
 //! | `sleepers` | threads that sleep until a task of an executor completes |
 //! | `watch_list` | wakers and listeners that wait for such a task |
 //! | `listener` | a listener as a type-erased closure, and its node in the list |
+//! | `node_list` | the nodes of a block: its inbox and its queue |
 //! | `storage` | the block's fields; allocating, reading and freeing it |
 //! | `decide` | the transition from open to done |
 //! | `notify` | runs the listeners on the right thread; sweeps removed ones |
@@ -38,6 +39,7 @@ mod depth;
 mod listen;
 mod listener;
 mod memory;
+mod node_list;
 mod notify;
 mod reader;
 mod shared_reader;

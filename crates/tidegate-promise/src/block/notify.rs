@@ -7,7 +7,6 @@
 //! code runs.
 
 use std::ptr::{self, NonNull};
-use std::sync::Arc;
 use std::task::Waker;
 
 use tidegate_core::Unhandled;
@@ -17,7 +16,7 @@ use tidegate_core::internal::{Delivery, SignalHeader};
 
 use super::decide::Decided;
 use super::depth::{self, contain};
-use super::listener::{Listener, Node};
+use super::listener::Listener;
 use super::state::{
     DONE, INLINE, LISTENER, NOTIFYING, READER, SLEEPER, UNSTARTED, WRITER, is_settled,
 };
@@ -55,9 +54,8 @@ pub(super) fn start<T: Send, E: Send>(ptr: BlockPtr<T, E>, inline: bool) {
 /// Returns `true` if there were listeners after the inline one when this thread set `NOTIFYING`.
 #[inline(always)]
 fn has_more<T: Send, E: Send>(block: &Block<T, E>) -> bool {
-    // SAFETY: `queue` belongs to the holder of `NOTIFYING`: this thread.
-    let queued = !block.queue.with(|queue| unsafe { *queue }).is_null();
-    queued || !block.inbox.load(Ordering::Relaxed).is_null()
+    // SAFETY: this thread holds `NOTIFYING`.
+    unsafe { block.nodes.has_more() }
 }
 
 /// Calls the inline listener without setting `inline_pending` first: the common case of a single
@@ -65,7 +63,7 @@ fn has_more<T: Send, E: Send>(block: &Block<T, E>) -> bool {
 /// called after the block is released.
 #[inline(always)]
 fn call_inline<T: Send, E: Send>(block: &Block<T, E>) -> bool {
-    let place = block.inline.with_mut(|slot| slot.cast::<Listener<T, E>>());
+    let place = block.inline.with_mut(|slot| slot.cast::<Listener>());
     // SAFETY: this thread holds `NOTIFYING` and saw `INLINE` when it took it: the slot is full
     // and belongs to this thread.
     if unsafe { &*place }.is_waker() {
@@ -74,7 +72,8 @@ fn call_inline<T: Send, E: Send>(block: &Block<T, E>) -> bool {
     depth::run_nested(ptr::from_ref(block).addr(), block.home.as_deref(), || {
         block.show(|outcome| {
             // SAFETY: as above; no thread reads the slot again, since `INLINE` is clear and
-            // `inline_pending` was not set, and the block lives while `NOTIFYING` is held.
+            // `inline_pending` was not set, and the block lives while `NOTIFYING` is held. The
+            // listeners of a block are made for its types.
             unsafe { Listener::call_at(place, outcome) };
         });
     });
@@ -172,12 +171,10 @@ fn signal_of<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>) -> Signa
 
 /// Calls a listener, contained, one level deeper.
 #[inline]
-fn call_listener<T: Send + 'static, E: Send + 'static>(
-    block: &Block<T, E>,
-    listener: Listener<T, E>,
-) {
+fn call_listener<T: Send + 'static, E: Send + 'static>(block: &Block<T, E>, listener: Listener) {
     depth::run_nested(ptr::from_ref(block).addr(), block.home.as_deref(), || {
-        block.show(|outcome| listener.call(outcome));
+        // SAFETY: the listeners of a block are made for its types.
+        block.show(|outcome| unsafe { listener.call(outcome) });
     });
 }
 
@@ -199,7 +196,8 @@ fn next<T: Send + 'static, E: Send + 'static>(block: &Block<T, E>) -> Next {
         // SAFETY: as above.
         unsafe { slot.assume_init_ref() }.is_waker()
     } else {
-        match oldest(block) {
+        // SAFETY: this thread holds `NOTIFYING`.
+        match unsafe { block.nodes.oldest() } {
             Some(node) => node.is_waker(),
             None => return Next::None,
         }
@@ -213,7 +211,7 @@ fn next<T: Send + 'static, E: Send + 'static>(block: &Block<T, E>) -> Next {
 
 /// Takes the oldest pending listener out. Returns `None` if it was removed meanwhile.
 #[inline]
-fn take<T: Send + 'static, E: Send + 'static>(block: &Block<T, E>) -> Option<Listener<T, E>> {
+fn take<T: Send + 'static, E: Send + 'static>(block: &Block<T, E>) -> Option<Listener> {
     // SAFETY: `inline_pending` belongs to the holder of `NOTIFYING`: this thread.
     let inline = block
         .inline_pending
@@ -225,68 +223,8 @@ fn take<T: Send + 'static, E: Send + 'static>(block: &Block<T, E>) -> Option<Lis
         // SAFETY: as above.
         return Some(unsafe { listener.assume_init() });
     }
-    pop(block)?.take()
-}
-
-/// Returns the oldest node that still holds its listener. Refills the queue from the inbox.
-fn oldest<T: Send + 'static, E: Send + 'static>(block: &Block<T, E>) -> Option<&Node<T, E>> {
-    loop {
-        refill(block);
-        // SAFETY: `queue` belongs to the holder of `NOTIFYING`: this thread.
-        let head = block.queue.with(|queue| unsafe { *queue });
-        // SAFETY: nodes in the queue are alive, because the queue owns a reference to each.
-        let node = unsafe { head.as_ref() }?;
-        if !node.is_gone() {
-            return Some(node);
-        }
-        drop(pop(block));
-    }
-}
-
-/// Moves the nodes of the inbox into the queue, oldest first, if the queue is empty.
-fn refill<T: Send + 'static, E: Send + 'static>(block: &Block<T, E>) {
-    // SAFETY: `queue` belongs to the holder of `NOTIFYING`: this thread.
-    if !block.queue.with(|queue| unsafe { *queue }).is_null() {
-        return;
-    }
-    let list = take_inbox(block);
-    // SAFETY: as above.
-    block.queue.with_mut(|queue| unsafe { *queue = list });
-}
-
-/// Empties the inbox and returns its nodes as a list from oldest to newest.
-fn take_inbox<T: Send + 'static, E: Send + 'static>(block: &Block<T, E>) -> *const Node<T, E> {
-    if block.inbox.load(Ordering::Relaxed).is_null() {
-        return ptr::null();
-    }
-    // ORDERING: Acquire pairs with the Release by which each node was pushed.
-    let mut newest = block.inbox.swap(ptr::null_mut(), Ordering::Acquire);
-    let mut oldest: *mut Node<T, E> = ptr::null_mut();
-    while !newest.is_null() {
-        // SAFETY: nodes in the inbox are alive: it owned a reference to each, which now belongs to
-        // this list.
-        let node = unsafe { &*newest };
-        let older = node.next.load(Ordering::Relaxed);
-        node.next.store(oldest, Ordering::Relaxed);
-        oldest = newest;
-        newest = older;
-    }
-    oldest
-}
-
-/// Removes the first node from the queue.
-fn pop<T: Send + 'static, E: Send + 'static>(block: &Block<T, E>) -> Option<Arc<Node<T, E>>> {
-    // SAFETY: `queue` belongs to the holder of `NOTIFYING`: this thread.
-    let head = block.queue.with(|queue| unsafe { *queue });
-    if head.is_null() {
-        return None;
-    }
-    // SAFETY: the queue owned a reference to its first node, made by `Arc::into_raw`.
-    let node = unsafe { Arc::from_raw(head) };
-    let next = node.next.load(Ordering::Relaxed);
-    // SAFETY: as above.
-    block.queue.with_mut(|queue| unsafe { *queue = next });
-    Some(node)
+    // SAFETY: this thread holds `NOTIFYING`.
+    unsafe { block.nodes.pop() }?.take()
 }
 
 /// Releases the right to notify, and frees the block if this was the last owner. Returns `false`
@@ -362,36 +300,13 @@ pub(super) fn sweep<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>) {
     if state & INLINE != 0 {
         mark_inline_pending(block);
     }
-    keep_live(block);
-    finish_sweep(ptr);
-}
-
-/// Rebuilds the queue from its own nodes and those of the inbox, without the removed ones.
-fn keep_live<T: Send + 'static, E: Send + 'static>(block: &Block<T, E>) {
-    let mut live = Vec::new();
-    loop {
-        while let Some(node) = pop(block) {
-            if !node.is_gone() {
-                live.push(node);
-            }
-        }
-        refill(block);
-        // SAFETY: `queue` belongs to the holder of `NOTIFYING`: this thread.
-        if block.queue.with(|queue| unsafe { *queue }).is_null() {
-            break;
-        }
-    }
-    let next_sweep = u16::try_from(live.len()).unwrap_or(u16::MAX);
+    // SAFETY: this thread holds `NOTIFYING`.
+    let live = unsafe { block.nodes.keep_live() };
+    let next_sweep = u16::try_from(live).unwrap_or(u16::MAX);
     block
         .sweep_in
         .store(next_sweep.max(SWEEP_AFTER), Ordering::Relaxed);
-    let mut list: *mut Node<T, E> = ptr::null_mut();
-    for node in live.into_iter().rev() {
-        node.next.store(list, Ordering::Relaxed);
-        list = Arc::into_raw(node).cast_mut();
-    }
-    // SAFETY: as above.
-    block.queue.with_mut(|queue| unsafe { *queue = list });
+    finish_sweep(ptr);
 }
 
 /// Ends a sweep: clears `NOTIFYING` and marks the remaining listeners as added. If the block was
@@ -401,7 +316,7 @@ fn finish_sweep<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>) {
     // SAFETY: both belong to the holder of `NOTIFYING`: this thread.
     let inline = block.inline_pending.with(|waits| unsafe { *waits });
     // SAFETY: as above.
-    let queued = !block.queue.with(|queue| unsafe { *queue }).is_null();
+    let queued = unsafe { block.nodes.is_queued() };
     let mut waits = 0;
     if inline || queued {
         waits |= LISTENER;

@@ -29,7 +29,7 @@ pub struct Reader<T: Send + 'static, E: Send + 'static> {
     /// The use of the inline slot so far.
     slot: Cell<Slot>,
     /// The waker registered by the last poll, and its location.
-    waker: Option<Registered<T, E>>,
+    waker: Option<Registered>,
     /// The outcome was moved out through this end.
     taken: bool,
     /// Not `Sync`: listeners are added without a lock, because one thread at a time uses this end.
@@ -50,11 +50,11 @@ enum Slot {
     Passed,
 }
 
-struct Registered<T: 'static, E: 'static> {
+struct Registered {
     /// The waker's data and vtable, to compare them with those of the next poll.
     same: (*const (), *const ()),
     /// The waker's node; `None` if the waker is in the inline slot.
-    node: Option<Arc<Node<T, E>>>,
+    node: Option<Arc<Node>>,
 }
 
 // SAFETY: the read end gives the outcome to the thread that uses it; its own fields are used by
@@ -75,7 +75,7 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
     /// Calls `listen` with the outcome, on the block's home. If the outcome was already taken,
     /// drops `listen` and returns `None`.
     #[inline]
-    pub fn listen<F>(&self, listen: F) -> Option<ListenerToken<T, E>>
+    pub fn listen<F>(&self, listen: F) -> Option<ListenerToken>
     where
         F: FnOnce(Outcome<&T, &E>) + Send + 'static,
     {
@@ -94,7 +94,7 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
     }
 
     #[inline]
-    fn put(&self, listener: Listener<T, E>) -> ListenerToken<T, E> {
+    fn put(&self, listener: Listener) -> ListenerToken {
         if self.slot.get() == Slot::Free {
             self.slot.set(Slot::Listener);
             self.fill_inline(listener, READER);
@@ -126,7 +126,7 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
     }
 
     /// Removes a listener before it is called. Returns `true` if it will not be called.
-    pub fn remove(&self, token: &ListenerToken<T, E>) -> bool {
+    pub fn remove(&self, token: &ListenerToken) -> bool {
         match &token.place {
             Place::Node(node) => remove_node(self.block, node),
             // A token never removes a waker from the slot, even if it refers to that slot.
@@ -323,7 +323,7 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
         self.block
     }
 
-    fn add_waker(&self, waker: Waker) -> Option<Arc<Node<T, E>>> {
+    fn add_waker(&self, waker: Waker) -> Option<Arc<Node>> {
         // Registered before the caller checks whether the executor has ended.
         let watch = self.block.watch_waker(&waker);
         let listener = Listener::waker(waker, watch);
@@ -344,7 +344,7 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
     /// Puts the first listener into the inline slot. `keep` is `READER`, or 0 to clear that owner
     /// bit in the same step.
     #[inline]
-    fn fill_inline(&self, listener: Listener<T, E>, keep: u32) {
+    fn fill_inline(&self, listener: Listener, keep: u32) {
         let block = self.block.get();
         // SAFETY: the slot is free, and only this end fills it; a notifier reads it only after it
         // has seen `INLINE`, which is set below.
@@ -355,7 +355,7 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
     }
 
     /// Removes and returns the inline listener, unless a notifier has seen it.
-    fn take_inline(&self) -> Option<Listener<T, E>> {
+    fn take_inline(&self) -> Option<Listener> {
         let block = self.block.get();
         let alone = self.slot.get() != Slot::Passed;
         let emptied = if alone { INLINE | LISTENER } else { INLINE };

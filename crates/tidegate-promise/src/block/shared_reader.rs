@@ -32,7 +32,7 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedReader<T, E> {
 
     /// Calls `listen` with the outcome, on the block's home, or without a home on the thread that
     /// notifies.
-    pub fn listen<F>(&self, listen: F) -> ListenerToken<T, E>
+    pub fn listen<F>(&self, listen: F) -> ListenerToken
     where
         F: FnOnce(Outcome<&T, &E>) + Send + 'static,
     {
@@ -52,7 +52,7 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedReader<T, E> {
     }
 
     /// Wakes `waker` when the outcome is decided and earlier listeners have run.
-    pub fn listen_waker(&self, waker: Waker) -> ListenerToken<T, E> {
+    pub fn listen_waker(&self, waker: Waker) -> ListenerToken {
         // The watch is registered before the caller checks whether the executor has ended, so that
         // an end after the check still wakes `waker`.
         let watch = self.block.watch_waker(&waker);
@@ -64,7 +64,7 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedReader<T, E> {
 
     /// Removes a listener before it is called. Returns `true` if it will not be called. Returns
     /// `false` for a token of the inline slot, which only the unique reader can remove.
-    pub fn remove(&self, token: &ListenerToken<T, E>) -> bool {
+    pub fn remove(&self, token: &ListenerToken) -> bool {
         match &token.place {
             Place::Node(node) => remove_node(self.block, node),
             Place::Inline { .. } => false,

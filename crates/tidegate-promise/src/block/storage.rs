@@ -12,7 +12,8 @@ use tidegate_core::internal::prim::{AtomicPtr, AtomicU16, AtomicU32, Ordering, U
 use tidegate_core::internal::{Delivery, SignalHeader};
 use tidegate_core::{Executor, Task};
 
-use super::listener::{Listener, Node};
+use super::listener::Listener;
+use super::node_list::NodeList;
 use super::state::{CANCELLED, DONE, INLINE, LISTENER, OWNERS, READER, UNSTARTED, WRITER};
 use super::word_waiters::WordWaiters;
 use super::{depth, memory};
@@ -38,16 +39,14 @@ pub(super) struct Block<T: 'static, E: 'static> {
     pub(super) inline_pending: UnsafeCell<bool>,
     /// The unique reader has moved the outcome out.
     pub(super) taken: UnsafeCell<bool>,
-    pub(super) inline: UnsafeCell<MaybeUninit<Listener<T, E>>>,
+    pub(super) inline: UnsafeCell<MaybeUninit<Listener>>,
     pub(super) outcome: UnsafeCell<MaybeUninit<Result<T, E>>>,
     /// Wakes the reader that sleeps on `state`.
     pub(super) word_waiters: WordWaiters,
     /// The executor on which listeners run; `None` means the thread that decides the outcome.
     pub(super) home: Option<Arc<dyn Executor>>,
-    /// Listeners after the first, newest first.
-    pub(super) inbox: AtomicPtr<Node<T, E>>,
-    /// Listeners moved out of the inbox, oldest first.
-    pub(super) queue: UnsafeCell<*const Node<T, E>>,
+    /// Listeners after the first.
+    pub(super) nodes: NodeList,
     /// The cancel hook, which runs on the thread that cancels.
     pub(super) hook: AtomicPtr<Task>,
     /// Returns the failure of a promise whose writers were all dropped.
@@ -94,8 +93,7 @@ impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
             outcome: UnsafeCell::new(MaybeUninit::uninit()),
             word_waiters: WordWaiters::new(),
             home,
-            inbox: AtomicPtr::new(ptr::null_mut()),
-            queue: UnsafeCell::new(ptr::null()),
+            nodes: NodeList::new(),
             hook: AtomicPtr::new(ptr::null_mut()),
             abandoned,
         };
@@ -290,7 +288,7 @@ pub(super) fn count_one(handles: &AtomicU32) {
 /// Drops a user's value and contains a panic of its `Drop`.
 #[inline(always)]
 fn drop_contained<V>(home: Option<&dyn Executor>, value: V) {
-    if std::mem::needs_drop::<V>() {
+    if const { std::mem::needs_drop::<V>() } {
         depth::contain(home, || drop(value));
     }
 }

@@ -38,21 +38,7 @@ fn state<T: Send, E: Send>(block: BlockPtr<T, E>) -> u32 {
 
 /// Counts the nodes in the inbox and in the queue, including removed ones.
 fn nodes(block: BlockPtr<u32, u32>) -> usize {
-    let block = block.get();
-    let heads = [
-        block.inbox.load(Ordering::Relaxed).cast_const(),
-        // SAFETY: the tests that count nodes are single-threaded.
-        block.queue.with(|queue| unsafe { *queue }),
-    ];
-    let mut count = 0;
-    for mut node in heads {
-        // SAFETY: nodes in the lists are alive, and no thread removes them meanwhile.
-        while let Some(one) = unsafe { node.as_ref() } {
-            count += 1;
-            node = one.next.load(Ordering::Relaxed);
-        }
-    }
-    count
+    block.get().nodes.count()
 }
 
 /// A test executor that delivers signals in place, keeps them, or refuses them.
@@ -125,7 +111,7 @@ impl Executor for TestExecutor {
 fn a_promise_of_a_word_fits_two_cache_lines() {
     assert!(size_of::<Block<u64, Arc<u64>>>() <= 128);
     assert!(size_of::<Block<(), Arc<u64>>>() <= 128);
-    assert_eq!(size_of::<Listener<u64, u64>>(), 4 * size_of::<usize>());
+    assert_eq!(size_of::<Listener>(), 4 * size_of::<usize>());
     assert_eq!(size_of::<Writer<u64, u64>>(), size_of::<usize>());
 }
 

@@ -68,20 +68,16 @@ impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
     /// Returns a listener that is notified if the executor of the task is given up. The flag is
     /// `true` if that has already happened.
     #[inline(never)]
-    pub(super) fn watched<F>(self, listen: F) -> (Listener<T, E>, bool)
+    pub(super) fn watched<F>(self, listen: F) -> (Listener, bool)
     where
         F: FnOnce(Outcome<&T, &E>) + Send + 'static,
     {
-        match self.watch_listener() {
-            None => (Listener::new(listen), false),
-            Some((watch, already_given_up)) => {
-                let listener = Listener::new(move |outcome: Outcome<&T, &E>| {
-                    drop(watch);
-                    listen(outcome);
-                });
-                (listener, already_given_up)
-            }
-        }
+        let (watch, already_given_up) = self.watch_listener().unzip();
+        let listener = Listener::new(move |outcome: Outcome<&T, &E>| {
+            drop(watch);
+            listen(outcome);
+        });
+        (listener, already_given_up == Some(true))
     }
 
     /// Decides the block as never started. Returns `None` if it is decided or the task has

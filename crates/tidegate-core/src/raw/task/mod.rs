@@ -185,7 +185,8 @@ impl Task {
     #[inline]
     fn erase_plain<F: Body, B: Kind>(body: F) -> Self {
         let mut data: Data = [MaybeUninit::uninit(); INLINE_WORDS];
-        let vtable = if fits::<F>() {
+        // A constant, so that only the code of one branch is generated.
+        let vtable = if const { fits::<F>() } {
             // SAFETY: `fits` checked that size and alignment of `data` suffice for an `F`.
             unsafe { (&raw mut data).cast::<F>().write(body) };
             Inline::<F, B>::VTABLE
