@@ -42,7 +42,7 @@
 //! # What a call costs
 //!
 //! With permits, breaker, timeout and metrics, a call that succeeds at once allocates nothing,
-//! takes no lock and reads a cheap clock twice (`FastClock`, whose documentation states its error).
+//! waits for no lock and reads a cheap clock twice (`FastClock`, whose documentation states its error).
 //!
 //! # Map of the crate
 //!

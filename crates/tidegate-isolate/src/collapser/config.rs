@@ -1,9 +1,7 @@
 //! The settings of a collapser: those made in code, and live properties.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-
-use arc_swap::ArcSwap;
 
 use crate::error::ConfigError;
 use crate::key::Key;
@@ -58,7 +56,7 @@ impl Default for CollapserConfig {
 pub(super) struct Live {
     key: Key,
     configured: CollapserConfig,
-    pub(super) now: ArcSwap<CollapserConfig>,
+    now: Mutex<Arc<CollapserConfig>>,
 }
 
 impl PropertyOwner for Live {
@@ -67,10 +65,8 @@ impl PropertyOwner for Live {
         let Some(rest) = name.strip_prefix(FAMILY) else {
             return Ok(None);
         };
-        let (config, refused) = self
-            .configured
-            .resolve(sources, &self.key, &self.now.load());
-        self.now.store(Arc::new(config));
+        let (config, refused) = self.configured.resolve(sources, &self.key, &self.now());
+        *self.lock() = Arc::new(config);
         let mut refused = refused.into_iter();
         if let Some(error) = refused.find(|error| name.ends_with(error.property())) {
             return Err(error);
@@ -101,9 +97,18 @@ impl Live {
         }
         Ok(Self {
             key: key.clone(),
-            now: ArcSwap::from_pointee(in_force),
+            now: Mutex::new(Arc::new(in_force)),
             configured,
         })
+    }
+
+    /// Returns the settings in force.
+    pub(super) fn now(&self) -> Arc<CollapserConfig> {
+        Arc::clone(&self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Arc<CollapserConfig>> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns why the value of a property is not in force, if it is not.
@@ -114,7 +119,7 @@ impl Live {
         let key = &self.key;
         let mine = format!("{FAMILY}{key}.{}", property.name);
         let why = match sources.get(&mine) {
-            _ if (property.get)(&wanted) == (property.get)(&self.now.load()) => return None,
+            _ if (property.get)(&wanted) == (property.get)(&self.now()) => return None,
             Some(value) => format!("`{mine}` says {value}"),
             None => "the code says otherwise".to_owned(),
         };

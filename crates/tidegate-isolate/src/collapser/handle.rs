@@ -3,10 +3,9 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
-use arc_swap::ArcSwapOption;
 use tidegate_core::CancelToken;
 use tidegate_core::internal::PlainTask;
 use tidegate_core::permits::Permit;
@@ -51,7 +50,7 @@ struct Shared<A, V, E> {
     command: Command<HashMap<A, V>, E>,
     live: Arc<Live>,
     work: Arc<Work<A, V, E>>,
-    shards: ArcSwapOption<Shards<A>>,
+    shards: Mutex<Option<Arc<Shards<A>>>>,
     global: Slot<A, V, E>,
     /// Identifies this collapser's batches in the cache of a request; several collapsers may use
     /// one command.
@@ -93,7 +92,7 @@ where
                 command: command.clone(),
                 live,
                 work: Arc::new(work),
-                shards: ArcSwapOption::empty(),
+                shards: Mutex::default(),
                 global: Arc::default(),
                 owner: CacheOwner::new(),
             }),
@@ -102,20 +101,22 @@ where
 
     /// Returns the settings in force.
     pub fn config(&self) -> Arc<CollapserConfig> {
-        self.shared.live.now.load_full()
+        self.shared.live.now()
     }
 
     /// Splits every batch from now on with `split`, also for clones. Each part is a separate call.
     pub fn shards(self, split: impl Fn(Vec<A>) -> Vec<Vec<A>> + Send + Sync + 'static) -> Self {
         let split: Shards<A> = Box::new(split);
-        self.shared.shards.store(Some(Arc::new(split)));
+        // The closure before is user code: it is dropped with no lock held.
+        let before = lock(&self.shared.shards).replace(Arc::new(split));
+        drop(before);
         self
     }
 
     /// Adds a request to the open batch.
     pub fn submit(&self, argument: A) -> Completion<V, CollapserError<E>> {
         let shared = &self.shared;
-        let config = shared.live.now.load();
+        let config = shared.live.now();
         let (slot, context) = match config.scope {
             CollapserScope::Global => (Arc::clone(&shared.global), None),
             CollapserScope::Request => match RequestContext::current() {
@@ -200,7 +201,7 @@ where
         context: Option<RequestContext>,
     ) {
         let alarms = self.command.alarms();
-        let at = alarms.clock().clock().deadline(self.live.now.load().delay);
+        let at = alarms.clock().clock().deadline(self.live.now().delay);
         let shared = Arc::clone(self);
         let mut due = Due {
             slot: Arc::clone(slot),
@@ -238,7 +239,9 @@ where
         if arguments.is_empty() {
             return;
         }
-        let parts = match &*self.shards.load() {
+        // Cloned, because `split` is user code and runs with no lock held.
+        let shards = lock(&self.shards).clone();
+        let parts = match shards {
             None => vec![arguments],
             Some(split) => {
                 let whole = arguments.clone();
@@ -325,7 +328,7 @@ impl<A, V, E> Clone for Collapser<A, V, E> {
 impl<A, V, E> fmt::Debug for Collapser<A, V, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Collapser")
-            .field("config", &self.shared.live.now.load())
+            .field("config", &self.shared.live.now())
             .finish_non_exhaustive()
     }
 }

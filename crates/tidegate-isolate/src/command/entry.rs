@@ -2,7 +2,7 @@
 //!
 //! The holder of an [`Entry`] does the work on any thread and in any way, reports the outcome, and
 //! drops the entry when the work no longer needs its permit. A call that succeeds allocates nothing
-//! and takes no lock.
+//! and waits for no lock.
 //!
 //! | end | event | breaker | latency | adaptive limit | hooks |
 //! |---|---|---|---|---|---|

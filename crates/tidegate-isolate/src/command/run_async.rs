@@ -1,7 +1,7 @@
 //! A call with permits whose work is a future.
 //!
 //! The returned future is an async block that contains the work's future, so the work needs no box.
-//! A future that is ready at its first poll allocates nothing and takes no lock. The parts that few
+//! A future that is ready at its first poll allocates nothing and waits for no lock. The parts that few
 //! calls need, a wait for a permit or a shared run, have a box of their own, so that they do not
 //! enlarge the future of other calls.
 //!
@@ -266,7 +266,7 @@ impl<T: Send + 'static, E: Send + 'static, F, W> Running<'_, T, E, F, W> {
     /// Drops the work's future. Its `Drop` is user code and may panic.
     #[inline]
     fn drop_future(&mut self) {
-        if needs_drop::<W>() {
+        if const { needs_drop::<W>() } {
             let _ = contain(|| self.future.set(None));
         }
     }

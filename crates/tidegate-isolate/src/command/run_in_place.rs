@@ -3,7 +3,7 @@
 //! The steps of a call that succeeds at once: one clock reading, two loads for the breaker, one
 //! compare-and-swap for the permit, a store and a compare-and-swap for the deadline, the work, one
 //! clock reading, one subtraction for the permit, and three additions: the outcome, the breaker's
-//! count and the latency. Nothing is allocated and no lock is taken.
+//! count and the latency. Nothing is allocated and no lock is waited for.
 //!
 //! The steps of a call that finds all permits held, if nothing else can reject or observe it: one
 //! load of the count, a coarse clock reading, one addition, the error.

@@ -67,7 +67,7 @@ impl Isolation {
 const CHANGING: &str = "a command is being built or removed at this moment; dump again";
 
 fn command(state: &State) -> Dump {
-    let config = state.config.load();
+    let config = state.own_config();
     let threads = state.threads.get();
     let threads = threads.filter(|_| config.bulkhead == Bulkhead::Threads);
     let running = state.running.load(Ordering::Relaxed);

@@ -53,7 +53,7 @@ pub(super) struct Inner {
     /// Commands that name no pool share the pool of their group.
     pub(super) pools_by_group: bool,
     /// Interned names of groups and pools.
-    pub(super) names: Mutex<HashMap<Key, ()>>,
+    pub(super) names: Mutex<HashSet<Key>>,
 }
 
 impl Isolation {
@@ -198,7 +198,7 @@ impl Isolation {
     /// whether or not one of them has used threads yet.
     pub fn pool_key_count(&self) -> usize {
         let states = self.states();
-        let keys: HashSet<_> = states.values().map(|state| &state.pool).collect();
+        let keys: HashSet<Key> = states.values().map(|state| state.pool.clone()).collect();
         keys.len()
     }
 
@@ -341,10 +341,10 @@ impl Isolation {
 
     fn intern(&self, name: &Key) -> Key {
         let mut names = self.inner.names();
-        if let Some((known, ())) = names.get_key_value(name) {
+        if let Some(known) = names.get(name) {
             return known.clone();
         }
-        names.insert(name.clone(), ());
+        names.insert(name.clone());
         name.clone()
     }
 
@@ -387,7 +387,7 @@ impl Inner {
         self.states.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn names(&self) -> MutexGuard<'_, HashMap<Key, ()>> {
+    fn names(&self) -> MutexGuard<'_, HashSet<Key>> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

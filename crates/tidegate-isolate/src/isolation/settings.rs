@@ -21,7 +21,7 @@ impl State {
     /// Returns the settings in force. Pool settings come from the pool, because another of its
     /// commands may have changed them.
     pub(crate) fn config(&self) -> Arc<CommandConfig> {
-        let config = self.config.load_full();
+        let config = self.own_config();
         let pool = self.threads.get().map(|threads| threads.config());
         match pool.filter(|pool| *pool != config.pool) {
             None => config,
@@ -30,6 +30,11 @@ impl State {
                 ..(*config).clone()
             }),
         }
+    }
+
+    /// Returns the settings in force, with those of the pool as this command last set them.
+    pub(super) fn own_config(&self) -> Arc<CommandConfig> {
+        Arc::clone(&lock(&self.config))
     }
 
     /// Changes the settings made in code. Nothing changes if the result is invalid.
@@ -264,7 +269,9 @@ impl State {
         self.fallback_permits.set_limit(config.fallback_permits);
         self.rate.configure(config.rate.as_ref(), self.now());
         self.set_hot(&config);
-        self.config.store(Arc::new(config));
+        let before = std::mem::replace(&mut *lock(&self.config), Arc::new(config));
+        // May hold user code, so it is dropped with no lock on it.
+        drop(before);
         Ok(refused)
     }
 

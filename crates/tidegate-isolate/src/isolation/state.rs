@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use tidegate_core::CancelToken;
 use tidegate_core::internal::CoarseClock;
 use tidegate_core::internal::trace::EventLimit;
@@ -68,7 +67,7 @@ pub(crate) struct State {
     pub(super) readings: [AtomicU64; 2],
     /// The settings of the first builder, for comparison with later builders.
     pub(crate) built: CodeSettings,
-    pub(super) config: ArcSwap<CommandConfig>,
+    pub(super) config: Mutex<Arc<CommandConfig>>,
     pub(super) timeout: AtomicU64,
     pub(super) flags: AtomicU32,
     /// Identifies this key's entries in the caches of requests.
@@ -143,7 +142,7 @@ impl State {
                 .rate
                 .as_ref()
                 .map_or_else(TokenBucket::none, TokenBucket::new),
-            config: ArcSwap::from_pointee(config.clone()),
+            config: Mutex::new(Arc::new(config.clone())),
             timeout: AtomicU64::new(u64::MAX),
             flags: AtomicU32::new(0),
             built: code_settings.clone(),

@@ -105,11 +105,3 @@ pub(crate) struct CumulativeLatencies {
     pub(crate) run: Cumulative,
     pub(crate) total: Cumulative,
 }
-
-impl CumulativeLatencies {
-    pub(crate) fn merge(&mut self, other: &Self) {
-        self.wait.merge(&other.wait);
-        self.run.merge(&other.run);
-        self.total.merge(&other.total);
-    }
-}

@@ -5,11 +5,14 @@
 //! exact. The unit is 16 ns and the range ends at about 18 minutes; longer durations count as the
 //! highest step.
 //!
-//! Recording is one relaxed addition. `drain` swaps each step with zero, so that no record is lost
-//! or seen twice while other threads record.
+//! The steps are allocated by the first record, and freed on request. A record only tries for the
+//! lock that protects them from being freed: it succeeds unless another thread allocates or frees them
+//! at this moment. Recording is then one relaxed addition. `drain` swaps each step with zero, so that
+//! no record is lost or seen twice while other threads record.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 /// Steps in one power of two.
@@ -23,22 +26,34 @@ const LEN: usize = 1024;
 const TOP: u64 = (1 << (STEP_BITS as u64 + (LEN / STEPS) as u64 - 1)) - 1;
 
 /// A histogram of durations that many threads record into.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Histogram {
-    steps: Box<[AtomicU32]>,
+    /// `None` until the first record, and after `free`.
+    steps: RwLock<Option<Box<[AtomicU32]>>>,
 }
 
 impl Histogram {
-    pub(crate) fn new() -> Self {
-        Self {
-            steps: (0..LEN).map(|_| AtomicU32::new(0)).collect(),
-        }
-    }
+    /// The size of the steps.
+    pub(crate) const BYTES: usize = LEN * size_of::<AtomicU32>();
 
     /// Adds one duration, in nanoseconds.
     #[inline]
     pub(crate) fn record(&self, nanos: u64) {
-        self.steps[step_of(nanos)].fetch_add(1, Ordering::Relaxed);
+        let step = step_of(nanos);
+        if let Ok(steps) = self.steps.try_read()
+            && let Some(steps) = &*steps
+        {
+            steps[step].fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        self.record_first(step);
+    }
+
+    #[cold]
+    fn record_first(&self, step: usize) {
+        let mut steps = self.steps.write().unwrap_or_else(PoisonError::into_inner);
+        let make = || (0..LEN).map(|_| AtomicU32::new(0)).collect();
+        *steps.get_or_insert_with(make)[step].get_mut() += 1;
     }
 
     /// Removes and returns all counts.
@@ -51,9 +66,26 @@ impl Histogram {
         self.collect(|step| step.load(Ordering::Relaxed))
     }
 
+    /// Frees the steps, and returns the counts that they still held.
+    pub(crate) fn free(&self) -> Sparse {
+        let mut steps = self.steps.write().unwrap_or_else(PoisonError::into_inner);
+        let freed = Self {
+            steps: RwLock::new(steps.take()),
+        };
+        drop(steps);
+        freed.read()
+    }
+
+    /// Returns `true` while the histogram holds memory for its steps.
+    pub(crate) fn is_allocated(&self) -> bool {
+        let steps = self.steps.read().unwrap_or_else(PoisonError::into_inner);
+        steps.is_some()
+    }
+
     fn collect(&self, take: impl Fn(&AtomicU32) -> u32) -> Sparse {
         let mut counts = Vec::new();
-        for (at, step) in self.steps.iter().enumerate() {
+        let steps = self.steps.read().unwrap_or_else(PoisonError::into_inner);
+        for (at, step) in steps.iter().flatten().enumerate() {
             // Most steps are empty, and a load is cheaper than a swap.
             if step.load(Ordering::Relaxed) != 0 {
                 let count = take(step);
@@ -257,13 +289,36 @@ mod tests {
 
     #[test]
     fn four_kibibytes() {
-        let histogram = Histogram::new();
-        assert_eq!(size_of_val(&*histogram.steps), 4096);
+        let histogram = Histogram::default();
+        assert!(!histogram.is_allocated());
+        histogram.record(1);
+        let steps = histogram.steps.read().expect("no record panicked");
+        assert_eq!(size_of_val(steps.as_deref().expect("allocated")), 4096);
+        assert_eq!(Histogram::BYTES, 4096);
+    }
+
+    #[test]
+    fn freeing_while_others_record_loses_nothing() {
+        let histogram = Histogram::default();
+        let mut all = Distribution::default();
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                for nanos in 0..20_000 {
+                    histogram.record(nanos);
+                }
+            });
+            while !writer.is_finished() {
+                all.add_sparse(&histogram.free());
+            }
+        });
+        all.add_sparse(&histogram.free());
+        assert_eq!(all.count(), 20_000);
+        assert!(!histogram.is_allocated());
     }
 
     #[test]
     fn draining_while_others_record_loses_nothing() {
-        let histogram = Histogram::new();
+        let histogram = Histogram::default();
         let mut all = Distribution::default();
         std::thread::scope(|scope| {
             let writers: Vec<_> = (0..2_u64)

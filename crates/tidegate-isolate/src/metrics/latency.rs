@@ -2,8 +2,8 @@
 //!
 //! A call that did not wait has one figure instead of three: its running time is its total time.
 //! Such calls go into a separate histogram, so that they cost one addition; a reader counts them in
-//! all three figures. The histograms are created when the first call needs them, and freed when the
-//! key has been idle for a window.
+//! all three figures. The histograms are created when the first call needs them. Their steps are freed
+//! when the key has been idle for a window; the sum of what they recorded stays.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -40,8 +40,8 @@ pub(crate) struct Block {
     window: WindowConfig,
     /// Calls that did not wait, striped by thread, so that concurrent threads rarely write to the
     /// same histogram.
-    unwaited: [OnceLock<WindowedHistogram>; STRIPES],
-    waited: OnceLock<[WindowedHistogram; 3]>,
+    unwaited: [OnceLock<Box<WindowedHistogram>>; STRIPES],
+    waited: OnceLock<Box<[WindowedHistogram; 3]>>,
 }
 
 impl Block {
@@ -57,14 +57,14 @@ impl Block {
     #[inline]
     pub(crate) fn record_at_once(&self, now: u64, nanos: u64) {
         self.unwaited[thread_number() % STRIPES]
-            .get_or_init(|| WindowedHistogram::new(self.window))
+            .get_or_init(|| Box::new(WindowedHistogram::new(self.window)))
             .record(now, nanos);
     }
 
     /// Records a call that waited.
     pub(crate) fn record(&self, now: u64, wait: u64, run: u64, total: u64) {
         let make = || std::array::from_fn(|_| WindowedHistogram::new(self.window));
-        let figures = self.waited.get_or_init(make);
+        let figures = self.waited.get_or_init(|| Box::new(make()));
         for (figure, nanos) in figures.iter().zip([wait, run, total]) {
             figure.record(now, nanos);
         }
@@ -96,7 +96,7 @@ impl Block {
             all.run.merge(&both);
             all.total.merge(&both);
         }
-        if let Some([wait, run, total]) = self.waited.get() {
+        if let Some([wait, run, total]) = self.waited.get().map(|all| &**all) {
             all.wait.merge(&wait.cumulative(now));
             all.run.merge(&run.cumulative(now));
             all.total.merge(&total.cumulative(now));
@@ -104,10 +104,21 @@ impl Block {
         all
     }
 
-    /// Returns the number of histograms in use, to compute the memory that a key holds.
-    pub(crate) fn histograms(&self) -> usize {
-        let unwaited = self.unwaited.iter().filter_map(OnceLock::get).count();
-        unwaited + self.waited.get().map_or(0, |all| all.len())
+    /// Frees the steps of the histograms without a latency in their window.
+    pub(crate) fn free_idle(&self, now: u64) {
+        self.all().for_each(|histogram| histogram.free_idle(now));
+    }
+
+    /// Returns how many histograms hold memory for their steps.
+    pub(crate) fn allocated(&self) -> usize {
+        let held = self.all().filter(|one| one.live.is_allocated());
+        held.count()
+    }
+
+    fn all(&self) -> impl Iterator<Item = &WindowedHistogram> {
+        let unwaited = self.unwaited.iter().filter_map(OnceLock::get);
+        let waited = self.waited.get().into_iter().flat_map(|all| all.iter());
+        unwaited.map(|one| &**one).chain(waited)
     }
 }
 
@@ -133,7 +144,7 @@ impl WindowedHistogram {
     fn new(window: WindowConfig) -> Self {
         Self {
             edge: Edge::new(window.bucket_nanos()),
-            live: Histogram::new(),
+            live: Histogram::default(),
             buckets: u64::from(window.buckets.max(1)),
             closed: Mutex::default(),
         }
@@ -168,6 +179,21 @@ impl WindowedHistogram {
         }
         all.add_sparse(&self.live.read());
         all
+    }
+
+    /// Frees the steps if no latency is in the window.
+    fn free_idle(&self, now: u64) {
+        let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        self.close(&mut closed, now);
+        if closed.list.is_empty() && self.live.read().is_empty() {
+            closed.list = VecDeque::new();
+            let late = self.live.free();
+            // Recorded since the line above.
+            if !late.is_empty() {
+                let of = closed.current;
+                closed.list.push_back((of, late));
+            }
+        }
     }
 
     #[cold]
@@ -213,7 +239,7 @@ mod tests {
     fn a_call_that_did_not_wait_counts_in_all_three() {
         let block = Block::new(WINDOW);
         block.record_at_once(0, 5_000_000);
-        assert_eq!(block.histograms(), 1);
+        assert_eq!(block.allocated(), 1);
         let reading = block.read(SECOND);
         assert_eq!(reading.wait.percentile(99.0), Duration::ZERO);
         assert_eq!(reading.run, reading.total);
@@ -243,5 +269,22 @@ mod tests {
         let all = block.cumulative(71 * SECOND);
         assert_eq!((all.wait.count(), all.total.count()), (2, 2), "these stay");
         assert_eq!(all.total.sum().as_nanos() / 100, 30);
+    }
+
+    #[test]
+    fn histograms_are_freed_when_their_window_is_empty() {
+        let block = Block::new(WINDOW);
+        block.record_at_once(0, 1_000);
+        block.record(30 * SECOND, 1, 2, 3);
+        block.free_idle(59 * SECOND);
+        assert_eq!(block.allocated(), 4, "both are in the window");
+        block.free_idle(60 * SECOND);
+        assert_eq!(block.allocated(), 3);
+        block.free_idle(90 * SECOND);
+        assert_eq!(block.allocated(), 0);
+        assert_eq!(block.cumulative(91 * SECOND).total.count(), 2, "these stay");
+        block.record_at_once(92 * SECOND, 1_000);
+        assert_eq!(block.read(92 * SECOND).total.count(), 1);
+        assert_eq!(block.cumulative(92 * SECOND).total.count(), 3);
     }
 }

@@ -9,7 +9,7 @@
 //! by one short lock, taken only by a thread that holds a permit and is about to sleep.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
@@ -122,21 +122,20 @@ impl Record {
     /// Returns `true` if all permits of a gate are held by threads that wait for gates that are
     /// stuck in the same way.
     fn is_stuck(&self, gate: GateId) -> bool {
-        let mut held_by_waiters: HashMap<GateId, (usize, usize)> = HashMap::new();
+        // How many permits of a gate waiting threads hold, and how many all threads hold.
+        let mut stuck: HashMap<GateId, (usize, usize)> = HashMap::new();
         for (of, permits) in self.waits.iter().flat_map(|wait| &wait.holds) {
-            let entry = held_by_waiters.entry(*of);
+            let entry = stuck.entry(*of);
             entry.or_insert_with(|| (0, permits.held())).0 += 1;
         }
-        let all_wait = held_by_waiters
-            .into_iter()
-            .filter(|(_, (waiting, held))| waiting >= held);
-        let mut stuck: HashSet<GateId> = all_wait.map(|(of, _)| of).collect();
+        stuck.retain(|_, (waiting, held)| waiting >= held);
         loop {
-            let freed = self.waits.iter().filter(|wait| !stuck.contains(&wait.gate));
+            let freed = self.waits.iter();
+            let freed = freed.filter(|wait| !stuck.contains_key(&wait.gate));
             let freed = freed.flat_map(|wait| wait.holds.iter().map(|(of, _)| *of));
-            let freed: Vec<_> = freed.filter(|of| stuck.contains(of)).collect();
+            let freed: Vec<_> = freed.filter(|of| stuck.contains_key(of)).collect();
             if freed.is_empty() {
-                return stuck.contains(&gate);
+                return stuck.contains_key(&gate);
             }
             for of in freed {
                 stuck.remove(&of);
