@@ -21,6 +21,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![deny(unsafe_code)]
+#![cfg_attr(
+    not(feature = "roaming"),
+    allow(
+        dead_code,
+        rustdoc::broken_intra_doc_links,
+        reason = "one core serves both kinds of loops"
+    )
+)]
 
 // Each folder is one concept. The files form these layers; a file uses only the layers below its
 // own:
@@ -45,6 +53,7 @@ mod errors;
 mod global;
 mod group;
 mod handle;
+#[cfg(feature = "roaming")]
 mod roam;
 mod schedule;
 mod shutdown;
@@ -70,7 +79,9 @@ pub use self::handle::builder::EventLoopBuilder;
 pub use self::handle::event_loop::EventLoop;
 pub use self::handle::manual::ManualLoop;
 pub use self::handle::placement::{Pinned, Placement, Roaming};
+#[cfg(feature = "roaming")]
 pub use self::roam::config::RoamingConfig;
+#[cfg(feature = "roaming")]
 pub use self::roam::producer::LoopProducer;
 pub use self::schedule::coarse_timer::CoarseTimer;
 pub use self::schedule::sleep::{Sleep, SleepError, Timeout, TimeoutError, sleep, timeout};

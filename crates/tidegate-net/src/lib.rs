@@ -31,6 +31,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![deny(unsafe_code)]
+#![cfg_attr(
+    not(all(feature = "roaming", feature = "sources")),
+    allow(
+        dead_code,
+        unreachable_pub,
+        unused_imports,
+        rustdoc::broken_intra_doc_links,
+        reason = "one reactor serves both kinds of loops, and sources of a program's own"
+    )
+)]
 
 // The layers, lowest layer first. Each layer uses only layers that are listed before it.
 //
@@ -41,7 +51,7 @@
 //   channel    a connection: its handle, its state, its socket
 //   pipeline   the handlers of a channel
 //   group      event loops, and how channels are placed on them
-//   server, client, handlers, tls, embedded
+//   server, client, handlers, stream, tls, embedded
 //
 // Any layer may use `errors`, `message`, `metrics` and `awaited`. `server` and `client` use
 // `resolve`; `client` also uses `name_cache`.
@@ -53,6 +63,7 @@ mod embedded;
 mod errors;
 mod events;
 mod group;
+#[cfg(feature = "handlers")]
 pub mod handlers;
 mod message;
 mod metrics;
@@ -61,7 +72,13 @@ mod pipeline;
 mod reactor;
 mod resolve;
 mod server;
+#[cfg(feature = "sources")]
 pub mod source;
+#[cfg(not(feature = "sources"))]
+#[path = "no_source.rs"]
+mod source;
+#[cfg(feature = "streams")]
+mod stream;
 mod sys;
 #[cfg(feature = "tls")]
 pub mod tls;
@@ -78,10 +95,9 @@ pub use self::channel::{
 pub use self::client::{Client, ClientBuilder};
 pub use self::embedded::EmbeddedChannel;
 pub use self::errors::NetError;
-pub use self::group::{NetGroup, NetGroupBuilder, WatchAction, block_on, pinned, roaming};
-pub use self::handlers::stream::{
-    ByteStream, DrainSignal, LocalStream, LocalStreamHandler, StreamHandler,
-};
+#[cfg(feature = "roaming")]
+pub use self::group::roaming;
+pub use self::group::{NetGroup, NetGroupBuilder, WatchAction, block_on, pinned};
 pub use self::message::{AnyMessage, Message, Nothing};
 pub use self::metrics::IoMetrics;
 pub use self::pipeline::{
@@ -92,6 +108,8 @@ pub use self::resolve::Address;
 pub use self::server::{
     DrainAnnounced, DrainReport, Draining, Listener, Server, ServerBuilder, ServerMetrics,
 };
+#[cfg(feature = "streams")]
+pub use self::stream::{ByteStream, DrainSignal, LocalStream, LocalStreamHandler, StreamHandler};
 pub use self::sys::Readiness;
 
 /// Items for the other crates of this workspace only. Unstable: they change without notice.

@@ -22,13 +22,22 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![deny(unsafe_code)]
+#![cfg_attr(
+    not(feature = "strategy"),
+    allow(
+        dead_code,
+        unused_imports,
+        unused_macros,
+        rustdoc::broken_intra_doc_links,
+        reason = "the counters, the macro and the docs of the strategies"
+    )
+)]
 
 mod executor;
 mod immediate;
 mod ordered;
 mod pool;
 mod schedule;
-#[cfg(feature = "strategy")]
 pub mod strategy;
 
 pub use self::executor::{DisplacedError, HandedBack, NotStartedError, Quiet, ShutdownError};
@@ -62,7 +71,6 @@ pub mod internal {
         ReservedWorkers, SlotWait, WorkerSlot, WorkerStep, WorkerWake, WorkerWanted,
     };
     pub use crate::schedule::{Period, Repeat};
-    #[cfg(feature = "strategy")]
     pub use crate::strategy::producer::InterruptFn;
     #[cfg(feature = "strategy")]
     pub use crate::strategy::raw::{

@@ -85,12 +85,17 @@
 //!
 //! # Features
 //!
-//! The first seven are on by default.
+//! The first eleven are on by default.
 //!
 //! * `loops`: event loops, modules `loops` and `signal`, with `block_on`, `sleep`, `timeout` and
-//!   the attributes `main` and `test`. Turns `strategy` on.
+//!   the attributes `main` and `test`.
+//! * `roaming`: event loops that move between the threads of a pool. Turns `loops` and `strategy`
+//!   on.
 //! * `strategy`: execution strategies, module `strategy`.
 //! * `net`: the network, module `net`. Turns `loops` on.
+//! * `handlers`: ready-made handlers for channels, module `net::handlers`. Turns `net` on.
+//! * `sources`: sources of a program's own on a loop, module `net::source`. Turns `net` on.
+//! * `streams`: channels as byte streams for futures, such as `net::ByteStream`. Turns `net` on.
 //! * `tls`: encryption, module `tls`. Turns `net` on. It builds rustls and needs a C compiler.
 //! * `isolate`: isolation of dependencies, module `isolate`.
 //! * `tracing`: events and spans for a subscriber of the crate `tracing`: [see what it does].
@@ -124,6 +129,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+pub mod prelude;
 
 pub use self::error::Error;
 #[doc(inline)]
@@ -197,10 +203,13 @@ pub mod promise {
 /// ```
 #[cfg(feature = "loops")]
 pub mod loops {
+    #[cfg(feature = "roaming")]
+    #[doc(inline)]
+    pub use tidegate_loop::RoamingConfig;
     #[doc(inline)]
     pub use tidegate_loop::{
         Choose, CoarseTimer, EventLoop, EventLoopGroup, Missed, Pinned, Quiet, RejectPolicy,
-        Roaming, RoamingConfig, Scaling, ShutdownError, ShutdownReport, TurnBudget, Watchdog,
+        Roaming, Scaling, ShutdownError, ShutdownReport, TurnBudget, Watchdog,
     };
 }
 
@@ -277,7 +286,7 @@ pub mod strategy {
 
 /// Servers, clients, channels and the handlers of their pipelines.
 ///
-/// [`pinned`](net::pinned) and [`roaming`](net::roaming) create a group of event loops with I/O;
+/// [`pinned`](net::pinned) and `roaming` create a group of event loops with I/O;
 /// [`Server`](net::Server) and [`Client`](net::Client) use it. Handlers implement
 /// [`Inbound`](net::Inbound), [`Outbound`](net::Outbound) or both. An
 /// [`EmbeddedChannel`](net::EmbeddedChannel) tests them without a socket:
@@ -296,19 +305,26 @@ pub mod strategy {
 /// into memory first.
 #[cfg(feature = "net")]
 pub mod net {
+    #[cfg(feature = "roaming")]
+    #[doc(inline)]
+    pub use tidegate_net::roaming;
     #[doc(inline)]
     pub use tidegate_net::{
-        AnyMessage, ByteStream, Bytes, Channel, ChannelOptions, Client, Datagram, DrainAnnounced,
-        Draining, EmbeddedChannel, FileRange, Handler, HandlerContext, Inbound, InboundContext,
-        InputShutdown, Listener, LocalStream, LocalStreamHandler, Message, NetError, NetGroup,
-        Nothing, Outbound, OutboundContext, PipelineBuilder, PipelineChange, ReadSize, Server,
-        StreamHandler, UserEvent, WatchAction, WaterMarks, pinned, roaming,
+        AnyMessage, Bytes, Channel, ChannelOptions, Client, Datagram, DrainAnnounced, Draining,
+        EmbeddedChannel, FileRange, Handler, HandlerContext, Inbound, InboundContext,
+        InputShutdown, Listener, Message, NetError, NetGroup, Nothing, Outbound, OutboundContext,
+        PipelineBuilder, PipelineChange, ReadSize, Server, UserEvent, WatchAction, WaterMarks,
+        pinned,
     };
+    #[cfg(feature = "streams")]
+    #[doc(inline)]
+    pub use tidegate_net::{ByteStream, LocalStream, LocalStreamHandler, StreamHandler};
 
     /// Sources of one's own on an event loop with I/O, and updates of its selector.
     ///
     /// [`NetGroup::next_reactor`](super::net::NetGroup::next_reactor) returns a
     /// [`ReactorHandle`](source::ReactorHandle), which registers them.
+    #[cfg(feature = "sources")]
     pub mod source {
         #[doc(inline)]
         pub use tidegate_net::source::{
@@ -317,6 +333,7 @@ pub mod net {
     }
 
     /// Ready-made handlers: framing, text, idle limits, logging, traffic.
+    #[cfg(feature = "handlers")]
     pub mod handlers {
         #[doc(inline)]
         pub use tidegate_net::handlers::{
@@ -557,43 +574,6 @@ pub mod http {
 pub mod hyper {
     #[doc(inline)]
     pub use tidegate_hyper::{Http, LoopExecutor, LoopIo, LoopTimer, serve};
-}
-
-/// The types that most programs need.
-///
-/// ```
-/// use tidegate::prelude::*;
-///
-/// let group = EventLoopGroup::builder("io").loops(2).build()?;
-/// assert_eq!(group.submit(|| 6 * 7)?.wait()?, 42);
-/// # tidegate::Result::Ok(())
-/// ```
-pub mod prelude {
-    pub use std::time::Duration;
-
-    #[cfg(feature = "isolate")]
-    pub use crate::isolate::{BreakerConfig, Command, CommandError, Isolation, PoolConfig};
-    #[cfg(feature = "loops")]
-    pub use crate::loops::{
-        Choose, CoarseTimer, EventLoop, EventLoopGroup, Missed, Pinned, Quiet, RejectPolicy,
-        Roaming, RoamingConfig,
-    };
-    #[cfg(feature = "net")]
-    pub use crate::net::{
-        Bytes, Channel, Client, Inbound, InboundContext, Nothing, Outbound, OutboundContext, Server,
-    };
-    pub use crate::pool::WorkerPool;
-    pub use crate::promise::{
-        Completion, Failure, Outcome, Promise, SharedCompletion, SharedPromise, WaitError,
-    };
-    #[cfg(feature = "strategy")]
-    pub use crate::strategy::{Adaptive, Monitor, ProduceConsume, Producer, Strategy};
-    #[cfg(feature = "tower")]
-    pub use crate::tower::CommandExt;
-    pub use crate::{
-        Blocking, CancelToken, Clock, Executor, ManualClock, OnUnhandled, Rejected, Task,
-        ThreadBuilder,
-    };
 }
 
 #[cfg(doctest)]

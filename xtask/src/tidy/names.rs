@@ -145,7 +145,7 @@ impl Names {
                 What::Module(name, inside) => {
                     self.name(path, name);
                     match inside {
-                        Some(_) if name == PRELUDE => {}
+                        _ if name == PRELUDE => {}
                         Some(inside) => self.add(inside, file, &format!("{path}::{name}")),
                         None => self.refuse(file, item, "write the module in this file"),
                     }
@@ -267,6 +267,7 @@ mod tests {
         assert_eq!(findings("pub use tidegate_core as core;", "", &[]), 1);
         assert_eq!(findings("pub use tidegate_core::*;", "", &[]), 1);
         assert_eq!(findings("pub mod net;", "", &[]), 1);
+        assert_eq!(findings("pub mod prelude;", "", &[]), 0);
         assert_eq!(findings("#[doc(hidden)] pub use x::Y;", "", &[]), 1);
         assert_eq!(findings("", "pub mod internal {}", &[]), 1);
         assert_eq!(findings("", "#[doc(hidden)] pub mod prim;", &[]), 1);

@@ -1,13 +1,12 @@
 //! The builder of a group.
 
-use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
 use tidegate_core::internal::usable_cpus;
 use tidegate_core::{Clock, OnUnhandled, ThreadBuilder, Unhandled};
 
+use super::active::ActiveLoops;
 use super::chooser::{Choose, Chooser};
 use super::event_loop_group::EventLoopGroup;
 use super::scaler::Scaler;
@@ -18,8 +17,7 @@ use crate::errors::BuildError;
 use crate::handle::builder::EventLoopBuilder;
 use crate::handle::event_loop::EventLoop;
 use crate::handle::manual::ManualLoop;
-use crate::handle::placement::{Placement, Roaming};
-use crate::roam::config::RoamingConfig;
+use crate::handle::placement::Placement;
 use crate::submit::reject::RejectPolicy;
 
 /// A builder for an [`EventLoopGroup`].
@@ -144,9 +142,11 @@ impl EventLoopGroupBuilder {
     #[doc(hidden)]
     pub fn build_with_driver<D: Driver>(
         self,
-        driver: impl FnMut(usize) -> io::Result<D>,
+        mut driver: impl FnMut(usize) -> io::Result<D>,
     ) -> Result<EventLoopGroup, BuildError> {
-        self.build_each(driver, EventLoopBuilder::build_with_driver::<D>)
+        self.build_each(&mut |one, at| {
+            one.build_with_driver(driver(at).map_err(BuildError::Driver)?)
+        })
     }
 
     /// Builds a group of one event loop that its owner drives; see
@@ -158,52 +158,23 @@ impl EventLoopGroupBuilder {
     #[doc(hidden)]
     pub fn build_manual_with_driver<D: Driver>(
         self,
-        driver: impl FnMut(usize) -> io::Result<D>,
+        mut driver: impl FnMut(usize) -> io::Result<D>,
     ) -> Result<(EventLoopGroup, ManualLoop), BuildError> {
-        let hand = Cell::new(None);
-        let group = self.loops(1).build_each(driver, |one, driver| {
+        let mut hand = None;
+        let group = self.loops(1).build_each(&mut |one, at| {
+            let driver = driver(at).map_err(BuildError::Driver)?;
             let (home, manual_loop) = one.build_manual_with_driver(driver)?;
-            hand.set(Some(manual_loop));
+            hand = Some(manual_loop);
             Ok(home)
         })?;
-        let hand = hand.take().expect("one event loop was built");
+        let hand = hand.expect("one event loop was built");
         Ok((group, hand))
     }
 
-    /// Builds a group of roaming event loops, which strategies drive on the threads of `config`;
-    /// see [`EventLoopBuilder::build_roaming`].
-    ///
-    /// # Errors
-    ///
-    /// As for [`EventLoopGroupBuilder::build`], [`BuildError::NoThreads`] and
-    /// [`BuildError::Strategy`].
-    pub fn build_roaming(
+    /// Builds each event loop with `build`, which gets its settings and its number.
+    pub(crate) fn build_each<P: Placement>(
         self,
-        config: &RoamingConfig,
-    ) -> Result<EventLoopGroup<Roaming>, BuildError> {
-        self.build_roaming_with_driver(|_| Ok(ParkDriver::new()), config)
-    }
-
-    /// [`EventLoopGroupBuilder::build_roaming`] with a driver for each event loop.
-    ///
-    /// # Errors
-    ///
-    /// As for [`EventLoopGroupBuilder::build_roaming`], and [`BuildError::Driver`].
-    #[doc(hidden)]
-    pub fn build_roaming_with_driver<D: Driver>(
-        self,
-        driver: impl FnMut(usize) -> io::Result<D>,
-        config: &RoamingConfig,
-    ) -> Result<EventLoopGroup<Roaming>, BuildError> {
-        self.build_each(driver, |one, driver| {
-            one.build_roaming_with_driver(driver, config)
-        })
-    }
-
-    fn build_each<P: Placement, D: Driver>(
-        self,
-        mut driver: impl FnMut(usize) -> io::Result<D>,
-        build: impl Fn(EventLoopBuilder, D) -> Result<EventLoop<P>, BuildError>,
+        build: &mut dyn FnMut(EventLoopBuilder, usize) -> Result<EventLoop<P>, BuildError>,
     ) -> Result<EventLoopGroup<P>, BuildError> {
         let Self {
             proto,
@@ -224,16 +195,15 @@ impl EventLoopGroupBuilder {
         // On an early return, dropping the event loops built so far shuts them down.
         let mut made = Vec::with_capacity(count);
         for at in 0..count {
-            let driver = driver(at).map_err(BuildError::Driver)?;
-            made.push(build(proto.numbered(at), driver)?);
+            made.push(build(proto.numbered(at), at)?);
         }
         let loops: Arc<[EventLoop<P>]> = made.into();
-        let active = Arc::new(ArcSwap::from_pointee((0..count).collect()));
+        let active = ActiveLoops::all(count);
         let watched = loops
             .iter()
             .map(|one| Arc::downgrade(&one.shared))
             .collect();
-        let scaler = scaling.map(|scaling| Scaler::start(scaling, watched, Arc::clone(&active)));
+        let scaler = scaling.map(|scaling| Scaler::start(scaling, watched, active.clone()));
         let scaler = scaler.transpose().map_err(BuildError::Driver)?;
         let chooser = Chooser::new(choose);
         Ok(EventLoopGroup::new(

@@ -5,13 +5,13 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use tidegate_core::internal::prim::{Mutex, lock};
 use tidegate_core::{CancelToken, Rejected, Task};
 use tidegate_pool::internal::EndHome;
 use tidegate_pool::{HandedBack, PeriodError, Quiet, ShutdownError};
 use tidegate_promise::{Completion, SharedCompletion, WaitError};
 
+use super::active::ActiveLoops;
 use super::chooser::Chooser;
 use super::scaler::Scaler;
 use super::termination::gather;
@@ -45,7 +45,7 @@ struct Inner<P: Placement> {
     name: String,
     loops: Arc<[EventLoop<P>]>,
     /// The indices of the event loops that get new work: all, unless the group scales.
-    active: Arc<ArcSwap<Vec<usize>>>,
+    active: ActiveLoops,
     chooser: Chooser,
     scaler: Option<Scaler>,
     terminated: Mutex<Option<SharedCompletion<ShutdownReport, ShutdownError>>>,
@@ -55,7 +55,7 @@ impl<P: Placement> EventLoopGroup<P> {
     pub(super) fn new(
         name: String,
         loops: Arc<[EventLoop<P>]>,
-        active: Arc<ArcSwap<Vec<usize>>>,
+        active: ActiveLoops,
         chooser: Chooser,
         scaler: Option<Scaler>,
     ) -> Self {
@@ -73,16 +73,15 @@ impl<P: Placement> EventLoopGroup<P> {
 
     /// Returns the event loop for the next piece of work. Never blocks.
     pub fn next(&self) -> &EventLoop<P> {
-        let active = self.inner.active.load();
-        if active.is_empty() {
+        let Inner { active, loops, .. } = &*self.inner;
+        let count = active.len();
+        if count == 0 {
             // The group is scaled down to zero active event loops, so the first one gets the work.
-            return &self.inner.loops[0];
+            return &loops[0];
         }
-        let at = self
-            .inner
-            .chooser
-            .choose(active.len(), |at| self.inner.loops[active[at]].load());
-        &self.inner.loops[active[at]]
+        let chooser = &self.inner.chooser;
+        let at = chooser.choose(count, |at| loops[active.get(at)].load());
+        &loops[active.get(at)]
     }
 
     /// Returns the name of the group.
@@ -107,7 +106,7 @@ impl<P: Placement> EventLoopGroup<P> {
 
     /// Returns how many event loops get new work now: all, unless the group scales.
     pub fn active_count(&self) -> usize {
-        self.inner.active.load().len()
+        self.inner.active.len()
     }
 
     /// Returns the fraction of time in which each event loop was busy, from 0 to 1, in the last

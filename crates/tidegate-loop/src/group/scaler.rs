@@ -5,11 +5,11 @@ use std::io;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use tidegate_core::internal::prim::{Mutex, lock};
 use tidegate_core::internal::{TickerStop, as_nanos};
 use tidegate_core::{ThreadBuilder, Ticker};
 
+use super::active::ActiveLoops;
 use super::scaling::{Decide, Sample, Scaling};
 use crate::state::lifecycle::Lifecycle;
 use crate::state::shared::Shared;
@@ -24,7 +24,7 @@ impl Scaler {
     pub(crate) fn start(
         mut scaling: Scaling,
         loops: Vec<Weak<Shared>>,
-        active: Arc<ArcSwap<Vec<usize>>>,
+        active: ActiveLoops,
     ) -> io::Result<Self> {
         let ticker = scaling.ticker.take();
         let mut ticker = ticker.unwrap_or_else(|| Ticker::every(scaling.window));
@@ -68,7 +68,7 @@ struct Monitor {
     /// The busy nanoseconds of each event loop at the last sample.
     busy: Vec<u64>,
     loops: Vec<Weak<Shared>>,
-    active: Arc<ArcSwap<Vec<usize>>>,
+    active: ActiveLoops,
     shown: Arc<Mutex<Vec<f64>>>,
 }
 
@@ -95,7 +95,7 @@ impl Monitor {
             }
         }
         let change = self.decide.window(&samples);
-        self.active.store(Arc::new(self.decide.snapshot()));
+        self.active.set(&self.decide.snapshot());
         for at in change.give_up {
             loops[at].try_suspend();
         }

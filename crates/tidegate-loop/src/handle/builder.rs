@@ -3,21 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::internal::TaskLane;
+use tidegate_core::internal::{Sleeper, TaskLane, TaskLaneReceiver};
 use tidegate_core::{Clock, OnUnhandled, ThreadBuilder, Unhandled};
 use tidegate_pool::internal::{self, default_bound};
 
 use super::event_loop::EventLoop;
 use super::manual::ManualLoop;
-use super::placement::{Pinned, Placement, Roaming};
+use super::placement::{Pinned, Placement};
 use crate::core::budget::TurnBudget;
 use crate::core::driver::{Driver, ParkDriver};
 use crate::core::loop_core::Core;
 use crate::errors::BuildError;
-use crate::roam::config::RoamingConfig;
 use crate::schedule::coarse_timers;
+use crate::state::health::Health;
 use crate::state::settings::Settings;
-use crate::state::shared::{Drive, Parts, Shared};
+use crate::state::shared::{Drive, DriverView, Parts, Shared};
 use crate::submit::reject::RejectPolicy;
 
 /// A builder for an [`EventLoop`].
@@ -180,36 +180,6 @@ impl EventLoopBuilder {
         Ok((EventLoop::from_shared(shared), manual_loop))
     }
 
-    /// Builds a roaming event loop that a strategy drives on the threads of `config`. While a task
-    /// that may block runs, another thread continues with the event loop. Timers, listeners,
-    /// futures and tasks made with [`Task::non_blocking`](tidegate_core::Task::non_blocking) run on
-    /// the event loop itself, one at a time, and a blocking wait inside them is refused.
-    ///
-    /// # Errors
-    ///
-    /// As for [`EventLoopBuilder::build`], and [`BuildError::NoThreads`] if the pool has no thread
-    /// that the event loop can keep, or [`BuildError::Strategy`] if the strategy could not be built.
-    pub fn build_roaming(self, config: &RoamingConfig) -> Result<EventLoop<Roaming>, BuildError> {
-        self.build_roaming_with_driver(ParkDriver::new(), config)
-    }
-
-    /// [`EventLoopBuilder::build_roaming`] with a `driver`.
-    ///
-    /// # Errors
-    ///
-    /// As for [`EventLoopBuilder::build_roaming`].
-    #[doc(hidden)]
-    pub fn build_roaming_with_driver<D: Driver>(
-        self,
-        driver: D,
-        config: &RoamingConfig,
-    ) -> Result<EventLoop<Roaming>, BuildError> {
-        let (shared, core) = self.parts::<Roaming, D>(driver, true)?;
-        drop(shared.core.put(Box::new(core)));
-        config.drive(&shared)?;
-        Ok(EventLoop::from_shared(shared))
-    }
-
     /// Returns a copy of the builder for the group's loop number `at`.
     pub(crate) fn numbered(&self, at: usize) -> Self {
         let mut one = self.clone();
@@ -224,11 +194,25 @@ impl EventLoopBuilder {
         self
     }
 
-    fn parts<P: Placement, D: Driver>(
+    /// Creates the state and the core of an event loop with placement `P`. A strategy will drive it
+    /// if it is `driven`.
+    pub(crate) fn parts<P: Placement, D: Driver>(
         self,
         driver: D,
         driven: bool,
     ) -> Result<(Arc<Shared>, Box<dyn Drive>), BuildError> {
+        let of_driver = (driver.waker(), driver.health(), driver.view());
+        let (shared, end) = self.shared(P::PINNED, driven, of_driver)?;
+        Ok((shared, Box::new(Core::new(driver, end))))
+    }
+
+    /// The part of `parts` that depends on no type.
+    fn shared(
+        self,
+        pinned: bool,
+        driven: bool,
+        (waker, health, driver): (Arc<dyn Sleeper>, Health, Option<Arc<dyn DriverView>>),
+    ) -> Result<(Arc<Shared>, TaskLaneReceiver), BuildError> {
         if matches!(self.reject, RejectPolicy::Backoff { attempts: 0, .. }) {
             return Err(BuildError::NoAttempts);
         }
@@ -241,23 +225,23 @@ impl EventLoopBuilder {
                 coarse_tick: this.coarse_tick,
                 spans: this.budget.into(),
                 spin: !this.clock.is_manual(),
-                pinned: P::PINNED,
+                pinned,
                 driven,
                 idle_stop: this.idle_stop,
             },
             name: this.name,
             clock: this.clock,
             lane,
-            waker: driver.waker(),
-            health: driver.health(),
-            driver: driver.view(),
+            waker,
+            health,
+            driver,
             reject: this.reject,
             on_unhandled: this.on_unhandled.clone(),
             threads: this
                 .threads
                 .map(|threads| threads.or_report_to(&this.on_unhandled)),
         });
-        Ok((shared, Box::new(Core::new(driver, end))))
+        Ok((shared, end))
     }
 }
 

@@ -151,8 +151,12 @@ impl ChannelIo {
     pub(super) fn due_deadlines(&self) -> Vec<Deadline> {
         let now = self.shared.executor().clock().nanos();
         let all = self.rare.iter().flat_map(|rare| &rare.deadlines.deadlines);
-        let mut due: Vec<_> = all.filter(|one| one.at <= now).copied().collect();
-        due.sort_by_key(|one| one.at);
+        let mut due: Vec<Deadline> = Vec::new();
+        for one in all.filter(|one| one.at <= now) {
+            // There are few: one for each handler at most.
+            let place = due.partition_point(|earlier| earlier.at <= one.at);
+            due.insert(place, *one);
+        }
         due
     }
 

@@ -14,7 +14,7 @@
 //! * A charge changes under the lock of its channel. Connections are chosen under `choosing`, one
 //!   thread at a time, so no thread decides by a total that another one is about to lower.
 
-use std::collections::HashMap;
+use std::collections::{BinaryHeap, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -86,15 +86,14 @@ impl ServerMemory {
             return Vec::new();
         }
         let users: Vec<_> = self.users().values().filter_map(Weak::upgrade).collect();
-        let mut users: Vec<_> = users.into_iter().map(|one| (one.used(), one)).collect();
-        users.sort_by_key(|(used, _)| std::cmp::Reverse(*used));
+        let used = users.iter().enumerate().map(|(at, one)| (one.used(), at));
+        let mut largest: BinaryHeap<(usize, usize)> = used.collect();
         let mut chosen = Vec::new();
-        for (_, user) in &users {
-            if self.total() <= self.cap {
-                break;
-            }
-            let ended = user.end_charge();
-            chosen.extend(ended.map(|size| (Arc::clone(user), size)));
+        while self.total() > self.cap
+            && let Some((_, at)) = largest.pop()
+        {
+            let ended = users[at].end_charge();
+            chosen.extend(ended.map(|size| (Arc::clone(&users[at]), size)));
         }
         // The drop of a channel may run user code, so it comes after the lock.
         drop(choosing);

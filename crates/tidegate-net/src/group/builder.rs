@@ -1,22 +1,19 @@
 //! The builder of a group.
 
-use std::fmt;
 use std::sync::Arc;
 
 use tidegate_core::{Clock, OnUnhandled, ThreadBuilder, Unhandled};
 use tidegate_loop::{
-    BuildError, Choose, EventLoopGroup, EventLoopGroupBuilder, LoopProducer, RejectPolicy, Roaming,
-    RoamingConfig, Scaling, TurnBudget,
+    BuildError, Choose, EventLoopGroup, EventLoopGroupBuilder, RejectPolicy, Scaling, TurnBudget,
 };
-use tidegate_pool::strategy::{Monitor, Strategy};
-use tidegate_pool::{TryExecutor, WorkerPool};
 
 use super::net_group::NetGroup;
-use crate::reactor::{PollDriver, RoamingDriver};
+use super::roaming::RoamingSettings;
+use crate::reactor::PollDriver;
 use crate::sys::SystemPoller;
 
 /// The builder of a [`NetGroup`]. Ends with [`build`](NetGroupBuilder::build) for pinned loops, or
-/// with [`build_roaming`](NetGroupBuilder::build_roaming) for roaming ones.
+/// with `build_roaming` for roaming ones.
 ///
 /// ```
 /// use tidegate_core::OnUnhandled;
@@ -31,19 +28,9 @@ use crate::sys::SystemPoller;
 #[derive(Debug)]
 #[must_use = "a builder does nothing until it is built"]
 pub struct NetGroupBuilder {
-    name: String,
+    pub(super) name: String,
     pub(super) loops: EventLoopGroupBuilder,
-    monitor: Option<Monitor>,
-    strategy: Option<ChooseStrategy>,
-}
-
-/// Sets the strategy that [`NetGroupBuilder::strategy`] chose.
-struct ChooseStrategy(Box<dyn FnOnce(RoamingConfig) -> RoamingConfig + Send>);
-
-impl fmt::Debug for ChooseStrategy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ChooseStrategy")
-    }
+    pub(super) roaming: RoamingSettings,
 }
 
 impl NetGroup {
@@ -53,8 +40,7 @@ impl NetGroup {
         NetGroupBuilder {
             loops: EventLoopGroup::builder(name.clone()),
             name,
-            monitor: None,
-            strategy: None,
+            roaming: RoamingSettings::default(),
         }
     }
 }
@@ -116,37 +102,6 @@ impl NetGroupBuilder {
         self.with_loops(|builder| builder.turn_budget(budget))
     }
 
-    /// Makes roaming event loops share `monitor` with others. Without one they start a monitor of
-    /// their own. Has no effect together with [`strategy`](NetGroupBuilder::strategy).
-    pub fn monitor(mut self, monitor: &Monitor) -> Self {
-        self.monitor = Some(monitor.clone());
-        self
-    }
-
-    /// Chooses the strategy that drives roaming event loops, instead of
-    /// [`Adaptive`](tidegate_pool::strategy::Adaptive) with a monitor. `build` creates it for each
-    /// loop; [`RoamingConfig::strategy`] has a table of the strategies and what they do to a loop.
-    ///
-    /// ```
-    /// use tidegate_net::NetGroup;
-    /// use tidegate_pool::WorkerPool;
-    /// use tidegate_pool::strategy::EatWhatYouKill;
-    ///
-    /// let workers = WorkerPool::builder("workers").core(4).max(64).build()?;
-    /// let group = NetGroup::builder("io").loops(2).strategy(EatWhatYouKill::new);
-    /// let group = group.build_roaming(&workers)?;
-    /// println!("{}", group.metrics()[0]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn strategy<S: Strategy>(
-        mut self,
-        build: impl Fn(LoopProducer, Arc<dyn TryExecutor>) -> S + Send + Sync + 'static,
-    ) -> Self {
-        let choose = |config: RoamingConfig| config.strategy(build);
-        self.strategy = Some(ChooseStrategy(Box::new(choose)));
-        self
-    }
-
     fn with_loops(
         mut self,
         set: impl FnOnce(EventLoopGroupBuilder) -> EventLoopGroupBuilder,
@@ -170,56 +125,5 @@ impl NetGroupBuilder {
             Ok(driver)
         })?;
         Ok(NetGroup::new(loops, watches, Vec::new(), &inboxes))
-    }
-
-    /// Builds roaming event loops on the threads of `workers`. See [`roaming`](crate::roaming).
-    ///
-    /// # Errors
-    ///
-    /// [`BuildError`] if the settings contradict each other, if the pool is too small for so many
-    /// loops, or if a poller or the monitor's thread cannot be created.
-    ///
-    /// ```
-    /// use tidegate_net::NetGroup;
-    /// use tidegate_pool::WorkerPool;
-    ///
-    /// let workers = WorkerPool::builder("workers").core(4).max(64).build()?;
-    /// let group = NetGroup::builder("io").loops(2).build_roaming(&workers)?;
-    /// assert_eq!(group.len(), 2);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn build_roaming(mut self, workers: &WorkerPool) -> Result<NetGroup<Roaming>, BuildError> {
-        let config = RoamingConfig::new(Arc::new(workers.clone()));
-        let config = match (self.strategy.take(), self.monitor.take()) {
-            (Some(ChooseStrategy(choose)), _) => choose(config),
-            (None, Some(monitor)) => config.late(&monitor),
-            (None, None) => config.late(&Monitor::start(&self.name).map_err(BuildError::Driver)?),
-        };
-        self.build_roaming_with_config(&config)
-    }
-
-    /// Builds roaming event loops with the pool and strategy of `config`, which replaces those that
-    /// [`monitor`](NetGroupBuilder::monitor) and [`strategy`](NetGroupBuilder::strategy) set.
-    ///
-    /// # Errors
-    ///
-    /// As for [`NetGroupBuilder::build_roaming`].
-    pub fn build_roaming_with_config(
-        self,
-        config: &RoamingConfig,
-    ) -> Result<NetGroup<Roaming>, BuildError> {
-        let (mut watches, mut roams, mut inboxes) = (Vec::new(), Vec::new(), Vec::new());
-        let driver = |_| {
-            let driver = RoamingDriver::new(SystemPoller::new()?);
-            watches.push(driver.watch());
-            roams.push(Arc::clone(driver.roam()));
-            inboxes.push(Arc::clone(driver.inbox()));
-            Ok(driver)
-        };
-        let loops = self.loops.build_roaming_with_driver(driver, config)?;
-        for (one, roam) in loops.iter().zip(&roams) {
-            roam.set_timers(one.timers());
-        }
-        Ok(NetGroup::new(loops, watches, roams, &inboxes))
     }
 }

@@ -4,9 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use tidegate_loop::{BuildError, EventLoop, EventLoopGroup, Pinned, Placement, Roaming};
-use tidegate_pool::WorkerPool;
-use tidegate_pool::strategy::StrategyMetrics;
+use tidegate_loop::{BuildError, EventLoop, EventLoopGroup, Pinned, Placement};
 
 use crate::group::LoopTarget;
 use crate::metrics::IoMetrics;
@@ -29,35 +27,6 @@ pub fn pinned(name: impl Into<String>, loops: usize) -> Result<NetGroup, BuildEr
     NetGroup::builder(name).loops(loops).build()
 }
 
-/// Creates `loops` event loops with I/O on the threads of `workers`. A channel moves to the thread
-/// that runs its handlers, and while one of them blocks, another thread goes on with the loop. The
-/// strategy is [`Adaptive`](tidegate_pool::strategy::Adaptive) with late hand-over.
-///
-/// Each loop keeps one thread of the pool; the others are for handlers that block. If all the
-/// others are blocked, the monitor's own threads keep the loops going, and handlers run as long as
-/// one thread of the pool is not blocked. End the loops before the pool.
-///
-/// # Errors
-///
-/// [`BuildError`] if the pool is too small for so many loops, or if a poller or the monitor's
-/// thread cannot be created.
-///
-/// ```
-/// use tidegate_pool::WorkerPool;
-///
-/// let workers = WorkerPool::builder("workers").core(4).max(64).build()?;
-/// let group = tidegate_net::roaming("io", 2, &workers)?;
-/// assert_eq!(group.len(), 2);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub fn roaming(
-    name: impl Into<String>,
-    loops: usize,
-    workers: &WorkerPool,
-) -> Result<NetGroup<Roaming>, BuildError> {
-    NetGroup::builder(name).loops(loops).build_roaming(workers)
-}
-
 /// Event loops with I/O, on which channels live for good, or with which they roam.
 ///
 /// Clones are handles of the same loops. The loops end with the last clone, and their channels with
@@ -65,23 +34,14 @@ pub fn roaming(
 /// the connections that a [`Client`](crate::Client) made. A bound [`Server`](crate::Server) keeps
 /// its own clone.
 ///
-/// [`pinned`] and [`roaming`] create a group in one line, [`NetGroup::builder`] with more settings.
+/// [`pinned`] and [`roaming`](crate::roaming) create a group in one line, [`NetGroup::builder`] with more settings.
 pub struct NetGroup<P: Placement = Pinned> {
-    loops: EventLoopGroup<P>,
+    pub(super) loops: EventLoopGroup<P>,
     watches: Arc<[IoWatch]>,
     /// One for each roaming loop.
     roams: Arc<[Arc<RoamingShared>]>,
     /// One for each loop.
-    reactors: Arc<[ReactorHandle]>,
-}
-
-impl NetGroup<Roaming> {
-    /// Returns the decisions of each loop's strategy, in the order of the loops: how many tasks ran
-    /// in place, were given away, or were handed over late.
-    pub fn metrics(&self) -> Vec<StrategyMetrics> {
-        let strategies = self.loops.iter().map(EventLoop::strategy);
-        strategies.map(|strategy| strategy.metrics()).collect()
-    }
+    pub(super) reactors: Arc<[ReactorHandle]>,
 }
 
 impl<P: Placement> NetGroup<P> {
@@ -110,25 +70,6 @@ impl<P: Placement> NetGroup<P> {
     /// Returns the I/O counters of each loop, in the order of the loops.
     pub fn io_metrics(&self) -> Vec<IoMetrics> {
         self.watches.iter().map(IoWatch::metrics).collect()
-    }
-
-    /// Returns the reactor of the next loop, to register a source of the caller there: see
-    /// [`source`](crate::source).
-    ///
-    /// ```
-    /// let group = tidegate_net::pinned("io", 2)?;
-    /// assert_ne!(group.next_reactor().name(), group.next_reactor().name());
-    /// # Ok::<(), tidegate_loop::BuildError>(())
-    /// ```
-    pub fn next_reactor(&self) -> ReactorHandle {
-        let next = self.loops.next();
-        let at = self.loops.iter().position(|one| one == next);
-        self.reactors[at.unwrap_or(0)].clone()
-    }
-
-    /// Returns the reactor of each loop, in the order of the loops.
-    pub fn reactors(&self) -> &[ReactorHandle] {
-        &self.reactors
     }
 
     /// Returns the loop for the next connection.

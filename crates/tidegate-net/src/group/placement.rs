@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tidegate_core::internal::{PlainTask, SignalBlock};
 use tidegate_core::{Rejected, Task};
-use tidegate_loop::{EventLoop, Pinned, Placement, Roaming};
+use tidegate_loop::{EventLoop, Pinned, Placement};
 
 use crate::awaited::Awaited;
 use crate::channel::{ChannelCore, Home, Shared, Start, Transport};
@@ -27,7 +27,8 @@ impl std::fmt::Debug for ChannelPlacer {
     }
 }
 
-/// A placement whose loops have channels: [`Pinned`] and [`Roaming`].
+/// A placement whose loops have channels: [`Pinned`] and, with the feature `roaming`,
+/// [`Roaming`](tidegate_loop::Roaming).
 pub trait ChannelPlacement: Placement {
     /// Creates a channel from `placer`. Runs as a task of the loop.
     #[doc(hidden)]
@@ -54,43 +55,17 @@ impl ChannelPlacement for Pinned {
     }
 }
 
-impl ChannelPlacement for Roaming {
-    fn place(placer: ChannelPlacer) {
-        let ChannelPlacer {
-            transport,
-            parts,
-            checked,
-            start,
-        } = placer;
-        let Some(roam) = parts.io.shared.roam().cloned() else {
-            return;
-        };
-        let unwatched = Unwatched::of(&parts, &start);
-        let pipeline = Pipeline::<dyn Erased + Send>::new(parts, checked);
-        let make = move |token| -> Box<dyn IoSource + Send> {
-            Box::new(ChannelCore::new(transport, pipeline, start, token))
-        };
-        // A loop that has ended drops it, which fails the promise of a connect.
-        let done = move |registered: io::Result<()>| {
-            if let Err(why) = registered {
-                unwatched.report(&why);
-            }
-        };
-        let _ = roam.push(Update::Register(Box::new(make), Box::new(done)));
-    }
-}
-
 /// A connection that its loop may be unable to watch. A connect then fails; for an accepted
 /// connection only the hook for unhandled errors is notified.
-struct Unwatched(Option<Arc<SignalBlock<Shared>>>);
+pub(super) struct Unwatched(Option<Arc<SignalBlock<Shared>>>);
 
 impl Unwatched {
-    fn of(parts: &PipelineState, start: &Start) -> Self {
+    pub(super) fn of(parts: &PipelineState, start: &Start) -> Self {
         let accepted = matches!(start, Start::Open);
         Self(accepted.then(|| Arc::clone(&parts.io.shared)))
     }
 
-    fn report(&self, why: &io::Error) {
+    pub(super) fn report(&self, why: &io::Error) {
         if let Some(shared) = &self.0 {
             shared.report(&format_args!(
                 "the connection was closed, its loop cannot watch it: {why}"

@@ -30,7 +30,7 @@ impl<P: ChannelPlacement> NetGroup<P> {
     /// have, a pipe, a timer of the operating system. The completion succeeds when the source is
     /// watched, and fails with the error of the poller. It cannot be cancelled.
     ///
-    /// A [`ReactorHandle`](crate::source::ReactorHandle) does more: it registers a source with
+    /// A `ReactorHandle` (feature `sources`) does more: it registers a source with
     /// interests, with tasks that may block, and with a handle.
     ///
     /// The source must be non-blocking. `on_ready` is called with the source and its readiness.

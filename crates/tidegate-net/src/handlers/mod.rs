@@ -6,7 +6,6 @@ mod idle;
 mod log;
 mod message_limit;
 mod proxy;
-pub(crate) mod stream;
 mod strings;
 mod traffic;
 

@@ -10,8 +10,7 @@ use super::roaming::RoamingShared;
 use crate::metrics::{Counters, IoMetrics};
 use crate::source::SharedInbox;
 
-/// A view of the counters of a [`PollDriver`](super::PollDriver) or a
-/// [`RoamingDriver`](super::RoamingDriver).
+/// A view of the counters of a [`PollDriver`](super::PollDriver) or a `RoamingDriver`.
 #[derive(Clone, Debug)]
 pub(crate) struct IoWatch {
     counters: Arc<Counters>,

@@ -34,6 +34,7 @@ pub(crate) use self::pinned::{begin, dispatch, handles, names, register, write_t
 pub(crate) use self::poll_driver::PollDriver;
 #[cfg(test)]
 pub(crate) use self::poller_health::{FAILURES, RENEW_AFTER, SPINS};
+#[cfg(feature = "roaming")]
 pub(crate) use self::roaming::RoamingDriver;
 pub(crate) use self::roaming::{OnRegistered, RoamingShared, Update};
 pub(crate) use self::source::{IoHandle, IoSource, Next};

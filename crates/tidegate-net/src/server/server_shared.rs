@@ -95,7 +95,10 @@ impl ServerShared {
     /// Keeps the socket of a listener that is about to leave, for the user.
     pub(super) fn keep(&self, at: usize, listener: Listening) {
         let mut released = self.released.lock().unwrap_or_else(PoisonError::into_inner);
-        released.listeners.push((at, listener));
+        let place = released
+            .listeners
+            .partition_point(|(other, _)| *other <= at);
+        released.listeners.insert(place, (at, listener));
     }
 
     /// Completes `promise` with the kept sockets when the last listener has left.
@@ -131,12 +134,8 @@ impl ServerShared {
         if released.waiting.is_empty() || self.open.load(Ordering::Acquire) != 0 {
             return;
         }
-        let Released {
-            mut listeners,
-            waiting,
-        } = std::mem::take(&mut *released);
+        let Released { listeners, waiting } = std::mem::take(&mut *released);
         drop(released);
-        listeners.sort_by_key(|(at, _)| *at);
         let listeners = listeners.into_iter().map(|(_, one)| one.into_listener());
         let mut listeners = Some(listeners.collect());
         for promise in waiting {

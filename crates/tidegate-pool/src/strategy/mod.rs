@@ -32,26 +32,42 @@
 //! The `README.md` beside this file describes late hand-over, which [`Adaptive`] uses with a
 //! [`Monitor`].
 
+#[cfg(feature = "strategy")]
 mod adaptive;
+#[cfg(feature = "strategy")]
 mod builder;
+#[cfg(feature = "strategy")]
 mod eat_what_you_kill;
+#[cfg(feature = "strategy")]
 mod engine;
+#[cfg(feature = "strategy")]
 mod execute_produce_consume;
 mod handle;
 mod metrics;
+#[cfg(feature = "strategy")]
 mod monitor;
+#[cfg(feature = "strategy")]
 mod produce_consume;
+#[cfg(feature = "strategy")]
 mod produce_execute_consume;
 pub(crate) mod producer;
+#[cfg(feature = "strategy")]
 pub(crate) mod raw;
 
+#[cfg(feature = "strategy")]
 pub use self::adaptive::{Adaptive, AdaptiveBuilder};
+#[cfg(feature = "strategy")]
 pub use self::builder::StrategyBuilder;
+#[cfg(feature = "strategy")]
 pub use self::eat_what_you_kill::EatWhatYouKill;
+#[cfg(feature = "strategy")]
 pub use self::execute_produce_consume::ExecuteProduceConsume;
 pub use self::handle::Strategy;
 pub use self::metrics::StrategyMetrics;
+#[cfg(feature = "strategy")]
 pub use self::monitor::{Monitor, MonitorBuilder};
+#[cfg(feature = "strategy")]
 pub use self::produce_consume::ProduceConsume;
+#[cfg(feature = "strategy")]
 pub use self::produce_execute_consume::ProduceExecuteConsume;
 pub use self::producer::Producer;
