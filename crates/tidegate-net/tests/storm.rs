@@ -13,6 +13,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tidegate_loop::Quiet;
 use tidegate_net::{Blocking, Inbound, InboundContext, Nothing, Server};
 use tidegate_pool::WorkerPool;
 use tidegate_promise::Failure;
@@ -244,7 +245,8 @@ fn storm(server: &Server, counts: &Counts, settle: &dyn Fn(), waves: usize) {
     let all_gone = "all handlers of the clients are dropped";
     settle_until(settle, all_gone, || gone() >= came(waves));
     assert_eq!(gone(), came(waves), "handlers that are gone");
-    assert_eq!(descriptors(), before);
+    // Those of a group that has ended before may have been closed meanwhile.
+    assert!(descriptors() <= before);
     drop(steady);
     wait_for(settle, server, 1 + came(waves), 0);
     settle_until(settle, "every write has ended", || {
@@ -269,6 +271,9 @@ fn storm_over_pinned_loops<const QUICK: bool>(waves: usize) {
         .unwrap();
     let settle = || group.iter().for_each(|one| one.settle());
     storm(&server, &counts, &settle, waves);
+    drop(server);
+    let end = group.shutdown(Quiet::none(Duration::from_secs(60)));
+    end.wait().unwrap();
 }
 
 #[test]
