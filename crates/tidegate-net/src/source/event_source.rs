@@ -208,11 +208,17 @@ impl NewSource {
         D: AsFd + Send + Sync + 'static,
         S: EventSource<D>,
     {
-        let number = contain(|| number_of(&descriptor));
-        let number = number.map_err(|panic| NetError::SourcePanicked {
-            source_name: name.to_string(),
-            message: panic.message().to_owned(),
-        })?;
+        let number = match contain(|| number_of(&descriptor)) {
+            Ok(number) => number,
+            Err(panic) => {
+                discard(source);
+                discard(descriptor);
+                return Err(NetError::SourcePanicked {
+                    source_name: name.to_string(),
+                    message: panic.message().to_owned(),
+                });
+            }
+        };
         let descriptor = Arc::new(descriptor);
         let source = Box::new(Typed { descriptor, source });
         Ok(Self {

@@ -175,14 +175,18 @@ impl Inbox {
             return note.refuse(why);
         }
         queue.limited += usize::from(limited);
-        queue.notes.push_back(note);
-        inbox.any.store(true, Ordering::Relaxed);
+        inbox.add(&mut queue, note);
         drop(queue);
         if limited && !inbox.driven.load(Ordering::Relaxed) {
             Self::start(inbox);
         } else {
             Self::ring(inbox);
         }
+    }
+
+    fn add(&self, queue: &mut Queue, note: Note) {
+        queue.notes.push_back(note);
+        self.any.store(true, Ordering::Relaxed);
     }
 
     /// Gives the loop a thread, then wakes it. If there is no thread, refuses all notes: a signal
@@ -243,20 +247,29 @@ impl Inbox {
         names.collect()
     }
 
-    /// Ends a task of `source`. If it was not run, the loop gets it back.
+    /// Ends a task of `source`. If it was not run, the loop gets it back. That is one step: a loop
+    /// that ends finds the task among those that have not ended, or among the notes.
     pub(super) fn end_task(inbox: &SharedInbox, source: &Arc<SourceState>, untaken: Option<Task>) {
         let mut queue = inbox.lock();
         let ended = queue.tasks.remove(&source.token.bits());
         let last = queue.tasks.is_empty() && std::mem::take(&mut queue.awaited);
-        drop(queue);
-        drop(ended);
+        let untaken = untaken.map(|task| Note::Untaken(Arc::clone(source), task));
+        let (is_untaken, is_closed) = (untaken.is_some(), queue.closed);
+        let mut refused = None;
         match untaken {
-            Some(task) => Self::push(inbox, Note::Untaken(Arc::clone(source), task)),
-            None if source.end_task() => Self::push(inbox, Note::Apply(Arc::clone(source))),
+            Some(note) if is_closed => refused = Some(note),
+            Some(note) => inbox.add(&mut queue, note),
             None => {}
         }
-        if last {
+        drop(queue);
+        drop(ended);
+        if let Some(note) = refused {
+            note.refuse(inbox.ended_error());
+        } else if is_untaken || last {
             Self::ring(inbox);
+        }
+        if !is_untaken && source.end_task() {
+            Self::push(inbox, Note::Apply(Arc::clone(source)));
         }
     }
 

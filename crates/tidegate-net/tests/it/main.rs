@@ -29,6 +29,8 @@ mod halves;
 mod handle_guarantees;
 mod handler_lifecycle;
 mod handlers;
+#[cfg(unix)]
+mod hostile_sources;
 mod local_stream;
 mod memory;
 mod model;

@@ -263,14 +263,10 @@ impl CallLine {
             return self.waiting().oldest(ticket);
         };
         match self.ask(&mut owned, ticket) {
-            Ok(chosen) if self.broken.get().is_none() => {
-                self.put_queue_back(owned);
-                chosen
-            }
-            Ok(chosen) => {
-                discard(owned.queue);
-                chosen.or_else(|| self.waiting().oldest(ticket))
-            }
+            Ok(chosen) => match self.put_queue_back(owned) {
+                true => chosen,
+                false => chosen.or_else(|| self.waiting().oldest(ticket)),
+            },
             Err(broken) => {
                 discard(owned.queue);
                 self.give_up(broken);
@@ -355,12 +351,20 @@ impl CallLine {
         }
     }
 
-    fn put_queue_back(&self, owned: OwnedQueue) {
+    /// Puts the queue back into its seat. Drops it and returns `false` if it is not used any more.
+    fn put_queue_back(&self, owned: OwnedQueue) -> bool {
         let mut seat = self.seat();
+        // Under the lock: a thread that gives the queue up afterwards finds it in its seat.
+        if self.broken.get().is_some() {
+            drop(seat);
+            discard(owned.queue);
+            return false;
+        }
         seat.queue = Some(owned);
         let waiters = std::mem::take(&mut seat.waiters);
         drop(seat);
         waiters.iter().for_each(Parker::unpark);
+        true
     }
 
     /// Stops using the queue, and reports why. Returns `false` if that was done before.
@@ -371,8 +375,11 @@ impl CallLine {
         let mut waiting = self.waiting();
         waiting.news = Vec::new();
         drop(waiting);
-        let waiters = std::mem::take(&mut self.seat().waiters);
+        let mut seat = self.seat();
+        let (waiters, unused) = (std::mem::take(&mut seat.waiters), seat.queue.take());
+        drop(seat);
         waiters.iter().for_each(Parker::unpark);
+        discard(unused.map(|owned| owned.queue));
         let part = format!("the queue of pool `{}`", self.pool);
         let message = format!("{reason}; its calls run in the order of their arrival now");
         let what = Unhandled::PartFailed {
