@@ -157,7 +157,7 @@ export const checks = {
     await pause(4000);
     await page.close();
     await photograph(demo.url, [
-      ['wide-light', '', 1280, 620, 'light'], ['wide-dark', '', 1280, 620, 'dark'],
+      ['wide-light', '', 1280, 508, 'light'], ['wide-dark', '', 1280, 508, 'dark'],
       ['route-light', 'route=fast', 1440, 1000, 'light'], ['route-dark', 'route=flaky', 1440, 1000, 'dark'],
       ['slow-light', 'route=slow', 1440, 1600, 'light'],
       ['servers-light', 'view=servers', 1100, 700, 'light'], ['loops-dark', 'view=loops', 1100, 400, 'dark'], ['log-dark', 'view=log', 1100, 700, 'dark'],
