@@ -4,6 +4,7 @@
 //! What a peer says about others counts only if the listener trusts the peer. Otherwise these fields
 //! are removed, and only what the gateway itself knows is sent.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
 use tidegate::http::codec::{EncodeError, OwnedRequestHead};
@@ -20,58 +21,77 @@ const CLAIMS: [&str; 8] = [
     "X-Real-Ip",
 ];
 
-/// What the gateway knows about the client of a request.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Client<'a> {
-    /// The address of the peer. A Unix socket has none.
-    pub(crate) peer: Option<SocketAddr>,
+/// What the gateway knows about the peer of a connection. Its texts are made once for all requests.
+#[derive(Debug)]
+pub(crate) struct Peer {
     /// The listener trusts the peer.
     pub(crate) trusted: bool,
-    /// The connection is encrypted.
-    pub(crate) secure: bool,
-    /// The host that the client asked for, with its port.
-    pub(crate) host: &'a str,
+    /// The protocol.
+    proto: &'static str,
+    /// The address. A Unix socket has none.
+    address: Option<String>,
+    /// The beginning of `Forwarded`, before the host.
+    node: String,
 }
 
-/// Removes the fields of the client's connection, and sets those about the client.
+impl Peer {
+    pub(crate) fn new(address: Option<SocketAddr>, trusted: bool, secure: bool) -> Self {
+        let address = address.map(|peer| peer.ip().to_canonical());
+        let node = match address {
+            Some(IpAddr::V4(ip)) => format!("for={ip};host="),
+            Some(IpAddr::V6(ip)) => format!("for=\"[{ip}]\";host="),
+            None => "for=unknown;host=".to_owned(),
+        };
+        Self {
+            trusted,
+            proto: if secure { "https" } else { "http" },
+            address: address.map(|address| address.to_string()),
+            node,
+        }
+    }
+}
+
+/// Removes the fields of the client's connection, and sets those about the client. `host` is the one
+/// that the client asked for, with its port.
 ///
 /// # Errors
 ///
 /// [`EncodeError::HeadTooLarge`], or a host that cannot be sent.
-pub(crate) fn forward(head: &mut OwnedRequestHead, client: &Client<'_>) -> Result<(), EncodeError> {
+pub(crate) fn forward(
+    head: &mut OwnedRequestHead,
+    peer: &Peer,
+    host: &str,
+) -> Result<(), EncodeError> {
     head.remove_hop_by_hop();
-    if !client.trusted {
-        for name in CLAIMS {
-            head.remove(name);
-        }
+    if !peer.trusted {
+        head.remove_where(is_claim);
     }
-    let proto = match client.secure {
-        true => "https",
-        false => "http",
+    let quote = if is_token(host) { "" } else { "\"" };
+    let plain = match quote {
+        "" => Cow::Borrowed(host),
+        _ => Cow::Owned(host.replace(['"', '\\'], "")),
     };
-    let address = client.peer.map(|peer| peer.ip().to_canonical());
-    let node = match address {
-        Some(IpAddr::V4(ip)) => ip.to_string(),
-        Some(IpAddr::V6(ip)) => format!("\"[{ip}]\""),
-        None => "unknown".to_owned(),
-    };
-    let host = quoted(client.host);
-    add(
-        head,
-        "Forwarded",
-        &format!("for={node};host={host};proto={proto}"),
-    )?;
-    if let Some(address) = address {
-        add(head, "X-Forwarded-For", &address.to_string())?;
+    let parts = [&peer.node[..], quote, &plain, quote, ";proto=", peer.proto];
+    add(head, "Forwarded", &parts.concat())?;
+    if let Some(address) = &peer.address {
+        add(head, "X-Forwarded-For", address)?;
     }
     // A trusted peer knows the first host and protocol of the client.
-    if head.as_head().get("X-Forwarded-Host").is_none() && !client.host.is_empty() {
-        head.append("X-Forwarded-Host", client.host.as_bytes())?;
+    let says = |name: &str| peer.trusted && head.as_head().get(name).is_some();
+    let (says_host, says_proto) = (says("X-Forwarded-Host"), says("X-Forwarded-Proto"));
+    if !says_host && !host.is_empty() {
+        head.append("X-Forwarded-Host", host.as_bytes())?;
     }
-    if head.as_head().get("X-Forwarded-Proto").is_none() {
-        head.append("X-Forwarded-Proto", proto.as_bytes())?;
+    if !says_proto {
+        head.append("X-Forwarded-Proto", peer.proto.as_bytes())?;
     }
     add(head, "Via", "1.1 tidegate")
+}
+
+/// Returns `true` if only a trusted peer may set the field.
+fn is_claim(name: &str) -> bool {
+    let may_be = matches!(name.as_bytes().first(), Some(b'f' | b'F' | b'x' | b'X'));
+    may_be && CLAIMS.iter().any(|claim| name.eq_ignore_ascii_case(claim))
 }
 
 /// Adds a member to a list: to the values of all fields of this name, as one field.
@@ -81,17 +101,17 @@ fn add(head: &mut OwnedRequestHead, name: &str, member: &str) -> Result<(), Enco
         list.extend_from_slice(value);
         list.extend_from_slice(b", ");
     }
+    if list.is_empty() {
+        return head.append(name, member.as_bytes());
+    }
     list.extend_from_slice(member.as_bytes());
     head.replace(name, &list)
 }
 
-/// Returns a host as a value of `Forwarded`: quoted unless it is a token.
-fn quoted(host: &str) -> String {
-    let is_token = |c: char| c.is_ascii_alphanumeric() || "-._~!$&'*+^`|".contains(c);
-    match !host.is_empty() && host.chars().all(is_token) {
-        true => host.to_owned(),
-        false => format!("\"{}\"", host.replace(['"', '\\'], "")),
-    }
+/// Returns `true` if a host needs no quotes as a value of `Forwarded`.
+fn is_token(host: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'*+^`|".contains(&byte);
+    !host.is_empty() && host.bytes().all(is_part)
 }
 
 #[cfg(test)]
@@ -124,13 +144,8 @@ pub(crate) mod tests {
             .to_owned()
     }
 
-    fn client(trusted: bool) -> Client<'static> {
-        Client {
-            peer: Some("192.0.2.7:5000".parse().unwrap()),
-            trusted,
-            secure: false,
-            host: "shop.example",
-        }
+    fn peer(trusted: bool) -> Peer {
+        Peer::new(Some("192.0.2.7:5000".parse().unwrap()), trusted, false)
     }
 
     #[test]
@@ -139,7 +154,7 @@ pub(crate) mod tests {
             "Forwarded: for=1.2.3.4\r\nX-Forwarded-For: 1.2.3.4\r\nX-Forwarded-Proto: https\r\n\
              X-Real-IP: 1.2.3.4\r\nX-Forwarded-Host: evil\r\nAccept: a\r\n",
         );
-        forward(&mut head, &client(false)).unwrap();
+        forward(&mut head, &peer(false), "shop.example").unwrap();
         assert_eq!(
             fields_of(&head),
             "Host: shop.example\nAccept: a\n\
@@ -155,7 +170,7 @@ pub(crate) mod tests {
             "Forwarded: for=1.2.3.4\r\nX-Forwarded-For: 1.2.3.4\r\nX-Forwarded-For: 5.6.7.8\r\n\
              X-Forwarded-Proto: https\r\n",
         );
-        forward(&mut head, &client(true)).unwrap();
+        forward(&mut head, &peer(true), "shop.example").unwrap();
         let view = head.as_head();
         let get = |name: &str| String::from_utf8(view.get(name).unwrap().to_vec()).unwrap();
         let forwarded = "for=1.2.3.4, for=192.0.2.7;host=shop.example;proto=http";
@@ -170,7 +185,7 @@ pub(crate) mod tests {
             "Connection: x-secret, keep-alive\r\nX-Secret: 1\r\nKeep-Alive: timeout=5\r\n\
              TE: trailers\r\nProxy-Connection: close\r\nUpgrade: h2c\r\n",
         );
-        forward(&mut head, &client(false)).unwrap();
+        forward(&mut head, &peer(false), "shop.example").unwrap();
         for name in [
             "connection",
             "x-secret",
@@ -197,25 +212,17 @@ pub(crate) mod tests {
                 "for=192.0.2.1;host=\"a:80\"",
             ),
         ];
-        for (peer, host, expected) in rows {
+        for (address, host, expected) in rows {
             let mut head = head_of("");
-            let client = Client {
-                peer: Some(peer.parse().unwrap()),
-                host,
-                ..client(false)
-            };
-            forward(&mut head, &client).unwrap();
+            let peer = Peer::new(Some(address.parse().unwrap()), false, false);
+            forward(&mut head, &peer, host).unwrap();
             let got =
                 String::from_utf8_lossy(head.as_head().get("Forwarded").unwrap()).into_owned();
-            assert_eq!(got, format!("{expected};proto=http"), "{peer}");
+            assert_eq!(got, format!("{expected};proto=http"), "{address}");
         }
         let mut head = head_of("");
-        let unix = Client {
-            peer: None,
-            secure: true,
-            ..client(false)
-        };
-        forward(&mut head, &unix).unwrap();
+        let unix = Peer::new(None, false, true);
+        forward(&mut head, &unix, "shop.example").unwrap();
         let view = head.as_head();
         let expected: &[u8] = b"for=unknown;host=shop.example;proto=https";
         assert_eq!(view.get("Forwarded"), Some(expected));

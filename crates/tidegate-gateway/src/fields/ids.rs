@@ -59,25 +59,31 @@ pub(crate) fn trace(
     let id = view.get(REQUEST_ID).filter(|id| trusted && is_id(id));
     let id = id.map(|id| String::from_utf8_lossy(id).into_owned());
     if !has_parent {
-        let parent = format!(
-            "00-{:016x}{:016x}-{:016x}-01",
-            ids.next(),
-            ids.next(),
-            ids.next()
-        );
-        head.replace("traceparent", parent.as_bytes())?;
+        let mut parent = *b"00-00000000000000000000000000000000-0000000000000000-01";
+        for at in [3, 19, 36] {
+            parent[at..at + 16].copy_from_slice(&hex(ids.next()));
+        }
+        head.replace("traceparent", &parent)?;
         // What belongs to another trace says nothing about this one.
         head.remove("tracestate");
     }
     let id = match id {
         Some(id) => id,
         None => {
-            let id = format!("{:016x}", ids.next());
-            head.replace(REQUEST_ID, id.as_bytes())?;
-            id
+            let id = hex(ids.next());
+            head.replace(REQUEST_ID, &id)?;
+            String::from_utf8_lossy(&id).into_owned()
         }
     };
     Ok(id)
+}
+
+/// Returns a number as 16 hexadecimal digits.
+fn hex(number: u64) -> [u8; 16] {
+    std::array::from_fn(|at| {
+        let digit = (number >> (60 - 4 * at)) & 15;
+        b"0123456789abcdef"[digit as usize]
+    })
 }
 
 /// Returns `true` for an id of letters, digits and some marks.
@@ -119,6 +125,13 @@ mod tests {
 
     use super::*;
     use crate::fields::forward::tests::head_of;
+
+    #[test]
+    fn numbers_have_sixteen_digits() {
+        for number in [0, 1, 0x0123_4567_89ab_cdef, u64::MAX] {
+            assert_eq!(hex(number), format!("{number:016x}").as_bytes());
+        }
+    }
 
     const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 

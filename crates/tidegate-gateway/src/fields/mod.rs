@@ -13,6 +13,6 @@ mod ids;
 mod rewrite;
 
 pub(crate) use back::{Dropped, is_trailer};
-pub(crate) use forward::{Client, forward};
+pub(crate) use forward::{Peer, forward};
 pub(crate) use ids::{Ids, trace};
 pub(crate) use rewrite::{Rewriting, location};

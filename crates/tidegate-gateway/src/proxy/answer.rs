@@ -64,7 +64,20 @@ impl ExchangeHandler for Answer {
     fn head(&mut self, head: ResponseHead<'_>, framing: BodyFraming, _: &mut HandlerContext<'_>) {
         // The latency of the upstream ends here. A client that reads slowly does not change it.
         self.verdict(head.status() < 500);
-        self.flight.respond(self.attempt, head, framing);
+        self.flight.respond(self.attempt, head, framing, None);
+    }
+
+    const TAKES_WHOLE: bool = true;
+
+    fn whole(
+        &mut self,
+        head: ResponseHead<'_>,
+        framing: BodyFraming,
+        body: Bytes,
+        _: &mut HandlerContext<'_>,
+    ) {
+        self.verdict(head.status() < 500);
+        self.flight.respond(self.attempt, head, framing, Some(body));
     }
 
     fn data(&mut self, bytes: Bytes, _: &mut HandlerContext<'_>) -> Flow {
@@ -111,8 +124,14 @@ impl fmt::Debug for Answer {
 }
 
 impl Flight {
-    /// Sends the head of the response.
-    fn respond(&self, attempt: u32, head: ResponseHead<'_>, framing: BodyFraming) {
+    /// Sends the head of the response, and its body if all of it is there.
+    fn respond(
+        &self,
+        attempt: u32,
+        head: ResponseHead<'_>,
+        framing: BodyFraming,
+        body: Option<Bytes>,
+    ) {
         let now = self.now();
         let mut state = self.lock();
         if !state.is_at(attempt) || !state.is_unanswered() {
@@ -132,6 +151,12 @@ impl Flight {
         state.status = head.status();
         let back = back.status(head.status());
         let back = self.write_fields(back, &head, &state.times);
+        if let Some(body) = body {
+            state.sent = body.len() as u64;
+            back.body(body);
+            state.back = Some(Back::Sent);
+            return;
+        }
         let is_head = self.head.as_head().method() == Method::Head;
         state.back = Some(match framing {
             _ if is_head => {

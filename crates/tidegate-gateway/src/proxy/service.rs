@@ -23,7 +23,7 @@ use super::reply;
 use super::tunnel;
 use crate::command::Problem;
 use crate::config::Network;
-use crate::fields::{self, Client};
+use crate::fields::{self, Peer};
 use crate::route::{RouteRequest, normal, without_port};
 
 /// The time of a request whose route has no timeout, for the retries of its command.
@@ -64,6 +64,8 @@ pub(crate) struct ProxyService {
     front: Arc<Front>,
     /// The number of the connection's loop.
     home: Option<usize>,
+    /// What the gateway knows about the client, once it has sent a request.
+    peer: Option<Peer>,
     flights: Vec<Weak<Flight>>,
 }
 
@@ -83,6 +85,7 @@ impl ProxyService {
             lives: Arc::clone(lives),
             front: Arc::clone(front),
             home: None,
+            peer: None,
             flights: Vec::new(),
         }
     }
@@ -261,29 +264,28 @@ impl ProxyService {
 
     /// Makes the head that is sent to a server. Returns the id of the request.
     fn prepare(
-        &self,
+        &mut self,
         head: &mut OwnedRequestHead,
         route: &RouteState,
         found: &Found<'_>,
     ) -> Result<String, EncodeError> {
-        let peer = self.front.peer(found.request.channel());
-        let client = Client {
-            peer,
-            trusted: self.front.trusts(peer),
-            secure: self.front.secure,
-            host: found.request.head().authority().unwrap_or_default(),
-        };
-        fields::forward(head, &client)?;
+        let front = &self.front;
+        let peer = self.peer.get_or_insert_with(|| {
+            let peer = front.peer(found.request.channel());
+            Peer::new(peer, front.trusts(peer), front.secure)
+        });
+        let host = found.request.head().authority().unwrap_or_default();
+        fields::forward(head, peer, host)?;
         // The host that routes have seen. A target may name another one than the field, and an old
         // client may name none.
-        let host = match client.host {
+        let host = match host {
             "" => route.name.as_str(),
             host => host,
         };
         if head.as_head().get("Host") != Some(host.as_bytes()) {
             head.replace("Host", host.as_bytes())?;
         }
-        let id = fields::trace(head, client.trusted, &self.lives.gate.ids)?;
+        let id = fields::trace(head, peer.trusted, &self.lives.gate.ids)?;
         route.rewriting.request(head, &route.path, &found.path)?;
         Ok(id)
     }

@@ -34,6 +34,22 @@ pub trait ExchangeHandler: Send + 'static {
     /// Called with the final head, and with where the body ends.
     fn head(&mut self, head: ResponseHead<'_>, framing: BodyFraming, ctx: &mut HandlerContext<'_>);
 
+    /// Whether [`whole`](Self::whole) is called.
+    const TAKES_WHOLE: bool = false;
+
+    /// Called in place of `head` and `data` if the head and its whole body were received at once. The
+    /// end of the response comes next, so it cannot pause.
+    fn whole(
+        &mut self,
+        head: ResponseHead<'_>,
+        framing: BodyFraming,
+        body: Bytes,
+        ctx: &mut HandlerContext<'_>,
+    ) {
+        self.head(head, framing, ctx);
+        self.data(body, ctx);
+    }
+
     /// Called with each part of the body, a slice of the received bytes. With [`Flow::Pause`] the
     /// connection stops reading until [`Exchange::resume`](super::Exchange::resume).
     fn data(&mut self, bytes: Bytes, ctx: &mut HandlerContext<'_>) -> Flow;

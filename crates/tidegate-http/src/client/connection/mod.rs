@@ -35,7 +35,7 @@ use super::limits::ConnectionLimits;
 use super::pool::{Lease, Reservation};
 use super::slot::{Link, Slot};
 use crate::codec::{
-    BodyFraming, BodyLimits, BodyPart, HeadLimits, HeadTable, Method, ResponseDecoder,
+    BodyFraming, BodyLimits, BodyPart, HeadLimits, HeadTable, Method, ResponseDecoder, ResponseHead,
 };
 
 /// The deadline of the head, of the next part of the body, or of an idle connection.
@@ -65,6 +65,22 @@ struct Current<R> {
     server_idle: Option<Duration>,
     /// How many bytes the connection had sent at the last check.
     sent_seen: u64,
+}
+
+impl<R: Send + 'static> Current<R> {
+    /// Notes what the final head says.
+    fn begin_body(&mut self, head: &ResponseHead<'_>, framing: BodyFraming, slot: &Slot<R>) {
+        self.in_body = true;
+        // A server may respond while it reads the request. After an error, or if it closes the
+        // connection, the rest is not wanted (RFC 9112, section 9.5).
+        let reads_on = head.keep_alive() && head.status() < 400;
+        self.complete = match reads_on {
+            true => slot.progress().complete,
+            false => slot.stop(),
+        };
+        self.keep = head.keep_alive() && framing != BodyFraming::UntilClose;
+        self.server_idle = head.get("keep-alive").and_then(keep_alive_timeout);
+    }
 }
 
 /// The state of one connection.
@@ -263,16 +279,16 @@ impl<R: ExchangeHandler> Connection<R> {
             input.advance(length);
             return true;
         }
-        current.in_body = true;
-        // A server may respond while it reads the request. After an error, or if it closes the
-        // connection, the rest is not wanted (RFC 9112, section 9.5).
-        let reads_on = head.keep_alive() && head.status() < 400;
-        current.complete = match reads_on {
-            true => self.slot.progress().complete,
-            false => self.slot.stop(),
-        };
-        current.keep = head.keep_alive() && framing != BodyFraming::UntilClose;
-        current.server_idle = head.get("keep-alive").and_then(keep_alive_timeout);
+        current.begin_body(&head, framing, &self.slot);
+        if R::TAKES_WHOLE
+            && let Some(body) = whole_body(&mut self.decoder, input, length, framing)
+        {
+            let end = length + body.len();
+            current.receiver.whole(head, framing, body, ctx);
+            input.advance(end);
+            // The decoder is at the end of the message.
+            return self.take_body(input, ctx);
+        }
         current.receiver.head(head, framing, ctx);
         input.advance(length);
         if framing.is_empty() {
@@ -350,6 +366,28 @@ impl<R: ExchangeHandler> Connection<R> {
         if let Some(current) = self.current.as_mut().filter(|current| !current.gone) {
             current.receiver.writable(ctx);
         }
+    }
+}
+
+/// Takes the body that follows a head of this length, if all of it was received.
+fn whole_body(
+    decoder: &mut ResponseDecoder,
+    input: &Bytes,
+    head: usize,
+    framing: BodyFraming,
+) -> Option<Bytes> {
+    let BodyFraming::Length(length @ 1..) = framing else {
+        return None;
+    };
+    let end = head.checked_add(usize::try_from(length).ok()?)?;
+    if end > input.len() {
+        return None;
+    }
+    let mut body = input.slice(head..end);
+    match decoder.body_bytes(&mut body) {
+        Ok(BodyPart::Data(body)) => Some(body),
+        // Refused: the decoder says so again.
+        _ => None,
     }
 }
 

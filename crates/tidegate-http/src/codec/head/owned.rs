@@ -66,6 +66,13 @@ impl OwnedRequestHead {
         self.head.remove(name)
     }
 
+    /// Removes all fields whose name meets the condition, and returns their number.
+    ///
+    /// The fields of the framing are not removed: see [`set_framing`](Self::set_framing).
+    pub fn remove_where(&mut self, is_unwanted: impl Fn(&str) -> bool) -> usize {
+        self.head.remove_where(is_unwanted)
+    }
+
     /// Gives the first field with this name a new value and removes the others; adds the field if
     /// there is none.
     ///

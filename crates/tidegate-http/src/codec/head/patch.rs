@@ -18,6 +18,10 @@ use super::table::{Info, Span};
 /// The most fields: their positions have eight bits.
 const MOST_FIELDS: usize = 250;
 
+/// Room for new text and new fields in a copy, without growing it.
+const ROOM: usize = 384;
+const ROOM_FIELDS: usize = 12;
+
 /// The bytes and offsets of a copied head.
 #[derive(Debug, Clone)]
 pub(super) struct Patchable {
@@ -27,25 +31,42 @@ pub(super) struct Patchable {
 }
 
 impl Patchable {
-    pub(super) fn new(bytes: &[u8], spans: &[Span], info: &Info) -> Self {
+    pub(super) fn new(head: &[u8], received: &[Span], info: &Info) -> Self {
+        // With room for what a proxy adds.
+        let mut bytes = Vec::with_capacity(head.len() + ROOM);
+        bytes.extend_from_slice(head);
+        let mut spans = Vec::with_capacity(received.len() + ROOM_FIELDS);
+        spans.extend_from_slice(received);
         Self {
-            bytes: bytes.to_vec(),
-            spans: spans.to_vec(),
+            bytes,
+            spans,
             info: *info,
         }
     }
 
     /// Removes all fields with this name, and returns their number.
     pub(super) fn remove(&mut self, name: &str) -> usize {
+        match is_framing(name.as_bytes()) {
+            true => 0,
+            false => self.drop_where(|own| own.eq_ignore_ascii_case(name.as_bytes())),
+        }
+    }
+
+    /// Removes the fields whose name meets the condition, except for those of the framing. Returns
+    /// their number.
+    pub(super) fn remove_where(&mut self, is_unwanted: impl Fn(&str) -> bool) -> usize {
+        self.drop_where(|name| is_unwanted(chars::ascii(name)) && !is_framing(name))
+    }
+
+    fn drop_where(&mut self, is_unwanted: impl Fn(&[u8]) -> bool) -> usize {
         let before = self.spans.len();
         let bytes = &self.bytes;
-        let is_named = |span: &Span| span.name(bytes).eq_ignore_ascii_case(name.as_bytes());
-        if is_framing(name.as_bytes()) {
-            return 0;
+        self.spans.retain(|span| !is_unwanted(span.name(bytes)));
+        let removed = before - self.spans.len();
+        if removed > 0 {
+            self.relocate();
         }
-        self.spans.retain(|span| !is_named(span));
-        self.relocate();
-        before - self.spans.len()
+        removed
     }
 
     /// Gives the first field with this name a new value and removes the others, or adds the field.
@@ -56,17 +77,19 @@ impl Patchable {
         let Some(first) = self.spans.iter().position(is_named) else {
             return self.append(name, value);
         };
-        let mut position = 0;
-        let mut spans = self.spans.clone();
-        spans.retain(|span| {
+        let (value, value_end) = self.add_text(value)?;
+        let bytes = &self.bytes;
+        let is_named = |span: &Span| span.name(bytes).eq_ignore_ascii_case(name.as_bytes());
+        (self.spans[first].value, self.spans[first].value_end) = (value, value_end);
+        let (before, mut position) = (self.spans.len(), 0);
+        self.spans.retain(|span| {
             let keep = position <= first || !is_named(span);
             position += 1;
             keep
         });
-        let (value, value_end) = self.add_text(value)?;
-        (spans[first].value, spans[first].value_end) = (value, value_end);
-        self.spans = spans;
-        self.relocate();
+        if self.spans.len() < before {
+            self.relocate();
+        }
         Ok(())
     }
 
@@ -173,6 +196,7 @@ impl Patchable {
         if self.spans.len() >= MOST_FIELDS || length > usize::from(u16::MAX) {
             return Err(EncodeError::HeadTooLarge);
         }
+        let is_known = KnownField::of(name).is_some();
         let (name, name_end) = self.add_text(name)?;
         let (value, value_end) = self.add_text(value)?;
         self.spans.push(Span {
@@ -181,7 +205,9 @@ impl Patchable {
             value,
             value_end,
         });
-        self.relocate();
+        if is_known {
+            self.relocate();
+        }
         Ok(())
     }
 
