@@ -119,6 +119,8 @@ pub struct Entry {
     is_listening: bool,
 }
 
+const HAS_ADMISSION: &str = "only `drop` takes the admission";
+
 /// Which side ended a call whose holder reports it.
 enum Stopped {
     /// The holder, before the deadline.
@@ -197,8 +199,12 @@ impl Entry {
     ///
     /// Returns the error of a call that timed out, or that was stopped with its isolation, before
     /// the verdict. An entry that already has a verdict is only dropped.
-    pub fn end<E>(self, verdict: impl Into<Verdict>) -> Result<(), CommandError<E>> {
-        self.settle(verdict.into())
+    pub fn end<E>(mut self, verdict: impl Into<Verdict>) -> Result<(), CommandError<E>> {
+        let now = self.state.now();
+        let call = self.call.as_ref().expect(HAS_ADMISSION);
+        let state = &self.state;
+        let stopped = self.word.report_alone(|| state.stop_entry(call, now));
+        self.settled(stopped, verdict.into(), now)
     }
 
     /// Does what [`end`](Entry::end) does, and keeps the permit until the entry is dropped. For
@@ -211,7 +217,20 @@ impl Entry {
     pub fn settle<E>(&self, verdict: Verdict) -> Result<(), CommandError<E>> {
         let (state, call) = (&*self.state, self.call());
         let now = state.now();
-        match self.word.report(|| state.stop_entry(call, now)) {
+        let stopped = self.word.report(|| state.stop_entry(call, now));
+        self.settled(stopped, verdict, now)
+    }
+
+    /// Reports the outcome of a call that was stopped in time, or returns the error of one that was
+    /// not.
+    fn settled<E>(
+        &self,
+        stopped: Option<Stopped>,
+        verdict: Verdict,
+        now: u64,
+    ) -> Result<(), CommandError<E>> {
+        let call = self.call();
+        match stopped {
             None => Ok(()),
             Some(Stopped::InTime) => {
                 self.report_outcome(call, verdict.into(), now);
@@ -303,8 +322,7 @@ impl Entry {
     }
 
     fn call(&self) -> &Admission {
-        let call = self.call.as_ref();
-        call.expect("only `drop` takes the admission")
+        self.call.as_ref().expect(HAS_ADMISSION)
     }
 
     /// Sets what receives the events of the call. Not in the constructor, which would keep the parts

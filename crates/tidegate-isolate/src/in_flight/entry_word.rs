@@ -32,6 +32,18 @@ impl EntryWord {
         Some(finish())
     }
 
+    /// Does what [`report`](Self::report) does, without an atomic exchange: no other report can come
+    /// at the same time.
+    #[inline]
+    pub fn report_alone<R>(&mut self, finish: impl FnOnce() -> R) -> Option<R> {
+        if self.is_reported() {
+            return None;
+        }
+        // Relaxed: the word is borrowed by this thread alone.
+        self.0.store(true, Ordering::Relaxed);
+        Some(finish())
+    }
+
     /// Returns `true` if there was a report.
     #[inline]
     pub fn is_reported(&self) -> bool {
