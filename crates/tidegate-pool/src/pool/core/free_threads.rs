@@ -48,6 +48,24 @@ impl Shared {
         })
     }
 
+    /// Lets waits rely on `threads` only, because no other thread could be started. Returns `false` and
+    /// changes nothing if the current waits need more.
+    pub(super) fn narrow_width(&self, threads: usize) -> bool {
+        let width = self.width.load(Ordering::Relaxed).min(threads);
+        let narrowed = change_width(self.id, width, || {
+            self.width.store(width, Ordering::Relaxed);
+        });
+        narrowed.is_ok()
+    }
+
+    /// Lets waits rely on all threads again, because one could be started. Called with the lock held.
+    pub(super) fn widen_width(&self, limits: &PoolLimits, leased: usize) {
+        if self.width.load(Ordering::Relaxed) < limits.width(leased) {
+            // More threads are never too few.
+            let _ = self.set_width(limits, leased);
+        }
+    }
+
     /// Returns how long a thread above the core size may be idle, in nanoseconds; 0 means for ever.
     pub(super) fn keep_alive(&self) -> u64 {
         self.keep_alive.load(Ordering::Relaxed)

@@ -122,7 +122,9 @@ impl Shared {
             .start
             .answered(asked.map_err(|error| error.to_string()));
         let Err(message) = started else {
-            self.dispatcher.turn().counts.started_threads += 1;
+            let mut turn = self.dispatcher.turn();
+            turn.counts.started_threads += 1;
+            self.widen_width(&turn.limits, turn.budget.leased());
             return true;
         };
         let over = self.take_back_start(post, purpose);
@@ -142,6 +144,10 @@ impl Shared {
         let wake = turn.not_started(purpose == Purpose::Waiting);
         turn.counts.wakeups += u64::from(wake.is_some());
         let over = is_over(&turn);
+        if turn.threads() > 0 {
+            // Waits that rely on more threads already go on.
+            self.narrow_width(turn.threads());
+        }
         self.end_turn(turn, || drop(wake));
         over
     }
@@ -195,7 +201,8 @@ impl Shared {
         }
     }
 
-    /// Places a new job without a new thread, after none could be started.
+    /// Places a new job without a new thread, after none could be started. It waits only for a thread
+    /// that may get free: the others may wait for this job.
     fn offer_without_start(&self, job: Job, lane: Lane) -> Result<Option<JobKey>, Rejected<Job>> {
         let mut turn = self.dispatcher.turn();
         match self.give_away(&mut turn, job) {
@@ -203,7 +210,11 @@ impl Shared {
                 self.end_turn(turn, || drop(wake));
                 Ok(None)
             }
-            Err(job) if turn.threads() > 0 && turn.has_room(lane) => {
+            Err(job)
+                if turn.threads() > 0
+                    && turn.has_room(lane)
+                    && self.narrow_width(turn.threads()) =>
+            {
                 let key = turn.push(lane, job);
                 self.end_turn(turn, || ());
                 Ok(key)

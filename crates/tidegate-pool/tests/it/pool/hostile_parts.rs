@@ -417,3 +417,24 @@ fn a_start_that_is_lost_costs_no_job_while_another_thread_runs() {
     assert_eq!((metrics.accepted, metrics.displaced), (2, 0));
     gate.open();
 }
+
+#[test]
+fn a_wait_does_not_rely_on_a_thread_that_cannot_be_started() {
+    let clock = ManualClock::new();
+    let is_broken = Arc::new(AtomicBool::new(false));
+    let pool = fixed(&clock, 2, 4).threads(factory(&is_broken, || ()));
+    let pool = pool.on_unhandled(|_, _| ()).build().unwrap();
+    let waits = |fails: bool| {
+        let (inner, is_broken) = (pool.clone(), Arc::clone(&is_broken));
+        let waited = pool.submit(move || {
+            is_broken.store(fails, Ordering::SeqCst);
+            let behind = inner.submit(|| 7).unwrap();
+            let waited = behind.wait();
+            is_broken.store(false, Ordering::SeqCst);
+            waited.is_err_and(|error| error.is_refused())
+        });
+        waited.unwrap().wait().unwrap()
+    };
+    assert!(waits(true), "its only thread would wait for itself");
+    assert!(!waits(false), "there is another thread again");
+}
