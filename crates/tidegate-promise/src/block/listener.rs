@@ -73,6 +73,16 @@ impl Listener {
         }
     }
 
+    /// Returns a listener that drops `watch` when it is called or dropped.
+    pub(super) fn watched(self, watch: Watch) -> Self {
+        let mut data: Data = [MaybeUninit::uninit(); WORDS];
+        data[0].write(Box::into_raw(Box::new((watch, self))).cast::<()>());
+        Self {
+            vtable: &WATCHED,
+            data,
+        }
+    }
+
     /// Returns `true` if this is a waker, which may be called on any thread.
     pub(super) fn is_waker(&self) -> bool {
         self.vtable.waker.is_some()
@@ -94,12 +104,23 @@ impl Listener {
     /// The listener was made for the types `T` and `E`.
     #[inline]
     pub(super) unsafe fn call<T: 'static, E: 'static>(self, outcome: Outcome<&T, &E>) {
+        // SAFETY: the caller guarantees the types of the outcome.
+        unsafe { self.call_raw(erase(outcome)) };
+    }
+
+    /// Calls the listener.
+    ///
+    /// # Safety
+    ///
+    /// The outcome has the types that the listener was made for.
+    #[inline]
+    unsafe fn call_raw(self, outcome: RawOutcome) {
         let mut this = ManuallyDrop::new(self);
         let call = this.vtable.call;
         // SAFETY: `data` holds the closure that this vtable was made for, and `ManuallyDrop`
         // keeps it from being dropped again after `call` has consumed it. The caller guarantees the
         // types of the outcome.
-        unsafe { call(&raw mut this.data, erase(outcome)) };
+        unsafe { call(&raw mut this.data, outcome) };
     }
 
     /// Calls the listener in place, without moving it first.
@@ -222,6 +243,33 @@ where
         // SAFETY: the caller guarantees what `unbox` requires.
         drop(unsafe { Self::unbox(data) });
     }
+}
+
+/// The vtable of a listener with a watch; the first word is the box of both.
+static WATCHED: Vtable = Vtable {
+    call: call_watched,
+    drop: drop_watched,
+    waker: None,
+};
+
+unsafe fn unbox_watched(data: *mut Data) -> Box<(Watch, Listener)> {
+    // SAFETY: the caller passes data made by `Listener::watched`: word 0 is the box.
+    let word = unsafe { data.cast::<*mut (Watch, Listener)>().read() };
+    // SAFETY: that word came from `Box::into_raw`, and the caller does not use it afterwards.
+    unsafe { Box::from_raw(word) }
+}
+
+unsafe fn call_watched(data: *mut Data, outcome: RawOutcome) {
+    // SAFETY: the caller guarantees what `unbox_watched` requires.
+    let (watch, listener) = *unsafe { unbox_watched(data) };
+    drop(watch);
+    // SAFETY: the caller passes an outcome of the types that the listener takes.
+    unsafe { listener.call_raw(outcome) };
+}
+
+unsafe fn drop_watched(data: *mut Data) {
+    // SAFETY: the caller guarantees what `unbox_watched` requires.
+    drop(unsafe { unbox_watched(data) });
 }
 
 /// The data of a waker.

@@ -79,13 +79,19 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
     where
         F: FnOnce(Outcome<&T, &E>) + Send + 'static,
     {
+        self.add(Listener::new(listen))
+    }
+
+    /// Adds a listener. If the outcome was already taken, drops it and returns `None`.
+    #[inline]
+    fn add(&self, listener: Listener) -> Option<ListenerToken> {
         if self.taken {
             return None;
         }
         if !self.block.is_task() {
-            return Some(self.put(Listener::new(listen)));
+            return Some(self.put(listener));
         }
-        let (listener, already_given_up) = self.block.watched(listen);
+        let (listener, already_given_up) = self.block.watched(listener);
         let token = self.put(listener);
         if already_given_up {
             drop(self.fail_if_unstarted());
@@ -117,12 +123,17 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
     where
         F: FnOnce(Outcome<&T, &E>) + Send + 'static,
     {
+        self.add_last(Listener::new(listen));
+    }
+
+    #[inline]
+    fn add_last(self, listener: Listener) {
         if self.slot.get() != Slot::Free || self.taken || self.block.is_task() {
-            let _ = self.listen(listen);
+            let _ = self.add(listener);
             return;
         }
         let this = std::mem::ManuallyDrop::new(self);
-        this.fill_inline(Listener::new(listen), 0);
+        this.fill_inline(listener, 0);
     }
 
     /// Removes a listener before it is called. Returns `true` if it will not be called.

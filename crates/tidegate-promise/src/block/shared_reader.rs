@@ -36,7 +36,11 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedReader<T, E> {
     where
         F: FnOnce(Outcome<&T, &E>) + Send + 'static,
     {
-        let (listener, already_given_up) = self.block.watched(listen);
+        self.add(Listener::new(listen))
+    }
+
+    fn add(&self, listener: Listener) -> ListenerToken {
+        let (listener, already_given_up) = self.block.watched(listener);
         let node = push_node(self.block, listener);
         if already_given_up {
             drop(self.fail_if_unstarted());

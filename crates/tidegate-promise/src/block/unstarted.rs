@@ -12,7 +12,6 @@ use super::listener::Listener;
 use super::state::{CANCELLED, CLAIMED, DONE, TASK, UNCANCELLABLE, UNSTARTED};
 use super::storage::{Block, BlockPtr};
 use super::watch_list::{AbandonedBlock, ListenedBlock, Watch};
-use crate::outcome::Outcome;
 
 impl<T: Send + 'static, E: Send + 'static> Block<T, E> {
     /// Returns `true` if the home has accepted the task of this block, has not started it and
@@ -65,19 +64,14 @@ impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
         Some(Watch::listener(home, listening))
     }
 
-    /// Returns a listener that is notified if the executor of the task is given up. The flag is
+    /// Makes `listener` one that is notified if the executor of the task is given up. The flag is
     /// `true` if that has already happened.
     #[inline(never)]
-    pub(super) fn watched<F>(self, listen: F) -> (Listener, bool)
-    where
-        F: FnOnce(Outcome<&T, &E>) + Send + 'static,
-    {
-        let (watch, already_given_up) = self.watch_listener().unzip();
-        let listener = Listener::new(move |outcome: Outcome<&T, &E>| {
-            drop(watch);
-            listen(outcome);
-        });
-        (listener, already_given_up == Some(true))
+    pub(super) fn watched(self, listener: Listener) -> (Listener, bool) {
+        match self.watch_listener() {
+            None => (listener, false),
+            Some((watch, already_given_up)) => (listener.watched(watch), already_given_up),
+        }
     }
 
     /// Decides the block as never started. Returns `None` if it is decided or the task has
