@@ -22,6 +22,7 @@ suites
   http       HTTP servers: server CPU time, requests/s, p99, system calls, idle memory
   client     HTTP clients: client CPU time per request; admission, relay, reuse of connections
   proxy      our gateway beside nginx, haproxy and pingora: requests/s, waits, CPU time, memory
+  page       `tidegate bench` beside wrk: requests/s, agreement; what open pages cost a gateway
   all        all of them
 
 proof runs the gateway under load and fails if it breaks a promise: isolation (one of four
@@ -68,6 +69,8 @@ pub(crate) enum Suite {
     Client,
     /// Our gateway and its peers.
     Proxy,
+    /// Our load generator and its peer, and the page of the gateway.
+    Page,
 }
 
 impl Suite {
@@ -86,10 +89,11 @@ impl Suite {
             Suite::Http => "http",
             Suite::Client => "client",
             Suite::Proxy => "proxy",
+            Suite::Page => "page",
         }
     }
 
-    const ALL: [Suite; 12] = [
+    const ALL: [Suite; 13] = [
         Suite::Handoff,
         Suite::Pingpong,
         Suite::Promise,
@@ -102,6 +106,7 @@ impl Suite {
         Suite::Http,
         Suite::Client,
         Suite::Proxy,
+        Suite::Page,
     ];
 }
 
@@ -128,6 +133,8 @@ pub(crate) enum Command {
     Call(String),
     /// Run the gateway in this process, which is a child process.
     Gateway(String),
+    /// Run a command of `tidegate` in this process, which is a child process.
+    Tidegate(String),
     /// Run the gateway under load.
     Prove(Proof),
 }
@@ -166,6 +173,7 @@ pub(crate) fn parse(args: impl Iterator<Item = String>) -> Result<Command, Strin
             "--caller" => return Ok(Command::Caller),
             "--call" => return Ok(Command::Call(value("a client and an address")?)),
             "--gateway" => return Ok(Command::Gateway(value("a number and a file")?)),
+            "--tidegate" => return Ok(Command::Tidegate(value("a command and its arguments")?)),
             "--seconds" => seconds = parse_seconds(&value("a number")?)?,
             "proof" => proves = true,
             "all" => suites.extend(Suite::ALL),

@@ -53,7 +53,7 @@ impl Watch {
     pub(crate) fn new() -> Self {
         Watch {
             began: Instant::now(),
-            own: cpu_time() + time_of_children(),
+            own: own_time(),
             all: busy_time(),
         }
     }
@@ -62,25 +62,44 @@ impl Watch {
     /// not report it.
     pub(crate) fn others(&self) -> Option<f64> {
         let all = busy_time()?.saturating_sub(self.all?);
-        let others = all.saturating_sub((cpu_time() + time_of_children()).saturating_sub(self.own));
+        let others = all.saturating_sub(own_time().saturating_sub(self.own));
         Some(others.as_secs_f64() / self.began.elapsed().as_secs_f64())
     }
+}
+
+/// Returns the CPU time of this process and of its children that take part in the measurement.
+fn own_time() -> Duration {
+    cpu_time() + time_of_children() + waited_time()
+}
+
+/// Returns the CPU time of all children that have ended.
+pub(crate) fn waited_time() -> Duration {
+    let text = std::fs::read_to_string("/proc/self/stat");
+    let ticks = text.ok().and_then(|text| ticks(&text, WAITED));
+    ticks_to_time(ticks.unwrap_or(0))
 }
 
 /// Returns the CPU time of the children that take part in the measurement.
 fn time_of_children() -> Duration {
     let ticks = |child: &u32| {
         let text = std::fs::read_to_string(format!("/proc/{child}/stat"));
-        text.ok().and_then(|text| own_ticks(&text)).unwrap_or(0)
+        text.ok()
+            .and_then(|text| self::ticks(&text, OWN))
+            .unwrap_or(0)
     };
     ticks_to_time(children().iter().map(ticks).sum())
 }
 
+/// The fields before user and system time of a process, and before those of its children that have
+/// ended.
+const OWN: usize = 11;
+const WAITED: usize = 13;
+
 /// Returns the ticks that a process has used. The process name, which may contain anything, ends
-/// with the last bracket. Eleven fields follow before the fields of user and system time.
-fn own_ticks(stat: &str) -> Option<u64> {
+/// with the last bracket.
+fn ticks(stat: &str, before: usize) -> Option<u64> {
     let (_, rest) = stat.rsplit_once(')')?;
-    let mut fields = rest.split_whitespace().skip(11).map(str::parse::<u64>);
+    let mut fields = rest.split_whitespace().skip(before).map(str::parse::<u64>);
     Some(fields.next()?.ok()? + fields.next()?.ok()?)
 }
 
@@ -112,7 +131,7 @@ fn busy_ticks(stat: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{busy_ticks, own_ticks};
+    use super::{OWN, WAITED, busy_ticks, ticks};
 
     #[test]
     fn idle_and_guest_time_are_not_counted() {
@@ -123,8 +142,9 @@ mod tests {
     }
     #[test]
     fn a_childs_time_is_found_behind_its_name() {
-        let stat = "7 (a) b) R 1 2 3 4 5 6 7 8 9 10 300 40 0 0 20 0";
-        assert_eq!(own_ticks(stat), Some(340));
-        assert_eq!(own_ticks("7 (a) R 1"), None);
+        let stat = "7 (a) b) R 1 2 3 4 5 6 7 8 9 10 300 40 5 6 20 0";
+        assert_eq!(ticks(stat, OWN), Some(340));
+        assert_eq!(ticks(stat, WAITED), Some(11));
+        assert_eq!(ticks("7 (a) R 1", OWN), None);
     }
 }

@@ -12,7 +12,7 @@
 //! |---|---|
 //! | `cli` | the command line, and the help text |
 //! | `handoff`, `pingpong`, `promise`, `pool` | suites |
-//! | `timer`, `strategy`, `isolate`, `echo`, `hyper`, `http`, `client`, `proxy` | suites |
+//! | `timer`, `strategy`, `isolate`, `echo`, `hyper`, `http`, `client`, `proxy`, `page` | suites |
 //! | `proof` | the gateway under load: not a comparison, but an answer |
 //! | `contest`, `ours`, `peers` | the interface of a contestant, our contestants, and the others |
 //! | `rounds`, `report` | running contestants in rounds; quartiles, tables and RATIO lines |
@@ -47,6 +47,7 @@ mod isolate;
 mod load;
 mod machine;
 mod ours;
+mod page;
 mod peers;
 mod pingpong;
 mod pool;
@@ -65,7 +66,6 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use cli::{Command, Suite};
-use report::Table;
 use rounds::Settings;
 use served::Running;
 
@@ -90,6 +90,7 @@ fn main() -> ExitCode {
         Command::Caller => strategy::caller_child(),
         Command::Call(what) => client::caller_child(&what),
         Command::Gateway(what) => proof::gateway_child(&what),
+        Command::Tidegate(words) => proof::tidegate_child(&words),
         Command::Prove(proof) => proof::run(&proof),
         Command::Run(suites, settings) => suites
             .into_iter()
@@ -125,6 +126,7 @@ fn run(suite: Suite, settings: &Settings) -> ExitCode {
         Suite::Http => Ok(http::run(settings)),
         Suite::Client => Ok(client::run(settings)),
         Suite::Proxy => Ok(proxy::run(settings)),
+        Suite::Page => page::run(settings),
     };
     let tables = match tables {
         Ok(tables) => tables,
@@ -133,12 +135,7 @@ fn run(suite: Suite, settings: &Settings) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    for table in tables.iter().filter(|table| !table.rows.is_empty()) {
-        println!("{}", table.render());
-    }
-    for line in tables.iter().flat_map(Table::ratio_lines) {
-        println!("{line}");
-    }
+    report::print(&tables);
     eprintln!(
         "suite {} took {:.0} s",
         suite.name(),

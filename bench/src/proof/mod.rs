@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use crate::served::raise_limit;
 
-pub(crate) use self::program::child as gateway_child;
+pub(crate) use self::program::{child as gateway_child, tidegate as tidegate_child};
 
 /// The settings of a proof.
 #[derive(Clone, Debug)]

@@ -29,8 +29,13 @@ pub(crate) fn child(what: &str) -> ExitCode {
     if setrlimit(Resource::Nofile, limit).is_err() {
         return ExitCode::from(2);
     }
-    let mut out = std::io::stdout();
-    cli::run(["tidegate", "run", file], &Machine::real(), &mut out)
+    tidegate(&format!("run {file}"))
+}
+
+/// Runs a command of `tidegate` as the child.
+pub(crate) fn tidegate(words: &str) -> ExitCode {
+    let words = ["tidegate"].into_iter().chain(words.split_whitespace());
+    cli::run(words, &Machine::real(), &mut std::io::stdout())
 }
 
 /// A running gateway and its file.

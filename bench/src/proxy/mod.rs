@@ -39,7 +39,7 @@ use tidegate_net::tls::rustls::StreamOwned;
 
 use self::figures::{CPU, LATE, MEMORY, Measured, SHOWN, SPEED, TABLES, guard, table};
 use self::lineup::{BOUND, HAPROXY, NGINX, PINGORA, Proxy};
-use self::process::Process;
+pub(crate) use self::process::{Process, free_address};
 use self::secure::Secure;
 use crate::cpus::pin;
 use crate::exchange::exchange;
@@ -152,7 +152,7 @@ pub(crate) fn run(settings: &Settings) -> Vec<Table> {
 }
 
 /// Starts the upstream on the second CPU.
-fn upstream() -> SocketAddr {
+pub(crate) fn upstream() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");
     std::thread::spawn(move || {

@@ -17,9 +17,9 @@ use crate::served::resident_of;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A running proxy, which ends when this is dropped.
-pub(super) struct Process {
+pub(crate) struct Process {
     child: Child,
-    pub(super) address: SocketAddr,
+    pub(crate) address: SocketAddr,
     /// The process and its children.
     ids: Vec<u32>,
 }
@@ -45,7 +45,7 @@ impl Process {
     }
 
     /// Starts another program, which will listen on `address`, on the first CPU.
-    pub(super) fn peer(command: &mut Command, address: SocketAddr) -> Result<Self, String> {
+    pub(crate) fn peer(command: &mut Command, address: SocketAddr) -> Result<Self, String> {
         command.stdin(Stdio::null()).stdout(Stdio::null());
         let mut child = start(command.stderr(Stdio::null()))?;
         let began = Instant::now();
@@ -83,7 +83,7 @@ impl Process {
     }
 
     /// Returns the CPU time of its threads.
-    pub(super) fn cpu(&self) -> Duration {
+    pub(crate) fn cpu(&self) -> Duration {
         Duration::from_nanos(self.sum("schedstat", |text| {
             text.split_whitespace().next()?.parse().ok()
         }))
@@ -118,7 +118,7 @@ impl Drop for Process {
 }
 
 /// Returns an address that is free at the moment.
-pub(super) fn free_address() -> SocketAddr {
+pub(crate) fn free_address() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("it is bound")
 }

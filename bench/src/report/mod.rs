@@ -254,6 +254,16 @@ impl Table {
     }
 }
 
+/// Prints the tables that have rows, then their RATIO lines.
+pub(crate) fn print(tables: &[Table]) {
+    for table in tables.iter().filter(|table| !table.rows.is_empty()) {
+        println!("{}", table.render());
+    }
+    for line in tables.iter().flat_map(Table::ratio_lines) {
+        println!("{line}");
+    }
+}
+
 /// Returns the factor by which `ours` is better than `peer`, for each round.
 fn ratios_by_round(better: Better, ours: &Row, peer: &Row) -> Vec<f64> {
     let rounds = ours.samples.iter().zip(&peer.samples);

@@ -1,0 +1,187 @@
+//! A run of a load generator: `tidegate bench`, which is this program again, or wrk. Both have one
+//! thread, on the second CPU.
+
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
+
+use crate::child;
+use crate::cpus::{pin, unpin};
+use crate::machine::waited_time;
+
+/// The connections of a run, and the rate; without one it is a closed loop.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    pub(super) connections: usize,
+    pub(super) rate: Option<u32>,
+    pub(super) seconds: u64,
+}
+
+/// The result of a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Found {
+    pub(super) requests: f64,
+    pub(super) per_second: f64,
+    pub(super) p50_ms: f64,
+    pub(super) p99_ms: f64,
+    /// From sending to the response, without a correction; wrk does not print it.
+    pub(super) raw_p99_ms: Option<f64>,
+}
+
+/// A load generator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Generator {
+    Ours,
+    Wrk,
+}
+
+impl Generator {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Ours => "tidegate bench",
+            Self::Wrk => "wrk",
+        }
+    }
+
+    /// Returns `true` if wrk is installed.
+    pub(super) fn has_wrk() -> bool {
+        let mut wrk = Command::new("wrk");
+        let wrk = wrk.arg("-v").stdout(Stdio::null()).stderr(Stdio::null());
+        wrk.status().is_ok()
+    }
+
+    /// Runs the generator. Returns what it found, and its CPU time in nanoseconds.
+    pub(super) fn run(self, address: SocketAddr, shape: Shape) -> Result<(Found, f64), String> {
+        self.run_at(&format!("http://{address}/"), shape)
+    }
+
+    /// Like [`Generator::run`], with a path.
+    pub(super) fn run_at(self, url: &str, shape: Shape) -> Result<(Found, f64), String> {
+        let mut command = self.command(url, shape)?;
+        let command = command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let before = waited_time();
+        pin(1);
+        let child = command.stderr(Stdio::inherit()).spawn();
+        unpin();
+        let child = child.map_err(|why| format!("{}: {why}", self.name()))?;
+        let output = child.wait_with_output();
+        let output = output.map_err(|why| format!("{}: {why}", self.name()))?;
+        let cpu = waited_time().saturating_sub(before);
+        let text = String::from_utf8_lossy(&output.stdout);
+        let found = match self {
+            Self::Ours => ours(&text),
+            Self::Wrk => wrk(&text),
+        };
+        let found = found.ok_or_else(|| format!("{} printed {text:?}", self.name()))?;
+        Ok((found, cpu.as_nanos() as f64))
+    }
+
+    fn command(self, url: &str, shape: Shape) -> Result<Command, String> {
+        let Shape {
+            connections,
+            rate,
+            seconds,
+        } = shape;
+        match (self, rate) {
+            (Self::Ours, rate) => {
+                let rate = rate.map_or(String::new(), |rate| format!(" --rate {rate}"));
+                let words = format!("bench {url} -c {connections} -d {seconds}s --json -{rate}");
+                let mut command = child::command()?;
+                command.args(["--tidegate", &words]);
+                Ok(command)
+            }
+            (Self::Wrk, None) => {
+                let mut command = Command::new("wrk");
+                command.args(["-t1", "--latency"]);
+                command.arg(format!("-c{connections}"));
+                command.arg(format!("-d{seconds}s")).arg(url);
+                Ok(command)
+            }
+            (Self::Wrk, Some(_)) => Err("wrk has no rate".to_owned()),
+        }
+    }
+}
+
+/// Reads the JSON of ours.
+fn ours(text: &str) -> Option<Found> {
+    let number = |from: &str, name: &str| {
+        let (_, rest) = text.split_once(from)?;
+        let (_, rest) = rest.split_once(&format!("\"{name}\":"))?;
+        rest.split([',', '}']).next()?.parse().ok()
+    };
+    Some(Found {
+        requests: number("{", "requests")?,
+        per_second: number("{", "requests_per_second")?,
+        p50_ms: number("\"response_ms\":", "p50")?,
+        p99_ms: number("\"response_ms\":", "p99")?,
+        raw_p99_ms: number("\"service_ms\":", "p99"),
+    })
+}
+
+/// Reads the summary of wrk.
+fn wrk(text: &str) -> Option<Found> {
+    let after = |start: &str| {
+        let mut lines = text.lines().map(str::trim);
+        lines.find_map(|line| line.strip_prefix(start).map(str::trim))
+    };
+    let requests = text.lines().find(|line| line.contains(" requests in "))?;
+    Some(Found {
+        requests: requests.split_whitespace().next()?.parse().ok()?,
+        per_second: after("Requests/sec:")?.parse().ok()?,
+        p50_ms: millis(after("50%")?)?,
+        p99_ms: millis(after("99%")?)?,
+        raw_p99_ms: None,
+    })
+}
+
+/// Reads a time of wrk in milliseconds.
+fn millis(text: &str) -> Option<f64> {
+    let end = text.find(char::is_alphabetic)?;
+    let number: f64 = text[..end].parse().ok()?;
+    match &text[end..] {
+        "us" => Some(number / 1e3),
+        "ms" => Some(number),
+        "s" => Some(number * 1e3),
+        "m" => Some(number * 60e3),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_summaries_are_read() {
+        let text = "Running 2s test @ http://127.0.0.1:1/\n  1 threads and 64 connections\n  \
+            Thread Stats   Avg      Stdev     Max   +/- Stdev\n    \
+            Latency     1.20ms  300.00us  9.00ms   91.00%\n    \
+            Req/Sec    52.10k     1.20k   53.00k    90.00%\n  \
+            Latency Distribution\n     50%  950.00us\n     75%    1.30ms\n     90%    1.50ms\n     \
+            99%    2.10ms\n  104300 requests in 2.00s, 14.00MB read\nRequests/sec:  52123.40\n";
+        let found = wrk(text).unwrap();
+        assert_eq!((found.requests, found.per_second), (104_300.0, 52_123.4));
+        assert_eq!((found.p50_ms, found.p99_ms), (0.95, 2.1));
+        let text = "{\"version\":1,\"requests\":200,\"requests_per_second\":99.5,\"good\":1,\
+            \"response_ms\":{\"count\":200,\"mean\":1.5,\"p50\":1.25,\"p99\":7},\
+            \"service_ms\":{\"p50\":1,\"p99\":2}}\n";
+        let found = ours(text).unwrap();
+        assert_eq!((found.requests, found.per_second), (200.0, 99.5));
+        assert_eq!((found.p50_ms, found.p99_ms), (1.25, 7.0));
+        assert_eq!(found.raw_p99_ms, Some(2.0));
+        assert_eq!((wrk(""), ours("")), (None, None));
+    }
+
+    #[test]
+    fn times_of_wrk_have_units() {
+        let times = ["12.50us", "3.00ms", "1.20s", "2.00m", "7", "x"].map(millis);
+        let expected = [
+            Some(0.0125),
+            Some(3.0),
+            Some(1200.0),
+            Some(120_000.0),
+            None,
+            None,
+        ];
+        assert_eq!(times, expected);
+    }
+}
