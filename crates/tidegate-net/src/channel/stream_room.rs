@@ -24,6 +24,12 @@ impl StreamRoom {
     pub fn is_writable(channel: &Channel) -> bool {
         channel.shared().has_room_on_loop()
     }
+
+    /// Returns `true` if writes of handles wait for the channel's loop.
+    #[inline]
+    pub fn has_writes_coming(channel: &Channel) -> bool {
+        channel.shared().queued_by_handles() > 0
+    }
 }
 
 #[cfg(test)]
@@ -46,7 +52,9 @@ mod tests {
         let room = StreamRoom::of(&channel);
         assert!(room.all_sent && room.spare < 9_000);
         assert!(StreamRoom::is_writable(&channel));
+        assert!(StreamRoom::has_writes_coming(&channel));
         embedded.run();
+        assert!(!StreamRoom::has_writes_coming(&channel));
         let room = StreamRoom::of(&channel);
         assert!(!room.all_sent && room.spare < 9_000);
         assert!(!StreamRoom::is_writable(&channel));

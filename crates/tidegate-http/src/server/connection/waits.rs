@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tidegate_net::internal::StreamRoom;
+
 use super::{Connection, Phase};
 use crate::codec::RefusalReason;
 use crate::server::request::Intake;
@@ -36,7 +38,9 @@ impl<S: Service> Connection<S> {
     #[inline]
     pub(crate) fn settle<'a>(&mut self, wire: &mut impl Wire<'a>) {
         self.report_tally();
-        wire.flush();
+        if !self.has_parts_coming() {
+            wire.flush();
+        }
         let waits = self.waits_for();
         if waits == Waits::Idle && self.waits == Waits::Idle {
             // The deadline stays: when it passes, the check looks how long the connection has been
@@ -49,6 +53,18 @@ impl<S: Service> Connection<S> {
         }
         self.waits = waits;
         self.begin_wait(wire);
+    }
+
+    /// Returns `true` if parts of outstanding responses are on their way to the connection. They bring a
+    /// flush with them, so that the head of a response and its first parts leave together.
+    #[inline]
+    fn has_parts_coming(&self) -> bool {
+        let coming = || {
+            self.channel
+                .as_ref()
+                .is_some_and(StreamRoom::has_writes_coming)
+        };
+        !self.queue.is_empty() && coming()
     }
 
     /// Sets the time limit of a wait that begins now.

@@ -336,3 +336,23 @@ fn a_wait_for_room_fails_with_the_connection() {
     room.wait().unwrap_err();
     b.writable().wait().unwrap_err();
 }
+
+#[test]
+fn a_head_leaves_together_with_the_parts_that_follow_at_once() {
+    let mut client = Client::new(|request, response| match request.path() {
+        "/whole" => {
+            let mut stream = response.stream();
+            stream.write("hello");
+            stream.write(vec![b'x'; 10_000]);
+            stream.finish();
+        }
+        "/later" => response.defer().body("deferred, and there at once"),
+        _ => response.body("now"),
+    });
+    for (path, end) in [("/whole", "0\r\n\r\n"), ("/later", "at once")] {
+        let calls = client.socket.write_calls();
+        let sent = client.send(get("/now") + &get(path));
+        assert!(sent.starts_with(&ok("now")) && sent.ends_with(end));
+        assert_eq!(client.socket.write_calls(), calls + 1, "{path}");
+    }
+}
