@@ -52,7 +52,8 @@ impl Settings {
         self.span.unwrap_or(SPAN)
     }
 
-    fn wants(&self, name: &str) -> bool {
+    /// Returns `true` if the contestant with this name is to be run.
+    pub(crate) fn wants(&self, name: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|part| name.contains(part))
     }
 

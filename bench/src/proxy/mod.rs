@@ -220,7 +220,7 @@ impl<'a> Race<'a> {
             most: 10_000_000,
         };
         let contestants: Vec<Contestant> = match settings.wants_table(case.title) {
-            true => self.present(),
+            true => self.present(&settings),
             false => Vec::new(),
         };
         let entries = contestants.iter().map(|one| self.entry(one)).collect();
@@ -247,10 +247,12 @@ impl<'a> Race<'a> {
         [cpu, speed, late, memory, switches, calls]
     }
 
-    /// Returns the proxies that can be run. The others are a line each.
-    fn present(&self) -> Vec<Contestant> {
+    /// Returns the wanted proxies that can be run. Those that cannot are a line each.
+    fn present(&self, settings: &Settings) -> Vec<Contestant> {
         let mut present = Vec::new();
-        for proxy in self.case.lineup {
+        let wanted = self.case.lineup.iter();
+        // One that is not wanted is not built either.
+        for proxy in wanted.filter(|proxy| settings.wants(proxy.name())) {
             match proxy.missing() {
                 None => present.push(Contestant {
                     proxy: *proxy,
