@@ -319,13 +319,7 @@ fn on_a_roaming_loop_each_source_task_and_update_ends_once() {
         let pool = pool.on_unhandled(|_, _| ()).build().unwrap();
         let group = NetGroup::builder("io").loops(1).on_unhandled(|_, _| ());
         let group = group.build_roaming(&pool).unwrap();
-        disturb(rng, &group, |rng| {
-            if rng.chance(0.3) {
-                drop(pool.shutdown(Duration::ZERO));
-            }
-            let end = group.shutdown(Quiet::none(Duration::from_secs(60)));
-            let _ = end.wait();
-        });
+        disturb(rng, &group, |_| finish(&group));
     });
 }
 
