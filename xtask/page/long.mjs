@@ -2,20 +2,28 @@
 
 import { assert, isLive, open, pause, simulate, until } from './browser.mjs';
 
-/** Prints how long the tasks of the page take at two frames a second, and fails above the aim. */
+/**
+ * Prints how long the tasks of the page take at two frames a second, and fails above the aim. What counts is the time that the
+ * thread of the page works, which other programs on the machine do not change; the time that passes is printed beside it.
+ */
 export async function measureTasks(page) {
+  const at = (sorted, part) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))] ?? 0;
   const runs = [];
   for (let run = 0; run < 3; run++) {
+    const before = await page.evaluate(() => model.snapshot.sample);
     await page.tracing.start({ categories: ['devtools.timeline', 'toplevel', 'disabled-by-default-devtools.timeline'] });
     await pause(10_000);
     const trace = JSON.parse(Buffer.from(await page.tracing.stop()).toString());
+    const frames = await page.evaluate(() => model.snapshot.sample) - before;
+    assert(frames >= 10, `only ${frames} samples came in ten seconds`);
     const main = trace.traceEvents.find((event) => event.name === 'thread_name' && event.args.name === 'CrRendererMain');
-    const tasks = trace.traceEvents.filter((event) => event.pid === main.pid && event.tid === main.tid && /RunTask/.test(event.name) && event.dur).map((event) => event.dur / 1000).sort((a, b) => a - b);
-    runs.push(tasks[Math.floor(tasks.length * 0.99)] ?? 0);
+    const tasks = trace.traceEvents.filter((event) => event.pid === main.pid && event.tid === main.tid && /RunTask/.test(event.name) && event.dur);
+    const times = (name) => tasks.map((event) => (event[name] ?? 0) / 1000).sort((a, b) => a - b);
+    runs.push([at(times('tdur'), 0.99), at(times('dur'), 0.99)]);
   }
-  const median = runs.sort((a, b) => a - b)[1];
-  console.log(`tasks with 1,000 routes: p99 ${median.toFixed(1)} ms (median of ${runs.map((run) => run.toFixed(1)).join(', ')})`);
-  assert(median < 50, 'tasks take too long');
+  const median = (part) => runs.map((run) => run[part]).sort((a, b) => a - b)[1];
+  console.log(`        tasks with 1,000 routes: p99 ${median(0).toFixed(1)} ms of work, ${median(1).toFixed(1)} ms of time (medians of three runs)`);
+  assert(median(0) > 0 && median(0) < 50, 'tasks take too long');
 }
 
 /** Plays an hour of recorded frames fast, and compares the memory at its quarters. */
@@ -46,7 +54,7 @@ export async function measureMemory() {
       await session.send('HeapProfiler.collectGarbage');
       heap.push((await page.metrics()).JSHeapUsedSize / 1e6);
     }
-    console.log(`memory after each quarter of an hour of frames: ${heap.map((one) => one.toFixed(1)).join(', ')} MB`);
+    console.log(`        memory after each quarter of an hour of frames: ${heap.map((one) => one.toFixed(1)).join(', ')} MB`);
     assert(heap[3] < heap[0] * 1.1 + 1, 'memory grows');
   } finally {
     await page.close();
