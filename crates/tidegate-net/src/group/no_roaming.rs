@@ -2,4 +2,4 @@
 
 /// The settings of a builder for roaming loops: there are none.
 #[derive(Debug, Default)]
-pub(super) struct RoamingSettings;
+pub(super) struct RoamingSettings {}
