@@ -6,6 +6,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -319,7 +320,23 @@ fn on_a_roaming_loop_each_source_task_and_update_ends_once() {
         let pool = pool.on_unhandled(|_, _| ()).build().unwrap();
         let group = NetGroup::builder("io").loops(1).on_unhandled(|_, _| ());
         let group = group.build_roaming(&pool).unwrap();
-        disturb(rng, &group, |_| finish(&group));
+        disturb(rng, &group, |rng| {
+            if rng.chance(0.3) {
+                drop(pool.shutdown(Duration::ZERO));
+            }
+            // The watchdog is earlier than this limit.
+            let end = group.shutdown(Quiet::none(Duration::from_secs(600)));
+            // The pool may hand back the task of a source, for which the loop waits.
+            until("the loop ends", || {
+                let left = pool.handed_back().take();
+                for task in left {
+                    // A task of this test may panic.
+                    let run = AssertUnwindSafe(|| task.run());
+                    let _ = catch_unwind(run);
+                }
+                end.is_done()
+            });
+        });
     });
 }
 
