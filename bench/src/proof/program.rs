@@ -29,12 +29,15 @@ pub(crate) fn child(what: &str) -> ExitCode {
     if setrlimit(Resource::Nofile, limit).is_err() {
         return ExitCode::from(2);
     }
-    tidegate(&format!("run {file}"))
+    run(["tidegate", "run", file])
 }
 
 /// Runs a command of `tidegate` as the child.
 pub(crate) fn tidegate(words: &str) -> ExitCode {
-    let words = ["tidegate"].into_iter().chain(words.split_whitespace());
+    run(["tidegate"].into_iter().chain(words.split_whitespace()))
+}
+
+fn run<'a>(words: impl IntoIterator<Item = &'a str>) -> ExitCode {
     cli::run(words, &Machine::real(), &mut std::io::stdout())
 }
 
