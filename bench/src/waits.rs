@@ -32,10 +32,14 @@ impl Waits {
         }
     }
 
+    /// Returns the number of waits.
+    pub(crate) fn len(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
     /// Returns the wait below which the share `part` of all waits lies, in nanoseconds.
     pub(crate) fn at(&self, part: f64) -> f64 {
-        let all: u64 = self.counts.iter().sum();
-        let mut below = (all as f64 * part) as u64;
+        let mut below = (self.len() as f64 * part) as u64;
         for (bucket, count) in self.counts.iter().enumerate() {
             if below < *count {
                 let (doubling, within) = (bucket / FINE, bucket % FINE);

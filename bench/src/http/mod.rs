@@ -3,10 +3,8 @@
 //!
 //! Each server runs in a process of its own on CPU 0, the load generator in this process on CPU 1.
 //! The load is a closed loop: each connection waits for its responses before it sends the next
-//! requests. Before the clock of a run starts, each connection has exchanged some messages, so that
-//! neither its opening nor cold caches after the run of another server are in the figures. A run gives
-//! two tables: the server's CPU time per request with the requests of a run, and requests per second
-//! with the 99th percentile of the waits. In the pipelined case a wait is that of 16 requests. Without
+//! requests. A run gives two tables: the server's CPU time per request, and requests per second with
+//! the 99th percentile of the waits. In the pipelined case a wait is that of 16 requests. Without
 //! `--quick`, a third table has the system calls per request, which `strace` counts in runs of their
 //! own; under it a server is slower and finds larger batches.
 //!
@@ -38,11 +36,6 @@ pub(crate) const REQUEST: &[u8] = b"GET /plaintext HTTP/1.1\r\nHost: 127.0.0.1\r
 const _: () = assert!(REQUEST.len() == 109, "the request that `cost http` counts");
 
 const STREAM_REQUEST: &[u8] = b"GET /stream HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
-
-/// Messages on each connection before the clock of a run starts.
-const WARM_UP: usize = 4;
-/// The least number of messages on each connection while the clock runs.
-const LEAST: usize = 8;
 
 /// A comparison: what the clients do.
 #[derive(Clone, Copy)]
@@ -273,7 +266,7 @@ fn race(
         title: format!("{}, CPU", case.title),
         unit: "server CPU ns/request",
         better: Better::Less,
-        side: Some("requests a run"),
+        side: Some("requests/s"),
         ratios: Vec::new(),
     };
     let settings = Settings {
@@ -282,7 +275,7 @@ fn race(
         ..settings.clone()
     };
     let work = Work {
-        first: (case.connections * case.depth * LEAST) as u64,
+        first: (case.connections * case.depth) as u64,
         most: 10_000_000,
     };
     let all: Vec<(&str, Rc<RefCell<Vec<Measured>>>)> = Vec::new();
@@ -343,7 +336,6 @@ fn entry(case: Case, contestant: Contestant, runs: Rc<RefCell<Vec<Measured>>>) -
             let load = case.connect(&server);
             (server, load)
         });
-        load.warm_up(WARM_UP);
         let mut cpu = || server.cpu().expect("the server still runs");
         let before = cpu();
         let result = load.run(requests.div_ceil(case.depth as u64));
@@ -358,7 +350,7 @@ fn entry(case: Case, contestant: Contestant, runs: Rc<RefCell<Vec<Measured>>>) -
             elapsed: result.elapsed,
             sample: Sample {
                 value: cpu.as_nanos() as f64 / requests,
-                side: Some(requests),
+                side: Some(speed),
             },
         }
     };

@@ -5,7 +5,7 @@
 //! descriptors left, and then nobody can connect.
 
 use super::open_loop::{self, Result as Streamed, Stream};
-use super::plot::{self, Curve};
+use super::plot::{self, Curve, Point};
 use super::program::Program;
 use super::upstreams::{self, Kind};
 use super::{Finding, Findings, Proof};
@@ -91,16 +91,24 @@ pub(super) fn run(proof: &Proof) -> Findings {
 fn got(name: &str, results: &[Streamed], seconds: u64) -> Got {
     let healthy = &results[..HEALTHY.len()];
     let mut waits = Waits::new();
-    healthy.iter().for_each(|one| waits.add_all(&one.waits));
-    let second = |at: usize| healthy.iter().map(|one| one.seconds[at] as f64).sum();
-    let points = (0..healthy[0].seconds.len()).map(second).collect();
+    healthy.iter().for_each(|one| waits.add_all(&one.waits()));
+    let second = |at: usize| {
+        let mut second = Waits::new();
+        healthy
+            .iter()
+            .for_each(|one| second.add_all(&one.seconds[at]));
+        Point {
+            successes: second.len() as f64,
+            p99_ms: Some(second.at(0.99) / 1e6).filter(|wait| wait.is_finite()),
+        }
+    };
     let ok: u64 = healthy.iter().map(|one| one.ok).sum();
     Got {
         rate: ok as f64 / seconds as f64,
         p99: waits.at(0.99),
         curve: Curve {
             name: name.to_owned(),
-            points,
+            points: (0..healthy[0].seconds.len()).map(second).collect(),
         },
     }
 }
@@ -110,6 +118,7 @@ fn report(name: &str, streams: &[Stream], results: &[Streamed]) {
     println!("isolation, {name}");
     println!("  route         ok  refused   failed     lost   p50 ms   p99 ms");
     for (stream, result) in streams.iter().zip(results) {
+        let waits = result.waits();
         println!(
             "  {:7} {:>8} {:>8} {:>8} {:>8} {:>8.2} {:>8.2}",
             stream.path,
@@ -117,8 +126,8 @@ fn report(name: &str, streams: &[Stream], results: &[Streamed]) {
             result.refused,
             result.failed,
             result.lost,
-            result.waits.at(0.5) / 1e6,
-            result.waits.at(0.99) / 1e6,
+            waits.at(0.5) / 1e6,
+            waits.at(0.99) / 1e6,
         );
     }
 }

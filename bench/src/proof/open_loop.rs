@@ -36,9 +36,8 @@ pub(super) struct Result {
     pub(super) failed: u64,
     /// Without a response.
     pub(super) lost: u64,
-    pub(super) waits: Waits,
-    /// The successes of each second.
-    pub(super) seconds: Vec<u64>,
+    /// The waits of the successes of each second. The last one has also those that came later.
+    pub(super) seconds: Vec<Waits>,
 }
 
 struct Connection {
@@ -72,8 +71,7 @@ pub(super) fn run(to: SocketAddr, streams: &[Stream], time: Duration) -> io::Res
         refused: 0,
         failed: 0,
         lost: 0,
-        waits: Waits::new(),
-        seconds: vec![0; seconds],
+        seconds: vec![Waits::new(); seconds],
     };
     let mut run = Run {
         to,
@@ -87,6 +85,15 @@ pub(super) fn run(to: SocketAddr, streams: &[Stream], time: Duration) -> io::Res
     };
     run.drive(time)?;
     Ok(run.results)
+}
+
+impl Result {
+    /// Returns the waits of all successes.
+    pub(super) fn waits(&self) -> Waits {
+        let mut all = Waits::new();
+        self.seconds.iter().for_each(|second| all.add_all(second));
+        all
+    }
 }
 
 impl Run<'_> {
@@ -207,14 +214,10 @@ impl Run<'_> {
         match status {
             200 => {
                 result.ok += 1;
-                result
-                    .waits
-                    .add(due.map_or(Duration::ZERO, |due| due.elapsed()));
                 let second = self.began.elapsed().as_secs();
                 let second = usize::try_from(second).unwrap_or(usize::MAX);
-                if let Some(count) = result.seconds.get_mut(second) {
-                    *count += 1;
-                }
+                let second = second.min(result.seconds.len() - 1);
+                result.seconds[second].add(due.map_or(Duration::ZERO, |due| due.elapsed()));
             }
             503 => result.refused += 1,
             _ => result.failed += 1,
