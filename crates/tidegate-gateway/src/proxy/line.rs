@@ -1,5 +1,6 @@
 //! Lines of the access log that are written when the request is gone: about files and tunnels.
 
+use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -60,12 +61,16 @@ impl Line {
     }
 
     /// Writes the line about a response with this status and length; 0 if the client has left.
-    pub(super) fn write_response(mut self, status: u16, length: u64) {
+    /// `error` is that of the file system, if that is the reason.
+    pub(super) fn write_response(mut self, status: u16, length: u64, error: Option<&io::Error>) {
         self.done.sent = length;
+        if let Some(error) = error.filter(|_| status >= 500) {
+            let what = format!("route.{} {}: {error}", self.route, self.path);
+            self.gate.reports.problems.report("files", what);
+        }
         let end = match status {
             0 => End::ClientLeft,
-            // Too many requests wait for files.
-            503 => End::Refused("limit", status),
+            503 => End::Refused(refusal(error), status),
             _ => {
                 (self.done.status, self.done.is_whole) = (status, true);
                 End::Local(status)
@@ -89,6 +94,18 @@ impl Line {
             server: passed.map(|[_, _, server]| server.as_str()),
             ..record
         });
+    }
+}
+
+/// Returns the word for a file that is refused.
+fn refusal(error: Option<&io::Error>) -> &'static str {
+    use rustix::io::Errno;
+    match error.map(Errno::from_io_error) {
+        // Too many requests wait for files.
+        None => "limit",
+        Some(Some(Errno::MFILE | Errno::NFILE)) => "descriptors",
+        // It was renamed again and again meanwhile.
+        Some(_) => "file_changes",
     }
 }
 
@@ -128,5 +145,25 @@ impl Drop for Passage {
         done.received += *self.received.get_mut();
         done.sent += *self.sent.get_mut();
         self.line.write(End::Served);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Why a file is refused.
+
+    use std::io;
+
+    use rustix::io::Errno;
+
+    use super::refusal;
+
+    #[test]
+    fn a_file_is_refused_for_its_own_reason() {
+        let word = |errno: Errno| refusal(Some(&io::Error::from(errno)));
+        assert_eq!(refusal(None), "limit");
+        assert_eq!(word(Errno::MFILE), "descriptors");
+        assert_eq!(word(Errno::NFILE), "descriptors");
+        assert_eq!(word(Errno::AGAIN), "file_changes");
     }
 }

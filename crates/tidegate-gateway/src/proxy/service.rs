@@ -243,8 +243,8 @@ impl ProxyService {
         let place = (found.home, Done::began(found.began));
         let line = Line::new((&self.lives.gate, &route.log), place, seen, &route.name);
         match line {
-            Some(line) => files.respond_then(found.request, response, |status, length| {
-                line.write_response(status, length);
+            Some(line) => files.respond_then(found.request, response, |status, length, error| {
+                line.write_response(status, length, error);
             }),
             None => files.respond(found.request, response),
         }

@@ -1,18 +1,23 @@
 //! The response to one request for a file, and who is told how it ended.
 
+use std::io;
+
 use tidegate_core::internal::contain;
 use tidegate_net::FileRange;
 
 use crate::server::DeferredResponse;
 
-/// Is told the status of a response and the length of its body.
-pub(super) type Done = Box<dyn FnOnce(u16, u64) + Send>;
+/// Is told the status of a response, the length of its body, and the error of the file system if that
+/// is the reason.
+pub(super) type Done = Box<dyn FnOnce(u16, u64, Option<&io::Error>) + Send>;
 
 /// A response that has not begun. If it is dropped, the client gets status 500, unless it has left.
 pub(super) struct Answer {
     response: Option<DeferredResponse>,
     status: u16,
     is_head: bool,
+    /// The error of the file system that is the reason of the response.
+    error: Option<io::Error>,
     done: Option<Done>,
 }
 
@@ -22,6 +27,7 @@ impl Answer {
             response: Some(response),
             status: 200,
             is_head,
+            error: None,
             done,
         }
     }
@@ -29,6 +35,12 @@ impl Answer {
     pub(super) fn status(mut self, status: u16) -> Self {
         self.status = status;
         self.response = self.response.take().map(|response| response.status(status));
+        self
+    }
+
+    /// Notes the error that is the reason of the response.
+    pub(super) fn error(mut self, error: io::Error) -> Self {
+        self.error = Some(error);
         self
     }
 
@@ -61,7 +73,8 @@ impl Answer {
     fn ended(&mut self, status: u16, length: u64) {
         let has_body = !self.is_head && status != 304;
         if let Some(done) = self.done.take() {
-            done(status, if has_body { length } else { 0 });
+            let length = if has_body { length } else { 0 };
+            done(status, length, self.error.as_ref());
         }
     }
 }

@@ -122,9 +122,10 @@ impl Files {
         self.respond_with(request, response, None);
     }
 
-    /// Does the same, and calls `done` with the status of the response and the length of its body
-    /// when these are handed to the connection, for a log. The status is 0 if the client has left
-    /// before.
+    /// Does the same, and calls `done` with the status of the response, the length of its body, and the
+    /// error of the file system if that is the reason of the status, when the response is handed to the
+    /// connection, for a log. The status is 0 if the client has left before. A status of 503 without an
+    /// error means that too many requests wait.
     ///
     /// # Threads
     ///
@@ -133,7 +134,7 @@ impl Files {
         &self,
         request: Request<'_>,
         response: Response<'_>,
-        done: impl FnOnce(u16, u64) + Send + 'static,
+        done: impl FnOnce(u16, u64, Option<&io::Error>) + Send + 'static,
     ) {
         self.respond_with(request, response, Some(Box::new(done)));
     }
@@ -144,7 +145,8 @@ impl Files {
         let at_once = |response: Response<'_>, status, text: &'static str, done: Option<Done>| {
             response.status(status).body(text);
             if let Some(done) = done {
-                done(status, if is_head { 0 } else { text.len() as u64 });
+                let length = if is_head { 0 } else { text.len() as u64 };
+                done(status, length, None);
             }
         };
         match request.method() {
@@ -205,7 +207,7 @@ impl Shared {
             }
             Ok(opened) if opened.metadata.is_dir() && may_redirect => redirect(head, response),
             Ok(Opened { .. }) => refuse(404, response),
-            Err(why) => refuse(status_of(&why), response),
+            Err(why) => refuse(status_of(&why), response.error(why)),
         }
     }
 }

@@ -1,10 +1,10 @@
 //! The service over an embedded channel: what is sent, and what is refused.
 
-use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{fs, io};
 
 use tidegate_testkit::until_some;
 
@@ -455,8 +455,9 @@ fn who_asks_is_told_the_status_and_the_length() {
     let (seen, own) = (Arc::clone(&told), files.clone());
     let mut client = Client::new(move |request, response| {
         let seen = Arc::clone(&seen);
-        own.respond_then(request, response, move |status, length| {
-            seen.lock().unwrap().push((status, length));
+        own.respond_then(request, response, move |status, length, error| {
+            let error = error.map(io::Error::kind);
+            seen.lock().unwrap().push((status, length, error));
         });
     });
     let range = [("Range", "bytes=2-4")];
@@ -479,16 +480,17 @@ fn who_asks_is_told_the_status_and_the_length() {
     drop(places);
     // Some are told by the thread of the connection, others by one of the pool.
     let mut told = told.lock().unwrap().clone();
-    told.sort_unstable();
+    told.sort_unstable_by_key(|(status, length, error)| (*status, *length, error.is_some()));
+    let missing = Some(io::ErrorKind::NotFound);
     let expected = [
-        (200, 0),
-        (200, 10),
-        (206, 3),
-        (301, 0),
-        (404, 10),
-        (404, 10),
-        (405, 18),
-        (503, 28),
+        (200, 0, None),
+        (200, 10, None),
+        (206, 3, None),
+        (301, 0, None),
+        (404, 10, None),
+        (404, 10, missing),
+        (405, 18, None),
+        (503, 28, None),
     ];
     assert_eq!(told, expected);
 }
