@@ -217,7 +217,7 @@ impl Controls for Simulated {
 
     fn reload(&self) -> Result<Vec<String>, String> {
         Ok(vec![
-            "listen.main: it changes with the next start".to_owned(),
+            "tidegate.toml:2:6: listen.admin: it changes with the next start".to_owned(),
         ])
     }
 

@@ -19,6 +19,8 @@ pub struct ServerState {
     state: Arc<AtomicU8>,
     /// The requests that it got.
     calls: Arc<AtomicU64>,
+    /// Whose checks count; 0 means that there are none.
+    checker: Arc<AtomicU64>,
 }
 
 impl ServerState {
@@ -33,12 +35,23 @@ impl ServerState {
             permits,
             state: Arc::default(),
             calls: Arc::default(),
+            checker: Arc::default(),
         }
     }
 
     /// Sets the result of the health checks. A server that an operator drains stays drained.
     pub fn set_up(&self, up: bool) {
         self.set(DOWN, !up);
+    }
+
+    /// From now on, only the checks with this number count; 0 means that there are none.
+    pub(crate) fn set_checker(&self, checker: u64) {
+        self.checker.store(checker, Ordering::Relaxed);
+    }
+
+    /// Returns `true` if the checks with this number count.
+    pub(crate) fn is_checked_by(&self, checker: u64) -> bool {
+        self.checker.load(Ordering::Relaxed) == checker
     }
 
     /// Drains the server, or ends the drain: it gets no further requests, and those in flight

@@ -1,11 +1,13 @@
 //! The checks of one server. They run on one loop and block nothing.
 //!
 //! A check ends before the next one begins. The first ones of the servers of an upstream are spread
-//! over the time between two checks. Dropping the checker ends them.
+//! over the time between two checks. Dropping the checker ends them, and so does another one of the same
+//! server that begins: requests that have begun before a reload keep the old checker for long.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -22,6 +24,9 @@ use crate::reports::Reports;
 
 /// The largest body that is looked at.
 const LARGEST_BODY: usize = 64 * 1024;
+
+/// The number of the next checker.
+static NEXT: AtomicU64 = AtomicU64::new(1);
 
 /// A check in progress.
 type Pending = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
@@ -49,33 +54,48 @@ pub(crate) struct Checker {
     group: NetGroup,
     /// The number of the loop.
     home: usize,
+    number: u64,
+    has_begun: AtomicBool,
+    /// When the first check is due after the beginning.
+    first: Duration,
     results: Mutex<Thresholds>,
 }
 
 impl Checker {
-    /// Starts the checks of server `index` of `servers`.
-    pub(crate) fn start(
+    /// Makes the checks of server `index` of `servers`. They do not begin yet.
+    pub(crate) fn new(
         server: Checked,
         config: &Health,
         group: &NetGroup,
         (index, servers): (usize, usize),
     ) -> Arc<Self> {
         let is_up = server.state.is_up();
-        let checker = Arc::new(Self {
+        let parts = u32::try_from(servers.max(1)).unwrap_or(u32::MAX);
+        let part = u32::try_from(index).unwrap_or(u32::MAX);
+        Arc::new(Self {
             server,
             config: config.clone(),
             group: group.clone(),
             home: index % group.loops().len().max(1),
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            has_begun: AtomicBool::new(false),
+            first: config.every / parts * part,
             results: Mutex::new(Thresholds::new(config.up.0, config.down.0, is_up)),
-        });
-        let parts = u32::try_from(servers.max(1)).unwrap_or(u32::MAX);
-        let part = u32::try_from(index).unwrap_or(u32::MAX);
-        Self::check_after(
-            &Arc::downgrade(&checker),
-            config.every / parts * part,
-            &checker,
-        );
-        checker
+        })
+    }
+
+    /// Begins the checks, the first time that it is called. Those of an earlier checker of the same
+    /// server end.
+    pub(crate) fn begin(self: &Arc<Self>) {
+        if !self.has_begun.swap(true, Ordering::Relaxed) {
+            self.server.state.set_checker(self.number);
+            Self::check_after(&Arc::downgrade(self), self.first, self);
+        }
+    }
+
+    /// Returns `true` until another checker of the same server begins.
+    fn counts(&self) -> bool {
+        self.server.state.is_checked_by(self.number)
     }
 
     fn home(&self) -> Option<&EventLoop> {
@@ -85,7 +105,7 @@ impl Checker {
     fn check_after(weak: &Weak<Self>, after: Duration, this: &Self) {
         let weak = weak.clone();
         let check = move || {
-            if let Some(checker) = weak.upgrade() {
+            if let Some(checker) = weak.upgrade().filter(|own| own.counts()) {
                 checker.check();
             }
         };
@@ -102,8 +122,8 @@ impl Checker {
         };
         let check = async move {
             let result = result.await;
-            // Otherwise nothing uses the server any more.
-            if let Some(checker) = weak.upgrade() {
+            // Otherwise nothing uses the server any more, or another one checks it.
+            if let Some(checker) = weak.upgrade().filter(|own| own.counts()) {
                 checker.report(result);
                 Self::check_after(&weak, checker.config.every, &checker);
             }

@@ -20,6 +20,7 @@ use crate::config::{Config, LimitKind};
 use crate::fields::Rewriting;
 use crate::parts::Parts;
 use crate::route::PathPattern;
+use crate::tls::Expiry;
 
 /// A configuration that is in force.
 pub(crate) struct Live {
@@ -162,11 +163,24 @@ impl Live {
         Ok(Arc::new(live))
     }
 
+    /// Begins what runs beside requests, when the configuration is in force: the health checks.
+    pub(crate) fn begin(&self) {
+        self.upstreams
+            .values()
+            .for_each(|upstream| upstream.begin());
+    }
+
     /// Returns the upstreams as operators see them, in the order of the configuration.
     pub(crate) fn report(&self) -> Vec<UpstreamReport> {
         let names = self.config.upstreams.iter().map(|upstream| &upstream.name);
         let own = names.filter_map(|name| self.upstreams.get(name));
         own.map(|upstream| upstream.report()).collect()
+    }
+
+    /// Returns the settings of the certificates of upstreams, and when each expires.
+    pub(crate) fn expiries(&self) -> Vec<(String, Expiry)> {
+        let all = self.upstreams.values();
+        all.flat_map(|upstream| upstream.expiries()).collect()
     }
 
     /// Drains a server, or ends its drain. Returns `false` if there is no such server.

@@ -15,6 +15,7 @@ use crate::balance::ServerState;
 use crate::config::{Address, types};
 use crate::health::{Checked, Checker};
 use crate::parts::Parts;
+use crate::tls::Trust;
 
 /// The servers of an upstream, and their states in the same order.
 pub(super) struct Members<H: ExchangeHandler> {
@@ -55,12 +56,16 @@ pub(super) struct Recipe<'a> {
     pub(super) config: &'a types::Upstream,
     /// The settings as operators see them.
     pub(super) labels: &'a [Arc<str>],
+    /// With TLS.
+    pub(super) trust: Option<&'a Trust>,
     pub(super) parts: &'a Parts,
 }
 
 /// The members before, and what of them stays.
 pub(super) struct Before<'a, H: ExchangeHandler> {
     pub(super) members: &'a Members<H>,
+    /// The largest number in flight is the same: those in flight still count.
+    pub(super) same_limit: bool,
     /// The connections are made in the same way.
     pub(super) same_connections: bool,
     pub(super) same_checks: bool,
@@ -72,7 +77,7 @@ impl<H: ExchangeHandler> Members<H> {
     ///
     /// # Errors
     ///
-    /// What is wrong with a file or an address.
+    /// What is wrong with an address.
     pub(super) fn new(
         recipe: &Recipe<'_>,
         known: &[Option<Vec<SocketAddr>>],
@@ -96,6 +101,25 @@ impl<H: ExchangeHandler> Members<H> {
             members.states.push(state);
         }
         Ok(members)
+    }
+
+    /// Begins the health checks that have not begun.
+    pub(super) fn begin_checks(&self) {
+        let checkers = self
+            .list
+            .iter()
+            .filter_map(|member| member.checker.as_ref());
+        checkers.for_each(Checker::begin);
+    }
+
+    /// Ends the health checks of servers that have none any more. Without any, a server is up.
+    pub(super) fn end_checks(&self) {
+        for (member, state) in self.list.iter().zip(&self.states) {
+            if member.checker.is_none() {
+                state.set_checker(0);
+                state.set_up(true);
+            }
+        }
     }
 
     fn find(&self, setting: &types::Server, addresses: &[SocketAddr]) -> Option<usize> {
@@ -181,50 +205,55 @@ impl Recipe<'_> {
             Some(address) => Arc::from(format!("{base}@{}", address.ip())),
             None => Arc::clone(&base),
         };
-        let kept = before.filter(|before| before.same_connections);
-        let kept = kept.and_then(|before| {
+        let kept = before.and_then(|before| {
             let at = before.members.find(setting, &addresses)?;
-            let (member, state) = (&before.members.list[at], &before.members.states[at]);
-            let mut member = member.clone();
-            (member.base, member.label) = (Arc::clone(&base), Arc::clone(&label));
-            Some((member, state.clone(), before.same_checks))
+            Some((before, at))
         });
-        let (mut member, state) = match kept {
-            Some((member, state, true)) => return Ok((member, state)),
-            Some((member, state, false)) => (member, state),
+        let state = match kept.filter(|(before, _)| before.same_limit) {
+            Some((before, at)) => before.members.states[at].clone(),
             None => {
                 let most = self.config.max_in_flight.map(|most| most.0);
                 let state = ServerState::new(setting.weight, most);
                 let drains = before.is_some_and(|b| b.members.drains(setting, &label));
                 state.set_draining(drains);
-                let member = Member {
+                state
+            }
+        };
+        let kept = kept.filter(|(before, _)| before.same_limit && before.same_connections);
+        let mut member = match kept {
+            Some((before, at)) => Member {
+                base,
+                label,
+                ..before.members.list[at].clone()
+            },
+            None => {
+                let (at, group) = ((&setting.at, &*addresses), &self.parts.group);
+                Member {
                     setting: setting.clone(),
-                    target: target(&setting.at, &addresses, self.config, &self.parts.group)?,
+                    target: target(at, self.config, self.trust, group)?,
                     addresses,
                     base,
                     label,
                     checker: None,
-                };
-                (member, state)
+                }
             }
         };
-        member.checker = self.check(&member, &state, place)?;
+        if kept.is_none_or(|(before, _)| !before.same_checks) {
+            member.checker = self.check(&member, &state, place);
+        }
         Ok((member, state))
     }
 
-    /// Starts the health checks of a server. Without any, it is up.
+    /// Makes the health checks of a server.
     fn check<H: ExchangeHandler>(
         &self,
         member: &Member<H>,
         state: &ServerState,
         place: (usize, usize),
-    ) -> Result<Option<Arc<Checker>>, String> {
-        let Some(health) = &self.config.health else {
-            state.set_up(true);
-            return Ok(None);
-        };
+    ) -> Option<Arc<Checker>> {
+        let health = self.config.health.as_ref()?;
         let (at, group) = (&member.setting.at, &self.parts.group);
-        let (client, url) = calls(at, &member.addresses, self.config, group)?;
+        let (client, url) = calls((at, &member.addresses), self.config, self.trust, group);
         let checked = Checked {
             upstream: self.upstream.to_owned(),
             at: at.clone(),
@@ -235,7 +264,7 @@ impl Recipe<'_> {
             url,
             reports: self.parts.reports.clone(),
         };
-        Ok(Some(Checker::start(checked, health, group, place)))
+        Some(Checker::new(checked, health, group, place))
     }
 }
 

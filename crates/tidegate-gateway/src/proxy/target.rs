@@ -10,7 +10,7 @@ use tidegate_http::client::ClientBuilder;
 
 use crate::config::Address;
 use crate::config::types;
-use crate::tls::trusted;
+use crate::tls::Trust;
 
 /// The most connections to a server. Requests in flight have limits of their own, so that none waits
 /// for a connection of another loop.
@@ -18,18 +18,21 @@ const MOST_CONNECTIONS: usize = 1 << 20;
 /// How long a server may be silent. The time of a route is usually shorter.
 const LONGEST_SILENCE: Duration = Duration::from_secs(3600);
 
-/// Returns the connections to a server. `addresses` are those of its name, if they are known.
+/// Where a server is: its setting, and the addresses of its name if they are known.
+pub(super) type Place<'a> = (&'a Address, &'a [SocketAddr]);
+
+/// Returns the connections to a server. `trust` is there if the upstream has TLS.
 ///
 /// # Errors
 ///
-/// What is wrong with a file or the address.
+/// What is wrong with the address.
 pub(super) fn target<H: ExchangeHandler>(
-    at: &Address,
-    addresses: &[SocketAddr],
+    place: Place<'_>,
     config: &types::Upstream,
+    trust: Option<&Trust>,
     group: &NetGroup,
 ) -> Result<Upstream<H>, String> {
-    let (client, url) = calls(at, addresses, config, group)?;
+    let (client, url) = calls(place, config, trust, group);
     let client = client
         .max_connections(MOST_CONNECTIONS)
         .head_timeout(LONGEST_SILENCE)
@@ -39,16 +42,12 @@ pub(super) fn target<H: ExchangeHandler>(
 }
 
 /// Returns a client that makes connections to a server, and the URL of the server.
-///
-/// # Errors
-///
-/// What is wrong with a file or the address.
 pub(super) fn calls(
-    at: &Address,
-    addresses: &[SocketAddr],
+    (at, addresses): Place<'_>,
     config: &types::Upstream,
+    trust: Option<&Trust>,
     group: &NetGroup,
-) -> Result<(ClientBuilder, String), String> {
+) -> (ClientBuilder, String) {
     let mut client = Client::builder(group)
         .connect_timeout(config.connect_timeout)
         .idle(config.idle);
@@ -62,17 +61,14 @@ pub(super) fn calls(
             "localhost".to_owned()
         }
     };
-    let scheme = match &config.tls {
-        None => "http",
-        Some(tls) => {
-            client = client.tls(trusted(tls)?);
-            if let Some(other) = &tls.name {
-                (client, name) = called(client, at, addresses, other)?;
-            }
-            "https"
-        }
+    let Some(trust) = trust else {
+        return (client, format!("http://{name}"));
     };
-    Ok((client, format!("{scheme}://{name}")))
+    client = client.tls(trust.client.clone());
+    if let Some(other) = config.tls.as_ref().and_then(|tls| tls.name.as_ref()) {
+        (client, name) = called(client, at, addresses, other);
+    }
+    (client, format!("https://{name}"))
 }
 
 /// Makes connections to `at` with `name` as the name in the certificate. Returns the host and port of
@@ -82,21 +78,21 @@ fn called(
     at: &Address,
     addresses: &[SocketAddr],
     name: &str,
-) -> Result<(ClientBuilder, String), String> {
+) -> (ClientBuilder, String) {
     let Address::Tcp { host, port } = at else {
-        return Ok((client, name.to_owned()));
+        return (client, name.to_owned());
     };
     let url = format!("{name}:{port}");
     if host == name || !addresses.is_empty() {
-        return Ok((client, url));
+        return (client, url);
     }
     match host.parse::<IpAddr>() {
         Ok(ip) => {
             let address = SocketAddr::from((ip, *port));
-            Ok((to_addresses(client, vec![address]), url))
+            (to_addresses(client, vec![address]), url)
         }
         // Until its addresses are known, nothing can be reached.
-        Err(_) => Ok((to_addresses(client, Vec::new()), url)),
+        Err(_) => (to_addresses(client, Vec::new()), url),
     }
 }
 

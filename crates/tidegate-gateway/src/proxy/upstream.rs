@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use crate::balance::{Lease, Picker, Strategy};
 use crate::config::types;
 use crate::config::{Address, Balance};
 use crate::parts::Parts;
+use crate::tls::{Expiry, Trust};
 
 /// An upstream. `H` is the handler of responses.
 pub(super) struct UpstreamState<H: ExchangeHandler> {
@@ -21,8 +23,12 @@ pub(super) struct UpstreamState<H: ExchangeHandler> {
     config: types::Upstream,
     /// The addresses of the settings as operators see them.
     labels: Vec<Arc<str>>,
+    /// With TLS.
+    trust: Option<Arc<Trust>>,
     parts: Parts,
     known: Mutex<Known<H>>,
+    /// The configuration that it belongs to is in force, or was.
+    in_force: AtomicBool,
     /// One for each loop. Only that loop and a change of the members use the lock.
     loops: Vec<Mutex<OfLoop<H>>>,
 }
@@ -65,7 +71,8 @@ impl<H: ExchangeHandler> Chosen<H> {
 
 impl<H: ExchangeHandler> UpstreamState<H> {
     /// Makes an upstream. One that has not changed is the same as before, and servers that have not
-    /// changed keep their connections and their requests in flight.
+    /// changed keep their connections and their requests in flight. The files of TLS are read again;
+    /// if their contents have changed, new requests get new connections.
     ///
     /// # Errors
     ///
@@ -77,9 +84,19 @@ impl<H: ExchangeHandler> UpstreamState<H> {
         before: Option<&Arc<Self>>,
         parts: &Parts,
     ) -> Result<Arc<Self>, String> {
+        let trust = trust(
+            config,
+            before.and_then(|before| before.trust.as_ref()),
+            parts,
+        )?;
+        let trusts_same = |before: &Self| match (&trust, &before.trust) {
+            (Some(own), Some(old)) => Arc::ptr_eq(own, old),
+            (own, old) => own.is_none() && old.is_none(),
+        };
         if let Some(before) = before
             && before.config == *config
             && before.labels == labels
+            && trusts_same(before)
         {
             return Ok(Arc::clone(before));
         }
@@ -87,6 +104,7 @@ impl<H: ExchangeHandler> UpstreamState<H> {
             upstream: name,
             config,
             labels: &labels,
+            trust: trust.as_deref(),
             parts,
         };
         let servers = config.servers.iter();
@@ -99,10 +117,11 @@ impl<H: ExchangeHandler> UpstreamState<H> {
                 let own = &before.config;
                 let kept = Before {
                     members: &before.members(),
+                    same_limit: own.max_in_flight == config.max_in_flight,
                     same_connections: own.tls == config.tls
+                        && trusts_same(before)
                         && own.connect_timeout == config.connect_timeout
-                        && own.idle == config.idle
-                        && own.max_in_flight == config.max_in_flight,
+                        && own.idle == config.idle,
                     same_checks: own.health == config.health,
                 };
                 Members::new(&recipe, &addresses, Some(&kept))
@@ -115,12 +134,23 @@ impl<H: ExchangeHandler> UpstreamState<H> {
             parts: parts.clone(),
             loops: loops(config.balance, parts.group.loops().len(), &members),
             known: Mutex::new(Known { addresses, members }),
+            in_force: AtomicBool::new(false),
             labels,
+            trust,
         });
         for setting in 0..upstream.config.servers.len() {
             Self::look_up(&Arc::downgrade(&upstream), setting);
         }
         Ok(upstream)
+    }
+
+    /// Begins the health checks, when the upstream is in force. Those of before end.
+    pub(super) fn begin(&self) {
+        // Before the members are read: whoever changes them later reads this.
+        self.in_force.store(true, Ordering::Relaxed);
+        let members = self.members();
+        members.end_checks();
+        members.begin_checks();
     }
 
     /// Chooses a server and reserves a place, on loop `home`. `avoid` is the server of an earlier
@@ -158,6 +188,15 @@ impl<H: ExchangeHandler> UpstreamState<H> {
             name: self.name.clone(),
             servers: self.members().report(),
         }
+    }
+
+    /// Returns the settings of the certificates of TLS, and when each expires.
+    pub(super) fn expiries(&self) -> impl Iterator<Item = (String, Expiry)> {
+        let known = self.trust.iter().flat_map(|trust| &trust.expiries);
+        known.map(|(setting, expiry)| {
+            let setting = format!("upstream.{}.tls.{setting}", self.name);
+            (setting, expiry.clone())
+        })
     }
 
     fn members(&self) -> Arc<Members<H>> {
@@ -232,17 +271,18 @@ impl<H: ExchangeHandler> UpstreamState<H> {
             upstream: name,
             config: &self.config,
             labels: &self.labels,
+            trust: self.trust.as_deref(),
             parts: &self.parts,
         };
         let before = Before {
             members: &known.members,
+            same_limit: true,
             same_connections: true,
             same_checks: true,
         };
         let made = Members::new(&recipe, &addresses, Some(&before));
         let members = match made {
             Ok(members) => Arc::new(members),
-            // A file has changed since the start.
             Err(why) => {
                 drop(known);
                 return reports
@@ -258,11 +298,26 @@ impl<H: ExchangeHandler> UpstreamState<H> {
             .map(|own| std::mem::replace(&mut locked(own).members, Arc::clone(&members)))
             .collect();
         drop(known);
+        if self.in_force.load(Ordering::Relaxed) {
+            members.begin_checks();
+        }
         // The last one closes connections. Not under a lock.
         drop((old, old_of_loops));
         let what = format!("upstream.{name} {label}: {}", texts.join(", "));
         reports.change("resolver", what);
     }
+}
+
+/// Reads the files of TLS, if the upstream has TLS. `before` is what was read the last time.
+fn trust(
+    config: &types::Upstream,
+    before: Option<&Arc<Trust>>,
+    parts: &Parts,
+) -> Result<Option<Arc<Trust>>, String> {
+    let now = (parts.reports.wall)();
+    let read = config.tls.as_ref();
+    let read = read.map(|tls| Trust::read(tls, before, now));
+    read.transpose().map_err(|wrong| wrong.why)
 }
 
 /// The shortest time between two lookups of a name.

@@ -1,4 +1,4 @@
-//! Reports the certificates of listeners that expire soon, and those that have expired: each once,
+//! Reports the certificates of listeners and upstreams that expire soon, and those that have expired: each once,
 //! as a change and as a problem.
 
 use std::collections::HashMap;
@@ -76,7 +76,10 @@ fn look(weak: &Weak<Operator>) {
     };
     let reports = &operator.parts.reports;
     let listening = operator.gateway.listening();
-    let known: Vec<_> = listening.iter().flat_map(|open| open.expiries()).collect();
+    let of_listeners = listening.iter().flat_map(|open| open.expiries());
+    let known: Vec<_> = of_listeners
+        .chain(operator.gateway.live().expiries())
+        .collect();
     let (texts, next) = operator.expiries.look(&known, (reports.wall)());
     for text in &texts {
         reports.change("certificates", text);

@@ -10,7 +10,7 @@ use tidegate::net::NetGroup;
 use tidegate::promise::Completion;
 
 use super::error::StartError;
-use super::listener::{Listening, NewCertificates};
+use super::listener::{Listening, NewCertificates, Prepared};
 use crate::admin::UpstreamReport;
 use crate::config::types::Listener;
 use crate::config::{Config, Named};
@@ -65,15 +65,27 @@ pub struct Gateway {
 struct State {
     live: Arc<Live>,
     listening: Vec<Arc<Listening>>,
+    /// Listeners that have given their sockets to others, and still have connections.
+    retired: Vec<Arc<Listening>>,
 }
 
 /// What a reload changes about the listeners.
 #[derive(Default)]
 struct Changes {
+    kept: Vec<Arc<Listening>>,
     added: Vec<Arc<Listening>>,
+    /// Each takes over the socket of an old one.
+    changed: Vec<(Arc<Listening>, Prepared)>,
     certificates: Vec<NewCertificates>,
-    /// What takes effect only after a restart.
-    notes: Vec<String>,
+}
+
+impl Changes {
+    /// Returns `true` if the socket of a listener stays in use.
+    fn keeps(&self, open: &Arc<Listening>) -> bool {
+        let mut changed = self.changed.iter().map(|(old, _)| old);
+        let mut kept = self.kept.iter();
+        kept.any(|one| Arc::ptr_eq(one, open)) || changed.any(|one| Arc::ptr_eq(one, open))
+    }
 }
 
 /// What a drain has found.
@@ -120,7 +132,8 @@ impl Gateway {
         let lives = Lives::new(&parts.group, &live, &parts.reports);
         let mut listening = Vec::new();
         for listener in &live.config.listeners {
-            match Listening::open((listener, &label(&live.config, listener)), &lives, &parts) {
+            let prepared = Prepared::new(listener, label(&live.config, listener), &parts);
+            match prepared.and_then(|prepared| prepared.open(&lives, &parts)) {
                 Ok(open) => listening.push(Arc::new(open)),
                 Err(why) => {
                     close_all(&listening, Duration::ZERO);
@@ -128,18 +141,24 @@ impl Gateway {
                 }
             }
         }
+        live.begin();
         Ok(Self {
             lives,
             parts,
             is_ending: AtomicBool::new(false),
             reloading: Mutex::default(),
-            state: Mutex::new(State { live, listening }),
+            state: Mutex::new(State {
+                live,
+                listening,
+                retired: Vec::new(),
+            }),
         })
     }
 
     /// Takes over a new configuration, loop by loop. Requests that have begun end under the old one.
     /// What has not changed stays: listeners, commands with their breakers, connections to servers.
-    /// Returns what takes effect only after a restart.
+    /// A listener with other settings keeps its socket; connections that are open keep their settings.
+    /// Returns what could not be done.
     ///
     /// # Errors
     ///
@@ -157,28 +176,56 @@ impl Gateway {
                 return Err(why);
             }
         };
-        let is_kept = |open: &Arc<Listening>| {
-            let mut listeners = live.config.listeners.iter();
-            listeners.any(|listener| listener.name == open.name)
-        };
-        let (mut kept, removed): (Vec<_>, Vec<_>) = before.listening.into_iter().partition(is_kept);
+        let (open, removed): (Vec<_>, Vec<_>) = before
+            .listening
+            .into_iter()
+            .partition(|open| changes.keeps(open));
         let mut state = self.lock();
         if self.is_ending.load(Ordering::Relaxed) {
             drop(state);
             close_all(&changes.added, Duration::ZERO);
             return Err(StartError::Ending);
         }
-        kept.extend(changes.added);
-        state.listening = kept;
+        state.listening = open;
+        state.listening.extend(changes.added);
         state.live = Arc::clone(&live);
+        state.forget_retired();
         drop(state);
         changes
             .certificates
             .into_iter()
             .for_each(NewCertificates::apply);
         self.lives.replace(&live);
+        live.begin();
         close_all(&removed, live.config.drain.deadline);
-        Ok(changes.notes)
+        let changed = changes.changed.into_iter();
+        Ok(changed
+            .filter_map(|(old, new)| self.exchange(&old, new).err())
+            .map(|why| format!("{why}; it is closed until the next start"))
+            .collect())
+    }
+
+    /// Opens a listener on the socket of an old one.
+    fn exchange(&self, old: &Arc<Listening>, new: Prepared) -> Result<(), StartError> {
+        let opened = new.take_over(old, &self.lives, &self.parts);
+        let mut state = self.lock();
+        let opened = opened.map(Arc::new).inspect(|open| {
+            let listeners = &state.live.config.listeners;
+            let place = listeners.iter().position(|one| one.name == open.name);
+            let place = place.unwrap_or(usize::MAX).min(state.listening.len());
+            state.listening.insert(place, Arc::clone(open));
+        });
+        state.listening.retain(|open| !Arc::ptr_eq(open, old));
+        state.retired.push(Arc::clone(old));
+        let deadline = state.live.config.drain.deadline;
+        // A drain that has begun meanwhile does not know it.
+        let is_ending = self.is_ending.load(Ordering::Relaxed);
+        drop(state);
+        let open = opened?;
+        if is_ending {
+            close_all(&[open], deadline);
+        }
+        Ok(())
     }
 
     /// Makes what a new configuration needs. Nothing of it is in use yet.
@@ -204,22 +251,26 @@ impl Gateway {
     ) -> Result<(), StartError> {
         for listener in &config.listeners {
             let (name, value) = (&listener.name, &listener.value);
-            let Some(open) = state.listening.iter().find(|open| open.name == *name) else {
-                let open = Listening::open(
-                    (listener, &label(config, listener)),
-                    &self.lives,
-                    &self.parts,
-                )?;
-                changes.added.push(Arc::new(open));
-                continue;
+            let prepared = || Prepared::new(listener, label(config, listener), &self.parts);
+            // One with the same address: it may have another name now, if no other has its name.
+            let is_gone = |name: &str| config.listeners.iter().all(|one| one.name != name);
+            let is_same = |open: &&Arc<Listening>| {
+                open.config.at == value.at
+                    && (open.name == *name || is_gone(&open.name))
+                    && !changes.keeps(open)
             };
-            if open.fits(value) {
-                let now = (self.parts.reports.wall)();
-                let read = open.read_certificates(value, now)?;
-                changes.certificates.extend(read);
-            } else {
-                let note = format!("listen.{name}: it changes with the next start");
-                changes.notes.push(note);
+            match state.listening.iter().find(is_same) {
+                Some(open) if open.name == *name && open.fits(value) => {
+                    let now = (self.parts.reports.wall)();
+                    let read = open.read_certificates(value, now)?;
+                    changes.certificates.extend(read);
+                    changes.kept.push(Arc::clone(open));
+                }
+                Some(open) => changes.changed.push((Arc::clone(open), prepared()?)),
+                None => {
+                    let open = prepared()?.open(&self.lives, &self.parts)?;
+                    changes.added.push(Arc::new(open));
+                }
             }
         }
         Ok(())
@@ -250,6 +301,7 @@ impl Gateway {
         let drains: Vec<_> = state
             .listening
             .iter()
+            .chain(&state.retired)
             .map(|open| match announce.is_zero() {
                 true => open.server.drain(deadline),
                 false => open.server.drain_after(announce, deadline),
@@ -299,6 +351,14 @@ impl Gateway {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         locked(&self.state)
+    }
+}
+
+impl State {
+    /// Forgets the listeners whose last connection has ended.
+    fn forget_retired(&mut self) {
+        let has_connections = |open: &Arc<Listening>| open.server.server().connections() > 0;
+        self.retired.retain(has_connections);
     }
 }
 

@@ -1,4 +1,7 @@
 //! A listener: its address, its limits, its connections.
+//!
+//! A listener whose settings change is opened again on the socket of the old one: the address stays
+//! bound. New connections have the new settings, those that are open keep the old ones.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,7 +10,10 @@ use std::time::{Duration, SystemTime};
 use tidegate::http::{HttpServer, Limits};
 use tidegate::net::handlers::ProxyProtocol;
 use tidegate::net::{Bytes, Handler, Inbound, InboundContext, Nothing};
+use tidegate::promise::Completion;
 use tidegate::tls::TlsServer;
+use tidegate_http::HttpServerBuilder;
+use tidegate_loop::Pinned;
 
 use super::error::{StartError, reason};
 use crate::config::types;
@@ -27,36 +33,103 @@ pub(super) struct Listening {
     /// When its certificates expire.
     expiries: Mutex<Vec<Option<Expiry>>>,
     /// The Unix socket, which is removed at the end.
-    path: Option<SocketPath>,
+    path: Option<Arc<SocketPath>>,
 }
 
-impl Listening {
-    /// Opens a listener.
-    pub(super) fn open(
-        (listener, label): (&Named<types::Listener>, &str),
-        lives: &Arc<Lives>,
+/// A listener that is not open yet. Its certificates are read.
+pub(super) struct Prepared {
+    listener: Named<types::Listener>,
+    /// The address as it is in the file.
+    label: String,
+    certificates: Option<Certificates>,
+}
+
+impl Prepared {
+    /// Reads the certificates of a listener. `label` is its address as it is in the file.
+    ///
+    /// # Errors
+    ///
+    /// Which file is wrong.
+    pub(super) fn new(
+        listener: &Named<types::Listener>,
+        label: String,
         parts: &Parts,
     ) -> Result<Self, StartError> {
-        let (name, config) = (&listener.name, &listener.value);
-        // An address with a variable is not shown.
-        let error = |why: String| StartError::listen(name, label, why);
-        let mut expiries = Vec::new();
-        let secure = match &config.tls {
-            Some(tls) => {
-                let read = Certificates::read(tls, (parts.reports.wall)());
-                let mut read = read.map_err(error)?;
-                expiries = std::mem::take(&mut read.expiries);
-                Some(read.into_server())
+        let now = (parts.reports.wall)();
+        let tls = listener.value.tls.as_ref();
+        let certificates = tls.map(|tls| Certificates::read(tls, now)).transpose();
+        let certificates =
+            certificates.map_err(|why| StartError::listen(&listener.name, &label, why))?;
+        Ok(Self {
+            listener: listener.clone(),
+            label,
+            certificates,
+        })
+    }
+
+    /// Opens the listener.
+    ///
+    /// # Errors
+    ///
+    /// The address cannot be used.
+    pub(super) fn open(self, lives: &Arc<Lives>, parts: &Parts) -> Result<Listening, StartError> {
+        match self.listener.value.at.clone() {
+            Address::Tcp { host, port } => self.serve(lives, parts, None, |builder, service| {
+                builder.serve_with((host.as_str(), port), service)
+            }),
+            Address::Unix(path) => {
+                let bound = unix::bind(&path).map_err(|why| self.error(&why.to_string()));
+                let (socket, path) = bound?;
+                let path = Some(Arc::new(path));
+                self.serve(lives, parts, path, |builder, service| {
+                    builder.serve_on(socket, service)
+                })
             }
-            None => None,
-        };
+        }
+    }
+
+    /// Opens the listener on the socket of another one, which accepts no more connections then and
+    /// keeps those that it has. Connections that wait to be accepted are not lost.
+    ///
+    /// # Errors
+    ///
+    /// The other one has no socket any more, or the loops take no listener: the gateway ends.
+    pub(super) fn take_over(
+        self,
+        old: &Listening,
+        lives: &Arc<Lives>,
+        parts: &Parts,
+    ) -> Result<Listening, StartError> {
+        let released = old.server.server().release_listeners().wait();
+        let released = released.map_err(|why| self.error(&reason(&why)))?;
+        let socket = released.into_iter().next();
+        let socket = socket.ok_or_else(|| self.error("it is closed already"))?;
+        let path = old.path.clone();
+        self.serve(lives, parts, path, |builder, service| {
+            builder.serve_on(socket, service)
+        })
+    }
+
+    fn serve(
+        mut self,
+        lives: &Arc<Lives>,
+        parts: &Parts,
+        path: Option<Arc<SocketPath>>,
+        listen: impl FnOnce(HttpServerBuilder<Pinned>, MakeService) -> Completion<HttpServer>,
+    ) -> Result<Listening, StartError> {
+        let mut expiries = Vec::new();
+        let tls = self.certificates.take().map(|mut read| {
+            expiries = std::mem::take(&mut read.expiries);
+            read.into_server()
+        });
+        let config = &self.listener.value;
         let front = Arc::new(Front {
             trust: config.trust.clone(),
-            secure: secure.is_some(),
+            secure: tls.is_some(),
             proxied: config.proxy_protocol,
         });
         let lives = Arc::clone(lives);
-        let service = move || ProxyService::new(&lives, &front);
+        let service = Box::new(move || ProxyService::new(&lives, &front));
         let mut builder = HttpServer::builder(&parts.group).limits(limits(&config.limits));
         if config.proxy_protocol {
             let trust: Arc<[Network]> = config.trust.clone().into();
@@ -66,29 +139,31 @@ impl Listening {
                 pipeline.add_handler("proxy", Handler::inbound(ProxyProtocol::new()))
             });
         }
-        if let Some(tls) = &secure {
+        if let Some(tls) = &tls {
             builder = builder.tls(tls.clone());
         }
-        let (started, path) = match &config.at {
-            Address::Tcp { host, port } => {
-                (builder.serve_with((host.as_str(), *port), service), None)
-            }
-            Address::Unix(path) => {
-                let bound = unix::bind(path).map_err(|why| error(why.to_string()))?;
-                (builder.serve_on(bound.0, service), Some(bound.1))
-            }
-        };
-        let server = started.wait().map_err(|why| error(reason(&why)))?;
-        Ok(Self {
-            name: name.clone(),
-            config: config.clone(),
+        let started = listen(builder, service).wait();
+        let server = started.map_err(|why| self.error(&reason(&why)))?;
+        Ok(Listening {
+            name: self.listener.name,
+            config: self.listener.value,
             server,
-            tls: secure,
+            tls,
             expiries: Mutex::new(expiries),
             path,
         })
     }
 
+    /// Says why it cannot be opened. An address with a variable is not shown.
+    fn error(&self, why: &str) -> StartError {
+        StartError::listen(&self.listener.name, &self.label, why)
+    }
+}
+
+/// Makes the service of a connection.
+type MakeService = Box<dyn Fn() -> ProxyService + Send + Sync>;
+
+impl Listening {
     /// Returns `true` if the listener serves a new configuration without being opened again.
     pub(super) fn fits(&self, config: &types::Listener) -> bool {
         let is_secure = config.tls.is_some() == self.config.tls.is_some();

@@ -7,7 +7,7 @@
 //! | `listener` | a listener with its limits | `error` |
 //! | `gateway` | [`Gateway`]: starts, takes over a new configuration, drains | `listener` |
 //! | `metrics` | the metrics of listeners and servers | `gateway` |
-//! | `operator` | what operators see and change | `gateway` |
+//! | `operator` | what operators see and change | `gateway`, `certificates` |
 //! | `stalls` | how often loops did not respond | |
 //! | `expiry` | reports certificates that expire | `operator` |
 //! | `operation` | [`Operation`]: a gateway with its file, its listener for operators and its log | `operator` |

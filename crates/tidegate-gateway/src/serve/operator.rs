@@ -9,13 +9,14 @@ use tidegate::Dump;
 use tidegate::isolate::{Isolation, Properties};
 use tidegate::metrics::{Collect, MetricVisitor};
 
+use super::certificates::place_of;
 use super::expiry::Expiries;
 use super::gateway::Gateway;
 use super::operation::OperationParts;
 use super::stalls::Stalls;
 use crate::admin::{AdminAccess, Controls, Knob, LoopReport, RouteReport, UpstreamReport};
 use crate::config::types::{Admin, Log};
-use crate::config::{Config, ConfigFile, FileWatch, Named, Secret, Sources};
+use crate::config::{Config, ConfigFile, FileWatch, Named, Secret, Sources, Span};
 
 /// How long the dump of a loop may take. A loop that is stuck is listed without its connections.
 const DUMP_TIME: Duration = Duration::from_secs(1);
@@ -68,8 +69,9 @@ impl Operator {
         };
         self.watch_files(&loaded.sources, Some(&config));
         let mut notes = Vec::new();
-        let admin = self.prepare_admin(&config, &mut notes)?;
-        let log = self.prepare_log(&config, &mut notes)?;
+        let at = |span: Option<Span>| span.map(|span| loaded.sources.place(span).to_string());
+        let admin = self.prepare_admin(&config, &at, &mut notes)?;
+        let log = self.prepare_log(&config, &at, &mut notes)?;
         let more = self.gateway.reload(config);
         notes.extend(more.map_err(|why| why.to_string())?);
         for apply in [admin, log].into_iter().flatten() {
@@ -94,11 +96,14 @@ impl Operator {
     fn prepare_admin(
         &self,
         config: &Config,
+        place: &dyn Fn(Option<Span>) -> Option<String>,
         notes: &mut Vec<String>,
     ) -> Result<Option<Apply>, String> {
         let at = |admin: &Option<Named<Admin>>| admin.as_ref().map(|admin| admin.value.at.clone());
         if at(&config.admin) != at(&self.started_with.0) {
-            notes.push("listen.admin: it changes with the next start".to_owned());
+            let span = place_of(config, "listen.admin.at");
+            let span = span.or_else(|| config.admin.as_ref().map(|admin| admin.at));
+            notes.push(later(place(span), "listen.admin"));
             return Ok(None);
         }
         let (Some(access), Some(admin)) = (self.access.get(), &config.admin) else {
@@ -113,10 +118,11 @@ impl Operator {
     fn prepare_log(
         &self,
         config: &Config,
+        place: &dyn Fn(Option<Span>) -> Option<String>,
         notes: &mut Vec<String>,
     ) -> Result<Option<Apply>, String> {
         if config.log.queue != self.started_with.1.queue {
-            notes.push("log.queue: it changes with the next start".to_owned());
+            notes.push(later(place(place_of(config, "log.queue")), "log.queue"));
         }
         let old = self.gateway.live();
         let Some(log) = &self.parts.reports.log else {
@@ -225,6 +231,13 @@ impl Collect for Metrics {
     }
 }
 
+/// Says that a setting takes effect only after a restart, with its place in the file. A setting that
+/// was removed has none.
+fn later(place: Option<String>, setting: &str) -> String {
+    let place = place.map(|place| format!("{place}: ")).unwrap_or_default();
+    format!("{place}{setting}: it changes with the next start")
+}
+
 /// Returns the files that a configuration names: certificates, keys, roots, tokens.
 fn named_files(config: &Config) -> Vec<PathBuf> {
     let mut files = Vec::new();
@@ -255,4 +268,29 @@ fn named_files(config: &Config) -> Vec<PathBuf> {
 
 pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Which files are watched.
+
+    use std::path::Path;
+
+    use super::named_files;
+    use crate::config::tests::config_of;
+
+    #[test]
+    fn the_files_of_listeners_upstreams_and_tokens_are_watched() {
+        let config = config_of(
+            "[listen]\nadmin = { at = \"127.0.0.1:1\", token = \"file:/t\" }\n\
+             [listen.http]\nat = \"127.0.0.1:0\"\n\
+             tls = { certificates = [{ cert = \"/c\", key = \"/k\" }] }\n\
+             [upstream.back]\nservers = [\"127.0.0.1:1\"]\n\
+             tls = { roots = \"/r\", cert = \"/own\", key = \"/own.key\" }\n\
+             [route.a]\nupstream = \"back\"\n",
+        );
+        let files = named_files(&config);
+        let expected = ["/c", "/k", "/r", "/own", "/own.key", "/t"];
+        assert_eq!(files, expected.map(Path::new));
+    }
 }

@@ -5,13 +5,13 @@
 //! | `pem` | certificates and keys in files | |
 //! | `validity` | the time in which a certificate is valid | |
 //! | `server` | the certificates of a listener, by name; client certificates | `pem`, `validity` |
-//! | `client` | the servers that the gateway trusts, and its own certificate | `pem` |
+//! | `client` | the servers that the gateway trusts, and its own certificate | `pem`, `validity` |
 
 mod client;
 mod pem;
 mod server;
 mod validity;
 
-pub(crate) use client::trusted;
+pub(crate) use client::Trust;
 pub(crate) use server::Certificates;
 pub(crate) use validity::Expiry;

@@ -14,6 +14,22 @@ fn check(back: &Upstream, response: &str) -> Message {
     back.accept().serve(response)
 }
 
+/// Lets time pass until a check comes, and responds to it. The next check is due a while after the end
+/// of the last one.
+fn next_check(fixture: &Fixture, back: &Upstream, response: &str) -> Message {
+    back.0.set_nonblocking(true).unwrap();
+    let stream = tidegate_testkit::until_some("a check comes", || match back.0.accept() {
+        Ok((stream, _)) => Some(stream),
+        Err(_) => {
+            fixture.clock.advance(Duration::from_secs(1));
+            None
+        }
+    });
+    back.0.set_nonblocking(false).unwrap();
+    stream.set_nonblocking(false).unwrap();
+    Peer::new(stream).serve(response)
+}
+
 /// Coarse timers fire with the next tick.
 const A_MOMENT: Duration = Duration::from_millis(200);
 const FINE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 7\r\nConnection: close\r\n\r\nall ok\n";
@@ -29,20 +45,7 @@ fn a_server_is_down_after_failures_and_up_after_successes() {
     fixture.clock.advance(A_MOMENT);
     let request = check(&back, FINE);
     assert_eq!(request.line(), "GET /health HTTP/1.1");
-    let next = |response: &str| {
-        // The next check is due a while after the end of the last one.
-        back.0.set_nonblocking(true).unwrap();
-        let stream = tidegate_testkit::until_some("a check comes", || match back.0.accept() {
-            Ok((stream, _)) => Some(stream),
-            Err(_) => {
-                fixture.clock.advance(Duration::from_secs(1));
-                None
-            }
-        });
-        back.0.set_nonblocking(false).unwrap();
-        stream.set_nonblocking(false).unwrap();
-        Peer::new(stream).serve(response);
-    };
+    let next = |response: &str| drop(next_check(&fixture, &back, response));
     next(BAD);
     next("HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\noops");
     let refused = tidegate_testkit::until_some("the server is down", || {
@@ -121,4 +124,33 @@ fn checks_end_with_their_upstream() {
     fixture.clock.advance(Duration::from_secs(300));
     assert_eq!(fixture.send(GET).message().status(), "200");
     assert!(back.is_quiet());
+}
+
+/// Requests that have begun keep the old configuration, with its checks, for long.
+#[test]
+fn a_reload_ends_the_old_checks_although_a_request_keeps_the_old_configuration() {
+    let back = Upstream::new();
+    let text = |health: &str| format!("{}timeout = false\n", text(&[&back], health));
+    let fixture = Fixture::new(&text("path = \"/old\", up = 1, down = 1"));
+    fixture.clock.advance(A_MOMENT);
+    assert_eq!(check(&back, FINE).line(), "GET /old HTTP/1.1");
+    let mut client = fixture.send(GET);
+    let mut server = back.accept();
+    server.message();
+    let new = text("path = \"/new\", up = 1, down = 1");
+    fixture.gateway.reload(config(&new)).unwrap();
+    for _ in 0..3 {
+        let asked = next_check(&fixture, &back, BAD);
+        assert_eq!(asked.line(), "GET /new HTTP/1.1");
+    }
+    let is_up = || fixture.gateway.upstreams()[0].servers[0].is_up;
+    tidegate_testkit::until("it is down", || !is_up());
+    // Without checks it is up, and nobody says that it is down.
+    let without = route(&[&back], "timeout = false");
+    fixture.gateway.reload(config(&without)).unwrap();
+    assert!(is_up());
+    fixture.clock.advance(Duration::from_secs(300));
+    server.write(OK);
+    assert_eq!(client.message().body, "ok");
+    assert!(is_up() && back.is_quiet());
 }

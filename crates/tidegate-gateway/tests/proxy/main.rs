@@ -19,6 +19,7 @@ mod reloads;
 mod retries;
 mod secrets;
 mod secure;
+mod trust;
 mod tunnels;
 
 use std::io::{self, Read, Write};

@@ -96,7 +96,7 @@ fn tokens_change_with_a_reload_and_the_address_with_the_next_start() {
     assert!(
         reload
             .body
-            .contains("listen.admin: it changes with the next start"),
+            .contains("/tidegate.toml:4:6: listen.admin: it changes with the next start"),
         "{}",
         reload.body
     );

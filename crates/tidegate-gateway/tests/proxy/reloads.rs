@@ -131,3 +131,124 @@ fn listeners_come_and_go() {
     );
     assert_eq!(fixture.gateway.addresses().len(), 1);
 }
+
+/// Returns a listener with these settings besides that of `config`, and a route.
+fn more(name: &str, settings: &str) -> Config {
+    config(&format!(
+        "[listen.{name}]\nat = \"127.0.0.1:0\"\n{settings}\n[route.r]\nrespond = 200\n"
+    ))
+}
+
+/// Connects to a listener.
+fn connect(fixture: &Fixture, name: &str) -> Peer {
+    let addresses = fixture.gateway.addresses();
+    let found = addresses.iter().find(|(own, _)| own == name);
+    Peer::new(TcpStream::connect(&found.unwrap().1).unwrap())
+}
+
+#[test]
+fn a_listener_with_other_settings_keeps_its_socket_and_its_connections() {
+    let fixture = Fixture::new("[route.r]\nrespond = 200\n");
+    let reload = |new: Config| assert_eq!(fixture.gateway.reload(new).unwrap(), [""; 0]);
+    reload(more("more", ""));
+    let addresses = fixture.gateway.addresses();
+    let mut old = connect(&fixture, "more");
+    old.write(GET);
+    assert_eq!(old.message().status(), "200");
+    reload(more(
+        "more",
+        "proxy_protocol = true\ntrust = [\"127.0.0.0/8\"]",
+    ));
+    assert_eq!(fixture.gateway.addresses(), addresses);
+    let mut plain = connect(&fixture, "more");
+    plain.write(GET);
+    assert_eq!(plain.rest(), "", "without the header of the new settings");
+    let mut new = connect(&fixture, "more");
+    new.write(&format!("PROXY TCP4 192.0.2.1 192.0.2.9 4000 443\r\n{GET}"));
+    assert_eq!(new.message().status(), "200");
+    old.write(GET);
+    assert_eq!(old.message().status(), "200", "under the old settings");
+    // With another name it keeps its socket, too.
+    reload(more("other", ""));
+    let names = |all: Vec<(String, String)>| all.into_iter().map(|(name, _)| name);
+    assert_eq!(fixture.gateway.addresses()[1].1, addresses[1].1);
+    assert!(names(fixture.gateway.addresses()).eq(["http", "other"]));
+    for client in [&mut old, &mut new, &mut connect(&fixture, "other")] {
+        client.write(GET);
+        assert_eq!(client.message().status(), "200");
+    }
+    // A drain ends the connections of all of them.
+    let drained = fixture.gateway.drain(Duration::ZERO, PATIENCE);
+    assert_eq!((old.rest(), new.rest()), (String::new(), String::new()));
+    assert_eq!(drained.wait().unwrap().cut, 0);
+}
+
+#[test]
+fn a_listener_moves_to_another_address() {
+    let fixture = Fixture::new("[listen.more]\nat = \"127.0.0.1:0\"\n[route.r]\nrespond = 200\n");
+    let mut old = connect(&fixture, "more");
+    old.write(GET);
+    assert_eq!(old.message().status(), "200");
+    let moved = "[listen.more]\nat = \"127.0.0.2:0\"\n[route.r]\nrespond = 200\n";
+    assert_eq!(fixture.gateway.reload(config(moved)).unwrap(), [""; 0]);
+    assert!(fixture.gateway.addresses()[1].1.starts_with("127.0.0.2:"));
+    assert_eq!(old.rest(), "", "it ends as that of a listener that is gone");
+    let mut new = connect(&fixture, "more");
+    new.write(GET);
+    assert_eq!(new.message().status(), "200");
+}
+
+#[test]
+fn a_unix_socket_stays_until_its_last_listener_is_gone() {
+    let path = std::env::temp_dir().join(format!("tidegate-changes-{}", std::process::id()));
+    let text = |settings: &str| {
+        config(&format!(
+            "[listen.local]\nat = \"unix:{}\"\n{settings}\n[route.r]\nrespond = 200\n",
+            path.display()
+        ))
+    };
+    let fixture = Fixture::new("[route.r]\nrespond = 200\n");
+    for settings in ["", "limits = { fields = 9 }", "limits = { fields = 8 }"] {
+        fixture.gateway.reload(text(settings)).unwrap();
+        let mut client = std::os::unix::net::UnixStream::connect(&path).unwrap();
+        client.write_all(GET.as_bytes()).unwrap();
+        let mut start = [0; 12];
+        client.read_exact(&mut start).unwrap();
+        assert_eq!(&start, b"HTTP/1.1 200");
+    }
+    // One reload closes it, and the next one forgets those that were replaced.
+    let without = || config("[route.r]\nrespond = 200\n");
+    tidegate_testkit::until("the path is removed", || {
+        fixture.gateway.reload(without()).unwrap();
+        !path.exists()
+    });
+}
+
+#[test]
+fn nobody_is_refused_while_the_settings_of_a_listener_change() {
+    let fixture = Fixture::new("[listen.more]\nat = \"127.0.0.1:0\"\n[route.r]\nrespond = 200\n");
+    let ends = std::sync::atomic::AtomicBool::new(false);
+    let ends = &ends;
+    let address = fixture.gateway.addresses()[1].1.clone();
+    std::thread::scope(|scope| {
+        let client = || {
+            let mut served = 0;
+            while !ends.load(std::sync::atomic::Ordering::Relaxed) {
+                let mut client = Peer::new(TcpStream::connect(&address).unwrap());
+                client.write(GET);
+                assert_eq!(client.message().status(), "200");
+                served += 1;
+            }
+            served
+        };
+        let clients = [scope.spawn(client), scope.spawn(client)];
+        for round in 0..50 {
+            let limits = format!("limits = {{ fields = {} }}", 20 + round % 2);
+            fixture.gateway.reload(more("more", &limits)).unwrap();
+        }
+        ends.store(true, std::sync::atomic::Ordering::Relaxed);
+        for client in clients {
+            assert!(client.join().unwrap() > 0);
+        }
+    });
+}

@@ -13,21 +13,25 @@ use crate::operation::World;
 use crate::*;
 
 /// A directory with certificates, which is removed at the end.
-struct Files(PathBuf);
+pub(crate) struct Files(pub(crate) PathBuf);
 
 impl Files {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("tidegate-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
         Self(path)
     }
 
     /// Writes a certificate for a name. Returns it.
-    fn write(&self, file: &str, name: &str) -> CertificateDer<'static> {
+    pub(crate) fn write(&self, file: &str, name: &str) -> CertificateDer<'static> {
         self.write_with(file, CertificateParams::new(vec![name.to_owned()]).unwrap())
     }
 
-    fn write_with(&self, file: &str, params: CertificateParams) -> CertificateDer<'static> {
+    pub(crate) fn write_with(
+        &self,
+        file: &str,
+        params: CertificateParams,
+    ) -> CertificateDer<'static> {
         let key = KeyPair::generate().unwrap();
         let own = params.self_signed(&key).unwrap();
         std::fs::write(self.0.join(format!("{file}.pem")), own.pem()).unwrap();
@@ -239,6 +243,23 @@ fn a_certificate_that_is_missing_expired_or_of_another_key_is_a_message() {
     }
 }
 
+/// Returns what was reported about certificates.
+pub(crate) fn told(world: &World) -> Vec<String> {
+    let all = world.parts.reports.events.latest().into_iter().rev();
+    let own = all.filter(|change| change.origin == "certificates");
+    own.map(|change| change.what).collect()
+}
+
+/// Lets days pass.
+pub(crate) fn pass(world: &World, days: u32) {
+    for _ in 0..24 * days {
+        world.clock.advance(Duration::from_secs(3600));
+        // Each look plans the next one.
+        let home = world.parts.own.loops().next();
+        home.submit(|| ()).unwrap().wait().unwrap();
+    }
+}
+
 #[test]
 fn a_certificate_that_expires_is_reported_before_and_after() {
     let files = Files::new("expires");
@@ -251,26 +272,8 @@ fn a_certificate_that_expires_is_reported_before_and_after() {
     let listeners = files.listener(&["one"]);
     let text = format!("[listen]\nhttp = \"127.0.0.1:0\"\n{listeners}{HELLO}");
     let world = World::starting_at(text, start);
-    let told = || -> Vec<String> {
-        let all = world.parts.reports.events.latest().into_iter().rev();
-        let own = all.filter(|change| change.origin == "certificates");
-        own.map(|change| change.what).collect()
-    };
-    let pass = |days: u32| {
-        for _ in 0..24 * days {
-            world.clock.advance(Duration::from_secs(3600));
-            // Each look plans the next one.
-            world
-                .parts
-                .own
-                .loops()
-                .next()
-                .submit(|| ())
-                .unwrap()
-                .wait()
-                .unwrap();
-        }
-    };
+    let told = || told(&world);
+    let pass = |days: u32| pass(&world, days);
     pass(13);
     assert_eq!(told(), [""; 0]);
     pass(2);

@@ -62,7 +62,7 @@ settings! {
 }
 
 settings! {
-    /// TLS to the servers of an upstream.
+    /// TLS to the servers of an upstream. The files are read again when they change.
     pub struct UpstreamTls {
         /// The name in the certificate; off means the name in the address.
         name: Option<String> = None,
