@@ -100,6 +100,15 @@ impl Load {
         Self { life, ..self }
     }
 
+    /// Exchanges `messages` messages on each connection. After that the server has accepted every
+    /// connection, and has the memory for it.
+    pub(crate) fn warm_up(&mut self, messages: usize) {
+        for _ in 0..messages {
+            // Each connection sends its first message before one sends a second.
+            self.run(self.connections.len() as u64);
+        }
+    }
+
     /// Sends `messages` messages, one at a time on each connection, and waits for the replies.
     pub(crate) fn run(&mut self, messages: u64) -> Result {
         pin(1);

@@ -1,8 +1,9 @@
 //! Rounds: every contestant of a comparison runs once per round, one after the other, so that noise
 //! affects all alike.
 //!
-//! The first pass is the warm-up: it finds for each contestant how much work fills its time span,
-//! and its figures are discarded. Odd rounds run the line-up backwards, and the rounds begin with
+//! The first pass is the warm-up: it finds for each contestant how much work fills its time span, and
+//! its figures are discarded. That amount is confirmed by a second run, because a disturbance makes the
+//! first one too small. Odd rounds run the line-up backwards, and the rounds begin with
 //! different contestants, so that no contestant always runs after the same other one.
 
 use std::io::{self, IsTerminal as _};
@@ -128,7 +129,7 @@ impl Outcome {
 /// The range of work for a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Work {
-    /// The amount of work with which the warm-up starts.
+    /// The amount of work with which the warm-up starts, and the least of a round.
     pub(crate) first: u64,
     /// The maximum amount of work.
     pub(crate) most: u64,
@@ -223,15 +224,21 @@ fn order(count: usize, round: usize) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Runs a contestant with increasing work until the elapsed time shows how much fills the span.
+/// Runs a contestant with increasing work until the elapsed time shows how much fills the span. Then
+/// runs it with that much: the larger one of the two results counts.
 fn warm_up(entry: &mut Entry, work: Work, span: Duration) -> u64 {
-    let mut amount = work.first.min(work.most);
+    let least = work.first.min(work.most);
+    let mut amount = least;
     loop {
         let elapsed = (entry.run)(amount).elapsed;
-        let next = scaled(amount, elapsed, span).clamp(1, work.most);
+        let next = scaled(amount, elapsed, span).clamp(least, work.most);
         if elapsed * 3 >= span || amount == work.most {
-            eprintln!("    {:34} {next} a round", entry.name);
-            return next;
+            let confirmed = match least == work.most {
+                true => next,
+                false => scaled(next, (entry.run)(next).elapsed, span).clamp(next, work.most),
+            };
+            eprintln!("    {:34} {confirmed} a round", entry.name);
+            return confirmed;
         }
         // The first, cold run is misleading: grow at most tenfold.
         amount = next.clamp(amount + 1, amount.saturating_mul(10).max(amount + 1));
@@ -294,6 +301,29 @@ mod tests {
         let (a, b) = (("a", 15_000_000), ("b", 150_000));
         assert_eq!(measured, [a, b, b, a]);
         assert_eq!(table.rows[1].samples.len(), 2);
+    }
+
+    #[test]
+    fn a_disturbance_during_the_warm_up_does_not_make_the_rounds_small() {
+        let log: Rc<RefCell<Vec<u64>>> = Rc::default();
+        let runs = Rc::clone(&log);
+        let run = move |amount| {
+            runs.borrow_mut().push(amount);
+            // The first run takes a hundred times as long.
+            let each = if runs.borrow().len() == 1 {
+                50_000
+            } else {
+                500
+            };
+            Outcome::nanos_each(Duration::from_nanos(each * amount), amount)
+        };
+        let settings = Settings {
+            rounds: Some(1),
+            ..Settings::default()
+        };
+        let lineup = vec![Entry::new("a", Role::Ours, run)];
+        race(heading(), WORK, lineup, &settings);
+        assert_eq!(*log.borrow(), [1000, 3000, 300_000]);
     }
 
     #[test]

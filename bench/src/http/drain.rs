@@ -14,6 +14,9 @@ const CONNECTIONS: usize = 10_000;
 /// The time that a drain of so many connections may take.
 const LIMIT: Duration = Duration::from_millis(100);
 
+/// The number of drains, each of another server.
+const REPEATS: usize = 3;
+
 /// Measures the drain. If that fails, prints the reason and returns `None`.
 pub(super) fn run(settings: &Settings) -> Option<Table> {
     let spread = Spread::of(CONNECTIONS, raise_limit());
@@ -22,8 +25,7 @@ pub(super) fn run(settings: &Settings) -> Option<Table> {
         return None;
     }
     eprintln!("  {title}");
-    let repeats = if settings.quick { 1 } else { 3 };
-    let samples: Result<Vec<Sample>, String> = (0..repeats).map(|_| measure(&spread)).collect();
+    let samples: Result<Vec<Sample>, String> = (0..REPEATS).map(|_| measure(&spread)).collect();
     let samples = match samples {
         Ok(samples) => samples,
         Err(why) => {
