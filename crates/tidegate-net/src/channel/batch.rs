@@ -62,6 +62,10 @@ impl<P: ChannelPipeline> Batched for ChannelCore<P> {
         self.take_neighbours_write(key, bytes, flush)
     }
 
+    fn take_requests(&mut self, key: usize) -> Option<bool> {
+        self.take_neighbours_requests(key)
+    }
+
     fn owed_turn(&mut self, io_context: &mut IoContext) -> Next {
         if trace::wants_spans() {
             return self.in_span(|core| core.send_neighbours_writes(io_context));

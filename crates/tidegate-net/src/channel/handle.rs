@@ -397,9 +397,23 @@ impl Channel {
     }
 
     fn post_write(&self, request: ChannelRequest) {
-        let Err(request) = Shared::post(&self.shared, request, false) else {
-            return;
-        };
+        if let Err(request) = Shared::post(&self.shared, request, false) {
+            self.refuse_write(request);
+        }
+    }
+
+    /// Writes a message and sends everything written so far, like [`Channel::write_and_flush`]. On
+    /// the thread of the channel's own pinned loop, this takes no signal.
+    pub(crate) fn write_in_turn<M: Message>(&self, message: M) {
+        let request = ChannelRequest::write(message, None);
+        if let Err(request) = Shared::post_in_turn(&self.shared, request) {
+            self.refuse_write(request);
+        }
+    }
+
+    /// Reports a write that the channel does not take.
+    #[cold]
+    fn refuse_write(&self, request: ChannelRequest) {
         if self.shared.refuses_writes() {
             return refuse(request, self.close_cause().as_ref());
         }

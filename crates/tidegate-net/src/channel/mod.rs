@@ -4,7 +4,7 @@
 //!
 //! * `options`, `read_size`, `file_range`, `write_queue`, `event`, `channel_request`, `server_memory`,
 //!   `server_connections`: settings, events, requests from other threads, and accounting.
-//! * `shared`: state that handles and the loop share, with `of_server` for what a server needs of
+//! * `shared`: state that handles and the loop share, with `delivery` for its signal and `of_server` for what a server needs of
 //!   its channels; `handle`: the public [`Channel`]; `held_input`, `stream_room`.
 //! * `test_transport`, `local`, `datagram`, `transport`: the socket, or its replacement in memory.
 //! * `timers`, `state`, `deadlines`, `io`, `pipeline`: the state that a channel and its handlers share, and the
@@ -21,6 +21,7 @@ mod close;
 mod core;
 mod datagram;
 mod deadlines;
+mod delivery;
 mod dump;
 mod event;
 mod fast_path;

@@ -5,8 +5,12 @@
 //! queue goes through the mailbox like the write of any handle, and is refused there if it has to
 //! be.
 
-use bytes::Bytes;
+use std::sync::Arc;
 
+use bytes::Bytes;
+use tidegate_core::internal::SignalBlock;
+
+use super::channel_request::ChannelRequest;
 use super::core::ChannelCore;
 use super::pipeline::ChannelPipeline;
 use super::shared::Shared;
@@ -40,6 +44,23 @@ impl Shared {
             true => Err(bytes),
             false => reactor::write_to_neighbour(self.token(), self.key(), bytes, flush),
         }
+    }
+
+    /// Queues a write and a flush. On the thread of its pinned loop, the channel handles them at the
+    /// end of the task, or right after it; otherwise its loop is signalled.
+    ///
+    /// # Errors
+    ///
+    /// The request, as [`Shared::post`].
+    pub(crate) fn post_in_turn(
+        block: &Arc<SignalBlock<Self>>,
+        write: ChannelRequest,
+    ) -> Result<(), ChannelRequest> {
+        Self::enqueue(block, write, true)?;
+        if block.roams() || !reactor::give_turn(block.token(), block.key()) {
+            Self::ring(block);
+        }
+        Ok(())
     }
 
     /// Returns the key of the channel among all channels: its address in memory.
@@ -93,6 +114,17 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         })
     }
 
+    /// Notes that requests of this thread's loop are queued. Returns whether the channel needs a turn
+    /// for them; `None` if it is another one, or not open.
+    pub(super) fn take_neighbours_requests(&mut self, key: usize) -> Option<bool> {
+        if key != self.shared().key() || !self.state().is_open() {
+            return None;
+        }
+        let owes_turn = !self.has(Flags::NEIGHBOUR_WROTE);
+        self.set(Flags::NEIGHBOUR_WROTE.union(Flags::NEIGHBOUR_REQUESTED));
+        Some(owes_turn)
+    }
+
     /// Returns `true` if the write of a handle would go straight to the queue, and nothing of a
     /// handle is waiting: the order of all writes stays the order of the calls.
     fn takes_neighbours_write(&self) -> bool {
@@ -105,7 +137,12 @@ impl<P: ChannelPipeline> ChannelCore<P> {
 
     /// Sends what other channels wrote, and brings handlers and other threads up to date.
     pub(super) fn send_neighbours_writes(&mut self, io_context: &mut IoContext) -> Next {
-        self.clear(Flags::NEIGHBOUR_WROTE);
+        let requested = self.has(Flags::NEIGHBOUR_REQUESTED);
+        self.clear(Flags::NEIGHBOUR_WROTE.union(Flags::NEIGHBOUR_REQUESTED));
+        if requested {
+            // Also sends what is in the queue.
+            return self.turn(Readiness::REQUESTS, io_context);
+        }
         if self.has(Flags::TURN_OWED) {
             return self.ready(Readiness::WRITE, io_context);
         }
@@ -131,7 +168,7 @@ mod tests {
     use std::io::Read;
     use std::net::TcpListener;
 
-    use crate::{Channel, Client, pinned};
+    use crate::{Channel, Client, Neighbour, pinned};
 
     fn write(channel: &Channel, text: &'static str) -> bool {
         let written = channel.shared().write_directly(Some(text.into()), true);
@@ -170,6 +207,50 @@ mod tests {
         let mut got = [0; 6];
         peer.read_exact(&mut got).unwrap();
         assert_eq!(&got, b"first ");
+    }
+
+    #[test]
+    fn a_message_is_passed_from_any_thread_and_keeps_its_place_among_other_requests() {
+        let group = pinned("io", 2).unwrap();
+        let peer = TcpListener::bind("127.0.0.1:0").unwrap();
+        let [home, other] = [0, 1].map(|at| group.loops().iter().nth(at).unwrap().clone());
+        let client = Client::builder(&group).build();
+        let connected = client.connect_on(&home, peer.local_addr().unwrap());
+        let channel = connected.wait().unwrap();
+        let mut peer = peer.accept().unwrap().0;
+        let mut read = |expected: &str| {
+            let mut got = vec![0; expected.len()];
+            peer.read_exact(&mut got).unwrap();
+            assert_eq!(String::from_utf8(got).unwrap(), expected);
+        };
+        // Nothing else happens on the loop.
+        Neighbour::of(&channel).pass("thread ");
+        read("thread ");
+        for home in [&home, &other] {
+            let own = channel.clone();
+            let task = home.submit(move || {
+                let near = Neighbour::of(&own);
+                near.pass("1 ");
+                own.write("2 ");
+                near.pass("3 ");
+                near.write_and_flush("4 ");
+                near.pass("5 ");
+            });
+            task.unwrap().wait().unwrap();
+            read("1 2 3 4 5 ");
+        }
+        let own = channel.clone();
+        let task = home.submit(move || {
+            Neighbour::of(&own).pass("last");
+            own.close_when_flushed();
+            // Refused: it comes after the end.
+            Neighbour::of(&own).pass("late");
+        });
+        task.unwrap().wait().unwrap();
+        read("last");
+        let mut rest = String::new();
+        peer.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "");
     }
 
     #[test]

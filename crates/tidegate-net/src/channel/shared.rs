@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidegate_core::internal::{Deliver, Delivery, SignalBlock, discard_all};
+use tidegate_core::internal::{SignalBlock, discard_all};
 use tidegate_core::{Executor, Unhandled};
 use tidegate_promise::{Completion, Failure, Promise, SharedCompletion, promise_with_error};
 
@@ -23,8 +23,8 @@ use super::server_memory::Charge;
 use super::write_queue::{ENTRY_OVERHEAD, WaterMarks};
 use crate::errors::NetError;
 use crate::message::Msg;
-use crate::reactor::{self, RoamingShared, Update};
-use crate::sys::{Readiness, Ready, Token};
+use crate::reactor::RoamingShared;
+use crate::sys::Token;
 
 /// Bits of the field `flags`.
 pub(super) mod flag {
@@ -310,9 +310,27 @@ impl Shared {
     pub(crate) fn post(
         block: &Arc<SignalBlock<Self>>,
         request: ChannelRequest,
-        mut wake: bool,
+        wake: bool,
     ) -> Result<(), ChannelRequest> {
-        let mut exceeded = None;
+        let excess = Self::enqueue(block, request, false)?;
+        if wake || excess {
+            Self::ring(block);
+        }
+        Ok(())
+    }
+
+    /// Queues a request, and a flush behind it if that is wanted, without a signal. Returns `true` if
+    /// more than the high-water mark is pending.
+    ///
+    /// # Errors
+    ///
+    /// As [`Shared::post`].
+    pub(super) fn enqueue(
+        block: &Arc<SignalBlock<Self>>,
+        request: ChannelRequest,
+        flush: bool,
+    ) -> Result<bool, ChannelRequest> {
+        let (mut exceeded, mut excess) = (None, false);
         {
             let mut inner = block.lock();
             if matches!(inner.end, End::Over(..)) {
@@ -330,7 +348,7 @@ impl Shared {
                 if refused && matches!(request, ChannelRequest::Write(..)) {
                     return Err(request);
                 }
-                wake |= block.count_queued_write(counts);
+                excess = block.count_queued_write(counts);
                 exceeded = inner.charge().and_then(|charge| charge.queue(counts));
                 if flags & flag::OVERFULL_REPORTED != 0 {
                     // A write is accepted: the next refusal is reported again.
@@ -338,14 +356,14 @@ impl Shared {
                 }
             }
             inner.requests.push(request);
+            if flush {
+                inner.requests.push(ChannelRequest::Flush(None));
+            }
         }
         if let Some(memory) = exceeded {
             memory.close_largest();
         }
-        if wake {
-            Self::ring(block);
-        }
-        Ok(())
+        Ok(excess)
     }
 
     /// Registers `promise` to complete when the channel is writable. Returns it if the channel is
@@ -554,29 +572,6 @@ fn new_end() -> (Promise<()>, SharedCompletion<()>) {
         unreachable!("a new completion was not taken");
     };
     (promise, closed)
-}
-
-impl Deliver for Shared {
-    fn deliver(block: Arc<SignalBlock<Self>>, how: Delivery) {
-        let ready = Ready {
-            token: block.token(),
-            readiness: Readiness::REQUESTS,
-        };
-        if how == Delivery::Orphaned {
-            block.finish(None);
-        } else if let Some(roam) = block.roam().cloned() {
-            // Before the registration there is nothing to do: the channel handles its requests when
-            // it starts. A loop that has ended has closed it, or its task will.
-            if ready.token.bits() != 0 {
-                let _ = roam.push(Update::ChannelRequest(ready.token));
-            }
-        } else if ready.token.bits() != 0 && !reactor::dispatch(ready) {
-            // The channel is gone with its loop: nothing else will handle these requests.
-            for request in block.take_requests() {
-                refuse(request, None);
-            }
-        }
-    }
 }
 
 impl Drop for Shared {

@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use super::context::HandlerContext;
 use crate::channel::Channel;
+use crate::message::Message;
 
 impl HandlerContext<'_> {
     /// Returns another channel, to write to it directly: see [`Neighbour`]. For relays and proxies,
@@ -104,6 +105,17 @@ impl Neighbour<'_> {
     pub fn write_and_flush(&self, bytes: impl Into<Bytes>) {
         if let Err(Some(bytes)) = self.write_directly(Some(bytes.into()), true) {
             self.channel.write_and_flush(bytes);
+        }
+    }
+
+    /// Writes a message that the last outbound handler of the channel takes, and sends everything
+    /// written so far. The handler gets it when the loop has delivered the few events that it is
+    /// delivering together, and never before this method returns.
+    #[doc(hidden)]
+    pub fn pass<M: Message>(&self, message: M) {
+        match self.on_loop {
+            true => self.channel.write_in_turn(message),
+            false => self.channel.write_and_flush(message),
         }
     }
 

@@ -67,6 +67,15 @@ pub(crate) trait Batched {
         Err(bytes)
     }
 
+    /// Notes that requests are queued for the source, by the thread of its loop. `key` names the source
+    /// that is meant. No handler may run here. Returns whether the source needs an
+    /// [`Batched::owed_turn`] at the end of the task and has not requested one yet; `None` if it does
+    /// not look for requests then.
+    fn take_requests(&mut self, key: usize) -> Option<bool> {
+        let _ = key;
+        None
+    }
+
     /// Has the turn that [`TakenWrite::owes_turn`] requested. User code may run here.
     fn owed_turn(&mut self, io_context: &mut IoContext) -> Next {
         let _ = io_context;

@@ -326,6 +326,11 @@ impl<P: Place> Reactor<P> {
         }
     }
 
+    /// Returns a source that is in its slot.
+    pub(super) fn source_mut(&mut self, token: Token) -> Option<&mut P::Source> {
+        self.sources.get_mut(token).map(|source| &mut **source)
+    }
+
     fn queue_again(&mut self, token: Token, next: Next, missed: Readiness) {
         let mut readiness = missed;
         if let Next::Again(more) = next {

@@ -30,7 +30,9 @@ pub(crate) use self::io_context::IoContext;
 pub(crate) use self::io_watch::IoWatch;
 #[cfg(test)]
 pub(crate) use self::pinned::with;
-pub(crate) use self::pinned::{begin, dispatch, handles, names, register, write_to_neighbour};
+pub(crate) use self::pinned::{
+    begin, dispatch, give_turn, handles, names, register, write_to_neighbour,
+};
 pub(crate) use self::poll_driver::PollDriver;
 #[cfg(test)]
 pub(crate) use self::poller_health::{FAILURES, RENEW_AFTER, SPINS};

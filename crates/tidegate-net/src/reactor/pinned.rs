@@ -291,6 +291,23 @@ pub(crate) fn write_to_neighbour(
     taken.map(|taken| taken.writable)
 }
 
+/// Gives source `token` a turn at the end of the task of this thread's loop, or right after it,
+/// because requests are queued for it. Returns `false` if `token` is not of this thread's loop or
+/// handles an event now: it has to be signalled then.
+pub(crate) fn give_turn(token: Token, key: usize) -> bool {
+    // Any thread may ask, also one that is ending.
+    let given = CURRENT.try_with(|current| {
+        let mut current = current.try_borrow_mut().ok()?;
+        let local = current.as_deref_mut()?;
+        let owes_turn = local.reactor.source_mut(token)?.take_requests(key)?;
+        if owes_turn {
+            local.owe(token);
+        }
+        Some(())
+    });
+    matches!(given, Ok(Some(())))
+}
+
 /// Gives the sources that took writes of others their turn. What they write to others in these
 /// turns follows after the next poll.
 #[cold]
