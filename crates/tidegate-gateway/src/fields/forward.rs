@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
-use tidegate::http::codec::{EncodeError, OwnedRequestHead};
+use tidegate::http::codec::{EncodeError, FieldLine, OwnedRequestHead};
 
 /// The fields that only a trusted peer may set.
 const CLAIMS: [&str; 8] = [
@@ -21,6 +21,9 @@ const CLAIMS: [&str; 8] = [
     "X-Real-Ip",
 ];
 
+/// The member that the gateway adds to `Via`.
+const VIA: &str = "1.1 tidegate";
+
 /// What the gateway knows about the peer of a connection. Its texts are made once for all requests.
 #[derive(Debug)]
 pub(crate) struct Peer {
@@ -32,6 +35,15 @@ pub(crate) struct Peer {
     address: Option<String>,
     /// The beginning of `Forwarded`, before the host.
     node: String,
+    /// The fields of the last request, if the peer says nothing about others.
+    last: Option<Own>,
+}
+
+/// What the gateway says about a request for one host.
+#[derive(Debug)]
+struct Own {
+    host: String,
+    lines: Vec<FieldLine>,
 }
 
 impl Peer {
@@ -47,7 +59,52 @@ impl Peer {
             proto: if secure { "https" } else { "http" },
             address: address.map(|address| address.to_string()),
             node,
+            last: None,
         }
+    }
+
+    /// Returns what the gateway says about a request for this host, apart from others.
+    ///
+    /// # Errors
+    ///
+    /// A host that cannot be sent.
+    fn own(&mut self, host: &str) -> Result<&[FieldLine], EncodeError> {
+        let last = match self.last.take() {
+            Some(last) if last.host == host => last,
+            _ => Own {
+                host: host.to_owned(),
+                lines: self.lines(host)?,
+            },
+        };
+        Ok(&self.last.insert(last).lines)
+    }
+
+    fn lines(&self, host: &str) -> Result<Vec<FieldLine>, EncodeError> {
+        let forwarded = self.forwarded(host);
+        let fields = [
+            ("Forwarded", Some(forwarded.as_str())),
+            ("X-Forwarded-For", self.address.as_deref()),
+            (
+                "X-Forwarded-Host",
+                Some(host).filter(|host| !host.is_empty()),
+            ),
+            ("X-Forwarded-Proto", Some(self.proto)),
+        ];
+        let known = fields
+            .iter()
+            .filter_map(|(name, value)| Some((name, (*value)?)));
+        let lines = known.map(|(name, value)| FieldLine::new(name, value.as_bytes()));
+        lines.collect()
+    }
+
+    /// Returns the member of `Forwarded` for a request for this host.
+    fn forwarded(&self, host: &str) -> String {
+        let quote = if is_token(host) { "" } else { "\"" };
+        let plain = match quote {
+            "" => Cow::Borrowed(host),
+            _ => Cow::Owned(host.replace(['"', '\\'], "")),
+        };
+        [&self.node[..], quote, &plain, quote, ";proto=", self.proto].concat()
     }
 }
 
@@ -59,25 +116,23 @@ impl Peer {
 /// [`EncodeError::HeadTooLarge`], or a host that cannot be sent.
 pub(crate) fn forward(
     head: &mut OwnedRequestHead,
-    peer: &Peer,
+    peer: &mut Peer,
     host: &str,
 ) -> Result<(), EncodeError> {
-    head.remove_hop_by_hop();
     if !peer.trusted {
-        head.remove_where(is_claim);
+        head.remove_hop_by_hop_and(is_claim);
+        for line in peer.own(host)? {
+            head.append_line(line)?;
+        }
+        return add(head, "Via", VIA);
     }
-    let quote = if is_token(host) { "" } else { "\"" };
-    let plain = match quote {
-        "" => Cow::Borrowed(host),
-        _ => Cow::Owned(host.replace(['"', '\\'], "")),
-    };
-    let parts = [&peer.node[..], quote, &plain, quote, ";proto=", peer.proto];
-    add(head, "Forwarded", &parts.concat())?;
+    head.remove_hop_by_hop();
+    add(head, "Forwarded", &peer.forwarded(host))?;
     if let Some(address) = &peer.address {
         add(head, "X-Forwarded-For", address)?;
     }
     // A trusted peer knows the first host and protocol of the client.
-    let says = |name: &str| peer.trusted && head.as_head().get(name).is_some();
+    let says = |name: &str| head.as_head().get(name).is_some();
     let (says_host, says_proto) = (says("X-Forwarded-Host"), says("X-Forwarded-Proto"));
     if !says_host && !host.is_empty() {
         head.append("X-Forwarded-Host", host.as_bytes())?;
@@ -85,13 +140,14 @@ pub(crate) fn forward(
     if !says_proto {
         head.append("X-Forwarded-Proto", peer.proto.as_bytes())?;
     }
-    add(head, "Via", "1.1 tidegate")
+    add(head, "Via", VIA)
 }
 
 /// Returns `true` if only a trusted peer may set the field.
-fn is_claim(name: &str) -> bool {
-    let may_be = matches!(name.as_bytes().first(), Some(b'f' | b'F' | b'x' | b'X'));
-    may_be && CLAIMS.iter().any(|claim| name.eq_ignore_ascii_case(claim))
+fn is_claim(name: &[u8]) -> bool {
+    let may_be = matches!(name.first(), Some(b'f' | b'F' | b'x' | b'X'));
+    let is = |claim: &&str| name.eq_ignore_ascii_case(claim.as_bytes());
+    may_be && CLAIMS.iter().any(is)
 }
 
 /// Adds a member to a list: to the values of all fields of this name, as one field.
@@ -154,7 +210,7 @@ pub(crate) mod tests {
             "Forwarded: for=1.2.3.4\r\nX-Forwarded-For: 1.2.3.4\r\nX-Forwarded-Proto: https\r\n\
              X-Real-IP: 1.2.3.4\r\nX-Forwarded-Host: evil\r\nAccept: a\r\n",
         );
-        forward(&mut head, &peer(false), "shop.example").unwrap();
+        forward(&mut head, &mut peer(false), "shop.example").unwrap();
         assert_eq!(
             fields_of(&head),
             "Host: shop.example\nAccept: a\n\
@@ -170,7 +226,7 @@ pub(crate) mod tests {
             "Forwarded: for=1.2.3.4\r\nX-Forwarded-For: 1.2.3.4\r\nX-Forwarded-For: 5.6.7.8\r\n\
              X-Forwarded-Proto: https\r\n",
         );
-        forward(&mut head, &peer(true), "shop.example").unwrap();
+        forward(&mut head, &mut peer(true), "shop.example").unwrap();
         let view = head.as_head();
         let get = |name: &str| String::from_utf8(view.get(name).unwrap().to_vec()).unwrap();
         let forwarded = "for=1.2.3.4, for=192.0.2.7;host=shop.example;proto=http";
@@ -185,7 +241,7 @@ pub(crate) mod tests {
             "Connection: x-secret, keep-alive\r\nX-Secret: 1\r\nKeep-Alive: timeout=5\r\n\
              TE: trailers\r\nProxy-Connection: close\r\nUpgrade: h2c\r\n",
         );
-        forward(&mut head, &peer(false), "shop.example").unwrap();
+        forward(&mut head, &mut peer(false), "shop.example").unwrap();
         for name in [
             "connection",
             "x-secret",
@@ -214,15 +270,15 @@ pub(crate) mod tests {
         ];
         for (address, host, expected) in rows {
             let mut head = head_of("");
-            let peer = Peer::new(Some(address.parse().unwrap()), false, false);
-            forward(&mut head, &peer, host).unwrap();
+            let mut peer = Peer::new(Some(address.parse().unwrap()), false, false);
+            forward(&mut head, &mut peer, host).unwrap();
             let got =
                 String::from_utf8_lossy(head.as_head().get("Forwarded").unwrap()).into_owned();
             assert_eq!(got, format!("{expected};proto=http"), "{address}");
         }
         let mut head = head_of("");
-        let unix = Peer::new(None, false, true);
-        forward(&mut head, &unix, "shop.example").unwrap();
+        let mut unix = Peer::new(None, false, true);
+        forward(&mut head, &mut unix, "shop.example").unwrap();
         let view = head.as_head();
         let expected: &[u8] = b"for=unknown;host=shop.example;proto=https";
         assert_eq!(view.get("Forwarded"), Some(expected));

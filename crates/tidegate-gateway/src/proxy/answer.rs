@@ -182,12 +182,11 @@ impl Flight {
         let rewriting = &self.route.rewriting;
         let dropped = Dropped::new(head.fields());
         let mut has_id = false;
-        for field in head.fields() {
-            if !dropped.contains(field.name) && !rewriting.replaces(field.name) {
-                has_id |= field.name.eq_ignore_ascii_case("x-request-id");
-                back = back.field(field.name, field.value);
-            }
-        }
+        back = back.received_fields(head, |field| {
+            let passes = !dropped.contains(field.name) && !rewriting.replaces(field.name);
+            has_id |= passes && field.is("x-request-id");
+            passes
+        });
         for (name, value) in rewriting.response() {
             back = back.field(name, value);
         }

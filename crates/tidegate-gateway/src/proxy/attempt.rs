@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::http::Method;
-use tidegate::http::client::{ClientError, Exchange, Phase};
+use tidegate::http::client::{ClientError, Exchange, Phase, Upstream};
 use tidegate::isolate::{CommandError, Entry, Verdict};
 
 use super::answer::Answer;
@@ -80,13 +80,14 @@ impl Flight {
             state.attempt_limit = self.gate.after(self.home, after, expire);
         }
         let picked = self.upstream(&state).pick(self.home, state.server.as_ref());
-        let lease = picked.map(|(chosen, lease)| {
+        let place = picked.map(|(chosen, lease)| {
+            let target = chosen.target().clone();
             state.server = Some(chosen);
-            lease
+            (target, lease)
         });
         drop(state);
-        match lease {
-            Some(lease) => self.take_connection(attempt, entry, lease),
+        match place {
+            Some((target, lease)) => self.take_connection(attempt, entry, target, lease),
             None => {
                 // It says nothing about the health of a server.
                 verdict(entry.as_ref(), Verdict::Ignored);
@@ -109,23 +110,24 @@ impl Flight {
     }
 
     /// Takes an idle connection, or waits for a new one.
-    fn take_connection(self: &Arc<Self>, attempt: u32, mut entry: Option<Entry>, mut lease: Lease) {
-        let target = self.lock().server.as_ref().map(|own| own.target().clone());
-        let Some(target) = target else {
-            // The request has ended meanwhile.
-            return drop((entry, lease));
-        };
+    fn take_connection(
+        self: &Arc<Self>,
+        attempt: u32,
+        mut entry: Option<Entry>,
+        target: Upstream<Answer>,
+        mut lease: Lease,
+    ) {
         while let Some(exchange) = target.try_acquire() {
             match self.exchange(attempt, exchange, entry, lease) {
                 None => return,
                 Some(again) => (entry, lease) = again,
             }
         }
-        let flight = Arc::clone(self);
+        let (flight, again) = (Arc::clone(self), target.clone());
         let pending = target.acquire(move |acquired| match acquired {
             Ok(exchange) => {
                 if let Some((entry, lease)) = flight.exchange(attempt, exchange, entry, lease) {
-                    flight.take_connection(attempt, entry, lease);
+                    flight.take_connection(attempt, entry, again, lease);
                 }
             }
             Err(why) => {
@@ -162,10 +164,13 @@ impl Flight {
         match exchange.begin(&self.head, answer) {
             Ok(()) => {
                 let before = std::mem::replace(&mut state.stage, Stage::Exchanging(exchange));
+                let has_body = state.body.is_some();
                 drop(state);
                 drop(before);
-                self.expect_continue(attempt);
-                self.pump_body();
+                if has_body {
+                    self.expect_continue(attempt);
+                    self.pump_body();
+                }
                 None
             }
             Err(answer) => {

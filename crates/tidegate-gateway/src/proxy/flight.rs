@@ -138,8 +138,10 @@ pub(super) struct State {
     pub(super) server: Option<Chosen<Answer>>,
     /// The request goes to the upstream of the fallback.
     pub(super) fell_back: bool,
-    /// The limits of the whole request and of the attempt.
-    pub(super) limit: Option<CoarseTimer>,
+    /// When the time of the request is over, in nanoseconds.
+    until: u64,
+    /// The limits of the fallback and of the attempt.
+    limit: Option<CoarseTimer>,
     pub(super) attempt_limit: Option<CoarseTimer>,
     pub(super) times: Times,
 }
@@ -230,7 +232,7 @@ impl Rest {
 }
 
 impl Flight {
-    /// Creates a request at the stage `Admitting`, and starts its time.
+    /// Creates a request at the stage `Admitting`. Its time begins with the request.
     pub(super) fn new(
         gate: &Arc<Gate>,
         route: &Arc<RouteState>,
@@ -239,7 +241,11 @@ impl Flight {
         start: Start,
     ) -> Arc<Self> {
         let continued = !start.head.as_head().expects_continue();
-        let flight = Arc::new(Self {
+        let until = proxy.timeout.map_or(u64::MAX, |limit| {
+            let limit = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+            start.began.saturating_add(limit)
+        });
+        Arc::new(Self {
             gate: Arc::clone(gate),
             route: Arc::clone(route),
             proxy: Arc::clone(proxy),
@@ -262,6 +268,7 @@ impl Flight {
                 tries: start.tries,
                 server: None,
                 fell_back: false,
+                until,
                 limit: None,
                 attempt_limit: None,
                 times: Times {
@@ -269,21 +276,21 @@ impl Flight {
                     ..Times::default()
                 },
             }),
-        });
-        flight.start_time();
-        flight
+        })
     }
 
-    /// Starts the time of the whole request.
-    fn start_time(self: &Arc<Self>) {
-        let Some(after) = self.proxy.timeout else {
-            return;
-        };
-        let flight = Arc::clone(self);
-        let timer = self.gate.after(self.home, after, move || {
-            flight.give_up(Reason::Timeout.into());
-        });
-        self.lock().limit = timer;
+    /// Returns when the time of the request is over, as long as the connection watches it.
+    pub(super) fn until(&self) -> u64 {
+        let state = self.lock();
+        match state.stage {
+            Stage::Ended => u64::MAX,
+            _ => state.until,
+        }
+    }
+
+    /// Ends the request because its time is over.
+    pub(super) fn time_out(self: &Arc<Self>) {
+        self.give_up(Reason::Timeout.into());
     }
 
     /// Ends the request because its client has left. Nothing more begins for it.
@@ -341,6 +348,8 @@ impl Flight {
         state.fell_back = true;
         state.server = None;
         state.blocked = false;
+        // It has a timer of its own.
+        state.until = u64::MAX;
         for timer in [state.limit.take(), state.attempt_limit.take()]
             .into_iter()
             .flatten()
@@ -349,7 +358,7 @@ impl Flight {
         }
         if let Some(after) = self.proxy.timeout {
             let flight = Arc::clone(self);
-            let expire = move || flight.give_up(Reason::Timeout.into());
+            let expire = move || flight.time_out();
             state.limit = self.gate.after(self.home, after, expire);
         }
         std::mem::replace(&mut state.stage, Stage::Admitting)

@@ -14,6 +14,7 @@
 //! | `upstream` | an upstream: the choice of a server, the addresses of names | `members` |
 //! | `live` | routes and upstreams, made from a configuration | `upstream` |
 //! | `flight` | one request that is passed on: its state | `live`, `reply` |
+//! | `flights` | the requests of one connection, and their times | `flight` |
 //! | `attempt` | the attempts of a request: admission, server, connection | `flight` |
 //! | `body` | the body of the request, on its way to the server | `flight` |
 //! | `answer` | the response of the server, on its way to the client | `flight` |
@@ -34,6 +35,7 @@ mod body;
 mod connect;
 mod ended;
 mod flight;
+mod flights;
 mod gate;
 mod held;
 mod line;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::http::codec::{EncodeError, OwnedRequestHead, RefusalReason, RequestHead};
@@ -14,6 +14,7 @@ use tidegate::net::handlers::ProxiedPeer;
 
 use super::connect::Connecting;
 use super::flight::{Flight, Start, Tries};
+use super::flights::Flights;
 use super::held::Wanted;
 use super::line::Line;
 use super::live::{Action, Fallback, Live, ProxyRoute, RouteState, TunnelRoute};
@@ -66,7 +67,8 @@ pub(crate) struct ProxyService {
     home: Option<usize>,
     /// What the gateway knows about the client, once it has sent a request.
     peer: Option<Peer>,
-    flights: Vec<Weak<Flight>>,
+    /// The requests that are passed on, once there was one.
+    flights: Option<Arc<Flights>>,
 }
 
 /// A request and what was found out about it.
@@ -86,7 +88,7 @@ impl ProxyService {
             front: Arc::clone(front),
             home: None,
             peer: None,
-            flights: Vec::new(),
+            flights: None,
         }
     }
 
@@ -149,8 +151,9 @@ impl ProxyService {
             began: found.began,
         };
         let flight = Flight::new(&self.lives.gate, route, proxy, home, start);
-        self.flights.retain(|flight| flight.strong_count() > 0);
-        self.flights.push(Arc::downgrade(&flight));
+        let gate = &self.lives.gate;
+        let flights = self.flights.get_or_insert_with(|| Flights::new(gate, home));
+        flights.add(&flight);
         match first {
             First::Admitted(entry) => flight.connect(1, Some(entry)),
             First::Refused(problem) => flight.give_up(problem),
@@ -402,10 +405,8 @@ fn find<'a, 'l>(
 /// The client has left, or the server has closed the connection.
 impl Drop for ProxyService {
     fn drop(&mut self) {
-        for flight in self.flights.drain(..) {
-            if let Some(flight) = flight.upgrade() {
-                flight.abandon();
-            }
+        if let Some(flights) = &self.flights {
+            flights.abandon();
         }
     }
 }

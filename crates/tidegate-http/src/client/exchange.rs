@@ -98,11 +98,6 @@ impl<H: ExchangeHandler> Exchange<H> {
     pub fn begin(&mut self, head: &OwnedRequestHead, handler: H) -> Result<(), H> {
         let view = head.as_head();
         let (method, framing) = (view.method(), view.framing());
-        let mut out = BytesMut::with_capacity(view.len() + 128);
-        if head.encode(&mut out).is_err() {
-            // Growing memory is never full.
-            return Err(handler);
-        }
         let lease = match self.stage.take() {
             Some(Stage::New(lease)) => Some(lease),
             Some(Stage::Reused(_)) => None,
@@ -134,7 +129,7 @@ impl<H: ExchangeHandler> Exchange<H> {
             true => Stage::Sent,
             false => Stage::Sending(BodyEncoder::new(framing)),
         });
-        self.link.write_and_flush(out.freeze());
+        self.link.write_and_flush(head.to_bytes());
         Ok(())
     }
 

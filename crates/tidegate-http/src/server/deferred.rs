@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use tidegate_net::internal::StreamRoom;
-use tidegate_net::{Channel, FileRange};
+use tidegate_net::{Channel, FileRange, Neighbour};
 use tidegate_promise::Completion;
 
 use super::cutoff::Cutoff;
@@ -16,8 +16,9 @@ use super::part::ServiceFault;
 use super::part::{Part, PartKind, StreamHead, Whole};
 use super::response::INLINE_BODY;
 use super::shared::ServerShared;
+use super::spare_output;
 use super::switch::{Switch, SwitchPlan};
-use crate::codec::{BodyFraming, EncodeError};
+use crate::codec::{BodyFraming, EncodeError, Field, ResponseHead};
 
 /// A response that is completed later, by any thread. Made by
 /// [`Response::defer`](super::Response::defer).
@@ -84,7 +85,21 @@ impl DeferredResponse {
 
     /// Adds a field. Fields are sent in the order of the calls.
     pub fn field(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
+        self.begin();
         self.head.field(&mut self.out, name, value.as_ref());
+        self
+    }
+
+    /// Adds the fields of a received head that are wanted, in their order. They were checked when they
+    /// were received, so this costs less than [`field`](Self::field).
+    pub fn received_fields(
+        mut self,
+        head: &ResponseHead<'_>,
+        is_wanted: impl FnMut(Field<'_>) -> bool,
+    ) -> Self {
+        self.begin();
+        self.head
+            .received_fields(&mut self.out, head.fields(), is_wanted);
         self
     }
 
@@ -200,7 +215,16 @@ impl DeferredResponse {
         stream
     }
 
+    /// Takes memory for the head, unless it has some.
+    #[inline]
+    fn begin(&mut self) {
+        if self.out.capacity() == 0 {
+            self.out = spare_output::take();
+        }
+    }
+
     fn finish(&mut self, body: BodyFraming) -> Result<(BodyFraming, bool), EncodeError> {
+        self.begin();
         // Whether a drain ends the connection with this response, the connection decides: others may
         // be outstanding behind it.
         let date = self.shared.date();
@@ -337,7 +361,8 @@ struct Sender {
 impl Sender {
     fn send(&self, what: PartKind) {
         let seq = self.seq;
-        self.channel.write_and_flush(Part { seq, what });
+        // Usually from a task or a handler of the connection's own loop.
+        Neighbour::of(&self.channel).pass(Part { seq, what });
     }
 
     fn last(&mut self, what: PartKind) {

@@ -7,7 +7,8 @@
 use bytes::BytesMut;
 
 use crate::codec::{
-    BodyFraming, EncodeError, FieldLine, HttpDate, Method, RequestHead, Version, encode,
+    BodyFraming, EncodeError, Field, FieldLine, Fields, HttpDate, KnownField, Method, RequestHead,
+    Version, encode,
 };
 
 /// What the response to a request depends on.
@@ -143,6 +144,43 @@ impl HeadWriter {
             _ => {}
         }
         if let Err(mistake) = encode::field(out, name, value) {
+            self.mistake.get_or_insert(mistake);
+        }
+    }
+
+    /// Adds the fields of a received head that are wanted.
+    pub(crate) fn received_fields(
+        &mut self,
+        out: &mut BytesMut,
+        fields: Fields<'_>,
+        mut is_wanted: impl FnMut(Field<'_>) -> bool,
+    ) {
+        self.write_line(out);
+        let mut refused = None;
+        fields.write_lines(
+            |field| {
+                if !is_wanted(field) {
+                    return false;
+                }
+                match KnownField::of(field.name.as_bytes()) {
+                    Some(KnownField::Connection) => {
+                        // Keeping the connection open is the server's decision.
+                        self.close |= lists(field.value, b"close");
+                        return false;
+                    }
+                    Some(KnownField::ContentLength | KnownField::TransferEncoding) => {
+                        refused = Some(EncodeError::FramingField);
+                        return false;
+                    }
+                    Some(KnownField::Upgrade) => self.has_upgrade = true,
+                    Some(_) => {}
+                    None => self.has_date |= field.is("date"),
+                }
+                true
+            },
+            |text| out.extend_from_slice(text),
+        );
+        if let Some(mistake) = refused {
             self.mistake.get_or_insert(mistake);
         }
     }

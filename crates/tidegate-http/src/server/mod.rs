@@ -10,6 +10,7 @@
 //! | `response`, `deferred` | what a service writes, at once or later |
 //! | `flow`, `cutoff` | how much of a streamed response waits for its turn; which responses are given up |
 //! | `head_writer` | the head of a response, written into the memory that is sent |
+//! | `spare_output` | the memory of deferred responses |
 //! | `service`, `shared` | the user's code; what all connections of a server share |
 //! | `limits`, `metrics`, `trouble`, `date` | settings, counters, errors and their reports, the `Date` field |
 //! | `switch` | a change of the protocol: the handlers that take over a connection |
@@ -36,6 +37,7 @@ mod response;
 mod serve;
 mod service;
 mod shared;
+mod spare_output;
 mod switch;
 #[cfg(test)]
 pub(crate) mod tests;

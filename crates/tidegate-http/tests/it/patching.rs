@@ -1,7 +1,7 @@
 //! Copies of heads that are changed, as a proxy does.
 
 use tidegate_http::codec::{
-    BodyFraming, BodyLimits, EncodeError, HeadLimits, HeadTable, KnownField, Method,
+    BodyFraming, BodyLimits, EncodeError, FieldLine, HeadLimits, HeadTable, KnownField, Method,
     OwnedRequestHead, RequestDecoder, ResponseDecoder,
 };
 
@@ -108,6 +108,44 @@ fn fields_of_one_connection_are_not_passed_on() {
     head.remove_hop_by_hop();
     let expected = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nX-Other: 3\r\n\r\n";
     assert_eq!(text(&head), expected);
+}
+
+#[test]
+fn unwanted_fields_leave_with_those_of_the_connection_unless_they_are_known() {
+    let mut head = owned(
+        "POST / HTTP/1.1\r\nHost: a\r\nX-Claim: 1\r\nA:2\r\nConnection: a-b\r\nA-B: 3\r\nB: 4 \r\n\
+         Content-Length: 5\r\nC: 6\r\n\r\n",
+    );
+    head.remove_hop_by_hop_and(|name| name.len() != 1);
+    let expected =
+        "POST / HTTP/1.1\r\nHost: a\r\nA: 2\r\nB: 4\r\nContent-Length: 5\r\nC: 6\r\n\r\n";
+    assert_eq!(text(&head), expected);
+    assert_eq!(head.as_head().framing(), BodyFraming::Length(5));
+}
+
+#[test]
+fn checked_lines_are_appended_as_fields() {
+    let mut head = owned("GET / HTTP/1.1\r\nHost: a\r\nA: 1\r\n\r\n");
+    let line = |name: &str, value: &[u8]| FieldLine::new(name, value).unwrap();
+    head.append_line(&line("Via", b"x")).unwrap();
+    head.append_line(&line("Empty", b"")).unwrap();
+    head.append("B", b"2").unwrap();
+    head.append_line(&line("TE", b"trailers")).unwrap();
+    // A second host would change what the request is for.
+    let second = head.append_line(&line("Host", b"b"));
+    assert_eq!(second, Err(EncodeError::FieldValue));
+    let expected =
+        "GET / HTTP/1.1\r\nHost: a\r\nA: 1\r\nVia: x\r\nEmpty: \r\nB: 2\r\nTE: trailers\r\n\r\n";
+    assert_eq!(text(&head), expected);
+    assert_eq!(head.as_head().get("via"), Some(&b"x"[..]));
+    assert_eq!(head.as_head().known(KnownField::Te), Some(&b"trailers"[..]));
+    head.remove("via");
+    head.replace("b", b"3").unwrap();
+    let expected = "GET / HTTP/1.1\r\nHost: a\r\nA: 1\r\nEmpty: \r\nB: 3\r\nTE: trailers\r\n\r\n";
+    assert_eq!(text(&head), expected);
+    let long = line("L", &[b'x'; 60_000]);
+    head.append_line(&long).unwrap();
+    assert_eq!(head.append_line(&long), Err(EncodeError::HeadTooLarge));
 }
 
 #[test]

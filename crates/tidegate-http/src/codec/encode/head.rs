@@ -233,8 +233,15 @@ impl FieldLine {
 
     /// Returns the name and the value.
     pub(crate) fn parts(&self) -> (&str, &[u8]) {
+        let (name, value) = self.raw_parts();
+        (chars::ascii(name), value)
+    }
+
+    /// Returns the name and the value as bytes.
+    #[inline]
+    pub(crate) fn raw_parts(&self) -> (&[u8], &[u8]) {
         let (name, rest) = self.line.split_at(usize::from(self.name));
-        (chars::ascii(name), &rest[2..rest.len() - 2])
+        (name, &rest[2..rest.len() - 2])
     }
 
     /// Returns the length of the name.

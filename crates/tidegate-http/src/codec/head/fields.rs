@@ -111,6 +111,57 @@ impl<'a> Fields<'a> {
     }
 }
 
+impl<'a> Fields<'a> {
+    /// Passes the lines of the fields that are wanted to `put`: `Name: value` and CR LF. Lines that
+    /// have this form in memory, and follow each other there, are passed in one piece.
+    #[inline]
+    pub(crate) fn write_lines(
+        &self,
+        mut is_wanted: impl FnMut(Field<'a>) -> bool,
+        put: impl FnMut(&'a [u8]),
+    ) {
+        let bytes = self.bytes;
+        let field = |span: &Span| Field {
+            name: chars::ascii(span.name(bytes)),
+            value: span.value(bytes),
+        };
+        self.write_spans(|span| is_wanted(field(span)), put);
+    }
+
+    /// The same for fields by their offsets.
+    #[inline]
+    pub(super) fn write_spans(
+        &self,
+        mut is_wanted: impl FnMut(&Span) -> bool,
+        mut put: impl FnMut(&'a [u8]),
+    ) {
+        let mut run = 0..0;
+        for span in self.spans {
+            if !is_wanted(span) {
+                continue;
+            }
+            let (start, end) = (usize::from(span.name), usize::from(span.value_end) + 2);
+            let is_plain = usize::from(span.value) == usize::from(span.name_end) + 2
+                && self.bytes.get(span.name_end.into()..span.value.into()) == Some(b": ")
+                && self.bytes.get(end - 2..end) == Some(b"\r\n");
+            if is_plain && run.end == start {
+                run.end = end;
+                continue;
+            }
+            put(&self.bytes[run]);
+            run = start..end;
+            if !is_plain {
+                run = 0..0;
+                let (name, value) = (span.name(self.bytes), span.value(self.bytes));
+                for part in [name, b": ", value, b"\r\n"] {
+                    put(part);
+                }
+            }
+        }
+        put(&self.bytes[run]);
+    }
+}
+
 impl fmt::Debug for Fields<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.iter()).finish()

@@ -1,9 +1,9 @@
 //! Copies of heads, which can be kept and changed: what a proxy forwards.
 
-use bytes::BufMut;
+use bytes::{BufMut, Bytes};
 
 use crate::codec::chars::{self, TARGET};
-use crate::codec::encode::{EncodeError, status_line};
+use crate::codec::encode::{EncodeError, FieldLine, status_line};
 use crate::codec::framing::BodyFraming;
 use crate::codec::limits::HeadLimits;
 use crate::codec::method::MethodCode;
@@ -66,13 +66,6 @@ impl OwnedRequestHead {
         self.head.remove(name)
     }
 
-    /// Removes all fields whose name meets the condition, and returns their number.
-    ///
-    /// The fields of the framing are not removed: see [`set_framing`](Self::set_framing).
-    pub fn remove_where(&mut self, is_unwanted: impl Fn(&str) -> bool) -> usize {
-        self.head.remove_where(is_unwanted)
-    }
-
     /// Gives the first field with this name a new value and removes the others; adds the field if
     /// there is none.
     ///
@@ -91,6 +84,15 @@ impl OwnedRequestHead {
     /// As [`replace`](Self::replace). [`EncodeError::FieldValue`] also for a second `Host`.
     pub fn append(&mut self, name: &str, value: &[u8]) -> Result<(), EncodeError> {
         self.head.append(name, value)
+    }
+
+    /// Adds a field that was checked before at the end, which costs one copy.
+    ///
+    /// # Errors
+    ///
+    /// As [`append`](Self::append).
+    pub fn append_line(&mut self, line: &FieldLine) -> Result<(), EncodeError> {
+        self.head.append_line(line)
     }
 
     /// Replaces the target.
@@ -132,7 +134,13 @@ impl OwnedRequestHead {
     ///
     /// `Host` and the fields of the framing stay, even if `Connection` names them.
     pub fn remove_hop_by_hop(&mut self) {
-        self.head.remove_hop_by_hop();
+        self.head.remove_hop_by_hop(|_| false);
+    }
+
+    /// Removes the fields that belong to one connection, and all others whose name meets the condition,
+    /// except for `Host` and the other [known](crate::codec::KnownField) ones.
+    pub fn remove_hop_by_hop_and(&mut self, is_unwanted: impl Fn(&[u8]) -> bool) {
+        self.head.remove_hop_by_hop(is_unwanted);
     }
 
     /// Writes the head with the version 1.1.
@@ -141,11 +149,23 @@ impl OwnedRequestHead {
     ///
     /// [`EncodeError::Full`] if `out` has no room; then nothing is written.
     pub fn encode<B: BufMut>(&self, out: &mut B) -> Result<(), EncodeError> {
+        self.head.encode(out, &self.request_line())
+    }
+
+    /// Returns what [`encode`](Self::encode) writes, in memory of exactly this size.
+    pub(crate) fn to_bytes(&self) -> Bytes {
+        let line = self.request_line();
+        let mut out = Vec::with_capacity(self.head.encoded_len(&line));
+        let encoded = self.head.encode(&mut out, &line);
+        debug_assert!(encoded.is_ok(), "growing memory is never full");
+        out.into()
+    }
+
+    fn request_line(&self) -> [&[u8]; 4] {
         let (bytes, info) = (&self.head.bytes, &self.head.info);
         let method = slice(bytes, (0, info.method_end));
         let target = slice(bytes, info.text);
-        let line = [method, b" ", target, b" HTTP/1.1\r\n"];
-        self.head.encode(out, &line)
+        [method, b" ", target, b" HTTP/1.1\r\n"]
     }
 }
 
@@ -259,7 +279,7 @@ impl OwnedResponseHead {
     /// Removes the fields that belong to one connection, as
     /// [`OwnedRequestHead::remove_hop_by_hop`] does.
     pub fn remove_hop_by_hop(&mut self) {
-        self.head.remove_hop_by_hop();
+        self.head.remove_hop_by_hop(|_| false);
     }
 
     /// Writes the head with the version 1.1.

@@ -7,11 +7,12 @@
 use bytes::BufMut;
 
 use crate::codec::chars;
-use crate::codec::encode::{self, EncodeError, check_name, check_value, put};
+use crate::codec::encode::{self, EncodeError, FieldLine, check_name, check_value, put};
 use crate::codec::framing::BodyFraming;
 use crate::codec::known::KnownField;
 
 use super::authority::Authority;
+use super::fields::Fields;
 use super::lines::field;
 use super::table::{Info, Span};
 
@@ -52,10 +53,14 @@ impl Patchable {
         }
     }
 
-    /// Removes the fields whose name meets the condition, except for those of the framing. Returns
-    /// their number.
-    pub(super) fn remove_where(&mut self, is_unwanted: impl Fn(&str) -> bool) -> usize {
-        self.drop_where(|name| is_unwanted(chars::ascii(name)) && !is_framing(name))
+    /// Adds a field that was checked before.
+    pub(super) fn append_line(&mut self, line: &FieldLine) -> Result<(), EncodeError> {
+        let (name, value) = line.raw_parts();
+        match KnownField::of_token(name) {
+            // There may be one already.
+            Some(_) => self.append(chars::ascii(name), value),
+            None => self.append_new(name, value, line.as_bytes()),
+        }
     }
 
     fn drop_where(&mut self, is_unwanted: impl Fn(&[u8]) -> bool) -> usize {
@@ -75,7 +80,7 @@ impl Patchable {
         let bytes = &self.bytes;
         let is_named = |span: &Span| span.name(bytes).eq_ignore_ascii_case(name.as_bytes());
         let Some(first) = self.spans.iter().position(is_named) else {
-            return self.append(name, value);
+            return self.append_checked(name, value);
         };
         let (value, value_end) = self.add_text(value)?;
         let bytes = &self.bytes;
@@ -96,48 +101,58 @@ impl Patchable {
     /// Adds a field at the end.
     pub(super) fn append(&mut self, name: &str, value: &[u8]) -> Result<(), EncodeError> {
         check(name.as_bytes(), value)?;
+        self.append_checked(name, value)
+    }
+
+    fn append_checked(&mut self, name: &str, value: &[u8]) -> Result<(), EncodeError> {
         let is_host = KnownField::of(name.as_bytes()) == Some(KnownField::Host);
-        let bytes = &self.bytes;
-        let has_host = |span: &Span| KnownField::of(span.name(bytes)) == Some(KnownField::Host);
-        if is_host && self.spans.iter().any(has_host) {
+        if is_host && self.info.has(KnownField::Host) {
             return Err(EncodeError::FieldValue);
         }
         self.append_unchecked(name.as_bytes(), value)
     }
 
     /// Removes the fields that belong to one connection: `Connection`, the fields that it names,
-    /// `Keep-Alive`, `Proxy-Connection`, `TE` and `Upgrade`.
+    /// `Keep-Alive`, `Proxy-Connection`, `TE` and `Upgrade`; also those whose name meets the
+    /// condition.
     ///
     /// A peer that names `Host` or a field of the framing in `Connection` does not get it removed.
-    pub(super) fn remove_hop_by_hop(&mut self) {
+    pub(super) fn remove_hop_by_hop(&mut self, is_unwanted: impl Fn(&[u8]) -> bool) {
         let bytes = &self.bytes;
-        let is_connection =
-            |span: &&Span| KnownField::of(span.name(bytes)) == Some(KnownField::Connection);
-        let values = self
-            .spans
-            .iter()
-            .copied()
-            .filter(|span| is_connection(&span));
-        let values: Vec<Span> = values.collect();
+        let mut values = Vec::new();
+        if self.info.has(KnownField::Connection) {
+            let is_connection =
+                |span: &&Span| KnownField::of(span.name(bytes)) == Some(KnownField::Connection);
+            values.extend(
+                self.spans
+                    .iter()
+                    .copied()
+                    .filter(|span| is_connection(&span)),
+            );
+        }
         let is_named = |name: &[u8]| {
             let mut options = values
                 .iter()
                 .flat_map(|span| chars::list(span.value(bytes)));
             options.any(|option| option.eq_ignore_ascii_case(name))
         };
+        let before = self.spans.len();
         self.spans.retain(|span| {
             let name = span.name(bytes);
-            match KnownField::of(name) {
+            // The names of a head are tokens.
+            match KnownField::of_token(name) {
                 Some(KnownField::Connection | KnownField::Te | KnownField::Upgrade) => false,
                 Some(_) => true,
                 None => {
-                    !name.eq_ignore_ascii_case(b"Keep-Alive")
-                        && !name.eq_ignore_ascii_case(b"Proxy-Connection")
-                        && !is_named(name)
+                    let is_own = name.eq_ignore_ascii_case(b"Keep-Alive")
+                        || name.eq_ignore_ascii_case(b"Proxy-Connection");
+                    !is_own && !is_named(name) && !is_unwanted(name)
                 }
             }
         });
-        self.relocate();
+        if self.spans.len() < before {
+            self.relocate();
+        }
     }
 
     /// Replaces the fields of the framing.
@@ -176,38 +191,62 @@ impl Patchable {
         out: &mut B,
         parts: &[&[u8]],
     ) -> Result<(), EncodeError> {
-        let spans = self.spans.iter();
-        let each = |span: &Span| span.name(&self.bytes).len() + span.value(&self.bytes).len() + 4;
-        let fields: usize = spans.map(each).sum();
-        let start: usize = parts.iter().map(|part| part.len()).sum();
-        if out.remaining_mut() < start + fields + 2 {
+        if out.remaining_mut() < self.encoded_len(parts) {
             return Err(EncodeError::Full);
         }
         put(out, parts)?;
-        for span in &self.spans {
-            let (name, value) = (span.name(&self.bytes), span.value(&self.bytes));
-            put(out, &[name, b": ", value, b"\r\n"])?;
-        }
+        self.fields()
+            .write_spans(|_| true, |text| out.put_slice(text));
         put(out, &[b"\r\n"])
     }
 
-    fn append_unchecked(&mut self, name: &[u8], value: &[u8]) -> Result<(), EncodeError> {
-        let length = self.bytes.len() + name.len() + value.len();
-        if self.spans.len() >= MOST_FIELDS || length > usize::from(u16::MAX) {
-            return Err(EncodeError::HeadTooLarge);
+    /// Returns how many bytes [`encode`](Self::encode) writes.
+    pub(super) fn encoded_len(&self, parts: &[&[u8]]) -> usize {
+        let each = |span: &Span| span.name(&self.bytes).len() + span.value(&self.bytes).len() + 4;
+        let fields: usize = self.spans.iter().map(each).sum();
+        let start: usize = parts.iter().map(|part| part.len()).sum();
+        start + fields + 2
+    }
+
+    fn fields(&self) -> Fields<'_> {
+        Fields {
+            bytes: &self.bytes,
+            spans: &self.spans,
         }
-        let is_known = KnownField::of(name).is_some();
-        let (name, name_end) = self.add_text(name)?;
-        let (value, value_end) = self.add_text(value)?;
-        self.spans.push(Span {
-            name,
-            name_end,
-            value,
-            value_end,
-        });
-        if is_known {
+    }
+
+    fn append_unchecked(&mut self, name: &[u8], value: &[u8]) -> Result<(), EncodeError> {
+        self.append_new(name, value, &[])?;
+        if KnownField::of(name).is_some() {
             self.relocate();
         }
+        Ok(())
+    }
+
+    /// Adds the text and the offsets of a field, as a line of its own. `line` is that line, if it is
+    /// known, and otherwise empty.
+    fn append_new(&mut self, name: &[u8], value: &[u8], line: &[u8]) -> Result<(), EncodeError> {
+        let start = self.bytes.len();
+        let end = start + name.len() + value.len() + 4;
+        if self.spans.len() >= MOST_FIELDS || end > usize::from(u16::MAX) {
+            return Err(EncodeError::HeadTooLarge);
+        }
+        match line {
+            [] => {
+                for part in [name, b": ", value, b"\r\n"] {
+                    self.bytes.extend_from_slice(part);
+                }
+            }
+            line => self.bytes.extend_from_slice(line),
+        }
+        // Each of them is not above the end, which fits.
+        let value_start = start + name.len() + 2;
+        self.spans.push(Span {
+            name: start as u16,
+            name_end: (start + name.len()) as u16,
+            value: value_start as u16,
+            value_end: (value_start + value.len()) as u16,
+        });
         Ok(())
     }
 

@@ -195,6 +195,12 @@ impl Info {
         }
     }
 
+    /// Returns `true` if there is a field of this kind.
+    #[inline]
+    pub(super) fn has(&self, field: KnownField) -> bool {
+        self.located[field as usize] != 0
+    }
+
     /// Returns the value of the first field of this kind.
     #[inline]
     pub(super) fn known<'a>(

@@ -3,17 +3,19 @@
 
 use std::fmt;
 
-use bytes::{BufMut, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 use tidegate_core::internal::discard;
 
 use super::{Connection, Phase};
 use crate::codec::encode;
 use crate::server::body::BodyError;
 use crate::server::head_writer::{ReplyTo, insert_continue, say_close, write_closing};
+use crate::server::metrics::Tally;
 use crate::server::part::{Part, PartKind, StreamHead, Whole};
 use crate::server::queue::{Queued, Slot, Stream};
 use crate::server::request::Intake;
 use crate::server::service::Service;
+use crate::server::spare_output;
 use crate::server::trouble::Trouble;
 use crate::server::wire::Wire;
 
@@ -154,21 +156,7 @@ impl<S: Service> Connection<S> {
                 // As soon as the rest of the received bytes is known.
                 Slot::Switch(_) => return,
                 Slot::Ready(whole) => {
-                    self.tally.response(whole.status);
-                    for bytes in [
-                        std::mem::take(&mut whole.head).freeze(),
-                        whole.body.split_off(0),
-                    ] {
-                        if !bytes.is_empty() {
-                            self.tally.sent(bytes.len());
-                            wire.send(bytes);
-                        }
-                    }
-                    if let Some(range) = whole.file.take() {
-                        let length = usize::try_from(range.len());
-                        self.tally.sent(length.unwrap_or(usize::MAX));
-                        wire.send_file(*range);
-                    }
+                    send_whole(whole, wire, &mut self.tally);
                     whole.close
                 }
                 Slot::Stream(stream) => {
@@ -293,5 +281,33 @@ impl<S: Service> Connection<S> {
         }
         self.phase = Phase::Lingering;
         wire.close_when_flushed();
+    }
+}
+
+/// Sends a complete response.
+fn send_whole<'a>(whole: &mut Whole, wire: &mut impl Wire<'a>, tally: &mut Tally) {
+    tally.response(whole.status);
+    let head = std::mem::take(&mut whole.head);
+    tally.sent(head.len());
+    if head.len() > spare_output::LARGEST {
+        wire.send(head.freeze());
+    } else {
+        // Its memory serves for the next response. A response that has to wait for the client takes
+        // only the memory that it needs.
+        match wire.has_unsent() {
+            false => wire.output().extend_from_slice(&head),
+            true => wire.send(Bytes::copy_from_slice(&head)),
+        }
+        spare_output::put_back(head);
+    }
+    let body = std::mem::take(&mut whole.body);
+    if !body.is_empty() {
+        tally.sent(body.len());
+        wire.send(body);
+    }
+    if let Some(range) = whole.file.take() {
+        let length = usize::try_from(range.len());
+        tally.sent(length.unwrap_or(usize::MAX));
+        wire.send_file(*range);
     }
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use tidegate_net::InputShutdown;
 
 use super::{Client, closing, get, ok};
+use crate::codec::{BodyLimits, Field, HeadLimits, HeadTable, Method, ResponseDecoder};
 use crate::server::DeferredResponse;
 
 pub(super) type Later<T> = Arc<Mutex<Vec<(String, T)>>>;
@@ -40,6 +41,57 @@ fn deferred_responses_are_sent_in_the_order_of_the_requests() {
     let first = "HTTP/1.1 404 Not Found\r\nx: y\r\nContent-Length: 1\r\n\r\na".to_owned();
     assert_eq!(client.responses(), first + &ok("now") + &ok("b"));
     assert!(client.is_open());
+}
+
+/// Passes fields of a received head on, as a proxy does: each by `field`, or all at once.
+fn passed_on(received: &str, at_once: bool, is_wanted: fn(Field<'_>) -> bool) -> String {
+    let (mut client, later) = deferring();
+    client.send(get("/"));
+    let mut decoder = ResponseDecoder::new(HeadLimits::DEFAULT, BodyLimits::DEFAULT);
+    let mut table = HeadTable::new();
+    let head = decoder.head(received.as_bytes(), &mut table, Method::Get);
+    let head = head.unwrap().unwrap();
+    let mut response = take(&later, "/").status(head.status());
+    response = match at_once {
+        true => response.received_fields(&head, is_wanted),
+        false => {
+            let fields = head.fields().iter().filter(|field| is_wanted(*field));
+            fields.fold(response, |response, field| {
+                response.field(field.name, field.value)
+            })
+        }
+    };
+    response.field("x", "y").body("body");
+    client.responses()
+}
+
+#[test]
+fn fields_of_a_received_head_are_passed_on_as_if_each_was_set() {
+    let start = "HTTP/1.1 404 Gone\r\n";
+    let rows = [
+        "A: 1\r\nB: 2\r\nC: 3\r\n",
+        "A:1\r\nB: 2 \r\nC:  3\r\nD:\r\nE: \r\n",
+        "Skip: 1\r\nA: 1\r\nSkip: 2\r\nB: 2\r\nC: 3\r\nskip:3\r\n",
+        "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\nA: 1\r\n",
+        "A: 1\r\nConnection: close\r\nB: 2\r\n",
+        "Upgrade: h2c\r\nConnection: x, upgrade\r\nB: 2\r\n",
+        "A: 1\r\nContent-Length: 3\r\n",
+        "",
+    ];
+    for fields in rows {
+        let received = format!("{start}{fields}\r\n");
+        let is_wanted = |field: Field<'_>| !field.is("skip");
+        let expected = passed_on(&received, false, is_wanted);
+        assert_eq!(passed_on(&received, true, is_wanted), expected, "{fields}");
+    }
+    let plain = passed_on("HTTP/1.1 200 OK\r\nA:1\r\nB: 2\r\n\r\n", true, |_| true);
+    let expected = "HTTP/1.1 200 OK\r\nA: 1\r\nB: 2\r\nx: y\r\nContent-Length: 4\r\n\r\nbody";
+    assert_eq!(plain, expected);
+    // The framing is not a plain field.
+    let framing = passed_on("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n", true, |_| {
+        true
+    });
+    assert_eq!(framing, closing("500 Internal Server Error"));
 }
 
 #[test]

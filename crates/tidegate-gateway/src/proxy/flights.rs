@@ -1,0 +1,121 @@
+//! The requests of one client's connection that are passed on, and their times.
+//!
+//! One timer serves for all of them: it is set for the request whose time is over first, and stays
+//! when that request ends. When it fires, it is set again if there is still a request to watch. So a
+//! connection with many short requests sets a timer once in the time of its route.
+//!
+//! # Invariants
+//!
+//! * While a request with a limit is in progress, the timer is set for its end or earlier.
+//! * No request is ended or dropped under the lock.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tidegate::loops::CoarseTimer;
+
+use super::flight::Flight;
+use super::gate::Gate;
+
+/// The requests of one connection.
+pub(super) struct Flights {
+    gate: Arc<Gate>,
+    /// The number of the connection's loop.
+    home: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Those in progress, and some that have ended.
+    all: Vec<Weak<Flight>>,
+    /// With the time for which it is set.
+    timer: Option<(CoarseTimer, u64)>,
+}
+
+impl Flights {
+    pub(super) fn new(gate: &Arc<Gate>, home: usize) -> Arc<Self> {
+        Arc::new(Self {
+            gate: Arc::clone(gate),
+            home,
+            state: Mutex::default(),
+        })
+    }
+
+    /// Adds a request, and watches its time.
+    pub(super) fn add(self: &Arc<Self>, flight: &Arc<Flight>) {
+        let until = flight.until();
+        let mut state = self.lock();
+        state.all.retain(|flight| flight.strong_count() > 0);
+        state.all.push(Arc::downgrade(flight));
+        let is_watched = state.timer.as_ref().is_some_and(|(_, set)| *set <= until);
+        if until == u64::MAX || is_watched {
+            return;
+        }
+        let before = self.set_timer(&mut state, until);
+        drop(state);
+        if let Some((timer, _)) = before {
+            timer.cancel();
+        }
+    }
+
+    /// Ends all requests: their client has left.
+    pub(super) fn abandon(&self) {
+        let (all, timer) = {
+            let mut state = self.lock();
+            (std::mem::take(&mut state.all), state.timer.take())
+        };
+        if let Some((timer, _)) = timer {
+            timer.cancel();
+        }
+        for flight in all.iter().filter_map(Weak::upgrade) {
+            flight.abandon();
+        }
+    }
+
+    /// Ends the requests whose time is over, and watches the others.
+    fn expire(self: &Arc<Self>) {
+        let now = self.gate.now(self.home);
+        let mut state = self.lock();
+        state.timer = None;
+        let alive: Vec<Arc<Flight>> = state.all.iter().filter_map(Weak::upgrade).collect();
+        let later = alive.iter().map(|flight| flight.until());
+        let next = later
+            .filter(|until| *until > now && *until < u64::MAX)
+            .min();
+        if let Some(next) = next {
+            self.set_timer(&mut state, next);
+        }
+        drop(state);
+        for flight in alive {
+            if flight.until() <= now {
+                flight.time_out();
+            }
+        }
+    }
+
+    /// Sets the timer. Returns the one before, which has to be cancelled.
+    fn set_timer(self: &Arc<Self>, state: &mut State, until: u64) -> Option<(CoarseTimer, u64)> {
+        let flights = Arc::downgrade(self);
+        let after = until.saturating_sub(self.gate.now(self.home));
+        let timer = self
+            .gate
+            .after(self.home, Duration::from_nanos(after), move || {
+                if let Some(flights) = flights.upgrade() {
+                    flights.expire();
+                }
+            });
+        std::mem::replace(&mut state.timer, timer.map(|timer| (timer, until)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Flights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Flights").finish_non_exhaustive()
+    }
+}
