@@ -27,8 +27,12 @@ use crate::retry::RetryLayer;
 /// ```
 pub trait CommandExt {
     /// Returns a layer for HTTP services. The permit of a call is held until the body of its
-    /// response ends. A command with threads of its own rejects all calls, because a future would run
-    /// outside of them.
+    /// response ends.
+    ///
+    /// A command with threads of its own rejects all calls with
+    /// [`Rejection::InPlace`](tidegate_isolate::Rejection::InPlace), because a future would run outside of
+    /// them. This is reported once for each command, when its first layer is created: see
+    /// [`IsolationBuilder::on_unhandled`](tidegate_isolate::IsolationBuilder::on_unhandled).
     fn layer(&self) -> CommandLayer;
 
     /// Returns a layer for services that do not speak HTTP. A call ends with its response.

@@ -12,11 +12,6 @@ pub(crate) const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-push
 pub(crate) const CONTENT_TYPE: &str = "application/grpc";
 const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 
-pub(crate) const DEADLINE_EXCEEDED: u16 = 4;
-pub(crate) const RESOURCE_EXHAUSTED: u16 = 8;
-pub(crate) const INTERNAL: u16 = 13;
-pub(crate) const UNAVAILABLE: u16 = 14;
-
 /// The statuses whose HTTP equivalent is 500 or above: UNKNOWN, DEADLINE_EXCEEDED, UNIMPLEMENTED,
 /// INTERNAL, UNAVAILABLE, DATA_LOSS.
 const FAILURES: [&str; 6] = ["2", "4", "12", "13", "14", "15"];

@@ -70,6 +70,7 @@ enum Until {
 
 impl CommandLayer {
     pub(crate) fn new(command: UntypedCommand) -> Self {
+        command.check_set_up();
         Self {
             command,
             classify: Arc::new(ByStatus),
@@ -122,10 +123,11 @@ impl<C> CommandLayer<C> {
     /// | the call was rejected, or the breaker is open | 503 | `UNAVAILABLE` |
     /// | the rate limit is reached | 429 | `RESOURCE_EXHAUSTED` |
     /// | the call timed out | 504 | `DEADLINE_EXCEEDED` |
-    /// | the service panicked | 500 | `INTERNAL` |
+    /// | the service panicked, or the command has threads of its own | 500 | `INTERNAL` |
     ///
     /// If it is known when to try again, the response says so in `retry-after` or
-    /// `grpc-retry-pushback-ms`. The body is empty.
+    /// `grpc-retry-pushback-ms`. The body is empty. [`CommandError::http_status`] and
+    /// [`CommandError::grpc_code`] return the same statuses, for a service that makes its own responses.
     pub fn respond(self) -> RespondLayer<C> {
         RespondLayer::new(self, DefaultResponse)
     }

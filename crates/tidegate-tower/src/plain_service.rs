@@ -40,6 +40,7 @@ pub struct PlainLayer<C = ByResult> {
 
 impl PlainLayer {
     pub(crate) fn new(command: UntypedCommand) -> Self {
+        command.check_set_up();
         Self {
             command,
             classify: Arc::new(ByResult),

@@ -69,32 +69,19 @@ pub struct DefaultResponse;
 
 impl<B, E> Respond<B, E> for DefaultResponse {
     fn respond(&self, error: &CommandError<E>, is_grpc: bool) -> Response<Option<B>> {
-        let (status, code, message) = match error.cause() {
-            Cause::TimedOut(_) => (
-                StatusCode::GATEWAY_TIMEOUT,
-                grpc::DEADLINE_EXCEEDED,
-                "timed out",
-            ),
-            Cause::Rejected(Rejection::Rate(_)) => (
-                StatusCode::TOO_MANY_REQUESTS,
-                grpc::RESOURCE_EXHAUSTED,
-                "rate limit reached",
-            ),
-            Cause::Failed(_) | Cause::BadRequest(_) | Cause::Panicked(_) => {
-                (StatusCode::INTERNAL_SERVER_ERROR, grpc::INTERNAL, "failed")
-            }
-            _ => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                grpc::UNAVAILABLE,
-                "unavailable",
-            ),
+        let message = match error.cause() {
+            Cause::TimedOut(_) => "timed out",
+            Cause::Rejected(Rejection::Rate(_)) => "rate limit reached",
+            Cause::Rejected(Rejection::InPlace) => "its command has threads, not permits",
+            Cause::Failed(_) | Cause::BadRequest(_) | Cause::Panicked(_) => "failed",
+            _ => "unavailable",
         };
         let mut response = Response::new(None);
         let after = error.retry_after();
         let headers = response.headers_mut();
         if is_grpc {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static(grpc::CONTENT_TYPE));
-            headers.insert(grpc::STATUS, HeaderValue::from(code));
+            headers.insert(grpc::STATUS, HeaderValue::from(error.grpc_code()));
             headers.insert(grpc::MESSAGE, HeaderValue::from_static(message));
             if let Some(after) = after {
                 headers.insert(grpc::PUSHBACK, HeaderValue::from(millis(after)));
@@ -107,7 +94,7 @@ impl<B, E> Respond<B, E> for DefaultResponse {
                 HeaderValue::from(millis(after).div_ceil(1_000)),
             );
         }
-        *response.status_mut() = status;
+        *response.status_mut() = StatusCode::from_u16(error.http_status()).expect("it is valid");
         response
     }
 }

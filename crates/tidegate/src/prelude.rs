@@ -11,7 +11,9 @@
 pub use std::time::Duration;
 
 #[cfg(feature = "isolate")]
-pub use crate::isolate::{BreakerConfig, Command, CommandError, Isolation, PoolConfig};
+pub use crate::isolate::{
+    BreakerConfig, BreakerMode, Command, CommandError, Isolation, PoolConfig,
+};
 #[cfg(feature = "roaming")]
 pub use crate::loops::RoamingConfig;
 #[cfg(feature = "loops")]

@@ -16,7 +16,7 @@ use super::report::CallRecord;
 use super::shared::Shared;
 use crate::bulkhead::Criticality;
 use crate::error::{Cause, CommandError, Rejection};
-use crate::isolation::state::State;
+use crate::isolation::state::{State, THREADS};
 use crate::key::Key;
 use crate::request::RequestContext;
 
@@ -80,6 +80,15 @@ impl UntypedCommand {
         &self.state.key
     }
 
+    /// Reports, once for each key, if no call can be admitted because the command has threads of its
+    /// own. Adapters call it when they are set up. The settings are live: [`UntypedCommand::admit`]
+    /// checks each call, and reports it too.
+    pub fn check_set_up(&self) {
+        if self.state.flags() & THREADS != 0 {
+            self.state.report_threads();
+        }
+    }
+
     /// Admits a call as an entry; see [`Command::admit`]. After the isolation was stopped or shut
     /// down, no call is admitted, because no call would time out.
     ///
@@ -101,7 +110,12 @@ impl UntypedCommand {
             let cause = Cause::Rejected(Rejection::Closed);
             return Err(shared.failed_at_once(record, &options, cause));
         }
-        let entry = shared.enter(MaybeOptions(Some(&mut options)))?;
+        let entry = shared.enter(MaybeOptions(Some(&mut options)));
+        let entry = entry.inspect_err(|error| {
+            if let Cause::Rejected(Rejection::InPlace) = error.cause() {
+                self.state.report_threads();
+            }
+        })?;
         if self.is_shut_down() {
             // The stop may have missed this call.
             drop(entry);

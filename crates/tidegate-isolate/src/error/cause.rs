@@ -85,6 +85,20 @@ impl<E> Cause<E> {
         }
     }
 
+    /// Returns the HTTP status and the gRPC code with which a server answers.
+    pub(super) fn statuses(&self) -> (u16, i32) {
+        match self {
+            Self::TimedOut(_) => (504, 4),
+            Self::Rejected(Rejection::Rate(_)) => (429, 8),
+            Self::Failed(_) | Self::BadRequest(_) | Self::Panicked(_) => (500, 13),
+            // The program is wrong; trying again does not help.
+            Self::Rejected(Rejection::InPlace) | Self::NoRequest => (500, 13),
+            Self::Rejected(_) | Self::ShortCircuited(_) | Self::Cancelled | Self::Hook(_) => {
+                (503, 14)
+            }
+        }
+    }
+
     /// Converts the work's own error.
     pub(super) fn map_failure<F>(self, convert: impl FnOnce(E) -> F) -> Cause<F> {
         match self {

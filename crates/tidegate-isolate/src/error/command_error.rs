@@ -255,6 +255,33 @@ impl<E> CommandError<E> {
         matches!(self.cause, Cause::BadRequest(_))
     }
 
+    /// Returns the HTTP status with which a server answers for this error.
+    ///
+    /// | cause | [`http_status`](CommandError::http_status) | [`grpc_code`](CommandError::grpc_code) |
+    /// |---|---|---|
+    /// | a limit rejected the call, the breaker is open, or the call was cancelled | 503 | 14, `UNAVAILABLE` |
+    /// | the rate limit is reached | 429 | 8, `RESOURCE_EXHAUSTED` |
+    /// | the call timed out | 504 | 4, `DEADLINE_EXCEEDED` |
+    /// | the work failed or panicked, or the command is set up for other calls | 500 | 13, `INTERNAL` |
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidegate_isolate::{Cause, CommandError};
+    ///
+    /// let slow = CommandError::<String>::new("prices", Cause::TimedOut(Duration::from_secs(1)));
+    /// assert_eq!((slow.http_status(), slow.grpc_code()), (504, 4));
+    /// ```
+    pub fn http_status(&self) -> u16 {
+        self.cause.statuses().0
+    }
+
+    /// Returns the code of the gRPC status with which a server answers for this error; the table is at
+    /// [`http_status`](CommandError::http_status). With tonic:
+    /// `Status::new(error.grpc_code().into(), error.to_string())`.
+    pub fn grpc_code(&self) -> i32 {
+        self.cause.statuses().1
+    }
+
     /// Returns the time after which the caller may retry, if the rejection states it.
     pub fn retry_after(&self) -> Option<Duration> {
         match self.cause {

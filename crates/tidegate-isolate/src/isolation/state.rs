@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use tidegate_core::CancelToken;
+use tidegate_core::{CancelToken, Unhandled};
 use tidegate_core::internal::CoarseClock;
 use tidegate_core::internal::trace::EventLimit;
 use tidegate_core::permits::Permits;
@@ -96,6 +96,8 @@ pub(crate) struct State {
     pub(super) removal: OnceLock<RemovedEntry<State>>,
     /// For the events of rejected calls.
     pub(crate) rejections: EventLimit,
+    /// Whether it was reported that futures cannot run on the threads of this key.
+    has_told_threads: AtomicBool,
 }
 
 impl State {
@@ -164,6 +166,7 @@ impl State {
             is_removed: AtomicBool::new(false),
             removal: OnceLock::new(),
             rejections: EventLimit::new(),
+            has_told_threads: AtomicBool::new(false),
         };
         state.breaker.begin_at(state.now());
         state.set_hot(&config);
@@ -207,6 +210,22 @@ impl State {
     pub(crate) fn interrupt(&self, token: &CancelToken) {
         token.cancel_without_hooks();
         token.run_hooks_to(&self.key, &self.plugins.unhandled);
+    }
+
+    /// Reports, the first time, that an adapter gets no call of this key admitted: its work is a
+    /// future, and the key has threads of its own. Never called with a lock held.
+    #[cold]
+    pub(crate) fn report_threads(&self) {
+        if self.has_told_threads.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let part = format!("the layer of command {}", self.key);
+        let problem = Unhandled::PartFailed {
+            part: &part,
+            message: "the command has threads of its own, and a layer runs its service as a future, which \
+                      cannot move there; every call is rejected: build the command with permits",
+        };
+        self.plugins.unhandled.report(&self.key, &problem);
     }
 
     /// Calls the hooks of a stage.

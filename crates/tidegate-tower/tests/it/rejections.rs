@@ -2,12 +2,14 @@
 
 use std::convert::Infallible;
 use std::future::ready;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::{Request, Response};
 use tidegate_isolate::{
-    BreakerConfig, BreakerWindow, CallStage, Cause, Command, CommandError, Event, Isolation,
-    PoolConfig, RateConfig, Rejection,
+    BreakerConfig, BreakerWindow, Bulkhead, CallStage, Cause, Command, CommandError, Event,
+    Isolation, PoolConfig, RateConfig, Rejection,
 };
 use tidegate_tower::CommandExt;
 use tower::{Layer, service_fn};
@@ -144,11 +146,52 @@ fn the_isolation_was_stopped_or_shut_down() {
 
 #[test]
 fn a_command_with_threads_cannot_run_a_future() {
-    let (_clock, isolation) = still();
+    let reports = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&reports);
+    let isolation = Isolation::builder().on_unhandled(move |source, problem| {
+        log.lock().unwrap().push(format!("{source}: {problem}"));
+    });
+    let isolation = isolation.build().unwrap();
     let command = builder("a").threads(PoolConfig::default());
     let command = command.build(&isolation).unwrap();
+    drop((command.layer(), command.layer(), command.plain_layer()));
+    assert_eq!(reports.lock().unwrap().len(), 1, "once for each command");
+    let text = reports.lock().unwrap()[0].clone();
+    assert!(text.contains("the layer of command a failed"), "{text}");
+    assert!(text.contains("build the command with permits"), "{text}");
     let error = ask(&command, 200).unwrap_err();
     assert_eq!(error.cause(), &Cause::Rejected(Rejection::InPlace));
+    assert_eq!((error.http_status(), error.grpc_code()), (500, 13));
+    assert_eq!(reports.lock().unwrap().len(), 1, "and not for each call");
+}
+
+#[test]
+fn a_command_that_gets_threads_later_is_reported_at_the_next_call() {
+    let reports = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&reports);
+    let isolation = Isolation::builder().on_unhandled(move |_, _| {
+        count.fetch_add(1, Ordering::Relaxed);
+    });
+    let isolation = isolation.build().unwrap();
+    let command = builder("a").build(&isolation).unwrap();
+    let layer = command.plain_layer();
+    command
+        .configure(|config| config.bulkhead = Bulkhead::Threads)
+        .unwrap();
+    assert_eq!(reports.load(Ordering::Relaxed), 0);
+    let ask = || {
+        let service = service_fn(|()| ready(Ok::<_, Infallible>(())));
+        let error = now(call(&mut layer.layer(service), ())).unwrap_err();
+        assert_eq!(error.cause(), &Cause::Rejected(Rejection::InPlace));
+    };
+    ask();
+    ask();
+    assert_eq!(reports.load(Ordering::Relaxed), 1);
+    command
+        .configure(|config| config.bulkhead = Bulkhead::Permits)
+        .unwrap();
+    let service = service_fn(|()| ready(Ok::<_, Infallible>(())));
+    assert_eq!(now(call(&mut layer.layer(service), ())), Ok(()), "live");
 }
 
 #[test]

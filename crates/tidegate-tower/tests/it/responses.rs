@@ -8,7 +8,9 @@ use std::time::Duration;
 use http::{Request, Response};
 use http_body::Body;
 use tidegate_core::Parker;
-use tidegate_isolate::{BreakerConfig, BreakerWindow, Cause, Command, CommandError, RateConfig};
+use tidegate_isolate::{
+    BreakerConfig, BreakerWindow, Cause, Command, CommandError, Isolation, PoolConfig, RateConfig,
+};
 use tidegate_tower::CommandExt;
 use tower::{Layer, Service, service_fn};
 
@@ -56,6 +58,19 @@ fn a_rejection_is_503() {
     assert_eq!(response.status(), 200);
     assert_eq!(response.headers()["grpc-status"], "14");
     assert_eq!(response.headers()["content-type"], "application/grpc");
+}
+
+#[test]
+fn a_command_with_threads_is_an_error_of_the_server() {
+    let isolation = Isolation::builder().on_unhandled(|_, _| ());
+    let isolation = isolation.build().unwrap();
+    let command = builder("a").threads(PoolConfig::default());
+    let command = command.build(&isolation).unwrap();
+    assert_eq!(ask(&command, get(), 200).status(), 500);
+    let response = ask(&command, grpc(), 200);
+    assert_eq!(response.headers()["grpc-status"], "13", "INTERNAL: no client may retry");
+    let message = &response.headers()["grpc-message"];
+    assert_eq!(message, "its command has threads, not permits");
 }
 
 #[test]
