@@ -1,6 +1,7 @@
 //! What the server of a channel needs of it: notices of a drain, and the memory that the channel
 //! uses.
 
+use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
@@ -27,6 +28,18 @@ impl Shared {
     /// Returns `true` if a drain of the channel's server was announced or has begun.
     pub(crate) fn is_draining(&self) -> bool {
         self.origin().is_some_and(|origin| origin.is_announced())
+    }
+
+    /// Returns `true` if an error only says that the peer has left while the server drains. The drain
+    /// has asked for that, so it is nobody's error. The writes that are lost fail with it.
+    #[cold]
+    pub(crate) fn is_departure(&self, why: &Failure) -> bool {
+        let error = why.downcast_ref::<io::Error>().map(io::Error::kind);
+        let has_left = matches!(
+            error,
+            Some(io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+        );
+        has_left && self.is_draining()
     }
 
     /// Begins to count the memory of the channel, if its server has a cap.

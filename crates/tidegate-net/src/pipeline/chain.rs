@@ -388,7 +388,7 @@ impl<E: ?Sized + HandlerStorage> Pipeline<E> {
     pub(super) fn unhandled(&mut self, why: Failure) {
         if let Some(mut record) = self.parts.io.recorded() {
             record.errors.push(why.clone());
-        } else {
+        } else if !self.parts.io.shared.is_departure(&why) {
             self.report(&why);
         }
         let fatal = why.downcast_ref().is_none_or(NetError::is_fatal);

@@ -9,8 +9,8 @@ use tidegate_core::{ManualClock, OnUnhandled};
 use tidegate_loop::Placement;
 use tidegate_net::handlers::{Idle, LineFrames};
 use tidegate_net::{
-    EmbeddedChannel, Handler, Inbound, InboundContext, NetGroup, Nothing, Outbound,
-    OutboundContext, PipelineBuilder, Server,
+    Draining, EmbeddedChannel, Handler, Inbound, InboundContext, NetGroup, Nothing, Outbound,
+    OutboundContext, PipelineBuilder, Server, UserEvent,
 };
 use tidegate_pool::WorkerPool;
 use tidegate_testkit::{Gate, Log};
@@ -79,6 +79,56 @@ fn why_a_client_was_cut_goes_to_the_hook_on_either_kind_of_loops() {
         is_cut(&server, &log, b"far too long a line\n", "at most 8");
         is_cut(&server, &log, b"panic\n", "on purpose");
     }
+}
+
+/// Says that it was asked to finish, and leaves the end to its peer.
+struct Stays(Gate);
+
+impl Inbound for Stays {
+    type In = Bytes;
+    type Out = Nothing;
+    type Write = Bytes;
+
+    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        ctx.write_and_flush(bytes);
+    }
+
+    fn event(&mut self, event: UserEvent, _: &mut InboundContext<'_, Self>) {
+        if event.downcast_ref::<Draining>().is_some() {
+            self.0.open();
+        }
+    }
+}
+
+/// Ends a connection with a reset.
+fn reset(client: TcpStream) {
+    let socket = socket2::SockRef::from(&client);
+    socket.set_linger(Some(Duration::ZERO)).unwrap();
+}
+
+#[test]
+fn a_peer_that_leaves_is_an_error_unless_its_server_drains() {
+    let (hook, log) = hook();
+    let clock = ManualClock::new();
+    let loops = NetGroup::builder("io").loops(1).clock(&clock);
+    let group = loops.report_to(hook).build().unwrap();
+    let told = Gate::new();
+    let stays = told.clone();
+    let server = serve(&group, move |p| p.add("stays", Stays(stays.clone())));
+    let (mut first, mut second) = (dial(&server), dial(&server));
+    assert_eq!(crate::round_trip(&mut first, b"x"), b"x");
+    assert_eq!(crate::round_trip(&mut second, b"x"), b"x");
+    reset(first);
+    log.wait_for(1);
+    let text = log.take().remove(0);
+    assert!(text.contains("reset"), "{text}");
+
+    let drained = server.drain(Duration::from_secs(60));
+    told.wait();
+    reset(second);
+    let report = drained.wait().unwrap();
+    assert!(report.closed_at_deadline.is_empty(), "{report}");
+    assert_eq!(log.take(), [""; 0], "the drain has asked for it");
 }
 
 #[test]
