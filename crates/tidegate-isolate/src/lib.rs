@@ -68,11 +68,21 @@
 //! | `command` | a call from admission to its end, and its fallback |
 //! | `wrap`, `collapser` | retries, hedges, cache and rate limit around a call; batches |
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(feature = "wrappers"),
+    allow(
+        dead_code,
+        unused_imports,
+        rustdoc::broken_intra_doc_links,
+        reason = "what the wrappers use, and the docs of the wrappers"
+    )
+)]
 
 mod alarm;
 mod breaker;
 mod bulkhead;
 mod cancel;
+#[cfg(feature = "wrappers")]
 mod collapser;
 mod command;
 mod config;
@@ -89,6 +99,7 @@ pub mod internal {
     pub use crate::command::{CallTerms, UntypedCommand};
     pub use crate::in_flight::call_word::{CallWord, EndCause, SeenCall, WorkState};
     pub use crate::in_flight::entry_word::EntryWord;
+    #[cfg(feature = "wrappers")]
     pub use crate::wrap::{Retries, RetryPause};
 }
 mod isolation;
@@ -100,6 +111,7 @@ mod rate;
 mod request;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "wrappers")]
 mod wrap;
 
 pub use self::breaker::{
@@ -112,6 +124,7 @@ pub use self::bulkhead::{
     SampleWindow, WaitingCall,
 };
 pub use self::cancel::{CallHandle, CancelOutcome, Interrupt};
+#[cfg(feature = "wrappers")]
 pub use self::collapser::{Collapser, CollapserConfig, CollapserError, CollapserScope};
 pub use self::command::{Call, Command, CommandBuilder, Entry, PendingEntry, Verdict};
 pub use self::config::CommandConfig;
@@ -130,6 +143,7 @@ pub use self::rate::RateConfig;
 pub use self::request::{
     Entered, InContext, LogEntry, MOST_LOGGED, NoContextError, RequestContext, RequestVariable,
 };
+#[cfg(feature = "wrappers")]
 pub use self::wrap::{Attempts, Hedge, RateLimit, RequestCache, Retry, RetryBudget};
 pub use tidegate_core::permits::{Permit, PermitRef, Permits};
 pub use tidegate_pool::Growth;

@@ -57,12 +57,15 @@ mod handle;
 mod roam;
 mod schedule;
 mod shutdown;
+#[cfg(feature = "signal")]
 pub mod signal;
 mod spawn;
 mod state;
 mod submit;
+#[cfg(feature = "signal")]
 mod sys;
 mod thread;
+#[cfg(feature = "watchdog")]
 mod watchdog;
 
 pub use tidegate_pool::{HandedBack, Missed, PeriodError, Quiet, ShutdownError};
@@ -90,7 +93,9 @@ pub use self::state::lifecycle::Lifecycle;
 pub use self::state::metrics::LoopMetrics;
 pub use self::submit::reject::RejectPolicy;
 pub use self::thread::presence::InactivityError;
+#[cfg(feature = "watchdog")]
 pub use self::watchdog::handle::{Watchdog, WatchdogBuilder};
+#[cfg(feature = "watchdog")]
 pub use self::watchdog::report::{Recovered, Stall, WatchdogError};
 
 #[doc(hidden)]

@@ -1,5 +1,7 @@
 //! Errors of channels and of user-defined sources.
 
+use std::error::Error;
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,21 +16,14 @@ use tidegate_promise::Failure;
 /// let why = NetError::WriteQueueFull { size: 5_000_000, pending: 12_000_000, cap: 16_777_216 };
 /// assert!(why.to_string().contains("16777216"));
 /// ```
-#[derive(Clone, tidegate_macros::Error)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum NetError {
     /// The channel is closed; with the cause, if there was one.
-    #[error("the channel is closed{}", because(_0.as_ref()))]
-    Closed(#[source] Option<Failure>),
+    Closed(Option<Failure>),
     /// The channel's sending half is closed: data written after its end cannot be sent.
-    #[error("the sending half of the channel is closed; write before `shutdown_output`")]
     OutputShut,
     /// A write would exceed the hard cap.
-    #[error(
-        "the write queue of the channel is full: a write of {size} bytes is refused, {pending} \
-         bytes wait to be sent and the cap is {cap}; wait until the channel is writable, write \
-         less at once, or raise the cap"
-    )]
     WriteQueueFull {
         /// The counted size of the refused write.
         size: usize,
@@ -38,20 +33,11 @@ pub enum NetError {
         cap: usize,
     },
     /// A file that was being sent is shorter than the range that was written.
-    #[error(
-        "the file that was being sent ended {missing} bytes before the end of its range; replace \
-         files that are served, and do not truncate them"
-    )]
     FileTruncated {
         /// How many bytes of the range are missing.
         missing: u64,
     },
     /// The connections of the server hold too much memory, and this one holds most.
-    #[error(
-        "the connections of the server hold more than {cap} bytes, and this one was closed because \
-         it held {size}, more than the others that are left; let its peer read faster, write less, \
-         or raise `max_memory`"
-    )]
     ServerMemoryFull {
         /// The counted size of what this connection held.
         size: usize,
@@ -59,11 +45,9 @@ pub enum NetError {
         cap: usize,
     },
     /// Too many datagrams wait to be sent: another one is not accepted.
-    #[error("too many datagrams wait to be sent; flush them before writing more")]
     TooManyDatagrams,
     /// A datagram was not sent. An error event of this kind that no handler takes does not close
     /// the channel: the next datagram may be sent.
-    #[error("a datagram of {size} bytes to {peer} was not sent: {why}")]
     DatagramLost {
         /// The receiver.
         peer: SocketAddr,
@@ -71,14 +55,11 @@ pub enum NetError {
         size: usize,
         /// The error of the operating system, [`NetError::WriteQueueFull`] or
         /// [`NetError::TooManyDatagrams`].
-        #[source]
         why: Failure,
     },
     /// Receiving a datagram failed. Does not close the channel either.
-    #[error("a datagram could not be received: {0}")]
-    ReceiveFailed(#[source] Failure),
+    ReceiveFailed(Failure),
     /// A message reached a handler that does not take it.
-    #[error("`{handler}` takes {takes}, and got {got}; write a message of the type that it takes")]
     TypeMismatch {
         /// The name of the handler.
         handler: String,
@@ -88,10 +69,6 @@ pub enum NetError {
         got: &'static str,
     },
     /// A connect took too long.
-    #[error(
-        "cannot connect to {to}: no connection after {after:?}; check the address, or raise \
-         `ChannelOptions::connect_timeout`"
-    )]
     ConnectTimeout {
         /// The address.
         to: String,
@@ -100,7 +77,6 @@ pub enum NetError {
     },
     /// A connection, a socket or a server could not be opened: its loop has ended or refused the
     /// work, or it was closed before.
-    #[error("{what}: {why}")]
     NotOpened {
         /// What was tried.
         what: String,
@@ -108,13 +84,10 @@ pub enum NetError {
         why: String,
     },
     /// Nothing was received or sent for too long.
-    #[error("the connection was idle: nothing happened for {0:?}")]
     IdleTimeout(Duration),
     /// Data waits to be sent, and none could be sent for too long.
-    #[error("nothing could be sent for {0:?}: the peer does not read")]
     WriteTimeout(Duration),
     /// A frame is longer than allowed.
-    #[error("a frame of {length} bytes is too long: at most {max} are allowed")]
     FrameTooLong {
         /// Its length, as far as it is known.
         length: u64,
@@ -122,36 +95,24 @@ pub enum NetError {
         max: usize,
     },
     /// A frame took too long, from its first byte.
-    #[error(
-        "a frame was not complete {0:?} after its first byte: the peer sends too slowly; close the \
-         connection, or raise the `timeout` of the decoder"
-    )]
     FrameTimeout(Duration),
     /// The peer sends more messages than allowed.
-    #[error("the peer sends more than {per_second} messages per second; close the connection")]
     TooManyMessages {
         /// The limit.
         per_second: u64,
     },
     /// The bytes of the peer violate the protocol.
-    #[error("the peer violates the protocol: {0}")]
     ProtocolViolation(String),
     /// A name resolved to no address.
-    #[error("`{0}` has no address; check the name")]
     NoAddress(String),
     /// A name could not be resolved.
-    #[error("`{name}` cannot be resolved: {why}")]
     ResolveFailed {
         /// The name.
         name: String,
         /// The error of the operating system, or the reason why it was not called.
-        #[source]
         why: Failure,
     },
     /// Resolving a name took too long.
-    #[error(
-        "`{name}` was not resolved within {after:?}; check the resolver, or raise `resolve_timeout`"
-    )]
     ResolveTimeout {
         /// The name.
         name: String,
@@ -159,60 +120,39 @@ pub enum NetError {
         after: Duration,
     },
     /// The text is neither an address nor a name with a port.
-    #[error("`{0}` is no address; write `host:port`, for example `127.0.0.1:80`")]
     InvalidAddress(String),
     /// The writability flag does not exist: flags are numbered from 1 to 31.
-    #[error("there is no writability flag {0}; use 1 to 31")]
     InvalidFlag(u8),
     /// The channel is on its loop: it can be registered again only after it was taken off.
-    #[error("the channel is on its loop; take it off with `deregister` first")]
     AlreadyRegistered,
     /// The socket of a channel cannot be handed over. Contains the reason.
-    #[error("the socket of the channel cannot be released: {0}")]
     NotReleased(&'static str),
     /// The channel is not connected yet.
-    #[error("the channel is not connected yet; wait until the connect completes")]
     NotConnected,
     /// The handlers trigger each other without end, so that the work for one event would never be
     /// finished.
-    #[error(
-        "the handlers of the channel trigger each other without end; look for one that writes, \
-         flushes or changes the pipeline whenever another one fires an event"
-    )]
     HandlerLoop,
     /// The channel was to be closed after everything written before, which could not be sent in
     /// time.
-    #[error(
-        "the channel was closed before everything was sent: that took longer than {0:?}, because \
-         the peer does not read"
-    )]
     CloseTimeout(Duration),
     /// The event loop has ended: it takes no more sources and updates.
-    #[error("event loop `{event_loop}` has ended; use a group that runs")]
     LoopEnded {
         /// The name of the loop.
         event_loop: String,
     },
     /// The source is closed: by its handle, by an update, by its own panic, or with its loop.
-    #[error("source `{source_name}` is closed; register it again to go on")]
     SourceClosed {
         /// The name of the source.
         source_name: String,
     },
     /// The poller refuses to watch the descriptor of a source.
-    #[error(
-        "source `{source_name}` cannot be watched: {why}; its descriptor must be open, must not be \
-         a file on a disk, and must not be registered already"
-    )]
     SourceRefused {
         /// The name of the source.
         source_name: String,
         /// The error of the operating system.
-        #[source]
         why: Failure,
     },
     /// A callback of a source panicked, so the source was closed.
-    #[error("source `{source_name}` was closed because it panicked: {message}")]
     SourcePanicked {
         /// The name of the source.
         source_name: String,
@@ -220,7 +160,6 @@ pub enum NetError {
         message: String,
     },
     /// An update of an event loop panicked.
-    #[error("an update of event loop `{event_loop}` panicked: {message}")]
     UpdatePanicked {
         /// The name of the loop.
         event_loop: String,
@@ -228,10 +167,6 @@ pub enum NetError {
         message: String,
     },
     /// Too many updates wait for an event loop.
-    #[error(
-        "event loop `{event_loop}` has {max} updates to run and takes no more; wait for some of \
-         them, and look for one that blocks"
-    )]
     TooManyUpdates {
         /// The name of the loop.
         event_loop: String,
@@ -239,13 +174,225 @@ pub enum NetError {
         max: usize,
     },
     /// The executor of a handler refuses its work.
-    #[error("the executor `{executor}` refuses the work of its handler: {why}")]
     ExecutorRefused {
         /// The executor's name.
         executor: String,
         /// The reason.
         why: String,
     },
+}
+
+impl fmt::Display for NetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed(_)
+            | Self::OutputShut
+            | Self::WriteQueueFull { .. }
+            | Self::FileTruncated { .. }
+            | Self::ServerMemoryFull { .. }
+            | Self::TooManyDatagrams
+            | Self::DatagramLost { .. }
+            | Self::ReceiveFailed(_)
+            | Self::TypeMismatch { .. } => self.fmt_sending(f),
+            Self::ConnectTimeout { .. }
+            | Self::NotOpened { .. }
+            | Self::IdleTimeout(_)
+            | Self::WriteTimeout(_)
+            | Self::FrameTooLong { .. }
+            | Self::FrameTimeout(_)
+            | Self::TooManyMessages { .. }
+            | Self::ProtocolViolation(_)
+            | Self::NoAddress(_)
+            | Self::ResolveFailed { .. }
+            | Self::ResolveTimeout { .. }
+            | Self::InvalidAddress(_) => self.fmt_peer(f),
+            Self::InvalidFlag(_)
+            | Self::AlreadyRegistered
+            | Self::NotReleased(_)
+            | Self::NotConnected
+            | Self::HandlerLoop
+            | Self::CloseTimeout(_)
+            | Self::LoopEnded { .. }
+            | Self::SourceClosed { .. }
+            | Self::SourceRefused { .. }
+            | Self::SourcePanicked { .. }
+            | Self::UpdatePanicked { .. }
+            | Self::TooManyUpdates { .. }
+            | Self::ExecutorRefused { .. } => self.fmt_use(f),
+        }
+    }
+}
+
+/// The sentences. Each function has those of its variants; `fmt` selects it.
+impl NetError {
+    /// Writes the sentence of what a channel sends, and of its end.
+    fn fmt_sending(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed(why) => write!(f, "the channel is closed{}", because(why.as_ref())),
+            Self::OutputShut => f.write_str(
+                "the sending half of the channel is closed; write before `shutdown_output`",
+            ),
+            Self::WriteQueueFull { size, pending, cap } => write!(
+                f,
+                "the write queue of the channel is full: a write of {size} bytes is refused, \
+                 {pending} bytes wait to be sent and the cap is {cap}; wait until the \
+                 channel is writable, write less at once, or raise the cap"
+            ),
+            Self::FileTruncated { missing } => write!(
+                f,
+                "the file that was being sent ended {missing} bytes before the end of its \
+                 range; replace files that are served, and do not truncate them"
+            ),
+            Self::ServerMemoryFull { size, cap } => write!(
+                f,
+                "the connections of the server hold more than {cap} bytes, and this one was \
+                 closed because it held {size}, more than the others that are left; let its \
+                 peer read faster, write less, or raise `max_memory`"
+            ),
+            Self::TooManyDatagrams => {
+                f.write_str("too many datagrams wait to be sent; flush them before writing more")
+            }
+            Self::DatagramLost { peer, size, why } => write!(
+                f,
+                "a datagram of {size} bytes to {peer} was not sent: {why}"
+            ),
+            Self::ReceiveFailed(why) => write!(f, "a datagram could not be received: {why}"),
+            Self::TypeMismatch {
+                handler,
+                takes,
+                got,
+            } => write!(
+                f,
+                "`{handler}` takes {takes}, and got {got}; write a message of the type that \
+                 it takes"
+            ),
+            _ => f.write_str("another error"),
+        }
+    }
+
+    /// Writes the sentence about the peer and its address.
+    fn fmt_peer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ConnectTimeout { to, after } => write!(
+                f,
+                "cannot connect to {to}: no connection after {after:?}; check the address, \
+                 or raise `ChannelOptions::connect_timeout`"
+            ),
+            Self::NotOpened { what, why } => write!(f, "{what}: {why}"),
+            Self::IdleTimeout(what) => {
+                write!(f, "the connection was idle: nothing happened for {what:?}")
+            }
+            Self::WriteTimeout(what) => write!(
+                f,
+                "nothing could be sent for {what:?}: the peer does not read"
+            ),
+            Self::FrameTooLong { length, max } => write!(
+                f,
+                "a frame of {length} bytes is too long: at most {max} are allowed"
+            ),
+            Self::FrameTimeout(what) => write!(
+                f,
+                "a frame was not complete {what:?} after its first byte: the peer sends too \
+                 slowly; close the connection, or raise the `timeout` of the decoder"
+            ),
+            Self::TooManyMessages { per_second } => write!(
+                f,
+                "the peer sends more than {per_second} messages per second; close the \
+                 connection"
+            ),
+            Self::ProtocolViolation(what) => write!(f, "the peer violates the protocol: {what}"),
+            Self::NoAddress(what) => write!(f, "`{what}` has no address; check the name"),
+            Self::ResolveFailed { name, why } => write!(f, "`{name}` cannot be resolved: {why}"),
+            Self::ResolveTimeout { name, after } => write!(
+                f,
+                "`{name}` was not resolved within {after:?}; check the resolver, or raise \
+                 `resolve_timeout`"
+            ),
+            Self::InvalidAddress(what) => write!(
+                f,
+                "`{what}` is no address; write `host:port`, for example `127.0.0.1:80`"
+            ),
+            _ => f.write_str("another error"),
+        }
+    }
+
+    /// Writes the sentence about channels, sources and event loops that are used wrongly or have ended.
+    fn fmt_use(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InvalidFlag(what) => {
+                write!(f, "there is no writability flag {what}; use 1 to 31")
+            }
+            Self::AlreadyRegistered => {
+                f.write_str("the channel is on its loop; take it off with `deregister` first")
+            }
+            Self::NotReleased(what) => {
+                write!(f, "the socket of the channel cannot be released: {what}")
+            }
+            Self::NotConnected => {
+                f.write_str("the channel is not connected yet; wait until the connect completes")
+            }
+            Self::HandlerLoop => f.write_str(
+                "the handlers of the channel trigger each other without end; look for one \
+                 that writes, flushes or changes the pipeline whenever another one fires an \
+                 event",
+            ),
+            Self::CloseTimeout(what) => write!(
+                f,
+                "the channel was closed before everything was sent: that took longer than \
+                 {what:?}, because the peer does not read"
+            ),
+            Self::LoopEnded { event_loop } => write!(
+                f,
+                "event loop `{event_loop}` has ended; use a group that runs"
+            ),
+            Self::SourceClosed { source_name } => write!(
+                f,
+                "source `{source_name}` is closed; register it again to go on"
+            ),
+            Self::SourceRefused { source_name, why } => write!(
+                f,
+                "source `{source_name}` cannot be watched: {why}; its descriptor must be \
+                 open, must not be a file on a disk, and must not be registered already"
+            ),
+            Self::SourcePanicked {
+                source_name,
+                message,
+            } => write!(
+                f,
+                "source `{source_name}` was closed because it panicked: {message}"
+            ),
+            Self::UpdatePanicked {
+                event_loop,
+                message,
+            } => write!(
+                f,
+                "an update of event loop `{event_loop}` panicked: {message}"
+            ),
+            Self::TooManyUpdates { event_loop, max } => write!(
+                f,
+                "event loop `{event_loop}` has {max} updates to run and takes no more; wait \
+                 for some of them, and look for one that blocks"
+            ),
+            Self::ExecutorRefused { executor, why } => write!(
+                f,
+                "the executor `{executor}` refuses the work of its handler: {why}"
+            ),
+            _ => f.write_str("another error"),
+        }
+    }
+}
+
+impl Error for NetError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Closed(why) => why.as_ref().map(|why| why as _),
+            Self::DatagramLost { why, .. } => Some(why),
+            Self::ReceiveFailed(why) => Some(why),
+            Self::ResolveFailed { why, .. } => Some(why),
+            Self::SourceRefused { why, .. } => Some(why),
+            _ => None,
+        }
+    }
 }
 
 /// Returns the end of a sentence with its cause, if there is one.
@@ -276,12 +423,22 @@ pub(crate) fn tried(what: impl Into<String>, why: io::Error) -> io::Error {
 }
 
 /// An error of the operating system, with what was tried.
-#[derive(tidegate_macros::Error)]
-#[error("{what}: {why}")]
 struct IoErrorContext {
     what: String,
-    #[source]
     why: io::Error,
+}
+
+impl fmt::Display for IoErrorContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { what, why } = self;
+        write!(f, "{what}: {why}")
+    }
+}
+
+impl Error for IoErrorContext {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.why)
+    }
 }
 
 tidegate_core::debug_as_display!(IoErrorContext);

@@ -32,13 +32,13 @@
 //! ```
 #![deny(unsafe_code)]
 #![cfg_attr(
-    not(all(feature = "roaming", feature = "sources")),
+    not(all(feature = "embedded", feature = "roaming", feature = "sources")),
     allow(
         dead_code,
         unreachable_pub,
         unused_imports,
         rustdoc::broken_intra_doc_links,
-        reason = "one reactor serves both kinds of loops, and sources of a program's own"
+        reason = "one reactor serves all kinds of loops and sources, and those without a socket"
     )
 )]
 
@@ -59,6 +59,7 @@
 mod awaited;
 mod channel;
 mod client;
+#[cfg(feature = "embedded")]
 mod embedded;
 mod errors;
 mod events;
@@ -93,6 +94,7 @@ pub use self::channel::{
     UserEvent,
 };
 pub use self::client::{Client, ClientBuilder};
+#[cfg(feature = "embedded")]
 pub use self::embedded::EmbeddedChannel;
 pub use self::errors::NetError;
 #[cfg(feature = "roaming")]

@@ -23,17 +23,18 @@
 //! ```
 #![deny(unsafe_code)]
 #![cfg_attr(
-    not(feature = "strategy"),
+    not(all(feature = "ordered", feature = "strategy")),
     allow(
         dead_code,
         unused_imports,
         unused_macros,
         rustdoc::broken_intra_doc_links,
-        reason = "the counters, the macro and the docs of the strategies"
+        reason = "the counters, the macro and the docs of the strategies, and what views use"
     )
 )]
 
 mod executor;
+#[cfg(feature = "ordered")]
 mod immediate;
 mod ordered;
 mod pool;
@@ -41,7 +42,9 @@ mod schedule;
 pub mod strategy;
 
 pub use self::executor::{DisplacedError, HandedBack, NotStartedError, Quiet, ShutdownError};
+#[cfg(feature = "ordered")]
 pub use self::immediate::ImmediateExecutor;
+#[cfg(feature = "ordered")]
 pub use self::ordered::{OrderedView, OrderedViewBuilder, OrderedViewError};
 pub use self::pool::{
     FreeThreads, Growth, Headroom, JobHandle, JobTimes, Lease, LeaseInfo, PoolError, PoolLimits,

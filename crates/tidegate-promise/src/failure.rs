@@ -161,9 +161,16 @@ impl Error for Failure {
 /// drop(promise);
 /// assert_eq!(answer.wait().unwrap_err().failure(), Some(MyError::Gone));
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, tidegate_macros::Error)]
-#[error("the promise was dropped before it was completed; complete it on every path")]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct AbandonedError;
+
+impl fmt::Display for AbandonedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the promise was dropped before it was completed; complete it on every path")
+    }
+}
+
+impl Error for AbandonedError {}
 
 tidegate_core::debug_as_display!(AbandonedError);
 

@@ -4,6 +4,7 @@
 //! latest report is kept: if several arrive before the home executor runs, the listeners see the
 //! last one.
 
+use std::error::Error;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, OnceLock};
@@ -38,11 +39,10 @@ impl Progress {
 }
 
 /// The reason why a progress report was rejected.
-#[derive(Clone, Copy, PartialEq, Eq, tidegate_macros::Error)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProgressError {
     /// The amount done exceeds the total.
-    #[error("a progress of {done} is more than the total of {total}; report at most the total")]
     TooMuch {
         /// The reported amount done.
         done: u64,
@@ -50,9 +50,25 @@ pub enum ProgressError {
         total: u64,
     },
     /// The reader has cancelled.
-    #[error("the promise was cancelled by its reader; stop the work")]
     Cancelled,
 }
+
+impl fmt::Display for ProgressError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooMuch { done, total } => write!(
+                f,
+                "a progress of {done} is more than the total of {total}; report at most the \
+                 total"
+            ),
+            Self::Cancelled => {
+                f.write_str("the promise was cancelled by its reader; stop the work")
+            }
+        }
+    }
+}
+
+impl Error for ProgressError {}
 
 tidegate_core::debug_as_display!(ProgressError);
 

@@ -88,6 +88,10 @@
 //! ```
 
 #![deny(unsafe_code)]
+#![cfg_attr(
+    not(feature = "timer"),
+    allow(rustdoc::broken_intra_doc_links, reason = "the docs of the timer")
+)]
 
 pub mod heap;
 #[doc(hidden)]
@@ -104,10 +108,12 @@ pub mod internal {
 mod insert;
 mod key;
 mod raw;
+#[cfg(feature = "timer")]
 mod timer;
 pub mod wheel;
 
 pub use self::key::TimerKey;
+#[cfg(feature = "timer")]
 pub use self::timer::{
     Shutdown, ShutdownReport, TimerError, TimerHandle, TimerMetrics, TimerTask, UnfiredTimeout,
     WheelTimer, WheelTimerBuilder,

@@ -32,12 +32,18 @@
 //! | module | content | feature | guide |
 //! |---|---|---|---|
 //! | [`promise`](mod@promise) | values that arrive later | | [promises] |
-//! | [`timer`] | a timer wheel for programs without event loops | | [timers] |
 //! | [`pool`] | threads for work that may block | | [pools] |
 #![cfg_attr(
+    feature = "timer",
+    doc = "| [`timer`] | a timer wheel for programs without event loops | `timer` | [timers] |"
+)]
+#![cfg_attr(
     feature = "loops",
-    doc = "| [`loops`] | event loops, groups, schedules, shutdown | `loops` | [loops][g-loops] |\n\
-           | [`signal`] | signals of the operating system as completions | `loops` | [shutdown] |"
+    doc = "| [`loops`] | event loops, groups, schedules, shutdown | `loops` | [loops][g-loops] |"
+)]
+#![cfg_attr(
+    feature = "signal",
+    doc = "| [`signal`] | signals of the operating system as completions | `signal` | [shutdown] |"
 )]
 #![cfg_attr(
     feature = "strategy",
@@ -85,27 +91,30 @@
 //!
 //! # Features
 //!
-//! The first eleven are on by default.
+//! The first eighteen are on by default.
 //!
-//! * `loops`: event loops, modules `loops` and `signal`, with `block_on`, `sleep`, `timeout` and
-//!   the attributes `main` and `test`.
-//! * `roaming`: event loops that move between the threads of a pool. Turns `loops` and `strategy`
-//!   on.
+//! * `loops`: event loops, module `loops`, with `block_on`, `sleep` and `timeout`.
+//! * `macros`: the attributes `main` and `test`. Turns `loops` on.
+//! * `signal`: signals, module `signal`, and `Server::drain_on`. Turns `loops` on.
+//! * `watchdog`: reports of event loops that are stuck, `loops::Watchdog`. Turns `loops` on.
+//! * `ordered`: `pool::OrderedView` and `pool::ImmediateExecutor`. `timer`: module `timer`.
+//! * `roaming`: event loops that move between the threads of a pool. Turns `strategy` on, too.
 //! * `strategy`: execution strategies, module `strategy`.
 //! * `net`: the network, module `net`. Turns `loops` on.
+//! * `embedded`: a channel without a socket, for tests: `net::EmbeddedChannel`. Turns `net` on.
 //! * `handlers`: ready-made handlers for channels, module `net::handlers`. Turns `net` on.
 //! * `sources`: sources of a program's own on a loop, module `net::source`. Turns `net` on.
 //! * `streams`: channels as byte streams for futures, such as `net::ByteStream`. Turns `net` on.
 //! * `tls`: encryption, module `tls`. Turns `net` on. It builds rustls and needs a C compiler.
 //! * `isolate`: isolation of dependencies, module `isolate`.
+//! * `wrappers`: retries, hedges, rate limits and batches, as `isolate::Retry`. Turns `isolate` on.
 //! * `tracing`: events and spans for a subscriber of the crate `tracing`: [see what it does].
 //! * `backtrace`: the stack of a stuck thread in the reports of a `Watchdog`, on Linux.
-//! * `tower`: commands as layers of tower, module `tower`. Turns `isolate` on.
+//! * `tower`: commands as layers of tower, module `tower`. Turns `wrappers` on.
 //! * `metrics`: export of metrics to Prometheus, module `metrics`. Turns `isolate` on.
 //! * `http`: an HTTP/1.1 server and its codec, module `http`. Turns `net` on.
 //! * `http-async`: `http::serve_async`, with the types of the crate `http`. Turns `http` on.
-//! * `hyper`: HTTP servers on event loops, module `hyper`. Turns `net` on. It builds hyper, and of tokio
-//!   only `sync` and `io-util`.
+//! * `hyper`: HTTP servers on event loops, module `hyper`. Turns `net` on. It builds hyper.
 //!
 //! A program that wants the isolation alone compiles neither event loops nor the network nor TLS:
 //!
@@ -157,7 +166,7 @@ pub use tidegate_net::block_on;
 ///     Ok(())
 /// }
 /// ```
-#[cfg(feature = "loops")]
+#[cfg(feature = "macros")]
 #[doc(inline)]
 pub use tidegate_macros::main;
 /// Runs a test that is an `async fn` on an event loop.
@@ -169,7 +178,7 @@ pub use tidegate_macros::main;
 ///     Ok(())
 /// }
 /// ```
-#[cfg(feature = "loops")]
+#[cfg(feature = "macros")]
 #[doc(inline)]
 pub use tidegate_macros::test;
 
@@ -206,10 +215,13 @@ pub mod loops {
     #[cfg(feature = "roaming")]
     #[doc(inline)]
     pub use tidegate_loop::RoamingConfig;
+    #[cfg(feature = "watchdog")]
+    #[doc(inline)]
+    pub use tidegate_loop::Watchdog;
     #[doc(inline)]
     pub use tidegate_loop::{
         Choose, CoarseTimer, EventLoop, EventLoopGroup, Missed, Pinned, Quiet, RejectPolicy,
-        Roaming, Scaling, ShutdownError, ShutdownReport, TurnBudget, Watchdog,
+        Roaming, Scaling, ShutdownError, ShutdownReport, TurnBudget,
     };
 }
 
@@ -227,7 +239,7 @@ pub mod loops {
 /// first.next().wait()?;
 /// # tidegate::Result::Ok(())
 /// ```
-#[cfg(feature = "loops")]
+#[cfg(feature = "signal")]
 pub mod signal {
     #[cfg(unix)]
     #[doc(inline)]
@@ -250,6 +262,7 @@ pub mod signal {
 /// assert!(idle.cancel());
 /// # tidegate::Result::Ok(())
 /// ```
+#[cfg(feature = "timer")]
 pub mod timer {
     #[doc(inline)]
     pub use tidegate_timer::{TimerHandle, TimerTask, WheelTimer};
@@ -266,10 +279,10 @@ pub mod timer {
 /// ```
 pub mod pool {
     #[doc(inline)]
-    pub use tidegate_pool::{
-        Growth, ImmediateExecutor, NotStartedError, OrderedView, PoolPolicy, TryExecutor,
-        WorkerPool,
-    };
+    pub use tidegate_pool::{Growth, NotStartedError, PoolPolicy, TryExecutor, WorkerPool};
+    #[cfg(feature = "ordered")]
+    #[doc(inline)]
+    pub use tidegate_pool::{ImmediateExecutor, OrderedView};
 }
 
 /// Execution strategies: which thread runs a task that was produced, and which one produces next.
@@ -289,7 +302,7 @@ pub mod strategy {
 /// [`pinned`](net::pinned) and `roaming` create a group of event loops with I/O;
 /// [`Server`](net::Server) and [`Client`](net::Client) use it. Handlers implement
 /// [`Inbound`](net::Inbound), [`Outbound`](net::Outbound) or both. An
-/// [`EmbeddedChannel`](net::EmbeddedChannel) tests them without a socket:
+/// `EmbeddedChannel` (feature `embedded`) tests them without a socket:
 ///
 /// ```
 /// use tidegate::net::handlers::LineFrames;
@@ -305,16 +318,18 @@ pub mod strategy {
 /// into memory first.
 #[cfg(feature = "net")]
 pub mod net {
+    #[cfg(feature = "embedded")]
+    #[doc(inline)]
+    pub use tidegate_net::EmbeddedChannel;
     #[cfg(feature = "roaming")]
     #[doc(inline)]
     pub use tidegate_net::roaming;
     #[doc(inline)]
     pub use tidegate_net::{
         AnyMessage, Bytes, Channel, ChannelOptions, Client, Datagram, DrainAnnounced, Draining,
-        EmbeddedChannel, FileRange, Handler, HandlerContext, Inbound, InboundContext,
-        InputShutdown, Listener, Message, NetError, NetGroup, Nothing, Outbound, OutboundContext,
-        PipelineBuilder, PipelineChange, ReadSize, Server, UserEvent, WatchAction, WaterMarks,
-        pinned,
+        FileRange, Handler, HandlerContext, Inbound, InboundContext, InputShutdown, Listener,
+        Message, NetError, NetGroup, Nothing, Outbound, OutboundContext, PipelineBuilder,
+        PipelineChange, ReadSize, Server, UserEvent, WatchAction, WaterMarks, pinned,
     };
     #[cfg(feature = "streams")]
     #[doc(inline)]
@@ -393,12 +408,17 @@ pub mod tls {
 pub mod isolate {
     #[doc(inline)]
     pub use tidegate_isolate::{
-        AdaptiveLimit, Attempts, BreakerConfig, BreakerMode, BreakerState, BreakerWindow, Call,
-        CallQueue, CallStage, Cause, Collapser, CollapserConfig, CollapserScope, Command,
-        CommandError, ConcurrencyStrategy, ConfigError, Criticality, Entry, Event, FallbackError,
-        Hedge, Interrupt, Isolation, Key, Partitions, PendingEntry, PermitConfig, PoolConfig,
-        Properties, PropertySource, QueueDiscipline, RateConfig, RateLimit, Rejection,
-        RequestCache, RequestContext, RequestVariable, Retry, RetryBudget, Verdict, WaitingCall,
+        AdaptiveLimit, BreakerConfig, BreakerMode, BreakerState, BreakerWindow, Call, CallQueue,
+        CallStage, Cause, Command, CommandError, ConcurrencyStrategy, ConfigError, Criticality,
+        Entry, Event, FallbackError, Interrupt, Isolation, Key, Partitions, PendingEntry,
+        PermitConfig, PoolConfig, Properties, PropertySource, QueueDiscipline, RateConfig,
+        Rejection, RequestContext, RequestVariable, Verdict, WaitingCall,
+    };
+    #[cfg(feature = "wrappers")]
+    #[doc(inline)]
+    pub use tidegate_isolate::{
+        Attempts, Collapser, CollapserConfig, CollapserScope, Hedge, RateLimit, RequestCache,
+        Retry, RetryBudget,
     };
 }
 

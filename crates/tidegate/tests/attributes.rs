@@ -1,5 +1,5 @@
 //! `#[tidegate::test]` and `#[tidegate::main]` on real functions.
-#![cfg(feature = "loops")]
+#![cfg(feature = "macros")]
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
 //! The error of an invalid setting: which property of which key, and why.
 
+use std::error::Error;
 use std::fmt;
 
 /// An invalid setting: which property of which key, and why.
@@ -10,14 +11,27 @@ use std::fmt;
 /// let invalid = ConfigError::new("prices", "coreSize", "0", "a pool needs a thread");
 /// assert_eq!(invalid.to_string(), "prices: coreSize is 0: a pool needs a thread");
 /// ```
-#[derive(Clone, PartialEq, Eq, tidegate_macros::Error)]
-#[error("{key}: {property} is {value}: {reason}")]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ConfigError {
     key: String,
     property: String,
     value: String,
     reason: String,
 }
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            key,
+            property,
+            value,
+            reason,
+        } = self;
+        write!(f, "{key}: {property} is {value}: {reason}")
+    }
+}
+
+impl Error for ConfigError {}
 
 impl ConfigError {
     /// Creates an error: the property `property` of `key` must not be `value`, for this reason.

@@ -52,11 +52,16 @@ impl Inner {
             Named::WithoutUse => return report("Hystrix has it, and it has no use here"),
             Named::Collapser => {}
             Named::Setting(scope, property) => {
-                let states = states.iter();
-                let whys = states.filter_map(|one| one.why_hidden((scope, property), &value));
-                hidden.extend(whys);
-                hidden.sort();
-                hidden.dedup();
+                let mut all = Vec::new();
+                for why in hidden {
+                    insert(&mut all, why);
+                }
+                for state in states {
+                    if let Some(why) = state.why_hidden((scope, property), &value) {
+                        insert(&mut all, why);
+                    }
+                }
+                hidden = all;
             }
         }
         if hidden.is_empty() {
@@ -70,5 +75,13 @@ impl Inner {
         };
         let list = hidden.join(", ");
         report(&format!("not in force for {list}{more}"));
+    }
+}
+
+/// Adds a text to a sorted list, unless it is there.
+fn insert(list: &mut Vec<String>, text: String) {
+    let at = list.partition_point(|one| *one < text);
+    if list.get(at) != Some(&text) {
+        list.insert(at, text);
     }
 }

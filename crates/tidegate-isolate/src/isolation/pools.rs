@@ -281,8 +281,16 @@ impl Pools {
 }
 
 /// Sorts pools by their keys.
-pub(super) fn sort_pools(pools: &mut [Arc<RegisteredPool>]) {
-    pools.sort_by(|a, b| a.key.cmp(&b.key));
+pub(super) fn sort_pools(pools: &mut Vec<Arc<RegisteredPool>>) {
+    let mut keys = Vec::with_capacity(pools.len());
+    for pool in &*pools {
+        keys.push((pool.key.clone(), keys.len()));
+    }
+    let mut sorted = Vec::with_capacity(pools.len());
+    for (_, at) in super::state::sorted_keys(keys) {
+        sorted.push(Arc::clone(&pools[at]));
+    }
+    *pools = sorted;
 }
 
 /// Locks `mutex` if it becomes free within a moment.

@@ -3,7 +3,6 @@
 //! A key leaves the list when its state is dropped, so that a removed key holds no memory. A weak
 //! reference alone would keep the memory of the state.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 /// Weak references to the states of removed keys.
@@ -14,7 +13,8 @@ pub(super) struct RemovedKeys<S> {
 
 #[derive(Debug)]
 struct List<S> {
-    states: HashMap<u64, Weak<S>>,
+    /// By number, in order.
+    states: Vec<(u64, Weak<S>)>,
     next: u64,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct RemovedEntry<S> {
 
 impl<S> RemovedKeys<S> {
     pub(super) fn new() -> Arc<Self> {
-        let (states, next) = (HashMap::new(), 0);
+        let (states, next) = (Vec::new(), 0);
         let list = Mutex::new(List { states, next });
         Arc::new(Self { list })
     }
@@ -41,7 +41,7 @@ impl<S> RemovedKeys<S> {
         let mut list = self.lock();
         let number = list.next;
         list.next += 1;
-        list.states.insert(number, Arc::downgrade(state));
+        list.states.push((number, Arc::downgrade(state)));
         drop(list);
         let keys = Arc::clone(self);
         // A second entry would be dropped here and leave the list.
@@ -52,7 +52,11 @@ impl<S> RemovedKeys<S> {
     pub(super) fn states(&self) -> Vec<Arc<S>> {
         // The last reference to a state may be among them: dropped by the caller, without the lock.
         let list = self.lock();
-        list.states.values().filter_map(Weak::upgrade).collect()
+        let mut states = Vec::with_capacity(list.states.len());
+        for (_, state) in &list.states {
+            states.extend(state.upgrade());
+        }
+        states
     }
 
     fn lock(&self) -> MutexGuard<'_, List<S>> {
@@ -62,6 +66,10 @@ impl<S> RemovedKeys<S> {
 
 impl<S> Drop for RemovedEntry<S> {
     fn drop(&mut self) {
-        self.keys.lock().states.remove(&self.number);
+        let mut list = self.keys.lock();
+        let at = list.states.partition_point(|one| one.0 < self.number);
+        if list.states.get(at).is_some_and(|one| one.0 == self.number) {
+            list.states.remove(at);
+        }
     }
 }

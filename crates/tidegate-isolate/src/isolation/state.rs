@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use tidegate_core::{CancelToken, Unhandled};
 use tidegate_core::internal::CoarseClock;
 use tidegate_core::internal::trace::EventLimit;
 use tidegate_core::permits::Permits;
+use tidegate_core::{CancelToken, Unhandled};
 
 use super::announcement::Announcement;
 use super::pools::{NoPool, PoolParts, PoolUser, Pools, RegisteredPool};
@@ -124,8 +124,7 @@ impl State {
             let made = pools.get_or_make(&pool, user, &config.pool, &code_settings, pool_parts)?;
             threads.get_or_init(|| made);
         }
-        let listeners = plugins.on_transition.clone();
-        let unhandled = plugins.unhandled.clone();
+        let (listeners, unhandled) = (plugins.on_transition.clone(), plugins.unhandled.clone());
         let breaker = config.breaker.clone();
         let breaker = CircuitBreaker::with_listeners(&key, breaker, listeners, unhandled)?;
         let bucket = config.metrics.counts.bucket_nanos();
@@ -238,6 +237,20 @@ impl State {
 }
 
 /// Sorts states by their keys.
-pub(super) fn sort_states(states: &mut [Arc<State>]) {
-    states.sort_by(|a, b| a.key.cmp(&b.key));
+pub(super) fn sort_states(states: &mut Vec<Arc<State>>) {
+    let mut keys = Vec::with_capacity(states.len());
+    for state in &*states {
+        keys.push((state.key.clone(), keys.len()));
+    }
+    let mut sorted = Vec::with_capacity(states.len());
+    for (_, at) in sorted_keys(keys) {
+        sorted.push(Arc::clone(&states[at]));
+    }
+    *states = sorted;
+}
+
+/// Sorts keys with their places. The only sort of the crate: a sort is compiled for each type.
+pub(super) fn sorted_keys(mut keys: Vec<(Key, usize)>) -> Vec<(Key, usize)> {
+    keys.sort();
+    keys
 }

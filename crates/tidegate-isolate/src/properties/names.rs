@@ -1,6 +1,6 @@
 //! The names of properties: parses them, and suggests the nearest one for an unknown name.
 
-use super::table::{COMMAND, Family, POOL, Property};
+use super::table::{COMMAND, Family, POOL, Property, all};
 use crate::error::ConfigError;
 
 /// The prefix of every name.
@@ -104,22 +104,27 @@ fn key_of<'a>(rest: &'a str, property: &str) -> Option<&'a str> {
 
 /// Returns the known name that is most similar to `family` and `rest`.
 fn nearest(family: &str, rest: &str) -> String {
-    let settings = COMMAND.iter().chain(&POOL);
-    let settings = settings.map(|property| (property.family.name(), property.name));
-    let collapser = COLLAPSER.iter().map(|name| ("collapser", *name));
-    let candidates = settings.chain(collapser).map(|(of, property)| {
+    let mut best = (usize::MAX, String::new());
+    let mut consider = |of: &str, property: &str| {
         let dots = property.matches('.').count() + 1;
         // Takes as many parts of the name as the property has; the rest is the key.
-        let cut = rest.rmatch_indices('.').nth(dots - 1).map(|(at, _)| at);
+        let cut = rest.rmatch_indices('.').nth(dots - 1);
         let (key, suffix) = match cut {
-            Some(at) => (&rest[..at], &rest[at + 1..]),
+            Some((at, _)) => (&rest[..at], &rest[at + 1..]),
             None => ("<KEY>", rest),
         };
         let far = distance(suffix, property) + distance(family, of);
-        (far, format!("{PREFIX}.{of}.{key}.{property}"))
-    });
-    let best = candidates.min_by_key(|(far, _)| *far);
-    best.map(|(_, name)| name).unwrap_or_default()
+        if far < best.0 {
+            best = (far, format!("{PREFIX}.{of}.{key}.{property}"));
+        }
+    };
+    for property in all() {
+        consider(property.family.name(), property.name);
+    }
+    for name in &COLLAPSER {
+        consider("collapser", name);
+    }
+    best.1
 }
 
 fn unknown(name: &str, nearest: &str) -> ConfigError {

@@ -57,21 +57,34 @@ impl Sources {
     /// Notifies all added owners. Returns, for each owner for which the value is not in force, the
     /// reason.
     pub(crate) fn notify_owners(&self, name: &str) -> Result<Vec<String>, ConfigError> {
-        let all: Vec<_> = lock(&self.concerned).iter().map(Weak::upgrade).collect();
-        let results: Vec<_> = all
-            .iter()
-            .flatten()
-            .map(|one| one.changed(self, name))
-            .collect();
-        let hidden: Result<Vec<_>, _> = results.into_iter().collect();
-        Ok(hidden?.into_iter().flatten().collect())
+        let all = lock(&self.concerned).clone();
+        let (mut hidden, mut failed) = (Vec::new(), None);
+        for one in all {
+            let Some(one) = one.upgrade() else { continue };
+            match one.changed(self, name) {
+                Ok(Some(why)) => hidden.push(why),
+                Ok(None) => {}
+                // All owners are notified; the first error counts.
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        match failed {
+            Some(error) => Err(error),
+            None => Ok(hidden),
+        }
     }
 
     /// Checks the names that the sources list.
     pub(crate) fn check_names(&self) -> Result<(), ConfigError> {
-        let strict = self.sources.iter().filter(|one| !one.accepts_unknown());
-        let mut names = strict.flat_map(|source| source.names());
-        names.try_for_each(|name| parse(&name).map(|_| ()))
+        for source in &self.sources {
+            if source.accepts_unknown() {
+                continue;
+            }
+            for name in source.names() {
+                parse(&name)?;
+            }
+        }
+        Ok(())
     }
 
     /// Returns the value that the source with this number has, and whether an earlier source
@@ -92,15 +105,16 @@ impl Sources {
 
     /// Reads all properties that the sources have for a command.
     pub(crate) fn read(&self, keys: Keys<'_>) -> Reading {
-        let names = all().flat_map(|property| {
-            let scopes = ["default", property.family.key(keys).as_str()];
-            scopes.map(|scope| full_name(property, scope))
-        });
-        let values = names.filter_map(|name| {
-            let value = self.get(&name)?;
-            Some((name, value))
-        });
-        Reading(values.collect())
+        let mut values = HashMap::new();
+        for property in all() {
+            for scope in ["default", property.family.key(keys).as_str()] {
+                let name = full_name(property, scope);
+                if let Some(value) = self.get(&name) {
+                    values.insert(name, value);
+                }
+            }
+        }
+        Reading(values)
     }
 
     /// Counts a change, before it is passed on.

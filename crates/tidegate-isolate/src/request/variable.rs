@@ -1,6 +1,7 @@
 //! Variables with a separate value for every request.
 
 use std::any::Any;
+use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,9 +31,16 @@ pub struct RequestVariable<T> {
 type OnEnd<T> = Arc<dyn Fn(&T) + Send + Sync>;
 
 /// The error of an access outside of a request: enter a [`RequestContext`] first.
-#[derive(Clone, Copy, PartialEq, Eq, tidegate_macros::Error)]
-#[error("there is no request on this thread: enter a RequestContext first")]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct NoContextError;
+
+impl fmt::Display for NoContextError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("there is no request on this thread: enter a RequestContext first")
+    }
+}
+
+impl Error for NoContextError {}
 
 tidegate_core::debug_as_display!(NoContextError);
 

@@ -2,6 +2,8 @@
 //!
 //! Both are `Send` and `Sync` and may be polled by any runtime: the event loop only wakes them.
 
+use std::error::Error;
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -201,21 +203,46 @@ impl<F: Future> Future for Timeout<F> {
 }
 
 /// The event loop of the sleep has ended.
-#[derive(Clone, Copy, PartialEq, Eq, tidegate_macros::Error)]
-#[error("the loop that counts the time has ended; sleep on a loop that lives on")]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SleepError;
+
+impl fmt::Display for SleepError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the loop that counts the time has ended; sleep on a loop that lives on")
+    }
+}
+
+impl Error for SleepError {}
 
 tidegate_core::debug_as_display!(SleepError);
 
 /// Why a future with a time limit was not waited for any longer.
-#[derive(Clone, Copy, PartialEq, Eq, tidegate_macros::Error)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum TimeoutError {
     /// The time is up.
-    #[error("the operation did not complete in time; retry it or allow more time")]
     Elapsed,
     /// The event loop has ended, so the time is not measured any more.
-    #[error(transparent)]
     LoopEnded(SleepError),
+}
+
+impl fmt::Display for TimeoutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Elapsed => {
+                f.write_str("the operation did not complete in time; retry it or allow more time")
+            }
+            Self::LoopEnded(why) => why.fmt(f),
+        }
+    }
+}
+
+impl Error for TimeoutError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::LoopEnded(why) => why.source(),
+            _ => None,
+        }
+    }
 }
 
 tidegate_core::debug_as_display!(TimeoutError);

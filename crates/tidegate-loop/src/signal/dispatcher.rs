@@ -3,6 +3,8 @@
 //! Its thread starts with the first call and only reads counters. Each completion is completed on a
 //! thread of its own, because a listener of it is user code and may block. Signals are rare.
 
+use std::error::Error;
+use std::fmt;
 use std::io;
 use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -35,12 +37,23 @@ struct Waiter {
 }
 
 /// A signal could not be registered.
-#[derive(Clone, tidegate_macros::Error)]
-#[error("{name} cannot be awaited: {why}; handle the signal outside this process")]
+#[derive(Clone)]
 struct RegisterError {
     name: &'static str,
     why: String,
 }
+
+impl fmt::Display for RegisterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, why } = self;
+        write!(
+            f,
+            "{name} cannot be awaited: {why}; handle the signal outside this process"
+        )
+    }
+}
+
+impl Error for RegisterError {}
 
 tidegate_core::debug_as_display!(RegisterError);
 

@@ -1,23 +1,49 @@
 //! Counts the threads of an event loop, for waits until there is none.
 
+use std::error::Error;
+use std::fmt;
 use std::sync::{Arc, Weak};
 
 use tidegate_core::internal::prim::{Mutex, lock};
 use tidegate_core::{Parker, WaitRefusedError};
 
 /// Why [`EventLoop::await_inactivity`](crate::EventLoop::await_inactivity) did not wait.
-#[derive(Clone, PartialEq, Eq, tidegate_macros::Error)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InactivityError {
     /// The event loop never had a thread.
-    #[error("the loop never had a thread to wait for; give it a task before waiting")]
     NeverStarted,
     /// The calling thread must not block.
-    #[error("this thread must not wait for a loop's thread to end; wait on another thread")]
-    Refused(#[source] WaitRefusedError),
+    Refused(WaitRefusedError),
     /// The caller's token was tripped before the event loop's thread ended.
-    #[error("the wait was interrupted by its cancel token; wait again if it is still needed")]
     Interrupted,
+}
+
+impl fmt::Display for InactivityError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NeverStarted => f.write_str(
+                "the loop never had a thread to wait for; give it a task before waiting",
+            ),
+            Self::Refused(_) => f.write_str(
+                "this thread must not wait for a loop's thread to end; wait on another \
+                 thread",
+            ),
+            Self::Interrupted => f.write_str(
+                "the wait was interrupted by its cancel token; wait again if it is still \
+                 needed",
+            ),
+        }
+    }
+}
+
+impl Error for InactivityError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Refused(why) => Some(why),
+            _ => None,
+        }
+    }
 }
 
 tidegate_core::debug_as_display!(InactivityError);

@@ -1,5 +1,6 @@
 //! The reports of a watchdog.
 
+use std::error::Error;
 use std::fmt;
 use std::io;
 use std::time::Duration;
@@ -88,15 +89,34 @@ impl fmt::Display for Recovered {
 }
 
 /// Why a watchdog was not started.
-#[derive(tidegate_macros::Error)]
 #[non_exhaustive]
 pub enum WatchdogError {
     /// With a threshold of zero every event loop would count as stuck.
-    #[error("a threshold of zero calls every loop stuck; give it at least a millisecond")]
     ZeroThreshold,
     /// The watchdog's thread could not be started.
-    #[error("no thread could be started to watch; try again when the system has room")]
-    NoThread(#[source] io::Error),
+    NoThread(io::Error),
+}
+
+impl fmt::Display for WatchdogError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ZeroThreshold => f.write_str(
+                "a threshold of zero calls every loop stuck; give it at least a millisecond",
+            ),
+            Self::NoThread(_) => f.write_str(
+                "no thread could be started to watch; try again when the system has room",
+            ),
+        }
+    }
+}
+
+impl Error for WatchdogError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::NoThread(why) => Some(why),
+            _ => None,
+        }
+    }
 }
 
 tidegate_core::debug_as_display!(WatchdogError);

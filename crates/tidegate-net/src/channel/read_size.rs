@@ -4,6 +4,9 @@
 //! 1 GiB. A read that fills the offer moves four entries up; the second small one moves one entry
 //! down. Nothing is allocated.
 
+use std::error::Error;
+use std::fmt;
+
 /// Entries in the size table.
 const ENTRIES: usize = 53;
 /// Entries that are multiples of 16.
@@ -178,10 +181,7 @@ fn index_below(size: u32) -> u8 {
 }
 
 /// Bounds that contradict each other.
-#[derive(Clone, Copy, PartialEq, Eq, tidegate_macros::Error)]
-#[error(
-    "read sizes must be 0 < minimum ≤ initial ≤ maximum, and were {minimum}, {initial} and {maximum}"
-)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ReadSizeError {
     /// The smallest requested offer.
     pub minimum: u32,
@@ -190,6 +190,23 @@ pub struct ReadSizeError {
     /// The largest requested offer.
     pub maximum: u32,
 }
+
+impl fmt::Display for ReadSizeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            minimum,
+            initial,
+            maximum,
+        } = self;
+        write!(
+            f,
+            "read sizes must be 0 < minimum ≤ initial ≤ maximum, and were {minimum}, \
+                 {initial} and {maximum}"
+        )
+    }
+}
+
+impl Error for ReadSizeError {}
 
 tidegate_core::debug_as_display!(ReadSizeError);
 

@@ -1,6 +1,8 @@
 //! The check that the handlers of a chain fit each other, and its error.
 
 use std::borrow::Cow;
+use std::error::Error;
+use std::fmt;
 
 use bytes::Bytes;
 
@@ -24,14 +26,10 @@ pub(crate) type Name = Cow<'static, str>;
 /// assert!(matches!(refused, PipelineError::TypeMismatch { .. }));
 /// assert!(refused.to_string().contains("`strings`") && refused.to_string().contains("`lines`"));
 /// ```
-#[derive(Clone, PartialEq, Eq, tidegate_macros::Error)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PipelineError {
     /// The message types of two handlers, or of a handler and the socket, do not match.
-    #[error(
-        "`{from}` {} {gives}, but `{to}` takes {takes}; add a handler that converts between them",
-        if *writing { "writes" } else { "passes on" }
-    )]
     TypeMismatch {
         /// The handler that passes the message on or writes it.
         from: String,
@@ -45,39 +43,67 @@ pub enum PipelineError {
         writing: bool,
     },
     /// There already is a handler of that name.
-    #[error("there is a handler called `{name}` already; choose another name")]
     DuplicateName {
         /// The name.
         name: String,
     },
     /// There is no handler of that name.
-    #[error("there is no handler called `{name}`; check the name")]
     NoSuchHandler {
         /// The name.
         name: String,
     },
     /// A handler that is not `Send` was given to a channel of a roaming loop.
-    #[error(
-        "`{name}` was made to stay on its thread, but the channels of a roaming loop travel; make it \
-         with `Handler::inbound`, `outbound` or `duplex`"
-    )]
     NotSend {
         /// The handler's name.
         name: String,
     },
     /// A handler on an executor of its own cannot change the chain through its context.
-    #[error(
-        "`{name}` runs on an executor of its own, away from the pipeline; change the pipeline with \
-         `Channel::change`"
-    )]
     OnOtherExecutor {
         /// The handler's name.
         name: String,
     },
     /// The channel is closed.
-    #[error("the channel is closed, and its handlers are gone")]
     Closed,
 }
+
+impl fmt::Display for PipelineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TypeMismatch {
+                from,
+                gives,
+                to,
+                takes,
+                writing,
+            } => write!(
+                f,
+                "`{from}` {} {gives}, but `{to}` takes {takes}; add a handler that converts \
+                 between them",
+                if *writing { "writes" } else { "passes on" }
+            ),
+            Self::DuplicateName { name } => write!(
+                f,
+                "there is a handler called `{name}` already; choose another name"
+            ),
+            Self::NoSuchHandler { name } => {
+                write!(f, "there is no handler called `{name}`; check the name")
+            }
+            Self::NotSend { name } => write!(
+                f,
+                "`{name}` was made to stay on its thread, but the channels of a roaming loop \
+                 travel; make it with `Handler::inbound`, `outbound` or `duplex`"
+            ),
+            Self::OnOtherExecutor { name } => write!(
+                f,
+                "`{name}` runs on an executor of its own, away from the pipeline; change the \
+                 pipeline with `Channel::change`"
+            ),
+            Self::Closed => f.write_str("the channel is closed, and its handlers are gone"),
+        }
+    }
+}
+
+impl Error for PipelineError {}
 
 tidegate_core::debug_as_display!(PipelineError);
 

@@ -9,6 +9,7 @@
 mod builder;
 mod control;
 mod drain;
+#[cfg(feature = "signal")]
 mod drain_on;
 mod limits;
 mod listener;

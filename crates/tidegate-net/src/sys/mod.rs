@@ -9,6 +9,7 @@ mod call;
 mod chunk;
 mod descriptor;
 mod events;
+#[cfg(any(test, feature = "embedded"))]
 mod fake;
 mod file;
 mod interest;
@@ -25,6 +26,7 @@ compile_error!("tidegate-net needs a 64-bit system: build without the feature `n
 
 pub(crate) use self::chunk::{Chunk, PIECE, PIECES};
 pub(crate) use self::descriptor::{AsFd, RawFd, WatchedFd, number_of};
+#[cfg(any(test, feature = "embedded"))]
 pub(crate) use self::fake::FakePoller;
 #[cfg(test)]
 pub(crate) use self::fake::FakeScript;

@@ -1,5 +1,7 @@
 //! The errors of TLS.
 
+use std::error::Error;
+use std::fmt;
 use std::time::Duration;
 
 /// The error of a TLS connection or configuration. A [`Tls`](super::Tls) handler fires the errors
@@ -12,39 +14,66 @@ use std::time::Duration;
 /// let why = TlsServer::from_pem(b"no certificate", b"no key").unwrap_err();
 /// assert!(matches!(why, TlsError::InvalidIdentity(_)));
 /// ```
-#[derive(Clone, tidegate_macros::Error)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum TlsError {
     /// Certificates or a key that cannot be used, with the reason.
-    #[error("the certificates or the key cannot be used: {0}")]
     InvalidIdentity(String),
     /// Root certificates that cannot be used, with the reason.
-    #[error("the root certificates cannot be used: {0}")]
     InvalidRoots(String),
     /// The name is not a valid server name.
-    #[error("`{0}` is not the name of a server; give a host name or an address")]
     InvalidName(String),
     /// The handshake failed: an unacceptable certificate, no common protocol, or bytes that are not
     /// TLS.
-    #[error("the TLS handshake failed: {0}")]
-    Handshake(#[source] rustls::Error),
+    Handshake(rustls::Error),
     /// The handshake was not done within the handshake timeout, which is given here.
-    #[error(
-        "the TLS handshake took longer than {0:?}; check the peer, or raise `handshake_timeout`"
-    )]
     HandshakeTimeout(Duration),
     /// The peer closed the connection before the handshake was done.
-    #[error("the peer closed the connection during the TLS handshake")]
     ClosedInHandshake,
     /// The connection failed after the handshake, for example because of a corrupt record.
-    #[error("the TLS connection failed: {0}")]
-    ConnectionFailed(#[source] rustls::Error),
+    ConnectionFailed(rustls::Error),
     /// The peer closed the connection without a `close_notify`, so the received data may be
     /// incomplete.
-    #[error(
-        "the peer closed the connection without a close_notify; what was received may be incomplete"
-    )]
     Truncated,
+}
+
+impl fmt::Display for TlsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InvalidIdentity(what) => {
+                write!(f, "the certificates or the key cannot be used: {what}")
+            }
+            Self::InvalidRoots(what) => write!(f, "the root certificates cannot be used: {what}"),
+            Self::InvalidName(what) => write!(
+                f,
+                "`{what}` is not the name of a server; give a host name or an address"
+            ),
+            Self::Handshake(why) => write!(f, "the TLS handshake failed: {why}"),
+            Self::HandshakeTimeout(what) => write!(
+                f,
+                "the TLS handshake took longer than {what:?}; check the peer, or raise \
+                 `handshake_timeout`"
+            ),
+            Self::ClosedInHandshake => {
+                f.write_str("the peer closed the connection during the TLS handshake")
+            }
+            Self::ConnectionFailed(why) => write!(f, "the TLS connection failed: {why}"),
+            Self::Truncated => f.write_str(
+                "the peer closed the connection without a close_notify; what was received \
+                 may be incomplete",
+            ),
+        }
+    }
+}
+
+impl Error for TlsError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Handshake(why) => Some(why),
+            Self::ConnectionFailed(why) => Some(why),
+            _ => None,
+        }
+    }
 }
 
 tidegate_core::debug_as_display!(TlsError);

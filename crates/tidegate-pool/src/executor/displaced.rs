@@ -1,6 +1,8 @@
 //! Jobs that are dropped to make room for others, and the failure of their completions.
 
 use std::cell::Cell;
+use std::error::Error;
+use std::fmt;
 
 /// The failure of an accepted job that was dropped: to make room for another, because its queue shed
 /// it, or because its pool has no thread and can start none.
@@ -12,9 +14,16 @@ use std::cell::Cell;
 /// let failure = Failure::new(DisplacedError);
 /// assert!(failure.downcast_ref::<DisplacedError>().is_some());
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, tidegate_macros::Error)]
-#[error("the job was displaced from a full queue; submit it again or shed load")]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct DisplacedError;
+
+impl fmt::Display for DisplacedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the job was displaced from a full queue; submit it again or shed load")
+    }
+}
+
+impl Error for DisplacedError {}
 
 tidegate_core::debug_as_display!(DisplacedError);
 

@@ -1,6 +1,8 @@
 //! The parameters of an executor's shutdown, and the errors of a shutdown that failed.
 
 use std::borrow::Cow;
+use std::error::Error;
+use std::fmt;
 use std::time::Duration;
 
 use tidegate_promise::AbandonedError;
@@ -48,20 +50,14 @@ impl Default for Quiet {
 }
 
 /// The error of an event loop's shutdown that failed.
-#[derive(Clone, PartialEq, Eq, tidegate_macros::Error)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ShutdownError {
     /// The quiet period is longer than the timeout.
-    #[error(
-        "the quiet period of {:?} is longer than the timeout of {:?}; raise the timeout or lower \
-         the period", _0.period, _0.timeout
-    )]
     BadQuiet(Quiet),
     /// This executor cannot be shut down.
-    #[error("the executor was not shut down because it does not support it; leave it running")]
     Unsupported,
     /// A task had not returned at the deadline. Its thread is left running.
-    #[error("loop {name} did not end in time: {}", stuck(task, *age, *behind, cut))]
     Stuck {
         /// The name of the event loop.
         name: String,
@@ -80,7 +76,6 @@ pub enum ShutdownError {
         handed_back: HandedBack,
     },
     /// The loop's own code panicked: a bug in the driver.
-    #[error("the loop's driver panicked: {message}; report it as a defect of the driver")]
     Panicked {
         /// The panic's message.
         message: String,
@@ -88,28 +83,16 @@ pub enum ShutdownError {
         handed_back: HandedBack,
     },
     /// No thread could be started to run the remaining tasks and the shutdown hooks.
-    #[error(
-        "no thread could be started to run the shutdown hooks; {} tasks are handed back",
-        handed_back.len()
-    )]
     NoThread {
         /// Tasks that had not started.
         handed_back: HandedBack,
     },
     /// The `ManualLoop` was dropped, so no thread drives the event loop any more.
-    #[error(
-        "the `ManualLoop` that drove the loop was dropped; {} tasks are handed back",
-        handed_back.len()
-    )]
     ManualLoopDropped {
         /// Tasks that had not started.
         handed_back: HandedBack,
     },
     /// The strategy of a roaming loop broke its contract, so no thread drives the loop.
-    #[error(
-        "loop {name} did not end as requested: strategy {strategy} {fault}; {} tasks are handed back",
-        handed_back.len()
-    )]
     BadStrategy {
         /// The name of the event loop.
         name: String,
@@ -121,9 +104,69 @@ pub enum ShutdownError {
         handed_back: HandedBack,
     },
     /// The event loop was dropped without a report.
-    #[error("the loop was dropped without a report; keep a handle until it has terminated")]
     Lost,
 }
+
+impl fmt::Display for ShutdownError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BadQuiet(what) => write!(
+                f,
+                "the quiet period of {:?} is longer than the timeout of {:?}; raise the \
+                 timeout or lower the period",
+                what.period, what.timeout
+            ),
+            Self::Unsupported => f.write_str(
+                "the executor was not shut down because it does not support it; leave it \
+                 running",
+            ),
+            Self::Stuck {
+                name,
+                task,
+                age,
+                behind,
+                cut,
+                ..
+            } => write!(
+                f,
+                "loop {name} did not end in time: {}",
+                stuck(task, *age, *behind, cut)
+            ),
+            Self::Panicked { message, .. } => write!(
+                f,
+                "the loop's driver panicked: {message}; report it as a defect of the driver"
+            ),
+            Self::NoThread { handed_back } => write!(
+                f,
+                "no thread could be started to run the shutdown hooks; {} tasks are handed \
+                 back",
+                handed_back.len()
+            ),
+            Self::ManualLoopDropped { handed_back } => write!(
+                f,
+                "the `ManualLoop` that drove the loop was dropped; {} tasks are handed back",
+                handed_back.len()
+            ),
+            Self::BadStrategy {
+                name,
+                strategy,
+                fault,
+                handed_back,
+            } => write!(
+                f,
+                "loop {name} did not end as requested: strategy {strategy} {fault}; {} tasks \
+                 are handed back",
+                handed_back.len()
+            ),
+            Self::Lost => f.write_str(
+                "the loop was dropped without a report; keep a handle until it has \
+                 terminated",
+            ),
+        }
+    }
+}
+
+impl Error for ShutdownError {}
 
 impl ShutdownError {
     /// Returns the tasks that had not started, if the error carries them.

@@ -3,6 +3,8 @@
 //! task was handed back or displaced.
 
 use std::cell::Cell;
+use std::error::Error;
+use std::fmt;
 use std::sync::Arc;
 
 use tidegate_core::internal::{contain, discard_all};
@@ -14,12 +16,19 @@ use super::displaced::{DisplacedError, is_displacing};
 
 /// The error of a task that never started: its executor ended first, and the task was not taken
 /// from the report of that end.
-#[derive(Clone, Copy, PartialEq, Eq, tidegate_macros::Error)]
-#[error(
-    "the task did not start because its executor has ended; take it from `handed_back` of the \
-     shutdown report and run it elsewhere"
-)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct NotStartedError;
+
+impl fmt::Display for NotStartedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "the task did not start because its executor has ended; take it from \
+                 `handed_back` of the shutdown report and run it elsewhere",
+        )
+    }
+}
+
+impl Error for NotStartedError {}
 
 tidegate_core::debug_as_display!(NotStartedError);
 

@@ -1,5 +1,6 @@
 //! The builder of an ordered view, and the errors of an invalid view.
 
+use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
@@ -128,18 +129,30 @@ impl fmt::Debug for OrderedViewBuilder {
 }
 
 /// The error of a view that cannot be built.
-#[derive(Clone, PartialEq, Eq, tidegate_macros::Error)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OrderedViewError {
     /// The executor already runs one task at a time.
-    #[error("{executor} already runs its tasks in order; use it without a view")]
     Ordered {
         /// The executor's name.
         executor: String,
     },
     /// A turn of zero tasks would never run anything.
-    #[error("a turn of 0 tasks runs nothing; allow at least 1")]
     EmptyTurn,
 }
+
+impl fmt::Display for OrderedViewError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ordered { executor } => write!(
+                f,
+                "{executor} already runs its tasks in order; use it without a view"
+            ),
+            Self::EmptyTurn => f.write_str("a turn of 0 tasks runs nothing; allow at least 1"),
+        }
+    }
+}
+
+impl Error for OrderedViewError {}
 
 tidegate_core::debug_as_display!(OrderedViewError);

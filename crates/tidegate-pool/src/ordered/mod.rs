@@ -5,18 +5,33 @@
 //! * `view`: [`OrderedView`], the handle. `schedule`: its methods that schedule tasks.
 //! * `views`: the views over one executor, which end with it.
 //! * `builder`: [`OrderedViewBuilder`] and [`OrderedViewError`].
+//! * `off`: what a pool knows of views, without the feature `ordered`: nothing.
 //!
 //! `builder` uses `views`. `builder` and `schedule` use `view`. `view`, `views` and `ending` use
 //! `turn`. A view runs on any `Executor`; this module does not depend on the worker pool, which
 //! keeps a list of its views.
 
+#[cfg(feature = "ordered")]
 mod builder;
+#[cfg(feature = "ordered")]
 mod ending;
+#[cfg(not(feature = "ordered"))]
+mod off;
+#[cfg(feature = "ordered")]
 mod schedule;
+#[cfg(feature = "ordered")]
 mod turn;
+#[cfg(feature = "ordered")]
 mod view;
+#[cfg(feature = "ordered")]
 mod views;
 
-pub use self::builder::{OrderedViewBuilder, OrderedViewError};
-pub use self::view::OrderedView;
+#[cfg(not(feature = "ordered"))]
+pub(crate) use self::off::{SharedWithViews, Views};
+#[cfg(feature = "ordered")]
 pub(crate) use self::views::{SharedWithViews, Views};
+#[cfg(feature = "ordered")]
+pub use self::{
+    builder::{OrderedViewBuilder, OrderedViewError},
+    view::OrderedView,
+};

@@ -1,5 +1,7 @@
 //! All limits of a pool in one value, and the errors of invalid limits.
 
+use std::error::Error;
+use std::fmt;
 use std::time::Duration;
 
 use tidegate_core::WaitRefusedError;
@@ -127,25 +129,17 @@ impl Default for PoolLimits {
 }
 
 /// The error of a pool that could not be built, or whose limits could not be changed.
-#[derive(Clone, PartialEq, Eq, tidegate_macros::Error)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PoolError {
     /// The maximum is zero.
-    #[error("a pool needs at least one thread; raise `max`")]
     NoThreads,
     /// The maximum is above [`PoolLimits::MAX_THREADS`].
-    #[error(
-        "{asked} threads are too many; use at most {}",
-        PoolLimits::MAX_THREADS
-    )]
     TooManyThreads {
         /// The requested maximum.
         asked: usize,
     },
     /// The maximum is below the core size.
-    #[error(
-        "the maximum of {max} threads is below the core size of {core}; raise `max` or lower `core`"
-    )]
     MaxBelowCore {
         /// The core size.
         core: usize,
@@ -154,7 +148,6 @@ pub enum PoolError {
     },
     /// The number of reserved threads is above the maximum of the pool, or above what any pool can
     /// reserve.
-    #[error("{asked} threads cannot be in reserve; use at most {most} here")]
     TooManyReserved {
         /// The requested number of reserved threads.
         asked: usize,
@@ -162,23 +155,63 @@ pub enum PoolError {
         most: usize,
     },
     /// The queue is too long to be counted.
-    #[error("a queue of {asked} jobs is too long; use at most {MAX_QUEUE}")]
     QueueTooLong {
         /// The requested length.
         asked: usize,
     },
     /// A back-off with zero attempts.
-    #[error("a back-off needs at least one attempt; use `PoolPolicy::Fail` for none")]
     NoAttempts,
     /// The leases leave no thread for jobs.
-    #[error(transparent)]
     Budget(ThreadBudgetError),
     /// Jobs of the pool wait for each other and rely on more threads than the new limits allow.
-    #[error("jobs of the pool wait for others and rely on its threads; change the limits later")]
-    InUse(#[source] WaitRefusedError),
+    InUse(WaitRefusedError),
     /// The pool was shut down.
-    #[error("the pool was shut down; build another one")]
     Shutdown,
+}
+
+impl fmt::Display for PoolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoThreads => f.write_str("a pool needs at least one thread; raise `max`"),
+            Self::TooManyThreads { asked } => write!(
+                f,
+                "{asked} threads are too many; use at most {}",
+                PoolLimits::MAX_THREADS
+            ),
+            Self::MaxBelowCore { core, max } => write!(
+                f,
+                "the maximum of {max} threads is below the core size of {core}; raise `max` \
+                 or lower `core`"
+            ),
+            Self::TooManyReserved { asked, most } => write!(
+                f,
+                "{asked} threads cannot be in reserve; use at most {most} here"
+            ),
+            Self::QueueTooLong { asked } => write!(
+                f,
+                "a queue of {asked} jobs is too long; use at most {MAX_QUEUE}"
+            ),
+            Self::NoAttempts => f.write_str(
+                "a back-off needs at least one attempt; use `PoolPolicy::Fail` for none",
+            ),
+            Self::Budget(why) => why.fmt(f),
+            Self::InUse(_) => f.write_str(
+                "jobs of the pool wait for others and rely on its threads; change the limits \
+                 later",
+            ),
+            Self::Shutdown => f.write_str("the pool was shut down; build another one"),
+        }
+    }
+}
+
+impl Error for PoolError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Budget(why) => why.source(),
+            Self::InUse(why) => Some(why),
+            _ => None,
+        }
+    }
 }
 
 tidegate_core::debug_as_display!(PoolError);

@@ -1,6 +1,8 @@
 //! When a periodic task runs again, the policies for missed runs, and why a task is not scheduled
 //! periodically.
 
+use std::error::Error;
+use std::fmt;
 use std::time::Duration;
 
 use tidegate_core::internal::as_nanos;
@@ -35,19 +37,33 @@ pub enum Missed {
 /// assert_eq!(refused.unwrap_err(), PeriodError::Zero);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, tidegate_macros::Error)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PeriodError {
     /// The period is zero: the task would run without end.
-    #[error("a period of zero would run without end; give it at least 1 ns")]
     Zero,
     /// The executor is shutting down.
-    #[error("the executor is shutting down; schedule on another one")]
     Closed,
     /// No thread could be started for the executor or for its timers.
-    #[error("no thread could be started for the timer; try again when the system has room")]
     NoThread,
 }
+
+impl fmt::Display for PeriodError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Zero => {
+                f.write_str("a period of zero would run without end; give it at least 1 ns")
+            }
+            Self::Closed => f.write_str("the executor is shutting down; schedule on another one"),
+            Self::NoThread => f.write_str(
+                "no thread could be started for the timer; try again when the system has \
+                 room",
+            ),
+        }
+    }
+}
+
+impl Error for PeriodError {}
 
 tidegate_core::debug_as_display!(PeriodError);
 

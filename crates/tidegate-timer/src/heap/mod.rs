@@ -236,12 +236,11 @@ impl<T> Heap<T> {
     /// assert!(timers.is_empty());
     /// ```
     pub fn drain(&mut self) -> Drain<T> {
-        self.items.sort_unstable_by_key(|item| item.order());
-        let entries: Vec<_> = self
-            .items
-            .drain(..)
-            .map(|item| item.into_due(self.slab.take(item.slot)))
-            .collect();
+        // Pops them: a sort would be compiled for each type of entry.
+        let mut entries = Vec::with_capacity(self.len());
+        while let Some(due) = self.pop_due(u64::MAX) {
+            entries.push(due);
+        }
         self.trim();
         Drain {
             entries: entries.into_iter(),

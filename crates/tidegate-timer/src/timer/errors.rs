@@ -1,5 +1,7 @@
 //! The error type of the timer.
 
+use std::error::Error;
+use std::fmt;
 use tidegate_core::WaitRefusedError;
 
 use crate::wheel::WheelError;
@@ -16,33 +18,57 @@ use crate::wheel::WheelError;
 /// assert_eq!(timer.start(), Err(TimerError::Stopped));
 /// # Ok::<(), TimerError>(())
 /// ```
-#[derive(Clone, PartialEq, Eq, tidegate_macros::Error)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TimerError {
     /// The wheel of the timer cannot be created.
-    #[error("the wheel of the timer cannot be created; change its tick or its slots")]
-    Geometry(#[source] WheelError),
+    Geometry(WheelError),
     /// The timer has stopped and cannot be restarted.
-    #[error("the timer has stopped; create another one")]
     Stopped,
     /// The timer's thread could not be started.
-    #[error("the timer's thread could not be started; try again when the system has room")]
     NoThread,
     /// The timer's own thread cannot wait for its own end.
-    #[error(
-        "a task of the timer cannot wait for the end of its own timer; await the shutdown, or wait \
-         for it on another thread"
-    )]
     OwnThread,
     /// The calling thread may not wait for the timer's thread.
-    #[error("the calling thread may not wait for the end of the timer; await the shutdown instead")]
-    Refused(#[source] WaitRefusedError),
+    Refused(WaitRefusedError),
     /// The calling thread is in the spawner that starts the timer's thread.
-    #[error(
-        "the timer's thread is being started by this very call; use the timer when the spawner \
-         has returned"
-    )]
     Starting,
+}
+
+impl fmt::Display for TimerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Geometry(_) => f.write_str(
+                "the wheel of the timer cannot be created; change its tick or its slots",
+            ),
+            Self::Stopped => f.write_str("the timer has stopped; create another one"),
+            Self::NoThread => f.write_str(
+                "the timer's thread could not be started; try again when the system has room",
+            ),
+            Self::OwnThread => f.write_str(
+                "a task of the timer cannot wait for the end of its own timer; await the \
+                 shutdown, or wait for it on another thread",
+            ),
+            Self::Refused(_) => f.write_str(
+                "the calling thread may not wait for the end of the timer; await the \
+                 shutdown instead",
+            ),
+            Self::Starting => f.write_str(
+                "the timer's thread is being started by this very call; use the timer when \
+                 the spawner has returned",
+            ),
+        }
+    }
+}
+
+impl Error for TimerError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Geometry(why) => Some(why),
+            Self::Refused(why) => Some(why),
+            _ => None,
+        }
+    }
 }
 
 tidegate_core::debug_as_display!(TimerError);

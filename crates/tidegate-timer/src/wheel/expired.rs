@@ -57,11 +57,31 @@ pub struct WheelDrain<T> {
 }
 
 impl<T> WheelDrain<T> {
-    pub(super) fn new(entries: Vec<Expired<T>>) -> Self {
+    /// Sorts the entries by their deadlines; those with the same one keep their order.
+    pub(super) fn new(mut entries: Vec<Expired<T>>) -> Self {
+        let mut order = Vec::with_capacity(entries.len());
+        for entry in &entries {
+            order.push((entry.deadline, order.len()));
+        }
+        sort(&mut order);
+        // Entry `at` has to come from place `from`, or from where a swap has moved it to.
+        for at in 0..order.len() {
+            let mut from = order[at].1;
+            while from < at {
+                from = order[from].1;
+            }
+            entries.swap(at, from);
+            order[at].1 = from;
+        }
         Self {
             entries: entries.into_iter(),
         }
     }
+}
+
+/// Sorts deadlines with their places. A function of its own, because a sort is compiled for each type.
+fn sort(order: &mut [(u64, usize)]) {
+    order.sort_unstable();
 }
 
 impl<T> Iterator for WheelDrain<T> {

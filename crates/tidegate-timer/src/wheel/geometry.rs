@@ -10,6 +10,8 @@
 //! when time reaches their slot. As a result, the lowest list that is not empty is always the next
 //! one.
 
+use std::error::Error;
+use std::fmt;
 use std::time::Duration;
 
 use tidegate_core::internal::as_nanos;
@@ -102,6 +104,7 @@ impl Geometry {
     }
 
     /// Returns the time at which an entry of this deadline is due: the end of its tick.
+    #[cfg(feature = "timer")]
     pub(crate) fn due_at(self, deadline: u64) -> u64 {
         self.end_of(self.tick_of(deadline))
     }
@@ -173,24 +176,18 @@ fn low_bits(count: u32) -> u64 {
 /// assert_eq!(refused, WheelError::ZeroTick);
 /// assert_eq!(refused.to_string(), "the tick of the wheel is zero; set a longer one");
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, tidegate_macros::Error)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WheelError {
     /// The tick is zero.
-    #[error("the tick of the wheel is zero; set a longer one")]
     ZeroTick,
     /// The number of slots is zero.
-    #[error("the wheel has no slot; set at least one")]
     ZeroSlots,
     /// More slots than a wheel can index.
-    #[error("{slots} slots are more than a wheel can index; set {MAX_SLOTS} or fewer")]
     TooManySlots {
         /// The requested number of slots.
         slots: usize,
     },
-    #[error(
-        "a turn of {slots} ticks of {tick:?} overflows the clock; set a shorter tick or fewer slots"
-    )]
     /// One turn of the wheel overflows a `u64` of nanoseconds.
     TurnTooLong {
         /// The requested tick.
@@ -199,6 +196,26 @@ pub enum WheelError {
         slots: usize,
     },
 }
+
+impl fmt::Display for WheelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ZeroTick => f.write_str("the tick of the wheel is zero; set a longer one"),
+            Self::ZeroSlots => f.write_str("the wheel has no slot; set at least one"),
+            Self::TooManySlots { slots } => write!(
+                f,
+                "{slots} slots are more than a wheel can index; set {MAX_SLOTS} or fewer"
+            ),
+            Self::TurnTooLong { tick, slots } => write!(
+                f,
+                "a turn of {slots} ticks of {tick:?} overflows the clock; set a shorter tick \
+                 or fewer slots"
+            ),
+        }
+    }
+}
+
+impl Error for WheelError {}
 
 tidegate_core::debug_as_display!(WheelError);
 

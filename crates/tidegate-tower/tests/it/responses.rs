@@ -68,7 +68,11 @@ fn a_command_with_threads_is_an_error_of_the_server() {
     let command = command.build(&isolation).unwrap();
     assert_eq!(ask(&command, get(), 200).status(), 500);
     let response = ask(&command, grpc(), 200);
-    assert_eq!(response.headers()["grpc-status"], "13", "INTERNAL: no client may retry");
+    assert_eq!(
+        response.headers()["grpc-status"],
+        "13",
+        "INTERNAL: no client may retry"
+    );
     let message = &response.headers()["grpc-message"];
     assert_eq!(message, "its command has threads, not permits");
 }

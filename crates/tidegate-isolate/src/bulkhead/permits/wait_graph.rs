@@ -9,7 +9,6 @@
 //! by one short lock, taken only by a thread that holds a permit and is about to sleep.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
@@ -122,24 +121,38 @@ impl Record {
     /// Returns `true` if all permits of a gate are held by threads that wait for gates that are
     /// stuck in the same way.
     fn is_stuck(&self, gate: GateId) -> bool {
-        // How many permits of a gate waiting threads hold, and how many all threads hold.
-        let mut stuck: HashMap<GateId, (usize, usize)> = HashMap::new();
-        for (of, permits) in self.waits.iter().flat_map(|wait| &wait.holds) {
-            let entry = stuck.entry(*of);
-            entry.or_insert_with(|| (0, permits.held())).0 += 1;
-        }
-        stuck.retain(|_, (waiting, held)| waiting >= held);
+        let mut stuck = self.full_of_waiting();
         loop {
-            let freed = self.waits.iter();
-            let freed = freed.filter(|wait| !stuck.contains_key(&wait.gate));
-            let freed = freed.flat_map(|wait| wait.holds.iter().map(|(of, _)| *of));
-            let freed: Vec<_> = freed.filter(|of| stuck.contains_key(of)).collect();
-            if freed.is_empty() {
-                return stuck.contains_key(&gate);
+            let before = stuck.len();
+            for wait in &self.waits {
+                if !stuck.contains(&wait.gate) {
+                    stuck.retain(|of| wait.holds.iter().all(|(held, _)| held != of));
+                }
             }
-            for of in freed {
-                stuck.remove(&of);
+            if stuck.len() == before {
+                return stuck.contains(&gate);
             }
         }
+    }
+
+    /// Returns the gates whose permits are all held by threads that wait.
+    fn full_of_waiting(&self) -> Vec<GateId> {
+        // The gate, how many of its permits waiting threads hold, and how many all threads hold.
+        let mut gates: Vec<(GateId, usize, usize)> = Vec::new();
+        for wait in &self.waits {
+            for (of, permits) in &wait.holds {
+                match gates.iter_mut().find(|gate| gate.0 == *of) {
+                    Some(gate) => gate.1 += 1,
+                    None => gates.push((*of, 1, permits.held())),
+                }
+            }
+        }
+        let mut full = Vec::new();
+        for (gate, waiting, held) in gates {
+            if waiting >= held {
+                full.push(gate);
+            }
+        }
+        full
     }
 }

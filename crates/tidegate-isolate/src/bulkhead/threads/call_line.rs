@@ -14,7 +14,7 @@
 //! * A queue that broke its contract is never called again; the calls then run in the order of
 //!   their arrival.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -47,7 +47,8 @@ pub(super) struct CallLine {
 #[derive(Default)]
 struct Waiting {
     next: u64,
-    calls: BTreeMap<u64, (WaitingCall, Job)>,
+    /// In the order of their numbers, which is that of their arrival.
+    calls: VecDeque<(WaitingCall, Job)>,
     /// The tickets that have not run, with their key in the worker pool once it is known.
     tickets: HashMap<u64, Option<JobKey>>,
     /// What the queue has not been told yet, in order.
@@ -124,7 +125,7 @@ impl CallLine {
             since_nanos: now,
         };
         waiting.news.push(News::Arrived(call.clone()));
-        waiting.calls.insert(id, (call, job));
+        waiting.calls.push_back((call, job));
         waiting.tickets.insert(id, None);
         drop(waiting);
         let ticket = Ticket(Some((Arc::clone(self), id)));
@@ -165,7 +166,7 @@ impl CallLine {
     ) -> Result<JobKey, Rejected<Job>> {
         let why = refused.why();
         let mut waiting = self.waiting();
-        if !waiting.calls.contains_key(&id) {
+        if waiting.position(id).is_none() {
             drop(waiting);
             // Another ticket has run this call: this one is for a call that waits.
             let task = refused.into_inner().into_task();
@@ -174,7 +175,7 @@ impl CallLine {
             return Ok(JobKey(id));
         }
         let less = |(call, _): &&(WaitingCall, Job)| call.criticality < criticality;
-        let lesser = waiting.calls.values().filter(less);
+        let lesser = waiting.calls.iter().filter(less);
         let least = lesser.min_by_key(|(call, _)| call.criticality);
         let least = least.map(|(call, _)| call.id);
         let leaves = match (why, least) {
@@ -305,9 +306,8 @@ impl CallLine {
                 continue;
             }
             let known = waiting
-                .calls
-                .get(&call.id)
-                .is_some_and(|(mine, _)| *mine == call);
+                .position(call.id)
+                .is_some_and(|at| waiting.calls[at].0 == call);
             let is_new = |news: &News| matches!(news, News::Arrived(new) if new.id == call.id);
             if !known || waiting.news.iter().any(is_new) {
                 let reason = "it returned a call that it does not have, or returned one twice";
@@ -436,9 +436,24 @@ impl OwnedQueue {
 }
 
 impl Waiting {
+    /// Returns the place of a call.
+    fn position(&self, id: u64) -> Option<usize> {
+        let (mut low, mut high) = (0, self.calls.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            match self.calls[middle].0.id {
+                at if at == id => return Some(middle),
+                at if at < id => low = middle + 1,
+                _ => high = middle,
+            }
+        }
+        None
+    }
+
     /// Removes a call that leaves without a thread. The queue is told, if it knows of the call.
     fn remove(&mut self, id: u64) -> Option<Job> {
-        let (call, job) = self.calls.remove(&id)?;
+        let at = self.position(id)?;
+        let (call, job) = self.calls.remove(at)?;
         let is_new = |news: &News| matches!(news, News::Arrived(new) if new.id == id);
         match self.news.iter().position(is_new) {
             Some(at) => drop(self.news.remove(at)),
@@ -450,7 +465,8 @@ impl Waiting {
     /// Takes a call for a ticket.
     fn claim(&mut self, call: u64, ticket: u64) -> Option<Job> {
         self.tickets.remove(&ticket);
-        self.calls.remove(&call).map(|(_, job)| job)
+        let at = self.position(call)?;
+        self.calls.remove(at).map(|(_, job)| job)
     }
 
     /// Takes the oldest call for a ticket, unless another ticket has replaced it. Only for a line
@@ -458,7 +474,7 @@ impl Waiting {
     fn oldest(&mut self, ticket: u64) -> Option<Job> {
         self.news = Vec::new();
         self.tickets.remove(&ticket)?;
-        self.calls.pop_first().map(|(_, (_, job))| job)
+        self.calls.pop_front().map(|(_, job)| job)
     }
 }
 
@@ -487,7 +503,7 @@ impl Drop for Ticket {
         let mut waiting = line.waiting();
         waiting.tickets.remove(&ticket);
         let is_missing = waiting.tickets.len() < waiting.calls.len();
-        let oldest = waiting.calls.first_key_value().map(|(id, _)| *id);
+        let oldest = waiting.calls.front().map(|(call, _)| call.id);
         let ended = oldest.filter(|_| is_missing);
         let ended = ended.and_then(|id| waiting.remove(id));
         drop(waiting);

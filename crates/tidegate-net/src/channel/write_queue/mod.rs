@@ -15,6 +15,8 @@ mod files;
 
 use std::cell::Cell;
 use std::collections::VecDeque;
+use std::error::Error;
+use std::fmt;
 use std::io::{self, IoSlice};
 
 use bytes::{Buf, Bytes};
@@ -153,8 +155,7 @@ impl Default for WaterMarks {
 }
 
 /// The error for water marks that contradict each other.
-#[derive(Clone, Copy, PartialEq, Eq, tidegate_macros::Error)]
-#[error("water marks must be low ≤ high ≤ cap, and were {low}, {high} and {cap}")]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct WaterMarksError {
     /// The requested low mark.
     pub low: usize,
@@ -163,6 +164,18 @@ pub struct WaterMarksError {
     /// The requested cap.
     pub cap: usize,
 }
+
+impl fmt::Display for WaterMarksError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { low, high, cap } = self;
+        write!(
+            f,
+            "water marks must be low ≤ high ≤ cap, and were {low}, {high} and {cap}"
+        )
+    }
+}
+
+impl Error for WaterMarksError {}
 
 tidegate_core::debug_as_display!(WaterMarksError);
 

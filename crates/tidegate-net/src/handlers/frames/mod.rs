@@ -4,6 +4,8 @@ mod delimited;
 mod length;
 mod time_limit;
 
+use std::error::Error;
+use std::fmt;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -272,9 +274,17 @@ impl FrameRule for Fixed {
 }
 
 /// The error for an invalid configuration of a frame decoder.
-#[derive(Clone, Copy, PartialEq, Eq, tidegate_macros::Error)]
-#[error("{0}")]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct FramesError(&'static str);
+
+impl fmt::Display for FramesError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(what) = self;
+        write!(f, "{what}")
+    }
+}
+
+impl Error for FramesError {}
 
 tidegate_core::debug_as_display!(FramesError);
 

@@ -364,7 +364,6 @@ impl<T> Wheel<T> {
                 }
             }
         }
-        left.sort_by_key(|entry| entry.deadline);
         WheelDrain::new(left)
     }
 
@@ -446,6 +445,7 @@ impl<T> Wheel<T> {
     }
 
     /// Returns how the wheel divides time.
+    #[cfg(feature = "timer")]
     pub(crate) fn geometry(&self) -> Geometry {
         self.levels.geometry
     }
