@@ -13,7 +13,7 @@ const puppeteer = require('puppeteer-core');
 
 export { program, pictures };
 export const isLong = rest.includes('--long');
-export const LIMIT = 30_000;
+export const LIMIT = 60_000;
 export const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 export const assert = (is, what) => { if (!is) throw new Error(what); };
 
@@ -56,9 +56,9 @@ export async function finish() {
   for (const child of children) child.kill('SIGKILL');
 }
 
-/** Starts a simulated gateway. */
-export async function simulate(address, routes) {
-  const child = await run(simulated, [address, String(routes)], 'page http');
+/** Starts a simulated gateway, whose time stands still if `steps` says so. */
+export async function simulate(address, routes, ...steps) {
+  const child = await run(simulated, [address, String(routes), ...steps], 'page http');
   const url = child.line.split(' ').pop();
   return { url, port: new URL(url).port, end: () => child.end() };
 }

@@ -1,63 +1,124 @@
 // What takes longer: the tasks of the page with many routes, and its memory over an hour of frames.
 
+import { readFileSync, readdirSync } from 'node:fs';
+import os from 'node:os';
+
 import { assert, isLive, open, pause, simulate, until } from './browser.mjs';
 
-/**
- * Prints how long the tasks of the page take at two frames a second, and fails above the aim. What counts is the time that the
- * thread of the page works, which other programs on the machine do not change; the time that passes is printed beside it.
- */
-export async function measureTasks(page) {
-  const at = (sorted, part) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))] ?? 0;
-  const runs = [];
-  for (let run = 0; run < 3; run++) {
-    const before = await page.evaluate(() => model.snapshot.sample);
-    await page.tracing.start({ categories: ['devtools.timeline', 'toplevel', 'disabled-by-default-devtools.timeline'] });
-    await pause(10_000);
-    const trace = JSON.parse(Buffer.from(await page.tracing.stop()).toString());
-    const frames = await page.evaluate(() => model.snapshot.sample) - before;
-    assert(frames >= 10, `only ${frames} samples came in ten seconds`);
-    const main = trace.traceEvents.find((event) => event.name === 'thread_name' && event.args.name === 'CrRendererMain');
-    const tasks = trace.traceEvents.filter((event) => event.pid === main.pid && event.tid === main.tid && /RunTask/.test(event.name) && event.dur);
-    const times = (name) => tasks.map((event) => (event[name] ?? 0) / 1000).sort((a, b) => a - b);
-    runs.push([at(times('tdur'), 0.99), at(times('dur'), 0.99)]);
+/** The share of a CPU that other programs may use on a machine that is otherwise idle. */
+const QUIET = 0.25;
+/** The longest that a task may take, at the 99th percentile. */
+const TASK_MS = 50;
+const RUNS = 3;
+/** The frames of an hour, and the times at which memory is compared. */
+const FRAMES = 7200, PARTS = 4;
+
+/** Returns the CPU time in ticks that programs have used: all of them, and this check with its children. */
+function ticks() {
+  const all = readFileSync('/proc/stat', 'utf8').split('\n')[0].trim().split(/\s+/).slice(1).map(Number);
+  const busy = all.slice(0, 8).reduce((sum, one) => sum + one, 0) - all[3] - all[4];
+  const used = new Map(), parents = new Map();
+  for (const id of readdirSync('/proc').filter((name) => /^\d+$/.test(name))) {
+    try {
+      const fields = readFileSync(`/proc/${id}/stat`, 'utf8').split(') ').pop().split(' ');
+      parents.set(id, fields[1]);
+      used.set(id, +fields[11] + +fields[12]);
+    } catch { /* It has ended. */ }
   }
-  const median = (part) => runs.map((run) => run[part]).sort((a, b) => a - b)[1];
-  console.log(`        tasks with 1,000 routes: p99 ${median(0).toFixed(1)} ms of work, ${median(1).toFixed(1)} ms of time (medians of three runs)`);
-  assert(median(0) > 0 && median(0) < 50, 'tasks take too long');
+  let own = 0;
+  for (const [id, time] of used) {
+    let at = id;
+    while (at && at !== String(process.pid)) at = parents.get(at);
+    if (at) own += time;
+  }
+  return { busy, own, time: Date.now() };
 }
 
-/** Plays an hour of recorded frames fast, and compares the memory at its quarters. */
+/** Returns how many CPUs other programs have used between two moments. There are 100 ticks in a second. */
+const others = (before, after) => Math.max(0, (after.busy - before.busy) - (after.own - before.own)) / ((after.time - before.time) / 10);
+
+/** Returns the 99th percentile of the tasks of a page within ten seconds: the time that passed, and the work of their thread. */
+async function traced(page) {
+  const at = (sorted, part) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))] ?? 0;
+  const before = await page.evaluate(() => model.snapshot.sample);
+  await page.tracing.start({ categories: ['devtools.timeline', 'toplevel', 'disabled-by-default-devtools.timeline'] });
+  await pause(10_000);
+  const trace = JSON.parse(Buffer.from(await page.tracing.stop()).toString());
+  const frames = await page.evaluate(() => model.snapshot.sample) - before;
+  assert(frames >= 10, `only ${frames} samples came in ten seconds`);
+  const main = trace.traceEvents.find((event) => event.name === 'thread_name' && event.args.name === 'CrRendererMain');
+  const tasks = trace.traceEvents.filter((event) => event.pid === main.pid && event.tid === main.tid && /RunTask/.test(event.name) && event.dur);
+  assert(tasks.length > 0, 'the trace has no tasks');
+  const times = (name) => tasks.map((event) => (event[name] ?? 0) / 1000).sort((a, b) => a - b);
+  return { time: at(times('dur'), 0.99), work: at(times('tdur'), 0.99) };
+}
+
+/**
+ * Fails if the tasks of the page take too long at two frames a second, on a machine that is otherwise idle. A run beside other programs
+ * says nothing about the page, and is made again; if the machine stays busy, a line says so.
+ */
+export async function measureTasks(page) {
+  const runs = [];
+  let [busiest, tries] = [0, 0];
+  for (; runs.length < RUNS && tries < 3 * RUNS; tries++) {
+    const before = ticks();
+    const run = await traced(page);
+    const share = others(before, ticks());
+    console.log(`        tasks with 1,000 routes: p99 ${run.time.toFixed(1)} ms, ${run.work.toFixed(1)} ms of it work; other programs used ${share.toFixed(2)} CPUs`);
+    if (share <= QUIET) runs.push(run.time); else busiest = Math.max(busiest, share);
+  }
+  if (runs.length < RUNS) {
+    console.log(`skipped the time of tasks: the machine is busy (load average ${os.loadavg()[0].toFixed(1)}, other programs used up to ${busiest.toFixed(2)} CPUs); ${runs.length} of ${tries} runs were quiet`);
+    return;
+  }
+  const median = runs.sort((a, b) => a - b)[1];
+  console.log(`        tasks with 1,000 routes: p99 ${median.toFixed(1)} ms (median of ${RUNS} runs)`);
+  assert(median > 0 && median < TASK_MS, `the 99th percentile of tasks is ${median.toFixed(1)} ms, and the limit is ${TASK_MS} ms`);
+}
+
+/**
+ * Plays an hour of frames fast: the clock of the gateway moves by one sample when the page has drawn the one before. A route is open, so
+ * that its charts are drawn, too.
+ */
 export async function measureMemory() {
-  const gateway = await simulate('127.0.0.1:0', 1000);
-  const page = await open(gateway.url);
+  const gateway = await simulate('127.0.0.1:0', 1000, 'steps');
+  const page = await open(`${gateway.url}#route=slow`);
   try {
+    // The first sample of a page comes at once.
     await until(page, 'the page is live', isLive);
     const session = await page.createCDPSession();
     await session.send('HeapProfiler.enable');
-    const heap = [];
-    for (let quarter = 0; quarter < 4; quarter++) {
-      // 7,200 frames of an hour, each with a tenth of the rows and an entry of the log.
-      await page.evaluate(async (quarter) => {
-        disconnect();
-        const s = model.snapshot;
-        for (let at = 0; at < 1800; at++) {
-          const rows = [];
-          for (let row = at % 10; row < s.routes.length; row += 10) {
-            const route = s.routes[row];
-            rows.push([row, route.values.map((v) => v == null ? null : v + (at % 3) - 1), route.level, `says ${quarter} ${at}`, null]);
-          }
-          change({ sample: s.sample + 1, time_ms: s.time_ms + 500, ready: true, rows, loops: s.loops, log: [{ time_ms: s.time_ms, kind: 'change', origin: 'x', what: `entry ${quarter} ${at}`, route: null }], ...(at % 6 ? {} : { bucket: at + 1 }) });
-          render();
-          if (at % 50 === 0) await new Promise((done) => setTimeout(done));
-        }
-      }, quarter);
+    const [heap, begin] = [[], Date.now()];
+    for (let part = 0; part < PARTS; part++) {
+      const played = await page.evaluate(play, FRAMES / PARTS);
+      assert(played === FRAMES / PARTS, `only ${played} frames were played`);
       await session.send('HeapProfiler.collectGarbage');
       heap.push((await page.metrics()).JSHeapUsedSize / 1e6);
     }
-    console.log(`        memory after each quarter of an hour of frames: ${heap.map((one) => one.toFixed(1)).join(', ')} MB`);
+    const shown = await page.evaluate(() => ({ log: model.snapshot.log.length, times: model.histories.get('slow').times.length }));
+    console.log(`        memory after each quarter of an hour of frames: ${heap.map((one) => one.toFixed(1)).join(', ')} MB (${FRAMES} frames in ${((Date.now() - begin) / 1000).toFixed(0)} s)`);
+    assert(shown.log > 0 && shown.times === 200, `the page has not seen the hour: ${JSON.stringify(shown)}`);
     assert(heap[3] < heap[0] * 1.1 + 1, 'memory grows');
   } finally {
     await page.close();
     await gateway.end();
   }
+}
+
+/** Runs in the page: moves the clock, waits for the frame and draws it. Returns how many frames were drawn. */
+async function play(frames) {
+  const headers = { Authorization: 'Bearer page-token' };
+  let drawn = 0;
+  const sleep = () => new Promise((done) => { const channel = new MessageChannel(); channel.port1.onmessage = done; channel.port2.postMessage(0); });
+  for (let at = 0; at < frames; at++) {
+    const before = model.snapshot.sample, late = Date.now() + 20_000;
+    const answer = await fetch('/api/knobs/clock/step', { method: 'POST', headers });
+    if (!answer.ok) throw new Error(await answer.text());
+    await answer.text();
+    while (model.snapshot.sample === before && Date.now() < late) await sleep();
+    if (model.snapshot.sample === before) return drawn;
+    render();
+    drawn++;
+  }
+  return drawn;
 }

@@ -1,11 +1,40 @@
 // The page of a simulated gateway, whose routes, names and servers are made for these checks.
 
+import { once } from 'node:events';
 import { readFile, writeFile } from 'node:fs/promises';
+import http from 'node:http';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 
 import { LIMIT, assert, assertClean, browser, click, confirm, isLive, isLong, open, pause, photograph, pictures, save, simulate, until, view, withFolder } from './browser.mjs';
 import { measureMemory, measureTasks } from './long.mjs';
+
+/** Returns a saved file with wrong types, odd names and markup in every place. */
+function hostileFile(data) {
+  const nasty = '</script><img src=x onerror=alert(1)>"\'\r\n';
+  const s = data.snapshot;
+  s.schema.series.push({ name: 'constructor', title: nasty, unit: '__proto__', kind: 'count', column: true }, { name: '__proto__', title: nasty, unit: nasty, column: true });
+  s.schema.events.push({ name: nasty, title: nasty }, { name: 7 });
+  const [first, second] = [s.routes.find((route) => route.key === 'slow'), s.routes.find((route) => route.key === 'flaky')];
+  Object.assign(first, { group: nasty, upstream: nasty, says: nasty, reason: nasty, level: 'constructor', spark: ['x', null, 1e308, -5] });
+  first.values = first.values.map((_, at) => [nasty, 1e308, -1, {}, [], true, null][at % 7]);
+  Object.assign(second, { values: 'none', spark: 7, level: 9 });
+  second.values = s.schema.series.map(() => 99);
+  s.routes.push({ key: 'constructor' }, { key: '__proto__', values: [1] });
+  s.upstreams.push({ name: nasty, servers: [{ address: nasty, share: 'x', weight: nasty, up: nasty }] }, {});
+  s.loops.push({ name: nasty, busy: 'x', longest_task: nasty }, {});
+  s.knobs.push({ name: nasty, title: nasty, choices: [nasty, 7], value: nasty }, {});
+  s.log.push({ time_ms: 1e300, kind: nasty, origin: nasty, what: nasty, route: nasty }, { time_ms: 'x' });
+  for (const past of data.histories) {
+    past.times.push(1e300, 'x', -1);
+    delete past.series.limit;
+    past.series.ok = nasty;
+    past.heat.total = [nasty, [1e308, 'x'], 7];
+    past.moves.push({ time_ms: s.time_ms, from: 'x', to: nasty, why: nasty });
+    past.transitions.push({ time_ms: s.time_ms, from: 99, to: -1 });
+  }
+  return JSON.stringify(data).replace('"epoch":', '"__proto__":{"polluted":true},"epoch":');
+}
 
 export const checks = {
   async 'loads without errors and without requests to other hosts'({ page, gateway }) {
@@ -102,6 +131,7 @@ export const checks = {
       const file = await save(page, folder);
       const text = await readFile(file, 'utf8');
       const data = JSON.parse(text.split('id="saved">')[1].split('</')[0]);
+      assert(/<meta http-equiv="Content-Security-Policy" content="default-src 'none'; [^"]*script-src 'sha256-/.test(text), 'the file has no policy');
       const saved = await open(`${pathToFileURL(file)}#route=slow`);
       await until(saved, 'the route is open', () => document.querySelectorAll('.detail .tile').length > 20);
       const shown = await saved.evaluate(() => ({ says: model.byKey.get('slow').says, values: model.byKey.get('slow').values, ticks: model.histories.get('slow').times.length, buttons: document.getElementById('reload').disabled }));
@@ -111,15 +141,72 @@ export const checks = {
       assertClean(saved);
       await saved.screenshot({ path: path.join(pictures, 'saved.png') });
       await saved.close();
-      // A file of another version, and one that is none: one sentence each.
+      // A file of another version, and one that is none: one sentence each. The page stays live.
       const live = await open(gateway.url);
-      for (const [name, text, said] of [['old.json', '{"version":99,"snapshot":{}}', /version 99/], ['none.json', 'hello', /no saved snapshot/]]) {
+      await until(live, 'the page is live', isLive);
+      const upload = async (name, text) => {
+        await live.evaluate(() => { notice(''); });
         await writeFile(path.join(folder, name), text);
         await (await live.$('#file')).uploadFile(path.join(folder, name));
+      };
+      const wrong = [['old.json', '{"version":99,"snapshot":{}}', /version 99.*Open the saved file itself/], ['none.json', 'hello', /no saved snapshot/], ['null.json', 'null', /no saved snapshot/],
+        ['empty.json', '{"version":1,"snapshot":{}}', /no saved snapshot/], ['list.json', '{"version":1,"snapshot":{"schema":{"series":[7]}}}', /no saved snapshot/], ['odd.html', '<p>hello', /no saved snapshot/]];
+      for (const [name, text, said] of wrong) {
+        await upload(name, text);
         await until(live, said.source, (source) => new RegExp(source).test(document.getElementById('notice').textContent), said.source);
+        assert(await live.evaluate(isLive), `${name}: the page is not live any more`);
       }
+      // One whose parts are hostile: it is shown, as text and without errors.
+      const hostile = hostileFile(JSON.parse(JSON.stringify(data)));
+      await upload('hostile.json', hostile);
+      await until(live, 'the file is shown', () => /a saved snapshot/.test(document.getElementById('notice').textContent));
+      for (const hash of ['route=slow', 'route=flaky', 'route=constructor', 'sort=__proto__', 'view=servers', 'view=loops', 'view=log', '']) {
+        await view(live, hash);
+        await pause(200);
+        await live.evaluate(() => render());
+      }
+      const found = await live.evaluate(() => [document.images.length, document.scripts.length, document.querySelectorAll('[onerror]').length, Object.prototype.polluted === undefined]);
+      assert(String(found) === '0,1,0,true', `something has become markup: ${found}`);
+      assertClean(live);
       await live.close();
     });
+  },
+
+  async 'a hidden tab gets no frames, and goes on without a gap'({ gateway }) {
+    const page = await open(gateway.url);
+    await until(page, 'the page is live', isLive);
+    const hide = (is) => page.evaluate((is) => { Object.defineProperty(document, 'hidden', { value: is, configurable: true }); document.dispatchEvent(new Event('visibilitychange')); }, is);
+    await hide(true);
+    await until(page, 'it says so', () => document.getElementById('live').textContent === 'paused while hidden');
+    const before = await page.evaluate(() => { window.full = 0; const own = take; take = (snapshot) => { window.full++; own(snapshot); }; return model.snapshot.sample; });
+    await pause(2500);
+    assert(await page.evaluate(() => model.snapshot.sample) === before, 'frames came');
+    await hide(false);
+    await until(page, 'it goes on', (before) => model.snapshot.sample > before + 4, before);
+    assert(await page.evaluate(() => window.full) === 0, 'it began again, and did not go on');
+    assertClean(page);
+    await page.close();
+  },
+
+  async 'a page too many is told so, and gets a place when one is closed'({ gateway }) {
+    const page = await open(gateway.url);
+    await until(page, 'the page is live', isLive);
+    await page.evaluate(() => disconnect());
+    // A tab that is not in front gives its place back, so these are no tabs.
+    const others = [];
+    for (const end = Date.now() + LIMIT; others.length < 5 && Date.now() < end;) {
+      const other = http.get(`${gateway.url}page/events`);
+      const [response] = await once(other, 'response');
+      const [first] = await once(response, 'data');
+      response.on('error', () => {}).resume();
+      if (String(first).includes('event: full')) others.push(other); else other.destroy();
+    }
+    await page.evaluate(() => connect());
+    await until(page, 'the sentence', () => /at most 5 pages are open at once; close one/.test(document.getElementById('notice').textContent));
+    for (const other of others) other.destroy();
+    await until(page, 'its place', isLive);
+    assertClean(page);
+    await page.close();
   },
 
   async 'a browser without EventSource is told what to do'({ gateway }) {

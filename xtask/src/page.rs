@@ -13,7 +13,7 @@ use crate::step;
 
 /// Time limit for the installation and for the check, in seconds each; and for the long check.
 const LIMIT: u32 = 400;
-const LONG_LIMIT: u32 = 900;
+const LONG_LIMIT: u32 = 1800;
 
 /// Opens the pages in Chromium and checks them. `is_long` also measures how long the tasks of a page
 /// take with many routes, and whether its memory stays flat.

@@ -1,8 +1,10 @@
-//! A server that waits before it responds, with a thread for each connection.
+//! A server that waits before it responds, with a thread for each connection, on the first CPU.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
+
+use crate::cpus::pin;
 
 const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello\n";
 
@@ -13,6 +15,8 @@ pub(super) fn serve(pause: fn(Duration) -> Duration) -> SocketAddr {
     let address = listener.local_addr().expect("it is bound");
     let start = Instant::now();
     std::thread::spawn(move || {
+        // The threads that it starts stay there.
+        pin(0);
         for stream in listener.incoming().flatten() {
             std::thread::spawn(move || respond(stream, start, pause));
         }
@@ -40,9 +44,9 @@ fn respond(mut stream: TcpStream, start: Instant, pause: fn(Duration) -> Duratio
     }
 }
 
-/// Each response takes ten milliseconds.
+/// Each response takes 20 milliseconds.
 pub(super) fn steady(_: Duration) -> Duration {
-    Duration::from_millis(10)
+    Duration::from_millis(20)
 }
 
 /// The server stops for the first 200 ms of each second, and responds at once else.

@@ -1,8 +1,10 @@
 //! A gateway that is only simulated, for `cargo xtask page`: routes with load, servers, loops, knobs.
 //!
-//!   page ADDRESS ROUTES
+//!   page ADDRESS ROUTES [steps]
 //!
-//! Prints `page http://ADDRESS/` and runs until its input ends. The token is `page-token`.
+//! Prints `page http://ADDRESS/` and runs until its input ends. The token is `page-token`. With `steps`
+//! its time stands still, except that the knob `clock` moves it by one sample, so that an hour of
+//! frames can be played fast.
 #![expect(
     clippy::unwrap_used,
     reason = "a program for tests: an unwrap is an assertion"
@@ -13,12 +15,12 @@ use std::io::Read;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use tidegate::Dump;
 use tidegate::isolate::{
     AdaptiveLimit, BreakerConfig, Command, Entry, Event, Isolation, PermitConfig, Properties,
 };
 use tidegate::metrics::Exporter;
 use tidegate::net::NetGroup;
+use tidegate::{Clock, Dump, ManualClock};
 use tidegate_gateway::admin::{
     AdminListener, AdminParts, Controls, Events, Knob, LoopReport, RouteReport, ServerReport,
     StreamSettings, UpstreamReport, WallTime,
@@ -33,7 +35,13 @@ const TURN: Duration = Duration::from_millis(20);
 /// A name that a careless page would take for its own script.
 const NASTY: &str = "<img src=x onerror=alert(1)>\"'</script><script>alert(2)</script>\r\n\u{2028}";
 
+/// The turns of a sample.
+const TURNS: u32 = 25;
+
 struct Simulated {
+    /// Moves with the knob, if time stands still.
+    clock: Option<ManualClock>,
+    load: Mutex<Load>,
     isolation: Isolation,
     properties: Properties,
     servers: Vec<ServerState>,
@@ -198,6 +206,13 @@ impl Controls for Simulated {
     }
 
     fn turn(&self, knob: &str, choice: &str) -> Result<String, String> {
+        if let ("clock", "step", Some(clock)) = (knob, choice, &self.clock) {
+            for _ in 0..TURNS {
+                self.step();
+            }
+            clock.advance(TURN * TURNS);
+            return Ok("one sample later".to_owned());
+        }
         if knob != "flaky" || !["normal", "failing"].contains(&choice) {
             return Err(format!("there is no knob `{knob}` with `{choice}`"));
         }
@@ -223,6 +238,13 @@ impl Controls for Simulated {
 
     fn dump(&self) -> Dump {
         self.isolation.dump()
+    }
+}
+
+impl Simulated {
+    fn step(&self) {
+        let is_failing = *self.flaky.lock().unwrap() == "failing";
+        self.load.lock().unwrap().step(is_failing);
     }
 }
 
@@ -294,19 +316,36 @@ fn routes(isolation: &Isolation, count: usize) -> Vec<Route> {
     routes
 }
 
+/// Returns the time of day by a clock.
+fn wall(clock: &Clock) -> WallTime {
+    let (clock, start) = (clock.clone(), SystemTime::now());
+    let begin = clock.nanos();
+    Arc::new(move || start + Duration::from_nanos(clock.nanos() - begin))
+}
+
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let address = arguments.next().unwrap_or_else(|| "127.0.0.1:0".to_owned());
     let count = arguments.next().map_or(12, |count| count.parse().unwrap());
     let (host, port) = address.rsplit_once(':').unwrap();
-    let wall: WallTime = Arc::new(SystemTime::now);
+    let manual = (arguments.next().as_deref() == Some("steps")).then(ManualClock::new);
+    let clock = manual.as_ref().map_or_else(Clock::system, Clock::from);
+    let wall = wall(&clock);
     let events = Arc::new(Events::default());
     let properties = Properties::new();
     let isolation = Isolation::builder().properties(properties.clone());
+    let isolation = isolation.clock(clock.clone());
     let isolation = events.observe(isolation, &wall).build().unwrap();
-    let group = NetGroup::builder("page").loops(2).build().unwrap();
-    let routes = routes(&isolation, count);
+    let group = NetGroup::builder("page").loops(2).clock(clock.clone());
+    let group = group.build().unwrap();
     let simulated = Arc::new(Simulated {
+        load: Mutex::new(Load {
+            routes: routes(&isolation, count),
+            calls: VecDeque::new(),
+            turn: 0,
+            random: 0x9E37_79B9_7F4A_7C15,
+        }),
+        clock: manual,
         isolation: isolation.clone(),
         properties,
         servers: (0..3).map(|_| ServerState::new(1, None)).collect(),
@@ -328,21 +367,16 @@ fn main() {
         controls: Arc::clone(&simulated) as Arc<dyn Controls>,
         exporter,
         events,
-        problems: Arc::new(Problems::new(group.loops().next().clock().clone())),
+        problems: Arc::new(Problems::new(clock)),
         streams: StreamSettings::default(),
         wall,
     };
     let admin = AdminListener::start(&settings, &RealDisk, parts, &group).unwrap();
-    let mut load = Load {
-        routes,
-        calls: VecDeque::new(),
-        turn: 0,
-        random: 0x9E37_79B9_7F4A_7C15,
-    };
     let second = group.loops().iter().nth(1).unwrap().clone();
     let turns = second.schedule_at_fixed_rate(Duration::ZERO, TURN, move || {
-        let is_failing = *simulated.flaky.lock().unwrap() == "failing";
-        load.step(is_failing);
+        if simulated.clock.is_none() {
+            simulated.step();
+        }
     });
     let _turns = turns.unwrap();
     println!("page http://{}/", admin.local_addr());

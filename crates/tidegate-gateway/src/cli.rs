@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::io::{IsTerminal as _, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -20,6 +20,7 @@ use crate::config::{
 };
 use crate::demo::demo;
 use crate::load::{BenchArguments, bench, time};
+use crate::screen::{Size, repaint};
 use crate::serve;
 use crate::table::Table;
 use crate::top::{TopArguments, top};
@@ -160,7 +161,7 @@ where
         Action::Man => (manual(), 0),
         Action::Completions { shell } => (completions(shell), 0),
         Action::Tour => match toured(out) {
-            Ok(()) => (String::new(), 0),
+            Ok(text) => (text, 0),
             Err(error) => (format!("the tour ended early: {error}\n"), 1),
         },
     };
@@ -248,30 +249,29 @@ fn completions(shell: Shell) -> String {
     String::from_utf8_lossy(&script).into_owned()
 }
 
-/// Runs each part of the tour and prints its results.
-fn toured(out: &mut dyn Write) -> tidegate::Result<()> {
-    writeln!(
+/// Runs each part of the tour. Prints what it is, and returns its results.
+fn toured(out: &mut dyn Write) -> tidegate::Result<String> {
+    // A reader that left early is not a failure.
+    let _ = writeln!(
         out,
         "Tidegate: a runtime for services that must not fall over.\n"
-    )?;
+    );
     let mut table = Table::new(["part", "action", "result"]);
     // A line that is drawn again would smear an output that is not a terminal.
-    let shows = std::io::stderr().is_terminal();
-    for (name, part) in tour::PARTS {
-        if shows {
-            eprint!("\r{name:<24}");
+    let show = |line: &str| {
+        if let Some(size) = Size::of_errors() {
+            // Nothing depends on a terminal that is gone.
+            let _ = std::io::stderr().write_all(repaint(line, size).as_bytes());
         }
+    };
+    for (name, part) in tour::PARTS {
+        show(name);
         for (done, came) in part()? {
             table.row([name.to_string(), done, came]);
         }
     }
-    if shows {
-        eprint!("\r{:24}\r", "");
-    }
-    write!(out, "{table}")?;
-    writeln!(
-        out,
-        "\nEach line is a real run. The programs behind them are in `examples/`."
-    )?;
-    Ok(())
+    show("");
+    Ok(format!(
+        "{table}\nEach line is a real run. The programs behind them are in `examples/`.\n"
+    ))
 }

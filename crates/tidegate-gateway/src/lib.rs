@@ -31,8 +31,9 @@
 //! | `fields` | forwarded and hop-by-hop fields, request ids, `traceparent`, rewrites |
 //! | `proxy` | the path of a request: admission, exchange, both bodies, retry, fallback, tunnels |
 //! | `serve` | listeners, reload, drain, signals |
-//! | `load` | the load generator: the command `bench` |
+//! | `signals` | signals, each time they come |
 //! | `screen` | the terminal: its size, keys, lines that are drawn again in place |
+//! | `load` | the load generator: the command `bench` |
 //! | `top` | the command `top`: the state of a gateway in a terminal |
 //! | `demo` | the demo: upstreams, a gateway, load, a live table |
 //! | `cli` | the command line, its manual page and completions |
@@ -68,6 +69,7 @@ mod resolver;
 pub mod route;
 mod screen;
 pub mod serve;
+mod signals;
 mod table;
 mod tls;
 mod top;

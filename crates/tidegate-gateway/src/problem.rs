@@ -32,6 +32,15 @@ struct Kind {
     left_out: u64,
 }
 
+/// Returns why an address cannot be used, and what to do about it where that is known.
+pub(crate) fn advised(why: &impl ToString) -> String {
+    let why = why.to_string();
+    match why.contains("already in use") {
+        true => format!("{why}; end the program that listens there, or set another address"),
+        false => why,
+    }
+}
+
 impl Problems {
     /// Creates a reporter without reports.
     pub fn new(clock: Clock) -> Self {

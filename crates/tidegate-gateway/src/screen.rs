@@ -4,7 +4,8 @@
 //! Signals must be handled before the mode is changed, so that none ends the process in between.
 
 use std::fmt::Write as _;
-use std::io::{IsTerminal as _, Read as _};
+use std::io::{IsTerminal, Read as _};
+use std::os::fd::AsFd;
 
 use rustix::termios::{
     LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetwinsize, tcsetattr,
@@ -24,7 +25,15 @@ pub(crate) struct Size {
 impl Size {
     /// Returns the size of the terminal that shows the output, if there is one.
     pub(crate) fn of_output() -> Option<Self> {
-        let out = std::io::stdout();
+        Self::of(std::io::stdout())
+    }
+
+    /// Returns the size of the terminal that shows errors and progress, if there is one.
+    pub(crate) fn of_errors() -> Option<Self> {
+        Self::of(std::io::stderr())
+    }
+
+    fn of(out: impl IsTerminal + AsFd) -> Option<Self> {
         let size = out
             .is_terminal()
             .then(|| tcgetwinsize(&out).ok())
@@ -73,6 +82,12 @@ impl Painter {
         self.drawn = shown;
         text
     }
+}
+
+/// Returns what draws one line in place of the last one, cut at the width of the terminal.
+pub(crate) fn repaint(line: &str, size: Size) -> String {
+    let cut: String = line.chars().take(size.columns.saturating_sub(1)).collect();
+    format!("\r\x1b[K{cut}")
 }
 
 /// Returns what to show instead of a table if the terminal is too narrow for it.
@@ -142,7 +157,7 @@ fn read_keys(mut pressed: impl FnMut(u8)) {
 mod tests {
     //! What is written to a terminal.
 
-    use super::{Painter, Size, too_narrow};
+    use super::{Painter, Size, repaint, too_narrow};
 
     fn lines(lines: &[&str]) -> Vec<String> {
         lines.iter().map(|line| (*line).to_owned()).collect()
@@ -161,6 +176,14 @@ mod tests {
         assert_eq!(second, "\x1b[2A\ra\x1b[K\r\n\x1b[J");
         let third = painter.paint(&lines(&["1", "2", "3", "4", "5"]), size);
         assert_eq!(third, "\x1b[1A\r1\x1b[K\r\n2\x1b[K\r\n3\x1b[K\r\n\x1b[J");
+    }
+
+    #[test]
+    fn a_line_is_replaced_and_never_wraps() {
+        let size = |columns| Size { columns, rows: 24 };
+        assert_eq!(repaint("5 s: good", size(80)), "\r\x1b[K5 s: good");
+        assert_eq!(repaint("5 s: good", size(5)), "\r\x1b[K5 s:");
+        assert_eq!(repaint("5 s: good", size(0)), "\r\x1b[K");
     }
 
     #[test]

@@ -9,7 +9,8 @@
 //!
 //! The host is checked so that a page of another site, whose name leads to this address, reads
 //! nothing: a name must be one of ours. An address is always accepted. A change that a page of
-//! another origin asks for is refused, even with a token.
+//! another origin asks for is refused, even with a token. So are the frames of our page, of which only
+//! so many can be open: a page of another origin could not read them, and could take all places.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,7 +36,7 @@ const OTHER_HOST: Refusal = refusal(
     421,
     "the host is none of this listener; see listen.admin.hosts",
 );
-const OTHER_ORIGIN: Refusal = refusal(403, "a page of another origin cannot change anything");
+const OTHER_ORIGIN: Refusal = refusal(403, "only a page of this origin may ask for this");
 const NO_TOKEN: Refusal = refusal(401, "a token is needed");
 const WRONG_TOKEN: Refusal = refusal(401, "the token is wrong");
 const READ_ONLY: Refusal = refusal(403, "the token is for reading only");
@@ -132,18 +133,21 @@ impl Door {
         }
     }
 
-    /// Refuses a change that a page of another origin asks for. A client that is no browser sends no
-    /// `Origin`.
+    /// Refuses what a page of another origin asks for. A client that is no browser sends neither
+    /// `Origin` nor `Sec-Fetch-Site`; a browser sends the second one even where it leaves out the first.
     ///
     /// # Errors
     ///
     /// The origin is another one than that of the request.
     pub(super) fn check_origin(
-        need: Need,
         host: Option<&[u8]>,
         origin: Option<&[u8]>,
+        site: Option<&[u8]>,
     ) -> Result<(), Refusal> {
-        let (Need::Change, Some(origin)) = (need, origin) else {
+        if site.is_some_and(|site| !matches!(site, b"same-origin" | b"none")) {
+            return Err(OTHER_ORIGIN);
+        }
+        let Some(origin) = origin else {
             return Ok(());
         };
         let schemes = [&b"http://"[..], b"https://"];

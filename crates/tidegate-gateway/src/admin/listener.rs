@@ -20,7 +20,7 @@ use super::service::{AdminService, Session};
 use super::streams::{StreamSettings, Streams};
 use crate::config::types::Admin;
 use crate::config::{Address, Disk};
-use crate::problem::Problems;
+use crate::problem::{Problems, advised};
 use crate::unix::{self, SocketPath};
 
 /// The number of threads for what may block.
@@ -117,7 +117,7 @@ impl AdminListener {
         let door = Door::new(settings, disk).map_err(AdminError::Token)?;
         let failed = |why: String| AdminError::Listen {
             at: settings.at.clone(),
-            why,
+            why: advised(&why),
         };
         let workers = WorkerPool::builder("admin")
             .max(THREADS)

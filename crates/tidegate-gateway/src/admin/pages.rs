@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate::http::{Response, ResponseStream};
 use tidegate::loops::EventLoop;
+use tidegate::net::Bytes;
 use tidegate::pool::WorkerPool;
 use tidegate_core::permits::{Permit, Permits};
 
@@ -73,10 +74,10 @@ enum Position {
     Has(u64),
 }
 
-/// A frame for all clients at a position, and the sample up to which it reaches.
+/// A frame for all clients at a position, and the sample up to which it reaches. They share its bytes.
 struct Frame {
     from: Position,
-    text: String,
+    text: Bytes,
     to: u64,
 }
 
@@ -317,7 +318,7 @@ fn frame(history: &History, from: Position) -> Option<Frame> {
     };
     Some(Frame {
         from,
-        text: format!("{retry}id: {id}\nevent: {event}\ndata: {data}\n\n"),
+        text: format!("{retry}id: {id}\nevent: {event}\ndata: {data}\n\n").into(),
         to: history.sample,
     })
 }

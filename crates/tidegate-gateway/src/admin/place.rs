@@ -135,6 +135,12 @@ impl Place {
         self.methods().split(", ").any(|allowed| allowed == method)
     }
 
+    /// Returns `true` if a page of another origin must not ask for it: a change, or a place among those
+    /// of our pages.
+    pub(super) fn is_for_own_origin(&self) -> bool {
+        self.need() == Need::Change || *self == Self::PageEvents
+    }
+
     /// Returns what a request needs.
     pub(super) fn need(&self) -> Need {
         match self {

@@ -55,8 +55,13 @@ impl AdminService {
         let token = token(&request, &place);
         let host = request.field("Host");
         let allowed = self.door.door().check(place.need(), host, token.as_deref());
-        let origin = request.field("Origin");
-        let allowed = allowed.and_then(|()| Door::check_origin(place.need(), host, origin));
+        let allowed = allowed.and_then(|()| match place.is_for_own_origin() {
+            true => {
+                let site = request.field("Sec-Fetch-Site");
+                Door::check_origin(host, request.field("Origin"), site)
+            }
+            false => Ok(()),
+        });
         if let Err(refusal) = allowed {
             return self.refuse(refusal.status, refusal.text, request.peer_addr(), response);
         }

@@ -10,9 +10,7 @@ use std::time::Duration;
 use tidegate::isolate::{Isolation, Properties};
 use tidegate::loops::Quiet;
 use tidegate::net::NetGroup;
-use tidegate::promise::{Completion, Outcome};
 use tidegate::signal;
-use tidegate_loop::signal::Received;
 
 use super::keys::Wish;
 use super::settings::{FILE, Settings};
@@ -28,6 +26,7 @@ use crate::reports::Reports;
 use crate::resolver::Resolver;
 use crate::screen::{KeyMode, Size};
 use crate::serve::{Operation, OperationParts};
+use crate::signals;
 
 /// The requests per second on each route. A build without optimisation copes with fewer.
 const RATE: u32 = if cfg!(debug_assertions) { 100 } else { 400 };
@@ -57,7 +56,8 @@ pub(crate) fn demo(duration: Option<Duration>, out: &mut dyn Write) -> u8 {
     // Before the mode of the terminal is changed, so that no signal leaves it changed.
     let (send, events) = channel();
     for signal in [signal::interrupt(), signal::terminate(), signal::hangup()] {
-        pass_on(signal, send.clone());
+        let send = send.clone();
+        signals::each(signal, move || send.send(Event::Signal).is_ok());
     }
     let demo = match Demo::start(duration) {
         Ok(demo) => demo,
@@ -263,16 +263,4 @@ impl Demo {
 /// Returns a port if it is free, and otherwise 0: any other.
 fn port(usual: u16) -> u16 {
     TcpListener::bind(("127.0.0.1", usual)).map_or(0, |_| usual)
-}
-
-/// Sends a signal, and each further one of its kind, as an event.
-fn pass_on(signal: Completion<Received>, to: Sender<Event>) {
-    signal.finally(move |outcome| {
-        if let Outcome::Success(received) = outcome {
-            let next = received.next();
-            if to.send(Event::Signal).is_ok() {
-                pass_on(next, to);
-            }
-        }
-    });
 }

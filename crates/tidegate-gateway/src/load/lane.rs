@@ -325,7 +325,10 @@ impl State {
 
     fn ended(&mut self, ended: &Ended) {
         self.in_flight = self.in_flight.saturating_sub(1);
-        self.tally(ended.due).record(ended);
+        match self.dispatch.is_after(ended.now) {
+            true => self.tally(ended.due).record_after(ended),
+            false => self.tally(ended.due).record(ended),
+        }
     }
 
     fn tally(&mut self, due: Due) -> &mut Tally {

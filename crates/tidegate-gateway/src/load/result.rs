@@ -48,12 +48,13 @@ pub(crate) struct RunResult {
 impl RunResult {
     /// Returns requests per second that ended.
     pub(crate) fn rate(&self) -> f64 {
-        per_second(self.tally.total.requests, self.elapsed)
+        let in_time = self.tally.total.requests - self.tally.after.0;
+        per_second(in_time, self.elapsed)
     }
 
     /// Returns good responses per second.
     pub(crate) fn goodput(&self) -> f64 {
-        per_second(self.tally.total.good, self.elapsed)
+        per_second(self.tally.total.good - self.tally.after.1, self.elapsed)
     }
 
     /// Returns the response times, corrected for coordinated omission. Those of an open loop count

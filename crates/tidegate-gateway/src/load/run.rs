@@ -1,9 +1,9 @@
 //! The command `bench`: connects, samples while the load runs, and writes the result.
 //!
 //! SIGINT and SIGTERM end the load early; the summary is of what was sent until then. A second one
-//! ends the process at once, as usual.
+//! does not wait for the responses that are missing.
 
-use std::io::{IsTerminal as _, Write};
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use tidegate::loops::Quiet;
 use tidegate::net::{Client, NetGroup};
-use tidegate::promise::Outcome;
 use tidegate::signal;
 
 use super::arguments::BenchArguments;
@@ -25,6 +24,8 @@ use super::schedule::{Dispatch, Shape, nanos};
 use super::summary::{progress, summary};
 use super::tally::{Counts, Tally};
 use super::target::Target;
+use crate::screen::{Size, repaint};
+use crate::signals;
 
 /// The time between two samples, except in a ramp, where it is a stage.
 const SAMPLE: Duration = Duration::from_millis(500);
@@ -44,6 +45,8 @@ struct Load {
     group: NetGroup,
     lanes: Vec<Arc<Lane>>,
     start: u64,
+    /// Until when requests are sent.
+    until: u64,
     samples: Vec<Sample>,
     /// The end of the last sample.
     sampled: u64,
@@ -94,11 +97,7 @@ fn measured(arguments: &BenchArguments) -> Result<RunResult, (u8, String)> {
     let (send, events) = channel();
     for signal in [signal::interrupt(), signal::terminate()] {
         let send = send.clone();
-        signal.finally(move |outcome| {
-            if let Outcome::Success(_) = outcome {
-                let _ = send.send(Event::Stop);
-            }
-        });
+        signals::each(signal, move || send.send(Event::Stop).is_ok());
     }
     let mut load = Load::start(arguments, &target, address, &group, &send);
     let busy = load.busy();
@@ -154,6 +153,7 @@ impl Load {
             lanes: lanes.collect(),
             group: group.clone(),
             start,
+            until: end,
             samples: Vec::new(),
             sampled: start,
             ramp: Ramp::default(),
@@ -168,7 +168,7 @@ impl Load {
             Shape::Ramp { stage, .. } => stage,
             _ => SAMPLE,
         };
-        let shows = std::io::stderr().is_terminal();
+        let mut shows = false;
         let (mut left, mut stopped) = (self.lanes.len(), false);
         while left > 0 {
             let next = self.sampled.saturating_add(nanos(period));
@@ -182,8 +182,9 @@ impl Load {
                 }
                 Err(RecvTimeoutError::Timeout) => {
                     let sample = self.sample(shape);
-                    if shows {
-                        eprint!("\r\x1b[K{}", progress(&sample));
+                    if let Some(size) = Size::of_errors() {
+                        shows = true;
+                        show(&repaint(&progress(&sample), size));
                     }
                     self.judge(shape, &sample);
                 }
@@ -194,7 +195,7 @@ impl Load {
             self.sample(shape);
         }
         if shows {
-            eprint!("\r\x1b[K");
+            show("\r\x1b[K");
         }
     }
 
@@ -237,15 +238,14 @@ impl Load {
         self.stop();
     }
 
-    fn stop(&self) {
+    fn stop(&mut self) {
+        self.until = self.until.min(self.now());
         self.lanes.iter().for_each(Lane::stop);
     }
 
     /// Ends the load and returns its result.
     fn end(self, arguments: &BenchArguments, busy: &[Duration]) -> RunResult {
-        let until = self
-            .now()
-            .min(self.start.saturating_add(nanos(arguments.duration)));
+        let until = self.until.min(self.now());
         let elapsed = Duration::from_nanos(until - self.start);
         let all = Duration::from_nanos(self.now() - self.start);
         let shares = self.busy().into_iter().zip(busy).map(|(after, before)| {
@@ -283,6 +283,14 @@ impl Load {
     fn now(&self) -> u64 {
         self.group.loops().next().clock().nanos()
     }
+}
+
+/// Shows progress. Nothing depends on a terminal that is gone.
+fn show(text: &str) {
+    let mut errors = std::io::stderr();
+    let _ = errors
+        .write_all(text.as_bytes())
+        .and_then(|()| errors.flush());
 }
 
 /// Returns the share of loop `at` of `count`.

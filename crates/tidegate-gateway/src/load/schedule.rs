@@ -165,6 +165,12 @@ impl Dispatch {
         }
     }
 
+    /// Returns `true` if a request of a closed loop that ends `now` is after its end. As many as there
+    /// are connections are in flight then, and would make the rate too high.
+    pub(crate) fn is_after(&self, now: u64) -> bool {
+        self.plan.is_none() && now > self.end
+    }
+
     /// Plans no request from `now` on. What is due stays.
     pub(crate) fn stop(&mut self, now: u64) {
         self.end = self.end.min(now);

@@ -139,6 +139,9 @@ pub(crate) struct Tally {
     /// Since the last sample.
     recent: Counts,
     pub(crate) total: Counts,
+    /// Requests and good ones of a closed loop that ended after the end of the run. They are in the
+    /// total, and in no rate.
+    pub(crate) after: (u64, u64),
     pub(crate) bytes: u64,
     /// From the sending to the end of the response, of the requests whose response time counts.
     pub(crate) service: Histogram,
@@ -158,6 +161,7 @@ impl Tally {
             others: BTreeMap::new(),
             recent: Counts::new(),
             total: Counts::new(),
+            after: (0, 0),
             bytes: 0,
             service: Histogram::new(),
             late: Histogram::new(),
@@ -183,6 +187,14 @@ impl Tally {
         }
     }
 
+    /// Counts a request that ended after the end of the run.
+    pub(crate) fn record_after(&mut self, ended: &Ended) {
+        let good = self.total.good;
+        self.record(ended);
+        self.after.0 += 1;
+        self.after.1 += self.total.good - good;
+    }
+
     /// Takes what has ended since the last call.
     pub(crate) fn take_recent(&mut self) -> Counts {
         std::mem::replace(&mut self.recent, Counts::new())
@@ -198,6 +210,8 @@ impl Tally {
         }
         self.recent.add(&other.recent);
         self.total.add(&other.total);
+        self.after.0 += other.after.0;
+        self.after.1 += other.after.1;
         self.bytes += other.bytes;
         self.service.add(&other.service);
         self.late.add(&other.late);

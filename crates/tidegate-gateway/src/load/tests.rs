@@ -98,13 +98,17 @@ fn run(shape: Shape, connections: usize) -> RunResult {
             continue;
         };
         let done = stopping(now);
-        tally.record(&Ended {
+        let ended = Ended {
             due,
             sent: now,
             now: done,
             outcome: Outcome::Status(200),
             bytes: 100,
-        });
+        };
+        match dispatch.is_after(done) {
+            true => tally.record_after(&ended),
+            false => tally.record(&ended),
+        }
         let place = free.partition_point(|other| *other <= done);
         free.insert(place, done);
     }
@@ -256,4 +260,20 @@ fn times_have_about_three_digits() {
         progress(&sample),
         "0 s: ended 1000/s, good 800/s, p50 1.00 ms, p99 200 ms"
     );
+}
+
+#[test]
+fn what_ends_after_the_run_is_in_the_total_and_in_no_rate() {
+    // The server stops at the end of the run, when each connection has a request in flight.
+    let (closed, open) = (run(Shape::Closed, 50), run(Shape::Rate(100.0), 50));
+    assert_eq!(closed.tally.after, (50, 0), "they are slow");
+    let in_time = closed.tally.total.requests - 50;
+    assert_eq!(closed.rate(), in_time as f64 / 10.0);
+    assert_eq!(closed.goodput(), closed.tally.total.good as f64 / 10.0);
+    assert_eq!(open.tally.after, (0, 0), "a plan has its own end");
+    assert_eq!(open.rate(), 100.0);
+    let mut tally = Tally::new(Duration::from_secs(1));
+    tally.add(&closed.tally);
+    tally.add(&closed.tally);
+    assert_eq!(tally.after, (100, 0));
 }

@@ -78,6 +78,8 @@ pub(crate) fn verdict(figures: &Figures, upstream: Option<&UpstreamReport>) -> V
     if let Some((reason, count)) = most(figures) {
         let calls = figures.window.calls();
         let level = match count * 100 {
+            // It was open, and calls pass again.
+            _ if reason == Some(Reason::Breaker) => Level::Busy,
             share if share >= calls * MUCH_PERCENT => Level::Bad,
             share if share < calls && !matches!(reason, Some(Reason::Limit | Reason::Rate)) => {
                 Level::Ok

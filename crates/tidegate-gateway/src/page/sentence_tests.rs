@@ -149,7 +149,9 @@ fn each_state_of_the_breaker_has_its_sentence() {
         let mut open = figures(window);
         (open.breaker, open.forced) = (Some(state), forced);
         let (level, reason, said) = said(&open, since());
-        let expected = if state == 3 { Level::Busy } else { Level::Bad };
+        // Calls pass again, or a part of them.
+        let passes = forced == 0 && matches!(state, 0 | 3);
+        let expected = if passes { Level::Busy } else { Level::Bad };
         assert_eq!((level, reason, &*said), (expected, Some("breaker"), text));
     }
     let mut ramps = figures(Counts::default());

@@ -2,6 +2,7 @@
 
 use tidegate::promise::{Failure, WaitError};
 
+use crate::problem::advised;
 use crate::proxy::BuildError;
 
 /// Why a gateway cannot start, or cannot take over a configuration.
@@ -31,7 +32,7 @@ impl StartError {
         Self::Listen {
             name: name.to_owned(),
             at: at.to_string(),
-            why: why.to_string(),
+            why: advised(&why),
         }
     }
 }

@@ -1,17 +1,18 @@
 //! Asks the listener for operators, and draws the answer.
 
 use std::io::Write;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use clap::Args;
 use tidegate::http::client::Client;
 use tidegate::net::NetGroup;
-use tidegate::promise::Outcome;
 use tidegate::signal;
+use tidegate_core::ThreadBuilder;
 
 use super::table::lines;
 use crate::screen::{KeyMode, Painter, Size, too_narrow};
+use crate::signals;
 
 /// The time between two snapshots.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -34,6 +35,14 @@ pub(crate) struct TopArguments {
     pub(crate) once: bool,
 }
 
+/// What the command waits for.
+enum Event {
+    /// The user wants to end.
+    End,
+    /// The gateway has answered, or not in time.
+    Answer(Result<Vec<String>, String>),
+}
+
 /// Runs the command. Returns the status of the process: 0, or 1 if there is no answer.
 pub(crate) fn top(
     arguments: &TopArguments,
@@ -41,53 +50,71 @@ pub(crate) fn top(
     out: &mut dyn Write,
 ) -> u8 {
     // Before the mode of the terminal is changed, so that no signal leaves it changed.
-    let (send, ends) = channel();
+    let (send, events) = channel();
     for signal in [signal::interrupt(), signal::terminate(), signal::hangup()] {
         let send = send.clone();
-        signal.finally(move |outcome| {
-            if let Outcome::Success(_) = outcome {
-                let _ = send.send(());
-            }
-        });
+        signals::each(signal, move || send.send(Event::End).is_ok());
     }
     let source = match Source::new(&arguments.admin, variables(TOKEN)) {
         Ok(source) => source,
         Err(why) => return said(&why, 1, out),
     };
-    let first = match source.ask() {
-        Ok(lines) => lines,
+    // The user need not wait for a gateway that does not answer.
+    let ask = match asker(source, send.clone()) {
+        Ok(ask) => ask,
         Err(why) => return said(&why, 1, out),
+    };
+    let first = match events.recv() {
+        Ok(Event::Answer(Ok(lines))) => lines,
+        Ok(Event::Answer(Err(why))) => return said(&why, 1, out),
+        Ok(Event::End) | Err(_) => return 0,
     };
     if arguments.once || Size::of_output().is_none() {
         return said(&first.join("\n"), 0, out);
     }
     let _keys = KeyMode::start(quits(send));
+    live(first, &events, &ask, out);
+    0
+}
+
+/// Draws answers in place until the user ends it.
+fn live(first: Vec<String>, events: &Receiver<Event>, ask: &Sender<()>, out: &mut dyn Write) {
     let (mut painter, mut shown) = (Painter::default(), first);
     while let Some(size) = Size::of_output() {
         let drawn = too_narrow(size).unwrap_or_else(|| shown.clone());
         let text = painter.paint(&drawn, size);
-        if out
-            .write_all(text.as_bytes())
-            .and_then(|()| out.flush())
-            .is_err()
-        {
+        let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        if written.is_err() {
             // The reader has left.
-            break;
+            return;
         }
-        if ends.recv_timeout(PERIOD).is_ok() {
-            break;
+        match events.recv_timeout(PERIOD) {
+            Err(RecvTimeoutError::Timeout) => drop(ask.send(())),
+            _ => return,
         }
-        // A gateway that restarts is back soon.
-        shown = source.ask().unwrap_or_else(|why| vec![why]);
+        shown = match events.recv() {
+            // A gateway that restarts is back soon.
+            Ok(Event::Answer(answer)) => answer.unwrap_or_else(|why| vec![why]),
+            _ => return,
+        };
     }
-    0
+}
+
+/// Asks now, and again each time it is told to, on a thread of its own that ends with the process.
+fn asker(source: Source, send: Sender<Event>) -> Result<Sender<()>, String> {
+    let (again, told) = channel();
+    let thread = ThreadBuilder::new("ask").detached();
+    let started = thread.spawn(move || {
+        while send.send(Event::Answer(source.ask())).is_ok() && told.recv().is_ok() {}
+    });
+    started.map(|_| again).map_err(|why| why.to_string())
 }
 
 /// Sends an event for the key `q`.
-fn quits(send: Sender<()>) -> impl FnMut(u8) + Send + 'static {
+fn quits(send: Sender<Event>) -> impl FnMut(u8) + Send + 'static {
     move |key| {
         if matches!(key, b'q' | b'Q' | 4) {
-            let _ = send.send(());
+            let _ = send.send(Event::End);
         }
     }
 }

@@ -31,10 +31,11 @@ pub(super) fn lines(text: &str) -> Result<Vec<String>, String> {
     Ok(lines.into_iter().map(|line| plain(&line)).collect())
 }
 
-/// Returns a text without control characters: names are those of a configuration, and must not
-/// control a terminal.
+/// Returns a text without control characters, and without those that turn the direction of a line:
+/// names are those of a configuration, and must not control a terminal.
 fn plain(line: &str) -> String {
-    let shown = |c: char| if c.is_control() { '?' } else { c };
+    let turns = |c| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let shown = |c: char| if c.is_control() || turns(c) { '?' } else { c };
     line.chars().map(shown).collect()
 }
 

@@ -241,6 +241,28 @@ fn a_page_of_another_origin_changes_nothing() {
 }
 
 #[test]
+fn a_page_of_another_origin_takes_no_place_of_ours() {
+    let world = World::new();
+    // An image of another page has no origin, but a browser says where it comes from.
+    for field in [
+        "Origin: http://evil.example",
+        "Origin: null",
+        "Sec-Fetch-Site: cross-site",
+        "Sec-Fetch-Site: same-site",
+    ] {
+        let refused = world.request("GET /page/events", &format!("{field}\r\n"), "");
+        assert_eq!(status(&refused), 403, "{field}");
+    }
+    let own = "Origin: http://localhost\r\nSec-Fetch-Site: same-origin\r\n";
+    let mut pages: Vec<Stream> = (0..5)
+        .map(|_| Stream::open_with(&world, "/page/events", own))
+        .collect();
+    for page in &mut pages {
+        assert_has(&page.next(), &["event: full\n"]);
+    }
+}
+
+#[test]
 fn histories_settings_and_files_are_of_the_asked_route() {
     let world = World::new();
     let nasty = "<script>\"'\n";

@@ -17,8 +17,13 @@ pub(crate) struct Stream {
 
 impl Stream {
     pub(crate) fn open(world: &World, target: &str) -> Self {
+        Self::open_with(world, target, "")
+    }
+
+    /// Opens a stream with further fields.
+    pub(crate) fn open_with(world: &World, target: &str, fields: &str) -> Self {
         let mut socket = world.connect();
-        let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
         socket.write_all(request.as_bytes()).unwrap();
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {

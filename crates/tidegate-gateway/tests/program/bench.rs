@@ -145,11 +145,50 @@ fn a_signal_ends_it_early_with_a_summary() {
     let mut terminal = Terminal::start(&["bench", &upstream.url(), "-d", "60s"], 80);
     terminal.until("good ");
     terminal.resize(20);
-    terminal.until("good ");
+    // A line of before may still be on its way.
+    terminal.until("\r\x1b[K");
+    terminal.until("\r\x1b[K");
+    let from = terminal.seen.rfind("\r\x1b[K").unwrap();
+    terminal.until("\r\x1b[K");
+    let line = terminal.seen[from..].split("\r\x1b[K").nth(1).unwrap();
+    assert!(line.contains("ended") && line.len() < 20, "{line:?}");
     terminal.keys("\x03");
     let status = terminal.end();
     assert!(status.success(), "{}", terminal.seen);
     assert!(terminal.seen.contains("closed loop"), "{}", terminal.seen);
     // The progress line was removed.
     assert!(terminal.seen.contains("\r\x1b[K"), "{:?}", terminal.seen);
+}
+
+#[test]
+fn a_second_interrupt_ends_it_although_a_server_hangs() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let arguments = ["bench", &url, "-d", "600s", "--timeout", "500s"];
+    let mut terminal = Terminal::start(&arguments, 80);
+    terminal.until("ended 0/s");
+    terminal.keys("\x03");
+    terminal.until("ended 0/s");
+    terminal.keys("\x03");
+    assert!(terminal.end().success(), "{}", terminal.seen);
+    assert!(terminal.seen.contains("closed loop"), "{}", terminal.seen);
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_failure() {
+    let upstream = Upstream::new(hello);
+    for option in [&[][..], &["--json", "-"]] {
+        let url = upstream.url();
+        let arguments = [&["bench", &url, "-d", "300ms"], option].concat();
+        let mut command = tidegate(&arguments);
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    }
 }

@@ -160,9 +160,31 @@ fn the_tour_prints_its_table_without_control_characters() {
 }
 
 #[test]
+fn a_terminal_of_20_columns_gets_one_sentence() {
+    let mut terminal = Terminal::start(&[], 20);
+    terminal.until("make it 60");
+    terminal.keys("q");
+    assert!(terminal.end().success(), "{}", terminal.seen);
+    assert!(terminal.seen.contains("summary of "), "{}", terminal.seen);
+}
+
+#[test]
+fn a_tour_whose_reader_leaves_is_no_failure() {
+    let mut child = tidegate(&["tour"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
+#[test]
 fn the_tour_shows_its_progress_in_a_terminal() {
     let mut terminal = Terminal::start(&["tour"], 100);
-    terminal.until("\rpromise");
+    terminal.until("\r\x1b[Kpromise");
     assert!(terminal.end().success(), "{}", terminal.seen);
     assert!(
         terminal.seen.contains("Each line is a real run."),

@@ -120,3 +120,35 @@ fn a_typed_interrupt_restores_the_terminal() {
     terminal.keys("\x03");
     assert!(terminal.end().success(), "{}", terminal.seen);
 }
+
+#[test]
+fn an_interrupt_does_not_wait_for_a_gateway_that_does_not_answer() {
+    // It accepts nothing: a connection waits for its response.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = silent.local_addr().unwrap().to_string();
+    let mut terminal = Terminal::start(&["top", &at], 100);
+    // It has asked, so it is ready for a signal.
+    let (mut asked, _) = silent.accept().unwrap();
+    asked.read_exact(&mut [0; 1]).unwrap();
+    terminal.keys("\x03");
+    assert!(terminal.end().success(), "{}", terminal.seen);
+    assert!(
+        !terminal.seen.contains("does not answer"),
+        "{}",
+        terminal.seen
+    );
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_failure() {
+    let admin = admin();
+    let mut child = tidegate(&["top", &address(&admin), "--once"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}

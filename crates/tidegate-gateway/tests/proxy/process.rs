@@ -168,17 +168,21 @@ fn a_hangup_reads_the_file_again_and_a_wrong_one_changes_nothing() {
 }
 
 #[test]
-fn a_port_in_use_is_a_message_and_status_1() {
+fn a_port_in_use_is_one_sentence_that_says_what_to_do_and_status_1() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
-    let text = format!("[listen]\nhttp = \"{address}\"\n[route.r]\nrespond = 200\n");
-    let mut program = Program::start("port", &text);
-    let line = program.line();
-    assert!(
-        line.starts_with(&format!("listen.http: cannot listen on {address}: ")),
-        "{line}"
-    );
-    assert_eq!(program.status(), Some(1));
+    let rest = "[route.r]\nrespond = 200\n";
+    let http = format!("[listen]\nhttp = \"{address}\"\n{rest}");
+    let admin =
+        format!("[listen]\nhttp = \"127.0.0.1:0\"\n[listen.admin]\nat = \"{address}\"\n{rest}");
+    for (name, text) in [("http", http), ("admin.at", admin)] {
+        let mut program = Program::start(name, &text);
+        let line = program.line();
+        let starts = format!("listen.{name}: cannot listen on {address}: ");
+        assert!(line.starts_with(&starts), "{line}");
+        assert!(line.ends_with("or set another address"), "{line}");
+        assert_eq!(program.status(), Some(1));
+    }
 }
 
 #[test]
