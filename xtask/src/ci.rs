@@ -6,8 +6,8 @@ use std::process::Command;
 use crate::step;
 use crate::summary::{self, AfterFailure};
 use crate::{
-    deny, features, fuzz, interop, loom, miri, msrv, package, readme, root, sanitize, shuttle,
-    tidy, tokio,
+    deny, features, fuzz, interop, loom, miri, msrv, package, page, readme, root, sanitize,
+    shuttle, tidy, tokio,
 };
 
 /// Libraries whose tests take ten minutes to build with optimisation. The nightly run has these.
@@ -39,6 +39,7 @@ const STEPS: &[Step] = &[
     ("fuzz, build", fuzz::build),
     ("tokio", tokio::run),
     ("interop", |root| interop::run(root, false)),
+    ("page", |root| page::run(root, page::Form::Debug)),
     ("loom", |root| loom::run(root, false, &[])),
     ("shuttle", |root| shuttle::run(root, false, &[])),
     ("sanitize", |root| sanitize::run(root, false, &[])),

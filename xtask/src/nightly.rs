@@ -30,7 +30,7 @@ const PARTS: &[Part] = &[
     ("package", |root, _| package::run(root, true)),
     ("interop", |root, _| interop::run(root, true)),
     ("dashboard", |root, _| dashboard::run(root)),
-    ("page", |root, _| page::run(root, true)),
+    ("page", |root, _| page::run(root, page::Form::Long)),
     ("fuzz", fuzz::run),
     ("cost", |root, _| {
         cost::run(root)

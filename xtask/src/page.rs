@@ -2,7 +2,8 @@
 //!
 //! `xtask/page/check.mjs` opens the pages of a simulated gateway (the example `page`), of the demo, and
 //! of `tidegate run`, and checks what they show and do. Writes pictures into the build folder. The
-//! programs are optimised, so that the demo looks as it does for its users.
+//! programs are optimised, so that the demo looks as it does for its users; CI takes those that its
+//! tests have built.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,18 +13,29 @@ use crate::root;
 use crate::step;
 
 /// Time limit for the installation and for the check, in seconds each; and for the long check.
-const LIMIT: u32 = 400;
+const LIMIT: u32 = 600;
 const LONG_LIMIT: u32 = 1800;
 
-/// Opens the pages in Chromium and checks them. `is_long` also measures how long the tasks of a page
-/// take with many routes, and whether its memory stays flat.
+/// Which programs are checked, and how far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// As the tests have built them.
+    Debug,
+    /// Optimised.
+    Release,
+    /// Optimised. Also measures how long the tasks of a page take with many routes, and whether its
+    /// memory stays flat.
+    Long,
+}
+
+/// Opens the pages in Chromium and checks them.
 ///
 /// Skips where npm or Chromium is not installed.
 ///
 /// # Errors
 ///
 /// Returns an error if the driver cannot be installed, or if a page does not do what it should.
-pub fn run(root: &Path, is_long: bool) -> step::Result {
+pub fn run(root: &Path, form: Form) -> step::Result {
     if let Some(skipped) = browser::missing() {
         return Ok(skipped);
     }
@@ -32,17 +44,29 @@ pub fn run(root: &Path, is_long: bool) -> step::Result {
     let mut build = Command::new("cargo");
     build
         .current_dir(root)
-        .args(["build", "--quiet", "--release"])
-        .args(["--package", "tidegate-gateway"])
-        .args(["--bin", "tidegate", "--example", "page"])
+        .args(["build", "--quiet", "--bin", "tidegate", "--example", "page"])
         .env("CARGO_TARGET_DIR", &target);
+    let profile = match form {
+        // With the features of the tests, so that nothing is built again.
+        Form::Debug => {
+            build.arg("--workspace");
+            "debug"
+        }
+        Form::Release | Form::Long => {
+            build.args(["--release", "--package", "tidegate-gateway"]);
+            "release"
+        }
+    };
     step::run(&mut build)?;
-    let programs = target.join("release");
-    let limit = if is_long { LONG_LIMIT } else { LIMIT };
+    let programs = target.join(profile);
+    let (limit, long) = match form {
+        Form::Long => (LONG_LIMIT, Some("--long")),
+        Form::Debug | Form::Release => (LIMIT, None),
+    };
     let mut check = browser::check(root, "page", &folder, limit);
     check
         .arg(programs.join("examples/page"))
         .args([&programs.join("tidegate"), &folder])
-        .args(is_long.then_some("--long"));
+        .args(long);
     step::run(&mut check)
 }

@@ -8,14 +8,15 @@ use crate::report::Quartiles;
 /// By how much both may differ.
 const CLOSE: f64 = 0.05;
 /// The runs of each. They take turns, and a run is compared with the one beside it.
-const RUNS: usize = 5;
+const RUNS: usize = 3;
 
 /// The server takes 20 ms for each request, on a CPU of its own, so it decides the rate: 800 requests
-/// per second. Neither generator is near its own limit.
+/// per second. Neither generator is near its own limit. wrk looks only ten times a second whether its time
+/// is over, so its runs are not short.
 const CLOSED: Shape = Shape {
     connections: 16,
     rate: None,
-    seconds: 2,
+    seconds: 4,
 };
 /// A thousand requests per second, whether the server responds or not.
 const OPEN: Shape = Shape {

@@ -2,7 +2,9 @@
 //! thread, on the second CPU.
 
 use std::net::SocketAddr;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::child;
 use crate::cpus::{pin, unpin};
@@ -51,28 +53,25 @@ impl Generator {
 
     /// Runs the generator. Returns what it found, and its CPU time in nanoseconds.
     pub(super) fn run(self, address: SocketAddr, shape: Shape) -> Result<(Found, f64), String> {
-        self.run_at(&format!("http://{address}/"), shape)
+        let url = format!("http://{address}/");
+        let before = waited_time();
+        let found = self.start_at(&url, shape)?.wait()?;
+        let cpu = waited_time().saturating_sub(before);
+        Ok((found, cpu.as_nanos() as f64))
     }
 
-    /// Like [`Generator::run`], with a path.
-    pub(super) fn run_at(self, url: &str, shape: Shape) -> Result<(Found, f64), String> {
+    /// Starts the generator.
+    pub(super) fn start_at(self, url: &str, shape: Shape) -> Result<Running, String> {
         let mut command = self.command(url, shape)?;
         let command = command.stdin(Stdio::null()).stdout(Stdio::piped());
-        let before = waited_time();
         pin(1);
         let child = command.stderr(Stdio::inherit()).spawn();
         unpin();
         let child = child.map_err(|why| format!("{}: {why}", self.name()))?;
-        let output = child.wait_with_output();
-        let output = output.map_err(|why| format!("{}: {why}", self.name()))?;
-        let cpu = waited_time().saturating_sub(before);
-        let text = String::from_utf8_lossy(&output.stdout);
-        let found = match self {
-            Self::Ours => ours(&text),
-            Self::Wrk => wrk(&text),
-        };
-        let found = found.ok_or_else(|| format!("{} printed {text:?}", self.name()))?;
-        Ok((found, cpu.as_nanos() as f64))
+        Ok(Running {
+            generator: self,
+            child,
+        })
     }
 
     fn command(self, url: &str, shape: Shape) -> Result<Command, String> {
@@ -98,6 +97,48 @@ impl Generator {
             }
             (Self::Wrk, Some(_)) => Err("wrk has no rate".to_owned()),
         }
+    }
+}
+
+/// A generator that runs. It ends by itself after its time.
+pub(super) struct Running {
+    generator: Generator,
+    child: Child,
+}
+
+impl Running {
+    /// Returns the id of the process.
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Ends it early. Returns what it found until then. Fails if it has ended before.
+    pub(super) fn stop(mut self) -> Result<Found, String> {
+        if self
+            .child
+            .try_wait()
+            .map_err(|why| why.to_string())?
+            .is_some()
+        {
+            return Err("the load has ended too early".to_owned());
+        }
+        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            kill_process(pid, Signal::INT).map_err(|why| why.to_string())?;
+        }
+        self.wait()
+    }
+
+    /// Waits for its end. Returns what it found.
+    fn wait(self) -> Result<Found, String> {
+        let name = self.generator.name();
+        let output = self.child.wait_with_output();
+        let output = output.map_err(|why| format!("{name}: {why}"))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let found = match self.generator {
+            Generator::Ours => ours(&text),
+            Generator::Wrk => wrk(&text),
+        };
+        found.ok_or_else(|| format!("{name} printed {text:?}"))
     }
 }
 

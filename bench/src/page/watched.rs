@@ -1,6 +1,7 @@
 //! The gateway under a steady load, with open pages and without.
 //!
 //! It runs on the first CPU. The load, the upstream and the readers of the pages run on the second one.
+//! One run of the load lasts for all measurements: two runs differ by more than the pages cost.
 
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
@@ -9,24 +10,33 @@ use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::generator::{Generator, Shape};
+use super::generator::{Generator, Running, Shape};
 use crate::child;
 use crate::cpus::pin;
+use crate::machine::{count_in, count_out};
 use crate::proxy::{Process, free_address, upstream};
 use crate::rounds::Outcome;
 
 /// The routes of the gateway. One of them has calls.
 const ROUTES: usize = 20;
+/// Requests per second.
+const RATE: u32 = 5000;
+/// It is ended when all is measured.
 const LOAD: Shape = Shape {
     connections: 32,
-    rate: Some(5000),
-    seconds: 2,
+    rate: Some(RATE),
+    seconds: 600,
 };
+/// How long a measurement takes.
+const SPAN: Duration = Duration::from_secs(2);
+/// By how much the load may have missed its rate.
+const CLOSE: f64 = 0.01;
 /// How long the gateway may take to listen for operators, or a page to get its first frame.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A running gateway. Its file is removed when this is dropped.
 pub(super) struct Watched {
+    load: Option<Running>,
     process: Process,
     admin: SocketAddr,
     file: PathBuf,
@@ -41,7 +51,8 @@ impl Watched {
         let mut command = child::command()?;
         command.args(["--tidegate", &format!("run {}", file.display())]);
         let process = Process::peer(&mut command, http)?;
-        let watched = Self {
+        let mut watched = Self {
+            load: None,
             process,
             admin,
             file,
@@ -53,32 +64,49 @@ impl Watched {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
+        let url = format!("http://{}/r0/x", watched.process.address);
+        let load = Generator::Ours.start_at(&url, LOAD)?;
+        count_in(load.id());
+        watched.load = Some(load);
         Ok(watched)
     }
 
-    /// Runs the load while so many pages are open. The figure is the CPU time of the gateway for each
+    /// Measures while so many pages are open. The figure is the CPU time of the gateway for each
     /// request.
     pub(super) fn run(&self, pages: usize) -> Result<Outcome, String> {
         let pages: Vec<Page> = (0..pages)
             .map(|_| Page::open(self.admin))
             .collect::<Result<_, _>>()?;
-        let url = format!("http://{}/r0/x", self.process.address);
         let (began, cpu) = (Instant::now(), self.process.cpu());
-        let (found, _) = Generator::Ours.run_at(&url, LOAD)?;
-        let cpu = self.process.cpu() - cpu;
-        let elapsed = began.elapsed();
+        std::thread::sleep(SPAN);
+        let (elapsed, cpu) = (began.elapsed(), self.process.cpu() - cpu);
         for page in pages {
             page.close()?;
         }
-        let each = cpu.as_nanos() as f64 / found.requests.max(1.0);
+        let requests = f64::from(RATE) * elapsed.as_secs_f64();
         let mut outcome = Outcome::nanos_each(elapsed, 1);
-        outcome.sample.value = each;
-        Ok(outcome.beside(Some(found.per_second)))
+        outcome.sample.value = cpu.as_nanos() as f64 / requests;
+        Ok(outcome)
+    }
+
+    /// Ends the load. Fails if it has not had its rate.
+    pub(super) fn finish(&mut self) -> Result<(), String> {
+        let Some(load) = self.load.take() else {
+            return Ok(());
+        };
+        count_out(load.id());
+        let rate = load.stop()?.per_second;
+        match (rate / f64::from(RATE) - 1.0).abs() <= CLOSE {
+            true => Ok(()),
+            false => Err(format!("the load had {rate:.0} requests/s, not {RATE}")),
+        }
     }
 }
 
 impl Drop for Watched {
     fn drop(&mut self) {
+        // It is an error only for those who ask.
+        let _ = self.finish();
         let _ = std::fs::remove_file(&self.file);
     }
 }
