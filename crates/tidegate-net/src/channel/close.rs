@@ -54,18 +54,21 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         self.early = None;
         io.end_deadlines();
         io.shared.finish(cause.clone());
-        let closed = Failure::new(NetError::Closed(cause.clone()));
-        io.queue.fail_all(&closed);
+        // Usually nothing is left that has to fail, and no error is made.
+        let closed = || Failure::new(NetError::Closed(cause.clone()));
+        if !io.queue.is_empty() {
+            io.queue.fail_all(&closed());
+        }
         if let Some(outbox) = &mut io.outbox {
-            outbox.fail_all(&closed);
+            outbox.fail_all(&closed());
             io_context.counters.lost_datagrams.add(outbox.take_lost());
         }
         let was_open = matches!(life, Life::Open | Life::Off(_));
         match life {
             Life::Connecting(connecting) | Life::New(Start::Connecting(connecting)) => {
-                connecting.fail(&cause.unwrap_or(closed));
+                connecting.fail(&cause.clone().unwrap_or_else(closed));
             }
-            Life::Off(off) => off.refuse(&closed),
+            Life::Off(off) => off.refuse(&closed()),
             _ => {}
         }
         if was_open {

@@ -10,7 +10,7 @@ use tidegate_core::{Clock, Parker, ThreadBuilder};
 use tidegate_loop::Placement;
 use tidegate_promise::{Completion, Failure, Outcome, Promise, SharedPromise, promise};
 
-use crate::channel::{Channel, ChannelRequest, InEvent, ServerConnections, UserEvent};
+use crate::channel::{Channel, ChannelRequest, InEvent, ServerConnections, Shared, UserEvent};
 use crate::group::{LoopTarget, NetGroup};
 use crate::reactor::{self, IoHandle, RoamingShared, Update};
 
@@ -99,7 +99,8 @@ fn notify_of_announcement(channel: Channel) {
 fn notify_of_drain(channel: Channel) {
     if channel.shared().mark_drained() {
         let event = InEvent::User(UserEvent::new(Draining));
-        channel.post(ChannelRequest::ReadThenFire(event, MOST_READING));
+        let request = ChannelRequest::ReadThenFire(event, MOST_READING);
+        Shared::post_at_once(channel.shared(), request);
     }
 }
 

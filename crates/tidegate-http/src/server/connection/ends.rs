@@ -1,5 +1,6 @@
 //! The end of the client's stream, and drains of the server.
 
+use super::waits::Waits;
 use super::{Connection, Phase};
 use crate::server::body::BodyError;
 use crate::server::service::Service;
@@ -54,8 +55,15 @@ impl<S: Service> Connection<S> {
         self.draining = true;
         self.end_if_draining();
         if self.is_idle() {
+            // Most connections end at once. If a handler holds the end back, the deadline that is set
+            // limits it: to move it would cost more than the rest.
+            let at_once = !self.has_to_linger() && !wire.has_unsent();
             // The rest of a body that nothing reads is not worth waiting for.
             self.close_after_response(wire);
+            if at_once {
+                (self.waits, self.since) = (Waits::End, self.now);
+                return self.report_tally();
+            }
         }
         self.settle(wire);
     }

@@ -271,9 +271,7 @@ impl<S: Service> Connection<S> {
             // The service still reads the body of the last request.
             return;
         }
-        // Bytes that wait in the socket of a connection that has stopped reading would reset it, too.
-        let unread = !self.input_ended && (self.paused || !self.kept.is_empty());
-        if self.linger || unread || self.decoder.in_body() {
+        if self.has_to_linger() {
             self.phase = Phase::Lingering;
             self.forget_kept(wire);
             self.paused_by(false, wire);
@@ -281,6 +279,13 @@ impl<S: Service> Connection<S> {
         }
         self.phase = Phase::Lingering;
         wire.close_when_flushed();
+    }
+
+    /// Returns `true` if the client may still be sending when the last response is sent.
+    pub(super) fn has_to_linger(&self) -> bool {
+        // Bytes that wait in the socket of a connection that has stopped reading would reset it, too.
+        let unread = !self.input_ended && (self.paused || !self.kept.is_empty());
+        self.linger || unread || self.decoder.in_body()
     }
 }
 
