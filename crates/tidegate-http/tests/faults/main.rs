@@ -15,6 +15,7 @@ mod drain;
 mod floods;
 mod slow;
 mod steady;
+mod storm;
 
 #[path = "../../../tidegate-testkit/shared/counting.rs"]
 mod counting;

@@ -1,0 +1,203 @@
+//! The service of a storm: does what the path of a request says, at once or on other threads.
+
+use std::panic::resume_unwind;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tidegate_http::{Body, DeferredResponse, Request, Response, ResponseStream};
+use tidegate_net::{Handler, Inbound, InboundContext, Nothing};
+use tidegate_promise::Outcome;
+use tidegate_testkit::{Counter, Rng};
+
+/// Threads that end responses.
+const FINISHERS: usize = 2;
+/// How long such a thread waits for more responses before it ends those that it has.
+const PAUSE: Duration = Duration::from_millis(1);
+/// The length of what follows the tag in a large body.
+const BIG: usize = 100_000;
+
+/// What the service has counted.
+#[derive(Clone, Default)]
+pub(super) struct Book {
+    pub(super) calls: Counter,
+    pub(super) bodies: Counter,
+    pub(super) bodies_ended: Counter,
+    pub(super) deferred: Counter,
+    pub(super) closed: Counter,
+    /// Responses that do not come while their connections live.
+    never: Arc<Mutex<Vec<DeferredResponse>>>,
+}
+
+impl Book {
+    /// Ends the responses that did not come, after their connections.
+    pub(super) fn end_those_that_never_came(&self) {
+        let never = std::mem::take(&mut *self.never.lock().unwrap());
+        for (at, response) in never.into_iter().enumerate() {
+            assert!(response.is_closed());
+            match at % 3 {
+                0 => response.body("late"),
+                1 => response.stream().write("late"),
+                _ => drop(response),
+            }
+        }
+    }
+
+    fn defer(&self, response: Response<'_>) -> DeferredResponse {
+        let deferred = response.defer();
+        self.deferred.hit();
+        let closed = self.closed.clone();
+        deferred.closed().finally(move |_| _ = closed.hit());
+        deferred
+    }
+}
+
+/// A response that another thread ends.
+pub(super) enum Unfinished {
+    Response(String, DeferredResponse),
+    Stream(String, ResponseStream),
+    Body(String, DeferredResponse, Body),
+}
+
+/// Returns the service. The last part of a path is its tag, which comes back in the body.
+pub(super) fn service(
+    book: &Book,
+    later: Vec<Sender<Unfinished>>,
+) -> impl Fn(Request<'_>, Response<'_>) + Send + Sync + 'static {
+    let book = book.clone();
+    move |request, response| {
+        book.calls.hit();
+        let (kind, tag) = request.path()[1..].split_once('/').unwrap();
+        let (kind, tag) = (kind.to_owned(), tag.to_owned());
+        let later = &later[tag.len() % later.len()];
+        // A thread that has ended drops the response.
+        let send = |one| drop(later.send(one));
+        match &kind[..] {
+            "now" => response.body(tag),
+            "big" => response.body(big(&tag)),
+            "kept" => send(Unfinished::Response(tag, book.defer(response))),
+            "stream" => send(Unfinished::Stream(tag, response.stream())),
+            "part" => {
+                let response = book.defer(response);
+                send(Unfinished::Body(tag, response, request.into_body()));
+            }
+            "body" => {
+                let (later, ended) = (book.defer(response), book.bodies_ended.clone());
+                book.bodies.hit();
+                request.collect(1 << 20).finally(move |body| {
+                    ended.hit();
+                    match body {
+                        Outcome::Success(_) => later.body(tag),
+                        _ => drop(later),
+                    }
+                });
+            }
+            "never" => book.never.lock().unwrap().push(response.defer()),
+            // Without the hook for panics, which would print each of them.
+            "panic" => resume_unwind(Box::new("told to")),
+            "after" => {
+                response.body(tag);
+                resume_unwind(Box::new("told to"));
+            }
+            "wrong" => response.field("a\r\nb", "c").body(tag),
+            "upgrade" if request.upgrade().is_some() => {
+                let response = response.field("Upgrade", "echo");
+                response.switch(|s| s.add("echo", Handler::inbound(Echo)));
+            }
+            _ => drop(response),
+        }
+    }
+}
+
+/// Sends everything back.
+struct Echo;
+
+impl Inbound for Echo {
+    type In = Bytes;
+    type Out = Nothing;
+    type Write = Bytes;
+
+    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        ctx.write_and_flush(bytes);
+    }
+}
+
+/// Starts the threads that end responses. They end when the service is dropped.
+pub(super) fn finishers(rng: &mut Rng) -> (Vec<Sender<Unfinished>>, Vec<JoinHandle<()>>) {
+    let start = |_| {
+        let (sender, receiver) = mpsc::channel();
+        let mut rng = rng.fork();
+        (
+            sender,
+            thread::spawn(move || finish_all(&receiver, &mut rng)),
+        )
+    };
+    (0..FINISHERS).map(start).unzip()
+}
+
+/// Ends responses, several at a time and in random order.
+fn finish_all(receiver: &Receiver<Unfinished>, rng: &mut Rng) {
+    let mut unfinished = Vec::new();
+    loop {
+        let received = receiver.recv_timeout(PAUSE);
+        let over = matches!(received, Err(RecvTimeoutError::Disconnected));
+        match received {
+            Ok(one) => unfinished.push(one),
+            Err(_) => rng.shuffle(&mut unfinished),
+        }
+        if received_enough(&unfinished, rng) || over || rng.chance(0.3) {
+            for one in unfinished.drain(..) {
+                finish(one, rng);
+            }
+        }
+        if over {
+            return;
+        }
+    }
+}
+
+fn received_enough(unfinished: &[Unfinished], rng: &mut Rng) -> bool {
+    unfinished.len() > rng.index(8)
+}
+
+fn finish(one: Unfinished, rng: &mut Rng) {
+    match one {
+        Unfinished::Response(tag, response) => respond(&tag, response, rng),
+        Unfinished::Stream(tag, stream) => pour(tag, stream, rng),
+        Unfinished::Body(tag, response, body) if rng.chance(0.5) => {
+            drop(body);
+            respond(&tag, response, rng);
+        }
+        Unfinished::Body(tag, response, body) => {
+            respond(&tag, response, rng);
+            drop(body);
+        }
+    }
+}
+
+fn big(tag: &str) -> String {
+    tag.to_owned() + &".".repeat(BIG)
+}
+
+fn respond(tag: &str, response: DeferredResponse, rng: &mut Rng) {
+    match rng.index(10) {
+        0 => drop(response),
+        1 => response.field("a", "b\nc").body("never sent"),
+        2 | 3 => pour(tag.to_owned(), response.stream(), rng),
+        4 => response.body(big(tag)),
+        _ => response.status(201).body(tag.to_owned()),
+    }
+}
+
+fn pour(tag: String, mut stream: ResponseStream, rng: &mut Rng) {
+    stream.write(tag);
+    for _ in 0..rng.index(4) {
+        stream.write(vec![b'.'; rng.index(5000)]);
+    }
+    match rng.chance(0.9) {
+        true => stream.finish(),
+        false => drop(stream),
+    }
+}
