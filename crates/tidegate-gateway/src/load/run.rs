@@ -29,6 +29,8 @@ use crate::signals;
 
 /// The time between two samples, except in a ramp, where it is a stage.
 const SAMPLE: Duration = Duration::from_millis(500);
+/// What is shown when the user has ended the load.
+const ENDING: &str = "ending: waits for the responses that are missing; Ctrl-C does not";
 /// How long the loops may take to end.
 const END: Duration = Duration::from_secs(1);
 
@@ -184,7 +186,11 @@ impl Load {
                     let sample = self.sample(shape);
                     if let Some(size) = Size::of_errors() {
                         shows = true;
-                        show(&repaint(&progress(&sample), size));
+                        let line = match stopped {
+                            true => ENDING.to_owned(),
+                            false => progress(&sample),
+                        };
+                        show(&repaint(&line, size));
                     }
                     self.judge(shape, &sample);
                 }
