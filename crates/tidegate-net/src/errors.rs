@@ -352,7 +352,7 @@ impl NetError {
             Self::SourceRefused { source_name, why } => write!(
                 f,
                 "source `{source_name}` cannot be watched: {why}; its descriptor must be \
-                 open, must not be a file on a disk, and must not be registered already"
+                 open, and must not be a file on a disk"
             ),
             Self::SourcePanicked {
                 source_name,

@@ -7,7 +7,8 @@
 use std::io;
 use std::sync::Arc;
 
-use super::selector::{Control, Selector, call, refused};
+use super::event_source::refused;
+use super::selector::{Control, Selector, call};
 use crate::sys::{Change, Interest, Token};
 
 impl Selector {
@@ -53,7 +54,7 @@ impl Selector {
             after if before == after => Change::Rearm(after),
             after => Change::Modify(after),
         };
-        if let Err(why) = control.control(slot.number, slot.state.token, change) {
+        if let Err(why) = slot.control(control, change) {
             self.lose(token, why, control);
         }
     }
@@ -70,7 +71,7 @@ impl Selector {
                 continue;
             }
             let change = Change::Add(slot.watched);
-            if let Err(why) = control.control(slot.number, state.token, change) {
+            if let Err(why) = slot.control(control, change) {
                 self.lose(token, why, control);
             }
         }

@@ -1,14 +1,16 @@
 //! The trait of user-defined sources, and a source as the selector stores it.
 
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 
 use tidegate_core::Task;
 use tidegate_core::internal::{PlainTask, contain, discard};
+use tidegate_promise::Failure;
 
 use super::handle::SourceHandle;
 use crate::errors::NetError;
-use crate::sys::{AsFd, Interest, RawFd, Readiness, number_of};
+use crate::sys::{AsFd, Interest, OwnedFd, Readiness, copy_of};
 
 /// A source of events on an event loop: what happens when a descriptor of type `D` is ready.
 ///
@@ -190,8 +192,8 @@ where
 /// A source that is about to be registered.
 pub(super) struct NewSource {
     pub(super) name: Arc<str>,
-    /// The number of the descriptor, which stays open at least as long as `source`.
-    pub(super) number: RawFd,
+    /// What the poller watches: a copy of the descriptor, which no other code can close.
+    pub(super) descriptor: OwnedFd,
     pub(super) interests: Interest,
     pub(super) source: Box<dyn AnySource>,
 }
@@ -208,24 +210,39 @@ impl NewSource {
         D: AsFd + Send + Sync + 'static,
         S: EventSource<D>,
     {
-        let number = match contain(|| number_of(&descriptor)) {
-            Ok(number) => number,
-            Err(panic) => {
-                discard(source);
-                discard(descriptor);
-                return Err(NetError::SourcePanicked {
-                    source_name: name.to_string(),
-                    message: panic.message().to_owned(),
+        let refused = match contain(|| copy_of(&descriptor)) {
+            Ok(Ok(copy)) => {
+                let descriptor = Arc::new(descriptor);
+                let source = Box::new(Typed { descriptor, source });
+                return Ok(Self {
+                    name,
+                    descriptor: copy,
+                    interests,
+                    source,
                 });
             }
+            Ok(Err(why)) => refused(&name, why),
+            Err(panic) => NetError::SourcePanicked {
+                source_name: name.to_string(),
+                message: panic.message().to_owned(),
+            },
         };
-        let descriptor = Arc::new(descriptor);
-        let source = Box::new(Typed { descriptor, source });
-        Ok(Self {
-            name,
-            number,
-            interests,
-            source,
-        })
+        discard(source);
+        discard(descriptor);
+        Err(refused)
+    }
+
+    /// Drops the source and its descriptors.
+    pub(super) fn discard(self) {
+        drop(self.descriptor);
+        self.source.discard();
+    }
+}
+
+/// Returns the error of a source that the poller does not watch.
+pub(super) fn refused(name: &str, why: io::Error) -> NetError {
+    NetError::SourceRefused {
+        source_name: name.to_owned(),
+        why: Failure::new(why),
     }
 }

@@ -59,7 +59,7 @@ impl Note {
         match self {
             Self::Update(update) => drop(update(Err(why))),
             Self::Register(new, promise) => {
-                new.source.discard();
+                new.discard();
                 let _ = promise.fail(why);
             }
             // The source is closed with its loop.

@@ -40,13 +40,14 @@ impl ReactorHandle {
     /// Registers `source`: it is selected when `descriptor` is ready for one of `interests`. `name`
     /// is for lists, errors and reports. The completion succeeds with the handle of the source.
     ///
-    /// The loop owns the descriptor until the source is closed. `as_fd` has to return the same
-    /// descriptor each time, as all types of the standard library do. Set the descriptor to
-    /// non-blocking if the source reads or writes more than once when it is selected.
+    /// The loop owns the descriptor until the source is closed. It watches a copy of it
+    /// (`try_clone_to_owned`), which is closed with the source: if other code closes `descriptor`
+    /// too early, neither this loop nor another source is harmed. `as_fd` is called once. Set the
+    /// descriptor to non-blocking if the source reads or writes more than once when it is selected.
     ///
     /// The completion fails with [`NetError::SourceRefused`] and the error of the operating system
     /// if the descriptor cannot be watched: `EBADF` if it is closed, `EPERM` if it is a file on a
-    /// disk, `EEXIST` if the loop watches it already. It fails with [`NetError::LoopEnded`] if the
+    /// disk, `EMFILE` if the process has too many open. It fails with [`NetError::LoopEnded`] if the
     /// loop has ended, with [`NetError::TooManyUpdates`] if too many updates wait, and with
     /// [`NetError::NotOpened`] if the loop needs a thread and none can be started. The source and its
     /// descriptor are then dropped.

@@ -10,7 +10,9 @@
 //!
 //! # Invariants
 //!
-//! * The poller watches the descriptor of a slot for `watched`.
+//! * The poller watches the descriptor of a slot for `watched`. The descriptor is the selector's own
+//!   copy: the poller knows it by its number, and if other code could close it, another file could
+//!   get the number.
 //! * A source is told of its end once, after its descriptor has left the poller.
 
 use std::collections::VecDeque;
@@ -22,7 +24,7 @@ use tidegate_core::internal::{PlainTask, Running, contain};
 use tidegate_core::{Blocking, CaughtPanic, Task};
 use tidegate_promise::Failure;
 
-use super::event_source::{AnySource, NewSource};
+use super::event_source::{AnySource, NewSource, refused};
 use super::handle::SourceHandle;
 use super::inbox::{Inbox, Note, SharedInbox};
 use super::source_task::of_source;
@@ -30,7 +32,7 @@ use super::state::SourceState;
 use super::view::{ReactorView, Selection};
 use crate::errors::NetError;
 use crate::events::Slab;
-use crate::sys::{Change, Interest, RawFd, Ready, Token};
+use crate::sys::{Change, Interest, OwnedFd, RawFd, Ready, Token, number_of};
 
 /// Changes what the poller of the loop watches.
 pub(crate) trait Control {
@@ -54,13 +56,20 @@ impl Control for NoPoller {
 pub(super) struct Slot {
     pub(super) state: Arc<SourceState>,
     pub(super) source: Box<dyn AnySource>,
-    pub(super) number: RawFd,
+    pub(super) descriptor: OwnedFd,
     /// What the poller watches; nothing if it does not watch the descriptor.
     pub(super) watched: Interest,
     /// The source is in the list `touched`.
     pub(super) touched: bool,
     /// The source was selected, and not asked for its interests since.
     pub(super) selected: bool,
+}
+
+impl Slot {
+    /// Changes what the poller watches at the descriptor.
+    pub(super) fn control(&self, control: &mut dyn Control, change: Change) -> io::Result<()> {
+        control.control(number_of(&self.descriptor), self.state.token, change)
+    }
 }
 
 /// The user-defined sources of one loop.
@@ -261,7 +270,7 @@ impl Selector {
                 self.ran = true;
             }
             Note::Register(new, _) => {
-                new.source.discard();
+                new.discard();
                 self.ran = true;
             }
             Note::Apply(state) => {
@@ -297,23 +306,24 @@ impl Selector {
         new: NewSource,
         control: &mut dyn Control,
     ) -> Result<SourceHandle, NetError> {
-        let NewSource {
-            name,
-            number,
-            interests,
-            source,
-        } = new;
         if self.closing {
-            source.discard();
+            new.discard();
             return Err(self.inbox.ended_error());
         }
         let slot = self.slots.reserve();
         let token = slot.of_user();
-        if let Err(why) = watch_new(number, token, interests, control) {
+        if let Err(why) = watch_new(&new, token, control) {
             self.slots.remove(slot);
-            source.discard();
-            return Err(refused(&name, why));
+            let why = refused(&new.name, why);
+            new.discard();
+            return Err(why);
         }
+        let NewSource {
+            name,
+            descriptor,
+            interests,
+            source,
+        } = new;
         let state = SourceState::new(name, token, interests);
         self.inbox.add_source(&state);
         let _ = self.slots.put(
@@ -321,7 +331,7 @@ impl Selector {
             Slot {
                 state: Arc::clone(&state),
                 source,
-                number,
+                descriptor,
                 watched: interests,
                 touched: false,
                 selected: false,
@@ -347,9 +357,10 @@ impl Selector {
             return false;
         };
         if !slot.watched.is_none() {
-            // A descriptor that its owner has closed has left the poller already.
-            let _ = control.control(slot.number, slot.state.token, Change::Remove);
+            // Nothing is left to do if it fails: the descriptor is closed next.
+            let _ = slot.control(control, Change::Remove);
         }
+        drop(slot.descriptor);
         state.close();
         self.inbox.remove_source(state);
         self.ran = true;
@@ -464,25 +475,13 @@ pub(super) fn call<R>(label: &Task, run: impl FnOnce() -> R) -> Result<R, Caught
 
 /// Makes the poller watch a new source. One without interests is checked all the same: its
 /// descriptor has to be one that can be watched.
-fn watch_new(
-    number: RawFd,
-    token: Token,
-    interests: Interest,
-    control: &mut dyn Control,
-) -> io::Result<()> {
+fn watch_new(new: &NewSource, token: Token, control: &mut dyn Control) -> io::Result<()> {
+    let (number, interests) = (number_of(&new.descriptor), new.interests);
     if interests.is_none() {
         control.control(number, token, Change::Add(Interest::READ))?;
         return control.control(number, token, Change::Remove);
     }
     control.control(number, token, Change::Add(interests))
-}
-
-/// Returns the error of a source that the poller does not watch.
-pub(super) fn refused(name: &str, why: io::Error) -> NetError {
-    NetError::SourceRefused {
-        source_name: name.to_owned(),
-        why: Failure::new(why),
-    }
 }
 
 /// Returns the name of a source for reports.

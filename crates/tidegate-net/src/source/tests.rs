@@ -1,11 +1,12 @@
 //! The steps of a selector that only the test drives.
 
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
+use std::thread;
 
 use tidegate_core::executor::{ExecutorId, Signal};
 use tidegate_core::{Clock, Executor, RejectReason, Rejected, Task, Unhandled};
-use tidegate_testkit::{Counter, DropCount, Log};
+use tidegate_testkit::{Counter, DropCount, Log, until};
 
 use super::inbox::MAX_UPDATES;
 use super::*;
@@ -482,7 +483,7 @@ fn a_source_that_the_poller_refuses_is_dropped_with_the_reason() {
     bench.poller.refusal = Some(io::ErrorKind::NotFound);
     b.set_interests(Interest::WRITE).unwrap();
     bench.round();
-    assert!(b.is_closed(), "its owner has closed the descriptor");
+    assert!(b.is_closed(), "the poller does not watch it any more");
     assert!(bench.log.take()[0].contains("cannot be watched"));
 }
 
@@ -578,4 +579,37 @@ fn a_task_that_no_thread_took_keeps_the_loop_although_its_source_is_closed() {
     assert_eq!(bench.log.take(), ["a task"]);
     bench.round();
     assert!(bench.selector.is_empty());
+}
+
+/// The loop ends while another thread drops a task that it did not take.
+#[test]
+fn a_task_that_no_thread_takes_at_the_end_of_the_loop_runs_there() {
+    let at_once = Barrier::new(2);
+    let (give, take) = mpsc::channel::<Task>();
+    let rounds = tidegate_testkit::rounds(5_000);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for (round, task) in take.into_iter().enumerate() {
+                at_once.wait();
+                tidegate_testkit::spin_times(round as u64 % 64);
+                drop(task);
+            }
+        });
+        for _ in 0..rounds {
+            let mut bench = bench();
+            let source = bench.listen("a", Does::Task);
+            bench.ready(&[&source]);
+            give.send(bench.selector.produce(&mut bench.poller).unwrap())
+                .unwrap();
+            at_once.wait();
+            // It asks at once, again and again: the moment between two steps is short.
+            until("the task has come back", || {
+                (0..1_000).any(|_| bench.selector.begin_close(&mut bench.poller))
+            });
+            bench.selector.close(&mut bench.poller);
+            let log = bench.log.take();
+            assert_eq!(log.last().unwrap(), "a task", "it is not lost");
+        }
+        drop(give);
+    });
 }

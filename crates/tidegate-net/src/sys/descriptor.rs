@@ -10,6 +10,8 @@ use mio::{Interest, Registry};
 use super::poller::Source;
 
 pub(crate) use self::system::{AsFd, RawFd, number_of};
+#[cfg(feature = "sources")]
+pub(crate) use self::system::{OwnedFd, copy_of};
 
 /// The descriptor of a user-defined source, as a poller takes it.
 pub(crate) struct WatchedFd(pub(crate) RawFd);
@@ -42,6 +44,8 @@ impl Source for WatchedFd {
 mod system {
     use std::io;
     use std::os::fd::AsRawFd;
+    #[cfg(feature = "sources")]
+    pub(crate) use std::os::fd::OwnedFd;
     pub(crate) use std::os::fd::{AsFd, RawFd};
 
     use mio::unix::SourceFd;
@@ -49,6 +53,13 @@ mod system {
     /// Returns the number of a descriptor. Its `as_fd` is the user's code and may panic.
     pub(crate) fn number_of(descriptor: &impl AsFd) -> RawFd {
         descriptor.as_fd().as_raw_fd()
+    }
+
+    /// Returns a descriptor of its own for the same open file. `as_fd` is the user's code and may
+    /// panic.
+    #[cfg(feature = "sources")]
+    pub(crate) fn copy_of(descriptor: &impl AsFd) -> io::Result<OwnedFd> {
+        descriptor.as_fd().try_clone_to_owned()
     }
 
     pub(super) fn watched(number: &RawFd) -> io::Result<SourceFd<'_>> {
@@ -60,6 +71,8 @@ mod system {
 mod system {
     use std::io;
     use std::os::windows::io::AsRawSocket;
+    #[cfg(feature = "sources")]
+    pub(crate) use std::os::windows::io::OwnedSocket as OwnedFd;
     pub(crate) use std::os::windows::io::{AsSocket as AsFd, RawSocket as RawFd};
 
     use super::Source;
@@ -67,6 +80,13 @@ mod system {
     /// Returns the number of a socket. Its `as_socket` is the user's code and may panic.
     pub(crate) fn number_of(descriptor: &impl AsFd) -> RawFd {
         descriptor.as_socket().as_raw_socket()
+    }
+
+    /// Returns a socket of its own for the same connection. `as_socket` is the user's code and may
+    /// panic.
+    #[cfg(feature = "sources")]
+    pub(crate) fn copy_of(descriptor: &impl AsFd) -> io::Result<OwnedFd> {
+        descriptor.as_socket().try_clone_to_owned()
     }
 
     pub(super) fn watched(_: &RawFd) -> io::Result<Box<dyn Source>> {

@@ -26,6 +26,8 @@ compile_error!("tidegate-net needs a 64-bit system: build without the feature `n
 
 pub(crate) use self::chunk::{Chunk, PIECE, PIECES};
 pub(crate) use self::descriptor::{AsFd, RawFd, WatchedFd, number_of};
+#[cfg(feature = "sources")]
+pub(crate) use self::descriptor::{OwnedFd, copy_of};
 #[cfg(any(test, feature = "embedded"))]
 pub(crate) use self::fake::FakePoller;
 #[cfg(test)]

@@ -43,7 +43,7 @@ fn thousands_of_sources_of_one_pipe_are_each_selected_and_closed_once() {
     for reactor in [pinned.next_reactor(), roams.next_reactor()] {
         let (selected, closed, dropped) = (Counter::new(), Counter::new(), Counter::new());
         let (reader, mut writer) = io::pipe().unwrap();
-        let many = 3_000;
+        let many = 2_000;
         let registered: Vec<_> = (0..many)
             .map(|_| {
                 let once = Once {

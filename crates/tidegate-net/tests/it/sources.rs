@@ -198,19 +198,34 @@ fn a_descriptor_that_cannot_be_watched_is_an_error_with_the_reason() {
         let panics = reactor().register("bad", BadDescriptor, Interest::READ, nothing::<_>);
         let why = panics.wait().unwrap_err().to_string();
         assert!(why.contains("as planned"), "{why}");
-        let (reader, _writer) = io::pipe().unwrap();
+    });
+}
+
+#[test]
+fn a_descriptor_may_have_several_sources_at_once_and_after_each_other() {
+    on_each_kind(|reactor| {
+        let (reader, mut writer) = io::pipe().unwrap();
         let reader = Arc::new(reader);
-        let first = reactor().register("a", Arc::clone(&reader), Interest::READ, nothing::<_>);
-        let first = first.wait().unwrap();
-        let twice = reactor().register("b", reader, Interest::READ, nothing::<_>);
-        let why = twice.wait().unwrap_err().to_string();
-        assert!(why.contains("registered already"), "{why}");
-        first.close().wait().unwrap();
-        let (reader, _writer) = io::pipe().unwrap();
-        let reader = Arc::new(reader);
+        let selected = [Counter::new(), Counter::new()];
+        let sources = selected.each_ref().map(|selected| {
+            let selected = selected.clone();
+            let pauses = move |at: &SourceContext<'_, Arc<PipeReader>>| {
+                at.handle().set_interests(Interest::NONE).unwrap();
+                selected.hit();
+                None
+            };
+            let same = Arc::clone(&reader);
+            let source = reactor().register("same", same, Interest::READ, pauses);
+            source.wait().unwrap()
+        });
+        writer.write_all(b"x").unwrap();
+        selected.iter().for_each(|selected| selected.wait_for(1));
+        for source in sources {
+            source.close().wait().unwrap();
+        }
         for _ in 0..2 {
             let again = Arc::clone(&reader);
-            let again = reactor().register("again", again, Interest::READ, nothing::<_>);
+            let again = reactor().register("again", again, Interest::NONE, nothing::<_>);
             again.wait().unwrap().close().wait().unwrap();
         }
     });
