@@ -254,24 +254,30 @@ impl CallLine {
 
     /// Runs the call that the queue chooses.
     fn run(self: &Arc<Self>, ticket: u64) {
-        if let Some(job) = self.choose(ticket) {
+        let (chosen, unused) = self.choose(ticket);
+        if let Some(job) = chosen {
             job.into_task().run();
         }
+        // Last: the drop is user code, and the call must not wait for it.
+        discard(unused);
     }
 
-    fn choose(self: &Arc<Self>, ticket: u64) -> Option<Job> {
+    /// Returns the call that the queue chooses, and the queue itself if it is not used any more.
+    fn choose(self: &Arc<Self>, ticket: u64) -> (Option<Job>, Option<Box<dyn CallQueue>>) {
         let Some(mut owned) = self.take_queue(ticket) else {
-            return self.waiting().oldest(ticket);
+            return (self.waiting().oldest(ticket), None);
         };
         match self.ask(&mut owned, ticket) {
             Ok(chosen) => match self.put_queue_back(owned) {
-                true => chosen,
-                false => chosen.or_else(|| self.waiting().oldest(ticket)),
+                Ok(()) => (chosen, None),
+                Err(unused) => {
+                    let chosen = chosen.or_else(|| self.waiting().oldest(ticket));
+                    (chosen, Some(unused))
+                }
             },
             Err(broken) => {
-                discard(owned.queue);
                 self.give_up(broken);
-                self.waiting().oldest(ticket)
+                (self.waiting().oldest(ticket), Some(owned.queue))
             }
         }
     }
@@ -282,6 +288,11 @@ impl CallLine {
             let news = std::mem::take(&mut self.waiting().news);
             owned.tell(news)?;
             let popped = guarded("pop", || owned.queue.pop())?;
+            // Checked before the call is claimed: `len` may not return.
+            let checked = popped.as_ref().map_or(Ok(()), |_| {
+                owned.len = owned.len.wrapping_sub(1);
+                owned.check_len()
+            });
             let mut waiting = self.waiting();
             if self.broken.get().is_some() {
                 // This thread was left behind.
@@ -298,7 +309,6 @@ impl CallLine {
                 waiting.tickets.remove(&ticket);
                 return Ok(None);
             };
-            owned.len = owned.len.wrapping_sub(1);
             let is_left = |news: &News| matches!(news, News::Left(left) if left.id == call.id);
             if let Some(at) = waiting.news.iter().position(is_left) {
                 // It has left since, and the queue need not be told.
@@ -315,7 +325,7 @@ impl CallLine {
             }
             let chosen = waiting.claim(call.id, ticket);
             drop(waiting);
-            if let Err(broken) = owned.check_len() {
+            if let Err(broken) = checked {
                 // The call was chosen by the rules; only the rest is given up.
                 self.give_up(broken);
             }
@@ -351,20 +361,18 @@ impl CallLine {
         }
     }
 
-    /// Puts the queue back into its seat. Drops it and returns `false` if it is not used any more.
-    fn put_queue_back(&self, owned: OwnedQueue) -> bool {
+    /// Puts the queue back into its seat. Returns it if it is not used any more.
+    fn put_queue_back(&self, owned: OwnedQueue) -> Result<(), Box<dyn CallQueue>> {
         let mut seat = self.seat();
         // Under the lock: a thread that gives the queue up afterwards finds it in its seat.
         if self.broken.get().is_some() {
-            drop(seat);
-            discard(owned.queue);
-            return false;
+            return Err(owned.queue);
         }
         seat.queue = Some(owned);
         let waiters = std::mem::take(&mut seat.waiters);
         drop(seat);
         waiters.iter().for_each(Parker::unpark);
-        true
+        Ok(())
     }
 
     /// Stops using the queue, and reports why. Returns `false` if that was done before.
