@@ -19,7 +19,10 @@ pub struct DisplacedError;
 
 impl fmt::Display for DisplacedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the job was displaced from a full queue; submit it again or shed load")
+        f.write_str(
+            "the job was displaced: its queue was full or shed it, or its pool has no thread; \
+             submit it again or shed load",
+        )
     }
 }
 

@@ -17,6 +17,11 @@ impl WorkerPool {
     /// the pool has neither a thread nor a place in the queue for it, it is refused. The refusal is
     /// reported to `on_unhandled` and counted, and the completion fails with a `Rejected<()>`.
     ///
+    /// If the pool has no thread, and its [thread factory](crate::WorkerPoolBuilder::threads) or the
+    /// executor that lends its threads gives none, the completion fails with
+    /// [`DisplacedError`](crate::DisplacedError): the task does not wait for a thread that a later
+    /// job may get.
+    ///
     /// A shutdown of the pool cancels scheduled tasks that are not due yet. Those that are due are
     /// accepted jobs: they run or are handed back.
     ///
@@ -55,7 +60,7 @@ impl WorkerPool {
     /// ends as cancelled, or as failed if `run` panics.
     ///
     /// A run that the pool refuses is reported and counted as for [`WorkerPool::schedule`] and is
-    /// left out. The task stays scheduled.
+    /// left out. So is a run for which there is no thread. The task stays scheduled.
     ///
     /// # Errors
     ///

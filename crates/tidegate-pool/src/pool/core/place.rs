@@ -16,6 +16,7 @@ impl Shared {
     #[inline]
     pub(super) fn offer(&self, mut job: Job, lane: Lane) -> Result<Option<JobKey>, Rejected<Job>> {
         self.stamp(&mut job);
+        self.note_blocked_queue();
         let mut turn = self.dispatcher.turn();
         // As long as a worker thread exists, tasks of the runtime itself can still run.
         if turn.is_closed() && (lane == Lane::User || turn.threads() == 0) {
@@ -39,7 +40,7 @@ impl Shared {
             Dispatch::Queue(job) => {
                 let key = turn.push(lane, job);
                 turn.counts.accepted += 1;
-                self.end_turn(turn, || self.note_blocked_queue());
+                self.end_turn(turn, || ());
                 Ok(key)
             }
             Dispatch::Start(job) => {

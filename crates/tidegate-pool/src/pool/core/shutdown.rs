@@ -293,7 +293,7 @@ fn reap(shared: &Arc<Shared>, parker: &Parker) {
             return shared.halt();
         }
         let next = if now >= plan.interrupt_at {
-            interrupt_jobs(&shared.stopping);
+            interrupt_jobs(shared);
             plan.deadline
         } else {
             plan.interrupt_at
@@ -302,17 +302,19 @@ fn reap(shared: &Arc<Shared>, parker: &Parker) {
     }
 }
 
-/// Cancels the token that running jobs check, on a separate thread. Listeners of the token are user
-/// code, and the deadline must not wait for them. If no thread can be started, cancels it here.
-fn interrupt_jobs(stopping: &CancelToken) {
-    if stopping.is_cancelled() {
+/// Cancels the token that running jobs check, and gives up a queue of the user's own that blocks: on
+/// a separate thread, because both may run user code, for which the deadline must not wait. If no
+/// thread can be started, cancels the token here.
+fn interrupt_jobs(shared: &Arc<Shared>) {
+    if shared.stopping.is_cancelled() {
         return;
     }
-    let token = stopping.clone();
+    let aside = Arc::clone(shared);
     let interrupter = ThreadBuilder::new("tidegate-interrupt").spawn(move || {
-        token.cancel();
+        aside.stopping.cancel();
+        aside.note_blocked_queue();
     });
     if interrupter.is_err() {
-        stopping.cancel();
+        shared.stopping.cancel();
     }
 }

@@ -79,18 +79,19 @@ impl UsersQueue {
         self.broken.get().is_some()
     }
 
-    fn put_back(&self, owned: OwnedQueue) {
+    /// Puts the queue back into its seat. Returns it if it is not used any more.
+    fn put_back(&self, owned: OwnedQueue) -> Option<Box<dyn JobQueue>> {
         let mut seat = lock(&self.seat);
         // Under the lock: a thread that gives the queue up afterwards finds it in its seat.
         if self.is_broken() {
-            drop(seat);
-            return discard(owned.queue);
+            return Some(owned.queue);
         }
         seat.queue = Some(owned);
         seat.holder = None;
         let waiters = std::mem::take(&mut seat.waiters);
         drop(seat);
         waiters.iter().for_each(Parker::unpark);
+        None
     }
 
     /// Returns `true` if a submitter may ask the queue: it is free, or this thread may wait for it.
@@ -118,20 +119,22 @@ impl Shared {
     /// Returns the job that the user's queue chooses for a ticket, or `None` if no job is left.
     /// `begin` is called with it while the pool's lock is held, so that a job which can no longer be
     /// handed back is visible as running.
-    pub(super) fn choose(&self, begin: impl Fn(&Job)) -> Option<Job> {
-        let users = self.users_queue.as_ref()?;
+    ///
+    /// Also returns the queue if it is not used any more. The caller drops it after the job has run:
+    /// the drop is user code, and the job must not wait for it.
+    pub(super) fn choose(&self, begin: impl Fn(&Job)) -> (Option<Job>, Option<Box<dyn JobQueue>>) {
+        let Some(users) = &self.users_queue else {
+            return (None, None);
+        };
         let Some(mut owned) = self.take_queue(users) else {
-            return self.claim(LineJobs::claim_oldest, begin);
+            return (self.claim(LineJobs::claim_oldest, begin), None);
         };
         match self.ask(&mut owned, &begin) {
-            Ok(chosen) => {
-                users.put_back(owned);
-                chosen
-            }
+            Ok(chosen) => (chosen, users.put_back(owned)),
             Err(broken) => {
-                discard(owned.queue);
                 self.give_up_queue(users, broken);
-                self.claim(LineJobs::claim_oldest_if_asking, begin)
+                let chosen = self.claim(LineJobs::claim_oldest_if_asking, begin);
+                (chosen, Some(owned.queue))
             }
         }
     }
@@ -211,23 +214,21 @@ impl Shared {
             return self.offer(job, Lane::User);
         };
         let mut waits = Some(job);
-        let replaced = self.replace(&mut owned, &mut waits);
-        match &replaced {
-            Ok(_) => users.put_back(owned),
-            Err(_) => discard(owned.queue),
-        }
-        match (replaced, waits) {
+        let (unused, offered) = match (self.replace(&mut owned, &mut waits), waits) {
             (Ok(Ok(Replaced { key, displaced })), _) => {
+                let unused = users.put_back(owned);
                 self.displace([displaced]);
-                Ok(key)
+                (unused, Ok(key))
             }
-            (Ok(Err(why)), Some(job)) => Err(Rejected::new(job, why)),
+            (Ok(Err(why)), Some(job)) => (users.put_back(owned), Err(Rejected::new(job, why))),
             (Err(broken), Some(job)) => {
                 self.give_up_queue(users, broken);
-                self.offer(job, Lane::User)
+                (Some(owned.queue), self.offer(job, Lane::User))
             }
             (_, None) => unreachable!("a job that was not placed is returned"),
-        }
+        };
+        discard(unused);
+        offered
     }
 
     /// Asks the queue which job makes room, and puts the job of `waits` in its place.
@@ -302,13 +303,18 @@ impl Shared {
     #[inline]
     pub(super) fn note_blocked_queue(&self) {
         if let Some(users) = &self.users_queue {
-            let seat = lock(&users.seat);
-            let is_out = seat.queue.is_none();
-            let until = seat.since.saturating_add(as_nanos(LONGEST));
-            drop(seat);
-            if is_out && !users.is_broken() && self.clock.nanos() >= until {
-                self.leave_behind(users);
-            }
+            self.note_blocked(users);
+        }
+    }
+
+    #[inline(never)]
+    fn note_blocked(&self, users: &UsersQueue) {
+        let seat = lock(&users.seat);
+        let is_out = seat.queue.is_none();
+        let until = seat.since.saturating_add(as_nanos(LONGEST));
+        drop(seat);
+        if is_out && !users.is_broken() && self.clock.nanos() >= until {
+            self.leave_behind(users);
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use tidegate_core::Executor;
 use tidegate_core::executor::{WaitPolicy, enter, is_current, wait_policy};
-use tidegate_core::internal::{ClockMember, FastClock, SpinWait, contain};
+use tidegate_core::internal::{ClockMember, FastClock, SpinWait, contain, discard};
 
 use crate::executor::mark_worker;
 use crate::pool::queue::Job;
@@ -156,9 +156,11 @@ impl Worker<'_> {
     fn run_chosen(&mut self) {
         let post = self.post;
         let begin = |job: &Job| post.running.begin(job.task());
-        if let Some(job) = self.shared.choose(begin) {
+        let (chosen, unused_queue) = self.shared.choose(begin);
+        if let Some(job) = chosen {
             self.run(job);
         }
+        discard(unused_queue);
     }
 
     fn run(&mut self, job: Job) {

@@ -438,3 +438,35 @@ fn a_wait_does_not_rely_on_a_thread_that_cannot_be_started() {
     assert!(waits(true), "its only thread would wait for itself");
     assert!(!waits(false), "there is another thread again");
 }
+
+#[test]
+fn an_executor_may_refuse_with_a_task_of_its_own_whose_drop_panics() {
+    let clock = ManualClock::new();
+    for keeps in [false, true] {
+        let kept = Arc::<Mutex<Vec<Task>>>::default();
+        let place = Arc::clone(&kept);
+        let pool = fixed(&clock, 1, 4).borrow_threads(move |task| {
+            if keeps {
+                place.lock().unwrap().push(task);
+            }
+            let bomb = Bomb::new();
+            let other = Task::new(move || drop(bomb));
+            Err(Rejected::new(other, RejectReason::Full))
+        });
+        let pool = pool.on_unhandled(|_, _| ()).build().unwrap();
+        let dropped = Counter::new();
+        let held = DropCount::new(&dropped);
+        let refused = pool.execute(move || drop(held)).unwrap_err();
+        assert_eq!(refused.why(), RejectReason::NoThread);
+        let metrics = pool.metrics();
+        assert_eq!((metrics.threads, metrics.accepted), (0, 0));
+        // A task that runs after it was refused finds nothing to do.
+        let kept = std::mem::take(&mut *kept.lock().unwrap());
+        kept.into_iter().for_each(Task::run);
+        assert_eq!(dropped.count(), 0, "the submitter has its job back");
+        drop(refused);
+        assert_eq!(dropped.count(), 1);
+        let report = pool.shutdown(SECOND).wait().unwrap();
+        assert!(report.handed_back.is_empty() && report.stuck.is_empty());
+    }
+}

@@ -1,6 +1,7 @@
 //! The worker pool: threads, queues, policies, handles and shutdown.
 
 mod bad_input;
+mod blocked_queue;
 mod dump;
 mod factories;
 mod figures;

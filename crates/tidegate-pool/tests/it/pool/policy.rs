@@ -76,7 +76,7 @@ fn drop_oldest_displaces_the_oldest_and_says_so() {
     match first.wait() {
         Err(WaitError::Failed(cause)) => {
             assert!(cause.downcast_ref::<DisplacedError>().is_some());
-            assert!(cause.to_string().contains("displaced from a full queue"));
+            assert!(cause.to_string().contains("the job was displaced"));
         }
         other => panic!("unexpected: {other:?}"),
     }

@@ -241,29 +241,78 @@ fn a_spawner_that_blocks_delays_no_other_due_task() {
     assert_eq!(first.wait().unwrap(), 1);
 }
 
+/// How a pool gets no thread.
+#[derive(Clone, Copy, Debug)]
+enum NoThread {
+    FactoryFails,
+    FactoryPanics,
+    FactoryDropsTheWork,
+    ExecutorRefuses,
+    ExecutorDropsTheWork,
+}
+
+/// Builds a pool that gets no thread while `is_broken`.
+fn without_threads(clock: &ManualClock, why: NoThread, is_broken: &Arc<AtomicBool>) -> WorkerPool {
+    let fails = Arc::clone(is_broken);
+    let pool = fixed(clock, 2, 4).report_to(heard().0);
+    let pool = match why {
+        NoThread::ExecutorRefuses | NoThread::ExecutorDropsTheWork => {
+            pool.borrow_threads(move |task| {
+                if !fails.load(Ordering::SeqCst) {
+                    drop(thread::Builder::new().spawn(move || task.run()));
+                } else if let NoThread::ExecutorRefuses = why {
+                    return Err(Rejected::new(task, RejectReason::Full));
+                }
+                Ok(())
+            })
+        }
+        _ => pool.threads(
+            ThreadBuilder::new("none").spawner(move |job: ThreadJob| match why {
+                _ if !fails.load(Ordering::SeqCst) => {
+                    thread::Builder::new().spawn(move || job.run()).map(drop)
+                }
+                NoThread::FactoryFails => Err(io::Error::other("no thread today")),
+                NoThread::FactoryPanics => panic!("on purpose"),
+                _ => {
+                    drop(job);
+                    Ok(())
+                }
+            }),
+        ),
+    };
+    pool.build().unwrap()
+}
+
 #[test]
 fn a_due_task_for_which_no_thread_can_be_started_fails() {
-    let clock = ManualClock::new();
-    let broken = Arc::new(AtomicBool::new(true));
-    let fails = Arc::clone(&broken);
-    let threads = ThreadBuilder::new("none").spawner(move |job: ThreadJob| {
-        if fails.load(Ordering::SeqCst) {
-            return Err(io::Error::other("no thread today"));
+    for why in [
+        NoThread::FactoryFails,
+        NoThread::FactoryPanics,
+        NoThread::FactoryDropsTheWork,
+        NoThread::ExecutorRefuses,
+        NoThread::ExecutorDropsTheWork,
+    ] {
+        for is_of_view in [false, true] {
+            let (clock, is_broken) = (ManualClock::new(), Arc::new(AtomicBool::new(true)));
+            let pool = without_threads(&clock, why, &is_broken);
+            let view = view_of(&pool);
+            let due = match is_of_view {
+                true => view.schedule(SECOND, || 7).unwrap(),
+                false => pool.schedule(SECOND, || 7).unwrap(),
+            };
+            clock.jump(SECOND);
+            // Another job may never come, and it would wait for that.
+            until(&format!("{why:?}: it has failed"), || due.is_done());
+            let cause = due.wait().unwrap_err().failure().unwrap();
+            assert!(cause.downcast_ref::<DisplacedError>().is_some(), "{cause}");
+            until("no job waits in the pool", || pool.metrics().queued == 0);
+            is_broken.store(false, Ordering::SeqCst);
+            assert_eq!(pool.submit(|| 8).unwrap().wait().unwrap(), 8, "{why:?}");
+            let ran = Counter::new();
+            view.execute(hits(ran.clone())).unwrap();
+            ran.wait_for(1);
         }
-        thread::Builder::new().spawn(move || job.run()).map(drop)
-    });
-    let pool = WorkerPool::builder("workers")
-        .clock(&clock)
-        .threads(threads);
-    let pool = pool.max(1).reserved(0).build().unwrap();
-    let due = pool.schedule(SECOND, || 7).unwrap();
-    clock.jump(SECOND);
-    // Another job may never come, and it would wait for that.
-    let cause = due.wait().unwrap_err().failure().unwrap();
-    assert!(cause.downcast_ref::<DisplacedError>().is_some(), "{cause}");
-    assert_eq!((pool.metrics().queued, pool.metrics().displaced), (0, 1));
-    broken.store(false, Ordering::SeqCst);
-    assert_eq!(pool.submit(|| 8).unwrap().wait().unwrap(), 8);
+    }
 }
 
 #[test]
