@@ -10,11 +10,8 @@ use super::process::Process;
 use crate::http::total_calls;
 use crate::load::Load;
 
-/// The requests of a run.
-const REQUESTS: u64 = 20_000;
-
-/// Counts the system calls per request of a proxy.
-pub(super) fn count(process: &Process, load: &mut Load) -> Result<f64, String> {
+/// Counts the system calls per request of a proxy, over so many requests.
+pub(super) fn count(process: &Process, load: &mut Load, requests: u64) -> Result<f64, String> {
     let mut command = Command::new("strace");
     command.args(["-f", "-c"]);
     for id in process.ids() {
@@ -23,15 +20,19 @@ pub(super) fn count(process: &Process, load: &mut Load) -> Result<f64, String> {
     command.stdin(Stdio::null()).stdout(Stdio::null());
     let strace = command.stderr(Stdio::piped()).spawn();
     let mut strace = strace.map_err(|why| format!("strace: {why}"))?;
-    let counted = attached(&mut strace, process.ids().len(), load);
+    let counted = attached(&mut strace, process.ids().len(), (load, requests));
     // It has ended, unless something failed.
     let _ = strace.kill();
     let _ = strace.wait();
-    Ok(counted? as f64 / REQUESTS as f64)
+    counted
 }
 
-/// Runs the load once strace has attached itself. Returns the number of calls.
-fn attached(strace: &mut Child, processes: usize, load: &mut Load) -> Result<u64, String> {
+/// Runs the load once strace has attached itself. Returns the number of calls per request.
+fn attached(
+    strace: &mut Child,
+    processes: usize,
+    (load, requests): (&mut Load, u64),
+) -> Result<f64, String> {
     let output = strace.stderr.take().expect("it is piped");
     let mut output = BufReader::new(output);
     for _ in 0..processes {
@@ -42,12 +43,13 @@ fn attached(strace: &mut Child, processes: usize, load: &mut Load) -> Result<u64
             return Err(line.trim().to_owned());
         }
     }
-    load.run(REQUESTS);
+    let served = load.run(requests).messages;
     let pid = i32::try_from(strace.id()).ok().and_then(Pid::from_raw);
     let pid = pid.ok_or("strace has no id")?;
     kill_process(pid, Signal::INT).map_err(|why| why.to_string())?;
     let mut summary = String::new();
     let read = output.read_to_string(&mut summary);
     read.map_err(|why| why.to_string())?;
-    total_calls(&summary).ok_or_else(|| "strace printed no total".to_owned())
+    let total = total_calls(&summary).ok_or("strace printed no total")?;
+    Ok(total as f64 / served as f64)
 }

@@ -8,8 +8,8 @@
 //! the kernel counts for all processes of a proxy: those of nginx are its master and its worker. A
 //! ratio with `cpu`, `p99` or `rss` in its name compares that, the others compare requests per second.
 //! `guard_share` is the CPU time with the command, divided by that without what can be switched off of
-//! it. A peer that is not installed is left out with a line. Without `--quick`, `strace` counts the
-//! system calls.
+//! it. A peer that is not installed is left out with a line. `strace` counts the system calls, in a
+//! round of its own; `--quick` prints those of the first case as lines.
 //!
 //! | file | contents |
 //! |---|---|
@@ -38,7 +38,7 @@ use std::time::Duration;
 use tidegate_net::tls::rustls::StreamOwned;
 
 use self::figures::{CPU, LATE, MEMORY, Measured, SHOWN, SPEED, TABLES, guard, table};
-use self::lineup::{BOUND, HAPROXY, NGINX, PINGORA, Proxy};
+use self::lineup::{BOUND, HAPROXY, NGINX, PINGORA, Proxy, program};
 pub(crate) use self::process::{Process, free_address};
 use self::secure::Secure;
 use crate::cpus::pin;
@@ -70,6 +70,8 @@ struct Case {
     request: &'static [u8],
     secure: bool,
     lineup: &'static [Proxy],
+    /// `--quick` counts system calls, too.
+    quick_calls: bool,
     rounds: usize,
     span: Duration,
 }
@@ -87,6 +89,7 @@ const PLAIN: Case = Case {
         Proxy::Raw,
         Proxy::Unguarded,
     ],
+    quick_calls: true,
     rounds: 51,
     span: Duration::from_millis(100),
 };
@@ -95,6 +98,7 @@ const STREAMED: Case = Case {
     connections: 8,
     request: LONG_REQUEST,
     lineup: &[Proxy::Ours, Proxy::Nginx],
+    quick_calls: false,
     rounds: 31,
     ..PLAIN
 };
@@ -102,6 +106,7 @@ const SECURE: Case = Case {
     title: "proxy, 64 connections, 1 KiB, TLS",
     secure: true,
     lineup: &[Proxy::Ours, Proxy::Nginx],
+    quick_calls: false,
     rounds: 31,
     ..PLAIN
 };
@@ -237,9 +242,9 @@ impl<'a> Race<'a> {
                 side: None,
                 ..heading("system calls")
             },
-            rows: match settings.quick {
+            rows: match settings.quick && !case.quick_calls {
                 true => Vec::new(),
-                false => count_calls(&contestants),
+                false => count_calls(&contestants, settings.quick),
             },
             left_out: Vec::new(),
             others: None,
@@ -334,22 +339,31 @@ impl Case {
     }
 }
 
-/// Counts the system calls of each proxy that has run. One that cannot be traced has no row.
-fn count_calls(contestants: &[Contestant]) -> Vec<Row> {
+/// Counts the system calls of each proxy that has run. One that cannot be traced has no row. With
+/// `quick`, fewer requests count, and each proxy is a line.
+fn count_calls(contestants: &[Contestant], quick: bool) -> Vec<Row> {
+    if program("strace").is_none() {
+        println!(
+            "system calls are not counted: strace is missing; `.ci/peers --bench` installs it"
+        );
+        return Vec::new();
+    }
     let count = |one: &Contestant| {
+        let name = one.proxy.name();
         let mut started = one.started.borrow_mut();
         let Started { process, load } = started.as_mut()?;
-        match calls::count(process, load) {
-            Ok(value) => Some(Row {
-                name: one.proxy.name().to_owned(),
-                role: one.proxy.role(),
-                samples: vec![Sample { value, side: None }],
-            }),
-            Err(why) => {
-                eprintln!("    {} could not be traced: {why}", one.proxy.name());
-                None
-            }
+        let requests = if quick { 4_000 } else { 20_000 };
+        let counted = calls::count(process, load, requests);
+        let counted = counted.inspect_err(|why| println!("{name} could not be traced: {why}"));
+        let value = counted.ok()?;
+        if quick {
+            println!("CALLS {name}: {value:.2} system calls/request");
         }
+        Some(Row {
+            name: name.to_owned(),
+            role: one.proxy.role(),
+            samples: vec![Sample { value, side: None }],
+        })
     };
     contestants.iter().filter_map(count).collect()
 }
