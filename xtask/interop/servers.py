@@ -20,7 +20,11 @@ def with_http_server(version):
         def log_message(self, *_):
             pass
 
-    ThreadingHTTPServer(("127.0.0.1", port), partial(Handler, directory=folder)).serve_forever()
+    class Server(ThreadingHTTPServer):
+        # The default of 5 makes connections hang that come at the same time, whoever the client is.
+        request_queue_size = 256
+
+    Server(("127.0.0.1", port), partial(Handler, directory=folder)).serve_forever()
 
 
 def with_aiohttp():

@@ -38,7 +38,7 @@ const STEPS: &[Step] = &[
     ("package", |root| package::run(root, false)),
     ("fuzz, build", fuzz::build),
     ("tokio", tokio::run),
-    ("interop", |root| interop::run(root, false)),
+    ("interop", |root| interop::run(root, false, &[])),
     ("page", |root| page::run(root, page::Form::Debug)),
     ("loom", |root| loom::run(root, false, &[])),
     ("shuttle", |root| shuttle::run(root, false, &[])),

@@ -31,7 +31,7 @@ usage: cargo xtask <task>
   package [--verify]             the packages of a release; --verify also compiles them
   fuzz                           builds the fuzz targets
   tokio                          the examples beside tokio: axum, tonic, reqwest
-  interop [--long]               our servers and third-party programs
+  interop [--long] [PART...]     our servers and third-party programs, or the checks with such names
   dashboard                      our stream in the page of the Hystrix dashboard, by Chromium
   page [--long]                  the page of the gateway, by Chromium; --long measures it, too
   cost                           instructions per task and promise, by callgrind
@@ -87,8 +87,10 @@ fn run(args: &[String]) -> step::Result {
         ["package", "--verify"] => package::run(&root, true),
         ["fuzz"] => fuzz::build(&root),
         ["tokio"] => tokio::run(&root),
-        ["interop"] => interop::run(&root, false),
-        ["interop", "--long"] => interop::run(&root, true),
+        ["interop", only @ ..] if only.first() != Some(&"--long") => {
+            interop::run(&root, false, only)
+        }
+        ["interop", "--long", only @ ..] => interop::run(&root, true, only),
         ["dashboard"] => dashboard::run(&root),
         ["page"] => page::run(&root, page::Form::Release),
         ["page", "--long"] => page::run(&root, page::Form::Long),

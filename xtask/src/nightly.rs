@@ -28,7 +28,7 @@ const PARTS: &[Part] = &[
     ("platforms", |root, _| platforms::run(root)),
     ("mio", |root, _| platforms::mio(root)),
     ("package", |root, _| package::run(root, true)),
-    ("interop", |root, _| interop::run(root, true)),
+    ("interop", |root, _| interop::run(root, true, &[])),
     ("dashboard", |root, _| dashboard::run(root)),
     ("page", |root, _| page::run(root, page::Form::Long)),
     ("fuzz", fuzz::run),
