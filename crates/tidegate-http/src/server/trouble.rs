@@ -51,8 +51,10 @@ pub(crate) enum Trouble {
     /// A handler in front of HTTP failed.
     #[error("the client failed before HTTP began, for example in the TLS handshake")]
     Handshake,
+    /// A response that was dropped: before its head, or in the middle of its body.
     #[error(
-        "the service dropped its response; respond to each request, or the client gets status 500"
+        "the service dropped its response before its end; the client got status 500, or its connection \
+         was closed"
     )]
     Dropped,
     /// A deferred response that did not come in time.

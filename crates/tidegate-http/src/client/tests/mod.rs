@@ -5,6 +5,7 @@ mod ends;
 mod exchanges;
 mod model;
 mod pools;
+mod whole;
 
 use std::sync::Arc;
 use std::time::Duration;
