@@ -19,6 +19,7 @@ mod reloads;
 mod retries;
 mod secrets;
 mod secure;
+mod storm;
 mod trust;
 mod tunnels;
 

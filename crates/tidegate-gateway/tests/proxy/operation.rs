@@ -85,19 +85,27 @@ impl World {
     }
 
     pub(crate) fn with_resolver(text: String, resolver: Resolver) -> Self {
-        Self::made(text, resolver, None)
+        Self::made(text, resolver, None, 1)
     }
 
     /// Makes a gateway whose wall clock starts at this time after 1970, and follows the other one.
     pub(crate) fn starting_at(text: String, start: Duration) -> Self {
-        Self::made(text, Resolver::system(), Some(start))
+        Self::made(text, Resolver::system(), Some(start), 1)
     }
 
-    fn made(text: String, resolver: Resolver, start: Option<Duration>) -> Self {
+    /// Makes a gateway with so many loops for requests.
+    pub(crate) fn with_loops(text: String, loops: usize) -> Self {
+        Self::made(text, Resolver::system(), None, loops)
+    }
+
+    fn made(text: String, resolver: Resolver, start: Option<Duration>, loops: usize) -> Self {
         let files = Arc::new(Files::default());
         files.write("/tidegate.toml", &text);
         let clock = ManualClock::new();
-        let group = |name: &str| NetGroup::builder(name).loops(1).clock(&clock).build();
+        let group = |name: &str, loops: usize| {
+            let builder = NetGroup::builder(name).loops(loops);
+            builder.clock(&clock).build()
+        };
         let mut reports = Reports::new((&clock).into());
         if let Some(start) = start {
             let clock = tidegate::Clock::from(&clock);
@@ -107,12 +115,12 @@ impl World {
         let log = Memory::default();
         let (lines, problems) = (log.clone(), Arc::clone(&reports.problems));
         let open = Box::new(move || Ok(Box::new(lines.clone()) as Box<_>));
-        reports.log = AccessLog::start_with(open, &config("").log, 1, problems).ok();
+        reports.log = AccessLog::start_with(open, &config("").log, loops, problems).ok();
         let properties = Properties::new();
         let isolation = Isolation::builder().properties(properties.clone());
         let parts = OperationParts {
-            group: group("gateway").unwrap(),
-            own: group("operate").unwrap(),
+            group: group("gateway", loops).unwrap(),
+            own: group("operate", 1).unwrap(),
             isolation: isolation.clock(&clock).build().unwrap(),
             properties,
             reports,
