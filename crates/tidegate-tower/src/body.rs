@@ -97,8 +97,16 @@ where
             return Poll::Ready(None);
         };
         let Some(call) = this.call.as_mut() else {
-            let polled = body.poll_frame(context);
-            return polled.map(|frame| frame.map(|frame| frame.map_err(Into::into)));
+            // The call has ended. A panic of the body is contained all the same.
+            let polled = contain(|| Blocking::forbid(|| body.poll_frame(context)));
+            return match polled {
+                Ok(polled) => polled.map(|frame| frame.map(|frame| frame.map_err(Into::into))),
+                Err(panic) => {
+                    let error = format!("the body panicked: {}", panic.message());
+                    let _ = contain(|| this.body.set(None));
+                    Poll::Ready(Some(Err(error.into())))
+                }
+            };
         };
         // A body that always has a frame is never pending, so this is checked first.
         let polled = if call.is_expired() {
@@ -138,12 +146,14 @@ where
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.as_ref().is_none_or(Body::is_end_stream)
+        let body = self.body.as_ref();
+        body.is_none_or(|body| contain(|| body.is_end_stream()).unwrap_or(false))
     }
 
     fn size_hint(&self) -> SizeHint {
         let body = self.body.as_ref();
-        body.map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
+        let hint = |body: &B| contain(|| body.size_hint()).unwrap_or_default();
+        body.map_or_else(|| SizeHint::with_exact(0), hint)
     }
 }
 

@@ -238,6 +238,72 @@ fn a_body_that_fails_half_way_is_a_failure_of_a_call_that_is_judged_at_its_end()
 }
 
 #[test]
+fn a_body_that_panics_after_its_call_has_ended_is_an_error_too() {
+    let (_clock, isolation) = still();
+    let command = builder("a").build(&isolation).unwrap();
+    let steps = response(200, [Step::Panics, Step::Data("one")]);
+    let mut body = through_layer(&command.layer().until_head(), steps).into_body();
+    let Poll::Ready(Some(Err(error))) = frame(&mut body) else {
+        panic!("the body panics");
+    };
+    assert_eq!(error.to_string(), "the body panicked: out of ink");
+    assert!(matches!(frame(&mut body), Poll::Ready(None)) && body.is_end_stream());
+    assert_eq!(counted(&command), [(Event::Success, 1)]);
+}
+
+/// A body that panics in everything but `poll_frame`.
+struct Hostile;
+
+impl Body for Hostile {
+    type Data = bytes::Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> Poll<Option<io::Result<http_body::Frame<bytes::Bytes>>>> {
+        Poll::Pending
+    }
+
+    fn is_end_stream(&self) -> bool {
+        panic!("out of ink")
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        panic!("out of ink")
+    }
+}
+
+impl Drop for Hostile {
+    fn drop(&mut self) {
+        panic!("out of paper")
+    }
+}
+
+#[test]
+fn a_body_that_panics_wherever_it_is_asked_gives_its_permit_back() {
+    let (_clock, isolation) = still();
+    for until_head in [false, true] {
+        let command = builder(&format!("{until_head}")).build(&isolation).unwrap();
+        let layer = match until_head {
+            true => command.layer().until_head(),
+            false => command.layer(),
+        };
+        let mut service = layer.layer(service_fn(|_: Request<()>| {
+            ready(Ok::<_, io::Error>(Response::new(Hostile)))
+        }));
+        let mut body = now(call(&mut service, get())).unwrap().into_body();
+        assert!(!body.is_end_stream());
+        assert_eq!(body.size_hint().exact(), None);
+        assert!(frame(&mut body).is_pending());
+        let dropped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(body)));
+        assert!(dropped.is_err(), "the reader drops it, and gets its panic");
+        assert_eq!(active(&command), 0);
+        assert_eq!(counted(&command), [(Event::Success, 1)]);
+    }
+}
+
+#[test]
 fn a_body_that_panics_is_an_error_and_ends() {
     let (_clock, isolation) = still();
     for until_end in [false, true] {
