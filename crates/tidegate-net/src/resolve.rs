@@ -10,6 +10,7 @@ use tidegate_loop::internal::LoopScheduler;
 use tidegate_pool::WorkerPool;
 use tidegate_promise::{Completion, Failure, Outcome, promise};
 
+use crate::channel::TimedWork;
 use crate::errors::NetError;
 
 /// Maximum number of lookups at once; further ones wait.
@@ -115,10 +116,11 @@ impl Address {
         let resolved = ask(resolver, &host, port);
         let limit = (!after.is_zero()).then(|| {
             let (promise, name) = (promise.clone(), host.clone());
-            timers.schedule(after, move || {
+            let late: TimedWork = Box::new(move || {
                 let why = NetError::ResolveTimeout { name, after };
                 let _ = promise.try_fail(Failure::new(why));
-            })
+            });
+            timers.schedule(after, late)
         });
         resolved.finally(move |outcome| {
             let found = match outcome {

@@ -24,10 +24,14 @@ impl InstalledContext {
     ) -> Self {
         let context = Entered::set(context);
         let to_report = (!captured.is_empty()).then(|| Arc::clone(plugins));
-        let installed = captured.into_iter().map(contain);
-        let reported = installed.inspect(|one| plugins.report_propagator_panic(one));
+        let mut restore = Vec::with_capacity(captured.len());
+        for install in captured {
+            let installed = contain(install);
+            plugins.report_propagator_panic(&installed);
+            restore.extend(installed.ok());
+        }
         Self {
-            restore: reported.filter_map(Result::ok).collect(),
+            restore,
             plugins: to_report,
             _context: context,
         }

@@ -62,9 +62,16 @@ impl State {
             watch.record_end(ended.event());
         }
         let (before, after) = stages(ended);
-        before.iter().for_each(|stage| drop(self.hook(*stage)));
+        self.hooks(before);
         self.notify(observer, ended.event());
-        after.iter().for_each(|stage| drop(self.hook(*stage)));
+        self.hooks(after);
+    }
+
+    /// Calls the hooks of stages at which they cannot reject the call.
+    fn hooks(&self, stages: &[CallStage]) {
+        for stage in stages {
+            drop(self.hook(*stage));
+        }
     }
 
     /// Passes the timeout of an entry to its own observer and log, if the timer was so early that it
@@ -94,7 +101,7 @@ impl State {
             watch.record_end(ended.event());
         }
         let (before, after) = stages(ended);
-        before.iter().for_each(|stage| drop(self.hook(*stage)));
+        self.hooks(before);
         if ended == Ended::Success {
             // `State::report` has already counted the success.
             record.events.add(Event::Success);
@@ -107,7 +114,7 @@ impl State {
         if is_thrown || ended == Ended::Ignored {
             self.thrown(&mut record, observer);
         }
-        after.iter().for_each(|stage| drop(self.hook(*stage)));
+        self.hooks(after);
         if let Some(context) = watch.and_then(|watch| watch.context.as_ref()) {
             self.log_into(context, &record);
         }

@@ -250,7 +250,10 @@ impl IsolationBuilder {
     /// Returns an error if a source contains an unknown property name and does not declare that it
     /// accepts unknown names.
     pub fn build(self) -> Result<Isolation, ConfigError> {
-        let sources = self.sources.into_iter().map(|source| source.0).collect();
+        let mut sources = Vec::with_capacity(self.sources.len());
+        for source in self.sources {
+            sources.push(source.0);
+        }
         let unhandled = &self.plugins.unhandled;
         let alarms = CallTimer::new(&self.clock, unhandled);
         let inner = Arc::new(Inner {

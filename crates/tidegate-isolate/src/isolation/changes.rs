@@ -18,15 +18,22 @@ impl Inner {
         };
         // A key that is being built notices the new count, or is already in the map below.
         self.sources.count_change();
-        let concerned = |state: &&Arc<State>| match named.concerns() {
-            PropertyScope::All => true,
-            PropertyScope::Command(key) => &*state.key == key,
-            PropertyScope::Pool(pool) => &*state.pool == pool,
-            PropertyScope::Nothing => false,
-        };
-        let states: Vec<_> = self.states().values().filter(concerned).cloned().collect();
-        let result = states.iter().map(|state| state.refresh(name));
-        let result = result.fold(Ok(()), Result::and);
+        let mut states = Vec::new();
+        for state in self.states().values() {
+            let is_concerned = match named.concerns() {
+                PropertyScope::All => true,
+                PropertyScope::Command(key) => &*state.key == key,
+                PropertyScope::Pool(pool) => &*state.pool == pool,
+                PropertyScope::Nothing => false,
+            };
+            if is_concerned {
+                states.push(Arc::clone(state));
+            }
+        }
+        let mut result = Ok(());
+        for state in &states {
+            result = result.and(state.refresh(name));
+        }
         let hidden = self.sources.notify_owners(name);
         result?;
         self.report_hidden(source, (name, named), &states, hidden?);

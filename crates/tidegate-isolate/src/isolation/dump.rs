@@ -9,7 +9,7 @@ use std::time::Duration;
 use tidegate_core::Dump;
 
 use super::pools::{RegisteredPool, sort_pools, try_lock};
-use super::registry::Isolation;
+use super::registry::{Isolation, list};
 use super::state::{State, sort_states};
 use crate::breaker::{BreakerMode, BreakerState};
 use crate::bulkhead::Bulkhead;
@@ -42,7 +42,7 @@ impl Isolation {
             .fact("shut_down", inner.pools.is_shut_down())
             .fact("timed_calls", inner.alarms.in_flight());
         let states = try_lock(&inner.states);
-        let states = states.map(|states| states.values().cloned().collect::<Vec<_>>());
+        let states = states.map(|states| list(&states));
         let dump = match states {
             Some(mut states) => {
                 let total = states.len();

@@ -62,21 +62,22 @@ impl Isolation {
     /// takes snapshots regularly need not do so.
     pub fn snapshots(&self) -> Vec<CommandSnapshot> {
         self.reclaim();
-        self.sorted_states()
-            .iter()
-            .map(|state| CommandSnapshot::of(state))
-            .collect()
+        let mut snapshots = Vec::new();
+        for state in self.sorted_states() {
+            snapshots.push(CommandSnapshot::of(&state));
+        }
+        snapshots
     }
 
     /// Returns how many calls of every known command took how long, since the key was created,
     /// ordered by key.
     pub fn latency_totals(&self) -> Vec<LatencyTotals> {
-        let states = self.sorted_states();
-        let totals = states.iter().map(|state| {
+        let mut totals = Vec::new();
+        for state in self.sorted_states() {
             let all = state.metrics.cumulative(state.now());
-            LatencyTotals::new(state.key.clone(), &all)
-        });
-        totals.collect()
+            totals.push(LatencyTotals::new(state.key.clone(), &all));
+        }
+        totals
     }
 
     /// Returns the number of known keys.
@@ -150,13 +151,16 @@ impl Isolation {
     /// # Ok::<(), tidegate_isolate::ConfigError>(())
     /// ```
     pub fn settings(&self) -> Vec<Settings> {
-        let states = self.sorted_states();
-        states.iter().map(|state| state.settings()).collect()
+        let mut settings = Vec::new();
+        for state in self.sorted_states() {
+            settings.push(state.settings());
+        }
+        settings
     }
 
     /// Returns the state of every known key, ordered by key.
     pub(super) fn sorted_states(&self) -> Vec<Arc<State>> {
-        let mut states: Vec<_> = self.states().values().cloned().collect();
+        let mut states = list(&self.states());
         sort_states(&mut states);
         states
     }
@@ -198,7 +202,10 @@ impl Isolation {
     /// whether or not one of them has used threads yet.
     pub fn pool_key_count(&self) -> usize {
         let states = self.states();
-        let keys: HashSet<Key> = states.values().map(|state| state.pool.clone()).collect();
+        let mut keys = HashSet::new();
+        for state in states.values() {
+            keys.insert(state.pool.clone());
+        }
         keys.len()
     }
 
@@ -409,12 +416,21 @@ impl Inner {
     /// Rejects the calls that wait for a permit. Their wakers run on the commands' callback
     /// threads.
     fn reject_waiters(&self) {
-        let mut states: Vec<_> = self.states().values().cloned().collect();
+        let mut states = list(&self.states());
         states.append(&mut self.removed.states());
         for state in states {
             state.reject_waiters();
         }
     }
+}
+
+/// Returns all states, in no order.
+pub(super) fn list(states: &HashMap<Key, Arc<State>>) -> Vec<Arc<State>> {
+    let mut list = Vec::with_capacity(states.len());
+    for state in states.values() {
+        list.push(Arc::clone(state));
+    }
+    list
 }
 
 impl fmt::Debug for Isolation {

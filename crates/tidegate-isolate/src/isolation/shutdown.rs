@@ -114,11 +114,12 @@ impl Collector {
         if self.missing > 0 {
             return None;
         }
-        let results = std::mem::take(&mut self.results).into_iter();
-        let pools = results.filter_map(|(key, result)| Some((key, result?)));
-        let report = ShutdownReport {
-            pools: pools.collect(),
-        };
+        let mut report = ShutdownReport::default();
+        for (key, result) in std::mem::take(&mut self.results) {
+            if let Some(result) = result {
+                report.pools.push((key, result));
+            }
+        }
         self.promise.take().map(|promise| (promise, report))
     }
 }

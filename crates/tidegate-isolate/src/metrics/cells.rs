@@ -58,18 +58,23 @@ impl<const K: usize> Cells<K> {
     /// Returns every counter, summed over all threads.
     pub(super) fn sum(&self) -> [u64; K] {
         let mut sums = [0; K];
-        let rows = self.own.iter().chain([&self.shared]);
-        for row in rows.filter_map(OnceLock::get) {
-            for (sum, cell) in sums.iter_mut().zip(row.iter()) {
-                *sum += cell.load(Ordering::Relaxed);
-            }
+        for row in &self.own {
+            add_row(&mut sums, row.get().map(|row| &row[..]));
         }
+        add_row(&mut sums, self.shared.get().map(|row| &row[..]));
         sums
     }
 
     #[cold]
     fn row() -> Box<Row<K>> {
         Box::new(CachePadded::new(std::array::from_fn(|_| AtomicU64::new(0))))
+    }
+}
+
+/// Adds the cells of a row, if there is one.
+fn add_row(sums: &mut [u64], row: Option<&[AtomicU64]>) {
+    for (at, cell) in row.unwrap_or_default().iter().enumerate() {
+        sums[at] += cell.load(Ordering::Relaxed);
     }
 }
 

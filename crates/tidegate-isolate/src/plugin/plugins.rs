@@ -64,10 +64,13 @@ impl Plugins {
 
     /// Captures the calling thread's context, to be installed on a thread that works for it.
     pub(crate) fn capture(&self) -> Vec<Install> {
-        let captured = self.propagators.iter();
-        let captured = captured.map(|propagator| contain(|| propagator()));
-        let reported = captured.inspect(|one| self.report_propagator_panic(one));
-        reported.filter_map(Result::ok).collect()
+        let mut all = Vec::with_capacity(self.propagators.len());
+        for propagator in &self.propagators {
+            let captured = contain(|| propagator());
+            self.report_propagator_panic(&captured);
+            all.extend(captured.ok());
+        }
+        all
     }
 
     /// Reports the panic of a propagator, if `done` is one.

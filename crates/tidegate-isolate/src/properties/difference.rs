@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::table::{COMMAND, POOL};
+use super::table::{Family, all};
 use crate::bulkhead::{Partitions, PoolConfig};
 use crate::config::CommandConfig;
 use crate::rate::RateConfig;
@@ -12,15 +12,7 @@ pub(super) fn difference(
     mine: &CommandConfig,
     its: &CommandConfig,
 ) -> Option<(&'static str, String)> {
-    let of_table = |config: &CommandConfig| -> Vec<_> {
-        let table = COMMAND.iter().chain(&POOL);
-        let values = table.map(|property| (property.name, (property.get)(config)));
-        values
-            .chain(pool(&config.pool))
-            .chain(others(config))
-            .collect()
-    };
-    first_difference(of_table(mine), of_table(its))
+    first_difference(&values(mine, true), &values(its, true))
 }
 
 /// Like [`difference`], for two pools.
@@ -28,37 +20,53 @@ pub(crate) fn pool_difference(
     mine: &PoolConfig,
     its: &PoolConfig,
 ) -> Option<(&'static str, String)> {
-    let of_table = |config: &PoolConfig| -> Vec<_> {
+    let values = |config: &PoolConfig| {
         let whole = CommandConfig {
             pool: config.clone(),
             ..CommandConfig::default()
         };
-        let table = POOL.iter();
-        let values = table.map(|property| (property.name, (property.get)(&whole)));
-        values.chain(pool(config)).collect()
+        values(&whole, false)
     };
-    first_difference(of_table(mine), of_table(its))
+    first_difference(&values(mine), &values(its))
+}
+
+/// Returns every setting of a command, or those of its pool alone, with its value.
+fn values(config: &CommandConfig, is_whole: bool) -> Vec<NamedValue> {
+    let mut values = Vec::new();
+    for property in all() {
+        if is_whole || property.family == Family::Pool {
+            values.push((property.name, (property.get)(config)));
+        }
+    }
+    values.append(&mut pool(&config.pool));
+    if is_whole {
+        values.append(&mut others(config));
+    }
+    values
 }
 
 pub(super) type NamedValue = (&'static str, String);
 
-fn first_difference(mine: Vec<NamedValue>, its: Vec<NamedValue>) -> Option<NamedValue> {
-    let mut pairs = mine.into_iter().zip(its);
-    pairs.find_map(|((name, mine), (_, its))| {
-        let words = |value: String| {
-            if value.is_empty() {
-                "none".to_owned()
-            } else {
-                value
-            }
-        };
-        (mine != its).then(|| (name, format!("{} and was {}", words(mine), words(its))))
-    })
+/// Both lists have the same settings in the same order.
+fn first_difference(mine: &[NamedValue], its: &[NamedValue]) -> Option<NamedValue> {
+    for ((name, mine), (_, its)) in mine.iter().zip(its) {
+        if mine != its {
+            return Some((name, format!("{} and was {}", words(mine), words(its))));
+        }
+    }
+    None
+}
+
+fn words(value: &str) -> &str {
+    match value {
+        "" => "none",
+        value => value,
+    }
 }
 
 /// The settings of a pool that have no property.
-pub(super) fn pool(config: &PoolConfig) -> [NamedValue; 3] {
-    [
+pub(super) fn pool(config: &PoolConfig) -> Vec<NamedValue> {
+    vec![
         ("growth", format!("{:?}", config.growth)),
         ("discipline", format!("{:?}", config.discipline)),
         ("partitions", partitions(config.partitions)),
@@ -66,7 +74,7 @@ pub(super) fn pool(config: &PoolConfig) -> [NamedValue; 3] {
 }
 
 /// The settings of a command that have no property.
-pub(super) fn others(config: &CommandConfig) -> [NamedValue; 11] {
+pub(super) fn others(config: &CommandConfig) -> Vec<NamedValue> {
     let (permits, breaker) = (&config.permits, &config.breaker);
     let adaptive = permits.adaptive.as_ref();
     let adaptive = adaptive.map(|limit| {
@@ -74,7 +82,7 @@ pub(super) fn others(config: &CommandConfig) -> [NamedValue; 11] {
         let (initial, min, max) = (limit.initial, limit.min, limit.max);
         format!("{algorithm:?} from {initial}, {min} to {max}, gathered: {window}")
     });
-    [
+    vec![
         ("permits.max_wait", format!("{:?}", permits.max_wait)),
         ("permits.max_waiting", permits.max_waiting.to_string()),
         ("permits.discipline", format!("{:?}", permits.discipline)),

@@ -67,10 +67,15 @@ pub(crate) fn parse(name: &str) -> Result<Named<'_>, ConfigError> {
         _ => &[],
     };
     // The longest property name wins, because one property may end like another.
-    let matching = settings
-        .iter()
-        .filter_map(|one| Some((key_of(rest, one.name)?, one)));
-    if let Some((key, property)) = matching.min_by_key(|(key, _)| key.len()) {
+    let mut best: Option<(&str, &Property)> = None;
+    for one in settings {
+        if let Some(key) = key_of(rest, one.name)
+            && best.is_none_or(|(shortest, _)| key.len() < shortest.len())
+        {
+            best = Some((key, one));
+        }
+    }
+    if let Some((key, property)) = best {
         return Ok(Named::Setting(key, property));
     }
     if family == "collapser" && COLLAPSER.iter().any(|one| key_of(rest, one).is_some()) {

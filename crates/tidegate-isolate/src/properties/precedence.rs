@@ -124,7 +124,9 @@ impl CodeSettings {
                             (error, family)
                         }
                         Ok(()) => {
-                            refused.extend(invalid.into_iter().map(|(_, error)| error));
+                            for (_, error) in invalid {
+                                refused.push(error);
+                            }
                             return Ok((config, refused));
                         }
                     }
@@ -237,20 +239,21 @@ impl CodeSettings {
         in_force: &CommandConfig,
         keys: Keys<'_>,
     ) -> Vec<String> {
-        let hidden = all().filter_map(|property| {
+        let mut hidden = Vec::new();
+        for property in all() {
             let value = (property.get)(&self.config);
             let current = (property.get)(in_force);
             if value == (property.get)(before) || value == current {
-                return None;
+                continue;
             }
             let key = property.family.key(keys);
             let (family, name) = (property.family.name(), property.name);
-            Some(format!(
+            hidden.push(format!(
                 "{family} `{key}`: {name} {value}: a property overrules the code; see \
                  `{PREFIX}.{family}.{key}`"
-            ))
-        });
-        hidden.collect()
+            ));
+        }
+        hidden
     }
 }
 
@@ -291,9 +294,11 @@ fn blamed(name: &str, family: Family) -> Vec<At> {
     let mut blamed: Vec<At> = Vec::new();
     for is_own in [true, false] {
         for name in [Some(name), other.as_deref()].into_iter().flatten() {
-            let named = all().filter(|property| property.name == name);
-            let named = named.filter(|property| (property.family == family) == is_own);
-            blamed.extend(named.map(|property| (property.family, property.name)));
+            for property in all() {
+                if property.name == name && (property.family == family) == is_own {
+                    blamed.push((property.family, property.name));
+                }
+            }
         }
     }
     blamed

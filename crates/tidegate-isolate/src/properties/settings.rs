@@ -125,30 +125,37 @@ impl CodeSettings {
         (has_pool, is_removed): (bool, bool),
     ) -> Vec<Setting> {
         let default = CommandConfig::default();
-        let listed = all().filter(|property| has_pool || property.family == Family::Command);
-        let mut values: Vec<_> = listed
-            .map(|property| Setting {
+        let mut values = Vec::new();
+        for property in all() {
+            if !has_pool && property.family != Family::Command {
+                continue;
+            }
+            let origin = match self.origin(sources, keys, property, config) {
+                Ok(origin) => origin,
+                Err(_) if property.is_fixed || is_removed => Origin::Earlier,
+                Err(first) => first,
+            };
+            values.push(Setting {
                 name: property.name,
                 property: Some(full_name(property, property.family.key(keys))),
                 value: (property.get)(config),
-                origin: self
-                    .origin(sources, keys, property, config)
-                    .unwrap_or_else(|first| match property.is_fixed || is_removed {
-                        true => Origin::Earlier,
-                        false => first,
-                    }),
-            })
-            .collect();
+                origin,
+            });
+        }
         let code_only = |config: &CommandConfig| -> Vec<NamedValue> {
-            let pool = pool(&config.pool).into_iter().filter(|_| has_pool);
-            others(config).into_iter().chain(pool).collect()
+            let mut all = others(config);
+            if has_pool {
+                all.append(&mut pool(&config.pool));
+            }
+            all
         };
-        let code_settings = code_only(&self.config);
-        let levels = code_settings.into_iter().zip(code_only(&default));
-        let with_origin = code_only(config).into_iter().zip(levels);
-        // The mode of a breaker may follow from its switches, which are listed above.
-        let coded = with_origin.filter(|(in_force, (code_settings, _))| in_force == code_settings);
-        values.extend(coded.map(|(in_force, (_, default))| code_setting(in_force, &default)));
+        let (code_settings, default) = (code_only(&self.config), code_only(&default));
+        for (at, in_force) in code_only(config).into_iter().enumerate() {
+            // The mode of a breaker may follow from its switches, which are listed above.
+            if in_force == code_settings[at] {
+                values.push(code_setting(in_force, &default[at]));
+            }
+        }
         values
     }
 
@@ -187,12 +194,14 @@ impl CodeSettings {
             by_property(true),
             Some((Origin::Default, Some(default))),
         ];
-        let mut levels = levels.into_iter().flatten().peekable();
-        let first = levels.peek().map(|(origin, _)| origin.clone());
-        match levels.find(|(_, value)| value.as_ref() == Some(&in_force)) {
-            Some((origin, _)) => Ok(origin),
-            None => Err(first.unwrap_or(Origin::Default)),
+        let mut first = None;
+        for (origin, value) in levels.into_iter().flatten() {
+            if value.as_ref() == Some(&in_force) {
+                return Ok(origin);
+            }
+            first = first.or(Some(origin));
         }
+        Err(first.unwrap_or(Origin::Default))
     }
 }
 

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-use tidegate_core::internal::discard_all;
+use tidegate_core::internal::discard;
 use tidegate_core::{OnUnhandled, Unhandled};
 
 use super::log::{Log, LogEntry};
@@ -172,7 +172,11 @@ impl RequestContext {
             }
         }
         let cache = std::mem::take(&mut *lock(&self.shared.cache));
-        discard_all(cache.into_values().flatten());
+        for entries in cache.into_values() {
+            for entry in entries {
+                discard(entry);
+            }
+        }
     }
 
     /// Removes the results that the commands with the key `command` have cached for `key`, in all

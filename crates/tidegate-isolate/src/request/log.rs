@@ -1,5 +1,6 @@
 //! The log of a request: the calls that it made, and how each ended.
 
+use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -63,15 +64,18 @@ impl Log {
                 None => groups.push((call.command, call.events, call.took, 1)),
             }
         }
-        let text = groups.into_iter().map(|(command, events, took, count)| {
-            let times = if count > 1 {
-                format!("x{count}")
-            } else {
-                String::new()
-            };
-            format!("{command}{events}[{}ms]{times}", took.as_millis())
-        });
-        text.collect::<Vec<_>>().join(", ")
+        let mut text = String::new();
+        for (command, events, took, count) in groups {
+            if !text.is_empty() {
+                text.push_str(", ");
+            }
+            // A write to a string does not fail.
+            let _ = write!(text, "{command}{events}[{}ms]", took.as_millis());
+            if count > 1 {
+                let _ = write!(text, "x{count}");
+            }
+        }
+        text
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<LogEntry>> {

@@ -140,7 +140,7 @@ impl ChannelIo {
         after: Duration,
         work: impl FnOnce() + Send + 'static,
     ) -> Option<Completion<()>> {
-        timers::schedule(&self.shared, after, work)
+        timers::schedule(&self.shared, after, Box::new(work))
     }
 
     /// Returns the memory of bytes that a handler has consumed to the loop. Drops bytes that are not

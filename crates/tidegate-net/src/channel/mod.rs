@@ -76,5 +76,5 @@ pub(crate) use self::start::{Connecting, Start};
 pub(crate) use self::state::Flags;
 pub use self::stream_room::StreamRoom;
 pub(crate) use self::test_transport::TestTransport;
-pub(crate) use self::timers::replace_home;
+pub(crate) use self::timers::{TimedWork, replace_home};
 pub(crate) use self::transport::Transport;

@@ -85,9 +85,14 @@ impl ServerMemory {
         if self.total() <= self.cap {
             return Vec::new();
         }
-        let users: Vec<_> = self.users().values().filter_map(Weak::upgrade).collect();
-        let used = users.iter().enumerate().map(|(at, one)| (one.used(), at));
-        let mut largest: BinaryHeap<(usize, usize)> = used.collect();
+        let mut users = Vec::new();
+        for user in self.users().values() {
+            users.extend(user.upgrade());
+        }
+        let mut largest = BinaryHeap::with_capacity(users.len());
+        for (at, one) in users.iter().enumerate() {
+            largest.push((one.used(), at));
+        }
         let mut chosen = Vec::new();
         while self.total() > self.cap
             && let Some((_, at)) = largest.pop()

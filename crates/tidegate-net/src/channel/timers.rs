@@ -19,12 +19,15 @@ pub(crate) fn replace_home(home: Option<EventLoop>) -> Option<EventLoop> {
     HOME.replace(home)
 }
 
+/// The work of a timer. Boxed, because a timer and its completion are compiled for each type.
+pub(crate) type TimedWork = Box<dyn FnOnce() + Send>;
+
 /// Runs `work` on the channel's loop after a delay of `after`. Returns `None` if the loop accepts
 /// no more timers.
 pub(super) fn schedule(
     shared: &Shared,
     after: Duration,
-    work: impl FnOnce() + Send + 'static,
+    work: TimedWork,
 ) -> Option<Completion<()>> {
     match shared.roam() {
         Some(roam) => roam.timers()?.schedule(after, work).ok(),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tidegate_promise::{Completion, Failure, Outcome, Promise, promise_on};
 
 use super::Client;
-use crate::channel::Channel;
+use crate::channel::{Channel, TimedWork};
 use crate::group::{ChannelPlacement, LoopTarget};
 
 /// How long an attempt is alone before the next address is tried too.
@@ -117,11 +117,12 @@ impl<P: ChannelPlacement> Attempts<P> {
         drop(attempt.on_complete(move |outcome| this.ended(outcome)));
         let timer = (!is_last).then(|| {
             let this = Arc::downgrade(self);
-            self.home.home.timers().schedule(STAGGER, move || {
+            let next: TimedWork = Box::new(move || {
                 if let Some(this) = this.upgrade() {
                     this.next();
                 }
-            })
+            });
+            self.home.home.timers().schedule(STAGGER, next)
         });
         let timer = timer.and_then(Result::ok);
         let mut state = self.lock();

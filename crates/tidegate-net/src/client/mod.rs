@@ -26,7 +26,7 @@ use tidegate_promise::{Completion, Failure, Outcome, Promise, promise_on};
 
 use crate::awaited::Awaited;
 use crate::channel::{
-    Channel, ChannelOptions, ChannelRequest, Connecting, Shared, Start, Transport,
+    Channel, ChannelOptions, ChannelRequest, Connecting, Shared, Start, TimedWork, Transport,
 };
 use crate::errors::NetError;
 use crate::group::{ChannelPlacement, ChannelPlacer, LoopTarget, NetGroup};
@@ -310,10 +310,11 @@ impl<P: ChannelPlacement> Client<P> {
         let cancelled = give_up.clone();
         promise.on_cancel(move || cancelled(Failure::cancelled()));
         let timeout = (!after.is_zero()).then(|| {
-            timers.schedule(after, move || {
+            let late: TimedWork = Box::new(move || {
                 let to = subject.into_name();
                 give_up(Failure::new(NetError::ConnectTimeout { to, after }));
-            })
+            });
+            timers.schedule(after, late)
         });
         let timeout = timeout.and_then(Result::ok);
         Start::Connecting(Box::new(Connecting { promise, timeout }))

@@ -10,7 +10,9 @@ use tidegate_core::{Clock, Parker, ThreadBuilder};
 use tidegate_loop::Placement;
 use tidegate_promise::{Completion, Failure, Outcome, Promise, SharedPromise, promise};
 
-use crate::channel::{Channel, ChannelRequest, InEvent, ServerConnections, Shared, UserEvent};
+use crate::channel::{
+    Channel, ChannelRequest, InEvent, ServerConnections, Shared, TimedWork, UserEvent,
+};
 use crate::group::{LoopTarget, NetGroup};
 use crate::reactor::{self, IoHandle, RoamingShared, Update};
 
@@ -187,7 +189,7 @@ pub(crate) fn drain(
         let (mine, roam) = (Arc::clone(origin), one.roam.clone());
         run_on(&one, move || each_of(mine, roam, notify_of_drain));
         let (mine, roam, cut) = (Arc::clone(origin), one.roam, Arc::clone(&cut));
-        let _ = one.home.schedule(deadline, move || {
+        let end: TimedWork = Box::new(move || {
             mine.set_over();
             each_of(mine, roam, move |channel| {
                 let peer = channel.peer_addr();
@@ -198,6 +200,7 @@ pub(crate) fn drain(
                 channel.force_close();
             });
         });
+        let _ = one.home.schedule(deadline, end);
     }
     let drain = Arc::new(Drain {
         origin: Arc::clone(origin),
@@ -271,7 +274,8 @@ fn run_on<P: Placement>(one: &LoopTarget<P>, work: impl FnOnce() + Send + 'stati
     if let Err(refused) = one.run(work) {
         let task = refused.into_inner();
         // A timer needs no room in the queue.
-        let _ = one.home.schedule(Duration::ZERO, move || task.run());
+        let work: TimedWork = Box::new(move || task.run());
+        let _ = one.home.schedule(Duration::ZERO, work);
     }
 }
 

@@ -19,7 +19,8 @@ use super::drain::{DrainReport, announce, begin_after, check_drain, drain};
 use super::listening::Listening;
 use super::server_shared::ServerShared;
 use crate::channel::{
-    Channel, ChannelOptions, Home, LimitReached, ServerConnections, Shared, Start, Transport,
+    Channel, ChannelOptions, Home, LimitReached, ServerConnections, Shared, Start, TimedWork,
+    Transport,
 };
 use crate::group::{ChannelPlacement, ChannelPlacer, NetGroup};
 use crate::pipeline::{Head, Initialiser, PipelineState, assemble};
@@ -423,10 +424,11 @@ impl ListenerCore {
         self.paused = true;
         let accepting = Arc::clone(&self.accepting);
         let config = &self.accepting.config;
-        let scheduled = config.timers.schedule(config.pause, move || {
+        let resume: TimedWork = Box::new(move || {
             accepting.resume.store(true, Ordering::Relaxed);
             ListenerShared::wake(&accepting);
         });
+        let scheduled = config.timers.schedule(config.pause, resume);
         // Without timers the event loop is shutting down, and the listener with it.
         drop(scheduled);
         let (at, pause) = (self.place(), config.pause);

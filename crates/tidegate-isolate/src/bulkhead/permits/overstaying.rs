@@ -36,8 +36,12 @@ impl Overstaying {
     /// Returns how many calls overstay, and since when the oldest of them does.
     pub(crate) fn read(&self) -> (usize, Option<u64>) {
         let calls = self.lock();
-        let since = || calls.values().copied().flatten();
-        (since().count(), since().min())
+        let (mut count, mut oldest) = (0, None);
+        for since in calls.values().flatten() {
+            count += 1;
+            oldest = Some(oldest.map_or(*since, |oldest: u64| oldest.min(*since)));
+        }
+        (count, oldest)
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<usize, Option<u64>>> {
