@@ -50,7 +50,7 @@ def with_requests(address):
 
     class Client(requests.Session):
         def request(self, method, path, **named):
-            return super().request(method, f"http://{address}{path}", timeout=10, **named)
+            return super().request(method, f"http://{address}{path}", timeout=30, **named)
 
     with Client() as client:
         client.trust_env = False
@@ -64,7 +64,7 @@ def with_httpx(address):
         def post(self, path, data):
             return super().post(path, content=data)
 
-    with Client(base_url=f"http://{address}", timeout=10, trust_env=False) as client:
+    with Client(base_url=f"http://{address}", timeout=30, trust_env=False) as client:
         in_turn(client, lambda response: response.content, lambda path: client.post(path, data=iter(PIECES)))
 
 
@@ -77,7 +77,7 @@ def with_aiohttp(address):
             yield piece
 
     async def run():
-        limit = aiohttp.ClientTimeout(total=10)
+        limit = aiohttp.ClientTimeout(total=30)
         async with aiohttp.ClientSession(f"http://{address}", timeout=limit) as client:
             async def ask(method, path, **named):
                 async with client.request(method, path, **named) as response:

@@ -402,10 +402,10 @@ fn free_port() -> Result<u16, String> {
     Ok(listener.local_addr().map_err(|e| e.to_string())?.port())
 }
 
-/// Connects to a program that may still be starting.
+/// Connects to a program that may still be starting. On a busy machine that takes seconds.
 fn connect(port: u16) -> Result<TcpStream, String> {
     let mut last = String::new();
-    for _ in 0..200 {
+    for _ in 0..1200 {
         match TcpStream::connect((Ipv4Addr::LOCALHOST, port)) {
             Ok(stream) => {
                 let limit = Some(Duration::from_secs(10));
