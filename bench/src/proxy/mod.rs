@@ -63,6 +63,11 @@ const LONG: usize = 1 << 20;
 
 const LONG_REQUEST: &[u8] = b"GET /stream HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
 
+/// Messages on each connection before the clock of a run starts.
+const WARM_UP: usize = 4;
+/// The least number of messages on each connection while the clock runs.
+const LEAST: u64 = 8;
+
 /// A comparison: what the clients do.
 struct Case {
     title: &'static str,
@@ -221,7 +226,7 @@ impl<'a> Race<'a> {
             ..settings.clone()
         };
         let work = Work {
-            first: case.connections as u64,
+            first: LEAST * case.connections as u64,
             most: 10_000_000,
         };
         let contestants: Vec<Contestant> = match settings.wants_table(case.title) {
@@ -281,6 +286,7 @@ impl<'a> Race<'a> {
                 let started = case.start(proxy, upstream, secure.as_deref(), &folder);
                 started.unwrap_or_else(|why| panic!("{}: {why}", proxy.name()))
             });
+            load.warm_up(WARM_UP);
             let (cpu, switches) = (process.cpu(), process.switches());
             let result = load.run(requests);
             let requests = result.messages as f64;
