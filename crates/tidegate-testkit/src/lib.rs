@@ -14,6 +14,7 @@
 //! | wait for a future | [`block_on`] |
 //! | let other threads run for a moment | [`yield_times`], [`spin_times`] |
 //! | check that a value is dropped once, and when | [`DropCount`] |
+//! | check that each closure ends once, and that each waiter hears of it | [`Tally`] |
 //! | check that a thread survives a panic in a `Drop` | [`Bomb`], [`explode`] |
 //!
 //! The environment variable [`SEED_VARIABLE`] reproduces a failure. Every wait in this crate
@@ -51,6 +52,7 @@ mod log;
 mod model;
 mod recorder;
 mod rng;
+mod tally;
 mod waiting;
 mod watched;
 
@@ -63,6 +65,7 @@ pub use log::Log;
 pub use model::model;
 pub use recorder::{RecordedEvent, RecordedSpan, Recorder};
 pub use rng::{Rng, SEED_VARIABLE};
+pub use tally::Tally;
 pub use waiting::{block_on, spin_times, until, until_some, yield_times};
 pub use watched::WATCHDOG;
 

@@ -14,6 +14,7 @@ mod execute;
 mod global;
 mod group;
 mod handed_back;
+mod hostile_ends;
 mod interrupt;
 mod manual;
 #[path = "../../../tidegate-testkit/shared/manual_executor.rs"]

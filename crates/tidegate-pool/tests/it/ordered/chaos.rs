@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tidegate_core::{Executor, Task};
 use tidegate_pool::{OrderedView, PoolPolicy, WorkerPool};
-use tidegate_testkit::{Counter, DropCount, Gate, Rng, model, until, yield_times};
+use tidegate_testkit::{Gate, Rng, Tally, model, until, yield_times};
 
 use crate::SECOND;
 
@@ -31,31 +31,17 @@ fn policy(rng: &mut Rng) -> PoolPolicy {
     }
 }
 
-/// Counts what became of the closures.
-#[derive(Clone, Default)]
-struct Tally {
-    ran: Counter,
-    dropped: Counter,
-    made: Counter,
-    ended: Counter,
-    awaited: Counter,
-}
-
 /// What one thread does with the pool and its views.
 fn disturb(rng: &mut Rng, pool: &WorkerPool, views: &[OrderedView], tally: &Tally) {
     for _ in 0..150 {
         let view = &views[rng.index(views.len())];
-        let (held, ran) = (DropCount::new(&tally.dropped), tally.ran.clone());
-        tally.made.hit();
         let inner = rng.chance(0.1).then(|| view.clone());
-        let rounds = rng.below(4);
+        let counted = tally.closure(rng.below(4));
         let run = move || {
-            yield_times(rounds);
             if let Some(view) = inner {
                 let _ = view.execute(|| ());
             }
-            ran.hit();
-            drop(held);
+            counted();
         };
         let after = Duration::from_nanos(rng.below(20_000));
         let completion = match rng.below(5) {
@@ -70,18 +56,13 @@ fn disturb(rng: &mut Rng, pool: &WorkerPool, views: &[OrderedView], tally: &Tall
         let Some(Some(completion)) = completion else {
             continue;
         };
-        tally.awaited.hit();
-        let ended = tally.ended.clone();
+        let listener = tally.listener();
         match rng.below(4) {
             0 => {
                 completion.cancel();
-                ended.hit();
+                listener();
             }
-            _ => {
-                completion.finally(move |_| {
-                    ended.hit();
-                });
-            }
+            _ => completion.finally(move |_| listener()),
         }
     }
 }
@@ -100,7 +81,7 @@ fn whatever_the_policy_each_closure_ends_once_and_each_listener_is_called() {
                 view.build().unwrap()
             })
             .collect();
-        let (tally, go) = (Tally::default(), Gate::new());
+        let (tally, go) = (Tally::new(), Gate::new());
         let (ends_early, patient) = (rng.chance(0.5), rng.chance(0.5));
         std::thread::scope(|scope| {
             for _ in 0..3 {
@@ -134,13 +115,10 @@ fn whatever_the_policy_each_closure_ends_once_and_each_listener_is_called() {
             views
                 .iter()
                 .for_each(|view| take(view.handed_back().take()));
-            tally.dropped.count() == tally.made.count()
+            tally.has_dropped_all()
         });
         drop((report, ended, pool, views));
-        until("each listener was called", || {
-            tally.ended.count() == tally.awaited.count()
-        });
-        assert!(tally.ran.count() <= tally.made.count());
+        tally.wait_until_heard();
     });
 }
 

@@ -13,7 +13,7 @@ use tidegate_core::{ManualClock, RejectReason, Rejected, Task, ThreadBuilder};
 use tidegate_pool::queue::{Job, JobKey, JobQueue, Popped};
 use tidegate_pool::{DisplacedError, OrderedView, PoolPolicy, WorkerPool};
 use tidegate_testkit::{
-    Bomb, Counter, DropCount, Gate, Rng, explode, model, rounds, until, yield_times,
+    Bomb, Counter, DropCount, Gate, Rng, Tally, explode, model, rounds, until, yield_times,
 };
 
 use super::fixed;
@@ -185,27 +185,10 @@ impl<T: Send + 'static> ChaosThreads<T> {
     }
 }
 
-/// Counts what became of the closures.
-#[derive(Clone, Default)]
-struct Tally {
-    ran: Counter,
-    dropped: Counter,
-    made: Counter,
-    ended: Counter,
-    awaited: Counter,
-}
-
 /// What one thread does with the pool and its view.
 fn disturb(rng: &mut Rng, pool: &WorkerPool, view: &OrderedView, tally: &Tally) {
     for _ in 0..60 {
-        let (held, ran) = (DropCount::new(&tally.dropped), tally.ran.clone());
-        tally.made.hit();
-        let steps = rng.below(4);
-        let run = move || {
-            yield_times(steps);
-            ran.hit();
-            drop(held);
-        };
+        let run = tally.closure(rng.below(4));
         let after = Duration::from_nanos(rng.below(20_000));
         let completion = match rng.below(6) {
             0 => pool.execute(run).map(|()| None).ok(),
@@ -222,11 +205,8 @@ fn disturb(rng: &mut Rng, pool: &WorkerPool, view: &OrderedView, tally: &Tally) 
             }
         };
         if let Some(Some(completion)) = completion {
-            tally.awaited.hit();
-            let ended = tally.ended.clone();
-            completion.finally(move |_| {
-                ended.hit();
-            });
+            let listener = tally.listener();
+            completion.finally(move |_| listener());
         }
         if rng.chance(0.05) {
             let mut limits = pool.limits();
@@ -279,7 +259,7 @@ fn whatever_the_parts_do_each_closure_ends_once_and_each_listener_is_called() {
         let pool = pool.on_unhandled(|_, _| ()).build().unwrap();
         let view = OrderedView::over(Arc::new(pool.clone())).unwrap();
         *cell.lock().unwrap() = Some(pool.clone());
-        let (tally, go) = (Tally::default(), Gate::new());
+        let (tally, go) = (Tally::new(), Gate::new());
         let (way, pause) = (rng.below(4), rng.below(200));
         thread::scope(|scope| {
             for _ in 0..3 {
@@ -316,13 +296,10 @@ fn whatever_the_parts_do_each_closure_ends_once_and_each_listener_is_called() {
             executor.settle();
             back.take().into_iter().for_each(Task::run);
             of_view.take().into_iter().for_each(Task::run);
-            ended.is_done() && tally.dropped.count() == tally.made.count()
+            ended.is_done() && tally.has_dropped_all()
         });
         drop((ended, back, of_view));
-        until("each listener was called", || {
-            tally.ended.count() == tally.awaited.count()
-        });
-        assert!(tally.ran.count() <= tally.made.count());
+        tally.wait_until_heard();
     });
 }
 
