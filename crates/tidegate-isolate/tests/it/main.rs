@@ -39,6 +39,7 @@ mod kit;
 mod overstaying;
 mod payloads;
 mod permits;
+mod pool_keys;
 mod refusals;
 mod reported_panics;
 mod retries;

@@ -13,7 +13,7 @@ use tidegate_isolate::{
     WaitingCall,
 };
 use tidegate_testkit::{
-    Counter, DropCount, Gate, Log, Rng, explode, model, rounds, until, yield_times,
+    Counter, Gate, Log, Rng, Tally, explode, model, rounds, until, yield_times,
 };
 
 use super::{queue_up, with_parts};
@@ -284,30 +284,15 @@ fn change(rng: &mut Rng, command: &Numbers) {
     });
 }
 
-/// Counts what became of the calls.
-#[derive(Clone, Default)]
-struct Tally {
-    made: Counter,
-    dropped: Counter,
-    ran: Counter,
-    ended: Counter,
-    good: Counter,
-}
-
 /// What one caller does.
-fn call(rng: &mut Rng, command: &Numbers, world: &World, tally: &Tally) {
+fn call(rng: &mut Rng, command: &Numbers, world: &World, (tally, good): (&Tally, &Counter)) {
     let ranks = [
         Criticality::Sheddable,
         Criticality::Normal,
         Criticality::Critical,
     ];
     for n in 0..40 {
-        let (held, ran, steps) = (
-            DropCount::new(&tally.dropped),
-            tally.ran.clone(),
-            rng.below(4),
-        );
-        tally.made.hit();
+        let (counted, steps) = (tally.closure(0), rng.below(4));
         let mut call = command.call().criticality(ranks[rng.index(3)]);
         if rng.chance(0.5) {
             call = call.timeout(SECOND / 2);
@@ -322,16 +307,15 @@ fn call(rng: &mut Rng, command: &Numbers, world: &World, tally: &Tally) {
                 }
                 yield_times(1);
             }
-            ran.hit();
-            drop(held);
+            counted();
             Ok(n)
         });
-        let (ended, good) = (tally.ended.clone(), tally.good.clone());
+        let (listener, good) = (tally.listener(), good.clone());
         answer.on_complete(move |outcome| {
             if outcome.is_success() {
                 good.hit();
             }
-            ended.hit();
+            listener();
         });
         if rng.chance(0.2) {
             world.cancel_one(rng);
@@ -369,7 +353,7 @@ fn whatever_the_queue_does_each_call_has_one_outcome() {
         let command = command.build(&isolation).unwrap();
         *world.isolation.lock().unwrap() = Some(isolation.clone());
         *world.command.lock().unwrap() = Some(command.clone());
-        let (tally, way) = (Tally::default(), rng.below(4));
+        let (tally, good, way) = (Tally::new(), Counter::new(), rng.below(4));
         let (early, pause) = (rng.chance(0.5), rng.below(300));
         let end = |isolation: &Isolation| match way {
             0 => drop(isolation.shutdown(Duration::ZERO)),
@@ -379,8 +363,9 @@ fn whatever_the_queue_does_each_call_has_one_outcome() {
         };
         std::thread::scope(|scope| {
             for _ in 0..3 {
-                let (mut mine, command, world, tally) = (rng.fork(), &command, &world, &tally);
-                scope.spawn(move || call(&mut mine, command, world, tally));
+                let (mut mine, command, world) = (rng.fork(), &command, &world);
+                let counts = (&tally, &good);
+                scope.spawn(move || call(&mut mine, command, world, counts));
             }
             for n in 0..20 {
                 let core = (1 + rng.below(3)).to_string();
@@ -405,10 +390,10 @@ fn whatever_the_queue_does_each_call_has_one_outcome() {
                     drop(report.as_ref().unwrap().handed_back.take());
                 }
             }
-            tally.ended.count() == tally.made.count() && tally.dropped.count() == tally.made.count()
+            tally.has_heard_all() && tally.has_dropped_all()
         });
-        assert!(tally.good.count() <= tally.ran.count());
-        assert!(tally.ran.count() <= tally.made.count());
+        tally.wait_until_heard();
+        assert!(good.count() <= tally.ran());
         until("no call is active", || command.snapshot().active == 0);
     });
 }

@@ -3,12 +3,13 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
+use tidegate_core::ManualClock;
 use tidegate_isolate::{Bulkhead, ConcurrencyStrategy, Isolation, Key, PropertySource};
 use tidegate_testkit::{Gate, Log};
 
 use super::queues::Ranked;
 use super::{others_go_on, queue_up};
-use crate::support::{Numbers, builder, hold, pool_of};
+use crate::support::{Numbers, builder, hold, pool, pool_of};
 
 #[test]
 fn a_strategy_that_panics_refuses_the_command_that_needs_it() {
@@ -151,4 +152,40 @@ fn assert_has_ranked_queue(command: &Numbers) {
         answer.wait().unwrap();
     }
     log.assert_order(&[2, 1, 0]);
+}
+
+#[test]
+fn the_default_strategy_changes_nothing() {
+    let outcomes = [false, true].map(|has_strategy| {
+        let mut isolation = Isolation::builder().clock(&ManualClock::new());
+        if has_strategy {
+            isolation = isolation.concurrency_strategy(|_| ConcurrencyStrategy::default());
+        }
+        let isolation = isolation.build().unwrap();
+        let command = builder("a").threads(pool_of(1, 3)).no_timeout();
+        let command = command.build(&isolation).unwrap();
+        let (go_on, log) = (Gate::new(), Log::new());
+        let held = hold(&command, &go_on);
+        let answers = queue_up(&command, &log, 0..4);
+        let queued = pool(&isolation).queued;
+        go_on.open();
+        held.wait().unwrap();
+        let ended: Vec<_> = answers.into_iter().map(|one| one.wait().is_ok()).collect();
+        let thread = command.run(|_| {
+            let name = std::thread::current().name().unwrap().to_owned();
+            assert!(name.starts_with("tidegate-a-"), "{name}");
+            Ok(7)
+        });
+        let pool = pool(&isolation);
+        let figures = (pool.executed_total, pool.rejected_total, pool.failed_part);
+        (queued, ended, log.take(), thread, figures)
+    });
+    let [without, with] = outcomes;
+    assert_eq!(without, with);
+    assert_eq!(
+        without.1,
+        [true, true, true, false],
+        "the last one is rejected"
+    );
+    assert_eq!(without.2, [0, 1, 2], "in the order of their arrival");
 }
