@@ -339,6 +339,7 @@ fn the_tasks_of_a_loop_that_its_strategy_left_are_handed_back() {
     let ran = Counter::new();
     let runs = ran.clone();
     let answer = home.submit(move || runs.hit()).unwrap();
+    until("its `produce` has panicked", || workers.metrics().done == 1);
     let over = home.shutdown(Quiet::none(SECOND));
     let over = pass_deadline(&clock, over, |over| over.is_done());
     let why = over.wait().unwrap_err().failure().unwrap();
