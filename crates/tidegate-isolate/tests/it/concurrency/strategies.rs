@@ -157,7 +157,7 @@ fn assert_has_ranked_queue(command: &Numbers) {
 #[test]
 fn the_default_strategy_changes_nothing() {
     let outcomes = [false, true].map(|has_strategy| {
-        let mut isolation = Isolation::builder().clock(&ManualClock::new());
+        let mut isolation = Isolation::builder().clock(ManualClock::new());
         if has_strategy {
             isolation = isolation.concurrency_strategy(|_| ConcurrencyStrategy::default());
         }
