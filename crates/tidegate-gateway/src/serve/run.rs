@@ -172,12 +172,14 @@ fn until_end(
             }
             Event::Signal(received) => {
                 draining = true;
+                // Who reads the line can rely on it: `/ready` returns 503 before.
+                let drained = operation.drain();
                 say(
                     out,
                     &format!("{received}: announces the end, then finishes requests"),
                 );
                 let send = send.clone();
-                operation.drain().finally(move |outcome| {
+                drained.finally(move |outcome| {
                     let summary = match outcome {
                         Outcome::Success(summary) => Some(summary.clone()),
                         _ => None,
