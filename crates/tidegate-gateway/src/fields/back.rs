@@ -21,22 +21,22 @@ impl<'a> Dropped<'a> {
     }
 
     /// Returns `true` if the field does not go back to the client.
-    pub(crate) fn contains(&self, name: &str) -> bool {
+    pub(crate) fn contains(&self, name: &[u8]) -> bool {
         use KnownField::{Connection, ContentLength, Te, TransferEncoding, Upgrade};
-        let known = KnownField::of(name.as_bytes());
+        let known = KnownField::of(name);
         if let Some(Connection | ContentLength | Te | TransferEncoding | Upgrade) = known {
             return true;
         }
-        let is = |other: &str| name.eq_ignore_ascii_case(other);
+        let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
         is("keep-alive") || is("proxy-connection") || self.has_options && self.is_named(name)
     }
 
     /// Returns `true` if `Connection` names the field.
-    fn is_named(&self, name: &str) -> bool {
+    fn is_named(&self, name: &[u8]) -> bool {
         let mut values = self.fields.get_all("connection");
         values.any(|value| {
             let mut options = value.split(|byte| *byte == b',');
-            options.any(|option| option.trim_ascii().eq_ignore_ascii_case(name.as_bytes()))
+            options.any(|option| option.trim_ascii().eq_ignore_ascii_case(name))
         })
     }
 }
@@ -87,7 +87,7 @@ mod tests {
             ("Trailer", false),
         ];
         for (name, expected) in rows {
-            assert_eq!(dropped.contains(name), expected, "{name}");
+            assert_eq!(dropped.contains(name.as_bytes()), expected, "{name}");
         }
     }
 

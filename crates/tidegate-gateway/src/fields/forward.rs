@@ -89,6 +89,7 @@ impl Peer {
                 Some(host).filter(|host| !host.is_empty()),
             ),
             ("X-Forwarded-Proto", Some(self.proto)),
+            ("Via", Some(VIA)),
         ];
         let known = fields
             .iter()
@@ -121,10 +122,17 @@ pub(crate) fn forward(
 ) -> Result<(), EncodeError> {
     if !peer.trusted {
         head.remove_hop_by_hop_and(is_claim);
-        for line in peer.own(host)? {
+        let has_via = head.as_head().get("Via").is_some();
+        // It is the last one, and a list: others may be in front of it.
+        let lines = peer.own(host)?;
+        let new = lines.len() - usize::from(has_via);
+        for line in &lines[..new] {
             head.append_line(line)?;
         }
-        return add(head, "Via", VIA);
+        return match has_via {
+            true => add(head, "Via", VIA),
+            false => Ok(()),
+        };
     }
     head.remove_hop_by_hop();
     add(head, "Forwarded", &peer.forwarded(host))?;

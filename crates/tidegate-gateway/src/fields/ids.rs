@@ -7,6 +7,9 @@ use tidegate::http::codec::{EncodeError, OwnedRequestHead};
 
 /// The field of a request id.
 const REQUEST_ID: &str = "X-Request-Id";
+/// The fields of the trace context.
+const PARENT: &str = "traceparent";
+const STATE: &str = "tracestate";
 /// The longest request id that is kept.
 const LONGEST_ID: usize = 128;
 
@@ -43,6 +46,25 @@ impl Ids {
     }
 }
 
+/// The id of a request.
+#[derive(Clone, Debug)]
+pub(crate) enum RequestId {
+    /// Of the gateway.
+    Own([u8; 16]),
+    /// Of a trusted peer.
+    Given(Box<str>),
+}
+
+impl RequestId {
+    pub(crate) fn as_str(&self) -> &str {
+        match self {
+            // Its digits are text.
+            Self::Own(digits) => std::str::from_utf8(digits).unwrap_or_default(),
+            Self::Given(text) => text,
+        }
+    }
+}
+
 /// Passes `traceparent` on if it is valid, and creates it otherwise. Keeps the request id of a
 /// trusted peer, and creates one otherwise. Returns the request id.
 ///
@@ -53,38 +75,66 @@ pub(crate) fn trace(
     head: &mut OwnedRequestHead,
     trusted: bool,
     ids: &Ids,
-) -> Result<String, EncodeError> {
+) -> Result<RequestId, EncodeError> {
     let view = head.as_head();
-    let has_parent = view.get("traceparent").is_some_and(is_parent);
-    let id = view.get(REQUEST_ID).filter(|id| trusted && is_id(id));
-    let id = id.map(|id| String::from_utf8_lossy(id).into_owned());
-    if !has_parent {
+    let parent = view.get(PARENT);
+    let own = view.get(REQUEST_ID);
+    let given = own.filter(|id| trusted && is_id(id));
+    let given = given.map(|id| String::from_utf8_lossy(id).into());
+    let has_own = own.is_some();
+    if !parent.is_some_and(is_parent) {
+        let has_parent = parent.is_some();
+        // What belongs to another trace says nothing about this one.
+        if view.get(STATE).is_some() {
+            head.remove(STATE);
+        }
         let mut parent = *b"00-00000000000000000000000000000000-0000000000000000-01";
         for at in [3, 19, 36] {
             parent[at..at + 16].copy_from_slice(&hex(ids.next()));
         }
-        head.replace("traceparent", &parent)?;
-        // What belongs to another trace says nothing about this one.
-        head.remove("tracestate");
+        set(head, PARENT, &parent, has_parent)?;
     }
-    let id = match id {
-        Some(id) => id,
-        None => {
-            let id = hex(ids.next());
-            head.replace(REQUEST_ID, &id)?;
-            String::from_utf8_lossy(&id).into_owned()
-        }
-    };
-    Ok(id)
+    if let Some(id) = given {
+        return Ok(RequestId::Given(id));
+    }
+    let id = hex(ids.next());
+    set(head, REQUEST_ID, &id, has_own)?;
+    Ok(RequestId::Own(id))
+}
+
+/// Sets a field. `is_there`: it has a value already.
+fn set(
+    head: &mut OwnedRequestHead,
+    name: &str,
+    value: &[u8],
+    is_there: bool,
+) -> Result<(), EncodeError> {
+    match is_there {
+        true => head.replace(name, value),
+        false => head.append(name, value),
+    }
 }
 
 /// Returns a number as 16 hexadecimal digits.
 fn hex(number: u64) -> [u8; 16] {
-    std::array::from_fn(|at| {
-        let digit = (number >> (60 - 4 * at)) & 15;
-        b"0123456789abcdef"[digit as usize]
-    })
+    let mut digits = [0; 16];
+    for (two, byte) in digits.chunks_exact_mut(2).zip(number.to_be_bytes()) {
+        two.copy_from_slice(&PAIRS[usize::from(byte)]);
+    }
+    digits
 }
+
+/// The two hexadecimal digits of each byte.
+const PAIRS: [[u8; 2]; 256] = {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut pairs = [[0; 2]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        pairs[byte] = [DIGITS[byte >> 4], DIGITS[byte & 15]];
+        byte += 1;
+    }
+    pairs
+};
 
 /// Returns `true` for an id of letters, digits and some marks.
 fn is_id(id: &[u8]) -> bool {
@@ -133,22 +183,22 @@ mod tests {
         }
     }
 
-    const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    const VALID: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
     #[test]
     fn a_valid_parent_is_passed_on_and_others_are_replaced() {
         let rows = [
-            (PARENT.to_owned(), true),
-            (PARENT.replacen("00", "01", 1), true),
-            (format!("{}-more", PARENT.replacen("00", "01", 1)), true),
-            (format!("{PARENT}-more"), false),
-            (PARENT.replacen("00", "ff", 1), false),
-            (PARENT.to_ascii_uppercase(), false),
+            (VALID.to_owned(), true),
+            (VALID.replacen("00", "01", 1), true),
+            (format!("{}-more", VALID.replacen("00", "01", 1)), true),
+            (format!("{VALID}-more"), false),
+            (VALID.replacen("00", "ff", 1), false),
+            (VALID.to_ascii_uppercase(), false),
             (
-                PARENT.replace("4bf92f3577b34da6a3ce929d0e0e4736", &"0".repeat(32)),
+                VALID.replace("4bf92f3577b34da6a3ce929d0e0e4736", &"0".repeat(32)),
                 false,
             ),
-            (PARENT.replace("00f067aa0ba902b7", &"0".repeat(16)), false),
+            (VALID.replace("00f067aa0ba902b7", &"0".repeat(16)), false),
             ("00".to_owned(), false),
             (String::new(), false),
         ];
@@ -175,6 +225,7 @@ mod tests {
         ] {
             let mut head = head_of(&format!("x-request-id: {value}\r\n"));
             let id = trace(&mut head, trusted, &ids).unwrap();
+            let id = id.as_str();
             assert_eq!(id == value, kept, "{trusted} {value}");
             assert_eq!(head.as_head().get("X-Request-Id"), Some(id.as_bytes()));
             assert_eq!(head.as_head().get_all("X-Request-Id").count(), 1);

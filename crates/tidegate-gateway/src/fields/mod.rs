@@ -14,5 +14,5 @@ mod rewrite;
 
 pub(crate) use back::{Dropped, is_trailer};
 pub(crate) use forward::{Peer, forward};
-pub(crate) use ids::{Ids, trace};
+pub(crate) use ids::{Ids, RequestId, trace};
 pub(crate) use rewrite::{Rewriting, location};

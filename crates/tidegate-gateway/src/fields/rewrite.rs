@@ -1,6 +1,6 @@
 //! What a route changes: the path, the host and fields; and the targets of redirects.
 
-use tidegate::http::codec::{EncodeError, FieldLine, OwnedRequestHead};
+use tidegate::http::codec::{EncodeError, FieldLine, OwnedRequestHead, TargetForm};
 
 use crate::config::types::Rewrite;
 use crate::route::PathPattern;
@@ -48,6 +48,11 @@ impl Rewriting {
         self.host.is_some() || self.path.is_some()
     }
 
+    /// Returns `true` if requests are not changed.
+    fn is_empty(&self) -> bool {
+        !self.changes_target() && self.request.is_empty()
+    }
+
     /// Changes the head of a request. `path` is its path in normal form.
     ///
     /// # Errors
@@ -59,6 +64,9 @@ impl Rewriting {
         pattern: &PathPattern,
         path: &str,
     ) -> Result<(), EncodeError> {
+        if self.is_empty() && is_path_of(path, head) {
+            return Ok(());
+        }
         let new = self
             .path
             .as_ref()
@@ -83,9 +91,9 @@ impl Rewriting {
     }
 
     /// Returns `true` if the route replaces or removes this field of a response.
-    pub(crate) fn replaces(&self, name: &str) -> bool {
+    pub(crate) fn replaces(&self, name: &[u8]) -> bool {
         let mut fields = self.response.iter();
-        fields.any(|(own, _)| own.eq_ignore_ascii_case(name))
+        fields.any(|(own, _)| own.as_bytes().eq_ignore_ascii_case(name))
     }
 
     /// Returns the fields that the route sets in a response.
@@ -93,6 +101,12 @@ impl Rewriting {
         let fields = self.response.iter().filter(|(_, value)| !value.is_empty());
         fields.map(|(name, value)| (name.as_str(), value.as_str()))
     }
+}
+
+/// Returns `true` if the target of a request is this path, and a query if it has one.
+fn is_path_of(path: &str, head: &OwnedRequestHead) -> bool {
+    let head = head.as_head();
+    head.form() == TargetForm::Origin && head.path_bytes() == path.as_bytes()
 }
 
 /// Fills the names of a template with the segments of a path.

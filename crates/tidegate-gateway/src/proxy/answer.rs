@@ -182,16 +182,16 @@ impl Flight {
         let rewriting = &self.route.rewriting;
         let dropped = Dropped::new(head.fields());
         let mut has_id = false;
-        back = back.received_fields(head, |field| {
-            let passes = !dropped.contains(field.name) && !rewriting.replaces(field.name);
-            has_id |= passes && field.is("x-request-id");
+        back = back.received_fields(head, |name| {
+            let passes = !dropped.contains(name) && !rewriting.replaces(name);
+            has_id |= passes && name.eq_ignore_ascii_case(b"x-request-id");
             passes
         });
         for (name, value) in rewriting.response() {
             back = back.field(name, value);
         }
         if !has_id {
-            back = back.field("X-Request-Id", &self.request_id);
+            back = back.field("X-Request-Id", self.request_id.as_str());
         }
         if self.proxy.server_timing {
             back = back.field("Server-Timing", times.server_timing());

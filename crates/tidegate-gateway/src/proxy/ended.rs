@@ -18,12 +18,12 @@ impl Flight {
         if let End::Problem(reason, _) = end {
             self.route.counts.add(reason);
         }
-        let seen = self.seen();
-        let upstream = self.upstream_of(done.fell_back);
         let settings = &self.route.log;
         log(&self.gate, settings, self.home, done, end, |record| {
+            let seen = self.seen();
+            let upstream = self.upstream_of(done.fell_back);
             Record {
-                id: &self.request_id,
+                id: self.request_id.as_str(),
                 client: seen.client,
                 method: seen.method,
                 host: seen.host,
@@ -45,7 +45,7 @@ impl Flight {
         let upstream = &self.upstream_of(done.fell_back).name;
         let server = server.as_ref().map_or("", Chosen::label);
         Some(Passage::new(line.passed(
-            &self.request_id,
+            self.request_id.as_str(),
             upstream,
             server,
         )))

@@ -39,6 +39,7 @@ use super::reply;
 use super::times::Times;
 use super::upstream::Chosen;
 use crate::command::{Problem, Reason};
+use crate::fields::RequestId;
 
 /// The attempts of a request whose route has retries.
 pub(super) type Tries = Attempts<(), Infallible>;
@@ -52,7 +53,7 @@ pub(super) struct Flight {
     pub(super) home: usize,
     /// The head as it is sent to a server.
     pub(super) head: OwnedRequestHead,
-    pub(super) request_id: String,
+    pub(super) request_id: RequestId,
     /// The address of the client.
     pub(super) client: Option<IpAddr>,
     /// The host and the path that the client sent, if the route changes them.
@@ -65,7 +66,7 @@ pub(super) struct Flight {
 /// What a request begins with.
 pub(super) struct Start {
     pub(super) head: OwnedRequestHead,
-    pub(super) request_id: String,
+    pub(super) request_id: RequestId,
     pub(super) client: Option<IpAddr>,
     pub(super) original: Option<Box<(String, String)>>,
     pub(super) body: Option<Body>,

@@ -6,7 +6,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::http::codec::{EncodeError, OwnedRequestHead, RefusalReason, RequestHead};
+use tidegate::http::codec::{
+    EncodeError, KnownField, OwnedRequestHead, RefusalReason, RequestHead,
+};
 use tidegate::http::{Files, Method, Request, Response, Service};
 use tidegate::isolate::{Entry, Verdict};
 use tidegate::net::Channel;
@@ -24,7 +26,7 @@ use super::reply;
 use super::tunnel;
 use crate::command::Problem;
 use crate::config::Network;
-use crate::fields::{self, Peer};
+use crate::fields::{self, Peer, RequestId};
 use crate::route::{RouteRequest, normal, without_port};
 
 /// The time of a request whose route has no timeout, for the retries of its command.
@@ -74,6 +76,8 @@ pub(crate) struct ProxyService {
 /// A request and what was found out about it.
 struct Found<'a> {
     request: Request<'a>,
+    /// The host that the client asks for, with its port.
+    host: &'a str,
     /// The path in normal form.
     path: Cow<'a, str>,
     home: usize,
@@ -271,13 +275,13 @@ impl ProxyService {
         head: &mut OwnedRequestHead,
         route: &RouteState,
         found: &Found<'_>,
-    ) -> Result<String, EncodeError> {
+    ) -> Result<RequestId, EncodeError> {
         let front = &self.front;
         let peer = self.peer.get_or_insert_with(|| {
             let peer = front.peer(found.request.channel());
             Peer::new(peer, front.trusts(peer), front.secure)
         });
-        let host = found.request.head().authority().unwrap_or_default();
+        let host = found.host;
         fields::forward(head, peer, host)?;
         // The host that routes have seen. A target may name another one than the field, and an old
         // client may name none.
@@ -285,7 +289,7 @@ impl ProxyService {
             "" => route.name.as_str(),
             host => host,
         };
-        if head.as_head().get("Host") != Some(host.as_bytes()) {
+        if head.as_head().known(KnownField::Host) != Some(host.as_bytes()) {
             head.replace("Host", host.as_bytes())?;
         }
         let id = fields::trace(head, peer.trusted, &self.lives.gate.ids)?;
@@ -301,7 +305,8 @@ impl Service for ProxyService {
         let began = lives.gate.now(home);
         let live = lives.live(home);
         let head = request.head();
-        let (route, path) = match find(&live, &head) {
+        let host = head.authority().unwrap_or_default();
+        let (route, path) = match find(&live, &head, host) {
             Ok(found) => found,
             Err(refused) => {
                 let client = self.front.peer(request.channel()).map(|peer| peer.ip());
@@ -313,6 +318,7 @@ impl Service for ProxyService {
         };
         let found = Found {
             request,
+            host,
             path,
             home,
             began,
@@ -375,6 +381,7 @@ struct NoRoute {
 fn find<'a, 'l>(
     live: &'l Live,
     head: &RequestHead<'a>,
+    host: &'a str,
 ) -> Result<(&'l Arc<RouteState>, Cow<'a, str>), NoRoute> {
     let refused = |status, word, text| NoRoute { status, word, text };
     let is_connect = head.method() == Method::Connect;
@@ -382,7 +389,7 @@ fn find<'a, 'l>(
     let path = if is_connect { "/" } else { head.path() };
     let path = normal(path);
     let path = path.ok_or(refused(400, "path", "the path is not valid\n"))?;
-    let host = host_of(head);
+    let host = host_of(host);
     let has_header = |name: &str, value: &str| {
         let mut values = head.get_all(name);
         values.any(|own| value.is_empty() || own == value.as_bytes())
@@ -418,8 +425,8 @@ impl fmt::Debug for ProxyService {
 }
 
 /// Returns the host of a request as routes see it: in lower case, without a port.
-fn host_of<'a>(head: &RequestHead<'a>) -> Cow<'a, str> {
-    let host = without_port(head.authority().unwrap_or_default());
+fn host_of(host: &str) -> Cow<'_, str> {
+    let host = without_port(host);
     match host.bytes().any(|byte| byte.is_ascii_uppercase()) {
         true => Cow::Owned(host.to_ascii_lowercase()),
         false => Cow::Borrowed(host),

@@ -65,10 +65,12 @@ impl fmt::Display for HostPattern {
 
 /// Returns the name of a host without its port and without the dot of the root.
 pub fn without_port(host: &str) -> &str {
-    let name = match host.rfind(']') {
-        Some(end) => &host[..=end],
-        None => host.split(':').next().unwrap_or(host),
+    let bytes = host.as_bytes();
+    let end = match bytes.iter().rposition(|byte| *byte == b']') {
+        Some(end) => Some(end + 1),
+        None => bytes.iter().position(|byte| *byte == b':'),
     };
+    let name = end.and_then(|end| host.get(..end)).unwrap_or(host);
     name.strip_suffix('.').unwrap_or(name)
 }
 

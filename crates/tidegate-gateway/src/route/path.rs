@@ -182,7 +182,7 @@ pub fn normal(path: &str) -> Option<Cow<'_, str>> {
         return None;
     }
     let decoded = decoded(path)?;
-    if !decoded.contains("/.") {
+    if !decoded.as_bytes().windows(2).any(|two| two == b"/.") {
         return Some(decoded);
     }
     let mut kept: Vec<&str> = Vec::new();

@@ -75,7 +75,10 @@ impl Table {
         if let Some(found) = in_tree(self.exact.get(request.host)) {
             return Some(found);
         }
-        let mut rest = request.host;
+        let mut rest = match self.below.is_empty() {
+            true => "",
+            false => request.host,
+        };
         while let Some((label, name)) = rest.split_once('.') {
             // A wildcard stands for at least one label that is not empty.
             if !label.is_empty()

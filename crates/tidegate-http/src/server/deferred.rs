@@ -18,7 +18,7 @@ use super::response::INLINE_BODY;
 use super::shared::ServerShared;
 use super::spare_output;
 use super::switch::{Switch, SwitchPlan};
-use crate::codec::{BodyFraming, EncodeError, Field, ResponseHead};
+use crate::codec::{BodyFraming, EncodeError, ResponseHead};
 
 /// A response that is completed later, by any thread. Made by
 /// [`Response::defer`](super::Response::defer).
@@ -90,12 +90,12 @@ impl DeferredResponse {
         self
     }
 
-    /// Adds the fields of a received head that are wanted, in their order. They were checked when they
-    /// were received, so this costs less than [`field`](Self::field).
+    /// Adds the fields of a received head whose names are wanted, in their order. They were checked
+    /// when they were received, so this costs less than [`field`](Self::field).
     pub fn received_fields(
         mut self,
         head: &ResponseHead<'_>,
-        is_wanted: impl FnMut(Field<'_>) -> bool,
+        is_wanted: impl FnMut(&[u8]) -> bool,
     ) -> Self {
         self.begin();
         self.head

@@ -7,7 +7,7 @@
 use bytes::BytesMut;
 
 use crate::codec::{
-    BodyFraming, EncodeError, Field, FieldLine, Fields, HttpDate, KnownField, Method, RequestHead,
+    BodyFraming, EncodeError, FieldLine, Fields, HttpDate, KnownField, Method, RequestHead,
     Version, encode,
 };
 
@@ -153,19 +153,19 @@ impl HeadWriter {
         &mut self,
         out: &mut BytesMut,
         fields: Fields<'_>,
-        mut is_wanted: impl FnMut(Field<'_>) -> bool,
+        mut is_wanted: impl FnMut(&[u8]) -> bool,
     ) {
         self.write_line(out);
         let mut refused = None;
         fields.write_lines(
-            |field| {
-                if !is_wanted(field) {
+            |name, value| {
+                if !is_wanted(name) {
                     return false;
                 }
-                match KnownField::of(field.name.as_bytes()) {
+                match KnownField::of(name) {
                     Some(KnownField::Connection) => {
                         // Keeping the connection open is the server's decision.
-                        self.close |= lists(field.value, b"close");
+                        self.close |= lists(value, b"close");
                         return false;
                     }
                     Some(KnownField::ContentLength | KnownField::TransferEncoding) => {
@@ -174,7 +174,7 @@ impl HeadWriter {
                     }
                     Some(KnownField::Upgrade) => self.has_upgrade = true,
                     Some(_) => {}
-                    None => self.has_date |= field.is("date"),
+                    None => self.has_date |= name.eq_ignore_ascii_case(b"date"),
                 }
                 true
             },

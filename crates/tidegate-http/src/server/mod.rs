@@ -10,7 +10,7 @@
 //! | `response`, `deferred` | what a service writes, at once or later |
 //! | `flow`, `cutoff` | how much of a streamed response waits for its turn; which responses are given up |
 //! | `head_writer` | the head of a response, written into the memory that is sent |
-//! | `spare_output` | the memory of deferred responses |
+//! | `spare_output`, `spare_slots` | the memory of deferred responses, and of those that wait |
 //! | `service`, `shared` | the user's code; what all connections of a server share |
 //! | `limits`, `metrics`, `trouble`, `date` | settings, counters, errors and their reports, the `Date` field |
 //! | `switch` | a change of the protocol: the handlers that take over a connection |
@@ -38,6 +38,7 @@ mod serve;
 mod service;
 mod shared;
 mod spare_output;
+mod spare_slots;
 mod switch;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -15,6 +15,7 @@ use super::head_writer::{ReplyTo, say_close};
 use super::metrics::Tally;
 use super::part::{StreamHead, Whole};
 use super::response::INLINE_BODY;
+use super::spare_slots;
 use super::switch::SwitchPlan;
 use super::wire::Wire;
 use crate::codec::{BodyEncoder, BodyFraming, EncodeError};
@@ -224,6 +225,9 @@ impl ResponseQueue {
     }
 
     pub(crate) fn push(&mut self, slot: Slot, began: Option<u64>) {
+        if self.slots.capacity() == 0 {
+            self.slots = spare_slots::take();
+        }
         self.slots.push_back(Queued { slot, began });
     }
 
@@ -301,7 +305,8 @@ impl ResponseQueue {
         self.first += 1;
         if self.slots.is_empty() {
             // An idle connection holds no memory.
-            (self.slots, self.cutoff) = (VecDeque::new(), None);
+            spare_slots::put_back(std::mem::take(&mut self.slots));
+            self.cutoff = None;
         }
         Some(queued)
     }

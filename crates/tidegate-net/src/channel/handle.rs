@@ -402,8 +402,8 @@ impl Channel {
         }
     }
 
-    /// Writes a message and sends everything written so far, like [`Channel::write_and_flush`]. On
-    /// the thread of the channel's own pinned loop, this takes no signal.
+    /// Writes a message like [`Channel::write`], and lets the channel's loop handle it soon. On the thread
+    /// of the channel's own pinned loop, this takes no signal.
     pub(crate) fn write_in_turn<M: Message>(&self, message: M) {
         let request = ChannelRequest::write(message, None);
         if let Err(request) = Shared::post_in_turn(&self.shared, request) {

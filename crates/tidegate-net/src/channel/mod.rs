@@ -2,7 +2,7 @@
 //!
 //! From bottom to top; each file depends only on those before it:
 //!
-//! * `options`, `read_size`, `file_range`, `write_queue`, `event`, `channel_request`, `server_memory`,
+//! * `options`, `read_size`, `file_range`, `write_queue`, `event`, `channel_request`, `spare_requests`, `server_memory`,
 //!   `server_connections`: settings, events, requests from other threads, and accounting.
 //! * `shared`: state that handles and the loop share, with `delivery` for its signal and `of_server` for what a server needs of
 //!   its channels; `handle`: the public [`Channel`]; `held_input`, `stream_room`.
@@ -42,6 +42,7 @@ mod requests;
 mod server_connections;
 mod server_memory;
 mod shared;
+mod spare_requests;
 mod start;
 mod state;
 mod stream_room;

@@ -46,8 +46,8 @@ impl Shared {
         }
     }
 
-    /// Queues a write and a flush. On the thread of its pinned loop, the channel handles them at the
-    /// end of the task, or right after it; otherwise its loop is signalled.
+    /// Queues a write. On the thread of its pinned loop, the channel handles it at the end of the task,
+    /// or right after it; otherwise its loop is signalled.
     ///
     /// # Errors
     ///
@@ -56,7 +56,7 @@ impl Shared {
         block: &Arc<SignalBlock<Self>>,
         write: ChannelRequest,
     ) -> Result<(), ChannelRequest> {
-        Self::enqueue(block, write, true)?;
+        Self::enqueue(block, write)?;
         if block.roams() || !reactor::give_turn(block.token(), block.key()) {
             Self::ring(block);
         }
@@ -225,6 +225,7 @@ mod tests {
         };
         // Nothing else happens on the loop.
         Neighbour::of(&channel).pass("thread ");
+        channel.flush();
         read("thread ");
         for home in [&home, &other] {
             let own = channel.clone();
@@ -235,6 +236,7 @@ mod tests {
                 near.pass("3 ");
                 near.write_and_flush("4 ");
                 near.pass("5 ");
+                own.flush();
             });
             task.unwrap().wait().unwrap();
             read("1 2 3 4 5 ");

@@ -7,13 +7,15 @@ use super::core::ChannelCore;
 use super::event::{InEvent, OutOp};
 use super::pipeline::ChannelPipeline;
 use super::shared::Shared;
+use super::spare_requests;
 use super::state::{Flags, Life, Output, RequestedEnd};
 use crate::reactor::IoContext;
 
 impl<P: ChannelPipeline> ChannelCore<P> {
     /// Handles the queued requests, oldest first.
     pub(super) fn handle_requests(&mut self, io_context: &mut IoContext) {
-        for request in self.shared().take_requests() {
+        let mut requests = self.shared().take_requests();
+        for request in requests.drain(..) {
             if self.is_closed() {
                 refuse(request, self.pipeline.io().close_cause.as_ref());
                 continue;
@@ -24,6 +26,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
                 self.carry_out(io_context);
             }
         }
+        spare_requests::put_back(requests);
         if !self.is_closed() {
             self.carry_out(io_context);
         }

@@ -20,6 +20,7 @@ use super::event::InEvent;
 use super::options::ChannelOptions;
 use super::server_connections::ServerConnections;
 use super::server_memory::Charge;
+use super::spare_requests;
 use super::write_queue::{ENTRY_OVERHEAD, WaterMarks};
 use crate::errors::NetError;
 use crate::message::Msg;
@@ -312,15 +313,14 @@ impl Shared {
         request: ChannelRequest,
         wake: bool,
     ) -> Result<(), ChannelRequest> {
-        let excess = Self::enqueue(block, request, false)?;
+        let excess = Self::enqueue(block, request)?;
         if wake || excess {
             Self::ring(block);
         }
         Ok(())
     }
 
-    /// Queues a request, and a flush behind it if that is wanted, without a signal. Returns `true` if
-    /// more than the high-water mark is pending.
+    /// Queues a request without a signal. Returns `true` if more than the high-water mark is pending.
     ///
     /// # Errors
     ///
@@ -328,7 +328,6 @@ impl Shared {
     pub(super) fn enqueue(
         block: &Arc<SignalBlock<Self>>,
         request: ChannelRequest,
-        flush: bool,
     ) -> Result<bool, ChannelRequest> {
         let (mut exceeded, mut excess) = (None, false);
         {
@@ -355,10 +354,10 @@ impl Shared {
                     block.set_flag(flag::OVERFULL_REPORTED, false);
                 }
             }
-            inner.requests.push(request);
-            if flush {
-                inner.requests.push(ChannelRequest::Flush(None));
+            if inner.requests.capacity() == 0 {
+                inner.requests = spare_requests::take();
             }
+            inner.requests.push(request);
         }
         if let Some(memory) = exceeded {
             memory.close_largest();

@@ -108,15 +108,12 @@ impl Neighbour<'_> {
         }
     }
 
-    /// Writes a message that the last outbound handler of the channel takes, and sends everything
-    /// written so far. The handler gets it when the loop has delivered the few events that it is
+    /// Writes a message that the last outbound handler of the channel takes, and that decides by itself
+    /// when to flush. It gets the message when the loop has delivered the few events that it is
     /// delivering together, and never before this method returns.
     #[doc(hidden)]
     pub fn pass<M: Message>(&self, message: M) {
-        match self.on_loop {
-            true => self.channel.write_in_turn(message),
-            false => self.channel.write_and_flush(message),
-        }
+        self.channel.write_in_turn(message);
     }
 
     /// Sends everything written so far.

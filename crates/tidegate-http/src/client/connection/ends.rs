@@ -49,7 +49,7 @@ impl<R: ExchangeHandler> Connection<R> {
             && age < self.limits.max_age;
         if usable && self.lease.is_some() {
             let idle = current.server_idle.unwrap_or(Duration::MAX);
-            self.watch_idle(self.limits.idle.min(idle), ctx);
+            self.watch_idle(self.limits.idle.min(idle), now, ctx);
             self.sent_before = ctx.sent_bytes();
             self.slot.end();
             let link = Link {
@@ -72,6 +72,7 @@ impl<R: ExchangeHandler> Connection<R> {
             return;
         }
         self.load(ctx);
+        self.watched_until = 0;
         let (now, limits) = (ctx.now(), self.limits);
         let Some(current) = &mut self.current else {
             return match self.idle_until.saturating_sub(now) {

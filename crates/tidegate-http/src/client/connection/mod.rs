@@ -101,6 +101,8 @@ pub(super) struct Connection<R: Send + 'static> {
     sent_before: u64,
     /// When an idle connection ends, in nanoseconds.
     idle_until: u64,
+    /// For when its deadline is set, if that is not the one of a request; otherwise zero.
+    watched_until: u64,
     /// Nothing more is received, so a receiver that pauses gets the rest at once.
     input_over: bool,
     /// The connection has ended or is about to.
@@ -121,6 +123,7 @@ impl<R: ExchangeHandler> Connection<R> {
             since: 0,
             sent_before: 0,
             idle_until: u64::MAX,
+            watched_until: 0,
             input_over: false,
             over: false,
         }
@@ -139,12 +142,13 @@ impl<R: ExchangeHandler> Connection<R> {
 
     /// Handles the start of the connection.
     pub(super) fn opened(&mut self, ctx: &mut HandlerContext<'_>) {
+        let now = ctx.now();
         let idle = match self.idle_until {
             u64::MAX => self.limits.idle,
             // It was idle on another loop.
-            until => Duration::from_nanos(until.saturating_sub(ctx.now())),
+            until => Duration::from_nanos(until.saturating_sub(now)),
         };
-        self.watch_idle(idle, ctx);
+        self.watch_idle(idle, now, ctx);
     }
 
     /// Takes the exchange that has begun, if there is one.
@@ -180,10 +184,22 @@ impl<R: ExchangeHandler> Connection<R> {
     }
 
     /// Sets the time after which an idle connection ends. The deadline is not later than that of
-    /// the head of a request that begins meanwhile: when it passes, the connection looks again.
-    fn watch_idle(&mut self, idle: Duration, ctx: &mut HandlerContext<'_>) {
-        self.idle_until = after(ctx.now(), idle);
-        ctx.deadline(LIMIT, idle.min(self.limits.head_timeout));
+    /// the head of a request that begins meanwhile: when it passes, the connection looks again. So an
+    /// earlier deadline stays, which costs less than to move it with each request.
+    fn watch_idle(&mut self, idle: Duration, now: u64, ctx: &mut HandlerContext<'_>) {
+        self.idle_until = after(now, idle);
+        let wait = idle.min(self.limits.head_timeout);
+        let until = after(now, wait);
+        if !(now + 1..=until).contains(&self.watched_until) {
+            self.watched_until = until;
+            ctx.deadline(LIMIT, wait);
+        }
+    }
+
+    /// Sets the deadline of a request in progress.
+    fn watch(&mut self, limit: Duration, ctx: &mut HandlerContext<'_>) {
+        self.watched_until = 0;
+        ctx.deadline(LIMIT, limit);
     }
 
     /// Handles received bytes.
@@ -295,7 +311,7 @@ impl<R: ExchangeHandler> Connection<R> {
             self.finish(input, ctx);
             return false;
         }
-        ctx.deadline(LIMIT, self.limits.body_timeout);
+        self.watch(self.limits.body_timeout, ctx);
         true
     }
 
@@ -311,6 +327,7 @@ impl<R: ExchangeHandler> Connection<R> {
         match self.decoder.body_bytes(input) {
             Ok(BodyPart::More) => return false,
             Ok(BodyPart::Data(data)) => {
+                self.watched_until = 0;
                 ctx.deadline(LIMIT, self.limits.body_timeout);
                 match current.receiver.data(data, ctx) {
                     Flow::More => {}
@@ -341,6 +358,7 @@ impl<R: ExchangeHandler> Connection<R> {
             current.paused = true;
             ctx.set_auto_read(false);
             // Now the receiver is slow, not the server.
+            self.watched_until = 0;
             ctx.clear_deadline(LIMIT);
         }
     }
@@ -354,7 +372,7 @@ impl<R: ExchangeHandler> Connection<R> {
             && std::mem::take(&mut current.paused)
         {
             ctx.set_auto_read(true);
-            ctx.deadline(LIMIT, self.limits.body_timeout);
+            self.watch(self.limits.body_timeout, ctx);
             let kept = std::mem::take(&mut self.kept).freeze();
             self.advance(kept, ctx);
         }

@@ -112,20 +112,16 @@ impl<'a> Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Passes the lines of the fields that are wanted to `put`: `Name: value` and CR LF. Lines that
+    /// Passes the lines of the fields whose name and value are wanted to `put`: `Name: value` and CR LF. Lines that
     /// have this form in memory, and follow each other there, are passed in one piece.
     #[inline]
     pub(crate) fn write_lines(
         &self,
-        mut is_wanted: impl FnMut(Field<'a>) -> bool,
+        mut is_wanted: impl FnMut(&'a [u8], &'a [u8]) -> bool,
         put: impl FnMut(&'a [u8]),
     ) {
         let bytes = self.bytes;
-        let field = |span: &Span| Field {
-            name: chars::ascii(span.name(bytes)),
-            value: span.value(bytes),
-        };
-        self.write_spans(|span| is_wanted(field(span)), put);
+        self.write_spans(|span| is_wanted(span.name(bytes), span.value(bytes)), put);
     }
 
     /// The same for fields by their offsets.

@@ -195,15 +195,14 @@ impl Patchable {
             return Err(EncodeError::Full);
         }
         put(out, parts)?;
-        self.fields()
-            .write_spans(|_| true, |text| out.put_slice(text));
+        let put_text = |text: &[u8]| out.put_slice(text);
+        self.fields().write_spans(|_| true, put_text);
         put(out, &[b"\r\n"])
     }
 
     /// Returns how many bytes [`encode`](Self::encode) writes.
     pub(super) fn encoded_len(&self, parts: &[&[u8]]) -> usize {
-        let each = |span: &Span| span.name(&self.bytes).len() + span.value(&self.bytes).len() + 4;
-        let fields: usize = self.spans.iter().map(each).sum();
+        let fields: usize = self.spans.iter().map(|span| span.line_len()).sum();
         let start: usize = parts.iter().map(|part| part.len()).sum();
         start + fields + 2
     }

@@ -110,6 +110,13 @@ impl Span {
         value_end: 0,
     };
 
+    /// Returns the length of `Name: value` and CR LF.
+    #[inline]
+    pub(super) fn line_len(self) -> usize {
+        let name = usize::from(self.name_end) - usize::from(self.name);
+        name + usize::from(self.value_end) - usize::from(self.value) + 4
+    }
+
     #[inline]
     pub(in crate::codec) fn name(self, bytes: &[u8]) -> &[u8] {
         slice(bytes, (self.name, self.name_end))

@@ -37,7 +37,8 @@ impl<S: Service> Connection<S> {
                 }
                 self.end_if_done(wire);
             }
-            PartKind::ReadMore | PartKind::BodyDropped => return,
+            // The parts before it may have left the flush to this one.
+            PartKind::ReadMore | PartKind::BodyDropped => {}
             what => {
                 if !matches!(what, PartKind::Switch(_)) {
                     self.decided(seq);

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use tidegate_net::InputShutdown;
 
 use super::{Client, closing, get, ok};
-use crate::codec::{BodyLimits, Field, HeadLimits, HeadTable, Method, ResponseDecoder};
+use crate::codec::{BodyLimits, HeadLimits, HeadTable, Method, ResponseDecoder};
 use crate::server::DeferredResponse;
 
 pub(super) type Later<T> = Arc<Mutex<Vec<(String, T)>>>;
@@ -44,7 +44,7 @@ fn deferred_responses_are_sent_in_the_order_of_the_requests() {
 }
 
 /// Passes fields of a received head on, as a proxy does: each by `field`, or all at once.
-fn passed_on(received: &str, at_once: bool, is_wanted: fn(Field<'_>) -> bool) -> String {
+fn passed_on(received: &str, at_once: bool, is_wanted: fn(&[u8]) -> bool) -> String {
     let (mut client, later) = deferring();
     client.send(get("/"));
     let mut decoder = ResponseDecoder::new(HeadLimits::DEFAULT, BodyLimits::DEFAULT);
@@ -55,7 +55,10 @@ fn passed_on(received: &str, at_once: bool, is_wanted: fn(Field<'_>) -> bool) ->
     response = match at_once {
         true => response.received_fields(&head, is_wanted),
         false => {
-            let fields = head.fields().iter().filter(|field| is_wanted(*field));
+            let fields = head
+                .fields()
+                .iter()
+                .filter(|field| is_wanted(field.name.as_bytes()));
             fields.fold(response, |response, field| {
                 response.field(field.name, field.value)
             })
@@ -80,7 +83,7 @@ fn fields_of_a_received_head_are_passed_on_as_if_each_was_set() {
     ];
     for fields in rows {
         let received = format!("{start}{fields}\r\n");
-        let is_wanted = |field: Field<'_>| !field.is("skip");
+        let is_wanted = |name: &[u8]| !name.eq_ignore_ascii_case(b"skip");
         let expected = passed_on(&received, false, is_wanted);
         assert_eq!(passed_on(&received, true, is_wanted), expected, "{fields}");
     }
