@@ -38,6 +38,9 @@ impl Picker {
     /// Chooses a server and reserves a place. `avoid` is the server of an earlier attempt: it is
     /// chosen only if no other has a place. Returns `None` if no server has one.
     pub fn pick(&mut self, servers: &[ServerState], avoid: Option<usize>) -> Option<Lease> {
+        if let ([_], None) = (servers, avoid) {
+            return reserve(servers, 0);
+        }
         let total = total(servers, avoid);
         if total > 0 {
             let first = match self.strategy {

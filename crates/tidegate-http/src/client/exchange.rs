@@ -7,6 +7,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::exchange_handler::{ExchangeHandler, Flow};
 use super::failure::Terms;
+use super::head_memory;
 use super::host::Host;
 use super::method::{is_idempotent, method_of_response};
 use super::pool::{Idle, Lease};
@@ -129,7 +130,7 @@ impl<H: ExchangeHandler> Exchange<H> {
             true => Stage::Sent,
             false => Stage::Sending(BodyEncoder::new(framing)),
         });
-        self.link.write_and_flush(head.to_bytes());
+        self.link.write_and_flush(head_memory::encoded(head));
         Ok(())
     }
 

@@ -28,6 +28,7 @@
 //! | `slot` | where a request and its connection meet |
 //! | `config`, `limits`, `url`, `method` | settings; parsing; what a method means for the response |
 //! | `counts`, `failure`, `keep_alive` | metrics; why an exchange failed; `Keep-Alive` |
+//! | `head_memory` | the memory of encoded heads |
 //!
 //! Imports point downwards in this order: `request` → `redirect` → `request_body` → `call` →
 //! `upstream` → `exchange` → `relocation` → `host` → `handler` → `connection` → `slot` → `pool` → the rest.
@@ -43,6 +44,7 @@ mod exchange;
 mod exchange_handler;
 mod failure;
 mod handler;
+mod head_memory;
 mod host;
 mod keep_alive;
 mod limits;

@@ -222,6 +222,7 @@ impl HeadWriter {
         if let BodyFraming::Length(length) = body
             && self.is_usual(to)
         {
+            let date = (!self.has_date).then_some(date);
             encode::end_with_length(out, length, date)?;
             return Ok((body, false));
         }
@@ -250,7 +251,7 @@ impl HeadWriter {
     fn is_usual(&self, to: ReplyTo) -> bool {
         let has_body = !to.head && !matches!(self.status, 204 | 205 | 304);
         let stays = !self.close && to.keep_alive && to.version == Version::Http11;
-        has_body && stays && !self.has_date
+        has_body && stays
     }
 
     /// Ends the head of a response that changes the protocol: status 101, or 2xx for a `CONNECT`.

@@ -306,7 +306,9 @@ impl ResponseQueue {
         if self.slots.is_empty() {
             // An idle connection holds no memory.
             spare_slots::put_back(std::mem::take(&mut self.slots));
-            self.cutoff = None;
+            if let Some(cutoff) = self.cutoff.take() {
+                cutoff.let_go();
+            }
         }
         Some(queued)
     }

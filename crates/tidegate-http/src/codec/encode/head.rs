@@ -159,7 +159,8 @@ pub fn head_end<B: BufMut>(out: &mut B) -> Result<(), EncodeError> {
     put(out, &[b"\r\n"])
 }
 
-/// Writes the end of most heads: `Content-Length`, `Date`, and the empty line, in one piece.
+/// Writes the end of most heads: `Content-Length`, `Date` unless there is one already, and the empty
+/// line, in one piece.
 ///
 /// # Errors
 ///
@@ -168,7 +169,7 @@ pub fn head_end<B: BufMut>(out: &mut B) -> Result<(), EncodeError> {
 pub(crate) fn end_with_length<B: BufMut>(
     out: &mut B,
     length: u64,
-    date: &HttpDate,
+    date: Option<&HttpDate>,
 ) -> Result<(), EncodeError> {
     const NAME: &[u8; 16] = b"Content-Length: ";
     const DIGITS: usize = 20;
@@ -193,8 +194,17 @@ pub(crate) fn end_with_length<B: BufMut>(
         }
     };
     let at = NAME.len() + digits.min(DIGITS);
-    let end = at + HttpDate::LAST_FIELD_LEN;
-    line[at..end].copy_from_slice(date.as_last_field());
+    let end = match date {
+        Some(date) => {
+            let end = at + HttpDate::LAST_FIELD_LEN;
+            line[at..end].copy_from_slice(date.as_last_field());
+            end
+        }
+        None => {
+            line[at..at + 4].copy_from_slice(b"\r\n\r\n");
+            at + 4
+        }
+    };
     put(out, &[&line[..end]])
 }
 
@@ -329,12 +339,16 @@ mod tests {
     fn the_end_of_a_head_is_the_same_in_one_piece() {
         let date = HttpDate::from_unix_seconds(784_111_777);
         for length in [0, 9, 10, 13, 99, 100, 4096, u64::MAX] {
-            let (mut whole, mut parts) = (Vec::new(), Vec::new());
-            end_with_length(&mut whole, length, &date).unwrap();
-            framing(&mut parts, BodyFraming::Length(length)).unwrap();
-            super::date(&mut parts, &date).unwrap();
-            head_end(&mut parts).unwrap();
-            assert_eq!(whole, parts);
+            for date in [Some(&date), None] {
+                let (mut whole, mut parts) = (Vec::new(), Vec::new());
+                end_with_length(&mut whole, length, date).unwrap();
+                framing(&mut parts, BodyFraming::Length(length)).unwrap();
+                if let Some(date) = date {
+                    super::date(&mut parts, date).unwrap();
+                }
+                head_end(&mut parts).unwrap();
+                assert_eq!(whole, parts);
+            }
         }
     }
 

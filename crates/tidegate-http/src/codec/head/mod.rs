@@ -11,6 +11,7 @@
 //! | `connection` | the options of `Connection` |
 //! | `request`, `response` | the start lines, the checks that need several fields, the views |
 //! | `patch`, `owned` | the patchable copies |
+//! | `spare_copy` | the memory of copies |
 
 mod authority;
 mod connection;
@@ -21,6 +22,7 @@ mod patch;
 mod request;
 mod response;
 mod scan;
+mod spare_copy;
 mod table;
 mod target;
 

@@ -152,10 +152,15 @@ impl OwnedRequestHead {
         self.head.encode(out, &self.request_line())
     }
 
+    /// Returns how many bytes [`encode`](Self::encode) writes.
+    pub(crate) fn encoded_len(&self) -> usize {
+        self.head.encoded_len(&self.request_line())
+    }
+
     /// Returns what [`encode`](Self::encode) writes, in memory of exactly this size.
     pub(crate) fn to_bytes(&self) -> Bytes {
         let line = self.request_line();
-        let mut out = Vec::with_capacity(self.head.encoded_len(&line));
+        let mut out = Vec::with_capacity(self.encoded_len());
         let encoded = self.head.encode(&mut out, &line);
         debug_assert!(encoded.is_ok(), "growing memory is never full");
         out.into()

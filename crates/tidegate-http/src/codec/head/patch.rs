@@ -14,6 +14,7 @@ use crate::codec::known::KnownField;
 use super::authority::Authority;
 use super::fields::Fields;
 use super::lines::field;
+use super::spare_copy;
 use super::table::{Info, Span};
 
 /// The most fields: their positions have eight bits.
@@ -34,9 +35,10 @@ pub(super) struct Patchable {
 impl Patchable {
     pub(super) fn new(head: &[u8], received: &[Span], info: &Info) -> Self {
         // With room for what a proxy adds.
-        let mut bytes = Vec::with_capacity(head.len() + ROOM);
+        let (mut bytes, mut spans) = spare_copy::take();
+        bytes.reserve(head.len() + ROOM);
         bytes.extend_from_slice(head);
-        let mut spans = Vec::with_capacity(received.len() + ROOM_FIELDS);
+        spans.reserve(received.len() + ROOM_FIELDS);
         spans.extend_from_slice(received);
         Self {
             bytes,
@@ -251,6 +253,14 @@ impl Patchable {
 
     fn relocate(&mut self) {
         self.info.locate_all(&self.bytes, &self.spans);
+    }
+}
+
+/// The memory serves for another copy.
+impl Drop for Patchable {
+    fn drop(&mut self) {
+        let (bytes, spans) = (&mut self.bytes, &mut self.spans);
+        spare_copy::put_back(std::mem::take(bytes), std::mem::take(spans));
     }
 }
 
