@@ -401,7 +401,7 @@ pub mod tls {
 /// # tidegate::Result::Ok(())
 /// ```
 ///
-/// A handler makes the attempts of a call itself, and keeps them in [`Attempts`](isolate::Attempts).
+/// A handler makes the attempts of a call itself, and keeps them in `Attempts` (feature `wrappers`).
 /// A call that waits for a permit is a [`PendingEntry`](isolate::PendingEntry); dropping it leaves
 /// the queue.
 #[cfg(feature = "isolate")]
