@@ -33,7 +33,8 @@ usage: cargo xtask <task>
   tokio                          the examples beside tokio: axum, tonic, reqwest
   interop [--long] [PART...]     our servers and third-party programs, or the checks with such names
   dashboard                      our stream in the page of the Hystrix dashboard, by Chromium
-  page [--long]                  the page of the gateway, by Chromium; --long measures it, too
+  page [--debug|--long]          the page of the gateway, by Chromium; --debug as CI does; --long
+                                 measures it, too
   cost                           instructions per task and promise, by callgrind
   cost echo                      instructions per message of echo servers, by callgrind
   cost http                      instructions per request of HTTP servers, by callgrind
@@ -93,6 +94,7 @@ fn run(args: &[String]) -> step::Result {
         ["interop", "--long", only @ ..] => interop::run(&root, true, only),
         ["dashboard"] => dashboard::run(&root),
         ["page"] => page::run(&root, page::Form::Release),
+        ["page", "--debug"] => page::run(&root, page::Form::Debug),
         ["page", "--long"] => page::run(&root, page::Form::Long),
         ["cost"] => cost::run(&root),
         ["cost", "echo"] => cost::echo(&root),
