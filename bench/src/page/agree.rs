@@ -8,7 +8,7 @@ use crate::report::Quartiles;
 /// By how much both may differ.
 const CLOSE: f64 = 0.05;
 /// The runs of each. They take turns, and a run is compared with the one beside it.
-const RUNS: usize = 3;
+const RUNS: usize = 5;
 
 /// The server takes 20 ms for each request, on a CPU of its own, so it decides the rate: 800 requests
 /// per second. Neither generator is near its own limit. wrk looks only ten times a second whether its time
@@ -16,7 +16,7 @@ const RUNS: usize = 3;
 const CLOSED: Shape = Shape {
     connections: 16,
     rate: None,
-    seconds: 4,
+    seconds: 3,
 };
 /// A thousand requests per second, whether the server responds or not.
 const OPEN: Shape = Shape {
