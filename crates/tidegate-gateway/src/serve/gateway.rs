@@ -11,6 +11,7 @@ use tidegate::promise::Completion;
 
 use super::error::StartError;
 use super::listener::{Listening, NewCertificates, Prepared};
+use super::retired::Retired;
 use crate::admin::UpstreamReport;
 use crate::config::types::Listener;
 use crate::config::{Config, Named};
@@ -65,8 +66,9 @@ pub struct Gateway {
 struct State {
     live: Arc<Live>,
     listening: Vec<Arc<Listening>>,
-    /// Listeners that have given their sockets to others, and still have connections.
-    retired: Vec<Arc<Listening>>,
+    /// Listeners that accept no more, because they were replaced or removed. Their connections end
+    /// under the old configuration.
+    retired: Vec<Retired>,
 }
 
 /// What a reload changes about the listeners.
@@ -158,7 +160,8 @@ impl Gateway {
     /// Takes over a new configuration, loop by loop. Requests that have begun end under the old one.
     /// What has not changed stays: listeners, commands with their breakers, connections to servers.
     /// A listener with other settings keeps its socket; connections that are open keep their settings.
-    /// Returns what could not be done.
+    /// One that is removed closes its idle connections; the others end with their requests and
+    /// tunnels, without a deadline. Returns what could not be done.
     ///
     /// # Errors
     ///
@@ -189,7 +192,8 @@ impl Gateway {
         state.listening = open;
         state.listening.extend(changes.added);
         state.live = Arc::clone(&live);
-        state.forget_retired();
+        state.retired.retain(|old| !old.is_over());
+        state.retired.extend(removed.iter().map(Retired::new));
         drop(state);
         changes
             .certificates
@@ -197,7 +201,8 @@ impl Gateway {
             .for_each(NewCertificates::apply);
         self.lives.replace(&live);
         live.begin();
-        close_all(&removed, live.config.drain.deadline);
+        // Their idle connections end now, the others when their requests and tunnels have ended.
+        close_all(&removed, Duration::MAX);
         let changed = changes.changed.into_iter();
         Ok(changed
             .filter_map(|(old, new)| self.exchange(&old, new).err())
@@ -216,7 +221,7 @@ impl Gateway {
             state.listening.insert(place, Arc::clone(open));
         });
         state.listening.retain(|open| !Arc::ptr_eq(open, old));
-        state.retired.push(Arc::clone(old));
+        state.retired.push(Retired::new(old));
         let deadline = state.live.config.drain.deadline;
         // A drain that has begun meanwhile does not know it.
         let is_ending = self.is_ending.load(Ordering::Relaxed);
@@ -298,13 +303,13 @@ impl Gateway {
         let state = self.lock();
         // Under the lock, so that no reload opens a listener after this.
         self.is_ending.store(true, Ordering::Relaxed);
-        let drains: Vec<_> = state
-            .listening
-            .iter()
-            .chain(&state.retired)
-            .map(|open| match announce.is_zero() {
-                true => open.server.drain(deadline),
-                false => open.server.drain_after(announce, deadline),
+        let open = state.listening.iter().map(|open| &open.server);
+        let retired = state.retired.iter().map(|old| &old.server);
+        let drains: Vec<_> = open
+            .chain(retired)
+            .map(|server| match announce.is_zero() {
+                true => server.drain(deadline),
+                false => server.drain_after(announce, deadline),
             })
             .collect();
         drop(state);
@@ -344,6 +349,11 @@ impl Gateway {
         self.lock().listening.clone()
     }
 
+    /// Returns the listeners that accept no more and still have connections.
+    pub(super) fn retired(&self) -> Vec<Retired> {
+        self.lock().retired.clone()
+    }
+
     /// Returns the configuration that is in force.
     pub(super) fn live(&self) -> Arc<Live> {
         Arc::clone(&self.lock().live)
@@ -351,14 +361,6 @@ impl Gateway {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         locked(&self.state)
-    }
-}
-
-impl State {
-    /// Forgets the listeners whose last connection has ended.
-    fn forget_retired(&mut self) {
-        let has_connections = |open: &Arc<Listening>| open.server.server().connections() > 0;
-        self.retired.retain(has_connections);
     }
 }
 

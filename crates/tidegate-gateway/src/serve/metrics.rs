@@ -4,6 +4,7 @@
 use tidegate::metrics::{Collect, Metric, MetricVisitor};
 
 use super::gateway::Gateway;
+use super::retired::collect_retired;
 use crate::admin::ServerReport;
 
 /// The metrics of listeners, routes and servers. The labels are `server`, the address of the
@@ -16,6 +17,7 @@ impl Collect for Gateway {
             open.server.collect(&mut named);
             open.server.server().collect(&mut named);
         }
+        collect_retired(&self.retired(), visitor);
         let live = self.live();
         for (route, counts) in live.problems() {
             for (reason, count) in counts.get() {

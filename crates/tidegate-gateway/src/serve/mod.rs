@@ -5,7 +5,8 @@
 //! | `error` | why a gateway cannot start or take over a configuration | |
 //! | `certificates` | checks the certificates that a configuration names | |
 //! | `listener` | a listener with its limits | `error` |
-//! | `gateway` | [`Gateway`]: starts, takes over a new configuration, drains | `listener` |
+//! | `retired` | listeners that a reload has replaced or removed | `listener` |
+//! | `gateway` | [`Gateway`]: starts, takes over a new configuration, drains | `listener`, `retired` |
 //! | `metrics` | the metrics of listeners and servers | `gateway` |
 //! | `operator` | what operators see and change | `gateway`, `certificates` |
 //! | `stalls` | how often loops did not respond | |
@@ -21,6 +22,7 @@ mod listener;
 mod metrics;
 mod operation;
 mod operator;
+mod retired;
 mod run;
 mod stalls;
 

@@ -2,6 +2,8 @@
 
 use std::net::Shutdown;
 
+use tidegate::metrics::{Collect, Metric, MetricVisitor};
+
 use crate::*;
 
 const ASK: &str = "GET /live HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
@@ -11,7 +13,12 @@ const ACCEPT: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\
 
 /// Opens a tunnel. Returns both ends.
 fn open(fixture: &Fixture, back: &Upstream) -> (Peer, Peer) {
-    let mut client = fixture.send(ASK);
+    open_on(fixture.client(), back)
+}
+
+/// Opens a tunnel on a connection. Returns both ends.
+fn open_on(mut client: Peer, back: &Upstream) -> (Peer, Peer) {
+    client.write(ASK);
     let mut server = back.accept();
     let request = server.message();
     assert_eq!(request.field("upgrade"), Some("websocket"));
@@ -123,6 +130,60 @@ fn a_tunnel_outlives_a_new_configuration() {
         assert_eq!(client.bytes(4), "pong");
     }
     assert!(fixture.isolation.is_empty());
+}
+
+#[test]
+fn a_tunnel_outlives_its_listener_and_the_deadline_of_drains() {
+    let back = Upstream::new();
+    let routes = |more: &str| {
+        let drain = "[drain]\ndeadline = \"1s\"\n";
+        format!("{more}{drain}{}", route(&[&back], "tunnel = {}"))
+    };
+    let fixture = Fixture::new(&routes("[listen.more]\nat = \"127.0.0.1:0\"\n"));
+    let more = fixture.gateway.addresses()[1].1.clone();
+    let mut idle = Peer::new(TcpStream::connect(&more).unwrap());
+    let (mut client, mut server) = open_on(Peer::new(TcpStream::connect(&more).unwrap()), &back);
+    fixture.gateway.reload(config(&routes(""))).unwrap();
+    assert_eq!(idle.rest(), "", "an idle connection ends");
+    for _ in 0..3 {
+        fixture.clock.advance(Duration::from_secs(2));
+        client.write("ping");
+        assert_eq!(server.bytes(4), "ping");
+        server.write("pong");
+        assert_eq!(client.bytes(4), "pong");
+    }
+    let left = || {
+        let mut left = OldConnections::default();
+        fixture.gateway.collect(&mut left);
+        left.0
+    };
+    tidegate_testkit::until("one is left", || left() == [(more.clone(), 1)]);
+    // A drain of the gateway waits for it, and has a deadline.
+    let drained = fixture
+        .gateway
+        .drain(Duration::ZERO, Duration::from_secs(1));
+    client.write("last");
+    assert_eq!(server.bytes(4), "last");
+    assert!(!drained.is_done());
+    fixture.clock.advance(Duration::from_secs(1));
+    assert_eq!(client.rest(), "");
+    assert_eq!(drained.wait().unwrap().cut, 1);
+}
+
+/// The metric of connections whose listener is gone.
+#[derive(Default)]
+struct OldConnections(Vec<(String, usize)>);
+
+impl MetricVisitor for OldConnections {
+    fn counter(&mut self, _: Metric, _: &[(&str, &str)], _: f64) {}
+
+    fn gauge(&mut self, metric: Metric, labels: &[(&str, &str)], value: f64) {
+        if metric.name == "tidegate_server_old_connections" {
+            self.0.push((labels[0].1.to_owned(), value as usize));
+        }
+    }
+
+    fn histogram(&mut self, _: Metric, _: &[(&str, &str)], _: &[(f64, u64)], _: f64) {}
 }
 
 #[test]

@@ -125,7 +125,8 @@ impl Server {
     /// Accepts the connections that have come so far and no more. Notifies the handlers of each
     /// connection with a [`Draining`](crate::Draining) event, and closes the connections that are
     /// still open at `deadline`. The report names those. It does not wait for handlers that do not
-    /// return: it is made [`Server::DRAIN_GRACE`] after the deadline without them.
+    /// return: it is made [`Server::DRAIN_GRACE`] after the deadline without them. With
+    /// `Duration::MAX` there is no deadline; a later call can set one.
     pub fn drain(&self, deadline: Duration) -> Completion<DrainReport> {
         drop(self.stop_accepting());
         let first = self.listeners.first();

@@ -171,7 +171,7 @@ fn pass_report_on(drained: Completion<DrainReport>, promise: Promise<DrainReport
 }
 
 /// Notifies every connection of `origin` that it should finish, and cuts the ones still open at the
-/// deadline.
+/// deadline. `Duration::MAX` is no deadline: neither a timer nor a thread waits for it.
 pub(crate) fn drain(
     origin: &Arc<ServerConnections>,
     group: &NetGroup<impl Placement>,
@@ -188,6 +188,9 @@ pub(crate) fn drain(
     for one in group.each() {
         let (mine, roam) = (Arc::clone(origin), one.roam.clone());
         run_on(&one, move || each_of(mine, roam, notify_of_drain));
+        if deadline == Duration::MAX {
+            continue;
+        }
         let (mine, roam, cut) = (Arc::clone(origin), one.roam, Arc::clone(&cut));
         let end: TimedWork = Box::new(move || {
             mine.set_over();
@@ -210,7 +213,9 @@ pub(crate) fn drain(
         promise,
     });
     let watch = Parker::new();
-    drain.watch(&watch, group, deadline);
+    if deadline < Duration::MAX {
+        drain.watch(&watch, group, deadline);
+    }
     empty.finally(move |_| {
         drain.report(0);
         watch.unpark();
