@@ -1,5 +1,6 @@
 //! The exporter: collects the metrics of its sources and writes them.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -22,7 +23,8 @@ type Source = Arc<dyn Collect + Send + Sync>;
 /// side by side.
 ///
 /// An exporter is also a [`Collector`] of the crate `prometheus-client`: a program with a registry
-/// of its own registers a clone there.
+/// of its own registers a clone there, once: two clones would export each metric twice, which
+/// Prometheus refuses.
 ///
 /// ```
 /// use prometheus_client::registry::Registry;
@@ -46,7 +48,7 @@ type Source = Arc<dyn Collect + Send + Sync>;
 ///
 /// Metrics are collected on the calling thread, with no lock held. A source that blocks delays this
 /// caller only. If a source panics, what it described before is exported, and so are the other
-/// sources.
+/// sources. A source that exports this exporter again gets an empty export: it would never end.
 #[derive(Clone, Default)]
 pub struct Exporter {
     sources: Arc<Mutex<Vec<Source>>>,
@@ -107,8 +109,12 @@ impl Exporter {
     }
 
     fn collect(&self) -> Samples {
-        let sources = self.sources().clone();
         let mut samples = Samples::default();
+        let Some(_inside) = Inside::enter(&self.sources) else {
+            samples.problem("a source exports its own exporter; use another one".to_owned());
+            return samples;
+        };
+        let sources = self.sources().clone();
         for source in sources {
             if let Err(panic) = contain(|| source.collect(&mut samples)) {
                 samples.problem(format!("a source panicked: {}", panic.message()));
@@ -136,6 +142,35 @@ impl fmt::Debug for Exporter {
         f.debug_struct("Exporter")
             .field("sources", &self.sources().len())
             .finish()
+    }
+}
+
+thread_local! {
+    /// The addresses of the exporters that collect on this thread.
+    static COLLECTING: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Marks an exporter as collecting on this thread, until it is dropped.
+struct Inside;
+
+impl Inside {
+    /// Returns `None` if the exporter already collects on this thread.
+    fn enter(sources: &Arc<Mutex<Vec<Source>>>) -> Option<Self> {
+        let address = Arc::as_ptr(sources).addr();
+        COLLECTING.with_borrow_mut(|stack| {
+            let is_new = !stack.contains(&address);
+            is_new.then(|| {
+                stack.push(address);
+                Self
+            })
+        })
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        // They end in the reverse order of their beginning.
+        COLLECTING.with_borrow_mut(Vec::pop);
     }
 }
 

@@ -13,8 +13,8 @@ use tidegate_core::{Metric, MetricVisitor};
 pub(crate) type Labels = Vec<(String, String)>;
 
 /// Endings that OpenMetrics reserves for the lines of counters and histograms.
-const RESERVED: [&str; 7] = [
-    "_total", "_created", "_count", "_sum", "_bucket", "_gcount", "_info",
+const RESERVED: [&str; 8] = [
+    "_total", "_created", "_count", "_sum", "_bucket", "_gcount", "_gsum", "_info",
 ];
 
 /// All metrics, by their name with its unit.
@@ -179,9 +179,16 @@ fn check_value(value: &Value, kind: Kind) -> Result<(), &'static str> {
                 .last()
                 .is_some_and(|(bound, _)| *bound == f64::INFINITY);
             let ascends = buckets.windows(2).all(|pair| pair[0].0 < pair[1].0);
-            match ends && ascends && sum.is_finite() {
-                true => Ok(()),
-                false => Err("its bounds do not ascend to infinity, or its sum is not finite"),
+            let begins = buckets
+                .first()
+                .is_some_and(|(bound, _)| *bound > f64::NEG_INFINITY);
+            if !(begins && ends && ascends && sum.is_finite()) {
+                return Err("its bounds do not ascend to infinity, or its sum is not finite");
+            }
+            let mut counts = buckets.iter().map(|(_, count)| *count);
+            match counts.try_fold(0, u64::checked_add) {
+                Some(_) => Ok(()),
+                None => Err("the sum of its counts does not fit into 64 bits"),
             }
         }
     }

@@ -99,7 +99,7 @@ fn isolation() -> (Isolation, Command<u32, String>) {
     (isolation, prices)
 }
 
-fn read(exporter: &Exporter) -> Values {
+pub(crate) fn read(exporter: &Exporter) -> Values {
     let plain = parse(&exporter.encode_plain(), Format::Plain);
     let open = parse(&exporter.encode(), Format::OpenMetrics).unwrap_or_else(|why| panic!("{why}"));
     let plain = plain.unwrap_or_else(|why| panic!("{why}"));
@@ -252,7 +252,7 @@ fn two_registries_export_the_same_source_side_by_side() {
 }
 
 /// A source that a test scripts.
-struct Scripted<F>(F);
+pub(crate) struct Scripted<F>(pub(crate) F);
 
 impl<F: Fn(&mut dyn MetricVisitor)> Collect for Scripted<F> {
     fn collect(&self, visitor: &mut dyn MetricVisitor) {

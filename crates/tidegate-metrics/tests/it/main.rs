@@ -2,6 +2,7 @@
 //! write, read as JSON.
 
 mod export;
+mod hostile;
 mod parser;
 mod promtool;
 mod streams;

@@ -7,6 +7,11 @@ use crate::export::everything;
 
 #[test]
 fn promtool_has_no_complaint() {
+    check(&everything().exporter.encode_plain());
+}
+
+/// Passes a text to `promtool`, if it is installed.
+pub(crate) fn check(text: &str) {
     let check = Command::new("promtool")
         .args(["check", "metrics"])
         .stdin(Stdio::piped())
@@ -17,7 +22,6 @@ fn promtool_has_no_complaint() {
         println!("skipped: `promtool` is not installed (Debian package `prometheus`)");
         return;
     };
-    let text = everything().exporter.encode_plain();
     let mut input = check.stdin.take().expect("it is piped");
     input
         .write_all(text.as_bytes())

@@ -107,12 +107,12 @@ fn shop() -> Shop {
     }
 }
 
-fn time() -> SystemTime {
+pub(crate) fn time() -> SystemTime {
     SystemTime::UNIX_EPOCH + NOW
 }
 
 /// Splits a text into its events, and checks the form of each.
-fn events(text: &str) -> Vec<Value> {
+pub(crate) fn events(text: &str) -> Vec<Value> {
     let events = text.strip_suffix("\n\n").expect("a blank line at the end");
     let events = events.split("\n\n").map(|event| {
         let json = event.strip_prefix("data: ").expect("a field `data`");
