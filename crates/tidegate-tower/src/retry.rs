@@ -312,7 +312,8 @@ impl<S: fmt::Debug, E, K, J> fmt::Debug for RetryService<S, E, K, J> {
 }
 
 pin_project! {
-    /// The future of a [`RetryService`]. Dropping it drops the current attempt or pause.
+    /// The future of a [`RetryService`]. Dropping it drops the current attempt or pause. A retry is
+    /// taken from the budget before its pause, and does not return to it.
     pub struct RetryFuture<S, Req, E, K = CopyIdempotent, J = RetryByStatus>
     where
         S: Service<Req>,
@@ -367,7 +368,8 @@ where
                     let Some(pause) = this.layer.after(this.retries, &outcome) else {
                         return Poll::Ready(outcome);
                     };
-                    let last = outcome.err();
+                    // A response is dropped here. Its `Drop` is user code.
+                    let last = contain(|| outcome.err()).unwrap_or(None);
                     this.attempt.set(Attempt::Pausing { pause, last });
                 }
                 AttemptProj::Pausing { pause, last } => {

@@ -9,6 +9,7 @@
 mod bodies;
 mod calls;
 mod chaos;
+mod hostile;
 mod plain;
 mod rejections;
 mod responses;
