@@ -9,7 +9,7 @@ use tidegate_hyper::Http;
 
 use crate::{Site, dial, group, group_by, group_with_hook, read_to_end};
 
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
@@ -34,7 +34,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 /// A GET of `path`, without compression by Huffman codes.
-fn request(stream: u32, path: &str) -> Vec<u8> {
+pub(crate) fn request(stream: u32, path: &str) -> Vec<u8> {
     // `:method GET`, `:scheme http`, then `:path` and `:authority` as literals.
     let mut block = vec![0x82, 0x86, 0x04, u8::try_from(path.len()).unwrap()];
     block.extend(path.as_bytes());
@@ -43,7 +43,7 @@ fn request(stream: u32, path: &str) -> Vec<u8> {
 }
 
 /// Connects and begins HTTP/2.
-fn begin(mut client: TcpStream) -> TcpStream {
+pub(crate) fn begin(mut client: TcpStream) -> TcpStream {
     client.write_all(PREFACE).unwrap();
     client.write_all(&frame(SETTINGS, 0, 0, &[])).unwrap();
     client

@@ -5,9 +5,11 @@
 )]
 
 mod bodies;
+mod clients;
 mod dependencies;
 mod drain;
 mod ends;
+mod hostile;
 mod http1;
 mod http2;
 mod site;

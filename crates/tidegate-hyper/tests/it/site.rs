@@ -5,6 +5,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -23,6 +24,17 @@ pub(crate) struct Site {
     pub(crate) log: Log<String>,
     /// What a request of `/wait` waits for.
     release: Arc<Mutex<Option<Completion<()>>>>,
+    /// What a request of `/drain` drains.
+    server: Arc<Mutex<Option<Server>>>,
+}
+
+/// Runs user code when it is dropped.
+struct OnDrop<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
 }
 
 /// Says when the future or the body of a request is dropped.
@@ -120,6 +132,22 @@ impl Site {
                 release.unwrap().await.unwrap();
                 "released".to_owned()
             }
+            "/hang/bomb" => {
+                let _bomb = OnDrop(|| panic!("not this drop"));
+                self.log.push("hangs".to_owned());
+                pending().await
+            }
+            "/drain" => {
+                let server = self.server.lock().unwrap().clone().unwrap();
+                drop(server.drain(Duration::from_secs(3600)));
+                drop(server.drain(Duration::from_secs(3600)));
+                "drains".to_owned()
+            }
+            "/drain/now" => {
+                let server = self.server.lock().unwrap().clone().unwrap();
+                drop(server.drain(Duration::ZERO));
+                pending().await
+            }
             "/body/hangs" => return Ok(self.part(Then::Hangs)),
             "/body/panics" => return Ok(self.part(Then::Panics)),
             "/body/fails" => return Ok(self.part(Then::Fails)),
@@ -149,7 +177,9 @@ impl Site {
             let site = site.clone();
             service_fn(move |request| site.clone().answer(request))
         };
-        http.serve_with(group, "127.0.0.1:0", make).wait().unwrap()
+        let server = http.serve_with(group, "127.0.0.1:0", make).wait().unwrap();
+        *self.server.lock().unwrap() = Some(server.clone());
+        server
     }
 
     /// Serves one channel in memory.

@@ -16,10 +16,11 @@ use std::task::{Context, Poll, Waker, ready};
 use bytes::{Buf, Bytes};
 use futures_io::{AsyncRead, AsyncWrite};
 use tidegate_core::Blocking;
-use tidegate_core::internal::{contain, discard};
+use tidegate_core::internal::contain;
 use tidegate_loop::EventLoop;
 use tidegate_promise::{Completion, Failure};
 
+use super::taken::{CODE, drop_future};
 use super::{LEAST_TAKEN, MOST_HELD, error_of, gather};
 use crate::channel::write_queue::ENTRY_OVERHEAD;
 use crate::channel::{Channel, InputShutdown, UserEvent};
@@ -335,14 +336,14 @@ impl<T: Future<Output = ()>> Future for Taken<T> {
             Ok(Poll::Pending) => return Poll::Pending,
             Ok(Poll::Ready(())) => {}
             Err(panic) => {
-                let code = "the future that took the channel over";
-                let why = Failure::from_panic_of(code, panic);
+                let why = Failure::from_panic_of(CODE, panic);
                 let channel = &self.shared.channel;
                 channel.shared().report(&why);
                 channel.set_close_cause(why);
             }
         }
-        discard(self.future.take());
+        let future = self.future.take();
+        drop_future(&self.shared.channel, future);
         Poll::Ready(())
     }
 }

@@ -8,13 +8,14 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use tidegate_core::Blocking;
-use tidegate_core::internal::{contain, discard};
+use tidegate_core::internal::contain;
 use tidegate_loop::EventLoop;
 use tidegate_promise::Failure;
 
 use super::LEAST_TAKEN;
 use super::link::{Alarm, Link};
 use super::local_stream::LocalStream;
+use super::taken::{CODE, drop_future};
 use crate::channel::{InputShutdown, UserEvent};
 use crate::message::Nothing;
 use crate::pipeline::{Inbound, InboundContext};
@@ -131,7 +132,7 @@ where
                 ctx.set_close_cause(why);
             }
         }
-        discard(self.future.take());
+        drop_future(&link.channel, self.future.take());
     }
 
     /// Lets a future that is not ready run on without its channel.
@@ -156,9 +157,6 @@ where
         }
     }
 }
-
-/// The name of the future in a report.
-const CODE: &str = "the future that took the channel over";
 
 /// Carries out what the future did with its stream. Returns `true` if the future can write more at
 /// once.
@@ -276,7 +274,9 @@ where
 
 impl<F, T> Drop for LocalStreamHandler<F, T> {
     fn drop(&mut self) {
-        discard(self.future.take());
+        if let Some(link) = &self.link {
+            drop_future(&link.channel, self.future.take());
+        }
     }
 }
 
@@ -286,7 +286,7 @@ impl<F, T> fmt::Debug for LocalStreamHandler<F, T> {
     }
 }
 
-/// A future that has lost its channel. A panic goes to the hook for unhandled errors.
+/// A future that has lost its channel. A panic, also of its drop, goes to the hook for unhandled errors.
 struct Rest<T> {
     future: Option<Pin<Box<T>>>,
     link: Rc<Link>,
@@ -307,13 +307,14 @@ impl<T: Future<Output = ()>> Future for Rest<T> {
                 self.link.channel.shared().report(&why);
             }
         }
-        discard(self.future.take());
+        let future = self.future.take();
+        drop_future(&self.link.channel, future);
         Poll::Ready(())
     }
 }
 
 impl<T> Drop for Rest<T> {
     fn drop(&mut self) {
-        discard(self.future.take());
+        drop_future(&self.link.channel, self.future.take());
     }
 }

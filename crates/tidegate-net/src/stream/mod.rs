@@ -3,11 +3,13 @@
 //! * `byte_stream`: a stream that can move to another thread.
 //! * `link`, `local_stream`, `local_handler`: a stream that stays on the channel's event loop. It
 //!   takes no lock, and its future runs in the turn of the channel.
+//! * `taken`: the end of the future that took a channel over.
 
 mod byte_stream;
 mod link;
 mod local_handler;
 mod local_stream;
+mod taken;
 
 pub use self::byte_stream::{ByteStream, StreamHandler};
 pub use self::local_handler::LocalStreamHandler;
