@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tidegate::ThreadBuilder;
 use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::Interest;
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -98,6 +99,11 @@ impl Subscriber for Lines {
         let own = metadata.target() == "tidegate";
         let least = if own { Level::INFO } else { Level::WARN };
         metadata.is_event() && *metadata.level() <= least
+    }
+
+    /// Without it, every turn of a connection would have a span that nobody sees.
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(LevelFilter::INFO)
     }
 
     fn event(&self, event: &Event<'_>) {
@@ -201,6 +207,13 @@ mod tests {
 
     fn start(out: impl io::Write + Send + 'static) -> (Lines, super::Flush) {
         Lines::start(out, Arc::new(|| SystemTime::UNIX_EPOCH)).unwrap()
+    }
+
+    #[test]
+    fn connections_need_no_spans_for_it() {
+        let (lines, _flush) = start(Memory::default());
+        let hint = tracing::Subscriber::max_level_hint(&lines);
+        assert_eq!(hint, Some(tracing::level_filters::LevelFilter::INFO));
     }
 
     #[test]

@@ -12,8 +12,7 @@ pub(crate) struct Dropped<'a> {
 }
 
 impl<'a> Dropped<'a> {
-    pub(crate) fn new(fields: Fields<'a>) -> Self {
-        let has_options = fields.get("connection").is_some();
+    pub(crate) fn new(fields: Fields<'a>, has_options: bool) -> Self {
         Self {
             fields,
             has_options,
@@ -22,13 +21,9 @@ impl<'a> Dropped<'a> {
 
     /// Returns `true` if the field does not go back to the client.
     pub(crate) fn contains(&self, name: &[u8]) -> bool {
-        use KnownField::{Connection, ContentLength, Te, TransferEncoding, Upgrade};
-        let known = KnownField::of(name);
-        if let Some(Connection | ContentLength | Te | TransferEncoding | Upgrade) = known {
-            return true;
-        }
-        let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
-        is("keep-alive") || is("proxy-connection") || self.has_options && self.is_named(name)
+        // Most names have other lengths.
+        matches!(name.len(), 2 | 7 | 10 | 14 | 16 | 17) && is_own(name)
+            || self.has_options && self.is_named(name)
     }
 
     /// Returns `true` if `Connection` names the field.
@@ -38,6 +33,16 @@ impl<'a> Dropped<'a> {
             let mut options = value.split(|byte| *byte == b',');
             options.any(|option| option.trim_ascii().eq_ignore_ascii_case(name))
         })
+    }
+}
+
+/// Returns `true` if a field never goes back to the client, whatever `Connection` names.
+fn is_own(name: &[u8]) -> bool {
+    use KnownField::{Connection, ContentLength, Te, TransferEncoding, Upgrade};
+    let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
+    match KnownField::of(name) {
+        Some(Connection | ContentLength | Te | TransferEncoding | Upgrade) => true,
+        _ => is("keep-alive") || is("proxy-connection"),
     }
 }
 
@@ -74,11 +79,13 @@ mod tests {
     #[test]
     fn fields_of_the_connection_do_not_go_back() {
         let head = head_of("Connection: x-own, close\r\nX-Own: 1\r\n");
-        let dropped = Dropped::new(head.as_head().fields());
+        let dropped = Dropped::new(head.as_head().fields(), true);
         let rows = [
             ("Connection", true),
             ("X-OWN", true),
             ("keep-alive", true),
+            ("Proxy-Connection", true),
+            ("TE", true),
             ("Upgrade", true),
             ("transfer-encoding", true),
             ("Content-Length", true),

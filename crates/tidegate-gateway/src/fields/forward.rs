@@ -7,7 +7,9 @@
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
-use tidegate::http::codec::{EncodeError, FieldLine, OwnedRequestHead};
+use tidegate::http::codec::{EncodeError, FieldLine, OwnedRequestHead, RequestHead};
+
+use super::ids::{Fresh, Ids, RequestId, is_traced, trace};
 
 /// The fields that only a trusted peer may set.
 const CLAIMS: [&str; 8] = [
@@ -44,6 +46,8 @@ pub(crate) struct Peer {
 struct Own {
     host: String,
     lines: Vec<FieldLine>,
+    /// Of a request that belongs to no trace.
+    fresh: Fresh,
 }
 
 impl Peer {
@@ -68,15 +72,16 @@ impl Peer {
     /// # Errors
     ///
     /// A host that cannot be sent.
-    fn own(&mut self, host: &str) -> Result<&[FieldLine], EncodeError> {
-        let last = match self.last.take() {
-            Some(last) if last.host == host => last,
-            _ => Own {
+    fn own(&mut self, host: &str) -> Result<&mut Own, EncodeError> {
+        let is_same = self.last.as_ref().is_some_and(|last| last.host == host);
+        if !is_same {
+            self.last = Some(Own {
                 host: host.to_owned(),
                 lines: self.lines(host)?,
-            },
-        };
-        Ok(&self.last.insert(last).lines)
+                fresh: Fresh::new()?,
+            });
+        }
+        self.last.as_mut().ok_or(EncodeError::FieldValue)
     }
 
     fn lines(&self, host: &str) -> Result<Vec<FieldLine>, EncodeError> {
@@ -109,32 +114,46 @@ impl Peer {
     }
 }
 
-/// Removes the fields of the client's connection, and sets those about the client. `host` is the one
-/// that the client asked for, with its port.
+/// Copies the head of a request for a server, with what the gateway says about the client. Fields
+/// that belong to one connection are dropped, and so are claims of a peer that is not trusted. `host`
+/// is the one that the client asked for, with its port. Returns the head and the id of the request.
 ///
 /// # Errors
 ///
 /// [`EncodeError::HeadTooLarge`], or a host that cannot be sent.
 pub(crate) fn forward(
-    head: &mut OwnedRequestHead,
+    received: &RequestHead<'_>,
     peer: &mut Peer,
     host: &str,
-) -> Result<(), EncodeError> {
-    if !peer.trusted {
-        head.remove_hop_by_hop_and(is_claim);
-        let has_via = head.as_head().get("Via").is_some();
-        // It is the last one, and a list: others may be in front of it.
-        let lines = peer.own(host)?;
-        let new = lines.len() - usize::from(has_via);
-        for line in &lines[..new] {
-            head.append_line(line)?;
-        }
-        return match has_via {
-            true => add(head, "Via", VIA),
-            false => Ok(()),
-        };
+    ids: &Ids,
+) -> Result<(OwnedRequestHead, RequestId), EncodeError> {
+    let (trusted, mut has_via, mut traced) = (peer.trusted, false, false);
+    let mut head = received.to_forward(|name| {
+        has_via |= name.eq_ignore_ascii_case(b"Via");
+        traced |= is_traced(name);
+        !trusted && is_claim(name)
+    })?;
+    if trusted {
+        extend(&mut head, peer, host)?;
+        let id = trace(&mut head, true, ids)?;
+        return Ok((head, id));
     }
-    head.remove_hop_by_hop();
+    let own = peer.own(host)?;
+    // It is the last one, and a list: others may be in front of it.
+    let new = own.lines.len() - usize::from(has_via);
+    head.append_lines(&own.lines[..new])?;
+    if has_via {
+        add(&mut head, "Via", VIA)?;
+    }
+    let id = match traced {
+        true => trace(&mut head, false, ids)?,
+        false => own.fresh.append(&mut head, ids)?,
+    };
+    Ok((head, id))
+}
+
+/// Extends what a trusted peer says.
+fn extend(head: &mut OwnedRequestHead, peer: &Peer, host: &str) -> Result<(), EncodeError> {
     add(head, "Forwarded", &peer.forwarded(host))?;
     if let Some(address) = &peer.address {
         add(head, "X-Forwarded-For", address)?;
@@ -182,6 +201,8 @@ fn is_token(host: &str) -> bool {
 pub(crate) mod tests {
     //! Heads before and after.
 
+    use std::collections::HashSet;
+
     use tidegate::http::codec::{BodyLimits, HeadLimits, HeadTable, RequestDecoder};
 
     use super::*;
@@ -208,17 +229,30 @@ pub(crate) mod tests {
             .to_owned()
     }
 
+    /// Passes a head on.
+    fn passed(head: &OwnedRequestHead, peer: &mut Peer, host: &str) -> OwnedRequestHead {
+        let ids = Ids::seeded(1);
+        let (mut head, id) = forward(&head.as_head(), peer, host, &ids).unwrap();
+        let view = head.as_head();
+        assert_eq!(view.get("X-Request-Id"), Some(id.as_str().as_bytes()));
+        // The tests of `ids` look at them.
+        for name in ["traceparent", "X-Request-Id"] {
+            assert_eq!(head.remove(name), 1);
+        }
+        head
+    }
+
     fn peer(trusted: bool) -> Peer {
         Peer::new(Some("192.0.2.7:5000".parse().unwrap()), trusted, false)
     }
 
     #[test]
     fn an_untrusted_peer_says_nothing_about_others() {
-        let mut head = head_of(
+        let head = head_of(
             "Forwarded: for=1.2.3.4\r\nX-Forwarded-For: 1.2.3.4\r\nX-Forwarded-Proto: https\r\n\
              X-Real-IP: 1.2.3.4\r\nX-Forwarded-Host: evil\r\nAccept: a\r\n",
         );
-        forward(&mut head, &mut peer(false), "shop.example").unwrap();
+        let head = passed(&head, &mut peer(false), "shop.example");
         assert_eq!(
             fields_of(&head),
             "Host: shop.example\nAccept: a\n\
@@ -230,11 +264,11 @@ pub(crate) mod tests {
 
     #[test]
     fn what_a_trusted_peer_says_is_kept_and_extended() {
-        let mut head = head_of(
+        let head = head_of(
             "Forwarded: for=1.2.3.4\r\nX-Forwarded-For: 1.2.3.4\r\nX-Forwarded-For: 5.6.7.8\r\n\
              X-Forwarded-Proto: https\r\n",
         );
-        forward(&mut head, &mut peer(true), "shop.example").unwrap();
+        let head = passed(&head, &mut peer(true), "shop.example");
         let view = head.as_head();
         let get = |name: &str| String::from_utf8(view.get(name).unwrap().to_vec()).unwrap();
         let forwarded = "for=1.2.3.4, for=192.0.2.7;host=shop.example;proto=http";
@@ -245,11 +279,11 @@ pub(crate) mod tests {
 
     #[test]
     fn fields_of_the_connection_do_not_pass() {
-        let mut head = head_of(
+        let head = head_of(
             "Connection: x-secret, keep-alive\r\nX-Secret: 1\r\nKeep-Alive: timeout=5\r\n\
              TE: trailers\r\nProxy-Connection: close\r\nUpgrade: h2c\r\n",
         );
-        forward(&mut head, &mut peer(false), "shop.example").unwrap();
+        let head = passed(&head, &mut peer(false), "shop.example");
         for name in [
             "connection",
             "x-secret",
@@ -277,19 +311,57 @@ pub(crate) mod tests {
             ),
         ];
         for (address, host, expected) in rows {
-            let mut head = head_of("");
             let mut peer = Peer::new(Some(address.parse().unwrap()), false, false);
-            forward(&mut head, &mut peer, host).unwrap();
+            let head = passed(&head_of(""), &mut peer, host);
             let got =
                 String::from_utf8_lossy(head.as_head().get("Forwarded").unwrap()).into_owned();
             assert_eq!(got, format!("{expected};proto=http"), "{address}");
         }
-        let mut head = head_of("");
         let mut unix = Peer::new(None, false, true);
-        forward(&mut head, &mut unix, "shop.example").unwrap();
+        let head = passed(&head_of(""), &mut unix, "shop.example");
         let view = head.as_head();
         let expected: &[u8] = b"for=unknown;host=shop.example;proto=https";
         assert_eq!(view.get("Forwarded"), Some(expected));
         assert_eq!(view.get("X-Forwarded-For"), None);
+    }
+
+    #[test]
+    fn each_request_of_a_connection_says_the_same_but_for_its_ids() {
+        let (mut peer, ids) = (peer(false), Ids::seeded(1));
+        let rows = [
+            "",
+            "Via: 1.0 old\r\n",
+            "traceparent: bad\r\n",
+            "tracestate: a=b\r\n",
+        ];
+        let rows = [
+            &rows[..],
+            &["X-Request-Id: mine\r\n", "A:1\r\nVia: 1.0 old\r\n"],
+        ]
+        .concat();
+        let mut seen = HashSet::new();
+        for (fields, host) in rows
+            .iter()
+            .flat_map(|row| [(row, "shop.example"), (row, "b")])
+        {
+            let (head, id) = forward(&head_of(fields).as_head(), &mut peer, host, &ids).unwrap();
+            let view = head.as_head();
+            let all = |name| view.get_all(name).collect::<Vec<_>>();
+            let text = |name| String::from_utf8(all(name).concat()).unwrap();
+            assert_eq!(text("X-Request-Id"), id.as_str(), "{fields}");
+            assert_eq!(all("traceparent").len(), 1, "{fields}");
+            assert!(all("tracestate").is_empty(), "{fields}");
+            assert!(seen.insert(text("X-Request-Id")) && seen.insert(text("traceparent")));
+            assert_eq!(text("X-Forwarded-Host"), host, "{fields}");
+            assert!(
+                text("Forwarded").contains(&format!("host={host};")),
+                "{fields}"
+            );
+            let via = match fields.contains("Via") {
+                true => "1.0 old, 1.1 tidegate",
+                false => "1.1 tidegate",
+            };
+            assert_eq!(text("Via"), via, "{fields}");
+        }
     }
 }

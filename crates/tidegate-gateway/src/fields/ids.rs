@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidegate::http::codec::{EncodeError, OwnedRequestHead};
+use tidegate::http::codec::{EncodeError, FieldLine, OwnedRequestHead};
 
 /// The field of a request id.
 const REQUEST_ID: &str = "X-Request-Id";
@@ -56,6 +56,14 @@ pub(crate) enum RequestId {
 }
 
 impl RequestId {
+    /// Returns the id as the value of a field.
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Own(digits) => digits,
+            Self::Given(text) => text.as_bytes(),
+        }
+    }
+
     pub(crate) fn as_str(&self) -> &str {
         match self {
             // Its digits are text.
@@ -88,8 +96,8 @@ pub(crate) fn trace(
         if view.get(STATE).is_some() {
             head.remove(STATE);
         }
-        let mut parent = *b"00-00000000000000000000000000000000-0000000000000000-01";
-        for at in [3, 19, 36] {
+        let mut parent = *NEW_PARENT;
+        for at in NUMBERS {
             parent[at..at + 16].copy_from_slice(&hex(ids.next()));
         }
         set(head, PARENT, &parent, has_parent)?;
@@ -102,7 +110,51 @@ pub(crate) fn trace(
     Ok(RequestId::Own(id))
 }
 
-/// Sets a field. `is_there`: it has a value already.
+/// The value of a new `traceparent`, and where its numbers are.
+const NEW_PARENT: &[u8; 55] = b"00-00000000000000000000000000000000-0000000000000000-01";
+const NUMBERS: [usize; 3] = [3, 19, 36];
+
+/// Returns `true` if a request with this field may belong to a trace, or has an id: [`trace`] says
+/// what becomes of it.
+pub(super) fn is_traced(name: &[u8]) -> bool {
+    let fields = [PARENT, STATE, REQUEST_ID];
+    fields
+        .iter()
+        .any(|own| name.eq_ignore_ascii_case(own.as_bytes()))
+}
+
+/// The fields of a request that has none of them. Only their numbers are written for each request.
+#[derive(Debug)]
+pub(super) struct Fresh {
+    /// `traceparent` and `X-Request-Id`.
+    lines: [FieldLine; 2],
+}
+
+impl Fresh {
+    pub(super) fn new() -> Result<Self, EncodeError> {
+        let parent = FieldLine::new(PARENT, NEW_PARENT)?;
+        let id = FieldLine::new(REQUEST_ID, &[b'0'; 16])?;
+        let lines = [parent, id];
+        Ok(Self { lines })
+    }
+
+    /// Adds the fields with new numbers, as [`trace`] does. Returns the id of the request.
+    pub(super) fn append(
+        &mut self,
+        head: &mut OwnedRequestHead,
+        ids: &Ids,
+    ) -> Result<RequestId, EncodeError> {
+        let [parent, own] = &mut self.lines;
+        for at in NUMBERS {
+            parent.overwrite(at, &hex(ids.next()))?;
+        }
+        let id = hex(ids.next());
+        own.overwrite(0, &id)?;
+        head.append_lines(&self.lines)?;
+        Ok(RequestId::Own(id))
+    }
+}
+
 fn set(
     head: &mut OwnedRequestHead,
     name: &str,

@@ -3,7 +3,7 @@
 //! | file | what it is | uses |
 //! |---|---|---|
 //! | `ids` | request ids and `traceparent` | |
-//! | `forward` | `Forwarded`, `X-Forwarded-*`, `Via` | |
+//! | `forward` | `Forwarded`, `X-Forwarded-*`, `Via` | `ids` |
 //! | `back` | which fields of a response go back to the client | |
 //! | `rewrite` | the path, the host and the fields that a route sets; targets of redirects | |
 
@@ -14,5 +14,5 @@ mod rewrite;
 
 pub(crate) use back::{Dropped, is_trailer};
 pub(crate) use forward::{Peer, forward};
-pub(crate) use ids::{Ids, RequestId, trace};
+pub(crate) use ids::{Ids, RequestId};
 pub(crate) use rewrite::{Rewriting, location};

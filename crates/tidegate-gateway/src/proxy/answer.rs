@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use tidegate::http::client::{ClientError, ExchangeHandler, Flow};
-use tidegate::http::codec::{BodyFraming, ResponseHead, Trailers};
+use tidegate::http::codec::{BodyFraming, KnownField, ResponseHead, Trailers};
 use tidegate::http::{DeferredResponse, Method};
 use tidegate::isolate::Entry;
 use tidegate::net::{Bytes, Handler, HandlerContext};
@@ -180,7 +180,7 @@ impl Flight {
         times: &Times,
     ) -> DeferredResponse {
         let rewriting = &self.route.rewriting;
-        let dropped = Dropped::new(head.fields());
+        let dropped = Dropped::new(head.fields(), head.known(KnownField::Connection).is_some());
         let mut has_id = false;
         back = back.received_fields(head, |name| {
             let passes = !dropped.contains(name) && !rewriting.replaces(name);
@@ -191,7 +191,7 @@ impl Flight {
             back = back.field(name, value);
         }
         if !has_id {
-            back = back.field("X-Request-Id", self.request_id.as_str());
+            back = back.field("X-Request-Id", self.request_id.as_bytes());
         }
         if self.proxy.server_timing {
             back = back.field("Server-Timing", times.server_timing());

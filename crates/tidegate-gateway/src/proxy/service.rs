@@ -113,15 +113,14 @@ impl ProxyService {
         {
             return self.refuse(why, route, proxy, &found, response);
         }
-        let mut head = found.request.head().to_owned();
-        let mut prepared = self.prepare(&mut head, route, &found);
-        if let (Some(_), Some(protocols), Ok(_)) = (tunnel, upgrade, &prepared)
-            && let Err(why) = tunnel::ask(&mut head, protocols)
+        let mut prepared = self.prepare(route, &found);
+        if let (Some(_), Some(protocols), Ok((head, _))) = (tunnel, upgrade, &mut prepared)
+            && let Err(why) = tunnel::ask(head, protocols)
         {
             prepared = Err(why);
         }
-        let request_id = match prepared {
-            Ok(id) => id,
+        let (head, request_id) = match prepared {
+            Ok(prepared) => prepared,
             Err(why) => {
                 if let First::Admitted(entry) = first {
                     entry.verdict(Verdict::Ignored);
@@ -269,20 +268,20 @@ impl ProxyService {
         log_local(to, place, seen, Some(&route.name), (end, fallback));
     }
 
-    /// Makes the head that is sent to a server. Returns the id of the request.
+    /// Makes the head that is sent to a server. Returns it and the id of the request.
     fn prepare(
         &mut self,
-        head: &mut OwnedRequestHead,
         route: &RouteState,
         found: &Found<'_>,
-    ) -> Result<RequestId, EncodeError> {
+    ) -> Result<(OwnedRequestHead, RequestId), EncodeError> {
         let front = &self.front;
         let peer = self.peer.get_or_insert_with(|| {
             let peer = front.peer(found.request.channel());
             Peer::new(peer, front.trusts(peer), front.secure)
         });
         let host = found.host;
-        fields::forward(head, peer, host)?;
+        let received = found.request.head();
+        let (mut head, id) = fields::forward(&received, peer, host, &self.lives.gate.ids)?;
         // The host that routes have seen. A target may name another one than the field, and an old
         // client may name none.
         let host = match host {
@@ -292,9 +291,10 @@ impl ProxyService {
         if head.as_head().known(KnownField::Host) != Some(host.as_bytes()) {
             head.replace("Host", host.as_bytes())?;
         }
-        let id = fields::trace(head, peer.trusted, &self.lives.gate.ids)?;
-        route.rewriting.request(head, &route.path, &found.path)?;
-        Ok(id)
+        route
+            .rewriting
+            .request(&mut head, &route.path, &found.path)?;
+        Ok((head, id))
     }
 }
 

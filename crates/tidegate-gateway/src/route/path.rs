@@ -181,6 +181,10 @@ pub fn normal(path: &str) -> Option<Cow<'_, str>> {
     if !path.starts_with('/') {
         return None;
     }
+    let needs_look = |found: bool, byte: u8| found | (byte == b'%') | (byte == b'.');
+    if !path.bytes().fold(false, needs_look) {
+        return Some(Cow::Borrowed(path));
+    }
     let decoded = decoded(path)?;
     if !decoded.as_bytes().windows(2).any(|two| two == b"/.") {
         return Some(decoded);

@@ -227,6 +227,10 @@ impl Tree {
         mut rest: std::str::Split<'_, char>,
         pick: &impl Fn(&[usize]) -> Option<usize>,
     ) -> Option<usize> {
+        if self.texts.is_empty() && self.any.is_none() && self.ends.is_empty() {
+            // Whatever follows: the routes of all paths end here.
+            return pick(&self.opens);
+        }
         let found = match rest.next() {
             Some(segment) => {
                 let text = self.texts.get(segment);

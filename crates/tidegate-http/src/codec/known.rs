@@ -56,7 +56,7 @@ impl KnownField {
 
     /// The same for a name that is known to be a token.
     #[inline(always)]
-    pub(super) fn of_token(name: &[u8]) -> Option<Self> {
+    pub(crate) fn of_token(name: &[u8]) -> Option<Self> {
         let (field, same) = match name.len() {
             2 => (Self::Te, is(name, b"te")),
             4 => (Self::Host, is(name, b"host")),

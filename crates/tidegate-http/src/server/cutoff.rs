@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct Cutoff(Arc<AtomicU64>);
 
 /// How many connections of a thread become idle and busy again at once, usually.
-const KEPT: usize = 16;
+const KEPT: usize = 128;
 
 thread_local! {
     /// Numbers that nothing uses, for the next connections of this thread.

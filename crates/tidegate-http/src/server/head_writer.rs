@@ -162,7 +162,8 @@ impl HeadWriter {
                 if !is_wanted(name) {
                     return false;
                 }
-                match KnownField::of(name) {
+                // The names of a received head are tokens.
+                match KnownField::of_token(name) {
                     Some(KnownField::Connection) => {
                         // Keeping the connection open is the server's decision.
                         self.close |= lists(value, b"close");

@@ -12,7 +12,7 @@ use bytes::BytesMut;
 pub(crate) const LARGEST: usize = 8 * 1024;
 const FRESH: usize = 2 * 1024;
 /// How many responses of a thread wait to be copied at once, usually.
-const KEPT: usize = 16;
+const KEPT: usize = 64;
 
 thread_local! {
     static SPARE: RefCell<Vec<BytesMut>> = const { RefCell::new(Vec::new()) };

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use super::queue::Queued;
 
 /// How many connections of a thread become idle and busy again at once, usually.
-const KEPT: usize = 16;
+const KEPT: usize = 128;
 /// The most responses whose memory is kept.
 const LARGEST: usize = 16;
 

@@ -110,29 +110,135 @@ fn fields_of_one_connection_are_not_passed_on() {
     assert_eq!(text(&head), expected);
 }
 
+/// Copies a head as a proxy does.
+fn forwarded(message: &str, is_unwanted: impl FnMut(&[u8]) -> bool) -> OwnedRequestHead {
+    let head = owned(message).as_head().to_forward(is_unwanted);
+    head.expect("it is small")
+}
+
 #[test]
-fn unwanted_fields_leave_with_those_of_the_connection_unless_they_are_known() {
-    let mut head = owned(
+fn a_copy_to_forward_is_the_same_as_a_copy_without_the_fields_of_the_connection() {
+    let rows = [
+        "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /a?b HTTP/1.0\r\nA:1\r\nHost:  a \r\nB: \r\n\r\n",
+        "OPTIONS * HTTP/1.1\r\nHost: a\r\nTE: x\r\nA: 1\r\nKeep-Alive: 5\r\nB: 2\r\n\r\n",
+        "GET http://a/x HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, B\r\nB: 1\r\nC: 2\r\n\r\n",
+        "POST / HTTP/1.1\r\nConnection: Host, close\r\nHost: a\r\nProxy-Connection: x\r\nA: 1\r\n\
+         Connection: a, Content-Length\r\nContent-Length: 5\r\nUpgrade: h2c\r\nTrailer: x\r\n\r\n",
+        "PUT /p HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n",
+    ];
+    for message in rows {
+        let mut expected = owned(message);
+        expected.remove_hop_by_hop();
+        // As it was received, and with a target and fields that were changed before.
+        let mut changed = expected.clone();
+        changed.set_target("/other?q").unwrap();
+        changed.replace("New", b"1").unwrap();
+        changed.replace("Host", b"b").unwrap();
+        let again = changed.as_head().to_forward(|_| false).unwrap();
+        for (head, expected) in [(forwarded(message, |_| false), expected), (again, changed)] {
+            assert_eq!(text(&head), text(&expected));
+            let (own, other) = (head.as_head(), expected.as_head());
+            assert_eq!(own.target(), other.target(), "{message}");
+            assert_eq!((own.path(), own.query()), (other.path(), other.query()));
+            assert_eq!(own.method(), other.method());
+            assert_eq!(own.framing(), other.framing());
+            assert_eq!(own.expects_continue(), other.expects_continue());
+            assert_eq!(own.authority(), other.authority());
+            let known = |name: &str| KnownField::of(name.as_bytes());
+            for known in ["Host", "Connection", "Content-Length", "Trailer", "TE"].map(known) {
+                let known = known.expect("it is one");
+                assert_eq!(own.known(known), other.known(known), "{message} {known:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_copy_to_forward_is_changed_like_any_other() {
+    let message = "GET /a HTTP/1.1\r\nHost: a\r\nA: 1\r\nTE: x\r\nB: 2\r\n\r\n";
+    let copy = || forwarded(message, |_| false);
+    type Change = dyn Fn(&mut OwnedRequestHead);
+    let changes: [(&str, &Change); 6] = [
+        ("/a Host: a|A: 1|B: 2|C: 3", &|head| {
+            head.append("C", b"3").unwrap()
+        }),
+        ("/a Host: a|B: 2", &|head| assert_eq!(head.remove("A"), 1)),
+        ("/a Host: a|A: 1|B: 2", &|head| {
+            assert_eq!(head.remove("C"), 0)
+        }),
+        ("/a Host: a|A: 9|B: 2", &|head| {
+            head.replace("A", b"9").unwrap()
+        }),
+        ("/b Host: a|A: 1|B: 2", &|head| {
+            head.set_target("/b").unwrap()
+        }),
+        ("/a Host: a|A: 1|B: 2|Content-Length: 4", &|head| {
+            head.set_framing(BodyFraming::Length(4)).unwrap();
+        }),
+    ];
+    for (expected, change) in &changes {
+        let mut head = copy();
+        change(&mut head);
+        let (target, fields) = expected.split_once(' ').expect("a target and fields");
+        let fields = fields.replace('|', "\r\n");
+        let expected = format!("GET {target} HTTP/1.1\r\n{fields}\r\n\r\n");
+        assert_eq!(text(&head), expected);
+        // What is appended after a change.
+        head.append("Last", b"1").unwrap();
+        let expected = expected.replace("\r\n\r\n", "\r\nLast: 1\r\n\r\n");
+        assert_eq!(text(&head), expected);
+    }
+}
+
+#[test]
+fn unwanted_fields_are_not_copied_unless_they_are_known() {
+    let mut asked = Vec::new();
+    let head = forwarded(
         "POST / HTTP/1.1\r\nHost: a\r\nX-Claim: 1\r\nA:2\r\nConnection: a-b\r\nA-B: 3\r\nB: 4 \r\n\
          Content-Length: 5\r\nC: 6\r\n\r\n",
+        |name| {
+            asked.push(String::from_utf8_lossy(name).into_owned());
+            name.len() != 1
+        },
     );
-    head.remove_hop_by_hop_and(|name| name.len() != 1);
     let expected =
         "POST / HTTP/1.1\r\nHost: a\r\nA: 2\r\nB: 4\r\nContent-Length: 5\r\nC: 6\r\n\r\n";
     assert_eq!(text(&head), expected);
     assert_eq!(head.as_head().framing(), BodyFraming::Length(5));
+    assert_eq!(asked, ["X-Claim", "A", "B", "C"]);
+}
+
+#[test]
+fn a_copy_that_grows_too_large_is_refused() {
+    let limits = HeadLimits {
+        head: u16::MAX,
+        ..HeadLimits::DEFAULT
+    };
+    // Each of these lines gets a space.
+    let lines = format!("A:{}\r\n", "x".repeat(1_000)).repeat(60);
+    let message = format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
+    let long = format!("B:{}", "x".repeat(65_535 - message.len() - 4));
+    let message = message.replace("Host: a\r\n", &format!("Host: a\r\n{long}\r\n"));
+    assert_eq!(message.len(), 65_535);
+    let mut decoder = RequestDecoder::new(limits, BodyLimits::DEFAULT);
+    let mut table = HeadTable::new();
+    let head = decoder.head(message.as_bytes(), &mut table);
+    let head = head.expect("accepted").expect("complete");
+    let copied = head.to_forward(|_| false).map(|_| ());
+    assert_eq!(copied, Err(EncodeError::HeadTooLarge));
 }
 
 #[test]
 fn checked_lines_are_appended_as_fields() {
     let mut head = owned("GET / HTTP/1.1\r\nHost: a\r\nA: 1\r\n\r\n");
     let line = |name: &str, value: &[u8]| FieldLine::new(name, value).unwrap();
-    head.append_line(&line("Via", b"x")).unwrap();
-    head.append_line(&line("Empty", b"")).unwrap();
+    head.append_lines(&[line("Via", b"x")]).unwrap();
+    head.append_lines(&[line("Empty", b"")]).unwrap();
     head.append("B", b"2").unwrap();
-    head.append_line(&line("TE", b"trailers")).unwrap();
+    head.append_lines(&[line("TE", b"trailers")]).unwrap();
     // A second host would change what the request is for.
-    let second = head.append_line(&line("Host", b"b"));
+    let second = head.append_lines(&[line("Host", b"b")]);
     assert_eq!(second, Err(EncodeError::FieldValue));
     let expected =
         "GET / HTTP/1.1\r\nHost: a\r\nA: 1\r\nVia: x\r\nEmpty: \r\nB: 2\r\nTE: trailers\r\n\r\n";
@@ -143,9 +249,22 @@ fn checked_lines_are_appended_as_fields() {
     head.replace("b", b"3").unwrap();
     let expected = "GET / HTTP/1.1\r\nHost: a\r\nA: 1\r\nEmpty: \r\nB: 3\r\nTE: trailers\r\n\r\n";
     assert_eq!(text(&head), expected);
+    let mut numbered = line("Id", b"<0000>");
+    numbered.overwrite(1, b"12").unwrap();
+    numbered.overwrite(3, b"34").unwrap();
+    assert_eq!(numbered.as_bytes(), b"Id: <1234>\r\n");
+    let wrong: [(usize, &[u8]); 5] = [(0, b" "), (1, b"\r"), (1, b"\x80"), (5, b"xx"), (7, b"x")];
+    for (at, part) in wrong {
+        let refused = numbered.overwrite(at, part);
+        assert_eq!(refused, Err(EncodeError::FieldValue), "{at}");
+    }
+    assert_eq!(numbered, line("Id", b"<1234>"));
     let long = line("L", &[b'x'; 60_000]);
-    head.append_line(&long).unwrap();
-    assert_eq!(head.append_line(&long), Err(EncodeError::HeadTooLarge));
+    head.append_lines(std::slice::from_ref(&long)).unwrap();
+    assert_eq!(
+        head.append_lines(std::slice::from_ref(&long)),
+        Err(EncodeError::HeadTooLarge)
+    );
 }
 
 #[test]

@@ -241,6 +241,24 @@ impl FieldLine {
         Ok(Self { line, name })
     }
 
+    /// Replaces bytes of the value, from `at`, by as many others.
+    ///
+    /// # Errors
+    ///
+    /// [`EncodeError::FieldValue`] if the value is too short, or `part` is not visible ASCII.
+    pub fn overwrite(&mut self, at: usize, part: &[u8]) -> Result<(), EncodeError> {
+        let start = usize::from(self.name) + 2 + at;
+        let end = self.line.len() - 2;
+        let own = self.line[..end].get_mut(start..start + part.len());
+        // Not one after the other, so that the compiler compares many at once.
+        let is_visible = part
+            .iter()
+            .fold(true, |all, byte| all & byte.is_ascii_graphic());
+        let own = own.filter(|_| is_visible);
+        own.ok_or(EncodeError::FieldValue)?.copy_from_slice(part);
+        Ok(())
+    }
+
     /// Returns the name and the value.
     pub(crate) fn parts(&self) -> (&str, &[u8]) {
         let (name, value) = self.raw_parts();

@@ -137,9 +137,7 @@ impl<'a> Fields<'a> {
                 continue;
             }
             let (start, end) = (usize::from(span.name), usize::from(span.value_end) + 2);
-            let is_plain = usize::from(span.value) == usize::from(span.name_end) + 2
-                && self.bytes.get(span.name_end.into()..span.value.into()) == Some(b": ")
-                && self.bytes.get(end - 2..end) == Some(b"\r\n");
+            let is_plain = self.is_plain(*span);
             if is_plain && run.end == start {
                 run.end = end;
                 continue;
@@ -155,6 +153,15 @@ impl<'a> Fields<'a> {
             }
         }
         put(&self.bytes[run]);
+    }
+
+    /// Returns `true` if a field has the spaces and the end of line that are usual.
+    #[inline]
+    pub(super) fn is_plain(&self, span: Span) -> bool {
+        let (value, end) = (usize::from(span.value), usize::from(span.value_end));
+        value == usize::from(span.name_end) + 2
+            && self.bytes.get(value - 2..value) == Some(b": ")
+            && self.bytes.get(end..end + 2) == Some(b"\r\n")
     }
 }
 

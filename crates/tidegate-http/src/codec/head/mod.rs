@@ -10,12 +10,15 @@
 //! | `target` | the forms of a request target |
 //! | `connection` | the options of `Connection` |
 //! | `request`, `response` | the start lines, the checks that need several fields, the views |
-//! | `patch`, `owned` | the patchable copies |
+//! | `hop_by_hop` | the fields that belong to one connection |
+//! | `patch`, `forward`, `owned` | the patchable copies; those that a proxy passes on |
 //! | `spare_copy` | the memory of copies |
 
 mod authority;
 mod connection;
 mod fields;
+mod forward;
+mod hop_by_hop;
 mod lines;
 mod owned;
 mod patch;

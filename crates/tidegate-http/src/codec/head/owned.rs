@@ -49,13 +49,19 @@ impl OwnedRequestHead {
         Self { head }
     }
 
+    pub(super) fn of(head: Patchable) -> Self {
+        Self { head }
+    }
+
     /// Returns a view of the head.
     ///
     /// Its target and fields are the changed ones. Its bytes and length, and what it says about the
     /// connection, are those of the received head.
     #[must_use]
     pub fn as_head(&self) -> RequestHead<'_> {
-        let Patchable { bytes, spans, info } = &self.head;
+        let Patchable {
+            bytes, spans, info, ..
+        } = &self.head;
         RequestHead::new(bytes, spans, info)
     }
 
@@ -86,13 +92,13 @@ impl OwnedRequestHead {
         self.head.append(name, value)
     }
 
-    /// Adds a field that was checked before at the end, which costs one copy.
+    /// Adds fields that were checked before at the end, which costs one copy for each.
     ///
     /// # Errors
     ///
-    /// As [`append`](Self::append).
-    pub fn append_line(&mut self, line: &FieldLine) -> Result<(), EncodeError> {
-        self.head.append_line(line)
+    /// As [`append`](Self::append); the lines before the wrong one were added.
+    pub fn append_lines(&mut self, lines: &[FieldLine]) -> Result<(), EncodeError> {
+        self.head.append_lines(lines)
     }
 
     /// Replaces the target.
@@ -134,13 +140,7 @@ impl OwnedRequestHead {
     ///
     /// `Host` and the fields of the framing stay, even if `Connection` names them.
     pub fn remove_hop_by_hop(&mut self) {
-        self.head.remove_hop_by_hop(|_| false);
-    }
-
-    /// Removes the fields that belong to one connection, and all others whose name meets the condition,
-    /// except for `Host` and the other [known](crate::codec::KnownField) ones.
-    pub fn remove_hop_by_hop_and(&mut self, is_unwanted: impl Fn(&[u8]) -> bool) {
-        self.head.remove_hop_by_hop(is_unwanted);
+        self.head.remove_hop_by_hop();
     }
 
     /// Writes the head with the version 1.1.
@@ -242,7 +242,9 @@ impl OwnedResponseHead {
     /// connection, are those of the received head.
     #[must_use]
     pub fn as_head(&self) -> ResponseHead<'_> {
-        let Patchable { bytes, spans, info } = &self.head;
+        let Patchable {
+            bytes, spans, info, ..
+        } = &self.head;
         ResponseHead::new(bytes, spans, info)
     }
 
@@ -284,7 +286,7 @@ impl OwnedResponseHead {
     /// Removes the fields that belong to one connection, as
     /// [`OwnedRequestHead::remove_hop_by_hop`] does.
     pub fn remove_hop_by_hop(&mut self) {
-        self.head.remove_hop_by_hop(|_| false);
+        self.head.remove_hop_by_hop();
     }
 
     /// Writes the head with the version 1.1.

@@ -13,6 +13,7 @@ use crate::codec::known::KnownField;
 
 use super::authority::Authority;
 use super::fields::Fields;
+use super::hop_by_hop::{HopByHop, is_connection};
 use super::lines::field;
 use super::spare_copy;
 use super::table::{Info, Span};
@@ -21,8 +22,8 @@ use super::table::{Info, Span};
 const MOST_FIELDS: usize = 250;
 
 /// Room for new text and new fields in a copy, without growing it.
-const ROOM: usize = 384;
-const ROOM_FIELDS: usize = 12;
+pub(super) const ROOM: usize = 384;
+pub(super) const ROOM_FIELDS: usize = 12;
 
 /// The bytes and offsets of a copied head.
 #[derive(Debug, Clone)]
@@ -30,6 +31,8 @@ pub(super) struct Patchable {
     pub(super) bytes: Vec<u8>,
     pub(super) spans: Vec<Span>,
     pub(super) info: Info,
+    /// The bytes are the whole head in its order, but for the empty line at its end.
+    pub(super) is_text: bool,
 }
 
 impl Patchable {
@@ -44,6 +47,7 @@ impl Patchable {
             bytes,
             spans,
             info: *info,
+            is_text: false,
         }
     }
 
@@ -55,14 +59,20 @@ impl Patchable {
         }
     }
 
-    /// Adds a field that was checked before.
-    pub(super) fn append_line(&mut self, line: &FieldLine) -> Result<(), EncodeError> {
-        let (name, value) = line.raw_parts();
-        match KnownField::of_token(name) {
-            // There may be one already.
-            Some(_) => self.append(chars::ascii(name), value),
-            None => self.append_new(name, value, line.as_bytes()),
+    /// Adds fields that were checked before.
+    pub(super) fn append_lines(&mut self, lines: &[FieldLine]) -> Result<(), EncodeError> {
+        for line in lines {
+            let (name, value) = line.raw_parts();
+            match KnownField::of_token(name) {
+                // There may be one already.
+                Some(_) => self.append(chars::ascii(name), value)?,
+                None => {
+                    self.push_span(name.len(), value.len())?;
+                    self.bytes.extend_from_slice(line.as_bytes());
+                }
+            }
         }
+        Ok(())
     }
 
     fn drop_where(&mut self, is_unwanted: impl Fn(&[u8]) -> bool) -> usize {
@@ -71,6 +81,7 @@ impl Patchable {
         self.spans.retain(|span| !is_unwanted(span.name(bytes)));
         let removed = before - self.spans.len();
         if removed > 0 {
+            self.is_text = false;
             self.relocate();
         }
         removed
@@ -114,45 +125,23 @@ impl Patchable {
         self.append_unchecked(name.as_bytes(), value)
     }
 
-    /// Removes the fields that belong to one connection: `Connection`, the fields that it names,
-    /// `Keep-Alive`, `Proxy-Connection`, `TE` and `Upgrade`; also those whose name meets the
-    /// condition.
-    ///
-    /// A peer that names `Host` or a field of the framing in `Connection` does not get it removed.
-    pub(super) fn remove_hop_by_hop(&mut self, is_unwanted: impl Fn(&[u8]) -> bool) {
+    /// Removes the [fields that belong to one connection](HopByHop).
+    pub(super) fn remove_hop_by_hop(&mut self) {
         let bytes = &self.bytes;
-        let mut values = Vec::new();
+        let mut options = Vec::new();
         if self.info.has(KnownField::Connection) {
-            let is_connection =
-                |span: &&Span| KnownField::of(span.name(bytes)) == Some(KnownField::Connection);
-            values.extend(
-                self.spans
-                    .iter()
-                    .copied()
-                    .filter(|span| is_connection(&span)),
-            );
+            let all = self.spans.iter().copied();
+            options.extend(all.filter(|span| is_connection(span.name(bytes))));
         }
-        let is_named = |name: &[u8]| {
-            let mut options = values
-                .iter()
-                .flat_map(|span| chars::list(span.value(bytes)));
-            options.any(|option| option.eq_ignore_ascii_case(name))
-        };
+        let hop_by_hop = HopByHop::new(bytes, &options, &self.info);
         let before = self.spans.len();
         self.spans.retain(|span| {
-            let name = span.name(bytes);
             // The names of a head are tokens.
-            match KnownField::of_token(name) {
-                Some(KnownField::Connection | KnownField::Te | KnownField::Upgrade) => false,
-                Some(_) => true,
-                None => {
-                    let is_own = name.eq_ignore_ascii_case(b"Keep-Alive")
-                        || name.eq_ignore_ascii_case(b"Proxy-Connection");
-                    !is_own && !is_named(name) && !is_unwanted(name)
-                }
-            }
+            let name = span.name(bytes);
+            !hop_by_hop.contains(name, KnownField::of_token(name))
         });
         if self.spans.len() < before {
+            self.is_text = false;
             self.relocate();
         }
     }
@@ -174,6 +163,7 @@ impl Patchable {
             !is_framing(span.name(bytes)) || (left == 0 && written > 0)
         });
         self.info.framing = framing;
+        self.is_text = false;
         self.relocate();
         Ok(())
     }
@@ -183,6 +173,7 @@ impl Patchable {
         let start = self.bytes.len();
         let end = u16::try_from(start + text.len()).map_err(|_| EncodeError::HeadTooLarge)?;
         self.bytes.extend_from_slice(text);
+        self.is_text = false;
         // The start is not above the end, which fits.
         Ok((start as u16, end))
     }
@@ -196,6 +187,9 @@ impl Patchable {
         if out.remaining_mut() < self.encoded_len(parts) {
             return Err(EncodeError::Full);
         }
+        if self.is_text {
+            return put(out, &[&self.bytes, b"\r\n"]);
+        }
         put(out, parts)?;
         let put_text = |text: &[u8]| out.put_slice(text);
         self.fields().write_spans(|_| true, put_text);
@@ -204,6 +198,9 @@ impl Patchable {
 
     /// Returns how many bytes [`encode`](Self::encode) writes.
     pub(super) fn encoded_len(&self, parts: &[&[u8]]) -> usize {
+        if self.is_text {
+            return self.bytes.len() + 2;
+        }
         let fields: usize = self.spans.iter().map(|span| span.line_len()).sum();
         let start: usize = parts.iter().map(|part| part.len()).sum();
         start + fields + 2
@@ -217,36 +214,31 @@ impl Patchable {
     }
 
     fn append_unchecked(&mut self, name: &[u8], value: &[u8]) -> Result<(), EncodeError> {
-        self.append_new(name, value, &[])?;
+        self.push_span(name.len(), value.len())?;
+        for part in [name, b": ", value, b"\r\n"] {
+            self.bytes.extend_from_slice(part);
+        }
         if KnownField::of(name).is_some() {
             self.relocate();
         }
         Ok(())
     }
 
-    /// Adds the text and the offsets of a field, as a line of its own. `line` is that line, if it is
-    /// known, and otherwise empty.
-    fn append_new(&mut self, name: &[u8], value: &[u8], line: &[u8]) -> Result<(), EncodeError> {
+    /// Adds the offsets of a field whose line is appended next.
+    #[inline]
+    fn push_span(&mut self, name: usize, value: usize) -> Result<(), EncodeError> {
         let start = self.bytes.len();
-        let end = start + name.len() + value.len() + 4;
-        if self.spans.len() >= MOST_FIELDS || end > usize::from(u16::MAX) {
+        let value_start = start + name + 2;
+        let value_end = value_start + value;
+        if self.spans.len() >= MOST_FIELDS || value_end + 2 > usize::from(u16::MAX) {
             return Err(EncodeError::HeadTooLarge);
         }
-        match line {
-            [] => {
-                for part in [name, b": ", value, b"\r\n"] {
-                    self.bytes.extend_from_slice(part);
-                }
-            }
-            line => self.bytes.extend_from_slice(line),
-        }
-        // Each of them is not above the end, which fits.
-        let value_start = start + name.len() + 2;
+        // Each of them is below the end, which fits.
         self.spans.push(Span {
             name: start as u16,
-            name_end: (start + name.len()) as u16,
+            name_end: (start + name) as u16,
             value: value_start as u16,
-            value_end: (value_start + value.len()) as u16,
+            value_end: value_end as u16,
         });
         Ok(())
     }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::codec::chars::{self, PATH, TARGET, TOKEN};
+use crate::codec::encode::EncodeError;
 use crate::codec::framing::{self, BodyFraming};
 use crate::codec::known::KnownField;
 use crate::codec::limits::HeadLimits;
@@ -13,6 +14,7 @@ use crate::codec::version::Version;
 use super::authority::Authority;
 use super::connection::{self, UPGRADE};
 use super::fields::Fields;
+use super::forward;
 use super::lines::{bad_line_end, lines};
 use super::owned::OwnedRequestHead;
 use super::table::{HeadTable, Info, Span, slice};
@@ -239,6 +241,23 @@ impl<'a> RequestHead<'a> {
     #[must_use]
     pub fn to_owned(&self) -> OwnedRequestHead {
         OwnedRequestHead::new(self.fields.bytes, self.fields.spans, self.info)
+    }
+
+    /// Copies the head without the fields that belong to one connection, as
+    /// [`remove_hop_by_hop`](OwnedRequestHead::remove_hop_by_hop) does, and without those whose name
+    /// is unwanted. Fields that the parser [locates](KnownField) are always wanted.
+    ///
+    /// This is faster than to copy the head and to remove them.
+    ///
+    /// # Errors
+    ///
+    /// [`EncodeError::HeadTooLarge`] if the head has no space behind many colons and becomes too
+    /// large with it.
+    pub fn to_forward(
+        &self,
+        is_unwanted: impl FnMut(&[u8]) -> bool,
+    ) -> Result<OwnedRequestHead, EncodeError> {
+        forward::copy(self.fields, self.info, is_unwanted).map(OwnedRequestHead::of)
     }
 
     /// Returns the path of a target that does not have the origin form.

@@ -8,7 +8,7 @@ use super::table::Span;
 const LARGEST: usize = 4 * 1024;
 const MOST_FIELDS: usize = 64;
 /// How many copies of a thread are dropped and made at once, usually.
-const KEPT: usize = 16;
+const KEPT: usize = 128;
 
 /// The memory of one copy: its bytes and its offsets.
 type Memory = (Vec<u8>, Vec<Span>);

@@ -53,8 +53,7 @@ impl HeadTable {
     #[inline]
     pub(super) fn clear(&mut self) {
         self.info.count = 0;
-        self.info.located = [0; KnownField::COUNT];
-        self.info.repeated = 0;
+        self.info.clear_located();
         self.info.options = 0;
         self.info.expects_continue = false;
     }
@@ -183,7 +182,7 @@ impl Info {
 
     /// Notes that the field at `position` is `known`.
     #[inline]
-    fn locate(&mut self, known: KnownField, position: u8) {
+    pub(super) fn locate(&mut self, known: KnownField, position: u8) {
         let slot = &mut self.located[known as usize];
         match *slot {
             0 => *slot = position + 1,
@@ -193,13 +192,19 @@ impl Info {
 
     /// Locates the known fields again, after `spans` changed.
     pub(super) fn locate_all(&mut self, bytes: &[u8], spans: &[Span]) {
-        self.located = [0; KnownField::COUNT];
-        self.repeated = 0;
+        self.clear_located();
         for (position, span) in (0_u8..).zip(spans) {
             if let Some(known) = KnownField::of(span.name(bytes)) {
                 self.locate(known, position);
             }
         }
+    }
+
+    /// Forgets where the known fields are.
+    #[inline]
+    pub(super) fn clear_located(&mut self) {
+        self.located = [0; KnownField::COUNT];
+        self.repeated = 0;
     }
 
     /// Returns `true` if there is a field of this kind.
