@@ -15,8 +15,8 @@ use tidegate_core::{CancelToken, ManualClock};
 use tidegate_isolate::{
     BreakerConfig, BreakerWindow, Command, CommandBuilder, Isolation, PermitConfig, PoolConfig,
 };
-use tidegate_testkit::{Gate, RecordedSpan, Recorder, block_on};
-use tracing::subscriber::with_default;
+use tidegate_testkit::{Gate, RecordedSpan, Recorder, block_on, explode};
+use tracing::subscriber::{Interest, with_default};
 use tracing::{Level, info_span};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -325,4 +325,86 @@ fn a_subscriber_that_blocks_holds_its_own_call_and_no_other() {
         assert_eq!(blocked.join().unwrap(), Ok(1));
     });
     assert_eq!(outcomes(&recorder), ["SUCCESS"]);
+}
+
+/// Wants to be asked each time, and panics then.
+struct PanicsInEnabled;
+
+impl tracing::Subscriber for PanicsInEnabled {
+    fn register_callsite(&self, _: &'static tracing::Metadata<'static>) -> Interest {
+        Interest::sometimes()
+    }
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        explode()
+    }
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        unreachable!("nothing is enabled")
+    }
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, _: &tracing::Event<'_>) {}
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+/// Calls commands in each way, one of them without a permit and one without a closed breaker.
+fn call_in_each_way() {
+    let (_clock, isolation) = still();
+    let command: Numbers = builder("prices").permits(1).build(&isolation).unwrap();
+    let slow = builder("stock").threads(threads()).build(&isolation);
+    let slow = slow.unwrap();
+    let breaker = BreakerConfig {
+        window: BreakerWindow::Count(1),
+        min_calls: 1,
+        ..BreakerConfig::default()
+    };
+    let broken: Numbers = builder("broken")
+        .breaker(breaker)
+        .build(&isolation)
+        .unwrap();
+    assert_eq!(command.run(|_| Ok(1)), Ok(1));
+    let call = command.run_async(|_| async { Ok(2) });
+    assert_eq!(block_on("the call", call), Ok(2));
+    let mut dropped = Box::pin(command.run_async(|_| pending()));
+    let polled = dropped
+        .as_mut()
+        .poll(&mut Context::from_waker(Waker::noop()));
+    assert!(polled.is_pending());
+    drop(dropped);
+    let entry = command.admit().unwrap();
+    command.run(|_| Ok(1)).expect_err("there is no permit");
+    assert!(entry.verdict(true));
+    drop(entry);
+    assert_eq!(slow.run(|_| Ok(3)), Ok(3));
+    assert_eq!(slow.queue(|_| Ok(4)).wait(), Ok(4));
+    broken.run(|_| Err("no")).expect_err("it fails");
+    broken.run(|_| Ok(1)).expect_err("the breaker is open");
+    for one in [&command, &slow, &broken] {
+        assert_eq!(one.snapshot().active, 0, "{one:?}");
+    }
+    isolation.shutdown(SECOND).wait().unwrap();
+}
+
+#[test]
+fn a_subscriber_that_panics_in_one_of_its_methods_costs_nothing() {
+    const METHODS: [&str; 8] = [
+        "new_span",
+        "record",
+        "event",
+        "enter",
+        "exit",
+        "clone_span",
+        "try_close",
+        "current_span",
+    ];
+    for bad in METHODS {
+        let recorder = Recorder::new();
+        recorder.on_call(move |method| {
+            if method == bad {
+                explode();
+            }
+        });
+        with_default(recorder, call_in_each_way);
+    }
+    with_default(PanicsInEnabled, call_in_each_way);
 }

@@ -8,12 +8,13 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use rustix::process::{Signal, getpid, kill_process};
 use tidegate_core::ManualClock;
-use tidegate_loop::signal;
+use tidegate_loop::{Quiet, signal};
 use tidegate_net::{Draining, Inbound, InboundContext, NetGroup, Nothing, Server, UserEvent};
 use tidegate_promise::{Completion, Failure};
 use tidegate_testkit::{Log, until};
@@ -111,8 +112,55 @@ fn a_wait_for_a_signal_that_is_cancelled_drains_nothing() {
     assert!(!server.closed().is_done());
 }
 
+/// Tests that use the same signal take turns.
+static USER1: Mutex<()> = Mutex::new(());
+
+#[test]
+fn a_signal_finds_a_server_that_has_ended_or_is_about_to() {
+    let _alone = USER1.lock().unwrap_or_else(PoisonError::into_inner);
+    const LATE: Duration = Duration::from_secs(3600);
+    let ends: [fn(&Server, &mut TcpStream); 4] = [
+        |server, client| {
+            server.drain(Duration::ZERO).wait().unwrap();
+            assert_eq!(client.read(&mut [0; 1]).unwrap(), 0);
+        },
+        |server, _| drop(server.drain(LATE)),
+        |server, _| drop(server.drain_after(LATE, LATE)),
+        |server, _| server.stop_accepting().wait().unwrap(),
+    ];
+    for end in ends {
+        let (server, _clock, _log, mut client) = server();
+        let (one, two) = (signal::user1(), signal::user1());
+        let drained = [one, two].map(|one| server.drain_on_timeout(one, Duration::ZERO));
+        end(&server, &mut client);
+        drop(server);
+        send(Signal::USR1);
+        for drained in drained {
+            drained.wait().unwrap();
+        }
+        assert_eq!(client.read(&mut [0; 1]).unwrap(), 0);
+    }
+}
+
+#[test]
+fn a_signal_after_the_end_of_the_group_makes_an_empty_report() {
+    let _alone = USER1.lock().unwrap_or_else(PoisonError::into_inner);
+    let group = tidegate_net::pinned("io", 1).unwrap();
+    let server = Server::builder(&group).bind("127.0.0.1:0").wait().unwrap();
+    let drained = server.drain_on(signal::user1());
+    group
+        .shutdown(Quiet::none(Duration::from_secs(60)))
+        .wait()
+        .unwrap();
+    assert!(!drained.is_done());
+    send(Signal::USR1);
+    let report = drained.wait().unwrap();
+    assert_eq!((report.open, report.closed_at_deadline.len()), (0, 0));
+}
+
 #[test]
 fn the_first_of_several_signals_drains() {
+    let _alone = USER1.lock().unwrap_or_else(PoisonError::into_inner);
     let (server, _clock, log, client) = server();
     let drained = server.drain_on(Completion::any([signal::user1(), signal::user1()]));
     send(Signal::USR1);

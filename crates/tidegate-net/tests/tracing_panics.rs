@@ -1,5 +1,5 @@
-//! A subscriber of the process that panics in each of its methods, and one that blocks. The test is
-//! alone in its process.
+//! A subscriber of the process that panics in each of its methods, one that blocks, and one that uses
+//! the library. The test is alone in its process.
 #![expect(
     clippy::unwrap_used,
     reason = "in a test an unwrap is an assertion, in its helpers too"
@@ -7,10 +7,13 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
-use tidegate_net::{NetGroup, Server};
-use tidegate_testkit::{Gate, Recorder};
+use tidegate_loop::{EventLoop, block_on};
+use tidegate_net::{Client, NetGroup, Server};
+use tidegate_testkit::{Gate, Recorder, until};
 use tracing::subscriber::set_global_default;
 
 #[path = "it/echo.rs"]
@@ -26,9 +29,55 @@ fn echoed(client: &mut TcpStream) -> u8 {
     back[0]
 }
 
+static BLOCKS: AtomicBool = AtomicBool::new(false);
+/// What a subscriber that uses the library uses, if it should.
+static REENTERS: Mutex<Option<(NetGroup, Server)>> = Mutex::new(None);
+static REENTERED: AtomicUsize = AtomicUsize::new(0);
+
+/// Uses the library from within a method of the subscriber, in each way that does not wait.
+fn reenter() {
+    let Some((group, server)) = REENTERS.lock().unwrap().clone() else {
+        return;
+    };
+    REENTERED.fetch_add(1, Ordering::Relaxed);
+    server.pause_accepting();
+    drop((server.metrics(), server.dump()));
+    server.resume_accepting();
+    if let Some(home) = EventLoop::current() {
+        home.execute(|| ()).unwrap();
+        drop(home.spawn_local(async {}).unwrap());
+        block_on(async {}).expect_err("this thread drives a loop");
+    }
+    let client = Client::builder(&group).pipeline(|p| p.add("echo", Echo));
+    drop(client.connect(server.local_addr()));
+}
+
+/// Whatever the subscriber does, bytes come back, and the drain it begins itself ends.
+fn reentered(recorder: &Recorder, group: &NetGroup) {
+    let server = Server::builder(group)
+        .pipeline(|p| p.add("echo", Echo))
+        .max_connections(50)
+        .bind("127.0.0.1:0")
+        .wait()
+        .unwrap();
+    let mut client = TcpStream::connect(server.local_addr()).unwrap();
+    assert_eq!(echoed(&mut client), b'x');
+    *REENTERS.lock().unwrap() = Some((group.clone(), server.clone()));
+    for _ in 0..10 {
+        assert_eq!(echoed(&mut client), b'x');
+    }
+    until("connections are refused", || {
+        !recorder.events("refused").is_empty()
+    });
+    *REENTERS.lock().unwrap() = None;
+    assert!(REENTERED.load(Ordering::Relaxed) > 0);
+    drop(client);
+    let drained = server.drain(Duration::ZERO).wait().unwrap();
+    assert!(drained.open <= 50, "{drained}");
+}
+
 #[test]
 fn a_subscriber_that_panics_costs_no_connection_and_one_that_blocks_holds_its_own_loop() {
-    static BLOCKS: AtomicBool = AtomicBool::new(false);
     let recorder = Recorder::new();
     let (arrived, go_on) = (Gate::new(), Gate::new());
     let (here, gate) = (arrived.clone(), go_on.clone());
@@ -37,6 +86,7 @@ fn a_subscriber_that_panics_costs_no_connection_and_one_that_blocks_holds_its_ow
             here.open();
             gate.wait();
         }
+        reenter();
     });
     set_global_default(recorder.clone()).unwrap();
     let group: NetGroup = tidegate_net::pinned("io", 2).unwrap();
@@ -70,6 +120,7 @@ fn a_subscriber_that_panics_costs_no_connection_and_one_that_blocks_holds_its_ow
     one.read_exact(&mut back).unwrap();
     assert_eq!(back, *b"y");
     drop((before, one, two));
+    reentered(&recorder, &group);
     for span in recorder.spans("connection") {
         assert!(span.entered >= span.left, "{span:?}");
     }

@@ -15,7 +15,8 @@
 //! completes it, even if no code waits yet and no event loop runs. The default action, which ends
 //! the process, does not happen any more, so a program that registers `SIGINT` has to end itself.
 //! The registration stays until the process ends. A handler that other code had installed before is
-//! still called, after this one. A signal that the process ignored before, as a program that
+//! still called, after this one. A handler that other code installs later gets the signal in place
+//! of this one, unless it passes it on, as those of tokio and `signal-hook` do. A signal that the process ignored before, as a program that
 //! `nohup` starts ignores `SIGHUP`, is received from then on.
 //!
 //! All completions for a signal that are pending when it arrives succeed.

@@ -368,3 +368,93 @@ fn a_manual_loop_can_be_driven_to_the_end_of_a_future() {
         Err(BlockOnError::Shutdown)
     ));
 }
+
+#[test]
+fn a_drop_inside_is_refused_and_a_drop_in_a_panic_is_not() {
+    /// Calls `block_on` when it is dropped.
+    struct Blocks(Log<Option<u32>>);
+    impl Drop for Blocks {
+        fn drop(&mut self) {
+            self.0.push(block_on(async { 1 }).ok());
+        }
+    }
+    let log = Log::new();
+    let inside = Blocks(log.clone());
+    // Dropped by the event loop, since its future never ends.
+    let spawned = Blocks(log.clone());
+    block_on(async move {
+        let _inside = inside;
+        let here = EventLoop::current().unwrap();
+        let spawned = here.spawn_local(async move {
+            let _spawned = spawned;
+            pending::<()>().await;
+        });
+        drop(spawned.unwrap());
+    })
+    .unwrap();
+    assert_eq!(log.take(), [None, None], "the thread drives a loop");
+    let caught = catch_unwind(AssertUnwindSafe(|| {
+        let _unwound = Blocks(log.clone());
+        panic!("on purpose");
+    }));
+    assert!(caught.is_err());
+    assert_eq!(log.take(), [Some(1)], "a thread that unwinds may wait");
+}
+
+#[test]
+fn a_hundred_threads_at_once() {
+    let answers = thread::scope(|scope| {
+        let mut before: Option<Promise<usize>> = None;
+        let mut all = Vec::new();
+        // Each future waits for the next one, and the last of them starts last.
+        for at in 0..100 {
+            let (promise, answer) = promise::<usize>();
+            let wakes = before.replace(promise);
+            all.push(scope.spawn(move || {
+                let got = block_on(answer).unwrap().unwrap();
+                if let Some(other) = wakes {
+                    other.succeed(got + 1).unwrap();
+                }
+                (at, got)
+            }));
+        }
+        before.unwrap().succeed(0).unwrap();
+        let answers = all.into_iter().map(|one| one.join().unwrap());
+        answers.collect::<Vec<_>>()
+    });
+    assert!(
+        answers.iter().all(|(at, got)| at + got == 99),
+        "{answers:?}"
+    );
+}
+
+#[test]
+fn a_waker_may_outlive_its_loop() {
+    let kept = Log::new();
+    for is_ready in [true, false] {
+        let keep = kept.clone();
+        let output = block_on(async {
+            if !is_ready {
+                let here = EventLoop::current().unwrap();
+                drop(here.shutdown(Quiet::none(SECOND)));
+            }
+            poll_fn(move |cx| {
+                keep.push(cx.waker().clone());
+                if is_ready {
+                    Poll::Ready(1)
+                } else {
+                    Poll::Pending
+                }
+            })
+            .await
+        });
+        assert_eq!(output.ok(), is_ready.then_some(1));
+    }
+    for waker in kept.take() {
+        waker.wake_by_ref();
+        thread::scope(|scope| {
+            scope.spawn(move || waker.wake());
+        });
+    }
+    assert_eq!(block_on(async { 2 }).unwrap(), 2);
+}

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::thread;
 use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
@@ -108,6 +109,52 @@ fn a_drain_ends_a_paused_server() {
     let drained = server.drain(MINUTE);
     drop(waiting);
     assert!(drained.wait().unwrap().closed_at_deadline.is_empty());
+}
+
+#[test]
+fn pauses_of_many_threads_lose_no_connection_that_came_before_the_end() {
+    let group = group(2);
+    for round in 0..tidegate_testkit::rounds(30) {
+        let server = echo(&group);
+        thread::scope(|scope| {
+            for n in 0..2 {
+                let server = &server;
+                scope.spawn(move || {
+                    for step in 0..20 {
+                        match (step + n) % 2 {
+                            0 => server.pause_accepting(),
+                            _ => server.resume_accepting(),
+                        }
+                    }
+                });
+            }
+            let mut clients: Vec<_> = (0..4).map(|_| dial(&server)).collect();
+            let drained = match round % 3 {
+                0 => Some(server.drain(MINUTE)),
+                1 => {
+                    server.stop_accepting().wait().unwrap();
+                    None
+                }
+                _ => {
+                    server.pause_accepting();
+                    Some(server.drain(MINUTE))
+                }
+            };
+            // They came before the end, so each of them is served.
+            for client in &mut clients {
+                assert_eq!(round_trip(client, b"x"), b"x", "round {round}");
+            }
+            drop(clients);
+            if let Some(drained) = drained {
+                assert!(drained.wait().unwrap().closed_at_deadline.is_empty());
+            }
+        });
+        server.resume_accepting();
+        server.closed().wait().unwrap();
+        assert!(TcpStream::connect(server.local_addr()).is_err());
+        until("the connections end", || server.connections() == 0);
+        assert_eq!(server.accepted(), 4);
+    }
 }
 
 #[test]

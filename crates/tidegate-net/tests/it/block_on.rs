@@ -1,8 +1,10 @@
 //! `block_on` with I/O: servers and clients on the thread that calls it.
 
+use std::future::{Future, poll_fn};
 use std::io::Read;
 use std::net::TcpStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
@@ -73,6 +75,23 @@ fn a_server_and_a_client_share_the_calling_thread() {
         (&bytes[..], thread),
         (&b"hello"[..], thread::current().id())
     );
+}
+
+#[test]
+fn a_future_that_always_wakes_itself_does_not_stop_its_own_io() {
+    let bytes = block_on(async {
+        let here = NetGroup::current().unwrap();
+        let server = Server::builder(&here).pipeline(|p| p.add("echo", Echo));
+        let server = server.bind("127.0.0.1:0").await.unwrap();
+        let mut asks = pin!(ask(&here, &server));
+        let (bytes, _) = poll_fn(|cx| {
+            cx.waker().wake_by_ref();
+            asks.as_mut().poll(cx)
+        })
+        .await;
+        bytes
+    });
+    assert_eq!(bytes.unwrap(), "hello");
 }
 
 #[test]
