@@ -34,7 +34,8 @@ pub trait Executor: Send + Sync + 'static {
 
     /// Accepts a task of the runtime itself, such as the task that makes a pool thread the producer
     /// of a strategy, or the start of a loop. An executor with a lane for such tasks never refuses
-    /// them because it is full; any other executor treats them like all tasks.
+    /// them because it is full, and runs them as long as it has a thread, even after its shutdown;
+    /// any other executor treats them like all tasks.
     ///
     /// # Errors
     ///

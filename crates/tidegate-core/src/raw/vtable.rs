@@ -45,4 +45,6 @@ pub(crate) struct Vtable {
     pub(crate) type_name: fn() -> &'static str,
     pub(super) blocking: Blocking,
     pub(super) long: bool,
+    /// Whether the task is of the runtime itself: only its executor can run it.
+    pub(super) internal: bool,
 }

@@ -243,7 +243,7 @@ impl Shared {
         self.forget_if_unreachable();
     }
 
-    /// Drops the termination of an event loop that has ended and has no handle.
+    /// Drops the termination and the strategy of an event loop that has ended and has no handle.
     pub(crate) fn forget_if_unreachable(&self) {
         // ORDERING: SeqCst fence: the end of the loop and the drop of the last handle each write
         // one of the two words and then read both here; at least one of them sees the other's
@@ -252,6 +252,8 @@ impl Shared {
         let over = self.state.get() == Lifecycle::Terminated;
         if over && self.handles.load(Ordering::Relaxed) == 0 {
             self.termination.forget();
+            // The pool of the strategy may have handed back tasks of this loop.
+            self.thread.forget_strategy();
         }
     }
 }

@@ -148,6 +148,12 @@ impl ThreadSlot {
         }
     }
 
+    /// Drops the strategy, which may be user code; a panic is contained.
+    pub(crate) fn forget_strategy(&self) {
+        let strategy = self.lock().strategy.take();
+        discard(strategy);
+    }
+
     /// Marks the event loop as driven by hand.
     pub(crate) fn drive_manually(&self) {
         self.lock().builder = None;
@@ -155,10 +161,8 @@ impl ThreadSlot {
 }
 
 impl Drop for ThreadSlot {
-    /// Drops the strategy, which may be user code; a panic is contained.
     fn drop(&mut self) {
-        let strategy = self.lock().strategy.take();
-        discard(strategy);
+        self.forget_strategy();
     }
 }
 

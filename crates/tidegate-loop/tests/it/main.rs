@@ -9,6 +9,7 @@ mod beside_a_pool;
 mod block_on;
 mod driver;
 mod dump;
+mod ended_pool;
 mod ending;
 mod execute;
 mod global;

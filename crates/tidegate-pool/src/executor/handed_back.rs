@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::{Arc, PoisonError};
 
 use tidegate_core::Task;
+use tidegate_core::internal::discard_all;
 use tidegate_core::internal::prim::{AtomicBool, Mutex, MutexGuard, Ordering};
 
 use super::task_promise::drop_unstarted;
@@ -107,10 +108,13 @@ impl HandedBack {
         Arc::clone(&self.lists[0].taken)
     }
 
-    /// Adds tasks.
+    /// Adds tasks, and drops those of the runtime itself: of such a task, the user could only wait
+    /// for its drop, and it may hold the executor whose list this is.
     #[doc(hidden)]
     pub fn add(&self, tasks: impl IntoIterator<Item = Task>) {
-        self.lists[0].lock().extend(tasks);
+        let (internal, users): (Vec<_>, Vec<_>) = tasks.into_iter().partition(Task::is_internal);
+        self.lists[0].lock().extend(users);
+        discard_all(internal);
     }
 }
 

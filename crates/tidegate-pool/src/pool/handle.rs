@@ -230,7 +230,8 @@ impl WorkerPool {
 
     /// Shuts the pool down: it takes no more jobs and ends. Scheduled tasks that are not due yet are
     /// cancelled. Accepted jobs run until `timeout` has passed. Then jobs that have not started are
-    /// handed back, and jobs that have not returned are reported. After half of `timeout`,
+    /// handed back, and jobs that have not returned are reported. Strategies over the pool get the
+    /// threads that they have asked for, when running jobs return. After half of `timeout`,
     /// [`WorkerPool::shutdown_token`] is cancelled. A second call can only make the deadline
     /// earlier.
     ///

@@ -51,7 +51,7 @@ pub(crate) trait Rule<P: Producer>: Sized + Send + Sync + 'static {
 
     /// Makes another thread produce.
     fn dispatch(engine: &Arc<Engine<P, Self>>) -> Result<(), Rejected<()>> {
-        let job = PlainTask::labelled::<Dispatched, _>({
+        let job = PlainTask::internal::<Dispatched, _>({
             let engine = Arc::clone(engine);
             move || engine.produce()
         });
@@ -293,7 +293,7 @@ impl<P: Producer, R: Rule<P>> Helper<P, R> {
             engine: Arc::clone(engine),
             arrived: false,
         };
-        PlainTask::labelled::<HelperJob, _>(move || helper.arrive())
+        PlainTask::internal::<HelperJob, _>(move || helper.arrive())
     }
 
     fn arrive(mut self) {

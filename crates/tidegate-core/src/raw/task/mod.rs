@@ -153,6 +153,13 @@ impl Task {
         self.vtable.long
     }
 
+    /// Returns `true` if the task is of the runtime itself. An executor that ends drops such a task
+    /// and hands back the others.
+    #[doc(hidden)]
+    pub fn is_internal(&self) -> bool {
+        self.vtable.internal
+    }
+
     /// Returns a number that tasks made from the same closure share: for statistics by class.
     pub fn class(&self) -> usize {
         std::ptr::from_ref(self.vtable).addr()
@@ -327,12 +334,19 @@ impl<F: Body> Body for InSpan<F> {
 trait Kind {
     const BLOCKING: Blocking;
     const LONG: bool = false;
+    const INTERNAL: bool = false;
 }
 struct Never;
 struct Adapts;
 struct May;
 /// May block, and is known to take long.
 struct Long;
+/// May block, and is of no use outside its executor.
+struct Internal;
+impl Kind for Internal {
+    const BLOCKING: Blocking = Blocking::May;
+    const INTERNAL: bool = true;
+}
 impl Kind for Long {
     const BLOCKING: Blocking = Blocking::May;
     const LONG: bool = true;
@@ -358,6 +372,7 @@ impl<F: Body, B: Kind> Inline<F, B> {
         type_name: F::type_name,
         blocking: B::BLOCKING,
         long: B::LONG,
+        internal: B::INTERNAL,
     };
 
     unsafe fn run(data: *mut Data) {
@@ -389,6 +404,7 @@ impl<F: Body, B: Kind> Boxed<F, B> {
         type_name: F::type_name,
         blocking: B::BLOCKING,
         long: B::LONG,
+        internal: B::INTERNAL,
     };
 
     unsafe fn unbox(data: *mut Data) -> Box<F> {

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use super::{Adapts, Labelled, Long, May, Named, Never, Task};
+use super::{Adapts, Internal, Labelled, Long, May, Named, Never, Task};
 use crate::raw::vtable::Blocking;
 
 /// Makes tasks that carry no span, with the constructors of [`Task`].
@@ -72,6 +72,28 @@ impl PlainTask {
         F: FnOnce() + Send + 'static,
     {
         Task::erase_plain::<Named<F>, May>(Named { name, run })
+    }
+
+    /// Creates a task of the runtime itself with a `name`. See [`Task::is_internal`].
+    #[inline]
+    pub fn internal_named<F>(name: &'static str, run: F) -> Task
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        Task::erase_plain::<Named<F>, Internal>(Named { name, run })
+    }
+
+    /// Creates a task of the runtime itself, such as the helper of a strategy, that is identified
+    /// by the type `L`. See [`Task::is_internal`].
+    #[inline]
+    pub fn internal<L: 'static, F>(run: F) -> Task
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        Task::erase_plain::<Labelled<L, F>, Internal>(Labelled {
+            run,
+            label: PhantomData,
+        })
     }
 
     /// See [`Task::labelled`].

@@ -55,7 +55,7 @@ impl Executor for Shared {
         }
         let task = PlainTask::non_blocking(move || signal.deliver());
         turn.counts.accepted += 1;
-        let mut job = Job::new(task);
+        let mut job = Job::internal(task);
         self.stamp(&mut job);
         match turn.place(job, true, Lane::Internal.is_urgent()) {
             Dispatch::Handed(wake) => {

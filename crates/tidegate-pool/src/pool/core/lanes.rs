@@ -197,12 +197,17 @@ impl Lanes {
         self.internal.len()
     }
 
-    /// Moves all jobs to `left`: internal jobs first, each lane in its order.
-    pub(super) fn drain(&mut self, left: &mut Vec<Job>) {
-        left.reserve(self.len());
+    /// Moves all internal jobs to `left`, in their order.
+    pub(super) fn drain_internal(&mut self, left: &mut Vec<Job>) {
+        left.reserve(self.internal.len());
         while let Some(job) = self.internal.pop_front() {
             left.push(job);
         }
+    }
+
+    /// Moves all user jobs to `left`, in their order.
+    pub(super) fn drain_user(&mut self, left: &mut Vec<Job>) {
+        left.reserve(self.waiting);
         match &mut self.user {
             UserLane::BuiltIn(queue) => {
                 while let Some(Popped::Run(job) | Popped::Shed(job)) = queue.pop() {
@@ -217,7 +222,8 @@ impl Lanes {
     /// Moves all jobs to `left`, and counts them as displaced.
     pub(super) fn displace_all(&mut self, left: &mut Vec<Job>) {
         let before = left.len();
-        self.drain(left);
+        self.drain_internal(left);
+        self.drain_user(left);
         self.counts.displaced += (left.len() - before) as u64;
     }
 

@@ -15,7 +15,7 @@ use crate::pool::queue::Job;
 use crate::pool::raw::WorkerWake;
 use crate::pool::shutdown_report::{ShutdownReport, StuckJob};
 
-use super::lanes::ShutdownPlan;
+use super::lanes::{Lane, ShutdownPlan};
 use super::shared::{PoolDispatchGuard, Shared};
 
 /// Consecutive panics of a queue after which `report` stops draining it.
@@ -171,7 +171,9 @@ impl Shared {
         self.report(self.dispatcher.turn(), Vec::new(), left, Vec::new());
     }
 
-    /// Hands back `left` and the queued jobs, and completes the report.
+    /// Hands back `left` and the queued jobs, and completes the report. Internal jobs stay as long
+    /// as the pool has a thread: it runs them before it ends. Without a thread, those that only an
+    /// executor can run are dropped.
     ///
     /// The jobs and the promise are taken under the dispatch guard `turn`. The guard and `wakes`
     /// are then dropped, which wakes the threads, and the promise is completed after that. The
@@ -187,9 +189,18 @@ impl Shared {
     ) {
         let mut panics = Vec::new();
         while panics.len() < QUEUE_PANICS
-            && let Err(panic) = contain(|| turn.drain(&mut left))
+            && let Err(panic) = contain(|| turn.drain_user(&mut left))
         {
             panics.push(panic);
+        }
+        if turn.threads() > 0 {
+            let (internal, users): (Vec<_>, _) = left.into_iter().partition(Job::is_internal);
+            left = users;
+            for job in internal {
+                turn.push(Lane::Internal, job);
+            }
+        } else {
+            turn.drain_internal(&mut left);
         }
         let before = turn.shutdown.map_or(turn.counts.done, |plan| plan.done);
         let ran = turn.counts.done - before;

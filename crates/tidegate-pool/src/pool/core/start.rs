@@ -318,7 +318,7 @@ impl Drop for PendingStart {
 
 /// Gives the work of a thread to the executor of the user.
 fn lend_to(lend: &ThreadLender, start: PendingStart) -> io::Result<()> {
-    let task = PlainTask::named("calls of a pool", move || start.begin());
+    let task = PlainTask::internal_named("calls of a pool", move || start.begin());
     match contain(|| lend(task)) {
         Ok(Ok(())) => Ok(()),
         Ok(Err(refused)) => {

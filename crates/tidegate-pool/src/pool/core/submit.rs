@@ -25,7 +25,7 @@ impl Shared {
 
     /// Accepts a job of the runtime itself, regardless of the queue's bound.
     pub(crate) fn submit_internal(&self, task: Task) -> Result<(), Rejected<Task>> {
-        match self.offer(Job::new(task), Lane::Internal) {
+        match self.offer(Job::internal(task), Lane::Internal) {
             Ok(_) => Ok(()),
             Err(refused) => Err(refused.map(Job::into_task)),
         }

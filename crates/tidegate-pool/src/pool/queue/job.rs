@@ -23,6 +23,8 @@ pub struct Job {
     criticality: u8,
     /// This is no job, but the right to run one that the user's queue chooses.
     is_ticket: bool,
+    /// Whether the job is of the lane of internal jobs.
+    is_internal: bool,
     /// When the job was accepted, if the pool measures times. In a stand-in: the key of its job.
     pub(crate) since: u64,
 }
@@ -38,8 +40,22 @@ impl Job {
             token: None,
             criticality: 0,
             is_ticket: false,
+            is_internal: false,
             since: 0,
         }
+    }
+
+    /// Creates a job of the runtime itself.
+    pub(crate) fn internal(task: Task) -> Self {
+        Self {
+            is_internal: true,
+            ..Self::new(task)
+        }
+    }
+
+    /// Returns `true` if the job is of the runtime itself, whichever way it came.
+    pub(crate) fn is_internal(&self) -> bool {
+        self.is_internal || self.task.is_internal()
     }
 
     /// Creates a ticket: the right of a worker to run a job that the user's queue chooses.

@@ -145,7 +145,7 @@ impl<P: Producer> LateHelper<P> {
             loan,
             class: engine.rule.class.load(Ordering::Relaxed),
         };
-        PlainTask::labelled::<Self, _>(move || helper.arrive())
+        PlainTask::internal::<Self, _>(move || helper.arrive())
     }
 
     fn arrive(self) {

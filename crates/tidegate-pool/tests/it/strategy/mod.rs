@@ -4,6 +4,7 @@ mod adaptive;
 mod busy_pool;
 mod conformance;
 mod dump;
+mod ended_pool;
 mod late;
 #[path = "../../../../tidegate-testkit/shared/manual_executor.rs"]
 mod manual_executor;
