@@ -233,6 +233,7 @@ fn the_count_is_exact_although_connections_write_read_and_end_at_once() {
     }
 }
 
+#[cfg(feature = "tls")]
 #[test]
 fn the_cap_holds_for_connections_with_tls() {
     let authority = crate::tls::Authority::new();
