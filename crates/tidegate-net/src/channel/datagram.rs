@@ -5,13 +5,13 @@ use std::io;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
-use mio::net::UdpSocket;
 use tidegate_promise::{Failure, Promise};
 
 use super::write_queue::ENTRY_OVERHEAD;
 use crate::errors::NetError;
 use crate::message::Message;
 use crate::metrics::Counters;
+use crate::sys::UdpSocket;
 
 /// Maximum number of datagrams that wait to be sent; further ones are refused.
 const MOST_WAITING: usize = 1024;
@@ -191,10 +191,11 @@ mod tests {
     //! A flush waits for the datagrams before it.
 
     use super::*;
+    use crate::sys::bind_udp;
 
     #[test]
     fn a_flush_completes_behind_the_datagrams_before_it_and_fails_with_them() {
-        let socket = UdpSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let socket = bind_udp("127.0.0.1:0".parse().unwrap()).unwrap();
         let to_itself = || Datagram {
             bytes: "x".into(),
             peer: socket.local_addr().unwrap(),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::read_size::ReadSize;
 use super::write_queue::{WRITE_SPIN, WaterMarks};
+use crate::sys::SocketOptions;
 
 /// Options of a channel.
 ///
@@ -81,25 +82,27 @@ impl ChannelOptions {
 
     /// Applies the options of the socket. Ignores those that the operating system refuses: the
     /// channel works without them.
-    pub(crate) fn apply(&self, socket: &socket2::SockRef<'_>, tcp: bool) {
+    pub(crate) fn apply(&self, socket: &SocketOptions<'_>, tcp: bool) {
         if tcp && self.no_delay {
-            let _ = socket.set_tcp_nodelay(true);
+            let _ = socket.set_no_delay();
         }
         #[cfg(any(target_os = "linux", target_os = "android"))]
-        if tcp && self.tcp_user_timeout.is_some() {
-            let _ = socket.set_tcp_user_timeout(self.tcp_user_timeout);
+        if let Some(timeout) = self.tcp_user_timeout
+            && tcp
+        {
+            let _ = socket.set_user_timeout(timeout);
         }
         if self.keep_alive {
-            let _ = socket.set_keepalive(true);
+            let _ = socket.set_keep_alive();
         }
-        if self.linger.is_some() {
-            let _ = socket.set_linger(self.linger);
+        if let Some(linger) = self.linger {
+            let _ = socket.set_linger(linger);
         }
         if let Some(size) = self.send_buffer {
-            let _ = socket.set_send_buffer_size(size);
+            let _ = socket.set_send_buffer(size);
         }
         if let Some(size) = self.receive_buffer {
-            let _ = socket.set_recv_buffer_size(size);
+            let _ = socket.set_receive_buffer(size);
         }
     }
 }
@@ -114,19 +117,37 @@ mod tests {
 
     #[test]
     fn the_time_for_an_acknowledgement_is_set_if_it_is_given() {
-        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
-        let socket = SockRef::from(&socket);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (socket, to) = (SockRef::from(&listener), SocketOptions::of(&listener));
         let before = socket.tcp_user_timeout().unwrap();
-        ChannelOptions::default().apply(&socket, true);
+        ChannelOptions::default().apply(&to, true);
         assert_eq!(socket.tcp_user_timeout().unwrap(), before);
         let options = ChannelOptions {
             tcp_user_timeout: Some(Duration::from_secs(7)),
             ..ChannelOptions::default()
         };
-        options.apply(&socket, false);
+        options.apply(&to, false);
         assert_eq!(socket.tcp_user_timeout().unwrap(), before);
-        options.apply(&socket, true);
+        options.apply(&to, true);
         let set = socket.tcp_user_timeout().unwrap();
         assert_eq!(set, Some(Duration::from_secs(7)));
+    }
+    #[test]
+    fn each_option_reaches_the_socket() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = SockRef::from(&listener);
+        let options = ChannelOptions {
+            keep_alive: true,
+            linger: Some(Duration::from_secs(3)),
+            send_buffer: Some(50_000),
+            receive_buffer: Some(60_000),
+            ..ChannelOptions::default()
+        };
+        options.apply(&SocketOptions::of(&listener), true);
+        assert!(socket.tcp_nodelay().unwrap() && socket.keepalive().unwrap());
+        assert_eq!(socket.linger().unwrap(), Some(Duration::from_secs(3)));
+        // The system doubles a size, for what it needs itself.
+        assert_eq!(socket.send_buffer_size().unwrap(), 100_000);
+        assert_eq!(socket.recv_buffer_size().unwrap(), 120_000);
     }
 }

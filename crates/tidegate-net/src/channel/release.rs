@@ -13,6 +13,7 @@ use super::state::{Deregistration, Flags, Input, Life, Output};
 use super::transport::Transport;
 use crate::errors::NetError;
 use crate::reactor::IoContext;
+use crate::sys::Adopted;
 
 impl<P: ChannelPipeline> ChannelCore<P> {
     /// Handles a request to hand the socket over.
@@ -74,7 +75,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         self.clear(Flags::READ_READY);
         match std::mem::replace(&mut self.transport, Transport::Gone) {
             Transport::Tcp(stream) => {
-                let stream: TcpStream = stream.into_inner().into();
+                let stream = stream.into_inner().into_std();
                 // Nobody can have cancelled it: that was excluded when the release began.
                 let _ = promise.succeed(stream);
             }

@@ -20,7 +20,7 @@ use crate::pipeline::{
     Action, Erased, Head, Inbound, InboundContext, Pipeline, PipelineBuilder, PipelineState,
 };
 use crate::reactor::{Batched, IoContext, IoSource, Next, PollDriver, register};
-use crate::sys::{FakePoller, Readiness, Token};
+use crate::sys::{self, Adopted, FakePoller, Readiness, Token};
 use crate::{Blocking, Nothing, Registered, UserEvent};
 
 #[test]
@@ -101,8 +101,7 @@ fn connected() -> (Transport, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (socket, _) = listener.accept().unwrap();
-    socket.set_nonblocking(true).unwrap();
-    let transport = Transport::tcp(mio::net::TcpStream::from_std(socket));
+    let transport = Transport::tcp(sys::TcpStream::adopt(socket).unwrap());
     (transport, peer)
 }
 
@@ -340,7 +339,7 @@ fn reads_of_less_than_the_least_offer_teach_nothing() {
 
 #[test]
 fn a_graceful_end_waits_for_datagrams_that_the_socket_did_not_take() {
-    let socket = mio::net::UdpSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let socket = sys::bind_udp("127.0.0.1:0".parse().unwrap()).unwrap();
     let (to, from) = (
         std::net::UdpSocket::bind("127.0.0.1:0").unwrap(),
         socket.local_addr().unwrap(),
@@ -383,7 +382,7 @@ fn a_connect_whose_loop_cannot_watch_it_says_why() {
     let shared = Shared::new(of_channel, Arc::default(), (None, None), None);
     let channel = Channel::of(Arc::clone(&shared));
     let pipeline = <Pipeline>::new(PipelineState::new(shared), Vec::new());
-    let socket = mio::net::UdpSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let socket = sys::bind_udp("127.0.0.1:0".parse().unwrap()).unwrap();
     let (promise, done) = promise();
     let promise = Awaited::new(promise, "cannot open".to_owned(), home.executor());
     let start = Start::Connecting(Box::new(Connecting {
@@ -600,7 +599,7 @@ fn an_accepted_connection_that_its_loop_cannot_watch_goes_to_the_hook() {
     let peer = "127.0.0.1:7".parse().unwrap();
     let shared = Shared::new(of_channel, Arc::default(), (None, Some(peer)), None);
     let channel = Channel::of(Arc::clone(&shared));
-    let socket = mio::net::UdpSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let socket = sys::bind_udp("127.0.0.1:0".parse().unwrap()).unwrap();
     script.refuse(std::io::ErrorKind::StorageFull);
     manual_loop.run(move || {
         <Pinned as crate::group::ChannelPlacement>::place(crate::group::ChannelPlacer {

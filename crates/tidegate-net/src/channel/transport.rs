@@ -6,10 +6,6 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-#[cfg(unix)]
-use mio::net::UnixStream;
-use mio::net::{TcpStream, UdpSocket};
-use socket2::SockRef;
 use tidegate_core::internal::SignalBlock;
 
 use super::file_range::FileRange;
@@ -18,9 +14,11 @@ use super::options::ChannelOptions;
 use super::shared::Shared;
 use super::test_transport::TestTransport;
 use super::write_queue::Sink;
+#[cfg(unix)]
+use crate::sys::UnixStream;
 use crate::sys::{
-    Chunk, SHORT_READ_IS_LAST, Source, StreamRef, StreamSocket, send, send_file, send_slices,
-    send_slices_with_more,
+    Chunk, SHORT_READ_IS_LAST, SocketOptions, Source, StreamRef, StreamSocket, TcpStream,
+    UdpSocket, send, send_file, send_slices, send_slices_with_more,
 };
 
 /// The smallest number of bytes that a socket is offered, unless the offer is fixed.
@@ -141,7 +139,7 @@ impl Transport {
     pub(crate) fn reset_on_close(&self) {
         if let Self::Tcp(stream) = self {
             // If this fails, the socket is broken, and its end is no better than a reset.
-            let _ = SockRef::from(&**stream).set_linger(Some(Duration::ZERO));
+            let _ = SocketOptions::of(&**stream).set_linger(Duration::ZERO);
         }
     }
 
@@ -187,10 +185,10 @@ impl Transport {
     /// Applies the options to the socket.
     pub(crate) fn set_options(&self, options: &ChannelOptions) {
         match self {
-            Self::Tcp(stream) => options.apply(&SockRef::from(&**stream), true),
+            Self::Tcp(stream) => options.apply(&SocketOptions::of(&**stream), true),
             #[cfg(unix)]
-            Self::Unix(stream) => options.apply(&SockRef::from(&**stream), false),
-            Self::Udp(socket) => options.apply(&SockRef::from(socket), false),
+            Self::Unix(stream) => options.apply(&SocketOptions::of(&**stream), false),
+            Self::Udp(socket) => options.apply(&SocketOptions::of(socket), false),
             _ => {}
         }
     }

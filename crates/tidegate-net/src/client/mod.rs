@@ -19,7 +19,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mio::net::TcpStream;
 use tidegate_loop::internal::LoopScheduler;
 use tidegate_loop::{EventLoop, Pinned};
 use tidegate_promise::{Completion, Failure, Outcome, Promise, promise_on};
@@ -32,6 +31,9 @@ use crate::errors::NetError;
 use crate::group::{ChannelPlacement, ChannelPlacer, LoopTarget, NetGroup};
 use crate::pipeline::{Head, Initialiser, PipelineState, assemble};
 use crate::resolve::{Address, Resolver};
+use crate::sys::{Adopted, TcpStream, UdpSocket, bind_udp, connect_tcp};
+#[cfg(unix)]
+use crate::sys::{UnixStream, connect_unix};
 
 /// Creates connections; each call of `connect` makes one. They end with the event loops of the
 /// group, so keep the group or the client at least as long as the connections.
@@ -117,7 +119,7 @@ impl<P: ChannelPlacement> Client<P> {
         promise: Promise<Channel>,
     ) {
         let open = move || {
-            let stream = TcpStream::connect(address)?;
+            let stream = connect_tcp(address)?;
             let local = stream.local_addr().ok();
             Ok((Transport::tcp(stream), local, Some(address)))
         };
@@ -130,7 +132,7 @@ impl<P: ChannelPlacement> Client<P> {
         let path = path.as_ref().to_owned();
         let to = format!("`{}`", path.display());
         self.open(Subject::Connect(to), move || {
-            let stream = mio::net::UnixStream::connect(path)?;
+            let stream = connect_unix(&path)?;
             Ok((Transport::unix(stream), None, None))
         })
     }
@@ -150,7 +152,7 @@ impl<P: ChannelPlacement> Client<P> {
         };
         let (promise, connected) = promise_on(target.home.executor());
         let open = move || {
-            let stream = mio::net::UnixStream::connect(path)?;
+            let stream = connect_unix(&path)?;
             Ok((Transport::unix(stream), None, None))
         };
         self.open_on(&target, subject, open, promise);
@@ -197,8 +199,7 @@ impl<P: ChannelPlacement> Client<P> {
     #[cfg(unix)]
     pub fn adopt_unix(&self, stream: std::os::unix::net::UnixStream) -> Completion<Channel> {
         self.open(Subject::Other("adopt a Unix socket"), move || {
-            stream.set_nonblocking(true)?;
-            let stream = mio::net::UnixStream::from_std(stream);
+            let stream = UnixStream::adopt(stream)?;
             Ok((Transport::unix(stream), None, None))
         })
     }
@@ -218,7 +219,7 @@ impl<P: ChannelPlacement> Client<P> {
     /// ```
     pub fn bind_udp(&self, address: SocketAddr) -> Completion<Channel> {
         self.open(Subject::Udp(address), move || {
-            let socket = mio::net::UdpSocket::bind(address)?;
+            let socket = bind_udp(address)?;
             let local = socket.local_addr().ok();
             Ok((Transport::Udp(socket), local, None))
         })
@@ -227,9 +228,8 @@ impl<P: ChannelPlacement> Client<P> {
     /// Creates a channel of an existing UDP socket: see [`Client::bind_udp`].
     pub fn adopt_udp(&self, socket: std::net::UdpSocket) -> Completion<Channel> {
         self.open(Subject::Other("adopt a UDP socket"), move || {
-            socket.set_nonblocking(true)?;
+            let socket = UdpSocket::adopt(socket)?;
             let local = socket.local_addr().ok();
-            let socket = mio::net::UdpSocket::from_std(socket);
             Ok((Transport::Udp(socket), local, None))
         })
     }
@@ -325,9 +325,8 @@ impl<P: ChannelPlacement> Client<P> {
 const ADOPT_TCP: Subject = Subject::Other("adopt a TCP socket");
 
 fn adopt_tcp(stream: std::net::TcpStream) -> io::Result<Opened> {
-    stream.set_nonblocking(true)?;
+    let stream = TcpStream::adopt(stream)?;
     let (local, peer) = (stream.local_addr().ok(), stream.peer_addr().ok());
-    let stream = TcpStream::from_std(stream);
     Ok((Transport::tcp(stream), local, peer))
 }
 

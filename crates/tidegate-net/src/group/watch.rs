@@ -3,7 +3,6 @@
 use std::fmt;
 use std::io;
 
-use mio::{Interest, Registry};
 use tidegate_core::Dump;
 use tidegate_core::internal::contain;
 use tidegate_promise::{Completion, promise};
@@ -12,7 +11,7 @@ use super::net_group::NetGroup;
 use super::placement::ChannelPlacement;
 use crate::awaited::Awaited;
 use crate::reactor::{Batched, IoContext, IoSource, Next};
-use crate::sys::{AsFd, Readiness, Source, WatchedFd, number_of};
+use crate::sys::{AsFd, Pollable, Readiness, Source, pollable};
 
 /// What happens to a watched source after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,37 +88,11 @@ struct Watched<S, F> {
 /// A user-defined source, as a poller takes it.
 struct Descriptor<S>(S);
 
-impl<S: AsFd> Descriptor<S> {
-    /// Returns the descriptor of the source. Its `as_fd` is the user's code and may panic.
-    fn watched(&self) -> io::Result<WatchedFd> {
-        let number = contain(|| number_of(&self.0));
-        number
-            .map(WatchedFd)
-            .map_err(|panic| io::Error::other(format!("its `as_fd` panicked: {}", panic.message())))
-    }
-}
-
 impl<S: AsFd> Source for Descriptor<S> {
-    fn register(
-        &mut self,
-        registry: &Registry,
-        token: mio::Token,
-        interests: Interest,
-    ) -> io::Result<()> {
-        self.watched()?.register(registry, token, interests)
-    }
-
-    fn reregister(
-        &mut self,
-        registry: &Registry,
-        token: mio::Token,
-        interests: Interest,
-    ) -> io::Result<()> {
-        self.watched()?.reregister(registry, token, interests)
-    }
-
-    fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
-        self.watched()?.deregister(registry)
+    /// Returns the descriptor of the source. Its `as_fd` is the user's code and may panic.
+    fn pollable(&mut self) -> io::Result<Pollable<'_>> {
+        contain(|| pollable(&self.0))
+            .map_err(|panic| io::Error::other(format!("its `as_fd` panicked: {}", panic.message())))
     }
 }
 

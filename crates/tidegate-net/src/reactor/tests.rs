@@ -11,7 +11,9 @@ use tidegate_testkit::Log;
 use super::*;
 use crate::reactor::{self, Batched, IoContext, IoSource, Next};
 use crate::source::{Interest, ReactorHandle, SharedInbox, SourceContext};
-use crate::sys::{Change, FakePoller, FakeScript, PIECES, Readiness, Ready, Source, Token};
+use crate::sys::{
+    Adopted, Change, FakePoller, FakeScript, PIECES, Readiness, Ready, Source, TcpListener, Token,
+};
 
 /// A source that logs its events and returns what it was given in `next`.
 struct TestSource {
@@ -310,7 +312,8 @@ fn two_loops_on_one_thread_do_not_see_each_others_sockets() {
 #[test]
 fn a_fresh_poller_replaces_one_that_fails_and_watches_every_source() {
     let mut bench = bench();
-    let listener = mio::net::TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = TcpListener::adopt(listener).unwrap();
     let token = bench
         .manual_loop
         .run(|| reactor::register(|_| Box::new(Socket(listener))).unwrap());
@@ -325,7 +328,7 @@ fn a_fresh_poller_replaces_one_that_fails_and_watches_every_source() {
 }
 
 /// A source with a socket.
-struct Socket(mio::net::TcpListener);
+struct Socket(TcpListener);
 
 impl Batched for Socket {}
 

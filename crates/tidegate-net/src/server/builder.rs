@@ -8,7 +8,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, Socket, Type};
 use tidegate_core::internal::SignalBlock;
 use tidegate_loop::Pinned;
 use tidegate_loop::internal::LoopScheduler;
@@ -24,7 +23,7 @@ use crate::errors::{NetError, tried};
 use crate::group::{ChannelPlacement, LoopTarget, NetGroup};
 use crate::pipeline::{Head, Initialiser, PipelineBuilder, assemble};
 use crate::resolve::{Address, RESOLVE_TIMEOUT, Resolver, system_resolver};
-use crate::sys::share_port;
+use crate::sys::listen_tcp;
 
 /// The address that a server on a Unix socket reports.
 const NO_ADDRESS: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
@@ -460,19 +459,8 @@ impl<P: ChannelPlacement> ServerBuilder<P> {
     }
 
     fn listen_on(&self, address: SocketAddr) -> io::Result<std::net::TcpListener> {
-        let domain = Domain::for_address(address);
-        let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
-        if cfg!(unix) {
-            // A restarted server need not wait for the connections of the one before. On Windows
-            // that is so anyway, and the option would let another process take the port.
-            socket.set_reuse_address(true)?;
-        }
-        if self.reuse_port || self.listeners > 1 {
-            share_port(&socket)?;
-        }
-        socket.bind(&address.into())?;
-        socket.listen(self.backlog.max(1))?;
-        Ok(socket.into())
+        let shared = self.reuse_port || self.listeners > 1;
+        listen_tcp(address, shared, self.backlog.max(1))
     }
 }
 

@@ -3,12 +3,10 @@
 use std::io;
 use std::net::SocketAddr;
 
-use mio::net::TcpListener;
-#[cfg(unix)]
-use mio::net::UnixListener;
-
 use crate::channel::Transport;
-use crate::sys::Source;
+use crate::sys::{Adopted, Source, TcpListener, accept_tcp};
+#[cfg(unix)]
+use crate::sys::{UnixListener, accept_unix};
 
 /// A listening socket that a program passes to a server, or gets back from it.
 ///
@@ -67,24 +65,18 @@ impl Listening {
     /// Takes a socket over, which becomes non-blocking.
     pub(super) fn new(listener: Listener) -> io::Result<Self> {
         Ok(match listener {
-            Listener::Tcp(listener) => {
-                listener.set_nonblocking(true)?;
-                Self::Tcp(TcpListener::from_std(listener))
-            }
+            Listener::Tcp(listener) => Self::Tcp(TcpListener::adopt(listener)?),
             #[cfg(unix)]
-            Listener::Unix(listener) => {
-                listener.set_nonblocking(true)?;
-                Self::Unix(UnixListener::from_std(listener))
-            }
+            Listener::Unix(listener) => Self::Unix(UnixListener::adopt(listener)?),
         })
     }
 
     /// Gives the socket back.
     pub(super) fn into_listener(self) -> Listener {
         match self {
-            Self::Tcp(listener) => Listener::Tcp(listener.into()),
+            Self::Tcp(listener) => Listener::Tcp(listener.into_std()),
             #[cfg(unix)]
-            Self::Unix(listener) => Listener::Unix(listener.into()),
+            Self::Unix(listener) => Listener::Unix(listener.into_std()),
         }
     }
 
@@ -119,14 +111,11 @@ impl Listening {
     pub(super) fn accept(&self) -> io::Result<(Transport, Option<SocketAddr>)> {
         match self {
             Self::Tcp(listener) => {
-                let (stream, peer) = listener.accept()?;
+                let (stream, peer) = accept_tcp(listener)?;
                 Ok((Transport::tcp(stream), Some(peer)))
             }
             #[cfg(unix)]
-            Self::Unix(listener) => {
-                let (stream, _) = listener.accept()?;
-                Ok((Transport::unix(stream), None))
-            }
+            Self::Unix(listener) => Ok((Transport::unix(accept_unix(listener)?), None)),
         }
     }
 

@@ -1,4 +1,4 @@
-//! System calls by their number, on Linux.
+//! System calls on Linux, by their number or by the C library.
 //!
 //! The C library's functions for waiting, receiving and sending are cancellation points, whose
 //! atomics show in a message's cost. Its function for any call is not, but it moves all arguments
@@ -7,7 +7,7 @@
 
 use std::io;
 
-use libc::c_long;
+use libc::{c_int, c_long};
 
 /// Makes the system call `number` and returns its result.
 ///
@@ -41,6 +41,18 @@ pub(super) unsafe fn call(number: c_long, args: [usize; 6]) -> io::Result<usize>
         return Err(io::Error::last_os_error());
     }
     Ok(result as usize)
+}
+
+/// Returns the result of a function of the C library.
+///
+/// # Errors
+///
+/// The error of the call, which the library keeps for the thread.
+pub(super) fn check(result: c_int) -> io::Result<c_int> {
+    match result {
+        -1 => Err(io::Error::last_os_error()),
+        result => Ok(result),
+    }
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -222,18 +222,19 @@ fn fill(memory: &mut BytesMut, stream: StreamRef<'_>, most: usize) -> io::Result
 mod tests {
     //! Memory that comes back is used again, and no other memory is.
 
-    use mio::net::UnixStream;
+    use std::os::unix::net;
 
     use bytes::Buf;
 
     use super::*;
-    use crate::sys::{StreamSocket, send};
+    use crate::sys::{Adopted, StreamSocket, UnixStream, send};
 
     type Ends = (StreamSocket<UnixStream>, StreamSocket<UnixStream>);
 
     fn pair() -> Ends {
-        let (one, other) = UnixStream::pair().unwrap();
-        (StreamSocket::new(one), StreamSocket::new(other))
+        let (one, other) = net::UnixStream::pair().unwrap();
+        let end = |one| StreamSocket::new(UnixStream::adopt(one).unwrap());
+        (end(one), end(other))
     }
 
     fn receive(chunk: &mut Chunk, ends: &Ends, sent: &[u8]) -> Bytes {

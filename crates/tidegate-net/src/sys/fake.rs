@@ -9,7 +9,8 @@ use tidegate_core::Parker;
 use tidegate_core::internal::Sleeper;
 
 use super::descriptor::RawFd;
-use super::poller::{Change, Poller, Ready, Source, Token};
+use super::poller::{Change, Poller, Ready, Token};
+use super::source::Source;
 
 /// A [`Poller`] that returns what its [`FakeScript`] says.
 #[derive(Debug)]

@@ -5,27 +5,42 @@
 )]
 
 #[cfg(all(target_os = "linux", not(tidegate_mio)))]
+mod address;
+#[cfg(all(target_os = "linux", not(tidegate_mio)))]
 mod call;
 mod chunk;
 mod descriptor;
-mod events;
+#[cfg(all(target_os = "linux", not(tidegate_mio)))]
+mod epoll;
 #[cfg(any(test, feature = "embedded"))]
 mod fake;
 mod file;
 mod interest;
 mod lent;
-mod mio_poller;
+#[cfg(all(target_os = "linux", not(tidegate_mio)))]
+mod linux_sockets;
+#[cfg(not(all(target_os = "linux", not(tidegate_mio))))]
+mod mio_selector;
+#[cfg(not(all(target_os = "linux", not(tidegate_mio))))]
+mod mio_sockets;
 mod poller;
 mod prefetch;
 mod socket;
+mod source;
 mod stream;
+mod system_poller;
 
 // A token of the poller has 64 bits: the slot of a source and its generation.
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("tidegate-net needs a 64-bit system: build without the feature `net`");
 
+#[cfg(all(target_os = "linux", not(tidegate_mio)))]
+use self::linux_sockets as sockets;
+#[cfg(not(all(target_os = "linux", not(tidegate_mio))))]
+use self::mio_sockets as sockets;
+
 pub(crate) use self::chunk::{Chunk, PIECE, PIECES};
-pub(crate) use self::descriptor::{AsFd, RawFd, WatchedFd, number_of};
+pub(crate) use self::descriptor::{AsFd, RawFd, number_of};
 #[cfg(feature = "sources")]
 pub(crate) use self::descriptor::{OwnedFd, copy_of};
 #[cfg(any(test, feature = "embedded"))]
@@ -35,11 +50,17 @@ pub(crate) use self::fake::FakeScript;
 pub(crate) use self::file::{read_at, send_file};
 pub use self::interest::Interest;
 pub(crate) use self::lent::Lent;
-pub(crate) use self::mio_poller::SystemPoller;
 pub use self::poller::Readiness;
-pub(crate) use self::poller::{Change, Poller, Ready, Source, Token};
+pub(crate) use self::poller::{Change, Poller, Ready, Token};
 pub(crate) use self::prefetch::prefetch;
-pub(crate) use self::socket::{SpareDescriptor, is_out_of_descriptors, share_port};
+pub(crate) use self::socket::{Adopted, SpareDescriptor, is_out_of_descriptors};
+pub(crate) use self::sockets::{
+    SocketOptions, TcpListener, TcpStream, UdpSocket, accept_tcp, bind_udp, connect_tcp, listen_tcp,
+};
+#[cfg(unix)]
+pub(crate) use self::sockets::{UnixListener, UnixStream, accept_unix, connect_unix};
+pub(crate) use self::source::{Pollable, Source, pollable};
 pub(crate) use self::stream::{
     SHORT_READ_IS_LAST, StreamRef, StreamSocket, send, send_slices, send_slices_with_more,
 };
+pub(crate) use self::system_poller::SystemPoller;

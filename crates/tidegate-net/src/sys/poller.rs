@@ -10,8 +10,7 @@ use tidegate_core::internal::Sleeper;
 
 use super::descriptor::RawFd;
 use super::interest::Interest;
-
-pub(crate) use mio::event::Source;
+use super::source::Source;
 
 /// The token of a registration: a slot and its generation, which changes each time the slot is
 /// reused. So an event for a source that is gone is not taken for one of its successor.

@@ -1,21 +1,19 @@
-//! Socket operations beyond `mio`: a port for several listeners, and a spare descriptor.
+//! Sockets that are passed in and given back, and a spare descriptor.
 
 use std::fs::File;
 use std::io;
 
-use socket2::Socket;
+/// A socket that does not block, which a program passes in or gets back as one of the standard
+/// library.
+pub(crate) trait Adopted: Sized {
+    /// The type of the standard library.
+    type Std;
 
-/// Lets several sockets listen on one port.
-#[cfg(unix)]
-pub(crate) fn share_port(socket: &Socket) -> io::Result<()> {
-    socket.set_reuse_port(true)
-}
+    /// Takes a socket over, which becomes non-blocking.
+    fn adopt(socket: Self::Std) -> io::Result<Self>;
 
-/// Lets several sockets listen on one port, which Windows does not support.
-#[cfg(windows)]
-pub(crate) fn share_port(_socket: &Socket) -> io::Result<()> {
-    let what = "Windows has no ports that several listeners share; use one listener";
-    Err(io::Error::new(io::ErrorKind::Unsupported, what))
+    /// Gives the socket back. It is still non-blocking.
+    fn into_std(self) -> Self::Std;
 }
 
 /// A descriptor that is held only to be released. The released descriptor is used to accept a

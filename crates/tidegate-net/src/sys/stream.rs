@@ -18,7 +18,7 @@ mod system {
     use libc::{MSG_MORE, MSG_NOSIGNAL, SYS_recvfrom, SYS_sendmsg, SYS_sendto, c_int};
 
     use crate::sys::call::call;
-    use crate::sys::poller::Source;
+    use crate::sys::source::Source;
 
     /// `true` if a read that does not fill its buffer has read everything: the poller reports the
     /// next bytes as a new event.
@@ -154,12 +154,12 @@ mod system {
     use std::mem::MaybeUninit;
     use std::ops::Deref;
 
-    use mio::net::TcpStream;
-    #[cfg(unix)]
-    use mio::net::UnixStream;
     use socket2::SockRef;
 
-    use crate::sys::poller::Source;
+    use crate::sys::mio_sockets::TcpStream;
+    #[cfg(unix)]
+    use crate::sys::mio_sockets::UnixStream;
+    use crate::sys::source::Source;
 
     /// `true` if a read that does not fill its buffer has read everything. `false` on Windows, where
     /// the next event comes only after a read that would block.

@@ -11,7 +11,7 @@ use tidegate_testkit::{Counter, DropCount, Log};
 use super::updates::RoamingSource;
 use super::*;
 use crate::reactor::{Batched, IoContext, IoSource, Next, RENEW_AFTER, SPINS};
-use crate::sys::{FakePoller, FakeScript, Readiness, Ready, Source, Token};
+use crate::sys::{Adopted, FakePoller, FakeScript, Readiness, Ready, Source, TcpListener, Token};
 
 /// A source that logs its events and returns what it was given in `next`.
 struct TestSource {
@@ -390,7 +390,7 @@ fn the_kind_of_a_task_is_that_of_its_source() {
 }
 
 /// A source with a socket.
-struct Socket(mio::net::TcpListener);
+struct Socket(TcpListener);
 
 impl Batched for Socket {}
 
@@ -408,7 +408,8 @@ impl IoSource for Socket {
 
 impl Bench {
     fn socket(&mut self) -> Token {
-        let listener = mio::net::TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let listener = TcpListener::adopt(listener).unwrap();
         let (sender, receiver) = std::sync::mpsc::channel();
         let make = move |token| -> RoamingSource {
             sender.send(token).unwrap();

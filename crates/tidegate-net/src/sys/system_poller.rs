@@ -1,4 +1,4 @@
-//! The poller of the `mio` crate: epoll, kqueue or the mechanism of another platform.
+//! The poller of the operating system: epoll, kqueue or the mechanism of another platform.
 
 use std::fmt;
 use std::io;
@@ -6,24 +6,27 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
-use mio::{Interest, Poll};
 use tidegate_core::internal::Sleeper;
 
 use super::descriptor::RawFd;
-use super::events::{Events, control};
-use super::poller::{Change, Poller, Ready, Source, Token};
+#[cfg(all(target_os = "linux", not(tidegate_mio)))]
+use super::epoll::{Events, Selector, Waker};
+#[cfg(not(all(target_os = "linux", not(tidegate_mio))))]
+use super::mio_selector::{Events, Selector, Waker};
+use super::poller::{Change, Poller, Ready, Token};
+use super::source::Source;
 
 /// Maximum number of events per wait.
 const BATCH: usize = 1024;
 /// The token of the waker; no slot has a number that high. Like the token of a user-defined source,
 /// it has the highest bit.
-const WAKE: mio::Token = mio::Token(usize::MAX);
+const WAKE: Token = Token::from_bits(u64::MAX);
 
-/// A [`Poller`] over `mio`.
+/// A [`Poller`] that waits for the operating system.
 pub(crate) struct SystemPoller {
-    poll: Poll,
-    /// Replaced pollers, kept for sources that were away at that time.
-    old: Vec<Poll>,
+    selector: Selector,
+    /// Replaced ones, kept for sources that were away at that time.
+    old: Vec<Selector>,
     events: Events,
     /// Events of user-defined sources.
     selected: Vec<Ready>,
@@ -34,7 +37,7 @@ pub(crate) struct SystemPoller {
 /// sleep.
 struct PollWaker {
     /// Replaced together with the poller.
-    waker: RwLock<mio::Waker>,
+    waker: RwLock<Waker>,
     wakes: AtomicU64,
     notified: AtomicBool,
 }
@@ -46,10 +49,10 @@ impl SystemPoller {
     ///
     /// The error of the operating system, for example that no descriptors are left.
     pub(crate) fn new() -> io::Result<Self> {
-        let poll = Poll::new()?;
-        let waker = mio::Waker::new(poll.registry(), WAKE)?;
+        let selector = Selector::new()?;
+        let waker = Waker::new(&selector, WAKE)?;
         Ok(Self {
-            poll,
+            selector,
             old: Vec::new(),
             events: Events::with_capacity(BATCH),
             selected: Vec::new(),
@@ -64,24 +67,21 @@ impl SystemPoller {
 
 impl Poller for SystemPoller {
     fn register(&mut self, source: &mut dyn Source, token: Token) -> io::Result<()> {
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        self.poll
-            .registry()
-            .register(source, number(token), interest)
+        self.selector.add(source, token)
     }
 
     fn deregister(&mut self, source: &mut dyn Source) -> io::Result<()> {
-        self.poll.registry().deregister(source)
+        self.selector.remove(source)
     }
 
     fn renew(&mut self, sources: Vec<(Token, &mut dyn Source)>) -> io::Result<Vec<Token>> {
-        let poll = Poll::new()?;
-        let waker = mio::Waker::new(poll.registry(), WAKE)?;
-        let old = std::mem::replace(&mut self.poll, poll);
+        let selector = Selector::new()?;
+        let waker = Waker::new(&selector, WAKE)?;
+        let old = std::mem::replace(&mut self.selector, selector);
         let mut lost = Vec::new();
         for (token, source) in sources {
-            // The old poller may be in any state; it is dropped later in any case.
-            let _ = old.registry().deregister(source);
+            // The old one may be in any state; it is dropped later in any case.
+            let _ = old.remove(source);
             if self.register(source, token).is_err() {
                 lost.push(token);
             }
@@ -95,7 +95,7 @@ impl Poller for SystemPoller {
 
     fn adopt(&mut self, source: &mut dyn Source, token: Token) -> io::Result<()> {
         for old in &self.old {
-            let _ = old.registry().deregister(source);
+            let _ = old.remove(source);
         }
         self.register(source, token)
     }
@@ -105,7 +105,7 @@ impl Poller for SystemPoller {
     }
 
     fn poll(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<usize> {
-        match self.events.wait(&mut self.poll, timeout) {
+        match self.events.wait(&mut self.selector, timeout) {
             Ok(()) => {}
             Err(why) if why.kind() == io::ErrorKind::Interrupted => return Ok(0),
             Err(why) => return Err(why),
@@ -117,7 +117,7 @@ impl Poller for SystemPoller {
             let event = Ready { token, readiness };
             if !token.is_of_user() {
                 ready.push(event);
-            } else if bits == WAKE.0 as u64 {
+            } else if token == WAKE {
                 waker.notified.store(false, Ordering::Relaxed);
             } else {
                 selected.push(event);
@@ -127,7 +127,7 @@ impl Poller for SystemPoller {
     }
 
     fn control(&mut self, descriptor: RawFd, token: Token, change: Change) -> io::Result<()> {
-        control(&self.poll, descriptor, token, change)
+        self.selector.control(descriptor, token, change)
     }
 
     fn take_selected(&mut self) -> Vec<Ready> {
@@ -137,10 +137,6 @@ impl Poller for SystemPoller {
     fn waker(&self) -> Arc<dyn Sleeper> {
         Arc::<PollWaker>::clone(&self.waker)
     }
-}
-
-fn number(token: Token) -> mio::Token {
-    mio::Token(usize::try_from(token.bits()).unwrap_or(usize::MAX))
 }
 
 impl PollWaker {
@@ -153,7 +149,7 @@ impl PollWaker {
             .wake();
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, mio::Waker> {
+    fn write(&self) -> RwLockWriteGuard<'_, Waker> {
         self.waker.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -187,6 +183,7 @@ mod tests {
     use std::net::TcpStream;
 
     use super::*;
+    use crate::sys::{Adopted, TcpListener};
 
     #[test]
     fn a_poller_that_was_woken_returns_at_once() {
@@ -201,8 +198,8 @@ mod tests {
     fn a_renewed_poller_still_reports_its_sockets_and_its_waker() {
         let mut poller = SystemPoller::new().unwrap();
         let waker = poller.waker();
-        let address = "127.0.0.1:0".parse().unwrap();
-        let mut listener = mio::net::TcpListener::bind(address).unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut listener = TcpListener::adopt(listener).unwrap();
         let token = Token::new(3, 1);
         poller.register(&mut listener, token).unwrap();
         let lost = poller.renew(vec![(token, &mut listener)]).unwrap();
