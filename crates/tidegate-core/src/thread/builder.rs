@@ -343,13 +343,14 @@ pub fn run_exit_hooks() {
 /// Returns the pool name for a type's name.
 pub(super) fn pool_name(type_name: &str) -> String {
     let path = type_name.split('<').next().unwrap_or_default();
-    let simple = path.rsplit("::").next().unwrap_or_default();
+    let simple = path.rsplit(':').next().unwrap_or_default();
     let mut letters = simple.chars();
-    match (letters.next(), letters.next()) {
+    let (first, rest) = (letters.next(), letters.as_str());
+    match (first, letters.next()) {
         (None, _) => "unknown".to_owned(),
-        (Some(only), None) => only.to_lowercase().collect(),
+        (Some(_), None) => simple.to_lowercase(),
         (Some(first), Some(second)) if first.is_uppercase() && second.is_lowercase() => {
-            first.to_lowercase().chain(simple.chars().skip(1)).collect()
+            first.to_string().to_lowercase() + rest
         }
         _ => simple.to_owned(),
     }

@@ -26,12 +26,12 @@ impl ThreadNames {
     /// Takes the next pool number. A NUL, which the system allows in no name, is replaced.
     pub(crate) fn new(pool: impl Into<String>) -> Self {
         static POOLS: AtomicU64 = AtomicU64::new(1);
-        let mut pool = pool.into();
-        if pool.contains('\0') {
-            pool = pool.replace('\0', "\u{fffd}");
+        let mut name = String::new();
+        for letter in pool.into().chars() {
+            name.push(if letter == '\0' { '\u{fffd}' } else { letter });
         }
         Self {
-            pool,
+            pool: name,
             pool_number: POOLS.fetch_add(1, Ordering::Relaxed),
             threads: Arc::new(AtomicU64::new(1)),
         }

@@ -64,10 +64,7 @@ pub(super) fn record(
     let mut path = Vec::new();
     if record.leads_back(from, to, &mut path) {
         let mut names = vec![name.to_owned()];
-        names.extend(
-            path.iter()
-                .filter_map(|id| Some(record.waiting.get(id)?.name.clone())),
-        );
+        record.add_names(&path, &mut names);
         drop(record);
         drop(edge);
         return Err(WaitRefusedError::deadlock(names));
@@ -105,9 +102,9 @@ pub fn change_width(
         let mut path = Vec::new();
         let mut homes = homes.into_iter();
         if homes.any(|home| record.leads_back(executor, home, &mut path)) {
-            let names = std::iter::once(&executor).chain(&path);
-            let names = names.filter_map(|id| Some(record.waiting.get(id)?.name.clone()));
-            let names = names.collect();
+            let mut names = Vec::new();
+            record.add_names(&[executor], &mut names);
+            record.add_names(&path, &mut names);
             if let Some(node) = record.waiting.get_mut(&executor) {
                 node.width = before;
             }
@@ -154,6 +151,15 @@ impl Record {
         }
         path.pop();
         false
+    }
+
+    /// Adds the names of executors that have waiting threads.
+    fn add_names(&self, of: &[ExecutorId], names: &mut Vec<String>) {
+        for id in of {
+            if let Some(node) = self.waiting.get(id) {
+                names.push(node.name.clone());
+            }
+        }
     }
 }
 

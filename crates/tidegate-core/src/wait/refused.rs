@@ -63,9 +63,10 @@ impl WaitRefusedError {
     /// for.
     pub fn names(&self) -> Vec<&str> {
         match &self.why {
-            Why::WaitPolicy { waiting, home, .. } => std::iter::once(waiting.as_str())
-                .chain(home.as_deref())
-                .collect(),
+            Why::WaitPolicy { waiting, home, .. } => match home {
+                Some(home) => vec![waiting.as_str(), home.as_str()],
+                None => vec![waiting.as_str()],
+            },
             Why::Deadlock { names } => names.iter().map(String::as_str).collect(),
             Why::OwnListener { name } => vec![name],
         }

@@ -1,6 +1,7 @@
 //! The state of one key, shared by all of its commands, and the settings that every call reads.
 
 use std::any::TypeId;
+use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -249,8 +250,8 @@ pub(super) fn sort_states(states: &mut Vec<Arc<State>>) {
     *states = sorted;
 }
 
-/// Sorts keys with their places. The only sort of the crate: a sort is compiled for each type.
-pub(super) fn sorted_keys(mut keys: Vec<(Key, usize)>) -> Vec<(Key, usize)> {
-    keys.sort();
-    keys
+/// Sorts keys with their places. The only sort of the crate: a sort is compiled for each type. A heap
+/// is the smallest one.
+pub(super) fn sorted_keys(keys: Vec<(Key, usize)>) -> Vec<(Key, usize)> {
+    BinaryHeap::from(keys).into_sorted_vec()
 }

@@ -151,18 +151,20 @@ pub(super) fn foreign(name: &str) -> ConfigError {
 
 /// Returns the number of letters to insert, remove or replace to turn `a` into `b`.
 fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
+    let mut row = vec![0];
+    for _ in b.chars() {
+        row.push(row.len());
+    }
     for (done, letter) in a.chars().enumerate() {
         let mut before = row[0];
         row[0] = done + 1;
-        for (at, other) in b.iter().enumerate() {
-            let changed = before + usize::from(letter != *other);
+        for (at, other) in b.chars().enumerate() {
+            let changed = before + usize::from(letter != other);
             before = row[at + 1];
             row[at + 1] = changed.min(before + 1).min(row[at] + 1);
         }
     }
-    row[b.len()]
+    row[row.len() - 1]
 }
 
 /// The keys that a property concerns: all commands, one command, the commands of a pool, or none.

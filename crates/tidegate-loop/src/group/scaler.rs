@@ -75,20 +75,20 @@ struct Monitor {
 impl Monitor {
     /// Handles one window. Returns `false` if the group is gone or shutting down.
     fn check(&mut self, passed: Duration) -> bool {
-        let loops: Option<Vec<_>> = self.loops.iter().map(Weak::upgrade).collect();
-        let Some(loops) = loops else { return false };
-        if loops
-            .iter()
-            .any(|one| one.state.get() >= Lifecycle::ShuttingDown)
-        {
-            return false;
+        let mut loops = Vec::with_capacity(self.loops.len());
+        for one in &self.loops {
+            match one.upgrade() {
+                Some(one) if one.state.get() < Lifecycle::ShuttingDown => loops.push(one),
+                _ => return false,
+            }
         }
-        let samples: Vec<_> = loops
-            .iter()
-            .zip(&mut self.busy)
-            .map(|(one, before)| sample(one, before, passed))
-            .collect();
-        *lock(&self.shown) = samples.iter().map(|sample| sample.busy).collect();
+        let (mut samples, mut shown) = (Vec::new(), Vec::new());
+        for (at, one) in loops.iter().enumerate() {
+            let sample = sample(one, &mut self.busy[at], passed);
+            shown.push(sample.busy);
+            samples.push(sample);
+        }
+        *lock(&self.shown) = shown;
         for (at, one) in loops.iter().enumerate() {
             if !self.decide.active[at] && one.state.get() == Lifecycle::Started {
                 self.decide.revive(at);

@@ -190,15 +190,17 @@ impl Decide {
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.active.iter().filter(|&&active| active).count()
+        self.snapshot().len()
     }
 
     pub(super) fn snapshot(&self) -> Vec<usize> {
-        let active = self.active.iter().enumerate();
-        active
-            .filter(|(_, active)| **active)
-            .map(|(at, _)| at)
-            .collect()
+        let mut all = Vec::new();
+        for (at, active) in self.active.iter().enumerate() {
+            if *active {
+                all.push(at);
+            }
+        }
+        all
     }
 
     /// Marks an event loop as active again, because it got work although it was given up.

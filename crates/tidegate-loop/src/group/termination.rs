@@ -13,16 +13,18 @@ use crate::shutdown::report::ShutdownReport;
 /// the tasks that all event loops hand back. An event loop that is stuck adds its tasks later.
 fn whole_end(
     reports: &[ShutdownReport],
-    failures: Vec<ShutdownError>,
+    failures: &[ShutdownError],
 ) -> Result<ShutdownReport, ShutdownError> {
-    let failed = failures.iter().filter_map(ShutdownError::handed_back);
-    let ended = reports.iter().map(|report| &report.handed_back);
-    let all = HandedBack::of_all(failed.chain(ended));
-    // If this kind of failure has no list of tasks, the tasks stay with the group and its loops.
-    match failures.into_iter().next() {
-        Some(why) => Err(why.with_handed_back(all)),
-        None => Ok(ShutdownReport::sum(reports)),
+    let Some(first) = failures.first() else {
+        return Ok(ShutdownReport::sum(reports));
+    };
+    let mut all = Vec::new();
+    for failure in failures {
+        all.extend(failure.handed_back().cloned());
     }
+    all.push(ShutdownReport::sum(reports).handed_back);
+    // If this kind of failure has no list of tasks, the tasks stay with the group and its loops.
+    Err(first.clone().with_handed_back(HandedBack::of_all(&all)))
 }
 
 /// Combines the terminations of a group into one. It completes when the last of `ends` has
@@ -62,7 +64,7 @@ pub(super) fn gather(
             let reports = std::mem::take(&mut sum.reports);
             let failures = std::mem::take(&mut sum.failures);
             drop(sum);
-            let _ = promise.try_complete(whole_end(&reports, failures));
+            let _ = promise.try_complete(whole_end(&reports, &failures));
         });
     }
     whole

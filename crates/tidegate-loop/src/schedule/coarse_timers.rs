@@ -23,11 +23,13 @@ pub(crate) struct CoarseEntry {
     pub(super) key: KeySlot,
 }
 
+type CoarseWheel = Wheel<Arc<SignalBlock<CoarseEntry>>>;
+
 /// The pending coarse timers of one event loop.
 #[derive(Default)]
 pub(crate) struct CoarseTimers {
     /// Created with the first timer: most event loops never have one.
-    wheel: Option<Box<Wheel<Arc<SignalBlock<CoarseEntry>>>>>,
+    wheel: Option<Box<CoarseWheel>>,
 }
 
 impl CoarseTimers {
@@ -45,10 +47,13 @@ impl CoarseTimers {
 
     /// Removes and returns all timers.
     pub(crate) fn drain(&mut self) -> Vec<Arc<SignalBlock<CoarseEntry>>> {
-        let wheel = self.wheel.as_mut();
-        wheel.map_or_else(Vec::new, |wheel| {
-            wheel.drain().map(|due| due.value).collect()
-        })
+        let mut all = Vec::new();
+        if let Some(wheel) = &mut self.wheel {
+            for due in wheel.drain() {
+                all.push(due.value);
+            }
+        }
+        all
     }
 
     /// Inserts or moves the timer to its deadline; removes it if it has ended. `tick` is the tick
@@ -58,7 +63,7 @@ impl CoarseTimers {
             return self.remove(timeout);
         };
         let wheel = self.wheel.get_or_insert_with(|| {
-            let wheel = Wheel::new(tick, SLOTS);
+            let wheel = CoarseWheel::new(tick, SLOTS);
             let wheel = wheel.expect("the builder has checked the tick");
             Box::new(wheel.prefetch_with(|timeout| prefetch_block(&**timeout)))
         });
@@ -75,6 +80,6 @@ impl CoarseTimers {
 
 /// Returns an error if a wheel cannot have this tick.
 pub(crate) fn check_tick(tick: Duration) -> Result<(), BuildError> {
-    let wheel = Wheel::<()>::new(tick, SLOTS);
+    let wheel = CoarseWheel::new(tick, SLOTS);
     wheel.map(drop).map_err(BuildError::BadTick)
 }

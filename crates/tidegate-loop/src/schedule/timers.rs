@@ -85,7 +85,11 @@ impl Timers {
     /// Removes and returns all timers, earliest first.
     pub(crate) fn drain(&mut self) -> Vec<Arc<SignalBlock<Timer>>> {
         self.end_pass();
-        self.heap.drain().map(|due| due.value).collect()
+        let mut all = Vec::new();
+        for due in self.heap.drain() {
+            all.push(due.value);
+        }
+        all
     }
 
     pub(super) fn insert(&mut self, timer: &Arc<SignalBlock<Timer>>) {

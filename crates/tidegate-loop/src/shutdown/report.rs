@@ -22,14 +22,16 @@ pub struct ShutdownReport {
 impl ShutdownReport {
     /// Returns the sum of the reports of several event loops.
     pub(crate) fn sum(reports: &[Self]) -> Self {
-        let total = |count: fn(&Self) -> u64| reports.iter().map(count).sum();
-        Self {
-            ran: total(|report| report.ran),
-            cancelled: total(|report| report.cancelled),
-            dropped: total(|report| report.dropped),
-            hooks: total(|report| report.hooks),
-            handed_back: HandedBack::of_all(reports.iter().map(|report| &report.handed_back)),
+        let (mut sum, mut handed_back) = (Self::default(), Vec::new());
+        for report in reports {
+            sum.ran += report.ran;
+            sum.cancelled += report.cancelled;
+            sum.dropped += report.dropped;
+            sum.hooks += report.hooks;
+            handed_back.push(report.handed_back.clone());
         }
+        sum.handed_back = HandedBack::of_all(&handed_back);
+        sum
     }
 }
 

@@ -60,8 +60,12 @@ impl<F> Slots<F> {
     pub(crate) fn drain(&mut self) -> Vec<F> {
         self.live = 0;
         self.free.clear();
-        let slots = self.slots.drain(..);
-        slots.filter_map(|slot| slot.future).collect()
+        let mut futures = Vec::new();
+        for slot in &mut self.slots {
+            futures.extend(slot.future.take());
+        }
+        self.slots.clear();
+        futures
     }
 
     pub(super) fn insert(&mut self, future: F) -> SlotKey {

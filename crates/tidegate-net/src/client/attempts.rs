@@ -206,19 +206,19 @@ impl<P: ChannelPlacement> Attempts<P> {
 /// Within a family the order stays.
 fn by_turns(found: Vec<SocketAddr>) -> VecDeque<SocketAddr> {
     let first_is_v6 = found.first().is_some_and(SocketAddr::is_ipv6);
-    let (first, second): (Vec<_>, Vec<_>) = found
-        .into_iter()
-        .partition(|one| one.is_ipv6() == first_is_v6);
-    let mut ordered = VecDeque::with_capacity(first.len() + second.len());
-    let (mut first, mut second) = (first.into_iter(), second.into_iter());
-    loop {
-        let (one, other) = (first.next(), second.next());
-        if one.is_none() && other.is_none() {
-            return ordered;
+    let (mut first, mut second) = (VecDeque::new(), VecDeque::new());
+    for one in found {
+        match one.is_ipv6() == first_is_v6 {
+            true => first.push_back(one),
+            false => second.push_back(one),
         }
-        ordered.extend(one);
-        ordered.extend(other);
     }
+    let mut ordered = VecDeque::with_capacity(first.len() + second.len());
+    while !first.is_empty() || !second.is_empty() {
+        ordered.extend(first.pop_front());
+        ordered.extend(second.pop_front());
+    }
+    ordered
 }
 
 #[cfg(test)]

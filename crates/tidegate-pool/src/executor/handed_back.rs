@@ -67,9 +67,11 @@ impl HandedBack {
     /// Creates a value that has the tasks of all `others`. The others keep them as well: a task is
     /// gone from all of them once it is taken from one.
     #[doc(hidden)]
-    pub fn of_all<'a>(others: impl IntoIterator<Item = &'a Self>) -> Self {
-        let lists = others.into_iter().flat_map(|other| other.lists.iter());
-        let lists: Vec<_> = lists.cloned().collect();
+    pub fn of_all(others: &[Self]) -> Self {
+        let mut lists = Vec::new();
+        for other in others {
+            lists.extend_from_slice(&other.lists);
+        }
         if lists.is_empty() {
             return Self::default();
         }

@@ -175,13 +175,17 @@ impl TaskTimer {
         let mut state = lock(&self.state);
         let (mut left, then) = (std::mem::take(&mut state.left), state.then.take());
         drop(state);
-        let left: Vec<_> = left.drain().map(|due| due.value).collect();
-        let cancel = |task: &Arc<ScheduledTask>| contain(|| task.take_cancelled()).ok().flatten();
-        let remains: Vec<_> = left.iter().filter_map(cancel).collect();
+        let (mut tasks, mut remains) = (Vec::new(), Vec::new());
+        for due in left.drain() {
+            if let Ok(Some(remaining)) = contain(|| due.value.take_cancelled()) {
+                remains.push(remaining);
+            }
+            tasks.push(due.value);
+        }
         if let Some(then) = then {
             let _ = contain(then);
         }
         discard_all(remains);
-        discard_all(left);
+        discard_all(tasks);
     }
 }

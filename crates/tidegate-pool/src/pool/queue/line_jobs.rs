@@ -210,11 +210,12 @@ impl LineJobs {
     /// Drops the changes of jobs that have come and left.
     #[cold]
     fn forget_short_stays(&mut self) {
-        let came = self.changes.iter().filter_map(|change| match change {
-            Change::Arrived(key) => Some(key.0),
-            Change::Left(_) => None,
-        });
-        let came: HashSet<u64> = came.collect();
+        let mut came = HashSet::new();
+        for change in &self.changes {
+            if let Change::Arrived(key) = change {
+                came.insert(key.0);
+            }
+        }
         let jobs = &self.jobs;
         self.changes.retain(|change| match change {
             Change::Arrived(key) => jobs.get(*key).is_some(),
