@@ -49,8 +49,13 @@ impl<P: ChannelPipeline> Batched for ChannelCore<P> {
     }
 
     #[inline]
-    fn prefetch(&self) {
-        self.pipeline.prefetch();
+    fn prefetch_parts(&self) {
+        self.pipeline.prefetch_parts();
+    }
+
+    #[inline]
+    fn prefetch_handlers(&self) {
+        self.pipeline.prefetch_handlers();
     }
 
     fn take_write(

@@ -33,8 +33,11 @@ pub(crate) trait ChannelPipeline {
     /// Returns the names of the handlers, first to last.
     fn names(&self) -> Vec<String>;
 
-    /// Prefetches the memory that the next message will need.
-    fn prefetch(&self);
+    /// Prefetches what leads to the handlers.
+    fn prefetch_parts(&self);
+
+    /// Prefetches the handlers.
+    fn prefetch_handlers(&self);
 
     /// Ends a turn: releases memory that the channel needs only while its handlers run.
     fn end_turn(&mut self);

@@ -7,7 +7,7 @@
 //! * A value that was taken is away until it is put back or its slot is removed. Meanwhile its slot
 //!   collects the readiness that the value misses.
 
-use crate::sys::{Readiness, Token};
+use crate::sys::{Readiness, Token, prefetch};
 
 /// The highest generation, so that no token equals the waker's.
 const HALF: u32 = u32::MAX >> 1;
@@ -154,6 +154,14 @@ impl<T> Slab<T> {
     #[inline]
     pub(crate) fn peek(&self, token: Token) -> Option<&T> {
         self.slots.get(token.slot() as usize)?.value.as_ref()
+    }
+
+    /// Prefetches the slot of `token`.
+    #[inline]
+    pub(crate) fn prefetch(&self, token: Token) {
+        if let Some(slot) = self.slots.get(token.slot() as usize) {
+            prefetch(slot);
+        }
     }
 
     /// Returns the values that are in their slots, mutably.

@@ -448,9 +448,16 @@ impl<E: ?Sized + HandlerStorage> ChannelPipeline for Pipeline<E> {
     }
 
     #[inline]
-    fn prefetch(&self) {
+    fn prefetch_parts(&self) {
         prefetch(self.parts.metas.as_slice());
         prefetch(self.handlers.as_slice());
+    }
+
+    #[inline]
+    fn prefetch_handlers(&self) {
+        for handler in &self.handlers {
+            prefetch(&**handler);
+        }
     }
 
     #[inline]

@@ -5,7 +5,9 @@
 //! sources first receive, one after the other; then each handles its event, in order; then those
 //! that have something to send send it. The kernel's receive path stays in the cache for a batch,
 //! and so does its send path. With many sources, the memory of each is prefetched while others
-//! receive.
+//! receive, in steps: its slot, the source itself, what that points to, and the handlers. Each step
+//! needs what the one before it has fetched, and the system call of another source lies between
+//! them.
 //!
 //! The interface is [`Batched`], which an event source may implement and need not. The reactor
 //! calls [`Batch`] where a batch begins, where an event of it is delivered and where its task ends.
@@ -19,7 +21,8 @@
 //!
 //! Measured on an echo server when each part was added: receiving together saves 2 to 3 % of the
 //! CPU time, sending together another 1 %. Batches of eight are as good as those of sixteen with
-//! few connections, and better with many.
+//! few connections, and better with many. To prefetch the handlers too saves an HTTP server with 512
+//! connections 7 % of its CPU time.
 
 use bytes::Bytes;
 
@@ -48,8 +51,12 @@ pub(crate) trait Batched {
         true
     }
 
-    /// Prefetches the memory that the source will use for its next event.
-    fn prefetch(&self) {}
+    /// Prefetches the memory to which the source points and that it will use for its next event. The
+    /// source itself should be in the cache.
+    fn prefetch_parts(&self) {}
+
+    /// Prefetches the memory to which the parts point: the handlers. The parts should be in the cache.
+    fn prefetch_handlers(&self) {}
 
     /// Takes a write of another source of its loop, outside of its own turn. `key` names the source
     /// that is meant. No handler may run here.
@@ -142,7 +149,7 @@ impl Batch {
         let events = queue.polled_rest();
         if self.open(events.len()) {
             let far = one_thread && sources.len() > NEAR;
-            let quick = receive_early(&events[..self.left], events, sources, io_context, far);
+            let quick = receive_early(self.left, events, sources, io_context, far);
             io_context.batch.may_wait = quick && one_thread;
         }
     }
@@ -181,33 +188,45 @@ impl Batch {
     }
 }
 
-/// Receives for the sources of `batch` before any of them handles its event: one system call many
-/// times in a row is cheaper than two kinds in alternation. `far` means that there are so many
-/// sources that their memory is prefetched, including that of the `events` behind the batch.
-/// Returns `true` if every source received and never blocks.
+/// Receives for the sources of the first `batch` events before any of them handles its event: one
+/// system call many times in a row is cheaper than two kinds in alternation. `far` means that there
+/// are so many sources that their memory is prefetched, including that of the events behind the
+/// batch. Returns `true` if every source received and never blocks.
 fn receive_early<S: Batched + ?Sized>(
-    batch: &[Ready],
+    batch: usize,
     events: &[Ready],
     sources: &mut Slab<Box<S>>,
     io_context: &mut IoContext,
     far: bool,
 ) -> bool {
     let mut quick = true;
-    for (at, ready) in batch.iter().enumerate() {
-        if far
-            && let Some(later) = events.get(at + 2)
-            && let Some(source) = sources.peek(later.token)
-        {
-            prefetch(&**source);
+    for (at, ready) in events[..batch].iter().enumerate() {
+        if far {
+            prefetch_next(&events[at..], sources);
         }
         if let Some(source) = sources.get_mut(ready.token) {
             quick &= source.receive_early(ready.readiness, io_context);
-            if far {
-                source.prefetch();
-            }
         }
     }
     quick
+}
+
+/// Prefetches memory of the sources of the next events, one step for each.
+#[inline]
+fn prefetch_next<S: Batched + ?Sized>(events: &[Ready], sources: &Slab<Box<S>>) {
+    if let Some(ready) = events.get(3) {
+        sources.prefetch(ready.token);
+    }
+    let source = |at: usize| sources.peek(events.get(at)?.token);
+    if let Some(source) = source(2) {
+        prefetch(&**source);
+    }
+    if let Some(source) = source(1) {
+        source.prefetch_parts();
+    }
+    if let Some(source) = source(0) {
+        source.prefetch_handlers();
+    }
 }
 
 /// State of the current batch, which its sources reach through the I/O context.
