@@ -33,8 +33,9 @@ pub(crate) enum ChannelRequest {
     FileRead(io::Result<Bytes>),
     Fire(InEvent),
     /// Reads what has arrived, even if the poller has not reported it yet, and then fires the event.
-    /// The event waits for so many turns at most, if the peer goes on sending.
-    ReadThenFire(InEvent, u8),
+    /// The event waits for so many turns at most, if the peer goes on sending. With the flag, the
+    /// channel has noted what the poller reports, and reads only if there is something.
+    ReadThenFire(InEvent, u8, bool),
     UserWritable(u8, bool),
     HandlerEvent(u32, HandlerEvent),
     /// The timer of the handlers' deadlines has fired.

@@ -9,6 +9,7 @@ use super::pipeline::ChannelPipeline;
 use super::shared::Shared;
 use super::spare_requests;
 use super::state::{Flags, Life, Output, RequestedEnd};
+use crate::message::Msg;
 use crate::reactor::IoContext;
 
 impl<P: ChannelPipeline> ChannelCore<P> {
@@ -76,15 +77,14 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             }
             ChannelRequest::FileRead(read) => self.file_was_read(read, io_context),
             ChannelRequest::Fire(event) => self.pipeline.fire(event),
-            ChannelRequest::ReadThenFire(event, left) => self.read_first(event, left, io_context),
+            ChannelRequest::ReadThenFire(event, left, looked) => {
+                self.read_first(event, left, looked, io_context);
+            }
             ChannelRequest::Stage(id, back) => self.pipeline.back(id, back),
             ChannelRequest::HandlerEvent(id, what) => self.pipeline.own(id, what),
             ChannelRequest::CheckDeadlines => self.check_deadlines(io_context),
             ChannelRequest::Inbound(msg) if self.state().ends() => discard(msg),
-            ChannelRequest::Inbound(msg) => {
-                self.pipeline.read(msg);
-                self.pipeline.fire(InEvent::ReadComplete);
-            }
+            ChannelRequest::Inbound(msg) => self.read_alone(msg),
             ChannelRequest::PipelineChange(change) => self.pipeline.change(change),
             ChannelRequest::Register(on, promise) => {
                 self.request_registration(on, promise, io_context)
@@ -102,16 +102,25 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         }
     }
 
-    /// Fires an event after what has arrived was read.
-    fn read_first(&mut self, event: InEvent, turns: u8, io_context: &mut IoContext) {
-        self.set(Flags::READ_READY);
+    /// Passes a message to the handlers as a whole read.
+    fn read_alone(&mut self, msg: Msg) {
+        self.pipeline.read(msg);
+        self.pipeline.fire(InEvent::ReadComplete);
+    }
+
+    /// Fires an event after what has arrived was read, if there may be something.
+    fn read_first(&mut self, event: InEvent, turns: u8, looked: bool, io_context: &mut IoContext) {
+        if !looked || self.transport.io().is_none() {
+            // The poller was not asked, or does not know the channel.
+            self.set(Flags::READ_READY);
+        }
         self.read_on(None, io_context);
         if self.is_closed() {
             return discard(event);
         }
         match turns.checked_sub(1) {
             Some(left) if self.state().is_to_read() => {
-                let again = ChannelRequest::ReadThenFire(event, left);
+                let again = ChannelRequest::ReadThenFire(event, left, false);
                 if let Err(refused) = Shared::post(self.shared(), again, true) {
                     refuse(refused, None);
                 }

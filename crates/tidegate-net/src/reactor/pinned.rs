@@ -395,6 +395,12 @@ pub(crate) fn handles() -> Vec<Arc<dyn IoHandle>> {
     with(|local| local.reactor.handles()).unwrap_or_default()
 }
 
+/// Makes the sources of this thread's loop note what they are ready for by now, before their events
+/// are delivered. Returns `false` if some may be ready and do not know it.
+pub(crate) fn look_ahead() -> bool {
+    with(|local| local.reactor.look_ahead()).unwrap_or(false)
+}
+
 /// Returns the names of the parts of a source in its slot: see [`IoSource::names`].
 pub(crate) fn names(token: Token) -> Vec<String> {
     with(|local| local.reactor.names(token)).unwrap_or_default()

@@ -19,6 +19,10 @@ use crate::reactor::{self, IoHandle, RoamingShared, Update};
 /// How many turns a channel reads before its handlers are notified of a drain.
 const MOST_READING: u8 = 8;
 
+/// How many channels are notified of a drain after a look at the poller. A request that arrives while
+/// they are notified finds its connection closed, as one that arrives just after the close does.
+const AT_ONCE: usize = 4;
+
 /// How long a drain waits after its deadline for handlers that have not returned.
 pub(super) const GRACE: Duration = Duration::from_millis(500);
 
@@ -83,7 +87,7 @@ pub(super) fn check_drain(origin: &ServerConnections, channel: Channel) {
     // A connection that reached its event loop before the task of the drain is found by that task.
     // A later one sees this flag, because the queue of the loop orders the two.
     if origin.is_draining() {
-        notify_of_drain(channel);
+        notify_of_drain(channel, false);
     } else if origin.is_announced() {
         notify_of_announcement(channel);
     }
@@ -97,12 +101,27 @@ fn notify_of_announcement(channel: Channel) {
 }
 
 /// Fires the `Draining` event on a connection, once. Before that, the channel reads what has arrived,
-/// even if the poller has not reported it yet.
-fn notify_of_drain(channel: Channel) {
+/// even if the poller has not reported it yet. With `looked`, the poller has just been asked, and the
+/// channel reads only if it has reported something.
+fn notify_of_drain(channel: Channel, looked: bool) {
     if channel.shared().mark_drained() {
         let event = InEvent::User(UserEvent::new(Draining));
-        let request = ChannelRequest::ReadThenFire(event, MOST_READING);
+        let looked = looked && !channel.shared().roams();
+        let request = ChannelRequest::ReadThenFire(event, MOST_READING, looked);
         Shared::post_at_once(channel.shared(), request);
+    }
+}
+
+/// Returns what notifies the connections of an event loop of a drain, one after the other. A look at
+/// the poller for some of them costs much less than a read from each, most of which find nothing.
+fn notifier() -> impl FnMut(Channel) + Send {
+    let (mut left, mut looked) = (0, false);
+    move |channel| {
+        if left == 0 {
+            (left, looked) = (AT_ONCE, reactor::look_ahead());
+        }
+        left -= 1;
+        notify_of_drain(channel, looked);
     }
 }
 
@@ -187,7 +206,7 @@ pub(crate) fn drain(
     origin.begin_drain();
     for one in group.each() {
         let (mine, roam) = (Arc::clone(origin), one.roam.clone());
-        run_on(&one, move || each_of(mine, roam, notify_of_drain));
+        run_on(&one, move || each_of(mine, roam, notifier()));
         if deadline == Duration::MAX {
             continue;
         }
