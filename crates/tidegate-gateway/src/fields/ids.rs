@@ -35,8 +35,17 @@ impl Ids {
 
     /// Returns a number that is not zero.
     pub(crate) fn next(&self) -> u64 {
-        let step = self.next.fetch_add(1, Ordering::Relaxed);
-        // A step of SplitMix64: different steps have different numbers.
+        self.mixed(self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Returns several numbers at once.
+    fn several<const N: usize>(&self) -> [u64; N] {
+        let first = self.next.fetch_add(N as u64, Ordering::Relaxed);
+        std::array::from_fn(|at| self.mixed(first.wrapping_add(at as u64)))
+    }
+
+    /// A step of SplitMix64: different steps have different numbers.
+    fn mixed(&self, step: u64) -> u64 {
         let mixed = self
             .seed
             .wrapping_add(step.wrapping_mul(0x9E37_79B9_7F4A_7C15));
@@ -145,10 +154,11 @@ impl Fresh {
         ids: &Ids,
     ) -> Result<RequestId, EncodeError> {
         let [parent, own] = &mut self.lines;
-        for at in NUMBERS {
-            parent.overwrite(at, &hex(ids.next()))?;
+        let [numbers @ .., id] = ids.several::<4>();
+        for (at, number) in NUMBERS.into_iter().zip(numbers) {
+            parent.overwrite(at, &hex(number))?;
         }
-        let id = hex(ids.next());
+        let id = hex(id);
         own.overwrite(0, &id)?;
         head.append_lines(&self.lines)?;
         Ok(RequestId::Own(id))

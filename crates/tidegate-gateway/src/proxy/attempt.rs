@@ -1,7 +1,7 @@
 //! The attempts of a request: admission, a server, a connection, and whether there is another one.
 
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use tidegate::http::Method;
@@ -80,20 +80,43 @@ impl Flight {
             state.attempt_limit = self.gate.after(self.home, after, expire);
         }
         let picked = self.upstream(&state).pick(self.home, state.server.as_ref());
-        let place = picked.map(|(chosen, lease)| {
-            let target = chosen.target().clone();
-            state.server = Some(chosen);
-            (target, lease)
-        });
-        drop(state);
-        match place {
-            Some((target, lease)) => self.take_connection(attempt, entry, target, lease),
-            None => {
-                // It says nothing about the health of a server.
-                verdict(entry.as_ref(), Verdict::Ignored);
-                self.give_up(Reason::NoServer.into());
-            }
+        let Some((chosen, lease)) = picked else {
+            drop(state);
+            return self.no_server(entry);
+        };
+        // Usually there is one, and the server needs no further handle.
+        let reused = chosen.target().try_acquire();
+        let target = reused.is_none().then(|| chosen.target().clone());
+        state.server = Some(chosen);
+        let Some(exchange) = reused else {
+            drop(state);
+            return self.search(attempt, entry, target, lease);
+        };
+        if let Some((entry, lease)) = self.exchange(state, now, attempt, exchange, entry, lease) {
+            let target = self.lock().server_target();
+            self.search(attempt, entry, target, lease);
         }
+    }
+
+    /// Takes a connection to the server, if there is one.
+    fn search(
+        self: &Arc<Self>,
+        attempt: u32,
+        entry: Option<Entry>,
+        target: Option<Upstream<Answer>>,
+        lease: Lease,
+    ) {
+        match target {
+            Some(target) => self.take_connection(attempt, entry, target, lease),
+            None => self.no_server(entry),
+        }
+    }
+
+    /// Ends an attempt for which there is no server.
+    fn no_server(self: &Arc<Self>, entry: Option<Entry>) {
+        // It says nothing about the health of a server.
+        verdict(entry.as_ref(), Verdict::Ignored);
+        self.give_up(Reason::NoServer.into());
     }
 
     /// Returns the upstream of the attempt in progress.
@@ -118,7 +141,7 @@ impl Flight {
         mut lease: Lease,
     ) {
         while let Some(exchange) = target.try_acquire() {
-            match self.exchange(attempt, exchange, entry, lease) {
+            match self.exchange(self.lock(), self.now(), attempt, exchange, entry, lease) {
                 None => return,
                 Some(again) => (entry, lease) = again,
             }
@@ -126,7 +149,9 @@ impl Flight {
         let (flight, again) = (Arc::clone(self), target.clone());
         let pending = target.acquire(move |acquired| match acquired {
             Ok(exchange) => {
-                if let Some((entry, lease)) = flight.exchange(attempt, exchange, entry, lease) {
+                let (state, now) = (flight.lock(), flight.now());
+                let left = flight.exchange(state, now, attempt, exchange, entry, lease);
+                if let Some((entry, lease)) = left {
                     flight.take_connection(attempt, entry, again, lease);
                 }
             }
@@ -146,14 +171,14 @@ impl Flight {
     /// ended: nothing was sent, and the next one can be tried.
     fn exchange(
         self: &Arc<Self>,
+        mut state: MutexGuard<'_, State>,
+        now: u64,
         attempt: u32,
         mut exchange: Exchange<Answer>,
         entry: Option<Entry>,
         lease: Lease,
     ) -> Option<(Option<Entry>, Lease)> {
         let answer = Answer::new(self, attempt, entry, lease);
-        let now = self.now();
-        let mut state = self.lock();
         if !state.is_at(attempt) {
             drop(state);
             // The connection goes back to the pool.

@@ -24,7 +24,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidegate::http::client::{Exchange, PendingExchange};
+use tidegate::http::client::{Exchange, PendingExchange, Upstream};
 use tidegate::http::codec::OwnedRequestHead;
 use tidegate::http::{Body, DeferredResponse, ResponseStream};
 use tidegate::isolate::{Attempts, PendingEntry};
@@ -153,6 +153,12 @@ impl State {
         self.attempt == attempt && !matches!(self.stage, Stage::Ended)
     }
 
+    /// Returns the connections to the server of the last attempt.
+    pub(super) fn server_target(&self) -> Option<Upstream<Answer>> {
+        let server = self.server.as_ref();
+        server.map(|chosen| chosen.target().clone())
+    }
+
     /// Returns `true` if nothing of the request's body was read: the request can be sent again.
     pub(super) fn can_repeat(&self) -> bool {
         self.body_bytes == 0
@@ -208,12 +214,13 @@ pub(super) struct Rest {
 impl Rest {
     /// Lets go of everything after the end of the response. The connection to the server stays.
     /// Returns the response.
-    pub(super) fn let_go(self) -> Option<Back> {
-        for timer in self.timers.into_iter().flatten() {
+    pub(super) fn let_go(&mut self) -> Option<Back> {
+        for timer in self.timers.iter_mut().filter_map(Option::take) {
             timer.cancel();
         }
-        drop((self.stage, self.body, self.tries));
-        self.back
+        self.stage = Stage::Ended;
+        (self.body, self.tries) = (None, None);
+        self.back.take()
     }
 
     /// Stops everything. Returns the response if it has not begun; one that has begun is cut.
@@ -242,10 +249,7 @@ impl Flight {
         start: Start,
     ) -> Arc<Self> {
         let continued = !start.head.as_head().expects_continue();
-        let until = proxy.timeout.map_or(u64::MAX, |limit| {
-            let limit = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
-            start.began.saturating_add(limit)
-        });
+        let until = proxy.until(start.began);
         Arc::new(Self {
             gate: Arc::clone(gate),
             route: Arc::clone(route),

@@ -44,8 +44,7 @@ impl Flights {
     }
 
     /// Adds a request, and watches its time.
-    pub(super) fn add(self: &Arc<Self>, flight: &Arc<Flight>) {
-        let until = flight.until();
+    pub(super) fn add(self: &Arc<Self>, flight: &Arc<Flight>, until: u64) {
         let mut state = self.lock();
         state.all.retain(|flight| flight.strong_count() > 0);
         state.all.push(Arc::downgrade(flight));

@@ -71,6 +71,16 @@ pub(super) struct ProxyRoute {
     pub(super) tunnel: Option<TunnelRoute>,
 }
 
+impl ProxyRoute {
+    /// Returns when the time of a request is over that has begun at `began`.
+    pub(super) fn until(&self, began: u64) -> u64 {
+        self.timeout.map_or(u64::MAX, |limit| {
+            let limit = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+            began.saturating_add(limit)
+        })
+    }
+}
+
 /// Upgraded connections of a route. They count apart from its requests.
 #[derive(Debug)]
 pub(super) struct TunnelRoute {

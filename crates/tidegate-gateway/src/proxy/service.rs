@@ -129,7 +129,7 @@ impl ProxyService {
             }
         };
         let has_body = !head.as_head().framing().is_empty();
-        let home = found.home;
+        let (home, began) = (found.home, found.began);
         let wanted = tunnel.map(|tunnel| Wanted {
             client: found.request.channel().clone(),
             idle: tunnel.idle,
@@ -151,12 +151,12 @@ impl ProxyService {
             back: response.defer(),
             tries,
             tunnel: wanted,
-            began: found.began,
+            began,
         };
         let flight = Flight::new(&self.lives.gate, route, proxy, home, start);
         let gate = &self.lives.gate;
         let flights = self.flights.get_or_insert_with(|| Flights::new(gate, home));
-        flights.add(&flight);
+        flights.add(&flight, proxy.until(began));
         match first {
             First::Admitted(entry) => flight.connect(1, Some(entry)),
             First::Refused(problem) => flight.give_up(problem),

@@ -10,14 +10,14 @@ use super::failure::Terms;
 use super::head_memory;
 use super::host::Host;
 use super::method::{is_idempotent, method_of_response};
-use super::pool::{Idle, Lease};
+use super::pool::{Idle, IdlePlace, Lease};
 use super::slot::{Begun, Link, Signal};
 use crate::codec::{BodyEncoder, EncodeError, OwnedRequestHead};
 
 /// Where an exchange is.
 enum Stage<H: ExchangeHandler> {
     /// A connection that was idle.
-    Reused(Idle<Link<H>>),
+    Reused(IdlePlace),
     /// A new connection.
     New(Lease<Link<H>>),
     /// The head was written; the body has not ended.
@@ -45,7 +45,8 @@ enum Stage<H: ExchangeHandler> {
 pub struct Exchange<H: ExchangeHandler> {
     host: Arc<Host<H>>,
     link: Link<H>,
-    label: Arc<str>,
+    /// `None` once the request has it.
+    label: Option<Arc<str>>,
     id: u64,
     /// `None` only while it is being dropped or changed.
     stage: Option<Stage<H>>,
@@ -58,12 +59,13 @@ impl<H: ExchangeHandler> Exchange<H> {
         id: u64,
         idle: Idle<Link<H>>,
     ) -> Self {
+        let (link, place) = idle.split();
         Self {
             host: Arc::clone(host),
-            link: idle.connection.clone(),
-            label: Arc::clone(label),
+            link,
+            label: Some(Arc::clone(label)),
             id,
-            stage: Some(Stage::Reused(idle)),
+            stage: Some(Stage::Reused(place)),
         }
     }
 
@@ -77,7 +79,7 @@ impl<H: ExchangeHandler> Exchange<H> {
         Self {
             host: Arc::clone(host),
             link,
-            label: Arc::clone(label),
+            label: Some(Arc::clone(label)),
             id,
             stage: Some(Stage::New(lease)),
         }
@@ -113,7 +115,7 @@ impl<H: ExchangeHandler> Exchange<H> {
             method: method_of_response(method),
             receiver: handler,
             terms: Terms {
-                label: Arc::clone(&self.label),
+                label: self.label.take().unwrap_or_default(),
                 idempotent: is_idempotent(method),
             },
             lease,
@@ -205,8 +207,8 @@ impl<H: ExchangeHandler> Exchange<H> {
 impl<H: ExchangeHandler> Drop for Exchange<H> {
     fn drop(&mut self) {
         match self.stage.take() {
-            Some(Stage::Reused(idle)) if !self.link.slot.is_closed() => {
-                self.host.pool.give_back(idle);
+            Some(Stage::Reused(place)) if !self.link.slot.is_closed() => {
+                self.host.pool.give_back(place.with(self.link.clone()));
             }
             Some(Stage::New(lease)) => self.link.close_with(lease),
             Some(Stage::Sending(_)) if !self.link.slot.is_stopped(self.id) => {

@@ -57,7 +57,28 @@ pub(super) struct Idle<C> {
     at: usize,
 }
 
+/// An idle connection without the connection: what its pool knows about it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct IdlePlace {
+    id: u64,
+    at: usize,
+}
+
+impl IdlePlace {
+    /// Puts the connection back in.
+    pub(super) fn with<C>(self, connection: C) -> Idle<C> {
+        let Self { id, at } = self;
+        Idle { connection, id, at }
+    }
+}
+
 impl<C> Idle<C> {
+    /// Takes the connection out.
+    pub(super) fn split(self) -> (C, IdlePlace) {
+        let Self { connection, id, at } = self;
+        (connection, IdlePlace { id, at })
+    }
+
     /// Returns the number of the connection's loop.
     pub(super) fn at(&self) -> usize {
         self.at

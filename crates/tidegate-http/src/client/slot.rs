@@ -208,9 +208,11 @@ impl<R: Send + 'static> Slot<R> {
         Ok(())
     }
 
-    /// Returns the exchange that has begun, once.
-    pub(super) fn take(&self) -> Option<Begun<R>> {
-        self.lock().begun.take()
+    /// Returns the exchange that has begun, once, and `true` if its request is complete.
+    pub(super) fn take(&self) -> Option<(Begun<R>, bool)> {
+        let mut state = self.lock();
+        let begun = state.begun.take()?;
+        Some((begun, state.complete))
     }
 
     /// Notes that the request of exchange `id` is complete.

@@ -253,8 +253,8 @@ fn checked_lines_are_appended_as_fields() {
     numbered.overwrite(1, b"12").unwrap();
     numbered.overwrite(3, b"34").unwrap();
     assert_eq!(numbered.as_bytes(), b"Id: <1234>\r\n");
-    let wrong: [(usize, &[u8]); 5] = [(0, b" "), (1, b"\r"), (1, b"\x80"), (5, b"xx"), (7, b"x")];
-    for (at, part) in wrong {
+    assert_eq!(numbered.overwrite(5, b"xx"), Err(EncodeError::FieldValue));
+    for (at, part) in [(0, b" "), (1, b"\r"), (1, b"\x80"), (7, b"x")] {
         let refused = numbered.overwrite(at, part);
         assert_eq!(refused, Err(EncodeError::FieldValue), "{at}");
     }

@@ -75,7 +75,8 @@ impl<R: Send + 'static> Current<R> {
         // connection, the rest is not wanted (RFC 9112, section 9.5).
         let reads_on = head.keep_alive() && head.status() < 400;
         self.complete = match reads_on {
-            true => slot.progress().complete,
+            // It stays complete.
+            true => self.complete || slot.progress().complete,
             false => slot.stop(),
         };
         self.keep = head.keep_alive() && framing != BodyFraming::UntilClose;
@@ -156,7 +157,7 @@ impl<R: ExchangeHandler> Connection<R> {
         if self.current.is_some() {
             return;
         }
-        let Some(mut begun) = self.slot.take() else {
+        let Some((mut begun, complete)) = self.slot.take() else {
             return;
         };
         if let Some(lease) = begun.lease.take() {
@@ -176,7 +177,7 @@ impl<R: ExchangeHandler> Connection<R> {
             interim: 0,
             responded: false,
             keep: false,
-            complete: false,
+            complete,
             server_idle: None,
             sent_seen: self.sent_before,
         });

@@ -225,6 +225,8 @@ pub(crate) fn end_with_length<B: BufMut>(
 pub struct FieldLine {
     line: Box<[u8]>,
     name: u16,
+    /// The parser locates such fields.
+    is_known: bool,
 }
 
 impl FieldLine {
@@ -236,9 +238,11 @@ impl FieldLine {
     pub fn new(name: &str, value: &[u8]) -> Result<Self, EncodeError> {
         let mut line = Vec::with_capacity(name.len() + value.len() + 4);
         field(&mut line, name, value)?;
-        let name = u16::try_from(name.len()).map_err(|_| EncodeError::FieldName)?;
-        let line = line.into();
-        Ok(Self { line, name })
+        Ok(Self {
+            line: line.into(),
+            name: u16::try_from(name.len()).map_err(|_| EncodeError::FieldName)?,
+            is_known: KnownField::of(name.as_bytes()).is_some(),
+        })
     }
 
     /// Replaces bytes of the value, from `at`, by as many others.
@@ -246,10 +250,15 @@ impl FieldLine {
     /// # Errors
     ///
     /// [`EncodeError::FieldValue`] if the value is too short, or `part` is not visible ASCII.
-    pub fn overwrite(&mut self, at: usize, part: &[u8]) -> Result<(), EncodeError> {
+    #[inline]
+    pub fn overwrite<const N: usize>(
+        &mut self,
+        at: usize,
+        part: &[u8; N],
+    ) -> Result<(), EncodeError> {
         let start = usize::from(self.name) + 2 + at;
         let end = self.line.len() - 2;
-        let own = self.line[..end].get_mut(start..start + part.len());
+        let own = self.line[..end].get_mut(start..start + N);
         // Not one after the other, so that the compiler compares many at once.
         let is_visible = part
             .iter()
@@ -261,15 +270,14 @@ impl FieldLine {
 
     /// Returns the name and the value.
     pub(crate) fn parts(&self) -> (&str, &[u8]) {
-        let (name, value) = self.raw_parts();
-        (chars::ascii(name), value)
+        let (name, rest) = self.line.split_at(usize::from(self.name));
+        (chars::ascii(name), &rest[2..rest.len() - 2])
     }
 
-    /// Returns the name and the value as bytes.
+    /// Returns `true` if it is one of the fields that the parser locates.
     #[inline]
-    pub(crate) fn raw_parts(&self) -> (&[u8], &[u8]) {
-        let (name, rest) = self.line.split_at(usize::from(self.name));
-        (name, &rest[2..rest.len() - 2])
+    pub(crate) fn is_known(&self) -> bool {
+        self.is_known
     }
 
     /// Returns the length of the name.

@@ -6,7 +6,6 @@
 
 use bytes::BufMut;
 
-use crate::codec::chars;
 use crate::codec::encode::{self, EncodeError, FieldLine, check_name, check_value, put};
 use crate::codec::framing::BodyFraming;
 use crate::codec::known::KnownField;
@@ -62,15 +61,15 @@ impl Patchable {
     /// Adds fields that were checked before.
     pub(super) fn append_lines(&mut self, lines: &[FieldLine]) -> Result<(), EncodeError> {
         for line in lines {
-            let (name, value) = line.raw_parts();
-            match KnownField::of_token(name) {
+            if line.is_known() {
                 // There may be one already.
-                Some(_) => self.append(chars::ascii(name), value)?,
-                None => {
-                    self.push_span(name.len(), value.len())?;
-                    self.bytes.extend_from_slice(line.as_bytes());
-                }
+                let (name, value) = line.parts();
+                self.append(name, value)?;
+                continue;
             }
+            let (name, text) = (line.name_len(), line.as_bytes());
+            self.push_span(name, text.len() - name - 4)?;
+            self.bytes.extend_from_slice(text);
         }
         Ok(())
     }
