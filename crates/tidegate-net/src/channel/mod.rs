@@ -57,7 +57,7 @@ pub(crate) mod write_queue;
 pub(crate) use self::channel_request::{ChangeRequest, ChannelRequest, RemoteAction, refuse};
 pub(crate) use self::core::ChannelCore;
 pub use self::datagram::Datagram;
-#[cfg(feature = "tls")]
+#[cfg(any(feature = "handlers", feature = "tls"))]
 pub(crate) use self::event::InputEnd;
 pub use self::event::{Deregistered, InputShutdown, Registered, UserEvent};
 pub(crate) use self::event::{HandlerEvent, InEvent, OutOp, mask};

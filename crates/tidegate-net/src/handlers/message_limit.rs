@@ -7,6 +7,7 @@ use tidegate_core::Blocking;
 use tidegate_promise::Failure;
 
 use super::traffic::{Pause, Rate};
+use crate::channel::{InputEnd, InputShutdown, UserEvent};
 use crate::errors::NetError;
 use crate::message::{AnyMessage, Nothing};
 use crate::pipeline::{Inbound, InboundContext, Outbound, OutboundContext};
@@ -17,7 +18,8 @@ use crate::pipeline::{Inbound, InboundContext, Outbound, OutboundContext};
 /// Messages above the limit wait, in order, and the channel does not read meanwhile, which in the
 /// end stops the peer. Only messages of the last read wait, so their number is bounded. With
 /// [`closes`](MessageLimit::closes), a message above the limit is an error instead. When the handler
-/// is removed, waiting messages are passed on and reading resumes.
+/// is removed, waiting messages are passed on and reading resumes. If the peer ends its stream
+/// meanwhile, the end of input comes after the last waiting message.
 ///
 /// ```
 /// use std::time::Duration;
@@ -46,6 +48,22 @@ pub struct MessageLimit {
     paused: Option<Pause>,
     /// `true` while a timer is set.
     armed: bool,
+    /// What follows the last waiting message, once the input has ended.
+    end: End,
+}
+
+/// What follows the last waiting message.
+#[derive(Debug, Default)]
+enum End {
+    /// More input.
+    #[default]
+    None,
+    /// Nothing. The channel will be closed, since its input has ended.
+    Ended,
+    /// The close of the channel.
+    Close,
+    /// The event of a half-closed channel.
+    Shut(UserEvent),
 }
 
 impl MessageLimit {
@@ -58,6 +76,7 @@ impl MessageLimit {
             waiting: VecDeque::new(),
             paused: None,
             armed: false,
+            end: End::None,
         }
     }
 
@@ -82,6 +101,13 @@ impl MessageLimit {
         }
         if any {
             ctx.fire_read_complete();
+        }
+        if self.waiting.is_empty() {
+            match std::mem::take(&mut self.end) {
+                End::None | End::Ended => {}
+                End::Close => ctx.close_when_flushed(),
+                End::Shut(event) => ctx.fire_event(event),
+            }
         }
     }
 
@@ -137,6 +163,20 @@ impl Inbound for MessageLimit {
         }
     }
 
+    fn event(&mut self, event: UserEvent, ctx: &mut InboundContext<'_, Self>) {
+        if self.waiting.is_empty() {
+            return ctx.fire_event(event);
+        }
+        if event.downcast_ref::<InputShutdown>().is_some() {
+            self.end = End::Shut(event);
+            return;
+        }
+        if event.downcast_ref::<InputEnd>().is_some() {
+            self.end = End::Ended;
+        }
+        ctx.fire_event(event);
+    }
+
     fn timer(&mut self, _: u64, ctx: &mut InboundContext<'_, Self>) {
         self.armed = false;
         self.release(false, ctx);
@@ -151,6 +191,13 @@ impl Outbound for MessageLimit {
 
     fn write(&mut self, message: AnyMessage, ctx: &mut OutboundContext<'_, Self>) {
         ctx.write(message);
+    }
+
+    fn close_when_flushed(&mut self, ctx: &mut OutboundContext<'_, Self>) {
+        match self.end {
+            End::Ended | End::Close => self.end = End::Close,
+            End::None | End::Shut(_) => ctx.close_when_flushed(),
+        }
     }
 
     fn read(&mut self, ctx: &mut OutboundContext<'_, Self>) {
