@@ -1,24 +1,30 @@
 //! The clients of a storm: send random requests in random pieces, end in random ways, and check the
 //! responses that they read.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::io::ErrorKind;
+use std::net::{Shutdown, SocketAddr};
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use tidegate_testkit::Rng;
 
-use crate::PATIENCE;
+use super::link::{Authority, Link};
+use super::malformed::{self, POISON};
 
 /// What a request may ask for, besides an upgrade and a response that never comes.
 const KINDS: [&str; 12] = [
     "now", "now", "big", "kept", "kept", "stream", "body", "part", "panic", "after", "wrong",
     "drop",
 ];
+/// What a request whose body is refused may ask for.
+const TORN: [&str; 4] = ["now", "kept", "body", "part"];
 
 /// The clients of one thread.
 pub(super) struct Clients {
     pub(super) address: SocketAddr,
+    /// Whom to trust, if the connections are encrypted.
+    pub(super) authority: Option<Arc<Authority>>,
     pub(super) exact: bool,
     pub(super) polite: bool,
     pub(super) half_close: bool,
@@ -31,11 +37,15 @@ pub(super) struct Clients {
 struct Sent {
     kind: &'static str,
     tag: String,
+    /// Its body is refused, so that it is the last one.
+    torn: bool,
+    /// The status of its refusal, if its head is refused.
+    refusal: Option<u16>,
 }
 
 /// A client that reads when the others have ended.
 struct Reader {
-    stream: TcpStream,
+    link: Link,
     sent: Vec<Sent>,
     /// Everything was sent, and the client has not said that it leaves.
     whole: bool,
@@ -61,23 +71,13 @@ impl Clients {
 
     /// Sends requests. Returns the client if it wants its responses.
     fn attack(&self, first_tag: usize, rng: &mut Rng) -> Option<Reader> {
-        let Ok(mut stream) = TcpStream::connect(self.address) else {
+        let Ok(mut link) = Link::connect(self.address, self.authority.as_deref()) else {
             assert!(!self.exact, "the server accepts");
             return None;
         };
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
-        let number = 1 + rng.index(10);
-        // The end is said by the last request, or by a half-close.
+        // The end is said by the last request, or by the end of the client's half.
         let says_close = !self.half_close || rng.chance(0.5);
-        let (mut bytes, mut sent) = (Vec::new(), Vec::new());
-        for at in 0..number {
-            let last = at + 1 == number;
-            let tag = (first_tag + at).to_string();
-            let kind = self.kind(last && says_close, rng);
-            write_request(&mut bytes, kind, &tag, last && says_close, rng);
-            sent.push(Sent { kind, tag });
-        }
+        let (mut bytes, sent) = self.requests(first_tag, says_close, rng);
         let leaves = !self.polite && rng.chance(0.4);
         if leaves {
             bytes.truncate(rng.index(bytes.len() + 1));
@@ -85,25 +85,49 @@ impl Clients {
         let mut rest = &bytes[..];
         while !rest.is_empty() {
             let (piece, more) = rest.split_at(1 + rng.index(rest.len()));
-            if stream.write_all(piece).is_err() {
+            if link.write_all(piece).is_err() {
                 // The server has ended the connection, or stopped reading from it.
                 break;
             }
             rest = more;
         }
         if leaves {
-            self.leave(stream, rng);
+            self.leave(link, rng);
             return None;
         }
         if !says_close {
-            let _ = stream.shutdown(Shutdown::Write);
+            link.end_output();
         }
         let whole = rest.is_empty();
-        Some(Reader {
-            stream,
-            sent,
-            whole,
-        })
+        Some(Reader { link, sent, whole })
+    }
+
+    /// Returns the bytes of some requests, and those requests for which a response may come. One of
+    /// them may be malformed: nothing behind it may be parsed.
+    fn requests(&self, first_tag: usize, says_close: bool, rng: &mut Rng) -> (Vec<u8>, Vec<Sent>) {
+        let number = 1 + rng.index(10);
+        let malformed = rng.chance(0.3).then(|| rng.index(number));
+        let (mut bytes, mut sent) = (Vec::new(), Vec::new());
+        for at in 0..number {
+            let last = at + 1 == number && says_close;
+            let tag = (first_tag + at).to_string();
+            if malformed.is_some_and(|malformed| malformed < at) {
+                write_request(&mut bytes, POISON, &tag, last, rng);
+            } else if malformed == Some(at) {
+                sent.push(write_malformed(&mut bytes, tag, rng));
+            } else {
+                let kind = self.kind(last, rng);
+                write_request(&mut bytes, kind, &tag, last, rng);
+                let (torn, refusal) = (false, None);
+                sent.push(Sent {
+                    kind,
+                    tag,
+                    torn,
+                    refusal,
+                });
+            }
+        }
+        (bytes, sent)
     }
 
     fn kind(&self, may_upgrade: bool, rng: &mut Rng) -> &'static str {
@@ -116,17 +140,19 @@ impl Clients {
         }
     }
 
-    /// Leaves in the middle: with a reset, or with bytes that were not read.
-    fn leave(&self, mut stream: TcpStream, rng: &mut Rng) {
-        match rng.index(3) {
+    /// Leaves in the middle: with a reset, with bytes that were not read, or without the end that
+    /// belongs to TLS.
+    fn leave(&self, mut link: Link, rng: &mut Rng) {
+        match rng.index(4) {
             0 => {
-                let socket = socket2::SockRef::from(&stream);
+                let socket = socket2::SockRef::from(link.socket());
                 socket.set_linger(Some(Duration::ZERO)).unwrap();
             }
-            1 => drop(stream.shutdown(Shutdown::Write)),
+            1 => drop(link.socket().shutdown(Shutdown::Write)),
+            2 => link.end_output(),
             _ => {
-                stream.set_nonblocking(true).unwrap();
-                let _ = stream.read(&mut vec![0; 1 + rng.index(1000)]);
+                link.socket().set_nonblocking(true).unwrap();
+                let _ = link.read(&mut vec![0; 1 + rng.index(1000)]);
             }
         }
     }
@@ -136,7 +162,7 @@ impl Clients {
         let mut received = Vec::new();
         let mut chunk = [0; 16 * 1024];
         let ended = loop {
-            match reader.stream.read(&mut chunk) {
+            match reader.link.read(&mut chunk) {
                 Ok(0) => break Ok(()),
                 Ok(read) => received.extend_from_slice(&chunk[..read]),
                 Err(why) if why.kind() == ErrorKind::Interrupted => {}
@@ -144,12 +170,11 @@ impl Clients {
             }
             if is_switched(&received) {
                 // The other protocol has no end of its own.
-                let _ = reader.stream.shutdown(Shutdown::Write);
+                reader.link.end_output();
             }
         };
         if let Err(why) = &ended {
-            let reset = why.kind() == ErrorKind::ConnectionReset;
-            assert!(reset, "{why}: {:?}", reader.sent);
+            assert!(reader.link.is_cut(why), "{why}: {:?}", reader.sent);
         }
         self.check(&reader, &received, ended.is_ok());
     }
@@ -173,7 +198,10 @@ impl Clients {
             let request = request.unwrap_or_else(|| panic!("{count} responses to {sent:?}"));
             count += 1;
             response.check(request, self.exact);
-            over = response.closes || request.kind == "after" || response.status == 101;
+            over = response.closes
+                || request.torn
+                || request.kind == "after"
+                || response.status == 101;
             if response.status == 101 {
                 break;
             }
@@ -186,6 +214,24 @@ impl Clients {
 
 fn is_switched(received: &[u8]) -> bool {
     received.windows(13).any(|part| part == b"HTTP/1.1 101 ")
+}
+
+/// Writes a request that is refused, for its head or for its body.
+fn write_malformed(bytes: &mut Vec<u8>, tag: String, rng: &mut Rng) -> Sent {
+    let torn = rng.chance(0.3);
+    let kind = TORN[rng.index(TORN.len())];
+    let mut refusal = None;
+    if torn {
+        malformed::write_body(bytes, kind, &tag, rng);
+    } else {
+        refusal = Some(malformed::write_head(bytes, rng));
+    }
+    Sent {
+        kind,
+        tag,
+        torn,
+        refusal,
+    }
 }
 
 /// Writes a request.
@@ -256,7 +302,13 @@ impl Response {
 
     fn check(&self, request: &Sent, exact: bool) {
         let kind = request.kind;
+        if let Some(refusal) = request.refusal {
+            let timeout = self.status == 408 && !exact;
+            assert!(self.status == refusal || timeout, "{self:?} to {request:?}");
+            return assert!(self.closes, "{request:?}");
+        }
         match self.status {
+            400 => assert!(request.torn && self.closes, "{request:?}"),
             200 | 201 => {
                 let body = std::str::from_utf8(&self.body).unwrap();
                 assert_eq!(body.trim_end_matches('.'), request.tag, "{request:?}");

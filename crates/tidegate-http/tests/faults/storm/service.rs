@@ -12,6 +12,8 @@ use tidegate_net::{Handler, Inbound, InboundContext, Nothing};
 use tidegate_promise::Outcome;
 use tidegate_testkit::{Counter, Rng};
 
+use super::malformed::POISON;
+
 /// Threads that end responses.
 const FINISHERS: usize = 2;
 /// How long such a thread waits for more responses before it ends those that it has.
@@ -23,6 +25,8 @@ const BIG: usize = 100_000;
 #[derive(Clone, Default)]
 pub(super) struct Book {
     pub(super) calls: Counter,
+    /// Requests behind one that was refused.
+    pub(super) poison: Counter,
     pub(super) bodies: Counter,
     pub(super) bodies_ended: Counter,
     pub(super) deferred: Counter,
@@ -75,6 +79,10 @@ pub(super) fn service(
         // A thread that has ended drops the response.
         let send = |one| drop(later.send(one));
         match &kind[..] {
+            POISON => {
+                book.poison.hit();
+                response.body(tag);
+            }
             "now" => response.body(tag),
             "big" => response.body(big(&tag)),
             "kept" => send(Unfinished::Response(tag, book.defer(response))),
