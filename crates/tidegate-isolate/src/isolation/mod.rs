@@ -4,7 +4,7 @@
 //! calls run, `snapshot` reports its figures, and `collect` describes them
 //! for an exporter. `pools` holds the thread bulkheads by their key.
 //! `announcement` tells the listeners of a key or a pool that it was added and removed. `removed`
-//! lists the removed keys that are still in use.
+//! lists the removed keys that are still in use, and `names` counts the names of groups and pools.
 //! `registry` finds or creates a key's state, `changes` passes on changed properties, `shutdown`
 //! collects the reports of the pools, `dump` shows the state as a tree, and `builder` builds the
 //! whole. This module uses everything that a command is made of. It does not use commands, which
@@ -15,6 +15,7 @@ mod builder;
 mod changes;
 mod collect;
 mod dump;
+mod names;
 mod pools;
 mod registry;
 mod removed;

@@ -2,7 +2,7 @@
 //! commands share.
 
 use std::any::TypeId;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,6 +13,7 @@ use tidegate_core::{Clock, Executor};
 use tidegate_pool::WorkerPool;
 use tidegate_promise::SharedCompletion;
 
+use super::names::Names;
 use super::pools::{NoPool, PoolParts, Pools, RegisteredPool, sort_pools};
 use super::removed::RemovedKeys;
 use super::shutdown::{ShutdownReport, collect};
@@ -52,8 +53,8 @@ pub(super) struct Inner {
     pub(super) pools: Arc<Pools>,
     /// Commands that name no pool share the pool of their group.
     pub(super) pools_by_group: bool,
-    /// Interned names of groups and pools.
-    pub(super) names: Mutex<HashSet<Key>>,
+    /// The names of groups and pools. Changed with the lock of `states` held.
+    pub(super) names: Mutex<Names>,
 }
 
 impl Isolation {
@@ -101,17 +102,10 @@ impl Isolation {
         // Before its pool is removed: a pool that the command makes later is not listed.
         removed.is_removed.store(true, Ordering::Relaxed);
         let mut pool = None;
-        if !states.values().any(|state| state.pool == removed.pool) {
+        if self.inner.names().remove(&removed.group, &removed.pool) {
             pool = self.inner.pools.remove(&removed.pool);
         }
-        let mut names = self.inner.names();
-        for name in [&removed.group, &removed.pool] {
-            let is_used = |state: &Arc<State>| state.group == *name || state.pool == *name;
-            if !states.values().any(is_used) {
-                names.remove(name);
-            }
-        }
-        drop((names, states));
+        drop(states);
         self.inner.removed.add(&removed, |state| &state.removal);
         let plugins = &self.inner.plugins;
         removed
@@ -201,12 +195,7 @@ impl Isolation {
     /// Returns the number of interned pool keys: the distinct pools that the known commands name,
     /// whether or not one of them has used threads yet.
     pub fn pool_key_count(&self) -> usize {
-        let states = self.states();
-        let mut keys = HashSet::new();
-        for state in states.values() {
-            keys.insert(state.pool.clone());
-        }
-        keys.len()
+        self.inner.names().pools()
     }
 
     /// Returns the worker pool of a pool key, for example to read its free capacity or to give it
@@ -281,8 +270,7 @@ impl Isolation {
         let mut pool_parts = PoolParts::NotAsked;
         let state = loop {
             let mut states = self.states();
-            // Interned under the lock: `remove` drops unused names together with their key.
-            let (group, pool) = (self.intern(&group), self.intern(&pool));
+            let (group, pool) = self.inner.names().intern(&group, &pool);
             if let Some(known) = states.get(&key) {
                 return agree(known, (&group, &named_pool), types, &code_settings)
                     .map(|()| Arc::clone(known));
@@ -307,6 +295,7 @@ impl Isolation {
                     let state = Arc::new(state);
                     let command = Arc::downgrade(&state);
                     state.aside.set_command(command);
+                    self.inner.names().add(&state.group, &state.pool);
                     states.insert(key.clone(), Arc::clone(&state));
                     break state;
                 }
@@ -344,15 +333,6 @@ impl Isolation {
             .map(Key::from)
             .or_else(|| built.cloned())
             .or_else(|| self.inner.pools_by_group.then(|| group.clone()))
-    }
-
-    fn intern(&self, name: &Key) -> Key {
-        let mut names = self.inner.names();
-        if let Some(known) = names.get(name) {
-            return known.clone();
-        }
-        names.insert(name.clone());
-        name.clone()
     }
 
     fn states(&self) -> MutexGuard<'_, HashMap<Key, Arc<State>>> {
@@ -394,7 +374,7 @@ impl Inner {
         self.states.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn names(&self) -> MutexGuard<'_, HashSet<Key>> {
+    fn names(&self) -> MutexGuard<'_, Names> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,0 +1,323 @@
+//! Isolations, commands and their pools leave neither threads nor descriptors behind, however they
+//! end. The test is alone in its process, because it counts both.
+#![expect(
+    clippy::unwrap_used,
+    reason = "in a test an unwrap is an assertion, in its helpers too"
+)]
+
+use std::collections::VecDeque;
+use std::future::{Future, pending};
+use std::pin::Pin;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use tidegate_core::{ManualClock, Task, ThreadBuilder};
+use tidegate_isolate::{
+    CallHandle, CallQueue, Collapser, CollapserConfig, CollapserError, CollapserScope, Command,
+    CommandBuilder, CommandError, ConcurrencyStrategy, Entry, Interrupt, Isolation, PermitConfig,
+    PoolConfig, ShutdownReport, Verdict, WaitingCall,
+};
+use tidegate_pool::WorkerPool;
+use tidegate_promise::{Completion, SharedCompletion};
+use tidegate_testkit::{Gate, until};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+type Numbers = Command<u32, &'static str>;
+type Answer = Completion<u32, CommandError<&'static str>>;
+
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").unwrap().count()
+}
+
+/// How the calls of an isolation end, and the isolation itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Done,
+    /// Completions, futures and entries are dropped while their calls wait or run.
+    Dropped,
+    TimedOut,
+    Cancelled,
+    Interrupted,
+    KeysRemoved,
+    ShutDownAtOnce,
+    ShutDownInTime,
+    ShutDownNow,
+    /// The isolation is dropped before its commands, which are called once more.
+    RegistryFirst,
+    PoolFirst,
+}
+
+const ENDS: [End; 11] = [
+    End::Done,
+    End::Dropped,
+    End::TimedOut,
+    End::Cancelled,
+    End::Interrupted,
+    End::KeysRemoved,
+    End::ShutDownAtOnce,
+    End::ShutDownInTime,
+    End::ShutDownNow,
+    End::RegistryFirst,
+    End::PoolFirst,
+];
+
+/// Which parts of a pool the program supplies.
+#[derive(Clone, Copy, Debug)]
+enum Parts {
+    None,
+    Queue,
+    Factory,
+    Executor,
+}
+
+const PARTS: [Parts; 4] = [Parts::None, Parts::Queue, Parts::Factory, Parts::Executor];
+
+/// First in, first out.
+#[derive(Default)]
+struct Plain(VecDeque<WaitingCall>);
+
+impl CallQueue for Plain {
+    fn push(&mut self, call: WaitingCall) {
+        self.0.push_back(call);
+    }
+
+    fn pop(&mut self) -> Option<WaitingCall> {
+        self.0.pop_front()
+    }
+
+    fn remove(&mut self, call: &WaitingCall) {
+        self.0.retain(|one| one != call);
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+fn isolation(clock: &ManualClock, parts: Parts) -> (Isolation, Option<WorkerPool>) {
+    let builder = Isolation::builder().clock(clock).on_unhandled(|_, _| ());
+    let default = ConcurrencyStrategy::default;
+    let (builder, lender) = match parts {
+        Parts::None => (builder, None),
+        Parts::Queue => {
+            let queue = move |_: &_| default().queue(Plain::default());
+            (builder.concurrency_strategy(queue), None)
+        }
+        Parts::Factory => {
+            let spawn = |job: tidegate_core::thread::ThreadJob| {
+                std::thread::Builder::new().spawn(|| job.run()).map(drop)
+            };
+            let threads = move |_: &_| {
+                let threads = ThreadBuilder::new("own").spawner(spawn);
+                default().threads(threads)
+            };
+            (builder.concurrency_strategy(threads), None)
+        }
+        Parts::Executor => {
+            let lender = WorkerPool::builder("lender").max(8).build().unwrap();
+            let lends = lender.clone();
+            let executor = move |_: &_| {
+                let lends = lends.clone();
+                default().executor(move |task: Task| lends.execute_task(task))
+            };
+            (builder.concurrency_strategy(executor), Some(lender))
+        }
+    };
+    (builder.build().unwrap(), lender)
+}
+
+fn builder(key: &str) -> CommandBuilder<u32, &'static str> {
+    Command::builder(key).group("tests").timeout(SECOND)
+}
+
+/// The calls of one isolation, as they are when it ends: running, queued, waiting for a permit, in
+/// their fallback, and in a batch that has not begun.
+struct Calls {
+    commands: Vec<Numbers>,
+    answers: Vec<Answer>,
+    handles: Vec<CallHandle>,
+    /// Holds the only permit of a command.
+    entry: Entry,
+    /// Waits for that permit, and runs.
+    _futures: [Pending; 2],
+    _batches: Collapser<u32, u32, &'static str>,
+    _batch: Completion<u32, CollapserError<&'static str>>,
+}
+
+type Pending = Pin<Box<dyn Future<Output = Result<u32, CommandError<&'static str>>>>>;
+
+/// Queues work that runs until the gate opens, and waits until it runs if it `begins`.
+fn queue(command: &Numbers, go_on: &Gate, begins: bool) -> (Answer, CallHandle) {
+    let (inside, until) = (Gate::new(), go_on.clone());
+    let mine = inside.clone();
+    let mut call = command.call();
+    let handle = call.handle();
+    let answer = call.queue(move |_| {
+        mine.open();
+        until.wait();
+        Ok(1)
+    });
+    if begins {
+        inside.wait();
+    }
+    (answer, handle)
+}
+
+/// Polls a call that waits or runs for ever.
+fn polled(command: &Numbers) -> Pending {
+    let mut future: Pending = Box::pin(command.run_async(|_| pending()));
+    let polled = future
+        .as_mut()
+        .poll(&mut Context::from_waker(Waker::noop()));
+    assert!(polled.is_pending());
+    future
+}
+
+fn calls(isolation: &Isolation, go_on: &Gate) -> Calls {
+    let threads = PoolConfig {
+        core: 1,
+        queue: 4,
+        ..PoolConfig::default()
+    };
+    let busy = builder("busy").threads(threads.clone()).build(isolation);
+    let (begun, gate) = (Gate::new(), go_on.clone());
+    let here = begun.clone();
+    let falls = builder("falls").threads(threads).fallback(move |_| {
+        here.open();
+        gate.wait();
+        Ok(2)
+    });
+    let permits = PermitConfig {
+        max_wait: 9 * SECOND,
+        ..PermitConfig::from(1)
+    };
+    let narrow = builder("narrow").permits(permits).build(isolation);
+    let batches = Command::builder("batch").group("tests").build(isolation);
+    let commands = [busy, falls.build(isolation), narrow].map(Result::unwrap);
+    let [busy, falls, narrow] = &commands;
+    let mut queued = vec![queue(busy, go_on, true)];
+    queued.extend((0..3).map(|_| queue(busy, go_on, false)));
+    let mut call = falls.call();
+    let handle = call.handle();
+    queued.push((call.queue(|_| Err("on purpose")), handle));
+    begun.wait();
+    queued.push(queue(falls, go_on, false));
+    let (answers, handles) = queued.into_iter().unzip();
+    let entry = narrow.admit().unwrap();
+    let free = builder("free").build(isolation).unwrap();
+    let futures = [polled(narrow), polled(&free)];
+    let config = CollapserConfig {
+        scope: CollapserScope::Global,
+        ..CollapserConfig::default()
+    };
+    let double = |numbers: &[u32], _: &_| Ok(numbers.iter().map(|n| (*n, n * 2)).collect());
+    let batches = Collapser::new(&batches.unwrap(), config, double).unwrap();
+    Calls {
+        commands: commands.into(),
+        answers,
+        handles,
+        entry,
+        _futures: futures,
+        _batch: batches.submit(3),
+        _batches: batches,
+    }
+}
+
+/// Uses an isolation in every way, and ends it.
+fn use_and_end(end: End, parts: Parts, opens_first: bool) {
+    let (clock, go_on) = (ManualClock::new(), Gate::new());
+    let (isolation, lender) = isolation(&clock, parts);
+    let calls = calls(&isolation, &go_on);
+    if opens_first {
+        go_on.open();
+    }
+    end_calls(end, (isolation, lender), calls, &clock, &go_on);
+    go_on.open();
+    // A batch was accepted, so it runs when its time has come. The timeouts come later.
+    clock.jump(SECOND / 4);
+}
+
+fn end_calls(
+    end: End,
+    (isolation, lender): (Isolation, Option<WorkerPool>),
+    mut calls: Calls,
+    clock: &ManualClock,
+    go_on: &Gate,
+) {
+    match end {
+        End::Done => {
+            go_on.open();
+            calls.entry.end::<&'static str>(Verdict::Success).unwrap();
+            calls.answers.into_iter().for_each(|answer| {
+                answer.wait().unwrap();
+            });
+        }
+        End::Dropped => drop(calls),
+        End::TimedOut => clock.jump(2 * SECOND),
+        End::Cancelled => calls.answers.iter().for_each(|answer| {
+            answer.cancel();
+        }),
+        End::Interrupted => calls.handles.iter().for_each(|handle| {
+            handle.cancel(Interrupt::Yes);
+        }),
+        End::KeysRemoved => {
+            let keys = ["busy", "falls", "narrow", "free", "batch"];
+            assert!(keys.into_iter().all(|key| isolation.remove(key)));
+        }
+        End::ShutDownAtOnce => take_all(&isolation.shutdown(Duration::ZERO)),
+        End::ShutDownInTime => {
+            let ended = isolation.shutdown(SECOND / 4);
+            clock.jump(SECOND / 4);
+            go_on.open();
+            take_all(&ended);
+        }
+        End::ShutDownNow => isolation.shutdown_now(),
+        End::RegistryFirst => {
+            drop(isolation);
+            let late = calls.commands[0].queue(|_| Ok(4));
+            calls.answers.push(late);
+        }
+        End::PoolFirst => {
+            let pools = ["busy", "falls"].map(|key| isolation.pool(key).unwrap());
+            pools.iter().for_each(|pool| {
+                pool.shutdown(Duration::ZERO).wait().unwrap();
+                drop(pool.handed_back().take());
+            });
+            if let Some(lender) = lender {
+                drop(lender.shutdown(Duration::ZERO));
+            }
+        }
+    }
+}
+
+/// Drops what the pools hand back. A call among it holds its pool, which holds the list.
+fn take_all(ended: &SharedCompletion<ShutdownReport>) {
+    for (key, ended) in ended.wait().unwrap().pools {
+        let handed_back = ended
+            .unwrap_or_else(|why| panic!("{key}: {why}"))
+            .handed_back;
+        drop(handed_back.take());
+    }
+}
+
+#[test]
+fn isolations_leave_neither_threads_nor_descriptors_behind() {
+    // Threads that the process keeps, such as that of the default hook.
+    use_and_end(End::Done, Parts::None, true);
+    until("the first one has ended", || threads() <= 2);
+    let before = (descriptors(), threads());
+    let rounds = tidegate_testkit::rounds(3);
+    for round in 0..rounds {
+        for (at, end) in ENDS.into_iter().enumerate() {
+            for parts in PARTS {
+                use_and_end(end, parts, (round + at) % 2 == 0);
+            }
+        }
+    }
+    until("all have ended", || (descriptors(), threads()) == before);
+}
