@@ -11,11 +11,14 @@ mod ours;
 mod peers;
 mod raw;
 
+use std::num::NonZero;
+use std::thread::available_parallelism;
+
 use bytes::Bytes;
 
 pub(crate) use self::raw::{Replies, serve as serve_raw};
 
-use crate::cpus::pin;
+use crate::cpus::{pin, unpin};
 use crate::served::Running;
 
 /// The body of a short response, and two of its fields.
@@ -33,11 +36,15 @@ fn piece() -> Bytes {
     Bytes::from_static(&PIECE)
 }
 
-/// Starts the server with this name on the command line, on the first CPU.
+/// Starts the server with this name on the command line, on the first CPU unless it has all of them.
 pub(super) fn start(name: &str) -> Option<Running> {
     pin(0);
     Some(match name {
-        "http-ours" => ours::pinned(),
+        "http-ours" => ours::pinned(1),
+        "http-ours-all-cpus" => {
+            unpin();
+            ours::pinned(available_parallelism().map_or(1, NonZero::get))
+        }
         "http-ours-roaming" => ours::roaming(false),
         "http-ours-roaming-non-blocking" => ours::roaming(true),
         "http-raw" => raw::start(),

@@ -13,8 +13,8 @@ use crate::served::{Ours, Running};
 /// Threads of the pool under a roaming loop.
 const POOL: usize = 32;
 
-pub(super) fn pinned() -> Running {
-    let group = tidegate_net::pinned("http", 1).expect("a poller");
+pub(super) fn pinned(loops: usize) -> Running {
+    let group = tidegate_net::pinned("http", loops).expect("a poller");
     let server = serve(&group, true);
     Running::http(server, Ours::Pinned(group))
 }
