@@ -94,7 +94,7 @@ impl Weather {
     }
 }
 
-/// Returns whom the clients trust, in a third of the storms.
+/// Returns the certificates that the clients trust, in a third of the storms.
 fn authority(rng: &mut Rng) -> Option<Authority> {
     let secure = rng.chance(0.33);
     #[cfg(feature = "tls")]
