@@ -25,9 +25,9 @@ const SETUPS: [(&str, &str, &str); 2] = [
     (
         "a loop for each CPU",
         "http-ours-all-cpus",
-        "http_drain_over_limit",
+        "http_drain_all_cpus_over_limit",
     ),
-    ("one loop", "http-ours", "http_drain_one_loop_over_limit"),
+    ("one loop", "http-ours", "http_drain_over_limit"),
 ];
 
 /// Measures the drains.

@@ -12,8 +12,8 @@
 //!
 //! A ratio with `cpu` in its name compares CPU time, one with `memory` memory, the others compare
 //! requests per second. `http_cpu_over_*` is the lower one of 64 and 512 connections.
-//! `http_drain_over_limit` compares the time of a drain of 10,000 idle connections with 100 ms, on a
-//! loop for each CPU; `http_drain_one_loop_over_limit` does so on one loop.
+//! `http_drain_over_limit` compares the time of a drain of 10,000 idle connections with 100 ms, on one
+//! loop; `http_drain_all_cpus_over_limit` does so on a loop for each CPU.
 
 mod calls;
 mod drain;
