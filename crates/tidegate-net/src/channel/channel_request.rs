@@ -57,6 +57,8 @@ pub(crate) enum ChannelRequest {
     CancelConnect(Failure),
     /// Closes the channel even if the handlers hold the close back.
     ForceClose,
+    /// Closes the channel like `ForceClose`, because its server has no memory for it.
+    CloseForMemory(NetError),
     /// The rest was not sent within the close timeout.
     CloseDeadline,
 }

@@ -410,13 +410,12 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         let why = why
             .downcast::<NetError>()
             .map_or_else(Failure::new, Failure::new);
-        self.pipeline
-            .io_mut()
-            .close_cause
-            .get_or_insert(why.clone());
+        let io = self.pipeline.io_mut();
+        // If the channel is about to be closed for another cause, that one is reported.
+        let cause = io.close_cause.get_or_insert(why.clone()).clone();
         self.clear(Flags::READ_READY);
-        self.pipeline.fire(InEvent::Error(why.clone()));
-        self.close(Some(why), io_context);
+        self.pipeline.fire(InEvent::Error(why));
+        self.close(Some(cause), io_context);
     }
 
     /// Carries out the requests of the handlers, if there are any.

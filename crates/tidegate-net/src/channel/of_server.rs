@@ -88,6 +88,16 @@ impl Shared {
         }
     }
 
+    /// Counts and reports that the channel, which is still open, is closed for the memory limit of
+    /// its server. Called on the loop, once.
+    #[cold]
+    pub(super) fn count_memory_close(&self, why: &NetError) {
+        if let Some(memory) = self.origin().and_then(|origin| origin.memory()) {
+            memory.count_closed();
+        }
+        self.report(why);
+    }
+
     /// Counts the pending size on the loop. Called by the loop, when the size has changed or it has
     /// taken queued writes.
     pub(super) fn charge_pending(&self, pending: usize) {
@@ -138,11 +148,7 @@ impl MemoryUser for SignalBlock<Shared> {
 
     fn close_for(self: Arc<Self>, why: NetError) {
         self.set_ends();
-        self.report(&why);
-        let cause = ChannelRequest::Cause(Failure::new(why));
-        // Refused: the channel is closed.
-        if Shared::post(&self, cause, false).is_ok() {
-            let _ = Shared::post(&self, ChannelRequest::ForceClose, true);
-        }
+        // Refused: the channel is closed for another reason.
+        let _ = Shared::post(&self, ChannelRequest::CloseForMemory(why), true);
     }
 }

@@ -1,6 +1,7 @@
 //! Requests of handles to a channel, carried out on its loop.
 
 use tidegate_core::internal::discard;
+use tidegate_promise::Failure;
 
 use super::channel_request::{ChannelRequest, refuse};
 use super::core::ChannelCore;
@@ -41,12 +42,12 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             }
             ChannelRequest::Flush(promise) => self.pipeline.flush(promise),
             ChannelRequest::Close => self.pipeline.out(OutOp::Close),
-            ChannelRequest::ForceClose => {
-                // The handlers may react to the close; those that hold it back are not waited for.
-                self.pipeline.out(OutOp::Close);
-                self.carry_out(io_context);
-                let cause = self.pipeline.io().close_cause.clone();
-                self.close(cause, io_context);
+            ChannelRequest::ForceClose => self.force_close(io_context),
+            ChannelRequest::CloseForMemory(why) => {
+                self.shared().count_memory_close(&why);
+                let cause = &mut self.pipeline.io_mut().close_cause;
+                cause.get_or_insert(Failure::new(why));
+                self.force_close(io_context);
             }
             ChannelRequest::Abort => {
                 self.transport.reset_on_close();
@@ -100,6 +101,15 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             | ChannelRequest::Deadline(..)
             | ChannelRequest::HalfClosure(_)) => self.handle_setting(setting),
         }
+    }
+
+    /// Closes the channel. The handlers may react to the close; those that hold it back are not
+    /// waited for.
+    fn force_close(&mut self, io_context: &mut IoContext) {
+        self.pipeline.out(OutOp::Close);
+        self.carry_out(io_context);
+        let cause = self.pipeline.io().close_cause.clone();
+        self.close(cause, io_context);
     }
 
     /// Passes a message to the handlers as a whole read.

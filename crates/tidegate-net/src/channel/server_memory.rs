@@ -32,7 +32,7 @@ pub(crate) trait MemoryUser: Send + Sync {
     /// Ends its charge. Returns the size of it; `None` if it counts for nothing.
     fn end_charge(&self) -> Option<usize>;
 
-    /// Closes the connection for this reason.
+    /// Asks the loop of the connection to close it for this reason, unless it is closed first.
     fn close_for(self: Arc<Self>, why: NetError);
 }
 
@@ -72,7 +72,6 @@ impl ServerMemory {
     #[cold]
     pub(crate) fn close_largest(&self) {
         for (user, size) in self.choose() {
-            self.closed.fetch_add(1, Ordering::Relaxed);
             let cap = self.cap;
             user.close_for(NetError::ServerMemoryFull { size, cap });
         }
@@ -109,6 +108,11 @@ impl ServerMemory {
     /// Returns the counted size of all connections.
     pub(crate) fn total(&self) -> usize {
         self.total.load(Ordering::Relaxed)
+    }
+
+    /// Counts a connection that is closed because the cap was exceeded.
+    pub(crate) fn count_closed(&self) {
+        self.closed.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn closed(&self) -> u64 {

@@ -37,7 +37,9 @@ pub struct ServerMetrics {
     /// Bytes that the connections hold: see [`max_memory`](crate::ServerBuilder::max_memory). 0
     /// without that limit, since they are not counted then.
     pub held_bytes: usize,
-    /// Connections closed because of [`max_memory`](crate::ServerBuilder::max_memory).
+    /// Connections closed because of [`max_memory`](crate::ServerBuilder::max_memory). Counted at the
+    /// close: a connection that closes for another reason before its event loop can close it does not
+    /// count.
     pub closed_for_memory: u64,
 }
 
