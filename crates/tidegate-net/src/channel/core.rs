@@ -14,8 +14,9 @@ use tidegate_core::{Blocking, Dump};
 use tidegate_promise::Failure;
 
 use super::datagram::{Datagram, LARGEST};
-use super::event::{InEvent, InputEnd, InputShutdown, UserEvent};
+use super::event::{InEvent, InputShutdown, UserEvent};
 use super::handle::Channel;
+use super::input_end::InputEnd;
 use super::pipeline::ChannelPipeline;
 use super::read_size::ReadSize;
 use super::shared::Shared;
@@ -390,7 +391,8 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         self.state_mut().input = Input::Shut;
         if !self.has(Flags::HALF_CLOSURE) || self.state().output == Output::Shut {
             if self.has(Flags::REPORT_INPUT_END) {
-                self.pipeline.fire(InEvent::User(UserEvent::new(InputEnd)));
+                let event = UserEvent::new(InputEnd::of_socket());
+                self.pipeline.fire(InEvent::User(event));
                 self.carry_out_if_requested(io_context);
             }
             let cause = self.pipeline.io().close_cause.clone();

@@ -78,11 +78,6 @@ pub struct Deregistered;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registered;
 
-/// The event that the peer has closed its sending half and the channel is about to be closed for
-/// it. Only for handlers that requested it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct InputEnd;
-
 /// An inbound event.
 #[derive(Debug)]
 pub(crate) enum InEvent {

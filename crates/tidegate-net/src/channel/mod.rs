@@ -5,7 +5,8 @@
 //! * `options`, `read_size`, `file_range`, `write_queue`, `event`, `channel_request`, `spare_requests`, `server_memory`,
 //!   `server_connections`: settings, events, requests from other threads, and accounting.
 //! * `shared`: state that handles and the loop share, with `delivery` for its signal and `of_server` for what a server needs of
-//!   its channels; `handle`: the public [`Channel`]; `held_input`, `stream_room`.
+//!   its channels; `handle`: the public [`Channel`]; `held_input`, `input_end`,
+//!   `stream_room`.
 //! * `test_transport`, `local`, `datagram`, `transport`: the socket, or its replacement in memory.
 //! * `timers`, `state`, `deadlines`, `io`, `pipeline`: the state that a channel and its handlers share, and the
 //!   interface of the pipeline.
@@ -29,6 +30,7 @@ mod file_range;
 mod flush;
 mod handle;
 mod held_input;
+mod input_end;
 mod io;
 mod local;
 mod neighbour;
@@ -57,8 +59,6 @@ pub(crate) mod write_queue;
 pub(crate) use self::channel_request::{ChangeRequest, ChannelRequest, RemoteAction, refuse};
 pub(crate) use self::core::ChannelCore;
 pub use self::datagram::Datagram;
-#[cfg(any(feature = "handlers", feature = "tls"))]
-pub(crate) use self::event::InputEnd;
 pub use self::event::{Deregistered, InputShutdown, Registered, UserEvent};
 pub(crate) use self::event::{HandlerEvent, InEvent, OutOp, mask};
 #[cfg(feature = "tls")]
@@ -67,6 +67,10 @@ pub use self::file_range::FileRange;
 pub use self::handle::Channel;
 pub(crate) use self::handle::ring_timer;
 pub use self::held_input::HeldInput;
+#[cfg(feature = "tls")]
+pub(crate) use self::input_end::InputEnd;
+#[cfg(feature = "handlers")]
+pub(crate) use self::input_end::ends_input;
 pub(crate) use self::io::{ChannelIo, Record};
 pub(crate) use self::local::local_ends;
 pub use self::options::ChannelOptions;

@@ -4,11 +4,16 @@ use std::collections::VecDeque;
 
 use tidegate_core::Blocking;
 
+use crate::channel::{InEvent, UserEvent, ends_input};
 use crate::message::{AnyMessage, Nothing};
 use crate::pipeline::{Inbound, InboundContext, Outbound, OutboundContext};
 
 /// Passes on one message for each requested read, while the channel does not read on its own.
 /// Belongs behind a decoder, which makes many messages of one read.
+///
+/// If the peer ends its stream, the end of input comes behind the last message, with the next
+/// requested read. A handler that requests no more reads does not notice the end. When the handler
+/// is removed, everything that waits is passed on.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -31,9 +36,17 @@ use crate::pipeline::{Inbound, InboundContext, Outbound, OutboundContext};
 /// ```
 #[derive(Debug, Default)]
 pub struct FlowControl {
-    waiting: VecDeque<AnyMessage>,
+    waiting: VecDeque<Held>,
     /// `true` if a message was requested while none was waiting.
     wanted: bool,
+}
+
+/// What waits for a requested read.
+#[derive(Debug)]
+enum Held {
+    Message(AnyMessage),
+    /// The end of input.
+    End(UserEvent),
 }
 
 impl FlowControl {
@@ -42,13 +55,27 @@ impl FlowControl {
         Self::default()
     }
 
-    /// Passes all waiting messages on if the channel reads on its own again.
+    /// Passes on everything that waits, if the channel reads on its own again.
     fn release(&mut self, ctx: &mut InboundContext<'_, Self>) {
         if ctx.is_auto_read() {
-            for message in self.waiting.drain(..) {
-                ctx.fire_read(message);
+            self.release_all(ctx);
+        }
+    }
+
+    fn release_all(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        for held in self.waiting.drain(..) {
+            match held {
+                Held::Message(message) => ctx.fire_read(message),
+                Held::End(event) => ctx.fire_event(event),
             }
         }
+    }
+
+    /// Returns `true` if what comes now may pass: everything before it has, and it was requested.
+    fn is_due(&mut self, ctx: &mut InboundContext<'_, Self>) -> bool {
+        self.release(ctx);
+        let free = ctx.is_auto_read() || std::mem::take(&mut self.wanted);
+        free && self.waiting.is_empty()
     }
 }
 
@@ -57,20 +84,28 @@ impl Inbound for FlowControl {
     type Out = AnyMessage;
     type Write = Nothing;
     const BLOCKING: Blocking = Blocking::Never;
+    // Without its outbound side the handler would not notice that a message is requested.
+    const DUPLEX: bool = true;
 
     fn removed(&mut self, ctx: &mut InboundContext<'_, Self>) {
-        for message in self.waiting.drain(..) {
-            ctx.fire_read(message);
+        if !self.waiting.is_empty() {
+            self.release_all(ctx);
+            ctx.fire_read_complete();
         }
     }
 
     fn read(&mut self, message: AnyMessage, ctx: &mut InboundContext<'_, Self>) {
-        self.release(ctx);
-        let free = ctx.is_auto_read() || std::mem::take(&mut self.wanted);
-        if free && self.waiting.is_empty() {
+        if self.is_due(ctx) {
             return ctx.fire_read(message);
         }
-        self.waiting.push_back(message);
+        self.waiting.push_back(Held::Message(message));
+    }
+
+    fn event(&mut self, event: UserEvent, ctx: &mut InboundContext<'_, Self>) {
+        if !ends_input(&event) || self.is_due(ctx) {
+            return ctx.fire_event(event);
+        }
+        self.waiting.push_back(Held::End(event));
     }
 
     fn read_complete(&mut self, ctx: &mut InboundContext<'_, Self>) {
@@ -99,8 +134,11 @@ impl Outbound for FlowControl {
             return ctx.read();
         }
         let count = if many { self.waiting.len() } else { 1 };
-        for message in self.waiting.drain(..count) {
-            ctx.pass_on(message);
+        for held in self.waiting.drain(..count) {
+            match held {
+                Held::Message(message) => ctx.pass_on(message),
+                Held::End(event) => ctx.pass_on_event(InEvent::User(event)),
+            }
         }
         ctx.pass_on_complete();
     }

@@ -7,7 +7,7 @@ use tidegate_core::Blocking;
 use tidegate_promise::Failure;
 
 use super::traffic::{Pause, Rate};
-use crate::channel::{InputEnd, InputShutdown, UserEvent};
+use crate::channel::{UserEvent, ends_input};
 use crate::errors::NetError;
 use crate::message::{AnyMessage, Nothing};
 use crate::pipeline::{Inbound, InboundContext, Outbound, OutboundContext};
@@ -48,22 +48,8 @@ pub struct MessageLimit {
     paused: Option<Pause>,
     /// `true` while a timer is set.
     armed: bool,
-    /// What follows the last waiting message, once the input has ended.
-    end: End,
-}
-
-/// What follows the last waiting message.
-#[derive(Debug, Default)]
-enum End {
-    /// More input.
-    #[default]
-    None,
-    /// Nothing. The channel will be closed, since its input has ended.
-    Ended,
-    /// The close of the channel.
-    Close,
-    /// The event of a half-closed channel.
-    Shut(UserEvent),
+    /// The events that follow the last waiting message, once the input has ended.
+    ends: Vec<UserEvent>,
 }
 
 impl MessageLimit {
@@ -76,7 +62,7 @@ impl MessageLimit {
             waiting: VecDeque::new(),
             paused: None,
             armed: false,
-            end: End::None,
+            ends: Vec::new(),
         }
     }
 
@@ -103,10 +89,8 @@ impl MessageLimit {
             ctx.fire_read_complete();
         }
         if self.waiting.is_empty() {
-            match std::mem::take(&mut self.end) {
-                End::None | End::Ended => {}
-                End::Close => ctx.close_when_flushed(),
-                End::Shut(event) => ctx.fire_event(event),
+            for end in self.ends.drain(..) {
+                ctx.fire_event(end);
             }
         }
     }
@@ -164,17 +148,10 @@ impl Inbound for MessageLimit {
     }
 
     fn event(&mut self, event: UserEvent, ctx: &mut InboundContext<'_, Self>) {
-        if self.waiting.is_empty() {
+        if self.waiting.is_empty() || !ends_input(&event) {
             return ctx.fire_event(event);
         }
-        if event.downcast_ref::<InputShutdown>().is_some() {
-            self.end = End::Shut(event);
-            return;
-        }
-        if event.downcast_ref::<InputEnd>().is_some() {
-            self.end = End::Ended;
-        }
-        ctx.fire_event(event);
+        self.ends.push(event);
     }
 
     fn timer(&mut self, _: u64, ctx: &mut InboundContext<'_, Self>) {
@@ -191,13 +168,6 @@ impl Outbound for MessageLimit {
 
     fn write(&mut self, message: AnyMessage, ctx: &mut OutboundContext<'_, Self>) {
         ctx.write(message);
-    }
-
-    fn close_when_flushed(&mut self, ctx: &mut OutboundContext<'_, Self>) {
-        match self.end {
-            End::Ended | End::Close => self.end = End::Close,
-            End::None | End::Shut(_) => ctx.close_when_flushed(),
-        }
     }
 
     fn read(&mut self, ctx: &mut OutboundContext<'_, Self>) {

@@ -537,8 +537,13 @@ impl HandlerContext<'_> {
     /// ordinary inbound event even if an operation such as `read` causes it: this cannot loop,
     /// because each message is held back only once.
     pub(crate) fn pass_on_complete(&mut self) {
+        self.pass_on_event(InEvent::ReadComplete);
+    }
+
+    /// Passes an event that this handler held back on to the next handlers, like
+    /// [`HandlerContext::pass_on_complete`].
+    pub(crate) fn pass_on_event(&mut self, event: InEvent) {
         let at = self.at + 1;
-        let event = InEvent::ReadComplete;
         self.parts.push(Action::In { at, event });
     }
 

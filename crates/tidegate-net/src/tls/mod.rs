@@ -276,10 +276,9 @@ impl Tls {
         if ctx.half_closure() {
             return ctx.fire_event(UserEvent::new(InputShutdown));
         }
-        // A handler that holds messages back delays the close until it has passed them on.
-        ctx.fire_event(UserEvent::new(InputEnd));
-        // Closes through the handlers behind this one, which may be about to send a response.
-        drop(ctx.channel().close_when_flushed());
+        // Closes the channel behind the last message, also one that a handler holds back.
+        let end = InputEnd::closing(ctx.channel());
+        ctx.fire_event(UserEvent::new(end));
     }
 
     /// Sends the records that `rustls` has produced.

@@ -31,6 +31,8 @@ mod handler_lifecycle;
 mod handlers;
 #[cfg(unix)]
 mod hostile_sources;
+#[cfg(feature = "tls")]
+mod input_ends;
 mod local_stream;
 mod memory;
 mod model;

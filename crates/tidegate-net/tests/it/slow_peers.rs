@@ -171,6 +171,23 @@ fn time_in_which_the_channel_does_not_read_does_not_count() {
 }
 
 #[test]
+fn a_frame_that_the_end_of_input_cuts_off_has_no_time_limit() {
+    let options = ChannelOptions {
+        half_closure: true,
+        ..ChannelOptions::default()
+    };
+    let assemble = |p: PipelineBuilder| p.add("lines", lines(SECOND));
+    let mut channel = EmbeddedChannel::with_options(options, assemble).unwrap();
+    channel.receive("a question\nand a p");
+    channel.end_input();
+    assert_eq!(frames(&mut channel), ["a question"]);
+    channel.advance(10 * SECOND);
+    assert!(channel.errors().is_empty());
+    channel.write_outbound("an answer that took long");
+    assert_eq!(channel.sent(), "an answer that took long");
+}
+
+#[test]
 fn a_decoder_that_was_removed_has_no_time_limit() {
     let mut channel = embedded(|p| p.add("lines", lines(SECOND)));
     channel.receive("a");
@@ -284,84 +301,6 @@ fn a_removed_limit_releases_the_messages_and_reads_on() {
     assert_eq!(frames(&mut channel), ["b", "c"]);
     channel.receive("d\n");
     assert_eq!(frames(&mut channel), ["d"]);
-}
-
-/// Logs lines, and that the input has ended.
-#[cfg(feature = "tls")]
-struct LogEnd(Log<String>);
-
-#[cfg(feature = "tls")]
-impl Inbound for LogEnd {
-    type In = Bytes;
-    type Out = Nothing;
-    type Write = Nothing;
-
-    fn read(&mut self, line: Bytes, _: &mut InboundContext<'_, Self>) {
-        self.0.push(String::from_utf8_lossy(&line).into_owned());
-    }
-
-    fn event(&mut self, event: tidegate_net::UserEvent, _: &mut InboundContext<'_, Self>) {
-        if event
-            .downcast_ref::<tidegate_net::InputShutdown>()
-            .is_some()
-        {
-            self.0.push("end".to_owned());
-        }
-    }
-
-    fn inactive(&mut self, _: &mut InboundContext<'_, Self>) {
-        self.0.push("closed".to_owned());
-    }
-}
-
-#[cfg(feature = "tls")]
-#[test]
-fn the_end_of_input_comes_after_the_messages_that_wait() {
-    let authority = crate::tls::Authority::new();
-    for (half_closure, last) in [(true, "end"), (false, "closed")] {
-        for with_tls in [false, true] {
-            let options = ChannelOptions {
-                half_closure,
-                ..ChannelOptions::default()
-            };
-            let (tls, log) = (authority.server("a.test"), Log::new());
-            let end = LogEnd(log.clone());
-            let limit = MessageLimit::new(Rate::messages_per_second(1));
-            let behind = |p: PipelineBuilder| {
-                p.add("lines", LineFrames::max(80))
-                    .add_duplex("limit", limit)
-                    .add("end", end)
-            };
-            let server = EmbeddedChannel::with_options(options, |p| match with_tls {
-                true => behind(p.add_duplex("tls", tls.handler())),
-                false => behind(p),
-            });
-            let mut server = server.unwrap();
-            if with_tls {
-                let name = authority.client().name("a.test").unwrap();
-                let client = EmbeddedChannel::new(|p| p.add_duplex("tls", name.handler()));
-                let client = client.unwrap();
-                let mut pair = crate::tls::Pair { server, client };
-                pair.run();
-                // The messages and the `close_notify` arrive at once.
-                pair.client.channel().write_and_flush("a\nb\nc\n");
-                drop(pair.client.channel().close_when_flushed());
-                pair.client.run();
-                pair.run();
-                server = pair.server;
-            } else {
-                server.receive("a\nb\nc\n");
-                server.end_input();
-            }
-            assert_eq!(log.take(), ["a"], "{half_closure} {with_tls}");
-            server.advance(SECOND);
-            assert_eq!(log.take(), ["b"], "{half_closure} {with_tls}");
-            server.advance(SECOND);
-            server.run();
-            assert_eq!(log.take(), ["c", last], "{half_closure} {with_tls}");
-            assert_eq!(server.is_open(), half_closure);
-        }
-    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ use tidegate_core::Blocking;
 use tidegate_promise::Failure;
 
 use super::{Found, FrameDecoder, FrameRule, FramesError, cuts_frames};
+use crate::channel::{UserEvent, ends_input};
 use crate::errors::NetError;
 use crate::message::Nothing;
 use crate::pipeline::{Inbound, InboundContext};

@@ -12,6 +12,7 @@ use bytes::{Bytes, BytesMut};
 use tidegate_core::Blocking;
 use tidegate_promise::Failure;
 
+use crate::channel::{UserEvent, ends_input};
 use crate::errors::NetError;
 use crate::message::Nothing;
 use crate::pipeline::{HandlerContext, Inbound, InboundContext};
@@ -158,7 +159,8 @@ macro_rules! cuts_frames {
             /// default, means no limit. A frame that takes longer is a
             /// [`NetError::FrameTimeout`]. So a peer that sends a byte now and then cannot keep a
             /// connection for ever. Time in which a handler holds reads back does not count: if the
-            /// channel does not read at the end of the limit, the limit starts again.
+            /// channel does not read at the end of the limit, the limit starts again. If the peer ends
+            /// its stream within a frame and the channel stays open, that frame has no limit.
             pub fn timeout(mut self, limit: Duration) -> Self {
                 self.cutter.time_limit.set(limit);
                 self
@@ -205,6 +207,13 @@ macro_rules! cuts_frames {
                     }
                 }
                 self.cutter.end_read(made, refused, ctx);
+            }
+
+            fn event(&mut self, event: UserEvent, ctx: &mut InboundContext<'_, Self>) {
+                if ends_input(&event) {
+                    self.cutter.time_limit.end();
+                }
+                ctx.fire_event(event);
             }
 
             fn timer(&mut self, _: u64, ctx: &mut InboundContext<'_, Self>) {

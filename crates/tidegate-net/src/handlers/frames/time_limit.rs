@@ -44,6 +44,11 @@ impl TimeLimit {
         }
     }
 
+    /// Ends the limit of the current frame: the peer has ended its stream, and sends no more.
+    pub(super) fn end(&mut self) {
+        self.began = None;
+    }
+
     /// Handles the timer. Returns the error if the frame takes too long. Unless that closes the
     /// channel, the limit starts again with the next bytes.
     pub(super) fn check(&mut self, ctx: &mut HandlerContext<'_>) -> Option<NetError> {
