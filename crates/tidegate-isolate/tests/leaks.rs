@@ -17,7 +17,7 @@ use tidegate_isolate::{
     CommandBuilder, CommandError, ConcurrencyStrategy, Entry, Interrupt, Isolation, PermitConfig,
     PoolConfig, ShutdownReport, Verdict, WaitingCall,
 };
-use tidegate_pool::WorkerPool;
+use tidegate_pool::{HandedBack, WorkerPool};
 use tidegate_promise::{Completion, SharedCompletion};
 use tidegate_testkit::{Gate, until};
 
@@ -44,26 +44,47 @@ enum End {
     Cancelled,
     Interrupted,
     KeysRemoved,
-    ShutDownAtOnce,
-    ShutDownInTime,
+    ShutDownAtOnce(Rest),
+    ShutDownInTime(Rest),
     ShutDownNow,
     /// The isolation is dropped before its commands, which are called once more.
     RegistryFirst,
-    PoolFirst,
+    PoolFirst(Rest),
 }
 
-const ENDS: [End; 11] = [
+/// What becomes of the calls that are handed back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rest {
+    Taken,
+    /// Nobody takes them, and the reports are dropped.
+    Left,
+    /// Nobody takes them, and the reports are dropped after the isolation and its commands.
+    LeftLater,
+    /// They are taken from the reports and run after the isolation and its commands are dropped.
+    TakenLater,
+}
+
+const ENDS: [End; 20] = [
     End::Done,
     End::Dropped,
     End::TimedOut,
     End::Cancelled,
     End::Interrupted,
     End::KeysRemoved,
-    End::ShutDownAtOnce,
-    End::ShutDownInTime,
+    End::ShutDownAtOnce(Rest::Taken),
+    End::ShutDownAtOnce(Rest::Left),
+    End::ShutDownAtOnce(Rest::LeftLater),
+    End::ShutDownAtOnce(Rest::TakenLater),
+    End::ShutDownInTime(Rest::Taken),
+    End::ShutDownInTime(Rest::Left),
+    End::ShutDownInTime(Rest::LeftLater),
+    End::ShutDownInTime(Rest::TakenLater),
     End::ShutDownNow,
     End::RegistryFirst,
-    End::PoolFirst,
+    End::PoolFirst(Rest::Taken),
+    End::PoolFirst(Rest::Left),
+    End::PoolFirst(Rest::LeftLater),
+    End::PoolFirst(Rest::TakenLater),
 ];
 
 /// Which parts of a pool the program supplies.
@@ -147,6 +168,14 @@ struct Calls {
     _futures: [Pending; 2],
     _batches: Collapser<u32, u32, &'static str>,
     _batch: Completion<u32, CollapserError<&'static str>>,
+}
+
+impl Calls {
+    /// Drops the isolation, then everything else but the answers.
+    fn end(self, isolation: Isolation) -> Vec<Answer> {
+        drop(isolation);
+        self.answers
+    }
 }
 
 type Pending = Pin<Box<dyn Future<Output = Result<u32, CommandError<&'static str>>>>>;
@@ -269,12 +298,25 @@ fn end_calls(
             let keys = ["busy", "falls", "narrow", "free", "batch"];
             assert!(keys.into_iter().all(|key| isolation.remove(key)));
         }
-        End::ShutDownAtOnce => take_all(&isolation.shutdown(Duration::ZERO)),
-        End::ShutDownInTime => {
+        End::ShutDownAtOnce(rest) => {
+            let ended = isolation.shutdown(Duration::ZERO);
+            leave(
+                rest,
+                (handed_back(&ended), ended),
+                move || calls.end(isolation),
+                go_on,
+            );
+        }
+        End::ShutDownInTime(rest) => {
             let ended = isolation.shutdown(SECOND / 4);
             clock.jump(SECOND / 4);
             go_on.open();
-            take_all(&ended);
+            leave(
+                rest,
+                (handed_back(&ended), ended),
+                move || calls.end(isolation),
+                go_on,
+            );
         }
         End::ShutDownNow => isolation.shutdown_now(),
         End::RegistryFirst => {
@@ -282,12 +324,20 @@ fn end_calls(
             let late = calls.commands[0].queue(|_| Ok(4));
             calls.answers.push(late);
         }
-        End::PoolFirst => {
+        End::PoolFirst(rest) => {
             let pools = ["busy", "falls"].map(|key| isolation.pool(key).unwrap());
-            pools.iter().for_each(|pool| {
-                pool.shutdown(Duration::ZERO).wait().unwrap();
-                drop(pool.handed_back().take());
+            let ended = pools.each_ref().map(|pool| {
+                let ended = pool.shutdown(Duration::ZERO);
+                ended.wait().unwrap();
+                ended
             });
+            let handed_back = pools.map(|pool| pool.handed_back());
+            leave(
+                rest,
+                (handed_back.into(), ended),
+                move || calls.end(isolation),
+                go_on,
+            );
             if let Some(lender) = lender {
                 drop(lender.shutdown(Duration::ZERO));
             }
@@ -295,14 +345,45 @@ fn end_calls(
     }
 }
 
-/// Drops what the pools hand back. A call among it holds its pool, which holds the list.
-fn take_all(ended: &SharedCompletion<ShutdownReport>) {
-    for (key, ended) in ended.wait().unwrap().pools {
-        let handed_back = ended
-            .unwrap_or_else(|why| panic!("{key}: {why}"))
-            .handed_back;
-        drop(handed_back.take());
+/// Returns what the pools hand back.
+fn handed_back(ended: &SharedCompletion<ShutdownReport>) -> Vec<HandedBack> {
+    let pools = ended.wait().unwrap().pools.into_iter();
+    let of_pool = |(key, ended): (_, Result<tidegate_pool::ShutdownReport, _>)| match ended {
+        Ok(ended) => ended.handed_back,
+        Err(why) => panic!("{key}: {why}"),
+    };
+    pools.map(of_pool).collect()
+}
+
+/// Ends an isolation whose pools have ended, with what they hand back. The answers of the calls are
+/// kept longest: a call that nobody takes tells its caller.
+fn leave<R>(
+    rest: Rest,
+    (lists, reports): (Vec<HandedBack>, R),
+    ends: impl FnOnce() -> Vec<Answer>,
+    go_on: &Gate,
+) {
+    let mut kept = Some((lists, reports));
+    match (rest, &kept) {
+        (Rest::Left, _) => kept = None,
+        (Rest::Taken, Some((lists, _))) => lists.iter().for_each(|list| drop(list.take())),
+        _ => {}
     }
+    let answers = ends();
+    if let (Rest::TakenLater, Some((lists, _))) = (rest, &kept) {
+        go_on.open();
+        let tasks: Vec<_> = lists.iter().flat_map(HandedBack::take).collect();
+        tasks.into_iter().for_each(Task::run);
+    }
+    drop(kept);
+    let all_end = |answers: &[Answer]| {
+        let what = format!("calls have ended after {rest:?}");
+        until(&what, || answers.iter().all(Completion::is_done));
+    };
+    all_end(&answers[1..4]);
+    // The others run until the gate opens, or their fallbacks do.
+    go_on.open();
+    all_end(&answers);
 }
 
 #[test]

@@ -6,13 +6,14 @@
 )]
 
 use std::io::{self, PipeReader, Write};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::Task;
 use tidegate_loop::{Placement, Quiet};
 use tidegate_net::NetGroup;
 use tidegate_net::source::{Interest, SourceContext};
-use tidegate_pool::WorkerPool;
+use tidegate_pool::{OrderedView, WorkerPool};
 use tidegate_testkit::{Gate, until};
 
 fn descriptors() -> usize {
@@ -43,8 +44,50 @@ const ENDS: [End; 6] = [
     End::PoolFirst,
 ];
 
-/// Uses a group and its pool, and ends both.
-fn use_and_end<P: Placement>(group: NetGroup<P>, pool: WorkerPool, end: End) {
+/// Gives the group, the pool and a view of it work that owns all three: scheduled tasks, a source, an
+/// update, and tasks behind others. Some run, some are cancelled, some are handed back.
+fn own<P: Placement>(group: &NetGroup<P>, pool: &WorkerPool) -> (OrderedView, Arc<()>) {
+    let minute = Duration::from_secs(60);
+    let view = OrderedView::over(Arc::new(pool.clone())).unwrap();
+    let alive = Arc::new(());
+    let owner = (
+        group.clone(),
+        pool.clone(),
+        view.clone(),
+        Arc::clone(&alive),
+    );
+    let (reader, writer) = io::pipe().unwrap();
+    let owned = (owner.clone(), writer);
+    let idle = move |_: &SourceContext<'_, PipeReader>| {
+        let _ = &owned;
+        None
+    };
+    let reactor = group.next_reactor();
+    drop(reactor.register("owns", reader, Interest::READ, idle));
+    let mine = || {
+        let owner = owner.clone();
+        move || drop(owner.clone())
+    };
+    let (once, again) = (mine(), mine());
+    drop(reactor.update(move |_| once()));
+    let accepted = [
+        pool.schedule(minute, mine()).map(drop).is_ok(),
+        view.schedule(minute, mine()).map(drop).is_ok(),
+        group.schedule(minute, mine()).map(drop).is_ok(),
+        pool.schedule_at_fixed_rate(minute, minute, again).is_ok(),
+        view.schedule_with_fixed_delay(minute, minute, mine())
+            .is_ok(),
+        group.schedule_at_fixed_rate(minute, minute, mine()).is_ok(),
+        pool.execute(mine()).is_ok(),
+        view.execute(mine()).is_ok(),
+        group.execute(mine()).is_ok(),
+    ];
+    assert_eq!(accepted, [true; 9]);
+    (view, alive)
+}
+
+/// Uses a group and its pool, and ends both. If their work owns them, takes what is handed back.
+fn use_and_end<P: Placement>(group: NetGroup<P>, pool: WorkerPool, end: End, owns: bool) {
     let minute = Duration::from_secs(60);
     let reactor = group.next_reactor();
     let (reader, mut writer) = io::pipe().unwrap();
@@ -70,6 +113,9 @@ fn use_and_end<P: Placement>(group: NetGroup<P>, pool: WorkerPool, end: End) {
     ];
     assert_eq!(not_due, [true; 2]);
     inside.wait();
+    // Such work would keep a group and a pool that nobody shuts down.
+    let owns = owns && !matches!(end, End::ByHandles);
+    let owned = owns.then(|| own(&group, &pool));
     let (at_once, in_time) = (Quiet::none(Duration::ZERO), Quiet::none(minute));
     match end {
         End::AtOnce | End::Stuck => {
@@ -95,7 +141,14 @@ fn use_and_end<P: Placement>(group: NetGroup<P>, pool: WorkerPool, end: End) {
             drop((pool.shutdown(Duration::ZERO), group.shutdown(at_once)));
         }
     }
-    // What was handed back is dropped with the handles.
+    // What was handed back is dropped with the handles, unless it owns one.
+    if let Some((view, alive)) = owned {
+        let lists = || [group.handed_back(), pool.handed_back(), view.handed_back()];
+        until("nothing owns the group", || {
+            lists().iter().for_each(|list| drop(list.take()));
+            Arc::strong_count(&alive) == 1
+        });
+    }
 }
 
 fn pools_and_loops(rounds: usize) {
@@ -104,9 +157,10 @@ fn pools_and_loops(rounds: usize) {
         let pool = pool.on_unhandled(|_, _| ()).build().unwrap();
         let group = NetGroup::builder("io").loops(1 + round % 2);
         let group = group.on_unhandled(|_, _| ());
+        let owns = round / ENDS.len() % 2 == 1;
         match round % 3 {
-            0 => use_and_end(group.build().unwrap(), pool, end),
-            _ => use_and_end(group.build_roaming(&pool).unwrap(), pool, end),
+            0 => use_and_end(group.build().unwrap(), pool, end, owns),
+            _ => use_and_end(group.build_roaming(&pool).unwrap(), pool, end, owns),
         }
     }
 }

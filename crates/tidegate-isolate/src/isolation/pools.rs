@@ -107,6 +107,8 @@ struct PoolMap {
     by_key: HashMap<Key, Arc<RegisteredPool>>,
     /// Pools that commands of removed keys have made since. No other command finds them.
     unlisted: Vec<Weak<RegisteredPool>>,
+    /// Whether the last handle of the isolation is gone: nobody takes what a pool hands back.
+    has_no_taker: bool,
 }
 
 /// The command that needs a pool.
@@ -228,6 +230,9 @@ impl Pools {
             built: config.clone(),
             announcement: Announcement::default(),
         });
+        if pools.has_no_taker {
+            pool.pool().stop_taking();
+        }
         if self.is_shut_down() {
             // The isolation is shut down or is shutting down, and `shutdown` did not see this pool.
             drop(pool.stop(Duration::ZERO));
@@ -273,6 +278,12 @@ impl Pools {
         // Its caller drops them without the lock: the last reference may be among them.
         let pools = self.lock();
         pools.unlisted.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Says that the isolation has no handle any more. The pools that a command makes later hand
+    /// nothing back to the program.
+    pub(super) fn stop_taking(&self) {
+        self.lock().has_no_taker = true;
     }
 
     fn lock(&self) -> MutexGuard<'_, PoolMap> {

@@ -209,6 +209,10 @@ impl Isolation {
     /// pool has ended, with a report of the unfinished work. It does not fail: the report says which
     /// pool did. A call on threads must not wait for it: that wait is refused, because it would be a
     /// wait for the call itself.
+    ///
+    /// Calls that a pool hands back can be taken from the report, or from
+    /// [`pool`](Isolation::pool) of its key, as long as one of them exists. Otherwise they end as
+    /// rejected when the last handle of the isolation is dropped.
     pub fn shutdown(&self, timeout: Duration) -> SharedCompletion<ShutdownReport> {
         self.inner.pools.shut_down();
         let pools = self.inner.all_pools();
@@ -400,6 +404,18 @@ impl Inner {
         states.append(&mut self.removed.states());
         for state in states {
             state.reject_waiters();
+        }
+    }
+}
+
+/// Without the isolation, nobody can ask its pools for what they hand back. The calls among it hold
+/// their pool, which would keep them for ever. They are dropped here, with no lock held, and end as
+/// rejected. Pools and reports that the program has still keep them.
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.pools.stop_taking();
+        for pool in self.all_pools() {
+            pool.pool().stop_taking();
         }
     }
 }

@@ -30,6 +30,7 @@ mod entry_wait;
 mod fallbacks;
 mod first_callers;
 mod flow;
+mod handed_back;
 mod hidden_properties;
 mod hooks;
 mod interrupt;

@@ -22,8 +22,8 @@ use super::task_promise::drop_unstarted;
 /// The tasks of an event loop that is stuck arrive when the stuck task returns, and can be taken
 /// from then on. Their listeners are called before that, when the shutdown has failed, on a
 /// separate thread. A task whose waiter or listener was told of the failure does not run any more,
-/// even if it is taken. A task that holds a handle of its own loop keeps itself and the loop alive
-/// until it is taken or dropped.
+/// even if it is taken. A task that holds a handle of its own executor keeps itself and the executor
+/// alive until it is taken or dropped; so does a call that holds its isolation.
 ///
 /// ```
 /// use std::time::Duration;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tidegate_core::{CancelToken, Dump, Executor, Rejected, Task};
@@ -38,11 +39,16 @@ use super::try_executor::TryExecutor;
 /// ```
 pub struct WorkerPool {
     pub(super) shared: Arc<Shared>,
+    /// Whether the program can take what is handed back through this handle.
+    is_taker: AtomicBool,
 }
 
 impl WorkerPool {
     pub(super) fn from_shared(shared: Arc<Shared>) -> Self {
-        Self { shared }
+        Self {
+            shared,
+            is_taker: AtomicBool::new(true),
+        }
     }
 
     /// Runs `run` on a thread of the pool.
@@ -255,6 +261,16 @@ impl WorkerPool {
         self.shared.handed_back()
     }
 
+    /// Says that the program cannot reach this handle any more, and so takes nothing through it. The
+    /// handle still keeps the pool open. If it was the last taker, what an ended pool has handed back
+    /// is dropped on this thread. A later clone of the handle is a taker again.
+    #[doc(hidden)]
+    pub fn stop_taking(&self) {
+        if self.is_taker.swap(false, Ordering::Relaxed) {
+            self.shared.drop_taker();
+        }
+    }
+
     /// Returns the token that is cancelled when running jobs should stop. Long-running jobs check
     /// it.
     pub fn shutdown_token(&self) -> CancelToken {
@@ -320,15 +336,14 @@ impl WorkerPool {
 impl Clone for WorkerPool {
     fn clone(&self) -> Self {
         self.shared.add_handle();
-        Self {
-            shared: Arc::clone(&self.shared),
-        }
+        Self::from_shared(Arc::clone(&self.shared))
     }
 }
 
 impl Drop for WorkerPool {
     fn drop(&mut self) {
         self.shared.drop_handle();
+        self.stop_taking();
     }
 }
 

@@ -203,6 +203,8 @@ impl ThreadBulkhead {
     pub(crate) fn refusal_of(&self, why: RejectReason) -> Rejection {
         match why {
             RejectReason::NoThread => Rejection::NoThread,
+            // The program may have shut down the worker pool itself.
+            RejectReason::Closed => Rejection::Closed,
             _ => self.refusal(),
         }
     }
@@ -210,6 +212,9 @@ impl ThreadBulkhead {
     /// Returns why the pool has dropped a task that it had accepted.
     #[cold]
     pub(crate) fn refusal_of_dropped(&self) -> Rejection {
+        if self.pool.termination().is_done() {
+            return Rejection::Closed;
+        }
         let refusal = self.refusal();
         // Only a part of the program takes a thread back that it has promised.
         if self.own_threads.is_some()

@@ -72,7 +72,10 @@ pub(crate) struct Shared {
     pub(super) width: AtomicUsize,
     /// Leased threads that are not in use.
     pub(super) kept: AtomicUsize,
+    /// The number of live handles. Dropping the last one closes the pool.
     pub(super) handles: AtomicUsize,
+    /// The handles through which a program may still take what is handed back.
+    pub(super) takers: AtomicUsize,
     /// The scheduled tasks of the pool and of its ordered views.
     pub(super) timer: Arc<TaskTimer>,
     /// The ordered views over the pool, which end with it.
@@ -85,9 +88,8 @@ pub(crate) struct Shared {
     pub(super) reaper: Mutex<Option<Parker>>,
     /// Notifies waiters when the pool has ended and left unstarted tasks.
     pub(super) left: UnstartedTasks,
-    /// `None` once the pool has ended and has no handle. Jobs that were handed back hold a
-    /// reference to the pool, so a report stored here would keep the pool and the jobs alive for
-    /// ever.
+    /// `None` once the pool has ended and has no taker. Jobs that were handed back hold a reference
+    /// to the pool, so a report stored here would keep the pool and the jobs alive for ever.
     pub(super) ending: Mutex<Option<Ending>>,
 }
 
@@ -173,6 +175,7 @@ impl Shared {
             width: AtomicUsize::new(limits.width(0)),
             kept: AtomicUsize::new(0),
             handles: AtomicUsize::new(1),
+            takers: AtomicUsize::new(1),
             tallies: AtomicCounters::default(),
             closing: CancelToken::new(),
             stopping: CancelToken::new(),

@@ -245,8 +245,9 @@ impl Shared {
         self.stopping.clone()
     }
 
-    /// Counts one more handle.
+    /// Counts one more handle, which is also a taker.
     pub(crate) fn add_handle(&self) {
+        self.takers.fetch_add(1, Ordering::Relaxed);
         self.handles.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -256,6 +257,14 @@ impl Shared {
         // ORDERING: AcqRel: the last handle's drop happens after every other's.
         if self.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.close();
+        }
+    }
+
+    /// Counts one taker less. After the last one, nobody can take what the pool hands back, except
+    /// from a report.
+    pub(crate) fn drop_taker(&self) {
+        // ORDERING: AcqRel: the last taker's drop happens after every other's.
+        if self.takers.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.drop_report();
         }
     }
@@ -271,14 +280,14 @@ impl Shared {
         })
     }
 
-    /// Drops the report of a pool that has ended and has no handle.
+    /// Drops the report of a pool that has ended and has no taker.
     fn drop_report(&self) {
         // ORDERING: SeqCst fence: the end of the pool has just taken `termination`, and the drop of
-        // the last handle has just decremented `handles`. Each then reads both values, so at least
+        // the last taker has just decremented `takers`. Each then reads both values, so at least
         // one of them sees the other's write.
         fence(Ordering::SeqCst);
         let over = self.dispatcher.turn().termination.is_none();
-        if over && self.handles.load(Ordering::Relaxed) == 0 {
+        if over && self.takers.load(Ordering::Relaxed) == 0 {
             let ending = lock(&self.ending).take();
             drop(ending);
         }
