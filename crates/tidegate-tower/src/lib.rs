@@ -43,6 +43,8 @@
 //!   inner service that never becomes ready is pending without an end.
 //! * If a call is rejected, the inner service is not called and stays ready. A layer that reserves
 //!   something in `poll_ready`, such as tower's concurrency limit, belongs outside of the command.
+//! * A call never waits for a permit, whatever `max_wait` of the command's permits says. Tower's
+//!   concurrency limit outside of the command lets calls wait.
 //! * A rejection is a [`CommandError`](tidegate_isolate::CommandError): its `cause` names the limit,
 //!   and `retry_after` says when to try again, if that is known. [`CommandLayer::respond`] makes
 //!   responses of rejections, for servers.

@@ -7,7 +7,10 @@ use std::fmt;
 /// prints a sentence here.
 ///
 /// `?` converts any error that is `Send` and `Sync` into this type, and also a string. A refusal
-/// that gives a task or a value back is such an error.
+/// that gives a task or a value back is such an error. It is not one itself, as no type with such a
+/// conversion can be. In a function that returns a `Box<dyn Error + Send + Sync>`, write
+/// `.map_err(tidegate::Error::into_inner)?`; `anyhow` takes the result of
+/// [`into_inner`](Error::into_inner) with `anyhow::Error::from_boxed`.
 ///
 /// ```
 /// fn port(text: &str) -> tidegate::Result<u16> {

@@ -315,7 +315,7 @@ pub(super) const COLLAPSER: [PropertyDoc; 3] = [
 pub(super) const CODE_ONLY: [(&str, &str); 14] = [
     (
         "permits.max_wait",
-        "How long a call waits for a permit. Zero rejects at once.",
+        "How long a call waits for a permit. Zero rejects at once. A layer of tower never waits.",
     ),
     (
         "permits.max_waiting",
