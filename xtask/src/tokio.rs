@@ -21,7 +21,7 @@ pub fn run(root: &Path) -> step::Result {
     let mut format = cargo(root, "fmt");
     step::run(format.args(["--", "--check"]))?;
     let mut test = cargo(root, "test");
-    test.args(["--examples", "--locked"])
+    test.args(["--examples", "--tests", "--locked"])
         .env("CARGO_TARGET_DIR", root::target_dir(root, "tokio"));
     step::run(&mut test).map_err(|why| {
         format!("{why} (where the lock file is old: cargo update --workspace --manifest-path {MANIFEST})")

@@ -23,7 +23,8 @@ use crate::thread::local;
 /// with other settings.
 ///
 /// A thread of a pool may call it, like every thread that may block. The pool lacks that thread
-/// meanwhile, so the future must not wait for a task that needs it.
+/// meanwhile, so the future must not wait for a task that needs it. The same holds for a worker of
+/// another runtime: tasks of that runtime which only this worker can run do not go on meanwhile.
 ///
 /// When the future is ready, the event loop shuts down before this function returns. Tasks that
 /// were submitted to it still run, for at most one second. Futures that were spawned on it and are
