@@ -67,6 +67,7 @@ mod group;
 #[cfg(feature = "handlers")]
 pub mod handlers;
 mod message;
+mod message_box;
 mod metrics;
 mod name_cache;
 mod pipeline;

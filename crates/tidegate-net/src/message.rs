@@ -6,6 +6,8 @@ use std::borrow::Cow;
 use bytes::{Bytes, BytesMut};
 use tidegate_promise::Failure;
 
+use crate::message_box::{self, MessageBox};
+
 /// A message that can be written. It states the size that it counts for while it waits to be sent,
 /// so that the [water marks](crate::WaterMarks) also hold for messages that are not bytes.
 ///
@@ -123,7 +125,7 @@ pub struct AnyMessage(pub(crate) Msg);
 pub(crate) enum Msg {
     Bytes(Bytes),
     /// With its counted size.
-    Other(Box<dyn Any + Send>, u32),
+    Other(MessageBox, u32),
 }
 
 impl Msg {
@@ -177,7 +179,7 @@ impl Msg {
         }
         let value = value.take().expect("it was put there above");
         let size = u32::try_from(size(&value)).unwrap_or(u32::MAX);
-        Self::Other(Box::new(value), size)
+        Self::Other(message_box::put(value), size)
     }
 
     /// Returns the message as a `T`, or the message itself.
@@ -198,10 +200,9 @@ impl Msg {
                     None => Err(Self::Bytes(bytes.take().expect("it was not taken"))),
                 }
             }
-            Self::Other(other, size) => match other.downcast::<T>() {
-                Ok(own) => Ok(*own),
-                Err(other) => Err(Self::Other(other, size)),
-            },
+            Self::Other(other, size) => {
+                message_box::take(other).map_err(|other| Self::Other(other, size))
+            }
         }
     }
 
@@ -221,7 +222,7 @@ impl Msg {
                 Ok(retype(Vec::from(bytes).into_boxed_slice()))
             }
             Self::Bytes(bytes) => Err(Self::Bytes(bytes)),
-            Self::Other(other, size) => match other.downcast::<Text>() {
+            Self::Other(other, size) => match message_box::take::<Text>(other) {
                 Ok(text) => text.convert().map_err(Self::to_write),
                 Err(other) => Err(Self::Other(other, size)),
             },
@@ -231,10 +232,12 @@ impl Msg {
     /// Turns text of a handle into bytes, because it has passed all handlers.
     pub(crate) fn text_to_bytes(self) -> Self {
         match self {
-            Self::Other(other, _) if other.is::<Text>() => match Self::Other(other, 0).convert() {
-                Ok(bytes) => Self::Bytes(bytes),
-                Err(other) => other,
-            },
+            Self::Other(other, _) if message_box::is::<Text>(&other) => {
+                match Self::Other(other, 0).convert() {
+                    Ok(bytes) => Self::Bytes(bytes),
+                    Err(other) => other,
+                }
+            }
             other => other,
         }
     }
@@ -250,7 +253,7 @@ impl Msg {
 
     /// Returns `true` if the message is text of a handle.
     pub(crate) fn is_text(&self) -> bool {
-        matches!(self, Self::Other(other, _) if other.is::<Text>())
+        matches!(self, Self::Other(other, _) if message_box::is::<Text>(other))
     }
 
     /// Returns the counted size of the message: its bytes, or the size that its type states.

@@ -14,8 +14,8 @@ use super::core::ChannelCore;
 use super::pipeline::ChannelPipeline;
 use super::state::Flags;
 use super::transport::Transport;
-use crate::reactor::{Batched, IoContext, Next, TakenWrite};
-use crate::sys::{PIECE, Readiness};
+use crate::reactor::{Batched, IoContext, Next, PassedMessage, TakenWrite};
+use crate::sys::{PIECE, Readiness, prefetch};
 
 impl<P: ChannelPipeline> Batched for ChannelCore<P> {
     /// Receives early if the channel has nothing else to do and the buffer that it would offer the
@@ -56,6 +56,8 @@ impl<P: ChannelPipeline> Batched for ChannelCore<P> {
 
     #[inline]
     fn prefetch_parts(&self) {
+        // Whether the server drains, which handlers look at with each message.
+        prefetch(self.shared().origin_slot());
         self.pipeline.prefetch_parts();
     }
 
@@ -75,6 +77,10 @@ impl<P: ChannelPipeline> Batched for ChannelCore<P> {
 
     fn take_requests(&mut self, key: usize) -> Option<bool> {
         self.take_neighbours_requests(key)
+    }
+
+    fn take_message(&mut self, key: usize, message: &mut Option<PassedMessage>) -> bool {
+        self.take_neighbours_message(key, message)
     }
 
     fn owed_turn(&mut self, io_context: &mut IoContext) -> Next {

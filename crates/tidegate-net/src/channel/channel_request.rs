@@ -12,6 +12,7 @@ use tidegate_promise::{Failure, Promise};
 use super::event::{HandlerEvent, InEvent, OutOp};
 use crate::errors::NetError;
 use crate::message::{Message, Msg};
+use crate::reactor::PassedMessage;
 
 /// A request to a channel from outside.
 pub(crate) enum ChannelRequest {
@@ -70,6 +71,16 @@ impl ChannelRequest {
     /// Creates the request of a handle to write `message`.
     pub(crate) fn write<M: Message>(message: M, promise: Option<Promise<()>>) -> Self {
         Self::Write(Msg::from_handle(message), promise, refuse_message::<M>)
+    }
+}
+
+impl PassedMessage {
+    /// Creates the message of a handle from `message`.
+    pub(crate) fn of<M: Message>(message: M) -> Self {
+        Self {
+            message: Msg::from_handle(message),
+            on_refused: refuse_message::<M>,
+        }
     }
 }
 

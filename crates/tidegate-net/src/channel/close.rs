@@ -54,6 +54,8 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         self.early = None;
         io.end_deadlines();
         io.shared.finish(cause.clone());
+        self.refuse_message(cause.clone());
+        let io = self.pipeline.io_mut();
         // Usually nothing is left that has to fail, and no error is made.
         let closed = || Failure::new(NetError::Closed(cause.clone()));
         if !io.queue.is_empty() {

@@ -25,7 +25,7 @@ use super::state::{Flags, Input, Life, Output, RequestedEnd, State};
 use super::transport::Transport;
 use crate::errors::NetError;
 use crate::message::Msg;
-use crate::reactor::{IoContext, IoHandle, IoSource, Next};
+use crate::reactor::{IoContext, IoHandle, IoSource, Next, PassedMessage};
 use crate::sys::{Readiness, Source, Token};
 
 /// Maximum rounds of events and flushes in one turn, before other sources get theirs.
@@ -49,6 +49,8 @@ pub(crate) struct ChannelCore<P: ChannelPipeline> {
 struct RareParts {
     /// Error of a send that was made after the channel's turn.
     late_error: Option<io::Error>,
+    /// A message of a task of the loop, which comes before the queued requests.
+    passed: Option<PassedMessage>,
     /// The span of the connection, if a subscriber wants one.
     span: Span,
 }
@@ -109,6 +111,26 @@ impl<P: ChannelPipeline> ChannelCore<P> {
     pub(super) fn has_late_error(&self) -> bool {
         let rare = self.rare.as_ref();
         rare.is_some_and(|rare| rare.late_error.is_some())
+    }
+
+    /// Returns `true` if the channel has taken a message that its handlers did not get yet.
+    #[inline]
+    pub(super) fn has_message(&self) -> bool {
+        let rare = self.rare.as_ref();
+        rare.is_some_and(|rare| rare.passed.is_some())
+    }
+
+    #[inline]
+    pub(super) fn set_message(&mut self, passed: Option<PassedMessage>) {
+        self.rare.get_or_insert_default().passed = passed;
+    }
+
+    /// Takes out the message that the channel has taken for its handlers.
+    #[inline]
+    pub(super) fn take_message(&mut self) -> Option<PassedMessage> {
+        let passed = self.rare.as_mut()?.passed.take()?;
+        self.shared().set_passed(0);
+        Some(passed)
     }
 
     pub(super) fn take_span(&mut self) -> Span {
@@ -531,6 +553,8 @@ impl<P: ChannelPipeline> Drop for ChannelCore<P> {
     fn drop(&mut self) {
         // The channel is dropped without having been closed: its loop lost it.
         let shared = Arc::clone(self.shared());
-        shared.finish(self.pipeline.io().close_cause.clone());
+        let cause = self.pipeline.io().close_cause.clone();
+        shared.finish(cause.clone());
+        self.refuse_message(cause);
     }
 }

@@ -15,7 +15,7 @@ use super::shared::{Attribute, Shared};
 use super::write_queue::{ENTRY_OVERHEAD, WaterMarks};
 use crate::errors::NetError;
 use crate::message::Message;
-use crate::reactor::IoHandle;
+use crate::reactor::{IoHandle, PassedMessage};
 
 /// A handle of a connection. Clones refer to the same connection, are equal and have the same hash.
 /// Dropping all handles leaves the connection open until its peer or its loop ends.
@@ -405,7 +405,10 @@ impl Channel {
     /// Writes a message like [`Channel::write`], and lets the channel's loop handle it soon. On the thread
     /// of the channel's own pinned loop, this takes no signal.
     pub(crate) fn write_in_turn<M: Message>(&self, message: M) {
-        let request = ChannelRequest::write(message, None);
+        let Err(passed) = self.shared.pass_directly(PassedMessage::of(message)) else {
+            return;
+        };
+        let request = ChannelRequest::Write(passed.message, None, passed.on_refused);
         if let Err(request) = Shared::post_in_turn(&self.shared, request) {
             self.refuse_write(request);
         }

@@ -178,6 +178,13 @@ impl ChannelIo {
         self.in_flight += msg.size() + ENTRY_OVERHEAD;
     }
 
+    /// Returns `true` if the channel is below its water marks, and stays there with this write.
+    #[inline]
+    pub(crate) fn stays_writable_with(&self, msg: &Msg) -> bool {
+        let unsent = self.unsent().saturating_add(msg.size() + ENTRY_OVERHEAD);
+        !self.state.flags.any(Flags::ABOVE_MARKS) && unsent <= self.options.marks.high()
+    }
+
     /// Subtracts a write that has left the stack.
     pub(crate) fn arrived(&mut self, msg: &Msg) {
         self.in_flight = self.in_flight.saturating_sub(msg.size() + ENTRY_OVERHEAD);

@@ -33,6 +33,9 @@ mod held_input;
 mod input_end;
 mod io;
 mod local;
+#[cfg(test)]
+#[cfg(unix)]
+mod message_tests;
 mod neighbour;
 mod of_server;
 mod options;

@@ -4,19 +4,27 @@
 //! sent yet: the channel gets a turn at the end of the task, or right after it. Every case that needs more than the
 //! queue goes through the mailbox like the write of any handle, and is refused there if it has to
 //! be.
+//!
+//! A message for the handlers waits in the channel until that turn, without the mailbox and its lock, if
+//! nothing else waits. It counts as pending meanwhile. There is one at most, and it comes before the
+//! queued requests: what was requested before it would be in the mailbox, so that the channel would not
+//! have taken it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use tidegate_core::internal::SignalBlock;
+use tidegate_promise::Failure;
 
-use super::channel_request::ChannelRequest;
+use super::channel_request::{ChannelRequest, refuse_write};
 use super::core::ChannelCore;
 use super::pipeline::ChannelPipeline;
-use super::shared::Shared;
+use super::shared::{Shared, flag};
 use super::state::Flags;
 use super::write_queue::ENTRY_OVERHEAD;
-use crate::reactor::{self, IoContext, IoSource, Next, TakenWrite};
+use crate::errors::NetError;
+use crate::reactor::{self, IoContext, IoSource, Next, PassedMessage, TakenWrite};
 use crate::sys::Readiness;
 
 /// Flags of a channel whose writes need more than its queue.
@@ -46,6 +54,19 @@ impl Shared {
         }
     }
 
+    /// Passes a message to a channel of a loop of this thread, without the mailbox. The channel's
+    /// handlers get it at the end of the task, or right after it.
+    ///
+    /// # Errors
+    ///
+    /// The message, if it has to go through the mailbox.
+    pub(crate) fn pass_directly(&self, message: PassedMessage) -> Result<(), PassedMessage> {
+        match self.roams() {
+            true => Err(message),
+            false => reactor::pass_to_neighbour(self.token(), self.key(), message),
+        }
+    }
+
     /// Queues a write. On the thread of its pinned loop, the channel handles it at the end of the task,
     /// or right after it; otherwise its loop is signalled.
     ///
@@ -61,6 +82,40 @@ impl Shared {
             Self::ring(block);
         }
         Ok(())
+    }
+
+    /// Returns `true` if writes wait for the loop or for their turn on it.
+    #[inline]
+    pub(super) fn has_writes_coming(&self) -> bool {
+        self.queued_by_handles() + self.passed.load(Ordering::Relaxed) > 0
+    }
+
+    /// Sets the counted size of the message that waits for its turn on the loop.
+    #[inline]
+    pub(super) fn set_passed(&self, counts: usize) {
+        self.passed.store(counts, Ordering::Relaxed);
+    }
+
+    /// Returns `true` if no request is queued. Requests of this thread are always seen; those of others
+    /// have no order.
+    #[inline]
+    pub(crate) fn has_no_requests(&self) -> bool {
+        !self.has_requests.load(Ordering::Relaxed)
+    }
+
+    /// Returns `true` if no request is queued and no end was requested. Called on the loop.
+    #[inline]
+    pub(crate) fn has_nothing_queued(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) & flag::ENDS == 0 && self.has_no_requests()
+    }
+
+    /// Returns `true` if a message may be taken without the lock: nothing is queued, and nothing has to
+    /// be counted or reported. Called on the loop.
+    pub(super) fn takes_messages(&self) -> bool {
+        let flags = self.flags.load(Ordering::Relaxed);
+        flags & (flag::ENDS | flag::OVERFULL_REPORTED) == 0
+            && self.has_no_requests()
+            && !self.is_charged()
     }
 
     /// Returns the key of the channel among all channels: its address in memory.
@@ -114,6 +169,47 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         })
     }
 
+    /// Takes a message if the write of a handle would be accepted, nothing of a handle is waiting, and the
+    /// channel stays writable with it: then nobody waits for room because of it. Returns `true` if the
+    /// channel needs a turn for it.
+    pub(super) fn take_neighbours_message(
+        &mut self,
+        key: usize,
+        message: &mut Option<PassedMessage>,
+    ) -> bool {
+        let shared = self.shared();
+        if key != shared.key()
+            || !self.state().is_open()
+            || self.has_message()
+            || !shared.takes_messages()
+        {
+            return false;
+        }
+        let (io, marks) = (self.pipeline.io(), shared.marks());
+        let size = message.as_ref().map_or(0, |passed| passed.message.size());
+        let counts = size.saturating_add(ENTRY_OVERHEAD);
+        let pending = io.unsent().saturating_add(shared.queued_by_handles());
+        if pending.saturating_add(counts) > marks.high().min(marks.cap()) {
+            return false;
+        }
+        shared.set_passed(counts);
+        self.set_message(message.take());
+        let owes_turn = !self.has(Flags::NEIGHBOUR_WROTE);
+        self.set(Flags::NEIGHBOUR_WROTE.union(Flags::NEIGHBOUR_REQUESTED));
+        owes_turn
+    }
+
+    /// Refuses the message that the channel has taken, because it is closed.
+    pub(super) fn refuse_message(&mut self, cause: Option<Failure>) {
+        if let Some(PassedMessage {
+            message,
+            on_refused,
+        }) = self.take_message()
+        {
+            refuse_write(message, None, on_refused, NetError::Closed(cause));
+        }
+    }
+
     /// Notes that requests of this thread's loop are queued. Returns whether the channel needs a turn
     /// for them; `None` if it is another one, or not open.
     pub(super) fn take_neighbours_requests(&mut self, key: usize) -> Option<bool> {
@@ -132,6 +228,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             && self.state().takes_writes()
             && !self.has(UNUSUAL)
             && self.pipeline.passes_writes()
+            && !self.has_message()
             && self.shared().has_nothing_queued()
     }
 
@@ -140,8 +237,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         let requested = self.has(Flags::NEIGHBOUR_REQUESTED);
         self.clear(Flags::NEIGHBOUR_WROTE.union(Flags::NEIGHBOUR_REQUESTED));
         if requested {
-            // Also sends what is in the queue.
-            return self.turn(Readiness::REQUESTS, io_context);
+            return self.deliver_message(io_context);
         }
         if self.has(Flags::TURN_OWED) {
             return self.ready(Readiness::WRITE, io_context);
@@ -158,6 +254,42 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             }
         }
         self.end_turn_with_work(io_context)
+    }
+
+    /// Lets the handlers have the message that the channel has taken, and sends what they make of it.
+    /// Everything else that the turn has to do goes the way of queued requests.
+    fn deliver_message(&mut self, io_context: &mut IoContext) -> Next {
+        let plain = self.state().is_open()
+            && !self.state().has_end_to_do()
+            && !self.has(WAITS.union(UNUSUAL))
+            && self.shared().has_no_requests()
+            && !self.has_late_error();
+        let passed = match plain {
+            true => self.take_message(),
+            false => None,
+        };
+        let Some(passed) = passed else {
+            // Also sends what is in the queue.
+            return self.turn(Readiness::REQUESTS, io_context);
+        };
+        self.lend(io_context);
+        self.pipeline.write(passed.message, None);
+        self.take_back(io_context);
+        if self.has(Flags::FLUSH) && self.pipeline.is_idle() {
+            match self.send_one(io_context) {
+                Ok(spent) => drop(spent),
+                Err(first) => self.drain(first, io_context),
+            }
+        }
+        if self.state().is_to_read() && self.state().is_open() {
+            // The handlers read again, after a pause.
+            return self.turn(Readiness::REQUESTS, io_context);
+        }
+        if !self.is_calm() {
+            return self.end_turn_with_work(io_context);
+        }
+        self.pipeline.end_turn();
+        Next::Stay
     }
 }
 

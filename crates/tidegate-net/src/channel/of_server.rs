@@ -116,12 +116,16 @@ impl Shared {
         });
     }
 
+    /// Returns `true` if the server of the channel has a cap of memory.
+    #[inline]
+    pub(super) fn is_charged(&self) -> bool {
+        let origin = self.origin();
+        origin.is_some_and(|origin| origin.memory().is_some())
+    }
+
     #[inline]
     fn charge(&self, change: impl FnOnce(&mut Charge) -> Exceeded) {
-        if self
-            .origin()
-            .is_some_and(|origin| origin.memory().is_some())
-        {
+        if self.is_charged() {
             let exceeded = self.with_charge(|charge| charge.as_mut().and_then(change));
             if let Some(memory) = exceeded {
                 memory.close_largest();

@@ -17,19 +17,28 @@ impl<P: ChannelPipeline> ChannelCore<P> {
     /// Handles the queued requests, oldest first.
     pub(super) fn handle_requests(&mut self, io_context: &mut IoContext) {
         let mut requests = self.shared().take_requests();
+        if let Some(passed) = self.take_message() {
+            self.pipeline.write(passed.message, None);
+            self.end_now_if_requested(io_context);
+        }
         for request in requests.drain(..) {
             if self.is_closed() {
                 refuse(request, self.pipeline.io().close_cause.as_ref());
                 continue;
             }
             self.handle_request(request, io_context);
-            if self.state().end == RequestedEnd::Now && !self.is_closed() {
-                // Requests that came after this one are too late.
-                self.carry_out(io_context);
-            }
+            self.end_now_if_requested(io_context);
         }
         spare_requests::put_back(requests);
         if !self.is_closed() {
+            self.carry_out(io_context);
+        }
+    }
+
+    /// Ends the channel if that is requested: requests that follow are too late.
+    #[inline]
+    fn end_now_if_requested(&mut self, io_context: &mut IoContext) {
+        if self.state().end == RequestedEnd::Now && !self.is_closed() {
             self.carry_out(io_context);
         }
     }

@@ -57,6 +57,11 @@ pub(crate) struct Shared {
     queued_by_handles: AtomicUsize,
     /// Pending size on the loop; written by the loop alone.
     queued: AtomicUsize,
+    /// Counted size of the message that the channel has taken from a task of its loop and that its
+    /// handlers did not get yet; written by the loop alone.
+    pub(super) passed: AtomicUsize,
+    /// Requests are queued. Written under the lock.
+    pub(super) has_requests: AtomicBool,
     writable: AtomicBool,
     active: AtomicBool,
     /// Further state, as bits.
@@ -146,6 +151,8 @@ impl Shared {
             origin,
             queued_by_handles: AtomicUsize::new(0),
             queued: AtomicUsize::new(0),
+            passed: AtomicUsize::new(0),
+            has_requests: AtomicBool::new(false),
             writable: AtomicBool::new(true),
             active: AtomicBool::new(false),
             flags: AtomicU8::new(flag::REGISTERED),
@@ -190,6 +197,11 @@ impl Shared {
 
     pub(crate) fn origin(&self) -> Option<&Arc<ServerConnections>> {
         self.origin.as_ref()
+    }
+
+    /// Returns the place of [`Shared::origin`] in memory.
+    pub(super) fn origin_slot(&self) -> &Option<Arc<ServerConnections>> {
+        &self.origin
     }
 
     pub(crate) fn set_token(&self, token: Token) {
@@ -242,7 +254,8 @@ impl Shared {
     }
 
     pub(crate) fn pending(&self) -> usize {
-        self.queued_by_handles() + self.queued.load(Ordering::Relaxed)
+        let of_loop = self.queued.load(Ordering::Relaxed) + self.passed.load(Ordering::Relaxed);
+        self.queued_by_handles() + of_loop
     }
 
     pub(crate) fn is_writable(&self) -> bool {
@@ -358,6 +371,7 @@ impl Shared {
                 inner.requests = spare_requests::take();
             }
             inner.requests.push(request);
+            block.has_requests.store(true, Ordering::Relaxed);
         }
         if let Some(memory) = exceeded {
             memory.close_largest();
@@ -432,17 +446,13 @@ impl Shared {
         }
     }
 
-    /// Returns `true` if no request is queued and no end was requested. Called on the loop.
-    pub(crate) fn has_nothing_queued(&self) -> bool {
-        self.flags.load(Ordering::Relaxed) & flag::ENDS == 0 && self.lock().requests.is_empty()
-    }
-
     /// Takes the queued requests, oldest first.
     pub(crate) fn take_requests(&self) -> Vec<ChannelRequest> {
         let mut inner = self.lock();
         if let Some(charge) = inner.charge() {
             charge.take_queued();
         }
+        self.has_requests.store(false, Ordering::Relaxed);
         std::mem::take(&mut inner.requests)
     }
 
@@ -517,7 +527,9 @@ impl Shared {
         let end = std::mem::replace(&mut inner.end, End::Over(cause.clone(), None));
         let left = std::mem::take(&mut inner.requests);
         // Nothing is pending any more, and nothing more is accepted.
+        self.has_requests.store(false, Ordering::Relaxed);
         self.queued_by_handles.store(0, Ordering::Relaxed);
+        self.set_passed(0);
         self.publish(0, false);
         let mut waiting = inner.take_writers();
         waiting.append(&mut inner.take_halves());

@@ -141,7 +141,8 @@ impl Flags {
     /// The channel took a write of another channel of its loop, and gets a turn for it at the end
     /// of the task.
     pub(crate) const NEIGHBOUR_WROTE: Self = Self(1 << 20);
-    /// Requests of this loop's thread are queued, for which the channel gets that turn.
+    /// Requests of this loop's thread are queued, or the channel took a message of it, for which the
+    /// channel gets that turn.
     pub(crate) const NEIGHBOUR_REQUESTED: Self = Self(1 << 21);
 
     // Errors of writes and handlers.

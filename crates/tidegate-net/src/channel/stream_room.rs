@@ -25,10 +25,10 @@ impl StreamRoom {
         channel.shared().has_room_on_loop()
     }
 
-    /// Returns `true` if writes of handles wait for the channel's loop.
+    /// Returns `true` if writes of handles wait for the channel's loop, or for their turn on it.
     #[inline]
     pub fn has_writes_coming(channel: &Channel) -> bool {
-        channel.shared().queued_by_handles() > 0
+        channel.shared().has_writes_coming()
     }
 }
 

@@ -47,9 +47,9 @@ impl<E: ?Sized + HandlerStorage> Pipeline<E> {
         let mut at = 0;
         // Whether an earlier handler has to receive the end of the read first.
         let mut heard = false;
-        while let Some(meta) = self.parts.metas.get(at) {
-            let completes = meta.mask & mask::READ_COMPLETE != 0;
-            if meta.mask & mask::READ == 0 {
+        while let Some(handled) = self.parts.mask_of(at) {
+            let completes = handled & mask::READ_COMPLETE != 0;
+            if handled & mask::READ == 0 {
                 heard |= completes;
                 at += 1;
                 continue;
@@ -217,6 +217,11 @@ impl<E: ?Sized + HandlerStorage> Pipeline<E> {
 
     fn step_write(&mut self, at: u32, msg: Msg, promise: Option<Promise<()>>) {
         self.parts.io.arrived(&msg);
+        self.deliver_write(at, msg, promise);
+    }
+
+    #[inline]
+    fn deliver_write(&mut self, at: u32, msg: Msg, promise: Option<Promise<()>>) {
         let Some(at) = self.next_out(at, mask::WRITE) else {
             return self.parts.write_head(msg, promise);
         };
@@ -317,6 +322,9 @@ impl<E: ?Sized + HandlerStorage> Pipeline<E> {
 
     #[inline]
     fn next_out(&self, at: u32, event: u16) -> Option<usize> {
+        if at == 1 {
+            return (self.parts.mask_of(0)? & event != 0).then_some(0);
+        }
         let end = (at as usize).min(self.parts.metas.len());
         let before = &self.parts.metas[..end];
         before.iter().rposition(|meta| meta.mask & event != 0)
@@ -449,7 +457,9 @@ impl<E: ?Sized + HandlerStorage> ChannelPipeline for Pipeline<E> {
 
     #[inline]
     fn prefetch_parts(&self) {
-        prefetch(self.parts.metas.as_slice());
+        if self.handlers.len() > 1 {
+            prefetch(self.parts.metas.as_slice());
+        }
         prefetch(self.handlers.as_slice());
     }
 
@@ -481,6 +491,21 @@ impl<E: ?Sized + HandlerStorage> ChannelPipeline for Pipeline<E> {
 
     fn write(&mut self, msg: Msg, promise: Option<Promise<()>>) {
         let at = self.tail();
+        if promise.is_none() && self.is_idle() && self.parts.io.stays_writable_with(&msg) {
+            // The first handler gets it at once: to count it in between would change nothing.
+            self.parts.stack.begin_plain_turn();
+            let written = contain(|| {
+                self.deliver_write(at, msg, None);
+                self.run_stack();
+            });
+            return match written {
+                Ok(()) => self.rest(),
+                Err(panic) => {
+                    self.contain(panic);
+                    self.run();
+                }
+            };
+        }
         self.parts.stack.begin_turn();
         self.parts.pass_on(at, msg, promise);
         self.run();

@@ -434,7 +434,9 @@ impl HandlerContext<'_> {
 
     /// Returns the time of the event loop's clock in nanoseconds.
     pub fn now(&self) -> u64 {
-        self.parts.io.shared.executor().clock().nanos()
+        let clock = self.parts.io.shared.executor().clock();
+        let lent = self.parts.io.lent.as_ref();
+        lent.map_or_else(|| clock.nanos(), |lent| lent.nanos(clock))
     }
 
     /// Forwards a request to the channel, if the handler runs on an executor of its own.

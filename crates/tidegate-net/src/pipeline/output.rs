@@ -67,7 +67,7 @@ impl PipelineState {
         let (at, msg) = (self.running, Msg::Bytes(content));
         let is_last = self.stack.len() == length as usize;
         // A write that an outbound handler makes of another one gets its promise from the stack.
-        if is_last && self.doing != CurrentCall::Write {
+        if is_last && (self.doing != CurrentCall::Write || self.promise.is_none()) {
             return self.write(at, msg, None);
         }
         self.io.leave_with(&msg);

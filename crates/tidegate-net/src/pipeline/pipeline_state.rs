@@ -221,7 +221,17 @@ impl PipelineState {
     /// Returns `true` if a handler between the socket and `at` handles `event`.
     #[inline]
     pub(super) fn is_watched(&self, at: u32, event: u16) -> bool {
-        self.event_mask & event != 0 && self.is_watched_by_one(at, event)
+        at > 0 && self.event_mask & event != 0 && self.is_watched_by_one(at, event)
+    }
+
+    /// Returns the events that handler `at` handles. For a single handler these are the events of the
+    /// chain, so the list of handlers, which is elsewhere in memory, is not touched.
+    #[inline]
+    pub(super) fn mask_of(&self, at: usize) -> Option<u16> {
+        match self.metas.len() == 1 && at == 0 {
+            true => Some(self.event_mask),
+            false => self.metas.get(at).map(|meta| meta.mask),
+        }
     }
 
     #[inline(never)]
@@ -245,6 +255,7 @@ impl PipelineState {
 
     pub(super) fn pass_on(&mut self, at: u32, msg: Msg, promise: Option<Promise<()>>) {
         self.io.leave_with(&msg);
+        self.stack.begin_turn();
         self.stack.push(Action::Write { at, msg, promise });
         self.io.look_at_marks();
     }

@@ -25,10 +25,12 @@
 //! connections 1 to 7 % of its CPU time.
 
 use bytes::Bytes;
+use tidegate_promise::Failure;
 
 use super::io_context::IoContext;
 use super::source::Next;
 use crate::events::{EventQueue, Slab};
+use crate::message::Msg;
 use crate::sys::{PIECES, Readiness, Ready, Token, prefetch};
 
 /// Number of sources up to which their memory stays in the cache without prefetching.
@@ -88,11 +90,28 @@ pub(crate) trait Batched {
         None
     }
 
+    /// Takes a message of another source or of a task of its loop, outside of its own turn. `key` names
+    /// the source that is meant. No handler may run here. The message stays if the source is another
+    /// one or cannot take it now. Returns `true` if the source needs an [`Batched::owed_turn`] at the end
+    /// of the task and has not requested one yet.
+    fn take_message(&mut self, key: usize, message: &mut Option<PassedMessage>) -> bool {
+        let _ = (key, message);
+        false
+    }
+
     /// Has the turn that [`TakenWrite::owes_turn`] requested. User code may run here.
     fn owed_turn(&mut self, io_context: &mut IoContext) -> Next {
         let _ = io_context;
         Next::Stay
     }
+}
+
+/// A message for the handlers of a source.
+#[derive(Debug)]
+pub(crate) struct PassedMessage {
+    pub(crate) message: Msg,
+    /// Notifies the message if no handler gets it.
+    pub(crate) on_refused: fn(Msg, Failure),
 }
 
 /// Result of [`Batched::take_write`].

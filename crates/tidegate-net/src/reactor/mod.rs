@@ -25,13 +25,14 @@ mod source;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::batch::{Batched, TakenWrite};
+pub(crate) use self::batch::{Batched, PassedMessage, TakenWrite};
 pub(crate) use self::io_context::IoContext;
 pub(crate) use self::io_watch::IoWatch;
 #[cfg(test)]
 pub(crate) use self::pinned::with;
 pub(crate) use self::pinned::{
-    begin, dispatch, give_turn, handles, look_ahead, names, register, write_to_neighbour,
+    begin, dispatch, drop_later, give_turn, handles, look_ahead, names, pass_to_neighbour,
+    register, write_to_neighbour,
 };
 pub(crate) use self::poll_driver::PollDriver;
 #[cfg(test)]

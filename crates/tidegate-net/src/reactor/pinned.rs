@@ -13,6 +13,7 @@ use tidegate_core::Dump;
 use tidegate_core::internal::{Running, contain};
 use tidegate_loop::Pinned;
 
+use super::batch::PassedMessage;
 use super::core::Reactor;
 use super::io_context::IoContext;
 use super::polling::Polling;
@@ -41,6 +42,8 @@ pub(crate) struct LocalReactor {
     running: Option<Arc<Running>>,
     /// Sources that took a write of another one and need a turn at the end of the task.
     owed: Vec<Token>,
+    /// Sources that have left, while many of them leave together: see [`drop_later`].
+    left: Option<Vec<Box<dyn IoSource>>>,
 }
 
 impl LocalReactor {
@@ -52,6 +55,7 @@ impl LocalReactor {
             io_context: Some(Box::new(io_context)),
             running: None,
             owed: Vec::new(),
+            left: None,
         })
     }
 
@@ -308,6 +312,32 @@ pub(crate) fn give_turn(token: Token, key: usize) -> bool {
     matches!(given, Ok(Some(())))
 }
 
+/// Lets source `token` take a message of another source or of a task of this thread's loop, outside of
+/// its own turn. Its handlers get it at the end of the task, or right after it.
+///
+/// # Errors
+///
+/// The message, if `token` is not of this thread's loop, handles an event now, or does not take it: see
+/// [`Batched::take_message`](super::Batched::take_message).
+pub(crate) fn pass_to_neighbour(
+    token: Token,
+    key: usize,
+    message: PassedMessage,
+) -> Result<(), PassedMessage> {
+    let mut message = Some(message);
+    // Any thread may ask, also one that is ending.
+    let _ = CURRENT.try_with(|current| {
+        let mut current = current.try_borrow_mut().ok()?;
+        let local = current.as_deref_mut()?;
+        let source = local.reactor.source_mut(token)?;
+        if source.take_message(key, &mut message) {
+            local.owe(token);
+        }
+        Some(())
+    });
+    message.map_or(Ok(()), Err)
+}
+
 /// Gives the sources that took writes of others their turn. What they write to others in these
 /// turns follows after the next poll.
 #[cold]
@@ -378,7 +408,7 @@ fn deliver_by(
         None => Some(source),
     };
     if let Some(gone) = gone {
-        let_go(gone);
+        let_go(current, gone);
     }
     if let Err(panic) = handled {
         panic.resume();
@@ -386,8 +416,26 @@ fn deliver_by(
 }
 
 #[cold]
-fn let_go(source: Box<dyn IoSource>) {
+fn let_go(current: &RefCell<Option<Box<LocalReactor>>>, source: Box<dyn IoSource>) {
+    let mut source = Some(source);
+    if let Some(local) = current.borrow_mut().as_deref_mut()
+        && let Some(left) = &mut local.left
+    {
+        left.extend(source.take());
+    }
     drop(source);
+}
+
+/// Does `work`, in which many sources of this thread's loop leave. They are dropped after it: so the
+/// last one is closed earlier than if the memory of each was freed at once.
+pub(crate) fn drop_later(work: impl FnOnce()) {
+    let nested = with(|local| local.left.replace(Vec::new())).flatten();
+    let done = contain(work);
+    let left = with(|local| std::mem::replace(&mut local.left, nested)).flatten();
+    drop(left);
+    if let Err(panic) = done {
+        panic.resume();
+    }
 }
 
 /// Returns the handles of this loop's sources that are in their slots and have one.

@@ -87,14 +87,14 @@ pub(super) fn check_drain(origin: &ServerConnections, channel: Channel) {
     // A connection that reached its event loop before the task of the drain is found by that task.
     // A later one sees this flag, because the queue of the loop orders the two.
     if origin.is_draining() {
-        notify_of_drain(channel, false);
+        notify_of_drain(&channel, false);
     } else if origin.is_announced() {
-        notify_of_announcement(channel);
+        notify_of_announcement(&channel);
     }
 }
 
 /// Fires the `DrainAnnounced` event on a connection, once, unless the drain itself has reached it.
-fn notify_of_announcement(channel: Channel) {
+fn notify_of_announcement(channel: &Channel) {
     if channel.shared().mark_announced() {
         channel.fire_event(DrainAnnounced);
     }
@@ -103,7 +103,7 @@ fn notify_of_announcement(channel: Channel) {
 /// Fires the `Draining` event on a connection, once. Before that, the channel reads what has arrived,
 /// even if the poller has not reported it yet. With `looked`, the poller has just been asked, and the
 /// channel reads only if it has reported something.
-fn notify_of_drain(channel: Channel, looked: bool) {
+fn notify_of_drain(channel: &Channel, looked: bool) {
     if channel.shared().mark_drained() {
         let event = InEvent::User(UserEvent::new(Draining));
         let looked = looked && !channel.shared().roams();
@@ -114,9 +114,9 @@ fn notify_of_drain(channel: Channel, looked: bool) {
 
 /// Returns what notifies the connections of an event loop of a drain, one after the other. A look at
 /// the poller for some of them costs much less than a read from each, most of which find nothing.
-fn notifier() -> impl FnMut(Channel) + Send {
+fn notifier() -> impl FnMut(&Channel) + Send {
     let (mut left, mut looked) = (0, false);
-    move |channel| {
+    move |channel: &Channel| {
         if left == 0 {
             (left, looked) = (AT_ONCE, reactor::look_ahead());
         }
@@ -213,7 +213,7 @@ pub(crate) fn drain(
         let (mine, roam, cut) = (Arc::clone(origin), one.roam, Arc::clone(&cut));
         let end: TimedWork = Box::new(move || {
             mine.set_over();
-            each_of(mine, roam, move |channel| {
+            each_of(mine, roam, move |channel: &Channel| {
                 let peer = channel.peer_addr();
                 let peer = peer.map_or_else(|| "local".to_owned(), |peer| peer.to_string());
                 cut.lock()
@@ -304,19 +304,24 @@ fn run_on<P: Placement>(one: &LoopTarget<P>, work: impl FnOnce() + Send + 'stati
 }
 
 /// Calls `each` with the connections of `origin` on one event loop: the current one, or that of
-/// `roam`.
+/// `roam`. The memory of those that end meanwhile is freed after the last one has ended.
 fn each_of(
     origin: Arc<ServerConnections>,
     roam: Option<Arc<RoamingShared>>,
-    mut each: impl FnMut(Channel) + Send + 'static,
+    mut each: impl FnMut(&Channel) + Send + 'static,
 ) {
     let mut visit = move |handles: Vec<Arc<dyn IoHandle>>| {
-        for channel in handles.into_iter().filter_map(Channel::of_source) {
+        let channels = handles.into_iter().filter_map(Channel::of_source);
+        let channels: Vec<Channel> = channels.collect();
+        let is_own = |channel: &Channel| {
             let own = channel.shared().origin();
-            if own.is_some_and(|own| Arc::ptr_eq(own, &origin)) {
+            own.is_some_and(|own| Arc::ptr_eq(own, &origin))
+        };
+        reactor::drop_later(|| {
+            for channel in channels.iter().filter(|channel| is_own(channel)) {
                 each(channel);
             }
-        }
+        });
     };
     match roam {
         // An event loop that has ended has closed its channels.

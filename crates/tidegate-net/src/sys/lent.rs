@@ -7,7 +7,7 @@
 
 use bytes::{Bytes, BytesMut};
 use tidegate_core::Clock;
-use tidegate_core::internal::{CoarseClock, as_nanos};
+use tidegate_core::internal::{CoarseClock, FastClock, as_nanos};
 
 use super::chunk::{Chunk, PIECE, PIECES, counted};
 
@@ -33,6 +33,8 @@ pub(crate) struct Lent {
     pub(crate) begun_at: (u32, u32),
     /// The loop's clock, and how far it can be behind. `None` until it is read.
     clock: Option<(CoarseClock, u64)>,
+    /// The loop's clock, read from the cycle counter. `None` until there was a deadline.
+    fast: Option<FastClock>,
 }
 
 impl Lent {
@@ -100,9 +102,17 @@ impl Lent {
         let (clock, behind) = self.clock.get_or_insert_with(|| {
             let coarse = CoarseClock::new(clock);
             let behind = as_nanos(coarse.error_bound());
+            self.fast = Some(FastClock::new(clock));
             (coarse, behind)
         });
         clock.nanos().saturating_add(*behind)
+    }
+
+    /// Returns the present time of the loop's clock.
+    #[inline]
+    pub(crate) fn nanos(&self, clock: &Clock) -> u64 {
+        let fast = self.fast.as_ref();
+        fast.map_or_else(|| clock.nanos(), FastClock::nanos)
     }
 
     /// Returns the consumed memory to the buffer into which it was received.

@@ -15,7 +15,10 @@ pub(crate) fn prefetch<T: ?Sized>(value: &T) {
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         let start = std::ptr::from_ref(value).cast::<i8>();
-        for line in (0..size_of_val(value)).step_by(LINE) {
+        // Whole lines: a value may begin anywhere in its first one.
+        let before = start.addr() % LINE;
+        let start = start.wrapping_sub(before);
+        for line in (0..before + size_of_val(value)).step_by(LINE) {
             // SAFETY: every x86-64 has this instruction, and it does not access its address.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(line)) };
         }
