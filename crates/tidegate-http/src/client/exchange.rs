@@ -45,8 +45,6 @@ enum Stage<H: ExchangeHandler> {
 pub struct Exchange<H: ExchangeHandler> {
     host: Arc<Host<H>>,
     link: Link<H>,
-    /// `None` once the request has it.
-    label: Option<Arc<str>>,
     id: u64,
     /// `None` only while it is being dropped or changed.
     stage: Option<Stage<H>>,
@@ -60,10 +58,10 @@ impl<H: ExchangeHandler> Exchange<H> {
         idle: Idle<Link<H>>,
     ) -> Self {
         let (link, place) = idle.split();
+        link.slot.set_label(label);
         Self {
             host: Arc::clone(host),
             link,
-            label: Some(Arc::clone(label)),
             id,
             stage: Some(Stage::Reused(place)),
         }
@@ -76,10 +74,10 @@ impl<H: ExchangeHandler> Exchange<H> {
         link: Link<H>,
         lease: Lease<Link<H>>,
     ) -> Self {
+        link.slot.set_label(label);
         Self {
             host: Arc::clone(host),
             link,
-            label: Some(Arc::clone(label)),
             id,
             stage: Some(Stage::New(lease)),
         }
@@ -115,7 +113,7 @@ impl<H: ExchangeHandler> Exchange<H> {
             method: method_of_response(method),
             receiver: handler,
             terms: Terms {
-                label: self.label.take().unwrap_or_default(),
+                label: None,
                 idempotent: is_idempotent(method),
             },
             lease,

@@ -11,27 +11,29 @@ use crate::codec::RefusalReason;
 /// What an error says about the request of an exchange.
 #[derive(Clone, Debug)]
 pub(super) struct Terms {
-    /// Method and URL.
-    pub(super) label: Arc<str>,
+    /// Method and URL; `None` if the label of the connection's slot stands for them.
+    pub(super) label: Option<Arc<str>>,
     /// The server may carry the request out twice.
     pub(super) idempotent: bool,
 }
 
 impl Terms {
-    /// Returns the error of an exchange that could not begin.
-    pub(super) fn not_begun(&self) -> ClientError {
-        ClientError::new(&self.label, Kind::Closed(None), Phase::Head, false, true)
+    /// Returns the error of an exchange that could not begin, on a connection with this label.
+    pub(super) fn not_begun(&self, connection: &str) -> ClientError {
+        let label = self.label.as_deref().unwrap_or(connection);
+        ClientError::new(label, Kind::Closed(None), Phase::Head, false, true)
     }
 
-    /// Returns the error of an exchange that failed.
-    pub(super) fn failed(&self, why: ExchangeError) -> ClientError {
+    /// Returns the error of an exchange that failed, on a connection with this label.
+    pub(super) fn failed(&self, connection: &str, why: ExchangeError) -> ClientError {
+        let label = self.label.as_deref().unwrap_or(connection);
         let (sent, safe) = (why.was_sent(), why.is_safe(self.idempotent));
         let phase = match why.in_body {
             true => Phase::Body,
             false if why.is_of_handshake() => Phase::Connect,
             false => Phase::Head,
         };
-        ClientError::new(&self.label, why.cause.into_kind(), phase, sent, safe)
+        ClientError::new(label, why.cause.into_kind(), phase, sent, safe)
     }
 }
 
@@ -123,21 +125,28 @@ mod tests {
         for bits in 0..16_u8 {
             let [sent, responded, reused, idempotent] = [1, 2, 4, 8].map(|bit| bits & bit != 0);
             let terms = Terms {
-                label: Arc::from("GET http://a/"),
+                label: responded.then(|| Arc::from("GET http://a/")),
                 idempotent,
             };
             let failed = |cause, in_body| {
-                terms.failed(ExchangeError {
+                let why = ExchangeError {
                     cause,
                     sent,
                     responded,
                     reused,
                     in_body,
-                })
+                };
+                terms.failed("a request to b", why)
             };
             let why = failed(ExchangeFailure::Closed(None), responded);
             let safe = !sent || reused && !responded && idempotent;
             assert_eq!((why.was_sent(), why.is_safe_to_retry()), (sent, safe));
+            let label = if responded {
+                "GET http://a/"
+            } else {
+                "a request to b"
+            };
+            assert!(why.to_string().starts_with(label), "{why}");
             let phase = if responded { Phase::Body } else { Phase::Head };
             assert_eq!(why.phase(), phase);
             assert!(why.is_closed());

@@ -12,7 +12,8 @@
 //! * No user code runs under the lock.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::{Bytes, BytesMut};
 use tidegate_net::{Channel, Neighbour};
@@ -151,14 +152,16 @@ pub(super) struct Begun<R: Send + 'static> {
 
 /// The slot of one connection.
 pub(super) struct Slot<R: Send + 'static> {
+    /// The number of the exchange in progress, or zero. Set under the lock.
+    id: AtomicU64,
+    /// What its errors call a request, unless the request has a label of its own.
+    label: OnceLock<Arc<str>>,
     state: Mutex<State<R>>,
 }
 
 struct State<R: Send + 'static> {
     /// The exchange that the connection has not taken yet.
     begun: Option<Begun<R>>,
-    /// The number of the exchange in progress, or zero.
-    id: u64,
     /// When the request began or, once it is complete, when that was.
     since: u64,
     /// Everything of the request was written.
@@ -179,15 +182,26 @@ pub(super) struct Progress {
 impl<R: Send + 'static> Slot<R> {
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self {
+            id: AtomicU64::new(0),
+            label: OnceLock::new(),
             state: Mutex::new(State {
                 begun: None,
-                id: 0,
                 since: 0,
                 complete: false,
                 stopped: false,
                 closed: false,
             }),
         })
+    }
+
+    /// Sets the label, once: an upstream has connections of its own.
+    pub(super) fn set_label(&self, label: &Arc<str>) {
+        self.label.get_or_init(|| Arc::clone(label));
+    }
+
+    /// Returns the label, which may be empty.
+    pub(super) fn label(&self) -> &str {
+        self.label.get().map_or("", |label| label)
     }
 
     /// Begins an exchange. Its request is written after this. `complete`: in one piece.
@@ -197,10 +211,10 @@ impl<R: Send + 'static> Slot<R> {
     /// The exchange, if the connection is closed or busy.
     pub(super) fn begin(&self, begun: Begun<R>, complete: bool, now: u64) -> Result<(), Begun<R>> {
         let mut state = self.lock();
-        if state.closed || state.id != 0 {
+        if state.closed || self.id() != 0 {
             return Err(begun);
         }
-        state.id = begun.id;
+        self.id.store(begun.id, Ordering::Relaxed);
         state.since = now;
         state.complete = complete;
         state.stopped = false;
@@ -218,7 +232,7 @@ impl<R: Send + 'static> Slot<R> {
     /// Notes that the request of exchange `id` is complete.
     pub(super) fn complete(&self, id: u64, now: u64) {
         let mut state = self.lock();
-        if state.id == id {
+        if self.id() == id {
             state.complete = true;
             state.since = now;
         }
@@ -227,7 +241,7 @@ impl<R: Send + 'static> Slot<R> {
     /// Returns `true` if the connection takes no more of the request of exchange `id`.
     pub(super) fn is_stopped(&self, id: u64) -> bool {
         let state = self.lock();
-        state.closed || state.stopped || state.id != id
+        state.closed || state.stopped || self.id() != id
     }
 
     /// Returns `true` if the connection takes no more exchanges.
@@ -251,9 +265,10 @@ impl<R: Send + 'static> Slot<R> {
         state.complete
     }
 
-    /// Ends the exchange, so that the next one can begin.
+    /// Ends the exchange, so that the next one can begin. Called before the connection goes to the pool,
+    /// whose lock lets the next user see it.
     pub(super) fn end(&self) {
-        self.lock().id = 0;
+        self.id.store(0, Ordering::Relaxed);
     }
 
     /// Closes the slot. Returns the exchange that the connection has not taken.
@@ -261,6 +276,10 @@ impl<R: Send + 'static> Slot<R> {
         let mut state = self.lock();
         state.closed = true;
         state.begun.take()
+    }
+
+    fn id(&self) -> u64 {
+        self.id.load(Ordering::Relaxed)
     }
 
     fn lock(&self) -> MutexGuard<'_, State<R>> {

@@ -174,7 +174,7 @@ impl HttpCodec {
             ctx.set_auto_read(!blocked);
         }
         let (kept, spent) = input.keep();
-        self.kept = kept;
+        self.kept = kept.unwrap_or_default();
         ctx.give_back(spent);
         self.count_kept(ctx);
     }

@@ -4,18 +4,17 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use tidegate_net::FileRange;
 use tidegate_net::internal::StreamRoom;
-use tidegate_net::{Channel, FileRange, Neighbour};
 use tidegate_promise::Completion;
 
-use super::cutoff::Cutoff;
 use super::flow::{FlowEnd, StreamFlow};
 use super::head_writer::{HeadWriter, ReplyTo};
 #[cfg(feature = "async")]
 use super::part::ServiceFault;
-use super::part::{Part, PartKind, StreamHead, Whole};
+use super::part::{PartKind, StreamHead, Whole};
+use super::reply_path::ReplyPath;
 use super::response::INLINE_BODY;
-use super::shared::ServerShared;
 use super::spare_output;
 use super::switch::{Switch, SwitchPlan};
 use crate::codec::{BodyFraming, EncodeError, ResponseHead};
@@ -45,35 +44,19 @@ use crate::codec::{BodyFraming, EncodeError, ResponseHead};
 #[must_use = "a deferred response that is dropped becomes status 500"]
 pub struct DeferredResponse {
     to: ReplyTo,
-    shared: Arc<ServerShared>,
-    cutoff: Cutoff,
     out: BytesMut,
     head: HeadWriter,
     end: Sender,
 }
 
 impl DeferredResponse {
-    pub(crate) fn new(
-        channel: Channel,
-        seq: u64,
-        to: ReplyTo,
-        shared: Arc<ServerShared>,
-        cutoff: Cutoff,
-    ) -> Self {
+    pub(crate) fn new(path: Arc<ReplyPath>, seq: u64, to: ReplyTo) -> Self {
         let out = BytesMut::new();
-        let head = HeadWriter::new(&out);
-        let end = Sender {
-            channel,
-            seq,
-            open: true,
-        };
         Self {
             to,
-            shared,
-            cutoff,
+            head: HeadWriter::new(&out),
             out,
-            head,
-            end,
+            end: Sender::new(path, seq),
         }
     }
 
@@ -157,7 +140,7 @@ impl DeferredResponse {
     /// [`Response::switch`](super::Response::switch) does. Until the response is decided, the server
     /// reads no further request from this connection.
     pub fn switch(mut self, handlers: impl FnOnce(Switch) -> Switch + Send + 'static) {
-        let date = self.shared.date();
+        let date = self.end.path.server.date();
         match self.head.finish_switch(&mut self.out, self.to, &date) {
             Ok(()) => {
                 let plan = SwitchPlan {
@@ -175,14 +158,14 @@ impl DeferredResponse {
     /// Returns `true` if nothing can be sent: the connection has ended, or it ends without this
     /// response, for example because the response is late.
     pub fn is_closed(&self) -> bool {
-        !self.end.channel.is_active() || self.cutoff.has_passed(self.end.seq)
+        self.end.path.is_closed_for(self.end.seq)
     }
 
     /// Returns a completion that ends when the connection has ended, to stop work that no client
     /// waits for.
     pub fn closed(&self) -> Completion<()> {
         let (promise, closed) = tidegate_promise::promise();
-        self.end.channel.closed().on_complete(move |_| {
+        self.end.path.channel.closed().on_complete(move |_| {
             let _ = promise.succeed(());
         });
         closed
@@ -205,7 +188,7 @@ impl DeferredResponse {
         }
         let stream = ResponseStream {
             end: Sender {
-                channel: self.end.channel.clone(),
+                path: Arc::clone(&self.end.path),
                 seq: self.end.seq,
                 open: self.end.open,
             },
@@ -227,7 +210,7 @@ impl DeferredResponse {
         self.begin();
         // Whether a drain ends the connection with this response, the connection decides: others may
         // be outstanding behind it.
-        let date = self.shared.date();
+        let date = self.end.path.server.date();
         self.head.finish(&mut self.out, body, self.to, &date)
     }
 
@@ -277,15 +260,9 @@ pub struct ResponseStream {
 }
 
 impl ResponseStream {
-    pub(crate) fn new(channel: Channel, seq: u64, flow: Arc<StreamFlow>) -> Self {
-        Self {
-            end: Sender {
-                channel,
-                seq,
-                open: true,
-            },
-            flow,
-        }
+    pub(crate) fn new(path: Arc<ReplyPath>, seq: u64, flow: Arc<StreamFlow>) -> Self {
+        let end = Sender::new(path, seq);
+        Self { end, flow }
     }
 
     /// Sends a piece. Check [`is_writable`](ResponseStream::is_writable) or wait for
@@ -300,7 +277,7 @@ impl ResponseStream {
     /// Returns `true` if the client takes the data fast enough. A response that waits for an earlier
     /// one of its connection becomes unwritable, too.
     pub fn is_writable(&self) -> bool {
-        StreamRoom::is_writable(&self.end.channel) && !self.flow.is_full()
+        StreamRoom::is_writable(&self.end.path.channel) && !self.flow.is_full()
     }
 
     /// Returns a completion that succeeds when the client has taken some of the data, and fails when
@@ -309,16 +286,17 @@ impl ResponseStream {
         if let Some(room) = self.flow.room() {
             return room;
         }
-        match StreamRoom::is_writable(&self.end.channel) {
+        let channel = &self.end.path.channel;
+        match StreamRoom::is_writable(channel) {
             true => Completion::succeeded(()),
-            false => self.end.channel.writable(),
+            false => channel.writable(),
         }
     }
 
     /// Returns `true` if nothing can be sent: the connection has ended, or it ends without this
     /// response.
     pub fn is_closed(&self) -> bool {
-        !self.end.channel.is_active() || self.flow.has_ended()
+        !self.end.path.channel.is_active() || self.flow.has_ended()
     }
 
     /// Ends the connection, because the rest of the body cannot be sent.
@@ -353,16 +331,19 @@ impl fmt::Debug for ResponseStream {
 
 /// Sends parts of one response to its connection. Dropping it before the last part says so.
 struct Sender {
-    channel: Channel,
+    path: Arc<ReplyPath>,
     seq: u64,
     open: bool,
 }
 
 impl Sender {
+    fn new(path: Arc<ReplyPath>, seq: u64) -> Self {
+        let open = true;
+        Self { path, seq, open }
+    }
+
     fn send(&self, what: PartKind) {
-        let seq = self.seq;
-        // Usually from a task or a handler of the connection's own loop.
-        Neighbour::of(&self.channel).pass(Part { seq, what });
+        self.path.send(self.seq, what);
     }
 
     fn last(&mut self, what: PartKind) {

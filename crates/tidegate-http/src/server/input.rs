@@ -9,9 +9,9 @@ pub(crate) trait Input: Deref<Target = [u8]> + Buf {
     /// Removes the first `consumed` bytes and returns those in `range` of them, without a copy.
     fn take_part(&mut self, consumed: usize, range: Range<usize>) -> Bytes;
 
-    /// Returns what was not consumed, so that more bytes can be appended, and the memory that is no
-    /// longer needed.
-    fn keep(self) -> (BytesMut, Bytes);
+    /// Returns what was not consumed, if there is something, so that more bytes can be appended, and the
+    /// memory that is no longer needed.
+    fn keep(self) -> (Option<BytesMut>, Bytes);
 }
 
 /// Bytes as they came from the socket. Consuming them moves a position: whole, their memory goes back
@@ -71,9 +71,13 @@ impl Input for Received {
     }
 
     #[inline]
-    fn keep(self) -> (BytesMut, Bytes) {
+    fn keep(self) -> (Option<BytesMut>, Bytes) {
         // Memory of the loop is not kept: it goes back.
-        (BytesMut::from(&self[..]), self.bytes)
+        let kept = match self.at < self.bytes.len() {
+            true => Some(BytesMut::from(&self[..])),
+            false => None,
+        };
+        (kept, self.bytes)
     }
 }
 
@@ -85,11 +89,11 @@ impl Input for BytesMut {
         taken.freeze()
     }
 
-    fn keep(self) -> (BytesMut, Bytes) {
+    fn keep(self) -> (Option<BytesMut>, Bytes) {
         // An idle connection holds no memory.
         let kept = match self.is_empty() {
-            true => BytesMut::new(),
-            false => self,
+            true => None,
+            false => Some(self),
         };
         (kept, Bytes::new())
     }
@@ -106,7 +110,7 @@ mod tests {
         input.advance(5);
         assert_eq!((&input[..], input.remaining()), (&b"and body"[..], 8));
         let (kept, spent) = input.keep();
-        assert_eq!((&kept[..], spent.as_ptr()), (&b"and body"[..], at));
+        assert_eq!((&kept.unwrap()[..], spent.as_ptr()), (&b"and body"[..], at));
         assert_eq!(spent, "head and body");
     }
 
@@ -125,6 +129,6 @@ mod tests {
         );
         assert!(input.is_empty() && data.is_unique());
         let (kept, spent) = input.keep();
-        assert!(kept.is_empty() && spent.is_empty());
+        assert!(kept.is_none() && spent.is_empty());
     }
 }

@@ -8,7 +8,7 @@
 //! | `queue`, `part` | responses that wait for earlier ones; messages from other threads about them |
 //! | `request`, `body` | what a service reads |
 //! | `response`, `deferred` | what a service writes, at once or later |
-//! | `flow`, `cutoff` | how much of a streamed response waits for its turn; which responses are given up |
+//! | `flow`, `reply_path` | how much of a streamed response waits for its turn; what the handles of responses share |
 //! | `head_writer` | the head of a response, written into the memory that is sent |
 //! | `spare_output`, `spare_slots` | the memory of deferred responses, and of those that wait |
 //! | `service`, `shared` | the user's code; what all connections of a server share |
@@ -21,7 +21,6 @@
 
 mod body;
 mod connection;
-mod cutoff;
 mod date;
 mod deferred;
 mod flow;
@@ -32,6 +31,7 @@ mod limits;
 mod metrics;
 mod part;
 mod queue;
+mod reply_path;
 mod request;
 mod response;
 mod serve;

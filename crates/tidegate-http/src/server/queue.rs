@@ -4,16 +4,17 @@
 //! follows a deferred one, has a slot. Slots are numbered; the first one may be sent.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use tidegate_core::internal::discard;
 use tidegate_net::internal::StreamRoom;
 
-use super::cutoff::Cutoff;
 use super::flow::{FlowEnd, Window};
 use super::head_writer::{ReplyTo, say_close};
 use super::metrics::Tally;
 use super::part::{StreamHead, Whole};
+use super::reply_path::ReplyPath;
 use super::response::INLINE_BODY;
 use super::spare_slots;
 use super::switch::SwitchPlan;
@@ -30,8 +31,8 @@ pub(crate) struct ResponseQueue {
     /// The number of the first slot.
     first: u64,
     slots: VecDeque<Queued>,
-    /// Shared with the deferred responses among the slots, once there is one.
-    pub(crate) cutoff: Option<Cutoff>,
+    /// Shared with the handles of responses, once there was one.
+    pub(crate) path: Option<Arc<ReplyPath>>,
 }
 
 /// A response, and when its request began.
@@ -262,8 +263,8 @@ impl ResponseQueue {
 
     /// Tells the deferred responses from `seq` on that they are not sent any more.
     pub(crate) fn give_up_from(&self, seq: u64) {
-        if let Some(cutoff) = &self.cutoff {
-            cutoff.give_up_from(seq);
+        if let Some(path) = &self.path {
+            path.give_up_from(seq);
         }
     }
 
@@ -306,9 +307,6 @@ impl ResponseQueue {
         if self.slots.is_empty() {
             // An idle connection holds no memory.
             spare_slots::put_back(std::mem::take(&mut self.slots));
-            if let Some(cutoff) = self.cutoff.take() {
-                cutoff.let_go();
-            }
         }
         Some(queued)
     }

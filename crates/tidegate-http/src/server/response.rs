@@ -6,10 +6,10 @@ use bytes::{BufMut, Bytes, BytesMut};
 use tidegate_net::internal::StreamRoom;
 use tidegate_net::{Channel, FileRange};
 
-use super::cutoff::Cutoff;
 use super::deferred::{DeferredResponse, ResponseStream};
 use super::flow::{FlowEnd, Window};
 use super::head_writer::{HeadWriter, ReplyTo};
+use super::reply_path::ReplyPath;
 use super::shared::ServerShared;
 use super::switch::{Switch, SwitchPlan};
 use crate::codec::{BodyFraming, EncodeError, FieldLine, HttpDate};
@@ -63,8 +63,8 @@ pub(crate) struct ResponseParts<'a> {
     pub(crate) seq: u64,
     pub(crate) shared: &'a Arc<ServerShared>,
     pub(crate) channel: &'a Channel,
-    /// For a response that is deferred.
-    pub(crate) cutoff: &'a mut Option<Cutoff>,
+    /// For a response that is deferred or streamed.
+    pub(crate) path: &'a mut Option<Arc<ReplyPath>>,
     /// The date of all responses to one read.
     pub(crate) date: &'a HttpDate,
     /// No earlier response is outstanding.
@@ -75,6 +75,15 @@ pub(crate) struct ResponseParts<'a> {
 }
 
 impl ResponseParts<'_> {
+    /// Returns the way back to the connection, for a handle.
+    fn path(&mut self) -> Arc<ReplyPath> {
+        let (channel, shared) = (self.channel, self.shared);
+        let path = self
+            .path
+            .get_or_insert_with(|| ReplyPath::new(channel.clone(), Arc::clone(shared)));
+        Arc::clone(path)
+    }
+
     /// Ends the head. Returns how the body is sent, and whether the connection ends with it; `None` if
     /// the response cannot be sent.
     fn finish(&mut self, body: BodyFraming) -> Option<(BodyFraming, bool)> {
@@ -232,7 +241,7 @@ impl<'a> Response<'a> {
                 flow: end,
             };
         }
-        ResponseStream::new(parts.channel.clone(), parts.seq, flow)
+        ResponseStream::new(parts.path(), parts.seq, flow)
     }
 
     /// Returns a handle that can respond later, from any thread, loop or future. Later responses of
@@ -241,13 +250,7 @@ impl<'a> Response<'a> {
         let parts = self.parts;
         parts.head.undo(parts.out);
         *parts.served = Served::Deferred;
-        DeferredResponse::new(
-            parts.channel.clone(),
-            parts.seq,
-            parts.to,
-            Arc::clone(parts.shared),
-            parts.cutoff.get_or_insert_default().clone(),
-        )
+        DeferredResponse::new(parts.path(), parts.seq, parts.to)
     }
 
     /// Accepts the client's wish to change the protocol, and passes the connection on: to a request

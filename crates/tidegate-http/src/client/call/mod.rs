@@ -301,7 +301,7 @@ impl Call {
             Outcome::Success(channel) => match lease() {
                 Some(lease) => call.connected(attempt, channel, lease),
                 // The connection has ended already.
-                None => call.failed(call.terms().not_begun()),
+                None => call.failed(call.terms().not_begun("")),
             },
             Outcome::Failure(why) => {
                 // The sockets are closed.
@@ -412,7 +412,7 @@ impl Call {
         drop(refused.lease.take());
         // This function reports the end, not its drop.
         drop(refused.receiver.call.take());
-        self.failed(refused.terms.not_begun());
+        self.failed(refused.terms.not_begun(""));
     }
 
     /// Calls `then` after this time, unless the call has ended.
@@ -438,7 +438,7 @@ impl Call {
     /// Returns what the errors of its exchanges say.
     fn terms(&self) -> Terms {
         Terms {
-            label: Arc::clone(&self.request.label),
+            label: Some(Arc::clone(&self.request.label)),
             idempotent: self.request.idempotent,
         }
     }

@@ -185,7 +185,8 @@ impl<R: ExchangeHandler> Connection<R> {
                 reused: self.served > 1,
                 in_body: current.in_body,
             };
-            current.receiver.fail(current.terms.failed(why), ctx);
+            let why = current.terms.failed(self.slot.label(), why);
+            current.receiver.fail(why, ctx);
         }
     }
 
@@ -203,6 +204,7 @@ impl<R: ExchangeHandler> Connection<R> {
     /// behind the close.
     pub(super) fn refuse(&self, mut late: Begun<R>, ctx: &mut HandlerContext<'_>) {
         drop(late.lease.take());
-        late.receiver.fail(late.terms.not_begun(), ctx);
+        let why = late.terms.not_begun(self.slot.label());
+        late.receiver.fail(why, ctx);
     }
 }

@@ -35,7 +35,8 @@ use super::limits::ConnectionLimits;
 use super::pool::{Lease, Reservation};
 use super::slot::{Link, Slot};
 use crate::codec::{
-    BodyFraming, BodyLimits, BodyPart, HeadLimits, HeadTable, Method, ResponseDecoder, ResponseHead,
+    BodyEvent, BodyFraming, BodyLimits, BodyPart, BodyStep, HeadLimits, HeadTable, Method,
+    ResponseDecoder, ResponseHead,
 };
 
 /// The deadline of the head, of the next part of the body, or of an idle connection.
@@ -402,9 +403,11 @@ fn whole_body(
     if end > input.len() {
         return None;
     }
-    let mut body = input.slice(head..end);
-    match decoder.body_bytes(&mut body) {
-        Ok(BodyPart::Data(body)) => Some(body),
+    match decoder.body(&input[head..end]) {
+        Ok(BodyStep {
+            event: BodyEvent::Data(_),
+            ..
+        }) => Some(input.slice(head..end)),
         // Refused: the decoder says so again.
         _ => None,
     }

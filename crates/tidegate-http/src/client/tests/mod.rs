@@ -88,7 +88,7 @@ impl Logs {
 /// The terms of a request that may be sent twice.
 fn terms() -> Terms {
     Terms {
-        label: Arc::from("GET http://a/"),
+        label: Some(Arc::from("GET http://a/")),
         idempotent: true,
     }
 }
@@ -154,7 +154,7 @@ impl Fixture {
                 link.channel.write_and_flush(head);
                 self.channel.run();
             }
-            Err(refused) => refused.receiver.failed(&refused.terms.not_begun()),
+            Err(refused) => refused.receiver.failed(&refused.terms.not_begun("")),
         }
         id
     }

@@ -182,6 +182,7 @@ impl<S: Service> Connection<S> {
         self.phase = Phase::Lingering;
         self.fail_body(BodyError::Closed);
         self.queue.clear();
+        self.queue.path = None;
         self.forget_kept(wire);
         if self.channel.take().is_some() {
             self.report_tally();
@@ -297,7 +298,9 @@ impl<S: Service> Connection<S> {
         let ended = self.input_ended && !self.paused && self.undecided.is_none();
         // Usually everything was handled, and the memory goes back to the loop.
         let (kept, spent) = input.keep();
-        self.kept = kept;
+        if let Some(kept) = kept {
+            self.kept = kept;
+        }
         self.count_kept(wire);
         wire.give_back(spent);
         if self.outstanding == 0 {
@@ -393,7 +396,7 @@ impl<S: Service> Connection<S> {
             seq: self.current,
             shared: &self.shared,
             channel,
-            cutoff: &mut self.queue.cutoff,
+            path: &mut self.queue.path,
             date,
         };
         let response = Response::new(&mut parts);
