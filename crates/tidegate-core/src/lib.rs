@@ -54,9 +54,11 @@ pub mod internal {
     pub use crate::counter::Counter;
     pub use crate::dump::try_briefly;
     pub use crate::lane::doorbell::Doorbell;
-    pub use crate::lane::signal::{SignalBatch, SignalLane};
+    pub use crate::lane::signal::SignalLane;
     pub use crate::lane::task::{TaskLane, TaskLaneReceiver};
     pub use crate::raw::by_value::ByValue;
+    #[cfg(not(tidegate_loom))]
+    pub use crate::raw::home::HomeCell;
     pub use crate::raw::owner::OwnerCell;
     pub use crate::raw::running::{Running, RunningGuard, RunningTask};
     pub use crate::raw::signal::{Deliver, Delivery, SignalBlock, SignalHeader};

@@ -88,7 +88,7 @@ impl SignalLane {
 
     /// Takes all signals out of the lane, in the order in which they were pushed. Called only by
     /// the loop.
-    pub fn take(&self) -> SignalBatch {
+    pub fn take(&self) -> impl Iterator<Item = Signal> + Send + fmt::Debug + use<> {
         let mut newest = self.newest.load(Ordering::Relaxed);
         // Not a swap: a swap could remove the closed mark if another thread closes the lane
         // meanwhile.
@@ -111,7 +111,7 @@ impl SignalLane {
 
     /// Closes the lane permanently and takes the signals that are still in it. Called only by the
     /// loop.
-    pub fn close(&self) -> SignalBatch {
+    pub fn close(&self) -> impl Iterator<Item = Signal> + Send + fmt::Debug + use<> {
         // ORDERING: AcqRel. Acquire pairs with the pushes; Release lets a refused producer see
         // what the loop did before it closed.
         let newest = self.newest.swap(closed(), Ordering::AcqRel);
@@ -153,7 +153,7 @@ impl fmt::Debug for SignalLane {
 /// delivered as orphaned.
 #[derive(Debug)]
 #[must_use = "signals that are not delivered become orphans"]
-pub struct SignalBatch {
+struct SignalBatch {
     oldest: Option<NonNull<SignalHeader>>,
 }
 

@@ -3,6 +3,7 @@
 //! * [`by_value`]: a value that can only be moved out, and is therefore `Sync`.
 //! * [`signal`]: a reference to a heap block, on its way to an executor.
 //! * [`owner`]: a cell for a boxed value that one thread at a time can take and own.
+//! * `home`: a cell for a value that only one thread reads. Not under loom, whose threads are one.
 //! * [`vtable`]: the type information of a task's closure.
 //! * [`running`]: the task that a thread runs now, readable from other threads.
 //! * [`task`]: a closure in four words. A task with a name shows it in `running`.
@@ -14,6 +15,8 @@
 )]
 
 pub(crate) mod by_value;
+#[cfg(not(tidegate_loom))]
+pub(crate) mod home;
 pub(crate) mod owner;
 pub(crate) mod running;
 pub(crate) mod signal;

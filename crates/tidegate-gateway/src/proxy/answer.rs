@@ -9,7 +9,7 @@ use tidegate::http::{DeferredResponse, Method};
 use tidegate::isolate::Entry;
 use tidegate::net::{Bytes, Handler, HandlerContext};
 
-use super::flight::{Back, Flight, Stage, State};
+use super::flight::{Back, Ended, Flight, Stage, State};
 use super::held::Held;
 use super::logged::End;
 use super::times::Times;
@@ -133,7 +133,7 @@ impl Flight {
         body: Option<Bytes>,
     ) {
         let now = self.now();
-        let mut state = self.lock();
+        let Some(mut state) = self.lock() else { return };
         if !state.is_at(attempt) || !state.is_unanswered() {
             return;
         }
@@ -179,7 +179,7 @@ impl Flight {
         head: &ResponseHead<'_>,
         times: &Times,
     ) -> DeferredResponse {
-        let rewriting = &self.route.rewriting;
+        let rewriting = &self.route().rewriting;
         let dropped = Dropped::new(head.fields(), head.known(KnownField::Connection).is_some());
         let mut has_id = false;
         back = back.received_fields(head, |name| {
@@ -201,7 +201,9 @@ impl Flight {
 
     /// Sends a part of the response's body.
     fn pass_back(self: &Arc<Self>, attempt: u32, bytes: Bytes) -> Flow {
-        let mut state = self.lock();
+        let Some(mut state) = self.lock() else {
+            return Flow::Gone;
+        };
         if !state.is_at(attempt) {
             return Flow::Gone;
         }
@@ -220,13 +222,16 @@ impl Flight {
             return Flow::More;
         };
         let flight = Arc::clone(self);
-        room.finally(move |_| flight.resume(attempt));
+        room.finally(move |_| {
+            let gate = Arc::clone(flight.gate());
+            gate.on_loop(flight.home, move || flight.resume(attempt));
+        });
         Flow::Pause
     }
 
     /// Lets the server send more, because the client has taken some of it.
     fn resume(&self, attempt: u32) {
-        let state = self.lock();
+        let Some(state) = self.lock() else { return };
         if let Stage::Exchanging(exchange) = &state.stage
             && state.is_at(attempt)
         {
@@ -236,9 +241,16 @@ impl Flight {
 
     /// Ends the response.
     fn finish(&self, attempt: u32, trailers: &[u8]) {
-        let mut state = self.lock();
+        let Some(mut state) = self.lock() else { return };
         if !state.is_at(attempt) {
             return;
+        }
+        // Nearly all of them. Without a log, nobody asks for what was done.
+        let done = self.gate().reports.log.is_some().then(|| state.done());
+        if let Some((stage, server)) = state.end_sent() {
+            drop(state);
+            drop(stage);
+            return self.log(done.map(|done| Ended { done, server }), End::Served);
         }
         let mut rest = state.end();
         drop(state);

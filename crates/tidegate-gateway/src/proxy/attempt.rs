@@ -1,7 +1,7 @@
 //! The attempts of a request: admission, a server, a connection, and whether there is another one.
 
 use std::convert::Infallible;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::http::Method;
@@ -9,7 +9,7 @@ use tidegate::http::client::{ClientError, Exchange, Phase, Upstream};
 use tidegate::isolate::{CommandError, Entry, Verdict};
 
 use super::answer::Answer;
-use super::flight::{Flight, Stage, State};
+use super::flight::{Flight, Locked, Stage, State};
 use super::held::Held;
 use super::live::Fallback;
 use super::upstream::UpstreamState;
@@ -19,7 +19,7 @@ use crate::command::{Problem, Reason};
 impl Flight {
     /// Asks the command for admission of the attempt in progress.
     pub(super) fn admit(self: &Arc<Self>) {
-        let mut state = self.lock();
+        let Some(mut state) = self.lock() else { return };
         let attempt = state.attempt;
         if !state.is_at(attempt) {
             return;
@@ -33,17 +33,19 @@ impl Flight {
                 Some(tries) => tries.admit(),
                 None => self.proxy.command.admit(),
             };
-            self.lock().tries = tries;
+            if let Some(mut state) = self.lock() {
+                state.tries = tries;
+            }
             return self.admitted(attempt, admitted);
         }
         let flight = Arc::clone(self);
         let then = move |admitted| flight.admitted(attempt, admitted);
-        let executor = self.gate.executor(self.home);
+        let executor = self.gate().executor(self.home);
         let pending = match &mut tries {
             Some(tries) => tries.admit_or_wait(executor, then),
             None => self.proxy.command.admit_or_wait(executor, then),
         };
-        let mut state = self.lock();
+        let Some(mut state) = self.lock() else { return };
         if state.is_at(attempt) {
             state.tries = tries.or(state.tries.take());
             // Otherwise the closure was called already.
@@ -58,7 +60,7 @@ impl Flight {
             Ok(entry) => return self.connect(attempt, Some(entry)),
             Err(error) => error,
         };
-        let is_wanted = self.lock().is_at(attempt);
+        let is_wanted = self.lock().is_some_and(|state| state.is_at(attempt));
         if is_wanted {
             self.give_up(Problem::from(&error));
         }
@@ -67,7 +69,7 @@ impl Flight {
     /// Takes a server for the attempt, and a connection to it. A fallback has no entry.
     pub(super) fn connect(self: &Arc<Self>, attempt: u32, entry: Option<Entry>) {
         let (now, limit) = (self.now(), self.attempt_limit());
-        let mut state = self.lock();
+        let Some(mut state) = self.lock() else { return };
         if !state.is_at(attempt) {
             drop(state);
             return drop(entry);
@@ -77,7 +79,7 @@ impl Flight {
         if let Some(after) = limit.filter(|_| !state.fell_back) {
             let flight = Arc::clone(self);
             let expire = move || flight.attempt_expired(attempt);
-            state.attempt_limit = self.gate.after(self.home, after, expire);
+            state.attempt_limit = self.gate().after(self.home, after, expire);
         }
         let picked = self.upstream(&state).pick(self.home, state.server.as_ref());
         let Some((chosen, lease)) = picked else {
@@ -93,7 +95,7 @@ impl Flight {
             return self.search(attempt, entry, target, lease);
         };
         if let Some((entry, lease)) = self.exchange(state, now, attempt, exchange, entry, lease) {
-            let target = self.lock().server_target();
+            let target = self.lock().and_then(|state| state.server_target());
             self.search(attempt, entry, target, lease);
         }
     }
@@ -141,7 +143,8 @@ impl Flight {
         mut lease: Lease,
     ) {
         while let Some(exchange) = target.try_acquire() {
-            match self.exchange(self.lock(), self.now(), attempt, exchange, entry, lease) {
+            let Some(state) = self.lock() else { return };
+            match self.exchange(state, self.now(), attempt, exchange, entry, lease) {
                 None => return,
                 Some(again) => (entry, lease) = again,
             }
@@ -149,7 +152,8 @@ impl Flight {
         let (flight, again) = (Arc::clone(self), target.clone());
         let pending = target.acquire(move |acquired| match acquired {
             Ok(exchange) => {
-                let (state, now) = (flight.lock(), flight.now());
+                let Some(state) = flight.lock() else { return };
+                let now = flight.now();
                 let left = flight.exchange(state, now, attempt, exchange, entry, lease);
                 if let Some((entry, lease)) = left {
                     flight.take_connection(attempt, entry, again, lease);
@@ -161,7 +165,7 @@ impl Flight {
             }
         });
         // The closure is never called before `acquire` returns.
-        let mut state = self.lock();
+        let Some(mut state) = self.lock() else { return };
         if state.is_at(attempt) {
             state.stage = Stage::Connecting(pending);
         }
@@ -171,7 +175,7 @@ impl Flight {
     /// ended: nothing was sent, and the next one can be tried.
     fn exchange(
         self: &Arc<Self>,
-        mut state: MutexGuard<'_, State>,
+        mut state: Locked<'_>,
         now: u64,
         attempt: u32,
         mut exchange: Exchange<Answer>,
@@ -229,7 +233,7 @@ impl Flight {
 
     /// Handles the end of an attempt's time.
     fn attempt_expired(self: &Arc<Self>, attempt: u32) {
-        let mut state = self.lock();
+        let Some(mut state) = self.lock() else { return };
         if !state.is_at(attempt) || !state.is_unanswered() {
             return;
         }
@@ -243,7 +247,7 @@ impl Flight {
 
     /// Begins another attempt if that is `safe`, the budget has one and time is left.
     fn again_or_give_up(self: &Arc<Self>, attempt: u32, safe: bool, reason: Reason) {
-        let mut state = self.lock();
+        let Some(mut state) = self.lock() else { return };
         if !state.is_at(attempt) {
             return;
         }
@@ -257,7 +261,7 @@ impl Flight {
         };
         drop(state);
         let pause = tries.after_failure(None);
-        let mut state = self.lock();
+        let Some(mut state) = self.lock() else { return };
         if !state.is_at(attempt) {
             return;
         }
@@ -272,7 +276,7 @@ impl Flight {
         let wait = pause > Duration::ZERO;
         if wait {
             let flight = Arc::clone(self);
-            let timer = self.gate.after(self.home, pause, move || flight.admit());
+            let timer = self.gate().after(self.home, pause, move || flight.admit());
             state.stage = Stage::Pausing(timer);
         }
         drop(state);

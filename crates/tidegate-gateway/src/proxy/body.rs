@@ -21,7 +21,8 @@ const LONGEST_EXPECTATION: Duration = Duration::from_secs(1);
 /// Wakes the request when more of its body was received.
 impl Wake for Flight {
     fn wake(self: Arc<Self>) {
-        self.pump_body();
+        let gate = Arc::clone(self.gate());
+        gate.on_loop(self.home, move || self.pump_body());
     }
 }
 
@@ -40,14 +41,14 @@ enum Pumped {
 impl Flight {
     /// Sends what was received of the body.
     pub(super) fn pump_body(self: &Arc<Self>) {
-        let mut state = self.lock();
+        let Some(mut state) = self.lock() else { return };
         if state.body.is_none() {
             return;
         }
         let waker = Waker::from(Arc::clone(self));
         let mut context = Context::from_waker(&waker);
         let chunked = self.head.as_head().framing() == BodyFraming::Chunked;
-        let pumped = state.pump(&mut context, self.route.body, chunked);
+        let pumped = state.pump(&mut context, self.route().body, chunked);
         drop(state);
         match pumped {
             Pumped::Waits => {}
@@ -62,7 +63,7 @@ impl Flight {
     /// Lets the client send the body that its server has agreed to take. The client gets its
     /// `100 Continue` when the body is first read.
     pub(super) fn continue_body(self: &Arc<Self>, attempt: u32) {
-        let mut state = self.lock();
+        let Some(mut state) = self.lock() else { return };
         if !state.is_at(attempt) || std::mem::replace(&mut state.continued, true) {
             return;
         }
@@ -72,11 +73,11 @@ impl Flight {
 
     /// Does not wait for ever for the agreement of a server that does not know expectations.
     pub(super) fn expect_continue(self: &Arc<Self>, attempt: u32) {
-        if self.lock().continued {
+        if self.lock().is_none_or(|state| state.continued) {
             return;
         }
         let flight = Arc::downgrade(self);
-        drop(self.gate.after(self.home, LONGEST_EXPECTATION, move || {
+        drop(self.gate().after(self.home, LONGEST_EXPECTATION, move || {
             if let Some(flight) = flight.upgrade() {
                 flight.continue_body(attempt);
             }
@@ -85,7 +86,7 @@ impl Flight {
 
     /// Goes on after the server took less than was sent.
     pub(super) fn unblock(self: &Arc<Self>, attempt: u32) {
-        let mut state = self.lock();
+        let Some(mut state) = self.lock() else { return };
         if !state.is_at(attempt) || !std::mem::take(&mut state.blocked) {
             return;
         }

@@ -10,10 +10,9 @@ use tidegate::net::{Channel, ChannelOptions, Client, Handler};
 use tidegate::promise::{Completion, Outcome};
 
 use super::answer::Answer;
-use super::gate::Gate;
 use super::held::Held;
 use super::line::{Line, Passage};
-use super::live::{ProxyRoute, RouteState, TunnelRoute};
+use super::live::{ProxyRoute, RouteBasis, TunnelRoute};
 use super::logged::{Done, End, Seen, log_local};
 use super::reply;
 use super::tunnel::{self, Hold, Relay};
@@ -23,8 +22,7 @@ use crate::config::Address;
 
 /// A request for a tunnel.
 pub(super) struct Connecting {
-    pub(super) gate: Arc<Gate>,
-    pub(super) route: Arc<RouteState>,
+    pub(super) route: Arc<RouteBasis>,
     /// The connection of the client.
     pub(super) client: Channel,
     pub(super) address: Option<IpAddr>,
@@ -68,7 +66,7 @@ impl Connecting {
             connect_timeout: proxy.upstream.connect_timeout(),
             ..ChannelOptions::default()
         };
-        let client = Client::builder(self.gate.group()).options(options);
+        let client = Client::builder(self.route.gate.group()).options(options);
         let mut client = client.pipeline(move |pipeline| {
             let relay = Handler::inbound(Relay::waiting(other.clone()));
             pipeline.add_handler("relay", relay)
@@ -79,7 +77,7 @@ impl Connecting {
             client = client.resolver(move |_, _| Completion::succeeded(addresses.clone()));
         }
         let client = client.build();
-        match (at, self.gate.event_loop(self.home)) {
+        match (at, self.route.gate.event_loop(self.home)) {
             (Address::Tcp { host, port }, Some(home)) => {
                 client.connect_on(home, (host.as_str(), *port))
             }
@@ -110,7 +108,7 @@ impl Connecting {
     }
 
     fn log(&self, end: End) {
-        let to = (&*self.gate, &*self.route.log);
+        let to = (&*self.route.gate, &*self.route.log);
         let name = Some(&*self.route.name);
         log_local(to, (self.home, self.began), self.seen(), name, (end, false));
     }
@@ -118,8 +116,8 @@ impl Connecting {
     /// Returns the tunnel that has begun, for the log.
     fn passage(&self) -> Option<Arc<Passage>> {
         let mut done = Done::began(self.began);
-        (done.status, done.times.first) = (200, Some(self.gate.now(self.home)));
-        let to = (&self.gate, &self.route.log);
+        (done.status, done.times.first) = (200, Some(self.route.gate.now(self.home)));
+        let to = (&self.route.gate, &self.route.log);
         let line = Line::new(to, (self.home, done), self.seen(), &self.route.name);
         line.map(Passage::new)
     }

@@ -16,10 +16,10 @@ impl Flight {
             return;
         };
         if let End::Problem(reason, _) = end {
-            self.route.counts.add(reason);
+            self.route().counts.add(reason);
         }
-        let settings = &self.route.log;
-        log(&self.gate, settings, self.home, done, end, |record| {
+        let settings = &self.route().log;
+        log(self.gate(), settings, self.home, done, end, |record| {
             let seen = self.seen();
             let upstream = self.upstream_of(done.fell_back);
             Record {
@@ -29,7 +29,7 @@ impl Flight {
                 host: seen.host,
                 path: seen.path,
                 query: seen.query,
-                route: Some(&self.route.name),
+                route: Some(&self.route().name),
                 upstream: Some(&upstream.name),
                 server: server.as_ref().map(Chosen::label),
                 ..record
@@ -40,8 +40,8 @@ impl Flight {
     /// Returns the tunnel that the request has become, for the log.
     pub(super) fn passage(&self, ended: Ended) -> Option<Arc<Passage>> {
         let Ended { done, server } = ended;
-        let to = (&self.gate, &self.route.log);
-        let line = Line::new(to, (self.home, done), self.seen(), &self.route.name)?;
+        let to = (self.gate(), &self.route().log);
+        let line = Line::new(to, (self.home, done), self.seen(), &self.route().name)?;
         let upstream = &self.upstream_of(done.fell_back).name;
         let server = server.as_ref().map_or("", Chosen::label);
         Some(Passage::new(line.passed(

@@ -16,24 +16,26 @@
 //!
 //! * The client gets one response: what sends it takes `back` out of the state.
 //! * Each step names its attempt. A late step of an earlier attempt changes nothing.
-//! * All steps run on one loop, so the lock is never contended. Commands, their listeners and the
-//!   drops of entries run outside of it.
+//! * All steps run on one loop, so no step waits for another. Commands, their listeners and the drops
+//!   of entries run while the state is not borrowed.
 
+use std::cell::{RefCell, RefMut};
 use std::convert::Infallible;
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tidegate::http::client::{Exchange, PendingExchange, Upstream};
 use tidegate::http::codec::OwnedRequestHead;
 use tidegate::http::{Body, DeferredResponse, ResponseStream};
 use tidegate::isolate::{Attempts, PendingEntry};
 use tidegate::loops::CoarseTimer;
+use tidegate_core::internal::HomeCell;
 
 use super::answer::Answer;
 use super::gate::Gate;
 use super::held::Wanted;
-use super::live::{Fallback, ProxyRoute, RouteState};
+use super::live::{Fallback, ProxyRoute, RouteBasis};
 use super::logged::{Done, End};
 use super::reply;
 use super::times::Times;
@@ -44,10 +46,11 @@ use crate::fields::RequestId;
 /// The attempts of a request whose route has retries.
 pub(super) type Tries = Attempts<(), Infallible>;
 
+/// The state of a request, borrowed for one step.
+pub(super) type Locked<'a> = RefMut<'a, State>;
+
 /// One request that is passed on.
 pub(super) struct Flight {
-    pub(super) gate: Arc<Gate>,
-    pub(super) route: Arc<RouteState>,
     pub(super) proxy: Arc<ProxyRoute>,
     /// The number of the loop.
     pub(super) home: usize,
@@ -60,7 +63,7 @@ pub(super) struct Flight {
     pub(super) original: Option<Box<(String, String)>>,
     /// The tunnel that the client asks for.
     pub(super) tunnel: Option<Wanted>,
-    state: Mutex<State>,
+    state: HomeCell<RefCell<State>>,
 }
 
 /// What a request begins with.
@@ -169,9 +172,25 @@ impl State {
         matches!(self.back, Some(Back::Waiting(_)))
     }
 
-    /// Ends the request. Returns what is left of it, to be dropped outside of the lock.
-    pub(super) fn end(&mut self) -> Rest {
-        let done = Done {
+    /// Ends a request whose response was sent as a whole, and that has nothing else to stop. Returns
+    /// its stage, to be dropped outside of the lock, and its last server. Returns `None` for others,
+    /// which end by [`end`](Self::end).
+    pub(super) fn end_sent(&mut self) -> Option<(Stage, Option<Chosen<Answer>>)> {
+        let is_plain = matches!(self.back, Some(Back::Sent))
+            && self.body.is_none()
+            && self.tries.is_none()
+            && self.limit.is_none()
+            && self.attempt_limit.is_none();
+        is_plain.then(|| {
+            self.back = None;
+            let stage = std::mem::replace(&mut self.stage, Stage::Ended);
+            (stage, self.server.take())
+        })
+    }
+
+    /// Returns what the request has done up to now.
+    pub(super) fn done(&self) -> Done {
+        Done {
             attempts: self.attempt,
             fell_back: self.fell_back,
             times: self.times,
@@ -179,7 +198,12 @@ impl State {
             sent: self.sent,
             status: self.status,
             is_whole: matches!(self.back, Some(Back::Sent)),
-        };
+        }
+    }
+
+    /// Ends the request. Returns what is left of it, to be dropped outside of the lock.
+    pub(super) fn end(&mut self) -> Rest {
+        let done = self.done();
         let is_running = !matches!(self.stage, Stage::Ended);
         let server = self.server.take();
         Rest {
@@ -241,18 +265,12 @@ impl Rest {
 
 impl Flight {
     /// Creates a request at the stage `Admitting`. Its time begins with the request.
-    pub(super) fn new(
-        gate: &Arc<Gate>,
-        route: &Arc<RouteState>,
-        proxy: &Arc<ProxyRoute>,
-        home: usize,
-        start: Start,
-    ) -> Arc<Self> {
+    // So that its parts are moved once.
+    #[inline(always)]
+    pub(super) fn new(proxy: &Arc<ProxyRoute>, home: usize, start: Start) -> Arc<Self> {
         let continued = !start.head.as_head().expects_continue();
         let until = proxy.until(start.began);
         Arc::new(Self {
-            gate: Arc::clone(gate),
-            route: Arc::clone(route),
             proxy: Arc::clone(proxy),
             home,
             head: start.head,
@@ -260,7 +278,7 @@ impl Flight {
             client: start.client,
             original: start.original,
             tunnel: start.tunnel,
-            state: Mutex::new(State {
+            state: HomeCell::new(RefCell::new(State {
                 stage: Stage::Admitting,
                 attempt: 1,
                 back: Some(Back::Waiting(start.back)),
@@ -280,17 +298,17 @@ impl Flight {
                     began: start.began,
                     ..Times::default()
                 },
-            }),
+            })),
         })
     }
 
     /// Returns when the time of the request is over, as long as the connection watches it.
     pub(super) fn until(&self) -> u64 {
         let state = self.lock();
-        match state.stage {
+        state.map_or(u64::MAX, |state| match state.stage {
             Stage::Ended => u64::MAX,
             _ => state.until,
-        }
+        })
     }
 
     /// Ends the request because its time is over.
@@ -305,7 +323,7 @@ impl Flight {
 
     /// Ends the request to which nothing can be responded. Nothing more begins for it.
     pub(super) fn end_without_response(&self, end: End) {
-        let mut rest = self.lock().end();
+        let Some(mut rest) = self.end() else { return };
         let ended = rest.ended.take();
         // There is nobody to respond to.
         drop(rest.stop());
@@ -315,7 +333,7 @@ impl Flight {
     /// Ends the request without a response of its upstream: with the fallback of its route, or with
     /// the problem. A response that has begun is cut.
     pub(super) fn give_up(self: &Arc<Self>, problem: Problem) {
-        let mut state = self.lock();
+        let Some(mut state) = self.lock() else { return };
         if let Some(Fallback::Upstream(_)) = &self.proxy.fallback
             && !state.fell_back
             && state.is_unanswered()
@@ -330,7 +348,7 @@ impl Flight {
         let mut rest = state.end();
         drop(state);
         let mut ended = rest.ended.take();
-        let (reason, name) = (problem.reason, &self.route.name);
+        let (reason, name) = (problem.reason, &self.route().name);
         let mut status = reason.status();
         match (rest.stop(), &self.proxy.fallback) {
             (None, _) => {}
@@ -364,14 +382,14 @@ impl Flight {
         if let Some(after) = self.proxy.timeout {
             let flight = Arc::clone(self);
             let expire = move || flight.time_out();
-            state.limit = self.gate.after(self.home, after, expire);
+            state.limit = self.gate().after(self.home, after, expire);
         }
         std::mem::replace(&mut state.stage, Stage::Admitting)
     }
 
     /// Ends the request with a status because of what the client has sent.
     pub(super) fn refuse_client(&self, status: u16, text: &'static str) {
-        let mut rest = self.lock().end();
+        let Some(mut rest) = self.end() else { return };
         let ended = rest.ended.take();
         if let Some(back) = rest.stop() {
             back.status(status).body(text);
@@ -379,19 +397,41 @@ impl Flight {
         self.log(ended, End::Refused("body", status));
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns what a route has besides its action.
+    pub(super) fn route(&self) -> &RouteBasis {
+        &self.proxy.route
+    }
+
+    pub(super) fn gate(&self) -> &Arc<Gate> {
+        &self.proxy.route.gate
+    }
+
+    /// Ends the request, outside of the lock.
+    fn end(&self) -> Option<Rest> {
+        self.lock().map(|mut state| state.end())
+    }
+
+    /// Borrows the state. `None` on any thread but the loop's: a step that runs there has no effect,
+    /// and the request ends when its last handle is dropped.
+    #[inline]
+    pub(super) fn lock(&self) -> Option<Locked<'_>> {
+        let state = self
+            .state
+            .get()
+            .and_then(|state| state.try_borrow_mut().ok());
+        debug_assert!(state.is_some(), "each step runs on the loop, one at a time");
+        state
     }
 
     pub(super) fn now(&self) -> u64 {
-        self.gate.now(self.home)
+        self.gate().now(self.home)
     }
 }
 
 impl fmt::Debug for Flight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Flight")
-            .field("route", &self.route.name)
+            .field("route", &self.route().name)
             .finish_non_exhaustive()
     }
 }

@@ -7,13 +7,17 @@
 //! # Invariants
 //!
 //! * While a request with a limit is in progress, the timer is set for its end or earlier.
-//! * No request is ended or dropped under the lock.
+//! * No request is ended or dropped while the state is borrowed.
+//! * Everything runs on the loop of the connection. A connection that is dropped elsewhere leaves its
+//!   requests to the loop.
 
+use std::cell::{RefCell, RefMut};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tidegate::loops::CoarseTimer;
+use tidegate_core::internal::HomeCell;
 
 use super::flight::Flight;
 use super::gate::Gate;
@@ -23,7 +27,7 @@ pub(super) struct Flights {
     gate: Arc<Gate>,
     /// The number of the connection's loop.
     home: usize,
-    state: Mutex<State>,
+    state: HomeCell<RefCell<State>>,
 }
 
 #[derive(Default)]
@@ -39,13 +43,15 @@ impl Flights {
         Arc::new(Self {
             gate: Arc::clone(gate),
             home,
-            state: Mutex::default(),
+            state: HomeCell::default(),
         })
     }
 
     /// Adds a request, and watches its time.
     pub(super) fn add(self: &Arc<Self>, flight: &Arc<Flight>, until: u64) {
-        let mut state = self.lock();
+        let Some(mut state) = self.borrow() else {
+            return;
+        };
         state.all.retain(|flight| flight.strong_count() > 0);
         state.all.push(Arc::downgrade(flight));
         let is_watched = state.timer.as_ref().is_some_and(|(_, set)| *set <= until);
@@ -60,11 +66,17 @@ impl Flights {
     }
 
     /// Ends all requests: their client has left.
-    pub(super) fn abandon(&self) {
-        let (all, timer) = {
-            let mut state = self.lock();
-            (std::mem::take(&mut state.all), state.timer.take())
+    pub(super) fn abandon(self: &Arc<Self>) {
+        let flights = Arc::clone(self);
+        self.gate.on_loop(self.home, move || flights.abandon_here());
+    }
+
+    fn abandon_here(&self) {
+        let Some(mut state) = self.borrow() else {
+            return;
         };
+        let (all, timer) = (std::mem::take(&mut state.all), state.timer.take());
+        drop(state);
         if let Some((timer, _)) = timer {
             timer.cancel();
         }
@@ -76,7 +88,9 @@ impl Flights {
     /// Ends the requests whose time is over, and watches the others.
     fn expire(self: &Arc<Self>) {
         let now = self.gate.now(self.home);
-        let mut state = self.lock();
+        let Some(mut state) = self.borrow() else {
+            return;
+        };
         state.timer = None;
         let alive: Vec<Arc<Flight>> = state.all.iter().filter_map(Weak::upgrade).collect();
         let later = alive.iter().map(|flight| flight.until());
@@ -108,8 +122,15 @@ impl Flights {
         std::mem::replace(&mut state.timer, timer.map(|timer| (timer, until)))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Borrows the state. `None` on any thread but the loop's.
+    fn borrow(&self) -> Option<RefMut<'_, State>> {
+        let state = self.state.get();
+        let state = state.and_then(|state| state.try_borrow_mut().ok());
+        debug_assert!(
+            state.is_some(),
+            "it is used on the loop, one step at a time"
+        );
+        state
     }
 }
 

@@ -68,6 +68,24 @@ impl Gate {
         self.event_loop(home)?.schedule_coarse(time, run).ok()
     }
 
+    /// Runs `step` on a loop: now, if this is its thread. A loop that is ending runs nothing.
+    pub(crate) fn on_loop(&self, home: usize, step: impl FnOnce() + Send + 'static) {
+        match self.event_loop(home) {
+            Some(own) if !own.is_current() => drop(own.execute(step)),
+            _ => step(),
+        }
+    }
+
+    /// Runs something on each loop. A loop that is ending runs nothing.
+    pub(crate) fn on_each_loop<R>(&self, make: impl Fn(usize) -> R)
+    where
+        R: FnOnce() + Send + 'static,
+    {
+        for (home, one) in self.group.loops().iter().enumerate() {
+            drop(one.execute(make(home)));
+        }
+    }
+
     /// Returns the loops.
     pub(crate) fn group(&self) -> &NetGroup {
         &self.group

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use tidegate::http::Files;
 use tidegate::isolate::{Command, ConfigError, Isolation, Retry, RetryBudget};
 
 use super::answer::Answer;
+use super::gate::Gate;
 use super::logged::Counts;
 use super::reply::Fixed;
 use super::upstream::UpstreamState;
@@ -26,16 +28,24 @@ use crate::tls::Expiry;
 pub(crate) struct Live {
     pub(crate) config: Config,
     /// At the positions of the table.
-    pub(super) routes: Vec<Arc<RouteState>>,
+    pub(super) routes: Vec<RouteState>,
     upstreams: HashMap<String, Arc<UpstreamState<Answer>>>,
 }
 
 /// A route that is in force.
 #[derive(Debug)]
 pub(super) struct RouteState {
+    pub(super) basis: Arc<RouteBasis>,
+    pub(super) action: Action,
+}
+
+/// What a route has besides its action.
+#[derive(Debug)]
+pub(super) struct RouteBasis {
+    /// What all requests share: a request reaches everything through its route.
+    pub(super) gate: Arc<Gate>,
     pub(super) name: String,
     pub(super) path: PathPattern,
-    pub(super) action: Action,
     /// The largest body of a request.
     pub(super) body: u64,
     pub(super) rewriting: Rewriting,
@@ -43,6 +53,14 @@ pub(super) struct RouteState {
     pub(super) log: Arc<types::Log>,
     /// The problems of the route. They outlive a reload.
     pub(super) counts: Arc<Counts>,
+}
+
+impl Deref for RouteState {
+    type Target = RouteBasis;
+
+    fn deref(&self) -> &RouteBasis {
+        &self.basis
+    }
 }
 
 /// What a route does.
@@ -57,6 +75,7 @@ pub(super) enum Action {
 /// A route that passes requests on.
 #[derive(Debug)]
 pub(super) struct ProxyRoute {
+    pub(super) route: Arc<RouteBasis>,
     pub(super) command: Command,
     pub(super) upstream: Arc<UpstreamState<Answer>>,
     pub(super) retry: Option<Retry<Infallible>>,
@@ -124,6 +143,7 @@ impl Live {
         config: Config,
         before: Option<&Self>,
         parts: &Parts,
+        gate: &Arc<Gate>,
     ) -> Result<Arc<Self>, BuildError> {
         let isolation = &parts.isolation;
         let upstreams = upstreams(&config, before, parts)?;
@@ -139,20 +159,10 @@ impl Live {
         let (mut routes, log) = (Vec::new(), Arc::new(config.log.clone()));
         for (route, (rewriting, action)) in config.routes.iter().zip(actions) {
             let (name, value) = (&route.name, &route.value);
-            let action = match action {
-                Some(action) => action,
-                None => {
-                    let old = before.and_then(|before| before.proxy(name));
-                    let commands = commands(name, value, old, isolation);
-                    let commands = commands.map_err(|why| BuildError::new("route", name, why))?;
-                    proxy(value, commands, &upstreams)
-                        .ok_or_else(|| BuildError::new("route", name, "it has no action"))?
-                }
-            };
-            routes.push(Arc::new(RouteState {
+            let basis = Arc::new(RouteBasis {
+                gate: Arc::clone(gate),
                 name: name.clone(),
                 path: value.path.clone(),
-                action,
                 body: value.body.map_or(u64::MAX, |size| size.0),
                 rewriting,
                 log: Arc::clone(&log),
@@ -160,7 +170,18 @@ impl Live {
                     .and_then(|before| before.route(name))
                     .map(|route| Arc::clone(&route.counts))
                     .unwrap_or_default(),
-            }));
+            });
+            let action = match action {
+                Some(action) => action,
+                None => {
+                    let old = before.and_then(|before| before.proxy(name));
+                    let commands = commands(name, value, old, isolation);
+                    let commands = commands.map_err(|why| BuildError::new("route", name, why))?;
+                    proxy(value, &basis, commands, &upstreams)
+                        .ok_or_else(|| BuildError::new("route", name, "it has no action"))?
+                }
+            };
+            routes.push(RouteState { basis, action });
         }
         let live = Self {
             config,
@@ -245,9 +266,7 @@ impl Live {
 
     fn route(&self, name: &str) -> Option<&RouteState> {
         let mut routes = self.routes.iter();
-        routes
-            .find(|route| route.name == name)
-            .map(|route| &**route)
+        routes.find(|route| route.name == name)
     }
 
     /// Returns a route that passes requests on.
@@ -355,6 +374,7 @@ fn commands(
 /// Returns the action of a route that passes requests on.
 fn proxy(
     route: &Route,
+    basis: &Arc<RouteBasis>,
     (command, tunnel): (Command, Option<TunnelRoute>),
     upstreams: &HashMap<String, Arc<UpstreamState<Answer>>>,
 ) -> Option<Action> {
@@ -368,6 +388,7 @@ fn proxy(
         });
     let (retry, budget) = command::retries(route).unzip();
     Some(Action::Proxy(Arc::new(ProxyRoute {
+        route: Arc::clone(basis),
         command,
         upstream: route.upstream.as_ref().and_then(find)?,
         retry,

@@ -1,49 +1,46 @@
 //! The configuration of each loop.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use tidegate::net::NetGroup;
-
+use super::copies::{Copies, Current};
 use super::gate::Gate;
 use super::live::Live;
-use crate::reports::Reports;
 
 /// What all connections of the gateway share. Each loop has the configuration as one shared value,
 /// which is replaced between two requests.
 pub(crate) struct Lives {
     pub(super) gate: Arc<Gate>,
-    /// One for each loop. Only that loop and a reload use the lock.
-    lives: Vec<Mutex<Arc<Live>>>,
+    lives: Copies<Live>,
 }
 
 impl Lives {
-    pub(crate) fn new(group: &NetGroup, live: &Arc<Live>, reports: &Reports) -> Arc<Self> {
-        let gate = Gate::new(group, reports);
-        let lives = (0..gate.loops()).map(|_| Mutex::new(Arc::clone(live)));
+    pub(crate) fn new(gate: &Arc<Gate>, live: &Arc<Live>) -> Arc<Self> {
         Arc::new(Self {
-            lives: lives.collect(),
-            gate,
+            lives: Copies::new(gate.loops(), live),
+            gate: Arc::clone(gate),
         })
     }
 
-    /// Returns the configuration of a loop.
-    pub(super) fn live(&self, home: usize) -> Arc<Live> {
-        Arc::clone(&self.slot(home))
+    /// Returns what requests share besides the configuration.
+    pub(crate) fn gate(&self) -> &Arc<Gate> {
+        &self.gate
     }
 
-    /// Replaces the configuration, loop by loop. Requests that have begun keep the old one.
-    pub(crate) fn replace(&self, live: &Arc<Live>) {
-        for home in 0..self.lives.len() {
-            let old = std::mem::replace(&mut *self.slot(home), Arc::clone(live));
-            // The last one closes connections. Not under the lock.
-            drop(old);
-        }
+    /// Returns the configuration, on loop `home`.
+    pub(super) fn live(&self, home: usize) -> Current<'_, Live> {
+        self.lives.get(home)
     }
 
-    fn slot(&self, home: usize) -> MutexGuard<'_, Arc<Live>> {
-        let live = &self.lives[home];
-        live.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Replaces the configuration, for all requests that begin from now on. Those that have begun
+    /// keep the old one.
+    pub(crate) fn replace(self: &Arc<Self>, live: &Arc<Live>) {
+        drop(self.lives.replace(live));
+        // A loop without requests has the old one, too.
+        self.gate.on_each_loop(|home| {
+            let lives = Arc::clone(self);
+            move || lives.lives.refresh(home)
+        });
     }
 }
 

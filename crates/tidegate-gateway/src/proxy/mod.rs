@@ -3,16 +3,18 @@
 //! | file | what it is | uses |
 //! |---|---|---|
 //! | `times` | when a request passed each step; `Server-Timing` | |
+//! | `asked` | the host of a request, as routes see it | |
 //! | `reply` | responses of the gateway itself | |
 //! | `gate` | what all requests share: loops, timers, ids | |
 //! | `held` | what a request holds at its server | |
 //! | `logged` | how a request ended: its line in the access log, its count | `gate`, `times` |
 //! | `line` | lines of the access log that are written later: files and tunnels | `logged` |
-//! | `lives` | the configuration of each loop | `live`, `gate` |
+//! | `copies` | a value that each loop holds, and that is replaced for all of them | |
+//! | `lives` | the configuration of each loop | `live`, `gate`, `copies` |
 //! | `target` | the connections to a server | |
 //! | `members` | the servers of an upstream at one moment: one for each address | `target` |
-//! | `upstream` | an upstream: the choice of a server, the addresses of names | `members` |
-//! | `live` | routes and upstreams, made from a configuration | `upstream` |
+//! | `upstream` | an upstream: the choice of a server, the addresses of names | `members`, `copies` |
+//! | `live` | routes and upstreams, made from a configuration | `upstream`, `gate` |
 //! | `flight` | one request that is passed on: its state | `live`, `reply` |
 //! | `flights` | the requests of one connection, and their times | `flight` |
 //! | `attempt` | the attempts of a request: admission, server, connection | `flight` |
@@ -30,9 +32,11 @@
 //! taken from the pool of the same loop.
 
 mod answer;
+mod asked;
 mod attempt;
 mod body;
 mod connect;
+mod copies;
 mod ended;
 mod flight;
 mod flights;
@@ -50,6 +54,7 @@ mod times;
 mod tunnel;
 mod upstream;
 
+pub(crate) use gate::Gate;
 pub(crate) use live::{BuildError, Live};
 pub(crate) use lives::Lives;
 pub(crate) use service::{Front, ProxyService};

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,9 +14,11 @@ use tidegate::isolate::{Entry, Verdict};
 use tidegate::net::Channel;
 use tidegate::net::handlers::ProxiedPeer;
 
+use super::asked::Asked;
 use super::connect::Connecting;
 use super::flight::{Flight, Start, Tries};
 use super::flights::Flights;
+use super::gate::Gate;
 use super::held::Wanted;
 use super::line::Line;
 use super::live::{Action, Fallback, Live, ProxyRoute, RouteState, TunnelRoute};
@@ -64,6 +66,12 @@ impl Front {
 /// The service of one connection. When the connection ends, so do the requests that it has begun.
 pub(crate) struct ProxyService {
     lives: Arc<Lives>,
+    asked: Asked,
+    caller: Caller,
+}
+
+/// The client's side of a connection.
+struct Caller {
     front: Arc<Front>,
     /// The number of the connection's loop.
     home: Option<usize>,
@@ -74,10 +82,10 @@ pub(crate) struct ProxyService {
 }
 
 /// A request and what was found out about it.
-struct Found<'a> {
+struct Found<'a, 'h> {
     request: Request<'a>,
     /// The host that the client asks for, with its port.
-    host: &'a str,
+    host: &'h str,
     /// The path in normal form.
     path: Cow<'a, str>,
     home: usize,
@@ -89,19 +97,34 @@ impl ProxyService {
     pub(crate) fn new(lives: &Arc<Lives>, front: &Arc<Front>) -> Self {
         Self {
             lives: Arc::clone(lives),
-            front: Arc::clone(front),
-            home: None,
-            peer: None,
-            flights: None,
+            asked: Asked::default(),
+            caller: Caller {
+                front: Arc::clone(front),
+                home: None,
+                peer: None,
+                flights: None,
+            },
         }
+    }
+}
+
+impl Caller {
+    /// Returns the number of the connection's loop.
+    fn home(&mut self, gate: &Gate) -> usize {
+        *self.home.get_or_insert_with(|| gate.home())
+    }
+
+    /// Returns the address of the client.
+    fn address(&self, channel: &Channel) -> Option<IpAddr> {
+        self.front.peer(channel).map(|peer| peer.ip())
     }
 
     /// Passes a request on. The command admits it before anything is allocated for it.
     fn pass_on(
         &mut self,
-        route: &Arc<RouteState>,
+        route: &RouteState,
         proxy: &Arc<ProxyRoute>,
-        found: Found<'_>,
+        found: Found<'_, '_>,
         response: Response<'_>,
     ) {
         let upgrade = found.request.upgrade();
@@ -142,10 +165,7 @@ impl ProxyService {
         let start = Start {
             head,
             request_id,
-            client: self
-                .front
-                .peer(found.request.channel())
-                .map(|peer| peer.ip()),
+            client: self.address(found.request.channel()),
             original,
             body: has_body.then(|| found.request.into_body()),
             back: response.defer(),
@@ -153,8 +173,8 @@ impl ProxyService {
             tunnel: wanted,
             began,
         };
-        let flight = Flight::new(&self.lives.gate, route, proxy, home, start);
-        let gate = &self.lives.gate;
+        let flight = Flight::new(proxy, home, start);
+        let gate = &route.gate;
         let flights = self.flights.get_or_insert_with(|| Flights::new(gate, home));
         flights.add(&flight, proxy.until(began));
         match first {
@@ -169,7 +189,7 @@ impl ProxyService {
         &self,
         why: EncodeError,
         route: &RouteState,
-        found: &Found<'_>,
+        found: &Found<'_, '_>,
         response: Response<'_>,
     ) {
         let status = match why {
@@ -184,9 +204,9 @@ impl ProxyService {
     /// Opens the tunnel of a `CONNECT`. Its route names the method, so it has a tunnel.
     fn open_tunnel(
         &self,
-        route: &Arc<RouteState>,
+        route: &RouteState,
         proxy: &ProxyRoute,
-        found: &Found<'_>,
+        found: &Found<'_, '_>,
         response: Response<'_>,
     ) {
         let Some(tunnel) = &proxy.tunnel else {
@@ -194,13 +214,9 @@ impl ProxyService {
         };
         let head = found.request.head();
         let connecting = Connecting {
-            gate: Arc::clone(&self.lives.gate),
-            route: Arc::clone(route),
+            route: Arc::clone(&route.basis),
             client: found.request.channel().clone(),
-            address: self
-                .front
-                .peer(found.request.channel())
-                .map(|peer| peer.ip()),
+            address: self.address(found.request.channel()),
             host: without_port(head.authority().unwrap_or_default()).to_owned(),
             home: found.home,
             began: found.began,
@@ -214,7 +230,7 @@ impl ProxyService {
         why: Problem,
         route: &RouteState,
         proxy: &ProxyRoute,
-        found: &Found<'_>,
+        found: &Found<'_, '_>,
         response: Response<'_>,
     ) {
         route.counts.add(why.reason);
@@ -240,14 +256,14 @@ impl ProxyService {
         &self,
         files: &Files,
         route: &RouteState,
-        found: Found<'_>,
+        found: Found<'_, '_>,
         response: Response<'_>,
     ) {
-        let client = self.front.peer(found.request.channel());
+        let client = self.address(found.request.channel());
         let head = found.request.head();
-        let seen = Seen::new(&head, client.map(|peer| peer.ip()));
+        let seen = Seen::new(&head, client);
         let place = (found.home, Done::began(found.began));
-        let line = Line::new((&self.lives.gate, &route.log), place, seen, &route.name);
+        let line = Line::new((&route.gate, &route.log), place, seen, &route.name);
         match line {
             Some(line) => files.respond_then(found.request, response, |status, length, error| {
                 line.write_response(status, length, error);
@@ -257,14 +273,11 @@ impl ProxyService {
     }
 
     /// Logs a request that is not passed on.
-    fn log(&self, found: &Found<'_>, route: &RouteState, end: End, fallback: bool) {
-        let client = self
-            .front
-            .peer(found.request.channel())
-            .map(|peer| peer.ip());
+    fn log(&self, found: &Found<'_, '_>, route: &RouteState, end: End, fallback: bool) {
+        let client = self.address(found.request.channel());
         let seen = Seen::new(&found.request.head(), client);
         let place = (found.home, found.began);
-        let to = (&*self.lives.gate, &*route.log);
+        let to = (&*route.gate, &*route.log);
         log_local(to, place, seen, Some(&route.name), (end, fallback));
     }
 
@@ -272,7 +285,7 @@ impl ProxyService {
     fn prepare(
         &mut self,
         route: &RouteState,
-        found: &Found<'_>,
+        found: &Found<'_, '_>,
     ) -> Result<(OwnedRequestHead, RequestId), EncodeError> {
         let front = &self.front;
         let peer = self.peer.get_or_insert_with(|| {
@@ -281,7 +294,7 @@ impl ProxyService {
         });
         let host = found.host;
         let received = found.request.head();
-        let (mut head, id) = fields::forward(&received, peer, host, &self.lives.gate.ids)?;
+        let (mut head, id) = fields::forward(&received, peer, host, &route.gate.ids)?;
         // The host that routes have seen. A target may name another one than the field, and an old
         // client may name none.
         let host = match host {
@@ -300,16 +313,20 @@ impl ProxyService {
 
 impl Service for ProxyService {
     fn call(&mut self, request: Request<'_>, response: Response<'_>) {
-        let lives = &self.lives;
-        let home = *self.home.get_or_insert_with(|| lives.gate.home());
+        let Self {
+            lives,
+            asked,
+            caller,
+        } = self;
+        let home = caller.home(&lives.gate);
         let began = lives.gate.now(home);
         let live = lives.live(home);
         let head = request.head();
-        let host = head.authority().unwrap_or_default();
-        let (route, path) = match find(&live, &head, host) {
+        let (host, name) = asked.host(&head);
+        let (route, path) = match find(&live, &head, name) {
             Ok(found) => found,
             Err(refused) => {
-                let client = self.front.peer(request.channel()).map(|peer| peer.ip());
+                let client = caller.address(request.channel());
                 let to = (&*lives.gate, &live.config.log);
                 let end = (End::Refused(refused.word, refused.status), false);
                 log_local(to, (home, began), Seen::new(&head, client), None, end);
@@ -325,26 +342,25 @@ impl Service for ProxyService {
         };
         let length = found.request.content_length();
         if length.is_some_and(|length| length > route.body) {
-            self.log(&found, route, End::Refused("body", 413), false);
+            caller.log(&found, route, End::Refused("body", 413), false);
             return response.status(413).body("the body is too large\n");
         }
         match &route.action {
             Action::Proxy(proxy) if head.method() == Method::Connect => {
-                self.open_tunnel(route, proxy, &found, response);
+                caller.open_tunnel(route, proxy, &found, response);
             }
-            Action::Proxy(proxy) => self.pass_on(route, proxy, found, response),
+            Action::Proxy(proxy) => caller.pass_on(route, proxy, found, response),
             Action::Redirect(redirect) => {
-                self.log(&found, route, End::Local(redirect.status.0), false);
-                let host = head.authority().unwrap_or_default();
+                caller.log(&found, route, End::Local(redirect.status.0), false);
                 let location = fields::location(&redirect.to, host, &found.path, head.query());
                 let response = response.status(redirect.status.0);
                 response.field("Location", location).body("");
             }
             Action::Respond(fixed) => {
-                self.log(&found, route, End::Local(fixed.status), false);
+                caller.log(&found, route, End::Local(fixed.status), false);
                 fixed.send(response);
             }
-            Action::Files(files) => self.send_file(files, route, found, response),
+            Action::Files(files) => caller.send_file(files, route, found, response),
         }
     }
 
@@ -354,9 +370,9 @@ impl Service for ProxyService {
         head: Option<&RequestHead<'_>>,
         channel: &Channel,
     ) {
-        let lives = &self.lives;
-        let home = *self.home.get_or_insert_with(|| lives.gate.home());
-        let client = self.front.peer(channel).map(|peer| peer.ip());
+        let Self { lives, caller, .. } = self;
+        let home = caller.home(&lives.gate);
+        let client = caller.address(channel);
         let unknown = Seen {
             client,
             ..Seen::default()
@@ -377,25 +393,24 @@ struct NoRoute {
     text: &'static str,
 }
 
-/// Returns the route of a request, and its path in normal form.
+/// Returns the route of a request for this host, and its path in normal form.
 fn find<'a, 'l>(
     live: &'l Live,
     head: &RequestHead<'a>,
-    host: &'a str,
-) -> Result<(&'l Arc<RouteState>, Cow<'a, str>), NoRoute> {
+    host: &str,
+) -> Result<(&'l RouteState, Cow<'a, str>), NoRoute> {
     let refused = |status, word, text| NoRoute { status, word, text };
     let is_connect = head.method() == Method::Connect;
     // It has no path.
     let path = if is_connect { "/" } else { head.path() };
     let path = normal(path);
     let path = path.ok_or(refused(400, "path", "the path is not valid\n"))?;
-    let host = host_of(host);
     let has_header = |name: &str, value: &str| {
         let mut values = head.get_all(name);
         values.any(|own| value.is_empty() || own == value.as_bytes())
     };
     let asked = RouteRequest {
-        host: &host,
+        host,
         path: &path,
         method: head.method().as_str(),
         has_header: &has_header,
@@ -412,7 +427,7 @@ fn find<'a, 'l>(
 /// The client has left, or the server has closed the connection.
 impl Drop for ProxyService {
     fn drop(&mut self) {
-        if let Some(flights) = &self.flights {
+        if let Some(flights) = &self.caller.flights {
             flights.abandon();
         }
     }
@@ -421,15 +436,6 @@ impl Drop for ProxyService {
 impl fmt::Debug for ProxyService {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ProxyService").finish_non_exhaustive()
-    }
-}
-
-/// Returns the host of a request as routes see it: in lower case, without a port.
-fn host_of(host: &str) -> Cow<'_, str> {
-    let host = without_port(host);
-    match host.bytes().any(|byte| byte.is_ascii_uppercase()) {
-        true => Cow::Owned(host.to_ascii_lowercase()),
-        false => Cow::Borrowed(host),
     }
 }
 

@@ -140,7 +140,7 @@ impl Flight {
         ctx: &mut HandlerContext<'_>,
     ) -> Option<Handler> {
         let wanted = self.tunnel.as_ref()?;
-        let mut state = self.lock();
+        let mut state = self.lock()?;
         if !state.is_at(attempt) || !state.is_unanswered() {
             return None;
         }

@@ -1,5 +1,6 @@
 //! An upstream: which of its servers takes a request, and the addresses of their names.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +9,9 @@ use std::time::Duration;
 
 use tidegate::http::client::{ExchangeHandler, Upstream};
 use tidegate::promise::Outcome;
+use tidegate_core::internal::HomeCell;
 
+use super::copies::Copies;
 use super::members::{Before, Members, Recipe};
 use crate::admin::UpstreamReport;
 use crate::balance::{Lease, Picker, Strategy};
@@ -29,20 +32,17 @@ pub(super) struct UpstreamState<H: ExchangeHandler> {
     known: Mutex<Known<H>>,
     /// The configuration that it belongs to is in force, or was.
     in_force: AtomicBool,
-    /// One for each loop. Only that loop and a change of the members use the lock.
-    loops: Vec<Mutex<OfLoop<H>>>,
+    /// The members, as loops see them.
+    members: Copies<Members<H>>,
+    /// One for each loop, and one more for all other threads.
+    pickers: Vec<HomeCell<RefCell<Picker>>>,
+    other: Mutex<Picker>,
 }
 
 /// What is known about the servers.
 struct Known<H: ExchangeHandler> {
     /// The addresses of each setting, sorted. `None` if it is not a name, or not found yet.
     addresses: Vec<Option<Vec<SocketAddr>>>,
-    members: Arc<Members<H>>,
-}
-
-/// What a loop uses.
-struct OfLoop<H: ExchangeHandler> {
-    picker: Picker,
     members: Arc<Members<H>>,
 }
 
@@ -116,7 +116,7 @@ impl<H: ExchangeHandler> UpstreamState<H> {
             Some(before) => {
                 let own = &before.config;
                 let kept = Before {
-                    members: &before.members(),
+                    members: &before.newest(),
                     same_limit: own.max_in_flight == config.max_in_flight,
                     same_connections: own.tls == config.tls
                         && trusts_same(before)
@@ -128,11 +128,14 @@ impl<H: ExchangeHandler> UpstreamState<H> {
             }
         };
         let members = Arc::new(members?);
+        let loops = parts.group.loops().len();
         let upstream = Arc::new(Self {
             name: name.to_owned(),
             config: config.clone(),
             parts: parts.clone(),
-            loops: loops(config.balance, parts.group.loops().len(), &members),
+            members: Copies::new(loops, &members),
+            pickers: pickers(config.balance, loops),
+            other: Mutex::new(picker(config.balance, loops)),
             known: Mutex::new(Known { addresses, members }),
             in_force: AtomicBool::new(false),
             labels,
@@ -148,7 +151,7 @@ impl<H: ExchangeHandler> UpstreamState<H> {
     pub(super) fn begin(&self) {
         // Before the members are read: whoever changes them later reads this.
         self.in_force.store(true, Ordering::Relaxed);
-        let members = self.members();
+        let members = self.newest();
         members.end_checks();
         members.begin_checks();
     }
@@ -160,12 +163,16 @@ impl<H: ExchangeHandler> UpstreamState<H> {
         home: usize,
         avoid: Option<&Chosen<H>>,
     ) -> Option<(Chosen<H>, Lease)> {
-        let mut own = locked(self.loops.get(home)?);
-        let OfLoop { picker, members } = &mut *own;
-        let avoid = avoid.filter(|avoid| Arc::ptr_eq(&avoid.members, members));
-        let lease = picker.pick(&members.states, avoid.map(|avoid| avoid.server))?;
+        let members = self.members.get(home);
+        let avoid = avoid.filter(|avoid| Arc::ptr_eq(&avoid.members, &members));
+        let avoid = avoid.map(|avoid| avoid.server);
+        let own = self.pickers.get(home).and_then(HomeCell::get);
+        let lease = match own.and_then(|own| own.try_borrow_mut().ok()) {
+            Some(mut own) => own.pick(&members.states, avoid),
+            None => locked(&self.other).pick(&members.states, avoid),
+        }?;
         let chosen = Chosen {
-            members: Arc::clone(members),
+            members: Arc::clone(&members),
             server: lease.server,
         };
         Some((chosen, lease))
@@ -179,14 +186,14 @@ impl<H: ExchangeHandler> UpstreamState<H> {
     /// Drains the servers that operators see under this name, or ends their drain. The name of a
     /// setting stands for all of its servers. Returns `false` if there is none.
     pub(super) fn drain(&self, name: &str, draining: bool) -> bool {
-        self.members().drain(name, draining)
+        self.newest().drain(name, draining)
     }
 
     /// Returns the upstream as operators see it.
     pub(super) fn report(&self) -> UpstreamReport {
         UpstreamReport {
             name: self.name.clone(),
-            servers: self.members().report(),
+            servers: self.newest().report(),
         }
     }
 
@@ -199,7 +206,8 @@ impl<H: ExchangeHandler> UpstreamState<H> {
         })
     }
 
-    fn members(&self) -> Arc<Members<H>> {
+    /// Returns the members that were made last.
+    fn newest(&self) -> Arc<Members<H>> {
         Arc::clone(&locked(&self.known).members)
     }
 
@@ -246,7 +254,7 @@ impl<H: ExchangeHandler> UpstreamState<H> {
     }
 
     /// Takes over the addresses of a name. A name that is not found keeps its addresses.
-    fn learn(&self, setting: usize, found: Result<Vec<SocketAddr>, String>) {
+    fn learn(self: &Arc<Self>, setting: usize, found: Result<Vec<SocketAddr>, String>) {
         let (name, label, reports) = (&self.name, &self.labels[setting], &self.parts.reports);
         let mut found = match found {
             Ok(found) => found,
@@ -292,17 +300,18 @@ impl<H: ExchangeHandler> UpstreamState<H> {
         };
         known.addresses = addresses;
         let old = std::mem::replace(&mut known.members, Arc::clone(&members));
-        let old_of_loops: Vec<_> = self
-            .loops
-            .iter()
-            .map(|own| std::mem::replace(&mut locked(own).members, Arc::clone(&members)))
-            .collect();
+        let old_of_loops = self.members.replace(&members);
         drop(known);
         if self.in_force.load(Ordering::Relaxed) {
             members.begin_checks();
         }
         // The last one closes connections. Not under a lock.
         drop((old, old_of_loops));
+        // A loop without requests has the old ones, too.
+        for (home, one) in self.parts.group.loops().iter().enumerate() {
+            let upstream = Arc::clone(self);
+            drop(one.execute(move || upstream.members.refresh(home)));
+        }
         let what = format!("upstream.{name} {label}: {}", texts.join(", "));
         reports.change("resolver", what);
     }
@@ -332,23 +341,20 @@ impl<H: ExchangeHandler> fmt::Debug for UpstreamState<H> {
     }
 }
 
-fn loops<H: ExchangeHandler>(
-    balance: Balance,
-    loops: usize,
-    members: &Arc<Members<H>>,
-) -> Vec<Mutex<OfLoop<H>>> {
+/// Returns the pickers of all loops.
+fn pickers(balance: Balance, loops: usize) -> Vec<HomeCell<RefCell<Picker>>> {
+    let of_loop = |home| HomeCell::new(RefCell::new(picker(balance, home)));
+    (0..loops).map(of_loop).collect()
+}
+
+/// Returns the picker of a loop, which chooses differently from those of the others.
+fn picker(balance: Balance, home: usize) -> Picker {
     let strategy = match balance {
         Balance::RoundRobin => Strategy::RoundRobin,
         Balance::LeastInFlight => Strategy::LeastInFlight,
         Balance::Random => Strategy::Random,
     };
-    let of_loop = |home: usize| {
-        Mutex::new(OfLoop {
-            picker: Picker::new(strategy, home as u64 + 1),
-            members: Arc::clone(members),
-        })
-    };
-    (0..loops).map(of_loop).collect()
+    Picker::new(strategy, home as u64 + 1)
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

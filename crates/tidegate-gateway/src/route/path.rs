@@ -181,8 +181,7 @@ pub fn normal(path: &str) -> Option<Cow<'_, str>> {
     if !path.starts_with('/') {
         return None;
     }
-    let needs_look = |found: bool, byte: u8| found | (byte == b'%') | (byte == b'.');
-    if !path.bytes().fold(false, needs_look) {
+    if !needs_look(path.as_bytes()) {
         return Some(Cow::Borrowed(path));
     }
     let decoded = decoded(path)?;
@@ -208,6 +207,23 @@ pub fn normal(path: &str) -> Option<Cow<'_, str>> {
         }
     }
     Some(Cow::Owned(format!("/{}", kept.join("/"))))
+}
+
+/// Returns `true` if a path has a percent sign or a dot. Looks at eight bytes at once.
+fn needs_look(path: &[u8]) -> bool {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const TOPS: u64 = 0x8080_8080_8080_8080;
+    let has = |word: u64, byte: u8| {
+        // A byte that is equal becomes zero, and only a zero lends its highest bit.
+        let other = word ^ (ONES * u64::from(byte));
+        other.wrapping_sub(ONES) & !other & TOPS != 0
+    };
+    let (words, rest) = path.as_chunks();
+    let in_words = words.iter().any(|word| {
+        let word = u64::from_le_bytes(*word);
+        has(word, b'%') | has(word, b'.')
+    });
+    in_words || rest.iter().any(|byte| matches!(byte, b'%' | b'.'))
 }
 
 /// Decodes the characters that need no percent sign, and writes the others in capital letters.
@@ -240,7 +256,22 @@ fn decoded(path: &str) -> Option<Cow<'_, str>> {
 mod tests {
     //! One row for each form.
 
-    use super::{PathPattern, normal};
+    use super::{PathPattern, needs_look, normal};
+
+    #[test]
+    fn a_percent_sign_and_a_dot_are_found_at_each_place() {
+        for length in 1..20 {
+            for byte in 1..=255_u8 {
+                let mut path = vec![b'/'; length];
+                assert!(!needs_look(&path));
+                for at in 0..length {
+                    path[at] = byte;
+                    assert_eq!(needs_look(&path), b"%.".contains(&byte), "{path:?}");
+                    path[at] = b'a';
+                }
+            }
+        }
+    }
 
     #[test]
     fn a_pattern_contains_exactly_its_paths() {

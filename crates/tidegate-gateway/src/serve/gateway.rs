@@ -16,7 +16,7 @@ use crate::admin::UpstreamReport;
 use crate::config::types::Listener;
 use crate::config::{Config, Named};
 use crate::parts::Parts;
-use crate::proxy::{Live, Lives};
+use crate::proxy::{Gate, Live, Lives};
 
 /// A running gateway. Dropping it leaves its listeners to the loops of its group, until these end.
 ///
@@ -130,8 +130,9 @@ impl Gateway {
     ///
     /// What cannot be used or opened. Nothing listens then.
     pub fn start_with(config: Config, parts: Parts) -> Result<Self, StartError> {
-        let live = Live::new(config, None, &parts)?;
-        let lives = Lives::new(&parts.group, &live, &parts.reports);
+        let gate = Gate::new(&parts.group, &parts.reports);
+        let live = Live::new(config, None, &parts, &gate)?;
+        let lives = Lives::new(&gate, &live);
         let mut listening = Vec::new();
         for listener in &live.config.listeners {
             let prepared = Prepared::new(listener, label(&live.config, listener), &parts);
@@ -244,7 +245,8 @@ impl Gateway {
             return Err(StartError::Ending);
         }
         self.prepare(&config, before, changes)?;
-        Ok(Live::new(config, Some(&before.live), &self.parts)?)
+        let gate = self.lives.gate();
+        Ok(Live::new(config, Some(&before.live), &self.parts, gate)?)
     }
 
     /// Opens the listeners that are new, and reads certificates again.
