@@ -1,12 +1,14 @@
 //! The memory cap of a server: what counts, and which connections are closed above it.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::thread;
 
 use bytes::Bytes;
 use tidegate_net::handlers::LineFrames;
-use tidegate_net::{Channel, Inbound, InboundContext, NetError, NetGroup, Nothing, Server};
+use tidegate_net::{
+    Channel, ChannelOptions, Inbound, InboundContext, NetError, NetGroup, Nothing, Server,
+};
 use tidegate_testkit::{Gate, Log, Rng, until};
 
 use crate::{LogChannel, LogReads, dial, group};
@@ -178,6 +180,50 @@ fn bytes_of_incomplete_frames_count() {
     sizes.sort_unstable();
     assert_eq!(sizes, [150 * KB, 200 * KB]);
     held(0);
+}
+
+#[test]
+fn a_half_closed_connection_counts_until_it_is_closed() {
+    let group = group(1);
+    let channels = Log::new();
+    let own = channels.clone();
+    let server = Server::builder(&group)
+        .options(ChannelOptions {
+            half_closure: true,
+            ..ChannelOptions::default()
+        })
+        .pipeline(move |p| {
+            p.add("lines", LineFrames::max(1000 * KB))
+                .add("gives", LogChannel(own.clone()))
+        })
+        .max_memory(500 * KB)
+        .bind("127.0.0.1:0")
+        .wait()
+        .unwrap();
+    let mut all = connections(&server, &channels, 3);
+    let held = |size| {
+        until("the bytes arrive", || {
+            server.metrics().held_bytes.abs_diff(size) < 4096
+        });
+    };
+    // Cut off in a frame. The decoder keeps the bytes, since another handler may want them.
+    for (client, size) in all.iter_mut().zip([300, 100]) {
+        client.0.write_all(&bytes(size * KB)).unwrap();
+        client.0.shutdown(Shutdown::Write).unwrap();
+    }
+    held(400 * KB);
+    assert_eq!(server.connections(), 3);
+    all[2].1.write(bytes(150 * KB));
+    assert!(is_full(&all[0].1), "it holds most");
+    held(250 * KB);
+    // The other one can still respond, and its memory is free when it is closed.
+    all[1].1.write("an answer");
+    drop(all[1].1.close_when_flushed());
+    let mut answer = String::new();
+    all[1].0.read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, "an answer");
+    held(150 * KB);
+    assert_eq!(server.metrics().closed_for_memory, 1);
 }
 
 #[test]
