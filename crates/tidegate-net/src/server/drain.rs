@@ -30,7 +30,10 @@ pub(super) const GRACE: Duration = Duration::from_millis(500);
 /// work and close the channel.
 ///
 /// A channel that reads on its own has read before what the peer had sent, unless that is more than
-/// some turns can read.
+/// some turns can read. Messages that a handler such as `MessageLimit` or `FlowControl` holds back
+/// come after the event. A client that is within its TLS handshake has sent nothing yet: the event
+/// comes before the end of the handshake and before its first bytes. Connections are notified one
+/// after the other, so what one passes on to another may find that one closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Draining;
 

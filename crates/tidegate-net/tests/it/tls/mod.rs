@@ -1,6 +1,7 @@
 //! TLS, between two channels without sockets and over real sockets.
 
 mod certificates;
+mod drains;
 mod ends;
 mod files;
 mod handshake;
