@@ -49,8 +49,11 @@ impl StepwiseClient {
             .with_root_certificates(roots)
             .with_no_client_auth();
         let name = ServerName::try_from("a.test").unwrap();
+        let socket = dial(server);
+        // Otherwise the line waits at the client until the server has acknowledged the handshake.
+        socket.set_nodelay(true).unwrap();
         Self {
-            socket: dial(server),
+            socket,
             tls: ClientConnection::new(Arc::new(config), name).unwrap(),
         }
     }
