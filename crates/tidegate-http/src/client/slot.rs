@@ -12,6 +12,7 @@
 //! * No user code runs under the lock.
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -23,19 +24,23 @@ use super::limits::ConnectionLimits;
 use super::pool::Lease;
 use crate::codec::{BodyEncoder, EncodeError, Method};
 
-/// A connection: its channel, and the slot of its handler.
-pub(super) struct Link<R: Send + 'static> {
+/// A connection: its channel, and the slot of its handler. A clone is one reference to both.
+pub(super) struct Link<R: Send + 'static>(Arc<LinkParts<R>>);
+
+pub(super) struct LinkParts<R: Send + 'static> {
     pub(super) channel: Channel,
     pub(super) slot: Arc<Slot<R>>,
 }
 
 impl<R: Send + 'static> Link<R> {
+    pub(super) fn new(channel: Channel, slot: Arc<Slot<R>>) -> Self {
+        Self(Arc::new(LinkParts { channel, slot }))
+    }
+
     /// Returns the link of a channel whose handler has stored its slot there.
     pub(super) fn of(channel: &Channel) -> Option<Self> {
-        Some(Self {
-            channel: channel.clone(),
-            slot: channel.attribute::<Arc<Slot<R>>>()?,
-        })
+        let slot = channel.attribute::<Arc<Slot<R>>>()?;
+        Some(Self::new(channel.clone(), slot))
     }
 
     /// Writes a part of the body of a request. Returns whether the connection takes more for now.
@@ -79,10 +84,15 @@ impl<R: Send + 'static> Link<R> {
 
 impl<R: Send + 'static> Clone for Link<R> {
     fn clone(&self) -> Self {
-        Self {
-            channel: self.channel.clone(),
-            slot: Arc::clone(&self.slot),
-        }
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<R: Send + 'static> Deref for Link<R> {
+    type Target = LinkParts<R>;
+
+    fn deref(&self) -> &LinkParts<R> {
+        &self.0
     }
 }
 

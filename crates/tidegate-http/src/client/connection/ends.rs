@@ -52,13 +52,13 @@ impl<R: ExchangeHandler> Connection<R> {
             self.watch_idle(self.limits.idle.min(idle), now, ctx);
             self.sent_before = ctx.sent_bytes();
             self.slot.end();
-            let link = Link {
-                channel: ctx.channel(),
-                slot: Arc::clone(&self.slot),
-            };
+            let slot = &self.slot;
+            let link = self
+                .link
+                .get_or_insert_with(|| Link::new(ctx.channel(), Arc::clone(slot)));
             // Before the caller learns of the end, so that its next call finds the connection.
             if let Some(lease) = &self.lease {
-                lease.make_idle(link);
+                lease.make_idle(link.clone());
             }
         } else {
             self.close(ctx);
@@ -141,6 +141,7 @@ impl<R: ExchangeHandler> Connection<R> {
     pub(in crate::client) fn closed(&mut self, ctx: &mut HandlerContext<'_>) {
         self.load(ctx);
         self.over = true;
+        self.link = None;
         let late = self.slot.close();
         // The next attempt may need the permit.
         drop((self.lease.take(), self.reservation.take()));

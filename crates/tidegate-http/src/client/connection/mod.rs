@@ -89,6 +89,8 @@ impl<R: Send + 'static> Current<R> {
 pub(super) struct Connection<R: Send + 'static> {
     decoder: ResponseDecoder,
     slot: Arc<Slot<R>>,
+    /// For the pool, once the connection was in it.
+    link: Option<Link<R>>,
     /// Received bytes that could not be handled yet.
     kept: BytesMut,
     current: Option<Current<R>>,
@@ -116,6 +118,7 @@ impl<R: ExchangeHandler> Connection<R> {
         Self {
             decoder: ResponseDecoder::new(head, BodyLimits::DEFAULT),
             slot: Slot::new(),
+            link: None,
             kept: BytesMut::new(),
             current: None,
             limits,
