@@ -6,7 +6,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use tidegate_core::Blocking;
 use tidegate_promise::Failure;
 
-use crate::channel::UserEvent;
+use crate::channel::{UserEvent, ends_input};
 use crate::errors::NetError;
 use crate::message::Nothing;
 use crate::pipeline::{Inbound, InboundContext};
@@ -27,8 +27,8 @@ pub struct ProxiedPeer {
 }
 
 /// Reads the header that a proxy sends at the start of a connection, then removes itself. A
-/// connection that starts differently fails: one error event is fired, and the rest of the data is
-/// dropped.
+/// connection that starts differently, or ends within the header, fails: one error event is fired,
+/// and the rest of the data is dropped.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -55,6 +55,13 @@ impl ProxyProtocol {
     /// Creates a handler that waits for the header.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    fn fail(&mut self, why: &str, ctx: &mut InboundContext<'_, Self>) {
+        self.rest = BytesMut::new();
+        self.failed = true;
+        let why = NetError::ProtocolViolation(format!("no PROXY header: {why}"));
+        ctx.fire_error(Failure::new(why));
     }
 }
 
@@ -93,13 +100,16 @@ impl Inbound for ProxyProtocol {
                 // The removal cannot fail: the handler passes on the same type that it takes.
                 let _ = ctx.remove_me();
             }
-            Err(why) => {
-                self.rest = BytesMut::new();
-                self.failed = true;
-                let why = NetError::ProtocolViolation(format!("no PROXY header: {why}"));
-                ctx.fire_error(Failure::new(why));
-            }
+            Err(why) => self.fail(why, ctx),
         }
+    }
+
+    fn event(&mut self, event: UserEvent, ctx: &mut InboundContext<'_, Self>) {
+        // What was received is not passed on, so the next handlers would see a connection without data.
+        if ends_input(&event) && !self.done && !self.rest.is_empty() {
+            self.fail("the input ends within it", ctx);
+        }
+        ctx.fire_event(event);
     }
 }
 

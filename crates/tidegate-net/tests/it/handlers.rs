@@ -472,6 +472,28 @@ fn a_header_that_is_none_ends_the_connection() {
 }
 
 #[test]
+fn a_connection_that_ends_within_its_proxy_header_fails() {
+    for (header, is_error) in [
+        ("", false),
+        ("PROXY TCP4 192.0", true),
+        ("PROXY UNKNOWN\r\n", false),
+    ] {
+        let options = ChannelOptions {
+            half_closure: true,
+            ..ChannelOptions::default()
+        };
+        let mut channel =
+            EmbeddedChannel::with_options(options, |p| p.add("proxy", ProxyProtocol::new()))
+                .unwrap();
+        channel.receive(header);
+        channel.end_input();
+        let errors = channel.errors();
+        assert_eq!(errors.len(), usize::from(is_error), "{header}: {errors:?}");
+        assert_eq!(channel.is_open(), !is_error, "{header}");
+    }
+}
+
+#[test]
 fn flow_control_passes_one_message_for_each_wish_and_all_once_reading_is_free() {
     let options = ChannelOptions {
         auto_read: false,
