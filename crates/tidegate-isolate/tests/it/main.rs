@@ -18,6 +18,7 @@ mod cache;
 mod call_context;
 mod chaos;
 mod collapse;
+mod combined_ends;
 mod compose;
 mod concurrency;
 mod configure;

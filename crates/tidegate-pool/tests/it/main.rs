@@ -5,6 +5,7 @@
     reason = "in a test an unwrap is an assertion, in its helpers too"
 )]
 
+mod combined_ends;
 mod immediate;
 mod ordered;
 mod pool;

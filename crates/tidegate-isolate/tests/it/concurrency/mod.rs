@@ -1,6 +1,7 @@
 //! Parts of a pool that the program supplies: a queue, a thread factory, an executor. A part that
 //! breaks its contract is reported with its name, and everything else goes on.
 
+mod given_up;
 mod hostile_queues;
 mod queues;
 mod reentry;

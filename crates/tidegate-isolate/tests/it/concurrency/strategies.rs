@@ -188,4 +188,6 @@ fn the_default_strategy_changes_nothing() {
         "the last one is rejected"
     );
     assert_eq!(without.2, [0, 1, 2], "in the order of their arrival");
+    assert_eq!(without.3, Ok(7), "on a thread of the pool's own");
+    assert_eq!((without.0, without.4), (3, (5, 1, None)));
 }
