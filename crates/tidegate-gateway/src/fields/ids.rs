@@ -1,6 +1,7 @@
 //! Request ids, and the trace context of W3C (`traceparent`).
 
 use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate::http::codec::{EncodeError, FieldLine, OwnedRequestHead};
@@ -12,6 +13,8 @@ const PARENT: &str = "traceparent";
 const STATE: &str = "tracestate";
 /// The longest request id that is kept.
 const LONGEST_ID: usize = 128;
+/// How many numbers a connection reserves at once.
+const RESERVED: u64 = 64;
 
 /// Makes numbers that no other request of this process has, and that others cannot guess.
 #[derive(Debug)]
@@ -38,10 +41,16 @@ impl Ids {
         self.mixed(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Returns several numbers at once.
-    fn several<const N: usize>(&self) -> [u64; N] {
-        let first = self.next.fetch_add(N as u64, Ordering::Relaxed);
-        std::array::from_fn(|at| self.mixed(first.wrapping_add(at as u64)))
+    /// Returns several numbers of a range. A range that has not so many is replaced by another one,
+    /// so that most calls do not touch what all loops share.
+    fn several<const N: usize>(&self, from: &mut Range<u64>) -> [u64; N] {
+        if from.end - from.start < N as u64 {
+            let first = self.next.fetch_add(RESERVED, Ordering::Relaxed);
+            *from = first..first.saturating_add(RESERVED);
+        }
+        let first = from.start;
+        from.start += N as u64;
+        std::array::from_fn(|at| self.mixed(first + at as u64))
     }
 
     /// A step of SplitMix64: different steps have different numbers.
@@ -137,6 +146,8 @@ pub(super) fn is_traced(name: &[u8]) -> bool {
 pub(super) struct Fresh {
     /// `traceparent` and `X-Request-Id`.
     lines: [FieldLine; 2],
+    /// The steps of the next numbers.
+    reserved: Range<u64>,
 }
 
 impl Fresh {
@@ -144,7 +155,8 @@ impl Fresh {
         let parent = FieldLine::new(PARENT, NEW_PARENT)?;
         let id = FieldLine::new(REQUEST_ID, &[b'0'; 16])?;
         let lines = [parent, id];
-        Ok(Self { lines })
+        let reserved = 0..0;
+        Ok(Self { lines, reserved })
     }
 
     /// Adds the fields with new numbers, as [`trace`] does. Returns the id of the request.
@@ -154,7 +166,7 @@ impl Fresh {
         ids: &Ids,
     ) -> Result<RequestId, EncodeError> {
         let [parent, own] = &mut self.lines;
-        let [numbers @ .., id] = ids.several::<4>();
+        let [numbers @ .., id] = ids.several::<4>(&mut self.reserved);
         for (at, number) in NUMBERS.into_iter().zip(numbers) {
             parent.overwrite(at, &hex(number))?;
         }
@@ -300,5 +312,19 @@ mod tests {
         let all: HashSet<u64> = (0..1000).map(|_| ids.next()).collect();
         assert_eq!(all.len(), 1000);
         assert!(!all.contains(&0));
+    }
+
+    #[test]
+    fn numbers_of_ranges_differ_too() {
+        let ids = Ids::seeded(7);
+        let (mut one, mut two) = (0..0, 0..0);
+        let mut all = HashSet::new();
+        for _ in 0..100 {
+            for range in [&mut one, &mut two] {
+                let numbers: [u64; 5] = ids.several(range);
+                assert!(numbers.into_iter().all(|number| all.insert(number)));
+            }
+            assert!(all.insert(ids.next()));
+        }
     }
 }
