@@ -55,6 +55,10 @@ pub(crate) fn quoted(text: &str) -> String {
 
 /// Passes a text on in parts, with what has another meaning in JSON replaced.
 pub(crate) fn escape(text: &str, mut put: impl FnMut(&str)) {
+    // Most texts are plain, and a look at their bytes is enough.
+    if text.bytes().all(is_plain) {
+        return put(text);
+    }
     // `<` and the line ends of JavaScript, so that no page takes a text for its own.
     let is_special = |c: char| c.is_control() || "\"\\<\u{2028}\u{2029}".contains(c);
     let mut rest = text;
@@ -73,11 +77,29 @@ pub(crate) fn escape(text: &str, mut put: impl FnMut(&str)) {
     put(rest);
 }
 
+/// Returns `true` for a byte that is a whole character and is not replaced.
+fn is_plain(byte: u8) -> bool {
+    matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\' | b'<')
+}
+
 #[cfg(test)]
 mod tests {
     //! The text of objects.
 
     use super::{Object, array, quoted};
+
+    #[test]
+    fn each_special_character_is_replaced_and_no_other() {
+        let special = |c: char| c.is_control() || "\"\\<\u{2028}\u{2029}".contains(c);
+        let all = ('\0'..='\u{ff}').chain('\u{2020}'..='\u{2030}');
+        for c in all {
+            for text in [c.to_string(), format!("a{c}b"), format!("é{c}")] {
+                let found = quoted(&text);
+                let is_same = found == format!("\"{text}\"");
+                assert_eq!(is_same, !special(c), "{c:?} {found}");
+            }
+        }
+    }
 
     #[test]
     fn texts_are_escaped_and_fields_are_separated() {

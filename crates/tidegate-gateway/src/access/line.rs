@@ -62,7 +62,9 @@ pub(super) fn write(line: &mut Vec<u8>, record: &Record<'_>, with_query: bool) {
 
 /// Appends a text with its name.
 fn text(line: &mut Vec<u8>, name: &str, value: &str) {
-    let _ = write!(line, ",\"{name}\":\"");
+    for part in [",\"", name, "\":\""] {
+        line.extend_from_slice(part.as_bytes());
+    }
     let mut end = value.len().min(LONGEST_TEXT);
     while !value.is_char_boundary(end) {
         end -= 1;

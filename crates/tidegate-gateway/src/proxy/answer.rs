@@ -132,12 +132,14 @@ impl Flight {
         framing: BodyFraming,
         body: Option<Bytes>,
     ) {
-        let now = self.now();
         let Some(mut state) = self.lock() else { return };
         if !state.is_at(attempt) || !state.is_unanswered() {
             return;
         }
-        state.times.head = now;
+        if self.proxy.server_timing {
+            // Nothing else shows it.
+            state.times.head = self.now();
+        }
         if let Some(timer) = state.attempt_limit.take() {
             timer.cancel();
         }

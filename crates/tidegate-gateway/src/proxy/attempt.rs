@@ -57,7 +57,7 @@ impl Flight {
 
     fn admitted(self: &Arc<Self>, attempt: u32, admitted: Result<Entry, CommandError<Infallible>>) {
         let error = match admitted {
-            Ok(entry) => return self.connect(attempt, Some(entry)),
+            Ok(entry) => return self.connect(attempt, Some(entry), self.now()),
             Err(error) => error,
         };
         let is_wanted = self.lock().is_some_and(|state| state.is_at(attempt));
@@ -66,9 +66,10 @@ impl Flight {
         }
     }
 
-    /// Takes a server for the attempt, and a connection to it. A fallback has no entry.
-    pub(super) fn connect(self: &Arc<Self>, attempt: u32, entry: Option<Entry>) {
-        let (now, limit) = (self.now(), self.attempt_limit());
+    /// Takes a server for the attempt, which was admitted at `now`, and a connection to it. A fallback
+    /// has no entry.
+    pub(super) fn connect(self: &Arc<Self>, attempt: u32, entry: Option<Entry>, now: u64) {
+        let limit = self.attempt_limit();
         let Some(mut state) = self.lock() else { return };
         if !state.is_at(attempt) {
             drop(state);

@@ -343,7 +343,7 @@ impl Flight {
             let attempt = state.attempt;
             drop(state);
             stage.stop();
-            return self.connect(attempt, None);
+            return self.connect(attempt, None, self.now());
         }
         let mut rest = state.end();
         drop(state);

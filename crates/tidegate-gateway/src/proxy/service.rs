@@ -178,7 +178,8 @@ impl Caller {
         let flights = self.flights.get_or_insert_with(|| Flights::new(gate, home));
         flights.add(&flight, proxy.until(began));
         match first {
-            First::Admitted(entry) => flight.connect(1, Some(entry)),
+            // It has not waited, so no time has passed since it began.
+            First::Admitted(entry) => flight.connect(1, Some(entry), began),
             First::Refused(problem) => flight.give_up(problem),
             First::Asks => flight.admit(),
         }

@@ -14,7 +14,7 @@ pub(crate) struct Times {
     pub(crate) admitted: u64,
     /// A connection was there.
     pub(crate) connected: u64,
-    /// The head of the response was received.
+    /// The head of the response was received; only for `Server-Timing`.
     pub(crate) head: u64,
 }
 
