@@ -5,7 +5,6 @@ use std::convert::Infallible;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate::http::Files;
@@ -27,8 +26,6 @@ use crate::tls::Expiry;
 
 /// A configuration that is in force.
 pub(crate) struct Live {
-    /// No other configuration of this process has this number, which is not 0.
-    pub(super) id: u64,
     pub(crate) config: Config,
     /// At the positions of the table.
     pub(super) routes: Vec<RouteState>,
@@ -186,9 +183,7 @@ impl Live {
             };
             routes.push(RouteState { basis, action });
         }
-        static NEXT: AtomicU64 = AtomicU64::new(1);
         let live = Self {
-            id: NEXT.fetch_add(1, Ordering::Relaxed),
             config,
             routes,
             upstreams,

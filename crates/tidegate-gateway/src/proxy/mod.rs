@@ -3,7 +3,7 @@
 //! | file | what it is | uses |
 //! |---|---|---|
 //! | `times` | when a request passed each step; `Server-Timing` | |
-//! | `asked` | the host and the route of a request | |
+//! | `asked` | the host of a request, as routes see it | |
 //! | `reply` | responses of the gateway itself | |
 //! | `gate` | what all requests share: loops, timers, ids | |
 //! | `held` | what a request holds at its server | |

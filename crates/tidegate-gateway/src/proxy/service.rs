@@ -21,7 +21,7 @@ use super::flights::Flights;
 use super::gate::Gate;
 use super::held::Wanted;
 use super::line::Line;
-use super::live::{Action, Fallback, ProxyRoute, RouteState, TunnelRoute};
+use super::live::{Action, Fallback, Live, ProxyRoute, RouteState, TunnelRoute};
 use super::lives::Lives;
 use super::logged::{Done, End, Seen, log_local};
 use super::reply;
@@ -29,7 +29,7 @@ use super::tunnel;
 use crate::command::Problem;
 use crate::config::Network;
 use crate::fields::{self, Peer, RequestId};
-use crate::route::without_port;
+use crate::route::{RouteRequest, normal, without_port};
 
 /// The time of a request whose route has no timeout, for the retries of its command.
 const NO_LIMIT: Duration = Duration::from_secs(24 * 3600);
@@ -87,7 +87,7 @@ struct Found<'a, 'h> {
     /// The host that the client asks for, with its port.
     host: &'h str,
     /// The path in normal form.
-    path: Cow<'h, str>,
+    path: Cow<'a, str>,
     home: usize,
     /// When the head was received.
     began: u64,
@@ -323,9 +323,9 @@ impl Service for ProxyService {
         let began = lives.gate.now(home);
         let live = lives.live(home);
         let head = request.head();
-        let (host, found) = asked.find((live.id, &live.config.table), &head);
-        let (route, path) = match found {
-            Ok((route, path)) => (&live.routes[route], path),
+        let (host, name) = asked.host(&head);
+        let (route, path) = match find(&live, &head, name) {
+            Ok(found) => found,
             Err(refused) => {
                 let client = caller.address(request.channel());
                 let to = (&*lives.gate, &live.config.log);
@@ -384,6 +384,45 @@ impl Service for ProxyService {
         let end = End::Refused(reason.word(), reason.status());
         log_local(to, (home, lives.gate.now(home)), seen, None, (end, false));
     }
+}
+
+/// Why a request has no route.
+struct NoRoute {
+    status: u16,
+    /// The word in the log.
+    word: &'static str,
+    text: &'static str,
+}
+
+/// Returns the route of a request for this host, and its path in normal form.
+fn find<'a, 'l>(
+    live: &'l Live,
+    head: &RequestHead<'a>,
+    host: &str,
+) -> Result<(&'l RouteState, Cow<'a, str>), NoRoute> {
+    let refused = |status, word, text| NoRoute { status, word, text };
+    let is_connect = head.method() == Method::Connect;
+    // It has no path.
+    let path = if is_connect { "/" } else { head.path() };
+    let path = normal(path);
+    let path = path.ok_or(refused(400, "path", "the path is not valid\n"))?;
+    let has_header = |name: &str, value: &str| {
+        let mut values = head.get_all(name);
+        values.any(|own| value.is_empty() || own == value.as_bytes())
+    };
+    let asked = RouteRequest {
+        host,
+        path: &path,
+        method: head.method().as_str(),
+        has_header: &has_header,
+    };
+    let found = live.config.table.find(&asked);
+    if found.is_none() && is_connect {
+        return Err(refused(405, "method", "CONNECT is not allowed\n"));
+    }
+    let text = "there is no route for this request\n";
+    let found = found.ok_or(refused(404, "no_route", text))?;
+    Ok((&live.routes[found], path))
 }
 
 /// The client has left, or the server has closed the connection.

@@ -22,7 +22,6 @@ pub struct Table {
     exact: HashMap<String, Tree>,
     below: HashMap<String, Tree>,
     any: Tree,
-    needs_path_only: bool,
 }
 
 /// Two routes that fit the same requests, and neither is more specific.
@@ -66,8 +65,6 @@ impl Table {
         }
         ties.sort_unstable_by_key(|tie| (tie.first, tie.second));
         ties.dedup();
-        let has_conditions = |rule: &Rule| !rule.methods.is_empty() || !rule.headers.is_empty();
-        table.needs_path_only = !rules.iter().any(has_conditions);
         table.rules = rules;
         (table, ties)
     }
@@ -92,12 +89,6 @@ impl Table {
             rest = name;
         }
         in_tree(Some(&self.any))
-    }
-
-    /// Returns `true` if the host and the path of a request decide its route: no rule asks for a
-    /// method or a field.
-    pub(crate) fn needs_path_only(&self) -> bool {
-        self.needs_path_only
     }
 
     /// Returns the rules, in the order in which they were given.
