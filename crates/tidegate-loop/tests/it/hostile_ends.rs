@@ -15,7 +15,7 @@ use tidegate_testkit::{Gate, Rng, Tally, explode, model, rounds, until, yield_ti
 use crate::SECOND;
 
 /// Returns a closure that counts its run and its drop, and seldom sticks or panics.
-fn closure(rng: &mut Rng, tally: &Tally, stuck: &Gate) -> impl FnOnce() + Send + use<> {
+pub(crate) fn closure(rng: &mut Rng, tally: &Tally, stuck: &Gate) -> impl FnOnce() + Send + use<> {
     let (counted, stuck) = (tally.closure(rng.below(3)), stuck.clone());
     let (sticks, panics) = (rng.chance(0.02), rng.chance(0.05));
     move || {
@@ -30,7 +30,7 @@ fn closure(rng: &mut Rng, tally: &Tally, stuck: &Gate) -> impl FnOnce() + Send +
 }
 
 /// Runs or drops what was handed back.
-fn settle(tasks: Vec<Task>, runs: bool) {
+pub(crate) fn settle(tasks: Vec<Task>, runs: bool) {
     for task in tasks {
         match runs {
             // The panic of a task without a completion is that of its thread.
@@ -41,7 +41,12 @@ fn settle(tasks: Vec<Task>, runs: bool) {
 }
 
 /// What one thread does with the group.
-fn submit<P: Placement>(rng: &mut Rng, group: &EventLoopGroup<P>, tally: &Tally, stuck: &Gate) {
+pub(crate) fn submit<P: Placement>(
+    rng: &mut Rng,
+    group: &EventLoopGroup<P>,
+    tally: &Tally,
+    stuck: &Gate,
+) {
     let loops: Vec<EventLoop<P>> = group.iter().cloned().collect();
     for _ in 0..60 {
         let home = &loops[rng.index(loops.len())];

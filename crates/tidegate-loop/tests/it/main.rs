@@ -30,6 +30,7 @@ mod passes;
 mod payloads;
 mod reject;
 mod roam;
+mod scarce_ends;
 mod schedule;
 mod shutdown;
 mod spawn;
