@@ -21,6 +21,13 @@ pub(crate) struct Received {
     at: usize,
 }
 
+impl Received {
+    /// Returns a part of the bytes that are not consumed, without a copy.
+    pub(crate) fn slice(&self, range: Range<usize>) -> Bytes {
+        self.bytes.slice(self.at + range.start..self.at + range.end)
+    }
+}
+
 impl From<Bytes> for Received {
     #[inline]
     fn from(bytes: Bytes) -> Self {

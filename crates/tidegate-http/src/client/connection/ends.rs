@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use tidegate_net::HandlerContext;
 use tidegate_promise::Failure;
 
@@ -31,7 +31,7 @@ impl<R: ExchangeHandler> Connection<R> {
     }
 
     /// Ends the exchange after its response; `rest` was received behind it.
-    pub(super) fn finish(&mut self, rest: &Bytes, ctx: &mut HandlerContext<'_>) {
+    pub(super) fn finish(&mut self, rest: &[u8], ctx: &mut HandlerContext<'_>) {
         let Some(current) = self.current.take() else {
             return;
         };

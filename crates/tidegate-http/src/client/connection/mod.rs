@@ -35,9 +35,10 @@ use super::limits::ConnectionLimits;
 use super::pool::{Lease, Reservation};
 use super::slot::{Link, Slot};
 use crate::codec::{
-    BodyEvent, BodyFraming, BodyLimits, BodyPart, BodyStep, HeadLimits, HeadTable, Method,
-    ResponseDecoder, ResponseHead,
+    BodyEvent, BodyFraming, BodyLimits, BodyStep, HeadLimits, HeadTable, Method, ResponseDecoder,
+    ResponseHead,
 };
+use crate::server::{Input, Received};
 
 /// The deadline of the head, of the next part of the body, or of an idle connection.
 const LIMIT: u8 = 0;
@@ -233,7 +234,8 @@ impl<R: ExchangeHandler> Connection<R> {
     }
 
     /// Handles as much of `input` as possible, and keeps the rest.
-    fn advance(&mut self, mut input: Bytes, ctx: &mut HandlerContext<'_>) {
+    fn advance(&mut self, input: Bytes, ctx: &mut HandlerContext<'_>) {
+        let mut input = Received::from(input);
         let mut table = HeadTable::new();
         while let Some(current) = &mut self.current {
             current.responded |= !input.is_empty();
@@ -245,16 +247,18 @@ impl<R: ExchangeHandler> Connection<R> {
                 break;
             }
         }
-        if self.current.is_some() && !input.is_empty() {
-            self.kept = BytesMut::from(&input[..]);
+        let is_needed = self.current.is_some();
+        let (rest, spent) = input.keep();
+        if let Some(rest) = rest.filter(|_| is_needed) {
+            self.kept = rest;
         }
-        ctx.give_back(input);
+        ctx.give_back(spent);
     }
 
     /// Handles a head. Returns `false` if more bytes are needed or the connection has ended.
     fn take_head(
         &mut self,
-        input: &mut Bytes,
+        input: &mut Received,
         table: &mut HeadTable,
         ctx: &mut HandlerContext<'_>,
     ) -> bool {
@@ -272,7 +276,7 @@ impl<R: ExchangeHandler> Connection<R> {
         };
         let (length, framing) = (head.len(), head.framing(method));
         if framing == BodyFraming::Tunnel {
-            let received = input.slice(length..);
+            let received = input.slice(length..input.len());
             // Otherwise the rest of the request would be taken for the other protocol.
             let complete = self.slot.progress().complete;
             let handler = match complete {
@@ -322,16 +326,27 @@ impl<R: ExchangeHandler> Connection<R> {
 
     /// Handles a part of the body. Returns `false` if more bytes are needed or the response has
     /// ended.
-    fn take_body(&mut self, input: &mut Bytes, ctx: &mut HandlerContext<'_>) -> bool {
+    fn take_body(&mut self, input: &mut Received, ctx: &mut HandlerContext<'_>) -> bool {
         let Some(current) = &mut self.current else {
             return false;
         };
         if current.paused {
             return false;
         }
-        match self.decoder.body_bytes(input) {
-            Ok(BodyPart::More) => return false,
-            Ok(BodyPart::Data(data)) => {
+        let step = match self.decoder.body(input) {
+            Ok(step) => step,
+            Err(reason) => {
+                self.fail(ExchangeFailure::BadResponse(reason), ctx);
+                return false;
+            }
+        };
+        match step.event {
+            BodyEvent::More => {
+                input.advance(step.consumed);
+                return false;
+            }
+            BodyEvent::Data(range) => {
+                let data = input.take_part(step.consumed, range);
                 self.watched_until = 0;
                 ctx.deadline(LIMIT, self.limits.body_timeout);
                 match current.receiver.data(data, ctx) {
@@ -343,13 +358,13 @@ impl<R: ExchangeHandler> Connection<R> {
                     }
                 }
             }
-            Ok(BodyPart::Trailers(lines)) => current.receiver.trailers(lines, ctx),
-            Ok(BodyPart::End) => {
-                self.finish(input, ctx);
-                return false;
+            BodyEvent::Trailers(range) => {
+                let lines = input.take_part(step.consumed, range);
+                current.receiver.trailers(lines, ctx);
             }
-            Err(reason) => {
-                self.fail(ExchangeFailure::BadResponse(reason), ctx);
+            BodyEvent::End => {
+                input.advance(step.consumed);
+                self.finish(input, ctx);
                 return false;
             }
         }
@@ -395,7 +410,7 @@ impl<R: ExchangeHandler> Connection<R> {
 /// Takes the body that follows a head of this length, if all of it was received.
 fn whole_body(
     decoder: &mut ResponseDecoder,
-    input: &Bytes,
+    input: &Received,
     head: usize,
     framing: BodyFraming,
 ) -> Option<Bytes> {
