@@ -6,8 +6,8 @@ use std::process::Command;
 use crate::step;
 use crate::summary::{self, AfterFailure};
 use crate::{
-    deny, features, fuzz, interop, loom, miri, msrv, package, page, readme, root, sanitize,
-    shuttle, tidy, tokio,
+    deny, features, fuzz, interop, loom, miri, msrv, package, page, platforms, readme, root,
+    sanitize, shuttle, tidy, tokio,
 };
 
 /// Libraries whose tests take ten minutes to build with optimisation. The nightly run has these.
@@ -32,6 +32,7 @@ const STEPS: &[Step] = &[
     ("msrv", msrv::run),
     ("test", test),
     ("test, release", test_release),
+    ("mio", platforms::mio),
     ("doc", doc),
     ("tidy", tidy::run),
     ("deny", deny::run),

@@ -14,7 +14,7 @@ usage: cargo xtask <task>
 
   ci                             everything CI runs, in order, until the first failure
   nightly [--minutes N] [part…]  what takes too long for every push, or parts of it: seeds,
-                                 loom, shuttle, address, thread, miri, platforms, mio,
+                                 loom, shuttle, address, thread, miri, platforms,
                                  package, dashboard, page, fuzz (N minutes for each target, 5 by
                                  default), cost, bench
   tidy [--bless]                 the rules of the house; --bless accepts present sizes

@@ -26,7 +26,6 @@ const PARTS: &[Part] = &[
     ("thread", |root, _| sanitize::thread(root, &[])),
     ("miri", |root, _| miri::run(root, &[])),
     ("platforms", |root, _| platforms::run(root)),
-    ("mio", |root, _| platforms::mio(root)),
     ("package", |root, _| package::run(root, true)),
     ("interop", |root, _| interop::run(root, true, &[])),
     ("dashboard", |root, _| dashboard::run(root)),
