@@ -1,4 +1,4 @@
-//! Calls that their pool hands back: somebody takes them and runs them elsewhere, or nobody can take
+//! Calls that their pool hands back: the program takes and runs them elsewhere, or nobody can take
 //! them any more and they end as rejected.
 
 use std::time::Duration;

@@ -15,7 +15,7 @@ use super::Authority;
 use crate::backlog::hold;
 use crate::{dial, group, serve};
 
-/// Answers each line, and says goodbye at a drain.
+/// Responds to each line, and says goodbye at a drain.
 struct Chat;
 
 impl Inbound for Chat {
